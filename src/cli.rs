@@ -1,6 +1,6 @@
 //! The command line.
 //!
-//! Flags that change a setting are turned into [`Override`]s, so that they are checked like values of the file.
+//! Flags that change a setting become [`Override`]s, so they are checked like values of the file.
 
 mod devnet;
 pub mod help;
@@ -30,11 +30,11 @@ pub use self::wallet::{
 use crate::config::Override;
 use crate::model::{Checkpoint, Height};
 
-/// Exit code when all went well.
+/// Exit code: success.
 pub const EXIT_OK: u8 = 0;
-/// Exit code when something failed: a store, a block, a port.
+/// Exit code: a failure of a store, a block, a port or the like.
 pub const EXIT_FAILURE: u8 = 1;
-/// Exit code when the command line or the settings are wrong; the command line's reader uses it as well.
+/// Exit code: wrong command line or settings. clap uses the same code.
 pub const EXIT_USAGE: u8 = 2;
 
 const EXAMPLES: &str = "\
@@ -155,63 +155,63 @@ same by itself where the store was written by an older version.";
 #[derive(Parser, Debug)]
 #[command(name = "nisd", version, after_help = help::with_topics(EXAMPLES), disable_help_subcommand = true)]
 pub struct Cli {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// What the program is asked to do.
+/// The command that the program runs.
 #[derive(Subcommand, Debug)]
 pub enum Command {
     /// Run the node
     #[command(after_help = RUN_EXAMPLES)]
     Run(Run),
-    /// Take recorded blocks into a store, then stop
+    /// Import recorded blocks into a store, then exit
     #[command(after_help = IMPORT_EXAMPLES)]
     Import(Import),
     /// Print the state at the tip as one line of JSON
     Dump(Store),
-    /// Go back to a lower height, as far as the undo journal reaches
+    /// Roll back to a lower height, as far as the undo journal reaches
     Rollback(Rollback),
-    /// Verify a whole store anew, from the nemesis block on
+    /// Verify a whole store again, from the nemesis block on
     #[command(after_help = CHECK_NOTE)]
     Check(Check),
-    /// Build state and indexes of a store anew, from its own blocks
+    /// Rebuild state and indexes of a store from its own blocks
     #[command(after_help = REINDEX_NOTE)]
     Reindex(Store),
-    /// Copy the store, of a running node too, to a folder of its own
+    /// Copy the store, also of a running node, to another folder
     #[command(after_help = BACKUP_NOTE)]
     Backup(Backup),
     /// Print the digest of the state, to compare two nodes
     Digest(Store),
     /// Write blocks in the recorded format
     Export(Export),
-    /// Print every setting, what is allowed, and its default
+    /// Print every setting, its allowed values and its default
     Settings(Settings),
-    /// Look at the files of a node's settings, also of NIS1's
+    /// Check a node's configuration files, also those of NIS1
     #[command(subcommand)]
     Config(ConfigCommand),
-    /// Write man pages: one for each command, and one for each topic of nisd help
+    /// Write man pages: one for each command and one for each topic of nisd help
     Man(Man),
-    /// Print the completions of the command line for a shell
+    /// Print shell completions
     #[command(after_help = COMPLETIONS_NOTE)]
     Completions(Completions),
-    /// Print a unit of systemd that runs the node
+    /// Print a systemd unit that runs the node
     #[command(after_help = SERVICE_NOTE)]
     Service(Service),
-    /// Show what a running node knows of other nodes
+    /// Show what a running node knows of its peers
     #[command(after_help = peers::NOTE)]
     Peers(Peers),
-    /// Show how a node is, or its store while none runs
+    /// Show the status of a running node, or of its store while no node runs
     #[command(after_help = status::NOTE)]
     Status(Status),
-    /// Look at a private network, or let other nodes join it
+    /// Show a private network, or export what other nodes need to join it
     #[command(subcommand, after_help = devnet::EXAMPLES)]
     Devnet(DevnetCommand),
     /// Work with keys, addresses and transactions
     #[command(flatten)]
     Wallet(WalletCommand),
-    /// Print this list, the help of a command, or what there is to say on a topic
+    /// Print this list, the help of a command, or a topic
     Help(Help),
 }
 
@@ -221,13 +221,13 @@ pub struct Run {
     /// Settings: a properties file with NIS1's keys, or the config.json of a recorded chain
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Network to join: mainnet, testnet, mijinnet; it needs no files [default: that of the configuration]
+    /// Network to join: mainnet, testnet or mijinnet; needs no files [default: that of the configuration]
     #[arg(long, value_name = "NAME")]
     network: Option<String>,
     /// Folder of the chain store
     #[arg(long, value_name = "DIR")]
     data: Option<String>,
-    /// Recorded blocks (.bin or .bin.gz) to take in while running; may be given several times
+    /// Recorded blocks (.bin or .bin.gz) to import while running; may be given several times
     #[arg(long, value_name = "FILE")]
     pub import: Vec<PathBuf>,
     /// Network time, for tests: N stands still at this second, N+ runs from there
@@ -236,7 +236,7 @@ pub struct Run {
     /// Port of the HTTP interface, 0 for any [default: 7890]
     #[arg(long, value_name = "PORT", allow_negative_numbers = true)]
     http_port: Option<String>,
-    /// Named after neither interface; the error says how they are.
+    /// A flag that does not exist; its error names the flags of the two interfaces.
     #[arg(long, hide = true, value_parser = no_port())]
     port: Option<String>,
     /// Port of the websocket interface, 0 for any [default: 7778]
@@ -248,19 +248,18 @@ pub struct Run {
     /// Seconds between two blocks of a new private network, at least 10 [default: 10]
     #[arg(long, value_name = "SECONDS", conflicts_with_all = ["config", "network"], allow_negative_numbers = true)]
     block_time: Option<String>,
-    /// Blocks of a new private network that may be undone, at least 10 [default: 360, as everywhere]
+    /// Blocks of a new private network that may be rolled back, at least 10 [default: 360, as on other networks]
     #[arg(long, value_name = "BLOCKS", conflicts_with_all = ["config", "network"], allow_negative_numbers = true)]
     rewrite_limit: Option<String>,
-    /// Make keys of your own for a new private network, instead of demo keys that everybody knows
+    /// Generate new keys for a new private network, instead of the publicly known demo keys
     #[arg(long, conflicts_with_all = ["config", "network"])]
     pub fresh_keys: bool,
-    /// Another node to begin with; may be given several times. Those of peers-config_NETWORK.json, beside the
-    /// configuration file, are known without; where there is no such file, these take the place of the nodes that
-    /// everybody knows of mainnet and testnet
+    /// Peer to start with; may be given several times. Peers of peers-config_NETWORK.json, beside the configuration
+    /// file, are always known; without that file, these replace the built-in peers of mainnet and testnet
     #[arg(long, value_name = "HOST[:PORT]")]
     peer: Vec<String>,
-    /// Follow the hashes of other nodes' blocks to one that you vouch for first, and check neither signatures nor proofs
-    /// below it
+    /// Trusted checkpoint: follow the block hashes of peers up to this block first, and check neither signatures nor
+    /// proofs below it
     #[arg(long, value_name = "HEIGHT:HASH")]
     trust_below: Option<String>,
     #[command(flatten)]
@@ -279,7 +278,7 @@ pub struct Import {
     /// Stop after this height
     #[arg(long, value_name = "HEIGHT", value_parser = height, allow_negative_numbers = true)]
     pub stop_at: Option<Height>,
-    /// Check neither signatures nor proofs below a block that you vouch for; refused if its hash differs
+    /// Trusted checkpoint: check neither signatures nor proofs below this block; fails if its hash differs
     #[arg(long, value_name = "HEIGHT:HASH")]
     pub trust_below: Option<Checkpoint>,
     /// Recorded blocks (.bin or .bin.gz), in the order of their heights
@@ -289,13 +288,13 @@ pub struct Import {
     common: Common,
 }
 
-/// What every command on a store takes: `nisd dump`, `nisd digest`, `nisd reindex`.
+/// Arguments of commands on a store: `nisd dump`, `nisd digest`, `nisd reindex`.
 #[derive(Args, Debug)]
 pub struct Store {
     /// Folder of the chain store
     #[arg(long, value_name = "DIR", value_parser = folder())]
     pub data: PathBuf,
-    /// Settings; the store remembers its network, so that they are seldom needed
+    /// Settings; rarely needed, since the store records its network
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     #[command(flatten)]
@@ -308,10 +307,10 @@ pub struct Check {
     /// The store.
     #[command(flatten)]
     pub store: Store,
-    /// Check neither signatures nor proofs below a block that you vouch for; refused if its hash differs
+    /// Trusted checkpoint: check neither signatures nor proofs below this block; fails if its hash differs
     #[arg(long, value_name = "HEIGHT:HASH")]
     pub trust_below: Option<Checkpoint>,
-    /// Check neither signatures nor proofs: for a store that was filled by a node of your own, which checked them
+    /// Check neither signatures nor proofs: for a store filled by your own node, which checked them
     #[arg(long, conflicts_with = "trust_below")]
     pub no_signatures: bool,
 }
@@ -322,10 +321,10 @@ pub struct Backup {
     /// The store.
     #[command(flatten)]
     pub store: Store,
-    /// Folder for the copy: empty, not there yet, or with an earlier copy, which is replaced
+    /// Folder for the copy: empty, missing, or with an earlier copy, which is replaced
     #[arg(value_name = "DIR", value_parser = folder())]
     pub folder: PathBuf,
-    /// Make a folder for this copy in DIR, named by the time, and remove interrupted ones and the oldest beyond so many
+    /// Create a folder for this copy in DIR, named by the time; remove interrupted copies, and the oldest ones beyond N
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub keep: Option<u16>,
 }
@@ -333,7 +332,7 @@ pub struct Backup {
 /// `nisd config`.
 #[derive(Subcommand, Debug)]
 pub enum ConfigCommand {
-    /// Say line by line what is taken, what has no effect here, and what to do instead
+    /// Show line by line which settings are used, which have no effect here, and what to do instead
     #[command(after_help = CONFIG_EXAMPLES)]
     Check(CheckConfig),
 }
@@ -349,7 +348,7 @@ pub struct CheckConfig {
 /// `nisd settings`.
 #[derive(Args, Debug)]
 pub struct Settings {
-    /// Print a configuration file to begin with, in which every setting is commented out
+    /// Print a configuration file to start from, in which every setting is commented out
     #[arg(long)]
     pub file: bool,
 }
@@ -357,7 +356,7 @@ pub struct Settings {
 /// `nisd man`.
 #[derive(Args, Debug)]
 pub struct Man {
-    /// Folder to write to, such as /usr/local/share/man/man1; made if need be
+    /// Folder to write to, such as /usr/local/share/man/man1; created if missing
     #[arg(value_name = "DIR", value_parser = folder())]
     pub folder: PathBuf,
 }
@@ -379,25 +378,25 @@ pub struct Service {
     /// Network to join, as for `nisd run`
     #[arg(long, value_name = "NAME")]
     pub network: Option<String>,
-    /// Folder of the chain store [default: that of the settings, or /var/lib/nisd if they name none]
+    /// Folder of the chain store [default: that of the settings, else /var/lib/nisd]
     #[arg(long, value_name = "DIR", value_parser = folder())]
     pub data: Option<PathBuf>,
-    /// Who runs it; `useradd --system nisd` makes such a user
+    /// User that runs the service; `useradd --system nisd` creates it
     #[arg(long, value_name = "USER", default_value = "nisd", value_parser = user)]
     pub user: String,
 }
 
-/// Refuses `--port`, and says what may be meant.
+/// Rejects `--port` and suggests the two flags that exist.
 fn no_port() -> UnknownArgumentValueParser {
     UnknownArgumentValueParser::suggest_arg("--http-port").and_suggest("the other port is --websocket-port")
 }
 
-/// Reads the path of a folder. It has no `.` components: the system makes no folder by the name `store/.`.
+/// Parses the path of a folder and removes `.` components: the system cannot create a folder named `store/.`.
 fn folder() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().map(|path| path.components().collect::<PathBuf>())
 }
 
-/// A name that systemd takes for one of a user.
+/// Parses a user name that systemd accepts: 1 to 31 letters, digits, `_` and `-`, not starting with `-`.
 fn user(text: &str) -> Result<String, String> {
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
     match !text.is_empty() && text.len() <= 31 && text.bytes().all(is_name) && !text.starts_with('-') {
@@ -412,7 +411,7 @@ pub struct Rollback {
     /// The store.
     #[command(flatten)]
     pub store: Store,
-    /// Height to go back to
+    /// Height to roll back to
     #[arg(long, value_name = "HEIGHT", value_parser = height, allow_negative_numbers = true)]
     pub to: Height,
 }
@@ -423,7 +422,7 @@ pub struct Export {
     /// The store.
     #[command(flatten)]
     pub store: Store,
-    /// First height; the recorded format begins with 2, behind the nemesis block
+    /// First height; the recorded format starts with 2, after the nemesis block
     #[arg(long, value_name = "HEIGHT", value_parser = height, allow_negative_numbers = true, default_value = "2")]
     pub from: Height,
     /// Last height [default: the tip]
@@ -436,28 +435,28 @@ pub struct Export {
 
 #[derive(Args, Debug)]
 struct Common {
-    /// Change a setting; may be given several times. `nisd settings` lists them
+    /// Change a setting; may be given several times. `nisd settings` lists all
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<Assignment>,
-    /// What is logged: off, error, warn, info, debug or trace [default: info]
+    /// Log level: off, error, warn, info, debug or trace [default: info]
     #[arg(long, value_name = "LEVEL")]
     log: Option<String>,
-    /// How it is logged: text or json [default: text]
+    /// Log format: text or json [default: text]
     #[arg(long, value_name = "FORMAT")]
     log_format: Option<String>,
 }
 
-/// The text behind `--set`. It may hold a private key, so that nothing shows it, and it is wiped when dropped.
+/// The text after `--set`. It may hold a private key, so it is never shown, and it is wiped when dropped.
 ///
-/// What cannot be wiped are the copies that the system, the standard library and clap keep of the command line. That is
-/// why a private key given here is warned of.
+/// The copies of the command line that the system, the standard library and clap keep cannot be wiped. Therefore a
+/// private key given here causes a warning.
 #[derive(Clone)]
 struct Assignment(Zeroizing<String>);
 
 impl FromStr for Assignment {
     type Err = Infallible;
 
-    /// Takes any text: an error here would make clap show it.
+    /// Accepts any text: clap would show the text in an error.
     fn from_str(text: &str) -> Result<Self, Infallible> {
         Ok(Assignment(Zeroizing::new(text.to_owned())))
     }
@@ -469,7 +468,7 @@ impl fmt::Debug for Assignment {
     }
 }
 
-/// A command line that clap takes but that makes no sense. The exit code is [`EXIT_USAGE`].
+/// A command line that clap accepts but that makes no sense. The exit code is [`EXIT_USAGE`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UsageError(String);
 
@@ -482,7 +481,7 @@ impl fmt::Display for UsageError {
 impl std::error::Error for UsageError {}
 
 impl Command {
-    /// The configuration file, if one is named.
+    /// Returns the configuration file, if one is named.
     pub fn config(&self) -> Option<&Path> {
         match self {
             Command::Run(run) => run.config.as_deref(),
@@ -505,8 +504,8 @@ impl Command {
         }
     }
 
-    /// The settings that flags change, in the order in which later ones win. Those of `--set` are moved out, so that a
-    /// private key among them does not stay in memory as long as the program runs.
+    /// Returns the settings that flags change; later ones win. Values of `--set` are moved out, so that a private key
+    /// among them does not stay in memory while the program runs.
     pub fn take_overrides(&mut self) -> Result<Vec<Override>, UsageError> {
         match self {
             Command::Run(run) => run.take_overrides(),
@@ -552,8 +551,8 @@ impl Run {
         Ok(overrides)
     }
 
-    /// Whether the network is to be one that nisd makes: nothing else is configured. To be asked before the overrides
-    /// are taken.
+    /// Returns whether nisd creates or continues its own private network, because no other network is configured. Must
+    /// be called before the overrides are taken.
     pub fn is_devnet(&self) -> bool {
         self.config.is_none() && self.network.is_none() && !self.common.sets("nem.network")
     }
@@ -593,8 +592,7 @@ impl Service {
         network.chain(data.iter().map(|data| flag_override("--data", "nisd.data", data))).collect()
     }
 
-    /// The flags that `nisd run` is to be given, with the folder of the store unless the settings name it. Paths begin at
-    /// the root.
+    /// Returns the flags for `nisd run`; includes `--data` if `data` is given. Paths are absolute.
     pub fn arguments(&self, data: Option<&Path>) -> Vec<String> {
         let text =
             |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).to_string_lossy().into_owned();
@@ -608,7 +606,7 @@ impl Service {
 }
 
 impl Common {
-    /// Whether `--set` sets this key.
+    /// Returns whether `--set` sets this key.
     fn sets(&self, key: &str) -> bool {
         self.set.iter().any(|Assignment(text)| text.split('=').next().is_some_and(|name| name.trim() == key))
     }
@@ -639,7 +637,7 @@ fn height(text: &str) -> Result<Height, &'static str> {
     }
 }
 
-/// Greatest height there can be; heights travel as signed numbers.
+/// Greatest possible height; heights are transmitted as signed 64-bit numbers.
 const HIGHEST: u64 = i64::MAX as u64;
 
 #[cfg(test)]

@@ -1,13 +1,13 @@
-//! The network's clock: the system's, or one that tests hold.
+//! The network clock: that of the system, or a fixed one for tests.
 //!
-//! Nothing here reads a clock; every moment is handed in.
+//! This module reads no clock; callers pass the time in.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::model::units::{EPOCH_UNIX_MILLIS, Timestamp};
 
-/// Where network time comes from (`--clock`, `nisd.clock`).
+/// Source of network time (`--clock`, `nisd.clock`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ClockMode {
     /// The system's clock.
@@ -15,11 +15,11 @@ pub enum ClockMode {
     System,
     /// Time stands still at this network second.
     Still(Timestamp),
-    /// Time runs from this network second on, beginning when the node starts.
+    /// Time starts at this network second when the node starts.
     RunsFrom(Timestamp),
 }
 
-/// A text that is no clock mode.
+/// A text that is not a clock mode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotAClock;
 
@@ -34,7 +34,7 @@ impl std::error::Error for NotAClock {}
 impl FromStr for ClockMode {
     type Err = NotAClock;
 
-    /// Reads `system`, `3240` (stands still) or `3240+` (runs from there).
+    /// Parses `system`, `3240` (stands still) or `3240+` (runs from there).
     fn from_str(text: &str) -> Result<Self, NotAClock> {
         if text == "system" {
             return Ok(ClockMode::System);
@@ -51,23 +51,23 @@ impl FromStr for ClockMode {
     }
 }
 
-/// Turns the readings that the loop takes into network time.
+/// Converts clock readings of the event loop into network time.
 #[derive(Clone, Copy, Debug)]
 pub struct NetworkClock {
     mode: ClockMode,
     started: u64,
-    /// Milliseconds that other nodes are ahead of it.
+    /// Milliseconds by which the clocks of peers are ahead of this one.
     offset: i64,
 }
 
 impl NetworkClock {
-    /// A clock of a node that started at `monotonic_millis` of the loop's monotonic clock.
+    /// Creates the clock of a node that started at `monotonic_millis` of the loop's monotonic clock.
     pub fn new(mode: ClockMode, monotonic_millis: u64) -> NetworkClock {
         NetworkClock { mode, started: monotonic_millis, offset: 0 }
     }
 
-    /// Network time in milliseconds since the network's epoch, given the system's Unix time and the loop's monotonic
-    /// clock, both in milliseconds. Negative before the epoch.
+    /// Returns network time in milliseconds since the network's epoch, given the system's Unix time and the loop's
+    /// monotonic clock, both in milliseconds. Negative before the epoch.
     pub fn millis(&self, unix_millis: i64, monotonic_millis: u64) -> i64 {
         match self.mode {
             ClockMode::System => unix_millis.saturating_sub(EPOCH_UNIX_MILLIS).saturating_add(self.offset),
@@ -79,23 +79,23 @@ impl NetworkClock {
         }
     }
 
-    /// Network time as a time stamp, rounded to the nearest second.
+    /// Returns network time as a time stamp, rounded to the nearest second.
     pub fn now(&self, unix_millis: i64, monotonic_millis: u64) -> Timestamp {
         let seconds = self.millis(unix_millis, monotonic_millis).saturating_add(500).div_euclid(1000);
         Timestamp(i32::try_from(seconds.max(0)).unwrap_or(i32::MAX))
     }
 
-    /// Goes by the clocks of other nodes, if it is the system's: they are ahead by so many milliseconds more.
+    /// Adds `millis` to the offset, to follow the clocks of peers. Only a system clock uses the offset.
     pub fn shift(&mut self, millis: i64) {
         self.offset = self.offset.saturating_add(millis);
     }
 
-    /// Where its time comes from.
+    /// Returns the source of the time.
     pub fn mode(&self) -> ClockMode {
         self.mode
     }
 
-    /// What the start message must say about a clock that is not the system's.
+    /// Returns the startup warning for a clock other than the system's.
     pub fn announcement(&self) -> Option<String> {
         match self.mode {
             ClockMode::System => None,

@@ -1,4 +1,4 @@
-//! The commands that work on a store and then end.
+//! Commands that work on a store and then exit.
 
 mod backup;
 mod config;
@@ -43,19 +43,19 @@ pub use self::peers::peers;
 pub use self::reindex::{open_up_to_date, reindex};
 pub use self::status::status;
 
-/// How `nisd import` takes blocks in: so many between two commits that a page which many of them change is seldom written,
-/// and so few that little work is lost when it is interrupted.
+/// Import options. Batches are so large that a page which many blocks change is rarely written, and so small that an
+/// interruption loses little work.
 const IMPORT: IntakeOptions =
     IntakeOptions { batch_steps: IMPORT_ROWS, batch_blocks: 1_000, stop_at: None, trusted_below: Height(0) };
-/// Changed rows after which it commits; nobody waits meanwhile. The store bounds the memory that they take.
+/// Changed rows after which an import commits; nothing waits for it. The store bounds the memory of the rows.
 const IMPORT_ROWS: u32 = 160_000;
-/// The same for `nisd check`: batches may be larger, as nothing is lost.
+/// The same for `nisd check`. Batches may be larger, since nothing can be lost.
 const CHECK: IntakeOptions = IntakeOptions { batch_blocks: 2_000, ..IMPORT };
-/// Where an export begins unless told otherwise: behind the nemesis block.
+/// Default first height of an export: the block after the nemesis block.
 const FIRST_EXPORTED: Height = Height(2);
-/// Damaged ranges that `nisd check` names. The disk of a store that has more is not to be trusted with any row.
+/// Damaged ranges that `nisd check` lists. With more of them, no row on that disk can be trusted.
 const MAX_NAMED: u64 = 1_000;
-/// Steps between two looks at the clock.
+/// Import steps between two clock readings.
 const STEPS_PER_LOOK: u32 = 256;
 
 /// Why a command failed.
@@ -63,43 +63,43 @@ const STEPS_PER_LOOK: u32 = 256;
 pub enum CommandError {
     /// The store failed.
     Store(StoreError),
-    /// A store that cannot be opened, in this folder.
+    /// The store in this folder cannot be opened.
     Open(PathBuf, StoreError),
     /// The nemesis block cannot be read.
     Nemesis(NemesisError),
     /// The nemesis block in this file is not that of the network.
     WrongNemesis(PathBuf, BlockError),
-    /// The list of known nodes is wrong.
+    /// The list of known peers is wrong.
     Peers(PeersError),
-    /// A block is refused.
+    /// A block is invalid.
     Block(BlockError),
-    /// Blocks could not be taken in.
+    /// The import failed.
     Intake(IntakeError),
     /// The chain could not be rolled back.
     Rollback(RollbackError),
-    /// The block that the user vouches for is not in the files.
+    /// The trusted checkpoint is not in the files.
     Checkpoint(CheckpointError),
     /// The content of the store is wrong.
     Difference(Difference),
-    /// The blocks of the store are no chain.
+    /// The blocks of the store do not form a chain.
     Broken(BrokenChain),
-    /// A running node did not give what it was asked for.
+    /// A running node did not answer a request as expected.
     Node(NodeError),
-    /// No node answers, and there is no store in this folder either.
+    /// No node answers, and this folder holds no store.
     NothingThere(NodeError, PathBuf),
-    /// The command line or the settings ask for something that cannot be; the text says what to do.
+    /// The command line or the settings ask for something impossible; the text says what to do.
     Usage(String),
-    /// Nothing can be done with the private network.
+    /// A command on the private network failed.
     Devnet(DevnetError),
     /// This file cannot be read or written.
     File(PathBuf, io::Error),
-    /// Standard output takes nothing.
+    /// Standard output cannot be written.
     Output(io::Error),
     /// A pipe was named where a file must be read twice.
     NotTwice,
-    /// The block that the user vouches for has another hash in the store.
+    /// The block at the trusted checkpoint has another hash in the store.
     OtherHash(Checkpoint, Hash256),
-    /// A height that the chain does not have.
+    /// The chain does not have this height.
     NoSuchHeight { asked: Height, tip: Height },
 }
 
@@ -172,7 +172,7 @@ from_error!(StoreError => Store, NemesisError => Nemesis, PeersError => Peers, B
     IntakeError => Intake, RollbackError => Rollback, CheckpointError => Checkpoint, DevnetError => Devnet,
     BrokenChain => Broken, Difference => Difference, NodeError => Node);
 
-/// Whether files of recorded blocks are there, without reading them: a pipe can be opened only once.
+/// Checks that files of recorded blocks exist, without opening them: a pipe can be opened only once.
 pub fn check_block_files(paths: &[PathBuf]) -> Result<(), CommandError> {
     let check = |path: &PathBuf| std::fs::metadata(path).map_err(|error| CommandError::File(path.clone(), error));
     paths.iter().try_for_each(|path| check(path).map(drop))
@@ -203,13 +203,13 @@ pub fn open_store(settings: &Settings, folder: &Path) -> Result<Store, CommandEr
     opened.map_err(|error| CommandError::Open(folder.to_owned(), error))
 }
 
-/// Whether a store holds at least the nemesis block.
+/// Returns whether a store holds at least the nemesis block.
 pub fn has_chain(store: &Store) -> Result<bool, CommandError> {
     Ok(store::tip(&store.snapshot()?)?.is_some())
 }
 
-/// The nemesis block of the file that the settings name. `None` if there is no such file, which is borne with if others
-/// can be asked for the block, or if there is a store that may hold it. With a store, the block is not looked at.
+/// Returns the nemesis block of the file that the settings name. Without the file, returns `None` if peers can be asked
+/// for the block (`can_ask`) or a store exists, else an error. The block is verified only if no store exists.
 pub fn nemesis_of_file(settings: &Settings, can_ask: bool) -> Result<Option<Vec<u8>>, CommandError> {
     let has_store = store::exists(&settings.data);
     let nemesis = settings.nemesis.read_if_there()?;
@@ -224,12 +224,12 @@ pub fn nemesis_of_file(settings: &Settings, can_ask: bool) -> Result<Option<Vec<
     Ok(nemesis)
 }
 
-/// Clocks to be read while a command runs.
+/// Clocks to read while a command runs.
 #[derive(Clone, Copy)]
 pub struct Clocks {
     /// Milliseconds of Unix time.
     pub unix_millis: fn() -> i64,
-    /// Milliseconds of a clock that never goes back.
+    /// Milliseconds of a monotonic clock.
     pub millis: fn() -> u64,
 }
 
@@ -260,7 +260,7 @@ pub fn import(command: &cli::Import, settings: &Settings, clocks: Clocks) -> Res
     Ok(())
 }
 
-/// Finds out whether the files lead to the block that the user vouches for, before anything is taken in.
+/// Checks that the files lead to the trusted checkpoint, before anything is imported.
 fn scan_to(
     checkpoint: Checkpoint,
     command: &cli::Import,
@@ -280,26 +280,26 @@ fn scan_to(
     Ok(())
 }
 
-/// Looks on while blocks are taken in, and may end it.
+/// Observes an import and may end it with an error.
 trait Watch {
-    /// A block was taken in; it may not be committed.
+    /// Called after each imported block, which may not be committed yet.
     fn taken(&mut self, _block: &StoredBlock) -> Result<(), CommandError> {
         Ok(())
     }
 
-    /// Blocks up to a height were committed.
+    /// Called after a commit of all blocks up to this height.
     fn committed(&mut self, last: Height) -> Result<(), CommandError> {
         log::debug!("committed up to height {last}");
         Ok(())
     }
 }
 
-/// Tells what is committed, and no more.
+/// Logs commits, and does nothing else.
 struct Telling;
 
 impl Watch for Telling {}
 
-/// Takes in all blocks of an intake, showing progress. The height reached.
+/// Imports all blocks and shows progress. Returns the height of the last commit.
 fn take_in(
     mut intake: Intake<'_>,
     clock: &NetworkClock,
@@ -344,7 +344,7 @@ pub fn check(command: &cli::Check, settings: &Settings, clocks: Clocks, stop: St
     let snapshot = store.snapshot()?;
     name_damage(&snapshot)?;
     let tip = store::tip(&snapshot)?.ok_or(StoreError::Empty)?;
-    // Whatever is set, what is there is compared.
+    // The check compares the history that the store has, whatever the settings say.
     network.chain.history_from = state::history_from(&snapshot, tip.height)?;
     let trusted_below = match command.trust_below {
         _ if command.no_signatures => tip.height.next(),
@@ -370,7 +370,7 @@ pub fn check(command: &cli::Check, settings: &Settings, clocks: Clocks, stop: St
     print(format_args!("{} {}", tip.height, state::digest(&snapshot)?))
 }
 
-/// Compares all ranges of rows with their checksums, and names those that are damaged: the last one as the error.
+/// Verifies the checksums of all ranges of rows and logs the damaged ones; the last one is the returned error.
 fn name_damage(snapshot: &Snapshot<'_>) -> Result<(), CommandError> {
     let (mut position, mut found, mut last) = (VerifyPosition::default(), 0u64, None);
     loop {
@@ -394,7 +394,7 @@ fn name_damage(snapshot: &Snapshot<'_>) -> Result<(), CommandError> {
     last.map_or(Ok(()), |error| Err(error.into()))
 }
 
-/// Height of a block that the user vouches for, which must be in the store.
+/// Returns the height of the trusted checkpoint, which must be in the store.
 fn has_block(state: &impl Read, checkpoint: Checkpoint) -> Result<Height, CommandError> {
     let Some(header) = store::stored_header(state, checkpoint.height)? else {
         let tip = store::tip(state)?.ok_or(StoreError::Empty)?.height;
@@ -420,8 +420,8 @@ fn refuse(difference: Option<Difference>) -> Result<(), CommandError> {
     difference.map_or(Ok(()), |difference| Err(difference.into()))
 }
 
-/// A folder for a scratch store, which takes less than half of the room of the first: beside that, or, where there is no
-/// room for it or it cannot be written, among the system's temporary files (`TMPDIR`).
+/// Creates a folder for a scratch store, which takes less than half of the space of the store: inside the data folder,
+/// or in the system's temporary folder (`TMPDIR`) if that has too little space or cannot be written.
 fn scratch_folder(data: &Path) -> Result<TempDir, CommandError> {
     let make = |folder: &Path| tempfile::Builder::new().prefix("check-").tempdir_in(folder);
     let has_room = || -> io::Result<bool> { Ok(store::free_bytes(data)? > store::size(data)? / 2) };
@@ -434,7 +434,7 @@ fn scratch_folder(data: &Path) -> Result<TempDir, CommandError> {
     make(&elsewhere).map_err(|error| CommandError::File(elsewhere, error))
 }
 
-/// Shows progress on standard error: as a line that changes on a terminal, as a log otherwise.
+/// Shows progress on standard error: as a rewritten line on a terminal, else as log lines.
 struct Display {
     millis: fn() -> u64,
     meter: Meter,
@@ -464,13 +464,13 @@ impl Display {
     }
 }
 
-/// Where an intake stands that is to end at the height `target`, or with its files. The height is that of what
-/// cannot be lost any more.
+/// Returns the progress of an import that ends at height `target` or with its files. The height is that of the last
+/// commit.
 pub fn progress_of(intake: &Intake<'_>, target: Option<u64>) -> Standing {
     Standing { height: intake.committed().0, target, bytes: intake.bytes().filter(|_| target.is_none()) }
 }
 
-/// How progress is shown on standard error.
+/// Returns how to show progress on standard error.
 pub fn style() -> Style {
     const USUAL_WIDTH: usize = 80;
     match io::stderr().is_terminal() {
@@ -481,7 +481,7 @@ pub fn style() -> Style {
     }
 }
 
-/// Writes a line of a meter.
+/// Writes one progress line.
 pub fn show(line: &str) {
     match io::stderr().is_terminal() {
         true => logging::show_passing(line),
@@ -500,7 +500,7 @@ pub fn devnet(command: &cli::DevnetCommand, settings: &Settings, devnet: Option<
             let join = Join::new(settings, export.host.as_deref())?;
             let paths = join.write(&export.output)?;
             log::info!("others are told to reach this node at {}; --host and --http-port name another place", join.url);
-            // With which flags the node runs is not known here.
+            // The flags of the running node are not known here.
             let (host, own) = (export.host.as_ref(), &settings.endpoint.host);
             if let Some(host) = host.filter(|host| *host != own) {
                 log::info!("NIS1 nodes go by what the node says of itself: run it with --set nem.host={host}");
@@ -514,24 +514,24 @@ pub fn devnet(command: &cli::DevnetCommand, settings: &Settings, devnet: Option<
     }
 }
 
-/// Tells what can be done with a private network.
+/// Prints how to use a private network.
 pub fn introduce(devnet: &Devnet, settings: &Settings, ports: Ports) -> Result<(), CommandError> {
     let program = std::env::args().next().unwrap_or_else(|| "nisd".to_owned());
     let text = introduction(devnet, settings, ports, &program);
     io::stdout().write_all(text.as_bytes()).map_err(CommandError::Output)
 }
 
-/// Set when the command is to end.
+/// Flag that is set when the command must stop.
 pub type Stop = Arc<AtomicBool>;
 
-/// Opens a store that exists for reading, with the network it remembers.
+/// Opens an existing store for reading, with the network recorded in it.
 fn open_to_read(store: &cli::Store, settings: &Settings, stop: Stop) -> Result<(Store, Network), CommandError> {
     let (mut opened, network) = open_existing(store, settings, AccessMode::Shared)?;
     opened.stop_when(stop);
     Ok((opened, network))
 }
 
-/// Opens a store that exists, with the network it remembers.
+/// Opens an existing store, with the network recorded in it.
 fn open_existing(
     store: &cli::Store,
     settings: &Settings,
@@ -547,7 +547,7 @@ fn open_existing(
     Ok((opened, network))
 }
 
-/// Refuses a store whose network's blocks are judged otherwise than those of the configured one, if one is.
+/// Rejects a store whose network has other consensus rules than the configured one, if one is configured.
 fn refuse_other_network(stored: &Network, configured: Option<&Network>) -> Result<(), StoreError> {
     let differences = configured.map(|configured| stored.differences(configured)).unwrap_or_default();
     match configured {
@@ -578,7 +578,7 @@ pub fn digest(command: &cli::Store, settings: &Settings, stop: Stop) -> Result<(
     print(format_args!("{} {digest}", tip.height))
 }
 
-/// Writes a line of what was asked for.
+/// Writes one line of output.
 fn print(line: fmt::Arguments<'_>) -> Result<(), CommandError> {
     writeln!(io::stdout(), "{line}").map_err(CommandError::Output)
 }
@@ -601,7 +601,7 @@ pub fn export(command: &cli::Export, settings: &Settings, stop: Stop) -> Result<
     let snapshot = store.snapshot()?;
     let tip = store::tip(&snapshot)?.ok_or(StoreError::Empty)?.height;
     let last = command.to.unwrap_or(tip);
-    // The chain may consist of the nemesis block only; then there is nothing to write, which is no mistake.
+    // A chain of the nemesis block only has nothing to write, which is not an error.
     let nothing = command.from == FIRST_EXPORTED && command.to.is_none();
     if last > tip || (command.from > tip && !nothing) {
         return Err(CommandError::NoSuchHeight { asked: last.max(command.from), tip });
@@ -614,7 +614,7 @@ pub fn export(command: &cli::Export, settings: &Settings, stop: Stop) -> Result<
     write_blocks(&snapshot, command.from, last, &mut BufWriter::new(file))
 }
 
-/// Writes blocks whose hashes lead from one to the next, and from the one before the first.
+/// Writes blocks, and checks that each one names the hash of the block before it.
 fn write_blocks(state: &impl Read, first: Height, last: Height, out: &mut impl Write) -> Result<(), CommandError> {
     let before = store::stored_header(state, Height(first.0.saturating_sub(1)))?.map(|header| header.hash);
     let mut chain = HashChain::new(first, before);

@@ -1,18 +1,18 @@
-//! Which IP addresses belong together.
+//! Grouping of IP addresses.
 
 use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-/// The first address of the network of an address: so many bits of an IPv4 address, also where it is written as an IPv6
-/// address, or of an IPv6 address, and zeros.
+/// Returns the network address of an address: its first `ipv4_bits` or `ipv6_bits` bits, then zeros. An IPv4-mapped
+/// IPv6 address counts as IPv4.
 pub fn network(address: IpAddr, ipv4_bits: u8, ipv6_bits: u8) -> IpAddr {
     let address = address.to_canonical();
     let bits = if address.is_ipv4() { ipv4_bits.min(32) } else { ipv6_bits.min(128) };
     IpNet::new(address, bits).map_or(address, |network| network.network())
 }
 
-/// The network that somebody may well have to itself: a /24 of IPv4 or a /48 of IPv6.
+/// Returns the network that one organisation typically has: a /24 of IPv4 or a /48 of IPv6.
 pub fn site(address: IpAddr) -> IpAddr {
     network(address, 24, 48)
 }

@@ -1,7 +1,7 @@
 //! `nisd`: a full NEM (NIS1) node in one thread.
 //!
-//! What NIS1 does was taken from a specification of its protocol that is not part of this project; the tests hold the
-//! node to recordings of it.
+//! Its behaviour follows a specification of the NIS1 protocol that is not part of this project; tests compare it with
+//! recordings of NIS1.
 #![forbid(unsafe_code)]
 
 pub mod api;

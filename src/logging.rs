@@ -1,4 +1,4 @@
-//! The log: lines on the standard error stream, with UTC time stamps.
+//! The log: lines on standard error, with UTC time stamps.
 //!
 //! ```text
 //! 2026-11-20 08:16:10.209Z INFO  height 60, in step
@@ -6,9 +6,9 @@
 //! <6>height 60, in step
 //! ```
 //!
-//! The second is [`Style::Json`], the last what systemd's journal reads, which has times and names of its own.
+//! The second line is [`Style::Json`]. The third is [`Style::Journal`] for systemd, which adds times and names itself.
 //!
-//! It never waits for who reads it: what is not taken at once is kept, up to a limit, and beyond that it is dropped and
+//! Logging never blocks: output that standard error does not accept at once is queued up to a limit, then dropped and
 //! counted.
 
 mod outlet;
@@ -23,76 +23,76 @@ use time::OffsetDateTime;
 
 use self::outlet::{Outlet, StandardError};
 
-/// First part of the names of this crate's own targets.
+/// First segment of this crate's log targets.
 const OWN_TARGET: &str = "nisd";
-/// Least severe level at which other crates are heard.
+/// Least severe level that other crates can log at.
 const OTHERS: Level = Level::Warn;
 
-/// How long the end of the program waits for standard error to take some more, and how often.
+/// Limits on waiting for standard error at exit: time of one wait, and number of waits.
 const LAST_WAIT: Duration = Duration::from_secs(1);
 const LAST_WAITS: u32 = 1_000;
 
 thread_local! {
-    /// The program has one thread; in tests each has its own.
+    /// Thread-local: the program has one thread, and each test has its own log.
     static OUTLET: RefCell<Outlet<StandardError>> = RefCell::new(Outlet::new(StandardError::new()));
 }
 
-/// Answers Unix time in milliseconds. It is handed in, since only the program's outermost part reads clocks.
+/// Returns Unix time in milliseconds. Passed in, since only the program's outermost part reads clocks.
 pub type UnixMillis = fn() -> i64;
 
-/// How a line of the log is written.
+/// Format of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
-    /// For a person at a terminal: each line first clears the one that the cursor is on, which may hold a progress meter.
+    /// For a terminal: each line first clears the current one, which may hold a progress meter.
     Terminal,
     /// For a file.
     Plain,
-    /// For systemd's journal: lines begin with their priority.
+    /// For systemd's journal: lines start with their priority.
     Journal,
-    /// An object of JSON on each line.
+    /// One JSON object per line.
     Json,
 }
 
-/// Installs the log, once in the life of the program; a second time is an error.
+/// Installs the log. Fails if called a second time.
 pub fn init(level: LevelFilter, now: UnixMillis, style: Style) -> Result<(), SetLoggerError> {
     log::set_boxed_logger(Box::new(Logger { now, style }))?;
     set_level(level);
     Ok(())
 }
 
-/// Logs what is at least so severe from now on.
+/// Sets the least severe level that is logged.
 pub fn set_level(level: LevelFilter) {
     log::set_max_level(level);
 }
 
-/// Writes what standard error did not take before, as far as it takes it now. Never waits.
+/// Writes queued output, as far as standard error accepts it. Never blocks.
 pub fn flush() {
     log::logger().flush();
 }
 
-/// The same at the end of the program: waits until all is written, or nothing was taken for a second.
+/// Writes queued output at exit: waits until all is written, or standard error accepted nothing for a second.
 pub fn finish() {
     for _ in 0..LAST_WAITS {
         flush();
-        // Where the program has failed before there was a log, something may wait all the same.
+        // Uses the queue directly: output may be queued although the program failed before the log was installed.
         if with_outlet(Outlet::write_waiting).unwrap_or(true) || !StandardError::wait(LAST_WAIT) {
             return;
         }
     }
 }
 
-/// Writes a line that is no entry of the log, such as why the program ends. Never waits; [`finish`] does.
+/// Writes a line that is not a log entry, such as why the program ends. Never blocks; [`finish`] waits for it.
 pub fn say(line: &str) {
     with_outlet(|outlet| outlet.push(&format!("{line}\n"), |dropped| format!("{dropped} lines are missing\n")));
 }
 
-/// Writes a text that is soon out of date, such as the line of a progress meter: it is left out if standard error does
-/// not take it now. Never waits.
+/// Writes a short-lived text, such as a progress meter; it is dropped if standard error does not accept it now. Never
+/// blocks.
 pub fn show_passing(text: &str) {
     with_outlet(|outlet| outlet.push_passing(text));
 }
 
-/// `None` where the outlet is in use, which would take a logger that logs.
+/// Calls `act` with the queue; `None` if the queue is in use, which only a logger that logs could cause.
 fn with_outlet<T>(act: impl FnOnce(&mut Outlet<StandardError>) -> T) -> Option<T> {
     OUTLET.with(|outlet| outlet.try_borrow_mut().ok().map(|mut outlet| act(&mut outlet)))
 }
@@ -150,7 +150,7 @@ fn format_line(unix_millis: i64, record: &Record<'_>, style: Style) -> String {
     line
 }
 
-/// What a line for the journal begins with, as syslog numbers it.
+/// Returns the prefix of a journal line: the syslog priority.
 fn priority(level: Level) -> &'static str {
     match level {
         Level::Error => "<3>",
@@ -174,8 +174,8 @@ fn json_line(unix_millis: i64, record: &Record<'_>) -> String {
     serde_json::to_string(&line).unwrap_or_default() + "\n"
 }
 
-/// Appends a message so that it cannot pass for another line or command the terminal: lines after the first are
-/// indented, other control characters are escaped. `next_line` is what stands between two lines.
+/// Appends a message so that it can neither look like another line nor control the terminal: later lines are indented,
+/// other control characters are escaped. `next_line` is inserted between two lines.
 fn push_message(line: &mut String, message: &str, next_line: &str) {
     for character in message.trim_end().chars() {
         match character {
@@ -187,7 +187,7 @@ fn push_message(line: &mut String, message: &str, next_line: &str) {
     }
 }
 
-/// `YYYY-MM-DD hh:mm:ss.mmm` of a moment of Unix time in milliseconds; the number itself beyond the year 9999.
+/// Formats Unix time in milliseconds as `YYYY-MM-DD hh:mm:ss.mmm`; as the plain number beyond the year 9999.
 pub fn utc(unix_millis: i64) -> String {
     let Ok(moment) = OffsetDateTime::from_unix_timestamp_nanos(i128::from(unix_millis) * 1_000_000) else {
         return format!("{unix_millis} ms");

@@ -1,4 +1,4 @@
-//! The program: reads the command line and the settings, then does what it is told.
+//! The program: reads the command line and the settings, then runs the command.
 #![forbid(unsafe_code)]
 
 use std::io::{IsTerminal, Write};
@@ -20,16 +20,16 @@ use nisd::store;
 use nisd::wallet::{self, Outside};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-/// Width of the table of settings.
+/// Width of the table of settings, in characters.
 const TABLE_WIDTH: usize = 100;
 
-/// What this program was built of.
+/// Returns version, commit, LMDB version and target of this build.
 fn long_version() -> String {
     let [version, commit, target] = [env!("CARGO_PKG_VERSION"), env!("NISD_COMMIT"), env!("NISD_TARGET")];
     format!("{version}\ncommit {commit}\nLMDB {}\ntarget {target}", store::lmdb_version())
 }
 
-/// Set to anything, it allows core dumps and debuggers.
+/// Environment variable that allows core dumps and debuggers if it is set to anything.
 const ALLOW_CORE_DUMPS: &str = "NISD_CORE_DUMPS";
 
 fn main() -> ExitCode {
@@ -51,7 +51,7 @@ fn main() -> ExitCode {
 fn run(mut cli: Cli) -> ExitCode {
     if let Command::Settings(settings) = &cli.command {
         let text = if settings.file { config::table::file() } else { config::table::print(TABLE_WIDTH) };
-        // A reader that stops early, such as `head`, is no failure.
+        // A reader that closes early, such as `head`, is not an error.
         let _ = std::io::stdout().write_all(text.as_bytes());
         return ExitCode::from(EXIT_OK);
     }
@@ -82,7 +82,7 @@ fn run(mut cli: Cli) -> ExitCode {
             Err(error) => fail(&error, error.exit_code()),
         };
     }
-    // Before a private network is made for them.
+    // Checked before a private network is created for them.
     if let Command::Run(run) = &cli.command
         && let Err(error) = commands::check_block_files(&run.import)
     {
@@ -110,7 +110,7 @@ fn run(mut cli: Cli) -> ExitCode {
 fn show_help(help: &Help) -> ExitCode {
     match help.text() {
         Ok(text) => {
-            // A reader that stops early, such as `head`, is no failure.
+            // A reader that closes early, such as `head`, is not an error.
             let _ = std::io::stdout().write_all(text.as_bytes());
             ExitCode::from(EXIT_OK)
         }
@@ -120,10 +120,10 @@ fn show_help(help: &Help) -> ExitCode {
 
 type AnyError = Box<dyn std::error::Error>;
 
-/// Reads settings anew.
+/// Reads the settings again.
 type Reread = Box<dyn Fn() -> Result<Settings, AnyError>>;
 
-/// The settings, the private network that nisd has made if they are its, and how they are read anew.
+/// Returns the private network of nisd if the command is about one, the settings, and a function that reads them again.
 fn read_settings(command: &mut Command) -> Result<(Option<Devnet>, Settings, Reread), AnyError> {
     let is_devnet = matches!(command, Command::Run(run) if run.is_devnet());
     let flags = command.take_overrides()?;
@@ -173,9 +173,9 @@ fn execute(
     Ok(())
 }
 
-/// Prints the unit of systemd that runs this program.
+/// Prints the systemd unit that runs this program.
 fn print_unit(service: &cli::Service, settings: &Settings) -> Result<(), AnyError> {
-    // The home folder that the settings begin with otherwise is that of whoever prints the unit.
+    // The default folder of the settings lies in the home folder of the user who prints the unit, not of the service.
     let data = match &service.data {
         None if !settings.names_data() => Some(Path::new(DATA)),
         data => data.as_deref(),
@@ -191,7 +191,7 @@ fn print_unit(service: &cli::Service, settings: &Settings) -> Result<(), AnyErro
     Ok(())
 }
 
-/// How the log is written to where standard error leads.
+/// Returns the log format that fits the target of standard error.
 fn log_style(settings: &Settings) -> logging::Style {
     let error = std::io::stderr();
     match settings.logs_json {
@@ -202,13 +202,13 @@ fn log_style(settings: &Settings) -> logging::Style {
     }
 }
 
-/// Whether a stream is the one of which systemd says that it leads to its journal.
+/// Returns whether a stream leads to systemd's journal, according to `JOURNAL_STREAM`.
 fn is_journal(stream: &impl AsFd) -> bool {
     let Ok(named) = std::env::var("JOURNAL_STREAM") else { return false };
     rustix::fs::fstat(stream).is_ok_and(|found| named == format!("{}:{}", found.st_dev, found.st_ino))
 }
 
-/// A flag that is set when the program is told to end.
+/// Returns a flag that SIGINT and SIGTERM set.
 fn stop_on_signals() -> std::io::Result<commands::Stop> {
     let stop = commands::Stop::default();
     for signal in [SIGINT, SIGTERM] {
@@ -217,7 +217,7 @@ fn stop_on_signals() -> std::io::Result<commands::Stop> {
     Ok(stop)
 }
 
-/// A reader that stops early, such as `head`, is no failure.
+/// Ignores a broken pipe: a reader that closes early, such as `head`, is not an error.
 fn quietly(result: Result<(), CommandError>) -> Result<(), CommandError> {
     match result {
         Err(CommandError::Output(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
@@ -244,7 +244,7 @@ fn random(bytes: &mut [u8]) -> std::io::Result<()> {
     Ok(getrandom::fill(bytes)?)
 }
 
-/// Milliseconds of a clock that never goes back.
+/// Milliseconds of a monotonic clock.
 fn millis() -> u64 {
     static START: OnceLock<Instant> = OnceLock::new();
     START.get_or_init(Instant::now).elapsed().as_millis() as u64

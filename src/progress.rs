@@ -1,35 +1,35 @@
-//! How far a long piece of work on the chain is: one line for a terminal or a log.
+//! Progress of a long operation on the chain: one line for a terminal or a log.
 //!
-//! Nothing here reads a clock or writes: moments are handed in as milliseconds of any monotonic clock, and texts
-//! are handed back.
+//! This module neither reads clocks nor writes: times are passed in as milliseconds of any monotonic clock, and texts
+//! are returned.
 
 use std::collections::VecDeque;
 use std::fmt::{self, Write};
 
-/// Least time between two lines on a terminal, in milliseconds.
+/// Minimum time between two lines on a terminal, in milliseconds.
 const TERMINAL_INTERVAL: u64 = 100;
-/// Least time between two lines in a log, in milliseconds.
+/// Minimum time between two lines in a log, in milliseconds.
 const LOG_INTERVAL: u64 = 5_000;
-/// Time between two samples from which the rate is computed, in milliseconds.
+/// Time between two samples for the rate, in milliseconds.
 const SAMPLE_INTERVAL: u64 = 500;
-/// Samples kept; with the time between them, how far back the rate looks.
+/// Samples kept; times the sample interval, this is the period of the rate.
 const MAX_SAMPLES: usize = 10;
-/// Least width of a terminal that is believed; a narrower one is treated as this wide.
+/// Minimum width of a terminal, in columns; a narrower one is treated as this wide.
 const MIN_WIDTH: usize = 20;
 
-/// Where the work stands.
+/// Progress of the operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
     /// Height of the chain.
     pub height: u64,
-    /// Height at which the work ends, if it is known.
+    /// Height at which the operation ends, if known.
     pub target: Option<u64>,
-    /// Bytes done and bytes in all, if that is known.
+    /// Bytes done and total bytes, if known.
     pub bytes: Option<(u64, u64)>,
 }
 
 impl Standing {
-    /// Work done and work in all, in the unit that says most about the time left: bytes, else blocks.
+    /// Returns work done and total work in the unit that predicts the remaining time best: bytes, else blocks.
     fn work(&self) -> Option<(u64, u64)> {
         self.bytes.or(self.target.map(|target| (self.height, target)))
     }
@@ -38,12 +38,12 @@ impl Standing {
 /// How progress is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
-    /// As a line that is rewritten in place, at most ten times a second.
+    /// A line that is rewritten in place, at most ten times a second.
     Terminal {
         /// Columns of the terminal.
         width: usize,
     },
-    /// As lines without ends, every five seconds.
+    /// Lines without line ends, at most one every five seconds.
     Log,
 }
 
@@ -60,29 +60,29 @@ impl Sample {
     }
 }
 
-/// Turns progress into lines, not too often.
+/// Formats progress as lines, at a limited rate.
 #[derive(Debug)]
 pub struct Meter {
     style: Style,
     start: Sample,
-    /// The past few seconds, oldest first.
+    /// Samples of the past few seconds, oldest first.
     recent: VecDeque<Sample>,
     last_line: u64,
-    /// Columns of the terminal that hold the line before.
+    /// Columns that the previous line fills on the terminal.
     written: usize,
 }
 
 impl Meter {
-    /// A meter of work that begins at the moment `now`.
+    /// Creates a meter for an operation that starts at time `now`.
     pub fn new(style: Style, now: u64, standing: &Standing) -> Meter {
         let start = Sample::new(now, standing);
         Meter { style, start, recent: VecDeque::from([start]), last_line: now, written: 0 }
     }
 
-    /// What to write now: `None` if the line before is fresh enough.
+    /// Returns the text to write now; `None` if the previous line is recent enough.
     ///
-    /// For a terminal the text begins with a carriage return, has no line end, and covers what the one before
-    /// wrote; for a log it is a plain line without its end.
+    /// For a terminal the text starts with a carriage return, has no line end, and covers the previous one; for a log
+    /// it is a plain line without line end.
     pub fn report(&mut self, now: u64, standing: &Standing) -> Option<String> {
         let interval = match self.style {
             Style::Terminal { .. } => TERMINAL_INTERVAL,
@@ -100,8 +100,8 @@ impl Meter {
         })
     }
 
-    /// The last line, when the work ends or stops: blocks, time and rate over all. On a terminal it ends the
-    /// rewritten line.
+    /// Returns the last line, when the operation ends or stops: blocks, time and rate of the whole operation. On a
+    /// terminal it ends the rewritten line.
     pub fn finish(&mut self, now: u64, standing: &Standing) -> String {
         let passed = now.saturating_sub(self.start.at);
         let blocks = standing.height.saturating_sub(self.start.height);
@@ -115,7 +115,7 @@ impl Meter {
         }
     }
 
-    /// What makes the terminal's line empty, so that something else can be written there; empty for a log.
+    /// Returns a text that clears the terminal's line, so that something else can be written there; empty for a log.
     pub fn erase(&mut self) -> String {
         match self.written {
             0 => String::new(),
@@ -167,7 +167,7 @@ fn percent((done, all): (u64, u64)) -> Option<u64> {
     u64::try_from(percent).ok()
 }
 
-/// The parts of a line, of which the less important ones go first when there is no room.
+/// The parts of a line. When space is short, the less important parts are dropped first.
 struct Line {
     height: String,
     percent: Option<String>,
@@ -225,7 +225,7 @@ impl fmt::Display for Grouped {
     }
 }
 
-/// A length of time in milliseconds, in its two greatest units.
+/// A duration in milliseconds, shown in its two largest units.
 struct Time(u64);
 
 impl fmt::Display for Time {

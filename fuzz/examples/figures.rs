@@ -1,4 +1,6 @@
-//! What the dearest scripts of `connections` cost: `cargo run --release --example figures -- FOLDER...`.
+//! Prints the cost of the most expensive scripts of `connections`.
+//!
+//! Usage: `cargo run --release --example figures -- FOLDER...`
 
 use std::fs;
 use std::time::{Duration, Instant};

@@ -1,7 +1,7 @@
-//! Writes the seeds of all targets anew: `cargo run --example make_seeds` in this folder.
+//! Regenerates the seeds of all targets: `cargo run --example make_seeds` in this folder.
 //!
-//! Entities come from the project's test vectors and its smallest recorded chain, everything else is written by
-//! hand here. What fuzzing has found is kept in files called `found-…`, which stay.
+//! Entities come from the project's test vectors and its smallest recorded chain; everything else is written by hand
+//! here. Inputs found by fuzzing are in files named `found-…`, which are kept.
 
 use std::fs;
 use std::io::Write;
@@ -58,11 +58,10 @@ fn main() {
     peer_wire(&vectors, &chain);
 }
 
-/// The seeds of one target.
 struct Seeds(PathBuf);
 
 impl Seeds {
-    /// Removes those of the last time.
+    /// Opens the folder of a target and removes its old seeds.
     fn of(target: &str) -> Seeds {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("seeds").join(target);
         fs::create_dir_all(&folder).expect("a folder for seeds");
@@ -154,7 +153,7 @@ fn websocket() {
     seeds.add("not-utf8", &with_sizes(&client_frame(0x81, b"\xc3\x28"), &[]));
 }
 
-/// A masked frame whose first byte is `first`.
+/// Returns a masked frame whose first byte is `first`.
 fn client_frame(first: u8, payload: &[u8]) -> Vec<u8> {
     const MASK: [u8; 4] = [1, 2, 3, 4];
     let mut frame = vec![first];
@@ -244,11 +243,11 @@ fn peers() {
     let tasks =
         [vec![step(Event::Answer, 3); 20], vec![step(Event::Pass, 3)], vec![step(Event::Answer, 2); 20]].concat();
     let behind = vec![step(Event::Judge, 0), step(Event::Pass, 1), step(Event::Push, 0), step(Event::Block, 0)];
-    // Three listed nodes, the second without its key; binary and JSON.
+    // Three listed peers, the second without its key; binary and JSON.
     for (name, settings) in [("binary", 0x30), ("json", 0x31), ("without-address", 0x32)] {
         seeds.add(name, &[vec![settings], join.clone(), tasks.clone(), behind.clone(), tasks.clone()].concat());
     }
-    // A chain that is far ahead, without a block that is vouched for and with one.
+    // A chain that is far ahead, without and with a trusted checkpoint.
     let ahead = [step(Event::Answer, 15), step(Event::Long, 0), 255, step(Event::Pass, 1), step(Event::Ahead, 15)];
     for (name, settings) in [("ahead", 0x30), ("vouched-for", 0x38)] {
         seeds.add(name, &[vec![settings], join.clone(), ahead.repeat(70)].concat());
@@ -272,7 +271,7 @@ fn nemesis_search() {
     let step = |event: Event, with: u8| {
         Event::ALL.iter().position(|other| *other == event).expect("an event") as u8 | with << 3
     };
-    // Three nodes; the hash is not known, and known.
+    // Three peers; the block's hash is unknown, and known.
     for (name, settings) in [("signed", 0x03), ("known", 0x83)] {
         seeds.add(name, &[settings, step(Event::Fail, 1), step(Event::Pass, 2), step(Event::Give, 1)]);
     }
@@ -370,8 +369,8 @@ fn lax_json() {
     seeds.add("not-utf8", b"{'a\xff':'\xed\xa0\x80'}");
 }
 
-/// Transactions and blocks in both formats, and from the reading cases those that are read as something else than
-/// they are.
+/// Transactions and blocks in both formats; also the reading cases whose input is read as something other than what was
+/// written.
 fn entities(vectors: &Value) {
     let transactions = Seeds::of("binary_transaction");
     let blocks = Seeds::of("binary_block");
@@ -401,7 +400,7 @@ fn entities(vectors: &Value) {
     }
 }
 
-/// The blocks of a file, each with its length before it.
+/// Splits a file into its blocks, each with its length prefix.
 fn blocks(file: &[u8]) -> Vec<Vec<u8>> {
     let mut blocks = Vec::new();
     let mut rest = file;
@@ -413,13 +412,13 @@ fn blocks(file: &[u8]) -> Vec<Vec<u8>> {
     blocks
 }
 
-/// The blocks that follow, each block of the chain as if it followed, and a branch that lost.
+/// The following blocks, each block of the chain as if it followed, and a branch that lost.
 fn chain_parts(chain: &[Vec<u8>], losing: &[u8]) {
     let seeds = Seeds::of("chain_part");
     let add = |name: &str, common: u64, flags: u8, blocks: &[Vec<u8>]| {
         seeds.add(name, &[&[chain_part::selector(common, flags)], blocks.concat().as_slice()].concat());
     };
-    // The first block of the file is that at height 2.
+    // The first block of the file has height 2.
     let between = |first: u64, last: u64| &chain[first as usize - 2..=last as usize - 2];
     for common in chain_part::TIP - 3..=chain_part::TIP {
         add(&format!("next-{common}"), common, 0, between(common + 1, 60));
@@ -449,7 +448,7 @@ fn block_files(blocks: &[Vec<u8>]) {
     seeds.add("two-members.gz", &with_sizes(&[gzip(tiny), gzip(tiny)].concat(), &[20]));
     seeds.add("cut", &with_sizes(&tiny[..10], &[3]));
     seeds.add("too-large", &with_sizes(&[1, 0, 0, 0, 7, 1, 0, 0, 1, 0], &[]));
-    // A megabyte of zeros after a length that promises as much takes a kilobyte.
+    // A megabyte of zeros after a matching length; compressed it takes a kilobyte.
     let zeros = [&(1u32 << 20).to_le_bytes()[..], &vec![0; 1 << 20]].concat();
     seeds.add("inflating.gz", &with_sizes(&gzip(&zeros), &[]));
 }
@@ -484,7 +483,7 @@ fn configurations(recorded: &[u8]) {
     add("wrong.json", 1, 0, b"{\"nisConfiguration\":{\"nem.httpPort\":[1],\"a\":1.5}}");
 }
 
-/// Scripts of what clients, time and the loop do.
+/// Scripts of actions of clients, time and the loop.
 fn connections() {
     use Step::{
         Break, Bytes, Connect, End, Flush, Frame, Notice, Pass, Report, Room, Say, Serve, Shutdown, Sweep, Turn,
@@ -660,7 +659,7 @@ fn connections() {
     );
 }
 
-/// Bytes with which keys of a table begin and by which rows are looked for; an address or a name in most tables.
+/// Returns the number of leading key bytes by which rows of a table are looked up; in most tables an address or a name.
 fn known_bytes(table: Table) -> usize {
     match table {
         Table::Accounts | Table::Identities | Table::Stakes | Table::Signposts | Table::Harvests => 4,
@@ -682,7 +681,7 @@ fn stored_values(tiny: &Path) {
     let seeds = Seeds::of("stored_values");
     let settings = config::load(Some(&tiny.join("config.json")), Vec::new(), Some(tiny));
     let mut settings = settings.expect("its configuration");
-    // Eras are short, and so is what can be undone, so that hashes are packed.
+    // Hash epochs and the rewrite limit are short, so that hashes are compacted.
     settings.network.chain.rewrite_limit = 10;
     settings.network.chain.history_from = Some(Height::NEMESIS);
     let folder = tempfile::tempdir().expect("a folder");
@@ -724,7 +723,7 @@ fn stored_values(tiny: &Path) {
     seeds.add("supply", &supply());
 }
 
-/// A mosaic that is defined, more of which is made, and whose root is rented.
+/// Entries of a mosaic definition, a supply change of it, and the lease of its root namespace.
 fn supply() -> Vec<u8> {
     let row = 1u64.to_be_bytes();
     let text = |text: &str| [&(text.len() as u32).to_le_bytes(), text.as_bytes()].concat();
@@ -795,7 +794,7 @@ fn lists() {
     );
 }
 
-/// Every route once, by callers with and without rights, and requests with keys.
+/// Every route once, by clients with and without local access, and requests with keys.
 fn interfaces(vectors: &Value) {
     const OWNER: &str = "TDJBL52U7T7OFQM7ZVVOZNDULZORAV672XP43BBM";
     let seeds = Seeds::of("interface");
@@ -913,7 +912,7 @@ fn interfaces(vectors: &Value) {
             (interface::REMOTE, post("/transaction/announce", "", &announce)),
         ]),
     );
-    // Of two transactions one has expired an hour later, and while the other is judged anew a third has to wait.
+    // Two transactions; an hour later one has expired, and a third has to wait while the other is validated again.
     let time = tiny::state_of(&tiny::store(&tiny::settings(), interface::TIP)).1.timestamp.0;
     let pair = KeyPair::new(&PrivateKey::from_hex(key("user0")).expect("hex"));
     let signer = hex::encode(pair.public().0);
@@ -977,7 +976,7 @@ fn announcements() {
     add("flaws", &deeds);
 }
 
-/// What nodes tell each other, in both formats.
+/// Peer messages, in both formats.
 fn peer_wire(vectors: &Value, chain: &[Vec<u8>]) {
     let seeds = Seeds::of("peer_wire");
     let recorded = |name: &str| {

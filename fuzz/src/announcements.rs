@@ -1,4 +1,4 @@
-//! Announcements to the pool, while blocks confirm some, others lose their block, and time goes by.
+//! Announcements to the mempool, mixed with blocks, reorgs and time.
 
 use std::cell::RefCell;
 use std::cmp::Reverse;
@@ -21,40 +21,40 @@ use nisd::store::{Store, StoreError, stored_block};
 
 use crate::tiny;
 
-/// Height of the chain with which an input begins.
+/// Height of the chain at the start of an input.
 const TIP: Height = Height(53);
-/// Announcements of an input.
+/// Maximum announcements of an input.
 const MAX_ANNOUNCED: usize = 400;
-/// Blocks that an input has made.
+/// Maximum blocks that an input makes.
 const MAX_BLOCKS: usize = 6;
-/// Seconds after which nearly every account with any importance may make the next block.
+/// Seconds after which nearly every account with importance may make the next block.
 const HIT_TIME: i32 = 6 * 3600;
-/// Multiples of what fits into a block that the pool holds of each class.
+/// Mempool limit of each class, as a multiple of what fits into a block.
 const BLOCKS_WORTH: usize = 10;
-/// Transactions of an account that are shown.
+/// Maximum unconfirmed transactions that are listed for an account.
 const MAX_SHOWN: usize = 25;
 
-/// What an input can have done. Each is a byte, and a fixed count of bytes of its own behind it.
+/// An action of an input: one byte, followed by a fixed number of argument bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deed {
-    /// Announces a new transaction: kind, signer, other account, amount, fee, time, deadline, flaw.
+    /// Announce a new transaction: kind, signer, other account, amount, fee, time, deadline, flaw.
     Announce,
-    /// Announces one again that was announced before, or a cosignature of it: which, signer, flaw.
+    /// Announce an earlier transaction again, or a cosignature of it: which, signer, flaw.
     Again,
-    /// Announces many that differ in their amount: how many, signer, fee.
+    /// Announce many transactions that differ in their amount: count, signer, fee.
     Flood,
-    /// Time goes by: units of a minute.
+    /// Advance the time: minutes.
     Wait,
-    /// Steps of the rebuild: how many.
+    /// Run steps of the mempool rebuild: count.
     Work,
-    /// A block is made of the pool.
+    /// Make a block from the mempool.
     Block,
-    /// The last blocks are undone: how many. What was in them comes back.
+    /// Roll back the last blocks: count. Their transactions return to the mempool.
     Return,
 }
 
 impl Deed {
-    /// All of them; an input names one by its place.
+    /// All actions; an input names one by its index.
     pub const ALL: [Deed; 7] =
         [Deed::Announce, Deed::Again, Deed::Flood, Deed::Wait, Deed::Work, Deed::Block, Deed::Return];
 
@@ -68,11 +68,11 @@ impl Deed {
     }
 }
 
-/// The chain, made once per thread. Every input finds it as it was.
+/// The chain, created once per thread. Every input finds it in the same state.
 struct Ground {
     settings: nisd::config::Settings,
     store: Store,
-    /// Multisig accounts first, their cosignatories next.
+    /// Multisig accounts first, then their cosignatories.
     accounts: Vec<KeyPair>,
     unlocked: Unlocked,
     time: Timestamp,
@@ -83,9 +83,9 @@ thread_local! {
     static GROUND: RefCell<Ground> = RefCell::new(Ground::new());
 }
 
-/// Whatever is announced, in whatever order with blocks, lost blocks and time: the pool keeps to its limits, finds by
-/// each of its ways what is in it and nothing else, tells of each transaction that it accepts once, and is changed by no
-/// other. What it accepts alone is valid on the chain, and a block made of it is taken.
+/// Checks for any order of announcements, blocks, rollbacks and time: the mempool keeps its limits; each of its lookups
+/// finds exactly what it holds; it reports each transaction that it accepts once, and rejected ones do not change it. A
+/// transaction accepted alone is valid on the chain, and a block made from the mempool is accepted.
 pub fn check(data: &[u8]) -> usize {
     GROUND.with_borrow_mut(|ground| {
         let mut unlocked = std::mem::replace(&mut ground.unlocked, Unlocked::new(0));
@@ -134,7 +134,7 @@ impl Ground {
     }
 }
 
-/// The bytes of an input, one after the other; 0 behind its end.
+/// The argument bytes of an input; 0 after their end.
 struct Bytes<'a>(&'a [u8]);
 
 impl Bytes<'_> {
@@ -145,7 +145,7 @@ impl Bytes<'_> {
     }
 }
 
-/// A pool on the chain, and what is known of it.
+/// A mempool on the chain, and the expected state.
 struct Scene<'g> {
     ground: &'g Ground,
     unlocked: &'g mut Unlocked,
@@ -154,7 +154,7 @@ struct Scene<'g> {
     height: Height,
     now: Timestamp,
     announced: Vec<Transaction>,
-    /// Hashes of transactions that have lost their block and may be told of again.
+    /// Hashes of rolled-back transactions that may be reported again.
     returning: Vec<Hash256>,
     accepted: usize,
     blocks: usize,
@@ -277,7 +277,7 @@ impl<'g> Scene<'g> {
         }
     }
 
-    /// What was announced before, or somebody's consent to it.
+    /// Announces an earlier transaction, or a cosignature of it.
     fn again(&mut self, bytes: &mut Bytes<'_>) {
         let (which, signer, flaw) = (bytes.next(), bytes.next(), bytes.next());
         let Some(place) = self.announced.len().checked_sub(1 + usize::from(which)) else { return };
@@ -338,7 +338,7 @@ impl<'g> Scene<'g> {
         self.forget_returned(&told);
     }
 
-    /// What the pool holds, in the order in which it came in.
+    /// Returns the transactions of the mempool in order of arrival.
     fn contents(&self) -> Vec<Transaction> {
         self.pool.unknown_to(&BTreeSet::new()).iter().map(|one| (**one).clone()).collect()
     }
@@ -357,7 +357,7 @@ impl<'g> Scene<'g> {
         told.iter().filter(|one| self.is_returning(one)).count()
     }
 
-    /// Each that has lost its block is told of once for each time that it has.
+    /// A rolled-back transaction is reported once for each time that it was rolled back.
     fn forget_returned(&mut self, told: &[Rc<Transaction>]) {
         for one in told {
             let hash = one.hash();
@@ -367,7 +367,7 @@ impl<'g> Scene<'g> {
         }
     }
 
-    /// A transaction that the pool has accepted alone is valid on the chain; only cosignatures may be missing.
+    /// Asserts that a transaction accepted alone is valid on the chain; only cosignatures may be missing.
     fn assert_valid(&mut self, transaction: &Transaction) {
         let is_multisig = matches!(transaction.body, Body::Multisig(_));
         let purpose = if is_multisig { Purpose::Pool } else { Purpose::NewBlock };
@@ -404,7 +404,7 @@ impl<'g> Scene<'g> {
         panic!("a rebuild of {steps} transactions does not end");
     }
 
-    /// Makes a block of the pool, and takes it in.
+    /// Makes a block from the mempool, and processes it.
     fn make_block(&mut self) {
         if self.blocks == MAX_BLOCKS {
             return;
@@ -468,7 +468,7 @@ impl<'g> Scene<'g> {
         self.pool.on_chain_change(&BTreeSet::new(), returned.into());
     }
 
-    /// By each of its ways the pool finds what it holds.
+    /// Asserts that each lookup of the mempool finds what it holds.
     fn assert_in_order(&mut self) {
         let network = &self.ground.settings.network;
         let flat = self.contents();
@@ -522,7 +522,7 @@ impl<'g> Scene<'g> {
     }
 }
 
-/// Signs, unless the flaw is 1 (none) or 2 (one of another transaction).
+/// Signs a transaction; with flaw 1 not at all, with flaw 2 with the signature of something else.
 fn sign(mut transaction: Transaction, pair: &KeyPair, flaw: u8) -> Transaction {
     transaction.signature = match flaw {
         1 => None,
@@ -536,8 +536,7 @@ fn is_cosignature(transaction: &Transaction) -> bool {
     matches!(transaction.body, Body::Cosignature(_))
 }
 
-/// Whether an answer is a result of the rules rather than that the store failed or that it is a success without being
-/// one.
+/// Returns whether an outcome is a result of the rules, rather than a store failure or an error with a success code.
 fn is_known(outcome: &Verdict) -> bool {
     match outcome {
         Ok(()) => true,
@@ -547,8 +546,8 @@ fn is_known(outcome: &Verdict) -> bool {
     }
 }
 
-/// What the pool must hold after it has accepted one more. A cosignature is added where it belongs, and nowhere if its
-/// signer has given one before: where, is taken from what is there.
+/// Returns the expected content of the mempool after one more transaction was accepted. A cosignature is added to its
+/// multisig transaction, or nowhere if its signer has given one before; its position is taken from `after`.
 fn with(mut before: Vec<Transaction>, accepted: &Transaction, after: &[Transaction]) -> Vec<Transaction> {
     if !is_cosignature(accepted) {
         before.push(accepted.clone());

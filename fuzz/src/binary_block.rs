@@ -1,11 +1,10 @@
-//! Blocks in the binary format.
+//! Fuzz target: blocks in the binary format.
 
 use nisd::model::Block;
 
 use crate::entities::{Entity, check_entity, read_as};
 
-/// A block that can be read from bytes, in the form and on the network that the first byte names, survives both
-/// formats: [`check_entity`].
+/// Checks [`check_entity`] for a block read from bytes, in the form and on the network that the first byte selects.
 pub fn check(data: &[u8]) -> usize {
     let Some((form, context, bytes)) = read_as(data) else { return 0 };
     let Ok(block) = Block::from_binary(bytes, form, context) else { return 0 };

@@ -1,4 +1,4 @@
-//! Files of blocks.
+//! Fuzz target: block files.
 
 use std::io::{self, Read, Write};
 
@@ -8,7 +8,7 @@ use nisd::codec::block_file::{BlockFile, BlockFileError, MAX_BLOCK_BYTES, write_
 
 use crate::pieces::Pieces;
 
-/// Bytes of blocks after which a file is not read on; compressed, a small file may hold any number of them.
+/// Bytes of blocks after which reading stops; a small compressed file may hold any number of them.
 const ENOUGH_BYTES: usize = 2 * MAX_BLOCK_BYTES;
 
 /// How reading a file ended.
@@ -21,10 +21,9 @@ enum End {
     Enough,
 }
 
-/// No file, compressed or not, makes the reader hold more than one block of the allowed size. The blocks are the
-/// same however reading the file is cut into pieces, and whether it is compressed; only how many of them a damaged
-/// compressed file still gives may differ. A cut file has the first of its blocks. Written again, the blocks are
-/// the file.
+/// Checks for any file, compressed or not: the reader never holds more than one block of the allowed size. The blocks
+/// are the same however reads are split, and whether the file is compressed; only a damaged compressed file may yield a
+/// different number of them. A truncated file yields the first of its blocks. Writing the blocks reproduces the file.
 pub fn check(data: &[u8]) -> usize {
     let pieces = Pieces::of(data);
     let file = pieces.bytes;
@@ -85,7 +84,7 @@ fn compress(bytes: &[u8]) -> Vec<u8> {
     encoder.write_all(bytes).and_then(|()| encoder.finish()).expect("a vector takes everything")
 }
 
-/// Gives a stream in pieces, as a pipe may.
+/// A stream in pieces, like a pipe.
 struct Trickle<'a> {
     pieces: Box<dyn Iterator<Item = &'a [u8]> + 'a>,
     piece: &'a [u8],

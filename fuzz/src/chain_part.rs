@@ -1,4 +1,4 @@
-//! Chain parts offered to a node.
+//! Fuzz target: candidate branches sent to a node.
 
 use std::collections::BTreeMap;
 
@@ -12,32 +12,32 @@ use nisd::store::{Store, StoredBlock, stored_block, stored_header};
 use crate::invariants::{self, Facts};
 use crate::tiny::{self, LATE, state_of};
 
-/// Height of the chain to which parts are offered: as many of the blocks in `tests/data/tiny`.
+/// Height of the node's chain: its first blocks are those of `tests/data/tiny`.
 pub const TIP: u64 = 53;
-/// Flag: the transactions and blocks are signed anew, if their keys are known.
+/// Flag: sign transactions and blocks again, if their keys are known.
 pub const SIGN: u8 = 1;
-/// Flag: what must fit together does, before it is signed: heights, time stamps, keys, cosignatures.
+/// Flag: before signing, repair what must match: heights, time stamps, keys, cosignatures.
 pub const REPAIR: u8 = 2;
-/// Flag: the clock stands at our last block and not far in the future.
+/// Flag: the clock shows the time of the tip instead of the far future.
 pub const EARLY: u8 = 16;
 
-/// Blocks of an input that are looked at.
+/// Maximum blocks of an input that are read.
 const MAX_BLOCKS: usize = 12;
-/// Seconds after which nearly every account with any importance may make the next block.
+/// Seconds after which nearly every account with importance may make the next block.
 const HIT_TIME: i32 = 6 * 3600;
 
-/// The first byte for blocks that are to follow ours at this height, at most three below [`TIP`].
+/// Returns the first byte for blocks that follow our block at this height, at most three below [`TIP`].
 pub fn selector(common: u64, flags: u8) -> u8 {
     let below = TIP.checked_sub(common).filter(|below| *below < 4).expect("a height near the tip");
     flags | (below as u8) << 2
 }
 
-/// The node, made once per thread. Every input finds it as it was.
+/// The node, created once per thread. Every input finds it in the same state.
 struct Node {
     network: Network,
     store: Store,
     keys: BTreeMap<PublicKey, KeyPair>,
-    /// The blocks of ours that may be replaced.
+    /// Our blocks that may be replaced.
     own: Vec<Block>,
     digest: Hash256,
     tip: StoredBlock,
@@ -47,12 +47,11 @@ thread_local! {
     static NODE: Node = Node::new();
 }
 
-/// A part that is not taken leaves the digest of the state and the last block as they are. One that is taken ends
-/// where it says, holds what was offered, and keeps what holds of every state; once it is rolled back and our own
-/// blocks are taken in again the state is what it was.
+/// Checks for any candidate branch: a rejected one changes neither the digest of the state nor the tip. An accepted one
+/// has the expected tip, its blocks are stored, and the state's invariants hold; after a rollback and processing our
+/// own blocks again, the state is the old one.
 ///
-/// The first byte is a [`selector`]; the blocks follow as in a file of blocks, and end with the first that cannot be
-/// read.
+/// The first byte is a [`selector`]; the blocks follow as in a block file, up to the first that cannot be read.
 pub fn check(data: &[u8]) -> usize {
     let Some((selector, bytes)) = data.split_first() else { return 0 };
     NODE.with(|node| {
@@ -81,7 +80,7 @@ impl Node {
         Node { network, store, keys: tiny::keys(), own, digest, tip }
     }
 
-    /// The blocks of an input. A length that is too large stands for what is left.
+    /// Reads the blocks of an input. A length that is too large means the rest.
     fn read(&self, mut bytes: &[u8]) -> Vec<Block> {
         let mut blocks = Vec::new();
         while let Some((length, rest)) = bytes.split_first_chunk::<4>() {
@@ -117,7 +116,7 @@ impl Node {
         stored_header(&snapshot, height).expect("a store").expect("a block")
     }
 
-    /// Puts a block into a place of the chain. Its transactions move in time with it.
+    /// Moves a block to a height of the chain. Its transactions move in time with it.
     fn repair(&self, block: &mut Block, height: Height, parent: Timestamp) {
         block.height = height;
         self.repair_entity(&mut block.version, &mut block.signer);
@@ -142,7 +141,7 @@ impl Node {
         }
     }
 
-    /// An unknown key stands for one that is known.
+    /// Replaces an unknown key by a known one.
     fn repair_entity(&self, version: &mut i32, signer: &mut PublicKey) {
         *version = wire_version(self.network.byte, entity_version(*version));
         if !self.keys.contains_key(signer) {
@@ -206,12 +205,12 @@ impl Node {
         blocks.len()
     }
 
-    /// What holds of every state does.
+    /// Checks the state's invariants.
     fn facts(&self) -> Facts {
         invariants::check(&self.store, &self.network).unwrap_or_else(|broken| panic!("{broken}"))
     }
 
-    /// All that was offered is there, each block naming that before it.
+    /// Asserts that all blocks are stored, each naming the one before.
     fn assert_stored(&self, blocks: &[Block]) {
         for block in blocks {
             let mut stored = block_of(&self.store, block.height, &self.network);

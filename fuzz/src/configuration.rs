@@ -1,4 +1,4 @@
-//! Configuration files.
+//! Fuzz target: configuration files.
 
 use std::collections::BTreeSet;
 use std::fmt::{Debug, Display};
@@ -8,16 +8,16 @@ use std::sync::LazyLock;
 use nisd::config::properties::{self, MAX_FILE_BYTES, Property, SyntaxError};
 use nisd::config::{ConfigError, Settings, build, config_json};
 
-/// A private key to look for in whatever is shown.
+/// A private key that must not occur in any output.
 pub const KEY: &str = "c0def1d0b5ec2e7ab1ade5ca1ab1e0ddba11f007ba5eba11deadfa11facade77";
 
-/// Digits of the key that give it away.
+/// Consecutive digits of the key that count as a leak.
 const TELLING: u32 = 12;
 
-/// Whatever a file holds, in either form, it is read or refused; and a private key in it is never shown, whether
-/// it is well-formed or not, and whether what surrounds it is.
+/// Checks for any file in either format: it is read or rejected, and a private key in it is never shown, whether the
+/// key and its surroundings are well-formed or not.
 ///
-/// The first byte says where the key stands, how it is written, and whether there is a home folder.
+/// The first byte selects the position of the key, its spelling, and whether there is a home folder.
 pub fn check(data: &[u8]) -> usize {
     let Some((selector, content)) = data.split_first() else { return 0 };
     let (place, form) = (selector >> 3 & 7, selector & 7);
@@ -25,7 +25,7 @@ pub fn check(data: &[u8]) -> usize {
     let (name, bytes) = file(content, place, &key_text(form));
     let built = build(Some((Path::new(name), &bytes)), Vec::new(), home);
     let (as_properties, as_json) = (properties::parse(&bytes), config_json::parse(&bytes));
-    // The content may hold the key too, and where it need not be kept.
+    // The content may also hold the key where it need not be hidden.
     if !gives_away(&String::from_utf8_lossy(content)) {
         check_built(&built);
         check_read(&as_properties);
@@ -34,12 +34,12 @@ pub fn check(data: &[u8]) -> usize {
     usize::from(built.is_ok())
 }
 
-/// The first byte for [`check`].
+/// Returns the first byte for [`check`].
 pub fn selector(place: u8, form: u8) -> u8 {
     place << 3 | form
 }
 
-/// The key as a person might write it.
+/// Returns the key as a person might write it.
 fn key_text(form: u8) -> String {
     match form {
         0 => KEY.to_owned(),
@@ -53,7 +53,7 @@ fn key_text(form: u8) -> String {
     }
 }
 
-/// The content with a private key in one of the places where one belongs, or alone.
+/// Returns the content with a private key in one of its proper places, or the content alone.
 fn file(content: &[u8], place: u8, key: &str) -> (&'static str, Vec<u8>) {
     let around = |before: String, after: String| [before.as_bytes(), content, after.as_bytes()].concat();
     let member = |name: &str| format!("{{\"nisConfiguration\":{{\"{name}\":\"{key}\",");
@@ -61,7 +61,7 @@ fn file(content: &[u8], place: u8, key: &str) -> (&'static str, Vec<u8>) {
         0 => ("a.properties", content.to_vec()),
         1 => ("a.json", content.to_vec()),
         2 => ("a.properties", around(format!("nis.bootKey={key}\n"), String::new())),
-        // The empty line ends whatever the content has begun.
+        // The empty line ends whatever the content has started.
         3 => ("a.properties", around(String::new(), format!("\n\nnis.bootKey : {key}"))),
         4 => ("a.properties", around(format!("nis.additionalHarvesterPrivateKeys={key}\n"), String::new())),
         5 => ("a.json", around(member("nis.bootKey"), "}}".to_owned())),
@@ -70,13 +70,13 @@ fn file(content: &[u8], place: u8, key: &str) -> (&'static str, Vec<u8>) {
     }
 }
 
-/// Whether a text holds enough of the key to recognise it.
+/// Returns whether a text holds enough of the key to recognise it.
 fn gives_away(text: &str) -> bool {
     static KEYS_NUMBERS: LazyLock<BTreeSet<u64>> = LazyLock::new(|| telling_numbers(KEY).collect());
     telling_numbers(text).any(|number| KEYS_NUMBERS.contains(&number))
 }
 
-/// The numbers that every [`TELLING`] hex digits in a row stand for.
+/// Returns the values of all runs of [`TELLING`] hex digits.
 fn telling_numbers(text: &str) -> impl Iterator<Item = u64> {
     let (mut number, mut digits) = (0, 0);
     text.chars().filter_map(move |character| {

@@ -1,5 +1,5 @@
-//! The server's connections: what they are sent in any pieces, clients that do not read, time, limits and a machine
-//! that does all it may.
+//! Fuzz target: the server's connections, with input in arbitrary pieces, clients that do not read, time, limits, and a
+//! service that uses everything it may.
 
 mod conversation;
 mod service;
@@ -18,21 +18,21 @@ use conversation::End;
 use service::{Service, Stage, Visitor, Wish, body_limit};
 use wire::{Client, connect};
 
-/// Steps of a script.
+/// Maximum steps of a script.
 const MAX_STEPS: usize = 600;
-/// Bytes that all clients of a script are sent, about.
+/// Approximate maximum of bytes sent to all clients of a script.
 const MAX_RECEIVED: usize = 4 << 20;
-/// Connections of a script.
+/// Maximum connections of a script.
 const MAX_VISITS: usize = 200;
 
-/// Addresses of callers. The last but one is that of a proxy that is believed, the last that of one that is not.
+/// Addresses of clients. The last but one is a trusted proxy, the last an untrusted one.
 const PEERS: [&str; 8] =
     ["127.0.0.1", "8.8.8.8", "9.9.9.9", "::1", "2001:db8::1", "2001:db8::2", "10.0.0.9", "10.0.0.8"];
 
-/// Times that pass, in milliseconds.
+/// Time steps, in milliseconds.
 const PAUSES: [u64; 8] = [1, 20, 300, 1000, 3000, 11_000, 31_000, 301_000];
 
-/// What clients say.
+/// Requests of clients.
 const PHRASES: [&str; 16] = [
     "GET /n0 HTTP/1.1\r\nHost: a\r\n\r\n",
     "GET /nP HTTP/1.1\r\nHost: a\r\n\r\n",
@@ -53,7 +53,7 @@ const PHRASES: [&str; 16] = [
      Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
 ];
 
-/// One kind of step in a script; further bytes say with what.
+/// A step of a script; further bytes are its arguments.
 #[derive(Clone, Copy, Debug)]
 pub enum Step {
     Connect,
@@ -93,26 +93,26 @@ const STEPS: [Step; 16] = [
     Step::Remove,
 ];
 
-/// Whatever clients do, and in whatever order the loop deals with it: requests are answered once and in order, or their
-/// connection is gone; ends are reported once; what a client is sent is well-formed; figures are right; nothing takes
-/// more work or memory than the limits say; and in the end nothing is left.
+/// Checks for any actions of clients and any order of the loop: requests are answered once and in order, or their
+/// connection is closed; disconnects are reported once; output is well-formed; statistics are right; work and memory
+/// stay within the limits; and at the end nothing is left.
 ///
-/// The first byte chooses limits that are lower than those of production, each step begins with [`first_byte`].
+/// The first byte selects limits below those of production; each step starts with [`first_byte`].
 pub fn check(data: &[u8]) -> usize {
     run(data).handled
 }
 
-/// What a script has cost.
+/// Cost of a script.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Figures {
     /// Requests and messages that were handled.
     pub handled: usize,
-    /// Bytes that the clients sent, and were sent.
+    /// Bytes sent by the clients, and bytes sent to them.
     pub sent: usize,
     pub received: usize,
-    /// Units of work that the server charged by itself.
+    /// Units of work that the server charged itself.
     pub units: u32,
-    /// Most bytes held at a time: in buffers, and shared.
+    /// Maximum bytes held at a time, in buffers and in shared buffers.
     pub most_held: usize,
     pub most_shared: usize,
 }
@@ -135,12 +135,12 @@ pub fn run(data: &[u8]) -> Figures {
     scene.figures
 }
 
-/// The first byte of a step of the `who`th last connection.
+/// Returns the first byte of a step for connection `who`, counted from the last.
 pub fn first_byte(step: Step, who: u8) -> u8 {
     who << 4 | step as u8
 }
 
-/// The limits of production, or with each bit one that is lower.
+/// Returns the limits of production, with a lower one for each set bit.
 fn limits(choice: u8) -> Limits {
     let production = Limits::default();
     let lower = |bit: u8, low: usize, usual: usize| if choice >> bit & 1 == 1 { low } else { usual };
@@ -160,14 +160,14 @@ fn is_trusted(address: IpAddr) -> bool {
     address.to_string() == PEERS[6]
 }
 
-/// A connection as its client sees it.
+/// A connection from its client's side.
 struct Visit {
     id: ConnectionId,
     slot: usize,
     client: Client,
-    /// Everything the client has sent.
+    /// All bytes that the client has sent.
     sent: Vec<u8>,
-    /// What it has to say yet.
+    /// Bytes that the client will send next.
     held_back: Vec<u8>,
 }
 
@@ -259,13 +259,13 @@ impl Scene {
         self.visits.push(Visit { id, slot, client, sent: Vec::new(), held_back: Vec::new() });
     }
 
-    /// The `who`th last connection.
+    /// Returns connection `who`, counted from the last.
     fn visit(&mut self, who: usize) -> Option<&mut Visit> {
         let last = self.visits.len().checked_sub(1)?;
         self.visits.get_mut(last - who % (last + 1))
     }
 
-    /// Does something at the client's end, and has the server know.
+    /// Acts on the client's end, and reports readiness to the server.
     fn with(&mut self, who: usize, act: impl FnOnce(&Client), ready: Readiness) {
         let Some(visit) = self.visit(who) else { return };
         act(&visit.client);
@@ -275,7 +275,7 @@ impl Scene {
         }
     }
 
-    /// Says one of the phrases: up to four times, or only its beginning, the rest being for the next time.
+    /// Sends a phrase: up to four times, or only its beginning, with the rest for the next time.
     fn say(&mut self, who: usize, choice: u8) {
         let Some(visit) = self.visit(who) else { return };
         let phrase = PHRASES[usize::from(choice & 15)].as_bytes();
@@ -323,12 +323,12 @@ impl Scene {
         self.visits.iter().map(|visit| visit.client.wire().received.len()).sum()
     }
 
-    /// What holds after every step.
+    /// Checks the invariants after each step.
     fn check(&mut self) {
         let stats = self.server.stats();
         let open = self.visits.iter().filter(|visit| !visit.client.wire().is_dropped).count();
         assert_eq!(stats.connections, open);
-        // An end that is not reported yet makes the difference.
+        // A disconnect that is not reported yet makes the difference.
         assert!(stats.websockets <= self.service.websockets());
         assert!(stats.accepted + stats.refused >= self.visits.len() as u64);
         let shared = self.server.shared_pool().held_bytes();
@@ -336,7 +336,7 @@ impl Scene {
         self.figures.most_shared = self.figures.most_shared.max(shared);
     }
 
-    /// All clients read, whatever waits is resumed, and everybody is served: then everything is answered.
+    /// Lets all clients read, resumes whatever waits, and serves everything; then everything must be answered.
     fn quiesce(&mut self) {
         for visit in &self.visits {
             let mut wire = visit.client.wire();
@@ -368,7 +368,7 @@ impl Scene {
         self.figures.units = self.service.units;
     }
 
-    /// The server shuts down, and nothing is left.
+    /// Shuts the server down; nothing may be left.
     fn end(&mut self) {
         self.server.shutdown();
         for _ in 0..6 {
@@ -377,7 +377,7 @@ impl Scene {
             self.pass(Duration::from_secs(31));
             self.server.sweep();
         }
-        // What is ready in the place of a connection that is gone is nobody's.
+        // Readiness of a removed connection must be ignored.
         self.serve(10_000);
         self.server.report_gone(&mut self.service);
         self.pass(Duration::from_secs(2));
@@ -392,8 +392,8 @@ impl Scene {
 }
 
 impl Visit {
-    /// What holds when there is nothing more to do: the client was sent what it should be, and if the connection is
-    /// open, everything it said was dealt with.
+    /// Checks the final state: the client has received what it should, and if the connection is open, everything it
+    /// sent was handled.
     fn check(&self, visitor: &Visitor) {
         let wire = self.client.wire();
         let end = conversation::read(&wire.received, visitor, wire.is_dropped);
@@ -412,8 +412,8 @@ impl Visit {
     }
 }
 
-/// The requests and messages in what a client has said, up to what is wrong: a reader may notice late that the
-/// beginning of a head is.
+/// Counts the requests and messages in what a client has sent, up to the first error: a reader may notice late that the
+/// beginning of a head is wrong.
 fn said(bytes: &[u8], visitor: &Visitor) -> (usize, usize) {
     let mut reader = RequestReader::new(0);
     reader.receive(bytes);
@@ -455,7 +455,7 @@ fn wish(who: usize, choice: u8) -> Wish {
     }
 }
 
-/// A masked frame whose payload is the first bytes, `padding` times as long as it is.
+/// Returns a masked frame with `payload` padded by `padding` times 16 bytes.
 fn client_frame(first: u8, payload: &[u8], padding: u8) -> Vec<u8> {
     const MASK: [u8; 4] = [1, 2, 3, 4];
     let mut payload = payload.to_vec();

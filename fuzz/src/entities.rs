@@ -1,4 +1,4 @@
-//! What holds for every transaction and every block that can be read.
+//! Properties of every transaction and block that can be read.
 
 use std::sync::LazyLock;
 
@@ -8,8 +8,8 @@ use nisd::codec::lax_json;
 use nisd::codec::{Context, Form, ReadError, block, transaction};
 use nisd::model::{Address, Block, NetworkByte, Transaction};
 
-/// The three networks with the accounts of their nemesis blocks, whose fees are read as none. For testnet it is
-/// the nemesis account of the chain in `tests/data/tiny`.
+/// The three networks with the signers of their nemesis blocks, whose fees are read as zero. For testnet it is the
+/// nemesis account of the chain in `tests/data/tiny`.
 static CONTEXTS: LazyLock<[Context; 3]> = LazyLock::new(|| {
     [
         (NetworkByte::TESTNET, "TAABRCHNTAKNKOB77TWEORMYVCF3ERG4VUMQBLDK"),
@@ -23,7 +23,7 @@ static CONTEXTS: LazyLock<[Context; 3]> = LazyLock::new(|| {
     })
 });
 
-/// Takes the first byte of an input for what it is read as: bit 0 is the non-verifiable form, bits 1 and 2 the
+/// Splits off the first byte, which selects how the rest is read: bit 0 is the non-verifiable form, bits 1 and 2 the
 /// network (testnet, mainnet, mijinnet).
 pub fn read_as(data: &[u8]) -> Option<(Form, Context, &[u8])> {
     let (selector, bytes) = data.split_first()?;
@@ -32,7 +32,7 @@ pub fn read_as(data: &[u8]) -> Option<(Form, Context, &[u8])> {
     Some((form, *context, bytes))
 }
 
-/// The first byte for [`read_as`], as a digit.
+/// Returns the first byte for [`read_as`], as a digit.
 pub fn selector(form: Form, network: &str) -> u8 {
     let network = ["testnet", "mainnet", "mijinnet"].iter().position(|name| *name == network);
     b'0' + 2 * network.expect("one of the three") as u8 + u8::from(form == Form::NonVerifiable)
@@ -48,7 +48,7 @@ pub trait Entity: Sized + PartialEq + std::fmt::Debug {
     fn from_json(source: JsonSource<'_>, form: Form) -> Result<Self, ReadError>;
     /// Writes the JSON format.
     fn to_json(&self, form: Form) -> Vec<u8>;
-    /// Its hash.
+    /// Returns its hash.
     fn hash_bytes(&self) -> [u8; 32];
 }
 
@@ -98,11 +98,11 @@ impl Entity for Block {
     }
 }
 
-/// Written and read again, in either format, an entity is the same, down to its bytes and its hash.
+/// Checks that an entity that is written and read again, in either format, keeps its bytes and its hash.
 pub fn check_entity<E: Entity>(entity: &E, form: Form, context: Context) {
     let bytes = entity.to_binary(form);
     check_binary(entity, &bytes, form, context);
-    // What this node wrote to its store is read with fewer checks, and not otherwise.
+    // Values that this node wrote to its store are read with fewer checks, but to the same result.
     check_binary(entity, &bytes, form, context.trusting());
 
     let json = entity.to_json(form);

@@ -1,16 +1,16 @@
-//! The reader of HTTP requests.
+//! Fuzz target: the HTTP request parser.
 
 use nisd::net::http::{HEAD_LIMIT, HttpError, Request, RequestReader};
 
 use crate::pieces::{MAX_PIECE, Pieces};
 
-/// Bytes of a body; small, so that the limit is reached.
+/// Maximum bytes of a body; small, so that inputs reach it.
 const BODY_LIMIT: usize = 1024;
 
-/// Most bytes that wait in a reader between pieces: a head, a body, and a chunk's size line or trailers.
+/// Maximum bytes that wait in a reader between pieces: a head, a body, and a chunk's size line or trailers.
 const MAX_UNREAD: usize = HEAD_LIMIT + BODY_LIMIT + 4096 + 256;
 
-/// What a service sees of a request.
+/// A request as a service sees it.
 #[derive(Debug, PartialEq)]
 struct Seen {
     method: String,
@@ -36,10 +36,10 @@ impl Seen {
     }
 }
 
-/// However a stream is cut, its reader gives the same requests and in the end the same error, and never holds
+/// Checks that a reader returns the same requests and the same final error however the stream is split, and never holds
 /// more than the limits allow.
 ///
-/// A reader may notice late that a head in pieces is wrong, so the stream is completed by an empty line.
+/// A reader may notice late that a head in pieces is wrong, so an empty line completes the stream.
 pub fn check(data: &[u8]) -> usize {
     const END: &[u8] = b"\r\n\r\n";
     let pieces = Pieces::of(data);
@@ -50,7 +50,7 @@ pub fn check(data: &[u8]) -> usize {
     expected.0.len()
 }
 
-/// Reads as the reactor does: with lent storage, and no further after an error.
+/// Reads as the reactor does: with a borrowed buffer, and no further after an error.
 fn read<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> (Vec<Seen>, Option<HttpError>) {
     let mut reader = RequestReader::new(BODY_LIMIT);
     let mut storage = Vec::with_capacity(4096);

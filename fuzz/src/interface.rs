@@ -1,4 +1,4 @@
-//! Requests to a node's HTTP interface, with the limits of production.
+//! Fuzz target: requests to a node's HTTP interface, with the limits of production.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
@@ -28,40 +28,39 @@ use nisd::store::{Store, StoreError};
 
 use crate::tiny;
 
-/// Separates the records of an input: each is a byte that says who asks and what happens besides, and bytes of a
-/// connection.
+/// Separates the records of an input: each is a byte of flags for client and events, and bytes of a connection.
 pub const SEPARATOR: u8 = 0xff;
-/// Flag: the caller has another address than this machine.
+/// Flag: the client is not on this machine.
 pub const REMOTE: u8 = 1;
-/// Flag: the request says that it was passed on.
+/// Flag: the request was forwarded by a proxy.
 pub const FORWARDED: u8 = 2;
-/// Flag: the caller asks too often.
+/// Flag: the client is rate-limited.
 pub const REFUSED: u8 = 4;
-/// Flag: an hour goes by before.
+/// Flag: an hour passes first.
 pub const LATER: u8 = 8;
-/// Flag: the caller goes away after the first step.
+/// Flag: the client disconnects after the first step.
 pub const GONE: u8 = 16;
-/// Flag: the request comes in at the port of the websocket interface.
+/// Flag: the request arrives at the websocket port.
 pub const WEBSOCKET_PORT: u8 = 32;
 
 /// Height of the chain.
 pub const TIP: Height = Height(53);
-/// Units of work of a share, and what a step may take beyond it: the dearest thing that is done as a whole, which is
-/// to judge an announcement with a key, and to read a body.
+/// Units of work per step, and the excess allowed for the most expensive indivisible work: validating an announcement
+/// with a key, and reading a body.
 const SHARE: u32 = 300;
 const DEAREST: u32 = 200;
 const BODY_BYTES_PER_UNIT: usize = 40;
-/// Units of work of a turn.
+/// Units of work of a tick.
 const TURN: u32 = 500;
-/// Steps after which every request must be answered, and turns after which a node must have none to do.
+/// Maximum steps of a request, and maximum ticks until the node is idle.
 const MAX_STEPS: usize = 10_000;
 const MAX_TURNS: usize = 100_000;
-/// Longest answer.
+/// Maximum bytes of a response.
 const MAX_ANSWER: usize = 4 << 20;
-/// Digits of a private key that nobody may be shown.
+/// Leading digits of a private key that must not be shown.
 const SECRET_DIGITS: usize = 24;
 
-/// The chain, made once per thread. Every input finds it as it was.
+/// The chain, created once per thread. Every input finds it in the same state.
 struct Ground {
     settings: Settings,
     store: Store,
@@ -74,9 +73,9 @@ thread_local! {
     static GROUND: Ground = Ground::new();
 }
 
-/// Whatever is asked, by whomever, is answered in steps of bounded cost and number. An answer is well-formed, and JSON
-/// where it says so; whoever has not the rights of a local caller gets nothing from what only these may call; and no
-/// private key of a body is shown. The same interface answers the same however small the steps are in which it does.
+/// Checks for any request by any client: it is answered in steps of bounded cost and number. A response is well-formed,
+/// and JSON if it says so; a client without local access gets nothing from local routes; no private key of a body is
+/// shown. The response is the same for any size of the steps.
 pub fn check(data: &[u8]) -> usize {
     GROUND.with(|ground| {
         let mut scene = Scene::new(ground);
@@ -89,8 +88,8 @@ pub fn check(data: &[u8]) -> usize {
     })
 }
 
-/// Status and body of the answer to a local caller's GET, which are the same however small the steps are in which it is
-/// made; `None` if it cannot be read as a request.
+/// Returns status and body of the response to a local client's GET, after checking that they are the same for any size
+/// of the steps; `None` if the target cannot be read as a request.
 pub fn get(target: &str) -> Option<(u16, Vec<u8>)> {
     GROUND.with(|ground| {
         let scene = Scene::new(ground);
@@ -113,7 +112,7 @@ impl Ground {
         Ground { settings, store, secrets, started }
     }
 
-    /// Undoes blocks that accounts have made which requests had harvest.
+    /// Rolls back blocks harvested by accounts that requests unlocked.
     fn restore(&self, height: Height) {
         if height > TIP {
             let mut batch = self.store.begin().expect("a batch");
@@ -122,7 +121,7 @@ impl Ground {
         }
     }
 
-    /// An interface with the settings of the node.
+    /// Creates an interface with the settings of the node.
     fn api(&self) -> Api {
         let (settings, local) = (&self.settings, self.settings.local.clone());
         Api::new(api::Settings {
@@ -142,7 +141,7 @@ impl Ground {
     }
 }
 
-/// What the node brings about, recorded.
+/// Records the node's effects.
 #[derive(Default)]
 struct World {
     charged: u64,
@@ -182,7 +181,7 @@ impl Effects for World {
     }
 }
 
-/// A node, and whoever talks to it.
+/// A node and its clients.
 struct Scene<'g> {
     ground: &'g Ground,
     node: Node<'g>,
@@ -200,12 +199,12 @@ impl<'g> Scene<'g> {
         Scene { ground, node, world: World::default(), now, next_connection: 1 }
     }
 
-    /// Answers the requests of a connection; how many there were.
+    /// Answers the requests of a connection. Returns their number.
     fn connection(&mut self, flags: u8, bytes: &[u8]) -> usize {
         if flags & LATER != 0 {
             self.now.running += Duration::from_secs(3600);
             self.now.unix_millis += 3_600_000;
-            // So short that what has expired is still being worked on: announcements have to wait.
+            // So few units that expired transactions are still being processed: announcements have to wait.
             self.turn(1);
         }
         let last: IpAddr = if flags & REMOTE == 0 { Ipv4Addr::LOCALHOST } else { Ipv4Addr::new(192, 0, 2, 9) }.into();
@@ -232,7 +231,7 @@ impl<'g> Scene<'g> {
         reader.next_request_within(limit).map_err(drop)
     }
 
-    /// Has a request answered, and looks at the answer; whether the connection goes on.
+    /// Answers a request, and checks the response. Returns whether the connection stays open.
     fn answer(&mut self, reader: &mut RequestReader, connection: ConnectionId, caller: Caller, flags: u8) -> bool {
         let (mut reply, mut out, mut is_resumed, mut is_begun) = (Reply::new(), Vec::new(), false, false);
         for _ in 0..MAX_STEPS {
@@ -278,7 +277,7 @@ impl<'g> Scene<'g> {
         panic!("a request has no end");
     }
 
-    /// Gives the node turns until it wants none for now.
+    /// Runs ticks until the node is idle.
     fn turns(&mut self) {
         for _ in 0..MAX_TURNS {
             self.turn(TURN);
@@ -323,7 +322,7 @@ impl<'g> Scene<'g> {
         self.assert_rights_kept(request, caller, reply);
     }
 
-    /// A key that is in the body only is not shown.
+    /// Asserts that a key which occurs only in the body is not shown.
     fn assert_secrets_kept(&self, request: &Request<'_>, out: &[u8]) {
         for secret in &self.ground.secrets {
             let is_secret = holds(request.body, secret) && !holds(request.path.as_bytes(), secret);
@@ -339,14 +338,14 @@ impl<'g> Scene<'g> {
         }
         let is_local = |path: &str| ROUTES.iter().any(|route| route.access != Access::Public && route.path == path);
         assert!(!is_local(&plain(request.path)) || reply.status != 200, "{} for {caller:?}", request.path);
-        // What anybody may ask about an address.
+        // A public query about an address.
         let is_public = plain(request.path) == "/account/isunlocked";
         let is_told =
             (matches!(reply.body.as_slice(), b"ok" | b"nope") && !is_public) || reply.body.starts_with(b"{\"data\":\"");
         assert!(!is_told, "{} for {caller:?}", request.path);
     }
 
-    /// Whether a caller has certainly not the rights of a local one.
+    /// Returns whether a client certainly has no local access.
     fn is_foreign(&self, request: &Request<'_>, caller: Caller) -> bool {
         let own = |value: &[u8]| {
             let value = String::from_utf8_lossy(value).to_ascii_lowercase();
@@ -364,7 +363,7 @@ impl<'g> Scene<'g> {
         caller.is_forwarded || !caller.address.is_loopback() || is_led_here
     }
 
-    /// At once and in the smallest steps an interface gives the same answer.
+    /// Asserts that the response is the same at once and in the smallest steps.
     fn compare(&self, request: &Request<'_>, caller: Caller, flags: u8) -> Answer {
         let Ground { store, settings, .. } = self.ground;
         let snapshot = store.snapshot().expect("a snapshot");
@@ -416,7 +415,6 @@ impl<'g> Scene<'g> {
     }
 }
 
-/// What a client sees of an answer.
 #[derive(Debug, PartialEq)]
 struct Answer {
     status: u16,
@@ -424,7 +422,7 @@ struct Answer {
     body: Vec<u8>,
 }
 
-/// A node that takes nothing in and forgets nothing.
+/// A node that accepts nothing and forgets nothing.
 struct Quiet {
     known: Vec<Rc<Transaction>>,
     description: NodeDescription,
@@ -497,7 +495,7 @@ impl Actions for Quiet {
     fn shut_down(&mut self) {}
 }
 
-/// A path as a route would have it: no parameters, nothing escaped or doubled, no slash or extension at the end.
+/// Normalises a path: no parameters, nothing escaped or doubled, no slash or extension at the end.
 fn plain(path: &str) -> String {
     let mut decoded = Vec::new();
     let mut rest = path.as_bytes();

@@ -1,4 +1,4 @@
-//! Transactions and blocks in the JSON format.
+//! Fuzz target: transactions and blocks in the JSON format.
 
 use nisd::codec::json::JsonSource;
 use nisd::codec::lax_json::{self, Value};
@@ -7,8 +7,8 @@ use nisd::model::{Block, Transaction};
 
 use crate::entities::{Entity, check_entity, read_as};
 
-/// An entity that can be read from permissive JSON, in the form and on the network that the first byte names,
-/// survives both formats: [`check_entity`]. The same text is read as a transaction and as a block.
+/// Checks [`check_entity`] for an entity read from permissive JSON, in the form and on the network that the first byte
+/// selects. The same text is read as a transaction and as a block.
 pub fn check(data: &[u8]) -> usize {
     let Some((form, context, text)) = read_as(data) else { return 0 };
     let Ok(value) = lax_json::parse(text) else { return 0 };

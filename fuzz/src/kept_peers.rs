@@ -1,9 +1,9 @@
-//! The file of the nodes that are kept over a restart.
+//! Fuzz target: the file of peers kept over restarts.
 
 use nisd::peer::kept_peers::{MAX_KEPT, read, write};
 
-/// Any file is read as nodes, none of them twice and no more than may be kept. What of them is written is read again, and
-/// is the same, whatever stands before and behind it. Returns how many there are.
+/// Checks that any file is read as peers, without duplicates and within the limit, and that they are the same after
+/// writing and reading them again, whatever surrounds them. Returns their number.
 pub fn check(data: &[u8]) -> usize {
     let kept = read(data);
     assert!(kept.len() <= MAX_KEPT);

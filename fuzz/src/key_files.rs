@@ -1,4 +1,4 @@
-//! Key files of the wallet.
+//! Fuzz target: key files of the wallet.
 
 use std::fs::{self, OpenOptions, Permissions};
 use std::io::Write;
@@ -9,19 +9,17 @@ use nisd::crypto::{KeyPair, PrivateKey};
 use nisd::wallet::key_file::{self, KeyFileError};
 use tempfile::TempDir;
 
-/// Bytes of the longest key file.
+/// Maximum bytes of a key file.
 const MAX_BYTES: usize = 16 * 1024;
-/// So many hex digits in a row give something of a key away.
+/// Consecutive hex digits that count as a leak.
 const TELLING: usize = 8;
 
 thread_local! {
     static FOLDER: TempDir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a folder");
 }
 
-/// Any file holds a key or is refused, one that is too long without being read whole. Nothing that is in the file is in
-/// the words of the refusal or in the debug output of the key, and a key that is written is read again.
-///
-/// The last byte says who may read the file, and how often the content is repeated.
+/// Checks that any file holds a key or is rejected, and that one which is too long is not read whole. Neither the error
+/// nor the debug output of the key shows content of the file, and a written key can be read again.
 pub fn check(data: &[u8]) -> usize {
     let Some((choice, content)) = data.split_last() else { return 0 };
     let content = content.repeat(1 << (choice & 3));
@@ -59,7 +57,7 @@ fn public(key: &PrivateKey) -> String {
     KeyPair::new(key).public().to_string()
 }
 
-/// A key that is written is read again, by its owner only.
+/// Checks that a written key can be read again, by its owner only.
 fn comes_back(key: &PrivateKey, path: PathBuf) {
     let _ = fs::remove_file(&path);
     key_file::write(&path, key).expect("room for a key");
@@ -69,7 +67,7 @@ fn comes_back(key: &PrivateKey, path: PathBuf) {
     assert_eq!(*again.key.printed(), *key.printed());
 }
 
-/// A refusal names a line of the file, and none of the digits in it.
+/// Checks that an error names a line of the file, and none of its digits.
 fn says_nothing_of(content: &[u8], error: &KeyFileError) {
     let lines = content.split(|byte| *byte == b'\n').count();
     match error {

@@ -1,17 +1,17 @@
-//! The permissive JSON reader.
+//! Fuzz target: the permissive JSON parser.
 
 use std::fmt::Write;
 
 use nisd::codec::lax_json::{MAX_DEPTH, Value, parse};
 
-/// How deep the strict reader goes.
+/// Maximum depth of the strict parser.
 const STRICT_DEPTH: usize = 127;
 
-/// Digits that no 64-bit integer has room for.
+/// An integer that exceeds 64 bits.
 const HUGE: &str = "99999999999999999999";
 
-/// Every value that is read, printed as JSON, is read as the same value again: by the permissive reader always,
-/// by a strict one where JSON has the value at all. And whatever the strict reader takes means the same to both.
+/// Checks that every parsed value, printed as JSON, is parsed as the same value again: by the permissive parser always,
+/// by a strict one if JSON can represent it. What the strict parser accepts means the same to both.
 pub fn check(data: &[u8]) -> usize {
     if let Ok(strict) = serde_json::from_slice::<serde_json::Value>(data) {
         let lax = parse(data).expect("all JSON is permissive JSON");
@@ -31,7 +31,7 @@ pub fn check(data: &[u8]) -> usize {
     1
 }
 
-/// Prints a value as JSON, `NaN` and infinities in the words of the permissive reader.
+/// Prints a value as JSON; `NaN` and infinities as the permissive parser reads them.
 fn print(value: &Value, out: &mut String) {
     match value {
         Value::Null => out.push_str("null"),
@@ -77,7 +77,7 @@ fn print_string(text: &str, out: &mut String) {
     out.push('"');
 }
 
-/// Containers inside each other.
+/// Returns the nesting depth of containers.
 fn depth(value: &Value) -> usize {
     match value {
         Value::Array(values) => 1 + values.iter().map(depth).max().unwrap_or(0),
@@ -86,7 +86,7 @@ fn depth(value: &Value) -> usize {
     }
 }
 
-/// Whether JSON has this value.
+/// Returns whether JSON can represent this value.
 fn is_strict(value: &Value) -> bool {
     match value {
         Value::Decimal(number) => number.is_finite(),
@@ -96,7 +96,7 @@ fn is_strict(value: &Value) -> bool {
     }
 }
 
-/// Equality that holds for `NaN` too, and tells zeros apart.
+/// Compares values; `NaN` equals itself, and the two zeros differ.
 fn same(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Decimal(one), Value::Decimal(other)) => {
@@ -113,13 +113,13 @@ fn same(one: &Value, other: &Value) -> bool {
     }
 }
 
-/// Whether both readers mean the same.
+/// Returns whether both parsers agree.
 fn agrees(lax: &Value, strict: &serde_json::Value) -> bool {
     use serde_json::Value as Strict;
     match (lax, strict) {
         (Value::Null, Strict::Null) => true,
         (Value::Bool(lax), Strict::Bool(strict)) => lax == strict,
-        // The strict reader keeps the sign of `-0`.
+        // The strict parser keeps the sign of `-0`.
         (Value::Integer(lax), Strict::Number(strict)) => {
             strict.as_i64() == Some(*lax) || *lax == 0 && strict.as_f64() == Some(0.0)
         }

@@ -1,7 +1,7 @@
-//! What must hold for every input: one module per fuzz target, its property in the documentation of `check`.
+//! Properties that hold for every input: one module per fuzz target, with its property in the documentation of `check`.
 //!
-//! `check` panics where the property does not hold, and otherwise returns how much of value it found in the
-//! input (requests, frames, entities …), so that the tests can tell that the seeds reach what they are for.
+//! `check` panics if the property is violated. Otherwise it returns the number of valid items (requests, frames,
+//! entities …) in the input, so that tests can tell that the seeds reach their purpose.
 #![forbid(unsafe_code)]
 
 pub mod announcements;

@@ -1,15 +1,15 @@
-//! The parameters of lists: pages of anything, by any text.
+//! Fuzz target: query parameters of list routes.
 
 use serde_json::Value;
 
 use crate::interface;
 
-/// Separates the records of an input: each is a byte that names a list, and the parameters as text.
+/// Separates the records of an input: each is a byte that selects a list, and the parameters as text.
 pub const SEPARATOR: u8 = 0xff;
 
-/// An account of the chain that has transactions, namespaces and mosaics.
+/// An account of the chain with transactions, namespaces and mosaics.
 const OWNER: &str = "TDJBL52U7T7OFQM7ZVVOZNDULZORAV672XP43BBM";
-/// Lists, and whether they are given in pages.
+/// List routes, and whether they are paged.
 const LISTS: [(&str, bool); 10] = [
     ("/account/transfers/all", true),
     ("/account/transfers/incoming", true),
@@ -22,17 +22,17 @@ const LISTS: [(&str, bool); 10] = [
     ("/account/mosaic/owned", false),
     ("/account/mosaic/owned/definition", false),
 ];
-/// Entries of a page at most.
+/// Maximum entries of a page.
 const MAX_PAGE: usize = 100;
 
-/// Whatever parameters say, a list is answered, in whatever steps, by an error of the client or by a list: at most as
-/// many entries as a page may have, the highest number first, and none from the number on that was given.
+/// Checks for any parameters: the response, which is the same for any size of the steps, is a client error or a list. A
+/// list has at most the entries of a page, ids in descending order, and only ids below the given one.
 pub fn check(data: &[u8]) -> usize {
     let records = data.split(|byte| *byte == SEPARATOR).filter_map(|record| record.split_first());
     records.filter(|(list, parameters)| is_listed(**list, parameters)).count()
 }
 
-/// Whether a list was given.
+/// Returns whether the response is a list.
 fn is_listed(list: u8, parameters: &[u8]) -> bool {
     let (path, is_paged) = LISTS[usize::from(list) % LISTS.len()];
     let mut query = encoded(parameters);
@@ -56,7 +56,7 @@ fn is_listed(list: u8, parameters: &[u8]) -> bool {
     true
 }
 
-/// The parameters as a client would send them: what is not plain is escaped.
+/// Escapes parameters as a client does.
 fn encoded(parameters: &[u8]) -> String {
     let escape = |byte: &u8| match byte {
         b'=' | b'&' | b'.' | b'-' | b'_' | b':' => char::from(*byte).to_string(),
@@ -66,7 +66,7 @@ fn encoded(parameters: &[u8]) -> String {
     parameters.iter().map(escape).collect()
 }
 
-/// The parameter `id`, whose first letter may be a capital, if it is given once and a plain number.
+/// Returns the parameter `id`, also spelled `Id`, if it is given once and is a number.
 fn only_id(query: &str) -> Option<i64> {
     let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
     let mut given = pairs.filter(|(name, _)| matches!(*name, "id" | "Id"));

@@ -1,5 +1,5 @@
-//! The search for the nemesis block: nodes that answer with anything in any order, blocks that were tampered with among
-//! it, and time.
+//! Fuzz target: the search for the nemesis block, with peers that answer anything in any order, modified blocks, and
+//! time.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
@@ -16,42 +16,41 @@ use nisd::peer::nemesis_search::{AT_ONCE, LONGEST_REST};
 use nisd::peer::outside::{CallId, Reply};
 use nisd::peer::wire::Endpoint;
 
-/// Steps of a script.
+/// Maximum steps of a script.
 const MAX_STEPS: usize = 300;
-/// Nodes that are known, at most.
+/// Maximum known peers.
 const MAX_NODES: usize = 12;
-/// Times that pass, in milliseconds.
+/// Time steps, in milliseconds.
 const PAUSES: [u64; 6] = [1, 700, 2_000, 5_000, 61_000, 301_000];
 
-/// What an input can have happen. The low three bits of a byte name it, the others say with what.
+/// An event of an input. The low three bits of a byte select it, the others are its argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// Time passes.
     Pass,
-    /// A node gives the block.
+    /// A peer returns the block.
     Give,
-    /// A node gives the block with bytes changed: how many is in a further byte, then each by its place (two bytes) and
-    /// how it differs.
+    /// A peer returns the block with changed bytes: a further byte is their number, then each has its position (two
+    /// bytes) and its difference.
     Spoil,
-    /// A node gives the block, cut after as many bytes as two further ones say.
+    /// A peer returns the block, truncated to the length in two further bytes.
     Cut,
-    /// A node gives the bytes that follow; how many is in a further byte.
+    /// A peer returns the bytes that follow; a further byte is their number.
     Noise,
-    /// A node is silent, away, breaks off or refuses.
+    /// A peer does not answer, is unreachable, sends a broken response or rejects the request.
     Fail,
-    /// The block that was given breaks a rule.
+    /// The returned block is rejected.
     Refuse,
 }
 
 impl Event {
-    /// All of them; an input names one by its place.
+    /// All events; an input names one by its index.
     pub const ALL: [Event; 7] =
         [Event::Pass, Event::Give, Event::Spoil, Event::Cut, Event::Noise, Event::Fail, Event::Refuse];
 }
 
-/// Nothing but the block itself is handed out, one at a time (the signatures of its transactions are looked at later);
-/// few nodes are asked at once, all in turn; and the search never stands still. Returns how often the block was handed
-/// out.
+/// Checks that the search returns only the right block, one at a time (its transaction signatures are verified later),
+/// queries few peers at once and all in turn, and never stalls. Returns how often it returned the block.
 pub fn check(data: &[u8]) -> usize {
     let Some((settings, script)) = data.split_first() else { return 0 };
     let mut scene = Scene::new(*settings);
@@ -71,17 +70,17 @@ struct Scene {
     search: NemesisSearch,
     nodes: usize,
     now: Duration,
-    /// Whom each call asked.
+    /// The peer of each request.
     asked: Vec<usize>,
-    /// Calls that nothing has come of.
+    /// Requests without an outcome.
     open: Vec<CallId>,
-    /// A block was handed out and not refused.
+    /// A block was returned and not rejected.
     is_taken_in: bool,
     given: usize,
 }
 
 impl Scene {
-    /// The low half of the byte says how many nodes are known, its highest bit whether the hash of the block is.
+    /// The low half of the byte is the number of peers, its highest bit tells whether the block's hash is known.
     fn new(settings: u8) -> Scene {
         let nodes = usize::from(settings & 0xf).clamp(1, MAX_NODES);
         let known = (0..nodes).map(|node| Endpoint::http("20.0.0.1", node as u16 + 1)).collect();
@@ -121,7 +120,7 @@ impl Scene {
         self.reply(with, Reply::Answer { body, from: IpAddr::V4(Ipv4Addr::LOCALHOST) }, is_right);
     }
 
-    /// One of the open calls ends.
+    /// Completes one of the open requests.
     fn reply(&mut self, which: usize, reply: Reply, is_right: bool) {
         if self.open.is_empty() {
             return;

@@ -1,4 +1,4 @@
-//! The machine of the room of other nodes: answers of any kind in any order, callers, and time.
+//! Fuzz target: the state machine for peers, with responses of any kind in any order, incoming requests, and time.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr};
@@ -24,29 +24,29 @@ use nisd::peer::wire::{
     Score, Version,
 };
 
-/// Steps of a script.
+/// Maximum steps of a script.
 const MAX_STEPS: usize = 400;
-/// Other nodes. The last of them is this node itself.
+/// Number of peers. The last of them is this node itself.
 const OTHERS: usize = 8;
-/// Times that pass, in milliseconds.
+/// Time steps, in milliseconds.
 const PAUSES: [u64; 8] = [1, 20, 200, 1_000, 3_000, 11_000, 61_000, 3_601_000];
 
-/// What an input can have happen. The low half of a byte names it; the high half, and further bytes, say with what.
+/// An event of an input. The low half of a byte selects it; the high half, and further bytes, are its arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// Time passes.
     Pass,
-    /// The oldest request is answered well.
+    /// The oldest request gets a good response.
     Answer,
-    /// A list, blocks or the like of the length that a further byte says.
+    /// A list, blocks or the like with the length in a further byte.
     Long,
-    /// The oldest request is answered well, but for a byte: two further ones say which, and how it differs.
+    /// The oldest request gets a good response, in which two further bytes select and change one byte.
     Spoilt,
-    /// A good answer is cut short.
+    /// A good response is truncated.
     Cut,
-    /// The request that a further byte names fails.
+    /// The request selected by a further byte fails.
     Fail,
-    /// A node says that it is there.
+    /// A peer sends a sign of life.
     Greet,
     Judge,
     Push,
@@ -56,12 +56,12 @@ pub enum Event {
     Grow,
     /// The store fails, or works again.
     Store,
-    /// Blocks that are ahead are taken in.
+    /// Downloaded blocks are imported.
     Ahead,
 }
 
 impl Event {
-    /// All of them; an input names one by its place.
+    /// All events; an input names one by its index.
     pub const ALL: [Event; 14] = [
         Event::Pass,
         Event::Answer,
@@ -80,8 +80,8 @@ impl Event {
     ];
 }
 
-/// Nothing panics, no limit is exceeded, and no request is taken for one that was not sent. Returns the number of tasks
-/// that were ended well.
+/// Checks that nothing panics, no limit is exceeded, and no unsent request is completed. Returns the number of tasks
+/// that succeeded.
 pub fn check(data: &[u8]) -> usize {
     let Some((settings, script)) = data.split_first() else { return 0 };
     let mut scene = Scene::new(*settings);
@@ -102,7 +102,7 @@ struct World {
     waiting: VecDeque<(CallId, Endpoint, Outgoing)>,
     judging: Vec<Address>,
     tip: Option<OwnTip>,
-    /// By how many milliseconds network time was moved.
+    /// Milliseconds by which network time was shifted.
     shifted: i64,
 }
 
@@ -142,7 +142,7 @@ fn address(node: usize) -> Address {
     Address::from_public_key(&pairs()[node % OTHERS].public(), NetworkByte::TESTNET)
 }
 
-/// Blocks that follow each other, from the second of a chain on.
+/// Returns consecutive blocks, from height 2 on.
 fn chain() -> &'static [Block] {
     static CHAIN: OnceLock<Vec<Block>> = OnceLock::new();
     CHAIN.get_or_init(|| {
@@ -155,7 +155,7 @@ fn chain() -> &'static [Block] {
     })
 }
 
-/// A block on top of the first.
+/// Returns a block on top of the first.
 fn block(height: u64) -> Block {
     block_after(Hash256([1; 32]), height)
 }
@@ -231,7 +231,7 @@ impl Scene {
             Event::Fail => {
                 let place = next();
                 let call = place.checked_rem(self.world.waiting.len()).and_then(|at| self.world.waiting.remove(at));
-                // A number that was never given, where nothing waits.
+                // An id that was never assigned, if no request is open.
                 let call = call.map_or(CallId(u64::MAX), |(call, _, _)| call);
                 let refused = |status, length| Reply::Refused { status, body: vec![which as u8; length] };
                 let reply = match which % 5 {
@@ -274,7 +274,7 @@ impl Scene {
         }
     }
 
-    /// Takes in some of the blocks that are ahead; the first of them that is refused ends it.
+    /// Imports some of the downloaded blocks, and rejects one of them if it gets that far.
     fn take_in(&mut self, most: usize, time: Now) {
         for taken in 0..=most * 4 {
             match self.peers.next_block(time) {
@@ -290,7 +290,7 @@ impl Scene {
         assert!(self.peers.outlook().is_none() || self.peers.is_catching_up());
     }
 
-    /// Answers the oldest request well, `size` being what is told, and changes the answer.
+    /// Completes the oldest request with a good response for `size`, modified by `change`.
     fn answer(&mut self, size: usize, change: impl FnOnce(&mut Vec<u8>)) {
         let Some((call, to, request)) = self.world.waiting.pop_front() else { return };
         let node = (0..OTHERS).find(|node| info(*node).endpoint == to).unwrap_or(0);
@@ -336,7 +336,7 @@ impl Scene {
         }
     }
 
-    /// What a request with a challenge asks for.
+    /// Returns the entity of a request with a challenge.
     fn asked<T: Readable>(&self, request: &Outgoing) -> Option<T> {
         let read = self.world.format.read::<AuthenticatedRequest<T>>(&request.body, context());
         read.ok().map(|request| request.entity)
@@ -345,7 +345,7 @@ impl Scene {
     fn signed(&self, node: usize, request: &Outgoing, entity: impl Writable) -> Vec<u8> {
         let challenge = match self.world.format {
             Format::Binary => request.body.last_chunk().copied(),
-            // The first text of the request that is as long as a challenge.
+            // The first text of the request with the length of a challenge.
             Format::Json => {
                 let text = String::from_utf8_lossy(&request.body);
                 let digits = text.split('"').find(|part| part.len() == 128).and_then(|part| hex::decode(part).ok());

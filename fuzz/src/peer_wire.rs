@@ -1,4 +1,4 @@
-//! What nodes tell each other: requests, answers and lists of them, in both formats.
+//! Fuzz target: messages between peers, requests, responses and lists of them, in both formats.
 
 use nisd::codec::{Context, Format, Readable, Writable};
 use nisd::crypto::{KeyPair, PrivateKey, PublicKey};
@@ -14,17 +14,17 @@ use crate::entities::read_as;
 
 /// Flag of the first byte: the body is JSON.
 pub const JSON: u8 = 1;
-/// Readers, each with a number above the flag.
+/// Number of readers; the first byte has the reader above the flag.
 pub const READERS: u8 = 28;
 
-/// The first byte for a reader and a format.
+/// Returns the first byte for a reader and a format.
 pub fn selector(reader: u8, format: Format) -> u8 {
     assert!(reader < READERS);
     reader << 1 | u8::from(format == Format::Json)
 }
 
-/// What can be read, in the format and by the reader that the first byte names, is bounded, and is the same after it
-/// was written and read again in either format. Blocks that are read one after another are those that are read as a whole.
+/// Checks that what can be read, in the format and by the reader that the first byte selects, is bounded, and is the
+/// same after writing and reading it in either format. Blocks read one by one are those read as a whole.
 pub fn check(data: &[u8]) -> usize {
     let Some((selector, body)) = data.split_first() else { return 0 };
     let format = if selector & JSON == 0 { Format::Binary } else { Format::Json };
@@ -63,12 +63,12 @@ pub fn check(data: &[u8]) -> usize {
     found.map_or(0, |()| 1)
 }
 
-/// The challenge that is said to have been sent.
+/// Returns the assumed challenge.
 pub fn challenge() -> Challenge {
     Challenge([7; 64])
 }
 
-/// The node that is said to have been asked.
+/// Returns the key pair of the assumed peer.
 pub fn pair() -> KeyPair {
     KeyPair::new(&PrivateKey::from_seed(&[7; 32]))
 }
@@ -99,7 +99,7 @@ impl Body<'_> {
         Some(())
     }
 
-    /// JSON can leave out the first of its two numbers, bytes cannot.
+    /// JSON can omit the first of its two numbers, binary cannot.
     fn check_chain_request(&self) -> Option<()> {
         let read: AuthenticatedRequest<ChainRequest> = self.format.read(self.body, context()).ok()?;
         let chain = ChainParameters::after_all_forks();
@@ -121,7 +121,7 @@ impl Body<'_> {
         Some(())
     }
 
-    /// Signs what stands in the body with the key of the node that is said to have been asked.
+    /// Signs the body with the key of the assumed peer.
     fn signed(&self) -> Vec<u8> {
         let signature = challenge().sign(&pair());
         match self.format {
@@ -160,7 +160,7 @@ impl Body<'_> {
         match (whole, self.format) {
             (Ok(List(whole)), _) => assert_eq!((result, blocks), (Ok(()), whole)),
             (Err(_), Format::Binary) => assert!(result.is_err()),
-            // A list may stand among members that make the whole unreadable.
+            // A list may be among members that make the whole unreadable.
             (Err(_), Format::Json) => {}
         }
         Some(())
@@ -173,7 +173,7 @@ impl Body<'_> {
         let alone = self.format.read::<T>(self.body, context()).ok();
         match read(&pair().public()) {
             Ok(entity) if self.format == Format::Binary => assert_eq!(Some(entity), alone),
-            // What is put into JSON may bring members of its own along.
+            // A JSON body may add members of its own.
             Ok(_) => {}
             Err(AnswerError::Impersonated) => assert_eq!(self.format, Format::Json, "the signature is good"),
             Err(AnswerError::Unreadable(_)) => return None,

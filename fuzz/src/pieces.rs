@@ -1,13 +1,13 @@
-//! A byte stream and how it is cut on its way.
+//! A byte stream, and how it is split.
 
-/// Most bytes of one piece.
+/// Maximum bytes of one piece.
 pub const MAX_PIECE: usize = 8192;
 
-/// Most sizes an input can name.
+/// Maximum number of sizes in an input.
 const MAX_SIZES: usize = 15;
 
-/// A stream whose pieces take their sizes from the end of the fuzz input: the low half of the last byte says how
-/// many bytes before it are sizes. They are used in turn, for as long as there are bytes.
+/// A stream whose piece sizes are at the end of the fuzz input: the low half of the last byte is the number of size
+/// bytes before it. The sizes are used in turn until the stream ends.
 #[derive(Clone, Copy, Debug)]
 pub struct Pieces<'a> {
     /// The stream itself.
@@ -16,7 +16,7 @@ pub struct Pieces<'a> {
 }
 
 impl<'a> Pieces<'a> {
-    /// Takes a fuzz input apart.
+    /// Splits a fuzz input.
     pub fn of(data: &'a [u8]) -> Pieces<'a> {
         let Some((last, rest)) = data.split_last() else {
             return Pieces { bytes: &[], sizes: &[] };
@@ -26,7 +26,7 @@ impl<'a> Pieces<'a> {
         Pieces { bytes, sizes }
     }
 
-    /// The pieces in order. Without sizes there is one.
+    /// Returns the pieces in order; without sizes, a single one.
     pub fn iter(self) -> impl Iterator<Item = &'a [u8]> {
         let mut rest = self.bytes;
         let mut sizes = self.sizes.iter().cycle();
@@ -39,7 +39,7 @@ impl<'a> Pieces<'a> {
     }
 }
 
-/// Small sizes one by one, large ones in steps of 64.
+/// Returns a piece size: small ones individually, large ones in steps of 64.
 fn piece_size(size: u8) -> usize {
     match size {
         0..128 => usize::from(size) + 1,
@@ -47,7 +47,7 @@ fn piece_size(size: u8) -> usize {
     }
 }
 
-/// The fuzz input that stands for `bytes` cut into pieces of these sizes, at most 128 each, in turn.
+/// Returns the fuzz input for `bytes` split into pieces of these sizes, each 1 to 128, in turn.
 pub fn with_sizes(bytes: &[u8], sizes: &[u8]) -> Vec<u8> {
     assert!(sizes.len() <= MAX_SIZES && sizes.iter().all(|size| (1..=128).contains(size)));
     let sizes_as_read = sizes.iter().map(|size| size - 1);

@@ -1,15 +1,15 @@
-//! The reader of responses from other servers.
+//! Fuzz target: the HTTP response parser.
 
 use nisd::net::fetch::{Complete, HEAD_LIMIT, Response, ResponseReader};
 
 use crate::pieces::Pieces;
 
-/// Bytes of a body: what the client of commands takes, and so few that the limit is reached.
+/// Body limits: that of the command-line client, and one so small that inputs reach it.
 const BODY_LIMITS: [usize; 2] = [4 * 1024 * 1024, 1024];
 
-/// However a response is cut, it is read the same, or ends in the same error. It is never longer than what has
-/// arrived, or than the limit, and the reader never holds more than twice what has arrived, or than the limits on head
-/// and body together. A connection is kept only after a response that ends by itself.
+/// Checks that a response is parsed to the same result or error however it is split. It is never longer than the input
+/// or the limit, and the parser never holds more than twice the input, or more than the limits on head and body
+/// together. A connection is reused only after a response with a defined end.
 pub fn check(data: &[u8]) -> usize {
     let pieces = Pieces::of(data);
     let read_both = |limit| {
@@ -27,7 +27,7 @@ pub fn check(data: &[u8]) -> usize {
     BODY_LIMITS.into_iter().map(read_both).sum()
 }
 
-/// Reads one response and then the end of the connection.
+/// Reads one response, then the end of the connection.
 fn read<'a>(pieces: impl Iterator<Item = &'a [u8]>, limit: usize) -> Result<Complete, String> {
     let mut reader = ResponseReader::new(limit);
     let mut arrived = 0;

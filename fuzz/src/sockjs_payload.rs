@@ -1,12 +1,12 @@
-//! SockJS: messages of the client, and frames of the server.
+//! Fuzz target: SockJS messages of the client and frames of the server.
 
 use nisd::push::sockjs::frame;
 use nisd::push::sockjs::payload::{MAX_BYTES, MAX_STRINGS, PayloadError, read, read_form};
 use nisd::push::sockjs::transport::callback;
 
-/// Whatever is sent is read or refused, and an array of strings is read as another reader reads it, from a body as from
-/// a form. A text that is put into a frame is read back from it, and a frame ends no line. The function that a query
-/// names can be called, and nothing else.
+/// Checks that any payload is read or rejected, and that an array of strings is read as another parser reads it, from a
+/// body as from a form. A text in a frame is read back from it, and a frame contains no line end. The callback of a
+/// query is a callable name or is rejected.
 pub fn check(data: &[u8]) -> usize {
     let taken = read(data);
     assert_eq!(read_form(data, Some("text/plain")), taken);

@@ -1,4 +1,4 @@
-//! SockJS: sessions of the broker whose clients fetch and send by requests, in any order.
+//! Fuzz target: SockJS sessions of the broker, whose clients receive and send by requests in any order.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -12,18 +12,18 @@ use nisd::push::{Broker, Figures, Limits, Present, Settings};
 
 use crate::stomp::{Chain, SEPARATOR, check_sent};
 
-/// Bytes that wait for one session at most, so that an input reaches the limit.
+/// Maximum queued bytes of a session; small, so that inputs reach it.
 const BACKLOG_BYTES: usize = 4_096;
-/// Sessions of one caller.
+/// Maximum sessions of one client.
 const MAILBOXES: usize = 2;
-/// Bytes of one answer: what browsers keep back, the limit on messages, and the last message, which two escapes make
-/// longer.
+/// Maximum bytes of a response: the padding for browsers, the limit on messages, and the last message, which two levels
+/// of escapes enlarge.
 const MAX_ANSWER: usize = 4 * 128 * 1024;
-/// Times that something is resumed after one event.
+/// Maximum resumptions after one event.
 const MAX_ROUNDS: usize = 10_000;
 
-/// What an input can have done. Bits 0 to 3 of a record's first byte name it, bits 4 and 5 the connection, bits 6 and 7
-/// the session.
+/// An action of an input. Bits 0 to 3 of a record's first byte select it, bits 4 and 5 the connection, bits 6 and 7 the
+/// session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deed {
     Xhr,
@@ -33,24 +33,24 @@ pub enum Deed {
     Jsonp,
     /// The rest of the record is the body.
     XhrSend,
-    /// The same.
+    /// The rest of the record is the body.
     JsonpSend,
-    /// A websocket is opened, or hears the rest of the record as text.
+    /// Opens a websocket, or sends the rest of the record as a text message.
     Websocket,
-    /// The same with a binary message.
+    /// Opens a websocket, or sends the rest of the record as a binary message.
     Binary,
-    /// The connection is gone.
+    /// The connection disconnects.
     Gone,
-    /// So many seconds go by.
+    /// This many seconds pass.
     Wait,
-    /// A block is told of.
+    /// A block is published.
     Block,
-    /// The rest of the record, as strings of a message.
+    /// Sends the rest of the record as the strings of a message.
     Say,
 }
 
 impl Deed {
-    /// All of them; an input names one by its place.
+    /// All actions; an input names one by its index.
     pub const ALL: [Deed; 13] = [
         Deed::Xhr,
         Deed::XhrStreaming,
@@ -68,9 +68,9 @@ impl Deed {
     ];
 }
 
-/// Whatever clients do in whatever order: every answer is made of whole frames, and every frame holds whole frames of
-/// STOMP; requests come to their end when their session does; nobody is sent anything who is gone or closed; what
-/// sessions hold stays within its limits, and nothing is left when all clients have gone.
+/// Checks for any actions of clients in any order: every response consists of whole frames, and every frame holds whole
+/// STOMP frames; requests end with their session; nothing is sent to closed connections; sessions stay within their
+/// limits, and nothing is left when all clients are gone.
 pub fn check(data: &[u8]) -> usize {
     let mut scene = Scene::new();
     for record in data.split(|byte| *byte == SEPARATOR) {
@@ -82,7 +82,7 @@ pub fn check(data: &[u8]) -> usize {
     scene.frames
 }
 
-/// The other side of the effects.
+/// Records the broker's effects.
 #[derive(Default)]
 struct Sockets {
     open: BTreeSet<ConnectionId>,
@@ -129,13 +129,13 @@ impl Effects for Sockets {
     }
 }
 
-/// A request in hand.
+/// An open request.
 struct Open {
     text: Vec<u8>,
     reply: Reply,
     deed: Deed,
     taken: Taken,
-    /// The whole answer so far.
+    /// The whole response so far.
     answer: Vec<u8>,
 }
 
@@ -144,7 +144,7 @@ struct Scene {
     broker: Broker,
     sockets: Sockets,
     requests: BTreeMap<ConnectionId, Open>,
-    /// Websockets whose last message was left.
+    /// Websockets whose last message is not done.
     left: BTreeMap<ConnectionId, Taken>,
     chain: Chain,
     now: Duration,
@@ -197,7 +197,7 @@ impl Scene {
         assert!(figures.session_bytes <= figures.sessions * (8 * BACKLOG_BYTES + 256 * 1024));
     }
 
-    /// A request of a connection that has none in hand.
+    /// Sends a request on a connection without an open one.
     fn ask(&mut self, connection: ConnectionId, deed: Deed, session: u8, body: &[u8]) {
         if self.requests.contains_key(&connection) || self.sockets.open.contains(&connection) {
             return;
@@ -288,7 +288,7 @@ impl Scene {
         self.broker.gone(connection, self.now, &mut self.sockets);
     }
 
-    /// Works, and resumes who is to be resumed, until nothing is left to be done.
+    /// Runs the broker, and resumes connections, until no work is left.
     fn settle(&mut self) {
         for _ in 0..MAX_ROUNDS {
             let mut resumed: BTreeSet<_> = std::mem::take(&mut self.sockets.resumed).into_iter().collect();
@@ -321,7 +321,7 @@ impl Scene {
         panic!("there is no end of what there is to do");
     }
 
-    /// An answer that is complete.
+    /// Checks a complete response.
     fn check_answer(&mut self, open: &Open) {
         if open.reply.status != 200 || open.deed == Deed::XhrSend || open.deed == Deed::JsonpSend {
             return assert!(open.answer.len() < 100);
@@ -362,7 +362,7 @@ impl Scene {
         }
     }
 
-    /// All go, and time passes.
+    /// Disconnects all, and lets time pass.
     fn end(&mut self) {
         (0..4).for_each(|connection| self.gone(ConnectionId(connection)));
         self.settle();

@@ -1,4 +1,4 @@
-//! STOMP: the broker with the limits of production, the decoder and the encoder.
+//! Fuzz target: STOMP, the broker with the limits of production, the decoder and the encoder.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,32 +18,30 @@ use nisd::push::{
     AccountText, BlockText, Broker, Facts, FactsError, Figures, Limits, Owned, Present, Settings, TransfersText,
 };
 
-/// Separates the records of an input: each is a byte that says whose message it is and what happens besides, and the
-/// message.
+/// Separates the records of an input: each is a byte that selects the session and events, and the message.
 pub const SEPARATOR: u8 = 0xff;
 
-/// Longest websocket message.
+/// Maximum bytes of a websocket message.
 const MESSAGE_BYTES: usize = 65_536;
-/// Units of work in which a message is handled at a time, and those that one frame or the end of a session may take
-/// beyond them.
+/// Maximum units of work in one call: the slice for a message, and the excess for one frame or the end of a session.
 const UNITS_PER_CALL: u64 = 100 + 2_500;
-/// Units of work that a byte may cost, besides one for each call.
+/// Maximum units of work per byte, besides one for each call.
 const UNITS_PER_BYTE: u64 = 2;
-/// Bytes that may be sent for a unit of work that is charged.
+/// Maximum bytes sent per charged unit of work.
 const BYTES_PER_UNIT: usize = 2_048;
-/// Bytes that may be sent for a byte that was received: it is escaped, or replaced where it is no UTF-8.
+/// Maximum bytes sent per received byte: it is escaped, or replaced if it is not UTF-8.
 const BYTES_PER_BYTE: usize = 6;
 /// Units of work of a slice.
 const SLICE: u32 = 200;
 /// Units by which a slice may be exceeded: one account, and the messages to one session.
 const SLICE_EXCESS: u64 = 100;
-/// Slices after which all that there is to tell must have been told.
+/// Maximum slices until everything is published.
 const MAX_SLICES: usize = 10_000;
 
-/// Whatever several sessions send, the broker sends each of them whole frames that a client can read, and nothing after
-/// it has closed a session. What a message costs and what is sent for it is bounded by its length, each call takes a
-/// limited amount of work, and when all sessions are gone nothing is left of them. Frames are the same however their
-/// bytes are cut into messages, and a frame that is written again is read as the same.
+/// Checks for any input of several sessions: the broker sends each of them whole frames that a client can read, and
+/// nothing after it has closed a session. The cost of a message and the output for it are bounded by its length, each
+/// call takes a limited amount of work, and nothing is left when all sessions are gone. Frames are the same however
+/// their bytes are split into messages, and a frame that is written again is read as the same.
 pub fn check(data: &[u8]) -> usize {
     let records: Vec<(u8, &[u8])> = data
         .split(|byte| *byte == SEPARATOR)
@@ -59,11 +57,11 @@ pub fn check(data: &[u8]) -> usize {
     conversation.client.messages
 }
 
-/// What the broker sends, checked at once.
+/// Checks the broker's output as it is sent.
 #[derive(Default)]
 struct Client {
     open: BTreeSet<ConnectionId>,
-    /// Those that the broker has closed and that were not told to be gone yet.
+    /// Connections that the broker has closed and whose disconnect was not reported yet.
     closed: BTreeSet<ConnectionId>,
     resumed: Vec<ConnectionId>,
     charged: u64,
@@ -111,18 +109,18 @@ impl Effects for Client {
     }
 }
 
-/// A broker, whoever is connected to it, and a chain that grows.
+/// A broker, its clients, and a chain that grows.
 struct Conversation {
     broker: Broker,
     limits: Limits,
     client: Client,
     chain: Chain,
-    /// What became of the last message of each websocket.
+    /// Progress of the last message of each websocket.
     taken: BTreeMap<ConnectionId, Taken>,
     now: Duration,
     /// Bytes of messages.
     received: usize,
-    /// Calls in which messages were worked on, and the units that were charged in them.
+    /// Calls that worked on messages, and the units charged in them.
     calls: u64,
     units: u64,
 }
@@ -143,8 +141,8 @@ impl Conversation {
         }
     }
 
-    /// Bits 0 and 1 of the selector name the session, bit 2 closes it before; afterwards bit 3 adds a block, bit 4 a
-    /// transaction, and bit 5 lets a second pass and some work be done.
+    /// Bits 0 and 1 of the selector name the session, bit 2 closes it first; afterwards bit 3 adds a block, bit 4 a
+    /// transaction, and bit 5 lets a second pass and runs the broker.
     fn record(&mut self, selector: u8, message: &[u8]) {
         let socket = ConnectionId(u64::from(selector & 3));
         if selector & 4 != 0 {
@@ -179,7 +177,7 @@ impl Conversation {
         Present { running: self.now, network: Timestamp(1_000) }
     }
 
-    /// Hands in a message as the reactor does: the next one when the last is done with.
+    /// Delivers a message as the reactor does: only when the previous one is done.
     fn hear(&mut self, socket: ConnectionId, message: &[u8]) {
         let present = self.present();
         match self.taken.get(&socket) {
@@ -196,7 +194,7 @@ impl Conversation {
         self.go_on(socket);
     }
 
-    /// Resumes a websocket until the message is done with or has to wait.
+    /// Resumes a websocket until the message is done or suspended.
     fn go_on(&mut self, socket: ConnectionId) {
         let present = self.present();
         while self.taken.get(&socket) == Some(&Taken::Unfinished) {
@@ -219,7 +217,7 @@ impl Conversation {
         self.taken.insert(socket, taken);
     }
 
-    /// Works until all is told, and resumes who waits for that.
+    /// Runs the broker until everything is published, and resumes suspended websockets.
     fn work(&mut self) {
         for _ in 0..MAX_SLICES {
             let messages = self.client.messages;
@@ -240,7 +238,7 @@ impl Conversation {
         }
         panic!("there is no end of what there is to tell");
     }
-    /// Tells the broker which websockets are gone.
+    /// Reports closed websockets to the broker.
     fn tidy(&mut self) {
         for socket in std::mem::take(&mut self.client.closed) {
             self.gone(socket);
@@ -254,7 +252,7 @@ impl Conversation {
         self.taken.remove(&socket);
     }
 
-    /// All go, and nothing is left of them.
+    /// Disconnects all; nothing may be left.
     fn end(&mut self) {
         for socket in std::mem::take(&mut self.client.open) {
             self.gone(socket);
@@ -265,16 +263,16 @@ impl Conversation {
     }
 }
 
-/// A chain of blocks that all hold the same transaction twice; it is in the pool too.
+/// A chain whose blocks all hold the same transaction twice; it is also in the mempool.
 pub(crate) struct Chain {
     pub(crate) height: Height,
     transaction: Rc<Transaction>,
-    /// How often it was asked for what accounts own: every third time there is no more.
+    /// Number of queries for owned items: every third one returns the end of the list.
     asked: Cell<u32>,
 }
 
 impl Chain {
-    /// With its first block.
+    /// Creates a chain with its first block.
     pub(crate) fn new() -> Chain {
         Chain { height: Height(1), transaction: transaction(), asked: Cell::new(0) }
     }
@@ -350,14 +348,14 @@ impl Facts for Chain {
     }
 }
 
-/// The account of which the node cannot tell.
+/// The account whose queries fail.
 const BROKEN: &str = "TAABRCHNTAKNKOB77TWEORMYVCF3ERG4VUMQBLDK";
 
 fn address_of(text: &str) -> Address {
     Address::parse(text, NetworkByte::TESTNET).expect("an address")
 }
 
-/// A transfer to an address that inputs often name.
+/// Returns a transfer to an address that inputs often name.
 fn transaction() -> Rc<Transaction> {
     let text = format!(
         r#"{{"timeStamp":67191609,"amount":1000000,"signature":"{}","fee":1000000,"recipient":"{}","type":257,
@@ -372,7 +370,7 @@ fn transaction() -> Rc<Transaction> {
     Rc::new(codec::transaction::read(&mut source, Form::Verifiable).expect("a transfer"))
 }
 
-/// What is sent is one frame of a server, in UTF-8.
+/// Checks that a sent message is one server frame, in UTF-8.
 pub(crate) fn check_sent(bytes: &[u8]) {
     std::str::from_utf8(bytes).expect("a text message");
     let mut decoder = Decoder::new(usize::MAX, false);
@@ -390,7 +388,7 @@ pub(crate) fn check_sent(bytes: &[u8]) {
     assert_eq!(decoder.buffered(), 0, "one frame is sent at a time");
 }
 
-/// What a frame says.
+/// Content of a frame.
 #[derive(Debug, PartialEq)]
 struct Said {
     command: Command,
@@ -409,7 +407,7 @@ impl Said {
     }
 }
 
-/// The frames of a stream up to its first error, and that.
+/// Decodes the frames of a stream up to its first error, and the error.
 fn decode<'a>(messages: impl Iterator<Item = &'a [u8]>) -> (Vec<Said>, Option<DecodeError>) {
     let mut decoder = Decoder::new(DEFAULT_FRAME_BYTES, true);
     let mut frames = Vec::new();
@@ -437,7 +435,7 @@ fn check_cuts(records: &[(u8, &[u8])]) {
     let (single, single_error) = decode(stream.chunks(1));
     assert!(whole == cut && whole == single, "{whole:?}, {cut:?}, {single:?}");
     for error in [&cut_error, &single_error] {
-        // A frame that is both wrong and too large is refused for what is noticed first.
+        // A frame that is both wrong and too large is rejected for what is noticed first.
         let too_large = |error: &Option<DecodeError>| matches!(error, Some(DecodeError::FrameLimit { .. }));
         let either = too_large(error) || too_large(&whole_error);
         assert!(*error == whole_error || either && error.is_some() && whole_error.is_some());

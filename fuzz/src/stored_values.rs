@@ -1,4 +1,4 @@
-//! Values of the store, as a damaged disk may give them back.
+//! Fuzz target: values of the store, as a damaged disk may return them.
 
 use nisd::config::build;
 use nisd::model::{Address, Hash256, Height, MosaicId, NamespaceId, Network, NetworkByte};
@@ -13,11 +13,11 @@ use nisd::store::{
 
 use crate::entities::read_as;
 
-/// Bytes of address space for the store.
+/// Address space for the store, in bytes.
 const MAP_SIZE: usize = 16 << 20;
-/// Entries of an input that are looked at.
+/// Maximum entries of an input that are read.
 const MAX_ENTRIES: usize = 40;
-/// What is looked for: a height, the number of a row, accounts, a mosaic, a namespace, a hash.
+/// The queried items: a height, the number of a row, accounts, a mosaic, a namespace, a hash.
 const HEIGHT: Height = Height(7);
 const ROW: u64 = 1;
 const ACCOUNTS: [&str; 2] = ["TALICELCD3XPH4FFI5STGGNSNSWPOTG5E4DS2TOS", "TAABRCHNTAKNKOB77TWEORMYVCF3ERG4VUMQBLDK"];
@@ -29,7 +29,7 @@ thread_local! {
     static NODE: Node = Node::new();
 }
 
-/// An empty store, which every input finds empty, and what its chain is.
+/// A store, empty for every input, with its network.
 struct Node {
     store: Store,
     network: Network,
@@ -38,11 +38,11 @@ struct Node {
     root: NamespaceId,
 }
 
-/// Whatever entries are in the store, all that can be asked of it is answered or said to be damaged; and what was read
-/// and is written again is read as the same.
+/// Checks for any entries in the store: every query returns a result or reports damage, and a value that was read and
+/// written again is read as the same.
 ///
-/// Each entry is: table; what follows the key by which it is looked for, if 255 nothing but the value's beginning is
-/// the key; length of the value (2 bytes, little-endian); value.
+/// Each entry is: table; number of leading bytes of the value that are appended to the lookup key, or 255 to use them
+/// without it; length of the value (2 bytes, little-endian); value.
 pub fn check(data: &[u8]) -> usize {
     NODE.with(|node| {
         let mut batch = node.store.begin().expect("a batch");
@@ -52,7 +52,7 @@ pub fn check(data: &[u8]) -> usize {
         let (mut rest, mut readable) = (data, 0);
         for _ in 0..MAX_ENTRIES {
             let Some((table, key, value)) = node.entry(&mut rest) else { break };
-            // LMDB refuses keys that are empty or too long.
+            // LMDB rejects keys that are empty or too long.
             let _ = batch.put_unjournaled(table, &key, value);
             readable += node.one_value(value);
         }
@@ -86,7 +86,7 @@ impl Node {
         let ([table, extra, low, high], behind) = rest.split_first_chunk()?;
         let (value, behind) = behind.split_at(usize::from(u16::from_le_bytes([*low, *high])).min(behind.len()));
         *rest = behind;
-        // What a batch reckons with must be right: it is compared when a store is read.
+        // Checksums must be right: they are compared when a store is read.
         let table = Table::from_number(*table).filter(|table| *table != Table::Checksums)?;
         let extra = if *extra == 255 { usize::MAX } else { usize::from(*extra) };
         let mut key = if extra == usize::MAX { Vec::new() } else { self.key(table) };
@@ -94,7 +94,7 @@ impl Node {
         Some((table, key, value))
     }
 
-    /// The key by which something is looked for in a table, or its beginning.
+    /// Returns the key with which a table is queried, or its beginning.
     fn key(&self, table: Table) -> Vec<u8> {
         let account = self.accounts[0].as_bytes().as_slice();
         match table {
@@ -105,7 +105,7 @@ impl Node {
             | Table::Trails
             | Table::ExpiredMosaics => block_key(HEIGHT).to_vec(),
             Table::Accounts | Table::Identities | Table::Stakes | Table::Signposts | Table::Harvests => vec![0; 4],
-            // This is the row of what is known; with more bytes it is one of the first account.
+            // The row of the known range; with more bytes it is a row of the first account.
             Table::BalanceHistory => vec![0],
             Table::Tenures | Table::Subnamespaces | Table::Holdings => vec![0; 4],
             Table::MosaicNumbers => [&[0; 4], MOSAIC.as_bytes()].concat(),
@@ -120,7 +120,7 @@ impl Node {
         }
     }
 
-    /// Reads a value as each of those that have a form of their own; how many it is.
+    /// Reads a value in each format that can be read alone. Returns how many succeeded.
     fn one_value(&self, value: &[u8]) -> usize {
         let mut readable = 0;
         if let Ok(account) = Account::from_bytes(value) {
@@ -130,7 +130,7 @@ impl Node {
         readable + usize::from(Outlink::read_some(value, 0, 100).is_ok())
     }
 
-    /// Asks everything; how many answers were no damage.
+    /// Runs all queries. Returns how many reported no damage.
     fn ask(&self, state: &Batch<'_>) -> usize {
         let [account, other] = &self.accounts;
         let context = read_as(b"0").expect("a context").1;
@@ -190,7 +190,7 @@ impl Node {
         answers.iter().filter(|answer| answer.is_ok()).count() - 1
     }
 
-    /// Asks for what an account had at some heights.
+    /// Queries the history of an account at some heights.
     fn history(&self, state: &Batch<'_>, account: &Address) -> Result<(), StoreError> {
         let Some(mut history) = AccountHistory::new(state, account)? else { return Ok(()) };
         for height in 0..=HEIGHT.0 {
@@ -199,7 +199,7 @@ impl Node {
         Ok(())
     }
 
-    /// Writes the state as text, if there is one.
+    /// Writes the state as text, if there is a chain.
     fn dump(&self, state: &Batch<'_>) {
         if let Ok(Some(tip)) = tip(state) {
             let mut text = Vec::new();
@@ -208,7 +208,7 @@ impl Node {
     }
 }
 
-/// Goes on with a supply row by row, as long as there can be any.
+/// Advances a supply query row by row, as long as there can be rows.
 fn supply_in_pieces(state: &Batch<'_>) -> impl FnOnce(Option<SupplyWalk>) -> Result<(), StoreError> {
     move |walk| {
         let Some(mut walk) = walk else { return Ok(()) };
@@ -229,7 +229,7 @@ fn walk_trail(state: &Batch<'_>, account: &Address, direction: Direction) -> Res
     Ok(())
 }
 
-/// Old hashes are packed and merged, or said to be damaged.
+/// Compacts and merges old hashes; damage may be reported.
 fn pack_hashes(batch: &mut Batch<'_>) {
     const HASHES: usize = 1_000;
     let packing = HashPacking::new(batch, HEIGHT, HASHES).and_then(|mut packing| {
@@ -239,7 +239,7 @@ fn pack_hashes(batch: &mut Batch<'_>) {
     assert!(matches!(packing, Ok(()) | Err(StoreError::Damaged(_) | StoreError::Corrupt { .. })), "{packing:?}");
 }
 
-/// Any journal is undone or said to be damaged, and one that was kept puts everything back.
+/// Undoes any bytes as a journal; damage may be reported. Undoing a recorded journal restores everything.
 fn check_undo(batch: &mut Batch<'_>, bytes: &[u8]) {
     use nisd::store::Write;
     let before = state::digest(batch).ok();

@@ -1,4 +1,4 @@
-//! The project's smallest recorded chain, `tests/data/tiny`, as a store of blocks taken in.
+//! The project's smallest recorded chain, `tests/data/tiny`, imported into a store.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,17 +11,17 @@ use nisd::model::{Hash256, Height, Network, Timestamp};
 use nisd::state::digest;
 use nisd::store::{ChainIdentity, Options, Store, StoredBlock, tip};
 
-/// A time that no block is ahead of, unless its time is meant to break something.
+/// A time that no block is ahead of, unless its time stamp is deliberately wrong.
 pub const LATE: Timestamp = Timestamp(i32::MAX - 100);
-/// Bytes of address space for the store.
+/// Address space for the store, in bytes.
 const MAP_SIZE: usize = 256 << 20;
 
-/// Its configuration.
+/// Returns its configuration.
 pub fn settings() -> Settings {
     config::load(Some(&file("config.json")), Vec::new(), Some(&file(""))).expect("the configuration of the chain")
 }
 
-/// A store of its own with the blocks up to a height.
+/// Creates a store with the blocks up to a height.
 pub fn store(settings: &Settings, up_to: Height) -> Store {
     let Settings { network, nemesis, .. } = settings;
     let memory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a folder");
@@ -42,7 +42,7 @@ fn take_in(store: &Store, network: &Network, nemesis: Vec<u8>, up_to: Height) {
     while intake.step(LATE).expect("a good block") != IntakeProgress::Done {}
 }
 
-/// Private keys of its accounts by name, in hex.
+/// Returns the private keys of its accounts by name, in hex.
 pub fn private_keys() -> Vec<(String, String)> {
     let text = std::fs::read(file("keys.json")).expect("the keys of the chain");
     let keys: serde_json::Value = serde_json::from_slice(&text).expect("JSON");
@@ -51,7 +51,7 @@ pub fn private_keys() -> Vec<(String, String)> {
     accounts.map(|account| (text(account, "name"), text(account, "privateKey"))).collect()
 }
 
-/// Key pairs of its accounts by public key.
+/// Returns the key pairs of its accounts by public key.
 pub fn keys() -> BTreeMap<PublicKey, KeyPair> {
     let pair = |(_, private): (String, String)| {
         let pair = KeyPair::new(&PrivateKey::from_hex(&private).expect("hex"));
@@ -60,7 +60,7 @@ pub fn keys() -> BTreeMap<PublicKey, KeyPair> {
     private_keys().into_iter().map(pair).collect()
 }
 
-/// Digest of the state, and the last block.
+/// Returns the digest of the state, and the tip.
 pub fn state_of(store: &Store) -> (Hash256, StoredBlock) {
     let snapshot = store.snapshot().expect("a snapshot");
     let tip = tip(&snapshot).expect("a store").expect("a chain");

@@ -1,4 +1,4 @@
-//! The websocket handshake and frames.
+//! Fuzz target: the websocket handshake and frames.
 
 use std::io::{self, Cursor, Read, Write};
 
@@ -13,10 +13,10 @@ use tungstenite::protocol::{Message, Role, WebSocket};
 
 use crate::pieces::{MAX_PIECE, Pieces};
 
-/// Most bytes of a frame's header.
+/// Maximum bytes of a frame header.
 const FRAME_HEADER: usize = 14;
 
-/// What happened on a connection, in order.
+/// An event of a connection.
 #[derive(Debug, PartialEq)]
 enum Event {
     Handshake(Result<Upgrade, Refusal>),
@@ -25,9 +25,9 @@ enum Event {
     Closed { code: u16, reason: String, by_client: bool },
 }
 
-/// A stream that begins with `GET ` is a handshake and what follows, any other one is frames only. However it is
-/// cut, the same things happen and the same bytes are answered; every text is echoed. What is answered is read
-/// again by a client of another make, which must see the echoes, and the close frame if there is one.
+/// A stream that starts with `GET ` is a handshake and what follows, any other one is frames only. Checks that events
+/// and output are the same however the stream is split. Every text is echoed. Another client implementation reads the
+/// output, and must receive the echoes, and the close frame if there is one.
 pub fn check(data: &[u8]) -> usize {
     let pieces = Pieces::of(data);
     let with_handshake = pieces.bytes.starts_with(b"GET ");
@@ -138,14 +138,14 @@ impl Server {
     }
 }
 
-/// What the bytes that follow are.
+/// The protocol of the following bytes.
 enum Stream {
     Http,
     Websocket,
     Over,
 }
 
-/// No header of an answer can be mistaken for two.
+/// Checks that no response header can be mistaken for two.
 fn check_page(page: &Reply) {
     for (name, value) in &page.headers {
         assert!(!value.contains(['\r', '\n', '\0']), "{name}: {value:?}");
@@ -182,7 +182,7 @@ fn check_answer(events: &[Event], answered: Vec<u8>) {
     assert_eq!(wire.0.position(), wire.0.get_ref().len() as u64, "the answer ends with a frame");
 }
 
-/// Gives what the server wrote, and takes whatever the client has to say.
+/// Returns what the server wrote, and discards what the client writes.
 struct Wire(Cursor<Vec<u8>>);
 
 impl Read for Wire {

@@ -1,4 +1,4 @@
-//! The committed seeds hold what they promise, without a fuzzer.
+//! The committed seeds pass their targets, without a fuzzer.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,4 +1,4 @@
-//! What the interface may have the node do, and what it asks of the node's memory rather than of the chain.
+//! The calls that handlers make to the node: actions, and queries of what only the node's memory holds.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -17,115 +17,115 @@ use crate::pool::ShortId;
 use crate::rules::{self, ValidationResult};
 use crate::store::StoreError;
 
-/// Pool and harvester as the interface may use them, on top of the same commit as the [`super::ChainView`] beside them.
+/// The node as handlers see it, on the same commit as the [`super::ChainView`] beside it.
 pub trait Actions {
-    /// Offers a signed transaction of this network, or of another, to the pool.
+    /// Submits a signed transaction, of this network or another, to the mempool.
     fn announce(&mut self, transaction: Transaction) -> rules::Verdict;
 
-    /// Takes a block of this network that the node with a key has pushed, to be judged soon unless it has come before or is of
-    /// no use. `false` if this node has not joined its network, and takes none.
+    /// Submits a block of this network that the peer with key `by` pushed. It is validated after this call, unless it
+    /// came before or is of no use. Returns `false` if this node has not joined its network and accepts none.
     fn push_block(&mut self, block: Block, by: PublicKey) -> Result<bool, StoreError>;
 
-    /// What is known of other nodes; `None` if this node does not join its network.
+    /// Returns the peer table, or `None` if this node does not join its network.
     fn peers(&self) -> Option<&Peers> {
         None
     }
 
-    /// Changes of the chain that have replaced blocks.
+    /// Returns the reorgs since the start.
     fn reorgs(&self) -> Option<&Reorgs> {
         None
     }
 
-    /// Some of them, drawn anew: partners, and other active ones by chance.
+    /// Returns newly drawn sync peers and a random selection of other active peers.
     fn partners(&mut self) -> NodeList {
         NodeList::default()
     }
 
-    /// Some of the experiences that this node has made with others.
+    /// Returns a random selection of this node's experiences with peers.
     fn experiences(&mut self) -> NodeExperiences {
         NodeExperiences { node: self.node().info.clone(), experiences: Vec::new() }
     }
 
-    /// Another node says from an address that it is there. It may have to be asked back first.
+    /// Handles a sign of life from an address. A request back to the peer may have to verify it first.
     fn sign_of_life(&mut self, _node: &NodeInfo, _from: IpAddr) -> Meeting {
         Meeting::Ignored
     }
 
-    /// What a node that was asked back is to be told, once that is known: why it could not be reached, if so.
+    /// Returns the result of the verification of a peer, once known: `Some(Some(reason))` if it could not be reached.
     fn meeting_ended(&mut self, _meeting: MeetingId) -> Option<Option<String>> {
         Some(None)
     }
 
-    /// The largest height of partners, or the question that was put to them: the request in hand waits until
-    /// [`Actions::told_height`] knows.
+    /// Returns the maximum chain height of the sync peers, or the query for it: the request in hand then waits until
+    /// [`Actions::told_height`] returns it.
     fn largest_height(&mut self) -> Largest {
         Largest::Known(Height::NEMESIS)
     }
 
-    /// The largest height of partners for which the request in hand waits, once it is known.
+    /// Returns the maximum chain height of the sync peers for which the request in hand waits, once it is known.
     fn told_height(&mut self) -> Option<Height> {
         Some(Height::NEMESIS)
     }
 
-    /// Takes note of what became of a transaction that the node with a key has pushed.
+    /// Records the validation result of a transaction that the peer with a key pushed.
     fn pushed(&mut self, _by: &PublicKey, _result: ValidationResult) {}
 
-    /// What a transaction that comes before the node has joined its network was answered; if it has never come, it is
-    /// remembered as neutral from now on.
+    /// Returns the remembered result of a transaction that arrives before the node has joined its network. A
+    /// transaction without one is remembered as neutral from then on.
     fn note_early(&mut self, transaction: &Transaction) -> Option<ValidationResult>;
 
-    /// Transactions of the pool that a node does not know which knows these, cosignatures by themselves included.
+    /// Returns the unconfirmed transactions, and their cosignatures separately, that a peer with the `known` ids lacks.
     fn unknown_to(&self, known: &BTreeSet<ShortId>) -> Vec<Rc<Transaction>>;
 
-    /// Transactions of the pool that concern an account, the youngest first, at most `limit`. What this costs must not
-    /// grow with the number of transactions of the account.
+    /// Returns the unconfirmed transactions that affect an account, the youngest first, at most `limit`. The cost must
+    /// not grow with the number of transactions of the account.
     fn unconfirmed(&self, account: &Address, limit: usize) -> Result<Vec<Rc<Transaction>>, StoreError>;
 
-    /// Whether an importance transfer that concerns an account waits in the pool, among those that
-    /// [`Actions::unconfirmed`] would give without a limit.
+    /// Returns whether an importance transfer that affects an account is among the transactions that
+    /// [`Actions::unconfirmed`] would return without a limit.
     fn has_importance_transfer(&self, account: &Address) -> Result<bool, StoreError>;
 
-    /// Lets an account harvest on this node. Boxed, so that the key stays in one place.
+    /// Starts harvesting with an account on this node. The pair is boxed so that the key stays in one place in memory.
     fn unlock(&mut self, pair: Box<KeyPair>) -> Result<UnlockResult, StoreError>;
 
-    /// Ends that; no effect if it does not harvest.
+    /// Stops harvesting with an account. No effect if it does not harvest.
     fn lock(&mut self, address: &Address);
 
-    /// Whether an account harvests on this node.
+    /// Returns whether an account harvests on this node.
     fn is_unlocked(&self, address: &Address) -> bool;
 
-    /// How many accounts harvest on this node.
+    /// Returns how many accounts harvest on this node, and the limit.
     fn unlocked_info(&self) -> UnlockedInfo;
 
-    /// What the node tells of itself.
+    /// Returns the description of this node.
     fn node(&self) -> &NodeDescription;
 
-    /// What those are told who watch the node.
+    /// Returns the metrics.
     fn figures(&self) -> Page {
         Page::default()
     }
 
-    /// Proves to another node that this one has the key that it is known by.
+    /// Signs the challenge of a peer with the key of this node's identity.
     fn sign_challenge(&self, challenge: &Challenge) -> Signature;
 
-    /// A private key that nobody has ever had.
+    /// Generates a random private key.
     fn new_key(&mut self) -> PrivateKey;
 
-    /// Joins the network. Only for a node that has not.
+    /// Joins the network. Must not be called on a node that has joined.
     fn boot(&mut self, request: BootRequest) -> Result<(), StoreError>;
 
-    /// Ends the node soon, once the answer is sent.
+    /// Shuts the node down after the response is sent.
     fn shut_down(&mut self);
 }
 
-/// As whom a node is to join its network.
+/// The identity with which a node joins its network.
 pub struct BootRequest {
-    /// The key that it is to be known by.
+    /// Private key of the node's identity.
     pub private_key: PrivateKey,
-    /// What people are to call it.
+    /// Name of the node.
     pub name: Option<String>,
-    /// Where others are to reach it.
+    /// Endpoint at which peers reach the node.
     pub endpoint: Endpoint,
-    /// What whoever boots it calls the program.
+    /// Name of the program, as the client that boots the node gives it.
     pub application: Option<String>,
 }

@@ -1,8 +1,7 @@
-//! Requests that have come in: those that are being answered, and the last ones, as `/debug/connections/incoming` tells
-//! of them.
+//! The recent incoming requests, as `/debug/connections/incoming` shows them: those in progress, and the latest.
 //!
-//! Every request whose route was found, and that its caller may make, is noted, but for those to paths that the operator
-//! leaves out. The memory of an entry is that of the one which makes room for it.
+//! Every request with a route that its client may use is recorded, except those to paths that the operator excludes. An
+//! entry reuses the memory of the entry that it replaces.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -12,28 +11,28 @@ use super::views::Audit;
 use crate::model::{Hash256, Timestamp};
 use crate::net::machine::ConnectionId;
 
-/// Last requests that are told of.
+/// Maximum number of latest requests that are kept.
 pub const MAX_LATEST: usize = 50;
-/// Requests that take more than one step and are told of at a time; further ones are not.
+/// Maximum number of requests of more than one step that are kept at a time; further ones are not recorded.
 pub const MAX_OUTSTANDING: usize = 256;
-/// Time between two lines of the log about transactions that were signed in another form.
+/// Minimum time between two log lines about transactions that were signed in another form.
 const TELL_INTERVAL: Duration = Duration::from_secs(60);
-/// Bytes of a path that are told, at most. No route is that long.
+/// Maximum number of bytes kept of a path. No route is that long.
 pub const MAX_PATH: usize = 128;
 
-/// Requests that have come in.
+/// History of incoming requests.
 #[derive(Debug)]
 pub struct Audits {
-    /// Paths that are left out.
+    /// Excluded paths.
     unaudited: Vec<String>,
     begun: u32,
-    /// The newest first.
+    /// Newest first.
     latest: VecDeque<Entry>,
-    /// Requests that take more than one step, the oldest first: at most [`MAX_OUTSTANDING`].
+    /// Requests of more than one step, oldest first: at most [`MAX_OUTSTANDING`].
     outstanding: Vec<(ConnectionId, Entry)>,
-    /// The request in hand is the newest of those that were noted.
+    /// The newest recorded request is the one in hand.
     is_current: bool,
-    /// When the operator is told again of a transaction that was signed in another form.
+    /// When the next log line about a transaction that was signed in another form is due.
     tell_rewritten_at: Duration,
 }
 
@@ -46,7 +45,7 @@ struct Entry {
 }
 
 impl Audits {
-    /// None yet. Requests to `unaudited` paths, in letters of any case, are not noted.
+    /// Creates an empty history that excludes the `unaudited` paths, ignoring case.
     pub fn new(unaudited: Vec<String>) -> Audits {
         Audits {
             unaudited,
@@ -58,13 +57,13 @@ impl Audits {
         }
     }
 
-    /// Requests to other paths are left out from now on.
+    /// Replaces the excluded paths.
     pub fn leave_out(&mut self, unaudited: Vec<String>) {
         self.unaudited = unaudited;
     }
 
-    /// A transaction is refused that was signed in another form than the network has it in; told once a minute. Whether it
-    /// was told.
+    /// Logs, at most once a minute, that a rejected transaction was signed in another form. Returns whether it was
+    /// logged.
     pub fn tell_rewritten(&mut self, hash: &Hash256, running: Duration) -> bool {
         let is_due = running >= self.tell_rewritten_at;
         if is_due {
@@ -77,12 +76,12 @@ impl Audits {
         is_due
     }
 
-    /// A request is looked at, for the first time or again.
+    /// Starts a step of a request, the first or a later one.
     pub fn look(&mut self) {
         self.is_current = false;
     }
 
-    /// The request in hand is to be answered by a route.
+    /// Records the request in hand, which has a route.
     pub fn begin(&mut self, path: &str, address: IpAddr, now: Timestamp) {
         if self.unaudited.iter().any(|unaudited| unaudited.eq_ignore_ascii_case(path)) {
             return;
@@ -96,7 +95,7 @@ impl Audits {
         self.is_current = true;
     }
 
-    /// The request in hand, of this connection, takes another step.
+    /// Records that the request in hand, of this connection, takes another step.
     pub fn wait(&mut self, connection: ConnectionId) {
         let has_room = self.outstanding.len() < MAX_OUTSTANDING;
         if let Some(entry) = self.latest.front().filter(|_| self.is_current && has_room) {
@@ -104,18 +103,18 @@ impl Audits {
         }
     }
 
-    /// A request of this connection is answered, or nobody waits for its answer any more.
+    /// Removes the request of a connection from those in progress: it is answered, or its client disconnected.
     pub fn end(&mut self, connection: ConnectionId) {
         self.outstanding.retain(|(waiting, _)| *waiting != connection);
     }
 
-    /// Requests that are being answered, the one in hand included, the oldest first.
+    /// Returns the requests in progress, including the one in hand, oldest first.
     pub fn outstanding(&self) -> Vec<Audit> {
         let current = self.latest.front().filter(|_| self.is_current);
         self.outstanding.iter().map(|(_, entry)| entry).chain(current).map(Audit::from).collect()
     }
 
-    /// The last requests, the newest first.
+    /// Returns the latest requests, newest first.
     pub fn latest(&self) -> Vec<Audit> {
         self.latest.iter().map(Audit::from).collect()
     }

@@ -1,7 +1,7 @@
-//! What is paid for: work in units of about a microsecond.
+//! The work budget of a step, in units of about a microsecond.
 
-/// Units that may be spent at a time, and those that were. A piece of work is begun as long as something is left, and
-/// then done as a whole, so that a little more may be spent in the end.
+/// A number of units to spend in one step, and the units spent. A piece of work starts as long as units are left and is
+/// then done as a whole, so the budget can be overrun a little.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
     units: u32,
@@ -9,91 +9,91 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// So many units.
+    /// Creates a budget of `units`.
     pub fn new(units: u32) -> Budget {
         Budget { units, used: 0 }
     }
 
-    /// Notes that units are spent.
+    /// Charges units.
     pub fn spend(&mut self, units: u32) {
         self.used = self.used.saturating_add(units);
     }
 
-    /// Whether nothing is left.
+    /// Returns whether no units are left.
     pub fn is_spent(&self) -> bool {
         self.used >= self.units
     }
 
-    /// Units spent, to be charged to whoever caused the work.
+    /// Returns the units spent, which are charged to the client that caused the work.
     pub fn used(&self) -> u32 {
         self.used
     }
 }
 
-/// What work costs: a little more than was measured, so that a step ends in time on slower machines too.
+/// Costs of work in units, set a little above the measured times so that a step ends in time on slower machines too.
 pub mod cost {
-    /// Finding the route of a request, and an answer of a few fields.
+    /// Finding the route of a request, and a response of a few fields.
     pub const REQUEST: u32 = 4;
-    /// An account, read and written.
+    /// Reading and writing an account.
     pub const ACCOUNT: u32 = 5;
-    /// Checking the text of an address.
+    /// Parsing an address.
     pub const ADDRESS: u32 = 2;
-    /// What is known of a block, its transactions aside.
+    /// A block header.
     pub const HEADER: u32 = 2;
     /// An account in the list of importances.
     pub const IMPORTANCE: u32 = 2;
-    /// What an account had at a height.
+    /// The state of an account at a height.
     pub const HISTORY: u32 = 4;
-    /// What an account had of a mosaic that expired.
+    /// A balance of an expired mosaic, or of a holder.
     pub const BALANCE: u32 = 2;
     /// Hashing a transaction.
     pub const HASH: u32 = 2;
-    /// What is known of another node.
+    /// An entry of the peer table, or a replaced block.
     pub const PEER: u32 = 8;
-    /// Signing an answer for another node.
+    /// Signing a response to a peer.
     pub const SIGNATURE: u32 = 30;
-    /// Reading a transaction of a block, or writing one; to which [`bytes`] of its form are added.
+    /// Reading or writing a transaction of a block, in addition to the [`bytes`] of its form.
     pub const TRANSACTION: u32 = 2;
-    /// Passing a transaction that is not looked at, or an entry of a list.
+    /// Skipping a transaction, or an entry of a list.
     pub const STEP: u32 = 1;
-    /// Looking for the mosaics of an account.
+    /// Listing a chunk of the mosaics of an account.
     pub const HOLDINGS: u32 = 2;
-    /// What an account has of a mosaic.
+    /// A balance of a mosaic.
     pub const MOSAIC: u32 = 4;
     /// The definition of a mosaic.
     pub const DEFINITION: u32 = 4;
-    /// A namespace; sub-namespaces of its root make it dearer.
+    /// A namespace. It costs more with the sub-namespaces of its root.
     pub const NAMESPACE: u32 = 4;
-    /// Finding a place among the transactions of an account.
+    /// Positioning a cursor in the transaction list of an account.
     pub const TRAIL: u32 = 8;
-    /// What belongs to a private key.
+    /// Deriving the public key of a private key.
     pub const KEY: u32 = 30;
-    /// What two keys share.
+    /// Deriving the shared key of two keys.
     pub const SHARED_KEY: u32 = 100;
-    /// Checking a signature, by which another node pushes something.
+    /// Verifying the signature of a peer's push.
     pub const VERIFICATION: u32 = 80;
-    /// Judging a transaction by the state.
+    /// Validating a transaction against the state.
     pub const JUDGEMENT: u32 = 20;
-    /// Judging a transaction, its signature included.
+    /// Validating a transaction, including its signature.
     pub const ANNOUNCEMENT: u32 = 100;
 
-    /// Passing so many transactions of the pool.
+    /// Returning `count` transactions of the mempool. The scan of the rest is not counted.
     pub fn passed(count: usize) -> u32 {
         u32::try_from(count / 10).unwrap_or(u32::MAX)
     }
 
-    /// Passing a transaction on as it is stored, of so many bytes. To send them takes longer than to copy them, and many
-    /// nodes may want them at once.
+    /// Copying a stored transaction of `count` bytes into a response. Sending takes longer, and many peers may ask at
+    /// once.
     pub fn copied(count: usize) -> u32 {
         1 + bytes(count)
     }
 
-    /// Reading bytes, or writing them.
+    /// Reading or writing bytes.
     pub fn bytes(count: usize) -> u32 {
         u32::try_from(count / 100).unwrap_or(u32::MAX)
     }
 
-    /// Reading that many bytes of JSON, of the kind that takes longest.
+    /// Reading `count` bytes of JSON of the slowest kind.
     pub fn json(count: usize) -> u32 {
         u32::try_from(count / 40).unwrap_or(u32::MAX)
     }

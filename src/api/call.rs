@@ -1,4 +1,4 @@
-//! What a handler is given, and how it reads and answers.
+//! The context of one request: what a handler receives, and how it reads parameters and responds.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -27,65 +27,65 @@ use crate::peer::wire::limits;
 use crate::state::HashEntry;
 use crate::store::StoreError;
 
-/// Entries of a page: at least, at most, and unless the client says.
+/// Entries of a page: minimum, maximum and default.
 const MIN_PAGE: i16 = 5;
 const MAX_PAGE: i16 = 100;
 const DEFAULT_PAGE: i16 = 25;
-/// Bytes of a body in JSON. It is read in one go, while everybody else waits.
+/// Maximum size of a JSON body in bytes. It is parsed in one go, which blocks every other request.
 const JSON_LIMIT: usize = limits::PUSHED_JSON;
 
-/// The present moment by the clock of the network.
+/// The current time.
 #[derive(Clone, Copy, Debug)]
 pub struct Now {
     /// Network time.
     pub network: Timestamp,
-    /// The same in milliseconds.
+    /// Network time in milliseconds.
     pub network_millis: i64,
-    /// Whether that clock can be believed.
+    /// Reliability of the clock.
     pub clock: ClockState,
-    /// Since the start of the node.
+    /// Time since the node started.
     pub running: Duration,
 }
 
-/// One request on its way to its answer.
+/// A request and everything needed to answer it.
 pub struct Call<'a> {
     /// The request.
     pub request: &'a Request<'a>,
-    /// Who makes it.
+    /// The client.
     pub caller: Caller,
-    /// Its path as sent, without the context path.
+    /// Path as sent, without the context path.
     pub path: &'a str,
-    /// What is read.
+    /// The snapshot that handlers read.
     pub view: &'a ChainView<'a>,
-    /// What is done.
+    /// The node.
     pub actions: &'a mut dyn Actions,
-    /// The settings of the interface.
+    /// Settings of the interface.
     pub settings: &'a Settings,
-    /// Requests that have come in.
+    /// History of incoming requests.
     pub audits: &'a mut Audits,
-    /// The present moment.
+    /// The current time.
     pub now: Now,
-    /// What may be spent now.
+    /// Budget of this step.
     pub budget: &'a mut Budget,
     pub(super) writer: Writer<'a>,
-    /// What is still to be written.
+    /// The remainder of the response, and how its last step ended.
     pub(super) rest: Option<(Box<dyn LongView>, Taken)>,
 }
 
 impl<'a> Call<'a> {
-    /// Answers with an object.
+    /// Responds with an object.
     pub fn send(&mut self, view: &impl View) -> Result<(), Failure> {
         self.writer.view(view);
         Ok(())
     }
 
-    /// Answers with an object that holds a secret.
+    /// Responds with an object that contains a secret.
     pub fn send_secret(&mut self, view: &impl View) -> Result<(), Failure> {
         self.writer.secret(view);
         Ok(())
     }
 
-    /// Answers with an object that may take more than one step.
+    /// Responds with an object that can take more than one step, or with 406 if the client accepts neither format.
     pub fn send_long(&mut self, long: impl LongView + 'static) -> Result<(), Failure> {
         match self.writer.begin() {
             Some(_) => self.go_on(long),
@@ -96,7 +96,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Does what may take more than one step and has no answer but success.
+    /// Starts work that can take more than one step and succeeds without a body.
     pub fn do_long(&mut self, long: impl LongView + 'static) -> Result<(), Failure> {
         self.go_on(long)
     }
@@ -107,7 +107,7 @@ impl<'a> Call<'a> {
         Ok(())
     }
 
-    /// Goes on with an answer that has been begun.
+    /// Continues a response.
     pub(super) fn resume(&mut self, mut long: Box<dyn LongView>) -> Result<(), Failure> {
         let taken = self.step(&mut *long)?;
         self.rest = (taken != Taken::Done).then_some((long, taken));
@@ -124,25 +124,25 @@ impl<'a> Call<'a> {
         Ok(taken)
     }
 
-    /// Answers with a JSON text that is part of the program.
+    /// Responds with a JSON text that is part of the program.
     pub fn send_static(&mut self, text: &StaticText) -> Result<(), Failure> {
         self.writer.static_json(text, self.settings.compress, self.request);
         self.budget.spend(cost::bytes(self.writer.reply.body.len()));
         Ok(())
     }
 
-    /// Answers with a word of ASCII letters.
+    /// Responds with a word of ASCII letters.
     pub fn send_text(&mut self, text: &'static str) -> Result<(), Failure> {
         self.writer.text(text, self.request.header("Accept"));
         Ok(())
     }
 
-    /// Whether the caller has the rights of a local one.
+    /// Returns whether the client has local access.
     pub fn is_local(&self) -> bool {
         rights::is_local(&self.caller, self.request, self.settings)
     }
 
-    /// Whether the caller may use a route.
+    /// Returns whether the client may use a route with this access.
     pub fn may_use(&self, access: Access) -> bool {
         match access {
             Access::Public => true,
@@ -151,12 +151,12 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Refuses a call that only a node that has joined its network answers.
+    /// Fails unless the node has joined its network.
     pub fn need_network(&self) -> Result<(), Failure> {
         if self.view.is_booted() { Ok(()) } else { Err(Failure::NOT_BOOTED) }
     }
 
-    /// The body and its format.
+    /// Returns the body and its format.
     pub fn raw_body(&self) -> Result<(Format, &'a [u8]), Failure> {
         let content_type = self.request.header("Content-Type").filter(|value| !value.is_empty());
         let body = self.request.body;
@@ -174,7 +174,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Reads the body.
+    /// Parses the body.
     pub fn body<T: Readable>(&mut self) -> Result<T, Failure> {
         let (format, body) = self.raw_body()?;
         self.budget.spend(match format {
@@ -184,30 +184,30 @@ impl<'a> Call<'a> {
         Ok(format.read(body, self.view.context())?)
     }
 
-    /// The value of a query parameter.
+    /// Returns a query parameter.
     pub fn parameter(&self, name: &str) -> Result<Option<Cow<'a, str>>, Failure> {
         query::parameter(self.request.query, name)
     }
 
-    /// The parameter `address`.
+    /// Returns the parameter `address`.
     pub fn address(&self) -> Result<Address, Failure> {
         let text = self.parameter("address")?.ok_or(Failure::argument("encoded address cannot be null"))?;
         Address::parse(&text, self.view.network.byte).ok_or(Failure::BAD_ADDRESS)
     }
 
-    /// The parameter `publicKey`. It need not be a point of the curve.
+    /// Returns the parameter `publicKey`. It need not be a point of the curve.
     pub fn public_key(&self) -> Result<PublicKey, Failure> {
         let bytes = self.hex("publicKey")?;
         let key = PublicKey::try_from(bytes.as_slice());
         key.map_err(|error| Failure::Argument(error.to_string().into()))
     }
 
-    /// A required parameter in hex.
+    /// Returns a required parameter in hex.
     pub fn hex(&self, name: &'static str) -> Result<Vec<u8>, Failure> {
         decode_hex(&self.required(name)?).map_err(|error| Failure::bad_hex(&error))
     }
 
-    /// The parameter `hash` in hex, of any length; an empty one is none.
+    /// Returns the parameter `hash`, hex of any length; an empty one counts as missing.
     pub fn optional_hash(&self) -> Result<Option<Vec<u8>>, Failure> {
         let text = self.parameter("hash")?.filter(|text| !text.is_empty());
         text.map(|text| decode_hex(&text).map_err(|error| Failure::bad_hex(&error))).transpose()
@@ -217,29 +217,29 @@ impl<'a> Call<'a> {
         self.parameter(name)?.ok_or_else(|| Failure::Internal(format!("the parameter {name} is missing").into()))
     }
 
-    /// The parameter `namespace`.
+    /// Returns the parameter `namespace`.
     pub fn namespace(&self) -> Result<NamespaceId, Failure> {
         parse_namespace(&self.required("namespace")?)
     }
 
-    /// The parameter `parent`, a namespace; an empty one is none.
+    /// Returns the parameter `parent`, a namespace; an empty one counts as missing.
     pub fn parent(&self) -> Result<Option<NamespaceId>, Failure> {
         let text = self.parameter("parent")?.filter(|text| !text.is_empty());
         text.map(|text| parse_namespace(&text)).transpose()
     }
 
-    /// The parameter `mosaicId`.
+    /// Returns the parameter `mosaicId`.
     pub fn mosaic_id(&self) -> Result<MosaicId, Failure> {
         let id = MosaicId::parse(&self.required("mosaicId")?);
         id.map_err(|error| Failure::Argument(error.to_string().into()))
     }
 
-    /// The parameters `id` and `pageSize`.
+    /// Returns the page that the parameters `id` and `pageSize` select.
     pub fn page(&self) -> Result<Page, Failure> {
         parse_page(self.parameter("id")?.as_deref(), self.parameter("pageSize")?.as_deref())
     }
 
-    /// Where the confirmed transaction with a hash is. An old one may be forgotten, if the node is set so.
+    /// Returns the location of the confirmed transaction with a hash; not of an old one if the node prunes hashes.
     pub fn find_hash(&self, hash: &Hash256) -> Result<Option<HashEntry>, StoreError> {
         match self.settings.forgets_hashes {
             true => self.view.hash_entry(hash),
@@ -247,29 +247,29 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// The parameter `height`; the highest there can be if it is missing or empty.
+    /// Returns the parameter `height`; the maximum height if it is missing or empty.
     pub fn height(&self) -> Result<Height, Failure> {
         let text = self.parameter("height")?.filter(|text| !text.is_empty());
         text.map_or(Ok(Height(i64::MAX.unsigned_abs())), |text| parse_height(&text))
     }
 
-    /// A required parameter that is a number. That it is missing is an error of the caller, unlike elsewhere.
+    /// Returns a required parameter that is a number. A missing one is a 400, unlike elsewhere.
     pub fn number(&self, name: &'static str) -> Result<i64, Failure> {
         let text = self.parameter(name)?;
         let text = text.ok_or_else(|| Failure::Argument(format!("the parameter {name} is missing").into()))?;
         digits::parse_i64(&text).ok_or_else(|| not_a_number(&text))
     }
 
-    /// The address of the account with a public key.
+    /// Returns the address of a public key.
     pub fn address_of(&self, key: &PublicKey) -> Address {
         Address::from_public_key(key, self.view.network.byte)
     }
 }
 
-/// The page of an id and a size, as texts.
+/// Parses a page from an id and a size.
 pub fn parse_page(id: Option<&str>, size: Option<&str>) -> Result<Page, Failure> {
     let before = match id {
-        // Numbers begin with 1.
+        // Ids start at 1.
         Some(text) => u64::try_from(digits::parse_i64(text).ok_or_else(|| not_a_number(text))?).unwrap_or(0),
         None => u64::MAX,
     };
@@ -285,7 +285,7 @@ fn parse_height(text: &str) -> Result<Height, Failure> {
     positive_height(digits::parse_i64(text).ok_or_else(|| not_a_number(text))?)
 }
 
-/// A height from outside.
+/// Converts a height that a client sent.
 pub fn positive_height(number: i64) -> Result<Height, Failure> {
     let height = u64::try_from(number).ok().filter(|number| *number > 0);
     height.map(Height).ok_or(Failure::argument("height must be positive"))

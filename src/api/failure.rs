@@ -1,4 +1,4 @@
-//! Why a request fails.
+//! Errors of the HTTP interface.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,18 +10,18 @@ use crate::peer::wire::ErrorBody;
 use crate::rules::{Exception, ExceptionKind, Refusal};
 use crate::store::StoreError;
 
-/// Why a request fails. The text is what the client sees, before it is cut.
+/// Error of a request. The text is the message that the client sees, before it is truncated to 128 units.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
     /// 400: a value is not allowed.
     Argument(Cow<'static, str>),
-    /// 401: the caller may not do this.
+    /// 401: the client lacks access.
     Refused(String),
-    /// 404: what was asked for does not exist.
+    /// 404: the requested object does not exist.
     NotFound(String),
-    /// 500: everything else.
+    /// 500: any other error.
     Internal(Cow<'static, str>),
-    /// 503: the node is not in the state to answer.
+    /// 503: the state of the node does not allow a response.
     Unavailable(&'static str),
 }
 
@@ -31,44 +31,44 @@ impl Failure {
 
     /// The node has no chain yet.
     pub const LOADING_CHAIN: Failure = Failure::Unavailable(ErrorBody::LOADING_CHAIN);
-    /// The node has joined the network.
+    /// The node has already joined the network.
     pub const ALREADY_BOOTED: Failure = Failure::Unavailable(ErrorBody::ALREADY_BOOTED);
-    /// A text is no address of the network.
+    /// A text is not an address of the network.
     pub const BAD_ADDRESS: Failure = Failure::argument("address must be valid");
 
-    /// A 400 with a fixed text.
+    /// Creates a 400 with a fixed text.
     pub const fn argument(text: &'static str) -> Failure {
         Failure::Argument(Cow::Borrowed(text))
     }
 
-    /// A 500 with a fixed text.
+    /// Creates a 500 with a fixed text.
     pub const fn internal(text: &'static str) -> Failure {
         Failure::Internal(Cow::Borrowed(text))
     }
 
-    /// A text that should be hex and is not.
+    /// Creates the error for malformed hex.
     pub fn bad_hex(error: &HexError) -> Failure {
         let exception = "java.lang.IllegalArgumentException: org.apache.commons.codec.DecoderException";
         Failure::Internal(format!("{exception}: {error}").into())
     }
 
-    /// No transaction that stands by itself in a block has this hash.
+    /// Creates the error for a hash that no top-level transaction of a block has.
     pub fn no_transaction(hash: &Hash256) -> Failure {
         Failure::NotFound(format!("transaction not found in the db '{hash}' (class org.nem.core.crypto.Hash)"))
     }
 
-    /// There is no block at this height.
+    /// Creates the error for a height without a block.
     pub fn no_block(height: Height) -> Failure {
         Failure::NotFound(format!("block not found in the db '{height}' (org.nem.core.model.Block)"))
     }
 
-    /// There is no mosaic of this name.
+    /// Creates the error for an unknown mosaic.
     pub fn no_mosaic(id: &MosaicId) -> Failure {
         let kind = "org.nem.core.model.ncc.MosaicIdSupplyPair";
         Failure::NotFound(format!("mosaic id {id} is unknown '{id}' ({kind})"))
     }
 
-    /// Status of the answer.
+    /// Returns the HTTP status.
     pub fn status(&self) -> u16 {
         match self {
             Failure::Argument(_) => 400,
@@ -79,7 +79,7 @@ impl Failure {
         }
     }
 
-    /// The text.
+    /// Returns the message.
     pub fn message(&self) -> &str {
         match self {
             Failure::Argument(text) | Failure::Internal(text) => text,
@@ -130,7 +130,7 @@ impl From<Refusal> for Failure {
 
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Failure {
-        // The client can do nothing about it; the operator must hear of it.
+        // The client cannot act on it, but the operator must see it.
         log::error!("{error}");
         Failure::internal("the node's store failed")
     }

@@ -1,4 +1,4 @@
-//! What a node answers that has no chain yet.
+//! The interface of a node that has no chain yet.
 
 use super::failure::Failure;
 use super::media::Wanted;
@@ -11,32 +11,32 @@ use crate::model::Timestamp;
 use crate::net::http::Request;
 use crate::net::machine::{Caller, Exchange};
 
-/// The status on the wire of a node that loads its chain.
+/// Status code of a node that loads its chain.
 const LOADING: i32 = 8;
 
-/// The interface of a node without a chain: only how far it is can be asked.
+/// The interface of a node without a chain: `/status` is answered, every other path fails with 503.
 pub struct LoadingApi {
     settings: Settings,
     json: JsonSink,
 }
 
 impl LoadingApi {
-    /// The interface with these settings.
+    /// Creates the interface.
     pub fn new(settings: Settings) -> LoadingApi {
         LoadingApi { settings, json: JsonSink::default() }
     }
 
-    /// Other settings count from the next request on.
+    /// Replaces the settings, from the next request on.
     pub fn change(&mut self, settings: Settings) {
         self.settings = settings;
     }
 
-    /// Whether a request has the rights of a local client.
+    /// Returns whether a request has local access.
     pub fn is_local(&self, caller: &Caller, request: &Request<'_>) -> bool {
         rights::is_local(caller, request, &self.settings)
     }
 
-    /// Answers a request, on whichever port.
+    /// Answers a request of any listener.
     pub fn answer(&mut self, exchange: &mut Exchange<'_>, now: Timestamp) {
         let request = exchange.request;
         let wanted = Wanted::by_accept(request.header("Accept"));

@@ -1,4 +1,4 @@
-//! Media types: which format a client wants, and which one it sends.
+//! Media types: the format that a client accepts, and the format that it sends.
 
 use std::borrow::Cow;
 
@@ -20,24 +20,23 @@ impl Format {
     }
 }
 
-/// In which format the answer goes out.
+/// The format of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wanted<'a> {
-    /// `None` if the client takes neither.
+    /// `None` if the client accepts neither format.
     pub format: Option<Format>,
-    /// Charset that the client named; repeated in the answer.
+    /// Charset that the client named; the response repeats it.
     pub charset: Option<&'a str>,
-    /// `Content-Disposition` of the answer, for a path with an extension nobody knows.
+    /// `Content-Disposition` of the response, for a path with an unknown extension.
     pub disposition: Option<&'static str>,
 }
 
 impl<'a> Wanted<'a> {
-    /// JSON, as if the client had said nothing.
+    /// JSON, the default.
     pub const JSON: Wanted<'static> = Wanted { format: Some(Format::Json), charset: None, disposition: None };
     const NOTHING: Wanted<'static> = Wanted { format: None, charset: None, disposition: None };
 
-    /// What an `Accept` header asks for: the format with the highest quality; of several the one that is named
-    /// most exactly, then the one named first.
+    /// Selects the format from an `Accept` header: highest quality first, then the most specific range, then order.
     pub fn by_accept(accept: Option<&'a str>) -> Wanted<'a> {
         let accept = accept.unwrap_or_default();
         if accept.trim().is_empty() {
@@ -57,7 +56,7 @@ impl<'a> Wanted<'a> {
         }
     }
 
-    /// What the extension of a path asks for; it replaces `Accept`.
+    /// Selects the format from the extension of a path, which replaces `Accept`.
     pub fn by_extension(extension: &str) -> Wanted<'static> {
         const KNOWN: [&str; 21] = [
             "xml", "html", "htm", "txt", "css", "js", "csv", "png", "gif", "jpg", "jpeg", "svg", "ico", "bmp", "pdf",
@@ -72,7 +71,7 @@ impl<'a> Wanted<'a> {
         }
     }
 
-    /// `Content-Type` of the answer.
+    /// Returns the `Content-Type` of the response.
     pub fn content_type(&self, format: Format) -> Cow<'static, str> {
         match self.charset {
             Some(charset) => format!("{};charset={}", format.media_type(), charset.to_ascii_lowercase()).into(),
@@ -84,7 +83,7 @@ impl<'a> Wanted<'a> {
 /// One element of an `Accept` header.
 #[derive(Clone, Copy)]
 struct Range<'a> {
-    /// The first format that lies in it.
+    /// The first format that the range includes.
     format: Option<Format>,
     /// 2 for `type/subtype`, 1 for `type/*`, 0 for `*/*`.
     exactness: u8,
@@ -132,7 +131,7 @@ impl<'a> Range<'a> {
     }
 }
 
-/// Why the body of a request cannot be read, as the client is told.
+/// Returns the format of a request body, or the error text for the client.
 pub fn body_format(content_type: Option<&str>) -> Result<Format, Cow<'static, str>> {
     let content_type = match content_type {
         None | Some("") => return Err("Content type 'application/octet-stream' not supported".into()),
@@ -156,7 +155,7 @@ pub fn body_format(content_type: Option<&str>) -> Result<Format, Cow<'static, st
     Format::of(kind, subtype).ok_or_else(|| format!("Content type '{content_type}' not supported").into())
 }
 
-/// The type of an answer that is a bare text: the one that is accepted first, whatever it is.
+/// Returns the media type of a bare text response: the one that the client accepts first, whatever it is.
 pub fn text_type(accept: Option<&str>) -> Cow<'static, str> {
     match Wanted::by_accept(accept.filter(|accept| accept.contains("application/"))) {
         Wanted { format: Some(Format::Json), .. } if accept.is_some_and(|accept| accept.contains("json")) => {
@@ -175,7 +174,7 @@ fn is_token(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b))
 }
 
-/// Whether this names a charset in common use. Bodies are UTF-8 whatever it says.
+/// Returns whether this names a common charset. Bodies are UTF-8 whatever the charset.
 fn is_charset(name: &str) -> bool {
     const NAMES: [&str; 22] = [
         "utf-8",

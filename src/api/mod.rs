@@ -1,19 +1,20 @@
-//! The HTTP interface: what a request to port 7890 is answered, from a view of the chain and by what the node does.
+//! The HTTP interface on port 7890.
 //!
-//! A request goes through [`Api::answer`] to its line in the route table, from there to one function, and that writes one
-//! view into the reply. What takes long is a [`LongView`]: [`Api`] keeps it, under the connection that waits for it,
-//! until it is written.
+//! [`Api::answer`] finds the route of a request in the route table and calls its handler, which reads a snapshot of the
+//! chain ([`ChainView`]), calls the node ([`Actions`]) and writes one view into the response. A response that can be
+//! long is a [`LongView`], written in budgeted steps; [`Api`] keeps it under the connection that waits for it until it
+//! is complete.
 //!
 //! | part | what it is |
 //! |---|---|
-//! | [`views`] | objects in either format |
-//! | [`ChainView`], [`Actions`] | what is read, and what is done |
-//! | [`long`] | views that are written in steps |
-//! | `openapi` | the document that describes the interface |
-//! | [`LoadingApi`] | what is answered before there is a chain |
-//! | [`call`] | one request on its way through its function |
-//! | `audits` | requests as the operator is told of them |
-//! | `routes` | the table, and a function for each line |
+//! | [`views`] | response objects, written as JSON or binary |
+//! | [`ChainView`], [`Actions`] | the snapshot that handlers read, and the calls to the node |
+//! | [`long`] | streamed responses |
+//! | `openapi` | the OpenAPI document |
+//! | [`LoadingApi`] | the interface of a node that has no chain yet |
+//! | [`call`] | the context of one request |
+//! | `audits` | the recent requests, for the operator |
+//! | `routes` | the route table and the handlers |
 
 mod actions;
 mod audits;
@@ -66,19 +67,19 @@ use crate::net::ClientKey;
 use crate::net::http::{Reply, Request};
 use crate::net::machine::{Caller, ConnectionId, Exchange, Taken};
 
-/// Bytes of an unfinished body from which on it is sent in pieces rather than as a whole; such a body is not compressed.
+/// Body size in bytes from which an incomplete JSON response is streamed. A streamed response is not compressed.
 const PIECE_BYTES: usize = 256 << 10;
-/// The same in the binary format, which is for other nodes. They ask for the largest answers, and never compressed.
+/// The same for the binary format, which peers use: they request the largest responses, and never compressed.
 const BINARY_PIECE_BYTES: usize = 32 << 10;
 
-/// The kind of requests for the first route of the table, by which the reactor counts them; those for the others follow.
+/// Route id of the first route of the table; the others follow in order. The reactor counts requests by route id.
 pub const FIRST_KIND: usize = 1;
 
-/// The interface.
+/// The HTTP interface.
 pub struct Api {
     settings: Settings,
     routes: RouteMap,
-    /// Those of the listener that is there for the figures.
+    /// Routes of the metrics listener.
     metrics_routes: RouteMap,
     json: JsonSink,
     unfinished: Unfinished,
@@ -86,7 +87,7 @@ pub struct Api {
 }
 
 impl Api {
-    /// The interface with these settings.
+    /// Creates the interface.
     pub fn new(mut settings: Settings) -> Api {
         let audits = Audits::new(std::mem::take(&mut settings.unaudited_paths));
         let routes = RouteMap::new(ROUTES, |_| true);
@@ -95,24 +96,24 @@ impl Api {
         Api { settings, routes, metrics_routes, json, unfinished: Unfinished::default(), audits }
     }
 
-    /// Other settings count from the next request on.
+    /// Replaces the settings, from the next request on.
     pub fn change(&mut self, mut settings: Settings) {
         self.audits.leave_out(std::mem::take(&mut settings.unaudited_paths));
         self.settings = settings;
     }
 
-    /// Bytes that the body of a request may have.
+    /// Returns the maximum body size of a request in bytes.
     pub fn body_limit(&self, method: &str, path: &str) -> usize {
         let limit = self.route(method, path).map_or(BodyLimit::Small, |route| route.body_limit);
         limit.bytes(self.settings.pushed_bytes)
     }
 
-    /// Whether a request has the rights of a local client.
+    /// Returns whether a request has local access.
     pub fn is_local(&self, caller: &Caller, request: &Request<'_>) -> bool {
         rights::is_local(caller, request, &self.settings)
     }
 
-    /// Whether a request would put something into the pool.
+    /// Returns whether the route of a request writes to the mempool.
     pub fn fills_pool(&self, method: &str, path: &str) -> bool {
         self.route(method, path).is_some_and(|route| route.fills_pool)
     }
@@ -124,7 +125,7 @@ impl Api {
         }
     }
 
-    /// Answers that the node itself failed, before it could look at the request.
+    /// Writes a 500 response for a request that the node failed before it handled it.
     pub fn fail(&mut self, now: Now, reply: &mut Reply) {
         reply.reset();
         let mut writer = Writer { reply, json: &mut self.json, wanted: Wanted::JSON, now: now.network };
@@ -132,9 +133,9 @@ impl Api {
         writer.container_error(500);
     }
 
-    /// Answers a request, or goes on with an answer that was left unfinished, on the last commit whichever it is. What
-    /// it costs is spent from the budget; a little more may be spent than is left. Parked if another node has to be asked
-    /// first, or if other long answers of the client come first. [`Api::take_due`] tells who is to be resumed.
+    /// Answers a request, or continues a suspended or unfinished response, on a snapshot of the last commit. The cost
+    /// is charged to the budget, which it can overrun by one unit of work. Returns `Parked` if the response waits for a
+    /// peer or for other long responses of the same client; [`Api::take_due`] returns the connections to resume.
     pub fn answer(
         &mut self,
         exchange: &mut Exchange<'_>,
@@ -175,19 +176,19 @@ impl Api {
         taken
     }
 
-    /// A connection is gone: nobody waits for the rest of its answer.
+    /// Drops the unfinished response of a connection that was closed.
     pub fn gone(&mut self, connection: ConnectionId) {
         self.unfinished.gone(connection);
         self.audits.end(connection);
     }
 
-    /// Parked requests that can go on, to be resumed once each.
+    /// Returns the parked connections that can be resumed, each once.
     pub fn take_due(&mut self) -> Vec<ConnectionId> {
         self.unfinished.take_due()
     }
 }
 
-/// Begins an answer: what is looked at first decides.
+/// Starts a response. The order of the checks decides which error the client gets.
 fn begin(call: &mut Call<'_>, routes: &RouteMap, is_refused: bool) -> Result<(), Failure> {
     let (request, writer) = (call.request, &mut call.writer);
     writer.reply.reset();
@@ -233,7 +234,7 @@ fn begin(call: &mut Call<'_>, routes: &RouteMap, is_refused: bool) -> Result<(),
     (route.handler)(call)
 }
 
-/// Goes on with an answer whose head is written.
+/// Continues a response whose head is written.
 fn resume(call: &mut Call<'_>, routes: &RouteMap, rest: Box<dyn LongView>) -> Result<(), Failure> {
     if let Lookup::Found(_, wanted) = find(routes, call.path) {
         call.writer.wanted = wanted.unwrap_or_else(|| Wanted::by_accept(call.request.header("Accept")));
@@ -241,7 +242,7 @@ fn resume(call: &mut Call<'_>, routes: &RouteMap, rest: Box<dyn LongView>) -> Re
     call.resume(rest)
 }
 
-/// Keeps what is still to be written after a step that ended so. If it is much, it is sent in pieces from now on.
+/// Stores the rest of a response after a step that returned `taken`. It is streamed from then on if its body is large.
 fn keep(
     call: &mut Call<'_>,
     rest: Box<dyn LongView>,
@@ -256,19 +257,19 @@ fn keep(
     });
     let bytes = rest.held_bytes() + reply.body.len();
     let kept = unfinished.keep(connection, client, rest, bytes, taken)?;
-    // What is parked has not begun to be sent.
+    // A parked response must not be sent yet.
     reply.pieces |= kept == Taken::Unfinished && piece_bytes.is_some_and(|least| reply.body.len() >= least);
     Ok(kept)
 }
 
-/// Whether a browser asks what it may do before it does it.
+/// Returns whether a request is a CORS preflight.
 fn is_preflight(request: &Request<'_>) -> bool {
     request.header("Origin").is_some() && request.header("Access-Control-Request-Method").is_some()
 }
 
-/// What a path leads to.
+/// Result of a path lookup.
 enum Lookup {
-    /// Routes, and the format that an extension of the path asks for.
+    /// The routes of the path, and the format that its extension requests.
     Found(Mapped, Option<Wanted<'static>>),
     Unknown,
     Malformed,

@@ -1,36 +1,36 @@
-//! Spellings of a path that mean the same route.
+//! Normalization of paths: several spellings map to the same route.
 
 use super::media::Wanted;
 use super::percent;
 
-/// A path after normalisation.
+/// A normalized path.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Normalised {
-    /// The path without its last extension.
+    /// Path without its last extension.
     pub path: String,
-    /// The extension, without its dot.
+    /// Extension, without its dot.
     pub extension: Option<String>,
 }
 
 impl Normalised {
-    /// The format that the extension asks for.
+    /// Returns the format that the extension requests.
     pub fn wanted(&self) -> Option<Wanted<'static>> {
         self.extension.as_deref().map(Wanted::by_extension)
     }
 }
 
-/// What an unusual path comes to.
+/// Result of normalizing a path.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Unusual {
-    /// Another spelling of a path that may have a route.
+    /// The path was in another form and may have a route in this one.
     Spelling(Normalised),
-    /// Nothing unusual about it.
+    /// The path is in plain form.
     No,
-    /// No path at all; the web container refuses it.
+    /// The path is malformed; the web container rejects it.
     Malformed,
 }
 
-/// Without the one slash that may follow any path.
+/// Strips one trailing slash, which any path may have.
 pub fn without_trailing_slash(path: &str) -> &str {
     match path.strip_suffix('/') {
         Some("") | None => path,
@@ -59,7 +59,7 @@ pub fn normalise(raw: &str) -> Unusual {
     Unusual::Spelling(Normalised { path, extension })
 }
 
-/// The path with escapes decoded and without path parameters, which end with their segment.
+/// Decodes escapes and strips path parameters, which end with their segment.
 fn decode_path(raw: &str) -> Option<String> {
     let mut decoded = Vec::with_capacity(raw.len());
     for (index, segment) in raw.split('/').enumerate() {
@@ -67,7 +67,7 @@ fn decode_path(raw: &str) -> Option<String> {
             decoded.push(b'/');
         }
         let plain = segment.split(';').next().unwrap_or_default();
-        // The escapes of parameters must be well-formed as well.
+        // Escapes in parameters must be well-formed too.
         percent::decode(segment, false)?;
         decoded.extend(percent::decode(plain, false)?);
     }

@@ -1,6 +1,6 @@
 //! Percent-encoding.
 
-/// The bytes that a percent-encoded text stands for; `None` if an escape lacks its two digits.
+/// Decodes a percent-encoded text; `None` if an escape lacks its two digits.
 pub fn decode(text: &str, plus_is_blank: bool) -> Option<Vec<u8>> {
     let mut decoded = Vec::with_capacity(text.len());
     let mut bytes = text.bytes();

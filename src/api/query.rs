@@ -1,4 +1,4 @@
-//! The parameters of a query.
+//! Query parameters.
 
 use std::borrow::Cow;
 
@@ -6,13 +6,12 @@ use super::failure::Failure;
 use super::percent;
 use crate::codec::text::repair_utf8;
 
-/// The value of a query parameter; several values are joined with commas. The first letter of the name may be sent in
-/// either case.
+/// Returns a query parameter; several values are joined with commas. The case of the name's first letter is ignored.
 pub fn parameter<'a>(query: Option<&'a str>, name: &str) -> Result<Option<Cow<'a, str>>, Failure> {
     let mut value: Option<Cow<'a, str>> = None;
     for pair in query.unwrap_or_default().split('&') {
         let (key, text) = pair.split_once('=').unwrap_or((pair, ""));
-        // The whole query must be well-formed, also where nobody looks.
+        // A malformed escape fails the request, even in a parameter that is not used.
         let (key, text) = (decode(key)?, decode(text)?);
         if !is_same_name(&key, name) {
             continue;
@@ -38,7 +37,7 @@ fn is_same_name(sent: &str, name: &str) -> bool {
     }
 }
 
-/// The text that a part of a query stands for.
+/// Decodes a part of a query.
 fn decode(text: &str) -> Result<Cow<'_, str>, Failure> {
     if !text.bytes().any(|byte| byte == b'%' || byte == b'+') {
         return Ok(Cow::Borrowed(text));

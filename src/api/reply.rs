@@ -1,4 +1,4 @@
-//! How views become the answer to a request.
+//! Writing of views into a response.
 
 use super::failure::Failure;
 use super::long::Sheet;
@@ -15,28 +15,28 @@ const COMMON_HEADERS: [(&str, &str); 3] = [
     ("Allow", "GET, HEAD, POST, OPTIONS"),
 ];
 const CONTENT_TYPE: &str = "Content-Type";
-/// Bytes that an answer with a secret takes at most.
+/// Maximum size in bytes of a response with a secret.
 const SECRET_BYTES: usize = 1024;
 const NO_CACHE: &str = "must-revalidate,no-cache,no-store";
 
-/// Fills the answer to one request, in the format that the client wants.
+/// Writes the response to one request, in the format that the client accepts.
 pub(super) struct Writer<'a> {
     pub reply: &'a mut Reply,
-    /// Lends its memory.
+    /// Reused buffer.
     pub json: &'a mut JsonSink,
     pub wanted: Wanted<'a>,
     pub now: Timestamp,
 }
 
 impl Writer<'_> {
-    /// The headers of every answer that reached the application.
+    /// Adds the headers of every response of the application.
     pub fn common_headers(&mut self) {
         for (name, value) in COMMON_HEADERS {
             self.reply.header(name, value);
         }
     }
 
-    /// A successful answer, or 406 if the client takes neither format.
+    /// Writes a successful response, or 406 if the client accepts neither format.
     pub fn view(&mut self, view: &impl View) {
         match self.begin() {
             Some(format) => self.body(format, view),
@@ -44,7 +44,7 @@ impl Writer<'_> {
         }
     }
 
-    /// A successful answer that holds a secret.
+    /// Writes a successful response that contains a secret. Buffers are reserved first, so that no copy is left behind.
     pub fn secret(&mut self, view: &impl View) {
         self.reply.body.reserve(SECRET_BYTES);
         self.json.reserve(SECRET_BYTES);
@@ -53,32 +53,30 @@ impl Writer<'_> {
         self.reply.is_secret = true;
     }
 
-    /// The head of a successful answer; `None` if the client takes neither format.
+    /// Writes the head of a successful response; `None` if the client accepts neither format.
     pub fn begin(&mut self) -> Option<Format> {
         let format = self.wanted.format?;
         self.head(200, format);
         Some(format)
     }
 
-    /// Where the body goes.
+    /// Returns the writer of the body.
     pub fn sheet(&mut self, format: Format) -> Sheet<'_> {
         Sheet { format, body: &mut self.reply.body, json: self.json }
     }
 
-    /// Whether anything was written: what has no answer but success has no body.
+    /// Returns whether there is a body. A response that only signals success has none.
     pub fn has_body(&self) -> bool {
         !self.reply.body.is_empty() || self.reply.pieces
     }
 
-    /// Ends a body.
     pub fn end(&mut self, format: Format) {
         if format == Format::Json {
             self.reply.body.extend_from_slice(b"\r\n");
         }
     }
 
-    /// A JSON text that is part of the program, or 406 if the client does not take JSON. Clients ask again each time
-    /// whether it has changed.
+    /// Writes a JSON text of the program, or 406 if the client does not accept JSON. Clients must revalidate it.
     pub fn static_json(&mut self, text: &StaticText, may_compress: bool, request: &Request<'_>) {
         match self.wanted.format {
             Some(Format::Json) => text.send("no-cache", may_compress, request, self.reply),
@@ -86,21 +84,21 @@ impl Writer<'_> {
         }
     }
 
-    /// A successful answer that is a text of a type of its own, whatever the client takes.
+    /// Writes a successful response of a given content type, whatever the client accepts.
     pub fn page(&mut self, content_type: &'static str, text: &str) {
         self.reply.header(CONTENT_TYPE, content_type);
         self.reply.header("Cache-Control", NO_CACHE);
         self.reply.body.extend_from_slice(text.as_bytes());
     }
 
-    /// A successful answer that is a bare text, in whatever type the client names first.
+    /// Writes a successful bare text response, with the media type that the client accepts first.
     pub fn text(&mut self, text: &'static str, accept: Option<&str>) {
         self.reply.header(CONTENT_TYPE, media::text_type(accept));
         self.reply.body.extend_from_slice(text.as_bytes());
     }
 
-    /// The answer to a request that failed. What was written before is forgotten; if a part of it was sent already, the
-    /// connection is closed, so that the client sees that the rest is missing.
+    /// Writes an error response in place of what was written before. If part of the body was already sent, the
+    /// connection is closed instead, so that the client notices that the rest is missing.
     pub fn failure(&mut self, failure: &Failure) {
         if self.reply.pieces {
             log::debug!("the rest of an answer is not sent: {failure}");
@@ -121,13 +119,13 @@ impl Writer<'_> {
         }
     }
 
-    /// The caller asks too often.
+    /// Writes a 429 response: the client exceeds its rate limit.
     pub fn too_many_requests(&mut self) {
         self.reply.header("DoSFilter", "unavailable");
         self.container_error(429);
     }
 
-    /// An error of the web container: always JSON, without a message.
+    /// Writes an error of the web container: always JSON, without a message.
     pub fn container_error(&mut self, status: u16) {
         self.reply.status = status;
         self.reply.header(CONTENT_TYPE, Format::Json.media_type());
@@ -136,7 +134,7 @@ impl Writer<'_> {
         self.body(Format::Json, &object);
     }
 
-    /// What the web container answers to a path that cannot be one.
+    /// Writes the web container's response to a malformed path.
     pub fn bad_message(&mut self) {
         self.restart();
         self.reply.status = 400;
@@ -145,7 +143,7 @@ impl Writer<'_> {
         self.reply.body.extend_from_slice(b"<h1>Bad Message 400</h1><pre>reason: Bad Request</pre>");
     }
 
-    /// Makes the answer an empty one of status 200 again.
+    /// Resets the response to an empty 200.
     fn restart(&mut self) {
         let compress = self.reply.compress;
         self.reply.reset();

@@ -1,10 +1,10 @@
-//! Who has the rights of a local client.
+//! Which requests have local access.
 //!
-//! That a request comes from this machine is not enough: it may have been passed on by a proxy, or a page may have had the
-//! browser make it. The `Host` header holds the name by which the browser was led here, which is not one of this machine
-//! if somebody lets their own name point to it. `Origin`, `Referer` and `Sec-Fetch-Site` tell of the page: only pages of
-//! this interface itself, and of the origins that the operator names, have the rights of a local client. A client that
-//! sends none of the three has them unless it is a browser.
+//! A request from this machine is not enough: a proxy may have forwarded it, or a web page may have caused it. `Host`
+//! is the name by which the browser reached this node; it is foreign if an attacker points a name of their own to this
+//! machine. `Origin`, `Referer` and `Sec-Fetch-Site` identify the page: only pages of this interface, and of the
+//! origins that the operator lists, have local access. A client that sends none of the three has it unless it is a
+//! browser.
 
 use std::net::IpAddr;
 
@@ -12,7 +12,7 @@ use super::settings::Settings;
 use crate::net::http::Request;
 use crate::net::machine::Caller;
 
-/// Whether a request has the rights of a local client.
+/// Returns whether a request has local access.
 pub fn is_local(caller: &Caller, request: &Request<'_>, settings: &Settings) -> bool {
     !caller.is_forwarded
         && (settings.is_local)(caller.address)
@@ -21,7 +21,7 @@ pub fn is_local(caller: &Caller, request: &Request<'_>, settings: &Settings) -> 
 }
 
 fn is_of_no_foreign_page(request: &Request<'_>, settings: &Settings) -> bool {
-    // `none` is what a person has typed.
+    // `none`: the user typed the address.
     let is_same_site = all(request, "Sec-Fetch-Site", |site| matches!(site, "same-origin" | "none"));
     let is_trusted = |origin: &str| {
         settings.local_origins.iter().any(|named| named.eq_ignore_ascii_case(origin))
@@ -32,8 +32,8 @@ fn is_of_no_foreign_page(request: &Request<'_>, settings: &Settings) -> bool {
         && (has(request, "Origin") || has(request, "Referer") || is_same_site && !may_hide_a_page(request))
 }
 
-/// Whether a request that names no page may be one of a browser for a page all the same: one can have its `Referer` left
-/// out, and `Sec-Fetch-Site` is sent by browsers of these years only, and to hosts of the loopback.
+/// Returns whether a request that names no page may come from a page in a browser: a page can suppress `Referer`, and
+/// only recent browsers send `Sec-Fetch-Site`, and only to loopback hosts.
 fn may_hide_a_page(request: &Request<'_>) -> bool {
     let is_browser = request.header("User-Agent").is_some_and(|agent| agent.starts_with("Mozilla/"));
     is_browser && !has(request, "Sec-Fetch-Site")
@@ -43,7 +43,7 @@ fn has(request: &Request<'_>, name: &str) -> bool {
     request.headers().any(|(header, _)| header.eq_ignore_ascii_case(name.as_bytes()))
 }
 
-/// Whether a condition holds for every value of a header; one that is not even text fails.
+/// Returns whether a condition holds for every value of a header. A value that is not text fails.
 fn all(request: &Request<'_>, name: &str, condition: impl Fn(&str) -> bool) -> bool {
     request
         .headers()
@@ -56,21 +56,21 @@ fn names_this_machine(authority: &str, settings: &Settings) -> bool {
     is_own_host(host, settings) || address_of(host).is_some_and(|address| (settings.is_local)(address))
 }
 
-/// Whether an origin such as `http://localhost:7890` is this interface, as the request itself names it. `null` stands for
-/// one that the browser does not name.
+/// Returns whether an origin such as `http://localhost:7890` is this interface, as the request names it. A browser
+/// sends `null` for an origin that it hides.
 fn is_own_origin(origin: &str, request: &Request<'_>) -> bool {
     let authority = origin.strip_prefix("http://");
     authority.zip(request.header("Host")).is_some_and(|(authority, host)| authority.eq_ignore_ascii_case(host))
 }
 
-/// The origin of a page.
+/// Returns the origin of a page.
 fn origin_of(page: &str) -> Option<&str> {
     let authority = page.find("://")? + "://".len();
     let length = page[authority..].find(['/', '?', '#']).unwrap_or(page.len() - authority);
     Some(&page[..authority + length])
 }
 
-/// Whether a host is the loopback, or one of the names of this machine.
+/// Returns whether a host is the loopback or one of the names of this machine.
 fn is_own_host(host: &str, settings: &Settings) -> bool {
     let host = host.strip_suffix('.').unwrap_or(host);
     let address = address_of(host);
@@ -82,7 +82,7 @@ fn is_own_host(host: &str, settings: &Settings) -> bool {
         })
 }
 
-/// The host in `host:port`, an IPv6 address without its brackets.
+/// Returns the host in `host:port`, an IPv6 address without its brackets.
 fn host_of(authority: &str) -> &str {
     let authority = authority.trim();
     match authority.strip_prefix('[') {

@@ -1,23 +1,23 @@
-//! The form of a route, and finding the one a path names.
+//! Routes, and the lookup of a route by path.
 
 use std::collections::HashMap;
 
 use super::call::Call;
 use super::failure::Failure;
 
-/// How long the body of a request may be.
+/// Maximum size of a request body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyLimit {
-    /// 8 KiB, unless a route says otherwise.
+    /// 8 KiB, the default.
     Small,
     /// 64 KiB, for a transaction and for batches.
     Large,
-    /// What [`pushed_bytes`](super::Settings::pushed_bytes) says, for a block or a list of another node.
+    /// [`pushed_bytes`](super::Settings::pushed_bytes), for a block or a list of a peer.
     Pushed,
 }
 
 impl BodyLimit {
-    /// The limit in bytes.
+    /// Returns the limit in bytes.
     pub fn bytes(self, pushed_bytes: usize) -> usize {
         match self {
             BodyLimit::Small => 8 << 10,
@@ -27,10 +27,10 @@ impl BodyLimit {
     }
 }
 
-/// Answers a call.
+/// Handler of a route.
 pub type Handler = fn(&mut Call<'_>) -> Result<(), Failure>;
 
-/// Method of a route.
+/// HTTP method of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     /// GET, and HEAD.
@@ -39,88 +39,88 @@ pub enum Method {
     Post,
 }
 
-/// Who may call a route.
+/// Access to a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Anyone.
     Public,
-    /// Only callers from this machine, or from addresses that count as such.
+    /// Clients on this machine, or at addresses that count as local.
     Local,
-    /// The same, and anyone by the listener that is there for it alone.
+    /// Local clients, and any client of the metrics listener.
     Metrics,
 }
 
-/// A line of the route table.
+/// Entry of the route table.
 #[derive(Clone, Copy, Debug)]
 pub struct Route {
     /// Method.
     pub method: Method,
     /// Exact path.
     pub path: &'static str,
-    /// Who may call it.
+    /// Required access.
     pub access: Access,
-    /// Whether it puts something into the pool.
+    /// Whether it writes to the mempool.
     pub fills_pool: bool,
-    /// How long its body may be.
+    /// Maximum body size.
     pub body_limit: BodyLimit,
-    /// What answers it.
+    /// Handler.
     pub handler: Handler,
 }
 
-/// A public GET route.
+/// Creates a public GET route.
 pub const fn get(path: &'static str, handler: Handler) -> Route {
     let (access, body_limit) = (Access::Public, BodyLimit::Small);
     Route { method: Method::Get, path, access, fills_pool: false, body_limit, handler }
 }
 
-/// A public POST route.
+/// Creates a public POST route.
 pub const fn post(path: &'static str, handler: Handler) -> Route {
     Route { method: Method::Post, ..get(path, handler) }
 }
 
 impl Route {
-    /// The same route, for local callers only.
+    /// Restricts the route to local clients.
     pub const fn local(self) -> Route {
         Route { access: Access::Local, ..self }
     }
 
-    /// The same route, for local callers, and for anyone by the listener that is there for it alone.
+    /// Restricts the route to local clients and the metrics listener.
     pub const fn metrics(self) -> Route {
         Route { access: Access::Metrics, ..self }
     }
 
-    /// The same route, said to put something into the pool.
+    /// Marks the route as writing to the mempool.
     pub const fn into_the_pool(self) -> Route {
         Route { fills_pool: true, ..self }
     }
 
-    /// The same route, for bodies that may be larger.
+    /// Raises the body limit to [`BodyLimit::Large`].
     pub const fn with_large_bodies(self) -> Route {
         Route { body_limit: BodyLimit::Large, ..self }
     }
 
-    /// The same route, for bodies with a block or a list of another node.
+    /// Raises the body limit to [`BodyLimit::Pushed`].
     pub const fn with_pushed_bodies(self) -> Route {
         Route { body_limit: BodyLimit::Pushed, ..self }
     }
 }
 
-/// A route, and its place in the table.
+/// A route and its index in the table.
 type Numbered = (usize, &'static Route);
 
-/// The routes of one path.
+/// Routes of one path.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Mapped {
     get: Option<Numbered>,
     post: Option<Numbered>,
 }
 
-/// Routes by their paths.
+/// Routes by path.
 #[derive(Debug)]
 pub struct RouteMap(HashMap<&'static str, Mapped>);
 
 impl RouteMap {
-    /// Those of these routes that are wanted.
+    /// Builds the map of the routes that satisfy `is_wanted`.
     pub fn new(routes: &'static [Route], is_wanted: impl Fn(&Route) -> bool) -> RouteMap {
         let mut map: HashMap<_, Mapped> = HashMap::new();
         for (number, route) in routes.iter().enumerate().filter(|(_, route)| is_wanted(route)) {
@@ -133,14 +133,14 @@ impl RouteMap {
         RouteMap(map)
     }
 
-    /// The routes of a path; `None` if it has none.
+    /// Returns the routes of a path.
     pub fn find(&self, path: &str) -> Option<Mapped> {
         self.0.get(path).copied()
     }
 }
 
 impl Mapped {
-    /// The route for a method as sent, and its place in the table; methods are case-sensitive.
+    /// Returns the route for a method, and its index in the table. Methods are case-sensitive.
     pub fn by_method(&self, method: &str) -> Option<(usize, &'static Route)> {
         match method {
             "GET" | "HEAD" => self.get,
@@ -149,7 +149,7 @@ impl Mapped {
         }
     }
 
-    /// Value of the second `Allow` header of an answer to OPTIONS.
+    /// Returns the value of the second `Allow` header of a response to OPTIONS.
     pub fn allow(&self) -> &'static str {
         match (self.get.is_some(), self.post.is_some()) {
             (true, true) => "GET,HEAD,POST",

@@ -1,4 +1,4 @@
-//! Private keys in bodies.
+//! Private keys in request bodies.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use crate::codec::wipe::Wiped;
 use crate::codec::{ReadError, Source};
 use crate::crypto::PrivateKey;
 
-/// Bytes of a private key that matter.
+/// Significant bytes of a private key.
 const SEED_BYTES: usize = 32;
 
 /// `{"value": hex}`: a big-endian number of any length.
@@ -19,7 +19,7 @@ impl Readable for PrivateKey {
     }
 }
 
-/// Reads a private key.
+/// Reads a private key; only its last 32 bytes are significant.
 pub fn read_key<'a, S: Source<'a>>(source: &mut S, label: &'static str) -> Result<PrivateKey, ReadError> {
     let bytes = Wiped(source.need_bytes(label).map(Cow::into_owned)?);
     let mut seed = Zeroizing::new([0; SEED_BYTES]);

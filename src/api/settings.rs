@@ -1,4 +1,4 @@
-//! What the owner of the node decides about the interface.
+//! Settings of the HTTP interface.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -18,7 +18,7 @@ pub struct Features {
 }
 
 impl Features {
-    /// The bits in the node's meta data.
+    /// Returns the feature bits of the node's metadata.
     pub fn bits(self) -> u32 {
         u32::from(self.transaction_hash_lookup)
             | u32::from(self.historical_account_data) << 1
@@ -26,40 +26,37 @@ impl Features {
     }
 }
 
-/// Settings of the interface.
+/// Settings of the HTTP interface.
 pub struct Settings {
-    /// Path in front of all others (`nem.apiContext`): empty, or begins with `/` and does not end with it.
+    /// Prefix of all paths (`nem.apiContext`): empty, or begins with `/` and does not end with it.
     pub context_path: String,
-    /// Whether answers may be sent compressed.
+    /// Whether responses may be compressed.
     pub compress: bool,
     /// Optional parts.
     pub features: Features,
-    /// Whether the address of a caller counts as local: the loopback addresses and `nis.additionalLocalIps`.
+    /// Whether a client address counts as local: the loopback addresses and `nis.additionalLocalIps`.
     pub is_local: Box<dyn Fn(IpAddr) -> bool>,
-    /// Names and addresses by which this machine is known, besides the loopback ones: a browser that names one of them
-    /// speaks to this node on purpose. An IPv6 address is without brackets.
+    /// Names and addresses of this machine besides the loopback ones. A browser that names one of them addresses this
+    /// node on purpose. IPv6 addresses have no brackets.
     pub host_names: Vec<String>,
-    /// Origins such as `http://127.0.0.1:3000` whose pages have the rights of local clients (`nisd.localOrigins`), besides
-    /// that of this interface.
+    /// Origins such as `http://127.0.0.1:3000` whose pages have local access (`nisd.localOrigins`), besides its own.
     pub local_origins: Vec<String>,
-    /// Whether hashes are forgotten as the protocol forgets them (`nisd.forgetHashes`), so that transactions are not found
-    /// by them any more.
+    /// Whether old hashes are pruned as in the protocol, and not found any more (`nisd.forgetHashes`).
     pub forgets_hashes: bool,
-    /// Accounts whose private keys requests may bring (`nis.allowedHarvesterAddresses`); empty allows all.
+    /// Accounts whose private keys requests may contain (`nis.allowedHarvesterAddresses`); empty allows all.
     pub allowed_harvesters: Vec<Address>,
-    /// Paths of requests that `/debug/connections/incoming` does not tell of (`nem.nonAuditedApiPaths`).
+    /// Paths that `/debug/connections/incoming` excludes (`nem.nonAuditedApiPaths`).
     pub unaudited_paths: Vec<String>,
-    /// Bytes that the body of a request may have by which another node passes on a block or a list, as follows from the
-    /// parameters of the chain.
+    /// Maximum size in bytes of a body in which a peer pushes a block or a list, derived from the chain parameters.
     pub pushed_bytes: usize,
-    /// Leading bits of an IPv6 address that make one client, 0 to 128.
+    /// Prefix length of an IPv6 address that identifies one client, 0 to 128.
     pub ipv6_prefix: u8,
-    /// A listener by which anybody may ask for the figures, and for nothing else.
+    /// Listener on which any client may request the metrics, and nothing else.
     pub metrics_listener: ListenerId,
 }
 
 impl Settings {
-    /// A path without the context path. One outside of it is empty, which no route is.
+    /// Strips the context path. A path outside of it yields an empty path, which no route has.
     pub fn inner_path<'p>(&self, path: &'p str) -> &'p str {
         let inner = path.strip_prefix(self.context_path.as_str());
         inner.filter(|inner| inner.starts_with('/')).unwrap_or_default()

@@ -1,7 +1,7 @@
-//! Answers that are still being written, by the connection that waits for them.
+//! Streams in progress, by connection.
 //!
-//! A few of each client are written on, and its others wait for their turn; a client whose answers hold too much loses
-//! those that were written on least lately.
+//! At most [`MAX_PER_CLIENT`] streams of a client advance at a time; its others wait for a turn. When all streams
+//! together hold too much memory, the client that holds most loses its least recently advanced stream.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -11,58 +11,57 @@ use crate::figures::Ranking;
 use crate::net::ClientKey;
 use crate::net::machine::{ConnectionId, Taken};
 
-/// Answers of one client that are written on at a time.
+/// Maximum number of streams of a client that advance at a time.
 pub const MAX_PER_CLIENT: usize = 32;
-/// Bytes of memory that all hold together. Beyond it the client whose answers hold most loses one, with 503.
+/// Maximum memory of all streams in bytes. Beyond it the client that holds most loses a stream, with 503.
 pub const MAX_BYTES: usize = 64 << 20;
 
 const GIVEN_UP: Failure = Failure::Unavailable("the long answers being written take too much memory");
 
-/// Answers that are still being written.
+/// The streams in progress.
 #[derive(Default)]
 pub struct Unfinished {
     kept: HashMap<ConnectionId, Kept>,
     clients: BTreeMap<ClientKey, OfClient>,
     bytes: Ranking<ClientKey>,
-    /// Steps of all answers so far.
+    /// Number of steps of all streams so far.
     steps: u64,
-    /// Connections to be resumed.
+    /// Connections to resume.
     due: Vec<ConnectionId>,
 }
 
 struct Kept {
-    /// None if it was given up.
+    /// `None` if it was evicted.
     rest: Option<Box<dyn LongView>>,
     client: ClientKey,
     bytes: usize,
-    /// The step that was its last.
+    /// Number of its last step.
     step: u64,
     state: State,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// It is written on.
     Writing,
-    /// It waits until fewer of its client are.
+    /// It waits for a turn among the streams of its client.
     Waiting,
-    /// It waits for something else.
     Parked,
 }
 
-/// The answers of one client.
+/// The streams of one client.
 #[derive(Default)]
 struct OfClient {
-    /// All, those that were written on least lately first.
+    /// All streams, least recently advanced first.
     by_step: BTreeSet<(u64, ConnectionId)>,
-    /// Those that wait for their turn, the first first.
+    /// Streams that wait for a turn, in order of arrival.
     waiting: BTreeSet<(u64, ConnectionId)>,
     writing: usize,
 }
 
 impl Unfinished {
-    /// Keeps what is still to be written for a connection of a client after a step that ended so, and that holds so many
-    /// bytes with all that was. What becomes of the request: parked if others of the client are to be written on first.
+    /// Stores the stream of a connection after a step that returned `taken`; `bytes` is the memory that it holds,
+    /// including the unsent body. Returns the state of the request, `Parked` if other streams of the client go first,
+    /// or 503 if the stream was evicted at once.
     pub fn keep(
         &mut self,
         connection: ConnectionId,
@@ -89,7 +88,7 @@ impl Unfinished {
         self.bytes.set(client, self.bytes.of(&client) + bytes);
         self.kept.insert(connection, Kept { rest: Some(rest), client, bytes, step: self.steps, state });
         self.make_room();
-        // What has become of this one is told here, and nobody has to resume it.
+        // The caller learns the state from the result, so it must not be resumed as well.
         self.due.retain(|due| *due != connection);
         match self.kept.get(&connection).filter(|kept| kept.rest.is_some()).map(|kept| kept.state) {
             Some(State::Waiting) => Ok(Taken::Parked),
@@ -101,16 +100,16 @@ impl Unfinished {
         }
     }
 
-    /// What is still to be written for a connection, or why it is not; it is not kept any longer.
+    /// Removes and returns the stream of a connection, or the error if it was evicted.
     pub fn take(&mut self, connection: ConnectionId) -> Option<Result<Box<dyn LongView>, Failure>> {
-        // Most of the time nothing is kept at all.
+        // Usually there are no streams.
         if self.kept.is_empty() {
             return None;
         }
         self.forget(connection).map(|kept| kept.rest.ok_or(GIVEN_UP))
     }
 
-    /// Lets as many answers of a client as may be written on at a time.
+    /// Gives free turns to the waiting streams of a client.
     pub fn go_on(&mut self, client: ClientKey) {
         let Some(of_client) = self.clients.get_mut(&client) else { return };
         while of_client.writing < MAX_PER_CLIENT
@@ -122,14 +121,14 @@ impl Unfinished {
         }
     }
 
-    /// A connection is gone.
+    /// Drops the stream of a closed connection.
     pub fn gone(&mut self, connection: ConnectionId) {
         if let Some(Kept { client, .. }) = self.forget(connection) {
             self.go_on(client);
         }
     }
 
-    /// Connections that are to be resumed, once each.
+    /// Returns the connections to resume, each once.
     pub fn take_due(&mut self) -> Vec<ConnectionId> {
         std::mem::take(&mut self.due)
     }
@@ -140,7 +139,7 @@ impl Unfinished {
         Some(kept)
     }
 
-    /// Strikes an answer out of what is held for its client.
+    /// Removes a stream from the accounting of its client.
     fn release(&mut self, connection: ConnectionId, client: ClientKey, bytes: usize, step: u64, state: State) {
         self.bytes.set(client, self.bytes.of(&client).saturating_sub(bytes));
         let Some(of_client) = self.clients.get_mut(&client) else { return };
@@ -154,7 +153,7 @@ impl Unfinished {
         }
     }
 
-    /// Gives answers of the clients that hold most up until no more is held than may be.
+    /// Evicts streams of the clients that hold most until the total is within the limit.
     fn make_room(&mut self) {
         while self.bytes.total() > MAX_BYTES
             && let Some((_, client)) = self.bytes.largest()
@@ -173,13 +172,13 @@ impl Unfinished {
         }
     }
 
-    /// How many there are, those given up that do not know it yet included.
+    /// Returns the number of streams, including evicted ones whose request is not resumed yet.
     #[cfg(test)]
     pub fn len(&self) -> usize {
         self.kept.len()
     }
 
-    /// Whether nothing is left of any.
+    /// Returns whether no stream and no accounting is left.
     #[cfg(test)]
     pub fn is_clear(&self) -> bool {
         self.kept.is_empty() && self.clients.is_empty() && self.bytes.total() == 0
@@ -216,7 +215,7 @@ mod tests {
         ClientKey::of(&caller, 64)
     }
 
-    /// What becomes of an answer after a step: none if it was given up.
+    /// Stores a stream; `None` if it was evicted at once.
     fn keep(unfinished: &mut Unfinished, connection: u64, of: u8, bytes: usize, taken: Taken) -> Option<Taken> {
         unfinished.keep(ConnectionId(connection), client(of), Box::new(Nothing), bytes, taken).ok()
     }
@@ -235,7 +234,7 @@ mod tests {
         }
         assert_eq!(keep(&mut unfinished, 1_000, 2, 1_000, Taken::Unfinished), Some(Taken::Unfinished));
         assert_eq!(keep(&mut unfinished, 1_001, 1, 0, Taken::Parked), Some(Taken::Parked), "it takes no turn");
-        // One that goes on keeps its place; one that ends makes room for the first that waits.
+        // A stream that advances keeps its turn; one that ends gives it to the first that waits.
         assert!(unfinished.take(ConnectionId(5)).is_some());
         assert_eq!(keep(&mut unfinished, 5, 1, 2_000, Taken::Unfinished), Some(Taken::Unfinished));
         assert_eq!(due(&mut unfinished), [0; 0]);
@@ -274,7 +273,7 @@ mod tests {
         for connection in 0..most {
             assert!(keep(&mut unfinished, connection, 1, share, Taken::Unfinished).is_some());
         }
-        // The first is given up for it, and hears of it when it goes on.
+        // The first is evicted for it, and fails when it is resumed.
         assert_eq!(keep(&mut unfinished, most, 1, share, Taken::Unfinished), Some(Taken::Unfinished));
         assert_eq!(due(&mut unfinished), [0; 0]);
         assert_eq!(
@@ -284,7 +283,7 @@ mod tests {
         );
         unfinished.gone(ConnectionId(most));
         assert_eq!(due(&mut unfinished), [most + 1]);
-        // One that is given up at once is told so at once, and not once more.
+        // A stream evicted at once is reported at once, and not resumed.
         assert!(keep(&mut unfinished, 100, 2, MAX_BYTES + 1, Taken::Parked).is_none());
         assert!(!due(&mut unfinished).contains(&100));
     }
@@ -305,7 +304,7 @@ mod tests {
         assert!(unfinished.take(ConnectionId(1)).is_some_and(|rest| rest.is_err()));
         assert!(unfinished.take(ConnectionId(0)).is_some_and(|rest| rest.is_ok()));
         assert_eq!(due(&mut unfinished), [0; 0], "one that is written on goes on by itself, and hears of it");
-        // One that waits is told; and who asks for too much itself loses it at once.
+        // A waiting stream is resumed with the error; a client that asks for too much loses that stream at once.
         assert!(keep(&mut unfinished, 30, 1, 0, Taken::Unfinished).is_some());
         assert!(keep(&mut unfinished, 40, 4, 3 * share, Taken::Unfinished).is_some());
         assert!(keep(&mut unfinished, 41, 4, MAX_BYTES - share, Taken::Unfinished).is_none());

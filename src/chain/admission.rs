@@ -1,5 +1,5 @@
-//! Putting one block onto a chain: its proof, its transactions by all rules, its rewards, and the importances that are
-//! due after it. One piece of work at a time.
+//! Processes one block on top of a chain, one step at a time: its proof of importance, its transactions by all rules,
+//! its rewards, and the importances that are due after it.
 
 use std::collections::BTreeSet;
 
@@ -18,58 +18,57 @@ use crate::state::catalogue::Relisting;
 use crate::state::{self, BlockContext, Expiry, HashPacking, Ledger, Pruning};
 use crate::store::{Batch, Read, StoredBlock, Write};
 
-/// What judging a block takes, besides the state.
+/// Parameters for processing a block, besides the state.
 pub struct Conditions<'a> {
     /// The network.
     pub network: &'a Network,
     /// Network time.
     pub now: Timestamp,
-    /// What is kept of the block, besides what it does to the state.
+    /// What is stored of the block, besides its effect on the state.
     pub keeping: Keeping,
-    /// Keeps keys that were seen.
+    /// Caches the public keys that it decoded.
     pub verifier: &'a mut Verifier,
-    /// Hashes of the transactions before this one in the same chain part, those nested in them included.
+    /// Hashes of the earlier transactions of the same candidate branch, including nested ones.
     pub seen: &'a mut BTreeSet<Hash256>,
 }
 
-/// A block whose transactions' signatures are good, on its way into a batch.
+/// A block whose transaction signatures are valid, while it is being processed.
 pub struct Admission {
     block: Block,
     hashes: Vec<Hashes>,
-    /// Whether the user vouches for it and for the block that it names before it: neither its signature nor its
-    /// proof is looked at.
+    /// Whether a checkpoint covers the block and the parent hash that it names: its signature and proof are not
+    /// checked.
     trusted: bool,
     stage: Stage,
 }
 
 enum Stage {
-    /// Its place and proof are to be checked.
+    /// Its height, parent and proof are to be checked.
     Placing,
-    /// Its transactions are carried out; how many were.
+    /// Its transactions are being executed; the number of those done.
     Executing(Box<BlockContext>, Proof, usize),
-    /// They are carried out, and the block is credited; leases end with it.
+    /// The transactions are executed and the rewards credited; expired leases are processed.
     Expiring(Box<(BlockContext, Settled)>, Proof, Expiry),
-    /// What is old is forgotten.
+    /// Old data is pruned.
     Pruning(Box<(BlockContext, Settled)>, Proof, Pruning),
-    /// Its transactions are remembered; how many were, and what the last of them makes active.
+    /// Its transactions are indexed: the number of those done, and the pending listing update of the last one.
     Recording(Box<(BlockContext, Settled)>, Proof, usize, Option<Relisting>),
-    /// What it has changed is written.
+    /// Changed accounts and other pending state are written.
     Writing(Box<(BlockContext, Settled)>, Proof),
-    /// All is done but that importances are due before it is stored.
+    /// The importances that are due are recalculated before the block is stored.
     Recalculating(Box<(Recalculation, Settled)>, Proof),
-    /// All is done but that some old hashes are packed before it is stored.
+    /// Some old hashes are compacted before the block is stored.
     Packing(Box<(HashPacking, Settled)>, Proof),
 }
 
-/// What follows a piece of work.
+/// Result of one step.
 enum Next {
     /// There is more to do.
     Stage(Stage),
-    /// The block is stored.
     Stored(StoredBlock),
 }
 
-/// What follows from the place of a block in the chain.
+/// Values that follow from the position of a block in the chain.
 #[derive(Clone, Copy)]
 struct Proof {
     hash: Hash256,
@@ -78,12 +77,12 @@ struct Proof {
 }
 
 impl Admission {
-    /// Begins with a block and the hashes of its transactions.
+    /// Creates the processor of a block with the hashes of its transactions.
     pub fn new(block: Block, hashes: Vec<Hashes>, trusted: bool) -> Admission {
         Admission { block, hashes, trusted, stage: Stage::Placing }
     }
 
-    /// Does one piece of work. The block, once it is stored in the batch.
+    /// Does one step. Returns the header once the block is stored.
     pub fn step(
         &mut self,
         batch: &mut Batch<'_>,
@@ -169,7 +168,7 @@ impl Admission {
         }))
     }
 
-    /// Takes back what was done in the batch, so that the block can begin anew.
+    /// Undoes everything done for the block so far, so that it can start again.
     pub fn restart(&mut self, batch: &mut Batch<'_>, head: &ChainHead) -> Result<(), BlockError> {
         let begun = batch.take_journal();
         batch.undo(&begun)?;
@@ -178,7 +177,7 @@ impl Admission {
         Ok(state::forget_above(batch, in_force)?)
     }
 
-    /// Checks height, signature and proof. The hash of the block before is ours, whatever the block says.
+    /// Checks height, signature and proof. The parent hash becomes the hash of our tip, whatever the block names.
     fn place(
         &mut self,
         batch: &Batch<'_>,
@@ -240,7 +239,7 @@ impl Admission {
                 effects
             }
             _ => {
-                // Rules and effects ask for the same accounts: each is read once.
+                // Rules and effects need the same accounts: each is read once.
                 for account in rules::accounts_of(transaction, ledger.network.byte) {
                     ledger.account(&account)?;
                 }
@@ -263,7 +262,7 @@ impl Admission {
         Case { state: ledger, network, height: self.block.height, now, purpose: Purpose::ChainPart }
     }
 
-    /// The rules of the block as a whole, then its rewards.
+    /// Applies the rules for the block as a whole, then credits its rewards.
     fn settle(
         &self,
         ledger: &mut Ledger<'_, impl Write>,
@@ -277,7 +276,7 @@ impl Admission {
         Ok(apply::settle(ledger, &self.block, head.tip.as_ref())?)
     }
 
-    /// Begins to pack old hashes: what is done is nothing that undoing the block would take back.
+    /// Starts compacting old hashes. Compaction changes nothing that undoing the block would restore.
     fn pack(&self, state: &impl Read, head: &ChainHead, settled: Settled, proof: Proof) -> Result<Stage, BlockError> {
         let hashes = self.hashes.iter().map(|hashes| 1 + hashes.children.len()).sum();
         let final_height = head.tip.as_ref().map_or(Ok(Height(0)), |tip| lowest_undoable(state, tip.height))?;
@@ -317,8 +316,8 @@ impl Admission {
     }
 }
 
-/// Importance with which an account signs a block at a height, in whole units. One that was computed for another height
-/// counts as none: such an account lost its eligibility, and the protocol's network never accepts its blocks.
+/// Returns the importance with which an account signs a block at a height, in whole units. An importance of another
+/// importance height counts as 0: such an account is not eligible, and the NEM network never accepts its blocks.
 pub fn harvesting_importance(
     state: &impl Read,
     signer: &Address,

@@ -1,4 +1,4 @@
-//! Applying a verified block to the state.
+//! Applies a validated block to the state.
 
 use crate::model::transaction::Hashes;
 use crate::model::{Address, Block, Body, Height, Network, Transaction};
@@ -6,10 +6,10 @@ use crate::state::catalogue::{self, Relisting};
 use crate::state::{self, BlockContext, Effect, Era, Ledger, Place, StateError, assign_ids};
 use crate::store::{Batch, Read, StoreError, StoredBlock, Table, Write, block_key};
 
-/// Blocks that go with each one that comes, where only some are kept.
+/// Old blocks deleted for each stored block where only the state is kept.
 const FORGOTTEN_PER_BLOCK: usize = 2;
 
-/// Begins a block.
+/// Starts a block. For the nemesis block, seeds the state first.
 pub fn begin(block: &Block, batch: &mut Batch<'_>, network: &Network) -> Result<BlockContext, StateError> {
     let mut context = BlockContext::new(block.height, block.timestamp);
     if block.height == Height::NEMESIS {
@@ -18,7 +18,7 @@ pub fn begin(block: &Block, batch: &mut Batch<'_>, network: &Network) -> Result<
     Ok(context)
 }
 
-/// Carries out the effects of one transaction of the block.
+/// Applies the effects of one transaction of the block.
 pub fn apply_transaction(
     ledger: &mut Ledger<'_, impl Write>,
     transaction: &Transaction,
@@ -28,7 +28,7 @@ pub fn apply_transaction(
     effects.iter().try_for_each(|effect| ledger.apply(effect))
 }
 
-/// Remembers every key that a transaction carries.
+/// Records every public key that a transaction carries.
 fn reveal_keys(ledger: &mut Ledger<'_, impl Write>, transaction: &Transaction) -> Result<(), StateError> {
     ledger.reveal(&transaction.signer)?;
     match &transaction.body {
@@ -42,21 +42,21 @@ fn reveal_keys(ledger: &mut Ledger<'_, impl Write>, transaction: &Transaction) -
     }
 }
 
-/// What is known of a block once it is credited.
+/// Values known once the rewards of a block are credited.
 pub struct Settled {
-    /// The account it is credited to, if that is not its signer's.
+    /// The account credited with the block, if that is not its signer.
     pub lessor: Option<Address>,
-    /// Number of its first transaction, and of the first one after it.
+    /// Id of its first transaction, and the first id after its last one.
     pub ids: (u64, u64),
     /// The era of the hashes of its transactions.
     era: Era,
-    /// Number and index of each of its transactions, in the order of their numbers.
+    /// Id and index of each of its transactions, ordered by id.
     transactions: Vec<(u64, usize)>,
-    /// Numbers of its provisions and definitions.
+    /// Row ids of its namespace provisions and mosaic definitions.
     rows: Vec<u64>,
 }
 
-/// Credits a block all of whose transactions were carried out.
+/// Credits a block after all its transactions were executed.
 pub fn settle(
     ledger: &mut Ledger<'_, impl Write>,
     block: &Block,
@@ -77,9 +77,8 @@ pub fn settle(
     Ok(Settled { lessor, ids: (first_id, next_id), era, transactions, rows })
 }
 
-/// Remembers one transaction of a block that is settled: its hashes, for whom it is of interest, and what it rents or
-/// defines. `number` counts them in the order of their numbers. What becomes active with it is to be listed before the
-/// next.
+/// Indexes one transaction of a block: its hashes, the accounts it affects, and what it rents or defines. `number`
+/// counts transactions in id order. The returned listing update must be finished before the next call.
 pub fn record(
     ledger: &mut Ledger<'_, impl Write>,
     block: &Block,
@@ -94,18 +93,17 @@ pub fn record(
     catalogue::record(ledger.batch, transaction, settled.rows[index], place, ledger.network.byte)
 }
 
-/// What is kept of the blocks that are carried out, besides what they do to the state.
+/// What is stored of processed blocks, besides their effect on the state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keeping {
-    /// The blocks, and the old values of all that those changed that may be rolled back.
+    /// The blocks, and undo journals for those that may be rolled back.
     Chain,
-    /// Blocks only as long as the hashes of their transactions are remembered, and old values only of blocks from this
-    /// height on: for a store that is compared with another.
+    /// Blocks only as long as the hashes of their transactions are retained, and undo journals only from this height
+    /// on. For a scratch store that is compared with another store.
     State(Height),
 }
 
-/// Stores a block that was carried out, with the old values of all that it changed. Those that no rollback comes
-/// back to are forgotten.
+/// Stores a processed block with its undo journal. Deletes the journal that falls below the rewrite limit.
 pub fn store(batch: &mut Batch<'_>, header: &StoredBlock, block: &Block, rewrite_limit: u64) -> Result<(), StoreError> {
     let key = block_key(header.height);
     batch.put_unjournaled(Table::Blocks, &key, &header.to_bytes(block))?;
@@ -117,7 +115,7 @@ pub fn store(batch: &mut Batch<'_>, header: &StoredBlock, block: &Block, rewrite
     }
 }
 
-/// The same where no more is kept than carrying out further blocks asks for, and old values from a height on.
+/// Like [`store`], but keeps only the blocks needed to process further ones, and undo journals from height `from` on.
 pub fn store_state(batch: &mut Batch<'_>, header: &StoredBlock, block: &Block, from: Height) -> Result<(), StoreError> {
     let key = block_key(header.height);
     batch.put_unjournaled(Table::Blocks, &key, &header.to_bytes(block))?;

@@ -1,6 +1,6 @@
-//! Verifying a whole store anew: the state is built from its blocks by all rules in a scratch store, and what comes out
-//! is compared. The scratch store holds no more than taking blocks in asks of it: the last blocks, and no rows that are
-//! only written. How hashes are kept depends on when they were packed: they are held against the blocks themselves.
+//! Verifies a whole store: rebuilds the state from its blocks by all rules in a scratch store and compares the result.
+//! The scratch store holds only what block processing needs: the last blocks, and no write-only rows. The stored form
+//! of hashes depends on when they were compacted, so hashes are checked against the blocks instead.
 
 use std::fmt;
 
@@ -10,21 +10,21 @@ use crate::store::{
     Batch, Entry, Read, Store, StoreError, StoredBlock, Table, block_key, stored_header, undoes_the_same,
 };
 
-/// Tables whose rows are written once and read by no rule. What blocks write to them is compared at once and forgotten.
+/// Tables whose rows are written once and read by no rule. New rows are compared and deleted after each commit.
 const INDEXES: [Table; 3] = [Table::Trails, Table::Signposts, Table::Harvests];
 
-/// Where a store differs from what results from its blocks.
+/// A difference between a store and the result of its blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Difference {
-    /// What is known of the block at this height.
+    /// A header field of the block at this height.
     Block(Height, &'static str),
     /// An entry of the state at the tip.
     State(Table, Vec<u8>),
-    /// More rows than result from the blocks; so many.
+    /// Surplus rows, which no block produces; the number of them.
     Rows(Table, u64),
     /// An entry of the importances.
     Importances(Vec<u8>),
-    /// What undoes the block at this height, or another row of the table.
+    /// The undo journal with this key: a height, unless the table is damaged.
     Undo(Vec<u8>),
 }
 
@@ -59,27 +59,27 @@ impl fmt::Display for Difference {
     }
 }
 
-/// Compares a store with what results from its blocks, while they are taken into a scratch store.
+/// Compares a store with the result of its blocks while they are imported into a scratch store.
 pub struct Comparison<'a, R> {
     ours: &'a R,
     scratch: &'a Store,
-    /// Rows of [`INDEXES`] that resulted so far.
+    /// Number of rows of [`INDEXES`] produced so far.
     rows: [u64; INDEXES.len()],
     hashes: HashComparison,
     old_values_from: Height,
     history: Option<History>,
 }
 
-/// What accounts had at earlier heights, which is compared from the first height on at which it is known.
+/// Account history, compared from the first height at which it is known.
 struct History {
     from: Height,
-    /// Balances that resulted so far, and that accounts had from this height or a later one on.
+    /// Number of balance history rows produced so far from the height `from` on.
     balances: u64,
 }
 
 impl<'a, R: Read> Comparison<'a, R> {
-    /// Begins, with an empty scratch store. It keeps old values of what the blocks from a height on change, and what
-    /// accounts had from where this store knows it.
+    /// Creates a comparison with an empty scratch store. It compares undo journals from `old_values_from` on, and
+    /// account history from `history_from` on.
     pub fn new(
         ours: &'a R,
         scratch: &'a Store,
@@ -95,7 +95,7 @@ impl<'a, R: Read> Comparison<'a, R> {
         Ok(Comparison { ours, scratch, rows, hashes, old_values_from, history })
     }
 
-    /// Compares what is known of a block that was taken in, and where its transactions are found by their hashes.
+    /// Compares the header of an imported block, and the lookup of its transactions by hash.
     pub fn block(&mut self, computed: &StoredBlock) -> Result<Option<Difference>, StoreError> {
         let ours = stored_header(self.ours, computed.height)?;
         let ours = ours.ok_or(StoreError::Damaged("a block is missing"))?;
@@ -106,7 +106,7 @@ impl<'a, R: Read> Comparison<'a, R> {
         Ok(missing.map(|(table, key)| Difference::State(table, key)))
     }
 
-    /// Compares and forgets the rows of indexes that were committed since the last time.
+    /// Compares and deletes the index rows committed since the last call.
     pub fn indexes(&mut self) -> Result<Option<Difference>, StoreError> {
         let mut batch = self.scratch.begin()?;
         for (table, rows) in INDEXES.into_iter().zip(&mut self.rows) {
@@ -132,7 +132,7 @@ impl<'a, R: Read> Comparison<'a, R> {
         Ok(None)
     }
 
-    /// Compares the state, and what goes back from it, once all blocks are taken in.
+    /// Compares the state and the undo journals after all blocks were imported.
     pub fn state(&self) -> Result<Option<Difference>, StoreError> {
         let (ours, computed) = (self.ours, self.scratch.snapshot()?);
         if let Some((table, more)) = self.hashes.surplus(ours)? {
@@ -156,8 +156,8 @@ impl<'a, R: Read> Comparison<'a, R> {
         if let Some(difference) = self.history.as_ref().map_or(Ok(None), |history| history.compare_count(ours))? {
             return Ok(Some(difference));
         }
-        // A store that went back has fewer of the old lists and old values; those that it has are the last ones. One
-        // that was told to keep a history has more of the lists.
+        // After a rollback a store has fewer old importance lists and undo journals, but those it has are the newest. A
+        // store that keeps a history has more importance lists.
         let first = first_key(ours, Table::Importances)?.max(first_key(&computed, Table::Importances)?);
         if let Some(key) = different_key(ours, &computed, Table::Importances, &first, |a, b| a == b)? {
             return Ok(Some(Difference::Importances(key)));
@@ -170,7 +170,7 @@ impl<'a, R: Read> Comparison<'a, R> {
             return Ok(None);
         }
         let first = first.max(block_key(self.old_values_from).to_vec());
-        // Whether a block kept a history, which is known only of the last ones, decides what undoing it takes back of it.
+        // Whether a block recorded history decides what its undo journal restores there, and only the last blocks tell.
         let history_from = self.history.as_ref().map(|history| block_key(history.from));
         let keeps = |key: &[u8]| history_from.as_ref().is_some_and(|from| key > from.as_slice());
         let is_same = |a: Entry<'_>, b: Entry<'_>| {
@@ -181,7 +181,7 @@ impl<'a, R: Read> Comparison<'a, R> {
 }
 
 impl History {
-    /// Compares and forgets what was committed since the last time: balances, and lists of importances but the last.
+    /// Compares and deletes what was committed since the last call: balances, and all importance lists but the last.
     fn compare(&mut self, ours: &impl Read, batch: &mut Batch<'_>) -> Result<Option<Difference>, StoreError> {
         let mut difference = None;
         batch.each(Table::BalanceHistory, &[], |key, value| {
@@ -208,7 +208,7 @@ impl History {
         Ok(difference)
     }
 
-    /// Whether there is more than what resulted.
+    /// Returns a difference if the store has more history rows than the blocks produce.
     fn compare_count(&self, ours: &impl Read) -> Result<Option<Difference>, StoreError> {
         let mut more = 0;
         ours.each(Table::BalanceHistory, &[], |key, _| {
@@ -234,7 +234,7 @@ fn first_difference(a: &StoredBlock, b: &StoredBlock) -> Option<&'static str> {
     members.into_iter().find(|(_, same)| !same).map(|(member, _)| member)
 }
 
-/// The first key of a table; empty if the table is.
+/// Returns the first key of a table, or an empty key if the table is empty.
 fn first_key(state: &impl Read, table: Table) -> Result<Vec<u8>, StoreError> {
     Ok(state.walk(table)?.seek(&[])?.map(|(key, _)| key.to_vec()).unwrap_or_default())
 }
@@ -248,13 +248,13 @@ fn count(state: &impl Read, table: Table) -> Result<u64, StoreError> {
     Ok(count)
 }
 
-/// Whether an entry follows from what a node is free to set.
+/// Returns whether an entry depends on settings that a node is free to choose.
 fn depends_on_settings(table: Table, entry: Option<Entry<'_>>) -> bool {
     table == Table::Totals && entry.is_some_and(|(key, _)| key == state::HASH_TOTALS_KEY)
 }
 
-/// The first key, from a key on, at which two stores have different entries in a table. What depends on settings is
-/// passed over.
+/// Returns the first key, from `from` on, at which two stores have different entries in a table. Entries that depend on
+/// settings are skipped.
 fn different_key(
     ours: &impl Read,
     computed: &impl Read,
@@ -270,7 +270,7 @@ fn different_key(
         } else if depends_on_settings(table, entries.1) {
             entries.1 = b.next()?;
         } else if !entries.0.zip(entries.1).is_some_and(|(a, b)| is_same(a, b)) {
-            // Of two different keys the lower one is missing in the other store.
+            // The lower of two different keys is missing in the other store.
             let keys = entries.0.into_iter().chain(entries.1).map(|(key, _)| key);
             return Ok(keys.min().map(<[u8]>::to_vec));
         } else {

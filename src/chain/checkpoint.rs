@@ -1,4 +1,4 @@
-//! Blocks that the user vouches for: whoever knows the hash of a block knows all blocks before it.
+//! Trusted checkpoints: the hash of a block fixes all blocks before it.
 
 use std::fmt;
 
@@ -10,14 +10,14 @@ use crate::codec::block_file::{BlockFile, BlockFiles, block_height};
 use crate::model::{Block, Checkpoint, Hash256, Height, Network};
 use crate::store::{Store, StoreError, stored_header, tip};
 
-/// Why a chain is not the one that the user vouches for.
+/// Why a chain does not match the trusted checkpoint.
 #[derive(Debug)]
 pub enum CheckpointError {
-    /// The block at the height has another hash.
+    /// The block at the checkpoint's height has another hash.
     OtherHash(Checkpoint, Hash256),
-    /// The files end below the height.
+    /// The files end below the checkpoint's height.
     TooShort(Checkpoint, Height),
-    /// The block at this height does not follow the one before it.
+    /// The block at this height does not follow its parent.
     Broken(Height),
     /// A block or a file cannot be read.
     Intake(IntakeError),
@@ -57,8 +57,8 @@ impl From<StoreError> for CheckpointError {
     }
 }
 
-/// Follows the hashes of blocks in files from the tip of a store up to the block that the user vouches for, before
-/// any of them is taken in.
+/// Follows the hashes of the blocks in files from the tip of a store up to the checkpoint, before any of them is
+/// imported.
 pub struct CheckpointScan<'a> {
     network: &'a Network,
     files: BlockFiles<'a>,
@@ -69,7 +69,7 @@ pub struct CheckpointScan<'a> {
 }
 
 impl<'a> CheckpointScan<'a> {
-    /// Begins. `None` if the store has the block already, and it is the right one.
+    /// Creates a scan. Returns `None` if the store already has the checkpoint's block with the right hash.
     pub fn new(
         store: &Store,
         network: &'a Network,
@@ -97,7 +97,7 @@ impl<'a> CheckpointScan<'a> {
         }
     }
 
-    /// Follows one block; whether the right one is reached.
+    /// Follows one block. Returns whether the checkpoint is reached.
     pub fn step(&mut self) -> Result<bool, CheckpointError> {
         let next = self.height.next();
         let read = self.files.next(&mut self.buffer);

@@ -1,65 +1,64 @@
-//! Which of two chains is to be followed: comparing with the chain of a remote node, answer by answer.
+//! Compares our chain with the chain of a peer, answer by answer, to decide which one to follow.
 //!
-//! The caller asks the remote for its score, hands the answer to a [`Comparison`], asks what the [`Step`] says, and so
-//! on until there is a [`Finding`]. A remote that does not answer, or not in a readable way, ends the comparison
-//! without one.
+//! The caller requests the peer's score, passes it to a [`Comparison`], requests what the [`Step`] names, and repeats
+//! this until there is a [`Finding`]. If the peer does not answer, or not readably, the comparison ends without one.
 
 use crate::crypto::Signature;
 use crate::model::network::ChainParameters;
 use crate::model::{Hash256, Height};
 
-/// What a comparison has come to.
+/// Result of a comparison, as NIS1's `ComparisonResult`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finding {
-    /// Nothing is known.
+    /// Not known.
     Unknown,
-    /// The remote has no blocks.
+    /// The peer has no blocks.
     RemoteHasNoBlocks,
-    /// Both have the same last block.
+    /// Both chains have the same tip.
     RemoteIsSynced,
-    /// The last block of the remote is further below ours than may be rolled back.
+    /// The peer's tip is further below ours than the rewrite limit.
     RemoteIsTooFarBehind,
-    /// The remote has blocks above the fork that may be better than ours.
+    /// The peer has blocks above the fork that may be better than ours.
     RemoteIsNotSynced(Fork),
-    /// The remote has a chain of the same score.
+    /// The peer reported an equal chain score.
     RemoteReportedEqualChainScore,
-    /// The remote has a chain of a lower score.
+    /// The peer reported a lower chain score.
     RemoteReportedLowerChainScore,
-    /// A block of the remote has a wrong signature.
+    /// A block of the peer has an invalid signature.
     RemoteHasNonVerifiableBlock,
-    /// The remote sent more hashes than it may.
+    /// The peer sent more hashes than allowed.
     RemoteReturnedTooManyHashes,
-    /// The chains fork deeper than may be rolled back, or belong to different networks.
+    /// The chains fork deeper than the rewrite limit, or belong to different networks.
     RemoteReturnedInvalidHashes,
-    /// The remote has nothing above the common block, although it reported a higher score.
+    /// The peer has nothing above the common block, although it reported a higher score.
     RemoteLiedAboutChainScore,
 }
 
-/// What is remembered of dealing with a node.
+/// Quality of an interaction with a peer, for its reputation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interaction {
-    /// The node was useful.
+    /// The peer was useful.
     Success,
-    /// The node was neither useful nor harmful.
+    /// The peer was neither useful nor harmful.
     Neutral,
-    /// The node was harmful.
+    /// The peer was harmful.
     Failure,
 }
 
-/// Where two chains part.
+/// Where two chains fork.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fork {
-    /// Height of the last block that both have.
+    /// Height of the last common block.
     pub common: Height,
-    /// Whether this is our last block, so that nothing has to be rolled back.
+    /// Whether the common block is our tip, so that nothing has to be rolled back.
     pub consistent: bool,
 }
 
-/// Set in the codes of findings that no honest node causes.
+/// Bit set in the codes of findings that no honest peer causes.
 const EVIL: u32 = 0x8000_0000;
 
 impl Finding {
-    /// Its number.
+    /// Returns the NIS1 code.
     pub fn code(self) -> u32 {
         match self {
             Finding::Unknown => 0,
@@ -76,7 +75,7 @@ impl Finding {
         }
     }
 
-    /// Its name.
+    /// Returns the NIS1 name.
     pub fn name(self) -> &'static str {
         match self {
             Finding::Unknown => "UNKNOWN",
@@ -93,12 +92,12 @@ impl Finding {
         }
     }
 
-    /// Whether no honest node causes it.
+    /// Returns whether no honest peer causes it.
     pub fn is_evil(self) -> bool {
         self.code() & EVIL != 0
     }
 
-    /// What is remembered of the remote; `None` if that depends on the blocks it has yet to send.
+    /// Returns the effect on the peer's reputation; `None` if that depends on the blocks it has yet to send.
     pub fn interaction(self) -> Option<Interaction> {
         match self {
             Finding::RemoteIsNotSynced(_) => None,
@@ -109,37 +108,37 @@ impl Finding {
         }
     }
 
-    /// Whether the chains are equal, so that unconfirmed transactions are to be exchanged.
+    /// Returns whether the chains are equal, so that unconfirmed transactions should be exchanged.
     pub fn is_in_step(self) -> bool {
         matches!(self, Finding::RemoteIsSynced | Finding::RemoteReportedEqualChainScore)
     }
 }
 
-/// The last block of a chain, as far as it matters here.
+/// The fields of a chain's tip that a comparison needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LastBlock {
-    /// Its height.
+    /// Height of the block.
     pub height: Height,
-    /// Its hash.
+    /// Hash of the block.
     pub hash: Hash256,
-    /// Its signature, as in [`crate::model::Block`].
+    /// Signature of the block, as in [`crate::model::Block`].
     pub signature: Option<Signature>,
 }
 
-/// How a comparison goes on.
+/// What a comparison needs next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// The remote is to be asked for its last block.
+    /// Ask the peer for its last block.
     AskLastBlock,
-    /// The remote is to be asked for the hashes of its blocks from [`Comparison::first_hash`] on.
+    /// Ask the peer for the hashes of its blocks from [`Comparison::first_hash`] on.
     AskHashes,
-    /// The remote is to be asked for its block after the common one.
+    /// Ask the peer for the block after the common one.
     AskBlockAfter(Fork),
     /// The comparison is over.
     Done(Finding),
 }
 
-/// A comparison of our chain with that of a remote node; it begins with asking for the remote's score.
+/// A comparison of our chain with that of a peer. It starts with the peer's score.
 #[derive(Clone, Copy, Debug)]
 pub struct Comparison {
     score: i128,
@@ -149,12 +148,12 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// A comparison with our chain as it is now.
+    /// Creates a comparison with the present state of our chain.
     pub fn new(score: i128, last: LastBlock, chain: &ChainParameters) -> Comparison {
         Comparison { score, last, rewrite_limit: chain.rewrite_limit, max_hashes: chain.max_blocks_per_sync() }
     }
 
-    /// The remote told the score of its chain.
+    /// Handles the peer's chain score.
     pub fn on_score(&self, remote: i128) -> Step {
         match remote.cmp(&self.score) {
             std::cmp::Ordering::Less => Step::Done(Finding::RemoteReportedLowerChainScore),
@@ -163,7 +162,7 @@ impl Comparison {
         }
     }
 
-    /// The remote told its last block, if it has one; `is_verifiable` says whether the signature of that is right.
+    /// Handles the peer's last block, if it has one. `is_verifiable` says whether its signature is valid.
     pub fn on_last_block(&self, remote: Option<&LastBlock>, is_verifiable: bool) -> Step {
         let Some(remote) = remote else { return Step::Done(Finding::RemoteHasNoBlocks) };
         if !is_verifiable {
@@ -177,13 +176,13 @@ impl Comparison {
         }
     }
 
-    /// Height of the first block whose hash is compared.
+    /// Returns the height of the first block whose hash is compared.
     pub fn first_hash(&self) -> Height {
         self.last.height.minus(self.rewrite_limit)
     }
 
-    /// The remote told the hashes of its blocks from [`Comparison::first_hash`] on; `local` are ours from there to
-    /// our last block.
+    /// Handles the hashes of the peer's blocks from [`Comparison::first_hash`] on. `local` are ours from there to our
+    /// tip.
     pub fn on_hashes(&self, local: &[Hash256], remote: &[Hash256]) -> Step {
         if remote.len() as u64 > self.max_hashes {
             return Step::Done(Finding::RemoteReturnedTooManyHashes);
@@ -202,7 +201,7 @@ impl Comparison {
         }
     }
 
-    /// The remote told its block after the fork; `is_verifiable` says whether the signature of that is right.
+    /// Handles the peer's block after the fork. `is_verifiable` says whether its signature is valid.
     pub fn on_block_after(&self, fork: Fork, is_verifiable: bool) -> Step {
         match is_verifiable {
             true => Step::Done(Finding::RemoteIsNotSynced(fork)),
@@ -211,19 +210,19 @@ impl Comparison {
     }
 }
 
-/// What becomes of valid blocks of a remote.
+/// What to do with valid blocks of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// They add nothing to the score, and count as invalid.
     Nothing,
-    /// They are not better than ours above the common block.
+    /// Keep our blocks: the peer's are not better above the common block.
     Keep,
-    /// They take the place of ours above the common block.
+    /// Replace our blocks above the common block.
     Switch,
 }
 
-/// Decides between blocks of ours and of a remote above the common block, by the sums of their scores. Between
-/// equals those seen first win.
+/// Decides between our blocks and a peer's above the common block by the sums of their scores. On a tie our blocks
+/// stay.
 pub fn decide(our_score: i64, peer_score: i64) -> Decision {
     if peer_score == 0 {
         Decision::Nothing

@@ -1,4 +1,4 @@
-//! The difficulty of a block.
+//! Computes the difficulty of a block.
 
 use std::collections::VecDeque;
 
@@ -9,15 +9,15 @@ const INITIAL: u64 = 100_000_000_000_000;
 const MIN: i64 = 10_000_000_000_000;
 const MAX: i64 = 1_000_000_000_000_000;
 
-/// Blocks whose difficulties and time stamps decide on the next difficulty.
+/// Number of blocks whose difficulties and time stamps determine the next difficulty.
 const WINDOW: usize = 60;
 
-/// Difficulties and time stamps of the last blocks of a chain, the oldest first.
+/// Difficulties and time stamps of the last blocks of a chain, oldest first.
 #[derive(Clone, Debug, Default)]
 pub struct Window(VecDeque<(u64, Timestamp)>);
 
 impl Window {
-    /// The window that ends with the block at `height`; height 0 is before the first block.
+    /// Loads the window that ends with the block at `height`; height 0 is before the first block.
     pub fn load(state: &impl Read, height: Height) -> Result<Window, StoreError> {
         let mut window = Window::default();
         let first = height.0.saturating_sub(WINDOW as u64 - 1).max(1);
@@ -29,7 +29,7 @@ impl Window {
         Ok(window)
     }
 
-    /// Moves on by one block.
+    /// Adds a block, dropping the oldest one if the window is full.
     pub fn push(&mut self, difficulty: u64, timestamp: Timestamp) {
         if self.0.len() == WINDOW {
             self.0.pop_front();
@@ -37,7 +37,7 @@ impl Window {
         self.0.push_back((difficulty, timestamp));
     }
 
-    /// Difficulty of the next block. `None` if no time passed within the window, which no valid chain does.
+    /// Returns the difficulty of the next block. `None` if no time passed within the window (never in a valid chain).
     pub fn difficulty(&self, target_time: u32) -> Option<u64> {
         let (Some(first), Some(last)) = (self.0.front(), self.0.back()) else { return Some(INITIAL) };
         if self.0.len() < 2 {
@@ -47,14 +47,14 @@ impl Window {
         let elapsed = i128::from(last.1.0) - i128::from(first.1.0);
         let average = self.0.iter().map(|(difficulty, _)| *difficulty as i64).sum::<i64>() / count;
         let product = i128::from(average) * i128::from(target_time) * i128::from(count - 1);
-        // The low 64 bits count.
+        // Only the low 64 bits count.
         let next = product.checked_div(elapsed)? as i64;
         Some(limit_change(next, last.0 as i64).clamp(MIN, MAX) as u64)
     }
 }
 
-/// No block changes the difficulty by more than a twentieth. Twenty times the next difficulty wraps at 64 bits, which
-/// happens if blocks come much faster than a target time of 462 seconds or more.
+/// Limits the change to a twentieth of the last difficulty. `next * 20` wraps at 64 bits, which happens if blocks come
+/// much faster than a target time of 462 seconds or more.
 fn limit_change(next: i64, old: i64) -> i64 {
     let twentyfold = next.wrapping_mul(20);
     if old * 19 > twentyfold {
@@ -91,7 +91,7 @@ mod tests {
         assert_eq!(difficulty(&[(MAX as u64, 0), (MAX as u64, 1)], 60), Some(MAX as u64));
     }
 
-    /// A window of blocks of one difficulty, the same time apart.
+    /// Returns the difficulty after `count` blocks of one difficulty, `gap` seconds apart.
     fn even(count: i32, difficulty_of_each: u64, gap: i32, target_time: u32) -> Option<u64> {
         let blocks: Vec<_> = (0..count).map(|place| (difficulty_of_each, place * gap)).collect();
         difficulty(&blocks, target_time)
@@ -122,7 +122,7 @@ mod tests {
             assert_eq!(even(count, MAX as u64, 1, 600), Some(950_000_000_000_000));
             assert_eq!(even(count, INITIAL, 17, 86_400), Some(95_000_000_000_000));
         }
-        // The greatest target time for which nothing wraps, and the next one.
+        // The largest target time at which nothing wraps, and the next one.
         assert_eq!(even(2, MAX as u64, 1, 461), Some(MAX as u64));
         assert_eq!(even(2, MAX as u64, 1, 462), Some(950_000_000_000_000));
     }

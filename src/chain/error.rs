@@ -1,4 +1,4 @@
-//! Why a block is refused.
+//! Why a block is rejected.
 
 use std::fmt;
 
@@ -9,33 +9,33 @@ use crate::rules::{Exception, Refusal, ValidationResult};
 use crate::state::StateError;
 use crate::store::StoreError;
 
-/// A block that cannot be taken in.
+/// A reason why a block cannot be processed.
 #[derive(Debug)]
 pub enum BlockError {
-    /// Its bytes are no block.
+    /// Its bytes are not a block.
     Unreadable(ReadError),
-    /// It has another height than the one after the last block.
+    /// Its height is not that of the tip plus one.
     Height { expected: Height, found: Height },
-    /// It names another block as the one before it.
+    /// It names another parent than the tip.
     Parent,
-    /// A rule refuses it, or the transaction in it with this index.
+    /// A rule rejects it, or its transaction with this index.
     Refused(ValidationResult, Option<usize>),
-    /// It, or the transaction in it with this index, is wrong in a way for which NIS1 has a text instead of a result.
+    /// It, or its transaction with this index, is invalid, and NIS1 has an exception text instead of a result.
     Exception(Exception, Option<usize>),
-    /// Its time stamps make the difficulty impossible.
+    /// Its time stamps make the difficulty undefined.
     NoTimePasses,
-    /// The nemesis block is not that of the configured network; why.
+    /// The nemesis block is not that of the configured network; the reason.
     Nemesis(&'static str),
-    /// It changes the state in an impossible way; why.
+    /// It changes the state in an impossible way; the reason.
     Impossible(String),
     /// The importances after it cannot be computed.
     Importance(ImportanceError),
-    /// The store failed; the block may be fine.
+    /// The store failed; the block may be valid.
     Store(StoreError),
 }
 
 impl BlockError {
-    /// What a rule said, of the block or of a transaction in it.
+    /// Converts a rejection by a rule, of the block or of the transaction with an index.
     pub fn by_rule(refusal: Refusal, transaction: Option<usize>) -> BlockError {
         match refusal {
             Refusal::Result(result) => BlockError::Refused(result, transaction),
@@ -75,7 +75,7 @@ fn concerned(f: &mut fmt::Formatter<'_>, transaction: Option<usize>) -> fmt::Res
     transaction.map_or(Ok(()), |index| write!(f, "its transaction {index}: "))
 }
 
-/// Words for the results that concern the block itself; for the others the name is enough.
+/// Returns a text for results that concern the block itself. For the others the name is enough.
 fn explanation(result: ValidationResult) -> Option<&'static str> {
     match result {
         ValidationResult::FailureBlockUnexpectedHeight => Some("its height is not the next one"),

@@ -1,18 +1,18 @@
-//! Following the hashes of stored blocks.
+//! Follows the hash chain of stored blocks.
 
 use std::fmt;
 
 use crate::codec::block_file::block_links;
 use crate::model::{Hash256, Height};
 
-/// A block that is not what its place in the store says.
+/// A stored block that does not belong at its height.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BrokenChain {
-    /// There is none at this height.
+    /// The block at this height is missing.
     Missing(Height),
-    /// The block at this height is none, or has another height or another hash.
+    /// The row at this height is not a block, or the block has another height or hash.
     OtherBlock(Height),
-    /// The block at this height names another one as the one before it.
+    /// The block at this height names another parent.
     Parent(Height),
 }
 
@@ -37,12 +37,12 @@ impl std::error::Error for BrokenChain {}
 #[derive(Debug)]
 pub struct HashChain {
     next: Height,
-    /// Hash of the block before the next one; `None` if it is not known.
+    /// Hash of the last block followed; `None` if it is not known.
     last: Option<Hash256>,
 }
 
 impl HashChain {
-    /// Begins at a height, with the hash of the block before if that is known.
+    /// Starts at a height, with the hash of the block before it, if known.
     pub fn new(first: Height, before: Option<Hash256>) -> HashChain {
         HashChain { next: first, last: before }
     }
@@ -64,7 +64,7 @@ impl HashChain {
 mod tests {
     use super::*;
 
-    /// A block in its verifiable form, as far as what links it to others goes.
+    /// Returns the hash and the verifiable form of a block in which only the fields that link it to others are set.
     fn block(height: u64, previous_hash: [u8; 32]) -> (Hash256, Vec<u8>) {
         let mut bytes = vec![0; 12 + 36];
         bytes.extend_from_slice(&64u32.to_le_bytes());
@@ -87,7 +87,7 @@ mod tests {
         let (other_hash, other) = block(8, [1; 32]);
         assert_eq!(chain.follow(&other_hash, &other), Err(BrokenChain::Parent(Height(8))));
         assert_eq!(chain.follow(&second_hash, &second), Ok(()));
-        // Whose parent is not known may follow anything.
+        // A block whose parent is not known may follow anything.
         assert_eq!(HashChain::new(Height(8), None).follow(&other_hash, &other), Ok(()));
     }
 }

@@ -1,10 +1,10 @@
-//! The end of a chain, onto which the next block goes.
+//! The tip of a chain, on top of which the next block is processed.
 
 use super::difficulty::Window;
 use crate::model::Height;
 use crate::store::{Read, StoreError, StoredBlock, stored_header, tip};
 
-/// The last block of a chain, and what decides on the next one's difficulty.
+/// The tip of a chain, and the values that determine the next difficulty.
 pub struct ChainHead {
     /// The last block; `None` for an empty chain.
     pub tip: Option<StoredBlock>,
@@ -13,25 +13,25 @@ pub struct ChainHead {
 }
 
 impl ChainHead {
-    /// The end of the chain in a state.
+    /// Loads the tip of the chain in a state.
     pub fn load(state: &impl Read) -> Result<ChainHead, StoreError> {
         let tip = tip(state)?;
         let window = Window::load(state, tip.as_ref().map_or(Height(0), |tip| tip.height))?;
         Ok(ChainHead { tip, window })
     }
 
-    /// The end of the chain as it was when a lower block was the last.
+    /// Loads the tip as if the block at `height` were the last one.
     pub fn load_at(state: &impl Read, height: Height) -> Result<ChainHead, StoreError> {
         let tip = stored_header(state, height)?;
         Ok(ChainHead { tip, window: Window::load(state, height)? })
     }
 
-    /// Height of the last block; 0 if there is none.
+    /// Returns the height of the tip; 0 if the chain is empty.
     pub fn height(&self) -> Height {
         self.tip.as_ref().map_or(Height(0), |tip| tip.height)
     }
 
-    /// Moves on by a block.
+    /// Advances the tip by one block.
     pub fn push(&mut self, block: StoredBlock) {
         self.window.push(block.difficulty, block.timestamp);
         self.tip = Some(block);

@@ -1,4 +1,4 @@
-//! Taking blocks in, in small steps.
+//! Imports blocks in small steps.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
@@ -17,45 +17,45 @@ use crate::model::{Block, Hash256, Height, Network, Timestamp};
 use crate::rules::ValidationResult;
 use crate::store::{Batch, Store, StoreError, StoredBlock, block_row};
 
-/// Changed rows after which a batch is committed, unless told otherwise: each takes a page of memory at most, or few more.
+/// Default limit of changed rows per batch. Each changed row takes at most a page of memory, or a few more.
 const BATCH_ROWS: u32 = 28_000;
 
-/// How blocks are taken in.
+/// How blocks are imported.
 #[derive(Clone, Copy, Debug)]
 pub struct IntakeOptions {
     /// Steps after which a batch is committed, at the end of the block that reaches them.
     pub batch_steps: u32,
     /// Blocks after which a batch is committed.
     pub batch_blocks: u32,
-    /// The last height to take in.
+    /// The last height to import.
     pub stop_at: Option<Height>,
-    /// Blocks below this height are vouched for: their signatures and proofs are not checked.
+    /// Blocks below this height are trusted: their signatures and proofs are not checked.
     pub trusted_below: Height,
 }
 
-/// What a step has brought about.
+/// Result of one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IntakeProgress {
-    /// Work goes on.
+    /// There is more to do.
     Working,
-    /// Blocks that were committed are on their way to the disk, and nothing can go on before they are there: see
+    /// Committed blocks are being synchronised to the disk, and nothing can continue before that is done: see
     /// [`Store::waits_for_disk`].
     Settling,
-    /// Blocks have become visible: the first and the last of them. They are durable with the next commit, or once all is
-    /// done.
+    /// Blocks were committed and are visible: the first and the last of them. They are durable at the next `Committed`
+    /// or at `Done`.
     Committed { first: Height, last: Height },
-    /// There is nothing left to take in, and what was is durable.
+    /// There is nothing left to import, and everything imported is durable.
     Done,
 }
 
-/// Why no more blocks can be taken in. Those before were committed.
+/// Why the import stopped. The blocks before were committed.
 #[derive(Debug)]
 pub enum IntakeError {
-    /// The block at this height is refused.
+    /// The block at this height is rejected.
     Block(Height, BlockError),
-    /// A file cannot be read on after this height.
+    /// A file cannot be read further after this height.
     File(Height, BlockFileError),
-    /// A file holds another block at a height that the store has already.
+    /// A file holds another block at a height that the store already has.
     OtherChain(Height),
 }
 
@@ -77,13 +77,12 @@ impl fmt::Display for IntakeError {
 
 impl std::error::Error for IntakeError {}
 
-/// What reading on in the files has given.
+/// Result of reading the next block of the source.
 enum Next {
     /// A block that the chain does not have.
     New,
-    /// One that it has; there may be more.
+    /// A block that the chain already has; there may be more.
     Known,
-    /// There are no more blocks.
     End,
 }
 
@@ -92,12 +91,12 @@ enum Stage {
     Reading,
     /// The signatures of its transactions are being checked.
     Checking(Box<(Block, SignatureCheck)>),
-    /// It is being put onto the chain.
+    /// It is being processed on top of the chain.
     Admitting(Box<Admission>),
 }
 
-/// Takes blocks from a source, such as files, into a store. Every call of [`Intake::step`] does a small piece of work: one
-/// signature, one transaction, or a part of what is due at the end of a block.
+/// Imports blocks from a source, such as files, into a store. Every call of [`Intake::step`] does a small piece of
+/// work: one signature, one transaction, or a part of the work at the end of a block.
 pub struct Intake<'s> {
     store: &'s Store,
     network: &'s Network,
@@ -108,19 +107,19 @@ pub struct Intake<'s> {
     keep_from: Option<Height>,
     verifier: Verifier,
     buffer: Vec<u8>,
-    /// A block that was handed over instead of being read.
+    /// A block that was handed over, to be processed instead of reading one.
     handed: Option<Box<Block>>,
-    /// Whether blocks are kept until they are committed.
+    /// Whether blocks are kept in memory until they are committed.
     can_retry: bool,
-    /// Blocks of the source that are not committed, if they are kept: the store may fail to take them.
+    /// Uncommitted blocks of the source, kept because the store may fail to commit them.
     uncommitted: VecDeque<Vec<u8>>,
-    /// Those that come before all that the source still holds, since it did.
+    /// Blocks to import again after a failure, before further blocks are read from the source.
     again: VecDeque<Vec<u8>>,
     batch: Option<Batch<'s>>,
     first_of_batch: Option<Height>,
     steps: u32,
     batch_rows: u32,
-    /// The batch is to be committed, once that before it is durable.
+    /// The batch is to be committed once the commit before it is durable.
     is_full: bool,
     head: ChainHead,
     seen: BTreeSet<Hash256>,
@@ -130,7 +129,7 @@ pub struct Intake<'s> {
 }
 
 impl<'s> Intake<'s> {
-    /// Continues the chain of a store, beginning with the nemesis block if it is empty.
+    /// Continues the chain of a store with the blocks of files. An empty store starts with the nemesis block.
     pub fn new(
         store: &'s Store,
         network: &'s Network,
@@ -141,7 +140,7 @@ impl<'s> Intake<'s> {
         Intake::of(store, network, nemesis, Box::new(BlockFiles::new(files)), options)
     }
 
-    /// The same with blocks from any source.
+    /// Like [`Intake::new`], with blocks from any source.
     pub fn of(
         store: &'s Store,
         network: &'s Network,
@@ -179,55 +178,55 @@ impl<'s> Intake<'s> {
         })
     }
 
-    /// Makes a store that is thrown away afterwards hold little more than the state: the last blocks, and old values
-    /// of what those from a height on change. Such an intake cannot go on in a store.
+    /// Makes a scratch store hold little more than the state: the last blocks, and undo journals from a height on. Such
+    /// an import cannot be continued later.
     pub fn keeping_state_only(self, old_values_from: Height) -> Intake<'s> {
         Intake { keep_from: Some(old_values_from), ..self }
     }
 
-    /// The last block taken in, committed or not; `None` if there is none.
+    /// Returns the last imported block, committed or not; `None` if there is none.
     pub fn tip(&self) -> Option<&StoredBlock> {
         self.head.tip.as_ref()
     }
 
-    /// Height of the last block that is committed; 0 if there is none.
+    /// Returns the height of the last committed block; 0 if there is none.
     pub fn committed(&self) -> Height {
         self.committed
     }
 
-    /// Bytes of the source that were read, and bytes of all of it if that is known.
+    /// Returns the bytes read from the source, and its total size, if that is known.
     pub fn bytes(&self) -> Option<(u64, u64)> {
         self.source.progress()
     }
 
-    /// Changes after how many changed rows a batch is committed, at the end of the block that reaches them.
+    /// Sets the number of changed rows after which a batch is committed, at the end of the block that reaches them.
     pub fn set_batch_rows(&mut self, rows: u32) {
         self.batch_rows = rows;
     }
 
-    /// Keeps blocks in memory until they are committed, so that [`Intake::retry`] is possible; to be called before the
+    /// Keeps blocks in memory until they are committed, so that [`Intake::retry`] works. Must be called before the
     /// first step.
     pub fn allow_retry(&mut self) {
         self.can_retry = true;
     }
 
-    /// Whether the next step would read a block, so that one can be handed over.
+    /// Returns whether the next step would read a block, so that one can be handed over.
     pub fn wants_block(&self) -> bool {
         matches!(self.stage, Stage::Reading) && self.handed.is_none() && !self.is_full && self.failure.is_none()
     }
 
-    /// Hands over the block that is to be taken in next, instead of one of the source. It is not kept to be taken in again.
+    /// Sets the block to process next, instead of one of the source. [`Intake::retry`] does not repeat it.
     pub fn hand_over(&mut self, block: Box<Block>) {
         self.handed = Some(block);
     }
 
-    /// Height of the last block taken in, committed or not; 0 if there is none.
+    /// Returns the height of the last imported block, committed or not; 0 if there is none.
     pub fn height(&self) -> Height {
         self.head.height()
     }
 
-    /// Does one piece of work; `now` is network time. After an error nothing more can be taken in; whole blocks
-    /// taken in before it are committed first.
+    /// Does one piece of work; `now` is network time. After an error nothing more can be imported. The whole blocks
+    /// before it are committed first, unless the store failed.
     pub fn step(&mut self, now: Timestamp) -> Result<IntakeProgress, IntakeError> {
         self.steps += 1;
         let height = self.height().next();
@@ -251,7 +250,7 @@ impl<'s> Intake<'s> {
         }
     }
 
-    /// Commits the whole blocks taken in so far, and makes them durable. One that is being applied is begun again
+    /// Commits the whole blocks imported so far and waits until they are durable. A block in progress starts again
     /// afterwards.
     pub fn commit(&mut self) -> Result<IntakeProgress, BlockError> {
         let progress = self.commit_by(Batch::commit)?;
@@ -259,13 +258,13 @@ impl<'s> Intake<'s> {
         Ok(progress)
     }
 
-    /// Has the whole blocks taken in so far committed by the next steps. Whether there are any.
+    /// Makes the next steps commit the whole blocks imported so far. Returns whether there are any.
     pub fn commit_soon(&mut self) -> bool {
         self.is_full = self.first_of_batch.is_some();
         self.is_full
     }
 
-    /// Commits a full batch. First the one before it is made durable.
+    /// Commits a full batch, after making the commit before it durable.
     fn commit_full(&mut self) -> Result<IntakeProgress, BlockError> {
         let was_unsettled = self.store.is_unsettled();
         match self.store.settle_soon()? {
@@ -275,7 +274,7 @@ impl<'s> Intake<'s> {
         }
     }
 
-    /// Has all that is committed made durable; `then` says that it is.
+    /// Makes all commits durable. Returns `then` once they are.
     fn settle_soon(&self, then: IntakeProgress) -> Result<IntakeProgress, IntakeError> {
         match self.store.settle_soon() {
             Ok(true) => Ok(then),
@@ -304,7 +303,7 @@ impl<'s> Intake<'s> {
             .map_or(IntakeProgress::Working, |first| IntakeProgress::Committed { first, last }))
     }
 
-    /// Goes on after the store has failed: what was not committed is taken in again, if [`Intake::allow_retry`] was
+    /// Continues after a failure of the store. Uncommitted blocks are imported again, if [`Intake::allow_retry`] was
     /// called.
     pub fn retry(&mut self) -> Result<(), StoreError> {
         self.head = ChainHead::load(&self.store.snapshot()?)?;
@@ -322,7 +321,7 @@ impl<'s> Intake<'s> {
 
     fn fail(&mut self, error: IntakeError) -> Result<IntakeProgress, IntakeError> {
         if matches!(error, IntakeError::Block(_, BlockError::Store(_))) {
-            // The batch cannot be trusted any more. What was committed before it stays.
+            // The write transaction is in an unknown state. Earlier commits stay.
             self.batch = None;
             return Err(error);
         }
@@ -362,8 +361,8 @@ impl<'s> Intake<'s> {
         }
     }
 
-    /// A block of a file must name the block that it follows. In one from a peer the name does not matter, for its
-    /// signature covers the right one.
+    /// Checks height and parent hash. A block of a file must name its parent. A block from a peer need not: its
+    /// signature covers the right hash.
     fn place(&self, block: Block) -> Result<Block, BlockError> {
         let expected = self.height().next();
         if block.height != expected {
@@ -403,11 +402,11 @@ impl<'s> Intake<'s> {
         }
     }
 
-    /// A block that the chain has already must be the same.
+    /// Checks that a block that the chain already has is the same.
     fn check_known(&self, height: Height) -> Result<(), IntakeError> {
         let fail = |error: BlockError| IntakeError::Block(height, error);
         let snapshot = self.store.snapshot().map_err(|error| fail(error.into()))?;
-        // Blocks of an uncommitted batch come from the same file a moment ago.
+        // A block of an uncommitted batch came from the same file just before.
         let Some(known) = block_row(&snapshot, height).map_err(|error| fail(error.into()))? else {
             return Ok(());
         };
@@ -451,7 +450,7 @@ impl<'s> Intake<'s> {
         match admission.step(batch, &self.head, &mut conditions) {
             Ok(Some(header)) => self.take(header),
             unfinished => {
-                // What a refused block has done to the batch is taken back with the stage.
+                // If the block was rejected, its changes of the batch are undone through this stage.
                 self.stage = Stage::Admitting(admission);
                 unfinished.map(|_| IntakeProgress::Working)
             }

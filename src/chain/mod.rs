@@ -1,4 +1,4 @@
-//! Taking blocks in, making them, and rolling them back.
+//! Processes, harvests, compares and rolls back blocks.
 
 mod admission;
 pub mod apply;

@@ -18,8 +18,8 @@ pub fn nemesis_block(bytes: &[u8], network: &Network) -> Result<Block, BlockErro
     Ok(block)
 }
 
-/// The same for a block that anybody may have made up: its hash, where it is known, and its own signature are checked
-/// too. Those of its transactions are when it is taken in.
+/// Like [`nemesis_block`], for a block from an untrusted source: also checks its hash, if known, and its signature. The
+/// signatures of its transactions are checked when it is imported.
 pub fn authentic_nemesis_block(
     bytes: &[u8],
     network: &Network,

@@ -1,7 +1,7 @@
-//! Judging a chain part as a whole: blocks that are to follow one of ours, and may replace ours above it.
+//! Validates a candidate branch as a whole: blocks that follow one of ours and may replace our blocks above it.
 //!
-//! All work is done in one batch. It is committed if the part is valid and better, and dropped otherwise, so that the
-//! chain is never between two states. What has come of it is told once it is durable.
+//! All work is done in one write transaction. It is committed if the branch is valid and better, and dropped otherwise,
+//! so that the chain is never between two states. The outcome is returned once it is durable.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -20,41 +20,41 @@ use crate::model::{Block, Hash256, Height, Network, Timestamp, Transaction};
 use crate::rules::{Exception, ExceptionKind, ValidationResult};
 use crate::store::{Batch, Store, StoreError, stored_block, stored_header, tip};
 
-/// What the rules say of a part.
+/// Validation result of a branch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Validity {
     /// All its blocks are valid.
     Valid,
-    /// The first thing that is wrong with it.
+    /// The branch is rejected; its first error.
     Refused(ValidationResult),
-    /// It asks for something impossible; in NIS1's words where it has any.
+    /// Validation fails with an exception; the text is NIS1's where it has one.
     Exception(Exception),
 }
 
-/// What came of a part.
+/// Outcome of a branch.
 #[derive(Clone, Debug)]
 pub struct PartOutcome {
-    /// What the rules say.
+    /// Validation result.
     pub validity: Validity,
-    /// Scores of our blocks above the common one and of the part, if it is valid.
+    /// Scores of our blocks above the common one, and of the branch, if the branch is valid.
     pub scores: Option<(i64, i64)>,
-    /// What our chain has become, if the part was better.
+    /// The change of our chain, if the branch was better.
     pub switch: Option<Switch>,
 }
 
 /// A change of our chain.
 #[derive(Clone, Debug)]
 pub struct Switch {
-    /// The last block that stays.
+    /// The last common block.
     pub common: Height,
-    /// The last block now.
+    /// The new tip.
     pub last: Height,
-    /// Our blocks that were replaced, the lowest first.
+    /// Our replaced blocks, lowest first.
     pub replaced: Vec<Replaced>,
-    /// Hashes of the direct transactions of the part.
+    /// Hashes of the branch's top-level transactions.
     pub confirmed: BTreeSet<Hash256>,
-    /// Direct transactions of our replaced blocks that the part does not hold, in the order in which they go back to
-    /// the unconfirmed ones.
+    /// Top-level transactions of our replaced blocks that the branch does not contain, in the order in which they
+    /// return to the mempool.
     pub returned: Vec<Transaction>,
 }
 
@@ -63,7 +63,7 @@ impl PartOutcome {
         PartOutcome { validity, scores: None, switch: None }
     }
 
-    /// The result if the part was a block that was pushed or harvested.
+    /// Returns the result for a pushed or harvested block.
     pub fn of_push(&self) -> Result<ValidationResult, &Exception> {
         match (&self.validity, self.scores) {
             (Validity::Exception(exception), _) => Err(exception),
@@ -75,7 +75,7 @@ impl PartOutcome {
         }
     }
 
-    /// The result if the part was asked for because its sender reported a better chain.
+    /// Returns the result for a branch that was requested because its sender reported a better chain.
     pub fn of_synchronisation(&self) -> Result<ValidationResult, &Exception> {
         match &self.validity {
             Validity::Exception(exception) => Err(exception),
@@ -85,58 +85,58 @@ impl PartOutcome {
     }
 }
 
-/// A part on its way into the chain.
+/// A candidate branch that is being processed.
 pub struct ChainPart<'s> {
     store: &'s Store,
     work: Work<'s>,
 }
 
 enum Work<'s> {
-    /// It is judged.
+    /// It is being validated.
     Judging(Box<Trial<'s>>),
-    /// It has become our chain, and is on its way to the disk.
+    /// It has become our chain, and is being synchronised to the disk.
     Settling(PartOutcome),
 }
 
-/// A part that is judged, and what it makes of the chain.
+/// The validation of a branch, with its changes of the chain.
 struct Trial<'s> {
     network: &'s Network,
     batch: Batch<'s>,
     verifier: Verifier,
     seen: BTreeSet<Hash256>,
     common: Height,
-    /// Block after block of ours that was undone, the highest first.
+    /// Our undone blocks, highest first.
     undone: Vec<Block>,
     ours: i128,
     base: i128,
-    /// Hashes of the direct transactions of the part.
+    /// Hashes of the branch's top-level transactions.
     direct: BTreeSet<Hash256>,
-    /// Hashes of the transactions of its only block, whose signatures are known to be good.
+    /// Hashes of the transactions of its only block, if their signatures are known to be valid.
     verified: Option<Vec<Hashes>>,
     stage: Stage,
 }
 
 enum Stage {
-    /// Our blocks above the common one are undone.
+    /// Our blocks above the common one are undone; the blocks of the branch.
     Undoing(VecDeque<Block>),
-    /// Signatures of the part's transactions are checked: blocks to check, that in hand, and those checked.
+    /// Signatures of the branch's transactions are checked: blocks to check, the current one, and checked ones.
     Checking(VecDeque<Block>, Option<Box<(Block, SignatureCheck)>>, VecDeque<(Block, Vec<Hashes>)>),
-    /// Blocks are put onto the chain: the end of it, blocks to come, and that in hand.
+    /// Blocks are processed: the tip, the blocks to come, and the current one.
     Admitting(Box<ChainHead>, VecDeque<(Block, Vec<Hashes>)>, Option<Box<Admission>>),
 }
 
-/// What a step of a part has brought about.
+/// Result of one step of a branch.
 pub enum PartProgress<'s> {
-    /// Work goes on.
+    /// There is more to do.
     Working(Box<ChainPart<'s>>),
-    /// The part is judged. What the outcome tells is durable.
+    /// The branch is validated, and its outcome is durable.
     Done(PartOutcome),
 }
 
 impl<'s> ChainPart<'s> {
-    /// Begins with blocks that are to follow ours at the height `common`. Fails if that is further back than our
-    /// blocks can be undone, or above our last block. They can be undone as far as the rewrite limit allows from the
-    /// highest block that the chain ever had: going back to a lower one does not allow more.
+    /// Creates a branch of blocks that follow our block at the height `common`. Fails if that is above our tip or
+    /// deeper than our blocks can be undone. They can be undone down to the rewrite limit below the highest block that
+    /// the chain ever had: a rollback does not extend that.
     pub fn new(
         store: &'s Store,
         network: &'s Network,
@@ -169,7 +169,7 @@ impl<'s> ChainPart<'s> {
         Ok(ChainPart { store, work: Work::Judging(Box::new(trial)) })
     }
 
-    /// The same with one block all of whose transactions have good signatures and these hashes.
+    /// Like [`ChainPart::new`], with one block whose transactions have valid signatures and these hashes.
     pub fn of_verified(
         store: &'s Store,
         network: &'s Network,
@@ -184,14 +184,14 @@ impl<'s> ChainPart<'s> {
         Ok(part)
     }
 
-    /// Whether the part has become our chain, of which nobody is told yet.
+    /// Returns whether the branch has become our chain but its outcome was not returned yet.
     pub fn is_committed(&self) -> bool {
         matches!(self.work, Work::Settling(_))
     }
 
-    /// Does one piece of work; `now` is network time. Nothing can be done while the store waits for the disk
-    /// ([`Store::waits_for_disk`]). Fails only if the store does; then nothing has changed, or it is not known whether the
-    /// change is durable.
+    /// Does one piece of work; `now` is network time. Must not be called while the store waits for the disk
+    /// ([`Store::waits_for_disk`]). Fails only if the store does; then nothing has changed, or it is not known whether
+    /// the change is durable.
     #[allow(clippy::boxed_local, reason = "who carries a part on keeps it in a box")]
     pub fn step(self: Box<Self>, now: Timestamp) -> Result<PartProgress<'s>, StoreError> {
         let ChainPart { store, work } = *self;
@@ -199,7 +199,7 @@ impl<'s> ChainPart<'s> {
         let outcome = match work {
             Work::Judging(mut trial) => match trial.work(now) {
                 Ok(false) => return go_on(Work::Judging(trial)),
-                // There is never more than one commit that is not durable.
+                // At most one commit may be not yet durable.
                 Ok(true) if !store.settle_soon()? => return go_on(Work::Judging(trial)),
                 Ok(true) => trial.decide()?,
                 Err(BlockError::Store(error)) => return Err(error),
@@ -215,7 +215,7 @@ impl<'s> ChainPart<'s> {
 }
 
 impl Trial<'_> {
-    /// Does one piece of work; whether the part is through.
+    /// Does one piece of work. Returns whether the whole branch is processed.
     fn work(&mut self, now: Timestamp) -> Result<bool, BlockError> {
         let undoing = Stage::Undoing(VecDeque::new());
         self.stage = match std::mem::replace(&mut self.stage, undoing) {
@@ -230,7 +230,7 @@ impl Trial<'_> {
         Ok(false)
     }
 
-    /// Undoes our last block, if it is above the common one. Once all are undone the part is looked at as a whole.
+    /// Undoes our tip, if it is above the common block. Otherwise checks difficulties and length of the branch.
     fn undo(&mut self, blocks: VecDeque<Block>) -> Result<Stage, BlockError> {
         let last = tip(&self.batch)?.ok_or(StoreError::Empty)?.height;
         if last > self.common {
@@ -247,7 +247,7 @@ impl Trial<'_> {
         Ok(Stage::Checking(blocks, None, checked))
     }
 
-    /// Difficulties come before everything else.
+    /// Checks that all difficulties are defined. NIS1 does this before everything else.
     fn check_difficulties(&self, blocks: &VecDeque<Block>) -> Result<(), BlockError> {
         let mut window = ChainHead::load_at(&self.batch, self.common)?.window;
         for block in blocks {
@@ -311,7 +311,7 @@ impl Trial<'_> {
         Ok(Stage::Admitting(head, blocks, in_hand))
     }
 
-    /// A valid part replaces our blocks if its score is higher: of equals the first seen stays.
+    /// Commits a valid branch if its score is higher; on a tie our blocks stay.
     fn decide(self: Box<Self>) -> Result<PartOutcome, StoreError> {
         let last = tip(&self.batch)?.ok_or(StoreError::Empty)?;
         // As in NIS1, sums wrap at 64 bits.
@@ -353,7 +353,7 @@ fn replaced(block: &Block) -> Replaced {
     }
 }
 
-/// Order in which the transactions of a replaced block are returned.
+/// Order of kinds in which the transactions of a replaced block return to the mempool.
 const KINDS: [i32; 7] = [
     kind::TRANSFER,
     kind::IMPORTANCE_TRANSFER,

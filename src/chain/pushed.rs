@@ -10,8 +10,8 @@ use crate::model::{Block, Height, Network};
 use crate::rules::{Exception, ExceptionKind, Refusal, ValidationResult};
 use crate::store::{Read, Store, StoreError, stored_header, tip};
 
-/// Looks at a block that a peer pushed before any work is done for it: it must be of this network, and follow our last
-/// block or be its sibling. The signature of a sibling is checked later, like those of all chain parts.
+/// Checks a pushed block before any work is done for it: it must be of this network, and follow our tip or be its
+/// sibling. The signature of a sibling is checked later, like those of all candidate branches.
 pub fn check_pushed(
     block: &Block,
     state: &impl Read,
@@ -34,13 +34,13 @@ pub fn check_pushed(
     if is_sibling { Ok(()) } else { Err(ValidationResult::FailureEntityUnusableOutOfSync.into()) }
 }
 
-/// The block as a chain part of its own. It is refused as neutral if it is known, or follows no block of ours.
+/// Creates a branch of one pushed block. A block that is known or follows none of ours is rejected as neutral.
 pub fn pushed_part<'s>(store: &'s Store, network: &'s Network, block: Block) -> Result<Box<ChainPart<'s>>, Refusal> {
     let common = common_of_use(store, &block)?;
     boxed(ChainPart::new(store, network, common, vec![block]))
 }
 
-/// The same for a block that this node has made: the signatures in it are known to be good, and so are its hashes.
+/// Like [`pushed_part`], for a block that this node harvested: its transaction signatures are known to be valid.
 pub fn harvested_part<'s>(
     store: &'s Store,
     network: &'s Network,
@@ -50,7 +50,7 @@ pub fn harvested_part<'s>(
     boxed(ChainPart::of_verified(store, network, common, block, hashes))
 }
 
-/// The height of the block before it, if the block is new and follows one of ours.
+/// Returns the height of the block's parent, if the block is new and follows one of ours.
 fn common_of_use(store: &Store, block: &Block) -> Result<Height, Refusal> {
     if block.height <= Height::NEMESIS {
         let text = "height must be positive".to_owned();
@@ -69,7 +69,7 @@ fn boxed(part: Result<ChainPart<'_>, RollbackError>) -> Result<Box<ChainPart<'_>
     match part {
         Ok(part) => Ok(Box::new(part)),
         Err(RollbackError::Store(error)) => Err(error.into()),
-        // Blocks of ours deeper than the rewrite limit are never replaced.
+        // Blocks deeper than the rewrite limit are never replaced.
         Err(RollbackError::NotBelow { .. } | RollbackError::TooDeep { .. }) => Err(ValidationResult::Neutral.into()),
     }
 }

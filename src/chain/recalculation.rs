@@ -1,4 +1,4 @@
-//! Recalculating importances after the blocks that call for it.
+//! Recalculates importances after the blocks at which they are due.
 
 use std::collections::VecDeque;
 use std::iter::Peekable;
@@ -11,58 +11,56 @@ use crate::model::{Amount, Height, Network};
 use crate::state::{self, AccountImportance, AccountNumber, AccountTotals, ListWriter, Outlink};
 use crate::store::{Batch, Read, StoreError, Table, block_key};
 
-/// Accounts, outlinks or results that are dealt with in one step.
+/// Accounts, outlinks or results processed in one step.
 const ENTRIES_PER_STEP: usize = 64;
-/// Work of the calculation in one step; about as much as checking a signature.
+/// Budget of the calculation for one step: about the cost of a signature check.
 const BUDGET: u32 = 2_000;
 
-/// A recalculation in the making. It reads the state as the block has left it, and so must be over before the next
-/// block begins.
+/// A recalculation in progress. It reads the state after the block, and must be finished before the next block starts.
 pub struct Recalculation {
     height: Height,
     handed_over: u64,
     stage: Stage,
 }
 
-/// Accounts that were handed over to a calculation one by one.
+/// Numbers of accounts passed to a calculation one by one.
 #[derive(Clone, Copy, Default)]
 struct Handed {
     all: u64,
-    /// Those that the block has touched for the first time.
+    /// Those that first occur in the block itself.
     young: u64,
 }
 
 enum Stage {
     /// Nothing is read yet.
     Beginning,
-    /// Accounts that may take part are read, beginning with this number; how many were handed over.
+    /// Candidate accounts are read from this number on; the counts so far.
     Accounts(Box<Calculation>, AccountNumber, Handed),
-    /// Outlinks are read, beginning with this height and number in the block.
+    /// Outlinks are read from this height and index in the block on.
     Outlinks(Box<Calculation>, Height, usize),
     /// The calculation runs.
     Calculating(Box<Calculation>),
-    /// The result is merged with the list before and written.
+    /// The result is merged with the previous list and written.
     Writing(Box<Merge>, ListWriter),
-    /// Lists below a height are forgotten.
+    /// Lists below a height are deleted.
     Forgetting(Height),
-    /// Nothing is left to do.
     Done,
 }
 
-/// The grouped height for which importances are calculated after a block; `None` if none are due: they are after the
-/// first block and after every 359th.
+/// Returns the importance height for which importances are calculated after a block, or `None` if none are due. They
+/// are due after the first block and after every 359th.
 pub fn due_after(height: Height) -> Option<Height> {
     let next = height.next().grouped();
     (height == Height::NEMESIS || next != height.grouped()).then_some(next)
 }
 
 impl Recalculation {
-    /// Begins one at a grouped height.
+    /// Creates the recalculation for a importance height.
     pub fn new(height: Height) -> Recalculation {
         Recalculation { height, handed_over: 0, stage: Stage::Beginning }
     }
 
-    /// Does one piece of work; whether there is more.
+    /// Does one piece of work. Returns whether there is more.
     pub fn step(&mut self, batch: &mut Batch<'_>, network: &Network) -> Result<bool, BlockError> {
         self.stage = match std::mem::replace(&mut self.stage, Stage::Done) {
             Stage::Beginning => self.begin(batch, network)?,
@@ -84,7 +82,7 @@ impl Recalculation {
         Ok(!matches!(self.stage, Stage::Done))
     }
 
-    /// Lists to which no rollback comes back are forgotten, if they are not kept as a history.
+    /// Returns the height below which lists can be deleted: no rollback needs them, and they are not kept as history.
     fn forgettable_below(&self, batch: &Batch<'_>, network: &Network) -> Result<Height, StoreError> {
         let lowest = self.height.minus(network.chain.rewrite_limit).grouped();
         let history = match network.chain.history_from {
@@ -97,7 +95,7 @@ impl Recalculation {
 
     fn begin(&self, batch: &Batch<'_>, network: &Network) -> Result<Stage, BlockError> {
         let totals = AccountTotals::of(batch)?;
-        // Those that existed before the block.
+        // Accounts that existed before the block.
         let known = u64::from(totals.numbered - totals.new_at(self.height));
         let settings = Settings::new(self.height, network.chain.blocks_per_day(), known);
         let settings = Settings { expected: totals.stakes.into(), ..settings };
@@ -105,7 +103,7 @@ impl Recalculation {
         Ok(Stage::Accounts(calculation, AccountNumber(0), Handed::default()))
     }
 
-    /// Hands over accounts: for proof of stake all, for proof of importance those that may have enough.
+    /// Passes accounts to the calculation: all for proof of stake, those that may be eligible for proof of importance.
     fn read_accounts(
         &mut self,
         mut calculation: Box<Calculation>,
@@ -141,7 +139,7 @@ impl Recalculation {
         Ok(Stage::Outlinks(calculation, first, 0))
     }
 
-    /// Counts the accounts that were not handed over.
+    /// Adds the number of the accounts that were not passed.
     fn pass_over(
         &mut self,
         calculation: &mut Calculation,
@@ -193,7 +191,7 @@ fn read_outlinks(
     })
 }
 
-/// Writes some entries; what is left to be written.
+/// Writes some entries. Returns the rest to write.
 fn write(
     mut merge: Box<Merge>,
     mut writer: ListWriter,
@@ -211,11 +209,11 @@ fn write(
     Ok(Some((merge, writer)))
 }
 
-/// The results of a recalculation together with what the accounts that took no part had before, by number.
+/// Merges the results of a recalculation with the previous values of the other accounts, by account number.
 struct Merge {
     height: Height,
     results: Peekable<vec::IntoIter<Importance>>,
-    /// The list before; `None` once it is read to its end.
+    /// The previous list; `None` once it is read to its end.
     list: Option<Height>,
     old: VecDeque<AccountImportance>,
     last: Option<AccountNumber>,

@@ -1,4 +1,4 @@
-//! Reorgs: changes of our chain that have replaced blocks. The last ones are remembered while the node runs.
+//! Reorgs: changes of our chain that replaced blocks. The last ones are kept in memory.
 
 use std::collections::VecDeque;
 
@@ -6,44 +6,44 @@ use super::part::Switch;
 use crate::crypto::PublicKey;
 use crate::model::{Hash256, Height, Timestamp};
 
-/// Most reorgs that are remembered, and most replaced blocks of all of them: about 200 KB.
+/// Maximum of kept reorgs, and of replaced blocks in all of them: about 200 KB.
 pub const MAX_REORGS: usize = 64;
 pub const MAX_REPLACED: usize = 2_000;
 
-/// A block that was replaced.
+/// A replaced block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Replaced {
-    /// Its height.
+    /// Height of the block.
     pub height: Height,
-    /// Its hash.
+    /// Hash of the block.
     pub hash: Hash256,
-    /// Who has signed it: the harvester.
+    /// Key of the harvester.
     pub signer: PublicKey,
-    /// When it was harvested.
+    /// Its time stamp.
     pub timestamp: Timestamp,
-    /// Its direct transactions.
+    /// Number of its top-level transactions.
     pub transactions: usize,
-    /// Whether this node has harvested it, or, before its start, an account that harvests on it now.
+    /// Whether this node harvested it, or, for a block from before the start, an account that harvests here now.
     pub is_own: bool,
 }
 
-/// A change of our chain that has replaced blocks.
+/// A change of our chain that replaced blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reorg {
-    /// Network time when it happened.
+    /// Network time of the reorg.
     pub time: Timestamp,
-    /// The last block that both chains have.
+    /// The last common block.
     pub common: Height,
-    /// The last block since then.
+    /// The new tip.
     pub last: Height,
-    /// The replaced blocks, the lowest first.
+    /// The replaced blocks, lowest first.
     pub replaced: Vec<Replaced>,
-    /// Transactions of theirs that have gone back to the unconfirmed ones, as the new blocks do not hold them.
+    /// Number of their transactions that returned to the mempool because the new blocks do not contain them.
     pub returned: usize,
 }
 
 impl Reorg {
-    /// That of a change of the chain, if it has replaced anything.
+    /// Creates the reorg of a change of the chain; `None` if it replaced nothing.
     pub fn of(switch: &Switch, time: Timestamp, is_own: impl Fn(&Replaced) -> bool) -> Option<Reorg> {
         let mark = |replaced: &Replaced| Replaced { is_own: is_own(replaced), ..*replaced };
         let replaced: Vec<_> = switch.replaced.iter().map(mark).collect();
@@ -51,13 +51,13 @@ impl Reorg {
         (!replaced.is_empty()).then_some(Reorg { time, common, last, replaced, returned })
     }
 
-    /// Replaced blocks that were harvested here.
+    /// Returns the replaced blocks that were harvested here.
     pub fn own(&self) -> impl Iterator<Item = &Replaced> {
         self.replaced.iter().filter(|replaced| replaced.is_own)
     }
 }
 
-/// The last reorgs, and how many there were.
+/// The last reorgs, and totals since the start.
 #[derive(Clone, Debug, Default)]
 pub struct Reorgs {
     last: VecDeque<Reorg>,
@@ -67,7 +67,7 @@ pub struct Reorgs {
 }
 
 impl Reorgs {
-    /// Takes note of a reorg. The oldest ones are forgotten.
+    /// Adds a reorg. The oldest ones are dropped beyond the limits.
     pub fn note(&mut self, reorg: Reorg) {
         self.count += 1;
         self.replaced += reorg.replaced.len() as u64;
@@ -78,27 +78,27 @@ impl Reorgs {
         }
     }
 
-    /// The last ones, the newest first.
+    /// Returns the kept reorgs, newest first.
     pub fn iter(&self) -> impl Iterator<Item = &Reorg> {
         self.last.iter()
     }
 
-    /// Replaced blocks that are remembered.
+    /// Returns the number of replaced blocks in the kept reorgs.
     pub fn held(&self) -> usize {
         self.last.iter().map(|reorg| reorg.replaced.len()).sum()
     }
 
-    /// How many there were since the start.
+    /// Returns the number of reorgs since the start.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Blocks that they have replaced.
+    /// Returns the number of replaced blocks since the start.
     pub fn replaced(&self) -> u64 {
         self.replaced
     }
 
-    /// Those of them that were harvested here.
+    /// Returns the number of those that were harvested here.
     pub fn own(&self) -> u64 {
         self.own
     }

@@ -1,4 +1,4 @@
-//! Going back to an earlier height.
+//! Rolls the chain back to a lower height.
 
 use std::fmt;
 
@@ -6,12 +6,12 @@ use crate::model::Height;
 use crate::state;
 use crate::store::{Batch, Read, StoreError, Table, block_key, tip};
 
-/// Why a chain cannot go back.
+/// Why a rollback is not possible.
 #[derive(Debug)]
 pub enum RollbackError {
-    /// The height is not below the tip.
+    /// The height is not below the tip, or is 0.
     NotBelow { tip: Height },
-    /// Further back than old values are kept.
+    /// The height is deeper than undo journals are kept.
     TooDeep { lowest: Height },
     /// The store failed.
     Store(StoreError),
@@ -37,7 +37,7 @@ impl From<StoreError> for RollbackError {
     }
 }
 
-/// Undoes all blocks above a height. Nothing changes if one of them cannot be undone.
+/// Undoes all blocks above a height. If one of them cannot be undone, the write transaction must be dropped.
 pub fn rollback(batch: &mut Batch<'_>, to: Height) -> Result<(), RollbackError> {
     let tip = tip(batch)?.ok_or(StoreError::Empty)?.height;
     if to >= tip || to.0 == 0 {
@@ -50,7 +50,7 @@ pub fn rollback(batch: &mut Batch<'_>, to: Height) -> Result<(), RollbackError> 
     Ok((to.0 + 1..=tip.0).rev().try_for_each(|height| undo_tip(batch, Height(height)))?)
 }
 
-/// Undoes the last block, which is that at a height.
+/// Undoes the tip, which is at `height`.
 pub fn undo_tip(batch: &mut Batch<'_>, height: Height) -> Result<(), StoreError> {
     let key = block_key(height);
     let journal = batch.get(Table::Undo, &key)?.ok_or(StoreError::Damaged("a journal is missing"))?.to_vec();
@@ -60,7 +60,7 @@ pub fn undo_tip(batch: &mut Batch<'_>, height: Height) -> Result<(), StoreError>
     state::forget_above(batch, height.grouped())
 }
 
-/// The lowest height to which the chain can go back. The nemesis block is never undone.
+/// Returns the lowest height to which the chain can be rolled back. The nemesis block is never undone.
 pub fn lowest_undoable(state: &impl Read, tip: Height) -> Result<Height, StoreError> {
     let Some((key, _)) = state.walk(Table::Undo)?.seek(&[])? else { return Ok(tip) };
     let first = key.try_into().ok().map(u64::from_be_bytes);
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
     use crate::store::test_store;
 
-    /// How far back a chain of nine blocks goes if old values are kept from a height on.
+    /// Returns how far a chain of nine blocks can be rolled back if undo journals are kept from a height on.
     fn lowest_of(first_journal: u64) -> Height {
         let (store, _folder) = test_store();
         let mut batch = store.begin().expect("a batch");

@@ -1,4 +1,4 @@
-//! Where an intake has its blocks from.
+//! Sources of blocks to import.
 
 use std::fmt;
 
@@ -6,18 +6,18 @@ use crate::codec::block_file::{BlockFileError, BlockFiles};
 use crate::model::Height;
 use crate::store::StoreError;
 
-/// Gives blocks one after another, in the order of their heights.
+/// A source of blocks in the order of their heights.
 pub trait BlockSource {
-    /// The bytes of the next block in `block`; `false` if there are no more.
+    /// Reads the bytes of the next block into `block`. Returns `false` if there are no more.
     fn next(&mut self, block: &mut Vec<u8>) -> Result<bool, SourceError>;
 
-    /// Bytes that were read, and bytes in all if that is known.
+    /// Returns the bytes read, and the total size, if that is known.
     fn progress(&self) -> Option<(u64, u64)> {
         None
     }
 }
 
-/// Why a source cannot be read on.
+/// Why a source cannot be read further.
 #[derive(Debug)]
 pub enum SourceError {
     /// A file failed.
@@ -54,7 +54,7 @@ pub struct StoredBlocks<F> {
 }
 
 impl<'a, F: Fn(Height) -> Result<Option<&'a [u8]>, StoreError>> StoredBlocks<F> {
-    /// `block_at` gives the verifiable binary form of the block at a height.
+    /// Creates the source. `block_at` returns the verifiable binary form of the block at a height.
     pub fn new(first: Height, block_at: F) -> StoredBlocks<F> {
         StoredBlocks { block_at, next: first }
     }

@@ -1,4 +1,4 @@
-//! The commands for private networks that nisd has made.
+//! Arguments of the commands for private networks of nisd.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use super::flag_override;
 use crate::config::Override;
 
-/// Shown below the help of the command.
+/// Text below the help of the command.
 pub const EXAMPLES: &str = "\
 Examples:
   nisd devnet show
@@ -20,7 +20,7 @@ Examples:
 pub enum DevnetCommand {
     /// Show the accounts of a private network, and commands to copy
     Show(ShowDevnet),
-    /// Write what another node, also a NIS1 node, needs to join a private network
+    /// Write what another node, nisd or NIS1, needs to join a private network
     ExportConfig(ExportConfig),
 }
 
@@ -44,16 +44,16 @@ pub struct ExportConfig {
     /// Folder to write to
     #[arg(short, long, value_name = "DIR")]
     pub output: PathBuf,
-    /// Host name or address at which others reach this node [default: nem.host of its settings]
+    /// Host name or address at which other nodes reach this node [default: nem.host of its settings]
     #[arg(long, value_name = "HOST")]
     pub host: Option<String>,
-    /// Port at which others reach this node [default: nem.httpPort of its settings]
+    /// Port at which other nodes reach this node [default: nem.httpPort of its settings]
     #[arg(long, value_name = "PORT", allow_negative_numbers = true)]
     http_port: Option<String>,
 }
 
 impl DevnetCommand {
-    /// The settings that flags change.
+    /// Returns the settings that flags change.
     pub(super) fn overrides(&self) -> Vec<Override> {
         let (DevnetCommand::Show(ShowDevnet { data, http_port })
         | DevnetCommand::ExportConfig(ExportConfig { data, http_port, .. })) = self;

@@ -1,4 +1,4 @@
-//! `nisd help`: of the program, of a command, or on a topic.
+//! `nisd help`: help of the program, of a command, or on a topic.
 
 use std::fmt::Write;
 
@@ -7,16 +7,16 @@ use clap::{Args, Parser};
 
 use super::{Cli, UsageError};
 
-/// Something that there is more to say about than fits into the help of a command.
+/// A topic that needs more text than the help of a command.
 #[derive(Clone, Copy, Debug)]
 pub struct Topic {
-    /// By which it is asked for; not the name of a command.
+    /// Name on the command line; never the name of a command.
     pub name: &'static str,
-    /// What it is about, in a line.
+    /// Summary in one line.
     pub summary: &'static str,
-    /// What there is to say.
+    /// The whole text.
     pub text: &'static str,
-    /// Whether it is a page for people, rather than a file for another program.
+    /// Whether the text is a page for people, rather than a file for another program.
     pub is_page: bool,
 }
 
@@ -30,7 +30,7 @@ impl Topic {
     }
 }
 
-/// All topics. Their texts stand in `src/help/`.
+/// All topics. Their texts are in `src/help/`.
 pub const TOPICS: &[Topic] = &[
     Topic::page(
         "private-networks",
@@ -79,7 +79,7 @@ pub struct Help {
 }
 
 impl Help {
-    /// What is to be shown.
+    /// Returns the text to show.
     pub fn text(&self) -> Result<String, UsageError> {
         if let [word] = self.words.as_slice()
             && let Some(topic) = TOPICS.iter().find(|topic| topic.name == word)
@@ -97,7 +97,7 @@ impl Help {
     }
 }
 
-/// The list of topics, and what follows it.
+/// Returns the list of topics, followed by `rest`.
 pub(super) fn with_topics(rest: &str) -> String {
     let mut text = "Topics (nisd help TOPIC):\n".to_owned();
     for Topic { name, summary, .. } in TOPICS {

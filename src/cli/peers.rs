@@ -1,4 +1,4 @@
-//! The command that asks a running node what it knows of others.
+//! Arguments of the command that shows what a running node knows of its peers.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::Common;
 
-/// Shown below the help of the command.
+/// Text below the help of the command.
 pub const NOTE: &str = "\
 Examples:
   nisd peers
@@ -30,13 +30,13 @@ A table on a terminal, without addresses; for other programs lines with tabs bet
 /// `nisd peers`.
 #[derive(Args, Debug)]
 pub struct Peers {
-    /// Settings of the node to ask, which say where it answers
+    /// Settings of the node to query, which include its address
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// The node to ask [default: the one of the settings, or http://127.0.0.1:7890]
+    /// Node to query [default: the one of the settings, or http://127.0.0.1:7890]
     #[arg(long, value_name = "URL", conflicts_with = "config")]
     pub node: Option<String>,
-    /// Print all that the node says, as JSON
+    /// Print the node's whole answer as JSON
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! The command that shows how a node is.
+//! Arguments of the command that shows the status of a node.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use clap::Args;
 use super::{Common, flag_override};
 use crate::config::Override;
 
-/// Shown below the help of the command.
+/// Text below the help of the command.
 pub const NOTE: &str = "\
 Examples:
   nisd status
@@ -24,19 +24,19 @@ A node answers callers from its own machine only, and those of nis.additionalLoc
 /// `nisd status`.
 #[derive(Args, Debug)]
 pub struct Status {
-    /// Settings of the node to ask, which say where it answers and where its store is
+    /// Settings of the node to query, which include its address and the folder of its store
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// The node to ask [default: the one of the settings, or http://127.0.0.1:7890]
+    /// Node to query [default: the one of the settings, or http://127.0.0.1:7890]
     #[arg(long, value_name = "URL", conflicts_with_all = ["config", "data"])]
     pub node: Option<String>,
-    /// Folder of the chain store to look at while no node runs on it
+    /// Folder of the chain store to show while no node runs on it
     #[arg(long, value_name = "DIR")]
     pub data: Option<String>,
-    /// Print all figures as JSON
+    /// Print all metrics as JSON
     #[arg(long)]
     pub json: bool,
-    /// Show it once, also on a terminal
+    /// Print once and exit, also on a terminal
     #[arg(long)]
     pub once: bool,
     #[command(flatten)]

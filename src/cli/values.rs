@@ -7,16 +7,16 @@ use crate::model::{Amount, Mosaic, MosaicId, NetworkByte};
 /// Decimal places of the native currency.
 const CURRENCY_PLACES: u8 = 6;
 
-/// A text that is no amount of the native currency.
+/// A text that is not an amount of the native currency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotAnAmount {
-    /// It begins with a minus sign.
+    /// Starts with a minus sign.
     Negative,
-    /// It has other characters than digits and one point, or no digits on one side of the point.
+    /// Has characters other than digits and one point, or no digits on one side of the point.
     Form,
-    /// It has more than six decimal places.
+    /// Has more than six decimal places.
     TooPrecise,
-    /// It is more than can exist.
+    /// Is more than `i64::MAX` micro-XEM.
     TooMuch,
 }
 
@@ -33,7 +33,7 @@ impl fmt::Display for NotAnAmount {
 
 impl std::error::Error for NotAnAmount {}
 
-/// Reads whole units with up to six decimal places, exactly.
+/// Parses whole units with up to six decimal places, exactly.
 pub fn amount(text: &str) -> Result<Amount, NotAnAmount> {
     if text.starts_with('-') {
         return Err(NotAnAmount::Negative);
@@ -50,7 +50,7 @@ pub fn amount(text: &str) -> Result<Amount, NotAnAmount> {
     micro.parse::<i64>().ok().and_then(|micro| u64::try_from(micro).ok()).map(Amount).ok_or(NotAnAmount::TooMuch)
 }
 
-/// Writes smallest units as whole units, without superfluous zeros.
+/// Formats smallest units as whole units, without superfluous zeros.
 pub fn decimal(smallest: u64, places: u8) -> String {
     let digits = format!("{smallest:0>width$}", width = usize::from(places) + 1);
     let (whole, fraction) = digits.split_at(digits.len() - usize::from(places));
@@ -60,12 +60,12 @@ pub fn decimal(smallest: u64, places: u8) -> String {
     }
 }
 
-/// Writes an amount of the native currency, with its unit.
+/// Formats an amount of the native currency, with its unit.
 pub fn currency(amount: Amount) -> String {
     format!("{} XEM", decimal(amount.0, CURRENCY_PLACES))
 }
 
-/// Reads the name of a network or its byte: `152`, `-104` and `0x98` mean the same.
+/// Parses the name of a network or its byte: `152`, `-104` and `0x98` mean the same.
 pub fn network(text: &str) -> Result<NetworkByte, &'static str> {
     let byte = match (text, text.strip_prefix("0x")) {
         ("mainnet", _) => return Ok(NetworkByte::MAINNET),
@@ -77,7 +77,7 @@ pub fn network(text: &str) -> Result<NetworkByte, &'static str> {
     byte.map(NetworkByte).ok_or("a network is mainnet, testnet, mijinnet or its byte, such as -104, 152 or 0x98")
 }
 
-/// What a network is called.
+/// Returns the name of a network.
 pub fn network_name(network: NetworkByte) -> String {
     match network {
         NetworkByte::MAINNET => "mainnet".to_owned(),
@@ -87,7 +87,7 @@ pub fn network_name(network: NetworkByte) -> String {
     }
 }
 
-/// Reads `namespace:name=QUANTITY`, the quantity in smallest units.
+/// Parses `namespace:name=QUANTITY`, the quantity in smallest units.
 pub fn mosaic(text: &str) -> Result<Mosaic, String> {
     let form = "a mosaic is attached as namespace:name=QUANTITY, the quantity a whole number of smallest units";
     let (id, quantity) = text.rsplit_once('=').ok_or(form)?;

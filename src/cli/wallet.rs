@@ -1,6 +1,6 @@
-//! The commands for keys, addresses and transactions.
+//! Arguments of the commands for keys, addresses and transactions.
 //!
-//! None of them takes a private key on the command line, where others can read it.
+//! None of them takes a private key on the command line, where other users can read it.
 
 use std::path::PathBuf;
 
@@ -45,7 +45,7 @@ Examples:
 
 The node that is asked is believed about the height; that the transaction is the one with this hash is checked here.";
 
-/// A transaction of each kind as JSON.
+/// One transaction of each kind as JSON.
 pub const TRANSACTIONS: &str = include_str!("../help/transactions.txt");
 
 const SIGN_EXAMPLES: &str = "\
@@ -61,21 +61,21 @@ Examples:
   nisd announce --key-file alice.key namespace.json --node http://127.0.0.1:7890
       Signs the transaction first.";
 
-/// Examples of a command, and a transaction of each kind below them.
+/// Returns the examples of a command, followed by one transaction of each kind.
 fn with_transactions(examples: &str) -> String {
     format!("{examples}\n\n{TRANSACTIONS}")
 }
 
 const DEFAULT_NODE: &str = "http://127.0.0.1:7890";
-/// Seconds until the deadline unless told otherwise.
+/// Default deadline, in seconds.
 const USUAL_DEADLINE_SECONDS: i32 = 3600;
-/// Longest time between a transaction's time stamp and its deadline that nodes allow.
+/// Longest time between time stamp and deadline that nodes accept, in seconds.
 pub const MAX_DEADLINE_SECONDS: i32 = 86_400;
 
-/// What the program is asked to do with keys, addresses and transactions.
+/// The commands for keys, addresses and transactions.
 #[derive(Subcommand, Debug)]
 pub enum WalletCommand {
-    /// Make a key pair, or look into a key file
+    /// Create a key pair, or inspect a key file
     #[command(subcommand, after_help = KEY_EXAMPLES)]
     Key(KeyCommand),
     /// Show or check addresses
@@ -84,13 +84,13 @@ pub enum WalletCommand {
     /// Send XEM, mosaics and a message
     #[command(after_help = SEND_EXAMPLES)]
     Send(Send),
-    /// Notarise files, and verify that they are what was notarised
+    /// Notarise files, and verify notarised files
     #[command(subcommand, after_help = APOSTILLE_EXAMPLES)]
     Apostille(ApostilleCommand),
     /// Sign a transaction of any kind
     #[command(after_help = with_transactions(SIGN_EXAMPLES))]
     Sign(Sign),
-    /// Hand a signed transaction to a node
+    /// Announce a signed transaction to a node
     #[command(after_help = with_transactions(ANNOUNCE_EXAMPLES))]
     Announce(Announce),
 }
@@ -98,7 +98,7 @@ pub enum WalletCommand {
 /// `nisd key`.
 #[derive(Subcommand, Debug)]
 pub enum KeyCommand {
-    /// Make a key pair
+    /// Create a key pair
     #[command(after_help = KEY_EXAMPLES)]
     New(NewKey),
     /// Show the public key and the addresses of a key file
@@ -170,32 +170,32 @@ pub struct Send {
     pub how: Delivery,
 }
 
-/// How a transfer is made and handed to a node.
+/// How a transfer is made and announced.
 #[derive(Args, Debug)]
 pub struct Delivery {
-    /// Fee of the transfer [default: the least that is allowed]
+    /// Fee of the transfer [default: the minimum fee]
     #[arg(long, value_name = "XEM", value_parser = values::amount, allow_negative_numbers = true)]
     pub fee: Option<Amount>,
-    /// Seconds until it must be in the chain, at most 86400 [default: 3600, and 86400 for multisig accounts]
+    /// Seconds until the transaction expires, at most 86400 [default: 3600, and 86400 for multisig accounts]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(i32).range(1..=MAX_DEADLINE_SECONDS as i64),
         allow_negative_numbers = true)]
     pub deadline: Option<i32>,
     /// The node to use
     #[arg(long, value_name = "URL", default_value = DEFAULT_NODE)]
     pub node: String,
-    /// Public key of the multisig account to spend from, of which the signer is a cosignatory
+    /// Public key of the multisig account to spend from; the signer must be one of its cosignatories
     #[arg(long, value_name = "PUBLICKEY")]
     pub multisig_account: Option<String>,
     /// Announce nothing; write the signed transaction to standard output
     #[arg(long)]
     pub dry_run: bool,
-    /// Wait until it is confirmed or its deadline has passed
+    /// Wait until the transaction is confirmed or has expired
     #[arg(long, conflicts_with = "dry_run")]
     pub wait: bool,
 }
 
 impl Delivery {
-    /// Seconds until it must be in the chain. Cosignatories take their time.
+    /// Returns the deadline in seconds. It is longer for multisig accounts, since cosignatories need time.
     pub fn seconds(&self) -> i32 {
         let usual = if self.multisig_account.is_some() { MAX_DEADLINE_SECONDS } else { USUAL_DEADLINE_SECONDS };
         self.deadline.unwrap_or(usual)
@@ -208,7 +208,7 @@ pub enum ApostilleCommand {
     /// Announce the SHA-256 of a file
     #[command(after_help = APOSTILLE_EXAMPLES)]
     Create(CreateApostille),
-    /// Compare a file with what a confirmed transaction says of it
+    /// Compare a file with the hash in a confirmed transaction
     #[command(after_help = APOSTILLE_EXAMPLES)]
     Verify(VerifyApostille),
 }
@@ -216,13 +216,13 @@ pub enum ApostilleCommand {
 /// `nisd apostille create`.
 #[derive(Args, Debug)]
 pub struct CreateApostille {
-    /// File to notarise; it stays where it is, only its hash is announced
+    /// File to notarise; only its hash is announced
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// Key file of the account that signs
     #[arg(long, value_name = "KEYFILE")]
     pub from_key_file: PathBuf,
-    /// Address that the transfer of 0 XEM goes to [default: the account itself]
+    /// Recipient of the transfer of 0 XEM [default: the account itself]
     #[arg(long, value_name = "ADDRESS")]
     pub to: Option<String>,
     #[command(flatten)]
@@ -235,10 +235,10 @@ pub struct VerifyApostille {
     /// File to verify
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// Hash of the transaction, or of the one inside if a multisig account notarised the file
+    /// Hash of the transaction, or of the inner one if a multisig account notarised the file
     #[arg(long, value_name = "HASH")]
     pub transaction: String,
-    /// The node to ask
+    /// The node to query
     #[arg(long, value_name = "URL", default_value = DEFAULT_NODE)]
     pub node: String,
 }
@@ -260,7 +260,7 @@ pub struct Announce {
     /// Signed transaction as nisd sign writes it, or with --key-file a transaction as JSON; - for standard input
     #[arg(value_name = "FILE", default_value = "-")]
     pub file: PathBuf,
-    /// Key file of the signer, if the transaction is to be signed first
+    /// Key file of the signer, to sign the transaction first
     #[arg(long, value_name = "FILE")]
     pub key_file: Option<PathBuf>,
     /// The node to use

@@ -1,4 +1,4 @@
-//! The binary format.
+//! The binary format: encoder and decoder.
 
 use std::borrow::Cow;
 
@@ -9,31 +9,31 @@ use super::wipe;
 
 const NULL: i32 = -1;
 
-/// Writes entities as bytes.
+/// Encodes entities as bytes.
 #[derive(Default)]
 pub struct BinarySink {
     bytes: Vec<u8>,
-    /// Where the lengths of the entities stand that are being written.
+    /// Offsets of the length fields of the entities being written.
     open: Vec<usize>,
     gaps: Vec<Gap>,
 }
 
-/// A list whose elements are put in afterwards.
+/// A list in encoded bytes whose elements are inserted later.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gap {
-    /// Where the number of elements stands, after which they go.
+    /// Offset of the element count, which the elements follow.
     at: usize,
-    /// Where the lengths stand in which they count.
+    /// Offsets of the length fields that include the elements.
     lengths: Vec<usize>,
 }
 
 impl Gap {
-    /// Where the first element goes.
+    /// Returns the offset of the first element.
     pub fn start(&self) -> usize {
         self.at + 4
     }
 
-    /// Corrects the number and the lengths in `bytes`, into which this many elements of so many bytes are put.
+    /// Corrects the count and the lengths in `bytes` for `elements` inserted elements of `size` bytes in total.
     pub fn fill(&self, bytes: &mut [u8], elements: usize, size: usize) {
         let mut add = |place: &usize, amount: usize| {
             if let Some(field) = bytes.get_mut(*place..).and_then(|rest| rest.first_chunk_mut::<4>()) {
@@ -44,7 +44,7 @@ impl Gap {
         self.lengths.iter().for_each(|place| add(place, size));
     }
 
-    /// Takes note that so many bytes were put in at a place before the gap.
+    /// Adjusts the offsets after `size` bytes were inserted at `place`.
     pub fn shift(&mut self, place: usize, size: usize) {
         let behind = self.lengths.iter_mut().chain([&mut self.at]).filter(|at| **at >= place);
         behind.for_each(|at| *at += size);
@@ -52,7 +52,7 @@ impl Gap {
 }
 
 impl BinarySink {
-    /// Appends an entity to `out`. Tells where its [`Sink::gap`]s are, in their order.
+    /// Appends an entity to `out`. Returns its [`Sink::gap`]s in order.
     pub fn append_to(out: &mut Vec<u8>, write: impl FnOnce(&mut BinarySink)) -> Vec<Gap> {
         let mut sink = BinarySink { bytes: std::mem::take(out), ..BinarySink::default() };
         write(&mut sink);
@@ -60,20 +60,20 @@ impl BinarySink {
         sink.gaps
     }
 
-    /// The same with its length before it, as it stands in a list.
+    /// Like [`BinarySink::append_to`], with the length before the entity, as in a list.
     pub fn append_element(out: &mut Vec<u8>, write: impl FnOnce(&mut BinarySink)) -> Vec<Gap> {
         Self::append_to(out, |sink| sink.sized(write))
     }
 
-    /// Bytes of the length before an element of a list.
+    /// Bytes of the length before a list element.
     pub const LENGTH_BYTES: usize = 4;
 
-    /// How many bytes were written.
+    /// Returns the number of bytes written.
     pub fn written(&self) -> usize {
         self.bytes.len()
     }
 
-    /// What was written.
+    /// Returns the bytes written.
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
@@ -82,7 +82,7 @@ impl BinarySink {
         self.bytes.extend_from_slice(&(length as i32).to_le_bytes());
     }
 
-    /// Writes a length that is known only afterwards.
+    /// Writes an entity with its length before it.
     fn sized(&mut self, write: impl FnOnce(&mut Self)) {
         let start = self.bytes.len();
         self.length(0);
@@ -143,7 +143,7 @@ impl Sink for BinarySink {
     }
 }
 
-/// Reads entities from bytes.
+/// Decodes entities from bytes.
 pub struct BinarySource<'a> {
     bytes: &'a [u8],
     context: Context,
@@ -151,12 +151,12 @@ pub struct BinarySource<'a> {
 }
 
 impl<'a> BinarySource<'a> {
-    /// Reads from the start of `bytes`; what follows the entity is ignored.
+    /// Creates a source that reads from the start of `bytes`. Bytes after the entity are ignored.
     pub fn new(bytes: &'a [u8], context: Context) -> BinarySource<'a> {
         BinarySource { bytes, context, depth: 0 }
     }
 
-    /// What has not been read yet.
+    /// Returns the unread bytes.
     pub fn rest(&self) -> &'a [u8] {
         self.bytes
     }
@@ -194,7 +194,7 @@ impl<'a> BinarySource<'a> {
         }
     }
 
-    /// Reads an entity of this many bytes.
+    /// Reads an entity of `length` bytes.
     fn nested<T>(
         &mut self,
         length: usize,
@@ -219,7 +219,7 @@ impl<'a> Source<'a> for BinarySource<'a> {
     }
 
     fn i64(&mut self, label: &'static str) -> Result<Option<i64>, ReadError> {
-        // A long is read as two halves; the absence of the second one is a missing value.
+        // NIS1 reads a long as two halves; if the second one is absent, the value is missing.
         if self.bytes.len() == 4 {
             return Err(ReadError::Missing(label));
         }
@@ -267,7 +267,7 @@ impl<'a> Source<'a> for BinarySource<'a> {
             None | Some(NULL) => return Ok(None),
             Some(count) => usize::try_from(count).unwrap_or(0),
         };
-        // Every element takes at least four bytes, so the input bounds what is reserved.
+        // Limits the reservation by the input. Every element takes at least four bytes.
         let mut items = Vec::with_capacity(count.min(self.bytes.len() / 64));
         for _ in 0..count {
             match self.length().map_err(ReadError::nested)? {
@@ -309,7 +309,7 @@ mod tests {
         assert_eq!(list(&i32::MAX.to_le_bytes()), Err(ReadError::end_of_stream().nested()));
     }
 
-    /// Objects each of which holds the next.
+    /// Objects nested in each other.
     fn nested_objects(depth: u32) -> Vec<u8> {
         let mut bytes = vec![7];
         for _ in 0..depth {

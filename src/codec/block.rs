@@ -9,14 +9,14 @@ use crate::crypto::hash::keccak256;
 use crate::model::{Block, BlockKind, Hash256, Height};
 
 impl Block {
-    /// The binary form. Transactions are verifiable in both forms.
+    /// Returns the binary form. Transactions are verifiable in both forms.
     pub fn to_bytes(&self, form: Form) -> Vec<u8> {
         let mut sink = BinarySink::default();
         write(&mut sink, self, form);
         sink.into_bytes()
     }
 
-    /// The verifiable binary form, and where in it each transaction begins with its length.
+    /// Returns the verifiable binary form, and the offset of each transaction's length in it.
     pub fn to_indexed_bytes(&self) -> (Vec<u8>, Vec<usize>) {
         let mut sink = BinarySink::default();
         let mut starts = Vec::with_capacity(self.transactions.len());
@@ -28,7 +28,7 @@ impl Block {
         (sink.into_bytes(), starts)
     }
 
-    /// Hash of the non-verifiable form.
+    /// Returns the hash of the non-verifiable form.
     pub fn hash(&self) -> Hash256 {
         Hash256(keccak256(&self.to_bytes(Form::NonVerifiable)))
     }
@@ -39,14 +39,14 @@ impl Block {
     }
 }
 
-/// In its verifiable form.
+/// Written in the verifiable form.
 impl Writable for Block {
     fn write(&self, sink: &mut impl Sink) {
         write(sink, self, Form::Verifiable);
     }
 }
 
-/// In its verifiable form.
+/// Read in the verifiable form.
 impl Readable for Block {
     fn read<'a, S: Source<'a>>(source: &mut S) -> Result<Self, ReadError> {
         read(source, Form::Verifiable)

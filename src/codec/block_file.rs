@@ -1,5 +1,5 @@
-//! Files of blocks: for each block the length of its verifiable binary form as four little-endian bytes, then
-//! these bytes. The whole may be gzip-compressed.
+//! Block files: for each block the length of its verifiable binary form as four little-endian bytes, then these bytes.
+//! The whole file may be gzip-compressed.
 
 use std::cell::Cell;
 use std::fmt;
@@ -12,17 +12,17 @@ use flate2::bufread::MultiGzDecoder;
 use crate::crypto::hash::keccak256_parts;
 use crate::model::{Hash256, Height};
 
-/// Most bytes of one block. The largest valid block of the default configuration takes less than a tenth.
+/// Maximum bytes of one block. The largest valid block of the default configuration takes less than a tenth of it.
 pub const MAX_BLOCK_BYTES: usize = 16 << 20;
 
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
-/// Why a file of blocks cannot be read on.
+/// Why a block file cannot be read further.
 #[derive(Debug)]
 pub enum BlockFileError {
     /// Reading or decompressing failed.
     Io(io::Error),
-    /// A length is not positive or beyond [`MAX_BLOCK_BYTES`].
+    /// A length is not positive or exceeds [`MAX_BLOCK_BYTES`].
     Length(i32),
     /// The file ends inside a block.
     Truncated,
@@ -48,14 +48,14 @@ impl From<io::Error> for BlockFileError {
     }
 }
 
-/// Reads a file of blocks one after another.
+/// Reads the blocks of one file.
 pub struct BlockFile<'a> {
     input: Box<dyn Read + 'a>,
     consumed: Rc<Cell<u64>>,
     size: Option<u64>,
 }
 
-/// Counts what is read.
+/// Counts the bytes read.
 struct Counted<R> {
     input: R,
     count: Rc<Cell<u64>>,
@@ -70,11 +70,11 @@ impl<R: Read> Read for Counted<R> {
 }
 
 impl<'a> BlockFile<'a> {
-    /// Reads from the start of `input`, which may be compressed.
+    /// Creates a reader of `input` from its start. The input may be compressed.
     pub fn new(input: impl Read + 'a) -> io::Result<BlockFile<'a>> {
         let consumed = Rc::default();
         let mut input = Counted { input, count: Rc::clone(&consumed) };
-        // What begins the file may come byte by byte, through a pipe for example.
+        // A pipe may deliver the first bytes one by one.
         let mut start = [0; GZIP_MAGIC.len()];
         let filled = read_fully(&mut input, &mut start)?;
         let compressed = start == GZIP_MAGIC;
@@ -86,17 +86,17 @@ impl<'a> BlockFile<'a> {
         Ok(BlockFile { input, consumed, size: None })
     }
 
-    /// Says how many bytes the file has, so that progress can be told.
+    /// Sets the size of the file in bytes, for [`BlockFile::progress`].
     pub fn with_size(self, bytes: u64) -> BlockFile<'a> {
         BlockFile { size: Some(bytes), ..self }
     }
 
-    /// Bytes of the file that were read, and all of them if that is known.
+    /// Returns the bytes of the file that were read, and its size if known.
     pub fn progress(&self) -> (u64, Option<u64>) {
         (self.consumed.get(), self.size)
     }
 
-    /// The bytes of the next block in `block`; `false` at the end of the file.
+    /// Reads the bytes of the next block into `block`. Returns `false` at the end of the file.
     pub fn next(&mut self, block: &mut Vec<u8>) -> Result<bool, BlockFileError> {
         let mut length = [0; 4];
         match read_fully(&mut self.input, &mut length)? {
@@ -108,35 +108,35 @@ impl<'a> BlockFile<'a> {
         let wanted = usize::try_from(length).ok().filter(|n| (1..=MAX_BLOCK_BYTES).contains(n));
         let wanted = wanted.ok_or(BlockFileError::Length(length))?;
         block.clear();
-        // Grows with what is there, not with what the length promises.
+        // The buffer grows with the bytes present, not with the length claimed.
         (&mut self.input).take(wanted as u64).read_to_end(block)?;
         if block.len() < wanted { Err(BlockFileError::Truncated) } else { Ok(true) }
     }
 }
 
-/// Several files of blocks, one after another.
+/// Reads the blocks of several files, one after another.
 pub struct BlockFiles<'a> {
     files: vec::IntoIter<BlockFile<'a>>,
     file: Option<BlockFile<'a>>,
-    /// Bytes of all files, and of those that were read to their ends.
+    /// Total size of all files, and the bytes of those already read to the end.
     size: Option<u64>,
     finished: u64,
 }
 
 impl<'a> BlockFiles<'a> {
-    /// The files in their order.
+    /// Creates a reader of the files in their order.
     pub fn new(files: Vec<BlockFile<'a>>) -> BlockFiles<'a> {
         let size = files.iter().map(|file| file.progress().1).sum();
         BlockFiles { files: files.into_iter(), file: None, size, finished: 0 }
     }
 
-    /// Bytes of the files that were read, and bytes of all of them if every file's size is known.
+    /// Returns the bytes read, and the total size if the size of every file is known.
     pub fn progress(&self) -> Option<(u64, u64)> {
         let current = self.file.as_ref().map_or(0, |file| file.progress().0);
         self.size.map(|size| (self.finished + current, size))
     }
 
-    /// The bytes of the next block in `block`; `false` at the end of the last file.
+    /// Reads the bytes of the next block into `block`. Returns `false` at the end of the last file.
     pub fn next(&mut self, block: &mut Vec<u8>) -> Result<bool, BlockFileError> {
         loop {
             let Some(mut file) = self.file.take().or_else(|| self.files.next()) else { return Ok(false) };
@@ -149,31 +149,31 @@ impl<'a> BlockFiles<'a> {
     }
 }
 
-/// Where the fields of a block in its verifiable binary form have their fixed places: type, version, time stamp and
-/// signer come before the signature, which is behind its length; the hash is behind two lengths.
+/// Offsets of fields in the verifiable binary form of a block. Type, version, time stamp and signer come before the
+/// signature and its length; the hash has two lengths before it.
 const SIGNATURE: usize = 4 + 4 + 4 + (4 + 32);
 const PREVIOUS_HASH: usize = SIGNATURE + (4 + 64);
 const HEIGHT: usize = PREVIOUS_HASH + (4 + 4 + 32);
 
-/// Height of a block in its verifiable binary form, from its fixed place; `None` if there are too few bytes.
+/// Returns the height of a block in its verifiable binary form, or `None` if there are too few bytes.
 pub fn block_height(bytes: &[u8]) -> Option<Height> {
     let height = bytes.get(HEIGHT..)?.first_chunk()?;
     Some(Height(u64::from_le_bytes(*height)))
 }
 
-/// What places a block in its chain.
+/// The fields that link a block to its chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockLinks {
-    /// Its hash.
+    /// Hash of the block.
     pub hash: Hash256,
-    /// Hash of the block that it names as the one before it.
+    /// Hash of its parent, as the block names it.
     pub previous_hash: Hash256,
-    /// Its height.
+    /// Height of the block.
     pub height: Height,
 }
 
-/// What places a block in its chain, from its verifiable binary form as this program writes it, without reading its
-/// transactions; `None` if the bytes are no such form. Its hash covers all of them but the signature.
+/// Returns the links of a block from its verifiable binary form as this program writes it, without reading its
+/// transactions; `None` if the bytes do not have that form. The hash covers all bytes but the signature.
 pub fn block_links(bytes: &[u8]) -> Option<BlockLinks> {
     let height = block_height(bytes)?;
     let length = |place: usize| bytes.get(place..)?.first_chunk().map(|length| u32::from_le_bytes(*length));
@@ -198,7 +198,7 @@ fn read_fully(input: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(filled)
 }
 
-/// Appends a block to a file of blocks.
+/// Appends a block to a block file.
 pub fn write_block(out: &mut impl Write, block: &[u8]) -> io::Result<()> {
     out.write_all(&(block.len() as u32).to_le_bytes())?;
     out.write_all(block)
@@ -230,7 +230,7 @@ mod tests {
         assert!(read_all(b"").unwrap().is_empty());
     }
 
-    /// Gives one byte at a time.
+    /// Delivers one byte at a time.
     struct Trickle<'a>(&'a [u8]);
 
     impl Read for Trickle<'_> {

@@ -1,7 +1,7 @@
-//! Decimal integers as the protocol's text properties allow them: with a sign, leading zeros, and the digits
-//! of any script of the Basic Multilingual Plane.
+//! Decimal integers as NIS1's text properties allow them: with a sign, leading zeros, and digits of any script of the
+//! Basic Multilingual Plane.
 
-/// First digit of every run of ten decimal digits.
+/// The zero of every run of ten decimal digits.
 const ZEROS: [u16; 37] = [
     0x0030, 0x0660, 0x06f0, 0x07c0, 0x0966, 0x09e6, 0x0a66, 0x0ae6, 0x0b66, 0x0be6, 0x0c66, 0x0ce6, 0x0d66, 0x0de6,
     0x0e50, 0x0ed0, 0x0f20, 0x1040, 0x1090, 0x17e0, 0x1810, 0x1946, 0x19d0, 0x1a80, 0x1a90, 0x1b50, 0x1bb0, 0x1c40,
@@ -14,7 +14,7 @@ fn digit(character: char) -> Option<i64> {
     (code - zero < 10).then(|| i64::from(code - zero))
 }
 
-/// Reads a 64-bit integer; `None` if the text is not one.
+/// Parses a 64-bit integer. Returns `None` if the text is not one.
 pub fn parse_i64(text: &str) -> Option<i64> {
     let (negative, digits) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),
@@ -23,12 +23,12 @@ pub fn parse_i64(text: &str) -> Option<i64> {
     if digits.is_empty() {
         return None;
     }
-    // Summed up below zero, where the smallest number has room.
+    // Summed as a negative number, so that the smallest integer does not overflow.
     let negated = digits.chars().try_fold(0i64, |sum, c| sum.checked_mul(10)?.checked_sub(digit(c)?))?;
     if negative { Some(negated) } else { negated.checked_neg() }
 }
 
-/// Reads a 32-bit integer; `None` if the text is not one.
+/// Parses a 32-bit integer. Returns `None` if the text is not one.
 pub fn parse_i32(text: &str) -> Option<i32> {
     parse_i64(text)?.try_into().ok()
 }

@@ -1,4 +1,4 @@
-//! The two formats, and what can be read and written in either.
+//! The two formats, and the traits of entities that can be read or written in both.
 
 use super::binary::{BinarySink, BinarySource};
 use super::json::{JsonSink, JsonSource};
@@ -7,7 +7,7 @@ use super::sink::Sink;
 use super::source::{Context, ReadError, Source};
 use super::wipe::Wiped;
 
-/// A representation of entities.
+/// An encoding of entities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// `application/json`.
@@ -16,16 +16,16 @@ pub enum Format {
     Binary,
 }
 
-/// Something that can be read in either format.
+/// An entity that can be read in both formats.
 ///
-/// It may hold a private key: what it is read from is wiped, and it has to keep its own copies in [`Wiped`] or the like
+/// It may hold a private key. The input is wiped; an implementation has to keep its own copies in [`Wiped`] or the like
 /// while it reads.
 pub trait Readable: Sized {
     /// Reads the fields in definition order.
     fn read<'a, S: Source<'a>>(source: &mut S) -> Result<Self, ReadError>;
 }
 
-/// Something that can be written in either format.
+/// An entity that can be written in both formats.
 pub trait Writable {
     /// Writes the fields in definition order.
     fn write(&self, sink: &mut impl Sink);
@@ -38,7 +38,7 @@ impl<T: Writable> Writable for &T {
 }
 
 impl Format {
-    /// Its media type.
+    /// Returns the media type.
     pub fn media_type(self) -> &'static str {
         match self {
             Format::Json => "application/json",
@@ -46,7 +46,7 @@ impl Format {
         }
     }
 
-    /// An entity as bytes or as JSON text.
+    /// Encodes an entity.
     pub fn to_bytes(self, entity: &impl Writable) -> Vec<u8> {
         match self {
             Format::Json => JsonSink::document(|sink| entity.write(sink)),
@@ -58,7 +58,7 @@ impl Format {
         }
     }
 
-    /// Reads an entity from the start of a body; what follows it is ignored. The caller bounds the body.
+    /// Reads an entity from the start of a body. The rest of the body is ignored. The caller limits its length.
     pub fn read<T: Readable>(self, body: &[u8], context: Context) -> Result<T, ReadError> {
         match self {
             Format::Json => T::read(&mut JsonSource::new(&*parse(body)?, context)?),
@@ -67,7 +67,7 @@ impl Format {
     }
 }
 
-/// The JSON value of a body, which is wiped when it is dropped.
+/// Parses a body as JSON. The value is wiped when it is dropped.
 pub fn parse(body: &[u8]) -> Result<Wiped<lax_json::Value>, ReadError> {
     let value = lax_json::parse(body).map_err(|_| ReadError::Argument("JSON Object was expected".to_owned()))?;
     Ok(Wiped(value))

@@ -1,4 +1,4 @@
-//! The JSON format.
+//! The JSON format: encoder and decoder.
 
 use std::borrow::Cow;
 
@@ -9,13 +9,13 @@ use super::text;
 use super::wipe;
 use crate::crypto::hex_text::decode_hex_into;
 
-/// Writes one entity as a JSON object whose members come in the order of the protocol's hash table.
+/// Writes an entity as a JSON object. Members are in the order of NIS1's hash table.
 #[derive(Default)]
 pub struct JsonSink {
     out: Vec<u8>,
-    /// Members of the objects under construction, the innermost object's last.
+    /// Members of the objects under construction; those of the innermost object are last.
     members: Vec<Member>,
-    /// Where an object is put together in its final order.
+    /// Buffer in which an object is arranged in its final order.
     scratch: Vec<u8>,
 }
 
@@ -26,7 +26,7 @@ struct Member {
     end: usize,
 }
 
-/// Place of a name in NIS1's hash table. It has sixteen buckets, as no object has more than twelve members.
+/// Returns the bucket of a name in NIS1's hash table: one of sixteen, as no object has more than twelve members.
 const fn bucket(name: &str) -> u8 {
     let bytes = name.as_bytes();
     let mut hash = 0u32;
@@ -39,7 +39,7 @@ const fn bucket(name: &str) -> u8 {
 }
 
 impl JsonSink {
-    /// The JSON text of one entity.
+    /// Returns the JSON text of one entity.
     pub fn document(write: impl FnOnce(&mut JsonSink)) -> Vec<u8> {
         let mut sink = JsonSink::default();
         sink.entity(write);
@@ -54,20 +54,20 @@ impl JsonSink {
         self.finish(start, first);
     }
 
-    /// Appends one entity to `out`, using this sink's memory; what the sink itself holds stays as it is.
+    /// Appends one entity to `out`, reusing this sink's buffers. The output of the sink itself does not change.
     pub fn append_to(&mut self, out: &mut Vec<u8>, write: impl FnOnce(&mut JsonSink)) {
         std::mem::swap(&mut self.out, out);
         self.entity(write);
         std::mem::swap(&mut self.out, out);
     }
 
-    /// Makes room, so that what is written does not have to move for so many bytes.
+    /// Reserves memory, so that the buffers do not move for the next `bytes` bytes.
     pub fn reserve(&mut self, bytes: usize) {
         self.out.reserve(bytes);
         self.scratch.reserve(bytes);
     }
 
-    /// Wipes what was written.
+    /// Wipes the output.
     pub fn wipe(&mut self) {
         wipe::bytes(&mut self.out);
         wipe::bytes(&mut self.scratch);
@@ -105,7 +105,7 @@ impl JsonSink {
     }
 }
 
-/// The two hex digits of each byte.
+/// The two hex digits of each byte value.
 const HEX_PAIRS: [[u8; 2]; 256] = {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut pairs = [[0; 2]; 256];
@@ -184,11 +184,11 @@ pub struct JsonSource<'a> {
     order: Option<std::slice::Iter<'a, Value>>,
 }
 
-/// Name of the member that demands an order of the others.
+/// Name of the member that requires an order of the others.
 const ORDER_MEMBER: &str = "_propertyOrderArray";
 
 impl<'a> JsonSource<'a> {
-    /// Reads from an object. Fails with [`ReadError::Argument`] if the value is something else.
+    /// Creates a source of an object. Fails with [`ReadError::Argument`] if the value is not an object.
     pub fn new(value: &'a Value, context: Context) -> Result<JsonSource<'a>, ReadError> {
         match value {
             Value::Object(members) => Ok(JsonSource::of(members, context, 0)),
@@ -209,7 +209,7 @@ impl<'a> JsonSource<'a> {
         found.map(|(_, value)| value).filter(|value| !matches!(value, Value::Null))
     }
 
-    /// The value of a member that is next in order; `None` if it is absent or null.
+    /// Returns the value of the member that is read next, or `None` if it is absent or null.
     fn next(&mut self, label: &'static str) -> Result<Option<&'a Value>, ReadError> {
         if let Some(order) = &mut self.order {
             let expected = match order.next() {
@@ -246,7 +246,7 @@ impl<'a> Source<'a> for JsonSource<'a> {
     }
 
     fn i32(&mut self, label: &'static str) -> Result<Option<i32>, ReadError> {
-        // As in NIS1, larger numbers lose their upper half.
+        // As in NIS1, larger numbers are truncated to the lower 32 bits.
         Ok(self.i64(label)?.map(|value| value as i32))
     }
 
@@ -264,7 +264,7 @@ impl<'a> Source<'a> for JsonSource<'a> {
             Some(Value::String(text)) => {
                 let mut bytes = Vec::new();
                 if let Err(error) = decode_hex_into(text, &mut bytes) {
-                    // They may be part of a secret.
+                    // The bytes may be part of a secret.
                     wipe::bytes(&mut bytes);
                     let text = format!("org.apache.commons.codec.DecoderException: {error}");
                     return Err(ReadError::Argument(text));

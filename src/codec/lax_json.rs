@@ -1,18 +1,17 @@
-//! A permissive JSON reader for HTTP bodies and websocket payloads.
+//! A lenient JSON reader for HTTP bodies and websocket payloads.
 //!
-//! NIS1's own parser takes far more than JSON, and wallets rely on it: some send single-quoted text. The grammar is
+//! NIS1's own parser accepts far more than JSON, and wallets rely on it: some send single-quoted text. The grammar is
 //! that of RFC 8259, plus:
 //!
 //! - strings in `'…'` or `"…"`, with the escapes `\'` and `\xHH`; unknown escapes are dropped;
-//! - keys without quotes, up to the `:`, and values without quotes, up to the `,` or the bracket
-//!   that ends the container, trimmed; what is no literal and no number is a string;
+//! - unquoted keys, up to the `:`, and unquoted values, up to the `,` or the bracket that ends the container, both
+//!   trimmed; a value that is neither a literal nor a number is a string;
 //! - leading zeros, `NaN`, and superfluous commas;
-//! - anything after the first complete value is ignored;
-//! - of duplicate keys the last one counts.
+//! - anything after the first complete value, which is ignored;
+//! - duplicate keys, of which the last one counts.
 //!
-//! The reader keeps its own stack instead of recursing, takes time linear in the text (times the
-//! logarithm of the number of keys in one object) and memory proportional to it. The caller bounds
-//! the length of the text.
+//! The reader has its own stack instead of recursing. It takes linear time (times the logarithm of the number of keys
+//! of one object) and linear memory. The caller limits the length of the text.
 
 mod scalar;
 
@@ -26,10 +25,10 @@ use self::scalar::{UnitString, classify};
 use super::text::repair_utf8;
 use super::wipe::{self, Wipe, Wiped};
 
-/// How many containers may be open at once; one more and the text is refused.
+/// Maximum nesting depth of containers; deeper text is rejected.
 pub const MAX_DEPTH: usize = 400;
 
-/// A JSON value. It may hold a secret: whoever reads one wipes it afterwards.
+/// A JSON value. It may hold a secret: the owner must wipe it after use.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
     /// `null`
@@ -38,20 +37,20 @@ pub enum Value {
     Bool(bool),
     /// An integer literal that fits 64 bits.
     Integer(i64),
-    /// An integer literal beyond 64 bits; nothing accepts one, so its digits are not kept.
+    /// An integer literal beyond 64 bits. Nothing accepts one, so its digits are not kept.
     HugeInteger,
-    /// A number written with a point or an exponent, or `NaN`; infinite if beyond the double range.
+    /// A number with a point or an exponent, or `NaN`; infinite if beyond the range of a double.
     Decimal(f64),
-    /// A string, with or without quotes. Half of a surrogate pair is held as `?`.
+    /// A string, quoted or unquoted. An unpaired surrogate is replaced by `?`.
     String(String),
     /// An array.
     Array(Vec<Value>),
-    /// An object: each key once, in the order of first appearance.
+    /// An object with each key once, in the order of first appearance.
     Object(Vec<(String, Value)>),
 }
 
 impl Value {
-    /// The member `key` of an object; `None` if there is none or this is no object.
+    /// Returns the member `key` of an object; `None` if there is none or this is not an object.
     pub fn get(&self, key: &str) -> Option<&Value> {
         let Self::Object(members) = self else {
             return None;
@@ -61,7 +60,7 @@ impl Value {
 }
 
 impl Wipe for Value {
-    /// Erases all texts and numbers, those of the keys too.
+    /// Erases all texts and numbers, including keys.
     fn wipe(&mut self) {
         match self {
             Self::Null | Self::Bool(_) | Self::HugeInteger => {}
@@ -79,28 +78,28 @@ impl Wipe for Value {
     }
 }
 
-/// Why a text is not even permissive JSON. Places are byte offsets into the repaired text.
+/// Why a text is not lenient JSON. Offsets are in bytes of the text after UTF-8 repair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LaxJsonError {
     /// The text starts with U+FEFF.
     ByteOrderMark,
     /// The text ends before the first value does, or holds none.
     UnexpectedEnd,
-    /// This character cannot stand here.
+    /// A character that is not allowed here.
     Unexpected {
         /// The character.
         character: char,
-        /// Where it stands.
+        /// Offset of the character.
         offset: usize,
     },
     /// `\u` or `\x` without its hex digits.
     BadEscape {
-        /// Where the digits should start.
+        /// Offset at which the digits should start.
         offset: usize,
     },
-    /// More than [`MAX_DEPTH`] containers inside each other.
+    /// Containers are nested deeper than [`MAX_DEPTH`].
     TooDeep {
-        /// Where the first container too many opens.
+        /// Offset of the first container that is too deep.
         offset: usize,
     },
 }
@@ -125,10 +124,9 @@ impl fmt::Display for LaxJsonError {
 
 impl std::error::Error for LaxJsonError {}
 
-/// The first value in `text`, which is decoded as UTF-8 with malformed sequences repaired.
+/// Parses the first value in `text`, which is decoded as UTF-8 with malformed sequences repaired.
 ///
-/// No copy of any part of the text stays in memory that was given back: what does not become part of the result is
-/// erased.
+/// No copy of a part of the text stays in freed memory: everything that does not become part of the result is erased.
 pub fn parse(text: &[u8]) -> Result<Value, LaxJsonError> {
     match repair_utf8(text) {
         Cow::Borrowed(text) => parse_text(text),
@@ -143,24 +141,24 @@ fn parse_text(text: &str) -> Result<Value, LaxJsonError> {
     Parser::new(text).run()
 }
 
-/// A container that has been opened and not yet closed.
+/// A container that was opened and not yet closed.
 #[derive(Clone, Copy)]
 struct OpenContainer {
     is_object: bool,
-    /// Where its values start in the stack of values.
+    /// Index of its first value in the stack of values.
     first_value: usize,
-    /// Where its keys start in the stack of keys.
+    /// Index of its first key in the stack of keys.
     first_key: usize,
 }
 
-/// What follows in a container.
+/// The next item of a container.
 enum Next {
     Value,
     Close(OpenContainer),
 }
 
-/// The reader: the members of all open containers lie on two common stacks, and a container that
-/// closes takes its own from the top. So every vector in the result has its exact size.
+/// The parser. The members of all open containers are on two shared stacks, and a container that closes takes its own
+/// from the top, so that every vector in the result has its exact size.
 struct Parser<'a> {
     text: &'a str,
     at: usize,
@@ -191,8 +189,8 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Goes to the next value of the innermost container, reading its key if it is an object, or
-    /// past the bracket that closes the container.
+    /// Moves to the next value of the innermost container, after reading its key in an object, or past the closing
+    /// bracket.
     fn next_member(&mut self) -> Result<Next, LaxJsonError> {
         let Some(container) = self.open.last().copied() else {
             return Ok(Next::Value);
@@ -209,7 +207,6 @@ impl<'a> Parser<'a> {
         Ok(Next::Value)
     }
 
-    /// Reads a key and the colon after it.
     fn key(&mut self) -> Result<(), LaxJsonError> {
         let key = match self.peek()? {
             b':' | b'[' | b'{' | b']' => return Err(self.unexpected()),
@@ -225,7 +222,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// A whole scalar, or `None` if a container was opened.
+    /// Reads a scalar. Returns `None` if a container was opened.
     fn value(&mut self) -> Result<Option<Value>, LaxJsonError> {
         self.skip(b" \r\n\t");
         match self.peek()? {
@@ -265,7 +262,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// After a value there must be a comma or the end of its container.
+    /// Checks that a comma or the end of the container follows a value.
     fn end_of_member(&mut self) -> Result<(), LaxJsonError> {
         let Some(container) = self.open.last().copied() else {
             return Ok(());
@@ -278,7 +275,6 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// What is left of the text.
     fn rest(&self) -> &'a str {
         self.text.get(self.at..).unwrap_or_default()
     }
@@ -301,7 +297,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// The text up to one of the ASCII characters in `ends` or the end, trimmed.
+    /// Reads the text up to one of the ASCII characters in `ends` or to the end, trimmed.
     fn unquoted(&mut self, ends: &[u8]) -> &'a str {
         let rest = self.rest();
         let length = rest.bytes().position(|byte| ends.contains(&byte));
@@ -310,7 +306,7 @@ impl<'a> Parser<'a> {
         token.trim_matches(|character| character <= ' ')
     }
 
-    /// The string that starts here and ends at the next `quote` without a backslash.
+    /// Reads the string that starts here and ends at the next unescaped `quote`.
     fn quoted(&mut self, quote: u8) -> Result<String, LaxJsonError> {
         self.at += 1;
         let mut run = self.run_to(quote)?;
@@ -331,7 +327,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// The text up to the next `quote` or backslash.
+    /// Reads the text up to the next `quote` or backslash.
     fn run_to(&mut self, quote: u8) -> Result<&'a str, LaxJsonError> {
         let rest = self.rest();
         let stop = rest.bytes().position(|byte| byte == quote || byte == b'\\');
@@ -340,7 +336,7 @@ impl<'a> Parser<'a> {
         Ok(run)
     }
 
-    /// What follows a backslash.
+    /// Reads an escape after its backslash.
     fn escape(&mut self, text: &mut UnitString) -> Result<(), LaxJsonError> {
         let mut rest = self.rest().chars();
         let character = rest.next().ok_or(LaxJsonError::UnexpectedEnd)?;
@@ -362,10 +358,10 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// The number in the next `count` hex digits, at most four.
+    /// Reads a number of `count` hex digits, at most four.
     fn hex_digits(&mut self, count: usize) -> Result<u16, LaxJsonError> {
         let digits = self.rest().get(..count);
-        // The parser of the standard library would also take a sign.
+        // The parser of the standard library would also accept a sign.
         let digits = digits.filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
         let unit = digits.and_then(|digits| u16::from_str_radix(digits, 16).ok());
         let unit = unit.ok_or(LaxJsonError::BadEscape { offset: self.at })?;
@@ -382,8 +378,8 @@ impl Drop for Parser<'_> {
     }
 }
 
-/// Bytes up to the quote that ends a string, or to the end: no less than the string will have, as an escape is longer
-/// than what it stands for.
+/// Returns the bytes up to the closing quote, or to the end. The string is never longer, as an escape is longer than
+/// the character that it encodes.
 fn length_of_quoted(text: &str, quote: u8) -> usize {
     let mut is_escaped = false;
     let end = text.bytes().position(|byte| {
@@ -394,15 +390,14 @@ fn length_of_quoted(text: &str, quote: u8) -> usize {
     end.unwrap_or(text.len())
 }
 
-/// The bracket that ends a container.
 fn closing(container: OpenContainer) -> u8 {
     if container.is_object { b'}' } else { b']' }
 }
 
-/// Elements for which a container may have memory to spare.
+/// Elements for which a container may have spare memory.
 const SMALL_CONTAINER: usize = 8;
 
-/// What is on a stack from a place on.
+/// Removes the elements of a stack from an index on and returns them.
 fn taken_from<T>(stack: &mut Vec<T>, place: usize) -> Vec<T> {
     if place > 0 {
         return stack.drain(place..).collect();
@@ -412,19 +407,19 @@ fn taken_from<T>(stack: &mut Vec<T>, place: usize) -> Vec<T> {
     all
 }
 
-/// An order of keys in which equal ones stand together. Two empty ones are not compared byte by byte: their pointers
-/// lead nowhere, which some processors take a long time to find out.
+/// Orders keys so that equal ones are adjacent. Empty keys are not compared by bytes: their dangling pointers take some
+/// processors a long time.
 fn compare_keys(left: &str, right: &str) -> Ordering {
     left.len().cmp(&right.len()).then_with(|| if left.is_empty() { Ordering::Equal } else { left.cmp(right) })
 }
 
-/// Pairs keys with values, each key once, with the last of its values in the place of the first.
+/// Pairs keys with values. Each key occurs once, with its last value at its first position.
 fn last_of_each_key(keys: Vec<String>, mut values: Vec<Value>) -> Vec<(String, Value)> {
     if keys.len() < 2 {
         return keys.into_iter().zip(values).collect();
     }
     let mut order: Vec<usize> = (0..keys.len()).collect();
-    // A stable sort: places ascend within a run of equal keys.
+    // A stable sort: indices ascend within a run of equal keys.
     order.sort_by(|left, right| compare_keys(&keys[*left], &keys[*right]));
     let mut is_repeat = vec![false; keys.len()];
     for run in order.chunk_by(|left, right| compare_keys(&keys[*left], &keys[*right]).is_eq()) {
@@ -563,7 +558,7 @@ mod tests {
             ("['a'😀]", '😀', 4),
             ("[1}", '}', 2),
         ] {
-            // An unquoted `1}` is a string, and then the array lacks its end.
+            // An unquoted `1}` is a string, so the array has no end.
             let expected = match text {
                 "[1}" => LaxJsonError::UnexpectedEnd,
                 _ => unexpected(character, offset),
@@ -593,7 +588,7 @@ mod tests {
         assert_eq!(read(&format!("{{{equal}a:2}}")), object([("a", Value::Integer(2))]));
     }
 
-    /// The value a strict reader would give.
+    /// Returns the value that a strict reader would give.
     fn from_strict(value: &serde_json::Value) -> Value {
         match value {
             serde_json::Value::Null => Value::Null,
@@ -632,7 +627,7 @@ mod tests {
     proptest! {
         #[test]
         fn strict_json_means_the_same_as_to_a_strict_reader(value in strict_json()) {
-            // A top-level number or word would run on to the end, as it should.
+            // A top-level number or word extends to the end, as intended.
             let compact = value.to_string();
             prop_assert_eq!(parse(compact.as_bytes()), Ok(from_strict(&value)));
             let pretty = serde_json::to_string_pretty(&value).unwrap();

@@ -1,7 +1,7 @@
 //! Entities as bytes and as JSON, and all limits on what is read.
 //!
-//! Each entity is described once, against [`Source`] and [`Sink`]; the two formats are implementations of
-//! these. A hash or a signature is always over what was written again, never over what was read.
+//! Each entity is described once, in terms of [`Source`] and [`Sink`], which both formats implement. Hashes and
+//! signatures always cover the bytes as written again, never the bytes as read.
 
 pub mod binary;
 pub mod block;

@@ -6,7 +6,7 @@ use super::source::{Measure, ReadError, Source, limits};
 use crate::model::mosaic::{LevyKind, MAX_DIVISIBILITY};
 use crate::model::{Levy, Mosaic, MosaicDefinition, MosaicId, MosaicProperties, NamespaceId};
 
-/// Reads a namespace name.
+/// Parses a namespace name.
 pub fn read_namespace(text: &str) -> Result<NamespaceId, ReadError> {
     NamespaceId::parse(text).map_err(|error| ReadError::Argument(error.to_string()))
 }
@@ -24,24 +24,24 @@ pub fn write_mosaic_id(sink: &mut impl Sink, id: &MosaicId) {
     sink.string("name", Some(id.name()));
 }
 
-/// Names longer than the limit of a text are cut wherever they are written. They are ASCII, so that a unit is a byte.
+/// Cuts a name to the limit of a text, as everywhere it is written. Names are ASCII, so a UTF-16 unit is a byte.
 pub fn cut_name(name: &str) -> &str {
     &name[..name.len().min(limits::TEXT_UNITS)]
 }
 
-/// Reads an attachment.
+/// Reads an attached mosaic.
 pub fn read_mosaic<'a, S: Source<'a>>(source: &mut S) -> Result<Mosaic, ReadError> {
     let id = source.need_object("mosaicId", read_mosaic_id)?;
     Ok(Mosaic { id, quantity: source.quantity("quantity")? })
 }
 
-/// Writes an attachment.
+/// Writes an attached mosaic.
 pub fn write_mosaic(sink: &mut impl Sink, mosaic: &Mosaic) {
     sink.object("mosaicId", |sink| write_mosaic_id(sink, &mosaic.id));
     sink.u64("quantity", mosaic.quantity);
 }
 
-/// Reads a definition. Properties are brought into their normal form.
+/// Reads a definition and normalises its properties.
 pub fn read_definition<'a, S: Source<'a>>(source: &mut S) -> Result<MosaicDefinition, ReadError> {
     let creator = source.public_key("creator")?;
     let id = source.need_object("id", read_mosaic_id)?;
@@ -56,7 +56,7 @@ pub fn read_definition<'a, S: Source<'a>>(source: &mut S) -> Result<MosaicDefini
 }
 
 fn read_properties(list: &[(String, String)]) -> Result<MosaicProperties, ReadError> {
-    // A later duplicate replaces an earlier one; other names are dropped.
+    // The last of several properties with one name counts; other names are dropped.
     let find = |name: &str| list.iter().rev().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
     let bad_number = |text: &str| ReadError::NotANumber(text.to_owned());
     let divisibility = match find("divisibility") {
@@ -93,7 +93,7 @@ fn read_flag(text: Option<&str>, default: bool) -> Result<bool, ReadError> {
         None => Ok(default),
         Some(text) if is(text, "TRUE") => Ok(true),
         Some(text) if is(text, "FALSE") => Ok(false),
-        // NIS1 reads this, and fails as soon as the entity is hashed, which it is before anything else.
+        // NIS1 accepts this, but fails when it hashes the entity, which it always does first.
         Some(_) => Err(ReadError::NotABoolean),
     }
 }

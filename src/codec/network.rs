@@ -1,4 +1,4 @@
-//! Networks as text: a store remembers the network of its chain in this form.
+//! Networks as text, in which a store keeps the network of its chain.
 
 use serde::{Deserialize, Serialize};
 
@@ -34,7 +34,7 @@ struct NetworkText {
     history_from: Option<u64>,
 }
 
-/// The text of a network: a JSON object.
+/// Returns the text of a network: a JSON object.
 pub fn network_to_text(network: &Network) -> String {
     let texts = |hashes: &[Hash256]| hashes.iter().map(Hash256::to_string).collect();
     let chain = &network.chain;
@@ -67,7 +67,7 @@ pub fn network_to_text(network: &Network) -> String {
     serde_json::to_string(&text).unwrap_or_default()
 }
 
-/// Reads the text of a network; `None` if it is none.
+/// Parses the text of a network. Returns `None` if it is not valid.
 pub fn network_from_text(text: &str) -> Option<Network> {
     let text: NetworkText = serde_json::from_str(text).ok()?;
     let hashes = |texts: &[String]| texts.iter().map(|text| Hash256::from_hex(text)).collect::<Option<Vec<_>>>();

@@ -1,4 +1,4 @@
-//! Reading of entities, whatever the format.
+//! Reading of entities, independent of the format.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,15 +7,15 @@ use super::text;
 use crate::model::address::RAW_LENGTH;
 use crate::model::{Address, Amount, Height, Network, NetworkByte, Timestamp, WireHash};
 
-/// Limits that cut what is read, and one that refuses.
+/// Limits on what is read. Longer values are cut; only too deep nesting is an error.
 pub mod limits {
-    /// Bytes kept of any byte string, and of the UTF-8 form of any text in the binary format.
+    /// Bytes kept of a byte string, and of the UTF-8 form of a text in the binary format.
     pub const BYTES: usize = 2048;
-    /// UTF-16 units kept of any text, unless listed below.
+    /// UTF-16 units kept of a text, unless listed below.
     pub const TEXT_UNITS: usize = 128;
-    /// UTF-16 units kept of a mosaic's description.
+    /// UTF-16 units kept of a mosaic description.
     pub const DESCRIPTION_UNITS: usize = crate::model::mosaic::MAX_DESCRIPTION_UNITS;
-    /// How deep entities may be nested. Valid ones need 6; more could exhaust the stack and is refused.
+    /// Maximum nesting depth of entities. Valid ones need 6; more could exhaust the stack.
     pub const NESTING: u32 = 48;
 }
 
@@ -26,25 +26,25 @@ const SERIALIZATION: &str = "org.nem.core.serialization.SerializationException";
 pub enum ReadError {
     /// A value is not allowed.
     Argument(String),
-    /// A text should be a number.
+    /// A text is not a number.
     NotANumber(String),
     /// An amount or a quantity is negative.
     Negative(Measure, i64),
-    /// An address is not valid on this network; the text as read, in upper case.
+    /// An address is not valid on this network; the text in upper case.
     UnknownAddress(String),
     /// A required field is null.
     Missing(&'static str),
     /// A field has another type or an impossible value.
     Incompatible(&'static str),
-    /// The bytes are not a serialised entity, or a nested entity in binary is wrong.
+    /// The bytes are not an encoded entity, or a nested entity in the binary format is invalid.
     Serialization(String),
-    /// A text should be `true` or `false`.
+    /// A text is neither `true` nor `false`.
     NotABoolean,
-    /// Something else; the text is this node's own.
+    /// Any other error; the text is not NIS1's.
     Internal(String),
 }
 
-/// What must not be negative.
+/// Kind of a value that must not be negative.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
     /// An amount of the native currency.
@@ -54,8 +54,8 @@ pub enum Measure {
 }
 
 impl ReadError {
-    /// The failure to read an entity inside which this one happened, in the binary format: the text tells the name of
-    /// the former failure too, once for each level.
+    /// Wraps this error as the failure to read the enclosing entity in the binary format. The text includes the name of
+    /// the inner exception, once for each level.
     pub fn nested(self) -> ReadError {
         let name = match &self {
             ReadError::Argument(_) => "java.lang.IllegalArgumentException",
@@ -64,11 +64,11 @@ impl ReadError {
             ReadError::Negative(Measure::Quantity, _) => "org.nem.core.model.primitive.NegativeQuantityException",
             ReadError::Missing(_) => "org.nem.core.serialization.MissingRequiredPropertyException",
             ReadError::Serialization(_) => SERIALIZATION,
-            // The text does not tell the address.
+            // The text does not include the address.
             ReadError::UnknownAddress(_) => {
                 return ReadError::Serialization("java.util.MissingResourceException: invalid address".to_owned());
             }
-            // NIS1's name for it is not known.
+            // NIS1's exception for this is not known.
             ReadError::Incompatible(_) => return ReadError::Serialization(self.to_string()),
             // The text is the same at every level.
             ReadError::NotABoolean | ReadError::Internal(_) => return self,
@@ -76,13 +76,13 @@ impl ReadError {
         ReadError::Serialization(format!("{name}: {self}"))
     }
 
-    /// The input ends inside a field.
+    /// Returns the error for input that ends inside a field.
     pub fn end_of_stream() -> ReadError {
         ReadError::Serialization("unexpected end of stream reached".to_owned())
     }
 
-    /// The class as one letter: A an argument, U an unknown address, M something missing, T a wrong type, S a wrong
-    /// serialisation, I something internal.
+    /// Returns the error class as one letter: A for an argument, U for an unknown address, M for a missing value, T for
+    /// a wrong type, S for wrong serialisation, I for an internal error.
     pub fn class(&self) -> char {
         match self {
             ReadError::Argument(_) | ReadError::NotANumber(_) | ReadError::Negative(..) => 'A',
@@ -94,7 +94,7 @@ impl ReadError {
         }
     }
 
-    /// Status of an HTTP answer to a request that failed so.
+    /// Returns the status of an HTTP response to a request with this error.
     pub fn http_status(&self) -> u16 {
         match self.class() {
             'A' => 400,
@@ -131,77 +131,76 @@ impl fmt::Display for ReadError {
 
 impl std::error::Error for ReadError {}
 
-/// What reading needs to know of the node's network.
+/// Information on the node's network that reading needs.
 #[derive(Clone, Copy, Debug)]
 pub struct Context {
     /// First byte of valid addresses.
     pub network: NetworkByte,
-    /// The account whose transactions are free of fees.
+    /// The account whose transactions pay no fees.
     pub nemesis_signer: Address,
-    /// Whether the input comes from the node's own store, so that it was checked and brought into its normal form
-    /// before.
+    /// Whether the input comes from the node's own store, where it was already checked and normalised.
     pub trusted: bool,
 }
 
 impl Context {
-    /// For input from outside.
+    /// Returns the context for untrusted input.
     pub fn of(network: &Network) -> Context {
         Context { network: network.byte, nemesis_signer: network.nemesis_signer, trusted: false }
     }
 
-    /// For entities that this node wrote to its store, of whatever network: nothing is checked that depends on it.
+    /// Returns the context for entities in this node's store. Checks that depend on the network are skipped.
     pub fn of_store() -> Context {
         let nobody = Address::from_raw(&[0; RAW_LENGTH]);
         Context { network: NetworkByte(0), nemesis_signer: nobody, trusted: true }
     }
 
-    /// For entities that this node wrote to its store.
+    /// Returns this context for entities in this node's store.
     pub fn trusting(self) -> Context {
         Context { trusted: true, ..self }
     }
 }
 
-/// Gives the fields of an entity in their fixed order; `None` is null. Labels matter in JSON, and in errors.
+/// Provides the fields of an entity in their fixed order; `None` is null. Labels matter in JSON, and in errors.
 pub trait Source<'a>: Sized {
-    /// The node's network.
+    /// Returns the context.
     fn context(&self) -> &Context;
-    /// A 32-bit integer.
+    /// Reads a 32-bit integer.
     fn i32(&mut self, label: &'static str) -> Result<Option<i32>, ReadError>;
-    /// A 64-bit integer.
+    /// Reads a 64-bit integer.
     fn i64(&mut self, label: &'static str) -> Result<Option<i64>, ReadError>;
-    /// A byte string, cut to [`limits::BYTES`].
+    /// Reads a byte string, cut to [`limits::BYTES`].
     fn bytes(&mut self, label: &'static str) -> Result<Option<Cow<'a, [u8]>>, ReadError>;
-    /// A text, cut to `units` UTF-16 units.
+    /// Reads a text, cut to `units` UTF-16 units.
     fn string(&mut self, label: &'static str, units: usize) -> Result<Option<Cow<'a, str>>, ReadError>;
-    /// A nested entity.
+    /// Reads a nested entity.
     fn object<T>(
         &mut self,
         label: &'static str,
         read: impl FnOnce(&mut Self) -> Result<T, ReadError>,
     ) -> Result<Option<T>, ReadError>;
-    /// A list of nested entities, none of them null.
+    /// Reads a list of nested entities, none of them null.
     fn list<T>(
         &mut self,
         label: &'static str,
         read: impl FnMut(&mut Self) -> Result<T, ReadError>,
     ) -> Result<Option<Vec<T>>, ReadError>;
 
-    /// A required 32-bit integer.
+    /// Reads a required 32-bit integer.
     fn need_i32(&mut self, label: &'static str) -> Result<i32, ReadError> {
         self.i32(label)?.ok_or(ReadError::Missing(label))
     }
 
-    /// A required 64-bit integer.
+    /// Reads a required 64-bit integer.
     fn need_i64(&mut self, label: &'static str) -> Result<i64, ReadError> {
         self.i64(label)?.ok_or(ReadError::Missing(label))
     }
 
-    /// A required byte string.
+    /// Reads a required byte string.
     fn need_bytes(&mut self, label: &'static str) -> Result<Cow<'a, [u8]>, ReadError> {
         self.bytes(label)?.ok_or(ReadError::Missing(label))
     }
 
-    /// A required text of more than white space.
+    /// Reads a required text that is not blank.
     fn need_string(&mut self, label: &'static str, units: usize) -> Result<Cow<'a, str>, ReadError> {
         match self.string(label, units)? {
             Some(text) if !text::is_blank(&text) => Ok(text),
@@ -209,7 +208,7 @@ pub trait Source<'a>: Sized {
         }
     }
 
-    /// A required nested entity.
+    /// Reads a required nested entity.
     fn need_object<T>(
         &mut self,
         label: &'static str,
@@ -218,7 +217,7 @@ pub trait Source<'a>: Sized {
         self.object(label, read)?.ok_or(ReadError::Missing(label))
     }
 
-    /// A required list.
+    /// Reads a required list.
     fn need_list<T>(
         &mut self,
         label: &'static str,
@@ -227,7 +226,7 @@ pub trait Source<'a>: Sized {
         self.list(label, read)?.ok_or(ReadError::Missing(label))
     }
 
-    /// A required address, valid on this network.
+    /// Reads a required address, valid on this network.
     fn address(&mut self, label: &'static str) -> Result<Address, ReadError> {
         let text = self.need_string(label, limits::TEXT_UNITS)?;
         if self.context().trusted
@@ -238,20 +237,20 @@ pub trait Source<'a>: Sized {
         Address::parse(&text, self.context().network).ok_or_else(|| ReadError::UnknownAddress(text.to_uppercase()))
     }
 
-    /// A required amount of the native currency.
+    /// Reads a required amount of the native currency.
     fn amount(&mut self, label: &'static str) -> Result<Amount, ReadError> {
         let value = self.need_i64(label)?;
         let amount = u64::try_from(value);
         amount.map(Amount).map_err(|_| ReadError::Negative(Measure::Amount, value))
     }
 
-    /// A required quantity or supply of a mosaic.
+    /// Reads a required quantity or supply of a mosaic.
     fn quantity(&mut self, label: &'static str) -> Result<u64, ReadError> {
         let value = self.need_i64(label)?;
         u64::try_from(value).map_err(|_| ReadError::Negative(Measure::Quantity, value))
     }
 
-    /// A required block height.
+    /// Reads a required block height.
     fn height(&mut self, label: &'static str) -> Result<Height, ReadError> {
         match u64::try_from(self.need_i64(label)?) {
             Ok(height) if height > 0 => Ok(Height(height)),
@@ -259,7 +258,7 @@ pub trait Source<'a>: Sized {
         }
     }
 
-    /// A required time stamp.
+    /// Reads a required time stamp.
     fn timestamp(&mut self, label: &'static str) -> Result<Timestamp, ReadError> {
         match self.need_i32(label)? {
             seconds if seconds >= 0 => Ok(Timestamp(seconds)),
@@ -267,21 +266,21 @@ pub trait Source<'a>: Sized {
         }
     }
 
-    /// A required public key.
+    /// Reads a required public key.
     fn public_key(&mut self, label: &'static str) -> Result<crate::crypto::PublicKey, ReadError> {
         let bytes = self.need_bytes(label)?;
         let key = bytes.as_ref().try_into().map(crate::crypto::PublicKey);
         key.map_err(|_| ReadError::Argument("publicKey must be in compressed form".to_owned()))
     }
 
-    /// A required signature.
+    /// Reads a required signature.
     fn signature(&mut self, label: &'static str) -> Result<crate::crypto::Signature, ReadError> {
         let bytes = self.need_bytes(label)?;
         let signature = bytes.as_ref().try_into().map(crate::crypto::Signature);
         signature.map_err(|_| ReadError::Argument("binary signature representation must be 64 bytes".to_owned()))
     }
 
-    /// A required hash of any length.
+    /// Reads a required hash of any length.
     fn hash(&mut self, label: &'static str) -> Result<WireHash, ReadError> {
         self.need_object(label, |source| Ok(WireHash(source.need_bytes("data")?.into_owned())))
     }

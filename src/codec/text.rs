@@ -1,22 +1,21 @@
-//! Text as NIS1 reads and writes it: repaired UTF-8, lengths in UTF-16 units, JSON strings and
-//! numbers.
+//! Text as NIS1 reads and writes it: UTF-8 repair, lengths in UTF-16 units, JSON strings and numbers.
 
 use std::borrow::Cow;
 use std::io::Write;
 
-/// Reads `bytes` as UTF-8, turning what is malformed into U+FFFD.
+/// Decodes `bytes` as UTF-8, replacing malformed sequences by U+FFFD.
 ///
-/// There is one replacement for each maximal ill-formed prefix, except that a surrogate encoded in
-/// UTF-8, whole or without its last byte, is taken as one sequence and gets one replacement.
+/// Each maximal ill-formed prefix gets one replacement. A surrogate encoded in UTF-8, with or without its last byte, is
+/// one sequence and gets one replacement.
 pub fn repair_utf8(bytes: &[u8]) -> Cow<'_, str> {
     if let Ok(text) = str::from_utf8(bytes) {
         return Cow::Borrowed(text);
     }
-    // Its memory is taken once, so that no copy of a secret stays behind.
+    // Memory is allocated once, so that no copy of a secret stays behind.
     let replaced = bytes.utf8_chunks().filter(|chunk| !chunk.invalid().is_empty()).count();
     let mut text = String::with_capacity(bytes.len() + 2 * replaced);
     let mut at = 0;
-    // End of the encoded surrogate whose replacement has been written.
+    // End of the last encoded surrogate that was replaced.
     let mut replaced_up_to = 0;
     for chunk in bytes.utf8_chunks() {
         text.push_str(chunk.valid());
@@ -30,7 +29,7 @@ pub fn repair_utf8(bytes: &[u8]) -> Cow<'_, str> {
     Cow::Owned(text)
 }
 
-/// How many bytes at the start of `bytes` belong to an encoded surrogate.
+/// Returns how many bytes at the start of `bytes` belong to an encoded surrogate.
 fn encoded_surrogate_len(bytes: &[u8]) -> usize {
     match bytes {
         [0xed, 0xa0..=0xbf, 0x80..=0xbf, ..] => 3,
@@ -39,10 +38,9 @@ fn encoded_surrogate_len(bytes: &[u8]) -> usize {
     }
 }
 
-/// The first `units` UTF-16 units of `text`; half of a character outside the basic plane is left
-/// as `?`.
+/// Returns the first `units` UTF-16 units of `text`. If the cut splits a surrogate pair, the half becomes `?`.
 pub fn cut_units(text: &str, units: usize) -> Cow<'_, str> {
-    // A unit never takes less than one byte.
+    // A unit takes at least one byte.
     if text.len() <= units {
         return Cow::Borrowed(text);
     }
@@ -57,8 +55,8 @@ pub fn cut_units(text: &str, units: usize) -> Cow<'_, str> {
     Cow::Borrowed(text)
 }
 
-/// Whether `text` holds nothing but white space, as Java understands it: the non-breaking spaces
-/// are not white, the four information separators are.
+/// Returns whether `text` is empty or only white space as Java defines it: non-breaking spaces are not white space, the
+/// four information separators are.
 pub fn is_blank(text: &str) -> bool {
     text.chars().all(|character| {
         matches!(
@@ -76,8 +74,8 @@ pub fn is_blank(text: &str) -> bool {
     })
 }
 
-/// Bytes at which an escape may be due: those that always are, and the first bytes of the ranges
-/// U+0080–U+009F and U+2000–U+20FF.
+/// Bytes that may need an escape: those that always do, and the first bytes of the ranges U+0080–U+009F and
+/// U+2000–U+20FF.
 const MAY_NEED_ESCAPE: [bool; 256] = {
     let mut table = [false; 256];
     let mut byte = 0;
@@ -94,8 +92,8 @@ const MAY_NEED_ESCAPE: [bool; 256] = {
     table
 };
 
-/// Appends `text` as a JSON string with its quotes and with the escapes that NIS1 uses: `/` and the
-/// ranges U+007F–U+009F and U+2000–U+20FF too.
+/// Appends `text` as a quoted JSON string with NIS1's escapes, which include `/` and the ranges U+007F–U+009F and
+/// U+2000–U+20FF.
 pub fn write_json_string(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
     write_json_characters(out, text);
@@ -129,12 +127,12 @@ pub fn write_json_characters(out: &mut Vec<u8>, text: &str) {
 enum Escape {
     /// A backslash and this letter.
     Letter(u8),
-    /// `\uXXXX` with this number.
+    /// `\uXXXX` with this value.
     Unit(u16),
 }
 
-/// The escape for the character at the start of `bytes` and its width in bytes; `None` if it is
-/// written raw.
+/// Returns the escape of the character at the start of `bytes` and its width in bytes; `None` if it is written as it
+/// is.
 fn escape_at(bytes: &[u8]) -> Option<(Escape, usize)> {
     let letter = |letter| Some((Escape::Letter(letter), 1));
     match *bytes {
@@ -168,8 +166,8 @@ pub fn write_integer(out: &mut Vec<u8>, value: i64) {
     out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
 }
 
-/// Appends `value` as Java prints a double: plain from 10⁻³ up to below 10⁷, else `d.dddE±n`
-/// without `+`. Not-a-number is `NaN`, an infinity is `null`.
+/// Appends `value` in Java's notation of a double: plain from 10⁻³ to below 10⁷, else `d.dddE±n` without `+`.
+/// Not-a-number is `NaN`, an infinity is `null`.
 pub fn write_json_double(out: &mut Vec<u8>, value: f64) {
     if value.is_nan() {
         return out.extend_from_slice(b"NaN");
@@ -198,7 +196,7 @@ pub fn write_json_double(out: &mut Vec<u8>, value: f64) {
     }
 }
 
-/// `0.00dddd`: the first digit stands `places` after the point.
+/// Appends `0.00dddd`: the first digit is at decimal place `places`.
 fn write_below_one(out: &mut Vec<u8>, first: &str, fraction: &str, places: usize) {
     out.extend_from_slice(b"0.");
     out.extend(std::iter::repeat_n(b'0', places.saturating_sub(1)));
@@ -206,7 +204,7 @@ fn write_below_one(out: &mut Vec<u8>, first: &str, fraction: &str, places: usize
     out.extend_from_slice(fraction.as_bytes());
 }
 
-/// `dddd.ddd`: `places` digits after the first one stand before the point, filled up with zeros.
+/// Appends `dddd.ddd`: `places` digits after the first one are before the point, padded with zeros.
 fn write_above_one(out: &mut Vec<u8>, first: &str, fraction: &str, places: usize) {
     let (whole, rest) = fraction.split_at_checked(places).unwrap_or((fraction, ""));
     out.extend_from_slice(first.as_bytes());
@@ -216,7 +214,7 @@ fn write_above_one(out: &mut Vec<u8>, first: &str, fraction: &str, places: usize
     out.extend_from_slice(if rest.is_empty() { b"0" } else { rest.as_bytes() });
 }
 
-/// A finite non-negative double as `d.ddde±n`, held on the stack.
+/// A finite non-negative double as `d.ddde±n`, on the stack.
 struct Scientific {
     text: [u8; Self::MAX_BYTES],
     length: usize,
@@ -235,7 +233,7 @@ impl Scientific {
         Self { text: held, length }
     }
 
-    /// The first digit, the digits after it (none if they are a lone zero) and the exponent.
+    /// Returns the first digit, the digits after it (none if they are a single zero) and the exponent.
     fn parts(&self) -> (&str, &str, i16) {
         let text = str::from_utf8(&self.text[..self.length]).unwrap_or_default();
         let (digits, exponent) = text.split_once('e').unwrap_or((text, "0"));

@@ -19,15 +19,15 @@ use crate::model::{Address, Amount, Body, Hash256, Mosaic, NetworkByte, Timestam
 
 const MAX_SUPPLY_DELTA: u64 = crate::model::mosaic::MAX_QUANTITY;
 
-/// An aggregate modification with one modification that is null. NIS1 reads it and looks at its signature before it
-/// finds that it is none.
+/// An aggregate modification with a single null modification. NIS1 reads it and checks its signature before it rejects
+/// it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NullModification {
     /// Network byte and entity version.
     pub version: i32,
-    /// Who should have signed it.
+    /// Key of the signer.
     pub signer: PublicKey,
-    /// The bytes that a signature would cover.
+    /// The bytes that the signature covers.
     pub signed_bytes: Vec<u8>,
 }
 
@@ -36,7 +36,7 @@ impl NullModification {
     pub fn from_bytes(bytes: &[u8], context: Context) -> Option<NullModification> {
         /// Bytes before the modifications.
         const HEADER: usize = 60;
-        /// A list of one element of no bytes, and one of the element that is put there to read the rest.
+        /// A list with one element of length 0. A valid element is substituted for it, to read the rest.
         const NULL: [u8; 8] = [1, 0, 0, 0, 0, 0, 0, 0];
         let (header, list) = bytes.split_at_checked(HEADER)?;
         let rest = list.strip_prefix(&NULL)?;
@@ -50,31 +50,31 @@ impl NullModification {
         Some(NullModification { version: read.version, signer: read.signer, signed_bytes })
     }
 
-    /// Its hash.
+    /// Returns the hash.
     pub fn hash(&self) -> Hash256 {
         Hash256(keccak256(&self.signed_bytes))
     }
 }
 
 impl Transaction {
-    /// The bytes that are hashed and signed.
+    /// Returns the bytes that are hashed and signed.
     pub fn signed_bytes(&self) -> Vec<u8> {
         self.to_bytes(Form::NonVerifiable)
     }
 
-    /// The binary form.
+    /// Returns the binary form.
     pub fn to_bytes(&self, form: Form) -> Vec<u8> {
         let mut sink = BinarySink::default();
         write(&mut sink, self, form);
         sink.into_bytes()
     }
 
-    /// Hash of the non-verifiable form.
+    /// Returns the hash of the non-verifiable form.
     pub fn hash(&self) -> Hash256 {
         Hash256(keccak256(&self.signed_bytes()))
     }
 
-    /// Its hash and those of its children.
+    /// Returns its hash and those of its children.
     pub fn hashes(&self) -> Hashes {
         Hashes { own: self.hash(), children: self.children().map(Transaction::hash).collect() }
     }
@@ -85,21 +85,21 @@ impl Transaction {
     }
 }
 
-/// In its verifiable form.
+/// Written in the verifiable form.
 impl Writable for Transaction {
     fn write(&self, sink: &mut impl Sink) {
         write(sink, self, Form::Verifiable);
     }
 }
 
-/// In its verifiable form.
+/// Read in the verifiable form.
 impl Readable for Transaction {
     fn read<'a, S: Source<'a>>(source: &mut S) -> Result<Self, ReadError> {
         read(source, Form::Verifiable)
     }
 }
 
-/// The inner transaction of a multisig transaction in its verifiable form, how many cosignatures there are, and these.
+/// Splits a multisig transaction in its verifiable form: inner transaction, number of cosignatures, their bytes.
 fn multisig_parts(bytes: &[u8]) -> Option<(&[u8], u32, &[u8])> {
     /// Bytes before the inner transaction.
     const HEADER: usize = 128;
@@ -108,14 +108,14 @@ fn multisig_parts(bytes: &[u8]) -> Option<(&[u8], u32, &[u8])> {
     Some((inner, u32::from_le_bytes(*count), cosignatures))
 }
 
-/// Takes bytes off the front that have their length before them.
+/// Splits off the bytes that follow a length at the start.
 fn split_sized(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, rest) = bytes.split_first_chunk()?;
     rest.split_at_checked(u32::from_le_bytes(*length) as usize)
 }
 
-/// The latest time stamp of a transaction, in its verifiable form as it is written, and of what is nested in it, without
-/// reading the rest. `None` if the bytes end too early.
+/// Returns the latest time stamp of a transaction in its verifiable form, as this program writes it, and of the
+/// transactions nested in it. Reads nothing else. `None` if the bytes end too early.
 pub fn latest_timestamp(bytes: &[u8]) -> Option<Timestamp> {
     /// Bytes before a time stamp: kind and version.
     const BEFORE: usize = 8;
@@ -133,8 +133,8 @@ pub fn latest_timestamp(bytes: &[u8]) -> Option<Timestamp> {
     Some(latest)
 }
 
-/// The hash of a transaction in its verifiable form as it is written, without reading it: of all but its signature. `None` for a
-/// multisig transaction, of which the cosignatures are left out too, and if there is no signature.
+/// Returns the hash of a transaction in its verifiable form, as this program writes it: of all bytes but its signature.
+/// `None` without a signature, and for a multisig transaction, whose hash does not cover its cosignatures either.
 pub fn hash_of_stored(bytes: &[u8]) -> Option<Hash256> {
     /// Bytes before the signature: kind, version, time stamp and signer.
     const BEFORE: usize = 4 + 4 + 4 + (4 + 32);
@@ -201,7 +201,7 @@ fn write_transfer(sink: &mut impl Sink, body: &Transfer, newer: bool) {
     sink.u64("amount", body.amount.0);
     sink.optional("message", body.message.as_ref(), |sink, message| {
         sink.i32("type", message.kind.code());
-        // Only what was read with a private key can have an empty payload.
+        // Only a message that was decrypted with a private key can have an empty payload.
         sink.bytes("payload", Some(message.payload.as_slice()).filter(|payload| !payload.is_empty()));
     });
     if newer {
@@ -261,7 +261,7 @@ fn unknown_kind(code: i32) -> ReadError {
     ReadError::Argument(format!("Unknown transaction type: {code}"))
 }
 
-/// The fee that counts: the nemesis account pays none, whatever its transactions say.
+/// Returns the fee that counts: the nemesis account pays none, whatever its transactions state.
 fn effective_fee(fee: Amount, signer: &PublicKey, context: &Context) -> Amount {
     let free = fee > Amount::ZERO
         && !context.trusted
@@ -287,8 +287,7 @@ fn read_message<'a, S: Source<'a>>(source: &mut S) -> Result<Message, ReadError>
     Ok(Message { kind, payload: source.need_bytes("payload")?.into_owned() })
 }
 
-/// Adds up mosaics with the same id and brings them into the order of the wire: that of the text `namespace:name :
-/// quantity`.
+/// Merges mosaics with the same id and sorts them in wire order: by the text `namespace:name : quantity`.
 fn merge_mosaics(mut mosaics: Vec<Mosaic>) -> Result<Vec<Mosaic>, ReadError> {
     mosaics.sort_by(|a, b| a.id.cmp(&b.id));
     let mut merged: Vec<Mosaic> = Vec::with_capacity(mosaics.len());
@@ -337,7 +336,7 @@ fn read_modifications<'a, S: Source<'a>>(source: &mut S, newer: bool) -> Result<
     })
 }
 
-/// By kind, then by address; ties keep their order.
+/// Sorts stably by kind, then by address.
 fn sort_modifications(mut modifications: Vec<Modification>, network: NetworkByte) -> Vec<Modification> {
     modifications.sort_by_cached_key(|modification| {
         (modification.kind, Address::from_public_key(&modification.cosignatory, network))
@@ -351,7 +350,7 @@ fn read_multisig<'a, S: Source<'a>>(source: &mut S, form: Form, signer: &PublicK
         Form::Verifiable => source.need_list("signatures", |source| read(source, Form::Verifiable))?,
         Form::NonVerifiable => Vec::new(),
     };
-    // What comes from the node's own store was checked and sorted before.
+    // Transactions from the node's own store were already checked and sorted.
     let cosignatures = match source.context().trusted {
         true => cosignatures,
         false => normalise_cosignatures(cosignatures, &inner, signer, source.context().network)?,
@@ -359,7 +358,7 @@ fn read_multisig<'a, S: Source<'a>>(source: &mut S, form: Form, signer: &PublicK
     Ok(Multisig { inner, cosignatures })
 }
 
-/// Checks the cosignatures of a transaction, drops those of its initiator `signer`, keeps one per cosigner and orders
+/// Checks the cosignatures of a transaction, drops those of its initiator `signer`, keeps one per cosigner and sorts
 /// them by address.
 fn normalise_cosignatures(
     list: Vec<Transaction>,
@@ -379,7 +378,7 @@ fn normalise_cosignatures(
             cosignatures.push((cosignature.signer_address(network), cosignature));
         }
     }
-    // The sort is stable, so of several by one signer the first stays.
+    // The sort is stable, so the first of several by one signer stays.
     cosignatures.sort_by_key(|(address, _)| *address);
     cosignatures.dedup_by(|(later, _), (earlier, _)| later == earlier);
     Ok(cosignatures.into_iter().map(|(_, cosignature)| cosignature).collect())
@@ -462,7 +461,7 @@ mod tests {
         }
     }
 
-    /// Inner transactions of some kinds and sizes.
+    /// Returns an inner transaction of one of three kinds.
     fn inner(which: u8, payload: Vec<u8>) -> Transaction {
         let address = Address::from_public_key(&PublicKey([1; 32]), BYTE);
         let message = Some(Message { kind: MessageKind::Plain, payload }).filter(|message| !message.payload.is_empty());

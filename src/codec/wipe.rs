@@ -1,24 +1,24 @@
-//! Erasing copies of what may be a secret. All of it goes through here, so that tests can see what was erased.
+//! Erases copies of possible secrets. All code erases through this module, so that tests can see what was erased.
 
 use std::ops::{Deref, DerefMut};
 
 use zeroize::Zeroize;
 
-/// Erases a text with all memory that it has.
+/// Erases a text with all of its capacity.
 pub fn text(text: &mut String) {
     #[cfg(test)]
     seen::note(text.as_bytes());
     text.zeroize();
 }
 
-/// Erases bytes with all memory that they have.
+/// Erases bytes with all of their capacity.
 pub fn bytes(bytes: &mut Vec<u8>) {
     #[cfg(test)]
     seen::note(bytes);
     bytes.zeroize();
 }
 
-/// What [`Wiped`] knows how to erase.
+/// A value that [`Wiped`] can erase.
 pub trait Wipe {
     /// Overwrites the value.
     fn wipe(&mut self);
@@ -36,7 +36,7 @@ impl Wipe for Vec<u8> {
     }
 }
 
-/// Something that is erased when it is dropped.
+/// A value that is erased when it is dropped.
 pub struct Wiped<T: Wipe>(pub T);
 
 impl<T: Wipe> Drop for Wiped<T> {
@@ -59,7 +59,7 @@ impl<T: Wipe> DerefMut for Wiped<T> {
     }
 }
 
-/// What was erased, for tests.
+/// A record of what was erased, for tests.
 #[cfg(test)]
 pub mod seen {
     use std::cell::RefCell;
@@ -72,7 +72,7 @@ pub mod seen {
         ERASED.with_borrow_mut(|erased| erased.push(bytes.to_vec()));
     }
 
-    /// What was erased on this thread since this was asked last.
+    /// Returns what was erased on this thread since the last call.
     pub fn take() -> Vec<Vec<u8>> {
         ERASED.take()
     }

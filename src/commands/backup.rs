@@ -1,4 +1,4 @@
-//! Copying the store of a running node: `nisd backup`.
+//! `nisd backup`: copies the store, also of a running node.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,12 +13,12 @@ use crate::model::Network;
 use crate::state;
 use crate::store::{self, AccessMode, Options, Store, StoreCopy, StoreError};
 
-/// Time between two lines that tell how far it is, in milliseconds.
+/// Time between two progress lines, in milliseconds.
 const TELL_EVERY: u64 = 5_000;
-/// The form of the name of a copy among others, with 0 for each digit: the time at which it was begun, in UTC.
+/// Pattern of the name of a copy, with 0 for each digit: the time at which it was started, in UTC.
 const NAME: &str = "0000-00-00T000000Z";
 
-/// `nisd backup`. Prints the height of the copy and the digest of its state, as `nisd digest` does.
+/// Runs `nisd backup`. Prints the height of the copy and the digest of its state, as `nisd digest` does.
 pub fn backup(command: &cli::Backup, settings: &Settings, clocks: Clocks, stop: Stop) -> Result<(), CommandError> {
     let data = &command.store.data;
     let folder = match command.keep {
@@ -29,7 +29,7 @@ pub fn backup(command: &cli::Backup, settings: &Settings, clocks: Clocks, stop: 
     let (store, network) = open_to_read(&command.store, settings, stop)?;
     let options = Options { map_size: settings.map_size };
     if command.keep.is_some() {
-        // They may be what a full disk is full of.
+        // Removed first: they may be what filled the disk.
         let (_, interrupted) = copies(&command.folder);
         remove_all(&interrupted, "interrupted");
     }
@@ -57,8 +57,8 @@ pub fn backup(command: &cli::Backup, settings: &Settings, clocks: Clocks, stop: 
     super::print(format_args!("{} {digest}", tip.height))
 }
 
-/// Refuses to replace a store that is not an earlier copy of this one: the store itself, or one of another network. Of an
-/// earlier copy nothing else counts: one of another version or a damaged one is replaced.
+/// Rejects the target folder if it holds the store itself or a store of another network. Any other earlier copy may be
+/// replaced, also one of another version or a damaged one.
 fn refuse_other_store(data: &Path, folder: &Path, network: &Network, options: Options) -> Result<(), CommandError> {
     let failed = |error| CommandError::Open(folder.to_owned(), error);
     let whole = |path: &Path| fs::canonicalize(path).map_err(|error| CommandError::File(path.to_owned(), error));
@@ -77,7 +77,7 @@ fn refuse_other_store(data: &Path, folder: &Path, network: &Network, options: Op
     }
 }
 
-/// The name of a copy that is begun now.
+/// Returns the name of a copy that is started now.
 fn name(unix_millis: i64) -> String {
     let now = OffsetDateTime::from_unix_timestamp(unix_millis.div_euclid(1000)).unwrap_or(OffsetDateTime::UNIX_EPOCH);
     let (year, month, day) = (now.year(), u8::from(now.month()), now.day());
@@ -85,18 +85,18 @@ fn name(unix_millis: i64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}{minute:02}{second:02}Z")
 }
 
-/// The copies in a folder, the oldest first: complete ones, and those that were interrupted. What is not named like a copy
-/// is none.
+/// Returns the complete and the interrupted copies in a folder, each oldest first. Entries whose names do not match
+/// [`NAME`] are ignored.
 fn copies(folder: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) {
     let entries = fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
     let is_copy = |entry: &fs::DirEntry| entry.file_name().to_str().is_some_and(is_name);
     let mut copies: Vec<_> = entries.filter(is_copy).map(|entry| entry.path()).collect();
-    // The names are in the order of time.
+    // Names sort by time.
     copies.sort_unstable();
     copies.into_iter().partition(|copy| store::exists(copy))
 }
 
-/// Removes copies. One that cannot be removed stays, and what is asked for is done all the same.
+/// Removes copies. One that cannot be removed stays, with a warning.
 fn remove_all(copies: &[PathBuf], which: &str) {
     for copy in copies {
         match store::remove_copy(copy) {
@@ -111,7 +111,7 @@ fn is_name(text: &str) -> bool {
     text.chars().map(digits_as_0).eq(NAME.chars())
 }
 
-/// Tells how far the work is, not too often.
+/// Logs progress at a limited rate.
 struct Told {
     clocks: Clocks,
     next: u64,
@@ -153,7 +153,7 @@ mod tests {
         let (complete, interrupted) = copies(folder.path());
         assert_eq!(complete, [1000, 2000, 3000].map(|time| of(&name(time))));
         assert_eq!(interrupted, [of(&name(4000))]);
-        // A node may run on it.
+        // A node may run on this copy.
         fs::write(of(&name(1000)).join("settled"), "a").unwrap();
         remove_all(&interrupted, "interrupted");
         remove_all(&complete[..2], "older");

@@ -1,4 +1,4 @@
-//! What this node makes of the files of NIS1: `nisd config check`.
+//! `nisd config check`: shows what this node does with the files of NIS1.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -11,10 +11,10 @@ use crate::cli::CheckConfig;
 use crate::config::check::{self, Checked, FileKind, Verdict};
 use crate::config::properties::MAX_FILE_BYTES;
 
-/// Width of the names of settings.
+/// Width of the column of setting names.
 const SUBJECT: usize = 40;
 
-/// `nisd config check`. It fails if the node would not start with these files.
+/// Runs `nisd config check`. Fails if the node would not start with these files.
 pub fn check(command: &CheckConfig, home: Option<&Path>) -> Result<(), CommandError> {
     let files = command.files.iter().map(|path| read(path)).collect::<Result<Vec<_>, _>>()?;
     let checked = check::check(&files, home);
@@ -33,10 +33,10 @@ pub fn check(command: &CheckConfig, home: Option<&Path>) -> Result<(), CommandEr
     }
 }
 
-/// The content of a file, one byte more than allowed at most, to be told that it is too large.
+/// Reads a file, at most one byte more than allowed, so that the check can tell that it is too large.
 fn read(path: &Path) -> Result<check::File, CommandError> {
     let failed = |error| CommandError::File(path.to_owned(), error);
-    // With room for all of it the content never moves, so that wiping it leaves no copy.
+    // With the full capacity the content never moves, so wiping it leaves no copy.
     let mut content = Zeroizing::new(Vec::with_capacity(MAX_FILE_BYTES + 2));
     let file = File::open(path).map_err(failed)?;
     file.take(MAX_FILE_BYTES as u64 + 1).read_to_end(&mut content).map_err(failed)?;

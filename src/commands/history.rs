@@ -1,10 +1,10 @@
-//! What a store says of the history of its accounts when it is opened.
+//! Log messages about the account history of a store when it is opened.
 
 use crate::model::{Height, Network};
 use crate::state::{self, HistoryRange};
 use crate::store::{self, Read, Store, StoreError, Table};
 
-/// Says from which height on it is known what accounts had, if that is kept or was.
+/// Logs from which height historical account data is known, if it is or was kept.
 pub fn tell(store: &Store, network: &Network) -> Result<(), StoreError> {
     let snapshot = store.snapshot()?;
     let last = store::tip(&snapshot)?.map_or(Height(0), |block| block.height);
@@ -18,12 +18,12 @@ pub fn tell(store: &Store, network: &Network) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Of a store that keeps it from a height on, where it is known from one on.
+/// Describes a store that keeps the data from height `from` on and knows it from height `known` on.
 fn kept(from: Height, last: Height, known: Option<Height>) -> Option<String> {
     match known {
         Some(known) if known <= from => Some(format!("is known from height {known} on")),
         Some(known) => Some(format!("is known from height {known} on; `nisd reindex` fills in those before")),
-        // The chain comes to the height yet.
+        // The chain has not reached that height.
         None if last < from => None,
         None => {
             Some(format!("is known from height {} on, the next one; `nisd reindex` fills in those before", last.next()))
@@ -31,7 +31,7 @@ fn kept(from: Height, last: Height, known: Option<Height>) -> Option<String> {
     }
 }
 
-/// Of a store that does not keep it.
+/// Describes a store that does not keep the data.
 fn left(range: Option<HistoryRange>, is_there: bool) -> Option<String> {
     let text =
         |to| format!("is not kept any more, and not answered from{to}; `nisd reindex` removes what there is of it");

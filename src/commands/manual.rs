@@ -1,4 +1,4 @@
-//! What goes with the program: `nisd man`, `nisd completions`.
+//! `nisd man` and `nisd completions`.
 
 use std::fs;
 use std::io;
@@ -14,7 +14,7 @@ use crate::cli::help::{TOPICS, Topic};
 /// Name of the program, whatever its file is called.
 const PROGRAM: &str = "nisd";
 
-/// `nisd man`: writes a man page for each command and each topic of `nisd help` into a folder, which is made if need be.
+/// Runs `nisd man`: creates a folder and writes a man page for each command and each topic of `nisd help`.
 pub fn write_man_pages(folder: &Path) -> Result<(), CommandError> {
     let failed = |error| CommandError::File(folder.to_owned(), error);
     fs::create_dir_all(folder).map_err(failed)?;
@@ -25,14 +25,14 @@ pub fn write_man_pages(folder: &Path) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// `nisd completions`: writes the completions for a shell to standard output.
+/// Runs `nisd completions`: writes the completions for a shell to standard output.
 pub fn print_completions(shell: Shell) -> Result<(), CommandError> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), PROGRAM, &mut script);
     io::Write::write_all(&mut io::stdout(), &script).map_err(CommandError::Output)
 }
 
-/// A topic of `nisd help` as a man page: the text as it is.
+/// Returns a topic of `nisd help` as a man page with preformatted text.
 fn man_page(topic: &Topic) -> String {
     let escape = |line: &str| match line.replace('\\', "\\e").replace('-', "\\-") {
         line if line.starts_with(['.', '\'']) => format!("\\&{line}"),

@@ -1,4 +1,4 @@
-//! `nisd peers`: what a running node knows of others, as a table.
+//! `nisd peers`: what a running node knows of its peers, as a table.
 
 use std::io::{self, IsTerminal, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -11,18 +11,18 @@ use crate::config::{Bind, Settings};
 use crate::logging;
 use crate::wallet::Node;
 
-/// Characters of a cell of a table on a terminal, except in the last column.
+/// Maximum characters of a table cell on a terminal; the last column is not limited.
 const MAX_CELL: usize = 24;
-/// The column that is left out there, as it takes the room of several others.
+/// Index of the column that is left out on a terminal, because it is as wide as several others.
 const ADDRESS: usize = 3;
-/// What stands for nothing.
+/// Text of an empty cell.
 const NOTHING: &str = "-";
 
 const COLUMNS: [&str; 12] = [
     "STATE", "LISTED", "NAME", "ADDRESS", "ENDPOINT", "VERSION", "HEIGHT", "SCORE", "SEEN", "TRUST", "GOOD/BAD", "NOTE",
 ];
 
-/// What a node says of others and of itself. The names are those of the interface.
+/// The node's answer. Field names are those of the HTTP interface.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Report {
@@ -92,7 +92,7 @@ struct MetaData {
     version: String,
 }
 
-// What may be unknown is an object without members then.
+// A value that may be unknown is an object, which then has no members.
 
 #[derive(Deserialize)]
 struct Height {
@@ -128,7 +128,7 @@ struct Trouble {
     seconds_ago: Option<u64>,
 }
 
-/// `nisd peers`.
+/// Runs `nisd peers`.
 pub fn peers(command: &cli::Peers, settings: &Settings) -> Result<(), CommandError> {
     let (node, context) = node_of(command.node.as_deref(), settings)?;
     let body = node.peers(context)?;
@@ -142,7 +142,7 @@ pub fn peers(command: &cli::Peers, settings: &Settings) -> Result<(), CommandErr
     Ok(())
 }
 
-/// The node that is named, or that of the settings, and the path in front of all others there.
+/// Returns the named node, or that of the settings, and the path prefix of its routes.
 pub(super) fn node_of<'s>(named: Option<&str>, settings: &'s Settings) -> Result<(Node, &'s str), CommandError> {
     let (url, context) = match named {
         Some(url) => (url.to_owned(), ""),
@@ -152,7 +152,7 @@ pub(super) fn node_of<'s>(named: Option<&str>, settings: &'s Settings) -> Result
     Ok((node, context))
 }
 
-/// Where the node with these settings answers.
+/// Returns the URL of the node with these settings.
 fn url_of(settings: &Settings) -> Result<String, CommandError> {
     let port = settings.http.port;
     if port == 0 {
@@ -171,7 +171,7 @@ fn url_of(settings: &Settings) -> Result<String, CommandError> {
     })
 }
 
-/// What the operator should do.
+/// Returns hints for the operator.
 fn notices(report: &Report) -> Vec<String> {
     let mut notices = Vec::new();
     match report.status {
@@ -276,12 +276,12 @@ fn or_nothing(value: Option<impl ToString>) -> String {
     value.map_or_else(|| NOTHING.to_owned(), |value| value.to_string())
 }
 
-/// A number that is told in hex.
+/// Converts a number from hex to decimal.
 fn decimal(hex: &str) -> Option<String> {
     i128::from_str_radix(hex, 16).ok().map(|number| number.to_string())
 }
 
-/// A time as people say it: in its largest whole unit.
+/// Formats a duration in its largest whole unit.
 pub(super) fn duration(seconds: u64) -> String {
     match seconds {
         ..120 => format!("{seconds} s"),
@@ -291,12 +291,12 @@ pub(super) fn duration(seconds: u64) -> String {
     }
 }
 
-/// What others have written, in one line and without what could disturb a terminal.
+/// Replaces control characters in text from peers, which could disturb the terminal.
 fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
-/// The rows below the names of the columns: aligned for a terminal, else with tabs between the cells.
+/// Formats the rows below the column names: aligned for a terminal, else with tabs between the cells.
 fn table(rows: &[Row], is_terminal: bool) -> String {
     let head = COLUMNS.map(str::to_owned);
     let rows = std::iter::once(&head).chain(rows);

@@ -1,4 +1,4 @@
-//! Building a store anew from its own blocks: `nisd reindex`, and a start on a store of an older version.
+//! Rebuilds a store from its own blocks: `nisd reindex`, and the start on a store of an older version.
 
 use std::path::Path;
 
@@ -11,11 +11,11 @@ use crate::config::Settings;
 use crate::model::{Hash256, Height, Network, Timestamp};
 use crate::store::{self, ChainIdentity, OldBlocks, Options, Replacement, SCHEMA, Store, StoreError, StoredBlock};
 
-/// The blocks were verified when they came in, and the clock need not be right for them.
+/// The blocks were verified before: signatures and proofs are not checked again, and the present clock does not matter.
 const REBUILD: IntakeOptions = IntakeOptions { trusted_below: Height(u64::MAX), ..super::IMPORT };
 const END_OF_TIME: ClockMode = ClockMode::Still(Timestamp(i32::MAX));
 
-/// `nisd reindex`.
+/// Runs `nisd reindex`.
 pub fn reindex(command: &cli::Store, settings: &Settings, clocks: Clocks) -> Result<(), CommandError> {
     let configured = command.config.is_some().then_some(&settings.network);
     let rebuilt = rebuild(&command.data, configured, Options { map_size: settings.map_size }, clocks);
@@ -23,7 +23,7 @@ pub fn reindex(command: &cli::Store, settings: &Settings, clocks: Clocks) -> Res
     told.map_err(|error| in_folder(error, &command.data))
 }
 
-/// Opens the store of the settings to change it, or creates it. One of an older version is built anew first.
+/// Opens the store of the settings for writing, or creates it. A store of an older version is rebuilt first.
 pub fn open_up_to_date(settings: &Settings, clocks: Clocks) -> Result<Store, CommandError> {
     bring_up_to_date(&settings.data, Some(&settings.network), settings, clocks)?;
     let store = super::open_store(settings, &settings.data)?;
@@ -31,7 +31,7 @@ pub fn open_up_to_date(settings: &Settings, clocks: Clocks) -> Result<Store, Com
     Ok(store)
 }
 
-/// Builds the store in a folder anew if it is of an older version.
+/// Rebuilds the store in a folder if it is of an older version.
 pub fn bring_up_to_date(
     folder: &Path,
     configured: Option<&Network>,
@@ -47,7 +47,7 @@ pub fn bring_up_to_date(
             );
             rebuild(folder, configured, options, clocks).map(drop).map_err(|error| in_folder(error, folder))
         }
-        // Whoever opens the store finds what is wrong with it, and says so.
+        // Opening the store reports whatever is wrong with it.
         _ => {
             if store::is_begun(folder) {
                 log::info!("`nisd reindex` was begun in {}, and goes on when it is called again", folder.display());
@@ -64,7 +64,7 @@ fn in_folder(error: CommandError, folder: &Path) -> CommandError {
     }
 }
 
-/// Builds a new store from the blocks of the one in a folder, and puts it in place.
+/// Builds a new store from the blocks of the store in a folder, and replaces it.
 fn rebuild(
     folder: &Path,
     configured: Option<&Network>,
@@ -74,7 +74,7 @@ fn rebuild(
     let network = |remembered: &str| -> Result<Network, StoreError> {
         let network = network_from_text(remembered).ok_or(StoreError::Damaged("the description of the network"))?;
         super::refuse_other_network(&network, configured)?;
-        // What a node is free to change is as it is set now.
+        // Parameters that a node may change are those of the present settings.
         Ok(configured.cloned().unwrap_or(network))
     };
     let replacement = Replacement::open(folder, |text| Ok(ChainIdentity::of(&network(text)?)), options)?;
@@ -103,7 +103,7 @@ fn tell_what_is_needed(folder: &Path, replacement: &Replacement) -> Result<(), S
     Ok(())
 }
 
-/// Takes all blocks of the old store into the new one, from where that ends.
+/// Imports all blocks of the old store into the new one, from the tip of the new one on.
 fn take_blocks(
     replacement: &Replacement,
     network: &Network,
@@ -125,7 +125,7 @@ fn take_blocks(
     }
 }
 
-/// Holds the blocks that are taken in against the hashes that the old store knows.
+/// Compares imported blocks with the hashes in the old store.
 struct SameHashes<'a>(&'a OldBlocks<'a>);
 
 impl Watch for SameHashes<'_> {
@@ -151,7 +151,7 @@ mod tests {
     use crate::state;
     use crate::store::{AccessMode, Read, Table, block_key, block_row};
 
-    /// The last versions before this one.
+    /// The schemas before the present one.
     const OLDER_SCHEMAS: [&str; 2] = ["4", "5"];
     const CLOCKS: Clocks = Clocks { unix_millis: || 1_800_000_000_000, millis: || 0 };
 
@@ -159,7 +159,7 @@ mod tests {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/tiny").join(name).into()
     }
 
-    /// Reads a command line on the store in a folder, and its settings.
+    /// Parses a command line for the store in a folder, and loads its settings.
     fn read(folder: &Path, command: &str, arguments: &[OsString]) -> (Command, Settings) {
         let start = ["nisd", command, "--data"].map(OsString::from).into_iter().chain([folder.into()]);
         let mut cli = Cli::try_parse_from(start.chain(arguments.iter().cloned())).unwrap();
@@ -175,7 +175,7 @@ mod tests {
         commands::import(&command, &settings, CLOCKS)
     }
 
-    /// A store up to a height that says that an older version wrote it.
+    /// Creates a store up to a height that is marked as written by an older version.
     fn old_store(stop_at: &str) -> TempDir {
         old_store_of(OLDER_SCHEMAS[0], stop_at)
     }
@@ -186,7 +186,7 @@ mod tests {
         let (store, _) = open(folder.path()).unwrap();
         let mut batch = store.begin().unwrap();
         batch.put_unjournaled(Table::Meta, b"schema", schema.as_bytes()).unwrap();
-        // In the fourth the rows of blocks had no index.
+        // In schema 4, rows of blocks had no index.
         let last = store::tip(&batch).unwrap().unwrap().height.0;
         for height in (1..=last).map(Height).filter(|_| schema == "4") {
             let index = 12 + 8 * block_row(&batch, height).unwrap().unwrap().count();
@@ -239,7 +239,7 @@ mod tests {
         commands::rollback(&command, &settings, CLOCKS).unwrap();
         assert_eq!(digest(folder.path()), whole("7"));
 
-        // So does a start of the node.
+        // A start of the node does the same.
         let folder = old_store("20");
         let (_, settings) = read(folder.path(), "run", &["--config".into(), tiny("config.json")]);
         let store = open_up_to_date(&settings, CLOCKS).unwrap();
@@ -261,7 +261,8 @@ mod tests {
         let (store, data) = (open(folder.path()), folder.path().join("data.mdb"));
         drop(store);
         let file = std::fs::read(tiny("blocks.bin")).unwrap();
-        // Behind length, type, version, time stamp and the signer with its length is the signature, which no hash covers.
+        // The signature, which no hash covers, follows length, type, version, time stamp and the length-prefixed
+        // signer.
         let signature = &file[4 + 52 + 4..][..64];
         let mut bytes = std::fs::read(&data).unwrap();
         let places: Vec<usize> = (0..bytes.len() - 64).filter(|at| &bytes[*at..*at + 64] == signature).collect();

@@ -1,31 +1,31 @@
-//! A unit of systemd that runs this node, with no more rights than it needs: `nisd service`.
+//! `nisd service`: a systemd unit that runs this node with minimal rights.
 
 use std::path::{Path, PathBuf};
 
-/// Where packages keep data: systemd makes a folder there and gives it to the user of a service.
+/// Folder for data of packages: systemd creates a folder in it and gives it to the service's user.
 const STATE_FOLDER: &str = "/var/lib";
-/// Folders that are hidden from the service if nothing of it is there.
+/// Folders that are hidden from the service if none of its files lie in them.
 const HOMES: [&str; 3] = ["/home", "/root", "/run/user"];
 
-/// The folder of the store of a service for which no other is named.
+/// Default folder of the store of a service.
 pub const DATA: &str = "/var/lib/nisd";
 
-/// What a service runs. All paths begin at the root.
+/// What a service runs. All paths are absolute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Installation {
     /// The program.
     pub program: PathBuf,
-    /// What follows `nisd run`: flags and their values.
+    /// Arguments after `nisd run`: flags and their values.
     pub arguments: Vec<String>,
     /// The configuration file, if there is one.
     pub config: Option<PathBuf>,
     /// Folder of the chain store.
     pub data: PathBuf,
-    /// Who runs it.
+    /// User that runs the service.
     pub user: String,
 }
 
-/// The unit.
+/// Returns the unit file.
 pub fn unit(installation: &Installation) -> String {
     let Installation { program, arguments, user, .. } = installation;
     let mut command = word(&program.to_string_lossy());
@@ -34,7 +34,7 @@ pub fn unit(installation: &Installation) -> String {
     UNIT.replace("COMMAND", &command).replace("USER", user).replace("FOLDERS\n", &folders(installation))
 }
 
-/// What the service may see and write of the file system.
+/// Returns the lines that limit what the service may see and write of the file system.
 fn folders(installation: &Installation) -> String {
     let Installation { program, config, data, .. } = installation;
     let is_at_home = [Some(program), config.as_ref(), Some(data)]
@@ -52,7 +52,7 @@ fn folders(installation: &Installation) -> String {
     format!("{data}\nProtectHome={home}\n")
 }
 
-/// A word of a command line as systemd reads it.
+/// Quotes a word of a command line for systemd.
 fn word(text: &str) -> String {
     let text = specifiers(text).replace('\\', "\\\\").replace('"', "\\\"").replace('$', "$$");
     match text.contains([' ', '\t', '"', '\'', ';']) {

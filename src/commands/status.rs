@@ -1,4 +1,4 @@
-//! `nisd status`: how a node is, or its store while none runs.
+//! `nisd status`: status of a running node, or of its store while no node runs.
 
 mod screen;
 mod terminal;
@@ -21,24 +21,24 @@ use crate::figures::{Reading, Sample};
 use crate::store::{self, AccessMode, Options, Store, StoreError};
 use crate::wallet::{Node, NodeError};
 
-/// Time between two looks at a node on a terminal.
+/// Time between two queries of the node on a terminal.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What is looked at, and what was seen.
+/// The metrics to show, and where they come from.
 struct Seen {
     /// The URL of the node.
     node: String,
-    /// The folder of the store that was looked at, as the node does not answer.
+    /// Folder of the store that was read because the node does not answer.
     store: Option<String>,
     figures: Reading,
 }
 
-/// `nisd status`. It ends before its time when it is told to stop.
+/// Runs `nisd status`. Ends early when `stop` is set.
 pub fn status(command: &cli::Status, settings: &Settings, clocks: Clocks, stop: Stop) -> Result<(), CommandError> {
     let (node, context) = node_of(command.node.as_deref(), settings)?;
     let of_store = |figures| Seen { node: node.url(), store: Some(settings.data.display().to_string()), figures };
     let seen = if command.data.is_some() && store::exists(&settings.data) && store::is_left_alone(&settings.data) {
-        // Whichever node answers, it is not that of this store.
+        // Even if a node answers, it does not use this store.
         of_store(stored(settings, clocks)?)
     } else {
         match node.figures(context) {
@@ -60,7 +60,7 @@ pub fn status(command: &cli::Status, settings: &Settings, clocks: Clocks, stop: 
     io::stdout().write_all(shown.as_bytes()).map_err(CommandError::Output)
 }
 
-/// What the store of the settings shows.
+/// Reads metrics from the store of the settings.
 fn stored(settings: &Settings, clocks: Clocks) -> Result<Reading, CommandError> {
     let folder = &settings.data;
     let opened = Store::open_existing(folder, AccessMode::Shared, Options { map_size: settings.map_size });
@@ -84,7 +84,7 @@ fn stored(settings: &Settings, clocks: Clocks) -> Result<Reading, CommandError> 
     Ok(Reading { samples: [info, age].into_iter().chain(known).collect() })
 }
 
-/// Shows a node on a terminal until the user has seen enough.
+/// Shows a node's metrics on a terminal until the user quits.
 fn watch(node: &Node, context: &str, mut seen: Seen, stop: &Stop) -> io::Result<()> {
     let mut terminal = Terminal::take()?;
     let (mut before, mut trouble): (Option<Reading>, Option<NodeError>) = (None, None);
@@ -108,7 +108,7 @@ fn watch(node: &Node, context: &str, mut seen: Seen, stop: &Stop) -> io::Result<
     }
 }
 
-/// All figures as JSON: each a number, or a list of objects where there are several of a name.
+/// Formats all metrics as JSON: each is a number, or a list of objects if it has labels.
 fn json_text(seen: &Seen) -> String {
     let mut figures = Map::new();
     for sample in &seen.figures.samples {
@@ -126,7 +126,7 @@ fn json_text(seen: &Seen) -> String {
     json!({ source: place, "figures": figures }).to_string() + "\n"
 }
 
-/// A whole number where it is one.
+/// Returns a whole number as an integer.
 fn number(value: f64) -> Value {
     const EXACT: f64 = (1u64 << 53) as f64;
     if value.fract() == 0.0 && value.abs() < EXACT { json!(value as i64) } else { json!(value) }

@@ -6,7 +6,7 @@ use ipnet::IpNet;
 
 use super::problem::shown;
 
-/// Most entries of a list; a longer one is refused.
+/// Maximum entries of a list; a longer one is rejected.
 const MAX_ENTRIES: usize = 1024;
 
 /// Ranges of IP addresses.
@@ -14,7 +14,7 @@ const MAX_ENTRIES: usize = 1024;
 pub struct AddressRanges(Vec<IpNet>);
 
 impl AddressRanges {
-    /// Reads single addresses (`10.0.0.1`) and ranges (`10.0.0.0/8`, `2001:db8::/32`). The error is a clause about the
+    /// Parses single addresses (`10.0.0.1`) and ranges (`10.0.0.0/8`, `2001:db8::/32`). The error is a clause about the
     /// list.
     pub(super) fn parse<'a>(entries: impl Iterator<Item = &'a str>) -> Result<AddressRanges, String> {
         let mut ranges = Vec::new();
@@ -29,13 +29,13 @@ impl AddressRanges {
         Ok(AddressRanges(ranges))
     }
 
-    /// Whether an address is in one of them. An IPv4 address on an IPv6 socket counts as what it is.
+    /// Returns whether an address is in one of the ranges. An IPv4-mapped IPv6 address counts as IPv4.
     pub fn contains(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         self.0.iter().any(|range| range.contains(&address))
     }
 
-    /// Whether no address is in any of them.
+    /// Returns whether there are no ranges.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -1,4 +1,4 @@
-//! Puts the settings together out of single values, and checks those against each other.
+//! Assembles the settings from single values, and checks the values against each other.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -70,7 +70,7 @@ fn read_all(reader: &mut Reader<'_>, identity: Option<Identity>, byte: Option<Ne
     let history_from = reader.integer("nisd.historyFrom").map(|height| Height(height.unsigned_abs()));
     let forgets_hashes = reader.boolean("nisd.forgetHashes");
     let peers = peers(reader, identity.as_ref());
-    // Without the network nobody can say whether addresses are right.
+    // Without the network, addresses cannot be validated.
     let allowed_harvesters = reader.addresses("nis.allowedHarvesterAddresses", byte?);
     let Identity { name, byte, generation_hash, nemesis_signer, total_amount, nemesis, nemesis_hash } = identity?;
     let history_from = history_from.filter(|_| features.historical_account_data);
@@ -105,13 +105,13 @@ fn read_all(reader: &mut Reader<'_>, identity: Option<Identity>, byte: Option<Ne
     })
 }
 
-/// Bytes of a map that LMDB takes on machines with pages of any usual size.
+/// Rounds a size down to a multiple of 64 KiB, which LMDB accepts with any usual page size.
 fn map_size(bytes: u64) -> usize {
     const PAGE: usize = 64 << 10;
     usize::try_from(bytes).unwrap_or(usize::MAX) / PAGE * PAGE
 }
 
-/// The folder of the store: `nisd.data`, else one of the network's own below `nem.folder`.
+/// Returns the folder of the store: `nisd.data`, else a folder named after the network below `nem.folder`.
 fn data_folder(reader: &mut Reader<'_>, identity: Option<&Identity>) -> Option<PathBuf> {
     if let Some(data) = reader.path("nisd.data") {
         return Some(data);
@@ -126,7 +126,7 @@ fn data_folder(reader: &mut Reader<'_>, identity: Option<&Identity>) -> Option<P
     }
 }
 
-/// A network's name as the name of a folder: no separators, not hidden, not `..`.
+/// Converts a network's name to a folder name: no separators, not hidden, not `..`.
 fn folder_name(network: &str) -> String {
     let plain = |c: char| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '_' };
     let name: String = network.chars().map(plain).collect();
@@ -166,7 +166,7 @@ fn peers(reader: &mut Reader<'_>, identity: Option<&Identity>) -> Option<PeerSet
     let ip_detection = ip_detection(reader);
     let paths = reader.text("nem.nonAuditedApiPaths").unwrap_or_default().to_lowercase();
     let unaudited_paths = paths.split('|').map(|path| path.trim().to_owned()).filter(|path| !path.is_empty()).collect();
-    // Where NIS1 has it: beside the configuration.
+    // Beside the configuration file, as in NIS1.
     let file = peers::file_name(&identity?.name);
     Some(PeerSettings {
         file: PeersFile(reader.folder_of_file().unwrap_or(Path::new("")).join(file)),
@@ -193,7 +193,7 @@ fn endpoint(reader: &mut Reader<'_>, http: Option<&HttpSettings>) -> Option<Endp
     Some(Endpoint { protocol, host: host?, port: port.into() })
 }
 
-/// The names of this node that are configured, in one form.
+/// Returns the configured names of this node, normalised.
 fn host_names(reader: &mut Reader<'_>, endpoint: Option<&Endpoint>) -> Vec<String> {
     let mut names = reader.host_names("nisd.hostNames");
     names.extend(endpoint.into_iter().flat_map(|endpoint| values::host_names(&endpoint.host).unwrap_or_default()));
@@ -245,9 +245,9 @@ fn bytes(reader: &mut Reader<'_>, name: &'static str) -> Option<usize> {
 }
 
 fn limits(reader: &mut Reader<'_>) -> Option<Limits> {
-    // A wrong value stands as its default here, so nothing is skipped.
+    // A wrong value counts as its default here, so no check is skipped.
     let connections = count(reader, "nisd.maxConnections")?;
-    // Either port leaves a fifth to the other unless it is told otherwise.
+    // By default each port leaves a fifth of the connections to the other.
     let share = connections - connections / 5;
     Some(Limits {
         connections,
@@ -267,7 +267,7 @@ fn limits(reader: &mut Reader<'_>) -> Option<Limits> {
     })
 }
 
-/// Checks values against each other that are right one by one.
+/// Checks values against each other that are valid individually.
 fn check_together(reader: &mut Reader<'_>, settings: Option<&Settings>) {
     let Some(Settings { http, websocket, limits, .. }) = settings else { return };
     if http.port == websocket.port && http.port != 0 && !reader.is_wrong("nem.httpPort") {

@@ -1,4 +1,4 @@
-//! What changes when the settings of a running node are read anew.
+//! Changes when the settings of a running node are reloaded.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,7 +11,7 @@ use super::problem::shown;
 use super::settings::{Boot, HttpSettings, Limits, PeerSettings, Settings};
 use super::table;
 
-/// What was set, by key; what a setting is when nobody sets it is not among it. Of private keys it has digests only.
+/// Values that were set explicitly, by key, without defaults. Private keys are kept as SHA-256 digests only.
 #[derive(Clone, Default)]
 pub struct Given(BTreeMap<&'static str, String>);
 
@@ -42,14 +42,14 @@ impl Given {
     }
 }
 
-/// A setting that is another one than before.
+/// A setting whose value has changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     /// Its key.
     pub key: &'static str,
-    /// What it was and what it is, for a person; a secret is not shown.
+    /// Old and new value, for a person; secrets are not shown.
     pub values: [String; 2],
-    /// Whether it counts now, or from the next start on.
+    /// When the change takes effect.
     pub counts: Counts,
 }
 
@@ -64,26 +64,26 @@ impl fmt::Display for Change {
 }
 
 impl Settings {
-    /// Whether somebody has named the folder of the store, rather than leaving it to the home folder, as `%h` does.
+    /// Returns whether the folder of the store is set explicitly and does not depend on the home folder (`%h`).
     pub fn names_data(&self) -> bool {
         let folder = ["nisd.data", "nem.folder"].iter().find_map(|key| self.given.0.get(key));
         folder.is_some_and(|folder| !folder.contains("%h"))
     }
 
-    /// The same without private keys, which are to lie in memory once.
+    /// Returns a copy without private keys, so that they are in memory only once.
     pub fn without_secrets(&self) -> Settings {
         let Settings { boot, .. } = self;
         Settings { boot: Boot { key: None, ..boot.clone() }, harvester_keys: Vec::new(), ..self.clone() }
     }
 
-    /// Takes over what may change while a node runs from settings that were read anew. Everything that has changed, in the
-    /// order of the table of settings.
+    /// Applies from `new`, which was reloaded, the settings that may change while a node runs. Returns all changes, in
+    /// the order of the table of settings.
     pub fn take_over(&mut self, new: Settings) -> Vec<Change> {
         let has_hosts = !self.local.hosts().is_empty() || !new.local.hosts().is_empty();
         let changes = table::keys().filter_map(|key| {
             let texts = [&self.given, &new.given].map(|given| given.text(key));
             let values = texts.map(|text| if key.kind.is_secret() { "(not shown)".to_owned() } else { shown(text) });
-            // To look names up, the node would have to wait.
+            // Host names would have to be resolved, which blocks.
             let waits = key.name == "nis.additionalLocalIps" && has_hosts;
             let counts = if waits { Counts::FromStart } else { key.counts };
             (texts[0] != texts[1]).then_some(Change { key: key.name, values, counts })
@@ -122,7 +122,7 @@ mod tests {
         config::build(Some((std::path::Path::new("a"), text.as_bytes())), Vec::new(), Some("/home".as_ref())).unwrap()
     }
 
-    /// The keys that change, and those of them that count at once.
+    /// Returns the settings, the keys that changed, and those of them that take effect immediately.
     fn changed(old: &str, new: &str) -> (Settings, Vec<&'static str>, Vec<&'static str>) {
         let mut settings = settings(old);
         let changes = settings.take_over(self::settings(new));

@@ -1,4 +1,4 @@
-//! What this node makes of the files of an operator who comes from NIS1, line by line.
+//! `nisd config check`: what this node does with each line of an operator's files from NIS1.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -22,16 +22,16 @@ use crate::model::Network;
 pub struct File {
     /// Its name.
     pub path: PathBuf,
-    /// Its content; wiped when dropped, there may be private keys in it.
+    /// Its content; wiped when dropped, since it may hold private keys.
     pub content: Zeroizing<Vec<u8>>,
 }
 
-/// What a file is, which its content tells.
+/// Kind of a file, determined by its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileKind {
     /// Settings of the node, `config-user.properties`.
     Settings,
-    /// Known nodes, `peers-config_NETWORK.json`.
+    /// Known peers, `peers-config_NETWORK.json`.
     Peers,
     /// NIS1's database, `db.properties`.
     Database,
@@ -50,14 +50,14 @@ impl fmt::Display for FileKind {
     }
 }
 
-/// What becomes of a line.
+/// What the node does with a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
-    /// This node does what it says.
+    /// The line takes effect.
     Taken,
-    /// It means nothing here.
+    /// The line has no effect in this node.
     NoEffect,
-    /// With it the node does not start.
+    /// The node does not start with this line.
     Wrong,
 }
 
@@ -71,20 +71,20 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// What becomes of a line or an entry of a file. No private key is ever in it.
+/// Result for a line or an entry of a file. Never contains a private key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// The line, or of known nodes the entry, from 1; 0 for the file as a whole.
+    /// The line, or the number among the accepted entries of a peer list, from 1; 0 for the whole file.
     pub place: usize,
-    /// The key, or the node.
+    /// The key, or the peer.
     pub subject: String,
-    /// What becomes of it.
+    /// What the node does with it.
     pub verdict: Verdict,
     /// Why, and what to do instead; may be empty.
     pub text: String,
 }
 
-/// A file and what becomes of it.
+/// A file and its results.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checked {
     /// Its name.
@@ -95,7 +95,7 @@ pub struct Checked {
     pub findings: Vec<Finding>,
 }
 
-/// Says of settings that this node takes what is different here all the same.
+/// Remarks on settings that take effect but work differently than in NIS1.
 const REMARKS: &[(&str, &str)] = &[
     (
         "nem.folder",
@@ -106,7 +106,7 @@ const REMARKS: &[(&str, &str)] = &[
     ("nis.additionalHarvesterPrivateKeys", "keep the file readable by the node only: chmod 600"),
 ];
 
-/// What to do instead of settings of NIS1's database, by how their keys begin.
+/// What to do instead of settings of NIS1's database, by prefix of the key.
 const OF_DATABASE: &[(&str, &str)] = &[
     (
         "jdbc.",
@@ -117,7 +117,7 @@ const OF_DATABASE: &[(&str, &str)] = &[
     ("", "this node has no database of this kind"),
 ];
 
-/// What to do instead of settings of NIS1's log, by how their keys end.
+/// What to do instead of settings of NIS1's log, by suffix of the key.
 const OF_LOG: &[(&str, &str)] = &[
     ("handlers", "the log goes to standard error, which systemd keeps in its journal"),
     (".level", "one level counts for everything: nisd.logLevel, or --log"),
@@ -125,8 +125,8 @@ const OF_LOG: &[(&str, &str)] = &[
     ("", "the log goes to standard error, one line each, with its time in UTC"),
 ];
 
-/// Looks at all files together: settings are laid over each other in their order, as NIS1 does it, and known nodes are
-/// those of the network of the settings. `home` is the user's home folder.
+/// Checks all files together: later settings override earlier ones, as in NIS1, and peer lists are checked against the
+/// network of the settings. `home` is the user's home folder.
 pub fn check(files: &[File], home: Option<&Path>) -> Vec<Checked> {
     let contents: Vec<Content> = files.iter().map(|file| Content::of(&file.content)).collect();
     let mut layers = Layers::default();
@@ -163,7 +163,7 @@ pub fn check(files: &[File], home: Option<&Path>) -> Vec<Checked> {
         .collect();
     let mut settings = checked.iter_mut().filter(|checked| checked.kind == FileKind::Settings);
     if let Some(first) = settings.next() {
-        // What is missing stands nowhere.
+        // Missing settings have no line, so they are reported first.
         let missing = problems.iter().filter(|problem| problem.origin == Origin::Default);
         first.findings.splice(0..0, missing.map(|problem| wrong(0, problem)));
         settings.for_each(|further| {
@@ -175,13 +175,13 @@ pub fn check(files: &[File], home: Option<&Path>) -> Vec<Checked> {
     checked
 }
 
-/// What a file holds.
+/// Parsed content of a file.
 enum Content {
     Settings(Vec<Property>),
     Peers,
     Database(Vec<Property>),
     Log(Vec<Property>),
-    /// What it seems to be, the line at which it makes no sense, and why.
+    /// Its apparent kind, the line with the syntax error, and the error.
     Unreadable(FileKind, usize, String),
 }
 
@@ -207,7 +207,7 @@ impl Content {
     }
 }
 
-/// What becomes of settings, each key at its line.
+/// Returns the results of a settings file, each key at its line.
 fn of_settings(path: &Path, properties: &[Property], layers: &Layers, problems: &[Problem]) -> Vec<Finding> {
     let of_line = |Property { key, line, .. }: &Property| {
         let here = Origin::File { path: Rc::from(path), line: *line };
@@ -245,7 +245,7 @@ fn whole(verdict: Verdict, text: String) -> Finding {
     Finding { place: 0, subject: "the file".to_owned(), verdict, text }
 }
 
-/// What becomes of known nodes. The network is that of the settings; without any it is what the name of the file says.
+/// Returns the results of a peer list. Without a valid network in the settings, the file's name is not checked.
 fn of_peers(path: &Path, bytes: &[u8], network: Option<&Network>) -> Vec<Finding> {
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     // Nothing in the list depends on the network.
@@ -272,7 +272,7 @@ fn of_peers(path: &Path, bytes: &[u8], network: Option<&Network>) -> Vec<Finding
     findings
 }
 
-/// Settings of something that this node does not have. What to do instead is that of the first part of a key that fits.
+/// Returns the results of settings that this node does not have, with the first advice that fits the key.
 fn without_effect(properties: &[Property], advice: &[(&str, &str)], fits: fn(&str, &str) -> bool) -> Vec<Finding> {
     let of_line = |Property { key, line, .. }: &Property| {
         let text = advice.iter().find(|(part, _)| fits(key, part)).map_or("", |(_, text)| text);
@@ -293,7 +293,7 @@ mod tests {
         check(files, Some(Path::new("/home/operator")))
     }
 
-    /// `place subject: verdict` of each finding.
+    /// Formats `place subject: verdict` of each finding.
     fn said(checked: &Checked) -> Vec<String> {
         let line = |one: &Finding| format!("{} {}: {}", one.place, one.subject, one.verdict);
         checked.findings.iter().map(line).collect()

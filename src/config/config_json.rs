@@ -10,14 +10,14 @@ use super::properties::{MAX_FILE_BYTES, Property, SyntaxError, strip_byte_order_
 /// Member of the file that holds the configuration keys.
 const MEMBER: &str = "nisConfiguration";
 
-/// Whether a file is JSON rather than properties, by its content: its first character is a brace.
+/// Returns whether a file is JSON rather than properties: its first character is a brace.
 pub fn looks_like_json(bytes: &[u8]) -> bool {
     strip_byte_order_mark(bytes).trim_ascii_start().starts_with(b"{")
 }
 
-/// Reads the keys of `nisConfiguration`, in their order; every other member is skipped.
+/// Reads the members of `nisConfiguration` in order; other members are skipped.
 ///
-/// A value is a text, a whole number or a boolean. The line of a property is where its key stands.
+/// A value is a text, a whole number or a boolean. The line of a property is that of its key.
 pub fn parse(bytes: &[u8]) -> Result<Vec<Property>, SyntaxError> {
     if bytes.len() > MAX_FILE_BYTES {
         return Err(SyntaxError::too_large());
@@ -28,7 +28,7 @@ pub fn parse(bytes: &[u8]) -> Result<Vec<Property>, SyntaxError> {
     Ok(file.0.into_iter().map(|(key, value)| Property { line: lines.line_of(&key), key, value: value.0 }).collect())
 }
 
-/// Says what is wrong without repeating any of the file's content, which may be secret.
+/// Describes a JSON error without repeating the file's content, which may be secret.
 fn explain(error: &serde_json::Error) -> SyntaxError {
     let what = match error.classify() {
         serde_json::error::Category::Data => {
@@ -67,7 +67,7 @@ impl<'de> Deserialize<'de> for File {
     }
 }
 
-/// The members of an object in their order.
+/// The members of an object, in order.
 struct Pairs(Vec<(String, Scalar)>);
 
 impl<'de> Deserialize<'de> for Pairs {
@@ -124,7 +124,7 @@ impl<'de> Deserialize<'de> for Scalar {
     }
 }
 
-/// Finds on which line each of a sequence of keys stands, in one pass over the file.
+/// Finds the lines of a sequence of keys, in one pass over the file.
 struct LineFinder<'a> {
     rest: &'a str,
     line: usize,
@@ -137,8 +137,8 @@ impl<'a> LineFinder<'a> {
         finder
     }
 
-    /// The line of the next occurrence of `key` in quotes; where it is not found (its text holds escapes), the
-    /// line of the one before.
+    /// Returns the line of the next occurrence of `key` in quotes; if it is not found, because its text holds escapes,
+    /// the line of the previous key.
     fn line_of(&mut self, key: &str) -> usize {
         let quoted = format!("\"{key}\"");
         if let Some((before, after)) = self.rest.split_once(&quoted) {

@@ -1,4 +1,4 @@
-//! What a setting is: its name, what it may be, what it is when nobody sets it, and what it means.
+//! Definition of a setting: name, allowed values, default and meaning.
 
 use std::fmt;
 
@@ -7,92 +7,92 @@ use std::fmt;
 pub struct Key {
     /// The key in the file.
     pub name: &'static str,
-    /// What values are allowed.
+    /// The allowed values.
     pub kind: Kind,
-    /// The value when it is not set.
+    /// The default value.
     pub default: Default,
-    /// Whether this node does something with it.
+    /// Whether the setting has an effect in this node.
     pub used: Use,
-    /// What it means, for a person.
+    /// Its meaning, for a person.
     pub meaning: &'static str,
-    /// From when on a change counts.
+    /// When a change takes effect.
     pub counts: Counts,
 }
 
 impl Key {
-    /// A setting with a default value; an empty text stands for nothing.
+    /// Creates a setting with a default value; an empty text means no value.
     pub const fn new(name: &'static str, kind: Kind, default: &'static str, meaning: &'static str) -> Key {
         let (default, used, counts) = (Default::Value(default), Use::Now, Counts::FromStart);
         Key { name, kind, default, used, meaning, counts }
     }
 
-    /// The same, but what it is when not set depends on something else.
+    /// Makes the default depend on something else, which `from` explains.
     pub const fn derived(mut self, from: &'static str) -> Key {
         self.default = Default::Derived(from);
         self
     }
 
-    /// The same, but a running node takes a change over.
+    /// Lets a running node apply a change.
     pub const fn at_once(mut self) -> Key {
         self.counts = Counts::AtOnce;
         self
     }
 
-    /// The same, but nothing will ever use it here.
+    /// Marks the setting as without effect in this node.
     pub const fn never(mut self) -> Key {
         self.used = Use::Never;
         self
     }
 }
 
-/// What a setting is when nobody sets it.
+/// Default of a setting.
 #[derive(Clone, Copy, Debug)]
 pub enum Default {
     /// This value.
     Value(&'static str),
-    /// What this explanation says.
+    /// Depends on something else, as this text explains.
     Derived(&'static str),
 }
 
 /// Whether a setting has an effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
-    /// This node does what it says.
+    /// The setting takes effect.
     Now,
-    /// None, ever: it is about something that only NIS1's own software has.
+    /// No effect: the setting concerns something that only NIS1's own software has.
     Never,
 }
 
-/// From when on a change of a setting counts.
+/// When a change of a setting takes effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counts {
-    /// Once a running node is told to read its settings anew.
+    /// When a running node reloads its settings.
     AtOnce,
-    /// From the next start on.
+    /// At the next start.
     FromStart,
 }
 
-/// What values a setting may have. `Display` says it to a person.
+/// Allowed values of a setting. `Display` describes them for a person.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Any text without control characters.
     Text,
-    /// A name that is not empty, of at most 64 characters without control characters.
+    /// A non-empty name of at most 64 characters, without control characters.
     Name,
     /// A file or folder.
     Path,
     /// A whole number in decimal digits within these bounds.
     Integer {
-        /// Least value.
+        /// Minimum.
         min: i64,
-        /// Greatest value.
+        /// Maximum.
         max: i64,
     },
     /// A number of bytes within these bounds.
     Size {
-        /// Least value.
+        /// Minimum.
         min: u64,
-        /// Greatest value.
+        /// Maximum.
         max: u64,
     },
     /// `true` or `false`.
@@ -121,24 +121,24 @@ pub enum Kind {
     HostNames,
     /// Any number of origins of web pages.
     Origins,
-    /// Any number of places of other nodes.
+    /// Any number of endpoints of peers.
     Endpoints,
-    /// A block that the operator vouches for.
+    /// A trusted checkpoint: height and hash of a block.
     Checkpoint,
     /// Addresses to listen on.
     Bind,
     /// An address and a port to listen on, or none.
     Listener,
-    /// A path in front of all paths of the HTTP interface.
+    /// A path prefix of the HTTP interface.
     Context,
-    /// Where the time comes from.
+    /// Source of network time.
     Clock,
     /// A version of NIS1.
     Version,
 }
 
 impl Kind {
-    /// Whether values of this kind must never be shown.
+    /// Returns whether values of this kind must never be shown.
     pub fn is_secret(self) -> bool {
         matches!(self, Kind::Secret | Kind::Secrets)
     }
@@ -190,7 +190,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// A number of bytes, shown with the greatest unit that divides it.
+/// A number of bytes, shown in the largest unit that divides it.
 pub(super) struct Bytes(pub u64);
 
 impl fmt::Display for Bytes {
@@ -204,10 +204,10 @@ impl fmt::Display for Bytes {
     }
 }
 
-/// Settings that belong together.
+/// A group of settings.
 #[derive(Clone, Copy, Debug)]
 pub struct Section {
-    /// What they are about.
+    /// Title of the group.
     pub title: &'static str,
     /// The settings.
     pub keys: &'static [Key],

@@ -1,4 +1,4 @@
-//! Where values come from, and which of them wins.
+//! Values of settings, their origin and their precedence.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,24 +9,24 @@ use zeroize::Zeroizing;
 
 use super::properties::Property;
 
-/// Where a value comes from.
+/// Origin of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// Nobody set it.
+    /// Not set; the default applies.
     Default,
-    /// This line of the configuration file.
+    /// A line of the configuration file.
     File {
-        /// The file as it was named.
+        /// The file as named on the command line.
         path: Rc<Path>,
         /// The line, from 1.
         line: usize,
     },
-    /// This flag of the command line.
+    /// A flag of the command line.
     Flag(&'static str),
 }
 
 impl Origin {
-    /// Folder at which relative paths of this origin begin: that of the file, or none (the current one).
+    /// Returns the base folder of relative paths: that of the file, or `None` for the current folder.
     pub(super) fn folder(&self) -> Option<&Path> {
         match self {
             Origin::File { path, .. } => path.parent(),
@@ -36,7 +36,7 @@ impl Origin {
 }
 
 impl Origin {
-    /// Where a person meets it: the file from its first line on, then the command line, then what nobody wrote.
+    /// Returns a sort key: lines of the file first, then the command line, then defaults.
     pub(super) fn order(&self) -> (u8, usize) {
         match self {
             Origin::File { line, .. } => (0, *line),
@@ -61,7 +61,7 @@ impl fmt::Display for Origin {
 pub struct Override {
     /// The key.
     pub key: String,
-    /// The value; wiped when dropped, it may be a secret.
+    /// The value; wiped when dropped, since it may be a secret.
     pub value: Zeroizing<String>,
     /// The flag, such as `--http-port`.
     pub flag: &'static str,
@@ -73,25 +73,25 @@ impl fmt::Debug for Override {
     }
 }
 
-/// A value and where it comes from.
+/// A value and its origin.
 #[derive(Clone)]
 pub(super) struct Value {
     pub text: Zeroizing<String>,
     pub origin: Origin,
 }
 
-/// All values that were set; later ones hide earlier ones of the same key.
+/// All values that were set; later ones override earlier ones of the same key.
 #[derive(Default)]
 pub(super) struct Layers {
     /// The configuration file, if there is one.
     pub file: Option<Rc<Path>>,
     values: BTreeMap<String, Value>,
-    /// Keys set twice in one file: the key, the hidden origin, the winning one.
+    /// Keys set twice in one file: the key, the overridden origin, the effective one.
     pub repeated: Vec<(String, Origin, Origin)>,
 }
 
 impl Layers {
-    /// Lays the properties of a file over what is there.
+    /// Adds the properties of a file, which override earlier values.
     pub fn add_file(&mut self, path: &Rc<Path>, properties: Vec<Property>) {
         self.file = Some(path.clone());
         for Property { key, value, line } in properties {
@@ -103,19 +103,19 @@ impl Layers {
         }
     }
 
-    /// Lays values of the command line over what is there; of a key given twice the last one counts.
+    /// Adds values of the command line, which override earlier values; the last of repeated flags counts.
     pub fn add_flags(&mut self, overrides: Vec<Override>) {
         for Override { key, value, flag } in overrides {
             self.values.insert(key, Value { text: value, origin: Origin::Flag(flag) });
         }
     }
 
-    /// The value of a key, if it was set.
+    /// Returns the value of a key, if it was set.
     pub fn get(&self, key: &str) -> Option<&Value> {
         self.values.get(key)
     }
 
-    /// Every key that was set, in alphabetical order, and where.
+    /// Returns every key that was set, in alphabetical order, with its origin.
     pub fn keys(&self) -> impl Iterator<Item = (&str, &Origin)> {
         self.values.iter().map(|(key, value)| (key.as_str(), &value.origin))
     }

@@ -1,4 +1,4 @@
-//! From a file and flags to settings.
+//! Loads settings from a file and flags.
 
 use std::fmt;
 use std::fs::File;
@@ -14,12 +14,12 @@ use super::problem::ConfigError;
 use super::properties::{self, MAX_FILE_BYTES};
 use super::settings::{NemesisFile, Settings};
 
-/// Largest nemesis block in bytes; a larger file is refused unread. Mainnet's has 279,786.
+/// Largest nemesis block in bytes; a larger file is rejected. Mainnet's has 279,786.
 pub const MAX_NEMESIS_BYTES: usize = 16 << 20;
 
-/// Reads settings: defaults, over them the file, over that the flags.
+/// Loads settings: the file overrides defaults, flags override the file.
 ///
-/// `home` is the user's home folder, if it is known; `%h` in paths stands for it.
+/// `home` is the user's home folder, if known; it replaces `%h` in paths.
 pub fn load(file: Option<&Path>, flags: Vec<Override>, home: Option<&Path>) -> Result<Settings, ConfigError> {
     let content = match file {
         Some(path) => Some((path, read_file(path)?)),
@@ -28,7 +28,7 @@ pub fn load(file: Option<&Path>, flags: Vec<Override>, home: Option<&Path>) -> R
     build(content.as_ref().map(|(path, bytes)| (*path, bytes.as_slice())), flags, home)
 }
 
-/// The same for a file whose content has been read already.
+/// Loads settings from a file whose content was read already.
 pub fn build(file: Option<(&Path, &[u8])>, flags: Vec<Override>, home: Option<&Path>) -> Result<Settings, ConfigError> {
     let mut layers = Layers::default();
     if let Some((path, bytes)) = file {
@@ -42,9 +42,9 @@ pub fn build(file: Option<(&Path, &[u8])>, flags: Vec<Override>, home: Option<&P
     Settings::read(&layers, home).map_err(ConfigError::Wrong)
 }
 
-/// The content of the configuration file; one byte more than allowed is read, to be told that it is too large.
+/// Reads the configuration file, at most one byte more than allowed, so that the parser can tell that it is too large.
 fn read_file(path: &Path) -> Result<Zeroizing<Vec<u8>>, ConfigError> {
-    // With room for all of it the content never moves, so that wiping it leaves no copy.
+    // With the full capacity the content never moves, so wiping it leaves no copy.
     let mut content = Zeroizing::new(Vec::with_capacity(MAX_FILE_BYTES + 2));
     let read = |content: &mut Vec<u8>| File::open(path)?.take(MAX_FILE_BYTES as u64 + 1).read_to_end(content);
     match read(&mut content) {
@@ -54,7 +54,7 @@ fn read_file(path: &Path) -> Result<Zeroizing<Vec<u8>>, ConfigError> {
 }
 
 impl NemesisFile {
-    /// The block's bytes, in verifiable binary form; they are not looked at.
+    /// Reads the block in verifiable binary form, without parsing it.
     pub fn read(&self) -> Result<Vec<u8>, NemesisError> {
         let failed = |error| NemesisError { path: self.absolute(), error };
         let mut bytes = Vec::new();
@@ -67,7 +67,7 @@ impl NemesisFile {
         Ok(bytes)
     }
 
-    /// The same; `None` where there is no such file.
+    /// Reads the block; `None` if there is no such file.
     pub fn read_if_there(&self) -> Result<Option<Vec<u8>>, NemesisError> {
         match self.read() {
             Err(NemesisError { error, .. }) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -75,23 +75,23 @@ impl NemesisFile {
         }
     }
 
-    /// The error of there being no such file, where there has to be one.
+    /// Returns the error for a missing file.
     pub fn missing(&self) -> NemesisError {
         NemesisError { path: self.absolute(), error: io::ErrorKind::NotFound.into() }
     }
 
-    /// Where it is, from the root: for those who wonder in which folder it was looked for.
+    /// Returns the absolute path, so that messages show in which folder the file is expected.
     pub fn absolute(&self) -> PathBuf {
         std::path::absolute(&self.0).unwrap_or_else(|_| self.0.clone())
     }
 }
 
-/// A nemesis block that cannot be read.
+/// The nemesis block cannot be read.
 #[derive(Debug)]
 pub struct NemesisError {
-    /// The file, from the root.
+    /// The file, as an absolute path.
     pub path: PathBuf,
-    /// What the system says.
+    /// The system's error.
     pub error: io::Error,
 }
 

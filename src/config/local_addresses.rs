@@ -1,18 +1,18 @@
-//! Which callers count as local.
+//! Clients that count as local.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::problem::shown;
 
-/// Most entries of the list; a longer one is refused.
+/// Maximum entries of the list; a longer one is rejected.
 const MAX_ENTRIES: usize = 1024;
-/// Most characters of a host name.
+/// Maximum characters of a host name.
 const MAX_HOST: usize = 253;
 
-/// A part of a pattern: any value, or this one.
+/// A part of a pattern: this value, or any value if `None`.
 type Part = Option<u16>;
 
-/// Callers that count as local: `127.0.0.1`, `::1` and those of `nis.additionalLocalIps`.
+/// Clients that count as local: `127.0.0.1`, `::1` and those of `nis.additionalLocalIps`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LocalAddresses {
     addresses: Vec<IpAddr>,
@@ -22,9 +22,9 @@ pub struct LocalAddresses {
 }
 
 impl LocalAddresses {
-    /// Reads a list joined by bars: IP addresses, host names, and patterns in which whole parts are `*`.
+    /// Parses a list separated by bars: IP addresses, host names, and patterns in which whole parts are `*`.
     ///
-    /// A part of a pattern must be written as NIS1 compares it, since another form would match nothing: decimal
+    /// A part of a pattern must have the form that NIS1 compares, since any other form would never match: decimal
     /// without leading zeros, or lower-case hex without leading zeros. The error is a clause about the entry.
     pub fn parse(text: &str) -> Result<LocalAddresses, String> {
         let mut read = LocalAddresses::default();
@@ -57,7 +57,7 @@ impl LocalAddresses {
         Some(())
     }
 
-    /// Host names of the list; whoever starts the node resolves them once and adds what they stand for.
+    /// Host names of the list; the start of the node resolves them once and adds their addresses.
     pub fn hosts(&self) -> &[String] {
         &self.hosts
     }
@@ -67,7 +67,7 @@ impl LocalAddresses {
         self.addresses.push(address.to_canonical());
     }
 
-    /// Whether a caller is local. An IPv4 caller on an IPv6 socket counts as what it is.
+    /// Returns whether a client is local. An IPv4-mapped IPv6 address counts as IPv4.
     pub fn contains(&self, caller: IpAddr) -> bool {
         let caller = caller.to_canonical();
         caller == IpAddr::V4(Ipv4Addr::LOCALHOST)
@@ -112,7 +112,7 @@ fn hex_part(text: &str) -> Option<u16> {
     (format!("{value:x}") == text).then_some(value)
 }
 
-/// Letters, digits, hyphens and dots, and not only digits and dots: that would be a mistyped IPv4 address.
+/// Accepts 1 to 253 letters, digits and `-._` with at least one letter: without any it is a mistyped IPv4 address.
 pub(super) fn is_host_name(text: &str) -> bool {
     let allowed = |b: u8| b.is_ascii_alphanumeric() || b"-._".contains(&b);
     (1..=MAX_HOST).contains(&text.len()) && text.bytes().all(allowed) && text.bytes().any(|b| b.is_ascii_alphabetic())

@@ -1,9 +1,9 @@
-//! Settings: where they come from, what is allowed, and what they mean.
+//! Settings: origin, allowed values and meaning.
 //!
-//! Three layers, each over the one before it: defaults, one configuration file, the command line. The file is a
-//! Java properties file with NIS1's own keys or the `config.json` of a recorded chain.
-//! Every setting is described once, in [`table`]; what is printed, checked and read comes from there. All wrong
-//! values are reported together, each with its key, its value, where it stands and what is allowed.
+//! There are three layers, each overriding the one before: defaults, one configuration file, the command line. The file
+//! is a Java properties file with NIS1's own keys or the `config.json` of a recorded chain. Every setting is defined
+//! once, in [`table`], from which it is printed, checked and read. All wrong values are reported together, each with
+//! its key, its value, its origin and what is allowed.
 //!
 //! Private keys never leave [`Secret`]: no error, warning or debug output shows them.
 

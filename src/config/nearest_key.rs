@@ -1,21 +1,21 @@
-//! Which key was meant by one that does not exist.
+//! Suggests the key that an unknown key was meant to be.
 
 use super::table;
 
-/// Longest key that is looked at; none is longer.
+/// Longest unknown key for which a suggestion is searched; no setting has a longer one.
 const MAX_KEY: usize = 64;
 
-/// How the keys of this node's settings begin.
+/// Prefixes of this node's settings.
 pub(super) const PREFIXES: [&str; 3] = ["nem.", "nis.", "nisd."];
 
-/// Whether a key begins with one of these prefixes, in letters of either case.
+/// Returns whether a key starts with one of these prefixes, in any case.
 pub(super) fn has_prefix(name: &str, prefixes: &[&str]) -> bool {
     let start = |prefix: &str| name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix));
     prefixes.iter().any(|prefix| start(prefix))
 }
 
-/// The known key that `unknown` is most likely meant to be: a slip of the pen away, or the same behind another prefix
-/// or none.
+/// Returns the setting that `unknown` most likely means: one within a small edit distance, else one that differs only
+/// in its prefix.
 pub(super) fn nearest_key(unknown: &str) -> Option<&'static str> {
     if unknown.len() > MAX_KEY {
         return None;

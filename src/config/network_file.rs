@@ -1,9 +1,9 @@
-//! A private network as the settings that every node of it must have.
+//! The settings that all nodes of a private network must share.
 
 use crate::model::Network;
 
-/// The settings, a line each, in the form of a properties file. `nemesis_file` is the name of the nemesis block's file,
-/// which lies beside it.
+/// Returns the settings as a properties file, one per line. `nemesis_file` is the name of the nemesis block's file in
+/// the same folder.
 pub fn network_properties(network: &Network, nemesis_file: &str) -> String {
     let first_character = network.nemesis_signer.as_str().chars().take(1).collect();
     let further =

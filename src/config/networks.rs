@@ -1,4 +1,4 @@
-//! The networks that everybody knows, private ones, and the parameters of their chains.
+//! The known public networks, private networks, and the parameters of their chains.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::model::hash::Hash256;
 use crate::model::network::{ChainParameters, Forks, ImportanceScheme, Vesting};
 use crate::model::units::Amount;
 
-/// A network whose identity is fixed.
+/// A network with a fixed identity.
 struct Known {
     name: &'static str,
     byte: NetworkByte,
@@ -19,11 +19,10 @@ struct Known {
     nemesis_signer: PublicKey,
     nemesis_hash: Hash256,
     total_xem: u64,
-    /// File of the nemesis block unless another is configured: beside the configuration file, or in the working folder
-    /// if there is none.
+    /// Default file name of the nemesis block: beside the configuration file, or in the working folder without one.
     nemesis: &'static str,
-    /// Whether all forks lie behind its nemesis block unless the settings say otherwise, whatever its byte stands for:
-    /// today's testnet began after them, and has the byte of an earlier one.
+    /// Whether all forks are active from the start by default, whatever the network byte implies: today's testnet began
+    /// after all forks but has the byte of an earlier testnet.
     is_after_all_forks: bool,
 }
 
@@ -60,7 +59,7 @@ const KNOWN: [Known; 3] = [
     },
 ];
 
-/// What tells a network from others.
+/// Identity of a network.
 pub(super) struct Identity {
     pub name: String,
     pub byte: NetworkByte,
@@ -68,21 +67,21 @@ pub(super) struct Identity {
     pub nemesis_signer: Address,
     pub total_amount: Amount,
     pub nemesis: NemesisFile,
-    /// Hash of that block, where everybody knows it.
+    /// Hash of the nemesis block, for known networks.
     pub nemesis_hash: Option<Hash256>,
 }
 
-/// Whether a network of this name has an identity of its own.
+/// Returns whether a network of this name has a fixed identity.
 pub(super) fn is_known(name: &str) -> bool {
     KNOWN.iter().any(|known| known.name == name)
 }
 
-/// Whether a network of this name has all forks behind it unless its settings say otherwise.
+/// Returns whether all forks of a network of this name are active from the start by default.
 pub(super) fn is_after_all_forks(name: &str) -> bool {
     KNOWN.iter().any(|known| known.name == name && known.is_after_all_forks)
 }
 
-/// Reads which network it is. `None` after a problem has been noted.
+/// Reads the network's identity. `None` after a problem was recorded.
 pub(super) fn identity(reader: &mut Reader<'_>) -> Option<Identity> {
     let name = reader.name("nem.network")?;
     match KNOWN.iter().find(|known| known.name.eq_ignore_ascii_case(&name)) {
@@ -104,8 +103,8 @@ pub(super) fn identity(reader: &mut Reader<'_>) -> Option<Identity> {
     }
 }
 
-/// The known network that an unknown name most likely stands for: the name is a typing error away, and nothing else of a
-/// private network is set.
+/// Returns the known network that an unknown name most likely means: the name is a typing error away, and no other key
+/// of a private network is set.
 fn meant(name: &str, reader: &Reader<'_>) -> Option<&'static Known> {
     const MAX_DISTANCE: usize = 2;
     if PRIVATE_KEYS.iter().any(|key| reader.is_set(key)) {
@@ -115,7 +114,7 @@ fn meant(name: &str, reader: &Reader<'_>) -> Option<&'static Known> {
     KNOWN.iter().filter(|known| distance(known) <= MAX_DISTANCE).min_by_key(|known| distance(known))
 }
 
-/// What a network that nobody knows has to be described by.
+/// Keys that a private network needs.
 const PRIVATE_KEYS: [&str; 5] = [
     "nem.network.version",
     "nem.network.generationHash",
@@ -162,7 +161,7 @@ fn private_identity(name: String, reader: &mut Reader<'_>) -> Option<Identity> {
     })
 }
 
-/// Reads the parameters of the chain of a network of this byte. `None` after a problem has been noted.
+/// Reads the chain parameters of a network with this byte. `None` after a problem was recorded.
 pub(super) fn chain(
     reader: &mut Reader<'_>,
     byte: Option<NetworkByte>,
@@ -183,7 +182,7 @@ pub(super) fn chain(
         max_transactions: u32::try_from(per_attempt?).ok()?,
         ignore_fees: reader.boolean("nis.ignoreFees"),
         hash_retention_hours: u32::try_from(retention).ok().map(|hours| hours.max(MIN_RETENTION_HOURS)),
-        // No parameter of the chain; whoever puts the settings together knows it.
+        // Not a chain parameter; the caller that assembles the settings sets it.
         history_from: None,
         importance,
         vesting,
@@ -192,7 +191,7 @@ pub(super) fn chain(
     })
 }
 
-/// Hours below which transaction hashes are never forgotten.
+/// Minimum retention of transaction hashes, in hours.
 const MIN_RETENTION_HOURS: u32 = 36;
 
 fn check_rewrite_limit(reader: &mut Reader<'_>, target_time: i64, rewrite_limit: i64) {
@@ -252,7 +251,7 @@ fn features(reader: &mut Reader<'_>) -> (ImportanceScheme, Vesting, bool) {
     (importance, vesting, has("STABILIZE_BLOCK_TIMES"))
 }
 
-/// The forks of a network of this byte. That of the treasury is mainnet's whatever the byte, as in NIS1.
+/// Returns the default forks of a network with this byte. The treasury fork is always that of mainnet, as in NIS1.
 fn default_forks(byte: NetworkByte) -> Forks {
     let heights = match byte {
         NetworkByte::MAINNET => [199_800, 440_000, 875_000, 1_025_000, 1_110_000, 1_250_000],
@@ -306,7 +305,7 @@ fn forks(reader: &mut Reader<'_>, byte: Option<NetworkByte>, is_after_all: bool)
 
 /// Height of mainnet's treasury block.
 const TREASURY_HEIGHT: u64 = 3_481_580;
-/// Its transactions.
+/// Hashes of its transactions.
 #[rustfmt::skip]
 const TREASURY_HASHES: [Hash256; 52] = [
     hash("1ebf9e2236d3b41468773f639c438891ae8be15b8cea38dba9f7ddc00aeb48d2"),
@@ -363,21 +362,21 @@ const TREASURY_HASHES: [Hash256; 52] = [
     hash("d74d39bae30e97bf76fbd82438154c93af9da44eb9c1cea56410b2671698d649"),
 ];
 
-/// The transaction that it holds otherwise.
+/// Hash of the transaction that it may hold instead.
 const TREASURY_FALLBACK_HASHES: [Hash256; 1] =
     [hash("2ac17cb342d2ec97f1faab5fdf9409c54cd2dd69d0fb28bbd80adb58a993c1df")];
 
-/// A hash, read when this is compiled.
+/// Parses a hash at compile time.
 const fn hash(text: &str) -> Hash256 {
     Hash256(bytes(text))
 }
 
-/// A public key, read when this is compiled.
+/// Parses a public key at compile time.
 pub(super) const fn key(text: &str) -> PublicKey {
     PublicKey(bytes(text))
 }
 
-/// 64 hex digits as bytes; anything else is an error of compilation, since this is only called in constants.
+/// Parses 64 hex digits; anything else is a compile error, since only constants call it.
 const fn bytes(text: &str) -> [u8; 32] {
     let text = text.as_bytes();
     assert!(text.len() == 64, "64 hex digits are needed");

@@ -1,4 +1,4 @@
-//! What a person should know about settings that are not wrong.
+//! Warnings about settings that are valid.
 
 use super::key::Use;
 use super::layers::{Layers, Origin};
@@ -11,17 +11,17 @@ use super::table;
 use crate::model::address::NetworkByte;
 use crate::model::network::Network;
 
-/// Most unknown keys that are told one by one.
+/// Maximum number of unknown keys that are reported individually.
 const MAX_UNKNOWN: usize = 20;
 /// Longest unknown key that is shown; a longer one may be a private key that lost its separator.
 const MAX_SHOWN_KEY: usize = 60;
-/// So many hex digits in a row may be part of a private key.
+/// Consecutive hex digits that may be part of a private key.
 const TELLING_DIGITS: usize = 12;
 
-/// Looks for private keys on the command line, and for keys that are unknown, repeated, or without effect.
+/// Reports private keys on the command line, and keys that are unknown, repeated, or without effect.
 ///
-/// Unknown keys are only told, since NIS1 does not refuse them either. Those of this node's own kind, and those on the
-/// command line, are mistakes and become problems.
+/// Unknown keys only cause warnings, as NIS1 does not reject them either. Unknown keys with this node's own prefix or
+/// on the command line become problems.
 pub(super) fn about(layers: &Layers, problems: &mut Vec<Problem>) -> Vec<Notice> {
     let mut notices = about_exposed_secrets(layers);
     let (mut unknown, mut refused) = (0usize, 0usize);
@@ -60,7 +60,7 @@ pub(super) fn about(layers: &Layers, problems: &mut Vec<Problem>) -> Vec<Notice>
     notices
 }
 
-/// Private keys that were given with a flag: the system shows the command line of a program to all its users.
+/// Reports private keys that were given with a flag: the system shows the command line of a program to all users.
 fn about_exposed_secrets(layers: &Layers) -> Vec<Notice> {
     let is_secret = |name: &str| table::find(name).is_some_and(|key| key.kind.is_secret());
     let exposed = layers.keys().filter(|(name, origin)| matches!(origin, Origin::Flag(_)) && is_secret(name));
@@ -73,7 +73,7 @@ fn about_exposed_secrets(layers: &Layers) -> Vec<Notice> {
     exposed.map(notice).collect()
 }
 
-/// A key as it may be shown: not one that may be a private key.
+/// Returns a key as it may be shown; hides a text that may be a private key.
 pub(super) fn shown_key(name: &str) -> String {
     let length = name.chars().count();
     let is_telling = |part: &str| part.len() >= TELLING_DIGITS;
@@ -99,7 +99,7 @@ fn unknown_problem(name: &str, origin: &Origin) -> Problem {
     }
 }
 
-/// Looks for settings that are allowed but hardly meant for this network.
+/// Reports settings that are valid but hardly intended for this network.
 pub(super) fn about_network(reader: &mut Reader<'_>, network: &Network) -> Vec<Notice> {
     let mut notices = Vec::new();
     let is_after_all_forks = is_after_all_forks(&network.name);
@@ -128,7 +128,7 @@ pub(super) fn about_network(reader: &mut Reader<'_>, network: &Network) -> Vec<N
     notices
 }
 
-/// The letter has no effect, but one that does not fit tells that the network byte may be wrong.
+/// Reports a first letter that does not match the network byte: the letter has no effect, but the byte may be wrong.
 fn wrong_letter(reader: &mut Reader<'_>, network: &Network) -> Option<Notice> {
     const KEY: &str = "nem.network.addressStartChar";
     let configured = reader.name(KEY)?.chars().next()?;
@@ -150,8 +150,8 @@ fn ignored_identity(reader: &Reader<'_>, name: &str) -> Option<Notice> {
     (!set.is_empty()).then(|| Notice::warn(text()))
 }
 
-/// What `nisd run` must say of settings with which no block will come by itself: this node makes none, and knows nobody who
-/// does. `None` for a node that harvests.
+/// Returns a warning if no block can arrive: the node knows no peers (`is_alone`) and does not harvest from the start.
+/// `None` otherwise.
 pub fn standstill(settings: &Settings, is_alone: bool) -> Option<Notice> {
     let boot = &settings.boot;
     let harvests = boot.auto_harvest && (boot.key.is_some() || !settings.harvester_keys.is_empty());

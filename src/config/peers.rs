@@ -1,4 +1,4 @@
-//! The nodes that a node knows before it has asked anybody.
+//! The peers that a node knows at startup.
 
 use std::fmt;
 use std::fs::File;
@@ -15,54 +15,54 @@ use crate::crypto::PublicKey;
 use crate::model::Network;
 use crate::peer::wire::{DEFAULT_PORT, Endpoint, Identity, MetaData, NodeInfo, limits};
 
-/// Largest list of known nodes in bytes; a larger file is refused unread.
+/// Largest peer list in bytes; a larger file is rejected.
 pub const MAX_PEERS_BYTES: usize = limits::NODE_LIST;
 
-/// The file with the nodes that a node knows from the start, as NIS1 has it: an object with the list `knownPeers`.
+/// The file with the peers that a node knows at startup, in NIS1's format: an object with the list `knownPeers`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeersFile(pub PathBuf);
 
-/// The name of the file for a network.
+/// Returns the name of the file for a network.
 pub(super) fn file_name(network: &str) -> String {
     format!("peers-config_{network}.json")
 }
 
-/// The nodes that a node knows from the start.
+/// The peers that a node knows at startup.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KnownPeers {
-    /// They are trusted, each of them is there once.
+    /// The peers, without duplicates. They are pre-trusted.
     pub nodes: Vec<NodeInfo>,
-    /// Whether there was no file, so that these are the nodes that everybody knows.
+    /// Whether these are the built-in peers, because there is no file.
     pub is_built_in: bool,
-    /// What a person should know about the list.
+    /// Warnings about the list.
     pub notices: Vec<Notice>,
 }
 
-/// Why there is no list of known nodes.
+/// The peer list cannot be used.
 #[derive(Debug)]
 pub struct PeersError {
-    /// The file, from the root.
+    /// The file, as an absolute path.
     pub path: PathBuf,
-    /// What is wrong with it.
+    /// The defect.
     pub defect: Defect,
 }
 
-/// What is wrong with a list of known nodes.
+/// Defect of a peer list.
 #[derive(Debug)]
 pub enum Defect {
-    /// It cannot be read.
+    /// The file cannot be read.
     Unreadable(io::Error),
     /// It is longer than [`MAX_PEERS_BYTES`].
     TooLong,
     /// It is not JSON.
     Syntax(LaxJsonError),
-    /// It is something else than an object with a list `knownPeers`.
+    /// It is not an object with a list `knownPeers`.
     NoList,
     /// It has more than [`limits::LISTED_NODES`] entries.
     TooMany,
     /// An entry is wrong.
     Entry {
-        /// Its place, from 1.
+        /// Its position, from 1.
         number: usize,
         /// The name in it, if it has one.
         name: Option<String>,
@@ -108,10 +108,10 @@ fn named(name: Option<&str>) -> String {
 }
 
 impl PeersFile {
-    /// Reads the list. Where there is no file, a network that everybody knows has its own nodes, and any other none.
+    /// Reads the list. Without a file, returns the built-in peers, which only mainnet and testnet have.
     pub fn read(&self, network: &Network) -> Result<KnownPeers, PeersError> {
         let failed = |defect| {
-            // As a whole, for those who wonder in which folder it was looked for.
+            // Absolute, so that messages show in which folder the file is expected.
             let path = std::path::absolute(&self.0).unwrap_or_else(|_| self.0.clone());
             PeersError { path, defect }
         };
@@ -128,8 +128,8 @@ impl PeersFile {
 }
 
 impl PeerSettings {
-    /// The nodes whose keys are known from the start. Those that everybody knows are left out if the operator names other
-    /// ones instead of a list.
+    /// Returns the peers whose keys are known at startup. The built-in ones are left out if the operator names other
+    /// peers.
     pub fn listed(&self, network: &Network) -> Result<KnownPeers, PeersError> {
         let listed = self.file.read(network)?;
         Ok(if listed.is_built_in && !self.hosts.is_empty() { KnownPeers::default() } else { listed })
@@ -137,7 +137,7 @@ impl PeerSettings {
 }
 
 impl KnownPeers {
-    /// Reads the content of a file. An entry with an endpoint that cannot be one is left out.
+    /// Parses the content of a file. An entry whose endpoint is invalid is left out with a warning.
     pub fn parse(text: &[u8], context: Context) -> Result<KnownPeers, Defect> {
         if text.len() > MAX_PEERS_BYTES {
             return Err(Defect::TooLong);
@@ -175,7 +175,7 @@ impl KnownPeers {
         Ok(())
     }
 
-    /// The nodes that everybody knows of a network.
+    /// Returns the built-in peers of a network.
     fn built_in(network: &str) -> KnownPeers {
         let found = BUILT_IN.iter().find(|(name, _)| *name == network);
         let nodes = found.map_or(&[][..], |(_, nodes)| nodes).iter().map(|(host, name, key)| NodeInfo {
@@ -187,10 +187,10 @@ impl KnownPeers {
     }
 }
 
-/// Host, name and public key of a node.
+/// Host, name and public key of a peer.
 type Known = (&'static str, &'static str, PublicKey);
 
-/// The nodes that NIS1 comes with, by network.
+/// The peers built into NIS1, by network.
 const BUILT_IN: [(&str, &[Known]); 2] = [
     (
         "mainnet",

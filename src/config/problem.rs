@@ -1,4 +1,4 @@
-//! What is wrong with settings, and what is worth telling about them.
+//! Errors and warnings about settings.
 
 use std::fmt;
 use std::io;
@@ -7,24 +7,24 @@ use std::path::PathBuf;
 use super::layers::Origin;
 use super::properties::SyntaxError;
 
-/// Why there are no settings. `Display` says all of it to a person, on several lines.
+/// The settings are invalid. `Display` describes everything for a person, on several lines.
 #[derive(Debug)]
 pub enum ConfigError {
     /// The file cannot be read.
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         error: io::Error,
     },
     /// The file is neither properties nor the `config.json` of a recorded chain.
     Syntax {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The syntax error.
         error: SyntaxError,
     },
-    /// Values are wrong; all that were found.
+    /// All wrong values.
     Wrong(Vec<Problem>),
 }
 
@@ -66,13 +66,13 @@ impl std::error::Error for ConfigError {
 pub struct Problem {
     /// The key.
     pub key: String,
-    /// The value as it may be shown: in quotes, or a remark that it is not shown or not there.
+    /// The value as it may be shown: in quotes, or a remark that it is hidden or not set.
     pub value: String,
     /// Where it was set.
     pub origin: Origin,
-    /// A clause that says what is wrong: "is too small".
+    /// A clause that describes the error: "is too small".
     pub why: String,
-    /// What is allowed.
+    /// The allowed values.
     pub allowed: String,
 }
 
@@ -85,12 +85,12 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Something about the settings that a person should know although the node starts. It never holds a value.
+/// A warning or information about settings with which the node still starts. Never contains a value of a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
-    /// How serious it is: a warning, or for information.
+    /// Severity: warning or information.
     pub level: log::Level,
-    /// What to know.
+    /// The text.
     pub text: String,
 }
 
@@ -110,7 +110,7 @@ impl fmt::Display for Notice {
     }
 }
 
-/// A value as an error shows it: in quotes, escaped, and not too long.
+/// Formats a value for an error: in quotes, escaped, and shortened.
 pub(super) fn shown(text: &str) -> String {
     const MAX_SHOWN: usize = 80;
     let mut short: String = text.chars().take(MAX_SHOWN).collect();

@@ -1,4 +1,4 @@
-//! Java properties files, as NIS1 reads them.
+//! Parser of Java properties files, compatible with NIS1.
 
 use std::fmt;
 use std::iter::Peekable;
@@ -6,20 +6,20 @@ use std::str::Chars;
 
 use zeroize::Zeroizing;
 
-/// Largest configuration file in bytes, of either form; a larger one is refused.
+/// Largest configuration file in bytes, of either format; a larger one is rejected.
 pub const MAX_FILE_BYTES: usize = 1 << 20;
 
-/// Java's blanks within a line.
+/// Java's white space within a line.
 const BLANKS: [char; 3] = [' ', '\t', '\u{c}'];
 
 /// One key and its value.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Property {
-    /// The key, escapes resolved.
+    /// The key, with escapes resolved.
     pub key: String,
-    /// The value, escapes resolved; white space at its end is kept. Wiped when dropped, it may be a secret.
+    /// The value, with escapes resolved and trailing white space kept. Wiped when dropped, since it may be a secret.
     pub value: Zeroizing<String>,
-    /// Line of the file, from 1, on which it begins.
+    /// Line of the file, from 1, on which it starts.
     pub line: usize,
 }
 
@@ -29,12 +29,12 @@ impl fmt::Debug for Property {
     }
 }
 
-/// Why a configuration file cannot be read as one.
+/// A syntax error in a configuration file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SyntaxError {
-    /// Line of the file, from 1; 0 if it is about the whole file.
+    /// Line of the file, from 1; 0 for the whole file.
     pub line: usize,
-    /// What is wrong there.
+    /// The error.
     pub what: String,
 }
 
@@ -59,9 +59,9 @@ impl fmt::Display for SyntaxError {
 
 impl std::error::Error for SyntaxError {}
 
-/// Reads a properties file: UTF-8 if it is valid UTF-8, else ISO-8859-1.
+/// Parses a properties file: UTF-8 if it is valid UTF-8, else ISO-8859-1.
 ///
-/// Properties come in the order of the file, repeated keys included.
+/// Returns the properties in the order of the file, repeated keys included.
 pub fn parse(bytes: &[u8]) -> Result<Vec<Property>, SyntaxError> {
     if bytes.len() > MAX_FILE_BYTES {
         return Err(SyntaxError::too_large());
@@ -94,12 +94,12 @@ fn decode(bytes: &[u8]) -> Zeroizing<String> {
     })
 }
 
-/// What follows a UTF-8 byte order mark, if there is one.
+/// Removes a leading UTF-8 byte order mark.
 pub(super) fn strip_byte_order_mark(bytes: &[u8]) -> &[u8] {
     bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes)
 }
 
-/// Lines as they stand in the file, with their numbers; they end with LF, CR or CR LF.
+/// Physical lines of the file with their numbers; they end with LF, CR or CR LF.
 struct NaturalLines<'a> {
     rest: &'a str,
     number: usize,
@@ -125,7 +125,7 @@ impl<'a> Iterator for NaturalLines<'a> {
     }
 }
 
-/// Appends following lines as long as an odd number of backslashes ends the line.
+/// Appends the following lines while the line ends with an odd number of backslashes.
 fn join_continued(first: &str, lines: &mut NaturalLines<'_>) -> Zeroizing<String> {
     let mut logical = Zeroizing::new(String::with_capacity(first.len()));
     let mut piece = first;
@@ -143,7 +143,7 @@ fn join_continued(first: &str, lines: &mut NaturalLines<'_>) -> Zeroizing<String
     }
 }
 
-/// Appends to a text that may hold a secret: where it must move to grow, what it leaves behind is wiped.
+/// Appends to a text that may hold a secret: when the text is moved to grow, its old memory is wiped.
 fn push(text: &mut Zeroizing<String>, piece: &str) {
     let needed = text.len() + piece.len();
     if needed > text.capacity() {
@@ -188,7 +188,7 @@ fn unescape(text: &str) -> Result<Zeroizing<String>, &'static str> {
     Ok(plain)
 }
 
-/// The character whose first `\u` has just been read; one outside the basic plane is written as two.
+/// Parses the character after the first `\u`; a character outside the basic plane is written as two units.
 fn unicode(rest: &mut Peekable<Chars<'_>>) -> Result<char, &'static str> {
     const HALF: &str = "\\u names half of a surrogate pair without the other half";
     let first = hex_unit(rest)?;

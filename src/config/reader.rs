@@ -1,4 +1,4 @@
-//! Reads settings by their name and kind, and gathers all that is wrong.
+//! Reads settings by name and kind, and collects all problems.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -19,15 +19,15 @@ use crate::model::address::{Address, NetworkByte};
 use crate::model::hash::Hash256;
 use crate::peer::wire::{Endpoint, Version};
 
-/// Reads values out of layers.
+/// Reads values from layers.
 ///
-/// Every method takes a name of the [`table`] and answers `None` if the setting is not set and has no default
-/// value. A wrong value is noted and stands as if it were not set, so that all of them are found in one pass.
+/// Every method takes a name of the [`table`] and returns the value, else the default, else `None` or an empty value. A
+/// wrong value is recorded as a problem and treated as not set, so that one pass finds all problems.
 pub(super) struct Reader<'a> {
     layers: &'a Layers,
     home: Option<&'a Path>,
     pub problems: Vec<Problem>,
-    /// Names that were asked for, so that what is left can be checked at the end.
+    /// Names that were read, so that the remaining ones can be checked at the end.
     pub asked: BTreeSet<&'static str>,
 }
 
@@ -36,22 +36,22 @@ impl<'a> Reader<'a> {
         Reader { layers, home, problems: Vec::new(), asked: BTreeSet::new() }
     }
 
-    /// Whether somebody set it, however wrongly.
+    /// Returns whether a setting is set, even to a wrong value.
     pub fn is_set(&self, name: &str) -> bool {
         self.layers.get(name).is_some()
     }
 
-    /// Whether a problem with it has been noted.
+    /// Returns whether a problem with a setting was recorded.
     pub fn is_wrong(&self, name: &str) -> bool {
         self.problems.iter().any(|problem| problem.key == name)
     }
 
-    /// Folder of the configuration file, if there is one.
+    /// Returns the folder of the configuration file, if there is one.
     pub fn folder_of_file(&self) -> Option<&Path> {
         self.layers.file.as_deref().and_then(Path::parent)
     }
 
-    /// Where its value comes from.
+    /// Returns the origin of a value.
     fn origin(&self, name: &str) -> Origin {
         self.layers.get(name).map_or(Origin::Default, |value| value.origin.clone())
     }
@@ -71,7 +71,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Notes that a setting is wrong, for a reason that its kind does not know.
+    /// Records a problem that the setting's kind alone does not reveal.
     pub fn problem(&mut self, name: &str, why: impl Into<String>, allowed: impl Into<String>) {
         let key = table::find(name);
         let secret = key.is_none_or(|key| key.kind.is_secret());
@@ -90,13 +90,13 @@ impl<'a> Reader<'a> {
         });
     }
 
-    /// Notes that a setting that must be there is not.
+    /// Records that a required setting is missing.
     pub fn missing(&mut self, name: &str, why: impl Into<String>) {
         let allowed = table::find(name).map(|key| key.kind.to_string()).unwrap_or_default();
         self.problem(name, why, allowed);
     }
 
-    /// Checks the value of a setting that nobody has asked for.
+    /// Checks the value of a setting that was not read.
     pub fn check_if_unread(&mut self, key: &'static Key) {
         if !self.asked.contains(key.name) {
             self.read(key.name, values::check);
@@ -213,7 +213,7 @@ impl<'a> Reader<'a> {
         self.read(name, |_, text| values::clock(text)).unwrap_or_default()
     }
 
-    /// A path: `%h` is the home folder, and a relative one begins at the folder of the file that set it.
+    /// Reads a path: `%h` is the home folder, and a relative path starts at the folder of the file that set it.
     pub fn path(&mut self, name: &'static str) -> Option<PathBuf> {
         let home = self.home.map(|home| home.to_string_lossy());
         let path = self.read(name, |_, text| {
@@ -224,7 +224,7 @@ impl<'a> Reader<'a> {
                 (true, None) => Err("uses %h, but the home folder is not known".to_owned()),
             }
         });
-        // Without `.` components: the system makes no folder by the name `store/.`.
+        // Without `.` components: the system cannot create a folder named `store/.`.
         let path: PathBuf = Path::new(&path?).components().collect();
         Some(match self.origin(name).folder() {
             Some(folder) => folder.join(path),
@@ -233,7 +233,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// What is said of a value where the table and the code disagree about its kind, which a test rules out.
+/// Error if table and code disagree about the kind of a setting, which a test rules out.
 fn not_of_this_kind() -> String {
     "is of another kind than expected".to_owned()
 }

@@ -4,20 +4,20 @@ use std::fmt;
 
 use zeroize::Zeroizing;
 
-/// Most hex digits of a private key: 32 bytes and the leading `00` that NIS1 prints before a key whose top bit is set.
+/// Maximum hex digits of a private key: 32 bytes, and the `00` that NIS1 prints before a key whose top bit is set.
 const MAX_DIGITS: usize = 66;
 /// Hex digits of a private key of full length.
 const DIGITS: usize = 64;
-/// NIS1 leaves out leading zeros. So many do not occur by chance: a key that is shorter was cut, or never was one.
+/// Minimum hex digits. NIS1 omits leading zeros, but never so many by chance: a shorter key was cut or is invalid.
 const MIN_DIGITS: usize = 58;
 
-/// The hex text of a private key, wiped from memory when dropped and shown by nothing.
+/// The hex text of a private key, wiped from memory when dropped and never shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Zeroizing<String>);
 
 impl Secret {
-    /// Takes hex digits of either case: 58 to 64, or 66 that begin with `00`. The key is the number they write, most
-    /// significant digit first.
+    /// Accepts hex digits of either case: 58 to 64, or 66 that start with `00`. The key is the number that they write,
+    /// most significant digit first.
     pub fn from_hex(text: &str) -> Option<Secret> {
         let significant = if text.len() == MAX_DIGITS { text.strip_prefix("00")? } else { text };
         let valid =
@@ -25,7 +25,7 @@ impl Secret {
         valid.then(|| Secret(Zeroizing::new(significant.to_owned())))
     }
 
-    /// The hex text: 58 to 64 digits. Whoever asks takes care that it is not shown.
+    /// Returns the hex text: 58 to 64 digits. The caller must not show it.
     pub fn expose_hex(&self) -> &str {
         &self.0
     }

@@ -1,4 +1,4 @@
-//! Everything that is configured, checked and typed.
+//! All settings, checked and typed.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -26,43 +26,43 @@ pub use crate::push::BlocksNewBody;
 pub struct Settings {
     /// The network and its chain.
     pub network: Network,
-    /// Where the nemesis block is, unless it is to come from another node.
+    /// File of the nemesis block, unless the block comes from a peer.
     pub nemesis: NemesisFile,
-    /// Hash of that block, where everybody knows it.
+    /// Hash of the nemesis block, for known networks.
     pub nemesis_hash: Option<Hash256>,
     /// Folder of the chain store.
     pub data: PathBuf,
-    /// Bytes of address space for the chain store, a multiple of 64 KiB.
+    /// Address space for the chain store in bytes, a multiple of 64 KiB.
     pub map_size: usize,
-    /// Where network time comes from.
+    /// Source of network time.
     pub clock: ClockMode,
-    /// What is logged.
+    /// Log level.
     pub log_level: log::LevelFilter,
-    /// Whether lines of the log are JSON.
+    /// Whether log lines are JSON.
     pub logs_json: bool,
     /// Optional parts of the HTTP interface.
     pub features: Features,
-    /// The node's identity and how it starts.
+    /// The node's identity and start options.
     pub boot: Boot,
-    /// The endpoint that the node tells others: `http` with the port of the HTTP interface, or `https` with
+    /// The endpoint that the node announces: `http` with the port of the HTTP interface, or `https` with
     /// `nem.httpsPort`.
     pub endpoint: Endpoint,
-    /// The version of NIS1 that it tells them (`nisd.announcedVersion`).
+    /// The version of NIS1 that the node announces (`nisd.announcedVersion`).
     pub announced_version: Version,
-    /// Callers that may use what only local ones may.
+    /// Clients with local access.
     pub local: LocalAddresses,
-    /// Proxies that are believed when they say for whom they pass on a request (`nisd.trustedProxies`).
+    /// Proxies that are trusted to name the client of a forwarded request (`nisd.trustedProxies`).
     pub trusted_proxies: AddressRanges,
-    /// Names under which browsers and proxies reach this node, besides `localhost` and IP addresses of the loopback:
-    /// `nisd.hostNames` and `nem.host`. Host names in small letters, IP addresses in their usual form without brackets;
-    /// no ports.
+    /// Names under which browsers and proxies reach this node, besides `localhost` and loopback addresses:
+    /// `nisd.hostNames` and `nem.host`. Host names in lower case, IP addresses in their usual form without brackets; no
+    /// ports.
     pub host_names: Vec<String>,
-    /// Origins whose pages have the rights of local clients (`nisd.localOrigins`): scheme, host and port as browsers send
-    /// them, in small letters.
+    /// Origins whose pages have local access (`nisd.localOrigins`): scheme, host and port as browsers send them, in
+    /// lower case.
     pub local_origins: Vec<String>,
-    /// Accounts whose private keys requests may bring; empty allows all.
+    /// Accounts whose private keys requests may contain; empty allows all.
     pub allowed_harvesters: Vec<Address>,
-    /// Whether transactions are found by their hashes only as long as the protocol remembers these.
+    /// Whether transactions are found by hash only during the protocol's retention time of hashes.
     pub forgets_hashes: bool,
     /// The HTTP interface.
     pub http: HttpSettings,
@@ -70,15 +70,15 @@ pub struct Settings {
     pub websocket: WebsocketSettings,
     /// Limits on connections and sessions.
     pub limits: Limits,
-    /// Further private keys to harvest with (`nis.additionalHarvesterPrivateKeys`).
+    /// Additional private keys to harvest with (`nis.additionalHarvesterPrivateKeys`).
     pub harvester_keys: Vec<Secret>,
-    /// Most accounts that harvest on this node (`nis.unlockedLimit`).
+    /// Maximum number of accounts that harvest on this node (`nis.unlockedLimit`).
     pub unlocked_limit: i32,
-    /// Other nodes.
+    /// Settings for peers.
     pub peers: PeerSettings,
-    /// What a person should know about these settings. For the log, once, when the node starts.
+    /// Warnings about these settings, logged once at startup.
     pub notices: Vec<Notice>,
-    /// What was set, to tell what has changed when settings are read anew.
+    /// Values that were set explicitly, to find changes on a reload.
     pub given: Given,
 }
 
@@ -86,33 +86,33 @@ pub struct Settings {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NemesisFile(pub PathBuf);
 
-/// The node's identity and how it starts.
+/// The node's identity and start options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Boot {
-    /// `nis.shouldAutoBoot`: boot with a random key if there is none.
+    /// `nis.shouldAutoBoot`: boot with a random key if none is set.
     pub auto: bool,
     /// `nis.bootKey`.
     pub key: Option<Secret>,
-    /// `nis.bootName`, without blanks around it; `None` if it is not set. The address of the key stands for it.
+    /// `nis.bootName`, trimmed; `None` if not set. The default is the address of the key.
     pub name: Option<String>,
     /// `nis.shouldAutoHarvestOnBoot`: harvest with the keys of the configuration.
     pub auto_harvest: bool,
 }
 
-/// Where to listen.
+/// Addresses to listen on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Bind {
-    /// On all addresses of the machine, IPv6 and IPv4.
+    /// All addresses of the machine, IPv6 and IPv4.
     #[default]
     All,
-    /// On 127.0.0.1 and, where the machine has it, on ::1.
+    /// 127.0.0.1 and, where the machine has it, ::1.
     Loopback,
-    /// On this address.
+    /// This address.
     One(IpAddr),
 }
 
 impl Bind {
-    /// Whether nobody but programs of this machine reaches the node.
+    /// Returns whether only programs on this machine can reach the node.
     pub fn is_loopback(self) -> bool {
         match self {
             Bind::All => false,
@@ -125,102 +125,102 @@ impl Bind {
 /// Settings of the HTTP interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpSettings {
-    /// Where to listen.
+    /// Addresses to listen on.
     pub bind: Bind,
-    /// Port; 0 for one that the system chooses.
+    /// Port; 0 lets the system choose.
     pub port: u16,
-    /// Path in front of all others: empty, or begins with `/` and does not end with it.
+    /// Path prefix: empty, or starts with `/` and does not end with it.
     pub context: String,
     /// Whether the request rate is limited, also on the websocket port.
     pub dos_filter: bool,
-    /// Whether answers to GET may be compressed.
+    /// Whether responses to GET may be compressed.
     pub gzip: bool,
     /// Whether the page `/explorer` is served.
     pub explorer: bool,
-    /// Where anybody may ask for the figures, and for nothing else.
+    /// Address on which anyone may query the metrics, and nothing else.
     pub metrics: Option<SocketAddr>,
 }
 
 /// Settings of the websocket interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebsocketSettings {
-    /// Where to listen.
+    /// Addresses to listen on.
     pub bind: Bind,
-    /// Port; 0 for one that the system chooses.
+    /// Port; 0 lets the system choose.
     pub port: u16,
     /// Body of messages to `/blocks/new`.
     pub blocks_new_body: BlocksNewBody,
-    /// Subscribing to an account's channel registers the account.
+    /// Whether subscribing to an account's channel registers the account.
     pub register_on_subscribe: bool,
-    /// Registering an account subscribes a session to its transactions.
+    /// Whether registering an account subscribes a session without subscriptions to its transactions.
     pub implicit_subscription: bool,
-    /// Frames are read forgivingly.
+    /// Whether STOMP frames are parsed leniently.
     pub forgiving_stomp: bool,
 }
 
 /// Limits on connections and sessions. Sizes are in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Open connections of both interfaces together.
+    /// Maximum open connections of both interfaces together.
     pub connections: usize,
-    /// Open connections of the HTTP port; at most [`connections`](Limits::connections).
+    /// Maximum open connections of the HTTP port; at most [`connections`](Limits::connections).
     pub http_connections: usize,
-    /// Open connections of the websocket port; at most [`connections`](Limits::connections).
+    /// Maximum open connections of the websocket port; at most [`connections`](Limits::connections).
     pub websocket_connections: usize,
-    /// Open connections of one address, or of one IPv6 prefix. Loopback and trusted proxies may have more.
+    /// Maximum open connections of one IPv4 address or IPv6 prefix. Loopback and trusted proxies may have more.
     pub connections_per_address: usize,
-    /// Bits of an IPv6 address that tell callers apart, 32 to 128.
+    /// Prefix length that identifies an IPv6 client, 32 to 128 bits.
     pub ipv6_prefix_length: u8,
-    /// Memory for requests and unsent answers of all connections together.
+    /// Maximum memory for requests and unsent responses of all connections together.
     pub buffered: usize,
-    /// Longest body of a request, whatever its route allows.
+    /// Maximum body of a request, whatever its route allows.
     pub body_size: usize,
-    /// After this an HTTP connection without a request is closed.
+    /// Time after which an HTTP connection without a request is closed.
     pub idle_timeout: Duration,
-    /// Within this a request must arrive as a whole, and within as long its answer must be taken.
+    /// Time within which a complete request must arrive, and within which its response must be read.
     pub request_timeout: Duration,
-    /// After this a websocket session without traffic is closed.
+    /// Time after which a websocket session without traffic is closed.
     pub websocket_idle_timeout: Duration,
-    /// After this a subscriber that leaves a message unread is dropped.
+    /// Time after which a subscriber that does not read a message is dropped.
     pub send_timeout: Duration,
-    /// Bytes of messages waiting for one subscriber, above which it is dropped.
+    /// Maximum bytes of queued messages for one subscriber; beyond it the subscriber is dropped.
     pub backlog: usize,
-    /// Subscriptions of one session.
+    /// Maximum subscriptions of one session.
     pub subscriptions: usize,
-    /// Accounts that one session has registered for messages.
+    /// Maximum accounts that one session may register for messages.
     pub registered_addresses: usize,
 }
 
-/// What concerns other nodes.
+/// Settings for peers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerSettings {
-    /// The list of those that are known from the start.
+    /// File with the peers that are known at startup.
     pub file: PeersFile,
-    /// Further ones, whose keys are not known yet (`nisd.peers`).
+    /// Additional peers, whose keys are not known yet (`nisd.peers`).
     pub hosts: Vec<Endpoint>,
-    /// A block that the operator vouches for (`nisd.trustBelow`).
+    /// Trusted checkpoint (`nisd.trustBelow`).
     pub checkpoint: Option<Checkpoint>,
-    /// How many are asked or told at a time (`nis.nodeLimit`).
+    /// Peers per broadcast or query (`nis.nodeLimit`).
     pub node_limit: usize,
-    /// How many are asked for their time at a time (`nis.timeSyncNodeLimit`).
+    /// Peers per time synchronisation (`nis.timeSyncNodeLimit`).
     pub time_sync_node_limit: usize,
-    /// Whether they are asked in the binary format instead of JSON (`nis.useBinaryTransport`).
+    /// Whether requests to peers use the binary format instead of JSON (`nis.useBinaryTransport`).
     pub binary_transport: bool,
-    /// Whether the clock follows theirs (`nis.useNetworkTime`).
+    /// Whether the clock follows that of peers (`nis.useNetworkTime`).
     pub use_network_time: bool,
-    /// Whether they are asked for the own address.
+    /// Whether peers are asked for the node's own address.
     pub ip_detection: IpDetection,
-    /// Paths of requests that are left out of `/debug/connections/incoming`, in small letters.
+    /// Request paths that are left out of `/debug/connections/incoming`, in lower case.
     pub unaudited_paths: Vec<String>,
 }
 
 /// `nis.ipDetectionMode`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IpDetection {
-    /// Other nodes are to be asked; without an answer the node does not boot.
+    /// Peers are asked; without an answer the node does not boot.
     AutoRequired,
-    /// Other nodes are to be asked, and need not answer.
+    /// Peers are asked, but need not answer.
     AutoOptional,
-    /// The endpoint stays as configured.
+    /// Peers are not asked; the endpoint stays as configured.
     Disabled,
 }

@@ -1,7 +1,7 @@
-//! Every setting of `nisd`, described once. What `nisd settings` prints, what is checked and what is read all
-//! come from this table.
+//! Every setting of `nisd`, defined once. `nisd settings`, the checks and the reader use this table.
 //!
-//! Keys that begin with `nem.` and `nis.` are NIS1's, with the values that it ships as defaults; keys that begin with `nisd.` are this node's own.
+//! Keys that start with `nem.` and `nis.` are NIS1's, with its shipped values as defaults; keys that start with `nisd.`
+//! are this node's own.
 
 use std::fmt::Write;
 
@@ -17,7 +17,7 @@ const I32_MAX: i64 = i32::MAX as i64;
 /// Optional features of a node, in the order of their bits.
 pub const OPTIONAL_FEATURES: &[&str] = &["TRANSACTION_HASH_LOOKUP", "HISTORICAL_ACCOUNT_DATA", "TRACK_EXPIRED_MOSAICS"];
 
-/// Size of the address space reserved for the store: one that fits the machine's addresses.
+/// Default and maximum size of the address space reserved for the store, for the machine's pointer width.
 const MAP_SIZE: &str = if cfg!(target_pointer_width = "32") { "1G" } else { "64G" };
 const MAX_MAP_SIZE: u64 = if cfg!(target_pointer_width = "32") { 2 * G } else { 4096 * G };
 
@@ -474,17 +474,17 @@ const NIS1_ONLY: &[Key] = &[
         .never(),
 ];
 
-/// All settings in the order of the table.
+/// Returns all settings in the order of the table.
 pub fn keys() -> impl Iterator<Item = &'static Key> {
     SECTIONS.iter().flat_map(|section| section.keys)
 }
 
-/// The setting with this exact name.
+/// Returns the setting with this exact name.
 pub fn find(name: &str) -> Option<&'static Key> {
     keys().find(|key| key.name == name)
 }
 
-/// The table for a person to read, lines of about `width` characters.
+/// Formats the table for a person, in lines of about `width` characters.
 pub fn print(width: usize) -> String {
     let width = width.clamp(40, 120);
     let mut text = String::from(INTRODUCTION);
@@ -497,7 +497,7 @@ pub fn print(width: usize) -> String {
     text
 }
 
-/// A configuration file in which every setting is described and commented out, as it is when nobody sets it.
+/// Returns a configuration file in which every setting is described and commented out, with its default.
 pub fn file() -> String {
     const WIDTH: usize = 96;
     let mut text = String::from(FILE_INTRODUCTION);
@@ -556,8 +556,8 @@ fn print_key(text: &mut String, key: &Key, width: usize) {
     text.push('\n');
 }
 
-/// Appends words in lines of at most `width` characters (a longer word gets its own), indented. Lists may also
-/// break behind their bars.
+/// Appends words in indented lines of at most `width` characters; a longer word gets its own line. Lists may also break
+/// after their bars.
 fn wrap(text: &mut String, words: &str, width: usize) {
     const INDENT: &str = "      ";
     let mut column = 0;

@@ -1,7 +1,7 @@
-//! Reading the text of a value. Every function answers the value, or a clause that says what is wrong with it.
+//! Parsers of values. Every function returns the value, or a clause that describes the error.
 //!
-//! Blanks around a value, and around the elements of a list, do not matter. (NIS1 keeps those at the end, where
-//! they make most values wrong; so every file that is right there means the same here.)
+//! White space around a value and around list elements is ignored. (NIS1 keeps trailing white space, which makes most
+//! values wrong, so a file that is valid there means the same here.)
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -17,16 +17,15 @@ use crate::model::address::{Address, NetworkByte};
 use crate::model::hash::Hash256;
 use crate::peer::wire::{Endpoint, Version};
 
-/// A value, or what is wrong with the text; that is shown, so it never repeats a secret.
+/// A value, or a description of the error. The description is shown, so it never repeats a secret.
 pub(super) type Parsed<T> = Result<T, String>;
 
-/// Most characters of a name.
+/// Maximum characters of a name.
 const MAX_NAME: usize = 64;
-/// Most characters of a text.
+/// Maximum bytes of a text.
 const MAX_TEXT: usize = 1 << 14;
 
-/// Checks a value of a setting that nothing reads. Addresses are only checked for their form: the network is
-/// not known here.
+/// Checks the value of a setting that nothing reads. Addresses are not checked, because the network is not known here.
 pub(super) fn check(kind: Kind, text: &str) -> Parsed<()> {
     match kind {
         Kind::Text => self::text(text).map(drop),
@@ -79,7 +78,7 @@ pub(super) fn path(text: &str) -> Parsed<String> {
     }
 }
 
-/// A decimal number with an optional sign, like NIS1's.
+/// Parses a decimal number with an optional sign, as NIS1 does.
 pub(super) fn integer(text: &str, min: i64, max: i64) -> Parsed<i64> {
     let text = text.trim();
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
@@ -94,7 +93,7 @@ pub(super) fn integer(text: &str, min: i64, max: i64) -> Parsed<i64> {
     }
 }
 
-/// A number of bytes; `K`, `M`, `G`, `T` in either case stand for powers of 1024.
+/// Parses a number of bytes; `K`, `M`, `G` and `T` in either case are powers of 1024.
 pub(super) fn size(text: &str, min: u64, max: u64) -> Parsed<u64> {
     let text = text.trim();
     let units = [('k', 10), ('m', 20), ('g', 30), ('t', 40)];
@@ -119,20 +118,20 @@ pub(super) fn boolean(text: &str) -> Parsed<bool> {
     }
 }
 
-/// One of `names`, letter for letter.
+/// Returns the one of `names` that matches exactly.
 pub(super) fn choice(text: &str, names: &[&'static str]) -> Parsed<&'static str> {
     let text = text.trim();
     names.iter().find(|name| **name == text).copied().ok_or_else(|| "is not one of them".to_owned())
 }
 
-/// The elements of a list; blank ones between bars are wrong, at the end they are dropped.
+/// Splits a list at its bars. Empty elements at the end are dropped; others are kept and cause errors.
 fn elements(text: &str) -> impl Iterator<Item = &str> {
     let text = text.trim_end_matches(|c: char| c == '|' || c.is_whitespace());
     let count = if text.is_empty() { 0 } else { usize::MAX };
     text.split('|').map(str::trim).take(count)
 }
 
-/// Which of `known` the list holds, in the order of `known`.
+/// Returns those of `known` that the list contains, in the order of `known`.
 pub(super) fn names(text: &str, known: &[&'static str]) -> Parsed<Vec<&'static str>> {
     for element in elements(text) {
         if !known.contains(&element) {
@@ -142,7 +141,7 @@ pub(super) fn names(text: &str, known: &[&'static str]) -> Parsed<Vec<&'static s
     Ok(known.iter().filter(|name| elements(text).any(|element| element == **name)).copied().collect())
 }
 
-/// A version that nodes of NIS1 work with.
+/// Parses a version that NIS1 nodes are compatible with.
 pub(super) fn version(text: &str) -> Parsed<Version> {
     let version: Version = text.trim().parse().map_err(|_| "is no version".to_owned())?;
     match version.is_compatible(&Version::OWN) {
@@ -175,7 +174,7 @@ pub(super) fn addresses(text: &str, network: NetworkByte) -> Parsed<Vec<Address>
     elements(text).map(read).collect()
 }
 
-/// Private keys; an error says only how long the wrong one is.
+/// Parses private keys; an error shows only the length of the wrong one.
 pub(super) fn secrets(text: &str) -> Parsed<Vec<Secret>> {
     let read = |element: &str| {
         let wrong = || {
@@ -190,7 +189,7 @@ pub(super) fn secrets(text: &str) -> Parsed<Vec<Secret>> {
     elements(text).map(read).collect()
 }
 
-/// No private key, or one.
+/// Parses zero or one private key.
 pub(super) fn secret(text: &str) -> Parsed<Option<Secret>> {
     let mut keys = secrets(text)?;
     match keys.len() {
@@ -207,7 +206,7 @@ pub(super) fn bind(text: &str) -> Parsed<Bind> {
     }
 }
 
-/// An address and a port; nothing is none.
+/// Parses an address with a port; an empty text is `None`.
 pub(super) fn listener(text: &str) -> Parsed<Option<SocketAddr>> {
     match text.trim() {
         "" => Ok(None),
@@ -215,7 +214,7 @@ pub(super) fn listener(text: &str) -> Parsed<Option<SocketAddr>> {
     }
 }
 
-/// An IP address; brackets, as around an IPv6 address in a URL, are tolerated.
+/// Parses an IP address; brackets, as around an IPv6 address in a URL, are accepted.
 fn ip_address(text: &str) -> Option<IpAddr> {
     text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text).parse().ok()
 }
@@ -224,7 +223,7 @@ pub(super) fn address_ranges(text: &str) -> Parsed<AddressRanges> {
     AddressRanges::parse(elements(text))
 }
 
-/// Host names in small letters, and IP addresses in their usual form.
+/// Parses host names and IP addresses, and normalises them: lower case, and the usual form.
 pub(super) fn host_names(text: &str) -> Parsed<Vec<String>> {
     let read = |element: &str| match ip_address(element) {
         Some(address) => Ok(address.to_string()),
@@ -234,8 +233,8 @@ pub(super) fn host_names(text: &str) -> Parsed<Vec<String>> {
     elements(text).map(read).collect()
 }
 
-/// Origins of web pages, as browsers send them: a scheme, a host in small letters, and a port unless it is that of the
-/// scheme.
+/// Parses origins of web pages, as browsers send them: a scheme, a host in lower case, and a port unless it is the
+/// default of the scheme.
 pub(super) fn origins(text: &str) -> Parsed<Vec<String>> {
     let read = |element: &str| {
         let origin = element.to_ascii_lowercase();
@@ -260,19 +259,19 @@ pub(super) fn origins(text: &str) -> Parsed<Vec<String>> {
     elements(text).map(read).collect()
 }
 
-/// Places of other nodes.
+/// Parses endpoints of peers.
 pub(super) fn endpoints(text: &str) -> Parsed<Vec<Endpoint>> {
     let read = |element| Endpoint::parse(element).map_err(|why| format!("holds {}, which {why}", shown(element)));
     elements(text).map(read).collect()
 }
 
-/// A block that the operator vouches for, or none.
+/// Parses a trusted checkpoint; an empty text is `None`.
 pub(super) fn checkpoint(text: &str) -> Parsed<Option<Checkpoint>> {
     let text = text.trim();
     if text.is_empty() { Ok(None) } else { text.parse().map(Some).map_err(|why| format!("is not a block: {why}")) }
 }
 
-/// A path in front of others: nothing, or `/` and unreserved characters, without `/` at its end.
+/// Parses a path prefix: empty, or `/` and unreserved characters, without `/` at its end.
 pub(super) fn context(text: &str) -> Parsed<String> {
     let text = text.trim();
     let allowed = |b: u8| b.is_ascii_alphanumeric() || b"/-._~".contains(&b);

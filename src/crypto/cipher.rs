@@ -1,8 +1,7 @@
 //! Encryption of secure messages.
 //!
-//! A payload is 32 bytes of salt, 16 of initialisation vector and the AES-256-CBC cipher text with
-//! PKCS#7 padding. There is no authentication tag: a wrong key usually shows as bad padding, and
-//! sometimes as garbage.
+//! A payload is 32 bytes of salt, 16 bytes of initialisation vector, and the AES-256-CBC cipher text with PKCS#7
+//! padding. There is no authentication tag: a wrong key usually causes bad padding, sometimes garbage.
 
 use std::fmt;
 
@@ -18,15 +17,15 @@ use super::verify::NotAPoint;
 const SALT_BYTES: usize = 32;
 const IV_BYTES: usize = 16;
 const BLOCK_BYTES: usize = 16;
-/// What precedes the cipher text.
+/// Bytes before the cipher text.
 const HEAD_BYTES: usize = SALT_BYTES + IV_BYTES;
-/// Salt, initialisation vector and the one block that even an empty plain text takes.
+/// Salt, initialisation vector and the single block of an empty plain text.
 pub const MIN_PAYLOAD_BYTES: usize = HEAD_BYTES + BLOCK_BYTES;
 
-/// Why a payload cannot even be tried. NIS1 treats both as errors, unlike bad padding.
+/// Why decryption cannot be attempted. NIS1 treats both cases as errors, unlike bad padding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CipherError {
-    /// The cipher text has this many bytes, which is not a multiple of 16.
+    /// The length of the cipher text, which is not a multiple of 16 bytes.
     PartialBlock(usize),
     /// The other side's public key is not a point of the curve.
     NotAPoint(NotAPoint),
@@ -53,8 +52,7 @@ impl From<NotAPoint> for CipherError {
     }
 }
 
-/// The AES key of a message: Keccak-256 of the shared point with `salt` mixed in. It is the same
-/// seen from either side.
+/// Returns the AES key of a message: Keccak-256 of the shared point XORed with `salt`. Both sides get the same key.
 pub fn shared_key(own: &KeyPair, other: &PublicKey, salt: &[u8; 32]) -> Result<Zeroizing<[u8; 32]>, NotAPoint> {
     let mut mixed = own.shared_point(other)?;
     for (byte, salt) in mixed.iter_mut().zip(salt) {
@@ -63,8 +61,8 @@ pub fn shared_key(own: &KeyPair, other: &PublicKey, salt: &[u8; 32]) -> Result<Z
     Ok(Zeroizing::new(keccak256(mixed.as_slice())))
 }
 
-/// The payload that carries `plain` from `sender` to `recipient`: 48 bytes longer, plus 1 to 16
-/// bytes of padding. `salt` and `iv` must be fresh from a cryptographic random source.
+/// Encrypts `plain` from `sender` to `recipient`. The payload is 48 bytes longer, plus 1 to 16 bytes of padding. `salt`
+/// and `iv` must be fresh from a cryptographic random source.
 pub fn encrypt(
     sender: &KeyPair,
     recipient: &PublicKey,
@@ -78,9 +76,8 @@ pub fn encrypt(
     Ok([salt.as_slice(), &iv, &cipher_text].concat())
 }
 
-/// The plain text of `payload`, or `None` if it is too short or its padding is wrong (which is what
-/// a wrong key gives, nearly always). `own` may be either side of the conversation, `other` is the
-/// opposite one.
+/// Decrypts `payload`. Returns `None` if it is too short or its padding is wrong, as nearly always with a wrong key.
+/// `own` may be either side of the conversation; `other` is the opposite one.
 pub fn decrypt(own: &KeyPair, other: &PublicKey, payload: &[u8]) -> Result<Option<Vec<u8>>, CipherError> {
     if payload.len() < MIN_PAYLOAD_BYTES {
         return Ok(None);
@@ -149,8 +146,8 @@ mod tests {
 
     #[test]
     fn the_shared_scalar_is_not_reduced_modulo_the_group_order() {
-        // A clamped scalar is a multiple of 8 and so takes every small-order point to the identity,
-        // whose encoding is a one; the same scalar modulo L would not.
+        // A clamped scalar is a multiple of 8 and so maps every small-order point to the identity, whose encoding is a
+        // one; the scalar modulo L would not.
         let mut order_two = PublicKey([0xff; 32]);
         order_two.0[0] = 0xec;
         order_two.0[31] = 0x7f;

@@ -5,12 +5,12 @@
 use ripemd::Ripemd160;
 use sha3::{Digest, Keccak256, Keccak512};
 
-/// Keccak-256 of `data`.
+/// Returns Keccak-256 of `data`.
 pub fn keccak256(data: &[u8]) -> [u8; 32] {
     Keccak256::digest(data).into()
 }
 
-/// Keccak-256 of the concatenation of `parts`, without building it.
+/// Returns Keccak-256 of the concatenation of `parts`, without building it.
 pub fn keccak256_parts(parts: &[&[u8]]) -> [u8; 32] {
     let mut hasher = Keccak256::new();
     for part in parts {
@@ -19,12 +19,12 @@ pub fn keccak256_parts(parts: &[&[u8]]) -> [u8; 32] {
     hasher.finalize().into()
 }
 
-/// Keccak-512 of `data`.
+/// Returns Keccak-512 of `data`.
 pub fn keccak512(data: &[u8]) -> [u8; 64] {
     Keccak512::digest(data).into()
 }
 
-/// RIPEMD-160 of `data`; only addresses use it.
+/// Returns RIPEMD-160 of `data`. Only addresses use it.
 pub fn ripemd160(data: &[u8]) -> [u8; 20] {
     Ripemd160::digest(data).into()
 }

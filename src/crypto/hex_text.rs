@@ -1,20 +1,20 @@
-//! Reading hex as NIS1 does: any case, and an odd number of digits gets a leading `0`.
+//! Decodes hex as NIS1 does: either case; an odd number of digits gets a leading `0`.
 
 use std::fmt;
 
-/// A character that is no hex digit.
+/// A character that is not a hex digit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HexError {
-    /// The offending character.
+    /// The character.
     pub character: char,
-    /// Its place in UTF-16 units, counted in the text *after* padding to an even length.
+    /// Its index in UTF-16 units, counted in the text *after* padding to an even length.
     pub index: usize,
 }
 
 impl fmt::Display for HexError {
-    /// The text NIS1 puts behind the name of the exception.
+    /// Writes NIS1's text, without the name of its exception.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // NIS1 names a single unit; the half of a surrogate pair is written as '?'.
+        // NIS1 names a single unit; half of a surrogate pair is written as '?'.
         let shown = match self.character.len_utf16() {
             1 => self.character,
             _ => '?',
@@ -25,17 +25,17 @@ impl fmt::Display for HexError {
 
 impl std::error::Error for HexError {}
 
-/// The bytes that hex `text` stands for; empty text is no bytes.
+/// Decodes hex `text`. Empty text gives no bytes.
 ///
-/// There is no limit of its own: the result is half as long as the text, which the caller bounds.
+/// There is no limit: the result is half as long as the text, which the caller limits.
 pub fn decode_hex(text: &str) -> Result<Vec<u8>, HexError> {
     let mut bytes = Vec::new();
     decode_hex_into(text, &mut bytes)?;
     Ok(bytes)
 }
 
-/// Like [`decode_hex`], appending to `bytes`, which grows at most once and before the first digit
-/// is read, so that a secret leaves no copy behind.
+/// Like [`decode_hex`], but appends to `bytes`. The vector grows at most once, before the first digit is read, so that
+/// a secret leaves no copy behind.
 pub fn decode_hex_into(text: &str, bytes: &mut Vec<u8>) -> Result<(), HexError> {
     let units = if text.is_ascii() { text.len() } else { text.encode_utf16().count() };
     let padding = units % 2;

@@ -12,28 +12,27 @@ use super::hash::keccak512;
 use super::hex_text::{HexError, decode_hex, decode_hex_into};
 use super::verify::NotAPoint;
 
-/// An encoded public key: 32 bytes that need not be a point of the curve.
+/// An encoded public key of 32 bytes, not necessarily a point of the curve.
 ///
-/// Entities carry such keys unchecked; only verification and encryption
-/// decode them. Shown as 64 lower-case hex digits.
+/// Entities carry keys unchecked; only verification and encryption decode them. Displayed as 64 lower-case hex digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PublicKey(pub [u8; 32]);
 
-/// A signature: R (32 bytes), then S (32 bytes, little-endian). Shown as 128 hex digits.
+/// A signature: R (32 bytes), then S (32 bytes, little-endian). Displayed as 128 hex digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Signature(pub [u8; 64]);
 
-/// Why a text or a byte string is no public key.
+/// Why a text or a byte string is not a public key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PublicKeyError {
     /// The text is not hex.
     Hex(HexError),
-    /// The key has this many bytes instead of 32.
+    /// The length of the key, which is not 32 bytes.
     Length(usize),
 }
 
 impl fmt::Display for PublicKeyError {
-    /// Says it in NIS1's words, which clients see.
+    /// Writes NIS1's text, which clients see.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Hex(error) => error.fmt(f),
@@ -45,7 +44,7 @@ impl fmt::Display for PublicKeyError {
 impl std::error::Error for PublicKeyError {}
 
 impl PublicKey {
-    /// Reads hex of either case.
+    /// Parses hex of either case.
     pub fn from_hex(text: &str) -> Result<Self, PublicKeyError> {
         let bytes = decode_hex(text).map_err(PublicKeyError::Hex)?;
         Self::try_from(bytes.as_slice())
@@ -98,27 +97,26 @@ fn write_hex<const DIGITS: usize>(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> f
 ///
 /// Only its low 32 bytes matter for signing, but it prints with all of them.
 pub struct PrivateKey {
-    /// Big-endian, without leading zero bytes; empty is zero.
+    /// Big-endian, without leading zero bytes; empty for zero.
     magnitude: Zeroizing<Vec<u8>>,
 }
 
 impl PrivateKey {
-    /// Reads a hex number, most significant digit first: any length, either case.
+    /// Parses a hex number of any length and either case, most significant digit first.
     ///
-    /// There is no limit of its own: the key takes half as many bytes as the text, which the caller
-    /// bounds.
+    /// There is no limit: the key takes half as many bytes as the text, which the caller limits.
     pub fn from_hex(text: &str) -> Result<Self, HexError> {
         let significant = text.trim_start_matches('0');
         let mut magnitude = Zeroizing::new(Vec::new());
         match decode_hex_into(significant, &mut magnitude) {
             Ok(()) => Ok(Self { magnitude }),
-            // Read once more with the leading zeros, for the right index in the message. Into another vector: growing
-            // the first would leave its bytes behind.
+            // Decoded again with the leading zeros, for the right index in the message. Into another vector: growing
+            // the first one would leave its bytes in memory.
             Err(error) => Err(decode_hex_into(text, &mut Zeroizing::new(Vec::new())).err().unwrap_or(error)),
         }
     }
 
-    /// The key with this seed: 32 random bytes, taken as a little-endian number.
+    /// Creates the key with this seed: 32 random bytes, taken as a little-endian number.
     pub fn from_seed(seed: &[u8; 32]) -> Self {
         let digits = seed.iter().rev().copied();
         let mut magnitude = Zeroizing::new(Vec::with_capacity(seed.len()));
@@ -126,8 +124,8 @@ impl PrivateKey {
         Self { magnitude }
     }
 
-    /// The text NIS1 prints: minimal two's complement as lower-case hex, so that a key whose top
-    /// bit is set has a leading `00` and a small key prints short.
+    /// Returns the text that NIS1 prints: minimal two's complement in lower-case hex. A key whose top bit is set has a
+    /// leading `00`; a small key is short.
     pub fn printed(&self) -> Zeroizing<String> {
         let sign_byte = self.magnitude.first().is_none_or(|top| top & 0x80 != 0);
         let mut text = Zeroizing::new(String::with_capacity(2 * self.magnitude.len() + 2));
@@ -139,7 +137,7 @@ impl PrivateKey {
         text
     }
 
-    /// The low 32 bytes in little-endian order: what key expansion hashes.
+    /// Returns the low 32 bytes in little-endian order, the input of key expansion.
     pub fn seed(&self) -> Zeroizing<[u8; 32]> {
         let mut seed = Zeroizing::new([0; 32]);
         for (place, byte) in seed.iter_mut().zip(self.magnitude.iter().rev()) {
@@ -155,17 +153,17 @@ impl fmt::Debug for PrivateKey {
     }
 }
 
-/// A private key made ready for signing, with its public key. Secrets are erased when dropped.
+/// An expanded private key with its public key. Secrets are erased when dropped.
 pub struct KeyPair {
     secret: ExpandedSecretKey,
-    /// The first half of the expanded key: the secret scalar before clamping and before reduction
-    /// modulo L, which a point with a small-order component can tell from the reduced one.
+    /// First half of the expanded key: the secret scalar before clamping and reduction modulo L. A point with a
+    /// small-order component distinguishes it from the reduced scalar.
     raw_scalar: Zeroizing<[u8; 32]>,
     public: VerifyingKey,
 }
 
 impl KeyPair {
-    /// Makes a private key ready: its Keccak-512 hash gives the secret scalar and what signing mixes in.
+    /// Expands a private key: its Keccak-512 hash gives the secret scalar and the nonce prefix for signing.
     pub fn new(private: &PrivateKey) -> Self {
         let expanded = Zeroizing::new(keccak512(private.seed().as_slice()));
         let secret = ExpandedSecretKey::from_bytes(&expanded);
@@ -175,18 +173,18 @@ impl KeyPair {
         Self { secret, raw_scalar, public }
     }
 
-    /// The public key of this pair.
+    /// Returns the public key of this pair.
     pub fn public(&self) -> PublicKey {
         PublicKey(self.public.to_bytes())
     }
 
-    /// Signs `data` as it is; the same data always gives the same signature.
+    /// Signs `data`. The same data always gives the same signature.
     pub fn sign(&self, data: &[u8]) -> Signature {
         Signature(raw_sign::<Keccak512>(&self.secret, data, &self.public).to_bytes())
     }
 
-    /// The encoded point that both sides of a conversation can compute: own scalar times the
-    /// other's public key.
+    /// Returns the encoded point that both sides of a conversation can compute: own scalar times the other's public
+    /// key.
     pub(super) fn shared_point(&self, other: &PublicKey) -> Result<Zeroizing<[u8; 32]>, NotAPoint> {
         let other = CompressedEdwardsY(other.0).decompress().ok_or(NotAPoint)?;
         let shared = other.mul_clamped(*self.raw_scalar);

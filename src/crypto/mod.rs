@@ -1,7 +1,7 @@
 //! Hashes, keys, signatures and message encryption.
 //!
-//! The curve is Ed25519, but with Keccak-512 where everyone else has SHA-512, and with verification
-//! rules of its own. Nothing here reads randomness: salts and seeds are handed in.
+//! The curve is Ed25519, but with Keccak-512 instead of SHA-512 and with NIS1's verification rules. Nothing here reads
+//! randomness: the caller supplies salts and seeds.
 
 pub mod cipher;
 pub mod hash;

@@ -1,8 +1,7 @@
-//! Signature verification, bit for bit as NIS1 does it.
+//! Signature verification, bit for bit as in NIS1.
 //!
-//! It is neither the lax nor the strict verification of the usual libraries: small-order and
-//! non-canonical public keys are accepted, S = 0 and the all-zero key are not, the equation has no
-//! cofactor and R is compared as bytes.
+//! It is neither the lax nor the strict verification of the usual libraries: small-order and non-canonical public keys
+//! are accepted, S = 0 and the all-zero key are not, the equation has no cofactor, and R is compared as bytes.
 
 use std::fmt;
 
@@ -12,7 +11,7 @@ use sha3::Keccak512;
 
 use super::keys::{PublicKey, Signature};
 
-/// The order L of the group, 32 bytes little-endian.
+/// The group order L, 32 bytes little-endian.
 const GROUP_ORDER: [u8; 32] = [
     0xed, 0xd3, 0xf5, 0x5c, 0x1a, 0x63, 0x12, 0x58, 0xd6, 0x9c, 0xf7, 0xa2, 0xde, 0xf9, 0xde, 0x14, 0, 0, 0, 0, 0, 0,
     0, 0, 0, 0, 0, 0, 0, 0, 0, 0x10,
@@ -20,7 +19,7 @@ const GROUP_ORDER: [u8; 32] = [
 
 /// The public key does not encode a point of the curve.
 ///
-/// NIS1 does not count this as a wrong signature but as a bad argument, with the text that `Display` gives.
+/// NIS1 treats this as a bad argument, with the text of `Display`, not as an invalid signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NotAPoint;
 
@@ -32,9 +31,9 @@ impl fmt::Display for NotAPoint {
 
 impl std::error::Error for NotAPoint {}
 
-/// Whether `signature` is one of `public` over `data`.
+/// Returns whether `signature` is one of `public` over `data`.
 ///
-/// An unusable signature (S out of range) is plainly false, even under a key that is no point.
+/// A signature with S out of range is false even if the key is not a point.
 pub fn verify(public: &PublicKey, data: &[u8], signature: &Signature) -> Result<bool, NotAPoint> {
     if !is_worth_decoding(public, signature) {
         return Ok(false);
@@ -42,26 +41,24 @@ pub fn verify(public: &PublicKey, data: &[u8], signature: &Signature) -> Result<
     Ok(equation_holds(&decode(public)?, data, signature))
 }
 
-/// [`verify`] with a memory for decoded public keys.
+/// [`verify`] with a cache of decoded public keys.
 ///
-/// Decoding a key is a noticeable part of a verification, and the same few signers make up most of
-/// a chain. The memory is a table of fixed size in which a key has one possible place; at the limit
-/// a newcomer replaces the key that had its place.
+/// Decoding a key is a noticeable part of a verification, and a few signers make up most of a chain. The cache is a
+/// table of fixed size in which each key has one possible slot. A new key replaces the one in its slot.
 pub struct Verifier {
     decoded: Vec<Option<VerifyingKey>>,
 }
 
 impl Verifier {
-    /// A capacity that suits one node: a little under 1 MB.
+    /// Default capacity for one node: a little under 1 MB.
     pub const DEFAULT_CAPACITY: usize = 4096;
 
-    /// A verifier that remembers at most `capacity` keys of about 200 bytes each; zero remembers
-    /// none.
+    /// Creates a verifier that caches at most `capacity` keys of about 200 bytes each; 0 disables the cache.
     pub fn new(capacity: usize) -> Self {
         Self { decoded: vec![None; capacity] }
     }
 
-    /// The same answer as [`verify`].
+    /// Returns the same result as [`verify`].
     pub fn verify(&mut self, public: &PublicKey, data: &[u8], signature: &Signature) -> Result<bool, NotAPoint> {
         if !is_worth_decoding(public, signature) {
             return Ok(false);
@@ -74,18 +71,17 @@ impl Verifier {
         }
         let key = decode(public)?;
         let holds = equation_holds(&key, data, signature);
-        // Only a key that has signed something is worth a place: made-up keys cannot push out the
-        // ones in use.
+        // Only a key with a valid signature is cached, so that made-up keys cannot evict those in use.
         if holds {
             *place = Some(key);
         }
         Ok(holds)
     }
 
-    /// The one place `public` may take, or none if there are no places.
+    /// Returns the slot of `public`, or `None` if the cache has no slots.
     fn place_of(&mut self, public: &PublicKey) -> Option<&mut Option<VerifyingKey>> {
         let [a, b, c, d, ..] = public.0;
-        // Public keys are as good as random, so any four bytes spread evenly.
+        // Public keys are practically random, so any four bytes are evenly distributed.
         let spread = u32::from_le_bytes([a, b, c, d]) as usize;
         let index = spread.checked_rem(self.decoded.len())?;
         self.decoded.get_mut(index)
@@ -116,8 +112,7 @@ fn decode(public: &PublicKey) -> Result<VerifyingKey, NotAPoint> {
     VerifyingKey::from_bytes(&public.0).map_err(|_| NotAPoint)
 }
 
-/// Steps 3 and 5: S·B − k·A, encoded, has the bytes of R. The key hashes with the bytes it was
-/// decoded from.
+/// Steps 3 and 5: S·B − k·A, encoded, equals the bytes of R. The hash covers the key as encoded on the wire.
 fn equation_holds(key: &VerifyingKey, data: &[u8], signature: &Signature) -> bool {
     let signature = ed25519_dalek::Signature::from_bytes(&signature.0);
     raw_verify::<Keccak512>(key, data, &signature).is_ok()

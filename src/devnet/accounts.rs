@@ -1,4 +1,4 @@
-//! Who owns what on a new private network.
+//! The accounts of a new private network and their initial balances.
 
 use zeroize::Zeroizing;
 
@@ -6,40 +6,40 @@ use crate::crypto::PrivateKey;
 use crate::crypto::hash::keccak256_parts;
 use crate::model::Amount;
 
-/// Everything there is, in whole XEM: what the protocol takes for the supply of `nem:xem`.
+/// Total supply in whole XEM: the supply of `nem:xem` in the protocol.
 pub const SUPPLY: u64 = 8_999_999_999;
-/// Most that the harvester owns, in whole XEM.
+/// Maximum initial balance of the harvester, in whole XEM.
 const LARGEST_STAKE: u64 = 8_000_000_000;
-/// Stake, in whole XEM, times seconds between blocks, above which even the greatest difficulty leaves blocks faster
-/// than that: 10^15 = 1024 · seconds · stake · 1.9.
+/// Maximum of stake, in whole XEM, times block time, in seconds: above it even the greatest difficulty cannot slow
+/// blocks down to the block time, since 10^15 = 1024 · seconds · stake · 1.9.
 const LARGEST_STAKE_SECONDS: u64 = 500_000_000_000;
-/// What an account for trying things out owns, in whole XEM.
+/// Initial balance of an account for experiments, in whole XEM.
 const POCKET: u64 = 100_000_000;
-/// What demo keys are derived from, with the role behind it.
+/// Prefix from which demo keys are derived; the name of the role follows.
 const DEMO: &[u8] = b"nisd devnet: a demo key that everybody knows: ";
 
 /// An account of the nemesis block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Signs the nemesis block, and nothing ever again.
+    /// Signs the nemesis block, and never anything else.
     Nemesis,
-    /// Makes the blocks. It must not send: nobody else would confirm it.
+    /// Makes the blocks. It must not send: no other account would confirm its transactions.
     Harvester,
-    /// Owns what the others do not.
+    /// Owns the rest of the supply.
     Bank,
-    /// For trying things out.
+    /// For experiments.
     Alice,
-    /// For trying things out.
+    /// For experiments.
     Bob,
-    /// For trying things out.
+    /// For experiments.
     Carol,
 }
 
 impl Role {
-    /// Those that own something.
+    /// The roles with an initial balance.
     pub const OWNERS: [Role; 5] = [Role::Harvester, Role::Bank, Role::Alice, Role::Bob, Role::Carol];
 
-    /// Its name, also that of its key file.
+    /// Returns its name, which is also that of its key file.
     pub fn name(self) -> &'static str {
         match self {
             Role::Nemesis => "nemesis",
@@ -51,7 +51,7 @@ impl Role {
         }
     }
 
-    /// What it owns at first, where `target_time` seconds are to lie between two blocks.
+    /// Returns its initial balance on a network with a block time of `target_time` seconds.
     pub fn balance(self, target_time: u32) -> Amount {
         let stake = (LARGEST_STAKE_SECONDS / u64::from(target_time.max(1))).min(LARGEST_STAKE);
         Amount::whole(match self {
@@ -62,14 +62,14 @@ impl Role {
         })
     }
 
-    /// The key that it has on every network with demo keys: worthless, since everybody can compute it.
+    /// Returns its key on every network with demo keys. The key is worthless, since anyone can compute it.
     pub fn demo_key(self) -> PrivateKey {
         key_of(Zeroizing::new(keccak256_parts(&[DEMO, self.name().as_bytes()])))
     }
 }
 
-/// The key made of 32 random bytes. Its top bit is clear, so that it is written with 64 digits by everyone: NIS1 puts
-/// `00` in front of others, which some software does not read.
+/// Creates a key from 32 random bytes. Its top bit is cleared, so that it is always printed with 64 digits: NIS1 puts
+/// `00` before other keys, which some software does not accept.
 pub fn key_of(mut seed: Zeroizing<[u8; 32]>) -> PrivateKey {
     seed[31] &= 0x7f;
     PrivateKey::from_seed(&seed)

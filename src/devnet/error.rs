@@ -1,4 +1,4 @@
-//! Why there is no private network.
+//! Errors about private networks.
 
 use std::fmt;
 use std::io;
@@ -8,34 +8,34 @@ use crate::config::ConfigError;
 use crate::store::folder_fault;
 use crate::wallet::key_file::KeyFileError;
 
-/// Why there is no private network. `Display` says what to do.
+/// An error about a private network. `Display` says what to do.
 #[derive(Debug)]
 pub enum DevnetError {
     /// The settings are wrong.
     Settings(ConfigError),
-    /// This folder cannot be made.
+    /// This folder cannot be created.
     Folder(PathBuf, io::Error),
     /// This file cannot be read or written.
     File(PathBuf, io::Error),
     /// This key file cannot be read or written.
     KeyFile(PathBuf, KeyFileError),
-    /// The system gives no randomness for keys.
+    /// The system provides no randomness for keys.
     Randomness(io::Error),
-    /// Fresh keys were asked for a network that has keys.
+    /// Fresh keys were requested for a network that has keys.
     HasKeys(PathBuf),
-    /// Settings of the command line would change the chain of a network that exists.
+    /// Settings of the command line would change the chain of an existing network.
     OtherChain(PathBuf),
-    /// This setting of the command line names the network, which is for its maker to do.
+    /// This setting of the command line is part of the network's identity, which nisd chooses.
     Identity(String),
-    /// The folder holds the store of something else.
+    /// The folder holds the store of another chain.
     ForeignStore(PathBuf),
     /// There is no private network in this folder.
     Absent(PathBuf),
-    /// A file that would be written exists.
+    /// An output file exists already.
     Exists(PathBuf),
-    /// Others cannot be told a port that the system chooses anew at each start.
+    /// The port cannot be exported, because the system chooses it at each start.
     NoPort,
-    /// This setting is needed and missing.
+    /// A required setting is missing.
     Missing(&'static str),
 }
 

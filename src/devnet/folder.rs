@@ -17,30 +17,30 @@ use crate::model::{Address, Amount, Network};
 use crate::store;
 use crate::wallet::key_file;
 
-/// The settings of the network and of its node. It is written last, so that where it is the rest is, too.
+/// The settings of the network and of its node. Written last: if it exists, the other files do too.
 const SETTINGS_FILE: &str = "devnet.properties";
 /// The nemesis block.
 const NEMESIS_FILE: &str = "nemesis.bin";
-/// Begins the settings file.
+/// Start of the settings file.
 const HEADER: &str = "\
 # A private network, made by nisd. It goes on with `nisd run --data` and this folder.
 #
 # All nodes of the network must have the same values here:
 ";
-/// Goes before the setting that keeps others away from demo keys.
+/// Comment before the setting that keeps other machines away from demo keys.
 const DEMO_HEADER: &str = "
 # The keys are demo keys that everybody knows: only this machine reaches the node. The value * lets others in.
 ";
-/// Goes between the network's settings and the node's.
+/// Comment between the settings of the network and those of the node.
 const NODE_HEADER: &str = "
 # This node. Its key is that of the harvester, and also the node's identity.
 ";
 
-/// The rewrite limit of a private network, which is everybody's, where blocks are not too rare for it.
+/// Default rewrite limit of a private network; the same as on other networks, unless blocks are too rare for it.
 const REWRITE_LIMIT: u64 = 360;
 
-/// What the private network is before it has keys, and the defaults of what can be chosen. The identity only stands in for
-/// the one that comes with the keys.
+/// Settings of a private network before it has keys, and the defaults of its adjustable settings. The identity is a
+/// placeholder until the keys exist.
 const TEMPLATE: &str = "\
 nem.network = devnet
 nem.network.version = 152
@@ -63,7 +63,7 @@ nis.mosaicRedefinitionForkHeight = 1
 nis.secondFeeForkHeight = 1
 ";
 
-/// What making a network needs of the world outside.
+/// Services of the system that creating a network needs.
 #[derive(Clone, Copy)]
 pub struct Outside {
     /// Milliseconds of Unix time.
@@ -75,29 +75,29 @@ pub struct Outside {
 /// A private network in its folder.
 #[derive(Debug)]
 pub struct Devnet {
-    /// The folder, with the store in it.
+    /// The folder, which also holds the store.
     pub folder: PathBuf,
-    /// The accounts whose key files are there.
+    /// The accounts whose key files exist.
     pub accounts: Vec<Account>,
 }
 
 /// An account of the network.
 #[derive(Debug)]
 pub struct Account {
-    /// What it is for.
+    /// Its role.
     pub role: Role,
     /// Its address.
     pub address: Address,
-    /// What it owned at first.
+    /// Its initial balance.
     pub balance: Amount,
     /// The file with its key.
     pub key_file: PathBuf,
-    /// Whether this is the key that everybody knows.
+    /// Whether its key is the publicly known demo key.
     pub is_demo: bool,
 }
 
 impl Devnet {
-    /// The network that the flags are about, which is made if it does not exist yet, and the settings of its node.
+    /// Opens the network that the flags select, or creates it. Returns it with the settings of its node.
     pub fn open_or_make(
         flags: Vec<Override>,
         fresh_keys: bool,
@@ -114,7 +114,7 @@ impl Devnet {
         open(&planned.data, flags, home)
     }
 
-    /// The network that the flags are about, which must exist.
+    /// Opens the network that the flags select, which must exist.
     pub fn open(flags: Vec<Override>, home: Option<&Path>) -> Result<(Devnet, Settings), DevnetError> {
         let folder = plan(&flags, home)?.data;
         match folder.join(SETTINGS_FILE).exists() {
@@ -123,13 +123,13 @@ impl Devnet {
         }
     }
 
-    /// An account.
+    /// Returns the account of a role.
     pub fn account(&self, role: Role) -> Option<&Account> {
         self.accounts.iter().find(|account| account.role == role)
     }
 }
 
-/// What the flags make of the template: the folder, and all that can be chosen of the chain.
+/// Applies the flags to the template. The result has the folder and all adjustable chain parameters.
 fn plan(flags: &[Override], home: Option<&Path>) -> Result<Settings, DevnetError> {
     if let Some(flag) = flags.iter().find(|flag| flag.key.starts_with("nem.network")) {
         return Err(DevnetError::Identity(flag.key.clone()));
@@ -139,7 +139,7 @@ fn plan(flags: &[Override], home: Option<&Path>) -> Result<Settings, DevnetError
     Ok(config::build(Some((template, text.as_bytes())), flags.to_vec(), home)?)
 }
 
-/// [`REWRITE_LIMIT`], or the blocks of half a day if these are fewer, but at least the 10 that settings allow.
+/// Returns [`REWRITE_LIMIT`], or the blocks of half a day if these are fewer, but at least the 10 that settings allow.
 fn default_rewrite_limit(flags: &[Override]) -> u64 {
     const HALF_A_DAY: u64 = 43_200;
     let chosen = flags.iter().rfind(|flag| flag.key == "nis.blockGenerationTargetTime");
@@ -152,7 +152,7 @@ fn open(folder: &Path, flags: Vec<Override>, home: Option<&Path>) -> Result<(Dev
     let file = folder.join(SETTINGS_FILE);
     let settings = config::load(Some(&file), flags, home)?;
     let mut made = config::load(Some(&file), Vec::new(), home)?.network;
-    // What is kept besides the chain may change.
+    // What is stored in addition to the chain may change.
     made.chain.history_from = settings.network.chain.history_from;
     if made != settings.network {
         return Err(DevnetError::OtherChain(folder.to_owned()));
@@ -160,7 +160,7 @@ fn open(folder: &Path, flags: Vec<Override>, home: Option<&Path>) -> Result<(Dev
     let mut accounts = Vec::new();
     for role in Role::OWNERS {
         let key_file = key_file_of(folder, role);
-        // Somebody may have taken a key elsewhere.
+        // The operator may have moved a key elsewhere.
         if key_file.exists() {
             let key = read_key(&key_file)?;
             accounts.push(Account {
@@ -175,7 +175,7 @@ fn open(folder: &Path, flags: Vec<Override>, home: Option<&Path>) -> Result<(Dev
     Ok((Devnet { folder: folder.to_owned(), accounts }, settings))
 }
 
-/// Makes keys, nemesis block and settings. Keys that are there already, from an attempt that was interrupted, are used.
+/// Creates keys, nemesis block and settings. Keys that exist already, from an interrupted attempt, are used.
 fn make(planned: &Settings, fresh_keys: bool, outside: Outside) -> Result<(), DevnetError> {
     let folder = &planned.data;
     if store::exists(folder) {
@@ -188,7 +188,7 @@ fn make(planned: &Settings, fresh_keys: bool, outside: Outside) -> Result<(), De
         let key = own_key(folder, role, fresh_keys, outside)?;
         grants.push((address_of(&key, &network), role.balance(network.chain.target_time)));
     }
-    // This key is not kept: the account it belongs to can never send.
+    // This key is not kept: its account can never send.
     let signer = KeyPair::new(&new_key(Role::Nemesis, fresh_keys, outside)?);
     let time = NetworkClock::new(planned.clock, 0).now((outside.unix_millis)(), 0);
     network.generation_hash = generation_hash(&signer, time);
@@ -199,9 +199,9 @@ fn make(planned: &Settings, fresh_keys: bool, outside: Outside) -> Result<(), De
     write(folder, SETTINGS_FILE, settings_text(&network, &harvester).as_bytes())
 }
 
-/// The settings of network and node; it holds the harvester's key.
+/// Returns the settings of network and node, which contain the harvester's key.
 fn settings_text(network: &Network, harvester: &PrivateKey) -> Zeroizing<String> {
-    /// Room for all of it, so that no copy of the key is left behind by growth.
+    /// Capacity for all of it, so that growth leaves no copy of the key behind.
     const ROOM: usize = 8 << 10;
     let mut text = Zeroizing::new(String::with_capacity(ROOM));
     text.push_str(HEADER);
@@ -217,7 +217,7 @@ fn settings_text(network: &Network, harvester: &PrivateKey) -> Zeroizing<String>
     text
 }
 
-/// Writes a file that is there as a whole or not at all, for its owner only.
+/// Writes a file atomically, readable by its owner only.
 fn write(folder: &Path, name: &str, content: &[u8]) -> Result<(), DevnetError> {
     let write = || -> io::Result<()> {
         let mut file = tempfile::NamedTempFile::new_in(folder)?;
@@ -237,7 +237,7 @@ fn read_key(path: &Path) -> Result<PrivateKey, DevnetError> {
     key_file::read(path).map(|file| file.key).map_err(|error| DevnetError::KeyFile(path.to_owned(), error))
 }
 
-/// The key of an account that owns something, in its file.
+/// Returns the key of an account with an initial balance; reads its file, or creates it.
 fn own_key(folder: &Path, role: Role, fresh: bool, outside: Outside) -> Result<PrivateKey, DevnetError> {
     let path = key_file_of(folder, role);
     if path.exists() {

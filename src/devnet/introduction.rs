@@ -1,4 +1,4 @@
-//! What a person is told who starts a private network.
+//! The text shown at the start of a private network.
 
 use std::fmt::Write;
 
@@ -17,10 +17,10 @@ pub struct Ports {
     pub websocket: u16,
 }
 
-/// The accounts, and commands to copy. `program` is how nisd was called.
+/// Returns the accounts, and commands to copy. `program` is how nisd was called.
 pub fn introduction(devnet: &Devnet, settings: &Settings, ports: Ports, program: &str) -> String {
     let mut text = String::new();
-    // Writing into a text does not fail.
+    // Writing to a string does not fail.
     let _ = writeln!(text, "\n{}\n\n{}", summary(devnet, settings), accounts(devnet));
     let _ = writeln!(text, "In another terminal:\n\n{}", commands(devnet, settings, ports, program));
     text
@@ -45,7 +45,7 @@ fn summary(devnet: &Devnet, settings: &Settings) -> String {
     text
 }
 
-/// Who can reach the node.
+/// Describes which machines can reach the node.
 fn reach(devnet: &Devnet, bind: Bind) -> String {
     let has_demo_keys = devnet.accounts.iter().any(|account| account.is_demo);
     let place = match bind {
@@ -74,7 +74,7 @@ fn accounts(devnet: &Devnet) -> String {
 }
 
 fn commands(devnet: &Devnet, settings: &Settings, ports: Ports, program: &str) -> String {
-    /// Where `nisd send` looks unless told otherwise.
+    /// Default port of `nisd send`.
     const USUAL_PORT: u16 = 7890;
     let Ports { http, websocket } = ports;
     let url = format!("http://127.0.0.1:{http}");

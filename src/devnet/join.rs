@@ -1,4 +1,4 @@
-//! What another node needs to join a private network.
+//! Files that another node needs to join a private network.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -28,17 +28,17 @@ nis.shouldAutoHarvestOnBoot = false
 nis.ipDetectionMode = AutoOptional
 ";
 
-/// Settings, nemesis block and a list with one peer, for another node.
+/// Settings, nemesis block and a peer list with one entry, for another node.
 #[derive(Debug)]
 pub struct Join {
-    /// Where others are told to reach the node.
+    /// URL at which other nodes reach this node.
     pub url: String,
     files: [(String, Vec<u8>); 3],
 }
 
 impl Join {
-    /// What joins the network of these settings by way of their node, which others reach at `host`; as the settings say
-    /// by default.
+    /// Creates the files to join the network of these settings through their node. `host` is its address for other
+    /// nodes; the default is that of the settings.
     pub fn new(settings: &Settings, host: Option<&str>) -> Result<Join, DevnetError> {
         let network = &settings.network;
         let secret = settings.boot.key.as_ref().ok_or(DevnetError::Missing("nis.bootKey"))?;
@@ -73,7 +73,7 @@ impl Join {
         })
     }
 
-    /// Writes the files; none of them may exist. Their paths.
+    /// Writes the files and returns their paths. Fails if any of them exists.
     pub fn write(&self, folder: &Path) -> Result<Vec<PathBuf>, DevnetError> {
         fs::create_dir_all(folder).map_err(|error| DevnetError::Folder(folder.to_owned(), error))?;
         let paths: Vec<_> = self.files.iter().map(|(name, _)| folder.join(name)).collect();

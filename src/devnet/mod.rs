@@ -1,13 +1,13 @@
-//! A private network of one's own, from nothing.
+//! A private network of one's own, created from nothing.
 //!
-//! | part | what it is |
+//! | Part | Content |
 //! |---|---|
-//! | [`Role`] | who owns what, and the demo keys |
+//! | [`Role`] | accounts, balances and demo keys |
 //! | [`nemesis_block`] | the first block |
-//! | [`Devnet`] | the folder of such a network: its settings, keys and nemesis block beside the store |
-//! | [`Join`] | what another node needs to join |
+//! | [`Devnet`] | the folder of the network: settings, keys and nemesis block beside the store |
+//! | [`Join`] | the files that another node needs to join |
 //!
-//! Time and randomness come from outside, as [`Outside`].
+//! Time and randomness are passed in as [`Outside`].
 
 mod accounts;
 mod error;

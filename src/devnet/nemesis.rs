@@ -6,10 +6,10 @@ use crate::crypto::hash::keccak256_parts;
 use crate::model::transaction::{Transfer, wire_version};
 use crate::model::{Address, Amount, Block, BlockKind, Body, Hash256, Height, NetworkByte, Timestamp, Transaction};
 
-/// The nemesis block that gives accounts what they own at first.
+/// Creates the nemesis block with the initial balances.
 ///
-/// Its time stamp should be the present: with an older one blocks come too fast at first, then too slowly.
-/// Where balances vest with time an account may occur only once.
+/// Its time stamp should be the present: after an older one, blocks come too fast at first, then too slowly. Where
+/// balances vest over time, an account may occur only once.
 pub fn nemesis_block(signer: &KeyPair, time: Timestamp, network: NetworkByte, grants: &[(Address, Amount)]) -> Block {
     let transactions = grants.iter().map(|grant| transfer(signer, time, network, *grant)).collect();
     let mut block = Block {
@@ -26,9 +26,9 @@ pub fn nemesis_block(signer: &KeyPair, time: Timestamp, network: NetworkByte, gr
     block
 }
 
-/// A transfer of the nemesis account, which pays no fee, also not in what is signed.
+/// Creates a transfer of the nemesis account. Its fee is zero, also in the signed data.
 fn transfer(signer: &KeyPair, time: Timestamp, network: NetworkByte, grant: (Address, Amount)) -> Transaction {
-    /// Seconds for which it may wait, which nobody looks at.
+    /// Seconds until the deadline, which is never checked.
     const PATIENCE: i32 = 3_600;
     let (recipient, amount) = grant;
     let mut transaction = Transaction {
@@ -44,7 +44,7 @@ fn transfer(signer: &KeyPair, time: Timestamp, network: NetworkByte, grant: (Add
     transaction
 }
 
-/// A generation hash for a new network; any would do, but two networks should not have the same.
+/// Returns a generation hash for a new network. Any value works, but two networks should not share one.
 pub fn generation_hash(signer: &KeyPair, time: Timestamp) -> Hash256 {
     Hash256(keccak256_parts(&[&signer.public().0, &time.0.to_le_bytes()]))
 }
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
     use crate::crypto::PrivateKey;
 
-    /// The nemesis block of the golden chain, which NIS1 took.
+    /// The nemesis block of the golden chain, which NIS1 accepted.
     #[test]
     fn the_golden_nemesis_block_is_made_byte_for_byte() {
         let golden: serde_json::Value =

@@ -1,14 +1,14 @@
-//! How many connections the system lets this process have.
+//! The number of connections that the system allows this process.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// File descriptors that are kept for the store, the log, listeners, names, and connections that are turned away.
+/// File descriptors reserved for the store, the log, listeners, DNS, and connections that are being rejected.
 const RESERVE: usize = 64 + crate::net::TURNED_AWAY_AT_ONCE;
-/// A part of the descriptors that is kept for requests to other servers.
+/// Divisor for the share of descriptors reserved for requests to other servers.
 const FOR_FETCHES: usize = 8;
 
-/// Raises the limit on file descriptors as far as the system allows. Connections that fit into it besides everything
-/// else, and requests to other servers.
+/// Raises the limit on file descriptors as far as the system allows. Returns how many client connections and how many
+/// requests to other servers fit into it.
 pub fn raise() -> (usize, usize) {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current != maximum && setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).is_err() {

@@ -1,11 +1,11 @@
-//! A helper process that waits for the disk, so that the node does not.
+//! A helper process that waits for disk synchronisation, so that the node does not block.
 //!
-//! It is this program, started with one argument that people do not use. Its standard input is the data file of the
-//! store, its standard output the record of what is durable, each opened for it alone, and its standard error a socket. A
-//! byte that comes through the socket names one of the files; the helper synchronises it and answers with a byte, the
-//! number of the system's error or 0. It decides nothing, opens nothing, and ends when the node does, however that comes.
+//! The helper is this program, started with an internal argument. Its standard input is the data file of the store, its
+//! standard output the record of what is durable, each opened for the helper alone, and its standard error a socket. A
+//! byte received on the socket names one of the files; the helper synchronises it and replies with one byte: 0, or the
+//! number of the system's error. It decides nothing, opens nothing, and ends when the node does, for whatever reason.
 //!
-//! Where it cannot be started, or has ended, the node waits for the disk itself, and answers nobody meanwhile.
+//! If the helper cannot be started or has ended, the node waits for the disk itself and answers no client meanwhile.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -27,23 +27,23 @@ use crate::store::{Store, StoreError, SyncFile};
 
 /// The argument that makes a process the helper.
 const ARGUMENT: &str = "wait-for-disk";
-/// The event of an answer.
+/// Poll token of the helper's socket.
 pub const TOKEN: Token = Token(1);
-/// From one start of a helper to the next at least.
+/// Minimum time between two starts of a helper.
 const START_EVERY: Duration = Duration::from_secs(60);
-/// What asks for a file.
+/// Requests to the helper.
 const DATA: u8 = b'd';
 const RECORD: u8 = b'r';
 
-/// The helper of a store, as far as there is one.
+/// The helper of a store, if one is running.
 pub struct DiskHelper<'a> {
     store: &'a Store,
     registry: Registry,
     running: Option<Running>,
-    /// One that has ended or is about to; another is started once it is gone.
+    /// A helper that has ended or is ending; another one is started only after its exit.
     ended: Option<Child>,
     next_start: Duration,
-    /// The operator knows that none can be started.
+    /// Whether the failure to start a helper was logged.
     is_told: bool,
 }
 
@@ -53,7 +53,7 @@ struct Running {
 }
 
 impl<'a> DiskHelper<'a> {
-    /// Starts a helper for a store, whose answers are events of a poll.
+    /// Starts a helper for a store and registers its socket.
     pub fn start(store: &'a Store, registry: &Registry, running: Duration) -> io::Result<DiskHelper<'a>> {
         let registry = registry.try_clone()?;
         let mut helper =
@@ -62,7 +62,7 @@ impl<'a> DiskHelper<'a> {
         Ok(helper)
     }
 
-    /// Takes the answers that have come.
+    /// Reads the helper's replies.
     pub fn hear(&mut self) {
         let Some(helper) = &mut self.running else { return };
         let mut answer = [0];
@@ -80,7 +80,7 @@ impl<'a> DiskHelper<'a> {
         }
     }
 
-    /// Asks for what the store wants synchronised. Starts another helper if there is none and the time has come.
+    /// Requests the next synchronisation that the store needs. Starts another helper if none is running and one is due.
     pub fn ask(&mut self, running: Duration) {
         if self.running.is_none() {
             self.look_after_ended();
@@ -94,13 +94,13 @@ impl<'a> DiskHelper<'a> {
             SyncFile::Data => DATA,
             SyncFile::Record => RECORD,
         };
-        // There is room: one byte is under way at a time.
+        // The socket has space: at most one byte is in flight.
         if let Err(error) = helper.socket.write_all(&[byte]) {
             self.lose(&format!("cannot be asked ({error})"));
         }
     }
 
-    /// One that waits for a dead disk may take long to end.
+    /// Forgets the ended helper after its exit, which may take long if it waits for a dead disk.
     fn look_after_ended(&mut self) {
         if self.ended.as_mut().is_some_and(|child| !matches!(child.try_wait(), Ok(None))) {
             self.ended = None;
@@ -134,14 +134,14 @@ impl<'a> DiskHelper<'a> {
         command.arg(ARGUMENT).current_dir("/");
         command.stdin(data).stdout(record).stderr(OwnedFd::from(theirs));
         let child = command.spawn()?;
-        // Its end of the socket closes with it: the command holds a copy.
+        // The command holds a copy of the helper's end of the socket; dropping it closes the copy.
         drop(command);
         let mut socket = UnixStream::from_std(ours);
         self.registry.register(&mut socket, TOKEN, Interest::READABLE)?;
         Ok(Some(Running { child, socket }))
     }
 
-    /// There is no helper any more. What it was at, the node does itself.
+    /// Drops the helper. The node finishes its pending synchronisation itself.
     fn lose(&mut self, why: &str) {
         if let Some(Running { mut child, .. }) = self.running.take() {
             let _ = child.kill();
@@ -153,13 +153,13 @@ impl<'a> DiskHelper<'a> {
 }
 
 impl Drop for DiskHelper<'_> {
-    /// The node ends: it waits for the disk itself, and the helper ends with the socket.
+    /// On exit the node waits for the disk itself; the helper ends when its socket closes.
     fn drop(&mut self) {
         self.store.set_helper(false);
     }
 }
 
-/// Why no helper was started.
+/// The helper cannot be started.
 #[derive(Debug)]
 enum StartError {
     Store(StoreError),
@@ -187,7 +187,7 @@ impl From<io::Error> for StartError {
     }
 }
 
-/// This program, also if its file was replaced since it was started.
+/// Returns the path of this program, even if its file was replaced since it was started.
 fn own_program() -> io::Result<PathBuf> {
     const ITSELF: &str = "/proc/self/exe";
     match cfg!(target_os = "linux") {
@@ -196,8 +196,8 @@ fn own_program() -> io::Result<PathBuf> {
     }
 }
 
-/// What the helper does, if this process was started as one: its only argument says so, and its standard error is a
-/// socket.
+/// Runs the helper, if this process was started as one: its only argument is the internal one, and its standard error
+/// is a socket.
 pub fn serve_if_asked<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Option<ExitCode> {
     let mut arguments = arguments.into_iter().skip(1);
     let is_asked = arguments.next().is_some_and(|argument| argument.as_ref() == ARGUMENT) && arguments.next().is_none();
@@ -210,7 +210,7 @@ pub fn serve_if_asked<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -
 }
 
 fn serve() -> io::Result<()> {
-    // Signals are for the node: it ends when it has written what it has, and the helper with it.
+    // Signals are for the node: it stops after its last writes, and the helper stops with it.
     let ignored = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, ignored.clone())?;
@@ -232,7 +232,7 @@ fn serve() -> io::Result<()> {
     }
 }
 
-/// The number of an error in a byte; there are no larger ones.
+/// Returns the number of an error as a byte; `EIO` if it has none that fits.
 fn number(error: &io::Error) -> u8 {
     let number = error.raw_os_error().and_then(|number| u8::try_from(number).ok()).filter(|number| *number > 0);
     number.unwrap_or(rustix::io::Errno::IO.raw_os_error() as u8)

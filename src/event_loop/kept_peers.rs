@@ -1,5 +1,5 @@
-//! The file in the data folder with the nodes that are kept over a restart. It is no part of the chain: without it, or with
-//! one that is damaged, a node begins as if it had never known another.
+//! The file in the data folder with peers kept over restarts. It is not part of the chain: without it, or with a
+//! damaged one, a node starts with no known peers of its own.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -8,24 +8,24 @@ use std::path::{Path, PathBuf};
 use crate::node::MAX_KEPT_BYTES as MAX_BYTES;
 
 const FILE: &str = "known-peers";
-/// What is written before it takes the file's place.
+/// Temporary file that replaces the file when complete.
 const UNFINISHED: &str = "known-peers.new";
 
-/// The file of a data folder.
+/// The peers file of a data folder.
 #[derive(Debug)]
 pub struct KeptPeersFile {
     folder: PathBuf,
-    /// Whether the operator was told that it cannot be written.
+    /// Whether a failure to write was logged.
     has_failed: bool,
 }
 
 impl KeptPeersFile {
-    /// That of a folder.
+    /// Creates the handle for a folder.
     pub fn of(folder: &Path) -> KeptPeersFile {
         KeptPeersFile { folder: folder.to_owned(), has_failed: false }
     }
 
-    /// What is in it, as much as it may hold; nothing if it cannot be read.
+    /// Returns the content, cut to its maximum size; empty if it cannot be read.
     pub fn read(&self) -> Vec<u8> {
         let read = || -> io::Result<Vec<u8>> {
             let mut text = Vec::new();
@@ -40,8 +40,8 @@ impl KeptPeersFile {
         })
     }
 
-    /// Replaces what is in it as a whole. The disk is waited for only if the program is about to end: without power the
-    /// file may be the old one, or one that cannot be understood, which costs nothing but a slower start.
+    /// Replaces the content. Waits for the disk only before the program ends (`is_last`): after a power cut the file
+    /// may be the old one or damaged, which only slows the next start.
     pub fn write(&mut self, text: &[u8], is_last: bool) {
         let unfinished = self.folder.join(UNFINISHED);
         let write = || -> io::Result<()> {

@@ -1,4 +1,4 @@
-//! Opening the ports.
+//! Listeners of the interfaces, and connection limits.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
@@ -10,7 +10,7 @@ use crate::net::fetch::{FetchLimits, Fetching, NameConfiguration};
 use crate::net::{self, Reactor, machine::ListenerId};
 use crate::node;
 
-/// Where the two interfaces listen; the first address of each.
+/// The first address on which each interface listens.
 pub struct Addresses {
     pub http: SocketAddr,
     pub websocket: SocketAddr,
@@ -22,7 +22,7 @@ impl Addresses {
     }
 }
 
-/// Opens both ports.
+/// Opens the ports.
 pub fn open(settings: &Settings, seed: &[u8; 32]) -> Result<(Reactor, Addresses), NodeError> {
     let (room, fetches) = descriptors::raise();
     let limits = &settings.limits;
@@ -50,7 +50,7 @@ pub fn open(settings: &Settings, seed: &[u8; 32]) -> Result<(Reactor, Addresses)
     Ok((reactor, addresses))
 }
 
-/// Has what may change of the limits count from now on.
+/// Applies changed limits to the reactor.
 pub fn change(reactor: &mut Reactor, settings: &Settings) {
     let connections = settings.limits.connections.min(descriptors::raise().0);
     reactor.change(net_limits(settings, connections), trusted(settings), shares(settings, connections));
@@ -80,14 +80,14 @@ fn trusted(settings: &Settings) -> net::IsTrusted {
     Box::new(move |address| trusted.contains(address))
 }
 
-/// How many connections each interface may have open, of as many as there may be in all.
+/// Returns the connection limit of each interface, scaled to `connections` in total.
 fn shares(settings: &Settings, connections: usize) -> [(ListenerId, usize); 2] {
     let limits = &settings.limits;
     let share = |own: usize| own.min(share_of(connections, limits.connections, own));
     [(node::HTTP, share(limits.http_connections)), (node::WEBSOCKET, share(limits.websocket_connections))]
 }
 
-/// How requests to other servers are made: names as the system's files say, which are read once.
+/// Returns the settings of requests to other servers. DNS follows the system's files, which are read once.
 fn fetching(most: usize, seed: &[u8; 32]) -> Fetching {
     let [hosts, resolvers] =
         ["/etc/hosts", "/etc/resolv.conf"].map(|path| fs::read_to_string(path).unwrap_or_default());
@@ -97,13 +97,13 @@ fn fetching(most: usize, seed: &[u8; 32]) -> Fetching {
     Fetching { limits: FetchLimits { connections, queries, ..limits }, names, seed: *seed }
 }
 
-/// The part of `connections` that an interface may use which may use `own` of `configured`.
+/// Returns the part of `connections` for an interface that may use `own` of `configured`.
 fn share_of(connections: usize, configured: usize, own: usize) -> usize {
     let share = connections as u128 * own as u128 / configured.max(1) as u128;
     usize::try_from(share).unwrap_or(connections).max(1)
 }
 
-/// Listens for one interface; the first address.
+/// Listens for one interface. Returns the first address.
 fn listen(
     reactor: &mut Reactor,
     id: ListenerId,
@@ -117,7 +117,7 @@ fn listen(
     };
     match bind {
         Bind::One(address) => open(address, port),
-        // A machine without IPv6 refuses the first.
+        // A machine without IPv6 refuses the first one.
         Bind::All => open(Ipv6Addr::UNSPECIFIED.into(), port).or_else(|_| open(Ipv4Addr::UNSPECIFIED.into(), port)),
         Bind::Loopback => {
             let first = open(Ipv4Addr::LOCALHOST.into(), port)?;
@@ -129,7 +129,7 @@ fn listen(
     }
 }
 
-/// The callers that count as local, with the host names among them looked up once, before the loop begins.
+/// Returns the clients that count as local. Resolves their host names, which blocks, before the loop starts.
 pub fn resolve_local(settings: &Settings) -> LocalAddresses {
     let mut local = settings.local.clone();
     for host in settings.local.hosts() {

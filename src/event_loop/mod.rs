@@ -1,4 +1,4 @@
-//! The loop around the machine: sockets, clocks, names, randomness and signals on one side, the node on the other.
+//! The event loop: connects sockets, clocks, DNS, randomness and signals with the node's state machine.
 
 mod descriptors;
 mod disk_helper;
@@ -42,23 +42,23 @@ use crate::net::machine::{Machine, Moment};
 use crate::node::{BATCH, Beginning, Import, KnownPeer, Node, Start};
 use crate::store::Store;
 
-/// Longest time between two turns, so that the log is written out and the clocks are compared.
+/// Maximum poll timeout, so that the log is flushed and the clocks are compared.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How long connections may take to end once the node is told to stop.
+/// Maximum time for connections to drain at shutdown.
 const FAREWELL: Duration = Duration::from_secs(2);
 
 const SIGNALS: Token = Token(0);
 
-/// Why a node cannot run, or had to stop.
+/// The node cannot run, or had to stop.
 #[derive(Debug)]
 pub enum NodeError {
-    /// The store or a file.
+    /// A failure of the store or a file.
     Command(CommandError),
-    /// A block that was compiled in or named on the command line.
+    /// The nemesis block cannot be imported.
     Intake(IntakeError),
     /// A port cannot be opened.
     Listen(SocketAddr, io::Error),
-    /// The system refuses what every program needs.
+    /// The system denies a basic resource.
     System(io::Error),
 }
 
@@ -77,7 +77,7 @@ impl fmt::Display for NodeError {
 
 impl std::error::Error for NodeError {}
 
-/// What an operator can do about a port that cannot be opened.
+/// Returns advice for a port that cannot be opened.
 fn listening_advice(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::PermissionDenied => {
@@ -95,28 +95,28 @@ impl<E: Into<CommandError>> From<E> for NodeError {
     }
 }
 
-/// What an operator has to do with a running node by: signals, the program that has started it, and the settings.
+/// The operator's side of a running node: signals, systemd, settings, disk helper and peers file.
 struct Operation<'a> {
     signals: Signals,
     supervisor: Supervisor,
     current: Current<'a>,
-    /// Waits for the disk, once there is a chain.
+    /// Waits for the disk; present once there is a chain.
     disk: Option<DiskHelper<'a>>,
     kept_peers: KeptPeersFile,
 }
 
-/// A machine as it is seen by an operator.
+/// A service that the event loop runs for an operator.
 trait Operated: Machine {
-    /// What it does, in a line.
+    /// Returns a status line.
     fn occupation(&self) -> String;
 
-    /// Takes over settings that have changed, and nodes that are new on the operator's list.
+    /// Applies changed settings, and adds peers that are new on the operator's list.
     fn change(&mut self, current: &Current<'_>, known: Vec<KnownPeer>);
 
-    /// Has the figures written to the log, if there are any.
+    /// Has the metrics logged, if there are any.
     fn log_figures_soon(&mut self) {}
 
-    /// What is known of other nodes, if it is to be kept now.
+    /// Returns the peers to store, if a write is due.
     fn peers_to_keep(&mut self, _now: Moment) -> Option<Vec<u8>> {
         None
     }
@@ -145,13 +145,13 @@ impl Operated for Beginning<'_> {
         "asks known nodes for the nemesis block".to_owned()
     }
 
-    /// Which nodes are asked stays until the block is there.
+    /// The peers to ask stay the same until the block arrives.
     fn change(&mut self, current: &Current<'_>, _: Vec<KnownPeer>) {
         Beginning::change(self, &current.settings, current.local.clone());
     }
 }
 
-/// `nisd run`, also on a private network that nisd has made. `reread` reads the settings anew, when the node is told to.
+/// Runs `nisd run`, also on a private network of nisd. `reread` reads the settings again on a reload.
 pub fn run(
     command: &cli::Run,
     mut settings: Settings,
@@ -163,14 +163,14 @@ pub fn run(
     if let Some(notice) = config::standstill(&settings, known.is_empty()) {
         log::log!(notice.level, "{notice}");
     }
-    // What is named must be there before a store is made that says to which chain it belongs.
+    // Checked first: the files must exist before a store is created for this chain.
     let files = commands::open_block_files(&command.import)?;
     let nemesis = commands::nemesis_of_file(&settings, !known.is_empty())?;
     let store = commands::open_up_to_date(&settings, clocks)?;
     store.time_commits(process::running);
     let seed = random_seed()?;
     let (mut reactor, addresses) = listening::open(&settings, &seed)?;
-    // The system may have chosen them.
+    // The system may have chosen the ports.
     (settings.http.port, settings.websocket.port) = (addresses.http.port(), addresses.websocket.port());
     if settings.endpoint.protocol == "http" {
         settings.endpoint.port = addresses.http.port().into();
@@ -214,7 +214,7 @@ pub fn run(
     say_farewell(&mut reactor, &mut node)
 }
 
-/// The signals that tell the program something.
+/// Registers the signals that the program handles.
 fn signals(reactor: &Reactor) -> Result<Signals, NodeError> {
     let register = || {
         let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1])?;
@@ -224,7 +224,7 @@ fn signals(reactor: &Reactor) -> Result<Signals, NodeError> {
     register().map_err(NodeError::System)
 }
 
-/// The nodes that are known from the start, those that the operator names on the command line first.
+/// Returns the peers known at startup, those of the command line first.
 fn known_peers(settings: &Settings) -> Result<Vec<KnownPeer>, NodeError> {
     let listed = settings.peers.listed(&settings.network)?;
     for notice in listed.notices {
@@ -234,7 +234,7 @@ fn known_peers(settings: &Settings) -> Result<Vec<KnownPeer>, NodeError> {
     Ok(hosts.chain(listed.nodes.into_iter().map(KnownPeer::Node)).collect())
 }
 
-/// Gets the nemesis block from another node into an empty store.
+/// Fetches the nemesis block from a peer into an empty store.
 fn begin(
     settings: &Settings,
     store: &Store,
@@ -265,13 +265,13 @@ fn begin(
 /// Why the loop has ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Told {
-    /// By a signal.
+    /// A signal asked the program to stop.
     ToEnd,
-    /// The machine has come to its end.
+    /// The service is done.
     Done,
 }
 
-/// Goes round until a signal tells the node to stop, or its machine is done.
+/// Runs the loop until a signal stops the node or the service is done.
 fn go_round<M: Operated>(
     reactor: &mut Reactor,
     machine: &mut M,
@@ -280,7 +280,7 @@ fn go_round<M: Operated>(
 ) -> Result<Told, NodeError> {
     let mut slices = Slices::new();
     let patience = operation.supervisor.patience().map_or(PATIENCE, |patience| patience.min(PATIENCE));
-    // A node joins its network, if nobody is to be asked first, before anybody is answered.
+    // A node that needs no peer's answer first joins its network before it answers any client.
     let mut took = reactor.work(machine, slices.units(), Duration::ZERO);
     loop {
         operation.supervisor.ready();
@@ -308,7 +308,7 @@ fn go_round<M: Operated>(
 }
 
 impl Operation<'_> {
-    /// Does what signals say. Whether one of them tells the program to end.
+    /// Handles signals. Returns whether one of them stops the program.
     fn heed_signals(&mut self, reactor: &mut Reactor, machine: &mut impl Operated) -> bool {
         let mut is_to_reload = false;
         for signal in self.signals.pending() {
@@ -325,7 +325,7 @@ impl Operation<'_> {
     }
 }
 
-/// The blocks that a node takes in: the nemesis block, which stands before anybody is answered, and those of files.
+/// Prepares the import of block files. The nemesis block is committed here, before any client is answered.
 fn intake<'s>(
     store: &'s Store,
     settings: &'s Settings,
@@ -340,7 +340,7 @@ fn intake<'s>(
     Ok(intake)
 }
 
-/// Tells the operator what runs where.
+/// Logs what runs where.
 fn greet(settings: &Settings, devnet: Option<&Devnet>, addresses: &Addresses, node: &Node<'_>) {
     log::info!("nisd {}, network {}, height {}", env!("CARGO_PKG_VERSION"), settings.network.name, node.height());
     if let Some(announcement) = node.clock().announcement() {
@@ -348,7 +348,7 @@ fn greet(settings: &Settings, devnet: Option<&Devnet>, addresses: &Addresses, no
     }
     log::info!("HTTP on {}, websocket on {} at /w/messages/websocket", addresses.http, addresses.websocket);
     match devnet {
-        // Where standard output is gone, nobody reads it.
+        // If standard output is closed, nobody reads it.
         Some(devnet) => drop(commands::introduce(devnet, settings, addresses.ports())),
         None => {
             let port = addresses.http.port();
@@ -359,7 +359,7 @@ fn greet(settings: &Settings, devnet: Option<&Devnet>, addresses: &Addresses, no
     }
 }
 
-/// Tells clients that the node ends, and waits a little until they are gone.
+/// Shuts connections down, and waits up to [`FAREWELL`] until they have drained.
 fn say_farewell(reactor: &mut Reactor, machine: &mut impl Machine) -> Result<(), NodeError> {
     reactor.shutdown();
     let deadline = Instant::now() + FAREWELL;

@@ -1,4 +1,4 @@
-//! What the system tells of this process.
+//! Information about this process from the system.
 
 use std::fs;
 use std::sync::OnceLock;
@@ -6,32 +6,32 @@ use std::time::{Duration, Instant};
 
 use crate::node::Memory;
 
-/// Where Linux tells it; elsewhere nothing is told.
+/// Source on Linux; other systems give no information.
 const STATUS: &str = "/proc/self/status";
 
-/// Time since the first call, by a clock that never goes back.
+/// Returns the monotonic time since the first call.
 pub fn running() -> Duration {
     static START: OnceLock<Instant> = OnceLock::new();
     START.get_or_init(Instant::now).elapsed()
 }
 
-/// Keeps private keys out of core dumps: none is written of this process, and no other program of the same user can look
-/// into its memory. Where the system refuses that, it is as it was.
+/// Keeps private keys out of core dumps: disables core dumps of this process, and access to its memory by other
+/// programs of the same user. Does nothing where the system refuses.
 pub fn forbid_core_dumps() {
     use rustix::process::{Resource, Rlimit, setrlimit};
     let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
-    // A dump that is piped into a program knows no limit.
+    // The limit does not apply to a dump that is piped into a program.
     #[cfg(target_os = "linux")]
     let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
 }
 
-/// How much memory the process has.
+/// Returns the memory use of the process.
 pub fn memory() -> Memory {
     let status = fs::read_to_string(STATUS).unwrap_or_default();
     Memory { resident: bytes(&status, "VmRSS:"), private: bytes(&status, "RssAnon:") }
 }
 
-/// A line such as `VmRSS:      3584 kB`, in bytes.
+/// Parses a line such as `VmRSS:      3584 kB` as bytes.
 fn bytes(status: &str, name: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     let kibibytes: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;

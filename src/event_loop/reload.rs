@@ -1,4 +1,4 @@
-//! Reading the settings anew while the node runs.
+//! Reload of the settings of a running node.
 
 use std::error::Error;
 
@@ -8,27 +8,27 @@ use crate::logging;
 use crate::net::Reactor;
 use crate::node::KnownPeer;
 
-/// Reads the settings anew from where they were read first.
+/// Reads the settings again from their original sources.
 pub type Reread<'a> = &'a dyn Fn() -> Result<Settings, Box<dyn Error>>;
 
-/// The settings that count at present, without private keys, and all that was made of them.
+/// The settings in effect, without private keys, and values derived from them.
 pub struct Current<'a> {
     reread: Reread<'a>,
     pub settings: Settings,
-    /// Callers that count as local, names among them looked up.
+    /// Clients that count as local, with host names resolved.
     pub local: LocalAddresses,
-    /// The operator's list of nodes.
+    /// The operator's list of peers.
     pub known: Vec<KnownPeer>,
 }
 
 impl<'a> Current<'a> {
-    /// Those that the node was started with.
+    /// Creates it from the settings at startup.
     pub fn new(settings: &Settings, known: Vec<KnownPeer>, reread: Reread<'a>) -> Current<'a> {
         Current { reread, settings: settings.without_secrets(), local: listening::resolve_local(settings), known }
     }
 
-    /// Reads them anew, has what may change of the log and of limits count from now on, and says what has changed. The
-    /// nodes that are new on the operator's list; `None` if nothing can be taken over, and all stays as it was.
+    /// Reloads the settings, applies what may change of log and limits, and logs the changes. Returns the peers that
+    /// are new on the operator's list; `None` if the reload failed, which changes nothing.
     pub fn read_anew(&mut self, reactor: &mut Reactor) -> Option<Vec<KnownPeer>> {
         let (changes, known) = match self.read() {
             Ok(read) => read,
@@ -37,7 +37,7 @@ impl<'a> Current<'a> {
                 return None;
             }
         };
-        // Before the level may change that shows it.
+        // Logged before the log level may change.
         log::info!("the settings are read anew: {} changes", changes.len());
         for change in changes {
             log::log!(if change.counts == Counts::AtOnce { log::Level::Info } else { log::Level::Warn }, "{change}");
@@ -50,7 +50,7 @@ impl<'a> Current<'a> {
         Some(self.compare_lists(known))
     }
 
-    /// What has changed, and the operator's list of nodes. If anything cannot be read, nothing has.
+    /// Returns the changes and the operator's list of peers. On an error nothing has changed.
     fn read(&mut self) -> Result<(Vec<Change>, Vec<KnownPeer>), Box<dyn Error>> {
         let mut settings = self.settings.clone();
         let changes = settings.take_over((self.reread)()?);
@@ -59,7 +59,7 @@ impl<'a> Current<'a> {
         Ok((changes, known))
     }
 
-    /// The nodes that are new on the operator's list.
+    /// Returns the peers that are new on the operator's list.
     fn compare_lists(&mut self, known: Vec<KnownPeer>) -> Vec<KnownPeer> {
         let new: Vec<_> = known.iter().filter(|peer| !self.known.contains(peer)).cloned().collect();
         let gone = self.known.iter().filter(|peer| !known.contains(peer)).count();

@@ -1,33 +1,33 @@
-//! How many units of work a turn of the node may do: as many as take a slice of time on this machine.
+//! Work budget: the units of work that take about one time slice on this machine.
 
 use std::time::Duration;
 
-/// Longest time for which the node works between two looks at the sockets.
+/// Target time of work between two polls of the sockets.
 const SLICE: Duration = Duration::from_micros(500);
-/// Units of work that a slice is taken for, at least and at most.
+/// Minimum and maximum units per slice.
 const BOUNDS: (u32, u32) = (100, 4_000);
-/// A unit is about a microsecond of a machine as they are common.
+/// Initial units per slice; a unit takes about a microsecond on a common machine.
 const AT_FIRST: u32 = 500;
 
-/// Turns time into units of work.
+/// Converts time to units of work.
 #[derive(Debug)]
 pub struct Slices {
     units: u32,
 }
 
 impl Slices {
-    /// Knows nothing of this machine yet.
+    /// Creates a budget that has not been adapted to this machine.
     pub fn new() -> Slices {
         Slices { units: AT_FIRST }
     }
 
-    /// Units for the next slice.
+    /// Returns the units for the next slice.
     pub fn units(&self) -> u32 {
         self.units
     }
 
-    /// Takes note of how long a slice took that used all its units. One slice says little: others use the machine too,
-    /// and a commit takes its own time.
+    /// Adapts to the duration of a slice that used all its units, in small steps: a single slice says little, since
+    /// other programs use the machine too and a commit takes its own time.
     pub fn took(&mut self, time: Duration) {
         let (least, most) = BOUNDS;
         let step = self.units / 8 + 1;

@@ -1,7 +1,7 @@
-//! What systemd is told of the node, by the protocol of `sd_notify`: that it is ready, what it does, that it is alive.
+//! Notifications to systemd by the `sd_notify` protocol: readiness, status, watchdog.
 //!
-//! The socket never makes the loop wait, whatever becomes of who reads it; that is why this is not left to a library,
-//! all of which write to a blocking one.
+//! The socket never blocks the loop, whatever its reader does. Libraries are not used because they all write to a
+//! blocking socket.
 
 use std::env;
 use std::ffi::OsStr;
@@ -11,15 +11,15 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::process;
 use std::time::Duration;
 
-/// Least time between two status lines.
+/// Minimum time between two status lines.
 const STATUS_INTERVAL: Duration = Duration::from_secs(1);
-/// How often in the time that it allows the supervisor is told that the node is alive.
+/// Watchdog notifications per watchdog timeout.
 const SIGNS_OF_LIFE: u32 = 4;
 
-/// Who has started the node and looks after it, if anybody does.
+/// The supervisor (systemd) that started the node, if there is one.
 pub struct Supervisor {
     line: Option<Line>,
-    /// How often it is to be told that the node is alive.
+    /// Interval of watchdog notifications.
     interval: Option<Duration>,
     alive_due: Duration,
     status_due: Duration,
@@ -27,14 +27,14 @@ pub struct Supervisor {
     is_ready: bool,
 }
 
-/// The way to the supervisor.
+/// The notification socket.
 struct Line {
     socket: UnixDatagram,
     to: SocketAddr,
 }
 
 impl Supervisor {
-    /// The one that the environment names.
+    /// Creates it from the environment.
     pub fn of_environment() -> Supervisor {
         let line = env::var_os("NOTIFY_SOCKET").and_then(|name| match Line::to(&name) {
             Ok(line) => Some(line),
@@ -56,17 +56,17 @@ impl Supervisor {
         }
     }
 
-    /// The longest time until it is to be told something again.
+    /// Returns the longest time until the next notification is due.
     pub fn patience(&self) -> Option<Duration> {
         self.line.as_ref().and(self.interval)
     }
 
-    /// The node answers requests, be it that it has no chain yet.
+    /// Notifies that the node answers requests, even if it has no chain yet. Sent once.
     pub fn ready(&mut self) {
         self.is_ready = self.is_ready || self.tell("READY=1\n");
     }
 
-    /// The node is alive, and does what `status` says; `running` is the time since it was started.
+    /// Notifies that the node is alive, and of its `status`. `running` is the time since the start.
     pub fn alive(&mut self, running: Duration, status: impl FnOnce() -> String) {
         if self.line.is_none() {
             return;
@@ -84,19 +84,20 @@ impl Supervisor {
         }
     }
 
-    /// The node ends. If that cannot be told, it is seen soon.
+    /// Notifies that the node is stopping. A lost notification does no harm, since the exit is noticed soon.
     pub fn stopping(&self) {
         let _ = self.tell("STOPPING=1\n");
     }
 
-    /// Whether that is told. What cannot be sent at once is dropped: it is told again, or not worth waiting.
+    /// Sends a notification; true also without a supervisor. One that would block is dropped: it is repeated or
+    /// unimportant.
     fn tell(&self, text: &str) -> bool {
         self.line.as_ref().is_none_or(|Line { socket, to }| socket.send_to_addr(text.as_bytes(), to).is_ok())
     }
 }
 
 impl Line {
-    /// To the socket at a path, or with an abstract name behind an `@`.
+    /// Opens a socket to a path, or to an abstract name after an `@`.
     fn to(name: &OsStr) -> io::Result<Line> {
         let to = match name.as_bytes().strip_prefix(b"@") {
             #[cfg(target_os = "linux")]

@@ -1,4 +1,4 @@
-//! The files of the page, as they are compiled in and as they are sent.
+//! The compiled-in files of the page.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -9,10 +9,10 @@ use crate::net::http::StaticText;
 pub const HTML: &str = "text/html;charset=utf-8";
 const CSS: &str = "text/css;charset=utf-8";
 const JAVASCRIPT: &str = "text/javascript;charset=utf-8";
-/// Bytes of a hash that tell two versions of a text apart.
+/// Bytes of the hash that identifies a version of a text.
 const VERSION_BYTES: usize = 12;
 
-/// The page itself, in which names in braces stand for what it must know.
+/// The page itself, with placeholders in braces.
 pub const INDEX: &str = include_str!("page/index.html");
 
 macro_rules! sources {
@@ -24,27 +24,27 @@ macro_rules! sources {
     };
 }
 
-/// What the page is made of besides: names, types and texts.
+/// The other files of the page: names, media types and texts.
 pub const SOURCES: &[(&str, &str, &str)] = sources!(
     "account.js" "address.js" "binary.js" "block.js" "chain.js" "dom.js" "figures.js" "format.js" "home.js" "keccak.js"
     "kinds.js" "lists.js" "live.js" "main.js" "message.js" "mosaics.js" "multisig.js" "names.js" "node.js" "parts.js" "peers.js"
     "plot.js" "pool.js" "reorgs.js" "ripemd.js" "search.js" "settings.js" "transaction.js" "transactions.js"
 );
 
-/// A part of the page.
+/// A file of the page.
 pub struct Part {
-    /// Below the path of the page.
+    /// Name below the path of the page.
     pub name: &'static str,
     pub text: StaticText,
 }
 
-/// All that the page is made of besides, and the folder in which it is told to be, which is named after its version.
+/// All files of the page, and their folder, which is named after their version.
 pub struct Parts {
     pub files: Vec<Part>,
     pub folder: String,
 }
 
-/// The parts; the same for all nodes of a process.
+/// The files; the same for all nodes of a process.
 pub static PARTS: LazyLock<Parts> = LazyLock::new(|| {
     let sources = SOURCES.iter();
     let parts = sources.map(|(name, media_type, text)| Part { name, text: ready(media_type, (*text).into()) });
@@ -53,13 +53,13 @@ pub static PARTS: LazyLock<Parts> = LazyLock::new(|| {
     Parts { files, folder }
 });
 
-/// A text, ready to be sent.
+/// Prepares a text for sending.
 pub fn ready(media_type: &'static str, text: Cow<'static, str>) -> StaticText {
     let version = version(&text);
     StaticText::new(media_type, text, version)
 }
 
-/// What tells a text from others.
+/// Returns the version of a text, a hash.
 fn version(text: &str) -> String {
     hex::encode(&keccak256(text.as_bytes())[..VERSION_BYTES])
 }

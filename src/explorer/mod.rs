@@ -1,7 +1,6 @@
-//! The page `/explorer`: the chain as people look at it, by a browser that asks this node what anybody may ask.
+//! The block explorer at `/explorer`: a page whose scripts use this node's public interfaces.
 //!
-//! The files of the page lie in `page/` and are compiled in. Nothing is loaded from elsewhere, and the policy that is sent
-//! along keeps the browser from doing so.
+//! Its files in `page/` are compiled in. Nothing is loaded from elsewhere, which its content security policy enforces.
 
 mod files;
 #[cfg(test)]
@@ -10,47 +9,47 @@ mod tests;
 use self::files::{HTML, INDEX, PARTS, ready};
 use crate::net::http::{Reply, Request, StaticText};
 
-/// Where the page is. Its other files are below.
+/// Path of the page. Its other files are below it.
 const PATH: &str = "/explorer";
-/// What is said of parts, whose paths change with them: a page that is loaded again asks for one file only.
+/// `Cache-Control` of parts, whose paths change with their content: a reload requests one file only.
 const FOR_EVER: &str = "max-age=31536000, immutable";
-/// Longest name of a host in a policy.
+/// Maximum length in bytes of a host name in a policy.
 const MAX_HOST_BYTES: usize = 253;
 
-/// What the page must know before it can ask.
+/// Values that are inserted into the page.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Path in front of all others: empty, or begins with `/` and does not end with it.
+    /// Prefix of all paths: empty, or begins with `/` and does not end with it.
     pub context_path: String,
     /// Port of the HTTP interface.
     pub http_port: u16,
     /// Port of the websocket interface.
     pub websocket_port: u16,
-    /// The first byte of addresses.
+    /// Network byte of addresses.
     pub network_byte: u8,
-    /// Seconds between blocks that the network aims at.
+    /// Target time between blocks in seconds.
     pub target_seconds: u32,
 }
 
-/// The page, ready to be sent.
+/// The page, ready to send.
 pub struct Explorer {
     settings: Settings,
-    /// The page for everybody, and for those to whom the node tells more.
+    /// The page for remote clients and for local ones.
     index: [StaticText; 2],
 }
 
-/// What a path leads to.
+/// Result of a path lookup.
 enum Found<'a> {
     Index(&'a StaticText),
     Part(&'a StaticText),
-    /// The page, with a slash behind its path: what it names is relative to the path without.
+    /// The page with a trailing slash, which would break its relative links.
     Slash,
-    /// The root of the interface, asked for by a browser.
+    /// The root of the interface, requested by a browser.
     Root,
 }
 
 impl Explorer {
-    /// The page of a node with these settings.
+    /// Creates the page for these settings.
     pub fn new(settings: Settings) -> Explorer {
         let index = INDEX
             .replace("{version}", &PARTS.folder)
@@ -62,8 +61,8 @@ impl Explorer {
         Explorer { settings, index }
     }
 
-    /// Answers a request for the page or a part of it; whether it is for one. The page asks for what the node tells local
-    /// clients only if this one is local, which is looked at for the page alone.
+    /// Answers a request for the page or a part of it; returns whether it is one. The page uses the local interface
+    /// only if the client is local, which is evaluated for the page alone.
     pub fn answer(&self, request: &Request<'_>, is_local: impl FnOnce() -> bool, reply: &mut Reply) -> bool {
         let Some(found) = self.find(request, is_local) else { return false };
         reply.reset();
@@ -76,7 +75,7 @@ impl Explorer {
             }
             ("GET" | "HEAD", Found::Root) => {
                 reply.status = 302;
-                // Relative, as a proxy may have the node below a path of its own.
+                // Relative, as a proxy may serve the node below a path.
                 reply.header("Location", PATH.trim_start_matches('/'));
                 reply.header("Vary", "Accept");
             }
@@ -111,9 +110,9 @@ impl Explorer {
         reply.header("Cross-Origin-Resource-Policy", "same-origin");
     }
 
-    /// The page's own files and nothing else, no text that becomes a program, and no other servers than this node.
+    /// Returns the content security policy: only the page's own files, no script from text, no server but this node.
     fn policy(&self, request: &Request<'_>) -> String {
-        // A policy cannot name an IPv6 address.
+        // A policy cannot contain an IPv6 address.
         let host = request.header("Host").and_then(host_name).unwrap_or("*");
         let websocket_port = self.settings.websocket_port;
         format!(
@@ -124,14 +123,14 @@ impl Explorer {
     }
 }
 
-/// Whether a browser asks for a page to show.
+/// Returns whether a browser requests a page to show.
 fn wants_page(request: &Request<'_>) -> bool {
     let mut types = request.header_values("Accept").flat_map(|value| value.split(','));
     matches!(request.method, "GET" | "HEAD")
         && types.any(|value| value.split(';').next().is_some_and(|name| name.trim().eq_ignore_ascii_case("text/html")))
 }
 
-/// The name or IPv4 address in `host:port`.
+/// Returns the name or IPv4 address in `host:port`.
 fn host_name(authority: &str) -> Option<&str> {
     let name = authority.split_once(':').map_or(authority, |(name, _)| name);
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'.';

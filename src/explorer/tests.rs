@@ -1,4 +1,4 @@
-//! The page as it is sent.
+//! Tests of the page as sent.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,7 +9,7 @@ use super::files::{INDEX, PARTS, SOURCES};
 use super::{Explorer, Settings, host_name};
 use crate::net::http::{Reply, RequestReader};
 
-/// What the page may weigh, compressed, with all its parts.
+/// Maximum compressed size in bytes of the page and its parts.
 const MOST_BYTES: usize = 100 << 10;
 
 fn settings() -> Settings {
@@ -17,7 +17,7 @@ fn settings() -> Settings {
     Settings { context_path, http_port: 7890, websocket_port: 7778, network_byte: 104, target_seconds: 60 }
 }
 
-/// The answer to a request of these lines; `None` if it is not for the page.
+/// Returns the response to a request of these lines; `None` if it is not for the page.
 fn answer(explorer: &Explorer, lines: &str) -> Option<Reply> {
     let mut reader = RequestReader::new(0);
     let lines = lines.replace('\n', "\r\n");
@@ -38,7 +38,7 @@ fn unpacked(reply: &Reply) -> String {
     text
 }
 
-/// The paths that the page names, as a request has them.
+/// Returns the paths in the page, as request paths.
 fn named_paths(page: &str) -> Vec<String> {
     let named = page.split('"').filter(|text| text.starts_with("explorer/"));
     named.map(|path| format!("/{path}")).collect()
@@ -200,7 +200,7 @@ fn what_is_not_of_the_page_is_left_to_others() {
 fn only_get_and_head_are_answered_and_a_slash_leads_to_the_page() {
     let explorer = Explorer::new(settings());
     let [page, head] = ["GET", "HEAD"].map(|method| answer(&explorer, &format!("{method} /explorer")).unwrap());
-    // A HEAD tells the length of what is not sent.
+    // A response to HEAD has the length of the body that is not sent.
     assert_eq!((head.status, head.body, head.headers), (200, page.body, page.headers));
     let post = answer(&explorer, "POST /explorer").unwrap();
     assert_eq!((post.status, header(&post, "Allow")), (405, Some("GET, HEAD")));

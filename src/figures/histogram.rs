@@ -1,40 +1,40 @@
-//! How long something has taken, by steps of time.
+//! Counts of durations by bucket.
 
 use std::time::Duration;
 
-/// Counts of times, each in the first step that it does not exceed.
+/// Counts of durations, each in the first bucket whose bound it does not exceed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Histogram {
     bounds: &'static [Duration],
-    /// One more than there are bounds, for what exceeds them all.
+    /// One more than the bounds, for durations above all bounds.
     counts: Box<[u64]>,
     sum: Duration,
 }
 
 impl Histogram {
-    /// A histogram without times. The bounds ascend.
+    /// Creates an empty histogram. The bounds must ascend.
     pub fn new(bounds: &'static [Duration]) -> Histogram {
         Histogram { bounds, counts: vec![0; bounds.len() + 1].into(), sum: Duration::ZERO }
     }
 
-    /// Counts a time.
+    /// Counts a duration.
     pub fn observe(&mut self, time: Duration) {
         let step = self.bounds.iter().position(|bound| time <= *bound).unwrap_or(self.bounds.len());
         self.counts[step] += 1;
         self.sum = self.sum.saturating_add(time);
     }
 
-    /// How many times were counted.
+    /// Returns the number of durations.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// All of them together.
+    /// Returns the sum of the durations.
     pub fn sum(&self) -> Duration {
         self.sum
     }
 
-    /// The bounds, each with the number of times that do not exceed it.
+    /// Returns each bound with the number of durations that do not exceed it.
     pub fn cumulative(&self) -> impl Iterator<Item = (Duration, u64)> {
         let up_to = self.counts.iter().scan(0, |total, count| {
             *total += count;

@@ -1,14 +1,14 @@
-//! Figures for those who watch a node: how they are counted, written for Prometheus, and read again.
+//! Metrics of the running node: counting, writing for Prometheus, and reading back.
 //!
 //! | part | what it is |
 //! |---|---|
-//! | [`Histogram`] | how long something has taken, by steps of time |
-//! | [`Ranking`] | who holds most of something |
-//! | [`Recent`] | what was counted in the last half minute or so |
-//! | [`Page`] | all figures at a moment, as Prometheus' text format 0.0.4 |
-//! | [`Reading`] | such a page as somebody else reads it |
+//! | [`Histogram`] | counts of durations by bucket |
+//! | [`Ranking`] | amounts by key, with the largest at hand |
+//! | [`Recent`] | counts of the last 30 to 60 seconds |
+//! | [`Page`] | all metrics at one time, in Prometheus' text format 0.0.4 |
+//! | [`Reading`] | a parsed page |
 //!
-//! Each room counts in plain fields where things happen; [`Page`] is put together only when somebody asks for it.
+//! Each module counts in plain fields where things happen; a [`Page`] is built only when a client requests it.
 
 mod histogram;
 mod page;
@@ -22,8 +22,7 @@ pub use ranking::Ranking;
 pub use reading::{Reading, Sample};
 pub use recent::{Recent, WINDOW};
 
-/// Takes off a counter what was added to it before. One that would fall below zero is a mistake of this program, which a
-/// debug build reports; in a release it stays at zero.
+/// Subtracts from a counter. A result below zero is a bug: a debug build panics, a release build stays at zero.
 pub fn take_off(counter: &mut usize, count: usize) {
     debug_assert!(*counter >= count, "{count} taken off {counter}");
     *counter = counter.saturating_sub(count);
@@ -42,7 +41,7 @@ mod tests {
             take_off(&mut counter, 2);
             counter
         });
-        // A debug build says that it is wrong.
+        // A debug build panics.
         assert_eq!(below.ok(), (!cfg!(debug_assertions)).then_some(0));
     }
 }

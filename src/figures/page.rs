@@ -1,4 +1,4 @@
-//! All figures at a moment, as Prometheus reads them.
+//! All metrics at one time, in the format of Prometheus.
 
 use std::time::Duration;
 
@@ -10,9 +10,9 @@ use super::histogram::Histogram;
 /// Media type of the text format.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// A number with a unit: bytes, seconds, or a count. What is not known is left out.
+/// A number with a unit: bytes, seconds or a count. An unknown number is left out.
 pub trait Quantity {
-    /// The number, if it is known.
+    /// Returns the number, if it is known.
     fn number(self) -> Option<f64>;
 }
 
@@ -48,22 +48,22 @@ impl<Q: Quantity> Quantity for Option<Q> {
     }
 }
 
-/// Names and values that tell apart what is counted under one name. Both are chosen here, never by a caller.
+/// Label names and values that distinguish samples of one metric. Both are chosen by the program, never by a client.
 pub type Labels<'a> = Vec<(&'static str, &'a str)>;
 
-/// Figures in the order in which they were put down. A name comes once.
+/// Metrics in the order in which they were added. Each name must be added once.
 #[derive(Default)]
 pub struct Page {
     families: Vec<MetricFamily>,
 }
 
 impl Page {
-    /// Puts down what goes up and down.
+    /// Adds a gauge.
     pub fn gauge(&mut self, name: &str, help: &str, value: impl Quantity) {
         self.gauges(name, help, [(Labels::new(), value)]);
     }
 
-    /// The same for several things.
+    /// Adds a gauge with several labelled samples.
     pub fn gauges<'a, Q: Quantity>(
         &mut self,
         name: &str,
@@ -77,12 +77,12 @@ impl Page {
         });
     }
 
-    /// Puts down what only goes up, since the node was started.
+    /// Adds a counter, which counts from the start of the node.
     pub fn counter(&mut self, name: &str, help: &str, value: impl Quantity) {
         self.counters(name, help, [(Labels::new(), value)]);
     }
 
-    /// The same for several things.
+    /// Adds a counter with several labelled samples.
     pub fn counters<'a, Q: Quantity>(
         &mut self,
         name: &str,
@@ -96,7 +96,7 @@ impl Page {
         });
     }
 
-    /// Puts down those numbers that are known.
+    /// Adds the samples whose numbers are known.
     fn numbers<'a, Q: Quantity>(
         &mut self,
         kind: MetricType,
@@ -113,7 +113,7 @@ impl Page {
         self.family(kind, name, help, values.into_iter().filter_map(metric).collect());
     }
 
-    /// Puts down how long things have taken.
+    /// Adds a histogram with several labelled samples.
     pub fn histograms<'a>(
         &mut self,
         name: &str,
@@ -128,13 +128,13 @@ impl Page {
         self.family(MetricType::HISTOGRAM, name, help, values.into_iter().map(metric).collect());
     }
 
-    /// The text format. Nothing is left out, unless a name was put down without a value.
+    /// Returns the text format. It contains all metrics that have a sample.
     pub fn to_text(&self) -> String {
-        // Fails for families without metrics only, of which there are none.
+        // Fails only for families without metrics, which `family` leaves out.
         TextEncoder::new().encode_to_string(&self.families).unwrap_or_default()
     }
 
-    /// The same for a person: a value in each line, without explanations, and of histograms how many and how much.
+    /// Returns the same for people: without help texts, and of histograms only count and sum.
     pub fn to_lines(&self) -> String {
         let text = self.to_text();
         let is_value = |line: &&str| !line.starts_with('#') && !line.contains("_bucket{");

@@ -1,8 +1,8 @@
-//! Who holds most of something.
+//! Amounts by key, with the largest at hand.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Amounts by key, with the largest at hand.
+/// Amounts by key, ordered by amount.
 #[derive(Debug)]
 pub struct Ranking<K> {
     amounts: BTreeMap<K, usize>,
@@ -17,7 +17,7 @@ impl<K> Default for Ranking<K> {
 }
 
 impl<K: Copy + Ord> Ranking<K> {
-    /// Sets an amount. A key without one is not held.
+    /// Sets the amount of a key. An amount of 0 removes the key.
     pub fn set(&mut self, key: K, amount: usize) {
         let before = match amount {
             0 => self.amounts.remove(&key),
@@ -33,17 +33,17 @@ impl<K: Copy + Ord> Ranking<K> {
         }
     }
 
-    /// The amount of a key.
+    /// Returns the amount of a key, 0 if it has none.
     pub fn of(&self, key: &K) -> usize {
         self.amounts.get(key).copied().unwrap_or(0)
     }
 
-    /// The largest amount, and whose it is.
+    /// Returns the largest amount and its key.
     pub fn largest(&self) -> Option<(usize, K)> {
         self.ranked.last().copied()
     }
 
-    /// The sum of all amounts.
+    /// Returns the sum of all amounts.
     pub fn total(&self) -> usize {
         self.total
     }

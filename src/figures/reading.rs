@@ -1,31 +1,31 @@
-//! A page of figures as somebody else reads it.
+//! Parser of Prometheus' text format.
 
 use std::fmt;
 
-/// A line of a page.
+/// A sample: one line of the page.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
-    /// What is counted.
+    /// Metric name.
     pub name: String,
-    /// Which of those of the same name.
+    /// Labels.
     pub labels: Vec<(String, String)>,
-    /// How many, or how much.
+    /// Value.
     pub value: f64,
 }
 
 impl Sample {
-    /// One without labels.
+    /// Creates a sample without labels.
     pub fn new(name: &str, value: f64) -> Sample {
         Sample { name: name.to_owned(), labels: Vec::new(), value }
     }
 
-    /// The value of a label; nothing if it has no such label.
+    /// Returns the value of a label; an empty text if the sample has no such label.
     pub fn label(&self, name: &str) -> &str {
         self.labels.iter().find(|(label, _)| label == name).map_or("", |(_, value)| value)
     }
 }
 
-/// A line is not in the text format.
+/// Number of a line that is not in the text format, counted from 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadLine(pub usize);
 
@@ -37,38 +37,38 @@ impl fmt::Display for BadLine {
 
 impl std::error::Error for BadLine {}
 
-/// The lines of a page, in their order.
+/// A parsed page.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reading {
-    /// All of them.
+    /// All samples, in their order.
     pub samples: Vec<Sample>,
 }
 
 impl Reading {
-    /// Reads Prometheus' text format.
+    /// Parses Prometheus' text format.
     pub fn parse(text: &str) -> Result<Reading, BadLine> {
         let lines = text.lines().enumerate().filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
         let samples = lines.map(|(index, line)| sample(line).ok_or(BadLine(index + 1)));
         Ok(Reading { samples: samples.collect::<Result<_, _>>()? })
     }
 
-    /// All of a name.
+    /// Returns the samples of a metric.
     pub fn of<'r>(&'r self, name: &str) -> impl Iterator<Item = &'r Sample> {
         self.samples.iter().filter(move |sample| sample.name == name)
     }
 
-    /// The first of a name.
+    /// Returns the value of the first sample of a metric.
     pub fn value(&self, name: &str) -> Option<f64> {
         self.of(name).next().map(|sample| sample.value)
     }
 
-    /// All of a name together, if there is any.
+    /// Returns the sum of the samples of a metric, if there are any.
     pub fn sum(&self, name: &str) -> Option<f64> {
         self.of(name).map(|sample| sample.value).reduce(|sum, value| sum + value)
     }
 }
 
-/// Reads `name{label="value",…} number`.
+/// Parses `name{label="value",…} number`.
 fn sample(line: &str) -> Option<Sample> {
     let end = line.find(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != ':')?;
     let (name, mut rest) = line.split_at(end);
@@ -89,7 +89,7 @@ fn sample(line: &str) -> Option<Sample> {
     (!name.is_empty()).then(|| Sample { name: name.to_owned(), labels, value })
 }
 
-/// A text up to its closing quotation mark, and what is behind that.
+/// Splits off a text at its closing quotation mark.
 fn unquoted(text: &str) -> Option<(String, &str)> {
     let (mut value, mut chars) = (String::new(), text.char_indices());
     loop {

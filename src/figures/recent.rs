@@ -1,33 +1,32 @@
-//! What was counted lately, whoever asks and how often.
+//! Counts of the recent past, independent of when and how often they are read.
 
 use std::time::Duration;
 
 /// Length of a window.
 pub const WINDOW: Duration = Duration::from_secs(30);
 
-/// Something counted in the window of time that goes on, and in the one before.
+/// A count in the current window of time and in the previous one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Recent<T> {
-    /// When the window that goes on has begun.
+    /// Start of the current window.
     begun: Duration,
     current: T,
     last: T,
 }
 
 impl<T: Copy + Default> Recent<T> {
-    /// The count that goes on at a moment, which is never earlier than one before.
+    /// Returns the count of the current window. `now` must never decrease.
     pub fn at(&mut self, now: Duration) -> &mut T {
         *self = self.seen(now);
         &mut self.current
     }
 
-    /// The counts of both windows at a moment, and how long they are together.
+    /// Returns the counts of the previous and the current window, and the time that both cover.
     pub fn both(&self, now: Duration) -> ([T; 2], Duration) {
         let Recent { begun, current, last } = self.seen(now);
         ([last, current], WINDOW + now.saturating_sub(begun))
     }
 
-    /// The same at a later moment.
     fn seen(self, now: Duration) -> Recent<T> {
         let passed = now.saturating_sub(self.begun);
         let begun = Duration::from_secs(now.as_secs() / WINDOW.as_secs() * WINDOW.as_secs());

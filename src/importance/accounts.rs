@@ -1,4 +1,4 @@
-//! Which accounts take part, and their order.
+//! Eligible accounts and their order.
 
 use std::collections::BTreeSet;
 
@@ -8,35 +8,34 @@ use super::hash_order::{capacity, hash};
 use crate::model::units::MIN_STAKE;
 use crate::model::{Address, Amount, Height};
 
-/// Numbers that are looked up together: as an account is looked for twice for each movement of currency, it is looked
-/// for among its neighbours only.
+/// Width of the sections of account ids by which [`Accounts::find`] narrows its search: each outlink needs two lookups.
 const SECTION: usize = 64;
 
-/// Accounts that take part, in ascending order of their numbers.
+/// Eligible accounts in ascending order of their ids.
 #[derive(Debug, Default)]
 pub struct Accounts {
     numbers: Vec<u32>,
     addresses: Vec<Address>,
-    /// How many accounts come before those of each section of numbers, as far as accounts have come.
+    /// Per section of ids, the number of accounts below it, up to the last account that was added.
     starts: Vec<u32>,
     hashes: Vec<u32>,
     vested: Vec<u64>,
-    /// Per account the height or the place that orders it.
+    /// Per account its first height, or any other sort key under [`AccountOrder::Given`].
     places: Vec<u64>,
-    /// Accounts that were counted, whether they take part or not.
+    /// Accounts counted, eligible or not.
     all: u64,
-    /// Those of them, and the nemesis account, whose first height is the last block's.
+    /// Those of them whose first height is the height of the calculation. The nemesis account is not included.
     young: u64,
 }
 
-/// What decides about the order of accounts.
+/// How accounts are ordered. Some sums depend on the order.
 #[derive(Clone, Copy, Debug)]
 pub enum AccountOrder {
-    /// That of a node which takes in block by block: accounts that existed before the last block, by their
-    /// buckets in a table of `known_accounts`, then the new ones, by their buckets in a table of their own;
-    /// within a bucket the older first.
+    /// The order of a NIS1 node that processes block by block: first the accounts older than the last block, by bucket
+    /// of a hash table of `known_accounts`, then the new ones, by bucket of their own table; within a bucket by age,
+    /// oldest first.
     HashTables {
-        /// All account states before the last block, also those that do not take part.
+        /// Number of account states before the last block, ineligible ones included.
         known_accounts: u64,
     },
     /// Ascending "first height", which may be any number.
@@ -44,7 +43,7 @@ pub enum AccountOrder {
 }
 
 impl Accounts {
-    /// No accounts yet, with room for `expected`.
+    /// Creates an empty table with capacity for `expected` accounts.
     pub fn with_capacity(expected: usize) -> Accounts {
         Accounts {
             numbers: Vec::with_capacity(expected),
@@ -56,7 +55,7 @@ impl Accounts {
         }
     }
 
-    /// Counts an account and keeps it if it has enough. Accounts come in ascending order of their numbers.
+    /// Counts an account, and stores it if its vested balance reaches [`MIN_STAKE`]. Ids must be ascending.
     pub fn add(&mut self, party: &Party, vested: Amount, first_height: Height, height: Height) {
         assert!(self.numbers.last().is_none_or(|last| *last < party.number), "accounts come in ascending order");
         self.pass_over(1, u64::from(first_height == height));
@@ -72,23 +71,23 @@ impl Accounts {
         }
     }
 
-    /// Counts accounts that do not take part, and those of them that are new.
+    /// Counts `accounts` ineligible accounts, of which `young` are new.
     pub fn pass_over(&mut self, accounts: u64, young: u64) {
         self.all += accounts;
         self.young += young;
     }
 
-    /// Accounts that were counted, whether they take part or not.
+    /// Returns the number of accounts counted, eligible or not.
     pub fn all(&self) -> u64 {
         self.all
     }
 
-    /// Accounts that take part.
+    /// Returns the number of eligible accounts.
     pub fn len(&self) -> usize {
         self.addresses.len()
     }
 
-    /// The index of an account in order of the numbers.
+    /// Returns the index of an eligible account in the order of ids.
     pub fn find(&self, number: u32) -> Option<u32> {
         let section = number as usize / SECTION;
         let start = *self.starts.get(section)? as usize;
@@ -96,19 +95,19 @@ impl Accounts {
         self.numbers[start..end].binary_search(&number).ok().map(|found| (start + found) as u32)
     }
 
-    /// Numbers in ascending order.
+    /// Returns the ids in ascending order.
     pub fn numbers(&self) -> &[u32] {
         &self.numbers
     }
 
-    /// Where an account belongs: its group and bucket, its age, and its address.
+    /// Returns the sort key of an account: age group and bucket, first height, address, index.
     fn key(&self, account: usize, order: AccountOrder, height: Height) -> Key {
         let (place, hash) = (self.places[account], self.hashes[account]);
         let is_young = place == height.0;
         let bucket = match order {
             AccountOrder::Given => 0,
             AccountOrder::HashTables { .. } if is_young => {
-                // The first block brings the nemesis account too.
+                // The first block also creates the nemesis account.
                 let new = self.young + u64::from(height == Height::NEMESIS);
                 1 << 32 | u64::from(hash & (capacity(new) - 1))
             }
@@ -120,7 +119,7 @@ impl Accounts {
 
 type Key = (u64, u64, Address, u32);
 
-/// Accounts being put in order.
+/// Sorts the accounts incrementally.
 #[derive(Debug)]
 pub struct Ordering {
     sorted: BTreeSet<Key>,
@@ -128,10 +127,10 @@ pub struct Ordering {
     made: Ordered,
 }
 
-/// Accounts in order, by index.
+/// Eligible accounts in their final order.
 #[derive(Debug, Default)]
 pub struct Ordered {
-    /// Per account in order of the numbers its index.
+    /// Per account in the order of ids, its index in the final order.
     pub index: Vec<u32>,
     /// Hashes of the addresses.
     pub hashes: Vec<u32>,
@@ -140,14 +139,14 @@ pub struct Ordered {
 }
 
 impl Ordering {
-    /// Of `accounts` accounts.
+    /// Prepares to sort `accounts` accounts.
     pub fn new(accounts: usize) -> Ordering {
         let (index, hashes) = (Vec::with_capacity(accounts), Vec::with_capacity(accounts));
         let made = Ordered { index, hashes, vested: Vec::with_capacity(accounts) };
         Ordering { sorted: BTreeSet::new(), keyed: 0, made }
     }
 
-    /// Goes on; true when done.
+    /// Continues within the budget; returns true when finished.
     pub fn step(
         &mut self,
         accounts: &Accounts,
@@ -173,7 +172,7 @@ impl Ordering {
         false
     }
 
-    /// The accounts in order, once a step has returned true.
+    /// Returns the sorted accounts. Valid once a step has returned true.
     pub fn finish(self) -> Ordered {
         self.made
     }

@@ -1,40 +1,40 @@
-//! How much work a slice may do.
+//! Work budget of one slice of the calculation.
 
 use std::ops::Range;
 
-/// Units that an insertion into a large tree or a removal from it is worth.
+/// Cost in units of an insertion into a large tree or a removal from it.
 pub const TREE_COST: u32 = 16;
 
-/// Units of work left in a slice; one unit is about one visited element.
+/// Units of work left in a slice. One unit is about one visited element.
 #[derive(Debug)]
 pub struct Allowance(u32);
 
 impl Allowance {
-    /// An allowance of `units`, at least one, so that every slice makes progress.
+    /// Creates a budget of `units`, at least one, so that every slice makes progress.
     pub fn new(units: u32) -> Allowance {
         Allowance(units.max(1))
     }
 
-    /// Whether nothing is left.
+    /// Returns whether nothing is left.
     pub fn is_spent(&self) -> bool {
         self.0 == 0
     }
 
-    /// Pays for one piece of work of `cost` units if anything is left; the last piece may overdraw.
+    /// Charges `cost` units and returns true if anything is left. The last charge may overdraw.
     pub fn spend(&mut self, cost: u32) -> bool {
         let affordable = self.0 > 0;
         self.0 = self.0.saturating_sub(cost);
         affordable
     }
 
-    /// Pays for as many of `wanted` units as are left, and says how many.
+    /// Charges up to `wanted` units, as many as are left, and returns how many.
     pub fn take(&mut self, wanted: usize) -> usize {
         let taken = wanted.min(self.0 as usize);
         self.0 -= taken as u32;
         taken
     }
 
-    /// Moves `at` on towards `end`, one unit an element, and returns the elements passed.
+    /// Advances `at` towards `end`, one unit per element, and returns the range passed.
     pub fn advance(&mut self, at: &mut usize, end: usize) -> Range<usize> {
         let from = *at;
         *at += self.take(end.saturating_sub(from));

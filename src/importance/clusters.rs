@@ -4,24 +4,24 @@ use super::allowance::Allowance;
 use super::grouped::Cursor;
 use super::neighbours::{Neighbours, Similar};
 
-/// Least number of similar neighbours of a core, itself included.
+/// Minimum number of similar neighbours of a core node, itself included.
 const MIN_CORE_NEIGHBOURS: u32 = 4;
 
-/// Units that finding a cluster is worth.
+/// Cost in units of one lookup in the disjoint sets.
 const FIND_COST: u32 = 4;
 
-/// What a node is among the clusters.
+/// Role of a node in the clustering.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClusterRole {
-    /// It belongs to a cluster.
+    /// Member of a cluster.
     Member,
-    /// It belongs to none, but has neighbours in several.
+    /// Not in a cluster, with neighbours in several clusters.
     Hub,
-    /// It belongs to none, and has neighbours in one at most.
+    /// Not in a cluster, with neighbours in at most one cluster.
     Outlier,
 }
 
-/// A partition of the nodes into blocks: clusters, and every hub and outlier for itself.
+/// A partition of the nodes into blocks: each cluster is a block, and each hub and outlier is a block of its own.
 #[derive(Clone, Debug, Default)]
 pub struct Clusters {
     /// Per node its block. Blocks are numbered by their first nodes.
@@ -32,24 +32,24 @@ pub struct Clusters {
     pub roles: Vec<ClusterRole>,
 }
 
-/// The clusters being made: every core is joined with its similar neighbours.
+/// Builds the clusters incrementally by joining every core with its similar neighbours.
 #[derive(Debug)]
 pub struct Clustering {
     similar: Similar,
     joined: usize,
     forest: Forest,
     is_member: Vec<bool>,
-    /// Per root of the forest its block plus one; 0 if it has none yet.
+    /// Per root of the forest its block plus one; 0 if none is assigned yet.
     block_of_root: Vec<u32>,
     walk: Cursor,
-    /// Cluster first met among the neighbours of the node of the walk, and whether there is another.
+    /// First cluster found among the neighbours of the current node, and whether there is another.
     met: Option<u32>,
     meets_several: bool,
     made: Clusters,
 }
 
 impl Clustering {
-    /// Of the nodes that `similar` is about.
+    /// Prepares to cluster the nodes of `similar`.
     pub fn new(similar: Similar) -> Clustering {
         let nodes = similar.counts.len();
         Clustering {
@@ -65,7 +65,7 @@ impl Clustering {
         }
     }
 
-    /// Goes on; true when done.
+    /// Continues within the budget; returns true when finished.
     pub fn step(&mut self, neighbours: &Neighbours, allowance: &mut Allowance) -> bool {
         while let Some(pair) = self.similar.pairs.get(self.joined) {
             if !allowance.spend(FIND_COST) {
@@ -111,7 +111,7 @@ impl Clustering {
         }
     }
 
-    /// Nodes that are no members are trees of their own.
+    /// Assigns a node to the block of its tree. A node that is no member is a tree of its own.
     fn put_into_block(&mut self, node: usize) {
         let root = self.forest.root(node);
         let block = self.block_of_root[root].checked_sub(1).unwrap_or_else(|| {
@@ -123,16 +123,16 @@ impl Clustering {
         self.made.block.push(block);
     }
 
-    /// The clusters, once a step has returned true.
+    /// Returns the clusters. Valid once a step has returned true.
     pub fn finish(self) -> Clusters {
         self.made
     }
 }
 
-/// Disjoint sets of nodes as trees.
+/// Disjoint sets of nodes (union-find).
 #[derive(Debug)]
 struct Forest {
-    /// Per node the one above it plus one; 0 for a root.
+    /// Per node its parent plus one; 0 for a root.
     above: Vec<u32>,
     /// Per root the number of nodes below it.
     size: Vec<u32>,
@@ -145,7 +145,7 @@ impl Forest {
 
     fn root(&mut self, mut node: usize) -> usize {
         while let Some(above) = self.above(node) {
-            // Each step halves the path for the next time.
+            // Path halving: shortens later lookups.
             if let Some(higher) = self.above(above) {
                 self.above[node] = higher as u32 + 1;
             }

@@ -1,23 +1,23 @@
-//! Net flows between accounts and what they make of an account.
+//! Net flows between accounts, and the outlink scores that follow from them.
 
 use super::allowance::Allowance;
 use super::grouped::{Cursor, Grouped, Groups};
 use super::hash_order::{HashOrder, Visit};
 use super::outlinks::Outlinks;
 
-/// The share of a score below zero that counts.
+/// Factor applied to negative scores.
 const NEGATIVE_WEIGHT: f64 = 0.6;
 
-/// What follows from the outlinks, by index of account.
+/// Scores and flows by account index.
 #[derive(Debug, Default)]
 pub struct Flows {
     /// Outlink score of every account.
     pub scores: Vec<f64>,
-    /// Per account the accounts that receive enough from it, in no particular order, and how much.
+    /// Per account the eligible recipients of at least the minimum net flow, in hash-table order, and the flow.
     pub outflows: Grouped<(u32, f64)>,
 }
 
-/// The flows being computed, account by account.
+/// Computes the flows incrementally, account by account.
 #[derive(Debug)]
 pub struct FlowTables {
     minimum: f64,
@@ -42,7 +42,7 @@ struct FlowTable {
     /// Counterparties and flows in order of insertion.
     entries: Vec<(u32, f64)>,
     order: HashOrder,
-    /// Per party its entry plus one; 0 if it has none.
+    /// Per participant its entry plus one; 0 if it has none.
     entry_of: Vec<u32>,
 }
 
@@ -63,7 +63,7 @@ impl FlowTable {
 }
 
 impl FlowTables {
-    /// Of `outlinks`; `minimum` is the least flow to an account that is kept.
+    /// Prepares to process `outlinks`. `minimum` is the smallest flow to keep, in micro-units.
     pub fn new(outlinks: &Outlinks, minimum: f64) -> FlowTables {
         let (accounts, parties) = (outlinks.sent.groups(), outlinks.hashes.len());
         let entries = Vec::with_capacity(parties);
@@ -74,7 +74,7 @@ impl FlowTables {
         FlowTables { minimum, stage: Stage::Sent, sent, received, table, score: 0.0, made }
     }
 
-    /// Goes on; true when done.
+    /// Continues within the budget; returns true when finished.
     pub fn step(&mut self, outlinks: &Outlinks, allowance: &mut Allowance) -> bool {
         loop {
             match self.stage {
@@ -108,7 +108,7 @@ impl FlowTables {
         }
     }
 
-    /// Sums up the table of one account and empties it; true when done.
+    /// Sums the table of one account and empties it; returns true when finished.
     fn sum(&mut self, accounts: usize, allowance: &mut Allowance) -> bool {
         while allowance.spend(1) {
             match self.table.order.visit() {
@@ -133,7 +133,7 @@ impl FlowTables {
         false
     }
 
-    /// The flows, once a step has returned true.
+    /// Returns the flows. Valid once a step has returned true.
     pub fn finish(self) -> Flows {
         self.made
     }

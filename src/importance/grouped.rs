@@ -1,21 +1,20 @@
-//! Items in numbered groups, back to back in one array (the "compressed sparse row" form), and how such
-//! arrays are made and walked through in slices.
+//! Items in numbered groups, back to back in one array (compressed sparse rows, CSR), built and iterated in slices.
 
 use super::allowance::Allowance;
 
-/// Items in groups `0, 1, …`.
+/// Items in groups numbered from 0.
 pub trait Groups {
-    /// What is in the groups.
+    /// Type of the items.
     type Item;
 
-    /// Number of groups.
+    /// Returns the number of groups.
     fn groups(&self) -> usize;
 
-    /// The items of a group.
+    /// Returns the items of a group.
     fn group(&self, group: usize) -> &[Self::Item];
 }
 
-/// Groups in arrays of their own.
+/// Each group in an array of its own.
 impl<T> Groups for Vec<Vec<T>> {
     type Item = T;
 
@@ -28,10 +27,10 @@ impl<T> Groups for Vec<Vec<T>> {
     }
 }
 
-/// Items in groups back to back in one array; fewer than 2³² items.
+/// Items of all groups back to back in one array; fewer than 2³² items.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Grouped<T> {
-    /// Where each group begins, and after the last one where it ends.
+    /// Start of each group, followed by the end of the last one.
     starts: Vec<u32>,
     items: Vec<T>,
 }
@@ -55,30 +54,30 @@ impl<T> Groups for Grouped<T> {
 }
 
 impl<T> Grouped<T> {
-    /// No groups yet, with room for so many groups and items: room is only address space until it is used,
-    /// while growing would move everything at once.
+    /// Creates an empty structure with capacity for `groups` groups and `items` items. Unused capacity costs only
+    /// address space, while growing would move everything at once.
     pub fn with_capacity(groups: usize, items: usize) -> Grouped<T> {
         let mut starts = Vec::with_capacity(groups + 1);
         starts.push(0);
         Grouped { starts, items: Vec::with_capacity(items) }
     }
 
-    /// Number of items of all groups.
+    /// Returns the number of items of all groups.
     pub fn total(&self) -> usize {
         self.items.len()
     }
 
-    /// The items of all groups, one group after the other.
+    /// Returns the items of all groups, group after group.
     pub fn items(&self) -> &[T] {
         &self.items
     }
 
-    /// The same, to be changed in place.
+    /// Returns the same, mutable.
     pub fn items_mut(&mut self) -> &mut [T] {
         &mut self.items
     }
 
-    /// Adds an item to the group that is open at the end.
+    /// Appends an item to the open last group.
     pub fn push(&mut self, item: T) {
         self.items.push(item);
     }
@@ -89,30 +88,30 @@ impl<T> Grouped<T> {
     }
 }
 
-/// A place in groups that are walked through.
+/// A position in groups that are being iterated.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cursor {
     group: usize,
-    /// Items of the group that have been passed.
+    /// Items of the current group already passed.
     passed: usize,
 }
 
-/// A stretch of items of one group.
+/// A slice of consecutive items of one group.
 #[derive(Debug)]
 pub struct Stretch<'a, T> {
-    /// The group.
+    /// Number of the group.
     pub group: usize,
-    /// The items; none only if the group is empty.
+    /// The items; empty only if the group is empty.
     pub items: &'a [T],
-    /// Whether the group begins here.
+    /// Whether the slice starts the group.
     pub begins: bool,
-    /// Whether it ends here.
+    /// Whether the slice ends the group.
     pub ends: bool,
 }
 
 impl Cursor {
-    /// The next stretch, as long as the allowance allows: one unit an item, or for an empty group. `None` at the
-    /// end or when the allowance is spent.
+    /// Returns the next slice within the budget: one unit per item, and one for an empty group. Returns `None` at the
+    /// end or when the budget is spent.
     pub fn run<'a, G: Groups>(&mut self, groups: &'a G, allowance: &mut Allowance) -> Option<Stretch<'a, G::Item>> {
         if self.at_end(groups) {
             return None;
@@ -129,13 +128,13 @@ impl Cursor {
         Some(Stretch { group, items: &all[from..to], begins: from == 0, ends })
     }
 
-    /// Whether every group has been passed.
+    /// Returns whether every group has been passed.
     pub fn at_end(&self, groups: &impl Groups) -> bool {
         self.group == groups.groups()
     }
 }
 
-/// Items being put into other groups, those of one group in the order in which they are found: a counting sort.
+/// An incremental counting sort of items into other groups. Within a group, items keep the order of the source.
 #[derive(Debug)]
 pub struct Regroup<T> {
     stage: Stage,
@@ -148,21 +147,21 @@ pub struct Regroup<T> {
 enum Stage {
     Count,
     Sum,
-    /// Memory is touched for the first time in its order, since doing so costs far more than a later visit.
+    /// Touches the memory for the first time in address order, which costs far less than first touches in random order.
     Reserve,
     Place,
 }
 
 impl<T: Copy + Default> Regroup<T> {
-    /// Into `groups` groups.
+    /// Prepares to sort into `groups` groups.
     pub fn new(groups: usize) -> Regroup<T> {
-        // While items are placed, entry g + 1 is where the next item of group g goes.
+        // While items are placed, entry g + 1 is the position of the next item of group g.
         let made = Grouped { starts: vec![0; groups + 2], items: Vec::new() };
         Regroup { stage: Stage::Count, cursor: Cursor::default(), at: 0, made }
     }
 
-    /// Goes on; true when done. `entry` says for an item of a group of `source` to which group it goes, if to
-    /// any, and as what; it must say the same in every call.
+    /// Continues within the budget; returns true when finished. `entry` maps an item of a group of `source` to its
+    /// target group and value, or to `None` to leave it out. It must return the same in every call.
     pub fn step<S: Groups>(
         &mut self,
         source: &S,
@@ -205,7 +204,7 @@ impl<T: Copy + Default> Regroup<T> {
         }
     }
 
-    /// What has been made, once a step has returned true.
+    /// Returns the result. Valid once a step has returned true.
     pub fn finish(mut self) -> Grouped<T> {
         self.made.starts.pop();
         self.made

@@ -1,26 +1,26 @@
-//! The order in which the reference platform's hash tables are iterated.
+//! Iteration order of Java's `HashMap`.
 //!
-//! A few sums are made in this order, which decides their last bits.
+//! NIS1 adds some floating-point sums in this order, which decides their last bits.
 
 use crate::model::Address;
 
-/// Least number of buckets of a table.
+/// Minimum number of buckets.
 const MIN_CAPACITY: u32 = 16;
-/// Most buckets of a table.
+/// Maximum number of buckets.
 const MAX_CAPACITY: u32 = 1 << 30;
-/// A bucket with at least this many keys makes a table of less than `CROWDED_CAPACITY` buckets grow when one more comes.
+/// When a bucket with at least this many keys gets another, a table of fewer than `CROWDED_CAPACITY` buckets grows.
 const CROWDED_KEYS: usize = 8;
-/// Buckets from which on a crowded bucket no longer makes the table grow.
+/// Number of buckets from which on a crowded bucket no longer makes the table grow.
 const CROWDED_CAPACITY: u32 = 64;
 
-/// Hash of an address as a key of such a table.
+/// Returns the Java hash of an address.
 pub fn hash(address: &Address) -> u32 {
     let text = address.as_bytes().iter().fold(0u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(u32::from(*byte)));
     text ^ (text >> 16)
 }
 
-/// Number of buckets of a table into which `keys` keys were put, crowded buckets aside: at most three quarters
-/// of the buckets are as many as the keys.
+/// Returns the number of buckets of a table with `keys` keys, without growth for crowded buckets: the smallest capacity
+/// of which three quarters are at least `keys`.
 pub fn capacity(keys: u64) -> u32 {
     let mut capacity = MIN_CAPACITY;
     while is_over_full(keys, capacity) {
@@ -33,34 +33,34 @@ fn is_over_full(keys: u64, capacity: u32) -> bool {
     capacity < MAX_CAPACITY && keys > u64::from(capacity / 4 * 3)
 }
 
-/// A table of which only the order is of interest: keys are numbered in the order of insertion. First all keys
-/// are inserted, then they are visited, after which the table is empty again.
+/// A hash table that yields only an order. Keys are numbered by insertion. The caller inserts all keys and then visits
+/// them, which leaves the table empty for reuse.
 #[derive(Debug)]
 pub struct HashOrder {
     hashes: Vec<u32>,
     capacity: u32,
-    /// Per bucket its first key plus one; 0 if it is empty. There are as many as the largest table needs.
+    /// Per bucket its first key plus one; 0 if the bucket is empty. Sized for the largest table.
     heads: Vec<u32>,
-    /// Per key the next one of its bucket, in the same form.
+    /// Per key the next key of its bucket plus one; 0 if there is none.
     next: Vec<u32>,
-    /// Keys not yet linked into their buckets; the last goes first, so that a bucket begins with its oldest.
+    /// Keys not yet linked. The last is linked first, so that a bucket starts with its oldest key.
     unlinked: Option<usize>,
     bucket: usize,
 }
 
-/// What one unit of work on a walk has come to.
+/// Result of one unit of work of an iteration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Visit {
     /// No key yet.
     Nothing,
     /// The next key in order.
     Key(usize),
-    /// There are no more keys; the table is empty.
+    /// No more keys; the table is empty.
     End,
 }
 
 impl HashOrder {
-    /// A table for at most `keys` keys.
+    /// Creates a table for at most `keys` keys.
     pub fn new(keys: usize) -> HashOrder {
         let buckets = capacity(keys as u64).max(CROWDED_CAPACITY);
         HashOrder {
@@ -73,7 +73,7 @@ impl HashOrder {
         }
     }
 
-    /// Adds a key that is not in the table, by its hash.
+    /// Inserts a new key by its hash.
     pub fn insert(&mut self, hash: u32) {
         if self.capacity < CROWDED_CAPACITY {
             let bucket = |hash: u32| hash & (self.capacity - 1);
@@ -89,12 +89,12 @@ impl HashOrder {
         }
     }
 
-    /// Number of buckets.
+    /// Returns the number of buckets.
     pub fn capacity(&self) -> u32 {
         self.capacity
     }
 
-    /// Does one unit of work on the walk through all keys in order.
+    /// Does one unit of work of the iteration through all keys in order.
     pub fn visit(&mut self) -> Visit {
         let unlinked = *self.unlinked.get_or_insert(self.hashes.len());
         if let Some(key) = unlinked.checked_sub(1) {
@@ -110,7 +110,7 @@ impl HashOrder {
             self.bucket += 1;
             return Visit::Nothing;
         };
-        // Taking keys out as they are visited leaves the buckets empty for the next table.
+        // Removing keys while visiting them leaves the buckets empty for the next table.
         *head = self.next[key as usize];
         Visit::Key(key as usize)
     }

@@ -3,10 +3,10 @@
 use super::allowance::Allowance;
 use super::grouped::{Cursor, Grouped, Regroup};
 
-/// A sparse matrix: per row the columns of its entries, ascending, and their values.
+/// A sparse matrix: per row its entries as column and value, columns ascending.
 pub type SparseMatrix = Grouped<(u32, f64)>;
 
-/// Goes on with `product = matrix · vector`; true when done. The order of the additions is part of the result.
+/// Continues `product = matrix · vector`; returns true when finished. The order of the additions affects the result.
 pub fn multiply(
     matrix: &SparseMatrix,
     vector: &[f64],
@@ -22,7 +22,7 @@ pub fn multiply(
     cursor.at_end(matrix)
 }
 
-/// The flows between accounts: row = recipient, column = sender, every column that has entries sums to 1.
+/// Flows between accounts: row = recipient, column = sender. Every column with entries sums to 1.
 #[derive(Clone, Debug, Default)]
 pub struct OutlinkMatrix {
     /// The entries.
@@ -31,7 +31,7 @@ pub struct OutlinkMatrix {
     pub dangling: Vec<u32>,
 }
 
-/// The matrix being made.
+/// Builds the matrix incrementally.
 #[derive(Debug)]
 pub struct MatrixBuilder {
     stage: Stage,
@@ -50,7 +50,7 @@ enum Stage {
 }
 
 impl MatrixBuilder {
-    /// For `accounts` accounts.
+    /// Prepares a matrix of `accounts` accounts.
     pub fn new(accounts: usize) -> MatrixBuilder {
         MatrixBuilder {
             stage: Stage::Rows,
@@ -61,7 +61,7 @@ impl MatrixBuilder {
         }
     }
 
-    /// Goes on from the flows out of every account; true when done.
+    /// Continues within the budget, from the flows out of every account; returns true when finished.
     pub fn step(&mut self, outflows: &Grouped<(u32, f64)>, allowance: &mut Allowance) -> bool {
         match self.stage {
             Stage::Rows => {
@@ -102,7 +102,7 @@ impl MatrixBuilder {
         }
     }
 
-    /// The matrix, once a step has returned true.
+    /// Returns the matrix. Valid once a step has returned true.
     pub fn finish(self) -> OutlinkMatrix {
         self.made
     }

@@ -1,8 +1,8 @@
-//! The importance of accounts: proof of importance and proof of stake.
+//! Account importance: proof of importance and proof of stake.
 //!
-//! A calculation is first fed with accounts and movements, then stepped until it is done, each step doing no
-//! more work than it is allowed, so that it can run between the other duties of a node. The results are those
-//! of the protocol to the last bit, however the work is sliced.
+//! The caller adds the accounts, then the outlinks, and then calls `step` until the calculation is done. Each step is
+//! limited by a work budget, so that the node can do other work in between. The results equal those of NIS1 bit for
+//! bit, whatever the slicing.
 
 mod accounts;
 pub mod allowance;
@@ -33,45 +33,45 @@ pub use stake::ProofOfStake;
 use crate::model::network::ImportanceScheme;
 use crate::model::{Address, Amount, Height};
 
-/// An account to a calculation.
+/// Input to a calculation: an account.
 #[derive(Clone, Copy, Debug)]
 pub struct Party {
-    /// A number of its own, by which movements name it.
+    /// Id of the account; outlinks refer to it.
     pub number: u32,
-    /// Its address, which has a say in its place among the others.
+    /// Address; its hash influences the order of the accounts.
     pub address: Address,
 }
 
 /// Parameters of a calculation.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// Grouped height at which importances are calculated.
+    /// Importance height: the height at which importances are calculated.
     pub height: Height,
     /// Blocks per day at the network's target time.
     pub blocks_per_day: u64,
-    /// In which order accounts are numbered.
+    /// Order in which accounts are numbered.
     pub order: AccountOrder,
-    /// Limits of what counts.
+    /// Limits within the graph.
     pub thresholds: Thresholds,
-    /// For how many accounts that take part room is made beforehand.
+    /// Expected number of eligible accounts, for preallocation.
     pub expected: u64,
 }
 
 impl Settings {
-    /// Settings for a height of a chain; `known_accounts` is the number of all account states before the block at that
-    /// height, 0 at height 1.
+    /// Creates settings for a height of the chain. `known_accounts` counts the account states before the block at that
+    /// height; 0 at height 1.
     pub fn new(height: Height, blocks_per_day: u64, known_accounts: u64) -> Settings {
         let order = AccountOrder::HashTables { known_accounts };
         Settings { height, blocks_per_day, order, thresholds: Thresholds::default(), expected: 0 }
     }
 }
 
-/// Limits of what counts in the graph. The protocol's are the default; others are for tests.
+/// Limits within the graph. The defaults are NIS1's; tests use others.
 #[derive(Clone, Copy, Debug)]
 pub struct Thresholds {
-    /// Least net flow between two accounts, in micro-units, that counts.
+    /// Minimum net flow between two accounts, in micro-units.
     pub min_flow: f64,
-    /// Similarity that similar neighbours exceed.
+    /// Two neighbours are similar if their similarity exceeds this.
     pub similarity: f64,
 }
 
@@ -81,47 +81,47 @@ impl Default for Thresholds {
     }
 }
 
-/// Whether there is more to do.
+/// Whether work remains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CalculationProgress {
-    /// Work goes on.
+    /// Work remains.
     Working,
-    /// The results are there.
+    /// The results are complete.
     Done,
 }
 
 /// Importances calculated at a height.
 #[derive(Clone, Debug, Default)]
 pub struct Importances {
-    /// The grouped height.
+    /// Importance height.
     pub height: Height,
-    /// Accounts that the calculation was given; NIS1 calls this the last vector size.
+    /// Accounts that the calculation counted, ineligible ones included; NIS1's "last vector size".
     pub handed_over: u64,
-    /// Iterations that the page rank took; 0 for proof of stake.
+    /// Iterations of the page rank; 0 for proof of stake.
     pub iterations: u32,
-    /// The accounts that have an importance, in ascending order of their numbers.
+    /// Eligible accounts in ascending order of their ids.
     pub accounts: Vec<Importance>,
 }
 
 /// Importance of one account.
 #[derive(Clone, Copy, Debug)]
 pub struct Importance {
-    /// Number of the account.
+    /// Id of the account.
     pub account: u32,
-    /// Its share in the importance of all, 0 to 1; not a number if there is no stake at all.
+    /// Share of the total importance, 0 to 1; NaN if there is no stake at all.
     pub importance: f64,
-    /// Its page rank; 0 for proof of stake.
+    /// Page rank; 0 for proof of stake.
     pub page_rank: f64,
 }
 
-/// Why there are no importances. A calculation that has failed is of no further use.
+/// Reasons for a failed calculation. A failed calculation cannot be continued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ImportanceError {
     /// No account has enough vested balance.
     NoAccounts,
-    /// The power iteration does not settle.
+    /// The power iteration does not converge.
     NotConverged,
-    /// There are more than [`MAX_OUTLINKS`] movements in the window.
+    /// The window has more than [`MAX_OUTLINKS`] outlinks.
     TooManyOutlinks,
 }
 
@@ -141,17 +141,17 @@ impl fmt::Display for ImportanceError {
 
 impl std::error::Error for ImportanceError {}
 
-/// A calculation by either scheme.
+/// A calculation of either scheme.
 #[derive(Debug)]
 pub enum Calculation {
-    /// Stake, outlinks and the structure of the graph count.
+    /// Considers stake, outlinks and the structure of the graph.
     Importance(Box<ProofOfImportance>),
-    /// Only the stake counts.
+    /// Considers the stake only.
     Stake(ProofOfStake),
 }
 
 impl Calculation {
-    /// A calculation that has not been given anything.
+    /// Creates a calculation without input.
     pub fn new(scheme: ImportanceScheme, settings: Settings) -> Calculation {
         match scheme {
             ImportanceScheme::ProofOfImportance => Calculation::Importance(Box::new(ProofOfImportance::new(settings))),
@@ -159,7 +159,7 @@ impl Calculation {
         }
     }
 
-    /// Hands over a known account other than that of the nemesis block, the next in ascending order of the numbers.
+    /// Adds a known account other than the nemesis account. Ids must be ascending.
     pub fn add_account(&mut self, party: Party, vested: Amount, first_height: Height) {
         match self {
             Calculation::Importance(calculation) => calculation.add_account(party, vested, first_height),
@@ -167,16 +167,16 @@ impl Calculation {
         }
     }
 
-    /// Counts known accounts that have too little to take part and are not handed over, and those of them that are new
-    /// at the height of the calculation. Proof of stake knows no such accounts.
+    /// Counts known accounts whose balance is too low to be eligible and that are not added; `young` of them are new at
+    /// the height of the calculation. No effect for proof of stake, which gets every account.
     pub fn pass_over(&mut self, accounts: u64, young: u64) {
         if let Calculation::Importance(calculation) = self {
             calculation.pass_over(accounts, young);
         }
     }
 
-    /// Hands over a recorded movement; all accounts come before. Proof of stake ignores it. The address of the recipient
-    /// is asked for if it takes no part and receives for the first time.
+    /// Adds an outlink. All accounts must be added before. No effect for proof of stake. `address` returns the
+    /// recipient's address; it is called if the recipient is ineligible and new to the calculation.
     pub fn add_outlink<E>(
         &mut self,
         height: Height,
@@ -191,7 +191,7 @@ impl Calculation {
         }
     }
 
-    /// Does about `allowance` units of work, each worth some ten nanoseconds.
+    /// Does about `allowance` units of work, each about ten nanoseconds.
     pub fn step(&mut self, allowance: u32) -> Result<CalculationProgress, ImportanceError> {
         match self {
             Calculation::Importance(calculation) => calculation.step(allowance),
@@ -199,7 +199,7 @@ impl Calculation {
         }
     }
 
-    /// The results, once a step has been the last.
+    /// Returns the results. Valid once a step has returned [`CalculationProgress::Done`].
     pub fn into_results(self) -> Importances {
         match self {
             Calculation::Importance(calculation) => calculation.into_results(),

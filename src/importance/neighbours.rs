@@ -1,17 +1,17 @@
-//! Neighbours in the outlink graph and which of them are similar.
+//! Neighbours in the outlink graph, and their similarity.
 
 use super::allowance::Allowance;
 use super::grouped::{Cursor, Grouped, Groups};
 use super::matrix::SparseMatrix;
 
-/// The neighbours of every node, itself included, in ascending order.
+/// Per node its neighbours in ascending order, itself included.
 pub type Neighbours = Grouped<u32>;
 
-/// The neighbour sets being made: the direction of a flow does not matter.
+/// Builds the neighbour sets incrementally. The direction of a flow does not matter.
 #[derive(Debug)]
 pub struct NeighbourSets {
     node: usize,
-    /// How many of the node's senders and recipients have been merged, and whether it has been itself.
+    /// Senders and recipients of the current node merged so far, and whether the node itself has been merged.
     senders: usize,
     recipients: usize,
     itself: bool,
@@ -19,14 +19,14 @@ pub struct NeighbourSets {
 }
 
 impl NeighbourSets {
-    /// Of a graph whose nodes have these recipients.
+    /// Prepares the sets of a graph; `columns` are the recipients of every node.
     pub fn new(columns: &Grouped<u32>) -> NeighbourSets {
         let nodes = columns.groups();
         let made = Grouped::with_capacity(nodes, nodes + 2 * columns.total());
         NeighbourSets { node: 0, senders: 0, recipients: 0, itself: false, made }
     }
 
-    /// Goes on from the senders and recipients of every node; true when done.
+    /// Continues within the budget, from the senders and recipients of every node; returns true when finished.
     pub fn step(&mut self, rows: &SparseMatrix, columns: &Grouped<u32>, allowance: &mut Allowance) -> bool {
         while self.node < rows.groups() {
             if !allowance.spend(1) {
@@ -51,55 +51,55 @@ impl NeighbourSets {
         true
     }
 
-    /// The sets, once a step has returned true.
+    /// Returns the sets. Valid once a step has returned true.
     pub fn finish(self) -> Neighbours {
         self.made
     }
 }
 
-/// Whether two nodes with that many neighbours are similar if they have `common` of them in common.
+/// Returns whether two nodes with neighbour sets of these sizes and `common` common neighbours are similar.
 fn are_similar(common: usize, sizes: (usize, usize), threshold: f64) -> bool {
-    // The protocol multiplies in 32 bits.
+    // NIS1 multiplies in 32 bits.
     let product = (sizes.0 as i32).wrapping_mul(sizes.1 as i32);
     common as f64 / f64::from(product).sqrt() > threshold
 }
 
-/// Nodes that are similar to neighbours of theirs.
+/// Similar neighbours.
 #[derive(Debug, Default)]
 pub struct Similar {
-    /// Every pair of different similar neighbours, once.
+    /// Every pair of distinct similar neighbours, once.
     pub pairs: Vec<(u32, u32)>,
-    /// Per node how many others it is similar to.
+    /// Per node the number of nodes it is similar to.
     pub counts: Vec<u32>,
 }
 
-/// The similarities being computed.
+/// Computes the similarities incrementally.
 ///
-/// Each pair is looked at from its node with more neighbours: these are marked, and the marked ones among the
-/// neighbours of the other counted. So hubs are never walked through for each of their neighbours.
+/// Each pair is processed from the node with more neighbours: its neighbours are marked, and then the marked neighbours
+/// of the other node are counted. So the neighbours of a hub are not iterated once per neighbour.
 #[derive(Debug)]
 pub struct Similarities {
     threshold: f64,
     stage: Stage,
     marking: Cursor,
     node: usize,
-    /// Per node the last node plus one whose neighbour it was found to be.
+    /// Per node, one plus the last node that marked it as a neighbour.
     marks: Vec<u32>,
     made: Similar,
 }
 
 #[derive(Debug)]
 enum Stage {
-    /// The neighbours of the node are being marked.
+    /// Marks the neighbours of the node.
     Mark,
-    /// The node's neighbour at this position comes next.
+    /// The node's neighbour at this position is next.
     Choose { at: usize },
-    /// The neighbours of that neighbour are being counted, as far as `passed`.
+    /// Counts the neighbours of that neighbour; `passed` of them are done.
     Count { at: usize, passed: usize, common: usize },
 }
 
 impl Similarities {
-    /// Of these neighbours, which are similar if their similarity exceeds the threshold.
+    /// Prepares to compare these neighbours. Two are similar if their similarity exceeds `threshold`.
     pub fn new(neighbours: &Neighbours, threshold: f64) -> Similarities {
         let nodes = neighbours.groups();
         let made = Similar { pairs: Vec::with_capacity(neighbours.total() / 2), counts: vec![0; nodes] };
@@ -107,7 +107,7 @@ impl Similarities {
         Similarities { threshold, stage: Stage::Mark, marking, node: 0, marks, made }
     }
 
-    /// Goes on; true when done.
+    /// Continues within the budget; returns true when finished.
     pub fn step(&mut self, neighbours: &Neighbours, allowance: &mut Allowance) -> bool {
         loop {
             match self.stage {
@@ -146,12 +146,12 @@ impl Similarities {
         }
     }
 
-    /// Decides whether the neighbour at a position has to be compared.
+    /// Decides whether the neighbour at a position needs a comparison.
     fn choose(&self, neighbours: &Neighbours, at: usize) -> Stage {
         let own = neighbours.group(self.node);
         let Some(other) = own.get(at).map(|other| *other as usize) else { return Stage::Mark };
         let (own_size, size) = (own.len(), neighbours.group(other).len());
-        // No more than all neighbours of the smaller one can be in common.
+        // At most all neighbours of the smaller set can be common.
         if (size, other) < (own_size, self.node) && are_similar(size, (own_size, size), self.threshold) {
             Stage::Count { at, passed: 0, common: 0 }
         } else {
@@ -167,7 +167,7 @@ impl Similarities {
         }
     }
 
-    /// The similar neighbours, once a step has returned true.
+    /// Returns the similar neighbours. Valid once a step has returned true.
     pub fn finish(self) -> Similar {
         self.made
     }

@@ -1,4 +1,4 @@
-//! Movements between accounts as weighted outlinks.
+//! Transfers between accounts as weighted outlinks.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -9,16 +9,16 @@ use super::grouped::{Grouped, Regroup};
 use super::hash_order::hash;
 use crate::model::{Address, Height};
 
-/// Days that an outlink counts.
+/// Days for which an outlink counts.
 const WINDOW_DAYS: u64 = 30;
 
-/// Outlinks per array of recorded ones; these are never moved.
+/// Outlinks per chunk of the log. Chunks are never moved.
 const CHUNK: usize = 1 << 14;
 
-/// Most outlinks of one calculation; all indices and counts fit 32 bits.
+/// Maximum number of outlinks of one calculation, so that all indices and counts fit 32 bits.
 pub const MAX_OUTLINKS: usize = 1 << 30;
 
-/// Powers of 0.9, per whole day of age, as the bits of doubles.
+/// Powers of 0.9 per whole day of age, as bits of doubles.
 #[rustfmt::skip]
 const DECAY: [u64; WINDOW_DAYS as usize + 1] = [
     0x3FF0000000000000, 0x3FECCCCCCCCCCCCD, 0x3FE9EB851EB851EC, 0x3FE753F7CED91688,
@@ -31,30 +31,30 @@ const DECAY: [u64; WINDOW_DAYS as usize + 1] = [
     0x3FAACB9F41A886AC, 0x3FA81DA8EE4ADF9B, 0x3FA5B44B3CDCFC72,
 ];
 
-/// What is left of a weight after `days` whole days; `None` once it no longer counts.
+/// Returns the factor for a weight after `days` whole days; `None` once it no longer counts.
 pub fn decay(days: u64) -> Option<f64> {
     DECAY.get(usize::try_from(days).ok()?).map(|bits| f64::from_bits(*bits))
 }
 
-/// Sender, recipient and weight after decay.
+/// Sender, recipient, and weight after decay.
 type Link = (u32, u32, f64);
 
-/// Outlinks as they are recorded.
+/// Log of outlinks in the order of arrival.
 ///
-/// Parties are indices: first the accounts that take part, in order of their numbers, then all others in the order in
-/// which they first appear.
+/// Participants are indices: first the eligible accounts in the order of ids, then all other recipients in the order of
+/// first appearance.
 #[derive(Debug, Default)]
 pub struct Recorded {
     chunks: Vec<Vec<Link>>,
-    /// Indices by number.
+    /// Indices of ineligible recipients by account id.
     others: BTreeMap<u32, u32>,
-    /// Hashes of the addresses of the others.
+    /// Hashes of the addresses of ineligible recipients.
     hashes: Vec<u32>,
 }
 
 impl Recorded {
-    /// Records a movement of a certain age from one account to another, unless its sender takes no part. The address of a
-    /// recipient that takes no part is asked for once.
+    /// Adds an outlink of a certain age. Ignores it if the sender is ineligible, the outlink is outside the window, or
+    /// the log is too large. `address` is called once per ineligible recipient.
     pub fn add<E>(
         &mut self,
         accounts: &Accounts,
@@ -102,27 +102,27 @@ impl Recorded {
         }
     }
 
-    /// Whether there are more outlinks than can be handled.
+    /// Returns whether there are more outlinks than [`MAX_OUTLINKS`].
     pub fn is_too_many(&self) -> bool {
         self.chunks.len() > MAX_OUTLINKS / CHUNK
     }
 
-    /// Whether nothing was recorded.
+    /// Returns whether the log is empty.
     pub fn is_empty(&self) -> bool {
         self.chunks.is_empty()
     }
 }
 
-/// How old a movement is.
+/// Age of an outlink.
 #[derive(Clone, Copy, Debug)]
 pub struct Age {
-    /// Blocks from the movement to the calculation; `None` if it is later.
+    /// Blocks from the transfer to the calculation; `None` if the transfer is later.
     blocks: Option<u64>,
     blocks_per_day: u64,
 }
 
 impl Age {
-    /// The age at `end` of a movement at `height`.
+    /// Returns the age at height `end` of a transfer at `height`.
     pub fn new(height: Height, end: Height, blocks_per_day: u64) -> Age {
         let blocks = end.0.checked_sub(height.0).filter(|_| height >= Height::NEMESIS);
         Age { blocks, blocks_per_day: blocks_per_day.max(1) }
@@ -139,13 +139,13 @@ impl Age {
 pub struct Outlinks {
     /// Per sender: recipient and weight, in recorded order.
     pub sent: Grouped<(u32, f64)>,
-    /// Per recipient that takes part: sender and weight, by index of the sender, then in recorded order.
+    /// Per eligible recipient: sender and weight, by index of the sender, then in recorded order.
     pub received: Grouped<(u32, f64)>,
-    /// Hashes of the addresses of all parties.
+    /// Hashes of the addresses of all participants.
     pub hashes: Vec<u32>,
 }
 
-/// Outlinks being sorted by their accounts.
+/// Sorts outlinks by account incrementally.
 #[derive(Debug)]
 pub struct Sorting {
     recorded: Vec<Vec<Link>>,
@@ -158,7 +158,7 @@ pub struct Sorting {
 }
 
 impl Sorting {
-    /// Of what was recorded about `accounts` accounts that take part.
+    /// Prepares to sort the log of a calculation with `accounts` eligible accounts.
     pub fn new(recorded: Recorded, accounts: usize) -> Sorting {
         Sorting {
             recorded: recorded.chunks,
@@ -171,9 +171,9 @@ impl Sorting {
         }
     }
 
-    /// Goes on; true when done. The hashes in `ordered` are taken over.
+    /// Continues within the budget; returns true when finished. Appends the participants' hashes to `ordered`.
     pub fn step(&mut self, ordered: &mut Ordered, allowance: &mut Allowance) -> bool {
-        // Bit by bit, since to drop a large map takes long.
+        // Freed piece by piece, because dropping a large map takes long.
         while !self.others.is_empty() {
             if !allowance.spend(TREE_COST) {
                 return false;
@@ -198,7 +198,7 @@ impl Sorting {
         self.receiving.step(&self.made.sent, entry, allowance)
     }
 
-    /// The sorted outlinks, once a step has returned true.
+    /// Returns the sorted outlinks. Valid once a step has returned true.
     pub fn finish(mut self, ordered: &mut Ordered) -> Outlinks {
         self.made.received = self.receiving.finish();
         self.made.hashes = std::mem::take(&mut ordered.hashes);

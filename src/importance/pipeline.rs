@@ -1,4 +1,4 @@
-//! The proof-of-importance calculation from its input to its results.
+//! The proof-of-importance calculation as a sequence of phases.
 
 use std::mem;
 
@@ -14,11 +14,10 @@ use super::structure::{Structure, StructureBuilder};
 use super::{CalculationProgress, Importance, ImportanceError, Importances, Party, Settings};
 use crate::model::{Address, Amount, Height};
 
-/// Most accounts for which room is made beforehand; the supply of a public network suffices for fewer.
+/// Maximum preallocation. The supply of a public network suffices for fewer eligible accounts.
 const MAX_EXPECTED: u64 = 1_000_000;
 
-/// A proof-of-importance calculation in the making: first all accounts are handed over, then all movements,
-/// then it is stepped until it is done.
+/// A proof-of-importance calculation: add all accounts, then all outlinks, and then call `step` until it is done.
 #[derive(Debug)]
 pub struct ProofOfImportance {
     settings: Settings,
@@ -34,7 +33,7 @@ pub struct ProofOfImportance {
     results: Importances,
 }
 
-/// What has been found about the graph of the accounts, by their indices.
+/// The graph of the accounts, by account index.
 #[derive(Debug, Default)]
 pub struct Graph {
     /// The outlink matrix.
@@ -49,7 +48,7 @@ enum Phase {
     Order(Ordering),
     Outlinks(Sorting),
     Flows(FlowTables),
-    /// To free much memory at once takes long, so that it is done in two slices.
+    /// Freeing much memory at once takes long, so it is split over two slices.
     Free,
     Matrix(MatrixBuilder),
     Structure(StructureBuilder),
@@ -60,7 +59,7 @@ enum Phase {
 }
 
 impl ProofOfImportance {
-    /// A calculation that has not been given anything.
+    /// Creates a calculation without input.
     pub fn new(settings: Settings) -> ProofOfImportance {
         ProofOfImportance {
             settings,
@@ -77,21 +76,21 @@ impl ProofOfImportance {
         }
     }
 
-    /// Hands over a known account other than that of the nemesis block, the next in ascending order of the numbers;
-    /// `vested` is its vested balance at the height of the calculation.
+    /// Adds a known account other than the nemesis account. Ids must be ascending. `vested` is the vested balance at
+    /// the height of the calculation.
     pub fn add_account(&mut self, party: Party, vested: Amount, first_height: Height) {
         assert!(self.is_fed() && self.recorded.is_empty(), "accounts come before movements");
         self.accounts.add(&party, vested, first_height, self.settings.height);
     }
 
-    /// Counts known accounts that have too little to take part, and those of them that are new.
+    /// Counts known accounts whose balance is too low to be eligible; `young` of them are new.
     pub fn pass_over(&mut self, accounts: u64, young: u64) {
         self.accounts.pass_over(accounts, young);
     }
 
-    /// Hands over a movement with its recorded weight, in the order of recording. Those outside the window and those of
-    /// accounts that take no part are left out. The address of the recipient is asked for if it takes no part and
-    /// receives for the first time.
+    /// Adds an outlink with its recorded weight. Outlinks must come in recorded order. Those outside the window or with
+    /// an ineligible sender are ignored. `address` returns the recipient's address; it is called if the recipient is
+    /// ineligible and new to the calculation.
     pub fn add_outlink<E>(
         &mut self,
         height: Height,
@@ -109,7 +108,7 @@ impl ProofOfImportance {
         matches!(self.phase, Phase::Feed)
     }
 
-    /// Does about `allowance` units of work, each worth some ten nanoseconds.
+    /// Does about `allowance` units of work, each about ten nanoseconds.
     pub fn step(&mut self, allowance: u32) -> Result<CalculationProgress, ImportanceError> {
         if self.accounts.len() == 0 {
             return Err(ImportanceError::NoAccounts);
@@ -120,7 +119,7 @@ impl ProofOfImportance {
         let mut allowance = Allowance::new(allowance);
         while !allowance.is_spent() {
             if self.work(&mut allowance)? {
-                // A slice ends with its phase: to change over to the next takes time too.
+                // A slice ends with its phase, because changing to the next phase takes time too.
                 self.next_phase();
                 break;
             }
@@ -128,7 +127,7 @@ impl ProofOfImportance {
         Ok(if matches!(self.phase, Phase::Done) { CalculationProgress::Done } else { CalculationProgress::Working })
     }
 
-    /// Goes on with the phase; true when it is done.
+    /// Continues the current phase; returns true when the phase is finished.
     fn work(&mut self, allowance: &mut Allowance) -> Result<bool, ImportanceError> {
         let Settings { height, order, .. } = self.settings;
         Ok(match &mut self.phase {
@@ -154,7 +153,7 @@ impl ProofOfImportance {
         })
     }
 
-    /// Takes over what a phase has made, frees what it alone needed, and begins the next.
+    /// Takes the result of a phase, frees what only that phase needed, and starts the next.
     fn next_phase(&mut self) {
         let (accounts, thresholds) = (self.accounts.len(), self.settings.thresholds);
         self.phase = match mem::replace(&mut self.phase, Phase::Done) {
@@ -202,7 +201,7 @@ impl ProofOfImportance {
         };
     }
 
-    /// Brings the results into the order of the numbers.
+    /// Converts the results to the order of ids; returns true when finished.
     fn collect(&mut self, allowance: &mut Allowance) -> bool {
         let numbers = self.accounts.numbers();
         let mut to = self.results.accounts.len();
@@ -217,17 +216,17 @@ impl ProofOfImportance {
         to == numbers.len()
     }
 
-    /// What the calculation has found about the graph, once it is done.
+    /// Returns the graph. Valid once the calculation is done.
     pub fn graph(&self) -> &Graph {
         &self.graph
     }
 
-    /// Outlink scores by index of account, once the calculation is done.
+    /// Returns the outlink scores by account index. Valid once the calculation is done.
     pub fn outlink_scores(&self) -> &[f64] {
         &self.flows.scores
     }
 
-    /// The results, once a step has been the last.
+    /// Returns the results. Valid once a step has returned [`CalculationProgress::Done`].
     pub fn into_results(self) -> Importances {
         self.results
     }

@@ -1,31 +1,31 @@
-//! How much the outlinks of a node favour the blocks that they lead to.
+//! The proximity matrix: how the outlinks of a node distribute over the blocks of the partition.
 
 use super::allowance::Allowance;
 use super::clusters::Clusters;
 use super::grouped::{Cursor, Grouped, Groups, Regroup};
 use super::matrix::SparseMatrix;
 
-/// The inter-level proximity matrix R being made: row = block, column = node. (The matrix A only spreads a
-/// block's value over its nodes.)
+/// Builds the inter-level proximity matrix R incrementally: row = block, column = node. (The matrix A of the NEM paper
+/// only spreads the value of a block over its nodes.)
 #[derive(Debug)]
 pub struct Proximity {
     walk: Cursor,
-    /// Per block the last node plus one that was found to reach it.
+    /// Per block, one plus the last node found to reach it.
     marks: Vec<u32>,
-    /// Per node the blocks that it reaches, its own among them.
+    /// Per node the blocks that it reaches, its own included.
     reached: Grouped<u32>,
     rows: Regroup<(u32, f64)>,
 }
 
 impl Proximity {
-    /// For these clusters; `columns` are the recipients of every node.
+    /// Prepares the matrix for these clusters; `columns` are the recipients of every node.
     pub fn new(clusters: &Clusters, columns: &Grouped<u32>) -> Proximity {
         let (nodes, blocks) = (columns.groups(), clusters.sizes.len());
         let reached = Grouped::with_capacity(nodes, nodes + columns.total());
         Proximity { walk: Cursor::default(), marks: vec![0; blocks], reached, rows: Regroup::new(blocks) }
     }
 
-    /// Goes on, with the same columns; true when done.
+    /// Continues within the budget, with the same columns; returns true when finished.
     pub fn step(&mut self, clusters: &Clusters, columns: &Grouped<u32>, allowance: &mut Allowance) -> bool {
         while let Some(run) = self.walk.run(columns, allowance) {
             if run.begins {
@@ -43,7 +43,7 @@ impl Proximity {
         }
         let reached = &self.reached;
         let entry = |node: usize, block: &u32| {
-            // The protocol multiplies in 32 bits.
+            // NIS1 multiplies in 32 bits.
             let product = (clusters.sizes[*block as usize] as i32).wrapping_mul(reached.group(node).len() as i32);
             Some((*block as usize, (node as u32, 1.0 / f64::from(product))))
         };
@@ -58,7 +58,7 @@ impl Proximity {
         }
     }
 
-    /// The matrix, once a step has returned true.
+    /// Returns the matrix. Valid once a step has returned true.
     pub fn finish(self) -> SparseMatrix {
         self.rows.finish()
     }

@@ -1,4 +1,4 @@
-//! The power iteration.
+//! The power iteration of the page rank.
 
 use super::allowance::Allowance;
 use super::grouped::Cursor;
@@ -9,32 +9,32 @@ use super::structure::Structure;
 const TELEPORTATION: f64 = 0.7;
 /// Weight of the proximity: the inter-level teleportation probability.
 const INTER_LEVEL: f64 = 0.1;
-/// The rest. Computed, since in doubles it is not exactly 0.2.
+/// Weight of the uniform part. Computed, because it is not exactly 0.2 in doubles.
 const INVERSE: f64 = (1.0 - TELEPORTATION) - INTER_LEVEL;
 
-/// Most iterations.
+/// Maximum number of iterations.
 pub const MAX_ITERATIONS: u32 = 3000;
-/// Tolerance for one account; that of many is divided by their number.
+/// Tolerance for one account; divided by the number of accounts.
 const TOLERANCE: f64 = 0.001;
 
-/// The iteration under way.
+/// State of the iteration.
 #[derive(Debug)]
 pub struct PowerIteration {
     tolerance: f64,
     stage: Stage,
-    /// Vector of the step before, by node.
+    /// Vector of the previous step, by node.
     old: Vec<f64>,
-    /// The one being made.
+    /// Vector of this step.
     new: Vec<f64>,
     /// Values of the blocks.
     blocks: Vec<f64>,
     cursor: Cursor,
     at: usize,
-    /// Sum that the stage is making.
+    /// Running sum of the stage.
     sum: f64,
-    /// What every node gets.
+    /// Value added to every node.
     adjustment: f64,
-    /// Steps done.
+    /// Completed steps.
     steps: u32,
 }
 
@@ -48,12 +48,12 @@ enum Stage {
     Normalise { divisor: f64 },
 }
 
-/// Why there is no rank.
+/// The iteration did not converge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotConverged;
 
 impl PowerIteration {
-    /// Over a graph of `nodes` nodes; the calculation was given `all` accounts.
+    /// Prepares the iteration over `nodes` nodes. `all` is the number of accounts counted, which divides the tolerance.
     pub fn new(nodes: usize, blocks: usize, all: u64) -> PowerIteration {
         PowerIteration {
             tolerance: TOLERANCE / all as f64,
@@ -69,12 +69,12 @@ impl PowerIteration {
         }
     }
 
-    /// Iterations done; the first step does not count as one.
+    /// Returns the number of completed iterations; the first step does not count.
     pub fn iterations(&self) -> u32 {
         self.steps.saturating_sub(1)
     }
 
-    /// Goes on; true when done.
+    /// Continues within the budget; returns true when converged.
     pub fn step(
         &mut self,
         matrix: &OutlinkMatrix,
@@ -122,10 +122,10 @@ impl PowerIteration {
         Ok(false)
     }
 
-    /// Whether the step just made is the last; if not, begins the next.
+    /// Completes a step. Returns whether it was the last; otherwise starts the next.
     fn close_step(&mut self) -> Result<bool, NotConverged> {
         self.steps += 1;
-        // The first step is never the last, however little it has changed.
+        // The first step is never the last, however small its change.
         if self.steps > 1 && self.sum <= self.tolerance {
             return Ok(true);
         }
@@ -143,7 +143,7 @@ impl PowerIteration {
         }
     }
 
-    /// The page ranks, once a step has returned true.
+    /// Returns the page ranks. Valid once a step has returned true.
     pub fn finish(self) -> Vec<f64> {
         self.new
     }

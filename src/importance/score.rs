@@ -1,16 +1,16 @@
-//! The final score.
+//! The final score: stake, outlinks and page rank combined.
 
 use super::allowance::Allowance;
 use super::clusters::ClusterRole;
 
-/// Weight of the outlink score beside the vested balance.
+/// Weight of the outlink score relative to the vested balance.
 const OUTLINK_WEIGHT: f64 = 1.25;
-/// Weight of the page rank beside the share in stake and outlinks.
+/// Weight of the page rank relative to the share in stake and outlinks.
 const RANK_WEIGHT: f64 = 0.1337;
-/// Weight of an outlier; all others have 1.
+/// Weight of an outlier; all other roles have 1.
 const OUTLIER_WEIGHT: f64 = 0.9;
 
-/// Weight of an account in the graph.
+/// Returns the weight of an account by its role in the graph.
 pub fn graph_weight(role: ClusterRole) -> f64 {
     match role {
         ClusterRole::Outlier => OUTLIER_WEIGHT,
@@ -18,7 +18,7 @@ pub fn graph_weight(role: ClusterRole) -> f64 {
     }
 }
 
-/// What the score of an account is made of.
+/// Inputs to the score of an account.
 #[derive(Clone, Copy, Debug)]
 pub struct Parts {
     /// Outlink score in micro-units.
@@ -27,16 +27,16 @@ pub struct Parts {
     pub vested: f64,
     /// Page rank.
     pub rank: f64,
-    /// Weight in the graph.
+    /// Weight by the role in the graph.
     pub weight: f64,
 }
 
-/// The scores being computed.
+/// Computes the scores incrementally.
 #[derive(Debug)]
 pub struct Scoring {
     stage: Stage,
     at: usize,
-    /// Sum of what the stage has made.
+    /// Running sum of the stage.
     sum: f64,
     scores: Vec<f64>,
 }
@@ -49,12 +49,12 @@ enum Stage {
 }
 
 impl Scoring {
-    /// Of `accounts` accounts.
+    /// Prepares the scores of `accounts` accounts.
     pub fn new(accounts: usize) -> Scoring {
         Scoring { stage: Stage::Stake, at: 0, sum: 0.0, scores: vec![0.0; accounts] }
     }
 
-    /// Goes on; true when done. `parts` gives what is known of an account.
+    /// Continues within the budget; returns true when finished. `parts` returns the inputs of an account.
     pub fn step(&mut self, parts: impl Fn(usize) -> Parts, allowance: &mut Allowance) -> bool {
         let end = self.scores.len();
         let passed = allowance.advance(&mut self.at, end);
@@ -94,13 +94,13 @@ impl Scoring {
         }
     }
 
-    /// The importances, once a step has returned true.
+    /// Returns the importances. Valid once a step has returned true.
     pub fn finish(self) -> Vec<f64> {
         self.scores
     }
 }
 
-/// A component of a vector divided by the vector's sum; that of a null vector stays.
+/// Divides a component of a vector by the vector's sum; returns it unchanged if the sum is 0.
 fn normalised(component: f64, sum: f64) -> f64 {
     if sum == 0.0 { component } else { component / sum }
 }

@@ -4,7 +4,7 @@ use super::allowance::Allowance;
 use super::{CalculationProgress, Importance, Importances, Party};
 use crate::model::{Amount, Height};
 
-/// A proof-of-stake calculation in the making.
+/// A proof-of-stake calculation.
 #[derive(Debug, Default)]
 pub struct ProofOfStake {
     accounts: Vec<(u32, Amount)>,
@@ -13,17 +13,17 @@ pub struct ProofOfStake {
 }
 
 impl ProofOfStake {
-    /// At a grouped height.
+    /// Creates a calculation at an importance height.
     pub fn new(height: Height) -> ProofOfStake {
         ProofOfStake { results: Importances { height, ..Importances::default() }, ..ProofOfStake::default() }
     }
 
-    /// Hands over a known account other than that of the nemesis block, the next in ascending order of the numbers.
+    /// Adds a known account other than the nemesis account. Ids must be ascending.
     pub fn add_account(&mut self, party: Party, vested: Amount) {
         assert!(self.accounts.last().is_none_or(|(last, _)| *last < party.number), "accounts come in ascending order");
         self.accounts.push((party.number, vested));
         self.results.handed_over += 1;
-        // The protocol sums up in 64 signed bits.
+        // NIS1 adds in signed 64 bits.
         self.total = self.total.wrapping_add(vested.0 as i64);
     }
 
@@ -39,7 +39,7 @@ impl ProofOfStake {
         if to < all { CalculationProgress::Working } else { CalculationProgress::Done }
     }
 
-    /// The results, once a step has been the last.
+    /// Returns the results. Valid once a step has returned [`CalculationProgress::Done`].
     pub fn into_results(self) -> Importances {
         self.results
     }

@@ -1,4 +1,4 @@
-//! From the outlink matrix to the blocks of its graph and the proximity matrix.
+//! Derives the partition of the graph and the proximity matrix from the outlink matrix.
 
 use super::allowance::Allowance;
 use super::clusters::{Clustering, Clusters};
@@ -7,7 +7,7 @@ use super::matrix::SparseMatrix;
 use super::neighbours::{NeighbourSets, Neighbours, Similarities};
 use super::proximity::Proximity;
 
-/// Blocks of nodes, and how they are reached.
+/// The partition of the nodes, and the proximity of nodes to its blocks.
 #[derive(Clone, Debug, Default)]
 pub struct Structure {
     /// The partition of the nodes.
@@ -16,7 +16,7 @@ pub struct Structure {
     pub proximity: SparseMatrix,
 }
 
-/// The structure being found.
+/// Builds the structure incrementally.
 #[derive(Debug)]
 pub struct StructureBuilder {
     threshold: f64,
@@ -38,7 +38,7 @@ enum Stage {
 }
 
 impl StructureBuilder {
-    /// Of a graph of `nodes` nodes; neighbours are similar if their similarity exceeds the threshold.
+    /// Prepares a graph of `nodes` nodes. Neighbours are similar if their similarity exceeds `threshold`.
     pub fn new(nodes: usize, threshold: f64) -> StructureBuilder {
         StructureBuilder {
             threshold,
@@ -49,7 +49,7 @@ impl StructureBuilder {
         }
     }
 
-    /// Goes on; true when done.
+    /// Continues within the budget; returns true when finished.
     pub fn step(&mut self, rows: &SparseMatrix, allowance: &mut Allowance) -> bool {
         let entry = |row: usize, entry: &(u32, f64)| Some((entry.0 as usize, row as u32));
         let stage_is_done = match &mut self.stage {
@@ -91,7 +91,7 @@ impl StructureBuilder {
         };
     }
 
-    /// The structure, once a step has returned true.
+    /// Returns the structure. Valid once a step has returned true.
     pub fn finish(self) -> Structure {
         self.made
     }

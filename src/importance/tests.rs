@@ -1,4 +1,4 @@
-//! Promises about whole calculations that need no vectors.
+//! Properties of whole calculations that need no test vectors.
 
 use proptest::prelude::*;
 
@@ -17,7 +17,7 @@ fn addresses(count: usize) -> Vec<Address> {
     addresses
 }
 
-/// Accounts, and their numbers.
+/// Returns accounts with ids from 0.
 fn parties(count: usize) -> Vec<Party> {
     (0..).zip(addresses(count)).map(|(number, address)| Party { number, address }).collect()
 }
@@ -27,7 +27,7 @@ fn link(calculation: &mut ProofOfImportance, height: Height, sender: usize, reci
     calculation.add_outlink(height, sender as u32, recipient as u32, 2_000_000_000, unknown).unwrap();
 }
 
-/// A calculation over accounts with equal stakes and movements of 2,000 whole units.
+/// Returns a calculation with input: accounts of equal stake, and outlinks of 2,000 whole units.
 fn fed(accounts: usize, links: &[(usize, usize)]) -> ProofOfImportance {
     let mut calculation = ProofOfImportance::new(Settings::new(Height(718), 1440, accounts as u64));
     parties(accounts).into_iter().for_each(|party| calculation.add_account(party, Amount::whole(20_000), Height(1)));
@@ -37,7 +37,7 @@ fn fed(accounts: usize, links: &[(usize, usize)]) -> ProofOfImportance {
     calculation
 }
 
-/// Number of slices until the end, and the results.
+/// Runs a calculation to its end; returns the number of slices and the results.
 fn run(mut calculation: ProofOfImportance, slice: u32) -> (u64, Importances) {
     let mut slices = 1;
     while calculation.step(slice).unwrap() == CalculationProgress::Working {

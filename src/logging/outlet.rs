@@ -1,5 +1,4 @@
-//! Standard error for a program that must not wait for it: a terminal that was stopped with Ctrl-S takes nothing, nor
-//! does a full pipe that nobody reads.
+//! Non-blocking standard error: a terminal stopped with Ctrl-S accepts nothing, nor does a full pipe that nobody reads.
 
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
@@ -11,12 +10,12 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
 
-/// Most bytes that wait to be written. A single line may be longer.
+/// Maximum queued bytes. A single line may be longer.
 const MAX_WAITING: usize = 64 << 10;
-/// What a terminal or pipe takes without waiting once it says that it takes something.
+/// Bytes that a terminal or pipe accepts without blocking once it is writable.
 const SAFE_BYTES: usize = 256;
 
-/// Lines on their way to `W`, which takes what it can without waiting and answers [`ErrorKind::WouldBlock`] if that is
+/// Queue of lines for `W`, which writes what it can without blocking and returns [`ErrorKind::WouldBlock`] if that is
 /// nothing. Beyond [`MAX_WAITING`] bytes lines are dropped and counted.
 pub struct Outlet<W> {
     sink: W,
@@ -25,13 +24,13 @@ pub struct Outlet<W> {
 }
 
 impl<W: Write> Outlet<W> {
-    /// An outlet in which nothing waits.
+    /// Creates an empty queue.
     pub fn new(sink: W) -> Outlet<W> {
         Outlet { sink, waiting: VecDeque::new(), dropped: 0 }
     }
 
-    /// Takes a line, its end included. Once lines have been dropped, all further ones are until everything before them
-    /// is written; then `notice` makes the line that tells how many they were.
+    /// Queues a line, which includes its line end. Once lines were dropped, all further ones are dropped until the
+    /// queue is empty; then `notice` makes a line with their number.
     pub fn push(&mut self, line: &str, notice: impl FnOnce(u64) -> String) {
         self.flush(notice);
         let has_room = self.waiting.is_empty() || self.waiting.len() + line.len() <= MAX_WAITING;
@@ -43,7 +42,7 @@ impl<W: Write> Outlet<W> {
         self.write_waiting();
     }
 
-    /// Takes a text that is soon out of date: it is left out, uncounted, while anything waits.
+    /// Writes a short-lived text; it is dropped, uncounted, while anything is queued.
     pub fn push_passing(&mut self, text: &str) {
         if self.write_waiting() {
             self.waiting.extend(text.as_bytes());
@@ -51,7 +50,7 @@ impl<W: Write> Outlet<W> {
         }
     }
 
-    /// Writes what waits, as far as that goes; then, if all of it is written, how many lines were dropped.
+    /// Writes as much of the queue as possible; once it is empty, also the number of dropped lines.
     pub fn flush(&mut self, notice: impl FnOnce(u64) -> String) {
         self.write_waiting();
         if self.dropped > 0 && self.waiting.is_empty() {
@@ -61,7 +60,7 @@ impl<W: Write> Outlet<W> {
         }
     }
 
-    /// Writes what waits, as far as that goes. Whether nothing is left to write or to tell.
+    /// Writes as much of the queue as possible. Returns whether nothing is queued and no drops are unreported.
     pub fn write_waiting(&mut self) -> bool {
         while !self.waiting.is_empty() {
             match self.sink.write(self.waiting.as_slices().0) {
@@ -69,7 +68,7 @@ impl<W: Write> Outlet<W> {
                 Ok(written) => drop(self.waiting.drain(..written)),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return false,
-                // Where standard error is gone, nobody can be told.
+                // If standard error is closed, nobody can read it.
                 Err(_) => self.waiting.clear(),
             }
         }
@@ -77,29 +76,29 @@ impl<W: Write> Outlet<W> {
     }
 }
 
-/// Standard error. A write takes what it can without waiting.
+/// Standard error. A write accepts what it can without blocking.
 pub struct StandardError {
-    /// The same terminal or pipe, opened once more for writing without waiting.
+    /// The same terminal or pipe, opened a second time in non-blocking mode.
     reopened: Option<File>,
 }
 
 impl StandardError {
-    /// Standard error as it is now.
+    /// Opens the present standard error.
     pub fn new() -> StandardError {
         StandardError { reopened: reopen() }
     }
 
-    /// Waits until something can be written, for so long at most. Whether it can.
+    /// Waits up to `limit` until standard error is writable. Returns whether it is.
     pub fn wait(limit: Duration) -> bool {
         let stderr = io::stderr();
         let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() };
-        // An error, such as a reader that is gone, is for the write to find.
+        // The write reports errors, such as a closed reader.
         poll(&mut [PollFd::new(&stderr, PollFlags::OUT)], Some(&limit)).is_ok_and(|ready| ready > 0)
     }
 }
 
-/// Opens the terminal or pipe behind standard error once more, where the system allows that. Not waiting is a property
-/// of what was opened: set on what this program was handed, it would hold for the shell and all others that share it.
+/// Opens the terminal or pipe behind standard error a second time, where the system allows it. Non-blocking mode set on
+/// the inherited descriptor would affect the shell and all other programs that share it.
 fn reopen() -> Option<File> {
     let kind = File::from(io::stderr().as_fd().try_clone_to_owned().ok()?).metadata().ok()?.file_type();
     let may_block = kind.is_char_device() || kind.is_fifo();
@@ -126,7 +125,7 @@ impl Write for StandardError {
 mod tests {
     use super::*;
 
-    /// Takes `room` more bytes.
+    /// Accepts `room` more bytes.
     #[derive(Default)]
     struct Reader {
         room: usize,
@@ -150,7 +149,7 @@ mod tests {
         format!("{dropped} dropped\n")
     }
 
-    /// What has been read since the last look.
+    /// Returns what was read since the last call.
     fn read(outlet: &mut Outlet<Reader>) -> String {
         String::from_utf8(std::mem::take(&mut outlet.sink.read)).unwrap()
     }
@@ -175,7 +174,7 @@ mod tests {
         for _ in 0..MAX_WAITING / 1024 + 5 {
             outlet.push(&line, notice);
         }
-        // Also those that would fit, so that none is missing without a word between others.
+        // Lines that would fit are dropped too, so that no line is missing between others without a report.
         outlet.push("short\n", notice);
         assert!(outlet.waiting.len() <= MAX_WAITING);
         outlet.sink.room = 1024;

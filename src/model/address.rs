@@ -6,36 +6,36 @@ use std::fmt;
 
 use crate::crypto::{PublicKey, hash};
 
-/// First byte of a decoded address; it names the network.
+/// First byte of a decoded address, which identifies the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NetworkByte(pub u8);
 
 impl NetworkByte {
-    /// mainnet, addresses begin with `N`.
+    /// mainnet; addresses start with `N`.
     pub const MAINNET: NetworkByte = NetworkByte(0x68);
-    /// testnet and most private networks, addresses begin with `T`.
+    /// testnet and most private networks; addresses start with `T`.
     pub const TESTNET: NetworkByte = NetworkByte(0x98);
-    /// mijinnet, addresses begin with `M`.
+    /// mijinnet; addresses start with `M`.
     pub const MIJINNET: NetworkByte = NetworkByte(0x60);
 
-    /// The byte as it appears in JSON: signed.
+    /// Returns the byte as a signed number, as in JSON.
     pub fn signed(self) -> i8 {
         self.0 as i8
     }
 }
 
-/// Characters of an address.
+/// Length of an address in characters.
 pub const ADDRESS_LENGTH: usize = 40;
-/// Bytes of a decoded address: the network's, 20 that follow from the key, and a checksum.
+/// Length of a decoded address: the network byte, 20 bytes derived from the key, and a checksum of 4.
 pub const RAW_LENGTH: usize = 25;
 const CHECKSUM_START: usize = 21;
 const ALPHABET: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
 
-/// A valid address in its upper-case text form, which is also its order and its form on the wire.
+/// A valid address in upper-case text, which is also its wire form and its order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address([u8; ADDRESS_LENGTH]);
 
-/// How many derived addresses are remembered.
+/// Slots of the cache of derived addresses.
 const REMEMBERED: usize = 4096;
 
 type Derived = (PublicKey, NetworkByte, Address);
@@ -45,8 +45,8 @@ thread_local! {
 }
 
 impl Address {
-    /// The address of a public key on a network. The last ones are remembered, as the same keys come again and again
-    /// and a derivation takes three hashes.
+    /// Returns the address of a public key on a network. Results are cached, as the same keys recur and a derivation
+    /// takes three hashes.
     pub fn from_public_key(key: &PublicKey, network: NetworkByte) -> Address {
         DERIVED.with_borrow_mut(|derived| {
             let place = usize::from(u16::from_le_bytes([key.0[0], key.0[1]])) % derived.len();
@@ -71,11 +71,11 @@ impl Address {
         Address(encode_base32(&raw))
     }
 
-    /// Reads an address text in any letter case; `None` unless it is valid on `network`. Hyphens and blanks
-    /// are not removed.
+    /// Parses an address in either case. Returns `None` unless it is valid on `network`. Hyphens and spaces are not
+    /// removed.
     pub fn parse(text: &str, network: NetworkByte) -> Option<Address> {
         if !text.is_ascii() {
-            // A few letters outside ASCII have an upper case inside it, such as the long s.
+            // A few letters outside ASCII have an ASCII upper case, such as the long s.
             let upper = text.to_uppercase();
             return upper.is_ascii().then(|| Address::parse(&upper, network))?;
         }
@@ -87,27 +87,27 @@ impl Address {
         valid.then_some(Address(upper))
     }
 
-    /// Takes back an address that this node wrote to its own store.
+    /// Returns an address that this node wrote to its own store, unchecked.
     pub(crate) fn from_stored(bytes: [u8; ADDRESS_LENGTH]) -> Address {
         Address(bytes)
     }
 
-    /// Takes back what [`Address::to_raw`] gave.
+    /// Returns the address with a decoded form from [`Address::to_raw`].
     pub(crate) fn from_raw(raw: &[u8; RAW_LENGTH]) -> Address {
         Address(encode_base32(raw))
     }
 
-    /// The decoded form, which is shorter than the text and in another order.
+    /// Returns the decoded form. It is shorter than the text and sorts differently.
     pub fn to_raw(&self) -> [u8; RAW_LENGTH] {
         decode_base32(&self.0).unwrap_or_default()
     }
 
-    /// The text as ASCII bytes.
+    /// Returns the text as ASCII bytes.
     pub fn as_bytes(&self) -> &[u8; ADDRESS_LENGTH] {
         &self.0
     }
 
-    /// The text.
+    /// Returns the text.
     pub fn as_str(&self) -> &str {
         std::str::from_utf8(&self.0).unwrap_or_default()
     }

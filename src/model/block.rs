@@ -7,17 +7,17 @@ use super::transaction::Transaction;
 use super::units::{Amount, Height, Timestamp};
 use crate::crypto::{PublicKey, Signature};
 
-/// Whether a block is the first of its chain.
+/// Kind of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockKind {
-    /// The first block.
+    /// The first block of a chain.
     Nemesis,
-    /// Every other block.
+    /// Any other block.
     Regular,
 }
 
 impl BlockKind {
-    /// The number on the wire.
+    /// Returns the number on the wire.
     pub fn code(self) -> i32 {
         match self {
             BlockKind::Nemesis => -1,
@@ -25,7 +25,7 @@ impl BlockKind {
         }
     }
 
-    /// The kind with that number.
+    /// Returns the kind with a number on the wire.
     pub fn from_code(code: i32) -> Option<BlockKind> {
         match code {
             -1 => Some(BlockKind::Nemesis),
@@ -42,34 +42,34 @@ pub struct Block {
     pub kind: BlockKind,
     /// Network byte and entity version, as on the wire.
     pub version: i32,
-    /// When it was made.
+    /// Time of creation.
     pub timestamp: Timestamp,
     /// Key of the harvester.
     pub signer: PublicKey,
     /// The harvester's signature; `None` in a block under construction or read in its non-verifiable form.
     pub signature: Option<Signature>,
-    /// Hash of the block before it.
+    /// Hash of the parent.
     pub previous_hash: WireHash,
-    /// Its place in the chain.
+    /// Height of the block.
     pub height: Height,
-    /// Its transactions, in order.
+    /// The transactions, in order.
     pub transactions: Vec<Transaction>,
 }
 
 impl Block {
-    /// Fees of all transactions, those nested in others included. Wraps at 64 bits as the protocol does.
+    /// Returns the fees of all transactions, including nested ones. Wraps at 64 bits as in NIS1.
     pub fn total_fee(&self) -> Amount {
         let fees = self.transactions.iter().map(|transaction| transaction.total_fee().0);
         Amount(fees.fold(0, u64::wrapping_add))
     }
 }
 
-/// A block that a user vouches for, written `HEIGHT:HASH`.
+/// A trusted block, written `HEIGHT:HASH`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checkpoint {
-    /// Its height.
+    /// Height of the block.
     pub height: Height,
-    /// Its hash.
+    /// Hash of the block.
     pub hash: Hash256,
 }
 

@@ -7,7 +7,7 @@ use std::fmt;
 pub struct Hash256(pub [u8; 32]);
 
 impl Hash256 {
-    /// The hash named by 64 hex digits of either case.
+    /// Parses 64 hex digits of either case.
     pub fn from_hex(text: &str) -> Option<Hash256> {
         let mut bytes = [0; 32];
         hex::decode_to_slice(text, &mut bytes).ok()?;
@@ -35,8 +35,8 @@ impl fmt::Debug for Hash256 {
     }
 }
 
-/// A hash as it travels inside an entity: any length up to the limit of a byte string is readable there; a wrong length
-/// simply never matches anything.
+/// A hash as an entity carries it, of any length up to the limit of a byte string. A hash of another length than 32
+/// bytes equals no [`Hash256`].
 #[derive(Clone, PartialEq, Eq)]
 pub struct WireHash(pub Vec<u8>);
 

@@ -1,4 +1,4 @@
-//! What a network, an address, an amount, a transaction, a block, a mosaic and a namespace are.
+//! The data model: networks, addresses, amounts, transactions, blocks, mosaics and namespaces.
 
 pub mod address;
 pub mod block;

@@ -7,15 +7,15 @@ use super::namespace::{NamespaceError, NamespaceId};
 use super::network::NAMESPACE_SINK;
 use crate::crypto::PublicKey;
 
-/// Upper bound of the smallest units of a mosaic that may exist.
+/// Maximum supply of a mosaic in its smallest units.
 pub const MAX_QUANTITY: u64 = 9_000_000_000_000_000;
 /// Largest divisibility.
 pub const MAX_DIVISIBILITY: u8 = 6;
-/// Most UTF-16 units of a mosaic's description.
+/// Maximum UTF-16 units of a mosaic description.
 pub const MAX_DESCRIPTION_UNITS: usize = 512;
 const MAX_NAME_LENGTH: usize = 32;
 
-/// `namespace:name`.
+/// Id of a mosaic: `namespace:name`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MosaicId {
     /// The namespace.
@@ -23,10 +23,10 @@ pub struct MosaicId {
     name: String,
 }
 
-/// Why something is not the name of a mosaic.
+/// Why a text is not a mosaic id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MosaicIdError {
-    /// The text does not have the form of a mosaic's name.
+    /// The text does not have the form of a mosaic id.
     Pattern(String),
     /// The namespace is not valid.
     Namespace(NamespaceError),
@@ -45,7 +45,8 @@ impl fmt::Display for MosaicIdError {
 }
 
 impl MosaicId {
-    /// Checks the name: words of `a`–`z`, digits, `'`, `_` and `-`, separated by single spaces.
+    /// Creates an id. The name is at most 32 bytes: words of `a`–`z`, digits, `'`, `_` and `-`, separated by single
+    /// spaces, with a letter or digit first.
     pub fn new(namespace: NamespaceId, name: &str) -> Result<MosaicId, MosaicIdError> {
         if !is_mosaic_name(name) || name.len() > MAX_NAME_LENGTH {
             return Err(MosaicIdError::Name);
@@ -53,7 +54,7 @@ impl MosaicId {
         Ok(MosaicId { namespace, name: name.to_owned() })
     }
 
-    /// Reads the text form `namespace:name`.
+    /// Parses the text form `namespace:name`.
     pub fn parse(text: &str) -> Result<MosaicId, MosaicIdError> {
         let in_namespace = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'.' | b'_' | b'-');
         let is_namespace = |text: &str| !text.is_empty() && text.bytes().all(in_namespace);
@@ -63,23 +64,23 @@ impl MosaicId {
         MosaicId::new(namespace, name)
     }
 
-    /// The built-in `nem:xem`, which stands for the native currency.
+    /// Returns the built-in `nem:xem`, which stands for the native currency.
     pub fn xem() -> MosaicId {
         MosaicId { namespace: NamespaceId::parse("nem").expect("a valid constant"), name: "xem".to_owned() }
     }
 
-    /// Whether this is the built-in `nem:xem`.
+    /// Returns whether this is the built-in `nem:xem`.
     pub fn is_xem(&self) -> bool {
         self.name == "xem" && self.namespace.as_str() == "nem"
     }
 
-    /// The name within the namespace.
+    /// Returns the name within the namespace.
     pub fn name(&self) -> &str {
         &self.name
     }
 }
 
-/// Whether a text is a mosaic's name, its length aside.
+/// Returns whether a text is a mosaic name, apart from its length.
 fn is_mosaic_name(name: &str) -> bool {
     let letter = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
     let starts_well = name.bytes().next().is_some_and(letter);
@@ -101,13 +102,13 @@ impl fmt::Debug for MosaicId {
     }
 }
 
-/// A mosaic attached to a transfer. The quantity is that of a transfer of one whole unit of the native
-/// currency.
+/// A mosaic attached to a transfer. The amount of the transfer, in whole units of the native currency, multiplies the
+/// quantity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mosaic {
-    /// Which mosaic.
+    /// Id of the mosaic.
     pub id: MosaicId,
-    /// Smallest units.
+    /// Quantity in smallest units.
     pub quantity: u64,
 }
 
@@ -120,17 +121,17 @@ pub struct MosaicProperties {
     pub initial_supply: u64,
     /// Whether the supply may be changed later.
     pub supply_mutable: bool,
-    /// Whether others than the creator may pass it on.
+    /// Whether accounts other than the creator may transfer it.
     pub transferable: bool,
 }
 
 impl MosaicProperties {
-    /// Smallest units in a whole unit.
+    /// Returns the smallest units in a whole unit.
     pub fn multiplier(&self) -> u64 {
         10u64.pow(u32::from(self.divisibility))
     }
 
-    /// Largest supply in whole units.
+    /// Returns the maximum supply in whole units.
     pub fn max_supply(&self) -> u64 {
         MAX_QUANTITY / self.multiplier()
     }
@@ -139,14 +140,14 @@ impl MosaicProperties {
 /// How a levy is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LevyKind {
-    /// The fee itself.
+    /// The fee is a fixed quantity.
     Absolute,
-    /// Fee ten-thousandths of the quantity transferred.
+    /// The fee is in ten-thousandths of the transferred quantity.
     Percentile,
 }
 
 impl LevyKind {
-    /// The number on the wire.
+    /// Returns the number on the wire.
     pub fn code(self) -> i32 {
         match self {
             LevyKind::Absolute => 1,
@@ -154,7 +155,7 @@ impl LevyKind {
         }
     }
 
-    /// The kind with that number.
+    /// Returns the kind with a number on the wire.
     pub fn from_code(code: i32) -> Option<LevyKind> {
         match code {
             1 => Some(LevyKind::Absolute),
@@ -164,36 +165,36 @@ impl LevyKind {
     }
 }
 
-/// What must be paid to a third account with each transfer of a mosaic.
+/// A fee for a third account on each transfer of a mosaic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Levy {
-    /// How it is computed.
+    /// How the fee is computed.
     pub kind: LevyKind,
-    /// Who receives it.
+    /// Recipient of the fee.
     pub recipient: Address,
-    /// The mosaic in which it is paid.
+    /// The mosaic in which the fee is paid.
     pub mosaic: MosaicId,
     /// Smallest units of that mosaic, or ten-thousandths.
     pub fee: u64,
 }
 
-/// A mosaic's definition.
+/// Definition of a mosaic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MosaicDefinition {
     /// Key of the account that defined it.
     pub creator: PublicKey,
-    /// Its name.
+    /// Id of the mosaic.
     pub id: MosaicId,
-    /// Text for people, up to 512 UTF-16 units.
+    /// Description for people, up to 512 UTF-16 units.
     pub description: String,
-    /// Its properties.
+    /// Properties.
     pub properties: MosaicProperties,
-    /// Its levy, if any.
+    /// Levy, if any.
     pub levy: Option<Levy>,
 }
 
 impl MosaicDefinition {
-    /// The definition of the built-in `nem:xem`.
+    /// Returns the definition of the built-in `nem:xem`.
     pub fn xem() -> MosaicDefinition {
         MosaicDefinition {
             creator: NAMESPACE_SINK,

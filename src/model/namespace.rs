@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Most parts of a namespace name.
+/// Maximum parts of a namespace name.
 pub const MAX_DEPTH: usize = 3;
 const MAX_ROOT_LENGTH: usize = 16;
 const MAX_PART_LENGTH: usize = 64;
@@ -14,9 +14,9 @@ pub struct NamespaceId(String);
 /// Why a text is not a namespace name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NamespaceError {
-    /// A part has other letters than `a`–`z`, digits, `_` and `-`, or begins with one of the latter two.
+    /// A part contains other characters than `a`–`z`, digits, `_` and `-`, or starts with one of the latter two.
     BadPart(String),
-    /// Too many parts, or a part that is too long.
+    /// The name has too many parts, or a part is too long.
     BadName(String),
 }
 
@@ -30,7 +30,7 @@ impl fmt::Display for NamespaceError {
 }
 
 impl NamespaceId {
-    /// Reads a namespace name.
+    /// Parses a namespace name.
     pub fn parse(text: &str) -> Result<NamespaceId, NamespaceError> {
         if let Some(part) = text.split('.').find(|part| !is_part(part)) {
             return Err(NamespaceError::BadPart(part.to_owned()));
@@ -45,43 +45,43 @@ impl NamespaceId {
         Ok(NamespaceId(text.to_owned()))
     }
 
-    /// The name of the child `part` of this namespace.
+    /// Returns the name of the child `part` of this namespace.
     pub fn child(&self, part: &str) -> Result<NamespaceId, NamespaceError> {
         NamespaceId::parse(&format!("{self}.{part}"))
     }
 
-    /// The whole name.
+    /// Returns the whole name.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The name without its last part; `None` for a root.
+    /// Returns the name without its last part; `None` for a root.
     pub fn parent(&self) -> Option<NamespaceId> {
         self.0.rsplit_once('.').map(|(parent, _)| NamespaceId(parent.to_owned()))
     }
 
-    /// The first part.
+    /// Returns the first part.
     pub fn root(&self) -> &str {
         self.parts().next().unwrap_or_default()
     }
 
-    /// Whether this is the built-in `nem`, which nobody rents and which never expires.
+    /// Returns whether this is the built-in `nem`, which is never rented and never expires.
     pub fn is_built_in(&self) -> bool {
         self.0 == "nem"
     }
 
-    /// The parts, the root first.
+    /// Returns the parts, root first.
     pub fn parts(&self) -> impl Iterator<Item = &str> {
         self.0.split('.')
     }
 
-    /// Whether the name has one part only.
+    /// Returns whether the name has a single part.
     pub fn is_root(&self) -> bool {
         !self.0.contains('.')
     }
 }
 
-/// Whether `text` may be one part of a namespace name, its length aside.
+/// Returns whether `text` is a valid part of a namespace name, apart from its length.
 pub fn is_part(text: &str) -> bool {
     let mut bytes = text.bytes();
     let first = bytes.next().is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());

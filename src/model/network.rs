@@ -1,20 +1,20 @@
-//! What distinguishes one NEM network from another and the parameters of its chain.
+//! Networks and the parameters of their chains.
 
 use super::address::{Address, NetworkByte};
 use super::hash::Hash256;
 use super::units::{Amount, Height};
 use crate::crypto::PublicKey;
 
-/// A network's identity.
+/// Identity of a network.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Network {
-    /// Name as in `nem.network`.
+    /// Name, as in `nem.network`.
     pub name: String,
     /// First byte of every decoded address.
     pub byte: NetworkByte,
     /// Generation hash of the nemesis block.
     pub generation_hash: Hash256,
-    /// Address of the account that signed the nemesis block; its transactions are free of fees.
+    /// Address of the account that signed the nemesis block. Its transactions pay no fees.
     pub nemesis_signer: Address,
     /// Total supply of the native currency.
     pub total_amount: Amount,
@@ -24,7 +24,7 @@ pub struct Network {
 
 #[cfg(test)]
 impl Network {
-    /// A private network, for tests.
+    /// Returns a private network, for tests.
     pub fn example() -> Network {
         Network {
             name: "of my own".to_owned(),
@@ -40,21 +40,20 @@ impl Network {
 /// Consensus parameters of a chain.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChainParameters {
-    /// Seconds between blocks that the difficulty aims at (`nis.blockGenerationTargetTime`).
+    /// Target time between blocks in seconds (`nis.blockGenerationTargetTime`).
     pub target_time: u32,
-    /// How many blocks may be rolled back (`nis.blockChainRewriteLimit`).
+    /// Maximum number of blocks that may be rolled back (`nis.blockChainRewriteLimit`).
     pub rewrite_limit: u64,
-    /// Most transactions in a block, those nested in others included.
+    /// Maximum transactions in a block, including nested ones.
     pub max_transactions_per_block: u32,
-    /// Most transactions in one synchronisation attempt (`nis.maxTransactions`).
+    /// Maximum transactions in one synchronisation attempt (`nis.maxTransactions`).
     pub max_transactions: u32,
-    /// Whether the minimum fees are waived (`nis.ignoreFees`).
+    /// Whether minimum fees are waived (`nis.ignoreFees`).
     pub ignore_fees: bool,
-    /// Hours for which transaction hashes are kept; `None` keeps them for ever
-    /// (`nis.transactionHashRetentionTime`).
+    /// Hours for which transaction hashes are kept; `None` for ever (`nis.transactionHashRetentionTime`).
     pub hash_retention_hours: Option<u32>,
-    /// Height from which on a node keeps what accounts had; `None` keeps nothing of it (`HISTORICAL_ACCOUNT_DATA` in
-    /// `nis.optionalFeatures`, and `nisd.historyFrom`). It decides on no block.
+    /// Height from which on account history is kept; `None` for no history (`HISTORICAL_ACCOUNT_DATA` in
+    /// `nis.optionalFeatures`, and `nisd.historyFrom`). It does not affect consensus.
     pub history_from: Option<Height>,
     /// How importance is computed.
     pub importance: ImportanceScheme,
@@ -67,29 +66,29 @@ pub struct ChainParameters {
 }
 
 impl ChainParameters {
-    /// Blocks per day at the target time.
+    /// Returns the blocks per day at the target time.
     pub fn blocks_per_day(&self) -> u64 {
         u64::from(86_400 / self.target_time.max(1))
     }
 
-    /// Blocks in 30 days.
+    /// Returns the blocks in 30 days.
     pub fn blocks_per_month(&self) -> u64 {
         self.blocks_per_day() * 30
     }
 
-    /// Blocks in 365 days: the term of a namespace lease.
+    /// Returns the blocks in 365 days, the term of a namespace lease.
     pub fn blocks_per_year(&self) -> u64 {
         self.blocks_per_day() * 365
     }
 
-    /// Most blocks, or hashes of blocks, in one synchronisation attempt.
+    /// Returns the maximum blocks, or block hashes, in one synchronisation attempt.
     pub fn max_blocks_per_sync(&self) -> u64 {
-        /// Blocks beyond those that may be rolled back.
+        /// Blocks beyond the rewrite limit.
         const ADDITIONAL: u64 = 40;
         self.rewrite_limit.saturating_add(ADDITIONAL)
     }
 
-    /// The defaults, on a chain that has all forks behind it.
+    /// Returns the default parameters, with all forks in the past.
     pub fn after_all_forks() -> ChainParameters {
         ChainParameters {
             target_time: 60,
@@ -112,7 +111,7 @@ impl ChainParameters {
 pub enum ImportanceScheme {
     /// Vested balance, outlinks and the structure of the graph count.
     ProofOfImportance,
-    /// Only the vested balance counts; no outlinks are kept.
+    /// Only the vested balance counts, and no outlinks are kept.
     ProofOfStake,
 }
 
@@ -132,24 +131,24 @@ pub struct Forks {
     pub multisig_m_of_n: u64,
     /// Namespaces and mosaics.
     pub mosaics: u64,
-    /// First change of fees.
+    /// First change of the fees.
     pub first_fee: u64,
     /// Rules for remote accounts.
     pub remote_account: u64,
     /// Redefinition of mosaics.
     pub mosaic_redefinition: u64,
-    /// Second change of fees.
+    /// Second change of the fees.
     pub second_fee: u64,
     /// The treasury re-issuance block.
     pub treasury_reissuance: u64,
-    /// Hashes of the transactions that this block must hold.
+    /// Hashes of the transactions that this block must contain.
     pub treasury_hashes: Vec<Hash256>,
-    /// Hashes of the transactions that it must hold otherwise.
+    /// Hashes of the transactions that it must contain otherwise.
     pub treasury_fallback_hashes: Vec<Hash256>,
 }
 
 impl Forks {
-    /// All of them have happened, and the treasury has nothing to issue anew.
+    /// Returns heights at which all forks are in the past, without a treasury re-issuance.
     pub fn behind() -> Forks {
         Forks {
             multisig_m_of_n: 1,
@@ -165,31 +164,31 @@ impl Forks {
     }
 }
 
-/// Public key of the namespace rental fee sink, owner of the namespace `nem` (the same on every network).
+/// Public key of the namespace rental fee sink, owner of the namespace `nem`; the same on every network.
 pub const NAMESPACE_SINK: PublicKey = PublicKey([
     0x3e, 0x82, 0xe1, 0xc1, 0xe4, 0xa7, 0x5a, 0xda, 0xa3, 0xcb, 0xa8, 0xc1, 0x01, 0xc3, 0xcd, 0x31, 0xd9, 0x81, 0x7a,
     0x2e, 0xb9, 0x66, 0xeb, 0x3b, 0x51, 0x1f, 0xb2, 0xed, 0x45, 0xb8, 0xe2, 0x62,
 ]);
 
-/// Public key of the mosaic creation fee sink (the same on every network).
+/// Public key of the mosaic creation fee sink; the same on every network.
 pub const MOSAIC_SINK: PublicKey = PublicKey([
     0x53, 0xe1, 0x40, 0xb5, 0x94, 0x7f, 0x10, 0x4c, 0xab, 0xc2, 0xd6, 0xfe, 0x8b, 0xae, 0xdb, 0xc3, 0x0e, 0xf9, 0xa0,
     0x60, 0x9c, 0x71, 0x7d, 0x96, 0x13, 0xde, 0x59, 0x3e, 0xc2, 0xa2, 0x66, 0xd3,
 ]);
 
 impl Network {
-    /// Who receives the rent of namespaces.
+    /// Returns the recipient of namespace rental fees.
     pub fn namespace_sink(&self) -> Address {
         Address::from_public_key(&NAMESPACE_SINK, self.byte)
     }
 
-    /// Who receives the creation fees of mosaics.
+    /// Returns the recipient of mosaic creation fees.
     pub fn mosaic_sink(&self) -> Address {
         Address::from_public_key(&MOSAIC_SINK, self.byte)
     }
 }
 
-/// A network on which all forks have happened, for tests.
+/// Returns a network with all forks in the past, for tests.
 #[cfg(test)]
 pub(crate) fn test_network(byte: NetworkByte, nemesis_signer: Address) -> Network {
     Network {

@@ -3,12 +3,12 @@
 use super::hash::Hash256;
 use super::network::{ChainParameters, Forks, ImportanceScheme, Network, Vesting};
 
-/// What `nis.blockChainFeatures` may name: who harvests, how balances vest, and whether block times are stabilised.
+/// Values of `nis.blockChainFeatures`: importance scheme, vesting scheme, and stabilised block times.
 pub const BLOCK_CHAIN_FEATURES: [&str; 5] =
     ["PROOF_OF_IMPORTANCE", "PROOF_OF_STAKE", "WB_TIME_BASED_VESTING", "WB_IMMEDIATE_VESTING", "STABILIZE_BLOCK_TIMES"];
 
-/// Settings that a node may change without its blocks being judged otherwise: how far back it knows transactions by
-/// their hashes (those that may still be in a block it always knows), and how much it takes from a peer at once.
+/// Settings that do not affect the validity of blocks: how long transaction hashes are kept (those that may still be in
+/// a block always are), and the transactions per synchronisation attempt.
 const FREE_TO_CHANGE: [&str; 2] = ["nis.transactionHashRetentionTime", "nis.maxTransactions"];
 
 /// A setting in which two networks differ.
@@ -16,12 +16,12 @@ const FREE_TO_CHANGE: [&str; 2] = ["nis.transactionHashRetentionTime", "nis.maxT
 pub struct Difference {
     /// Name of the setting.
     pub key: &'static str,
-    /// What each of them has.
+    /// The two values.
     pub values: [String; 2],
 }
 
 impl Network {
-    /// The settings that describe it, with their values as they stand in a file.
+    /// Returns the settings that describe the network, with their values as in a configuration file.
     pub fn parameters(&self) -> impl Iterator<Item = (&'static str, String)> {
         let identity = [
             ("nem.network", self.name.clone()),
@@ -33,7 +33,7 @@ impl Network {
         identity.into_iter().chain(chain(&self.chain)).chain(forks(&self.chain.forks))
     }
 
-    /// The settings in which its chain and that of another network cannot be the same.
+    /// Returns the settings whose difference makes the chains of two networks incompatible.
     pub fn differences(&self, other: &Network) -> Vec<Difference> {
         let pairs = self.parameters().zip(other.parameters());
         let differ = pairs.filter(|((key, left), (_, right))| left != right && !FREE_TO_CHANGE.contains(key));

@@ -9,35 +9,35 @@ use crate::crypto::{PublicKey, Signature};
 
 const ENTITY_VERSION_MASK: i32 = 0x00ff_ffff;
 
-/// A transaction: what all kinds have in common, and a body.
+/// A transaction: the fields common to all kinds, and a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transaction {
     /// Network byte and entity version, as on the wire.
     pub version: i32,
-    /// When it was made.
+    /// Time of creation.
     pub timestamp: Timestamp,
-    /// Key of the account it acts for.
+    /// Key of the account for which it acts.
     pub signer: PublicKey,
-    /// `None` for the inner transaction of a multisig transaction and for unsigned ones.
+    /// Signature; `None` for the inner transaction of a multisig transaction and for unsigned ones.
     pub signature: Option<Signature>,
-    /// What is paid for it; already 0 if the signer is the nemesis account.
+    /// Fee; 0 if the signer is the nemesis account.
     pub fee: Amount,
-    /// Until when it may be included in a block.
+    /// Last time at which it may be included in a block.
     pub deadline: Timestamp,
-    /// What it does.
+    /// Body of the kind.
     pub body: Body,
 }
 
-/// What a transaction does.
+/// Body of a transaction, one variant per kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body {
     /// Moves currency and mosaics.
     Transfer(Transfer),
-    /// Lends the signer's importance to a remote account, or takes it back.
+    /// Lends the signer's importance to a remote account, or ends that.
     ImportanceTransfer(ImportanceTransfer),
-    /// Changes who may sign for the signer.
+    /// Changes the cosignatories of the signer.
     AggregateModification(AggregateModification),
-    /// Agrees to a transaction of a multisig account.
+    /// Cosigns a transaction of a multisig account.
     Cosignature(Cosignature),
     /// Acts for a multisig account.
     Multisig(Box<Multisig>),
@@ -49,7 +49,7 @@ pub enum Body {
     MosaicSupplyChange(MosaicSupplyChange),
 }
 
-/// Numbers of the kinds on the wire.
+/// Numbers of the transaction kinds on the wire.
 pub mod kind {
     /// Transfer.
     pub const TRANSFER: i32 = 0x0101;
@@ -67,7 +67,7 @@ pub mod kind {
     pub const MOSAIC_DEFINITION_CREATION: i32 = 0x4001;
     /// Mosaic supply change.
     pub const MOSAIC_SUPPLY_CHANGE: i32 = 0x4002;
-    /// All of them.
+    /// All kinds.
     pub const ALL: [i32; 8] = [
         TRANSFER,
         IMPORTANCE_TRANSFER,
@@ -81,7 +81,7 @@ pub mod kind {
 }
 
 impl Body {
-    /// The number of the kind on the wire.
+    /// Returns the number of the kind on the wire.
     pub fn kind(&self) -> i32 {
         match self {
             Body::Transfer(_) => kind::TRANSFER,
@@ -97,17 +97,17 @@ impl Body {
 }
 
 impl Transaction {
-    /// The version without the network byte.
+    /// Returns the version without the network byte.
     pub fn entity_version(&self) -> i32 {
         entity_version(self.version)
     }
 
-    /// Address of the signer.
+    /// Returns the address of the signer.
     pub fn signer_address(&self, network: NetworkByte) -> Address {
         Address::from_public_key(&self.signer, network)
     }
 
-    /// The inner transaction of a multisig transaction.
+    /// Returns the inner transaction of a multisig transaction.
     pub fn inner(&self) -> Option<&Transaction> {
         match &self.body {
             Body::Multisig(multisig) => Some(&multisig.inner),
@@ -115,7 +115,7 @@ impl Transaction {
         }
     }
 
-    /// The cosignatures of a multisig transaction.
+    /// Returns the cosignatures of a multisig transaction.
     pub fn cosignatures(&self) -> &[Transaction] {
         match &self.body {
             Body::Multisig(multisig) => &multisig.cosignatures,
@@ -123,17 +123,17 @@ impl Transaction {
         }
     }
 
-    /// The direct children: cosignatures, then the inner transaction.
+    /// Returns the direct children: cosignatures, then the inner transaction.
     pub fn children(&self) -> impl Iterator<Item = &Transaction> {
         self.cosignatures().iter().chain(self.inner())
     }
 
-    /// The transaction itself, then its direct children.
+    /// Returns the transaction itself, then its direct children.
     pub fn self_and_children(&self) -> impl Iterator<Item = &Transaction> {
         std::iter::once(self).chain(self.children())
     }
 
-    /// This transaction's fee and those of its inner transaction and cosignatures.
+    /// Returns the sum of its fee and the fees of its inner transaction and cosignatures.
     pub fn total_fee(&self) -> Amount {
         Amount(self.self_and_children().fold(0, |sum, one| sum.wrapping_add(one.fee.0)))
     }
@@ -142,30 +142,30 @@ impl Transaction {
 /// Hashes of a transaction and of its direct children.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hashes {
-    /// Its own.
+    /// Hash of the transaction itself.
     pub own: Hash256,
-    /// Those of [`Transaction::children`], in that order.
+    /// Hashes of [`Transaction::children`], in that order.
     pub children: Vec<Hash256>,
 }
 
 impl Hashes {
-    /// All of them, its own first.
+    /// Returns all hashes, its own first.
     pub fn all(&self) -> impl Iterator<Item = &Hash256> {
         std::iter::once(&self.own).chain(&self.children)
     }
 }
 
-/// The version without the network byte.
+/// Returns the version without the network byte.
 pub fn entity_version(version: i32) -> i32 {
     version & ENTITY_VERSION_MASK
 }
 
-/// The network byte of a version field.
+/// Returns the network byte of a version field.
 pub fn wire_network(version: i32) -> NetworkByte {
     NetworkByte((version >> 24) as u8)
 }
 
-/// The version field of an entity of a network.
+/// Returns the version field of an entity of a network.
 pub fn wire_version(network: NetworkByte, entity_version: i32) -> i32 {
     (i32::from(network.0) << 24) | (entity_version & ENTITY_VERSION_MASK)
 }
@@ -173,18 +173,18 @@ pub fn wire_version(network: NetworkByte, entity_version: i32) -> i32 {
 /// Body of a transfer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transfer {
-    /// Who receives.
+    /// Recipient.
     pub recipient: Address,
-    /// Micro-units, or with mosaics attached a multiplier of their quantities.
+    /// Amount in micro-units; with attached mosaics, a multiplier of their quantities.
     pub amount: Amount,
-    /// Text or cipher text; never with an empty payload.
+    /// Message, plain or encrypted; never with an empty payload.
     pub message: Option<Message>,
-    /// Attached mosaics: merged by id and in the order of the wire; always empty in version 1.
+    /// Attached mosaics, merged by id and in wire order; always empty in version 1.
     pub mosaics: Vec<Mosaic>,
 }
 
 impl Transfer {
-    /// The attached mosaics other than `nem:xem`, in the order of the wire, in which they also move and are checked.
+    /// Returns the attached mosaics other than `nem:xem`, in wire order, the order of checks and transfers.
     pub fn other_mosaics(&self) -> impl Iterator<Item = &Mosaic> {
         self.mosaics.iter().filter(|mosaic| !mosaic.id.is_xem())
     }
@@ -195,21 +195,21 @@ impl Transfer {
 pub struct Message {
     /// Plain or secure.
     pub kind: MessageKind,
-    /// Up to 2,048 bytes.
+    /// Payload of up to 2,048 bytes.
     pub payload: Vec<u8>,
 }
 
-/// Whether a message is enciphered.
+/// Whether a message is encrypted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MessageKind {
-    /// Readable by everybody.
+    /// Readable by anyone.
     Plain,
     /// Readable by sender and recipient.
     Secure,
 }
 
 impl MessageKind {
-    /// The number on the wire.
+    /// Returns the number on the wire.
     pub fn code(self) -> i32 {
         match self {
             MessageKind::Plain => 1,
@@ -227,17 +227,17 @@ pub struct ImportanceTransfer {
     pub remote: PublicKey,
 }
 
-/// Whether an importance transfer lends or takes back.
+/// Direction of an importance transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkMode {
-    /// Lend.
+    /// Lend importance.
     Activate,
-    /// Take back.
+    /// End the lending.
     Deactivate,
 }
 
 impl LinkMode {
-    /// The number on the wire.
+    /// Returns the number on the wire.
     pub fn code(self) -> i32 {
         match self {
             LinkMode::Activate => 1,
@@ -245,7 +245,7 @@ impl LinkMode {
         }
     }
 
-    /// The mode with that number.
+    /// Returns the mode with a number on the wire.
     pub fn from_code(code: i32) -> Option<LinkMode> {
         match code {
             1 => Some(LinkMode::Activate),
@@ -260,8 +260,7 @@ impl LinkMode {
 pub struct AggregateModification {
     /// Changes of the cosignatories, sorted by kind and address.
     pub modifications: Vec<Modification>,
-    /// Change of the number of signatures needed; an absent change is not the same as one of 0. Always absent
-    /// in version 1.
+    /// Change of the number of required signatures. Absence differs from a change of 0. Always absent in version 1.
     pub min_cosignatories_change: Option<i32>,
 }
 
@@ -274,19 +273,19 @@ pub struct Modification {
     pub cosignatory: PublicKey,
 }
 
-/// What is done to a cosignatory. Ordered as on the wire.
+/// Kind of a cosignatory change, ordered as on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ModificationKind {
     /// 1: add.
     Add,
     /// 2: delete.
     Delete,
-    /// 3: readable, never valid.
+    /// 3: readable, but never valid.
     Unknown,
 }
 
 impl ModificationKind {
-    /// The number on the wire.
+    /// Returns the number on the wire.
     pub fn code(self) -> i32 {
         match self {
             ModificationKind::Add => 1,
@@ -295,7 +294,7 @@ impl ModificationKind {
         }
     }
 
-    /// The kind with that number.
+    /// Returns the kind with a number on the wire.
     pub fn from_code(code: i32) -> Option<ModificationKind> {
         match code {
             1 => Some(ModificationKind::Add),
@@ -318,27 +317,27 @@ pub struct Cosignature {
 /// Body of a multisig transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Multisig {
-    /// The multisig account's transaction; it has no signature of its own.
+    /// The multisig account's transaction, without a signature of its own.
     pub inner: Transaction,
-    /// Cosignatures, each of the kind [`Body::Cosignature`], ordered by signer address, one per signer.
+    /// Cosignatures, each a [`Body::Cosignature`], ordered by signer address, one per signer.
     pub cosignatures: Vec<Transaction>,
 }
 
 /// Body of a namespace provision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProvisionNamespace {
-    /// Who receives the rent.
+    /// Recipient of the rental fee.
     pub rental_fee_sink: Address,
-    /// The rent.
+    /// Rental fee.
     pub rental_fee: Amount,
-    /// The last part of the name.
+    /// Last part of the name.
     pub new_part: String,
-    /// The namespace above, unless a root is rented.
+    /// Parent namespace; `None` for a root.
     pub parent: Option<NamespaceId>,
 }
 
 impl ProvisionNamespace {
-    /// The name that is rented.
+    /// Returns the full name of the rented namespace.
     pub fn name(&self) -> Result<NamespaceId, NamespaceError> {
         match &self.parent {
             Some(parent) => parent.child(&self.new_part),
@@ -352,34 +351,34 @@ impl ProvisionNamespace {
 pub struct MosaicDefinitionCreation {
     /// The definition; its creator is the signer.
     pub definition: MosaicDefinition,
-    /// Who receives the creation fee.
+    /// Recipient of the creation fee.
     pub creation_fee_sink: Address,
-    /// The creation fee.
+    /// Creation fee.
     pub creation_fee: Amount,
 }
 
 /// Body of a mosaic supply change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MosaicSupplyChange {
-    /// Which mosaic.
+    /// Id of the mosaic.
     pub mosaic: MosaicId,
-    /// More or less.
+    /// Increase or decrease.
     pub kind: SupplyChangeKind,
-    /// By how many whole units: 1 to 9·10¹⁵.
+    /// Change in whole units: 1 to 9·10¹⁵.
     pub delta: u64,
 }
 
 /// Direction of a supply change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SupplyChangeKind {
-    /// More.
+    /// Increase.
     Create,
-    /// Less.
+    /// Decrease.
     Delete,
 }
 
 impl SupplyChangeKind {
-    /// The number on the wire.
+    /// Returns the number on the wire.
     pub fn code(self) -> i32 {
         match self {
             SupplyChangeKind::Create => 1,
@@ -387,7 +386,7 @@ impl SupplyChangeKind {
         }
     }
 
-    /// The direction with that number.
+    /// Returns the direction with a number on the wire.
     pub fn from_code(code: i32) -> Option<SupplyChangeKind> {
         match code {
             1 => Some(SupplyChangeKind::Create),

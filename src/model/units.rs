@@ -1,8 +1,8 @@
-//! Units of measure as types, so that a height is never mistaken for an amount.
+//! Units of measure as types, so that a height cannot be mistaken for an amount.
 
 use std::fmt;
 
-/// Micro-units of a whole unit of the native currency.
+/// Micro-units in a whole unit of the native currency.
 pub const MICRO: u64 = 1_000_000;
 
 /// A block height; the nemesis block has height 1.
@@ -13,23 +13,23 @@ impl Height {
     /// Height of the nemesis block.
     pub const NEMESIS: Height = Height(1);
 
-    /// The height `blocks` above this one.
+    /// Returns the height `blocks` above this one.
     pub fn plus(self, blocks: u64) -> Height {
         Height(self.0.saturating_add(blocks))
     }
 
-    /// The height `blocks` below this one, but at least 1.
+    /// Returns the height `blocks` below this one, but at least 1.
     pub fn minus(self, blocks: u64) -> Height {
         Height(self.0.saturating_sub(blocks).max(1))
     }
 
-    /// The height whose importances are in force at this one: they change every 359 blocks.
+    /// Returns the height whose importances are in force at this one. It changes every 359 blocks.
     pub fn grouped(self) -> Height {
         const GROUPING: u64 = 359;
         Height((self.0.saturating_sub(1) / GROUPING * GROUPING).max(1))
     }
 
-    /// The next height.
+    /// Returns the next height.
     pub fn next(self) -> Height {
         self.plus(1)
     }
@@ -41,7 +41,7 @@ impl fmt::Display for Height {
     }
 }
 
-/// Vested balance from which on an account takes part in the importance calculation, and may harvest.
+/// Minimum vested balance for the importance calculation and for harvesting.
 pub const MIN_STAKE: Amount = Amount::whole(10_000);
 
 /// An amount of the native currency in micro-units, at most 2⁶³ − 1.
@@ -49,10 +49,10 @@ pub const MIN_STAKE: Amount = Amount::whole(10_000);
 pub struct Amount(pub u64);
 
 impl Amount {
-    /// Nothing.
+    /// Zero.
     pub const ZERO: Amount = Amount(0);
 
-    /// The amount of `units` whole units.
+    /// Returns the amount of `units` whole units.
     pub const fn whole(units: u64) -> Amount {
         Amount(units * MICRO)
     }
@@ -68,17 +68,17 @@ impl fmt::Display for Amount {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(pub i32);
 
-/// The network's epoch in milliseconds of Unix time.
+/// The network's epoch in Unix milliseconds.
 pub const EPOCH_UNIX_MILLIS: i64 = 1_427_587_585_000;
 
 impl Timestamp {
-    /// The time stamp nearest to a moment of Unix time, halves rounded up.
+    /// Returns the time stamp nearest to a Unix time, with halves rounded up.
     pub fn from_unix_millis(millis: i64) -> Timestamp {
         let seconds = (millis - EPOCH_UNIX_MILLIS + 500).div_euclid(1000);
         Timestamp(seconds.clamp(0, i64::from(i32::MAX)) as i32)
     }
 
-    /// The moment of Unix time at which this second begins.
+    /// Returns the Unix time at which this second starts.
     pub fn to_unix_millis(self) -> i64 {
         EPOCH_UNIX_MILLIS + 1000 * i64::from(self.0)
     }

@@ -1,11 +1,11 @@
-//! A line of the log for each answered request: who asked, for what, and what came of it.
+//! Access log: one line per answered request.
 //!
 //! ```text
 //! 127.0.0.1 GET /chain/height 200 0.031 ms 17 bytes
 //! ```
 //!
-//! At the level `trace` the query and the headers are told as well. What may be a secret is never told: no body is, nor
-//! what could be a private key in a query, nor the headers by which clients say who they are.
+//! At level `trace` the query and the headers are logged too. Secrets are never logged: no bodies, no query values that
+//! could be private keys, no authentication headers.
 
 use std::fmt;
 use std::time::Instant;
@@ -13,28 +13,29 @@ use std::time::Instant;
 use super::http::Request;
 use super::machine::Caller;
 
-/// Bytes of a text that a client chose which are told.
+/// Bytes logged of a text chosen by a client.
 const TOLD_BYTES: usize = 256;
-/// Digits of the shortest private key.
+/// Hexadecimal digits of the shortest private key.
 const KEY_DIGITS: usize = 60;
-/// Parameters whose values are long numbers that everybody may know.
+/// Parameters whose values are long but public numbers.
 const PUBLIC_PARAMETERS: [&str; 2] = ["publicKey", "hash"];
-/// Headers whose values are not told.
+/// Headers whose values are not logged.
 const SECRET_HEADERS: [&str; 3] = ["Authorization", "Proxy-Authorization", "Cookie"];
 
-/// A request and what came of it.
+/// A request and its outcome.
 pub(super) struct Answered<'a> {
     pub request: &'a Request<'a>,
     pub caller: Caller,
     pub status: u16,
-    /// Bytes of the answer, head included.
+    /// Bytes of the response, head included.
     pub bytes: usize,
-    /// When the request was complete.
+    /// When the request began, if it arrived in several reads, or else when it was complete; for a held request, when
+    /// it was last resumed.
     pub since: Instant,
 }
 
 impl Answered<'_> {
-    /// Writes the line, if such lines are wanted.
+    /// Writes the log lines, if their levels are enabled.
     pub fn log(&self) {
         if log::log_enabled!(log::Level::Debug) {
             log::debug!("{self}");
@@ -54,7 +55,7 @@ impl fmt::Display for Answered<'_> {
     }
 }
 
-/// Query and headers of a request.
+/// Path, query and headers of a request.
 struct Details<'a>(&'a Request<'a>);
 
 impl fmt::Display for Details<'_> {
@@ -77,18 +78,18 @@ impl fmt::Display for Details<'_> {
     }
 }
 
-/// Whether a parameter of a query holds nothing that could be a private key.
+/// Returns whether a query parameter contains nothing that could be a private key.
 fn is_told(parameter: &str) -> bool {
     let (name, value) = parameter.split_once('=').unwrap_or(("", parameter));
     PUBLIC_PARAMETERS.contains(&name) || !has_long_number(value)
 }
 
-/// Whether a text has as many digits of a hexadecimal number in a row as a private key.
+/// Returns whether a text contains as many hexadecimal digits in a row as a private key.
 fn has_long_number(text: &str) -> bool {
     text.split(|c: char| !c.is_ascii_hexdigit()).any(|digits| digits.len() >= KEY_DIGITS)
 }
 
-/// A text that a client chose, on one line and not too long.
+/// A text chosen by a client, escaped to one line and truncated.
 struct Told<'a>(&'a [u8]);
 
 impl fmt::Display for Told<'_> {

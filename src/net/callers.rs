@@ -1,9 +1,9 @@
-//! Who pays: an account for each caller, of what its connections hold and cost, and whose turn it is.
+//! Usage, rate limits and round-robin scheduling of clients.
 //!
-//! A caller is an IPv4 address or the part of an IPv6 address that a client has to itself. Callers are served in turn,
-//! one connection at a time. What has just come takes turns with what goes on: a short request waits for those that have
-//! come with it, not for everybody who is being given much. The loopback address 127.0.0.1 is exempt from limits on rate,
-//! work and connections, as the machine's own wallets and proxies come from there, but takes its turn like any other.
+//! A client is an IPv4 address, or the prefix of an IPv6 address. Clients are served round-robin, one connection at a
+//! time. New work and continuations alternate, so that a short request waits only for other new ones, not for every
+//! long response. 127.0.0.1 is exempt from limits on request rate, work and connections, because local wallets and
+//! proxies use it, but is scheduled like any other client.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
@@ -18,65 +18,64 @@ use super::machine::ListenerId;
 use crate::figures::{Recent, take_off};
 use crate::ip::network;
 
-/// Callers that have an account of their own at a time. When so many have connections or have lately sent something,
-/// further ones share the accounts of strangers.
+/// Clients with a usage record of their own. When this many have connections or sent something recently, further ones
+/// share the overflow buckets.
 pub const MAX_ACCOUNTS: usize = 8192;
-/// Accounts that strangers share; which of them is by chance.
+/// Overflow buckets. A client's bucket is chosen by a randomly seeded hash.
 const STRANGER_ACCOUNTS: u64 = 1024;
-/// The time over which requests are counted, and after which a silent caller is forgotten.
+/// Window of the request rate, and the time after which an inactive client is forgotten.
 pub const WINDOW: Duration = Duration::from_secs(1);
-/// Units of work that a caller may cause in a second, and at once: a quarter of the processor. One that has caused
-/// more is served again when it has paid.
+/// Units of work a client may cause per second, and in one burst: a quarter of the processor. Beyond this it is
+/// throttled until the deficit is refilled.
 pub const WORK_PER_SECOND: i64 = 250_000;
-/// Units of work that a connection costs, from its beginning to its end, if nothing is said on it: what the system does
-/// is paid for as well.
+/// Units charged for a connection without any request, for the work of the kernel.
 pub(super) const UNITS_PER_CONNECTION: u32 = 40;
-/// The same of a connection that is closed as it comes, because its caller has caused too much.
+/// Units charged for a connection that is reset on arrival because its client exceeded its quota.
 const UNITS_PER_DECLINED: u32 = 8;
-/// A caller is let in again when it can have paid for what it has caused within this time.
+/// Connections of a client are accepted if its deficit is refilled within this time.
 const MOST_OWED: Duration = Duration::from_millis(500);
-/// Connections cost a caller nothing more that cannot have paid within this time: whoever shares its address is not locked
-/// out for as long as they have come.
+/// Connections are not charged if the deficit takes longer than this to refill. Otherwise a flood would lock out other
+/// users of its address for as long as it lasted.
 const LONGEST_DEBT: Duration = Duration::from_secs(5);
-/// A client that has overdrawn its credit waits for so much more than it owes: it is served some work at a time, and does
-/// not wake the loop for each piece.
+/// Added to the refill time of a deficit, so that a throttled client is served in batches and does not wake the loop
+/// for each piece.
 const PAUSE: Duration = Duration::from_millis(10);
-/// A caller whose requests are refused this many times as often as they are allowed is disconnected.
+/// A client whose rejected requests within a window reach this multiple of the limit is banned.
 const FAR_OVER: usize = 10;
-/// How long the connections of such a caller are closed as soon as they come.
+/// How long connections of a banned client are reset on arrival.
 const BANNED: Duration = Duration::from_secs(5);
 
-/// An account, as long as it has connections.
+/// Index of a client's usage record. Valid while the client has connections.
 pub(super) type AccountId = usize;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Key {
     Caller(IpAddr),
-    /// 127.0.0.1 by its own word.
+    /// 127.0.0.1, not forwarded.
     Exempt,
     Strangers(u64),
 }
 
-/// What a request is to its caller's rate.
+/// A request compared with its client's rate limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rate {
     Within,
-    /// One too many, to be refused.
+    /// Too many; reject the request.
     Over,
-    /// So many too many that the caller is to be disconnected.
+    /// Far too many; disconnect and ban the client.
     FarOver,
 }
 
-/// Arrival times of the last requests on one listener, refused ones included.
+/// Arrival times of the last requests on one listener, rejected ones included.
 #[derive(Debug, Default)]
 struct Ring {
     times: Vec<Duration>,
-    /// Where the oldest time is once the ring is full.
+    /// Index of the oldest time once the ring is full.
     oldest: usize,
 }
 
 impl Ring {
-    /// Notes a request; whether it is one too many.
+    /// Records a request and returns whether it exceeds the limit.
     fn note(&mut self, now: Duration, limit: usize) -> bool {
         if self.times.len() < limit {
             self.times.push(now);
@@ -88,7 +87,7 @@ impl Ring {
     }
 }
 
-/// Work that may be done, regained with time.
+/// Token bucket of units of work, refilled with time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Credit {
     units: i64,
@@ -100,7 +99,7 @@ impl Credit {
         Credit { units: per_second, since: now }
     }
 
-    /// Takes units of work off; what is regained in a second is also the most there can be.
+    /// Refills the bucket, up to one second's worth, then takes units from it.
     pub fn charge(&mut self, units: u32, per_second: i64, now: Duration) {
         let passed = i64::try_from(now.saturating_sub(self.since).as_micros()).unwrap_or(i64::MAX);
         let regained = passed.saturating_mul(per_second) / 1_000_000;
@@ -108,7 +107,7 @@ impl Credit {
         self.units = self.units.saturating_add(regained).min(per_second).saturating_sub(i64::from(units));
     }
 
-    /// When it may be used again, if it is overdrawn.
+    /// Returns when the bucket can be used again if it has a deficit.
     pub fn regained(&self, per_second: i64) -> Option<Duration> {
         let owed = u64::try_from(-self.units).ok().filter(|owed| *owed > 0)?;
         let time = Duration::from_micros(owed.saturating_mul(1_000_000) / per_second.unsigned_abs().max(1));
@@ -127,19 +126,19 @@ struct Account {
     banned_until: Duration,
     latest: Duration,
     credit: Credit,
-    /// Units of work that were charged to it, exempt or not.
+    /// Units charged to the client, also if it is exempt.
     work: Recent<u64>,
-    /// Connections that are ready, for each [`Task`]. The caller is in the queue of those that have such, or rests, as
-    /// long as there are any.
+    /// Slots of ready connections, for each [`Task`]. While one is not empty, the client is in the matching queue or
+    /// throttled.
     ready: [VecDeque<usize>; 2],
 }
 
-/// What there is to be done for a connection.
+/// Scheduling priority of a ready connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Task {
-    /// Something has just come.
+    /// New input has arrived.
     Begin,
-    /// It has used up a share, and there is more to do.
+    /// The connection used up its budget and has more to do.
     GoOn,
 }
 
@@ -153,7 +152,7 @@ impl Account {
     }
 }
 
-/// The accounts of all callers.
+/// Usage records of all clients.
 #[derive(Debug)]
 pub(super) struct Callers {
     connections_per_caller: usize,
@@ -162,11 +161,11 @@ pub(super) struct Callers {
     requests_per_second: Option<usize>,
     by_key: HashMap<Key, AccountId>,
     accounts: Slab<Account>,
-    /// Callers that have connections ready, for each [`Task`].
+    /// Clients with ready connections, for each [`Task`].
     ready: [VecDeque<AccountId>; 2],
-    /// What was done last: the other has its turn.
+    /// The task served last; the other is served next.
     done: Task,
-    /// Callers that have something ready but must pay first, by when they have.
+    /// Throttled clients with ready connections, by the time at which they may continue.
     resting: BTreeSet<(Duration, AccountId, Task)>,
     swept: Duration,
     hasher: RandomState,
@@ -189,14 +188,14 @@ impl Callers {
         }
     }
 
-    /// Other limits count from now on. By how much of its address a caller is known stays.
+    /// Replaces the limits, except the IPv6 prefix length.
     pub fn set_limits(&mut self, limits: &Limits) {
         self.connections_per_caller = limits.connections_per_caller;
         self.bytes_per_caller = limits.buffered_bytes_per_caller;
         self.requests_per_second = limits.requests_per_second;
     }
 
-    /// The account of a caller, opened if need be. A caller that somebody else names is never exempt.
+    /// Returns the usage record of a client, created if needed. A forwarded client is never exempt.
     pub fn account(&mut self, address: IpAddr, is_forwarded: bool, now: Duration) -> AccountId {
         let key = match network(address, 32, self.ipv6_prefix) {
             IpAddr::V4(Ipv4Addr::LOCALHOST) if !is_forwarded => Key::Exempt,
@@ -215,7 +214,7 @@ impl Callers {
         self.open(key, now)
     }
 
-    /// How many accounts there are.
+    /// Returns the number of usage records.
     pub fn len(&self) -> usize {
         self.accounts.len()
     }
@@ -238,8 +237,8 @@ impl Callers {
         account
     }
 
-    /// Forgets callers that have been silent for a whole window, have no connections and owe nothing. At most once per
-    /// window, as it looks at all of them.
+    /// Forgets clients without connections, recent activity, ban or deficit. Runs at most once per window because it
+    /// scans all.
     pub fn forget_silent(&mut self, now: Duration) {
         if now.saturating_sub(self.swept) < WINDOW {
             return;
@@ -259,18 +258,18 @@ impl Callers {
         });
     }
 
-    /// Whether a caller may have one more connection.
+    /// Returns whether a client may have one more connection.
     pub fn may_connect(&self, account: AccountId) -> bool {
         let most = self.connections_per_caller;
         self.accounts.get(account).is_some_and(|account| account.is_exempt() || account.connections < most)
     }
 
-    /// Whether a caller has lately been disconnected for its rate.
+    /// Returns whether a client is banned for its request rate.
     pub fn is_banned(&self, account: AccountId, now: Duration) -> bool {
         self.accounts.get(account).is_some_and(|account| now < account.banned_until)
     }
 
-    /// Charges a caller for a connection that has come. Whether it is let in: whoever owes too much is not.
+    /// Charges a client for a new connection. Returns whether it is accepted: not if the client's deficit is too large.
     pub fn charge_connection(&mut self, account: AccountId, now: Duration) -> bool {
         let owes = self.accounts.get(account).and_then(|account| account.credit.regained(WORK_PER_SECOND));
         let is_let_in = owes.is_none_or(|regained| regained <= now + MOST_OWED);
@@ -280,7 +279,7 @@ impl Callers {
         is_let_in
     }
 
-    /// A connection is the caller's now.
+    /// Adds a connection to a client.
     pub fn connected(&mut self, account: AccountId, now: Duration) {
         if let Some(account) = self.accounts.get_mut(account) {
             account.connections += 1;
@@ -288,7 +287,7 @@ impl Callers {
         }
     }
 
-    /// A connection that held so many bytes is the caller's no more.
+    /// Removes a connection that held `held_bytes` from a client.
     pub fn disconnected(&mut self, account: AccountId, held_bytes: usize, now: Duration) {
         let Some(account) = self.accounts.get_mut(account) else { return };
         take_off(&mut account.connections, 1);
@@ -296,7 +295,7 @@ impl Callers {
         account.latest = now;
     }
 
-    /// Counts a request.
+    /// Counts a request and compares it with the rate limit.
     pub fn note_request(&mut self, account: AccountId, listener: ListenerId, now: Duration) -> Rate {
         let Some(account) = self.accounts.get_mut(account) else { return Rate::Within };
         account.latest = now;
@@ -318,25 +317,26 @@ impl Callers {
         Rate::FarOver
     }
 
-    /// Takes note of bytes that are held for a caller instead of those before.
+    /// Replaces `before` by `held` in the bytes held for a client.
     pub fn hold(&mut self, account: AccountId, before: usize, held: usize) {
         let Some(account) = self.accounts.get_mut(account) else { return };
         account.held_bytes = account.held_bytes.saturating_add(held);
         take_off(&mut account.held_bytes, before);
     }
 
-    /// Whether more is held for a caller than may be.
+    /// Returns whether more is held for a client than allowed.
     pub fn holds_too_much(&self, account: AccountId) -> bool {
         let most = self.bytes_per_caller;
         self.accounts.get(account).is_some_and(|account| !account.is_exempt() && account.held_bytes > most)
     }
 
-    /// The caller for whom most is held.
+    /// Returns the client with the most bytes held.
     pub fn hog(&self) -> Option<AccountId> {
         self.accounts.iter().max_by_key(|(_, account)| account.held_bytes).map(|(id, _)| id)
     }
 
-    /// What the callers cost that cost most, the costliest first: by their work, and by what is held for them.
+    /// Returns the largest shares of work and the largest held bytes, each in descending order. The two values of an
+    /// entry may belong to different clients.
     pub fn costliest(&self, now: Duration) -> [Cost; COSTLIEST] {
         let (mut by_share, mut by_bytes) = ([0.0; COSTLIEST], [0; COSTLIEST]);
         for (_, account) in &self.accounts {
@@ -347,12 +347,12 @@ impl Callers {
         std::array::from_fn(|rank| Cost { share: by_share[rank], held_bytes: by_bytes[rank] })
     }
 
-    /// How many callers have something ready but must pay first.
+    /// Returns the number of throttled clients with ready connections.
     pub fn resting(&self) -> usize {
         self.resting.len()
     }
 
-    /// Charges work.
+    /// Charges work to a client.
     pub fn charge(&mut self, account: AccountId, units: u32, now: Duration) {
         let Some(account) = self.accounts.get_mut(account) else { return };
         *account.work.at(now) += u64::from(units);
@@ -361,7 +361,7 @@ impl Callers {
         }
     }
 
-    /// There is something to be done for a connection.
+    /// Queues a connection to be served.
     pub fn ready(&mut self, account: AccountId, slot: usize, task: Task) {
         let Some(connections) = self.accounts.get_mut(account).map(|account| &mut account.ready[task as usize]) else {
             return;
@@ -372,7 +372,7 @@ impl Callers {
         connections.push_back(slot);
     }
 
-    /// The next connection in turn; none if nobody has anything, or everybody must pay first.
+    /// Returns the next connection to serve; `None` if no connection is ready or all clients with one are throttled.
     pub fn next(&mut self, now: Duration) -> Option<usize> {
         while let Some((_, account, task)) = self.resting.first().copied().filter(|(due, ..)| *due <= now) {
             self.resting.pop_first();
@@ -395,7 +395,7 @@ impl Callers {
         None
     }
 
-    /// The next caller in turn, and what is done for it.
+    /// Returns the next client to serve and the task.
     fn next_caller(&mut self) -> Option<(AccountId, Task)> {
         let turns = match self.done {
             Task::Begin => [Task::GoOn, Task::Begin],
@@ -404,24 +404,24 @@ impl Callers {
         turns.into_iter().find_map(|task| Some((self.ready[task as usize].pop_front()?, task)))
     }
 
-    /// Whether a connection waits for nothing but its turn.
+    /// Returns whether any client is queued.
     pub fn has_ready(&self) -> bool {
         self.ready.iter().any(|callers| !callers.is_empty())
     }
 
-    /// Whether a client must wait until its credit is regained.
+    /// Returns whether a client is throttled.
     pub fn is_throttled(&self, account: AccountId, now: Duration) -> bool {
         let credit = self.accounts.get(account).map(|account| account.credit);
         credit.and_then(|credit| credit.regained(WORK_PER_SECOND)).is_some_and(|regained| regained > now)
     }
 
-    /// When the next caller has paid.
+    /// Returns when the next throttled client may continue.
     pub fn next_regained(&self) -> Option<Duration> {
         self.resting.first().map(|(regained, ..)| *regained)
     }
 }
 
-/// Puts a value into its place among the largest, which are in falling order.
+/// Inserts a value into a list of the largest in descending order.
 fn keep_largest<T: PartialOrd + Copy>(largest: &mut [T], value: T) {
     if let Some(place) = largest.iter().position(|other| value > *other) {
         largest[place..].rotate_right(1);
@@ -460,7 +460,7 @@ mod tests {
         }
         assert_eq!(callers.note_request(account, HTTP, at(5999)), Rate::Over);
         assert_eq!(callers.note_request(account, ListenerId(1), at(5999)), Rate::Within);
-        // The second request came at 5001, and the refused one counts as well.
+        // The second request came at 5001, and the rejected one counts too.
         assert_eq!(callers.note_request(account, HTTP, at(6000)), Rate::Over);
         assert_eq!(callers.note_request(account, HTTP, at(7000)), Rate::Within);
     }
@@ -511,13 +511,13 @@ mod tests {
         }
         assert!(callers.accounts.len() <= MAX_ACCOUNTS + STRANGER_ACCOUNTS as usize);
         assert_eq!(callers.account(address(0), false, at(5001)), known);
-        // Many strangers at once are limited together: nobody is let through unwatched.
+        // Clients in the overflow buckets are rate-limited together.
         let refused = (0..STRANGER_ACCOUNTS as u32 * 60).filter(|number| {
             let account = callers.account(address(1_000_000 + number), false, at(5001));
             callers.note_request(account, HTTP, at(5001)) != Rate::Within
         });
         assert!(refused.count() > 300);
-        // Silence makes room.
+        // Inactive clients are forgotten.
         let fresh = callers.account(address(5_000_000), false, at(7000));
         assert!(matches!(callers.accounts[fresh].key, Key::Caller(_)));
         assert_eq!(callers.accounts.len(), 2);
@@ -591,7 +591,7 @@ mod tests {
         }
         assert!(!connect(&mut callers, at(4_400)));
         assert!(connect(&mut callers, at(4_600)));
-        // Once it has paid it is nobody.
+        // A client without deficit is forgotten.
         callers.forget_silent(at(4_900));
         assert_eq!(callers.len(), 1);
         callers.forget_silent(at(6_100));
@@ -631,7 +631,7 @@ mod tests {
         callers.charge(heavy, 11 * WORK_PER_SECOND as u32, at(0));
         callers.ready(heavy, 1, Task::Begin);
         assert_eq!((callers.next(at(10_009)), callers.next(at(10_010))), (None, Some(1)));
-        // What the pause has brought, and one unit more.
+        // The units refilled during the pause, plus one.
         callers.charge(heavy, 2_501, at(10_010));
         callers.ready(heavy, 1, Task::Begin);
         assert_eq!((callers.next(at(10_020)), callers.next(at(10_021))), (None, Some(1)));
@@ -666,8 +666,8 @@ mod tests {
         assert_eq!(callers.hog(), Some(first));
     }
 
-    /// Callers that ask for their accounts, connect and make requests, and time that passes. Addresses come from few
-    /// networks or from very many.
+    /// Groups of clients: first address, whether they stay connected, number of clients, and the pause in milliseconds
+    /// afterwards. Addresses are dense or spread out.
     fn crowds() -> impl Strategy<Value = Vec<(u128, bool, u16, u64)>> {
         let address = prop_oneof![0..40u128, any::<u32>().prop_map(u128::from), any::<u128>()];
         proptest::collection::vec((address, any::<bool>(), 0..1000u16, 0..3000u64), 1..60)
@@ -682,7 +682,7 @@ mod tests {
             let mut connected = Vec::new();
             for (first, stay, size, pause) in crowds {
                 for number in 0..u128::from(size) {
-                    // Every one is a client of its own, however addresses are cut.
+                    // Each address is in a /64 of its own.
                     let address = IpAddr::V6(Ipv6Addr::from(first.wrapping_add(number << 64)));
                     let account = callers.account(address, false, now);
                     let _ = callers.note_request(account, HTTP, now);

@@ -1,6 +1,6 @@
-//! A small HTTP/1.1 client for commands: one request on one connection, and the caller waits.
+//! A blocking HTTP/1.1 client for commands: one request per connection.
 //!
-//! Everything is bounded: the time for the whole exchange, the head and the body of the answer. There is no TLS.
+//! The time of the exchange and the size of the response's head and body are limited. There is no TLS.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 
 use super::fetch::{Endpoint, FetchError, Method, RequestHead, Response, ResponseReader};
 
-/// How long it may take until a connection stands, for each address of the host.
+/// Connect timeout for each address of the host.
 const CONNECT_TIME: Duration = Duration::from_secs(5);
-/// Addresses of a host that are tried.
+/// Addresses of a host to try.
 const MAX_ADDRESSES: usize = 4;
-/// Bytes of the body of an answer.
+/// Bytes of a response body.
 const BODY_LIMIT: usize = 4 * 1024 * 1024;
-/// Media type of what is sent and asked for.
+/// Media type of requests and responses.
 const JSON: &str = "application/json";
 const READ_BYTES: usize = 16 * 1024;
 
@@ -22,22 +22,22 @@ const READ_BYTES: usize = 16 * 1024;
 #[derive(Clone, Debug)]
 pub struct Client {
     endpoint: Endpoint,
-    /// How long an exchange may take.
+    /// Timeout of an exchange, counted from its start. It does not cut short DNS and connecting.
     time: Duration,
 }
 
 impl Client {
-    /// A client that waits `time` for each answer.
+    /// Returns a client that waits `time` for each response.
     pub fn new(endpoint: Endpoint, time: Duration) -> Client {
         Client { endpoint, time }
     }
 
-    /// The server.
+    /// Returns the server.
     pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
 
-    /// Sends a GET for `target`, a path with its query in the form of the wire.
+    /// Sends a GET for `target`, an encoded path with its query.
     pub fn get(&self, target: &str) -> Result<Response, FetchError> {
         self.exchange(Method::Get, target, &[])
     }

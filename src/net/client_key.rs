@@ -1,11 +1,11 @@
-//! Who answers for what a client makes the node hold.
+//! Identity of a client for quotas.
 
 use std::net::IpAddr;
 
 use super::machine::Caller;
 use crate::ip::network;
 
-/// One client: this machine, an IPv4 address, or the network of an IPv6 address.
+/// A client: this machine, an IPv4 address, or the network of an IPv6 address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientKey {
     is_local: bool,
@@ -13,12 +13,12 @@ pub struct ClientKey {
 }
 
 impl ClientKey {
-    /// Of who makes a request, where the first `ipv6_prefix` bits of an IPv6 address stand for one client.
+    /// Returns the key of a client. IPv6 addresses are cut to `ipv6_prefix` bits.
     pub fn of(caller: &Caller, ipv6_prefix: u8) -> ClientKey {
         ClientKey { is_local: caller.is_local(), address: network(caller.address, 32, ipv6_prefix) }
     }
 
-    /// Whether it is 127.0.0.1 or `::1` by its own word.
+    /// Returns whether the client is 127.0.0.1 or `::1` and its request was not forwarded.
     pub fn is_local(&self) -> bool {
         self.is_local
     }

@@ -1,4 +1,4 @@
-//! One accepted connection but for its input: the socket, its output, whom it belongs to, and what is due when.
+//! An accepted connection without its input: socket, output, client and timeouts.
 
 use std::io::{self, ErrorKind};
 use std::net::IpAddr;
@@ -13,58 +13,57 @@ use super::places::Place;
 use super::socket::{MOST_UNSENT, Socket};
 use super::websocket::{write_close, write_ping, write_text_head};
 
-/// Whether a read or write that moves fewer bytes than asked for means that the socket has no more for now, so that
-/// the call that would only say so can be saved. epoll(7) promises it for edge-triggered stream sockets; elsewhere
-/// only `WouldBlock` counts.
+/// Whether a short read or write means that the socket is exhausted, which saves the call that would return
+/// `WouldBlock`. epoll(7) guarantees it for edge-triggered stream sockets.
 const SHORT_IS_EXHAUSTED: bool = cfg!(any(target_os = "linux", target_os = "android"));
 
-/// Close code for a client that does not keep up.
+/// Close code for a client that does not take its messages.
 const TOO_SLOW: u16 = 4500;
 
-/// How far the end of the connection has come.
+/// Progress of closing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Closing {
     Open,
-    /// Gone as soon as the other end has taken the output.
+    /// Closes when the client has taken the output.
     AfterOutput,
-    /// Once the other end has taken the output, the client has until `Limits::linger` to close its side.
+    /// When the client has taken the output, it has `Limits::linger` to close its side.
     Linger,
 }
 
-/// What the machine has left to do for a request or message.
+/// State of the request or message being processed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
-    /// Nothing.
+    /// None is in progress.
     None,
-    /// It goes on at the next share.
+    /// Continues in the client's next turn.
     Unfinished,
-    /// It goes on when the machine says so.
+    /// Suspended until the service resumes it.
     Parked,
-    /// The same, for as long as the client wants it.
+    /// Suspended without a response timeout.
     Held,
 }
 
 impl Work {
-    /// Whether it waits for the machine.
+    /// Returns whether it waits for the service.
     pub fn is_waiting(self) -> bool {
         matches!(self, Work::Parked | Work::Held)
     }
 }
 
-/// What time has brought about.
+/// A timeout that has expired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Due {
-    /// Nothing more can be said: drop it.
+    /// Drop the connection; nothing can be sent.
     Drop,
     /// The request is not complete in time.
     SlowRequest,
-    /// The answer is not there in time.
+    /// The service has not answered in time.
     SlowAnswer,
-    /// The websocket has been silent for too long.
+    /// The websocket was idle for too long.
     IdleWebSocket,
     /// The websocket's client does not take its messages.
     SlowConsumer,
-    /// Nothing has come from the websocket's client for so long that it is asked whether it is there.
+    /// The websocket's client was silent for so long that a ping is due.
     Ping,
 }
 
@@ -72,75 +71,74 @@ pub(super) enum Due {
 pub(super) struct Connection<S> {
     pub id: ConnectionId,
     pub listener: ListenerId,
-    /// The other end.
     pub peer: IpAddr,
-    /// Whom its costs are charged to.
+    /// Client charged for the connection.
     pub account: AccountId,
-    /// Who made the last request.
+    /// Client of the last request.
     pub caller: Caller,
     pub socket: S,
     pub output: Output,
     pub closing: Closing,
     pub work: Work,
-    /// It has been a websocket, and its end has not been reported.
+    /// It is a websocket whose end has not been reported.
     pub is_websocket: bool,
-    /// Its place among those of its listener; none if it was turned away.
+    /// Its entry in the listener's quota; `None` if it was rejected.
     pub place: Option<Place>,
-    /// Its place was one of this machine's and is not any more: whether there is one for it has yet to be seen.
+    /// It was counted as local and is now remote; the quota has yet to be checked.
     pub has_moved: bool,
-    /// In the queue of connections to be served.
+    /// In the queue of connections to serve.
     pub is_ready: bool,
-    /// The system is not asked whether there is anything to read, as its client is throttled.
+    /// The read interest is removed because the client is throttled.
     pub is_muted: bool,
-    /// In the queue of connections with fresh output.
+    /// In the queue of connections to flush.
     pub is_dirty: bool,
-    /// Bytes of memory that have been counted for it.
+    /// Its share of `Stats::buffered_bytes`.
     pub counted_bytes: usize,
-    /// Bytes that the system may hold for it which have been counted.
+    /// Its share of `Stats::kernel_bytes`.
     pub counted_kernel_bytes: usize,
-    /// Bytes that the system may hold: those that were handed to it since it was last looked, as many as it can hold, and
-    /// those it held then.
+    /// Upper bound on unacknowledged bytes: those at the last measurement and all written since, up to the size of the
+    /// kernel's buffer.
     unsent_bytes: usize,
-    /// Something was handed over since it was last looked.
+    /// Bytes were written since the last measurement.
     is_unsent_guessed: bool,
-    /// Bytes that the system holds as they could not be read for long.
+    /// Received bytes in the kernel at the last measurement.
     unread_bytes: usize,
-    /// Work that a websocket may cause.
+    /// Work quota of a websocket.
     pub credit: Credit,
-    /// Since when there has been a request that is not answered.
+    /// When the request in progress began.
     pub request_since: Option<Instant>,
-    /// Bytes that were read since they were last counted.
+    /// Bytes read since the last count.
     pub received_bytes: u64,
-    /// Bytes that were written since.
+    /// Bytes written since the last count.
     pub sent_bytes: u64,
     may_read: bool,
     may_write: bool,
-    /// The client has closed its side, so reading goes on until that is seen.
+    /// The client has closed its side; read until the end is seen.
     read_closed: bool,
     at_end: bool,
-    /// Both sides are closed, or the connection is broken: nothing can be sent any more.
+    /// Both sides are closed or the connection is broken; nothing can be sent.
     is_broken: bool,
     last_active: Instant,
-    /// When something has last come from the client.
+    /// When the client last sent something.
     heard: Instant,
-    /// When the client of a websocket was asked whether it is there, if nothing has come from it since.
+    /// When a ping was sent, if nothing was received since.
     pinged: Option<Instant>,
-    /// Bytes that were thrown away since the last answer.
+    /// Bytes discarded since the last response.
     wasted_bytes: usize,
     stalled_since: Option<Instant>,
-    /// Since when the other end has not taken the last of what was sent.
+    /// Since when the client has not taken the end of the output.
     draining_since: Option<Instant>,
     lingering_since: Option<Instant>,
 }
 
-/// What a socket has become ready for.
+/// Readiness of a socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Readiness {
-    /// There is something to read.
+    /// Data can be read.
     pub readable: bool,
-    /// There is room to write.
+    /// Data can be written.
     pub writable: bool,
-    /// The other end has closed its side: there is an end to be read.
+    /// The other end has closed its side.
     pub read_closed: bool,
     /// Nothing can be sent any more.
     pub broken: bool,
@@ -157,7 +155,7 @@ impl From<&mio::event::Event> for Readiness {
     }
 }
 
-/// Where a connection comes from.
+/// Identity of a new connection.
 pub(super) struct Origin {
     pub id: ConnectionId,
     pub listener: ListenerId,
@@ -208,7 +206,7 @@ impl<S: Socket> Connection<S> {
         }
     }
 
-    /// Takes note of what the socket is ready for.
+    /// Adds to the readiness of the socket.
     pub fn notice(&mut self, ready: Readiness) {
         self.read_closed |= ready.read_closed;
         self.may_read |= ready.readable || self.read_closed;
@@ -216,40 +214,38 @@ impl<S: Socket> Connection<S> {
         self.is_broken |= ready.broken;
     }
 
-    /// Whether reading now can bring something that may be handled. While a request is worked on, only the end of the
-    /// connection matters.
+    /// Returns whether reading now is useful. While a request is processed, nothing is read.
     pub fn wants_read(&self) -> bool {
         let is_free = self.work == Work::None || self.closing != Closing::Open;
         self.may_read && !self.at_end && self.closing != Closing::AfterOutput && is_free
     }
 
-    /// Whether a part of an answer is out, or on its way.
+    /// Returns whether a part of a response was sent or is queued.
     pub fn is_amid_answer(&self) -> bool {
         self.work == Work::Unfinished || !self.output.is_empty()
     }
 
-    /// Whether nothing is lost if it is closed now: it is in the middle of nothing, and no websocket.
+    /// Returns whether closing it now loses nothing: it is no websocket and not busy.
     pub fn is_idle(&self) -> bool {
         !self.is_websocket && !self.is_busy()
     }
 
-    /// Whether a request or message is worked on, or what was sent has not been taken.
+    /// Returns whether a request or message is in progress or output was not taken.
     pub fn is_busy(&self) -> bool {
         self.work != Work::None || !self.output.is_empty() || self.has_unsent()
     }
 
-    /// How long it has done nothing.
+    /// Returns the time since its last activity.
     pub fn idle_time(&self, now: Instant) -> Duration {
         now.saturating_duration_since(self.last_active)
     }
 
-    /// Bytes that the system may hold for it: what was handed over and may not have been taken by the other end, and
-    /// what came and could not be read.
+    /// Returns an upper bound on the kernel memory for unacknowledged and unread bytes.
     pub fn kernel_bytes(&self) -> usize {
         self.unsent_bytes + self.unread_bytes
     }
 
-    /// Looks how much of what was sent the other end has not taken.
+    /// Measures how many written bytes are unacknowledged.
     pub fn look_at_unsent(&mut self) {
         if self.unsent_bytes > 0 {
             let is_all_written = self.closing != Closing::Open && self.output.is_empty();
@@ -258,27 +254,27 @@ impl<S: Socket> Connection<S> {
         }
     }
 
-    /// Whether the other end may not have taken all that was sent, when it was last looked.
+    /// Returns whether written bytes were unacknowledged at the last measurement, or may be since.
     pub fn has_unsent(&self) -> bool {
         self.unsent_bytes > 0
     }
 
-    /// Whether it has not been looked since something was sent.
+    /// Returns whether bytes were written since the last measurement.
     pub fn is_unsent_guessed(&self) -> bool {
         self.has_unsent() && self.is_unsent_guessed
     }
 
-    /// Whether it ends as soon as the other end has taken what was sent.
+    /// Returns whether it closes as soon as the client has taken the written bytes.
     pub fn is_draining(&self) -> bool {
         self.closing != Closing::Open && self.output.is_empty() && self.has_unsent()
     }
 
-    /// Looks what has come and could not be read.
+    /// Measures the received bytes that were not read.
     pub fn look_at_unread(&mut self) {
         self.unread_bytes = if self.may_read && !self.at_end { self.socket.unread_bytes() } else { 0 };
     }
 
-    /// Has the system forget what the other end does not take, as the connection is about to be closed.
+    /// Makes the kernel discard unsent bytes at close, if there are any.
     pub fn discard_unsent(&mut self) {
         self.look_at_unsent();
         if !self.output.is_empty() || self.has_unsent() {
@@ -286,21 +282,21 @@ impl<S: Socket> Connection<S> {
         }
     }
 
-    /// Whether so much was thrown away since its last answer that no more is read.
+    /// Returns whether too many bytes were discarded since the last response.
     pub fn has_wasted(&self, limit: usize) -> bool {
         self.wasted_bytes > limit
     }
 
-    /// Whether the client has sent all that it will send.
+    /// Returns whether the client has closed its side.
     pub fn is_at_end(&self) -> bool {
         self.at_end
     }
 
-    /// Whether the connection has come to its end and everything has been sent that can be.
+    /// Returns whether the connection can be removed: broken, or closing and done.
     pub fn is_finished(&self) -> bool {
         match self.closing {
             _ if self.is_broken => true,
-            // Who waits for no more of an answer that has no end in sight is seen to go.
+            // A client that closes its side ends a held request.
             Closing::Open => self.work == Work::Held && self.read_closed && self.output.is_empty(),
             _ if self.has_unsent() || !self.output.is_empty() => false,
             Closing::AfterOutput => true,
@@ -308,12 +304,12 @@ impl<S: Socket> Connection<S> {
         }
     }
 
-    /// Whether this is a websocket that can be sent messages.
+    /// Returns whether this is a websocket that can be sent messages.
     pub fn is_open_websocket(&self) -> bool {
         self.is_websocket && self.closing == Closing::Open
     }
 
-    /// Reads once. Returns the number of bytes, none if there are none for now.
+    /// Reads once. Returns the number of bytes, 0 if there are none now.
     pub fn read(&mut self, buffer: &mut [u8], now: Instant) -> io::Result<usize> {
         let count = match self.socket.read(buffer) {
             Ok(count) => count,
@@ -328,12 +324,11 @@ impl<S: Socket> Connection<S> {
             self.at_end = true;
             return Ok(0);
         }
-        // The end of the stream is reported only once, perhaps together with these bytes: if it has been, it must be
-        // read as well.
+        // The end of the stream is reported only once, perhaps together with these bytes, so it must be read too.
         if count < buffer.len() && SHORT_IS_EXHAUSTED && !self.read_closed {
             self.may_read = false;
         }
-        // An answer to a ping says that the client is there, and not that it does anything.
+        // A pong is no activity.
         if self.pinged.take().is_none() {
             self.last_active = now;
         }
@@ -346,19 +341,19 @@ impl<S: Socket> Connection<S> {
         Ok(count)
     }
 
-    /// Answers what cannot be read or served, and ends the connection.
+    /// Sends an error response and ends the connection.
     pub fn refuse(&mut self, error: HttpError) {
         log::debug!("{:?}: refused: {error}", self.id);
         Reply::write_refusal(error, self.output.queue());
         self.closing = Closing::Linger;
     }
 
-    /// A message has come from the client of a websocket.
+    /// Records a websocket message from the client.
     pub fn heard_message(&mut self, now: Instant) {
         self.last_active = now;
     }
 
-    /// Asks the client of an open websocket whether it is there.
+    /// Sends a ping on an open websocket.
     pub fn ping(&mut self, now: Instant) {
         write_ping(self.output.queue());
         self.output.mark(now);
@@ -378,14 +373,14 @@ impl<S: Socket> Connection<S> {
         self.output.mark(now);
     }
 
-    /// Ends an open websocket from this side.
+    /// Closes an open websocket from this side.
     pub fn close_websocket(&mut self, code: u16, reason: &str, now: Instant) {
         write_close(code, reason, self.output.queue());
         self.output.mark(now);
         self.closing = Closing::Linger;
     }
 
-    /// Ends a websocket whose client does not keep up: what has not begun to go out is dropped.
+    /// Closes a websocket whose client is too slow, dropping messages whose sending has not begun.
     pub fn drop_slow_websocket(&mut self, now: Instant) {
         self.output.drop_unsent();
         self.close_websocket(TOO_SLOW, "", now);
@@ -407,8 +402,8 @@ impl<S: Socket> Connection<S> {
             }
         }
         if self.output.is_empty() {
-            // What the other end of a closed socket has not taken would be the system's for long, and nobody's; after the
-            // end of writing it could not be told how much that is.
+            // After closing, the kernel would hold unacknowledged bytes uncounted, and after the end of writing they
+            // cannot be measured. So wait until the client has taken them.
             if self.is_draining() && self.may_write {
                 self.look_at_unsent();
                 self.may_write = !self.has_unsent();
@@ -424,7 +419,7 @@ impl<S: Socket> Connection<S> {
         Ok(())
     }
 
-    /// What is due at `now`.
+    /// Returns the timeout that has expired at `now`, if any.
     pub fn due(&self, now: Instant, limits: &Limits) -> Option<Due> {
         let exceeds = |since: Instant, limit| now.saturating_duration_since(since) >= limit;
         if let Some(since) = self.lingering_since {

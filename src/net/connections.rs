@@ -1,4 +1,4 @@
-//! All accepted connections but for their input, and what a machine can do with them.
+//! All accepted connections without their input, and the effects a service has on them.
 
 use std::collections::{BTreeSet, BinaryHeap, HashMap, VecDeque};
 use std::net::IpAddr;
@@ -20,47 +20,47 @@ use super::socket::Socket;
 use crate::figures::take_off;
 use crate::ip::site;
 
-/// Units of work that one websocket may cause in a second, and at once: a tenth of the processor, also if its caller
-/// is exempt.
+/// Units of work a websocket may cause per second, and in one burst: a tenth of the processor. Also applies to exempt
+/// clients.
 const SOCKET_WORK_PER_SECOND: i64 = 100_000;
 
-/// A larger buffer is freed instead of being lent again.
+/// A spare buffer larger than this is freed.
 const SPARE_BYTES: usize = 256 * 1024;
 
-/// Connections that are looked at at a time for what the system holds of what was sent.
+/// Connections measured at a time for unacknowledged bytes.
 const LOOKS_AT_ONCE: usize = 512;
 
-/// What the system may hold for a caller.
+/// Kernel memory that may be held for a client.
 #[derive(Default)]
 struct HeldFor {
     bytes: usize,
-    /// Bytes of each connection, whether it has yet to be looked at, and its slot.
+    /// Bytes of each connection, whether they are an estimate, and its slot.
     connections: BinaryHeap<(usize, bool, usize)>,
 }
 
-/// The connections, whom they belong to, and requests to other servers.
+/// The connections, their clients, and requests to other servers.
 pub(super) struct Connections<S> {
     pub limits: Limits,
     pub callers: Callers,
     pub fetcher: Fetcher,
     pub slab: Slab<Connection<S>>,
     pub quotas: ListenerQuotas,
-    /// Slots with fresh output.
+    /// Slots with output to flush.
     pub dirty: VecDeque<usize>,
-    /// Websockets, and connections of unfinished requests, whose end has not been reported.
+    /// Ended websockets and closed connections with a request in progress, not reported to the service yet.
     pub gone: Vec<ConnectionId>,
-    /// Websockets that have caused more work than they may, by when they have paid.
+    /// Throttled websockets, by the time at which they may continue.
     resting: BTreeSet<(Duration, usize)>,
     pub shared: SharedPool,
     pub stats: Stats,
     pub counts: Counts,
     pub now: Instant,
     pub moment: Moment,
-    /// When the machine wants a turn.
+    /// When the service wants its next turn.
     pub wake_at: Option<Duration>,
-    /// Units of work charged since the share in hand began.
+    /// Units charged in the current turn of a connection.
     pub spent: u32,
-    /// Where the next look for what the system holds begins.
+    /// Slot at which the next measurement begins.
     looked_at: usize,
     next_serial: u32,
     pub spare_output: Vec<u8>,
@@ -90,7 +90,7 @@ impl<S: Socket> Connections<S> {
         }
     }
 
-    /// Adds a connection; the slot is that which `slab` gives next.
+    /// Adds a connection and returns its slot.
     pub fn insert(&mut self, socket: S, listener: ListenerId, peer: IpAddr, account: AccountId) -> usize {
         let entry = self.slab.vacant_entry();
         let slot = entry.key();
@@ -102,7 +102,7 @@ impl<S: Socket> Connections<S> {
         slot
     }
 
-    /// Takes a connection out.
+    /// Removes a connection.
     pub fn remove(&mut self, slot: usize) -> Option<Connection<S>> {
         let mut connection = self.slab.try_remove(slot)?;
         count_traffic(&mut connection, &mut self.counts);
@@ -120,14 +120,14 @@ impl<S: Socket> Connections<S> {
         Some(connection)
     }
 
-    /// Counts a request of a caller. The connection is that caller's from now on: a proxy passes on requests of many.
+    /// Counts a request and attributes the connection to its client: a proxy forwards requests of many.
     pub fn note_request(&mut self, slot: usize, caller: &Caller) -> Rate {
         self.set_caller(slot, caller);
         let Some(connection) = self.slab.get(slot) else { return Rate::Within };
         self.callers.note_request(connection.account, caller.listener, self.moment.running)
     }
 
-    /// A connection is a caller's from now on, with its place.
+    /// Attributes a connection and its quota entry to a client.
     pub fn set_caller(&mut self, slot: usize, caller: &Caller) {
         let now = self.moment.running;
         let Some(connection) = self.slab.get_mut(slot).filter(|connection| connection.caller != *caller) else {
@@ -152,7 +152,8 @@ impl<S: Socket> Connections<S> {
         }
     }
 
-    /// Takes the place of a connection away that is not one of this machine's any more. None if it never was, or is again.
+    /// Removes and returns the quota entry of a connection that changed from local to remote. `None` if it did not, or
+    /// is local again.
     pub fn take_moved(&mut self, slot: usize) -> Option<Place> {
         let connection = self.slab.get_mut(slot)?;
         let has_moved = std::mem::take(&mut connection.has_moved);
@@ -161,13 +162,13 @@ impl<S: Socket> Connections<S> {
         Some(place)
     }
 
-    /// Gives such a place back.
+    /// Restores that entry.
     pub fn put_back(&mut self, place: Place) {
         self.quotas.add(place);
         self.slab.get_mut(place.slot).into_iter().for_each(|connection| connection.place = Some(place));
     }
 
-    /// Answers what cannot be read or served, and ends the connection.
+    /// Sends an error response and ends the connection.
     pub fn refuse(&mut self, slot: usize, error: HttpError) {
         let Some(connection) = self.slab.get_mut(slot) else { return };
         if std::mem::replace(&mut connection.work, Work::None) != Work::None {
@@ -178,7 +179,7 @@ impl<S: Socket> Connections<S> {
         self.touch(slot);
     }
 
-    /// Counts the memory that a connection holds, `input_bytes` of it for its input, and what it has carried.
+    /// Updates the memory held by a connection, `input_bytes` of it by its input, and its traffic.
     pub fn count(&mut self, slot: usize, input_bytes: usize) {
         let Some(connection) = self.slab.get_mut(slot) else { return };
         let held = input_bytes + connection.output.held_bytes();
@@ -190,9 +191,8 @@ impl<S: Socket> Connections<S> {
         count_traffic(connection, &mut self.counts);
     }
 
-    /// The connection that is to be closed because too much is held: the one that holds most of those of the caller that
-    /// holds most, if it is too much for all together, or else of the caller of this one, if that holds too much and is no
-    /// proxy.
+    /// Returns the connection to close because too much is buffered: the largest of the largest client if the total is
+    /// exceeded, or else the largest of the client of `slot` if that exceeds its limit and is no proxy.
     pub fn excess(&self, slot: usize, is_proxy: impl Fn(IpAddr) -> bool) -> Option<usize> {
         let own = self.slab.get(slot).filter(|own| self.callers.holds_too_much(own.account) && !is_proxy(own.peer));
         let hog = match own {
@@ -204,7 +204,7 @@ impl<S: Socket> Connections<S> {
         largest.filter(|(_, connection)| connection.counted_bytes > 0).map(|(slot, _)| slot)
     }
 
-    /// Gives a connection a place.
+    /// Adds a connection to the quota of its listener.
     pub fn place(&mut self, slot: usize) {
         let seen = self.moment.running;
         if let Some(connection) = self.slab.get_mut(slot) {
@@ -216,7 +216,7 @@ impl<S: Socket> Connections<S> {
         }
     }
 
-    /// Takes note of when a connection that has a place was last seen to do something.
+    /// Sets when the connection of a quota entry was last seen active.
     pub fn seen(&mut self, mut place: Place, seen: Duration) {
         self.quotas.remove(place);
         place.seen = seen;
@@ -224,7 +224,7 @@ impl<S: Socket> Connections<S> {
         self.slab.get_mut(place.slot).into_iter().for_each(|connection| connection.place = Some(place));
     }
 
-    /// Counts what the system holds as it came from clients and could not be read.
+    /// Measures the received bytes that were not read, for all connections.
     pub fn count_unread(&mut self) {
         for (_, connection) in &mut self.slab {
             connection.look_at_unread();
@@ -232,8 +232,8 @@ impl<S: Socket> Connections<S> {
         }
     }
 
-    /// Looks at some connections, in turn, how much of what was sent their clients have not taken; all, or those that were
-    /// sent something since they were last looked at. Whether none is left.
+    /// Measures unacknowledged bytes of some connections, round-robin: with `is_of_all` of any that may have some, or
+    /// else of those written to since the last measurement. Returns whether all were measured.
     pub fn look_at_unsent(&mut self, is_of_all: bool) -> bool {
         let (slots, mut looks) = (self.slab.capacity(), 0);
         for slot in (self.looked_at..slots).chain(0..self.looked_at.min(slots)) {
@@ -257,8 +257,8 @@ impl<S: Socket> Connections<S> {
         true
     }
 
-    /// Connections that are to be closed because the system holds too much: the largest of the callers for whom most is
-    /// held, until a quarter is free. Each is looked at once more before, and no more than can be looked at at a time.
+    /// Returns the connections to close because the kernel holds too much: the largest of the largest clients, until a
+    /// quarter is free. Each is measured first; at most `LOOKS_AT_ONCE` per call.
     pub fn kernel_excess(&mut self) -> Vec<usize> {
         let mut by_caller: HashMap<AccountId, HeldFor> = HashMap::new();
         for (slot, connection) in &mut self.slab {
@@ -297,7 +297,7 @@ impl<S: Socket> Connections<S> {
         excess
     }
 
-    /// Drops the websocket for which most of the messages that wait for many is waiting, if these are too many.
+    /// Drops the websocket with the most shared bytes pending if there are too many.
     pub fn bound_shared(&mut self) {
         if self.shared.held_bytes() <= self.limits.shared_bytes {
             return;
@@ -310,7 +310,7 @@ impl<S: Socket> Connections<S> {
         }
     }
 
-    /// Ends a websocket whose client does not keep up.
+    /// Closes a websocket whose client is too slow.
     pub fn drop_slow(&mut self, id: ConnectionId, why: &str) {
         let now = self.now;
         let Some(connection) = self.slab.get_mut(id.slot()) else { return };
@@ -320,7 +320,7 @@ impl<S: Socket> Connections<S> {
         self.ended(id);
     }
 
-    /// Takes back what was lent for output.
+    /// Returns the lent output buffer of a connection.
     pub fn give_back_output(&mut self, slot: usize) {
         if let Some(connection) = self.slab.get_mut(slot) {
             connection.output.give_back(&mut self.spare_output);
@@ -328,7 +328,7 @@ impl<S: Socket> Connections<S> {
         }
     }
 
-    /// Keeps the end of a websocket to be reported, and has its last output written.
+    /// Queues the end of a websocket to be reported, and its last output to be flushed.
     pub fn ended(&mut self, id: ConnectionId) {
         let Some(connection) = self.slab.get_mut(id.slot()) else { return };
         if std::mem::take(&mut connection.is_websocket) {
@@ -339,7 +339,7 @@ impl<S: Socket> Connections<S> {
         self.touch(id.slot());
     }
 
-    /// Has the output of a connection written soon.
+    /// Queues a connection to be flushed.
     pub fn touch(&mut self, slot: usize) {
         if let Some(connection) = self.slab.get_mut(slot)
             && !connection.is_dirty
@@ -349,7 +349,7 @@ impl<S: Socket> Connections<S> {
         }
     }
 
-    /// There is something to be done for a connection, which is served in turn.
+    /// Queues a connection to be served.
     pub fn ready(&mut self, slot: usize, task: Task) {
         if let Some(connection) = self.slab.get_mut(slot)
             && !connection.is_ready
@@ -359,7 +359,7 @@ impl<S: Socket> Connections<S> {
         }
     }
 
-    /// The next connection to serve. A websocket that has caused more work than it may waits until it has paid.
+    /// Returns the next connection to serve. Websockets that exceed their work quota are throttled.
     pub fn next_ready(&mut self) -> Option<usize> {
         let now = self.moment.running;
         while let Some((due, slot)) = self.resting.first().copied().filter(|(due, _)| *due <= now) {
@@ -378,7 +378,7 @@ impl<S: Socket> Connections<S> {
         }
     }
 
-    /// Whether a connection is not served until its client, or it itself as a websocket, has paid for what it has caused.
+    /// Returns whether a connection is throttled, by its client's quota or by its own as a websocket.
     pub fn is_throttled(&self, slot: usize) -> bool {
         let now = self.moment.running;
         self.slab.get(slot).is_some_and(|connection| {
@@ -387,18 +387,18 @@ impl<S: Socket> Connections<S> {
         })
     }
 
-    /// When somebody has paid who waits for that.
+    /// Returns when the next throttled client or websocket may continue.
     pub fn next_regained(&self) -> Option<Duration> {
         let own = self.resting.first().map(|(regained, _)| *regained);
         own.into_iter().chain(self.callers.next_regained()).min()
     }
 
-    /// Figures at this moment.
+    /// Returns the current metrics.
     pub fn stats(&self) -> Stats {
         Stats { connections: self.slab.len(), callers: self.callers.len(), ..self.stats }
     }
 
-    /// Charges what was received. Who passes on requests of others does not pay for them.
+    /// Charges received input. Input from a proxy counts against the turn's budget only.
     pub fn charge_input(&mut self, id: ConnectionId, is_proxy: bool, units: u32) {
         match is_proxy {
             true => self.spent = self.spent.saturating_add(units),
@@ -420,7 +420,7 @@ impl<S: Socket> Effects for Connections<S> {
             let pending = connection.output.pending();
             pending > 0 && pending.saturating_add(message.len()) > limit
         };
-        // An error of the socket is left to the turn that finds it again.
+        // A socket error is handled when the connection is flushed again.
         if exceeds(connection) && (connection.flush(now).is_err() || exceeds(connection)) {
             self.drop_slow(socket, "its client does not take its messages");
             return Err(Dropped);
@@ -448,7 +448,7 @@ impl<S: Socket> Effects for Connections<S> {
         let parked = self.slab.get_mut(connection.slot());
         if let Some(parked) = parked.filter(|parked| parked.id == connection && parked.work.is_waiting()) {
             if parked.work == Work::Held {
-                // What it is given to do now must be done in time.
+                // The response timeout applies from here on.
                 parked.request_since = Some(now);
             }
             parked.work = Work::Unfinished;
@@ -492,13 +492,13 @@ impl<S: Socket> Effects for Connections<S> {
     }
 }
 
-/// Counts what a connection has carried since it was counted last.
+/// Counts the traffic since the last count.
 fn count_traffic<S>(connection: &mut Connection<S>, counts: &mut Counts) {
     counts.received_bytes += std::mem::take(&mut connection.received_bytes);
     counts.sent_bytes += std::mem::take(&mut connection.sent_bytes);
 }
 
-/// Counts what the system may hold for a connection.
+/// Updates the kernel memory of a connection in the total.
 fn count_kernel<S: Socket>(connection: &mut Connection<S>, stats: &mut Stats) {
     let held = connection.kernel_bytes();
     let before = std::mem::replace(&mut connection.counted_kernel_bytes, held);
@@ -506,7 +506,7 @@ fn count_kernel<S: Socket>(connection: &mut Connection<S>, stats: &mut Stats) {
     take_off(&mut stats.kernel_bytes, before);
 }
 
-/// Frees a spare buffer that one unusual request or answer has made large.
+/// Frees a spare buffer that became unusually large.
 pub(super) fn trim(spare: &mut Vec<u8>) {
     if spare.capacity() > SPARE_BYTES {
         *spare = Vec::new();

@@ -1,4 +1,4 @@
-//! What a server is doing and has done since it was started, for those who watch it.
+//! Metrics of the server.
 
 use std::time::Duration;
 
@@ -6,18 +6,18 @@ use super::fetch::FetchStats;
 use super::server::Stats;
 use crate::figures::{Histogram, Recent};
 
-/// Statuses that are counted by themselves; all others are counted together.
+/// Status codes with a counter of their own; all others share one.
 pub const STATUSES: [u16; 17] = [101, 200, 204, 304, 400, 401, 403, 404, 406, 408, 413, 414, 429, 431, 500, 503, 505];
-/// Kinds of requests that are told apart, at most. What the machine numbers higher is of kind 0.
+/// Number of routes with metrics of their own. A higher number counts as route 0.
 pub const MAX_KINDS: usize = 256;
-/// Callers of whom [`Figures::costliest`] tells.
+/// Clients listed in [`Figures::costliest`].
 pub const COSTLIEST: usize = 5;
 
 const fn micros(count: u64) -> Duration {
     Duration::from_micros(count)
 }
 
-/// Steps of the time that answers take.
+/// Histogram buckets of response times.
 const ANSWER_TIMES: &[Duration] = &[
     micros(500),
     micros(1_000),
@@ -29,7 +29,7 @@ const ANSWER_TIMES: &[Duration] = &[
     micros(500_000),
     micros(5_000_000),
 ];
-/// Steps of the time of a round.
+/// Histogram buckets of loop iterations.
 const ROUND_TIMES: &[Duration] = &[
     micros(100),
     micros(500),
@@ -42,13 +42,13 @@ const ROUND_TIMES: &[Duration] = &[
     micros(1_000_000),
 ];
 
-/// What became of requests of one kind.
+/// Responses of one route.
 #[derive(Clone, Debug)]
 pub struct OfKind {
-    /// Answers by status, in the order of [`STATUSES`]; those of all others at the end.
+    /// Responses by status in the order of [`STATUSES`]; all other statuses last.
     pub answers: [u64; STATUSES.len() + 1],
-    /// How long they took, from the complete request to the complete answer; those of requests that were refused
-    /// before they were read as a whole are not among them.
+    /// Response times: from the request's first incomplete read, or its arrival if it came whole, to the complete
+    /// response; for a held request, from its last resume. Requests rejected while being read are not included.
     pub times: Histogram,
 }
 
@@ -65,23 +65,22 @@ impl OfKind {
     }
 }
 
-/// What has been counted so far.
+/// Counters since the start.
 #[derive(Clone, Debug)]
 pub struct Counts {
-    /// What became of requests, by the kind that the machine has given their answers; there may be fewer kinds than it
-    /// has.
+    /// Responses by the route number of [`Reply::kind`](super::http::Reply::kind), as far as the highest one seen.
     pub requests: Vec<OfKind>,
     /// Bytes read from connections.
     pub received_bytes: u64,
-    /// Bytes written to them.
+    /// Bytes written to connections.
     pub sent_bytes: u64,
-    /// Websockets that were dropped as nothing came from their clients, not even answers to pings.
+    /// Websockets dropped because their clients sent nothing, not even pongs.
     pub silent_websockets: u64,
-    /// Websockets that were dropped as their clients did not take their messages.
+    /// Websockets dropped because their clients did not take their messages.
     pub dropped_websockets: u64,
-    /// How long rounds of the loop took, from one look at the sockets to the next, the waiting left out.
+    /// Durations of loop iterations, from the end of one poll to the start of the next.
     pub rounds: Histogram,
-    /// The longest of them lately.
+    /// Longest recent iteration.
     pub longest_round: Recent<Duration>,
 }
 
@@ -100,19 +99,19 @@ impl Default for Counts {
 }
 
 impl Counts {
-    /// Counts an answer.
+    /// Counts a response.
     pub(super) fn answered(&mut self, kind: usize, status: u16, took: Duration) {
         let kind = self.kind(kind);
         kind.count(status);
         kind.times.observe(took);
     }
 
-    /// Counts a request that could not be read or served.
+    /// Counts a request that was rejected before the service saw it.
     pub(super) fn refused(&mut self, status: u16) {
         self.kind(0).count(status);
     }
 
-    /// Counts a round that has ended at a moment of the running time.
+    /// Counts a loop iteration that ended at `now` (monotonic).
     pub(super) fn went_round(&mut self, took: Duration, now: Duration) {
         self.rounds.observe(took);
         let longest = self.longest_round.at(now);
@@ -128,30 +127,30 @@ impl Counts {
     }
 }
 
-/// What a caller costs.
+/// Resources used by a client.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cost {
-    /// The part of the processor that it has lately used, by the units of work that were charged to it.
+    /// Recent fraction of the processor, by charged units of work.
     pub share: f64,
-    /// Bytes that are held for its connections.
+    /// Bytes buffered for its connections.
     pub held_bytes: usize,
 }
 
-/// All of it at a moment.
+/// All metrics at one time.
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
-    /// What there is.
+    /// Gauges and counters of connections.
     pub stats: Stats,
-    /// What there has been.
+    /// Counters of requests and the loop.
     pub counts: Counts,
     /// Requests to other servers.
     pub fetch: FetchStats,
-    /// What the callers cost that cost most, the costliest first: by the work that they cause, and by the bytes that
-    /// they hold.
+    /// The largest users, in descending order. `share` and `held_bytes` are ranked independently: the two values of an
+    /// entry may belong to different clients.
     pub costliest: [Cost; COSTLIEST],
-    /// Callers that wait until they have paid for what they have caused.
+    /// Clients that have work pending but are throttled.
     pub resting: usize,
-    /// The longest round of the loop lately.
+    /// Longest recent loop iteration.
     pub longest_round: Duration,
 }
 

@@ -1,8 +1,8 @@
-//! Who makes a request that a proxy passes on.
+//! The client of a request that a proxy forwards.
 //!
-//! A proxy says it in `X-Forwarded-For` or in `Forwarded` (RFC 7239), each proxy behind what others have said before
-//! it. Only the word of trusted proxies counts, so the list is read from its end as long as it names such ones. Other
-//! headers that only proxies write say that a request was passed on, and not by whom it is made.
+//! Each proxy appends an address to `X-Forwarded-For` or `Forwarded` (RFC 7239). Only trusted proxies are believed, so
+//! the list is read from its end, as long as it names trusted proxies. Other proxy headers only show that a request was
+//! forwarded.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -11,10 +11,10 @@ use super::http::Request;
 use super::limits::IsTrusted;
 use super::machine::{Caller, ListenerId};
 
-/// Names in a list that are looked at, from its end.
+/// Addresses read, from the end of the list.
 const MAX_HOPS: usize = 16;
 
-/// Which proxies are believed.
+/// The trusted proxies.
 pub(super) struct Trust(pub IsTrusted);
 
 impl fmt::Debug for Trust {
@@ -24,14 +24,14 @@ impl fmt::Debug for Trust {
 }
 
 impl Trust {
-    /// Whether an address is that of a proxy whose word counts.
+    /// Returns whether an address is that of a trusted proxy.
     pub fn is_trusted(&self, address: IpAddr) -> bool {
         (self.0)(address)
     }
 
-    /// Who makes a request that came in by `listener` from `peer`.
+    /// Returns the client of a request received by `listener` from `peer`.
     pub fn caller(&self, request: &Request<'_>, listener: ListenerId, peer: IpAddr) -> Caller {
-        // Most requests have no such header, and end here.
+        // Most requests have no such header.
         if !request.headers().any(|(name, _)| is_of_proxy(name)) {
             return Caller { listener, address: peer, is_forwarded: false, is_unnamed: false };
         }
@@ -39,8 +39,8 @@ impl Trust {
         Caller { listener, address: named.unwrap_or(peer), is_forwarded: true, is_unnamed: named.is_none() }
     }
 
-    /// The last address of the list that is none of a trusted proxy, or the first one if all are. What is no address
-    /// ends the list: nobody knows who stood before it.
+    /// Returns the last address of the list that is no trusted proxy, or the first of the list if all are. Text that is
+    /// no address ends the list, because what precedes it cannot be trusted.
     fn last_unknown(&self, request: &Request<'_>) -> Option<IpAddr> {
         let mut named: Vec<&str> =
             request.header_values("X-Forwarded-For").flat_map(|value| value.split(',')).collect();
@@ -60,7 +60,7 @@ impl Trust {
     }
 }
 
-/// Whether a header is one that proxies write.
+/// Returns whether proxies add this header.
 fn is_of_proxy(name: &[u8]) -> bool {
     const FAMILY: &[u8] = b"x-forwarded-";
     let is_of_family = || name.get(..FAMILY.len()).is_some_and(|start| start.eq_ignore_ascii_case(FAMILY));
@@ -68,7 +68,7 @@ fn is_of_proxy(name: &[u8]) -> bool {
     names.iter().any(|header| name.eq_ignore_ascii_case(header)) || is_of_family()
 }
 
-/// The value of `for` in an element of `Forwarded`.
+/// Returns the value of `for` in an element of `Forwarded`.
 fn forwarded_for(element: &str) -> Option<&str> {
     element.split(';').find_map(|pair| {
         let (name, value) = pair.split_once('=')?;
@@ -76,7 +76,7 @@ fn forwarded_for(element: &str) -> Option<&str> {
     })
 }
 
-/// The address that a proxy writes with or without port, brackets and quotes.
+/// Parses an address with or without port, brackets and quotes.
 fn address(text: &str) -> Option<IpAddr> {
     let text = text.trim().trim_matches('"');
     let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
@@ -138,7 +138,7 @@ mod tests {
             ("X-Forwarded-For: 1.2.3.4\r\n", "::1", true),
             ("X-Forwarded-For: 1.2.3.4\r\n", "10.0.0.8", true),
             ("forwarded: for=127.0.0.1\r\n", "8.8.8.8", true),
-            // Passed on by somebody who does not say for whom.
+            // Forwarded without the address of the client.
             ("X-Real-IP: 1.2.3.4\r\n", "127.0.0.1", true),
             ("via: 1.1 proxy\r\n", "127.0.0.1", true),
             ("X-Forwarded-Host: a\r\n", "127.0.0.1", true),

@@ -1,38 +1,37 @@
-//! Bytes received and not used up yet.
+//! Receive buffer of a connection.
 
 use std::mem;
 use std::ops::Range;
 
 use zeroize::Zeroize;
 
-/// The input of one connection. It needs memory of its own only between turns of the reactor, and only if something
-/// is unread then: see [`lend`](Self::lend).
+/// Received bytes that are not used up. It owns memory between turns of the reactor only if bytes are unread: see
+/// [`lend`](Self::lend).
 ///
-/// What was received may hold a private key, so no byte stays in memory that was given up: all of it is wiped where
-/// it is moved, taken or dropped.
+/// Input may contain a private key, so all bytes are wiped when they are moved, taken or dropped.
 #[derive(Debug, Default)]
 pub(super) struct Inbox {
     bytes: Vec<u8>,
     /// Offset of the first unread byte.
     start: usize,
-    /// Unread bytes that are expected in all; memory does not grow beyond them needlessly.
+    /// Expected total of unread bytes; the buffer does not grow beyond it needlessly.
     expected: usize,
 }
 
 impl Inbox {
-    /// Appends received bytes, and forgets those that were taken.
+    /// Appends received bytes and removes taken ones.
     pub fn receive(&mut self, bytes: &[u8]) {
         self.forget_taken();
         let needed = self.bytes.len() + bytes.len();
         if needed > self.bytes.capacity() {
-            // Twice as much each time, but not more than what is to come.
+            // Doubles, but not beyond what is expected.
             let doubled = (2 * self.bytes.capacity()).min(self.expected);
             self.move_to(Vec::with_capacity(needed.max(doubled)));
         }
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Says how many unread bytes there will be in all.
+    /// Sets the expected total of unread bytes.
     pub fn expect(&mut self, count: usize) {
         self.expected = count;
     }
@@ -52,12 +51,12 @@ impl Inbox {
         &mut self.bytes[begin..self.start]
     }
 
-    /// Makes the last `count` bytes that were taken unread again.
+    /// Makes the last `count` taken bytes unread again.
     pub fn untake(&mut self, count: usize) {
         self.start = self.start.saturating_sub(count);
     }
 
-    /// The last `count` bytes that were taken.
+    /// Returns the last `count` taken bytes.
     pub fn taken(&self, count: usize) -> &[u8] {
         &self.bytes[self.start.saturating_sub(count)..self.start]
     }
@@ -67,19 +66,19 @@ impl Inbox {
         self.close_gap(self.start + range.start..self.start + range.end);
     }
 
-    /// Bytes of memory held.
+    /// Returns the allocated bytes.
     pub fn held_bytes(&self) -> usize {
         self.bytes.capacity()
     }
 
-    /// Lends `storage` to an inbox that holds none, so that reading allocates nothing.
+    /// Lends `storage` to an inbox without memory, so that reading does not allocate.
     pub fn lend(&mut self, storage: &mut Vec<u8>) {
         if self.bytes.capacity() == 0 {
             mem::swap(&mut self.bytes, storage);
         }
     }
 
-    /// Gives lent storage back. What is unread moves to memory of its own, as small as it can be.
+    /// Returns lent storage. Unread bytes move to an allocation of their own of exactly their size.
     pub fn give_back(&mut self, storage: &mut Vec<u8>) {
         let is_lent = storage.capacity() == 0;
         if is_lent {
@@ -101,7 +100,7 @@ impl Inbox {
         }
     }
 
-    /// Removes a range of all bytes and wipes what moved away from the end.
+    /// Removes a range of all bytes and wipes the bytes that moved.
     fn close_gap(&mut self, range: Range<usize>) {
         let (length, gap) = (self.bytes.len(), range.len());
         self.bytes.copy_within(range.end.., range.start);
@@ -109,7 +108,7 @@ impl Inbox {
         self.bytes.truncate(length - gap);
     }
 
-    /// Moves what is held to other memory.
+    /// Moves the contents to other memory and wipes the old.
     fn move_to(&mut self, mut other: Vec<u8>) {
         other.extend_from_slice(&self.bytes);
         self.bytes.as_mut_slice().zeroize();
@@ -166,7 +165,7 @@ mod tests {
         inbox.take(2);
         inbox.give_back(&mut spare);
         assert_eq!(inbox.unread(), b"en");
-        // What lies behind the end of the storage can be seen once it is filled up again.
+        // Bytes behind the length of the storage become visible once it is filled again.
         assert!(spare.is_empty() && spare.capacity() == 100);
     }
 }

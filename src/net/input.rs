@@ -1,4 +1,4 @@
-//! The input of one connection: what it speaks, and the request or message that is worked on.
+//! Input of a connection: its protocol, and the request or message in progress.
 
 use super::access_log::Answered;
 use super::callers::Rate;
@@ -10,18 +10,17 @@ use super::machine::{Caller, Effects, Event, Exchange, Machine, Taken};
 use super::socket::Socket;
 use super::websocket::{WsConnection, WsEvent};
 
-/// Units of work that taking in one request or message costs by itself, and bytes that cost one more: those of an answer,
-/// and those that are received, whatever becomes of them.
+/// Units charged per request or message, and bytes per further unit: bytes of responses and all received bytes.
 const UNITS_PER_INPUT: u32 = 2;
 pub(super) const BYTES_PER_UNIT: usize = 1024;
 
-/// Chunks of a body that cost a unit: 16 of a byte each take half a microsecond to a whole one.
+/// Chunks of a body per unit of work. 16 chunks of one byte take half a microsecond to one.
 const CHUNKS_PER_UNIT: u32 = 16;
 
-/// Frames of a websocket that cost a unit, whether they bring a message or not.
+/// Websocket frames per unit of work, with or without a message.
 const FRAMES_PER_UNIT: u32 = 8;
 
-/// What the connection speaks.
+/// Protocol of the connection.
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant)] // every connection begins with the larger one
 enum Protocol {
@@ -29,45 +28,45 @@ enum Protocol {
     WebSocket(WsConnection),
 }
 
-/// An answer in the making, kept while its request is unfinished or parked.
+/// A response in progress, kept while its request is unfinished, suspended or held.
 #[derive(Debug, Default)]
 struct Kept {
     reply: Reply,
-    /// Pieces have been sent.
+    /// Chunks have been sent.
     has_begun: bool,
-    /// Bytes of them.
+    /// Bytes sent in chunks.
     sent: usize,
     /// The connection must be closed after it.
     close: bool,
 }
 
-/// What one [`Input::step`] has done.
+/// Result of [`Input::step`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// A request or message was handled; there may be another.
     Handled,
     /// The websocket has ended.
     Closed,
-    /// More input is needed, or the machine's word.
+    /// Waits for input or for the service.
     Waiting,
-    /// The client must take some output first.
+    /// Waits until the client has taken some output.
     Paused,
-    /// The connection has had its share of this turn.
+    /// The budget of this turn is used up.
     Exhausted,
 }
 
-/// What is needed to handle input, shared by all connections.
+/// Context for processing input, shared by all connections.
 pub(super) struct Tools<'a, M, S> {
     pub machine: &'a mut M,
     pub connections: &'a mut Connections<S>,
     pub reply: &'a mut Reply,
     pub gzip: &'a mut Gzip,
     pub trust: &'a Trust,
-    /// The reactor is shutting down: every answer is the last of its connection.
+    /// The server is shutting down: each response is the last of its connection.
     pub is_draining: bool,
 }
 
-/// Received bytes and what they are.
+/// Received bytes and their protocol.
 #[derive(Debug)]
 pub(super) struct Input {
     protocol: Protocol,
@@ -79,17 +78,17 @@ impl Input {
         Input { protocol: Protocol::Http(RequestReader::new(0)), kept: None }
     }
 
-    /// Whether no request has begun that is not answered.
+    /// Returns whether no request has begun.
     pub fn is_between_requests(&self) -> bool {
         matches!(&self.protocol, Protocol::Http(reader) if !reader.is_partial())
     }
 
-    /// Whether a part of an answer has been sent and a part has not.
+    /// Returns whether a response was sent in part.
     pub fn is_answering(&self) -> bool {
         self.kept.as_ref().is_some_and(|kept| kept.has_begun)
     }
 
-    /// Takes what was received.
+    /// Appends received bytes.
     pub fn receive(&mut self, bytes: &[u8]) {
         match &mut self.protocol {
             Protocol::Http(reader) => reader.receive(bytes),
@@ -97,12 +96,12 @@ impl Input {
         }
     }
 
-    /// Forgets everything: nothing more is to be handled.
+    /// Drops all input.
     pub fn clear(&mut self) {
         *self = Input::new();
     }
 
-    /// Handles the next request or message, or goes on with the one in hand.
+    /// Handles the next request or message, or continues the one in progress.
     pub fn step<M: Machine, S: Socket>(&mut self, slot: usize, tools: &mut Tools<'_, M, S>) -> Step {
         let limit = tools.connections.limits.output_bytes;
         let Some(connection) = tools.connections.slab.get(slot) else { return Step::Waiting };
@@ -178,7 +177,7 @@ impl Input {
         }
         let itself = Caller::itself(connection.listener, connection.peer);
         if tools.trust.is_trusted(itself.address) {
-            // The next request on it may be somebody else's.
+            // The next request of a proxy may be of another client.
             tools.connections.set_caller(slot, &itself);
         }
         Step::Handled
@@ -214,7 +213,7 @@ impl Input {
         };
         let Some(connection) = connections.slab.get_mut(slot) else { return Step::Waiting };
         connection.work = match taken {
-            // The machine may have ended it meanwhile.
+            // The service may have closed it while handling the event.
             _ if !connection.is_websocket => Work::None,
             Taken::Held => Work::Parked,
             taken => work_of(taken),
@@ -226,7 +225,7 @@ impl Input {
         }
     }
 
-    /// Lends the reactor's buffer to this input for the length of a turn.
+    /// Lends the reactor's buffer for a turn.
     pub fn lend(&mut self, storage: &mut Vec<u8>) {
         match &mut self.protocol {
             Protocol::Http(reader) => reader.lend(storage),
@@ -234,7 +233,7 @@ impl Input {
         }
     }
 
-    /// Gives it back.
+    /// Returns the lent buffer.
     pub fn give_back(&mut self, storage: &mut Vec<u8>) {
         match &mut self.protocol {
             Protocol::Http(reader) => reader.give_back(storage),
@@ -242,7 +241,7 @@ impl Input {
         }
     }
 
-    /// Bytes of memory held, those of an answer in the making included.
+    /// Returns the allocated bytes, those of a response in progress included.
     pub fn held_bytes(&self) -> usize {
         let input = match &self.protocol {
             Protocol::Http(reader) => reader.held_bytes(),
@@ -253,8 +252,8 @@ impl Input {
 }
 
 impl Kept {
-    /// Exchanges the answer in the making with the one that serves all requests. Once pieces are sent its body is empty
-    /// in between, and the memory of the body stays with the one that serves all.
+    /// Swaps the response in progress with the shared one. Once chunks are sent, its body is empty between turns, and
+    /// the body's allocation stays with the shared one.
     fn swap_reply(&mut self, reply: &mut Reply) {
         std::mem::swap(reply, &mut self.reply);
         if self.has_begun {
@@ -263,8 +262,8 @@ impl Kept {
         }
     }
 
-    /// Writes what is in the body if the answer goes out in pieces; the head comes before the first of them. Whether
-    /// the connection must be closed after the answer.
+    /// Writes the body as a chunk if the response is streamed, with the head before the first chunk. Returns whether
+    /// the connection must be closed after the response.
     fn write_piece(&mut self, reply: &mut Reply, request: &Request<'_>, is_last: bool, out: &mut Vec<u8>) -> bool {
         if reply.pieces {
             if !std::mem::replace(&mut self.has_begun, true) {
@@ -276,7 +275,6 @@ impl Kept {
     }
 }
 
-/// What the machine has left to do.
 fn work_of(taken: Taken) -> Work {
     match taken {
         Taken::Done => Work::None,
@@ -286,7 +284,7 @@ fn work_of(taken: Taken) -> Work {
     }
 }
 
-/// The next whole request.
+/// Returns the next complete request.
 fn next_request<'r, M: Machine, S: Socket>(
     reader: &'r mut RequestReader,
     slot: usize,
@@ -309,7 +307,7 @@ fn next_request<'r, M: Machine, S: Socket>(
     Ok(reader.whole())
 }
 
-/// Hands a request to the machine. A request that is resumed was charged to its caller before.
+/// Hands a request to the service. A resumed request is not counted again in the client's rate.
 fn exchange<M: Machine, S: Socket>(
     request: &Request<'_>,
     slot: usize,
@@ -336,14 +334,14 @@ fn exchange<M: Machine, S: Socket>(
     let exchange = Exchange { connection: id, caller, request, reply, is_resumed, is_refused };
     let moment = connections.moment;
     let taken = machine.handle(Event::Request(exchange), moment, *connections);
-    // Whoever passes it on has not paid for its bytes.
+    // The bytes of a forwarded request were not charged when read from the proxy.
     let passed_on = if caller.is_forwarded && !is_resumed { request.body.len() } else { 0 };
     connections.charge(id, UNITS_PER_INPUT + ((reply.body.len() + passed_on) / BYTES_PER_UNIT) as u32);
     reply.close |= *is_draining || rate == Rate::FarOver;
     taken
 }
 
-/// Tells the machine of a new websocket.
+/// Reports a new websocket to the service.
 fn open<M: Machine, S: Socket>(slot: usize, tools: &mut Tools<'_, M, S>) -> Step {
     let Tools { machine, connections, is_draining, .. } = tools;
     let Some(connection) = connections.slab.get_mut(slot) else { return Step::Waiting };

@@ -1,65 +1,64 @@
-//! Every number that bounds what a client can make the reactor do.
+//! Every limit on what a client can make the reactor do.
 
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// Limits of a [`Reactor`](super::Reactor). The head of a request, a websocket message and chunked bodies have limits
-/// of their own: [`HEAD_LIMIT`](super::http::HEAD_LIMIT), [`MESSAGE_LIMIT`](super::websocket::MESSAGE_LIMIT) and those
-/// in `http::chunked`. How long a body may be the machine says for each request.
+/// Limits of a [`Reactor`](super::Reactor). Request heads, websocket messages and chunked bodies have their own:
+/// [`HEAD_LIMIT`](super::http::HEAD_LIMIT), [`MESSAGE_LIMIT`](super::websocket::MESSAGE_LIMIT) and those in
+/// `http::chunked`. The service sets the limit on the body of each request.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Connections at a time, over all listeners. For a further one the client that has most of them loses its longest
-    /// idle one, or else the network that has many more; if there is neither and none is idle, it is answered 503 and
-    /// closed.
+    /// Open connections, over all listeners. Beyond this, a new connection evicts one of the client that has the most,
+    /// the longest idle first, or else one of the network that has many more. If no connection can be evicted, the new
+    /// one gets a 503 and is closed.
     pub connections: usize,
-    /// Connections of one caller at a time; those of callers that are exempt are not counted. A further one is
-    /// answered 503 and closed.
+    /// Open connections of one client; 127.0.0.1 and trusted proxies are exempt. Further ones get a 503 and are closed.
     pub connections_per_caller: usize,
-    /// Bits of an IPv6 address that make a caller: a client has at least 64 to itself.
+    /// Leading bits of an IPv6 address that identify a client. A client usually controls at least a /64.
     pub ipv6_prefix: u8,
-    /// Requests of one caller in a second and on one listener; further ones are marked
-    /// [`is_refused`](super::machine::Exchange::is_refused). `None` if they are not counted.
+    /// Requests of one client per second and listener. Further ones are marked
+    /// [`is_refused`](super::machine::Exchange::is_refused). `None` means unlimited.
     pub requests_per_second: Option<usize>,
-    /// Bytes of output of one connection above which nothing more is read from it or answered to it until the client
-    /// has taken some.
+    /// Unsent output bytes of one connection above which reading and processing pause until the client has taken some.
     pub output_bytes: usize,
-    /// Bytes waiting for one websocket. If a message would exceed it, everything that has not begun to be sent is
-    /// dropped and the websocket is closed with 4500. A single message of any size may be sent to a client that has
-    /// taken everything before it.
+    /// Bytes queued for one websocket. If a message would exceed this, all output whose sending has not begun is
+    /// dropped and the websocket is closed with code 4500. A message of any size is accepted when the queue is empty.
     pub backlog_bytes: usize,
-    /// Bytes buffered for all connections together. If they are exceeded, the caller that holds most loses the
-    /// connection that holds most, an HTTP one with 503 where that is possible.
+    /// Buffered bytes of all connections. When exceeded, the largest connection of the largest client is closed, an
+    /// HTTP one with a 503 if no output is pending.
     pub buffered_bytes: usize,
-    /// The same for all connections of one caller, unless it is exempt. If they are exceeded, it loses the connection that
-    /// holds most. A proxy that passes requests of others on is not bound by it.
+    /// Buffered bytes of one client; 127.0.0.1 and trusted proxies are exempt. When exceeded, its largest connection is
+    /// closed.
     pub buffered_bytes_per_caller: usize,
-    /// Bytes that the system may hold for all connections: what was sent and not taken, and what came and was not read.
-    /// If they may be exceeded, it is looked at what it holds, and the client for which most is held loses the
-    /// connection for which most is held, until a quarter is free.
+    /// Kernel memory of all connections: sent bytes that clients have not acknowledged, and received bytes that were
+    /// not read. When the estimate exceeds this, the actual amount is measured, and the largest connections of the
+    /// largest clients are closed until a quarter is free.
     pub kernel_bytes: usize,
-    /// Bytes that are read, and thrown away, of what a client sends after an answer that ends its connection; at more
-    /// the connection is cut.
+    /// Bytes a client may send after the response that ends its connection. They are read and discarded; beyond this
+    /// the connection is closed at once.
     pub wasted_bytes: usize,
-    /// Bytes of messages that wait for several websockets at once, each message counted once. If they are exceeded,
-    /// the websocket for which most of them is waiting is dropped.
+    /// Bytes of shared messages queued for websockets, each message counted once. When exceeded, the websocket with the
+    /// most shared bytes pending is dropped.
     pub shared_bytes: usize,
-    /// A connection without a request is closed after this.
+    /// Idle time after which an HTTP connection is closed.
     pub keep_alive: Duration,
-    /// A request must be complete within this time of its first byte, or it is answered 408; one that the machine has
-    /// parked for so long is answered 503.
+    /// Time from the first byte of a request until it must be complete; later it gets a 408. Also the time within which
+    /// the service must answer; later the request gets a 503, or the connection is closed if a part of the response is
+    /// pending or sent.
     pub request_time: Duration,
-    /// A client that takes none of its output for this long is dropped.
+    /// Time without progress in writing after which a client is disconnected.
     pub write_stall: Duration,
-    /// A websocket with no traffic in either direction for this long is closed with 1001; a request that the machine
-    /// holds is ended after it as if it had been parked for too long.
+    /// Time without traffic in either direction after which a websocket is closed with code 1001. Also the time without
+    /// traffic after which a [`Taken::Held`](super::machine::Taken::Held) request ends like a suspended one that timed
+    /// out.
     pub websocket_idle: Duration,
-    /// A websocket whose client has been silent for this long is sent a ping, and dropped if nothing comes from it for as
-    /// long again.
+    /// Time without input from a websocket's client after which a ping is sent. Without input for the same time again,
+    /// the websocket is dropped.
     pub websocket_silence: Duration,
-    /// A websocket message that has waited this long is treated like an exceeded backlog.
+    /// Age at which an unsent websocket message counts as an exceeded backlog.
     pub send_age: Duration,
-    /// How long a connection closed from this side stays, so that the client can read the last answer: closing with
-    /// unread input would destroy it on its way.
+    /// How long a connection closed by this side stays open so that the client can read the last response. Closing a
+    /// socket with unread input would discard that response.
     pub linger: Duration,
 }
 
@@ -89,8 +88,8 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// How often connections are looked at for what is due: often enough that a limit is exceeded by a quarter of
-    /// itself at most, and by no more than a second.
+    /// Interval of the timeout checks: a timeout is late by at most a quarter of itself and at most a second (at least
+    /// 10 ms).
     pub(super) fn sweep_interval(&self) -> Duration {
         let times = [
             self.keep_alive,
@@ -106,5 +105,5 @@ impl Limits {
     }
 }
 
-/// Whose word about the caller is believed: proxies that pass requests on.
+/// Returns whether an address is that of a trusted proxy, whose `X-Forwarded-For` or `Forwarded` headers are believed.
 pub type IsTrusted = Box<dyn Fn(IpAddr) -> bool>;

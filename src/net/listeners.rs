@@ -1,4 +1,4 @@
-//! The sockets that are listened on.
+//! Listening sockets.
 
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
@@ -13,23 +13,23 @@ use super::machine::ListenerId;
 use super::socket::SENT_AHEAD;
 use super::socket::{RECEIVE_BUFFER, SEND_BUFFER};
 
-/// Connections that the system keeps until they are accepted, as far as its own limit allows. Beyond it a client must
-/// try again after a second; the usual 128 are exceeded by clients that reconnect all at once.
+/// Length of the accept queue, as far as the system's own limit allows. Clients beyond it retry after a second; the
+/// usual 128 are too few when many clients reconnect at once.
 const ACCEPT_QUEUE: i32 = 4096;
 
 struct Listener {
     socket: TcpListener,
     address: SocketAddr,
     id: ListenerId,
-    /// There may be more to accept.
+    /// There may be connections to accept.
     is_ready: bool,
 }
 
-/// All of them.
+/// All listening sockets.
 #[derive(Default)]
 pub(super) struct Listeners {
     all: Vec<Listener>,
-    /// Accepting has failed for lack of something; the next sweep tries again.
+    /// Accepting failed, for example for lack of file descriptors; the next sweep retries.
     has_failed: bool,
     /// The listener that was served last.
     last: usize,
@@ -40,8 +40,8 @@ impl Listeners {
         self.all.len()
     }
 
-    /// Opens one more, whose clients may take nothing for so long before the system gives up on them. The address it is
-    /// bound to, with the port that the system chose if it was 0.
+    /// Opens a listener. The kernel drops a client that acknowledges nothing for `write_stall`. Returns the bound
+    /// address, with the port that the system chose if it was 0.
     pub fn open(
         &mut self,
         id: ListenerId,
@@ -51,7 +51,7 @@ impl Listeners {
         write_stall: Duration,
     ) -> io::Result<SocketAddr> {
         let mut socket = TcpListener::bind(address)?;
-        // Connections get these from their listener.
+        // Connections inherit these from their listener.
         let options = SockRef::from(&socket);
         options.set_tcp_nodelay(true)?;
         options.set_send_buffer_size(SEND_BUFFER)?;
@@ -61,7 +61,7 @@ impl Listeners {
                 "the system does not let what it buffers for a connection be bounded by more than its size: {error}"
             );
         }
-        // Listening again changes nothing but the length of the queue.
+        // Listening again only changes the length of the queue.
         rustix::net::listen(&socket, ACCEPT_QUEUE)?;
         registry.register(&mut socket, token, Interest::READABLE)?;
         let address = socket.local_addr()?;
@@ -74,7 +74,7 @@ impl Listeners {
         self.all.clear();
     }
 
-    /// A listener has connections to accept.
+    /// Marks a listener as ready.
     pub fn notice(&mut self, index: usize) {
         if let Some(listener) = self.all.get_mut(index) {
             listener.is_ready = true;
@@ -89,14 +89,14 @@ impl Listeners {
         self.has_failed
     }
 
-    /// Tries again where accepting has failed.
+    /// Retries after a failure to accept.
     pub fn try_again(&mut self) {
         if std::mem::take(&mut self.has_failed) {
             self.all.iter_mut().for_each(|listener| listener.is_ready = true);
         }
     }
 
-    /// The next connection, of each listener in turn; none if there are no more for now.
+    /// Accepts the next connection, from each listener in turn; `None` if there are no more now.
     pub fn accept(&mut self) -> Option<(ListenerId, TcpStream, SocketAddr)> {
         let count = self.all.len();
         while let Some(index) =
@@ -121,21 +121,21 @@ impl Listeners {
     }
 }
 
-/// Has the system take no more than it can send, and keep for no longer than a time what the other end does not take,
-/// even when the socket is closed.
+/// Limits unsent bytes in the kernel, and the time for which it keeps unacknowledged ones, also after the socket is
+/// closed.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn bound_unsent(options: &SockRef<'_>, write_stall: Duration) -> io::Result<()> {
     options.set_tcp_notsent_lowat(SENT_AHEAD)?;
     options.set_tcp_user_timeout(Some(write_stall))
 }
 
-/// Elsewhere the size of the buffer is the bound.
+/// On other systems only the size of the buffer is a limit.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 fn bound_unsent(_: &SockRef<'_>, _: Duration) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether accepting failed because of the one connection that was to be accepted.
+/// Returns whether accepting failed because of the one connection.
 fn is_of_the_client(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset | ErrorKind::Interrupted)
 }

@@ -1,5 +1,5 @@
-//! What the reactor and the machine above it say to each other: the machine is handed [`Event`]s and the time, and
-//! has its effects through [`Effects`]. A simulation is another reactor for the same machine.
+//! Interface between the reactor and the service above it. The service is handed [`Event`]s and the time, and acts
+//! through [`Effects`]. A simulation is another reactor for the same service.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -10,12 +10,12 @@ use super::figures::Figures;
 use super::http::{Reply, Request};
 use super::shared::Shared;
 
-/// One of the sockets that are listened on, numbered from 0 in the order in which they were opened.
+/// A listening socket, numbered from 0 by the caller of `listen`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ListenerId(pub usize);
 
-/// A connection that somebody has made to this node. Never used twice (short of four billion connections later), so
-/// an id kept too long reaches nobody rather than somebody else.
+/// An accepted connection. Ids are not reused (for four billion connections), so a stale id addresses no other
+/// connection.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ConnectionId(pub u64);
 
@@ -35,154 +35,155 @@ impl fmt::Debug for ConnectionId {
     }
 }
 
-/// The present, by two clocks.
+/// The current time by two clocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moment {
-    /// Milliseconds of Unix time, by the clock of the system, which people and protocols can set.
+    /// Unix time in milliseconds. The system clock can be set back.
     pub unix_millis: i64,
-    /// Time since the node was started, by a clock that never goes back.
+    /// Monotonic time since the node was started.
     pub running: Duration,
 }
 
-/// Who makes a request.
+/// The remote client that made a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caller {
-    /// The listener it came in by.
+    /// Listener that accepted its connection.
     pub listener: ListenerId,
-    /// The client's address: the other end of the connection, or whom a trusted proxy there names. An IPv4 address
-    /// on an IPv6 socket is an IPv4 address.
+    /// Address of the client: the peer of the connection, or the address given by a trusted proxy. IPv4-mapped
+    /// addresses are IPv4.
     pub address: IpAddr,
-    /// The request says that it was passed on, truly or not: it has none of the rights of a local caller.
+    /// The request has headers of a proxy, true or not. It never has the access of a local client.
     pub is_forwarded: bool,
-    /// It says so, and is passed on by somebody whose word does not count, or who does not say for whom: `address` is where
-    /// that one is, and nobody knows who asks. Nobody is called back there.
+    /// The request was forwarded, but by an untrusted proxy or without a client address. `address` is the proxy; the
+    /// client is unknown, and the node must not connect back to it.
     pub is_unnamed: bool,
 }
 
 impl Caller {
-    /// Whoever is at the other end of a connection that came in by a listener.
+    /// Returns the client at the other end of a connection, without a proxy.
     pub fn itself(listener: ListenerId, peer: IpAddr) -> Caller {
         Caller { listener, address: peer, is_forwarded: false, is_unnamed: false }
     }
 
-    /// Whether it is 127.0.0.1 or `::1` by its own word.
+    /// Returns whether the client is 127.0.0.1 or `::1` and its request was not forwarded.
     pub fn is_local(&self) -> bool {
         let loopback = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
         !self.is_forwarded && loopback.contains(&self.address.to_canonical())
     }
 }
 
-/// A request and its answer in the making.
+/// A request and its response.
 #[derive(Debug)]
 pub struct Exchange<'a> {
     /// The connection, for [`Effects::resume`].
     pub connection: ConnectionId,
-    /// Who asks.
+    /// The client.
     pub caller: Caller,
-    /// What is asked; the same each time the exchange is resumed.
+    /// The request; the same each time the exchange is resumed.
     pub request: &'a Request<'a>,
-    /// Takes the answer. When an exchange is resumed, it is as the machine left it, less the pieces already sent.
+    /// The response. A resumed exchange has it as the service left it, less the chunks already sent.
     pub reply: &'a mut Reply,
-    /// The exchange was left [`Taken::Unfinished`], [`Taken::Parked`] or [`Taken::Held`] before.
+    /// The exchange returned [`Taken::Unfinished`], [`Taken::Parked`] or [`Taken::Held`] before.
     pub is_resumed: bool,
-    /// The caller makes more requests than it may: to be answered 429.
+    /// The client exceeds its request rate; the response should be 429.
     pub is_refused: bool,
 }
 
-/// What happens.
+/// An event for the service.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// A request is there as a whole, or is to be worked on further.
+    /// A complete request has arrived, or is resumed.
     Request(Exchange<'a>),
     /// A connection has become a websocket.
     Opened {
         /// The websocket.
         socket: ConnectionId,
-        /// Who opened it.
+        /// The client.
         caller: Caller,
     },
-    /// A message has arrived on a websocket, possibly an empty one; valid UTF-8 if it is text.
+    /// A websocket message has arrived. It may be empty; text is valid UTF-8.
     Heard {
         /// The websocket.
         socket: ConnectionId,
-        /// The whole message.
+        /// The complete message.
         message: &'a [u8],
-        /// Sent as text rather than as binary.
+        /// The message was sent as text, not as binary.
         is_text: bool,
     },
-    /// What a websocket sent was left [`Taken::Unfinished`], or [`Taken::Parked`] and resumed, and is to be worked on
-    /// further. Nothing more is heard from it before that is done.
+    /// Processing of a websocket message continues: it returned [`Taken::Unfinished`], or [`Taken::Parked`] and was
+    /// resumed. No further message of the websocket is delivered before it is done.
     Resumed {
         /// The websocket.
         socket: ConnectionId,
     },
-    /// A websocket can be sent nothing any more, whoever ended it and why; or the connection of an unfinished, parked
-    /// or held request is gone. Comes exactly once for each.
+    /// A websocket has ended, by whichever side, or the connection of an unfinished, suspended or held request has
+    /// closed. Delivered exactly once for each.
     Gone {
         /// The connection.
         connection: ConnectionId,
     },
-    /// A request to another server has come to its end.
+    /// A request to another server has completed.
     Fetched {
-        /// Which.
+        /// The request.
         fetch: FetchId,
-        /// The answer, or why there is none.
+        /// The response or the error.
         result: Result<Answer, FetchError>,
     },
-    /// Time to work on what waits for nobody, and on what is due.
+    /// Time for background work and for timers of the service.
     Turn {
-        /// Units of work that may be done, each about a microsecond long.
+        /// Units of work that may be done, each about a microsecond.
         budget: u32,
-        /// How long the last such turn took.
+        /// Duration of the previous such call.
         took: Duration,
     },
 }
 
-/// What became of a request or message.
+/// How far the service got with a request or message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
-    /// It is done with: a reply is complete. Also what every other event is answered with.
+    /// Done; the response is complete. Also returned for all other events.
     Done,
-    /// It is to be resumed at the next share of its caller. If [`Reply::pieces`] is set, what is in the reply's body
-    /// is sent as the next piece, and it is resumed when the client has taken most of what it was sent.
+    /// Yields: resumed in the client's next turn. If [`Reply::pieces`] is set, the body so far is sent as a chunk, and
+    /// the request is resumed when the client has taken most of the output.
     Unfinished,
-    /// It is to be left alone until [`Effects::resume`].
+    /// Suspended until [`Effects::resume`].
     Parked,
-    /// As `Parked`, for a request whose client is content to wait: only the time in which nothing at all is sent is
-    /// limited ([`Limits::websocket_idle`](super::Limits::websocket_idle)), and a client that closes its side is gone.
-    /// If [`Reply::pieces`] is set, what is in the body is sent as the next piece. For a message the same as `Parked`.
+    /// Like `Parked`, for a request whose client waits by design. Only the time without any output is limited
+    /// ([`Limits::websocket_idle`](super::Limits::websocket_idle)), and the connection closes when the client closes
+    /// its side. If [`Reply::pieces`] is set, the body so far is sent as a chunk. For a websocket message, the same as
+    /// `Parked`.
     Held,
 }
 
-/// A message for a websocket, in up to three parts. Together they must be UTF-8.
+/// A message for a websocket in up to three parts, which together must be UTF-8.
 #[derive(Clone, Copy, Debug)]
 pub struct Message<'a> {
-    /// What is said to this socket only.
+    /// First part, for this websocket only.
     pub head: &'a [u8],
-    /// What is said to many, held once for all of them.
+    /// Part shared by many websockets, held once.
     pub body: Option<&'a Shared>,
-    /// What follows.
+    /// Last part, for this websocket only.
     pub tail: &'a [u8],
 }
 
 impl<'a> Message<'a> {
-    /// A message of one part.
+    /// Returns a message of one part.
     pub fn of(text: &'a [u8]) -> Message<'a> {
         Message { head: text, body: None, tail: &[] }
     }
 
-    /// Bytes of all parts.
+    /// Returns the bytes of all parts.
     pub fn len(&self) -> usize {
         self.head.len() + self.body.map_or(0, |body| body.len()) + self.tail.len()
     }
 
-    /// Whether there is nothing in it.
+    /// Returns whether the message is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// The websocket is gone: closed, dropped for being too slow, or never there.
+/// The websocket is gone: closed, dropped because its client was too slow, or never there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dropped;
 
@@ -194,48 +195,49 @@ impl fmt::Display for Dropped {
 
 impl std::error::Error for Dropped {}
 
-/// What a machine can bring about while it handles an event.
+/// Actions that a service can take while it handles an event.
 pub trait Effects {
-    /// Puts a text message into the output of a websocket. Fails if the websocket is closed, or is dropped just now
-    /// because too much is waiting for it ([`Limits::backlog_bytes`](super::Limits::backlog_bytes)).
+    /// Queues a text message for a websocket. Fails if the websocket is closed, or is dropped now because its queue is
+    /// full ([`Limits::backlog_bytes`](super::Limits::backlog_bytes)).
     fn send(&mut self, socket: ConnectionId, message: Message<'_>) -> Result<(), Dropped>;
 
-    /// Bytes that wait to be sent to a websocket.
+    /// Returns the bytes queued for a websocket.
     fn backlog(&self, socket: ConnectionId) -> usize;
 
-    /// Ends a websocket with a close code (1000 to 4999) and a reason, after what it was sent before. The machine
-    /// hears [`Event::Gone`] later.
+    /// Closes a websocket with a close code (1000 to 4999) and a reason, after its queued output. [`Event::Gone`]
+    /// follows.
     fn close(&mut self, socket: ConnectionId, code: u16, reason: &str);
 
-    /// Has a parked or held request or message resumed. No effect on any other connection, nor on one that the event in
-    /// hand is about to leave parked or held.
+    /// Resumes a suspended or held request or message. No effect on other connections, including the one whose event is
+    /// being handled.
     fn resume(&mut self, connection: ConnectionId);
 
-    /// Charges a connection, and who made it, with units of work beyond the event in hand. What the event itself
-    /// costs is charged to its own connection with this too.
+    /// Charges units of work to a connection and its client. The service charges the cost of handling an event to the
+    /// event's connection.
     fn charge(&mut self, connection: ConnectionId, units: u32);
 
-    /// Sends a request to another server. [`Event::Fetched`] tells the outcome, once, whatever it is.
+    /// Sends a request to another server. [`Event::Fetched`] delivers the outcome exactly once, unless the request is
+    /// cancelled.
     fn fetch(&mut self, fetch: Fetch) -> FetchId;
 
-    /// Gives up a request to another server; its outcome is not told any more.
+    /// Cancels a request to another server; its outcome is not delivered.
     fn cancel(&mut self, fetch: FetchId);
 
-    /// Asks for a turn at a moment ([`Moment::running`]) at the latest; a moment that has passed means at once. Each
-    /// turn forgets what was asked before.
+    /// Requests an [`Event::Turn`] at a time ([`Moment::running`]) at the latest, at once if that has passed. Each turn
+    /// clears earlier requests.
     fn wake_at(&mut self, running: Duration);
 
-    /// What the reactor is doing and has done; nothing where nobody counts.
+    /// Returns the metrics of the reactor; all zero by default.
     fn figures(&self) -> Figures {
         Figures::default()
     }
 }
 
-/// What decides: handed events, having effects.
+/// A state machine driven by events, which acts through [`Effects`].
 pub trait Machine {
-    /// Handles what happens at a moment.
+    /// Handles one event.
     fn handle(&mut self, event: Event<'_>, now: Moment, effects: &mut dyn Effects) -> Taken;
 
-    /// Bytes that the body of a request may have; asked as soon as its head has arrived.
+    /// Returns the limit on a request body in bytes. Called when the head of the request is complete.
     fn body_limit(&self, listener: ListenerId, method: &str, path: &str) -> usize;
 }

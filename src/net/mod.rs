@@ -1,17 +1,17 @@
-//! Sockets, HTTP/1.1, websockets and timers: everything between the wire and the machine that decides. Nothing here
-//! knows what is being served.
+//! HTTP/1.1, websockets, sockets and timers: everything between the wire and the service that decides. This layer knows
+//! nothing of NEM.
 //!
-//! | part | what it is |
+//! | part | contents |
 //! |---|---|
-//! | [`machine`] | the language between the reactor and the machine: events, effects |
-//! | [`Reactor`] | sockets and clocks: accepts, reads, hands events to the machine, writes |
+//! | [`machine`] | interface between the reactor and the service: events, effects |
+//! | [`Reactor`] | sockets and clocks: accepts, reads, hands events to the service, writes |
 //! | [`Server`] | the same without sockets: pure, for fuzzing and simulation |
-//! | [`Limits`] | every number that bounds a client, by name |
-//! | [`http`] | requests out of bytes, answers into bytes: pure |
-//! | [`websocket`] | the upgrade decision and frames: pure |
-//! | [`ClientKey`] | who answers for what a client makes the node hold |
-//! | [`fetch`] | requests to other servers, while the loop goes on |
-//! | [`client`] | requests to other servers, for commands that wait for the answer |
+//! | [`Limits`] | every limit on a client, by name |
+//! | [`http`] | parses requests, writes responses: pure |
+//! | [`websocket`] | handshake and frames: pure |
+//! | [`ClientKey`] | identity of a client for quotas |
+//! | [`fetch`] | non-blocking requests to other servers |
+//! | [`client`] | blocking requests to other servers, for commands |
 //!
 //! ```text
 //! socket ── read buffer ── RequestReader ── Event::Request ── Reply ── Output ── socket
@@ -19,19 +19,18 @@
 //!                         WsConnection ──── Event::Heard ── Effects::send ─┘
 //! ```
 //!
-//! A connection that waits for its next request, or a websocket between messages, holds no buffer: the reactor lends
-//! its own for as long as a request or an answer is in one piece. Whoever causes cost has an account of it: connections
-//! are served by caller, in turn, each for a share of work. When places are short, whoever has most gives way (`places`).
-//! What the system may hold for a connection is bounded by options of the listening socket (`socket`), is counted, and is
-//! cut where it is too much (`connections`). Each connection and each read is work of its caller, also if no request
-//! comes of it (`callers`).
+//! A connection between requests, or a websocket between messages, holds no buffer: it borrows the reactor's buffers
+//! while it is processed. Usage is counted per client (`callers`): clients are served round-robin, each connection with
+//! a budget of work, and each connection and each read is charged even if no request results. When a quota of
+//! connections is full, the client with the most connections loses one (`places`). Kernel memory per connection is
+//! limited by options of the listening socket (`socket`), counted, and freed by closing connections when the total is
+//! too large (`connections`).
 //!
-//! A caller that has caused too much is reset as it connects. Three other ways were thought through. Not accepting while
-//! one caller is over its share holds up all that stand behind it in the queue of the system, which is one for all. A
-//! listening socket for each caller does not exist. A packet filter on the listening socket (`SO_ATTACH_FILTER`) could
-//! drop the SYNs of some addresses, but it would have to be made anew with each of thousands of addresses that come and
-//! go, is inherited by each connection, and exists on Linux alone; a reset costs a few microseconds and is the same for
-//! IPv6 prefixes and everywhere.
+//! The connections of a client that has exceeded its work quota are reset on arrival. Rejected alternatives: not
+//! accepting delays all other clients, because the accept queue is shared; there is no listening socket per client; a
+//! packet filter (`SO_ATTACH_FILTER`) would have to be rebuilt as thousands of addresses come and go, is inherited by
+//! each connection, and exists only on Linux. A reset costs a few microseconds and works the same for IPv6 prefixes and
+//! on every platform.
 
 pub mod client;
 pub mod fetch;

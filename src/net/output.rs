@@ -1,4 +1,4 @@
-//! Bytes on their way to a client.
+//! Send queue of a connection.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice, Write};
@@ -10,35 +10,35 @@ use zeroize::Zeroize;
 use super::shared::Shared;
 use crate::figures::take_off;
 
-/// Slices handed to the system in one call.
+/// Slices per vectored write.
 const SLICES_PER_WRITE: usize = 32;
 
-/// Shared bytes that stand between the output's own.
+/// Shared bytes between own bytes of the queue.
 #[derive(Debug)]
 struct Splice {
-    /// How many own bytes stand before it, counted from the first own byte ever queued.
+    /// Own bytes before it, counted from the first one ever queued.
     at: u64,
     bytes: Shared,
 }
 
-/// The end of a piece of output that must be sent whole or not at all, and when it was queued.
+/// The end of a message, which must be sent whole or not at all, and when it was queued.
 #[derive(Clone, Copy, Debug)]
 struct Mark {
     /// Counted from the first byte ever queued.
     end: u64,
-    /// The same among own bytes only.
+    /// The same, counting only own bytes.
     own_end: u64,
     queued: Instant,
 }
 
-/// The output of one connection: own bytes, and references to shared ones between them. Holds no memory while nothing
-/// is pending.
+/// Output of one connection: own bytes, with references to shared ones between them. Holds no memory while nothing is
+/// pending.
 #[derive(Debug, Default)]
 pub(super) struct Output {
     own: Vec<u8>,
     /// Bytes of `own` already sent.
     own_sent: usize,
-    /// Own bytes that were in `own` once and were removed from its front.
+    /// Bytes removed from the front of `own` so far.
     own_removed: u64,
     splices: VecDeque<Splice>,
     /// Bytes of the first splice already sent.
@@ -48,9 +48,9 @@ pub(super) struct Output {
     /// Bytes of splices not sent yet.
     shared_pending: usize,
     marks: VecDeque<Mark>,
-    /// End of the last piece that was sent whole.
+    /// End of the last message that was sent whole.
     boundary: u64,
-    /// What is pending holds a secret.
+    /// The pending bytes contain a secret.
     is_secret: bool,
 }
 
@@ -60,16 +60,16 @@ impl Drop for Output {
     }
 }
 
-/// How far [`Output::write_to`] got.
+/// Result of [`Output::write_to`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Written {
     pub bytes: usize,
-    /// The socket takes no more for now.
+    /// The socket takes no more now.
     pub blocked: bool,
 }
 
 impl Output {
-    /// Bytes not sent yet.
+    /// Returns the bytes not sent yet.
     pub fn pending(&self) -> usize {
         self.own.len() - self.own_sent + self.shared_pending
     }
@@ -78,17 +78,17 @@ impl Output {
         self.pending() == 0
     }
 
-    /// Bytes not sent yet of those that are shared.
+    /// Returns the shared bytes not sent yet.
     pub fn shared_pending(&self) -> usize {
         self.shared_pending
     }
 
-    /// Bytes of memory held, without those that are shared.
+    /// Returns the allocated bytes, without shared ones.
     pub fn held_bytes(&self) -> usize {
         self.own.capacity() + self.marks.capacity() * size_of::<Mark>() + self.splices.capacity() * size_of::<Splice>()
     }
 
-    /// Where to append own bytes.
+    /// Returns the buffer to append own bytes to.
     pub fn queue(&mut self) -> &mut Vec<u8> {
         if self.own_sent > 0 && 2 * self.own_sent >= self.own.len() && !self.is_secret {
             self.own.drain(..self.own_sent);
@@ -98,7 +98,7 @@ impl Output {
         &mut self.own
     }
 
-    /// Wipes the own bytes once all are sent, or given up.
+    /// Wipes the own bytes once all are sent or dropped.
     pub fn wipe_when_sent(&mut self) {
         self.is_secret = true;
     }
@@ -115,7 +115,7 @@ impl Output {
         self.own_removed + self.own.len() as u64
     }
 
-    /// Makes everything queued since the last mark one piece.
+    /// Ends a message: everything queued since the last mark.
     pub fn mark(&mut self, now: Instant) {
         let end = self.sent + self.pending() as u64;
         if self.marks.back().map_or(self.boundary, |mark| mark.end) < end {
@@ -123,19 +123,19 @@ impl Output {
         }
     }
 
-    /// How long the oldest piece has waited.
+    /// Returns how long the oldest message has waited.
     pub fn age(&self, now: Instant) -> Duration {
         self.marks.front().map_or(Duration::ZERO, |mark| now.saturating_duration_since(mark.queued))
     }
 
-    /// Drops every piece of which nothing has been sent.
+    /// Drops all messages whose sending has not begun.
     pub fn drop_unsent(&mut self) {
         let under_way = self.marks.front().copied().filter(|_| self.sent > self.boundary);
         self.marks.truncate(usize::from(under_way.is_some()));
         let own_end = under_way.map_or(self.own_removed + self.own_sent as u64, |mark| mark.own_end);
         self.own.truncate(usize::try_from(own_end - self.own_removed).unwrap_or(usize::MAX));
         let kept = match under_way {
-            // A piece begins with own bytes, so one that stands at this piece's end is part of it.
+            // A message begins with own bytes, so a splice at the end of this one belongs to it.
             Some(_) => self.splices.partition_point(|splice| splice.at <= own_end),
             None => 0,
         };
@@ -147,7 +147,7 @@ impl Output {
 
     /// Writes as much as `socket` takes.
     ///
-    /// With `short_is_full` a write that takes only a part means that the next would take nothing, so it is not tried.
+    /// With `short_is_full`, a short write means that the socket is full, so the next write is not tried.
     pub fn write_to(&mut self, socket: &mut impl Write, short_is_full: bool) -> io::Result<Written> {
         let mut written = Written { bytes: 0, blocked: false };
         while !self.is_empty() {
@@ -171,7 +171,7 @@ impl Output {
         Ok(written)
     }
 
-    /// Writes once; also gives the number of bytes that were offered.
+    /// Writes once. Also returns the number of bytes offered.
     fn write_once(&self, socket: &mut impl Write) -> (io::Result<usize>, usize) {
         if self.splices.is_empty() {
             let rest = &self.own[self.own_sent..];
@@ -187,7 +187,7 @@ impl Output {
         (socket.write_vectored(&slices[..count]), offered)
     }
 
-    /// What is pending, in order.
+    /// Returns the pending bytes in order.
     fn slices(&self) -> impl Iterator<Item = &[u8]> {
         let place = |at: u64| usize::try_from(at - self.own_removed).unwrap_or(usize::MAX);
         let mut begin = self.own_sent;
@@ -201,7 +201,7 @@ impl Output {
         spliced.chain([&self.own[last..]])
     }
 
-    /// Takes note of `count` bytes that were sent.
+    /// Records `count` bytes as sent.
     fn take(&mut self, mut count: usize) {
         self.sent += count as u64;
         while count > 0 {
@@ -242,14 +242,14 @@ impl Output {
         }
     }
 
-    /// Lends `storage` to an output that holds none.
+    /// Lends `storage` to an output without memory.
     pub fn lend(&mut self, storage: &mut Vec<u8>) {
         if self.own.capacity() == 0 {
             mem::swap(&mut self.own, storage);
         }
     }
 
-    /// Gives lent storage back, if nothing is pending any more, or frees it.
+    /// Returns lent storage if nothing is pending; frees the memory if `storage` is in place already.
     pub fn give_back(&mut self, storage: &mut Vec<u8>) {
         if !self.is_empty() {
             return;
@@ -274,7 +274,7 @@ mod tests {
     use super::*;
     use crate::net::SharedPool;
 
-    /// Takes `room` bytes, at most `at_once` in one call, then blocks.
+    /// Takes `room` bytes, at most `at_once` per call, then blocks.
     struct Sink {
         taken: Vec<u8>,
         room: usize,

@@ -1,12 +1,12 @@
-//! Places of connections: who has them, and who gives way to a newcomer when they are short.
+//! Quotas of connections per listener, and the choice of the connection to evict when one is full.
 //!
-//! Each listener has so many places, and so have all of them together; some are for clients of this machine only. A
-//! connection is put in order by when it was last seen to do something. What it does is not noted each time: when it is
-//! its turn to give way it is looked at, and put back if it was busy since. A look costs a few steps in a tree of all
-//! connections of the listener, and is paid for by what the connection has done since the last look.
+//! Each listener has a maximum of connections, and so have all together; a part is reserved for clients of this
+//! machine. Connections are ordered by the time they were last seen active. Activity is not recorded as it happens: an
+//! eviction candidate is checked, and reinserted if it was active since. A check costs a few steps in a tree and is
+//! amortised by the activity since the last one.
 //!
-//! Where no client has more places than another, as somebody who has very many addresses may arrange it, the site that
-//! has many more than the newcomer's gives way.
+//! If all clients have equally many connections, as an attacker with many addresses can arrange, a connection is
+//! evicted from the site that has many more than the newcomer's.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -18,43 +18,43 @@ use std::time::Duration;
 use super::callers::AccountId;
 use super::machine::ListenerId;
 
-/// One in so many places is reserved for clients of this machine, and never more than [`MAX_RESERVED`].
+/// The reserved part for clients of this machine is the maximum divided by this, at most [`MAX_RESERVED`].
 const RESERVED_PART: usize = 16;
 const MAX_RESERVED: usize = 64;
 
-/// A site of which no client has more places than the newcomer would have gives way if it has at least so many more.
+/// A site is evicted from if it has at least this many more connections than the newcomer's site.
 const MANY_OF_SITE: usize = 16;
 
-/// The place of a connection: what it is found by.
+/// The entry of a connection in the quotas: the key it is found by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub listener: ListenerId,
-    /// Its other end is on this machine.
+    /// The client is on this machine.
     pub is_local: bool,
     pub client: AccountId,
-    /// The [site](crate::ip::site) of that client's address.
+    /// The [site](crate::ip::site) of the client's address.
     pub site: IpAddr,
-    /// When its connection was last seen to do something, in running time. Never later than it did, but for one that was
-    /// seen in the middle of an answer, which is let alone for a while.
+    /// When the connection was last seen active (monotonic). Never later than its real activity, except that a busy
+    /// connection is set a while into the future.
     pub seen: Duration,
     pub slot: usize,
 }
 
-/// Who is to give way.
+/// A connection to evict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Candidate {
     pub place: Place,
-    /// It has not more than the newcomer would have: it gives way only if nothing is lost by that.
+    /// Its client has no more connections than the newcomer's would have: evict it only if nothing is lost.
     pub is_equal: bool,
 }
 
-/// Places that clients have, or sites.
+/// Connections per holder: a client or a site.
 #[derive(Debug)]
 struct Holders<K> {
     counts: HashMap<K, usize>,
-    /// The holder with most places first, and among equals that whose connection did nothing for longest.
+    /// Holders by number of connections, most first, then by their longest inactive connection.
     ranks: BTreeSet<(Reverse<usize>, Duration, K)>,
-    /// In the order in which the connections of a holder give way.
+    /// Connections of each holder in order of eviction.
     places: BTreeMap<(K, Duration, usize), Place>,
 }
 
@@ -64,21 +64,21 @@ impl<K> Default for Holders<K> {
     }
 }
 
-/// The places of one listener.
+/// The connections of one listener.
 #[derive(Debug, Default)]
 struct ListenerQuota {
     most: usize,
-    /// Clients elsewhere, and of this machine.
+    /// Remote clients, and clients of this machine.
     holders: [Holders<AccountId>; 2],
-    /// Sites of clients elsewhere.
+    /// Sites of remote clients.
     sites: Holders<IpAddr>,
 }
 
-/// The places of all listeners.
+/// The connections of all listeners.
 #[derive(Debug, Default)]
 pub(super) struct ListenerQuotas(Vec<ListenerQuota>);
 
-/// Where places are short: of these listeners, held by these.
+/// A full quota: its listeners, and whether to evict remote or local clients.
 #[derive(Clone, Debug)]
 struct Shortage {
     listeners: Range<usize>,
@@ -90,13 +90,13 @@ impl<K: Copy + Ord + Hash> Holders<K> {
         self.counts.get(&holder).copied().unwrap_or(0)
     }
 
-    /// The place of a holder that is the first to give way.
+    /// Returns a holder's first connection to evict.
     fn first_of(&self, holder: K) -> Option<Place> {
         let first = self.places.range((holder, Duration::ZERO, 0)..=(holder, Duration::MAX, usize::MAX)).next();
         first.map(|(_, place)| *place)
     }
 
-    /// Changes the places of a holder, which keeps its rank right.
+    /// Changes the connections of a holder and updates its rank.
     fn change(&mut self, holder: K, change: impl FnOnce(&mut BTreeMap<(K, Duration, usize), Place>) -> isize) {
         let before = self.first_of(holder).map(|place| (Reverse(self.of(holder)), place.seen, holder));
         before.into_iter().for_each(|rank| _ = self.ranks.remove(&rank));
@@ -142,7 +142,7 @@ impl ListenerQuota {
 }
 
 impl ListenerQuotas {
-    /// Sets how many places a listener has; by default none.
+    /// Sets the maximum number of connections of a listener; 0 by default.
     pub fn set_max(&mut self, listener: ListenerId, most: usize) {
         if self.0.len() <= listener.0 {
             self.0.resize_with(listener.0 + 1, ListenerQuota::default);
@@ -150,24 +150,24 @@ impl ListenerQuotas {
         self.0[listener.0].most = most;
     }
 
-    /// Whether there is such a listener.
+    /// Returns whether the listener exists.
     pub fn has(&self, listener: ListenerId) -> bool {
         listener.0 < self.0.len()
     }
 
-    /// Gives a place to a connection.
+    /// Adds a connection.
     pub fn add(&mut self, place: Place) {
         let quota = self.0.get_mut(place.listener.0);
         quota.into_iter().for_each(|quota| quota.add(place));
     }
 
-    /// A connection gives its place back.
+    /// Removes a connection.
     pub fn remove(&mut self, place: Place) {
         let quota = self.0.get_mut(place.listener.0);
         quota.into_iter().for_each(|quota| quota.remove(place));
     }
 
-    /// Whether a newcomer finds a place, where all listeners together have so many.
+    /// Returns whether a new connection fits, given the maximum of all listeners together.
     pub fn has_room(&self, listener: ListenerId, is_local: bool, most_of_all: usize) -> bool {
         self.shortage(listener, is_local, most_of_all).is_none()
     }
@@ -189,9 +189,9 @@ impl ListenerQuotas {
         })
     }
 
-    /// Who gives way to a newcomer where there is no room: the client that holds most, if it holds at least two places
-    /// more than the newcomer's client; or else that client itself, if it has one; or else somebody of the site that
-    /// holds many more than the newcomer's; or else somebody who has as many.
+    /// Returns the connection to evict for a new one when a quota is full, the first that exists of: one of the client
+    /// with the most, if that has at least two more than the newcomer's client; one of the newcomer's client; one of
+    /// the site with the most, if that has many more than the newcomer's; one of the client with the most.
     pub fn candidate(
         &self,
         listener: ListenerId,
@@ -217,7 +217,7 @@ impl ListenerQuotas {
     }
 }
 
-/// How many places the holder with most has, and that of them which is the first to give way.
+/// Returns the number of connections of the largest holder, and its first to evict.
 fn largest<'h, K: Copy + Ord + Hash + 'h>(
     all: impl Iterator<Item = &'h Holders<K>>,
 ) -> Option<(Reverse<usize>, Place)> {
@@ -240,7 +240,7 @@ mod tests {
         Place { listener: HTTP, is_local: false, client, site: site_of(client), seen, slot }
     }
 
-    /// A site of its own for each client below 100, and one for all others.
+    /// Returns a separate site for each client below 100, and one for all others.
     fn site_of(client: AccountId) -> IpAddr {
         site([10, 0, client.min(100) as u8, client as u8].into())
     }

@@ -1,8 +1,8 @@
-//! The loop's end at the sockets.
+//! The event loop's side of the sockets.
 //!
-//! Sockets are registered once, edge-triggered, for reading and writing. What an edge promises is remembered in the
-//! connection until the socket is exhausted; a connection that has had its share of a turn waits for the next one, so
-//! that no edge is lost and no client holds up the others.
+//! Sockets are registered once, edge-triggered, for reading and writing. Readiness is remembered in the connection
+//! until the socket is exhausted. A connection whose budget is used up waits for its next turn, so that no edge is lost
+//! and no client delays the others.
 
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
@@ -18,40 +18,40 @@ use super::machine::{Event, ListenerId, Machine, Moment};
 use super::server::{Server, Stats};
 use super::shared::SharedPool;
 
-/// Tokens from 0 to this are left to the loop, for signals and the like.
+/// Tokens below this are left to the event loop, for signals and the like.
 pub const EXTERNAL_TOKENS: usize = 16;
 
-/// Listening sockets of one reactor; `listen` refuses a further one.
+/// Listening sockets of one reactor; `listen` fails beyond this.
 pub const MAX_LISTENERS: usize = 16;
 
-/// First token of requests to other servers; those of connections come behind.
+/// First token of requests to other servers; tokens of connections follow.
 const FIRST_FETCH: usize = EXTERNAL_TOKENS + MAX_LISTENERS;
 
 /// Events taken from one poll; the rest comes with the next.
 const EVENTS_PER_TURN: usize = 1024;
 
-/// Connections let in in a turn, and the time for which others are closed as they come.
+/// Connections admitted per turn, and the time spent on closing others on arrival.
 const ACCEPTS_PER_TURN: usize = 64;
 const ACCEPTING_TIME: Duration = Duration::from_millis(1);
 
-/// Time for which connections are served between two looks at the sockets, and for which output is written.
+/// Time for serving connections between two polls, and for writing output.
 const SERVING_TIME: Duration = Duration::from_millis(2);
 const FLUSHING_TIME: Duration = Duration::from_millis(1);
 
-/// What a turn has left for the caller.
+/// Readiness of the sources registered by the caller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Turn {
     external: u16,
 }
 
 impl Turn {
-    /// Whether the source registered with this token has become ready.
+    /// Returns whether the source registered with this token is ready.
     pub fn is_ready(&self, token: Token) -> bool {
         token.0 < EXTERNAL_TOKENS && self.external >> token.0 & 1 == 1
     }
 }
 
-/// Listeners, and a server whose connections are sockets of the system.
+/// Listeners, and a server whose connections are TCP sockets.
 pub struct Reactor {
     poll: Poll,
     events: Events,
@@ -61,15 +61,15 @@ pub struct Reactor {
     server: Server<TcpStream>,
     started: Instant,
     now: Instant,
-    /// When the last look at the sockets has ended, until it is counted how long the round took that has followed.
+    /// When the last poll ended, until the duration of the iteration is counted.
     looked: Option<Instant>,
     sweep_interval: Duration,
     next_sweep: Instant,
 }
 
 impl Reactor {
-    /// A reactor that listens on nothing yet. Proxies for which `trusted` says so name the callers whose requests they
-    /// pass on; `fetching` is how requests to other servers are made.
+    /// Returns a reactor without listeners. `trusted` selects the proxies whose forwarding headers are believed;
+    /// `fetching` configures requests to other servers.
     pub fn new(limits: Limits, trusted: IsTrusted, fetching: Fetching) -> io::Result<Self> {
         let fetcher = Fetcher::new(fetching, FIRST_FETCH);
         let (now, sweep_interval) = (Instant::now(), limits.sweep_interval());
@@ -87,9 +87,9 @@ impl Reactor {
         })
     }
 
-    /// Listens on `address`, where connections are known to come in by `id`. Several addresses may have the same id.
-    /// At most `most` connections are open by that id at a time, and never more than [`Limits::connections`] in all.
-    /// Gives the address with the port that the system chose if it was 0.
+    /// Listens on `address`; its connections get the listener id `id`, which several addresses may share. At most
+    /// `most` connections of that id are open, and never more than [`Limits::connections`] in all. Returns the bound
+    /// address, with the port that the system chose if it was 0.
     pub fn listen(&mut self, id: ListenerId, address: SocketAddr, most: usize) -> io::Result<SocketAddr> {
         let index = self.listeners.len();
         if index >= MAX_LISTENERS {
@@ -101,8 +101,8 @@ impl Reactor {
         self.listeners.open(id, address, self.poll.registry(), token, self.server.write_stall())
     }
 
-    /// Other limits count from now on, and other proxies are trusted; by how much of its address a caller is known stays.
-    /// Nobody loses a connection by that at once. `most` are open at a time by each listener.
+    /// Replaces the limits, except the IPv6 prefix length, the trusted proxies, and the maximum of open connections of
+    /// each listener in `most`. Open connections stay.
     pub fn change(&mut self, limits: Limits, trusted: IsTrusted, most: impl IntoIterator<Item = (ListenerId, usize)>) {
         self.sweep_interval = limits.sweep_interval();
         self.next_sweep = self.next_sweep.min(self.now + self.sweep_interval);
@@ -110,28 +110,29 @@ impl Reactor {
         most.into_iter().for_each(|(id, most)| self.server.set_max(id, most));
     }
 
-    /// Where other sources can be registered, with tokens below [`EXTERNAL_TOKENS`]. [`Turn`] tells of their readiness.
+    /// Returns the registry for further sources, with tokens below [`EXTERNAL_TOKENS`]. [`Turn`] reports their
+    /// readiness.
     pub fn registry(&self) -> &Registry {
         self.poll.registry()
     }
 
-    /// Counts bytes that are sent to many, for [`Limits::shared_bytes`].
+    /// Returns the pool that counts shared bytes for [`Limits::shared_bytes`].
     pub fn shared_pool(&self) -> SharedPool {
         self.server.shared_pool()
     }
 
-    /// The present.
+    /// Returns the current time.
     pub fn moment(&self) -> Moment {
         Moment { unix_millis: unix_millis(), running: self.started.elapsed() }
     }
 
-    /// Figures at this moment.
+    /// Returns the current metrics.
     pub fn stats(&self) -> Stats {
         self.server.stats()
     }
 
-    /// Waits until something is ready, the machine wants a turn, a timer is due or `patience` ends; then deals with
-    /// all that is ready and due.
+    /// Waits until a socket is ready, the service wants a turn, a timer expires or `patience` is over, then handles
+    /// everything ready and due.
     pub fn turn(&mut self, patience: Duration, machine: &mut impl Machine) -> io::Result<Turn> {
         self.count_round();
         let timeout = self.poll_timeout(patience);
@@ -154,7 +155,7 @@ impl Reactor {
         Ok(turn)
     }
 
-    /// Has the machine work, then writes what is to be sent. How long the machine took.
+    /// Gives the service its turn, then flushes. Returns how long the service took.
     pub fn work(&mut self, machine: &mut impl Machine, budget: u32, took: Duration) -> Duration {
         self.set_time();
         self.server.turn(machine, budget, took);
@@ -164,13 +165,13 @@ impl Reactor {
         took
     }
 
-    /// Whether the machine wants another turn at once.
+    /// Returns whether the service wants another turn at once.
     pub fn has_work(&self) -> bool {
         self.server.wake_at().is_some_and(|at| at <= self.now - self.started)
     }
 
-    /// Stops listening, closes websockets with 1001 and idle connections at once, and the others after their next
-    /// answer. Turns go on until `stats().connections` is 0 or patience ends.
+    /// Stops listening, closes websockets with code 1001 and idle connections at once, and all others after their next
+    /// response. Call `turn` until `stats().connections` is 0 or the grace period is over.
     pub fn shutdown(&mut self) {
         self.listeners.stop();
         self.server.shutdown();
@@ -183,7 +184,7 @@ impl Reactor {
         self.server.set_time(self.now, moment);
     }
 
-    /// Counts the round that ends with the next look at the sockets.
+    /// Counts the loop iteration that ends with the next poll.
     fn count_round(&mut self) {
         if let Some(looked) = self.looked.take() {
             let now = Instant::now();
@@ -204,7 +205,7 @@ impl Reactor {
         due.map_or(patience, |due| due.saturating_duration_since(now).min(patience))
     }
 
-    /// Puts the events where they are dealt with.
+    /// Dispatches the events of a poll.
     fn sort_events(&mut self) -> Turn {
         let mut turn = Turn::default();
         for event in &self.events {
@@ -219,7 +220,7 @@ impl Reactor {
                 let slot = token - self.first_connection;
                 self.server.notice(slot, event.into());
                 if let Some(socket) = self.server.mute(slot) {
-                    // Where that fails, it is told of what comes in vain.
+                    // If this fails, the connection only gets useless events.
                     let _ = self.poll.registry().reregister(socket, event.token(), Interest::WRITABLE);
                 }
             }
@@ -235,7 +236,7 @@ impl Reactor {
                 return;
             }
             let Some((id, socket, peer)) = self.listeners.accept() else { return };
-            // Closing those that are not let in costs little, and those behind them wait for it.
+            // Resetting a rejected connection is cheap, and others wait behind it.
             let Some(slot) = self.server.admit(socket, id, peer.ip()) else { continue };
             let_in += 1;
             let Some(socket) = self.server.socket(slot) else { continue };
@@ -248,7 +249,7 @@ impl Reactor {
         }
     }
 
-    /// Serves connections in turn until none is left or the time is over.
+    /// Serves connections in turn until none is ready or the time is over.
     fn serve(&mut self, machine: &mut impl Machine) {
         while self.server.serve_next(machine) {
             if self.now.elapsed() >= SERVING_TIME {
@@ -265,7 +266,7 @@ impl Reactor {
         self.flush(FLUSHING_TIME);
     }
 
-    /// Deals with requests to other servers.
+    /// Drives requests to other servers and delivers their outcomes.
     fn fetch(&mut self, machine: &mut impl Machine) {
         let connections = &mut self.server.connections;
         connections.fetcher.work(self.poll.registry(), self.now);
@@ -275,9 +276,9 @@ impl Reactor {
         }
     }
 
-    /// Writes fresh output for a while.
+    /// Flushes connections for at most `time`.
     fn flush(&mut self, time: Duration) {
-        /// Connections between two looks at the clock.
+        /// Connections between two readings of the clock.
         const BETWEEN_LOOKS: usize = 8;
         let waiting = self.server.unflushed();
         if waiting == 0 {

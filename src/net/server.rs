@@ -1,4 +1,4 @@
-//! The server without its sockets: all connections with their input, handed time and readiness.
+//! The server without sockets: connections with their input, handed time and readiness.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -20,60 +20,60 @@ use super::shared::SharedPool;
 use super::socket::Socket;
 use crate::ip::site;
 
-/// Units of work for which one connection is served before the others have their turn.
+/// Units of work per turn of a connection.
 const SHARE: u32 = 100;
 
-/// Units of work that reading once costs, besides those of the bytes. To be told of a byte on one of many sockets, to read
-/// it and to tell the other end so takes 25 µs, most of them the system's, where the bytes come one by one.
+/// Units charged per read, in addition to its bytes. With single bytes on many sockets, polling, reading and
+/// acknowledging take 25 µs per read, mostly in the kernel.
 const UNITS_PER_READ: u32 = 24;
 
-/// Connections that are looked at for one to give way to a newcomer.
+/// Connections checked when choosing one to evict.
 const LOOKS: usize = 256;
 
-/// One that is in the middle of an answer is not looked at again for this long, unless its client has no other.
+/// A busy connection is not checked again for this long, unless its client has no other.
 const LET_ALONE: Duration = Duration::from_secs(1);
 
-/// A client that has one connection loses it to a newcomer only after it did nothing for this long.
+/// Minimum idle time before a client's only connection is evicted.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// Reads from one connection in a turn.
+/// Reads from one connection per turn.
 const READS_PER_TURN: usize = 2;
 
-/// Size of the buffer all reads go to.
+/// Size of the shared read buffer.
 const READ_BYTES: usize = 64 * 1024;
 
-/// Connections that are closed at a time because buffers exceed their limit.
+/// Connections closed at a time because the buffers exceed their limit.
 const EVICTED_AT_ONCE: usize = 16;
 
-/// Connections at a time that are turned away and stay until the client has read why; the oldest makes room for another.
+/// Rejected connections that stay open until the client has read the reason; beyond this the oldest is dropped.
 pub const TURNED_AWAY_AT_ONCE: usize = 64;
 
-/// Figures about a reactor.
+/// Metrics of the connections of a reactor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Open connections, websockets included.
     pub connections: usize,
     /// Open websockets.
     pub websockets: usize,
-    /// Bytes of memory in buffers of connections.
+    /// Memory in buffers of connections.
     pub buffered_bytes: usize,
-    /// Callers that have an account: those with connections, and those that have lately sent something.
+    /// Clients with a usage record: those with connections or recent activity.
     pub callers: usize,
-    /// Connections accepted so far.
+    /// Connections accepted.
     pub accepted: u64,
-    /// Bytes that the system may hold for them.
+    /// Kernel memory that the connections may hold.
     pub kernel_bytes: usize,
-    /// Connections turned away for lack of room so far.
+    /// Connections rejected because a quota was full.
     pub refused: u64,
-    /// Connections that gave way to newcomers as places were short, those of the callers that had most, so far.
+    /// Connections evicted for new ones.
     pub displaced: u64,
-    /// Connections that were looked at for that so far.
+    /// Connections checked when choosing one to evict.
     pub looks: u64,
-    /// Connections that were cut as the system held too much for them so far.
+    /// Connections closed because of the kernel memory they held.
     pub cut: u64,
-    /// Connections that were closed as they came so far, because their callers had caused too much work.
+    /// Connections reset on arrival: the client exceeded its work quota or is banned, or the listener is unknown.
     pub declined: u64,
-    /// Requests and websocket messages handled so far.
+    /// Requests and websocket messages handled.
     pub answered: u64,
 }
 
@@ -82,7 +82,7 @@ pub struct Server<S> {
     pub(super) connections: Connections<S>,
     /// By slot of the connection.
     inputs: Vec<Option<Input>>,
-    /// Connections that were turned away, the oldest first; some of them may be gone.
+    /// Rejected connections, the oldest first; some may be gone.
     turned_away: VecDeque<ConnectionId>,
     trust: Trust,
     is_draining: bool,
@@ -90,12 +90,12 @@ pub struct Server<S> {
     gzip: Gzip,
     read_buffer: Box<[u8]>,
     spare_input: Vec<u8>,
-    /// Connections of which the system is to be asked again whether there is anything to read.
+    /// Slots whose read interest must be registered again.
     unmuted: Vec<usize>,
 }
 
 impl<S: Socket> Server<S> {
-    /// A server without connections. Proxies for which `trusted` says so name the callers whose requests they pass on;
+    /// Returns a server without connections. `trusted` selects the proxies whose forwarding headers are believed;
     /// `fetcher` makes requests to other servers.
     pub fn new(limits: Limits, trusted: IsTrusted, fetcher: Fetcher, now: Instant) -> Self {
         Self {
@@ -112,53 +112,53 @@ impl<S: Socket> Server<S> {
         }
     }
 
-    /// Sets how many connections that came in by a listener may be open at a time; by default none.
+    /// Sets the maximum of open connections of a listener; 0 by default.
     pub fn set_max(&mut self, id: ListenerId, connections: usize) {
         self.connections.quotas.set_max(id, connections);
     }
 
-    /// Takes note of the present.
+    /// Sets the current time.
     pub fn set_time(&mut self, now: Instant, moment: Moment) {
         (self.connections.now, self.connections.moment) = (now, moment);
     }
 
-    /// Other limits count from now on, and other proxies are trusted. Nobody loses a connection by that at once.
+    /// Replaces the limits, except the IPv6 prefix length, and the trusted proxies. Open connections stay.
     pub fn change(&mut self, limits: Limits, trusted: IsTrusted) {
         self.trust = Trust(trusted);
         self.connections.callers.set_limits(&limits);
         self.connections.limits = Limits { ipv6_prefix: self.connections.limits.ipv6_prefix, ..limits };
     }
 
-    /// Counts bytes that are sent to many, for [`Limits::shared_bytes`].
+    /// Returns the pool that counts shared bytes for [`Limits::shared_bytes`].
     pub fn shared_pool(&self) -> SharedPool {
         self.connections.shared.clone()
     }
 
-    /// How long a client may take nothing.
+    /// Returns the write timeout of clients.
     pub(super) fn write_stall(&self) -> Duration {
         self.connections.limits.write_stall
     }
 
-    /// Figures at this moment.
+    /// Returns the current metrics.
     pub fn stats(&self) -> Stats {
         self.connections.stats()
     }
 
-    /// Lets a connection in, for which another may have to give way, or has it told that there is no room for it. Its
-    /// slot; `None` if it was closed at once, as its client had caused too much work.
+    /// Admits a connection, evicting another if needed, or rejects it with a 503. Returns its slot, or `None` if it was
+    /// reset: its client has exceeded its work quota or is banned, or the listener is unknown.
     pub fn admit(&mut self, mut socket: S, id: ListenerId, peer: IpAddr) -> Option<usize> {
         let connections = &mut self.connections;
         let (peer, now) = (peer.to_canonical(), connections.moment.running);
         let account = connections.callers.account(peer, false, now);
         let is_paid = connections.callers.charge_connection(account, now) || self.trust.is_trusted(peer);
         if !is_paid || connections.callers.is_banned(account, now) || !connections.quotas.has(id) {
-            // Nothing is read or said, and the system has nothing to remember.
+            // A reset leaves no state in the kernel.
             socket.discard_unsent();
             connections.stats.declined += 1;
             return None;
         }
         let is_local = Caller::itself(id, peer).is_local();
-        // A proxy has the connections of many.
+        // A proxy has connections of many clients.
         let may_connect = connections.callers.may_connect(account) || self.trust.is_trusted(peer);
         let is_let_in = may_connect && self.make_room(id, is_local, (account, site(peer)));
         let connections = &mut self.connections;
@@ -182,8 +182,8 @@ impl<S: Socket> Server<S> {
         Some(slot)
     }
 
-    /// Has a connection give way to a newcomer where places are short: that of the client that has most which did nothing
-    /// for longest, in the middle of an answer only if that client has no other. Whether there is room.
+    /// Evicts a connection if a quota is full: the longest idle one of the client with the most, a busy one only if
+    /// that client has no other. Returns whether a new connection fits.
     fn make_room(&mut self, id: ListenerId, is_local: bool, newcomer: (AccountId, IpAddr)) -> bool {
         let connections = &mut self.connections;
         let (now, running, most) = (connections.now, connections.moment.running, connections.limits.connections);
@@ -219,7 +219,7 @@ impl<S: Socket> Server<S> {
         self.connections.quotas.has_room(id, is_local, most)
     }
 
-    /// Drops the connection that was turned away first, if there are as many as may be.
+    /// Drops the oldest rejected connections while there are too many.
     fn make_room_to_turn_away(&mut self) {
         while self.turned_away.len() >= TURNED_AWAY_AT_ONCE {
             let Some(oldest) = self.turned_away.pop_front() else { return };
@@ -229,13 +229,13 @@ impl<S: Socket> Server<S> {
         }
     }
 
-    /// The socket of a connection.
+    /// Returns the socket of a connection.
     pub fn socket(&mut self, slot: usize) -> Option<&mut S> {
         self.connections.slab.get_mut(slot).map(|connection| &mut connection.socket)
     }
 
-    /// A socket has become ready. One of an earlier connection in this slot does no harm: the socket will say that it
-    /// has nothing.
+    /// Sets the readiness of a connection. An event of an earlier connection in this slot is harmless: the socket
+    /// reports `WouldBlock`.
     pub fn notice(&mut self, slot: usize, ready: Readiness) {
         if let Some(connection) = self.connections.slab.get_mut(slot) {
             connection.notice(ready);
@@ -248,7 +248,7 @@ impl<S: Socket> Server<S> {
         }
     }
 
-    /// Serves the connection whose turn it is; whether there was one.
+    /// Serves the next connection in turn. Returns whether there was one.
     pub fn serve_next(&mut self, machine: &mut impl Machine) -> bool {
         let slot = self.connections.next_ready();
         if let Some(slot) = slot {
@@ -261,8 +261,8 @@ impl<S: Socket> Server<S> {
         slot.is_some()
     }
 
-    /// A connection of which the system need not be asked whether there is more to read: it is served when its client is
-    /// no longer throttled, whatever comes until then. `None` if that is known already.
+    /// Marks a throttled connection as muted: it is served when its client is no longer throttled, so its read interest
+    /// can be removed. Returns its socket, or `None` if the connection is not throttled, not queued or muted already.
     pub fn mute(&mut self, slot: usize) -> Option<&mut S> {
         let is_throttled = self.connections.is_throttled(slot);
         let connection =
@@ -270,10 +270,9 @@ impl<S: Socket> Server<S> {
         (!std::mem::replace(&mut connection.is_muted, true)).then_some(&mut connection.socket)
     }
 
-    /// A connection that is served again, of which the system is to be asked.
+    /// Returns the next connection that is served again and needs its read interest back.
     pub fn unmute(&mut self) -> Option<(usize, &mut S)> {
         while let Some(slot) = self.unmuted.pop() {
-            // It may be gone.
             if self.connections.slab.contains(slot) {
                 return Some((slot, &mut self.connections.slab.get_mut(slot)?.socket));
             }
@@ -281,7 +280,7 @@ impl<S: Socket> Server<S> {
         None
     }
 
-    /// Writes what waits for one client; whether anything waited.
+    /// Flushes the output of one connection. Returns whether there was one.
     pub fn flush_next(&mut self) -> bool {
         let Some(slot) = self.connections.dirty.pop_front() else { return false };
         let now = self.connections.now;
@@ -296,18 +295,18 @@ impl<S: Socket> Server<S> {
         true
     }
 
-    /// Connections for which something waits to be written.
+    /// Returns the number of connections with output to flush.
     pub fn unflushed(&self) -> usize {
         self.connections.dirty.len()
     }
 
-    /// Whether there is something to be done that waits for nobody.
+    /// Returns whether there is work that needs no event.
     pub fn has_work(&self) -> bool {
         let Connections { callers, dirty, gone, .. } = &self.connections;
         callers.has_ready() || !dirty.is_empty() || !gone.is_empty()
     }
 
-    /// Gives the machine a turn.
+    /// Gives the service its turn.
     pub fn turn(&mut self, machine: &mut impl Machine, budget: u32, took: Duration) {
         self.connections.wake_at = None;
         let moment = self.connections.moment;
@@ -315,18 +314,18 @@ impl<S: Socket> Server<S> {
         self.connections.bound_shared();
     }
 
-    /// When the machine wants its next turn, in running time.
+    /// Returns when the service wants its next turn (monotonic).
     pub fn wake_at(&self) -> Option<Duration> {
         self.connections.wake_at
     }
 
-    /// When a caller or websocket has paid for what it has caused, in running time.
+    /// Returns when the next throttled client or websocket may continue (monotonic).
     pub fn next_regained(&self) -> Option<Duration> {
         self.connections.next_regained()
     }
 
-    /// Closes websockets with 1001, and idle connections and those of held requests at once, and the others after their
-    /// next answer.
+    /// Closes websockets with code 1001, ends held requests, closes idle connections at once and all others after their
+    /// next response.
     pub fn shutdown(&mut self) {
         self.is_draining = true;
         let slots: Vec<usize> = self.connections.slab.iter().map(|(slot, _)| slot).collect();
@@ -345,7 +344,7 @@ impl<S: Socket> Server<S> {
         }
     }
 
-    /// Reads, answers and writes for one connection until it has nothing more or has had its share.
+    /// Reads, processes and writes for one connection until it has no input or its budget is used up.
     fn drive(&mut self, slot: usize, machine: &mut impl Machine) {
         let Some(Some(mut input)) = self.inputs.get_mut(slot).map(Option::take) else { return };
         self.connections.spent = 0;
@@ -364,7 +363,8 @@ impl<S: Socket> Server<S> {
         }
     }
 
-    /// The part of [`drive`](Self::drive) between lending and giving back; whether the connection stays.
+    /// The part of [`drive`](Self::drive) between lending and returning buffers. Returns whether the connection stays
+    /// open.
     fn converse(&mut self, slot: usize, input: &mut Input, machine: &mut impl Machine) -> bool {
         let mut reads_left = READS_PER_TURN;
         loop {
@@ -403,7 +403,7 @@ impl<S: Socket> Server<S> {
         }
     }
 
-    /// Handles what one connection has received, as far as its share goes.
+    /// Handles the received input of a connection within its budget.
     fn answer(&mut self, slot: usize, input: &mut Input, machine: &mut impl Machine) -> Step {
         loop {
             if self.connections.spent >= SHARE {
@@ -429,7 +429,7 @@ impl<S: Socket> Server<S> {
         }
     }
 
-    /// Takes back what was lent, counts what is held, and makes room if that is too much.
+    /// Returns lent buffers, updates the usage, and evicts while too much is held.
     fn settle(&mut self, slot: usize) {
         self.connections.give_back_output(slot);
         self.keep_place(slot);
@@ -442,8 +442,8 @@ impl<S: Socket> Server<S> {
         }
     }
 
-    /// Has another connection give way to one that came from this machine and turns out to be that of somebody else, or
-    /// has it told that there is no room for it.
+    /// Counts a connection as remote whose proxy is on this machine but whose client is not, evicting another if
+    /// needed, or rejects it.
     fn keep_place(&mut self, slot: usize) {
         let Some(place) = self.connections.take_moved(slot) else { return };
         if self.make_room(place.listener, false, (place.client, place.site)) {
@@ -460,12 +460,12 @@ impl<S: Socket> Server<S> {
         }
     }
 
-    /// Cuts connections if the system may hold too much.
+    /// Closes connections if the kernel holds too much.
     fn cut_excess(&mut self) {
         if self.connections.stats.kernel_bytes <= self.connections.limits.kernel_bytes {
             return;
         }
-        // What is held at most may be much more than what is held.
+        // The count is an upper bound; measure before closing anything.
         let all_are_known = self.connections.look_at_unsent(false);
         if !all_are_known || self.connections.stats.kernel_bytes <= self.connections.limits.kernel_bytes {
             return;
@@ -478,7 +478,7 @@ impl<S: Socket> Server<S> {
         excess.into_iter().for_each(|slot| self.remove(slot));
     }
 
-    /// Closes a connection whose caller holds too much.
+    /// Closes a connection whose client holds too much.
     fn evict(&mut self, slot: usize) {
         let Some(connection) = self.connections.slab.get(slot) else { return };
         log::info!("{:?}: closed: no memory left for buffers, and its caller holds most", connection.id);
@@ -489,8 +489,8 @@ impl<S: Socket> Server<S> {
         self.connections.count(slot, 0);
     }
 
-    /// Answers what cannot be read or served, and ends the connection. In the middle of an answer there is no place for
-    /// another: the client sees that it is cut.
+    /// Sends an error response and ends the connection. In the middle of a response the connection is cut instead,
+    /// which the client notices.
     fn refuse(&mut self, slot: usize, error: HttpError) {
         if let Some(input) = self.inputs.get_mut(slot).and_then(Option::as_mut) {
             if input.is_answering() {
@@ -501,7 +501,7 @@ impl<S: Socket> Server<S> {
         self.connections.refuse(slot, error);
     }
 
-    /// Deals with everything that time has brought about.
+    /// Handles all timeouts.
     pub fn sweep(&mut self) {
         let Connections { now, limits, slab, .. } = &self.connections;
         let due: Vec<(usize, Due)> =
@@ -541,7 +541,7 @@ impl<S: Socket> Server<S> {
         }
     }
 
-    /// Tells the machine of connections that are gone.
+    /// Delivers the disconnects to the service.
     pub fn report_gone(&mut self, machine: &mut impl Machine) {
         while let Some(connection) = self.connections.gone.pop() {
             let moment = self.connections.moment;
@@ -549,7 +549,7 @@ impl<S: Socket> Server<S> {
         }
     }
 
-    /// Drops a connection.
+    /// Removes a connection.
     pub fn remove(&mut self, slot: usize) {
         drop(self.connections.remove(slot));
         if let Some(Some(mut input)) = self.inputs.get_mut(slot).map(Option::take) {

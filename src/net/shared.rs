@@ -1,11 +1,11 @@
-//! Bytes that are made once and sent to many.
+//! Byte buffers shared by many send queues.
 
 use std::cell::Cell;
 use std::fmt;
 use std::ops::Deref;
 use std::rc::Rc;
 
-/// Bytes held once, however many outputs they wait in.
+/// Reference-counted bytes, held once however many outputs they are queued in.
 #[derive(Clone)]
 pub struct Shared(Rc<Held>);
 
@@ -14,18 +14,18 @@ struct Held {
     pool: Rc<Cell<usize>>,
 }
 
-/// Makes [`Shared`] bytes and counts those that are still held somewhere.
+/// Creates [`Shared`] bytes and counts those still referenced.
 #[derive(Clone, Default)]
 pub struct SharedPool(Rc<Cell<usize>>);
 
 impl SharedPool {
-    /// Takes bytes to be shared.
+    /// Makes bytes shareable.
     pub fn share(&self, bytes: Vec<u8>) -> Shared {
         self.0.set(self.0.get() + bytes.capacity());
         Shared(Rc::new(Held { bytes, pool: Rc::clone(&self.0) }))
     }
 
-    /// Bytes of memory held by what was shared and is still waiting somewhere.
+    /// Returns the memory held by shared bytes that are still referenced.
     pub fn held_bytes(&self) -> usize {
         self.0.get()
     }

@@ -1,4 +1,4 @@
-//! What a connection needs of its socket.
+//! Socket operations needed by connections.
 
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
@@ -9,41 +9,41 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::ioctl_fionread;
 use rustix::net::sockopt;
 
-/// Bytes of the buffers of a connection, which the system doubles for what it needs besides. What is on its way to a
-/// client, a tenth of a second away say, must fit into the first, and it is all that its client can make the system hold:
-/// 1 MiB and more a second.
+/// Sizes of the kernel buffers of a connection, which Linux doubles for bookkeeping. The send buffer must hold the
+/// bytes in flight, at a round trip of 100 ms enough for more than 1 MiB/s, and limits what a client can make the
+/// kernel hold.
 pub(super) const SEND_BUFFER: usize = 128 * 1024;
 pub(super) const RECEIVE_BUFFER: usize = 64 * 1024;
-/// Bytes that the system takes beyond what it can send at once, besides the piece that goes beyond it: a client that
-/// reads nothing makes it hold a piece, 48 KiB on a loopback, and not the send buffer.
+/// Unsent bytes that the kernel accepts beyond what it can send at once, besides the segment that exceeds it. A client
+/// that reads nothing makes it hold one segment (48 KiB on loopback) instead of the send buffer.
 pub(super) const SENT_AHEAD: u32 = 4 * 1024;
-/// Most bytes that a connection can make the system hold of what is sent.
+/// Maximum kernel memory for the written bytes of a connection.
 pub(super) const MOST_UNSENT: usize = 2 * SEND_BUFFER;
-/// A send buffer in which hardly anything has room: whoever can be written to has taken everything.
+/// A send buffer with hardly any room: if it is writable, everything was acknowledged.
 const SMALL_BUFFER: usize = 2 * 1024;
-/// Larger ones by which it is found out how much is held, in falling order.
+/// Send buffer sizes for measuring larger amounts, in descending order.
 const MEASURES: [usize; 2] = [64 * 1024, 16 * 1024];
-/// Bytes of memory that the system may need for each that was received, in small pieces.
+/// Kernel memory per received byte, for small packets.
 const MEMORY_PER_BYTE: usize = 2;
 
-/// The end of a connection. Neither reading nor writing waits: both fail with
-/// [`WouldBlock`](io::ErrorKind::WouldBlock) instead.
+/// A non-blocking stream socket: reading and writing fail with [`WouldBlock`](io::ErrorKind::WouldBlock) instead of
+/// waiting.
 pub trait Socket: Read + Write {
-    /// Tells the other end that nothing more will be written.
+    /// Shuts down the writing side.
     fn end_writing(&mut self) -> io::Result<()>;
 
-    /// Has the system forget what it has not sent when the socket is closed, and tell the other end of the end at once.
+    /// Makes closing the socket discard unsent bytes and reset the connection.
     fn discard_unsent(&mut self) {}
 
-    /// Bytes of memory that the system may hold for what was written and the other end has not taken, at most; none if
-    /// that is only a little. Where nothing more is to be written, the socket becomes writable once fewer are held. After
-    /// the end of writing nobody can tell.
+    /// Returns an upper bound on the kernel memory for written, unacknowledged bytes; 0 if it is small. With
+    /// `is_all_written`, the socket becomes writable once less is held. Cannot be measured after
+    /// [`end_writing`](Self::end_writing).
     fn unsent_bytes(&mut self, is_all_written: bool) -> usize {
         let _ = is_all_written;
         0
     }
 
-    /// Bytes of memory that the system may hold for what has not been read.
+    /// Returns an upper bound on the kernel memory for bytes that were not read.
     fn unread_bytes(&mut self) -> usize {
         0
     }
@@ -55,7 +55,7 @@ impl Socket for TcpStream {
     }
 
     fn discard_unsent(&mut self) {
-        // Where that fails, the system forgets it later.
+        // If this fails, the kernel discards them later.
         let _ = sockopt::set_socket_linger(&*self, Some(Duration::ZERO));
     }
 
@@ -74,8 +74,8 @@ impl Socket for TcpStream {
     }
 }
 
-/// What [`Socket::unsent_bytes`] tells. There is no other way to ask without unsafe code: the system says whether a buffer
-/// has room, which it has if two thirds of twice its size are enough for what is held. The size that has none is left.
+/// Implements [`Socket::unsent_bytes`] without unsafe code, by changing the send buffer size: the socket is writable if
+/// two thirds of twice the size exceed what is held. Leaves the last size without room set.
 fn measure_unsent(socket: &TcpStream) -> usize {
     let has_room = |size| {
         let is_set = sockopt::set_socket_send_buffer_size(socket, size).is_ok();
@@ -83,7 +83,7 @@ fn measure_unsent(socket: &TcpStream) -> usize {
         let waiting = poll(&mut sockets, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
         is_set && waiting.is_ok_and(|ready| ready > 0)
     };
-    // What has not even been sent has no room either.
+    // Bytes that were not even sent have no room either.
     if has_room(SMALL_BUFFER) {
         return 0;
     }
@@ -100,7 +100,7 @@ fn measure_unsent(socket: &TcpStream) -> usize {
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn set_sent_ahead(socket: &TcpStream, bytes: u32) {
-    // Where that fails, more seems to be held.
+    // If this fails, more seems to be held.
     let _ = socket2::SockRef::from(socket).set_tcp_notsent_lowat(bytes);
 }
 
@@ -117,7 +117,7 @@ mod tests {
 
     use super::*;
 
-    /// Both ends of a connection: one with the options of a listener, and one that takes in hardly anything unread.
+    /// Returns both ends of a connection: one with the options of a listener, and one with a small receive buffer.
     fn ends() -> (TcpStream, std::net::TcpStream) {
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let options = SockRef::from(&listener);
@@ -143,12 +143,12 @@ mod tests {
     fn what_the_other_end_has_not_taken_is_seen_and_that_it_has_taken_it() {
         let (mut socket, mut client) = ends();
         assert_eq!(socket.unsent_bytes(false), 0);
-        // The system has not sent all of this, and takes no more for now.
+        // The kernel has not sent all of this, and takes no more now.
         assert_eq!(socket.write(&[b'x'; 8000]).unwrap(), 8000);
         let held = socket.unsent_bytes(false);
         assert!((1..MEASURES[0]).contains(&held), "{held}");
         client.read_exact(&mut [0; 8000]).unwrap();
-        // All that is bounded is the size of the buffer.
+        // Only the size of the buffer is limited.
         set_sent_ahead(&socket, u32::MAX);
         let written = write_all(&mut socket);
         assert!(written > SEND_BUFFER, "{written}");
@@ -162,7 +162,7 @@ mod tests {
             seen.push(socket.unsent_bytes(false));
         }
         assert!(seen.iter().any(|held| (1..MOST_UNSENT).contains(held)), "{seen:?}");
-        // It may take a moment until it is told.
+        // The acknowledgement may take a moment.
         let begun = std::time::Instant::now();
         while socket.unsent_bytes(false) > 0 {
             assert!(begun.elapsed() < Duration::from_secs(20), "all was taken");

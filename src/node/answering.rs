@@ -1,4 +1,4 @@
-//! Requests, handed to the interfaces.
+//! Dispatches requests to the HTTP API, the websocket API and the explorer.
 
 use std::net::IpAddr;
 
@@ -10,7 +10,7 @@ use crate::net::machine::{ConnectionId, Effects, Exchange, Moment, Taken};
 use crate::store::StoreError;
 
 impl Node<'_> {
-    /// Answers a request, or begins to.
+    /// Answers a request, or starts to.
     pub(super) fn request(&mut self, mut exchange: Exchange<'_>, now: Moment, effects: &mut dyn Effects) -> Taken {
         let listener = exchange.caller.listener;
         match listener {
@@ -26,7 +26,7 @@ impl Node<'_> {
         self.broker.request(exchange, present, entropy, effects)
     }
 
-    /// Sends the page for people, or a part of it; whether that was asked for.
+    /// Serves the explorer page or one of its assets. Returns whether the request was for the explorer.
     fn send_page(&self, exchange: &mut Exchange<'_>, effects: &mut dyn Effects) -> bool {
         let Some(explorer) = self.explorer.as_ref().filter(|_| !exchange.is_refused) else { return false };
         let is_local = || self.api.is_local(&exchange.caller, exchange.request);
@@ -39,7 +39,8 @@ impl Node<'_> {
     }
 
     fn answer_http(&mut self, exchange: Exchange<'_>, now: Moment, effects: &mut dyn Effects) -> Taken {
-        // A transaction is judged on all that are in the pool: while these are taken over, it waits, and nobody else.
+        // A transaction is validated against the whole mempool. While the mempool is updated after a chain change, only
+        // announcements wait.
         if !self.may_announce()
             && !exchange.is_refused
             && self.api.fills_pool(exchange.request.method, exchange.request.path)
@@ -50,7 +51,7 @@ impl Node<'_> {
         let status = self.status();
         let taken = self.ask_interface(exchange, now, effects);
         self.join_if_told(now, effects);
-        // One that has just joined its network, or is to end, looks anew when it has something to do.
+        // If the node has just joined its network or is shutting down, tick at once to recompute the timers.
         if (self.status(), self.ends_at.is_some()) != (status, false) {
             effects.wake_at(now.running);
         }
@@ -84,19 +85,19 @@ impl Node<'_> {
         taken
     }
 
-    /// Has requests resumed whose turn it is.
+    /// Resumes the requests whose turn has come.
     fn resume_due(&mut self, effects: &mut dyn Effects) {
         self.api.take_due().into_iter().for_each(|connection| effects.resume(connection));
     }
 
-    /// The present as the interface tells it.
+    /// The current time as the API reports it.
     fn api_now(&self, now: Moment) -> Now {
         let network_millis = self.clock.millis(now.unix_millis, now.running.as_millis() as u64);
         Now { network: self.time(now), network_millis, clock: self.clock_state(now), running: now.running }
     }
 
-    /// Has something done with the interface and all that it asks about, on the last commit. Fails if that cannot be read,
-    /// which is noted.
+    /// Calls `act` with the API and its context, on the last commit. Fails if the store cannot be read; the failure
+    /// starts the read backoff.
     fn at_desk<T>(
         &mut self,
         asked_by: Option<(ConnectionId, IpAddr)>,
@@ -151,7 +152,7 @@ impl Node<'_> {
         Ok(act(api, &mut desk, moment))
     }
 
-    /// Writes all figures to the log, if somebody has asked for that.
+    /// Writes all metrics to the log, if this was requested.
     pub(super) fn log_figures(&mut self, now: Moment, effects: &mut dyn Effects) {
         if std::mem::take(&mut self.is_to_log_figures)
             && let Ok(page) = self.at_desk(None, now, effects, |_, desk, _| desk.figures())
@@ -160,7 +161,7 @@ impl Node<'_> {
         }
     }
 
-    /// A connection is gone.
+    /// Handles a closed connection.
     pub(super) fn gone(&mut self, connection: ConnectionId, now: Moment, effects: &mut dyn Effects) {
         self.waiting.remove(&connection);
         self.api.gone(connection);
@@ -169,9 +170,9 @@ impl Node<'_> {
         self.broker.gone(connection, now.running, effects);
     }
 
-    /// A number that clients cannot foresee well: it only keeps them from using an answer twice.
+    /// Returns a number that clients cannot easily predict; it only keeps them from using an answer twice.
     fn next_entropy(&mut self) -> i32 {
-        // The finalizer of the splitmix generator.
+        // Finalizer of the SplitMix64 generator.
         self.entropy = self.entropy.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.entropy ^ self.entropy >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -1,4 +1,4 @@
-//! A node without a chain: it asks others for the nemesis block, and takes it in.
+//! Bootstrap of a node without a chain: fetches the nemesis block from peers and imports it.
 
 use std::time::Duration;
 
@@ -18,15 +18,15 @@ use crate::peer::outside::CallId;
 use crate::peer::{KnownPeer, NemesisSearch};
 use crate::store::Store;
 
-/// Time for a whole answer, and for silence in it.
+/// Timeouts for a whole response and for a pause within it.
 const TIME: Duration = Duration::from_secs(60);
 const SILENCE: Duration = Duration::from_secs(10);
-/// Bytes of a request's body; it is not looked at.
+/// Limit for the body of a request, in bytes. The body is ignored.
 const MOST_BODY_BYTES: usize = 8 << 10;
-/// The nemesis block and nothing behind it, from whomever it comes.
+/// Imports the nemesis block only, regardless of which peer sent it.
 const ONE_BLOCK: IntakeOptions = IntakeOptions { stop_at: Some(Height::NEMESIS), ..BATCH };
 
-/// The machine until the store holds the nemesis block.
+/// The node's state machine until the store holds the nemesis block.
 pub struct Beginning<'s> {
     store: &'s Store,
     settings: &'s Settings,
@@ -34,14 +34,14 @@ pub struct Beginning<'s> {
     explorer: Option<Explorer>,
     api: LoadingApi,
     search: NemesisSearch,
-    /// A block that is being taken in.
+    /// The import of a received block.
     intake: Option<Intake<'s>>,
-    /// What it has come to, once it is over.
+    /// Result of the bootstrap, once it has ended.
     outcome: Option<Result<(), BlockError>>,
 }
 
 impl<'s> Beginning<'s> {
-    /// A node on an empty store that knows these nodes.
+    /// Creates the bootstrap of a node with an empty store and these known peers.
     pub fn new(store: &'s Store, settings: &'s Settings, known: &[KnownPeer], now: Moment) -> Beginning<'s> {
         let endpoint = |peer: &KnownPeer| match peer {
             KnownPeer::Node(node) => node.endpoint.clone(),
@@ -60,17 +60,17 @@ impl<'s> Beginning<'s> {
         }
     }
 
-    /// Whether the store holds the nemesis block, or never will because it failed.
+    /// Returns whether the bootstrap has ended: the store holds the nemesis block, or the store has failed.
     pub fn is_over(&self) -> bool {
         self.outcome.is_some()
     }
 
-    /// Why the store failed, if it did.
+    /// Returns the store's error, if it has failed.
     pub fn outcome(self) -> Result<(), BlockError> {
         self.outcome.unwrap_or(Ok(()))
     }
 
-    /// Takes over settings that have changed, and who counts as local.
+    /// Applies changed settings and local addresses.
     pub fn change(&mut self, settings: &Settings, local: LocalAddresses) {
         self.api.change(api_settings(settings, local));
     }
@@ -79,7 +79,7 @@ impl<'s> Beginning<'s> {
         self.clock.now(now.unix_millis, now.running.as_millis() as u64)
     }
 
-    /// The page is there already; it shows that the node is starting.
+    /// The explorer page is already served; it shows that the node is starting.
     fn answer(&mut self, exchange: &mut Exchange<'_>, now: Moment) {
         let is_page = exchange.caller.listener == HTTP
             && !exchange.is_refused
@@ -105,7 +105,7 @@ impl<'s> Beginning<'s> {
         next.into_iter().for_each(|due| effects.wake_at(due));
     }
 
-    /// Works on the block that has come. It is checked by all that holds for one of a file.
+    /// Imports the received block, validated like a block from a file.
     fn take_in(&mut self, mut budget: Budget, now: Moment) {
         let time = self.time(now);
         while let Some(intake) = &mut self.intake
@@ -145,7 +145,7 @@ impl Machine for Beginning<'_> {
                 effects.wake_at(now.running);
             }
             Event::Turn { budget, .. } => self.turn(budget, now, effects),
-            // No answer makes a websocket, and none is left unfinished.
+            // No response upgrades to a websocket, and none stays unfinished.
             Event::Opened { .. } | Event::Heard { .. } | Event::Resumed { .. } | Event::Gone { .. } => {}
         }
         Taken::Done

@@ -1,4 +1,4 @@
-//! Blocks of a chain that is far ahead of ours, taken in as they come from other nodes.
+//! Block download: imports the blocks of a chain that is far ahead as peers deliver them.
 
 use std::time::Duration;
 
@@ -14,32 +14,32 @@ use crate::peer::{Outlook, Peers};
 use crate::progress::{Meter, Standing};
 use crate::store::{Store, StoreError, tip};
 
-/// Blocks that were taken in are committed when none has come for so long.
+/// Imported blocks are committed when no block has arrived for this long.
 const COMMIT_AFTER: Duration = Duration::from_millis(500);
 
-/// How far the node has come with what is ahead.
+/// State of the block download on the node's side.
 pub struct CatchingUp<'s> {
     store: &'s Store,
-    /// Takes blocks in, from the first of them on.
+    /// The import, once the first block has arrived.
     import: Option<Import<'s>>,
-    /// Tells how far blocks were followed before any of them is taken in.
+    /// Shows how many hashes were fetched before the first block is imported.
     meter: Option<Meter>,
-    /// The next block has not come yet.
+    /// Since when the next block is missing.
     waits_since: Option<Duration>,
 }
 
 impl<'s> CatchingUp<'s> {
-    /// Nothing is ahead.
+    /// Creates the state of a node with nothing to download.
     pub fn new(store: &'s Store) -> CatchingUp<'s> {
         CatchingUp { store, import: None, meter: None, waits_since: None }
     }
 
-    /// Takes note of how long the last slice took, and whether no client asks anything.
+    /// Records how long the last slice took, and whether the node is idle.
     pub fn took(&mut self, time: Duration, is_alone: bool) {
         self.import.iter_mut().for_each(|import| import.took(time, is_alone));
     }
 
-    /// When there is something to do though nothing comes.
+    /// Returns when there is work even if no block arrives.
     pub fn due(&self) -> Duration {
         match (&self.import, self.waits_since) {
             (_, None) => Duration::ZERO,
@@ -48,7 +48,7 @@ impl<'s> CatchingUp<'s> {
         }
     }
 
-    /// Commits what was taken in, before the node ends.
+    /// Commits the imported blocks before the node ends.
     pub fn commit(&mut self) -> Result<(), BlockError> {
         self.import.take().map_or(Ok(()), |mut import| import.commit().map(drop))
     }
@@ -66,13 +66,13 @@ impl<'s> CatchingUp<'s> {
 }
 
 impl<'s> Node<'s> {
-    /// Whether blocks that are ahead are taken in, and nobody else changes the chain.
+    /// Returns whether a block download is running and nothing else holds the right to change the chain.
     pub(super) fn may_catch_up(&self) -> bool {
         let is_ahead = self.partners.peers().is_some_and(Peers::is_catching_up);
         self.import.is_none() && is_ahead && !self.judge.holds_chain() && !self.harvester.holds_chain()
     }
 
-    /// Takes in blocks that are ahead, as far as they have come.
+    /// Imports the downloaded blocks that have arrived, within the budget.
     pub(super) fn catch_up(&mut self, budget: &mut Budget, now: Moment) -> Result<(), StoreError> {
         while !budget.is_spent() {
             let wants_block = self.catching_up.import.as_ref().is_none_or(Import::wants_block);
@@ -84,7 +84,7 @@ impl<'s> Node<'s> {
         Ok(())
     }
 
-    /// Takes the next block, if it has come. Returns whether there is more to do now.
+    /// Takes the next block, if it has arrived. Returns whether there is more to do now.
     fn take_next(&mut self, budget: &mut Budget, now: Moment) -> Result<bool, StoreError> {
         budget.spend(UNITS_PER_STEP);
         let present = self.peer_now(now);
@@ -117,7 +117,7 @@ impl<'s> Node<'s> {
         Ok(true)
     }
 
-    /// Hands a block to the import, which begins with the first.
+    /// Passes a block to the import, which the first block creates.
     fn hand_over(&mut self, block: Box<Block>, now: Moment) -> Result<(), StoreError> {
         if let Some(import) = &mut self.catching_up.import {
             import.hand_over(block);
@@ -126,7 +126,7 @@ impl<'s> Node<'s> {
         let Some(outlook) = self.partners.outlook() else { return Ok(()) };
         let last = tip(&self.catching_up.store.snapshot()?)?.ok_or(StoreError::Empty)?;
         if last.hash != outlook.base.hash {
-            // Our chain has changed since they were compared.
+            // Our chain has changed since it was compared with the peer's.
             self.partners.caught_up(self.peer_now(now));
             return Ok(());
         }
@@ -138,7 +138,7 @@ impl<'s> Node<'s> {
         Ok(())
     }
 
-    /// Works on blocks in hand. Returns whether there is more to do now.
+    /// Processes the blocks at hand. Returns whether there is more to do now.
     fn go_on_with_import(&mut self, budget: &mut Budget, now: Moment) -> Result<bool, StoreError> {
         let (time, present) = (self.time(now), self.peer_now(now));
         let Some(import) = &mut self.catching_up.import else { return Ok(false) };
@@ -146,7 +146,7 @@ impl<'s> Node<'s> {
             Imported::Working => return Ok(self.catching_up.import.as_ref().is_some_and(Import::wants_block)),
             Imported::Committed { first, last } => self.committed(first, last)?,
             Imported::Failed(error) => {
-                // What is not committed is fetched again.
+                // Uncommitted blocks are downloaded again.
                 self.catching_up.import = None;
                 self.partners.caught_up(present);
                 return Err(error);
@@ -162,7 +162,7 @@ impl<'s> Node<'s> {
         Ok(false)
     }
 
-    /// Has what was taken in committed, while nothing comes, and then made durable.
+    /// Commits the imported blocks while none arrives, and then makes them durable.
     fn commit_ahead(&mut self, now: Moment) -> Result<(), StoreError> {
         let Some(import) = &mut self.catching_up.import else { return Ok(()) };
         self.catching_up.waits_since = Some(now.running);
@@ -172,7 +172,7 @@ impl<'s> Node<'s> {
         Ok(())
     }
 
-    /// Blocks have become visible.
+    /// Updates the node's state after a commit of blocks has become visible.
     pub(super) fn committed(&mut self, first: Height, last: Height) -> Result<(), StoreError> {
         self.writing.is_over();
         self.rise(Height(first.0.saturating_sub(1)), last)?;

@@ -1,34 +1,34 @@
-//! Whether the system's clock can be believed.
+//! Detection of jumps of the system's clock.
 //!
-//! It can be set by people and programs, also by mistake. A node that harvested by a clock which is a day ahead for a
-//! minute would put a block onto its chain that nothing can follow for a day.
+//! People and programs can set the clock, also by mistake. If a node harvested while its clock was a day ahead for one
+//! minute, its block could have no successor for a day.
 
 use std::time::Duration;
 
 use crate::net::machine::Moment;
 
-/// How far the clock may move against the one that never goes back between two looks: more than one that is being
-/// corrected does by itself.
+/// Maximum drift of the system's clock against the monotonic clock between two checks. Clock corrections at a steady
+/// rate stay below it.
 const MOST_DRIFT_MILLIS: i64 = 5_000;
-/// How long nothing is harvested after such a jump.
+/// How long nothing is harvested after a jump.
 const CAUTION: Duration = Duration::from_secs(90);
 
-/// Compares the clocks.
+/// Compares the system's clock with the monotonic clock.
 #[derive(Debug)]
 pub struct ClockWatch {
-    /// Unix time at the start of the node, as the last look had it.
+    /// Unix time of the node's start in milliseconds, as computed by the last check.
     start: i64,
     cautious_until: Duration,
     jumps: u32,
 }
 
 impl ClockWatch {
-    /// Begins to watch.
+    /// Starts the monitor.
     pub fn new(now: Moment) -> ClockWatch {
         ClockWatch { start: start_of(now), cautious_until: Duration::ZERO, jumps: 0 }
     }
 
-    /// How far the clock has jumped since the last look, in milliseconds, if it has.
+    /// Returns by how many milliseconds the clock has jumped since the last check, if it has.
     pub fn look(&mut self, now: Moment) -> Option<i64> {
         let start = start_of(now);
         let jump = start - std::mem::replace(&mut self.start, start);
@@ -39,12 +39,12 @@ impl ClockWatch {
         })
     }
 
-    /// How often the clock has jumped.
+    /// Number of jumps so far.
     pub fn jumps(&self) -> u32 {
         self.jumps
     }
 
-    /// Until when nothing is to be harvested; a moment that has passed if the clock is steady.
+    /// Time before which nothing may be harvested; in the past if the clock is steady.
     pub fn cautious_until(&self) -> Duration {
         self.cautious_until
     }

@@ -1,4 +1,4 @@
-//! Pool, harvester and chain as the interfaces use them, on top of one commit.
+//! Mempool, harvester and chain as the API uses them, on one snapshot.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
@@ -26,7 +26,7 @@ use crate::pool::{Confirmed, ShortId};
 use crate::rules::{ValidationResult, Verdict};
 use crate::store::StoreError;
 
-/// What the interfaces have to do with.
+/// Everything that the API needs to answer a request.
 pub struct Desk<'a, 's> {
     pub unconfirmed: &'a mut Unconfirmed,
     pub harvester: &'a mut Harvester<'s>,
@@ -35,21 +35,21 @@ pub struct Desk<'a, 's> {
     pub randomness: &'a mut Randomness,
     pub partners: &'a mut Partners,
     pub reorgs: &'a Reorgs,
-    /// What sends requests to other nodes, if that can be done now.
+    /// Sends requests to peers; `None` where that is not possible.
     pub effects: Option<&'a mut dyn Effects>,
-    /// The present, as other nodes are concerned.
+    /// The current time for the peer layer.
     pub now: peer::outside::Now,
-    /// The connection of the request in hand, if there is one.
+    /// The connection of the current request, if there is one.
     pub connection: Option<ConnectionId>,
-    /// The address of whoever makes it.
+    /// The address of the client.
     pub from: Option<IpAddr>,
-    /// A node that gives a sign of life waits.
+    /// Set if the current request is a ping that waits for verification.
     pub meeting: Option<MeetingId>,
-    /// Somebody waits for the largest height of partners.
+    /// Set if the current request waits for the maximum height of the peers.
     pub inquiry: Option<InquiryId>,
-    /// Somebody asks the node to end.
+    /// The current request asks for shutdown.
     pub is_to_end: bool,
-    /// Where figures are taken from, if they may be asked for now.
+    /// Sources of the metrics; `None` where metrics are not available.
     pub sources: Option<Sources<'a>>,
     pub view: ChainView<'a>,
     pub time: Timestamp,
@@ -61,7 +61,7 @@ impl<'a> Desk<'a, '_> {
         Confirmed { snapshot, network, height, now: self.time }
     }
 
-    /// Whoever makes the request, and pushes something that is signed with a key.
+    /// The sender of a push that is signed with `key`.
     fn pusher(&self, key: PublicKey) -> Pusher {
         Pusher { key, from: self.from.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)) }
     }

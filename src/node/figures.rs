@@ -1,4 +1,4 @@
-//! The figures of a node, put down in one place: `nisd help metrics` tells what each means.
+//! All metrics of the node; `nisd help metrics` describes each.
 
 use std::time::Duration;
 
@@ -15,42 +15,42 @@ use crate::peer::nodes::State;
 use crate::push::Broker;
 use crate::store::{Readers, Store, StoreFigures};
 
-/// The kind of requests to the websocket port, behind those of the HTTP interface.
+/// Route id of requests to the websocket port; follows the ids of the HTTP API.
 pub const WEBSOCKET_KIND: usize = FIRST_KIND + ROUTES.len();
-/// The kind of requests for the page for people.
+/// Route id of requests for the explorer page.
 pub const EXPLORER_KIND: usize = WEBSOCKET_KIND + 1;
 const _: () = assert!(EXPLORER_KIND < MAX_KINDS);
-/// What requests of kind 0 are called: those that no route was found for, or not looked for.
+/// Label for requests without a route: none was found, or none was looked up.
 const OTHER: &str = "other";
-/// Names of ranks, the costliest first.
+/// Rank labels of the top clients, the most expensive first.
 const RANKS: [&str; COSTLIEST] = ["1", "2", "3", "4", "5"];
 
-/// Where figures are taken from besides the desk.
+/// Sources of metrics besides [`Desk`].
 pub struct Sources<'a> {
     /// The store.
     pub store: &'a Store,
-    /// What comparing it with its checksums has found.
+    /// Results of the background verification of the store's checksums.
     pub verification: &'a Verification,
-    /// Sessions.
+    /// The websocket sessions.
     pub broker: &'a Broker,
-    /// What the node thinks of its clock.
+    /// State of the node's clock.
     pub clock: ClockState,
-    /// Whether the store fails to show or to take anything.
+    /// The store is failing to read or write.
     pub is_in_trouble: bool,
-    /// Tells how much memory the process has.
+    /// Returns the memory usage of the process.
     pub memory: fn() -> Memory,
 }
 
-/// Memory of a process in bytes, as far as it is known.
+/// Memory of the process in bytes, as far as it is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
-    /// All that it has, the pages of files included that it has mapped.
+    /// Resident memory, mapped files included.
     pub resident: Option<u64>,
-    /// What of that is its own.
+    /// The private part of it.
     pub private: Option<u64>,
 }
 
-/// All figures at this moment.
+/// Collects all metrics.
 pub fn page(desk: &Desk<'_, '_>, sources: &Sources<'_>) -> Page {
     let mut page = Page::default();
     let network = desk.effects.as_ref().map(|effects| effects.figures()).unwrap_or_default();
@@ -124,7 +124,7 @@ fn chain(page: &mut Page, desk: &Desk<'_, '_>, sources: &Sources<'_>) {
     page.counter("nisd_clock_jumps_total", "How often the system's clock has jumped.", sources.clock.jumps);
 }
 
-/// The height that half of the active nodes have reached, by what they tell, or that this node is catching up to.
+/// Returns the height that half of the active peers report, or the target of the block download if that is higher.
 fn height_of_others(desk: &Desk<'_, '_>) -> Option<Height> {
     let peers = desk.partners.peers()?;
     let active = peers.known().into_iter().filter(|peer| peer.state == State::Active);
@@ -132,7 +132,8 @@ fn height_of_others(desk: &Desk<'_, '_>) -> Option<Height> {
     reached.into_iter().chain(peers.outlook().map(|outlook| outlook.target)).max()
 }
 
-/// The greatest height that half of these, or more, have reached: one that boasts among several changes nothing.
+/// Returns the greatest height that at least half of these have reached, so that one false report among several changes
+/// nothing.
 fn reached_by_half(mut heights: Vec<Height>) -> Option<Height> {
     heights.sort_unstable();
     heights.get(heights.len() / 2).copied()
@@ -158,7 +159,7 @@ fn peers(page: &mut Page, peers: Option<&Peers>, now: Duration) {
     );
 }
 
-/// Method and path of a kind of requests.
+/// Method and path for a route id.
 fn route(kind: usize) -> (&'static str, &'static str) {
     match kind.checked_sub(FIRST_KIND).and_then(|number| ROUTES.get(number)) {
         Some(route) if route.method == Method::Get => ("GET", route.path),
@@ -239,7 +240,7 @@ fn connections(page: &mut Page, figures: &Figures) {
     );
 }
 
-/// Who pays. Addresses are nobody's business.
+/// Usage of the top clients. Their addresses are private and not reported.
 fn callers(page: &mut Page, figures: &Figures) {
     let Figures { stats, costliest, resting, .. } = figures;
     page.gauge("nisd_callers", "Callers that have an account of what they cost.", stats.callers);

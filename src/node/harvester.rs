@@ -1,4 +1,4 @@
-//! Harvesting in a running node: a tick every second, and putting the block that comes of it onto the chain.
+//! Harvesting: one attempt every second, and the addition of the resulting block to the chain.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -13,24 +13,24 @@ use crate::pool::Confirmed;
 use crate::rules::Refusal;
 use crate::store::{Store, StoreError};
 
-/// From the start of the node to the first tick.
+/// Time from the start of the node to the first attempt.
 const FIRST_TICK: Duration = Duration::from_secs(5);
-/// From the end of a tick to the next.
+/// Time from the end of one attempt to the next.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Most harvested blocks that are remembered by their hashes; older ones are not replaced any more.
+/// Maximum number of own block hashes kept. Older blocks can no longer be replaced.
 const MAX_REMEMBERED: usize = 1_000;
 
-/// Accounts that harvest, and the block in the making.
+/// The harvesting accounts and the block in progress.
 pub struct Harvester<'s> {
     store: &'s Store,
     settings: &'s Settings,
     network: &'s Network,
-    /// The accounts.
+    /// The harvesting accounts.
     pub unlocked: Unlocked,
-    /// Blocks that they have put onto the chain.
+    /// Number of own blocks added to the chain.
     harvested: u64,
-    /// The hashes of the last of them, the newest first.
+    /// Hashes of the latest own blocks, the newest first.
     last: VecDeque<Hash256>,
     next: Duration,
     work: Work<'s>,
@@ -43,7 +43,7 @@ enum Work<'s> {
 }
 
 impl<'s> Harvester<'s> {
-    /// Harvests with no account yet.
+    /// Creates a harvester without accounts.
     pub fn new(store: &'s Store, settings: &'s Settings) -> Harvester<'s> {
         let unlocked = Unlocked::new(settings.unlocked_limit);
         let network = &settings.network;
@@ -59,8 +59,8 @@ impl<'s> Harvester<'s> {
         }
     }
 
-    /// Harvests with the accounts of the configuration, each as soon as it may, now that the node joins its network: with
-    /// that of `boot_key`, or else of the boot key of the configuration, first.
+    /// Unlocks the configured harvesting accounts when the node joins its network; each harvests as soon as it is
+    /// allowed to. The account of `boot_key`, or else of the configured boot key, comes first.
     pub fn unlock_configured(
         &mut self,
         boot_key: Option<&PrivateKey>,
@@ -75,7 +75,7 @@ impl<'s> Harvester<'s> {
         }
         let configured = settings.boot.key.iter().filter(|_| boot_key.is_none());
         for secret in configured.chain(&settings.harvester_keys) {
-            // The configuration holds hex digits only.
+            // The configuration holds only hex digits.
             let Ok(private) = PrivateKey::from_hex(secret.expose_hex()) else { continue };
             self.unlock(&private, confirmed)?;
         }
@@ -92,23 +92,23 @@ impl<'s> Harvester<'s> {
         Ok(())
     }
 
-    /// How many blocks have come of it.
+    /// Number of own blocks added to the chain.
     pub fn harvested(&self) -> u64 {
         self.harvested
     }
 
-    /// Whether it has put the block with this hash onto the chain, if that is one of its last.
+    /// Returns whether the block with this hash is among the latest own blocks.
     pub fn has_harvested(&self, hash: &Hash256) -> bool {
         self.last.contains(hash)
     }
 
-    /// When the next tick is due, in the node's running time.
+    /// When the next attempt is due, as time since the start.
     pub fn due(&self) -> Duration {
         self.next
     }
 
-    /// Puts the next tick off. A block in the making is dropped, as its time is not to be believed, unless it is in the
-    /// chain already.
+    /// Postpones the next attempt. A block in progress is dropped, since its timestamp is not reliable, unless it is
+    /// already committed.
     pub fn put_off(&mut self, until: Duration) {
         self.next = self.next.max(until);
         if !matches!(&self.work, Work::Block(part, _) if part.is_committed()) {
@@ -116,18 +116,18 @@ impl<'s> Harvester<'s> {
         }
     }
 
-    /// Whether there is work that does not wait for anybody.
+    /// Returns whether there is work that does not wait for a timer.
     pub fn has_work(&self) -> bool {
         !matches!(self.work, Work::Nothing)
     }
 
-    /// Whether a block is being put onto the chain, which nobody else must change meanwhile.
+    /// Returns whether a block is being added to the chain; nothing else may change the chain meanwhile.
     pub fn holds_chain(&self) -> bool {
         matches!(self.work, Work::Block(..))
     }
 
-    /// Does one piece of work; `running` is the time since the node was started, `unconfirmed` gives what may go into a
-    /// block. What the chain has become, if a block was put onto it, and that block.
+    /// Performs one step. `running` is the time since the start; `unconfirmed` returns the candidate transactions.
+    /// Returns the chain update and the block, once a block was added to the chain.
     pub fn step(
         &mut self,
         running: Duration,

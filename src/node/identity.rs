@@ -1,4 +1,4 @@
-//! As whom a node is known.
+//! The node's identity.
 
 use std::rc::Rc;
 
@@ -9,7 +9,7 @@ use crate::model::{Address, Timestamp};
 use crate::peer::Peers;
 use crate::peer::wire::{self, Challenge, MetaData, NodeInfo};
 
-/// A node's key, what it tells of itself, and whether it has joined its network.
+/// The node's key, its public description, and whether it has joined its network.
 pub struct Identity {
     pair: Rc<KeyPair>,
     pub description: NodeDescription,
@@ -17,7 +17,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// That of a node with these settings. Without a boot key it is known by one that nobody has ever had.
+    /// Creates the identity from the settings. Without a configured boot key the node uses `new_key`, a fresh key.
     pub fn new(settings: &Settings, new_key: PrivateKey, now: Timestamp) -> Identity {
         let configured = settings.boot.key.as_ref().and_then(|key| PrivateKey::from_hex(key.expose_hex()).ok());
         let pair = KeyPair::new(&configured.unwrap_or(new_key));
@@ -42,7 +42,7 @@ impl Identity {
         Identity { pair: Rc::new(pair), description, is_booted }
     }
 
-    /// Joins the network as another.
+    /// Joins the network with the identity of the request.
     pub fn boot(&mut self, request: BootRequest) {
         let BootRequest { private_key, name, endpoint, application } = request;
         self.pair = Rc::new(KeyPair::new(&private_key));
@@ -53,19 +53,19 @@ impl Identity {
         self.is_booted = true;
     }
 
-    /// Takes note of where others see it.
+    /// Adopts the endpoint at which peers see this node.
     pub fn seen_at(&mut self, peers: Option<&Peers>) {
         if let Some(peers) = peers.filter(|peers| peers.local().endpoint != self.description.info.endpoint) {
             self.description.info.endpoint = peers.local().endpoint.clone();
         }
     }
 
-    /// Its key, for what it tells others.
+    /// Returns the node's key pair, which signs its messages.
     pub fn keys(&self) -> Rc<KeyPair> {
         Rc::clone(&self.pair)
     }
 
-    /// Signs the challenge of another node.
+    /// Signs a peer's challenge.
     pub fn sign_challenge(&self, challenge: &Challenge) -> Signature {
         challenge.sign(&self.pair)
     }

@@ -1,4 +1,4 @@
-//! Blocks of files, taken in while the node runs.
+//! Block import while the node runs.
 
 use std::time::Duration;
 
@@ -10,48 +10,49 @@ use crate::model::{Block, Height, Timestamp};
 use crate::progress::{Meter, Style};
 use crate::store::StoreError;
 
-/// Steps of an intake, and blocks, after which these are committed, whatever they have changed.
+/// Batch limits: steps and blocks after which a commit follows regardless of the number of changed rows.
 pub const BATCH: IntakeOptions =
     IntakeOptions { batch_steps: BatchSize::MOST, batch_blocks: 256, stop_at: None, trusted_below: Height(0) };
 
-/// What a slice of the import has come to.
+/// Result of one slice of the import.
 pub enum Imported {
-    /// Work goes on.
+    /// The import continues.
     Working,
-    /// These blocks have become visible, and are durable soon.
+    /// These blocks have become visible and will soon be durable.
     Committed { first: Height, last: Height },
-    /// The store has failed. What was not committed is taken in again with the next slice.
+    /// The store has failed. The next slice imports uncommitted blocks again.
     Failed(StoreError),
-    /// There is nothing left to take in, or nothing more can be.
+    /// All blocks are imported, or an error stopped the import.
     Ended(Result<(), IntakeError>),
 }
 
-/// An intake, and how large its batches are.
+/// A block import and its batch size.
 pub struct Import<'s> {
     intake: Intake<'s>,
     size: BatchSize,
-    /// The last slice ended with a commit, and how long it took is not known yet.
+    /// The last slice ended with a commit whose duration is not known yet.
     has_committed: bool,
     /// The store has failed since the last commit.
     has_failed: bool,
-    /// Blocks are handed over instead of being read, and more of them may come.
+    /// Blocks come from [`Import::hand_over`] instead of a file, and more may follow.
     is_handed: bool,
-    /// The last height, if it is known.
+    /// The target height, if it is known.
     target: Option<u64>,
     meter: Meter,
-    /// Height before the first block that is taken in.
+    /// Height before the first imported block.
     from: Height,
     show: fn(&str),
 }
 
 impl<'s> Import<'s> {
-    /// Progress is shown in this style, by `show`.
+    /// Creates an import that reports its progress in this style with `show`.
     pub fn new(mut intake: Intake<'s>, style: Style, show: fn(&str)) -> Import<'s> {
         intake.allow_retry();
         Import::of(intake, None, Duration::ZERO, (style, show))
     }
 
-    /// One of blocks that are handed over, up to a height, which begins now. After a failure of the store it cannot go on.
+    /// Creates an import of blocks from [`Import::hand_over`] up to the height `target`. It cannot resume after a store
+    /// failure.
     pub fn of_handed(intake: Intake<'s>, target: Height, running: Duration) -> Import<'s> {
         let import = Import::of(intake, Some(target.0), running, (commands::style(), commands::show));
         Import { is_handed: true, ..import }
@@ -70,23 +71,23 @@ impl<'s> Import<'s> {
         Import { intake, size, has_committed: false, has_failed: false, is_handed: false, target, meter, from, show }
     }
 
-    /// Whether a block is to be handed over.
+    /// Returns whether the import needs the next block from [`Import::hand_over`].
     pub fn wants_block(&self) -> bool {
         self.is_handed && self.intake.wants_block()
     }
 
-    /// Hands over the next block.
+    /// Passes the next block to the import.
     pub fn hand_over(&mut self, block: Box<Block>) {
         self.intake.hand_over(block);
     }
 
-    /// No more blocks are handed over.
+    /// Marks the end of the blocks from [`Import::hand_over`].
     pub fn finish(&mut self) {
         self.is_handed = false;
     }
 
-    /// Takes note of how long the last slice took, and whether no client asks anything. If it was a commit, the next batch
-    /// is made smaller or larger.
+    /// Records how long the last slice took, and whether the node is idle. If the slice ended with a commit, this
+    /// adapts the batch size.
     pub fn took(&mut self, time: Duration, is_alone: bool) {
         self.size.heed(is_alone);
         if std::mem::take(&mut self.has_committed) {
@@ -95,8 +96,7 @@ impl<'s> Import<'s> {
         self.intake.set_batch_rows(self.size.rows);
     }
 
-    /// Works on blocks for one slice, or until another one is to be handed over. A commit ends it, and so does waiting for the
-    /// disk.
+    /// Imports blocks for one slice, or until the next block is needed. A commit or a wait for the disk ends the slice.
     pub fn work(&mut self, time: Timestamp, running: Duration, budget: &mut Budget) -> Imported {
         if self.has_failed {
             if let Err(error) = self.intake.retry() {
@@ -140,12 +140,12 @@ impl<'s> Import<'s> {
         line.iter().for_each(|line| (self.show)(line));
     }
 
-    /// Has what was taken in so far committed by the next slices. Whether there is any of it.
+    /// Makes the next slices commit what is imported so far. Returns whether there is anything to commit.
     pub fn commit_soon(&mut self) -> bool {
         self.intake.commit_soon()
     }
 
-    /// Commits what was taken in so far. Returns the first and the last block that have become visible with it.
+    /// Commits what is imported so far. Returns the first and the last block that became visible.
     pub fn commit(&mut self) -> Result<Option<(Height, Height)>, BlockError> {
         Ok(match self.intake.commit()? {
             IntakeProgress::Committed { first, last } => Some((first, last)),
@@ -154,9 +154,9 @@ impl<'s> Import<'s> {
     }
 }
 
-/// How many changed rows are committed at once. A commit copies what has changed, and nobody is answered meanwhile: the
-/// number follows the speed of the machine. The larger a batch, the fewer pages are written for each block, so that a
-/// commit may take longer while no client asks anything; the first that asks may wait so long.
+/// Number of changed rows per commit, adapted to the speed of the machine: a commit copies the changed rows, and
+/// nothing is answered meanwhile. Larger batches write fewer pages per block, so commits may take longer while the node
+/// is idle; the first client then waits for at most one such commit.
 #[derive(Debug)]
 struct BatchSize {
     rows: u32,
@@ -173,11 +173,11 @@ impl BatchSize {
     const FIRST: u32 = 2_000;
     const LEAST: u32 = 1_000;
     const MOST: u32 = 80_000;
-    /// How long a commit may take while clients ask, and while none does.
+    /// Maximum duration of a commit while clients are active, and while the node is idle.
     const TIME: Duration = Duration::from_millis(8);
     const TIME_ALONE: Duration = Duration::from_millis(30);
 
-    /// Takes note of whether no client asks anything.
+    /// Records whether the node is idle.
     fn heed(&mut self, is_alone: bool) {
         if std::mem::replace(&mut self.is_alone, is_alone) && !is_alone {
             let part = f64::from(self.rows) * Self::TIME.div_duration_f64(Self::TIME_ALONE);
@@ -185,7 +185,7 @@ impl BatchSize {
         }
     }
 
-    /// Takes note of how long a commit took.
+    /// Records how long a commit took.
     fn committed(&mut self, time: Duration) {
         let limit = if self.is_alone { Self::TIME_ALONE } else { Self::TIME };
         self.set(match time {
@@ -204,7 +204,7 @@ impl BatchSize {
 mod tests {
     use super::*;
 
-    /// Commits on a machine that takes so long for each row; returns the time of the last of them.
+    /// Simulates commits on a machine with this cost per row; returns the duration of the last commit.
     fn commits(size: &mut BatchSize, is_alone: bool, count: usize, of_row: Duration) -> Duration {
         (0..count).fold(Duration::ZERO, |_, _| {
             size.heed(is_alone);

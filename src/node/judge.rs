@@ -1,7 +1,7 @@
-//! Blocks of other nodes on their way into the chain: those that were pulled from one, and those that are pushed.
+//! Processing of blocks from peers: blocks that this node pulled, and blocks that peers push.
 //!
-//! They are judged one lot after the other, each in small pieces. A lot holds the right to change the chain from its
-//! first block that is undone or put on to its end, and either all of it comes into the chain or nothing.
+//! One candidate branch is processed at a time, in small steps. It holds the right to change the chain from its first
+//! undone or applied block to its end. Either the whole branch enters the chain or nothing does.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -20,82 +20,82 @@ use crate::store::{Store, StoreError, stored_header, tip};
 #[cfg(test)]
 mod tests;
 
-/// Pushed blocks that may wait, and their bytes. Beyond them the host with most of them loses its newest, if it has two
-/// more than the one that pushes now.
+/// Limits of the queue of pushed blocks: blocks and bytes. Beyond them the newest block of the host with the most
+/// blocks is dropped, if that host has at least two more than the current sender; otherwise the new block is dropped.
 const MAX_WAITING: usize = 16;
 const MAX_WAITING_BYTES: usize = 4 << 20;
-/// Seconds for which it is remembered what became of a pushed block.
+/// Seconds for which the result of a pushed block is remembered.
 const MEMORY: i32 = 6_000;
 
-/// Whom blocks come from.
+/// Source of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sender {
-    /// A node that was asked for them.
+    /// A peer that this node requested them from.
     Pulled(Address),
-    /// A node that has pushed one.
+    /// A peer that pushed one.
     Pushed(Pusher),
 }
 
-/// What becomes of a block that is pushed.
+/// Immediate result of a push.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pushed {
-    /// It is judged soon.
+    /// The block is queued.
     Waits,
-    /// This is the result, without judging it.
+    /// The block was rejected before processing, with this result.
     Ended(ValidationResult),
-    /// The result was given to the same block before, or there is no room.
+    /// The block is queued or was seen before, or the queue is full.
     Passed,
-    /// The node has not joined its network, and takes none.
+    /// The node has not joined its network and accepts no blocks.
     Early,
 }
 
-/// What became of blocks.
+/// Result of processing blocks.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
-    /// The result of the protocol.
+    /// A validation result of the protocol.
     Result(ValidationResult),
-    /// They are wrong in a way for which NIS1 has a text instead of a result.
+    /// The blocks are invalid in a way for which NIS1 has an error text instead of a result.
     Exception(Exception),
-    /// They would undo more of our blocks than may be undone, of which nobody is blamed.
+    /// The blocks would undo more of our blocks than allowed; the peer is not blamed.
     TooDeep,
-    /// They cannot be read, of which nobody is blamed: an answer may have been cut short.
+    /// The blocks cannot be decoded; the peer is not blamed, since a response may have been cut short.
     Unreadable(ReadError),
 }
 
-/// Blocks that were judged.
+/// Blocks whose processing has ended.
 #[derive(Debug)]
 pub struct Judged {
-    /// Whom they come from.
+    /// The source of the blocks.
     pub sender: Sender,
-    /// What became of them.
+    /// The result.
     pub outcome: Outcome,
-    /// What our chain has become, if they have changed it.
+    /// The chain update, if the blocks changed our chain.
     pub switch: Option<Switch>,
-    /// The block, if it was pushed and has come into the chain, so that it can be passed on.
+    /// The block to relay, if it was pushed and accepted.
     pub accepted: Option<Box<Block>>,
 }
 
-/// Judges blocks.
+/// The block processor.
 pub struct Judge<'s> {
     store: &'s Store,
     network: &'s Network,
     waiting: VecDeque<Waiting>,
     waiting_bytes: usize,
     work: Work<'s>,
-    /// The node whose blocks were dropped because the store has failed.
+    /// The peer whose blocks were dropped because the store failed.
     dropped: Option<Address>,
     memory: PushMemory,
     verifier: Verifier,
 }
 
-/// A pushed block that waits.
+/// A queued pushed block.
 struct Waiting {
     block: PushedBlock,
     by: Pusher,
     bytes: usize,
 }
 
-/// A pushed block, and what its result is remembered by.
+/// A pushed block and its key in the memory of results.
 struct PushedBlock {
     block: Box<Block>,
     hash: ContentHash,
@@ -103,14 +103,14 @@ struct PushedBlock {
 
 enum Work<'s> {
     Nothing,
-    /// Blocks that were pulled are read, and those that were.
+    /// Pulled blocks that are being decoded, and the blocks decoded so far.
     Reading(Box<Pulled>, Vec<Block>),
-    /// They are judged; a block that was pushed.
+    /// A candidate branch in validation, its source, and the block if it was pushed.
     Judging(Box<ChainPart<'s>>, Sender, Option<PushedBlock>),
 }
 
 impl<'s> Judge<'s> {
-    /// One that has nothing to do.
+    /// Creates an idle block processor.
     pub fn new(store: &'s Store, network: &'s Network) -> Judge<'s> {
         let (memory, verifier) = (PushMemory::of_seconds(MEMORY), Verifier::default());
         Judge {
@@ -125,7 +125,7 @@ impl<'s> Judge<'s> {
         }
     }
 
-    /// How much of pushed blocks is held.
+    /// Usage of the queue and of the memory of results.
     pub fn loads(&self) -> [Load; 3] {
         [
             Load::new("pushed blocks that wait", self.waiting.len(), MAX_WAITING),
@@ -134,30 +134,30 @@ impl<'s> Judge<'s> {
         ]
     }
 
-    /// Whether there is something to judge.
+    /// Returns whether there are blocks to process.
     pub fn has_work(&self) -> bool {
         !matches!(self.work, Work::Nothing) || !self.waiting.is_empty()
     }
 
-    /// Whether blocks are in hand that nobody else must change the chain under.
+    /// Returns whether a branch is in validation; nothing else may change the chain meanwhile.
     pub fn holds_chain(&self) -> bool {
         matches!(self.work, Work::Judging(..))
     }
 
-    /// Whether blocks that were pulled can be taken: nothing is in hand.
+    /// Returns whether pulled blocks can be accepted: nothing is in progress.
     pub fn may_pull(&self) -> bool {
         matches!(self.work, Work::Nothing)
     }
 
-    /// Takes blocks that were pulled, if it may, before all that are pushed.
+    /// Accepts pulled blocks if the processor is free; they go before all queued pushed blocks.
     pub fn pull(&mut self, pulled: Pulled) {
         if self.may_pull() {
             self.work = Work::Reading(Box::new(pulled), Vec::new());
         }
     }
 
-    /// Takes a block of this network that a node has pushed. One that has come before, or does not follow the end of our
-    /// chain, is not judged. A node that has not joined its network takes none, but remembers that it has come.
+    /// Queues a block of this network that a peer pushed. A block that was seen before or does not extend our tip is
+    /// not queued. A node that has not joined its network rejects the block but remembers it.
     pub fn push(
         &mut self,
         block: Block,
@@ -196,8 +196,8 @@ impl<'s> Judge<'s> {
         Ok(Pushed::Waits)
     }
 
-    /// Makes room for a block of so many bytes that a host has pushed. Whether there is room. One that finds none, or loses
-    /// its place, is not remembered: it may come again.
+    /// Makes room for a pushed block of this size. Returns whether there is room. A block that finds no room or is
+    /// dropped is not remembered: it may be pushed again.
     fn make_room(&mut self, pusher: IpAddr, bytes: usize) -> bool {
         while self.waiting.len() >= MAX_WAITING || self.waiting_bytes + bytes > MAX_WAITING_BYTES {
             let count = |from| self.waiting.iter().filter(|waiting| host(waiting.by.from) == from).count();
@@ -210,8 +210,9 @@ impl<'s> Judge<'s> {
         true
     }
 
-    /// Does one piece of work; `now` is network time. What became of blocks, if that is clear now. If the store fails,
-    /// the blocks in hand are dropped: they will come again. [`Judge::take_dropped`] tells whose they were.
+    /// Performs one step; `now` is network time. Returns the processed blocks once their result is known. If the store
+    /// fails, the current blocks are dropped, since peers will send them again; [`Judge::take_dropped`] returns their
+    /// source.
     pub fn step(&mut self, now: Timestamp) -> Result<Option<Judged>, StoreError> {
         let work = std::mem::replace(&mut self.work, Work::Nothing);
         let pulled_from = match &work {
@@ -230,7 +231,7 @@ impl<'s> Judge<'s> {
         result
     }
 
-    /// The node whose pulled blocks were dropped because the store has failed, told once.
+    /// Returns, once, the peer whose pulled blocks were dropped because the store failed.
     pub fn take_dropped(&mut self) -> Option<Address> {
         self.dropped.take()
     }
@@ -251,14 +252,14 @@ impl<'s> Judge<'s> {
         }
     }
 
-    /// Reads one block. Once all are read, and our chain is still the one that they were compared with, they are judged.
+    /// Decodes one block. When all are decoded and our tip is still the compared one, validation starts.
     fn read(&mut self, mut pulled: Box<Pulled>, mut read: Vec<Block>) -> Result<Option<Judged>, StoreError> {
         let sender = Sender::Pulled(pulled.from);
         match pulled.blocks.next(Context::of(self.network)) {
-            // More blocks than a node may send are too many, however many they are.
+            // Any number of blocks above the sync limit is too many.
             Some(Ok(block)) if read.len() as u64 <= self.network.chain.max_blocks_per_sync() => {
-                // The other node may have come over to our chain since they were compared. What both have is left alone:
-                // nobody is to be told of a block twice.
+                // The peer may have adopted our chain since the comparison. Common blocks are skipped, so that no block
+                // is published twice.
                 match read.is_empty() && self.has(&block, pulled.common.next())? {
                     true => pulled.common = pulled.common.next(),
                     false => read.push(block),
@@ -280,7 +281,7 @@ impl<'s> Judge<'s> {
                 Ok(None)
             }
             Err(RollbackError::Store(error)) => Err(error),
-            // The other chain is too different to be followed, of which nobody is blamed.
+            // The branch cannot be applied to our chain; the peer is not blamed.
             Err(RollbackError::NotBelow { .. }) => {
                 Ok(Some(Judged::of(sender, Outcome::Result(ValidationResult::Neutral))))
             }
@@ -288,7 +289,7 @@ impl<'s> Judge<'s> {
         }
     }
 
-    /// Whether a block is ours at a height.
+    /// Returns whether our block at a height is this one.
     fn has(&self, block: &Block, height: Height) -> Result<bool, StoreError> {
         let ours = stored_header(&self.store.snapshot()?, height)?;
         Ok(ours.is_some_and(|ours| ours.hash == block.hash()))

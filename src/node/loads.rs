@@ -1,12 +1,12 @@
-//! How much a node holds of what others can make grow.
+//! Usage of the node's bounded collections.
 
 use super::Node;
 use crate::peer::{Load, Peers};
 use crate::pool;
 
 impl Node<'_> {
-    /// How much is held, of everything with a limit of its own, in the rooms that take from others: the pool, the judge
-    /// and the room of other nodes.
+    /// Returns the usage of every collection that outsiders can grow and that has its own limit: of the mempool, the
+    /// block processor and the peer layer.
     pub fn loads(&self) -> Vec<Load> {
         let pool = &self.unconfirmed.pool;
         let mut loads = vec![

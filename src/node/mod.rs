@@ -1,22 +1,22 @@
-//! A node: the machine that is handed what happens and says what is to be done.
+//! The node: a state machine that receives events and returns effects.
 //!
-//! | part | what it does |
+//! | module | purpose |
 //! |---|---|
-//! | [`Node`] | hands events to the rooms, and what they want to the loop |
-//! | [`Beginning`] | a node that waits for the nemesis block |
-//! | `unconfirmed` | the pool and its upkeep |
-//! | `harvester` | blocks of accounts that harvest on this node |
-//! | [`Import`] | blocks of files, taken in while the node runs |
-//! | `catching_up` | blocks of a chain that is far ahead, as they come from other nodes |
-//! | `judge` | blocks of other nodes on their way into the chain |
-//! | `partners` | other nodes: what their room wants done |
-//! | `desk` | pool and harvester as the interfaces use them |
-//! | `reorgs` | what is said of blocks that were replaced |
-//! | `clock_watch`, `trouble` | clocks that jump, stores that fail |
-//! | `figures` | what those see who watch the node |
-//! | `loads` | how much is held of what others can make grow |
+//! | [`Node`] | dispatches events to the layers and their effects to the event loop |
+//! | [`Beginning`] | a node whose store lacks the nemesis block |
+//! | `unconfirmed` | the mempool and its maintenance |
+//! | `harvester` | blocks harvested by accounts of this node |
+//! | [`Import`] | block import from files while the node runs |
+//! | `catching_up` | block download from peers when their chain is far ahead |
+//! | `judge` | processing of blocks pulled from or pushed by peers |
+//! | `partners` | adapter between the peer layer and the rest of the node |
+//! | `desk` | mempool, harvester and chain as the API uses them |
+//! | `reorgs` | log lines about replaced blocks and network splits |
+//! | `clock_watch`, `trouble` | detection of clock jumps, backoff after store errors |
+//! | `figures` | metrics |
+//! | `loads` | usage of every bounded collection |
 //!
-//! Nothing here touches sockets, clocks or the system's randomness: the same machine runs in the event loop, in a
+//! Nothing here touches sockets, clocks or the system's randomness: the same code runs in the event loop, in a
 //! simulation and under a fuzzer.
 
 mod answering;
@@ -81,42 +81,41 @@ use crate::store::{Reader, Store, StoreError, tip};
 pub const HTTP: ListenerId = ListenerId(0);
 /// The listener of the websocket interface.
 pub const WEBSOCKET: ListenerId = ListenerId(1);
-/// The listener for the figures alone, if there is one.
+/// The optional listener that serves only metrics.
 pub const METRICS: ListenerId = ListenerId(2);
-/// Connections that it has at most.
+/// Maximum connections on the metrics listener.
 pub const METRICS_CONNECTIONS: usize = 16;
-/// Requests that a caller may make in a second on each of them, if their rate is limited.
+/// Requests per second that a client may make on each listener, if the rate is limited.
 pub const REQUESTS_PER_SECOND: usize = 50;
-/// How long no client has asked anything of a node that is alone.
+/// Time without a client request after which the node counts as idle.
 const ALONE_AFTER: Duration = Duration::from_secs(5);
-/// From a request to end the node to its end, so that it can be answered.
+/// Delay between a shutdown request and the end of the node, so that the request can be answered.
 const FAREWELL: Duration = Duration::from_millis(200);
-/// Units that a step of an intake, of harvesting or of judging blocks costs: most of them verify a signature or carry out a
+/// Work units of one step of block import, harvesting or block processing. Most steps verify a signature or execute a
 /// transaction.
 const UNITS_PER_STEP: u32 = 50;
-/// Units of work for one share of a request.
+/// Work units of one slice of a request.
 const UNITS_PER_SHARE: u32 = 300;
 
-/// What a node begins with.
+/// Inputs for starting a node.
 pub struct Start<'a, 's> {
-    /// The present.
+    /// The current time.
     pub now: Moment,
-    /// Randomness from the system.
+    /// Random seed from the system.
     pub seed: &'a [u8; 32],
-    /// Callers that count as local, host names resolved.
+    /// Addresses of clients that count as local, host names resolved.
     pub local: LocalAddresses,
-    /// Counts what is sent to many.
+    /// Counts the memory of messages that many connections share.
     pub shared: SharedPool,
-    /// Blocks to take in.
+    /// Blocks to import.
     pub import: Option<Import<'s>>,
-    /// Nodes of the operator's list.
+    /// Peers from the operator's list.
     pub known: Vec<KnownPeer>,
-    /// What [`Node::peers_to_keep`] has handed out last before the node was started; nothing if there is none. It may be
-    /// damaged.
+    /// The last output of [`Node::peers_to_keep`] from an earlier run; empty if there is none. May be damaged.
     pub kept: Vec<u8>,
 }
 
-/// The machine.
+/// The node's state machine.
 pub struct Node<'s> {
     network: &'s Network,
     clock: NetworkClock,
@@ -124,7 +123,7 @@ pub struct Node<'s> {
     api: Api,
     broker: Broker,
     height: Height,
-    /// Time of the last block.
+    /// Timestamp of the tip.
     tip_time: Timestamp,
     identity: Identity,
     unconfirmed: Unconfirmed,
@@ -132,51 +131,51 @@ pub struct Node<'s> {
     judge: Judge<'s>,
     partners: Partners,
     settings: &'s Settings,
-    /// Nodes of the operator's list, until this one joins its network.
+    /// Peers from the operator's list, until the node joins its network.
     known: Vec<KnownPeer>,
-    /// Changes of the chain that have replaced blocks.
+    /// Reorgs since the start.
     reorgs: Reorgs,
-    /// What of other nodes is to be kept over a restart, and when it was handed out.
+    /// Peer data that survives a restart, and when it was last handed out.
     kept: KeptPeers,
-    /// Blocks that have come into the chain here, and are to be passed on.
+    /// Blocks that this node accepted or harvested, to be relayed.
     passed_on: Vec<Block>,
     import: Option<Import<'s>>,
     catching_up: CatchingUp<'s>,
-    /// Announcements that wait for the pool.
+    /// Connections of announcements that wait for the mempool.
     waiting: BTreeSet<ConnectionId>,
-    /// When a client last asked something of this node.
+    /// Time of the last client request.
     asked_at: Duration,
     clock_watch: ClockWatch,
-    /// When the operator is told again that the chain is ahead of the clock.
+    /// Earliest time of the next warning that the chain is ahead of the clock.
     tell_ahead_at: Duration,
-    /// When the operator is told again that other nodes have another time.
+    /// Earliest time of the next warning that the clocks of peers differ from this one.
     tell_difference_at: Duration,
-    /// When the operator is told again that listed nodes do not agree on a time that others tell.
+    /// Earliest time of the next warning that peers report a time that too few listed peers confirm.
     tell_refused_at: Duration,
-    /// When the operator is told again of nodes whose chain cannot be followed.
+    /// Earliest time of the next warning about peers whose chain cannot be followed.
     tell_apart_at: Duration,
-    /// The store fails to show what is committed.
+    /// Backoff after failed reads of the store.
     reading: Trouble,
-    /// It fails to take more.
+    /// Backoff after failed writes of the store.
     writing: Trouble,
     verification: Verification,
-    /// Bytes of any body at most, by the settings.
+    /// Limit for the body of any request, in bytes; from the settings.
     most_body_bytes: usize,
-    /// Fresh each time it is asked for.
+    /// State of the generator behind `next_entropy`.
     entropy: u64,
     randomness: Randomness,
-    /// When the node is to end, if somebody has asked for it.
+    /// When to shut down, if a client requested it.
     ends_at: Option<Duration>,
-    /// Whether figures are to be written to the log.
+    /// The metrics are to be written to the log.
     is_to_log_figures: bool,
-    /// Tells how much memory the process has.
+    /// Returns the memory usage of the process.
     memory: fn() -> Memory,
-    /// Released at the beginning of each turn, so that the store can use old pages again.
+    /// Released at the start of each tick, so that the store can reuse old pages.
     reader: Reader<'s>,
 }
 
 impl<'s> Node<'s> {
-    /// A node on a store that holds at least the nemesis block.
+    /// Creates a node on a store that holds at least the nemesis block.
     pub fn new(store: &'s Store, settings: &'s Settings, start: Start<'_, 's>) -> Result<Node<'s>, StoreError> {
         let Start { now, seed, local, shared, import, known, kept } = start;
         let clock = NetworkClock::new(settings.clock, now.running.as_millis() as u64);
@@ -234,27 +233,27 @@ impl<'s> Node<'s> {
         })
     }
 
-    /// Has the figures tell how much memory the process has, which only the loop can find out.
+    /// Sets the source of the process's memory usage for the metrics; only the event loop can determine it.
     pub fn watch_memory(&mut self, memory: fn() -> Memory) {
         self.memory = memory;
     }
 
-    /// Height of the last committed block.
+    /// Height of the tip.
     pub fn height(&self) -> Height {
         self.height
     }
 
-    /// The network's clock.
+    /// The network clock.
     pub fn clock(&self) -> &NetworkClock {
         &self.clock
     }
 
-    /// Has the figures written to the log at the next turn.
+    /// Requests that the metrics be written to the log at the next tick.
     pub fn log_figures_soon(&mut self) {
         self.is_to_log_figures = true;
     }
 
-    /// Takes over settings that have changed, who counts as local, and nodes that are new on the operator's list.
+    /// Applies changed settings, local addresses, and new peers of the operator's list.
     pub fn change(&mut self, settings: &Settings, local: LocalAddresses, known: Vec<KnownPeer>) {
         self.api.change(api_settings(settings, local));
         self.broker.change(push_settings(settings));
@@ -265,7 +264,7 @@ impl<'s> Node<'s> {
         }
     }
 
-    /// What it does, in a line for a person.
+    /// Returns a one-line status for the operator.
     pub fn occupation(&self) -> String {
         let doing = match (&self.import, self.status()) {
             (Some(_), _) => "takes in blocks of files",
@@ -278,20 +277,20 @@ impl<'s> Node<'s> {
         format!("height {}, {doing}", self.height)
     }
 
-    /// Commits what was taken in, before the node ends.
+    /// Commits imported and downloaded blocks before the node ends.
     pub fn stop(&mut self) -> Result<(), crate::chain::BlockError> {
         self.catching_up.commit()?;
         self.import.take().map_or(Ok(()), |mut import| import.commit().map(drop))
     }
 
-    /// What is known of other nodes, if it is to be kept now: the next start is handed the last that was handed out, and
-    /// asks these nodes before it harvests. `is_last` when the node is about to end.
+    /// Returns peer data to store on disk, if it is due. The next start reads the last output and contacts these peers
+    /// before it harvests. `is_last`: the node is about to end.
     pub fn peers_to_keep(&mut self, now: Moment, is_last: bool) -> Option<Vec<u8>> {
         let present = self.peer_now(now);
         self.kept.to_write(self.partners.peers()?, present, is_last)
     }
 
-    /// Whether somebody has asked the node to end, and has been answered.
+    /// Returns whether a client requested shutdown and the grace period for the response is over.
     pub fn is_to_end(&self, now: Moment) -> bool {
         self.ends_at.is_some_and(|end| now.running >= end)
     }
@@ -305,12 +304,12 @@ impl<'s> Node<'s> {
         Present { running: now.running, network: self.time(now) }
     }
 
-    /// Whether an event has left something to be worked on.
+    /// Returns whether an event left work to do.
     fn has_news(&self) -> bool {
         self.unconfirmed.pool.has_arrivals() || self.broker.has_work(!self.unconfirmed.has_work())
     }
 
-    /// Whether no client has asked anything for a while, and none is connected that would be told of anything.
+    /// Returns whether no client has made a request for [`ALONE_AFTER`] and no websocket session is open.
     fn is_alone(&self, now: Moment) -> bool {
         now.running.saturating_sub(self.asked_at) > ALONE_AFTER && !self.broker.has_sessions()
     }
@@ -365,7 +364,7 @@ impl Machine for Node<'_> {
     fn body_limit(&self, listener: ListenerId, method: &str, path: &str) -> usize {
         let limit = match listener {
             WEBSOCKET => push::http::body_limit(path),
-            // Nobody who asks for figures sends anything.
+            // Requests for metrics have no body.
             METRICS => 0,
             _ => self.api.body_limit(method, path),
         };
@@ -373,7 +372,8 @@ impl Machine for Node<'_> {
     }
 }
 
-/// Whether a client asks, and not another node, which sends binary and has time.
+/// Returns whether an event comes from a client. A binary request comes from a peer, which tolerates delay; a peer that
+/// uses JSON counts as a client.
 fn comes_from_client(event: &Event<'_>) -> bool {
     match event {
         Event::Request(exchange) => exchange.request.header("content-type") != Some(Format::Binary.media_type()),
@@ -418,7 +418,7 @@ fn api_settings(settings: &Settings, local: LocalAddresses) -> api::Settings {
     }
 }
 
-/// The page for people, if it is wanted.
+/// The explorer page, if it is enabled.
 fn explorer(settings: &Settings) -> Option<Explorer> {
     settings.http.explorer.then(|| {
         Explorer::new(explorer::Settings {

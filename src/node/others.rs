@@ -1,4 +1,4 @@
-//! What a node has to do with others, between everything else.
+//! The node's periodic work with peers.
 
 use super::{Means, Node, Partners, peer_settings};
 use crate::codec::Context;
@@ -7,18 +7,18 @@ use crate::net::machine::{Effects, Moment};
 use crate::peer::outside::Now;
 use crate::store::StoreError;
 
-/// Transactions of other pools that are looked at in a turn.
+/// Transactions from remote mempools that are processed per tick.
 const OFFERED_PER_TURN: usize = 4;
 
 impl Node<'_> {
-    /// The present, as other nodes are concerned.
+    /// The current time for the peer layer.
     pub(super) fn peer_now(&self, now: Moment) -> Now {
         let millis = self.clock.millis(now.unix_millis, now.running.as_millis() as u64);
         Now { running: now.running, time: self.time(now), millis }
     }
 
-    /// Begins to join the network, if the node was told to and has not. It has joined at once if nobody is to be asked for
-    /// its address.
+    /// Starts to join the network, if the node is booted and has not started yet. Joining is immediate if the own
+    /// address need not be detected.
     pub(super) fn join_if_told(&mut self, now: Moment, effects: &mut dyn Effects) {
         if !self.identity.is_booted || self.partners.peers().is_some() {
             return;
@@ -31,7 +31,7 @@ impl Node<'_> {
         self.note_reading(done, now);
     }
 
-    /// Takes what came of a request to another node.
+    /// Handles the result of a request to a peer.
     pub(super) fn fetched(
         &mut self,
         fetch: FetchId,
@@ -44,7 +44,7 @@ impl Node<'_> {
         effects.wake_at(now.running);
     }
 
-    /// Does what is due with other nodes, and what they have brought about.
+    /// Runs the due work of the peer layer, and applies its results to the node.
     pub(super) fn work_with_others(&mut self, now: Moment, effects: &mut dyn Effects) {
         self.join_if_told(now, effects);
         if self.partners.peers().is_none() || now.running < self.reading.until() {
@@ -64,7 +64,7 @@ impl Node<'_> {
         self.note_reading(offered, now);
     }
 
-    /// Takes some of the transactions that another node has in its pool into this one's. They are not passed on.
+    /// Adds some transactions from a remote mempool to this one. They are not relayed.
     fn look_at_offered(&mut self, now: Moment) -> Result<(), StoreError> {
         if !self.may_announce() {
             return Ok(());
@@ -74,7 +74,7 @@ impl Node<'_> {
             let Some(transaction) = self.partners.next_offered(Context::of(self.network)) else { break };
             let Node { reader, network, height, unconfirmed, .. } = self;
             let confirmed = super::turn::confirmed(reader, network, *height, time)?;
-            // Whatever is wrong with it, nobody is blamed.
+            // An invalid transaction has no consequences for the peer.
             drop(unconfirmed.take_over(transaction, &confirmed));
         }
         Ok(())

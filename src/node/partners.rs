@@ -1,4 +1,4 @@
-//! Other nodes: what their room wants done, with the chain, the pool and the means of the loop.
+//! Adapter between the peer layer and the rest of the node: chain, mempool and event loop.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -24,15 +24,15 @@ use crate::rules::ValidationResult;
 use crate::state;
 use crate::store::{Snapshot, StoreError, block_row, stored_header, tip};
 
-/// Time for a whole request, and for silence in it, as NIS1 has them.
+/// Timeouts for a whole request and for a pause within it, as in NIS1.
 const TIME: Duration = Duration::from_secs(180);
 const SILENCE: Duration = Duration::from_secs(10);
-/// Rows of the calculation of trust in a turn.
+/// Rows of the trust calculation per tick.
 const ROWS: usize = 32;
-/// Unconfirmed transactions of others that are looked at of one answer.
+/// Limit for unconfirmed transactions taken from one response.
 const MAX_OFFERED: usize = 10_000;
 
-/// What the room of other nodes works on: the last commit, the pool, and the loop.
+/// What the peer layer works with: the last commit, the mempool and the event loop.
 pub struct Means<'a> {
     pub snapshot: &'a Snapshot<'a>,
     pub network: &'a Network,
@@ -41,28 +41,28 @@ pub struct Means<'a> {
     pub effects: &'a mut dyn Effects,
 }
 
-/// Other nodes, once this one joins its network.
+/// The peer layer, once this node joins its network, and what it waits for.
 #[derive(Default)]
 pub struct Partners {
     peers: Option<Peers>,
     calls: BTreeMap<FetchId, CallId>,
-    /// In which requests to others and their answers are written.
+    /// Format of requests to peers and of their responses.
     format: Option<Format>,
-    /// Senders of signs of life that wait.
+    /// Senders of pings that wait for their verification.
     meetings: BTreeMap<MeetingId, Waiting>,
-    /// Callers that want to know the largest height of partners, and what it is once that is clear.
+    /// Clients that wait for the maximum height of the peers, and the height once it is known.
     inquiries: BTreeMap<ConnectionId, (InquiryId, Option<Height>)>,
-    /// Transactions that another node has in its pool, which are still to be read and looked at, and how many of them.
+    /// Transactions of a remote mempool that are still to be read and processed, and how many of them at most.
     offered: Option<(TransactionList, usize)>,
     pulled: Option<Pulled>,
-    /// By how much network time is to change.
+    /// Pending adjustment of network time, in milliseconds.
     shift: i64,
 }
 
-/// A node that has given a sign of life and waits until it was asked back.
+/// The sender of a ping, waiting until this node has contacted it in turn.
 struct Waiting {
     connection: ConnectionId,
-    /// Why it could not be reached, if so, once that is clear.
+    /// The result once it is known: `None` if the sender was reached, or else why not.
     ended: Option<Option<String>>,
 }
 
@@ -75,75 +75,75 @@ impl Partners {
         self.peers = Some(peers);
     }
 
-    /// Whether this node has begun to join its network.
+    /// Returns whether this node has started to join its network.
     pub fn has_begun(&self) -> bool {
         self.peers.is_some()
     }
 
-    /// These nodes have come to the operator's list.
+    /// Adds new peers of the operator's list.
     pub fn know(&mut self, known: Vec<KnownPeer>) {
         self.peers.iter_mut().for_each(|peers| peers.know(known.clone()));
     }
 
-    /// What is known of other nodes, once this one joins its network.
+    /// Returns the peer layer, once this node joins its network.
     pub fn peers(&self) -> Option<&Peers> {
         self.peers.as_ref()
     }
 
-    /// Whether this node has joined its network.
+    /// Returns whether this node has joined its network.
     pub fn have_joined(&self) -> bool {
         self.peers.as_ref().is_some_and(Peers::is_booted)
     }
 
-    /// Before this moment no block is to be made; see [`Peers::waits_until`].
+    /// Returns the time before which no block may be harvested; see [`Peers::waits_until`].
     pub fn waits_until(&self, now: Duration) -> Duration {
         self.peers.as_ref().map_or(Duration::ZERO, |peers| peers.waits_until(now))
     }
 
-    /// When there is something to do.
+    /// Returns when the next work is due.
     pub fn next_due(&self) -> Option<Duration> {
         self.peers.as_ref().and_then(Peers::next_due)
     }
 
-    /// Does what is due.
+    /// Runs the due work.
     pub fn turn(&mut self, now: Now, means: Means<'_>) {
         self.with(means, |peers, outside| peers.turn(now, ROWS, outside));
     }
 
-    /// Takes what came of a request.
+    /// Handles the result of a request.
     pub fn fetched(&mut self, fetch: FetchId, result: Result<Answer, FetchError>, now: Now, means: Means<'_>) {
         let Some(call) = self.calls.remove(&fetch) else { return };
         self.with(means, |peers, outside| peers.ended(call, reply_of(result), now, outside));
     }
 
-    /// A node gives a sign of life, from an address.
+    /// Handles a ping from a node at this address.
     pub fn sign_of_life(&mut self, node: &NodeInfo, from: std::net::IpAddr, now: Now, means: Means<'_>) -> Meeting {
         self.with(means, |peers, outside| peers.sign_of_life(node, from, now, outside)).unwrap_or(Meeting::Ignored)
     }
 
-    /// The sender of a sign of life waits on this connection.
+    /// Registers the connection on which the sender of a ping waits.
     pub fn wait(&mut self, meeting: MeetingId, connection: ConnectionId) {
         self.meetings.insert(meeting, Waiting { connection, ended: None });
     }
 
-    /// What the sender of a sign of life is to be told, once that is known.
+    /// Returns the result for the sender of a ping, once it is known.
     pub fn meeting_ended(&mut self, meeting: MeetingId) -> Option<Option<String>> {
         self.meetings.get(&meeting)?.ended.as_ref()?;
         self.meetings.remove(&meeting)?.ended
     }
 
-    /// Somebody wants to know the largest height of partners.
+    /// Queries peers for their maximum height, or returns it if it is known.
     pub fn largest_height(&mut self, now: Now, means: Means<'_>) -> Largest {
         let asked = self.with(means, |peers, outside| peers.largest_height(now, outside));
         asked.unwrap_or(Largest::Known(Height::NEMESIS))
     }
 
-    /// Who wants to know it waits on this connection.
+    /// Registers a connection that waits for the maximum height.
     pub fn wait_for_height(&mut self, inquiry: InquiryId, connection: ConnectionId) {
         self.inquiries.insert(connection, (inquiry, None));
     }
 
-    /// What it is, once that is known for a connection; it is told once.
+    /// Returns, once, the maximum height for a connection, when it is known.
     pub fn told_height(&mut self, connection: ConnectionId) -> Option<Height> {
         let (_, told) = self.inquiries.get(&connection)?;
         let height = (*told)?;
@@ -151,32 +151,32 @@ impl Partners {
         Some(height)
     }
 
-    /// A connection is gone.
+    /// Forgets a closed connection.
     pub fn gone(&mut self, connection: ConnectionId) {
         self.inquiries.remove(&connection);
         self.meetings.retain(|_, waiting| waiting.connection != connection);
     }
 
-    /// Passes a block on.
+    /// Relays a block.
     pub fn push_block(&mut self, block: Block, now: Now, means: Means<'_>) {
         self.with(means, |peers, outside| peers.push_block(block, now, outside));
     }
 
-    /// Passes a transaction on that was accepted.
+    /// Relays an accepted transaction.
     pub fn pass_on(&mut self, transaction: &Transaction) {
         if let Some(peers) = self.peers.as_mut().filter(|peers| peers.is_booted()) {
             peers.queue_transaction(transaction.clone(), transaction.hash());
         }
     }
 
-    /// Takes note of what became of something that a node has pushed.
+    /// Records the result of something that a peer pushed.
     pub fn pushed(&mut self, by: &Pusher, result: ValidationResult, now: Now) {
         if let Some(peers) = &mut self.peers {
             peers.pushed(by, push_result(result), now);
         }
     }
 
-    /// Takes note of what became of blocks.
+    /// Records the result of processed blocks.
     pub fn judged(&mut self, judged: &Judged, now: Now) {
         let Some(peers) = &mut self.peers else { return };
         match (&judged.sender, &judged.outcome) {
@@ -187,27 +187,27 @@ impl Partners {
         }
     }
 
-    /// The store has failed while blocks were judged that were pulled from a node: nobody is blamed.
+    /// Records that the store failed while blocks pulled from a peer were validated; the peer is not blamed.
     pub fn could_not_judge(&mut self, from: &Address, now: Now) {
         self.peers.iter_mut().for_each(|peers| peers.judged(from, Verdict::Neutral, now));
     }
 
-    /// The next block of a chain that is far ahead; see [`Peers::next_block`].
+    /// Returns the next block of the block download; see [`Peers::next_block`].
     pub fn next_block(&mut self, now: Now) -> Option<Ahead> {
         self.peers.as_mut().and_then(|peers| peers.next_block(now))
     }
 
-    /// How far this node has come with such a chain, if there is one.
+    /// Returns the progress of the block download, if one is running.
     pub fn outlook(&self) -> Option<Outlook> {
         self.peers.as_ref().and_then(Peers::outlook)
     }
 
-    /// Blocks of such a chain have come into ours, as far as they may.
+    /// Ends the block download: its blocks are imported as far as possible.
     pub fn caught_up(&mut self, now: Now) {
         self.peers.iter_mut().for_each(|peers| peers.caught_up(now));
     }
 
-    /// A block of such a chain is not valid.
+    /// Ends the block download because a block is invalid.
     pub fn block_refused(&mut self, reason: &str, now: Now) {
         self.peers.iter_mut().for_each(|peers| peers.block_refused(reason, now));
     }
@@ -216,14 +216,14 @@ impl Partners {
         self.format.unwrap_or(Format::Binary)
     }
 
-    /// Hands blocks that were pulled to the judge, if it has room for them.
+    /// Passes pulled blocks to the block processor, if it can accept them.
     pub fn hand_over(&mut self, judge: &mut Judge<'_>) {
         if self.pulled.is_some() && judge.may_pull() {
             self.pulled.take().into_iter().for_each(|pulled| judge.pull(pulled));
         }
     }
 
-    /// The next transaction that another node has in its pool. Behind one that cannot be read none comes.
+    /// Returns the next transaction of the remote mempool. The first undecodable transaction ends the list.
     pub fn next_offered(&mut self, context: Context) -> Option<Transaction> {
         let (list, left) = self.offered.as_mut()?;
         let next = if *left > 0 { list.next(context) } else { None };
@@ -237,12 +237,13 @@ impl Partners {
         None
     }
 
-    /// By how many milliseconds network time is to change, told once.
+    /// Returns, once, by how many milliseconds network time is to change.
     pub fn take_shift(&mut self) -> i64 {
         std::mem::take(&mut self.shift)
     }
 
-    /// Whether there is something for others to do: blocks to judge, or transactions to look at.
+    /// Returns whether there is work for the rest of the node: blocks to process, transactions to add, or a clock
+    /// shift.
     pub fn has_work(&self) -> bool {
         self.pulled.is_some() || self.offered.is_some() || self.shift != 0
     }
@@ -255,7 +256,7 @@ impl Partners {
     }
 }
 
-/// The room's view of everything else.
+/// The peer layer's access to everything else.
 struct Outer<'a, 'm> {
     partners: &'a mut Partners,
     means: Means<'m>,
@@ -362,7 +363,7 @@ fn unreadable(error: StoreError) -> Unreadable {
     Unreadable
 }
 
-/// A request to another node in the words of the loop.
+/// Converts a request to a peer into one of the HTTP client.
 pub(super) fn fetch_of(to: &Endpoint, request: Outgoing, format: Format, time: Duration, silence: Duration) -> Fetch {
     let Outgoing { path, body, answer_limit, is_idempotent } = request;
     let (host, port) = to.to_connect().unwrap_or(("", 0));
@@ -379,7 +380,7 @@ pub(super) fn fetch_of(to: &Endpoint, request: Outgoing, format: Format, time: D
     }
 }
 
-/// What a request has come to, in the words of the room of other nodes.
+/// Converts a result of the HTTP client into one of the peer layer.
 pub(super) fn reply_of(result: Result<Answer, FetchError>) -> Reply {
     match result {
         Ok(Answer { from, response: Response { status: 200, body } }) => Reply::Answer { body, from },

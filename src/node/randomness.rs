@@ -1,24 +1,24 @@
-//! Random numbers that nobody can foresee, from a seed that the loop has got from the system.
+//! Unpredictable random numbers from a seed that the event loop obtained from the system.
 
 use zeroize::Zeroizing;
 
 use crate::crypto::hash::keccak512;
 
-/// Makes random bytes. What it has made cannot be found out from what it holds later, nor the other way round.
+/// A random number generator. Its state reveals no earlier output, and its output reveals no state.
 pub struct Randomness(Zeroizing<[u8; 32]>);
 
 impl Randomness {
-    /// What follows from a seed.
+    /// Creates a generator from a seed.
     pub fn new(seed: &[u8; 32]) -> Randomness {
         Randomness(Zeroizing::new(*seed))
     }
 
-    /// 64 of the next bits.
+    /// Returns the next 64 bits.
     pub fn bits(&mut self) -> u64 {
         self.draw().first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
     }
 
-    /// The next bytes.
+    /// Returns the next 32 bytes.
     pub fn draw(&mut self) -> Zeroizing<[u8; 32]> {
         let (mut drawn, hash) = (Zeroizing::new([0; 32]), Zeroizing::new(keccak512(self.0.as_slice())));
         let (kept, given) = hash.split_at(32);

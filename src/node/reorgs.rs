@@ -1,4 +1,4 @@
-//! What is said of blocks that were replaced, and of chains that cannot come together.
+//! Log lines about reorgs, and about peers on a chain that cannot be reconciled with ours.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use crate::model::{Address, Timestamp};
 use crate::net::machine::Moment;
 use crate::peer::Peers;
 
-/// How often the operator is told of nodes whose chain cannot be followed.
+/// Minimum interval between warnings about peers whose chain cannot be followed.
 const TELL_OF_SPLITS_EVERY: Duration = Duration::from_secs(600);
-/// Most harvesters and nodes that are named in a line.
+/// Maximum number of addresses named in one line.
 const MOST_NAMED: usize = 5;
 
 impl Node<'_> {
-    /// Takes note of a change of the chain, and says which blocks it has replaced.
+    /// Records a chain update, and logs the blocks that it replaced.
     pub(super) fn note_reorg(&mut self, switch: &Switch, time: Timestamp) {
         let byte = self.network.byte;
         let harvester = &self.harvester;
@@ -42,13 +42,13 @@ impl Node<'_> {
         self.reorgs.note(reorg);
     }
 
-    /// Says that other nodes are on a chain that neither they nor this one can leave.
+    /// Warns that peers are on a chain from which neither side can change to the other.
     pub(super) fn tell_of_splits(&mut self, now: Moment) {
         if now.running < self.tell_apart_at {
             return;
         }
         let Some(apart) = self.partners.peers().map(|peers: &Peers| peers.apart(now.running)) else { return };
-        // It is looked at from time to time only.
+        // The check runs only at this interval.
         const LOOK_EVERY: Duration = Duration::from_secs(5);
         self.tell_apart_at = now.running + LOOK_EVERY;
         if apart.nodes.is_empty() {
@@ -70,7 +70,7 @@ impl Node<'_> {
     }
 }
 
-/// Some addresses, and how many others there are.
+/// Formats the first addresses, and the number of the rest.
 fn named(addresses: &[Address]) -> String {
     let names: Vec<_> = addresses.iter().take(MOST_NAMED).map(Address::as_str).collect();
     let more = addresses.len().saturating_sub(MOST_NAMED);

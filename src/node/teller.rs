@@ -1,4 +1,4 @@
-//! What the node tells sessions of, on top of one commit.
+//! Data for the websocket API, read from one commit.
 
 use std::borrow::Cow;
 use std::rc::Rc;
@@ -14,10 +14,10 @@ use crate::net::machine::Taken;
 use crate::push::{AccountText, BlockText, Facts, FactsError, Owned, Possessions, TransfersText};
 use crate::store::StoreError;
 
-/// Rents of an account that are looked at for its namespaces.
+/// Maximum number of rents examined for the namespaces of an account.
 const MAX_RENTS: usize = 1_000;
 
-/// What sessions can be told.
+/// The node's implementation of [`Facts`].
 pub struct Teller<'a, 's> {
     pub desk: Desk<'a, 's>,
 }
@@ -27,7 +27,7 @@ impl Teller<'_, '_> {
         &self.desk.view
     }
 
-    /// Goes on with a JSON text; true when it is complete.
+    /// Continues a JSON text within `units`, which it reduces. Returns true when the text is complete.
     fn write_on(&self, writer: &mut dyn LongView, text: &mut Vec<u8>, units: &mut u32) -> Result<bool, FactsError> {
         let mut sheet = Sheet { format: Format::Json, body: text, json: &mut JsonSink::default() };
         let mut budget = Budget::new(*units);
@@ -134,7 +134,7 @@ fn told(failure: Failure) -> FactsError {
     FactsError(Cow::Owned(failure.message().to_owned()))
 }
 
-/// The client can do nothing about it; the operator is told by whoever works on the store.
+/// The client cannot do anything about it; the code that works on the store informs the operator.
 fn failed(_: StoreError) -> FactsError {
     FactsError(Cow::Borrowed("the node's store failed"))
 }

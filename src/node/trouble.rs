@@ -1,16 +1,17 @@
-//! A store that fails: told once, and tried again with growing pauses.
+//! Backoff after store errors: the operator is informed once, and retries follow with growing pauses.
 
 use std::time::Duration;
 
 use crate::store::StoreError;
 
-/// The first pause, and the longest.
+/// The first and the longest pause before a retry.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
-/// How long nothing may fail until the trouble is over: not all work touches what failed.
+/// Time without failures after which the store counts as working again. It is not zero because not all work uses the
+/// part that failed.
 const CALM: Duration = Duration::from_secs(5);
 
-/// Whether the store fails at present.
+/// Backoff state of the store.
 #[derive(Debug, Default)]
 pub struct Trouble {
     pause: Duration,
@@ -18,7 +19,7 @@ pub struct Trouble {
 }
 
 impl Trouble {
-    /// Takes note of a failure at a moment of the node's running time, and tells the operator if it is the first.
+    /// Records a failure at `running`, the time since the start. The first failure is logged.
     pub fn note(&mut self, error: &StoreError, running: Duration) {
         if !self.is_on() {
             log::error!("{error}; the node answers what it can, and tries again");
@@ -29,14 +30,14 @@ impl Trouble {
         }
     }
 
-    /// Takes note that nothing has failed at a moment. The trouble is over if that lasts.
+    /// Records that nothing failed at `running`. Ends the backoff if nothing has failed for long enough.
     pub fn is_well(&mut self, running: Duration) {
         if running >= self.until + CALM {
             self.is_over();
         }
     }
 
-    /// Takes note that what has failed has succeeded.
+    /// Ends the backoff: the failed operation has succeeded.
     pub fn is_over(&mut self) {
         if self.is_on() {
             log::info!("the store works again");
@@ -44,12 +45,12 @@ impl Trouble {
         }
     }
 
-    /// Whether it lasts: something has failed, and has not succeeded since.
+    /// Returns whether the store is failing: an operation failed and has not succeeded since.
     pub fn is_on(&self) -> bool {
         !self.pause.is_zero()
     }
 
-    /// When to try again; a moment that has passed if there is no reason to wait.
+    /// When to retry; in the past if there is no reason to wait.
     pub fn until(&self) -> Duration {
         self.until
     }

@@ -1,4 +1,4 @@
-//! What a node does when nobody asks: it takes blocks in, keeps the pool, harvests, and publishes.
+//! The node's tick: block import, mempool maintenance, harvesting and publishing.
 
 use std::time::Duration;
 
@@ -14,15 +14,15 @@ use crate::net::machine::{Effects, Moment};
 use crate::pool::Confirmed;
 use crate::store::{Reader, StoreError, tip};
 
-/// How far the last block may be ahead of the clock, in seconds, as blocks may be by the rules of the network.
+/// How many seconds the tip may be ahead of the clock, as the rules of the network allow for blocks.
 const MOST_AHEAD: i32 = 10;
-/// How often the operator is told of a chain that is ahead, or of other clocks that differ.
+/// Minimum interval between warnings about the clock or about a chain that is ahead of it.
 const TELL_OF_CLOCK_EVERY: Duration = Duration::from_secs(600);
 
 impl Node<'_> {
-    /// Works on what waits for nobody, and on what is due. `took` is how long the last turn took.
+    /// Runs pending and due work. `took` is the duration of the last tick.
     pub(super) fn turn(&mut self, budget: u32, took: Duration, now: Moment, effects: &mut dyn Effects) {
-        // While a block that was committed is on its way to the disk everybody sees the state before it.
+        // While a commit is not yet durable, everything reads the state before it.
         if !self.reader.store().is_awaited() {
             self.reader.release();
         }
@@ -54,7 +54,7 @@ impl Node<'_> {
         effects.wake_at(self.next_turn(now));
     }
 
-    /// Keeps the pool and tells what is new; all of it stands on the last commit.
+    /// Maintains the mempool and publishes news, on the last commit.
     fn work(&mut self, budget: u32, now: Moment, effects: &mut dyn Effects) -> Result<(), StoreError> {
         let time = self.time(now);
         self.unconfirmed.drop_expired(time, now.running);
@@ -73,19 +73,19 @@ impl Node<'_> {
         Ok(())
     }
 
-    /// Whether a transaction that is announced can be judged at once: by all that are in the pool, and with somebody to
-    /// tell of it who is not far behind.
+    /// Returns whether an announced transaction can be validated at once: the mempool is up to date, and publishing is
+    /// not far behind.
     pub(super) fn may_announce(&self) -> bool {
         !self.unconfirmed.has_work() && !self.broker.is_behind()
     }
 
-    /// Takes blocks in, harvests, or judges blocks of other nodes; one of them has the right to change the chain at a
-    /// time. While it waits for the disk nothing is done.
+    /// Imports blocks, harvests, or processes blocks of peers; only one of them may change the chain at a time. Does
+    /// nothing while the store waits for the disk.
     fn change_chain(&mut self, mut budget: Budget, now: Moment) -> Result<(), StoreError> {
         if self.reader.store().waits_for_disk() {
             return Ok(());
         }
-        // The state that everybody sees until what is committed below is durable.
+        // Takes the snapshot that everything reads until the commit below is durable.
         self.reader.snapshot()?;
         let time = self.time(now);
         let Some(import) = &mut self.import else {
@@ -101,7 +101,7 @@ impl Node<'_> {
             Imported::Working => {}
             Imported::Committed { first, last } => self.committed(first, last)?,
             Imported::Failed(error) => return Err(error),
-            // The node goes on with the chain as it is, for that may be what the operator needs most.
+            // The node continues with the chain as it is, since that may be what the operator needs most.
             Imported::Ended(result) => {
                 self.import = None;
                 if let Err(error) = result {
@@ -112,15 +112,16 @@ impl Node<'_> {
         Ok(())
     }
 
-    /// Whether the node has joined its network, and does not wait for a node that it knew to answer.
+    /// Returns whether the node has joined its network and does not wait for a known peer to answer.
     fn may_harvest(&self, now: Moment) -> bool {
         self.partners.have_joined() && self.partners.waits_until(now.running) <= now.running
     }
 
-    /// Works on the next block of this node.
+    /// Works on this node's next block.
     fn harvest(&mut self, budget: &mut Budget, now: Moment) -> Result<(), StoreError> {
         let time = self.time(now);
-        // What was begun is ended all the same: others wait for the chain, and for what is told of it.
+        // An attempt that has started is always finished: other work waits for the right to change the chain, and for
+        // what is published.
         while (self.harvester.has_work() || self.may_harvest(now)) && !budget.is_spent() {
             budget.spend(UNITS_PER_STEP);
             let Node { reader, network, height, unconfirmed, harvester, .. } = self;
@@ -136,7 +137,7 @@ impl Node<'_> {
         Ok(())
     }
 
-    /// Judges blocks of other nodes.
+    /// Processes blocks of peers.
     fn judge_blocks(&mut self, budget: &mut Budget, now: Moment) -> Result<(), StoreError> {
         let time = self.time(now);
         while self.judge.has_work() && !budget.is_spent() {
@@ -155,7 +156,7 @@ impl Node<'_> {
         Ok(())
     }
 
-    /// Takes note of a change of the chain that has become visible and durable.
+    /// Updates the node's state after a chain update that is visible and durable.
     fn switched(&mut self, switch: Switch, time: Timestamp) -> Result<(), StoreError> {
         self.writing.is_over();
         self.note_reorg(&switch, time);
@@ -164,7 +165,7 @@ impl Node<'_> {
         Ok(())
     }
 
-    /// A commit may be visible though it has failed: the disk did not take it in the end.
+    /// Handles a commit that is visible although it failed because the disk did not accept it in the end.
     fn note_late_commit(&mut self, now: Moment) {
         self.reader.release();
         let last = self.reader.snapshot().and_then(tip);
@@ -182,7 +183,7 @@ impl Node<'_> {
         }
     }
 
-    /// The chain is the same up to `common` and ends at `last` now.
+    /// Sets the tip to `last`; the chain is unchanged up to `common`.
     pub(super) fn rise(&mut self, common: Height, last: Height) -> Result<(), StoreError> {
         self.reader.release();
         self.height = last;
@@ -193,9 +194,9 @@ impl Node<'_> {
         Ok(())
     }
 
-    /// Tells sessions what is new and what they asked for. Blocks come once the pool stands on them too: what is told of
-    /// an account shows what waits in the pool, and transactions that have lost their block are told of before the
-    /// blocks that replace it.
+    /// Publishes news and answers queries. Blocks are published only once the mempool is up to date with them: an
+    /// account's data shows what waits in the mempool, and transactions that a reorg returned to the mempool are
+    /// published before the blocks that replace theirs.
     fn publish(&mut self, budget: u32, now: Moment, effects: &mut dyn Effects) -> Result<(), StoreError> {
         let (time, status, tells_blocks) = (self.time(now), self.status(), !self.unconfirmed.has_work());
         if !self.broker.has_work(tells_blocks) {
@@ -241,7 +242,7 @@ impl Node<'_> {
         Ok(())
     }
 
-    /// When the node wants its next turn.
+    /// Returns when the next tick is due.
     fn next_turn(&self, now: Moment) -> Duration {
         let tells_blocks = !self.unconfirmed.has_work();
         let tick = match self.partners.have_joined() {
@@ -250,7 +251,7 @@ impl Node<'_> {
         };
         let changes_chain = self.import.is_some() || self.harvester.has_work() || self.judge.has_work();
         let for_chain = match changes_chain {
-            // Its answer is followed by a turn.
+            // A tick follows when the disk is done.
             _ if self.reader.store().waits_for_disk() => Duration::MAX,
             _ if self.may_catch_up() => self.catching_up.due(),
             true => now.running,
@@ -268,7 +269,7 @@ impl Node<'_> {
         for_chain.min(for_rest).max(self.reading.until()).min(self.ends_at.unwrap_or(Duration::MAX))
     }
 
-    /// Looks whether the system's clock can be believed, and whether the chain is ahead of it.
+    /// Warns if the system's clock has jumped, if the chain is ahead of it, or if it differs from the clocks of peers.
     fn watch_clock(&mut self, now: Moment) {
         let follows = self.clock.mode() == ClockMode::System;
         if let Some(jump) = self.clock_watch.look(now).filter(|_| follows) {
@@ -298,7 +299,7 @@ impl Node<'_> {
         }
     }
 
-    /// Says that listed nodes do not agree on a time that others tell.
+    /// Warns that peers report a time that too few listed peers confirm.
     fn tell_of_refused_time(&mut self, now: Moment) {
         let refused = self.partners.peers().and_then(|peers| peers.time().refused());
         let Some(offset) = refused.filter(|_| now.running >= self.tell_refused_at) else { return };
@@ -312,7 +313,7 @@ impl Node<'_> {
         );
     }
 
-    /// What the node thinks of its clock.
+    /// Returns the state of the clock for the API.
     pub(super) fn clock_state(&self, now: Moment) -> ClockState {
         ClockState {
             chain_ahead: self.seconds_ahead(now),
@@ -321,7 +322,7 @@ impl Node<'_> {
         }
     }
 
-    /// How far the last block is ahead of the clock; negative if it is not.
+    /// How many seconds the tip is ahead of the clock; negative if it is not.
     fn seconds_ahead(&self, now: Moment) -> i32 {
         self.tip_time.0.saturating_sub(self.time(now).0)
     }

@@ -1,4 +1,4 @@
-//! The pool in a running node: what is announced to it, and its upkeep.
+//! The mempool in a running node: announced transactions and maintenance.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -12,21 +12,21 @@ use crate::pool::{Confirmed, Pool};
 use crate::rules::Verdict;
 use crate::store::{StoreError, stored_block};
 
-/// Time between two looks for unconfirmed transactions that have expired.
+/// Interval between two removals of expired transactions.
 const EXPIRY_INTERVAL: Duration = Duration::from_secs(1);
-/// Units that it costs to take one transaction over, and to read one block.
+/// Work units for one transaction of maintenance, and for reading one block.
 const UNITS_PER_TRANSACTION: u32 = 50;
 const UNITS_PER_BLOCK: u32 = 200;
 
-/// Unconfirmed transactions.
+/// The mempool and its maintenance.
 #[derive(Default)]
 pub struct Unconfirmed {
-    /// The transactions.
+    /// The mempool.
     pub pool: Pool,
     verifier: Verifier,
-    /// Blocks that were added to the chain and are still to be looked at for transactions that they confirm.
+    /// Added blocks whose transactions are still to be removed from the mempool.
     added: Option<Added>,
-    /// When to look for transactions that have expired, in the node's running time.
+    /// When to remove expired transactions, as time since the start.
     next_expiry: Duration,
 }
 
@@ -37,33 +37,33 @@ struct Added {
 }
 
 impl Unconfirmed {
-    /// Judges a transaction that somebody announces.
+    /// Validates an announced transaction and adds it.
     pub fn announce(&mut self, transaction: Transaction, confirmed: &Confirmed<'_>) -> Verdict {
         self.pool.announce(transaction, confirmed, &mut self.verifier)
     }
 
-    /// Takes in a transaction that another node has in its pool. The memory of what was announced has no part in it: what
-    /// is wrong with a copy of a transaction does not keep the true one out.
+    /// Adds a transaction of a remote mempool. It neither uses nor fills the cache of results, so that a copy with a
+    /// wrong signature does not keep the valid transaction out.
     pub fn take_over(&mut self, transaction: Transaction, confirmed: &Confirmed<'_>) -> Verdict {
         self.pool.add(transaction, confirmed, &mut self.verifier)
     }
 
-    /// All transactions in the order in which they are chosen for a block.
+    /// Returns all transactions in the order in which they are selected for a block.
     pub fn in_fee_order(&self) -> Vec<Rc<Transaction>> {
         self.pool.in_fee_order()
     }
 
-    /// Whether the pool's state must still be brought up to the chain.
+    /// Returns whether the mempool is not yet up to date with the chain.
     pub fn has_work(&self) -> bool {
         self.added.is_some() || self.pool.has_work()
     }
 
-    /// When there is work that waits for its time.
+    /// Returns when timed work is due.
     pub fn due(&self) -> Duration {
         self.next_expiry
     }
 
-    /// Drops what has expired, once a second.
+    /// Removes expired transactions, once a second.
     pub fn drop_expired(&mut self, now: Timestamp, running: Duration) {
         if running >= self.next_expiry {
             self.next_expiry = running + EXPIRY_INTERVAL;
@@ -71,7 +71,7 @@ impl Unconfirmed {
         }
     }
 
-    /// Brings the pool's state up to the chain, for as long as the budget lasts.
+    /// Brings the mempool up to date with the chain, within the budget.
     pub fn work(&mut self, confirmed: &Confirmed<'_>, budget: &mut Budget) -> Result<(), StoreError> {
         while self.has_work() && !budget.is_spent() {
             if let Some(added) = &mut self.added {
@@ -89,7 +89,7 @@ impl Unconfirmed {
         Ok(())
     }
 
-    /// Blocks have been added to the chain.
+    /// Records that blocks were added to the chain.
     pub fn blocks_added(&mut self, first: Height, last: Height) {
         let is_idle = self.is_idle();
         match &mut self.added {
@@ -99,7 +99,8 @@ impl Unconfirmed {
         }
     }
 
-    /// The chain has changed: transactions with these hashes are confirmed, `returned` have lost their block.
+    /// Records a chain update: transactions with the hashes `confirmed` are confirmed, and `returned` are unconfirmed
+    /// again.
     pub fn chain_changed(&mut self, mut confirmed: BTreeSet<Hash256>, returned: Vec<Transaction>) {
         if let Some(added) = self.added.take() {
             confirmed.extend(added.confirmed);
@@ -115,7 +116,7 @@ impl Unconfirmed {
 }
 
 impl Added {
-    /// Reads the next block; whether it was the last.
+    /// Reads the next block. Returns whether it was the last.
     fn read_next(&mut self, confirmed: &Confirmed<'_>) -> Result<bool, StoreError> {
         let block = stored_block(confirmed.snapshot, self.next, ReadContext::of(confirmed.network).trusting())?;
         let transactions = block.into_iter().flat_map(|(_, block)| block.transactions);

@@ -1,38 +1,38 @@
-//! Compares all that is stored with its checksums while the node runs, a range of rows at a time.
+//! Background verification of all stored rows against their checksums, one range at a time.
 
 use std::time::Duration;
 
 use crate::store::{Reader, StoreError, VerifyPosition};
 
-/// From the start of the node to the first range.
+/// Time from the start of the node to the first range.
 const FIRST_AFTER: Duration = Duration::from_secs(10);
-/// From one range, of 64 KiB as a rule, to the next: a store of 10 GiB takes about five hours.
+/// Pause between two ranges, which usually have 64 KiB: a store of 10 GiB takes about five hours.
 const PAUSE: Duration = Duration::from_millis(100);
-/// From one pass over all ranges to the next.
+/// Pause between two passes over all ranges.
 const REST: Duration = Duration::from_secs(6 * 3600);
-/// Damaged ranges that one pass names in the log.
+/// Maximum number of damaged ranges that one pass logs individually.
 const MAX_NAMED: u64 = 8;
 
-/// How far the store was compared, and what was found.
+/// Position and results of the verification.
 #[derive(Debug)]
 pub struct Verification {
     position: VerifyPosition,
     due: Duration,
-    /// Damaged ranges of this pass.
+    /// Damaged ranges found in the current pass.
     found: u64,
-    /// Those of the last one that is complete.
+    /// Damaged ranges found in the last complete pass.
     found_before: u64,
     passes: u64,
 }
 
 impl Verification {
-    /// Of a node that is started at a moment of its running time.
+    /// Creates the verification of a node that starts at `running`.
     pub fn new(running: Duration) -> Verification {
         let position = VerifyPosition::default();
         Verification { position, due: running + FIRST_AFTER, found: 0, found_before: 0, passes: 0 }
     }
 
-    /// Compares the next range once it is due. What is damaged is said, and the node goes on.
+    /// Verifies the next range if it is due. Damage is logged and counted; it is not an error.
     pub fn work(&mut self, reader: &Reader<'_>, running: Duration) -> Result<(), StoreError> {
         if running < self.due {
             return Ok(());
@@ -63,12 +63,12 @@ impl Verification {
         self.due
     }
 
-    /// Damaged ranges that are known.
+    /// Number of damaged ranges known.
     pub fn damaged_ranges(&self) -> u64 {
         self.found.max(self.found_before)
     }
 
-    /// How often all ranges were compared.
+    /// Number of complete passes.
     pub fn passes(&self) -> u64 {
         self.passes
     }
@@ -105,7 +105,7 @@ mod tests {
         let (store, _folder) = test_store();
         let mut batch = store.begin().unwrap();
         (0..900u16).for_each(|key| batch.put(Table::Numbers, &key.to_be_bytes(), &[1; 300]).unwrap());
-        // A checksum that is not that of its range.
+        // A wrong checksum.
         batch.commit().unwrap();
         let mut batch = store.begin().unwrap();
         batch.put_unjournaled(Table::Checksums, &[Table::Numbers as u8], &[9; 16]).unwrap();

@@ -1,10 +1,9 @@
-//! One attempt to synchronise the chain with another node: questions and answers until it is clear which blocks are to be
-//! judged, or that there are none.
+//! Comparison of our chain with that of one peer, which determines the blocks to download and validate, if any.
 //!
-//! All questions go to the same node, one after the other: its score; its last block if the score is greater; hashes of as
-//! many blocks as may be rolled back, and more; the block after the last common one if ours would be replaced; and the
-//! blocks. Our own chain may grow meanwhile. It is looked at again with every answer, so that an attempt ends as soon as there
-//! is nothing to gain.
+//! All requests go to the same peer, one after the other: its score; its last block, if its score is greater; the
+//! hashes of as many blocks as can be rolled back, and more; the first block after the common one, if blocks of ours
+//! would be replaced; and the blocks. Our own chain may change meanwhile, so it is read again with each score, last
+//! block and hash list, and the comparison ends as soon as there is nothing to gain.
 
 use std::cmp::Ordering;
 
@@ -16,86 +15,87 @@ use crate::crypto::{PublicKey, Verifier};
 use crate::model::network::ChainParameters;
 use crate::model::{Block, Hash256, Height};
 
-/// Blocks that a chain must be ahead, so that it is worth fetching them from several nodes: they would take a few attempts.
+/// Returns how many blocks a chain must be ahead to be downloaded from several peers: four single-peer downloads.
 pub fn far_ahead(chain: &ChainParameters) -> u64 {
     const ATTEMPTS: u64 = 4;
     ATTEMPTS.saturating_mul(chain.max_blocks_per_sync())
 }
 
-/// How a challenge was put, and who has to answer it.
+/// Context of an authenticated answer.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked<'a> {
-    /// The form of the answer.
+    /// Format of the answer.
     pub format: Format,
-    /// What it is signed over.
+    /// Challenge that the answer must sign.
     pub challenge: &'a Challenge,
-    /// The key of the node that was asked.
+    /// Key of the queried peer.
     pub key: &'a PublicKey,
-    /// The network.
+    /// Network context for decoding.
     pub context: Context,
 }
 
-/// What an attempt reads of our own chain.
+/// Read access to our own chain.
 pub trait OwnChain {
-    /// Its end.
+    /// Returns the tip.
     fn tip(&self) -> Result<OwnTip, Unreadable>;
 
-    /// Hashes of its blocks from a height on, at most so many.
+    /// Returns the hashes of the blocks from height `first` on, at most `most`.
     fn hashes_from(&self, first: Height, most: u64) -> Result<Vec<Hash256>, Unreadable>;
 }
 
-/// What only a node does that cheats or is broken.
+/// Misbehavior of a peer that is malicious or broken. [`InvalidHashes`](Evil::InvalidHashes) also occurs if the chains
+/// forked further back than the rewrite limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Evil {
-    /// A block whose signature is wrong.
+    /// The signature of a block is invalid.
     NonVerifiableBlock,
-    /// More hashes than a node gives.
+    /// The peer sent more hashes than the protocol allows.
     TooManyHashes,
-    /// Hashes of another chain than ours from the first on.
+    /// Not even the first hash matches our chain.
     InvalidHashes,
-    /// A greater score, but no block that we do not have.
+    /// The peer announced a greater score, but has no block that we lack.
     LiedAboutScore,
 }
 
-/// How an attempt ends.
+/// Result of a comparison.
 #[derive(Debug)]
 pub enum Ending {
-    /// Both have the same chain, or chains of the same score: the pool of the other node may have something.
+    /// Both chains are the same or have the same score. The peer may have unconfirmed transactions that we lack.
     Same,
     /// Our chain has the greater score.
     Lower,
-    /// The other chain goes on behind the end of ours, up to this height, which is far.
+    /// The peer's chain extends ours from this tip up to this height, by more than `far_ahead` blocks.
     FarAhead(OwnTip, Height),
-    /// The chain of the other node ends more than the rewrite limit below ours, whatever its score.
+    /// The peer's chain ends more than the rewrite limit below ours, whatever its score.
     TooFarBehind,
-    /// The other node is to be blamed.
+    /// The peer misbehaved.
     Evil(Evil),
-    /// Blocks that are to be judged.
+    /// Blocks to validate.
     Blocks {
-        /// The last block that both chains have.
+        /// Height of the last common block.
         common: Height,
-        /// The end of our chain that they were compared with.
+        /// Hash of our tip at the time of the comparison.
         base: Hash256,
         /// The blocks.
         blocks: BlockList,
     },
 }
 
-/// What follows from an answer.
+/// Step that follows an answer.
 #[derive(Debug)]
 pub enum Next {
-    /// A further question.
+    /// Send a further request.
     Ask(Query),
-    /// The end.
+    /// The comparison has ended.
     End(Ending),
 }
 
-/// Why an attempt cannot go on. Nobody is blamed.
+/// Error that stops a comparison. The peer's experience is not affected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Broken {
-    /// The answer is of no use.
+    /// The answer is invalid.
     Answer(AnswerError),
-    /// Our own store.
+    /// Our own store cannot be read.
     Unreadable,
 }
 
@@ -111,19 +111,19 @@ impl From<Unreadable> for Broken {
     }
 }
 
-/// An attempt, which waits for an answer.
+/// State of a comparison that waits for an answer.
 #[derive(Clone, Debug)]
 pub struct Attempt {
     stage: Stage,
-    /// The score of the other chain, once it is known.
+    /// Score of the peer's chain; 0 before [`Stage::Score`] is answered.
     score: i128,
-    /// Blocks from which on a chain is far ahead.
+    /// The peer's chain is far ahead if it extends ours by more than this many blocks.
     far_ahead: u64,
-    /// Transactions that the blocks may have together.
+    /// Maximum number of transactions to request with the blocks.
     most_transactions: u32,
 }
 
-/// Where our chain and the other one part.
+/// Point where our chain and the peer's diverge.
 #[derive(Clone, Copy, Debug)]
 struct Fork {
     common: Height,
@@ -134,34 +134,34 @@ struct Fork {
 enum Stage {
     Score,
     LastBlock,
-    /// Hashes from a height on, of a chain that ends at another.
+    /// Hashes from height `from` on, of a chain that ends at `last`.
     Hashes {
         from: Height,
         last: Height,
     },
-    /// The first block that is to replace one of ours.
+    /// The first block that would replace one of ours.
     FirstOther(Fork),
     Blocks(Fork),
 }
 
 impl Attempt {
-    /// Begins, with the first question. A chain with more blocks than `far_ahead` behind ours is far ahead; blocks with so
-    /// many transactions are asked for.
+    /// Starts a comparison and returns the first request. A chain that extends ours by more than `far_ahead` blocks
+    /// ends it with [`Ending::FarAhead`]; otherwise blocks with at most `most_transactions` transactions are requested.
     pub fn begin(far_ahead: u64, most_transactions: u32) -> (Attempt, Query) {
         (Attempt { stage: Stage::Score, score: 0, far_ahead, most_transactions }, Query::Score)
     }
 
-    /// Whether it waits for blocks.
+    /// Returns whether blocks have been requested.
     pub fn waits_for_blocks(&self) -> bool {
         matches!(self.stage, Stage::Blocks(_))
     }
 
-    /// The score of the other chain, once it is known.
+    /// Returns the score of the peer's chain, if known.
     pub fn score(&self) -> Option<i128> {
         (!matches!(self.stage, Stage::Score)).then_some(self.score)
     }
 
-    /// Goes on with the answer to the last question.
+    /// Processes the answer to the last request.
     pub fn heard(
         &mut self,
         body: Vec<u8>,
@@ -184,7 +184,7 @@ impl Attempt {
             Stage::Hashes { from, last } => {
                 let HashChain(theirs) = read_answer(format, &body, context, challenge, key)?;
                 let (ours, own) = (own.hashes_from(from, chain.max_blocks_per_sync())?, own.tip()?);
-                // Our chain may have become shorter than that meanwhile, if it was switched to a better one.
+                // The hashes are empty if a reorg has made our chain shorter than `from` meanwhile.
                 let end = if ours.is_empty() { Some(Next::End(Ending::Lower)) } else { self.nothing_to_gain(own) };
                 Ok(end.unwrap_or_else(|| self.compare_hashes((from, last), &ours, &theirs, own, chain)))
             }
@@ -202,7 +202,7 @@ impl Attempt {
         }
     }
 
-    /// The end, if our chain is no worse by now.
+    /// Returns the end if our chain is no worse by now.
     fn nothing_to_gain(&self, own: OwnTip) -> Option<Next> {
         match self.score.cmp(&own.score) {
             Ordering::Equal => Some(Next::End(Ending::Same)),
@@ -278,7 +278,7 @@ mod tests {
     use crate::model::{BlockKind, Network, Timestamp};
     use crate::peer::wire::{AuthenticatedResponse, List};
 
-    /// Our chain: a hash and a score of 10 for each block.
+    /// Own chain: a hash and a score of 10 for each block.
     struct Own(Vec<Hash256>);
 
     impl OwnChain for Own {
@@ -303,7 +303,7 @@ mod tests {
         hash
     }
 
-    /// So many hashes of the trunk, then of a branch up to a height.
+    /// Hashes of the trunk up to `common`, then of a branch up to `last`.
     fn hashes(common: u64, branch: u8, last: u64) -> Vec<Hash256> {
         (1..=last).map(|height| hash(if height <= common { 0 } else { branch }, height)).collect()
     }
@@ -332,7 +332,6 @@ mod tests {
         Block { signature: Some(Signature([1; 64])), ..block(height) }
     }
 
-    /// Goes on with an answer of the node that was asked.
     fn answer(attempt: &mut Attempt, own: &Own, entity: impl Writable) -> Result<Next, Broken> {
         answer_by(attempt, own, entity, &pair(1))
     }
@@ -359,7 +358,7 @@ mod tests {
         }
     }
 
-    /// An attempt that waits for hashes.
+    /// Returns a comparison that waits for hashes.
     fn at_hashes(own: &Own, last: u64) -> Attempt {
         let (mut attempt, query) = Attempt::begin(far_ahead(&chain()), chain().max_transactions);
         assert_eq!(query, Query::Score);

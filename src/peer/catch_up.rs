@@ -1,20 +1,20 @@
-//! Catching up with a chain that is far ahead of ours.
+//! Block download from several peers, for a chain that is far ahead of ours.
 //!
-//! One node, the leader, is asked for the hashes of its blocks, and several nodes for the blocks that have them, some
-//! pieces ahead of the one that is taken in, so that nobody waits for anybody. Blocks are handed out in the order of their
-//! heights. Each must have the hash that was claimed for it and follow the one before it, so that nobody but the leader
-//! decides which chain it is; the nodes that give blocks outvote a leader whose chain most of them do not have.
+//! One peer, the sync peer, supplies the block hashes. Several peers supply the blocks, some batches ahead of the one
+//! being processed, so that processing never waits for a single peer. Blocks are returned in order of height. Each must
+//! have the hash that the sync peer supplied and follow the previous block, so only the sync peer determines the chain.
+//! A majority of the peers that supply blocks can outvote a sync peer whose chain they do not have.
 //!
-//! Where the operator vouches for a block, the blocks up to it are fetched twice: first to see that they lead to it, of
-//! which a hash of every few hundred claims is kept, and then to be taken in without looking at their signatures.
+//! With a trusted checkpoint, the blocks up to it are downloaded twice: first to verify that they lead to the
+//! checkpoint, keeping one digest per hash answer, and then to be processed without signature checks.
 //!
-//! | what grows | by | limit |
+//! | data | grows by | limit |
 //! |---|---|---|
-//! | hashes that were claimed | answers of the leader | [`HASHES_AHEAD`] and an answer |
-//! | blocks that were heard and not handed out | answers | [`AHEAD_BYTES`] and what is under way |
-//! | requests under way | pieces | [`MAX_ASKED`], [`MAX_ASKED_OF_ONE`] |
-//! | nodes that are asked | draws | [`MAX_WORKERS`] |
-//! | hashes of claims, where a block is vouched for | heights up to it | 32 bytes for an answer of the leader |
+//! | hashes without a batch | answers of the sync peer | [`HASHES_AHEAD`] and one answer |
+//! | received blocks not yet returned | answers | [`AHEAD_BYTES`] and the requests in flight |
+//! | requests in flight | batches | [`MAX_ASKED`], [`MAX_ASKED_OF_ONE`] |
+//! | download peers | selections | [`MAX_WORKERS`] |
+//! | digests, with a checkpoint | height of the checkpoint | 32 bytes per answer of the sync peer |
 
 mod piece;
 mod workers;
@@ -32,109 +32,109 @@ use crate::codec::Context;
 use crate::crypto::hash::keccak256;
 use crate::model::{Address, Block, Checkpoint, Hash256, Height};
 
-/// Most nodes that are asked.
+/// Maximum number of download peers.
 pub const MAX_WORKERS: usize = 8;
-/// Most requests under way.
+/// Maximum number of requests in flight.
 pub const MAX_ASKED: usize = 6;
-/// Most requests under way to one node.
+/// Maximum number of requests in flight to one peer.
 pub const MAX_ASKED_OF_ONE: usize = 3;
-/// Bytes of blocks that may wait to be handed out, so long as answers are as long as they usually are.
+/// Maximum bytes of received blocks that wait, as long as answers have the usual size.
 pub const AHEAD_BYTES: usize = 2 << 20;
-/// Transactions of a piece, which bound its bytes.
+/// Maximum number of transactions in a batch, which bounds its bytes.
 pub const PIECE_TRANSACTIONS: i32 = 1_000;
-/// Hashes that are claimed ahead of the pieces.
+/// Number of hashes without a batch from which on no more are requested.
 pub const HASHES_AHEAD: usize = 2_000;
-/// Time after which a piece that everything waits for is asked of somebody else too.
+/// Time after which the batch that blocks progress is also requested from a second peer.
 pub const HEDGE: Duration = Duration::from_secs(3);
-/// Bytes of a piece, as long as none has come.
+/// Assumed bytes of a batch before the first has arrived.
 const FIRST_PIECE_BYTES: usize = 256 << 10;
-/// Hashes over all claims of an answer stand for them.
+/// Hash over all block hashes of one answer.
 type Digest = Hash256;
 
-/// Number of a request. Never used twice.
+/// Id of a request. Never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AskId {
-    /// Number of the run.
+    /// Number of the download.
     pub run: u64,
-    /// Number of the request in it.
+    /// Number of the request within the download.
     pub ask: u64,
 }
 
-/// What a node is to be asked.
+/// Request to a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ask {
-    /// Its number.
+    /// Id of the request.
     pub id: AskId,
-    /// Who is asked.
+    /// Peer to query.
     pub whom: Address,
-    /// What.
+    /// Requested data.
     pub question: Question,
 }
 
-/// What a node is asked.
+/// Kind of requested data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Question {
-    /// Hashes of its blocks from a height on.
+    /// Hashes of the peer's blocks from a height on.
     HashesFrom(Height),
-    /// Its blocks after a height, with [`PIECE_TRANSACTIONS`] transactions at most.
+    /// The peer's blocks after a height, with at most [`PIECE_TRANSACTIONS`] transactions.
     BlocksAfter(Height),
 }
 
-/// What a node has answered.
+/// Answer of a peer.
 #[derive(Debug)]
 pub enum Heard {
-    /// Hashes.
+    /// Block hashes.
     Hashes(Vec<Hash256>),
     /// Blocks.
     Blocks(BlockList),
 }
 
-/// A block, by height and hash.
+/// Height and hash of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// Its height.
+    /// Height of the block.
     pub height: Height,
-    /// Its hash.
+    /// Hash of the block.
     pub hash: Hash256,
 }
 
-/// The next block.
+/// Result of [`CatchUp::next`].
 #[derive(Debug)]
 pub enum Ahead {
-    /// Here it is.
+    /// The next block.
     Block(Box<Block>),
-    /// Some work was done on the way to it, and there is more.
+    /// Some work was done; there is more to do before the next block.
     Working,
-    /// It has not come yet.
+    /// The next block has not arrived.
     Waiting,
-    /// There is none.
+    /// The download has ended.
     Over,
 }
 
-/// How a run ends.
+/// Result of a download.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// All blocks were handed out.
+    /// All blocks were returned.
     Done,
-    /// The claims of the leader are not those of a chain, or of one that most others do not have.
+    /// The sync peer's hashes do not form a chain, or most other peers do not have that chain.
     Evil(Address),
-    /// Its chain has another block than the operator vouches for.
+    /// The chain of this peer has a block of this hash at the height of the trusted checkpoint.
     OtherBlock(Address, Hash256),
-    /// Nobody is left who could be asked.
+    /// No download peer is left.
     Stranded,
 }
 
-/// Whether the operator vouches for a block, and what is known of the way to it.
+/// State of the trusted checkpoint.
 #[derive(Debug)]
 enum Vouched {
     Nothing,
-    /// Claims are followed to the block; what was claimed so far.
+    /// The hashes are followed up to the checkpoint; holds one digest per answer so far.
     Proving(Checkpoint, Vec<Digest>),
-    /// They lead to it, if they are these; how many of them were claimed again.
+    /// The hashes with these digests lead to the checkpoint; holds the number of digests that were compared again.
     Proven(Checkpoint, Vec<Digest>, usize),
 }
 
-/// What was asked.
+/// Request in flight.
 #[derive(Debug)]
 struct Asked {
     whom: Address,
@@ -142,31 +142,31 @@ struct Asked {
     at: Duration,
 }
 
-/// A run.
+/// Download of one chain.
 #[derive(Debug)]
 pub struct CatchUp {
     run: u64,
     leader: Address,
     base: Link,
     target: Height,
-    /// Hashes in an answer.
+    /// Maximum number of hashes in an answer.
     answer: usize,
     vouched: Vouched,
-    /// Claims that no piece has yet, and the height of the first that is still to be asked for.
+    /// Hashes without a batch, and the next height for which to request a hash.
     claims: VecDeque<Hash256>,
     unclaimed: Height,
     pieces: VecDeque<Piece>,
     workers: Workers,
     under_way: BTreeMap<AskId, Asked>,
     asks: u64,
-    /// When it was last looked what is to be asked.
+    /// Time of the last call of [`CatchUp::ask`].
     asked_at: Duration,
-    /// The last block that was handed out, or that is known to lead to the one that is vouched for.
+    /// The last block that was returned, or that was verified on the way to the checkpoint.
     last: Link,
-    /// Blocks in an answer, and its bytes, as they usually are.
+    /// Running averages of the blocks and bytes in an answer.
     usual_blocks: usize,
     usual_bytes: usize,
-    /// Who has given blocks of the leader's chain, and who of another.
+    /// Peers that supplied blocks of the sync peer's chain, and peers that supplied others.
     agreeing: BTreeSet<Address>,
     disagreeing: BTreeSet<Address>,
     helpful: Vec<Address>,
@@ -174,9 +174,9 @@ pub struct CatchUp {
 }
 
 impl CatchUp {
-    /// Begins a run of a number that no other has, behind our last block: the leader's chain goes on from there up to the
-    /// target at least. It gives so many hashes at a time. A block that the operator vouches for counts if it is between
-    /// the two.
+    /// Starts a download after `base`, our tip, of the sync peer's chain up to `target` at least. `run` must be unique;
+    /// `answer` is the maximum number of hashes in an answer. A checkpoint counts only if it lies above `base` and up
+    /// to `target`.
     pub fn new(
         run: u64,
         leader: Address,
@@ -212,22 +212,22 @@ impl CatchUp {
         }
     }
 
-    /// The node whose chain is followed.
+    /// Returns the sync peer.
     pub fn leader(&self) -> Address {
         self.leader
     }
 
-    /// The block that the first one follows.
+    /// Returns our tip at the start of the download.
     pub fn base(&self) -> Link {
         self.base
     }
 
-    /// The last height of the leader's chain, when it began.
+    /// Returns the last height of the sync peer's chain at the start of the download.
     pub fn target(&self) -> Height {
         self.target
     }
 
-    /// The height that is reached on the way to the block that the operator vouches for, as long as nothing is handed out.
+    /// Returns the verified height and the checkpoint while the blocks up to the checkpoint are verified.
     pub fn proving(&self) -> Option<(Height, Checkpoint)> {
         match self.vouched {
             Vouched::Proving(checkpoint, _) => Some((self.last.height, checkpoint)),
@@ -235,7 +235,7 @@ impl CatchUp {
         }
     }
 
-    /// The height below which blocks are known to lead to the one that is vouched for.
+    /// Returns the height below which blocks are known to lead to the trusted checkpoint.
     pub fn trusted_below(&self) -> Height {
         match self.vouched {
             Vouched::Proven(checkpoint, ..) => checkpoint.height,
@@ -243,27 +243,27 @@ impl CatchUp {
         }
     }
 
-    /// How it has ended, if it has.
+    /// Returns the result, if the download has ended.
     pub fn ending(&self) -> Option<Ending> {
         self.ending
     }
 
-    /// Nodes whose blocks were of use, told once for each piece.
+    /// Takes the peers that supplied a useful batch, one entry per batch.
     pub fn take_helpful(&mut self) -> Vec<Address> {
         std::mem::take(&mut self.helpful)
     }
 
-    /// Names further nodes that may be asked.
+    /// Adds a download peer.
     pub fn add_worker(&mut self, node: Address) {
         self.workers.add(node);
     }
 
-    /// Whether more nodes would be of use.
+    /// Returns whether there is room for more download peers.
     pub fn wants_workers(&self) -> bool {
         self.workers.len() < MAX_WORKERS
     }
 
-    /// The next request that is to be sent, if one is; `now` is the time since the start of the node.
+    /// Returns the next request to send, if any; `now` is the time since the start of the node.
     pub fn ask(&mut self, now: Duration) -> Option<Ask> {
         self.asked_at = now;
         if self.ending.is_some() || self.under_way.len() >= MAX_ASKED {
@@ -284,8 +284,7 @@ impl CatchUp {
         Some(Ask { id, whom, question })
     }
 
-    /// Another node leads from now on. What the former one has claimed is forgotten, unless it is known or still to be seen
-    /// whether it leads to the block that is vouched for.
+    /// Replaces the sync peer. Discards the hashes of the former one, unless a checkpoint proves them or will.
     fn change_leader(&mut self, leader: Address) {
         if matches!(self.vouched, Vouched::Nothing) {
             self.claims.clear();
@@ -299,7 +298,7 @@ impl CatchUp {
         self.leader = leader;
     }
 
-    /// The last height that may be claimed now.
+    /// Returns the last height for which a hash may be requested now.
     fn limit(&self) -> Height {
         match &self.vouched {
             Vouched::Proving(checkpoint, _) => checkpoint.height,
@@ -322,7 +321,7 @@ impl CatchUp {
         let held: usize = self.pieces.iter().map(Piece::held_bytes).sum();
         let has_room = held.saturating_add(expected) <= AHEAD_BYTES;
         for (place, piece) in self.pieces.iter().enumerate().filter(|(_, piece)| !piece.is_heard()) {
-            // What everything waits for is asked for in any case.
+            // The batch that blocks progress is requested in any case.
             let is_awaited = place == 0;
             if !is_awaited && !has_room {
                 return None;
@@ -339,7 +338,7 @@ impl CatchUp {
         None
     }
 
-    /// Makes pieces of claims, until so many of them wait.
+    /// Cuts hashes into batches until `most` of them wait for blocks.
     fn cut_pieces(&mut self, most: usize) {
         let wanted = self.usual_blocks;
         let is_last = most == usize::MAX || self.unclaimed > self.limit();
@@ -353,13 +352,13 @@ impl CatchUp {
         }
     }
 
-    /// When there is something to be asked for that could not be asked before, unless something is heard first.
+    /// Returns the time at which a delayed request becomes possible, if no answer arrives before.
     pub fn next_due(&self) -> Option<Duration> {
         let hedges = self.under_way.values().map(|asked| asked.at + HEDGE);
         hedges.chain(self.workers.rests()).filter(|due| *due > self.asked_at).min()
     }
 
-    /// A node has answered.
+    /// Processes an answer.
     pub fn heard(&mut self, id: AskId, heard: Heard) {
         let Some(Asked { whom, question, .. }) = self.under_way.remove(&id) else { return };
         self.workers.answered(&whom);
@@ -380,7 +379,7 @@ impl CatchUp {
         let left = usize::try_from((self.limit().0 + 1).saturating_sub(self.unclaimed.0)).unwrap_or(usize::MAX);
         let expected = left.min(self.answer);
         hashes.truncate(expected);
-        // Its chain has become shorter, or another than that which was proven.
+        // The peer's chain has become shorter, or differs from the proven one.
         if hashes.len() < expected || !self.note_claims(&hashes) {
             let leader = self.leader;
             return self.workers.remove(&leader);
@@ -389,7 +388,7 @@ impl CatchUp {
         self.claims.extend(hashes);
     }
 
-    /// Keeps what stands for claims, or compares them with what is kept. Returns whether they may be right.
+    /// Records the digest of an answer, or compares it with the recorded one. Returns whether the hashes may be right.
     fn note_claims(&mut self, hashes: &[Hash256]) -> bool {
         let digest = || Hash256(keccak256(&hashes.iter().flat_map(|hash| hash.0).collect::<Vec<_>>()));
         match &mut self.vouched {
@@ -410,26 +409,26 @@ impl CatchUp {
         let (heard, bytes) = (blocks.left(), blocks.held_bytes());
         let Some(piece) = self.pieces.get_mut(place).filter(|piece| !piece.is_heard()) else { return };
         if heard == 0 {
-            // Its chain ends below.
+            // The peer's chain ends below.
             return self.workers.remove(&whom);
         }
         if let Some(rest) = piece.hear(whom, blocks) {
             self.pieces.insert(place + 1, rest);
         }
-        // A little less than what usually comes, so that what comes is seldom too little.
+        // Slightly less than the usual number, so that answers are seldom short.
         let usual = usize::midpoint(self.usual_blocks, heard) * 15 / 16;
         self.usual_blocks = if heard < self.answer { usual.max(1) } else { self.answer };
         self.usual_bytes = usize::midpoint(self.usual_bytes, bytes);
     }
 
-    /// A request has failed.
+    /// Handles a failed request.
     pub fn failed(&mut self, id: AskId, now: Duration) {
         if let Some(asked) = self.under_way.remove(&id) {
             self.workers.failed(&asked.whom, now);
         }
     }
 
-    /// The next block, or what there is instead.
+    /// Returns the next block or the state of the download.
     pub fn next(&mut self, context: Context) -> Ahead {
         if self.ending.is_some() {
             return Ahead::Over;
@@ -462,7 +461,7 @@ impl CatchUp {
         }
     }
 
-    /// Looks whether a block that was claimed follows the one before it.
+    /// Checks that a block follows the previous one.
     fn follow(&mut self, (block, hash): (Box<Block>, Hash256), claimed_by: Address) -> Ahead {
         if block.previous_hash != self.last.hash {
             return self.end(Ending::Evil(claimed_by));
@@ -477,7 +476,7 @@ impl CatchUp {
         }
     }
 
-    /// All that was claimed was handed out, or led to the block that is vouched for.
+    /// Handles the end of the hashes: all blocks were returned, or verified up to the checkpoint.
     fn end_of_claims(&mut self) -> Ahead {
         let Vouched::Proving(checkpoint, digests) = &mut self.vouched else { return self.end(Ending::Done) };
         self.vouched = Vouched::Proven(*checkpoint, std::mem::take(digests), 0);
@@ -486,7 +485,7 @@ impl CatchUp {
         Ahead::Working
     }
 
-    /// Ends it if most of those who have given blocks have another chain than the leader.
+    /// Ends the download if most peers that supplied blocks have another chain than the sync peer.
     fn count_votes(&mut self) {
         let agreeing = self.agreeing.iter().filter(|node| **node != self.leader).count();
         if self.disagreeing.len() > agreeing + 1 {
@@ -499,7 +498,7 @@ impl CatchUp {
         Ahead::Over
     }
 
-    /// Requests under way, bytes of blocks that wait, and hashes that wait.
+    /// Returns the requests in flight, the bytes of waiting blocks and the number of waiting hashes.
     #[cfg(test)]
     pub fn load(&self) -> (usize, usize, usize) {
         (self.under_way.len(), self.pieces.iter().map(Piece::held_bytes).sum(), self.claims.len())

@@ -1,13 +1,13 @@
-//! How often nodes were of use to each other, and how often they were not.
+//! Success and failure counts between nodes.
 //!
-//! There is an experience for each ordered pair of nodes: the own ones are counted here, those of others are what they
-//! report. Experiences of the last day count.
+//! There is one experience for each ordered pair of nodes. This node counts its own; peers report theirs. Entries
+//! expire after [`LIFE`].
 //!
 //! | structure | grows by | limit |
 //! |---|---|---|
-//! | own experiences | a node that was of use or was not | [`MAX_OWN`]; the one that is oldest goes |
-//! | reports | a node that was asked for its experiences | [`MAX_REPORTERS`]; the one that is oldest goes |
-//! | pairs of a report | a pair that was reported | [`MAX_PAIRS`]; those that are oldest go |
+//! | own experiences | a success or failure of a peer | [`MAX_OWN`]; the oldest is evicted |
+//! | reports | a peer that was queried for its experiences | [`MAX_REPORTERS`]; the oldest is evicted |
+//! | pairs of a report | a reported pair | [`MAX_PAIRS`]; the oldest are evicted |
 //!
 //! An entry takes about 100 bytes, all together at most 3 MB.
 
@@ -17,16 +17,16 @@ use super::load::Load;
 use super::random::RandomSource;
 use crate::model::{Address, Timestamp};
 
-/// Most pairs that are sent and taken at once, and kept of one reporter.
+/// Maximum number of pairs in one message, and of stored pairs per reporter.
 pub const MAX_PAIRS: usize = 100;
-/// Most nodes with which own experiences are kept.
+/// Maximum number of own experiences.
 pub const MAX_OWN: usize = 1_000;
-/// Most nodes whose experiences are kept: twice as many as one calculation of trust can use.
+/// Maximum number of stored reports: twice as many as one trust calculation can use.
 pub const MAX_REPORTERS: usize = 200;
-/// Seconds for which an experience counts.
+/// Lifetime of an experience in seconds.
 pub const LIFE: i32 = 24 * 60 * 60;
 
-/// What became of calls.
+/// Success and failure counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Experience {
     successes: u64,
@@ -36,54 +36,54 @@ pub struct Experience {
 impl Experience {
     const MOST: u64 = i64::MAX as u64;
 
-    /// An experience as it comes over the wire; what is negative counts as 0.
+    /// Creates an experience from wire values; negative values count as 0.
     pub fn new(successes: i64, failures: i64) -> Experience {
         let count = |number: i64| u64::try_from(number).unwrap_or(0);
         Experience { successes: count(successes), failures: count(failures) }
     }
 
-    /// Calls that were of use, below 2⁶³.
+    /// Returns the number of successes, below 2⁶³.
     pub fn successes(self) -> u64 {
         self.successes
     }
 
-    /// Calls that were not, below 2⁶³.
+    /// Returns the number of failures, below 2⁶³.
     pub fn failures(self) -> u64 {
         self.failures
     }
 
-    /// All calls.
+    /// Returns successes plus failures.
     pub fn calls(self) -> u64 {
-        // Two numbers below 2⁶³.
+        // Cannot overflow: both are below 2⁶³.
         self.successes + self.failures
     }
 
-    /// The part of the calls that were of use, 0 to 1; `None` without calls.
+    /// Returns the success ratio, 0 to 1; `None` if both counts are 0.
     pub fn share(self) -> Option<f64> {
         (self.calls() > 0).then(|| self.successes as f64 / self.calls() as f64)
     }
 }
 
-/// Why a report is not taken.
+/// Reason to reject a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefusedReport {
-    /// It has more than [`MAX_PAIRS`] pairs.
+    /// The report has more than [`MAX_PAIRS`] pairs.
     TooLong,
-    /// It claims to be this node's own.
+    /// The reporter claims to be this node.
     InOwnName,
 }
 
-/// Experiences of one node with others.
+/// Experiences of one node with others, and when each was last updated.
 #[derive(Debug, Default)]
 struct Pairs(BTreeMap<Address, (Experience, Timestamp)>);
 
 impl Pairs {
-    /// The oldest entry; of several the one with the first address.
+    /// Returns the oldest entry; of several, the one with the lowest address.
     fn oldest(&self) -> Option<Address> {
         self.0.iter().min_by_key(|(_, (_, since))| *since).map(|(node, _)| *node)
     }
 
-    /// The entry of a node, for which the oldest one goes if there are too many.
+    /// Returns the entry of a node; evicts the oldest entry if a new one would exceed `most`.
     fn entry(&mut self, node: Address, most: usize) -> &mut (Experience, Timestamp) {
         if self.0.len() >= most
             && !self.0.contains_key(&node)
@@ -99,14 +99,13 @@ impl Pairs {
     }
 }
 
-/// Experiences of one node as it reported them.
 #[derive(Debug, Default)]
 struct Report {
     since: Timestamp,
     pairs: Pairs,
 }
 
-/// All experiences that are known.
+/// All known experiences.
 #[derive(Debug)]
 pub struct Experiences {
     local: Address,
@@ -115,17 +114,17 @@ pub struct Experiences {
 }
 
 impl Experiences {
-    /// None, for the node with this address.
+    /// Creates an empty set for the node with address `local`.
     pub fn new(local: Address) -> Experiences {
         Experiences { local, own: Pairs::default(), reports: BTreeMap::new() }
     }
 
-    /// A node was of use to this one. What concerns this node itself is passed over.
+    /// Counts a success of a peer. Ignores this node itself.
     pub fn succeeded(&mut self, node: Address, now: Timestamp) {
         self.count(node, now, |experience| &mut experience.successes);
     }
 
-    /// A node was of no use to this one, or worse. What concerns this node itself is passed over.
+    /// Counts a failure of a peer. Ignores this node itself.
     pub fn failed(&mut self, node: Address, now: Timestamp) {
         self.count(node, now, |experience| &mut experience.failures);
     }
@@ -139,7 +138,7 @@ impl Experiences {
         }
     }
 
-    /// Takes what another node reports, in place of what it has reported of the same nodes before.
+    /// Stores a report. It replaces earlier reports about the same nodes.
     pub fn receive(
         &mut self,
         reporter: Address,
@@ -164,7 +163,7 @@ impl Experiences {
         Ok(())
     }
 
-    /// Experiences of a node with others, in the order of their addresses.
+    /// Returns the experiences of a node with others, in order of their addresses.
     pub fn of(&self, node: &Address) -> impl Iterator<Item = (&Address, Experience)> {
         let pairs = match *node == self.local {
             true => Some(&self.own),
@@ -173,7 +172,7 @@ impl Experiences {
         pairs.into_iter().flat_map(|pairs| pairs.0.iter().map(|(node, (experience, _))| (node, *experience)))
     }
 
-    /// How many experiences there are: own ones, reports, and pairs of the longest report.
+    /// Returns the usage of own experiences, reports, and pairs of the longest report.
     pub fn loads(&self) -> [Load; 3] {
         let longest = self.reports.values().map(|report| report.pairs.0.len()).max().unwrap_or(0);
         [
@@ -183,7 +182,7 @@ impl Experiences {
         ]
     }
 
-    /// Experience of a node with another.
+    /// Returns the experience of one node with another.
     pub fn between(&self, node: &Address, other: &Address) -> Experience {
         let pairs = match *node == self.local {
             true => Some(&self.own),
@@ -192,7 +191,7 @@ impl Experiences {
         pairs.and_then(|pairs| pairs.0.get(other)).map_or_else(Experience::default, |(experience, _)| *experience)
     }
 
-    /// Own experiences for another node: all of them, or [`MAX_PAIRS`] by chance, in the order of addresses.
+    /// Returns own experiences to send to a peer: all of them, or a random [`MAX_PAIRS`], in order of address.
     pub fn selection(&self, random: &mut impl RandomSource) -> Vec<(Address, Experience)> {
         let mut selection: Vec<_> = self.of(&self.local).map(|(node, experience)| (*node, experience)).collect();
         if selection.len() > MAX_PAIRS {
@@ -203,7 +202,7 @@ impl Experiences {
         selection
     }
 
-    /// Forgets all that was experienced with a node, and all that it has reported.
+    /// Removes all own and reported experiences with a node, and its report.
     pub fn forget(&mut self, node: &Address) {
         self.own.0.remove(node);
         self.reports.remove(node);
@@ -212,7 +211,7 @@ impl Experiences {
         }
     }
 
-    /// Forgets what is older than a day.
+    /// Removes entries older than [`LIFE`].
     pub fn prune(&mut self, now: Timestamp) {
         let before = now.0.saturating_sub(LIFE);
         self.own.prune(before);
@@ -272,7 +271,7 @@ mod tests {
             experiences.receive(address(1), pairs, Timestamp(round as i32)).expect("a report");
             assert_eq!(experiences.of(&address(1)).count(), MAX_PAIRS);
         }
-        // The last report has driven out what was there before.
+        // The last report has evicted the earlier pairs.
         assert_eq!(experiences.between(&address(1), &all[all.len() - 1].0), all[all.len() - 1].1);
         for (round, (node, _)) in all.iter().enumerate() {
             experiences.succeeded(*node, Timestamp(round as i32));

@@ -1,19 +1,18 @@
-//! Whether this node has the chain that the others have, as its status says.
+//! Check of our height against that of the peers, for the node's status.
 
 use crate::model::Height;
 
-/// Checks that may fail before the node no longer counts as synchronised.
+/// Consecutive failed checks after which the node no longer counts as synchronised.
 const CREDIT: u32 = 4;
 
-/// What the last checks against the heights of partners have shown.
+/// Result of the last checks.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HeightCheck {
     credit: u32,
 }
 
 impl HeightCheck {
-    /// Takes note of the own height and the largest that a partner told. If none answered, that is the height of the
-    /// nemesis block, which every node has.
+    /// Compares our height with the largest reported one, or, without answers, with the nemesis height.
     pub fn compare(&mut self, own: Height, largest: Option<Height>) {
         self.credit = match own >= largest.unwrap_or(Height::NEMESIS) {
             true => CREDIT,
@@ -21,7 +20,7 @@ impl HeightCheck {
         };
     }
 
-    /// Whether the node has the chain that the others have.
+    /// Returns whether this node has the chain that its peers have.
     pub fn is_synchronised(self) -> bool {
         self.credit > 0
     }
@@ -42,7 +41,7 @@ mod tests {
         }
         check.compare(Height(10), Some(Height(11)));
         assert!(!check.is_synchronised());
-        // However long it has been behind, one good check is enough.
+        // A single good check suffices, however long the node was behind.
         (0..100).for_each(|_| check.compare(Height(10), Some(Height(11))));
         check.compare(Height(11), Some(Height(11)));
         assert!(check.is_synchronised());

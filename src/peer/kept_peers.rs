@@ -1,8 +1,8 @@
-//! What is kept of other nodes over a restart: who they are, where they were reached, and when they last answered. No
-//! trust is kept: a node that comes back is as good as one that others tell of, only that it is asked without being told of.
+//! Peers saved over a restart: identity, endpoint and time of the last answer. Trust is not saved: a saved peer ranks
+//! like one learnt by gossip, except that it is contacted without gossip.
 //!
-//! It is a text of one JSON object a line, which whoever runs the node writes to a file and reads back. The text may be
-//! cut off, damaged or written by somebody else: a line that cannot be understood is passed over.
+//! The format is one JSON object per line; the host writes it to a file and reads it back. The text may be truncated,
+//! damaged or written by somebody else: unreadable lines are skipped.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,33 +17,33 @@ use crate::crypto::PublicKey;
 use crate::ip::site;
 use crate::model::Timestamp;
 
-/// Most nodes that are kept; of more those that have answered last.
+/// Maximum number of saved peers; the most recently answering ones are saved.
 pub const MAX_KEPT: usize = 100;
-/// Most of them of one network that is not private (a /24 of IPv4, a /48 of IPv6), or of names with the same end.
+/// Maximum number of saved peers of one public network (a /24 of IPv4, a /48 of IPv6) or of one domain.
 pub const MAX_OF_NETWORK: usize = 4;
-/// Most bytes of the text that are read.
+/// Maximum number of bytes read.
 pub const MAX_BYTES: usize = 128 << 10;
-/// Most characters of a node's name that are kept.
+/// Maximum number of saved characters of a peer's name.
 const MAX_NAME: usize = 64;
-/// Most bytes of a line.
+/// Maximum bytes of a line.
 const MAX_LINE: usize = 1 << 10;
 
-/// How often it is looked whether there is something new to keep.
+/// Interval between checks for changes.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// Between two writings because other nodes are known, and because they have answered again.
+/// Minimum interval between writes after a change of keys or endpoints, and otherwise.
 const BETWEEN_NEW: Duration = Duration::from_secs(60);
 const BETWEEN_SAME: Duration = Duration::from_secs(3_600);
 
-/// A node that is kept.
+/// A saved peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptPeer {
-    /// Its key and name, and where it was reached; nothing else is known of it.
+    /// Key, name and endpoint; the meta data is empty.
     pub info: NodeInfo,
-    /// Network time at which it last answered.
+    /// Network time of the last answer.
     pub answered: Timestamp,
 }
 
-/// Reads a text; at most [`MAX_KEPT`] nodes, those that have answered last first, each key once.
+/// Reads a text. Returns at most [`MAX_KEPT`] peers, latest answer first, each key once.
 pub fn read(text: &[u8]) -> Vec<KeptPeer> {
     let text = &text[..text.len().min(MAX_BYTES)];
     let lines = text.split(|byte| *byte == b'\n').filter(|line| line.len() <= MAX_LINE);
@@ -61,8 +61,7 @@ fn read_line(line: &[u8]) -> Option<KeptPeer> {
     (answered >= 0).then_some(KeptPeer { info, answered: Timestamp(answered) })
 }
 
-/// Each key once, with its latest answer; those that have answered last first, at most [`MAX_KEPT`], and of one network at
-/// most [`MAX_OF_NETWORK`].
+/// Returns each key once with its latest answer, latest first, within [`MAX_KEPT`] and [`MAX_OF_NETWORK`].
 fn last_first(peers: impl Iterator<Item = KeptPeer>) -> Vec<KeptPeer> {
     let mut by_key = BTreeMap::<PublicKey, KeptPeer>::new();
     for peer in peers {
@@ -86,7 +85,7 @@ fn last_first(peers: impl Iterator<Item = KeptPeer>) -> Vec<KeptPeer> {
     peers
 }
 
-/// What bounds who is there: a network, or the last two parts of a name. Nothing does so for private networks.
+/// Returns the network, or the last two labels of a host name, that [`MAX_OF_NETWORK`] limits; `None` for private ones.
 fn network(endpoint: &Endpoint) -> Option<String> {
     match endpoint.address() {
         Some(ip) if nodes::is_private(ip) => None,
@@ -98,7 +97,7 @@ fn network(endpoint: &Endpoint) -> Option<String> {
     }
 }
 
-/// Writes a text of nodes that can be reached.
+/// Formats the peers that have a connectable endpoint.
 pub fn write(peers: &[KeptPeer]) -> Vec<u8> {
     let mut text = String::new();
     for KeptPeer { info, answered } in peers.iter().take(MAX_KEPT) {
@@ -119,31 +118,32 @@ pub fn write(peers: &[KeptPeer]) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// The nodes that are kept, and when they are written.
+/// The saved peers and their write schedule.
 #[derive(Debug, Default)]
 pub struct KeptPeers {
     kept: Vec<KeptPeer>,
-    /// Keys and endpoints as they were written last, in the order of the keys.
+    /// Keys and endpoints of the last write, in order of key.
     written: Vec<(PublicKey, Endpoint)>,
     written_at: Option<Duration>,
     next_look: Duration,
 }
 
 impl KeptPeers {
-    /// Those of a text.
+    /// Reads the peers of a text.
     pub fn read(text: &[u8]) -> KeptPeers {
         let kept = read(text);
         let written = places(&kept);
         KeptPeers { kept, written, ..KeptPeers::default() }
     }
 
-    /// The nodes, those that have answered last first.
+    /// Returns the peers, latest answer first.
     pub fn nodes(&self) -> &[KeptPeer] {
         &self.kept
     }
 
-    /// The text, if it is to be written: at once when the first node is known, soon when others are, and with what has
-    /// changed since when this node is about to end. A node that is known no more is kept until there is no room.
+    /// Returns the text if a write is due: the first at once, later ones after a minute if keys or endpoints have
+    /// changed, otherwise after an hour, and always if `is_last` (shutdown). Peers that left the table stay while there
+    /// is room.
     pub fn to_write(&mut self, peers: &Peers, now: Now, is_last: bool) -> Option<Vec<u8>> {
         if now.running < self.next_look && !is_last {
             return None;
@@ -193,7 +193,7 @@ mod tests {
         }
         assert_eq!(read(&text[..end]), [peer(2, 9)], "the end of its line is not needed");
         assert_eq!(read(&[b"{\n[]\n7\n\xff\n".to_vec(), text.clone(), vec![0; 5_000]].concat()), kept);
-        // The same node twice counts with its last answer.
+        // Of duplicates, the latest answer counts.
         assert_eq!(read(&[text, write(&[peer(1, 30)])].concat()), [peer(1, 30), peer(2, 9)]);
     }
 
@@ -223,7 +223,7 @@ mod tests {
         scene.run_seconds(6);
         let text = kept.to_write(&scene.peers, scene.now(), false).expect("a text");
         assert_eq!(read(&text).iter().map(|kept| kept.info.endpoint.clone()).collect::<Vec<_>>(), [info(0).endpoint]);
-        // Another one becomes known.
+        // A second peer becomes known.
         scene.others[0].list = vec![info(1)];
         let mut texts = Vec::new();
         for _ in 0..200 {
@@ -231,7 +231,7 @@ mod tests {
             texts.extend(kept.to_write(&scene.peers, scene.now(), false));
         }
         assert_eq!(texts.iter().map(|text| read(text).len()).collect::<Vec<_>>(), [2]);
-        // Nobody answers any more: they are kept all the same.
+        // Peers that no longer answer are kept.
         scene.others.iter_mut().for_each(|other| other.behaviour = Behaviour::Unreachable);
         scene.run_seconds(5 * 3_600);
         let text = kept.to_write(&scene.peers, scene.now(), true).expect("the last text");
@@ -346,7 +346,7 @@ mod tests {
             assert_eq!((scene.asked("/node/cysm").first(), scene.peers.is_booted()), (Some(&0), true), "{behaviour:?}");
             assert_eq!(scene.peers.local().endpoint.host, seen, "{behaviour:?}");
         }
-        // One of the list is waited for, as ever.
+        // A pre-trusted peer is waited for as usual.
         let mut scene = Scene::new(settings(&[1]), 2);
         scene.others.iter_mut().for_each(|other| other.behaviour = Behaviour::Unreachable);
         scene.peers.know_again(&[peer(0, 5)]);

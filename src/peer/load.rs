@@ -1,18 +1,18 @@
-//! How much is held of what has a limit.
+//! Usage of bounded collections.
 
-/// So much is held of something, and so much may be.
+/// Usage and limit of a collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Load {
-    /// What, for people.
+    /// Name of the collection, for people.
     pub what: &'static str,
-    /// Entries or bytes that are held.
+    /// Used entries or bytes.
     pub held: usize,
-    /// Entries or bytes that may be.
+    /// Maximum entries or bytes.
     pub most: usize,
 }
 
 impl Load {
-    /// So much of something, of which so much may be held.
+    /// Creates a usage entry.
     pub fn new(what: &'static str, held: usize, most: usize) -> Load {
         Load { what, held, most }
     }

@@ -1,23 +1,23 @@
-//! The machine: what is done with other nodes, when, and what comes of it.
+//! State machine of the peer protocol.
 //!
-//! It is handed the time and what came of requests, and says through [`Outside`] what it wants done. Whatever is asked of
-//! others goes through [`calls`], which bounds it; each call says what its answer is for, and what is kept of a task that
-//! waits for answers is a plain value.
+//! It receives the time and the results of requests, and acts through [`Outside`]. All requests to peers go through
+//! [`calls`], which limits them; each request carries the kind of its answer. A task that waits for answers is a plain
+//! value.
 //!
-//! | part | what it does |
+//! | module | purpose |
 //! |---|---|
-//! | [`calls`] | requests under way and waiting, how many and how fast |
-//! | [`contacts`], [`refresh`] | asks nodes who they are and whom they know |
-//! | [`meetings`] | asks back those who say that they are there |
-//! | `synchronisation` | compares the chain with that of one partner |
-//! | `catching_up` | fetches the blocks of a chain that is far ahead |
-//! | [`broadcast`] | passes on blocks, transactions, and that this node is there |
-//! | [`returning`] | asks nodes that were known before the start |
-//! | [`splits`] | notices chains that cannot come together any more |
-//! | [`own_address`] | finds out where others see this node, and joins the network |
-//! | `inquiries` | asks for heights, clocks and experiences |
-//! | `views` | what people and other nodes are told |
-//! | `loads` | how much is held |
+//! | [`calls`] | request queue: requests in flight and waiting, with limits and rates |
+//! | [`contacts`], [`refresh`] | asks peers for their identity and their peers (gossip) |
+//! | [`meetings`] | verifies senders of sign-of-life messages |
+//! | `synchronisation` | compares the chain with that of one sync peer |
+//! | `catching_up` | block download of a chain that is far ahead |
+//! | [`broadcast`] | relays blocks and transactions, sends signs of life |
+//! | [`returning`] | contacts saved peers after a restart |
+//! | [`splits`] | detects chains that forked further back than the rewrite limit |
+//! | [`own_address`] | detects this node's address, joins the network |
+//! | `inquiries` | queries heights, clocks and experiences |
+//! | `views` | data for people and other nodes |
+//! | `loads` | usage of bounded collections |
 
 pub mod broadcast;
 pub mod calls;
@@ -77,21 +77,21 @@ use crate::codec::Readable;
 use crate::crypto::{KeyPair, PublicKey};
 use crate::model::{Address, Height};
 
-/// Most nodes that are asked or told the same at once, whatever the operator's limit.
+/// Maximum number of peers that one query or broadcast goes to, whatever the operator's limit.
 pub const MAX_PARTNERS: usize = MAX_MEMBERS;
 
-/// What is known of another node.
+/// Data about a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct About {
-    /// What it says of itself.
+    /// What the peer reports about itself.
     pub info: NodeInfo,
-    /// The height of its chain when it was last asked for it.
+    /// Last reported chain height.
     pub height: Option<Height>,
-    /// The score of its chain when it was last asked for it.
+    /// Last reported chain score.
     pub score: Option<i128>,
 }
 
-/// How far the node has come.
+/// Startup phase of the node.
 #[derive(Debug)]
 enum Phase {
     Joining(Joining),
@@ -111,7 +111,7 @@ impl Phase {
     }
 }
 
-/// All that this node has to do with others.
+/// State machine of the peer protocol.
 pub struct Peers {
     local: NodeInfo,
     address: Address,
@@ -122,7 +122,7 @@ pub struct Peers {
     unpinned: Vec<Unpinned>,
     experiences: Experiences,
     trust: Trust,
-    /// By which partners are drawn, as it was made after the last refresh.
+    /// Selects peers for queries and broadcasts; rebuilt after each refresh and each trust calculation.
     selector: Selector,
     calls: Calls,
     contacts: Contacts,
@@ -131,19 +131,19 @@ pub struct Peers {
     returning: Returning,
     splits: Splits,
     synchronisation: Option<Synchronisation>,
-    /// Transactions that the next answer with blocks may have.
+    /// Maximum number of transactions to request with the next blocks.
     most_transactions: u32,
-    /// The partner that was asked for its unconfirmed transactions, and when.
+    /// Peer whose unconfirmed transactions are requested, and the time of the request.
     unconfirmed: Option<(Address, Duration)>,
     catching_up: Option<CatchingUp>,
-    /// How often this node has begun to catch up.
+    /// Number of block downloads started.
     runs: u64,
     buffer: Buffer,
     signs: Round<()>,
     addresses: Round<String>,
     heights: Round<Height>,
     times: Round<Witness>,
-    /// Nodes that were drawn to follow their time.
+    /// Peers whose clocks move network time; other queried ones only confirm.
     drawn_for_time: BTreeSet<Address>,
     inquiry: Option<Inquiry>,
     time_sync: TimeSync,
@@ -151,8 +151,8 @@ pub struct Peers {
 }
 
 impl Peers {
-    /// A node that begins to join its network: `local` is what it tells of itself, and `keys` are what it proves that
-    /// with. Goes on with [`Peers::turn`].
+    /// Creates a node that starts to join its network. `local` is its public description, `keys` prove it.
+    /// [`Peers::turn`] drives it.
     pub fn new(local: NodeInfo, keys: Rc<KeyPair>, mut settings: PeerSettings, now: Now) -> Peers {
         let address = Address::from_public_key(&local.identity.key, settings.context.network);
         let nodes = Nodes::new(address, Limits::default());
@@ -194,8 +194,7 @@ impl Peers {
         peers
     }
 
-    /// Takes nodes of the operator's list. Those of which only the endpoint is known say who they are when they are
-    /// contacted first.
+    /// Adds peers of the operator's list. One without a key is identified at the first contact.
     pub fn know(&mut self, known: Vec<KnownPeer>) {
         let room = Limits::default().nodes.saturating_sub(self.unpinned.len());
         for peer in known.into_iter().take(room) {
@@ -211,8 +210,8 @@ impl Peers {
         }
     }
 
-    /// Begins what is due, and goes on with the calculation of trust by at most so many rows
-    /// ([`super::trust::Calculation::advance`] says what one costs).
+    /// Starts due tasks, and advances the trust calculation by at most `rows` rows (cost:
+    /// [`super::trust::Calculation::advance`]).
     pub fn turn(&mut self, now: Now, rows: usize, outside: &mut impl Outside) {
         self.join(now, outside);
         while let Some(task) = self.phase.schedule_mut().and_then(|schedule| schedule.begin(now.running, now.time)) {
@@ -224,8 +223,7 @@ impl Peers {
         self.calls.send(now, outside);
     }
 
-    /// When the next turn is needed, since the start of the node: at once where it is in the past. Anything that happens
-    /// before may bring it forward.
+    /// Returns the time of the next turn since the start of the node; a past time means at once. Events can advance it.
     pub fn next_due(&self) -> Option<Duration> {
         let phase = match &self.phase {
             Phase::Joining(joining) => joining.next_try(),
@@ -236,7 +234,7 @@ impl Peers {
         [phase, trust, ahead, inquiry, self.calls.next_due()].into_iter().flatten().min()
     }
 
-    /// A request has ended.
+    /// Processes the result of a request.
     pub fn ended(&mut self, call: CallId, reply: Reply, now: Now, outside: &mut impl Outside) {
         let Some(ended) = self.calls.end(call, now.running) else { return };
         match ended.purpose {
@@ -260,7 +258,7 @@ impl Peers {
 
     fn begin(&mut self, task: Task, now: Now, outside: &mut impl Outside) {
         match task {
-            // The pool and the harvester do that by a clock of their own.
+            // The mempool and the harvester run on their own timers.
             Task::Foraging => self.end_task(task, true, now),
             Task::Refresh => self.begin_refresh(now, outside),
             Task::Broadcast => self.give_signs_of_life(now, outside),
@@ -293,10 +291,10 @@ impl Peers {
         self.end_task(Task::PruningNodes, true, now);
     }
 
-    /// Goes on with the calculation of trust, or begins one if it is time.
+    /// Advances the trust calculation, or starts one if it is due.
     fn calculate_trust(&mut self, rows: usize, now: Now, outside: &mut impl Outside) {
         if !self.trust.is_calculating() {
-            // Trust is calculated for some of the known nodes, or all: most turns need not look which.
+            // `len` is an upper bound of the members, so most turns need not collect them.
             if !self.trust.may_be_due(self.nodes.len(), now.time) {
                 return;
             }
@@ -318,7 +316,7 @@ impl Peers {
         self.selector = Selector::of_partners(self.trust.values(), &self.nodes);
     }
 
-    /// Nodes drawn by a selector.
+    /// Selects peers, at most [`MAX_PARTNERS`].
     fn draw(&self, selector: &Selector, random: &mut impl RandomSource) -> Vec<Address> {
         let mut drawn = selector.several(self.settings.node_limit, random);
         if drawn.len() > MAX_PARTNERS {
@@ -333,18 +331,18 @@ impl Peers {
         self.draw(selector, &mut random)
     }
 
-    /// Partners for what is asked or told several.
+    /// Selects several peers for a query or a broadcast.
     fn draw_partners(&self, outside: &mut impl Outside) -> Vec<NodeInfo> {
         self.infos(self.draw_by(&self.selector, outside))
     }
 
-    /// A partner for what is asked one.
+    /// Selects one peer for a query.
     fn draw_partner(&self, outside: &mut impl Outside) -> Option<NodeInfo> {
         let drawn = self.selector.one(&mut || outside.random())?;
         self.nodes.get(&drawn).map(|node| node.about.info.clone())
     }
 
-    /// What is known of nodes; those that are known no more are left out.
+    /// Returns the descriptions of peers; skips unknown ones.
     fn infos(&self, nodes: Vec<Address>) -> Vec<NodeInfo> {
         nodes.iter().filter_map(|node| self.nodes.get(node)).map(|node| node.about.info.clone()).collect()
     }
@@ -353,7 +351,7 @@ impl Peers {
         Address::from_public_key(&node.identity.key, self.settings.context.network)
     }
 
-    /// Takes a request for a node that has to prove that it answers itself. Returns whether there was room for it.
+    /// Queues a request whose answer the peer must sign. Returns whether there was room.
     fn ask(&mut self, node: &NodeInfo, query: &Query, purpose: Purpose, outside: &mut impl Outside) -> bool {
         let challenge = new_challenge(outside);
         let outgoing = query.request(&challenge, self.settings.format, &self.settings.chain);
@@ -361,7 +359,7 @@ impl Peers {
         self.calls.take(Request { endpoint: node.endpoint.clone(), outgoing, purpose, proof })
     }
 
-    /// Takes the same request for several nodes. Returns how many of them there was room for.
+    /// Queues the same request for several peers. Returns for how many there was room.
     fn ask_all(
         &mut self,
         nodes: &[NodeInfo],
@@ -376,7 +374,7 @@ impl Peers {
         asked
     }
 
-    /// An answer, with what proves whose it is.
+    /// Pairs an answer with its challenge and expected key.
     fn answered(&self, proof: Option<Proof>, reply: Reply) -> Result<Answered, Mishap> {
         match (proof, reply) {
             (Some(Proof { challenge, key: Some(key) }), Reply::Answer { body, from }) => {
@@ -386,14 +384,14 @@ impl Peers {
         }
     }
 
-    /// Reads an answer of the node that was asked, and where it came from.
+    /// Checks and reads an answer of the queried peer. Returns it with the address that it came from.
     fn read_answer<T: Readable>(&self, proof: Option<Proof>, reply: Reply) -> Result<(T, IpAddr), Mishap> {
         let Answered { body, from, challenge, key } = self.answered(proof, reply)?;
         Ok((read_answer(self.settings.format, &body, self.settings.context, &challenge, &key)?, from))
     }
 }
 
-/// An answer that is not read yet.
+/// Answer that is not decoded yet.
 struct Answered {
     body: Vec<u8>,
     from: IpAddr,
@@ -409,7 +407,7 @@ fn new_challenge(outside: &mut impl Outside) -> Challenge {
     Challenge(challenge)
 }
 
-/// A node, for people: whatever name it has given itself takes one line only.
+/// Formats a peer for the log, with its name escaped to one line.
 fn describe(info: &NodeInfo, address: &Address) -> String {
     let name = info.identity.name.as_deref().map(words).unwrap_or_default();
     format!("{address} at {} ({name:?})", info.endpoint)

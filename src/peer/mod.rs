@@ -1,21 +1,21 @@
-//! Other nodes: who they are, how far they are trusted, and what is done with them when.
+//! Other nodes of the network (peers): their table, trust, requests, synchronisation, relay and network time.
 //!
-//! | part | what it does |
+//! | module | purpose |
 //! |---|---|
-//! | [`nodes`] | the nodes that are known, and what became of the last contact with each |
-//! | [`experiences`] | how often nodes were of use to each other |
-//! | [`trust`] | how far each node is trusted, and who is drawn as a partner |
-//! | [`kept_peers`] | what is kept of other nodes over a restart |
-//! | [`schedule`] | the tasks that recur, and when each is due |
-//! | [`time_sync`] | network time, brought nearer to that of the others |
-//! | [`height_check`] | whether this node has the chain that the others have |
-//! | [`attempt`] | comparing the chain with that of one node |
-//! | [`catch_up`] | fetching the blocks of a chain that is far ahead from several nodes |
-//! | [`machine`] | what is done with all of that; [`outside`] is what it is driven through |
-//! | [`nemesis_search`] | asks others for the nemesis block, before there is anything else to do with them |
-//! | [`wire`] | what nodes tell each other, in bytes and JSON |
-//! | [`random`] | chance, which is handed in |
-//! | [`Load`] | how much is held of what has a limit |
+//! | [`nodes`] | table of known peers and the result of the last contact with each |
+//! | [`experiences`] | success and failure counts between nodes |
+//! | [`trust`] | trust values (EigenTrust++) and selection of peers by trust |
+//! | [`kept_peers`] | peers saved over a restart |
+//! | [`schedule`] | recurring tasks and their due times |
+//! | [`time_sync`] | adjustment of network time to the peers' clocks |
+//! | [`height_check`] | whether this node is synchronised, for its status |
+//! | [`attempt`] | comparison of the chain with that of one peer |
+//! | [`catch_up`] | download of a far longer chain from several peers |
+//! | [`machine`] | state machine that drives all of the above; [`outside`] is its interface to the host |
+//! | [`nemesis_search`] | download of the nemesis block by a node with an empty store |
+//! | [`wire`] | peer messages in binary and JSON |
+//! | [`random`] | injected randomness |
+//! | [`Load`] | usage of bounded collections |
 //!
 //! Nothing here touches sockets, clocks or the system's randomness.
 

@@ -1,7 +1,7 @@
-//! The nemesis block, for a node that has nothing yet: known nodes are asked for it, one after the other.
+//! Download of the nemesis block by a node with an empty store: queries known peers one after the other.
 //!
-//! It does not matter who gives it. The block is held against what the settings say of it, so that an answer needs no
-//! proof of its own, and nodes whose keys are not known can be asked as well.
+//! Any peer may supply the block. It is checked against the configured network, so the answer needs no proof of
+//! identity, and peers without known keys can be queried too.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,37 +13,37 @@ use crate::chain::{BlockError, authentic_nemesis_block};
 use crate::codec::{Context, Form, Format};
 use crate::model::{Amount, Block, Body, Hash256, Network};
 
-/// Nodes whose answers are waited for at once. Each of these answers takes memory up to the limit of a nemesis block.
+/// Maximum number of requests in flight. Each answer can take as much memory as the limit of a nemesis block.
 pub const AT_ONCE: usize = 4;
-/// How long a node is waited for before the next one is asked as well.
+/// Time after which the next peer is queried as well.
 pub const HURRY: Duration = Duration::from_secs(2);
-/// How long all rest once everybody was asked in vain; each time twice as long.
+/// Backoff after the first round in which every peer failed; doubles with each further one.
 pub const FIRST_REST: Duration = Duration::from_secs(5);
-/// How long they rest at most.
+/// Maximum backoff.
 pub const LONGEST_REST: Duration = Duration::from_secs(300);
 
-/// In which format it is asked for, whatever others are asked in: it is the shortest.
+/// Format of the requests, whatever the setting: the shortest.
 pub const FORMAT: Format = Format::Binary;
 
-/// Asks known nodes in rounds. The first block that is right ends it, once it has been taken in.
+/// Queries known peers in rounds until a valid block has been imported.
 pub struct NemesisSearch {
     network: Network,
-    /// The hash of the block, if it is known.
+    /// Hash of the block, if known.
     hash: Option<Hash256>,
     known: Vec<Endpoint>,
-    /// The node to be asked next; those before it were asked in this round.
+    /// Index of the peer to query next; those before it were queried in this round.
     next: usize,
-    /// When it is asked.
+    /// Time of the next query.
     due: Duration,
-    /// Nodes that were asked and have not answered.
+    /// Unanswered requests and the indices of their peers.
     waiting: BTreeMap<CallId, usize>,
-    /// The node whose block is being taken in.
+    /// Index of the peer whose block is being imported.
     giver: Option<usize>,
     rest: Duration,
 }
 
 impl NemesisSearch {
-    /// Begins to ask these nodes for the nemesis block of a network.
+    /// Starts a search for the nemesis block of a network.
     pub fn new(network: Network, hash: Option<Hash256>, known: Vec<Endpoint>, now: Duration) -> NemesisSearch {
         NemesisSearch {
             network,
@@ -57,13 +57,13 @@ impl NemesisSearch {
         }
     }
 
-    /// When the next node is to be asked; `None` while nothing is done before something else happens.
+    /// Returns the time of the next query; `None` if an answer or the import must end first.
     pub fn next_due(&self) -> Option<Duration> {
         let may_ask = self.next < self.known.len() && self.waiting.len() < AT_ONCE && self.giver.is_none();
         may_ask.then_some(self.due)
     }
 
-    /// Asks whoever is due.
+    /// Sends the due queries.
     pub fn turn(&mut self, now: Duration, mut send: impl FnMut(&Endpoint, Outgoing) -> CallId) {
         while self.next_due().is_some_and(|due| due <= now)
             && let Some(node) = self.known.get(self.next)
@@ -74,12 +74,12 @@ impl NemesisSearch {
         }
     }
 
-    /// Takes what came of a request: a block that is to be taken in, if it is one that may be right.
+    /// Processes the result of a request. Returns the binary form of a block to import, if it passes the checks.
     pub fn ended(&mut self, call: CallId, reply: Reply, now: Duration) -> Option<Vec<u8>> {
         let index = self.waiting.remove(&call)?;
         let name = self.known.get(index).map(Endpoint::to_string).unwrap_or_default();
         match self.block_in(reply) {
-            // Nobody needs a second one.
+            // A second block is not needed.
             Ok(_) if self.giver.is_some() => {}
             Ok(block) => {
                 log::info!("{name} has sent a nemesis block of {}, hash {}", self.network.name, block.hash());
@@ -93,7 +93,7 @@ impl NemesisSearch {
         None
     }
 
-    /// The block that was handed out last is not right after all.
+    /// Reports that the returned block was rejected after all; continues the search.
     pub fn refused(&mut self, reason: &str, now: Duration) {
         if let Some(node) = self.giver.take().and_then(|index| self.known.get(index)) {
             self.tell_other(&node.to_string(), reason);
@@ -101,7 +101,7 @@ impl NemesisSearch {
         }
     }
 
-    /// Requests that nobody needs to answer any more.
+    /// Returns the requests whose answers are no longer needed.
     pub fn outstanding(&self) -> impl Iterator<Item = CallId> {
         self.waiting.keys().copied()
     }
@@ -110,7 +110,7 @@ impl NemesisSearch {
         log::warn!("{node} sends something else than the nemesis block of {}: {reason}", self.network.name);
     }
 
-    /// A node was of no use: the next one is asked at once, or all of them again after a rest.
+    /// Makes the next query due now, or starts a new round after a backoff.
     fn go_on(&mut self, now: Duration) {
         self.due = now;
         let is_over = self.next >= self.known.len() && self.waiting.is_empty() && self.giver.is_none();
@@ -134,7 +134,7 @@ impl NemesisSearch {
             other => return Err(Unfit::Nothing(Mishap::of(other, FORMAT, context))),
         };
         let block = authentic_nemesis_block(&body, &self.network, self.hash).map_err(|error| match error {
-            // What exactly cannot be read in it says little to people.
+            // The exact decoding error is of little use to people.
             BlockError::Unreadable(_) => Unfit::Other("it is no block of this network".to_owned()),
             other => Unfit::Other(other.to_string()),
         })?;
@@ -145,15 +145,15 @@ impl NemesisSearch {
     }
 }
 
-/// Why an answer is of no use.
+/// Reason why an answer is unusable.
 enum Unfit {
-    /// There is no block in it.
+    /// The answer contains no block.
     Nothing(Mishap),
-    /// It is another block, or none.
+    /// The answer is another block or not a block.
     Other(String),
 }
 
-/// What the transfers of a block move; `None` if there is not so much.
+/// Returns the sum of the block's transfers; `None` on overflow.
 fn handed_out(block: &Block) -> Option<Amount> {
     let amount = |body: &Body| match body {
         Body::Transfer(transfer) => transfer.amount.0,

@@ -1,24 +1,23 @@
-//! The nodes that are known, and what became of the last contact with each.
+//! Table of known peers and the result of the last contact with each.
 //!
-//! A node becomes known when it has answered, never by hearsay. Nodes of the operator's list are known from the start,
-//! stay whatever happens, and are active only once they have answered. Those that are kept from before the start are
-//! known where they were then, without trust, and stay until others need their places, whether they answer or not.
+//! A peer enters the table by answering, never by gossip alone. Pre-trusted peers (from the operator's list) are in it
+//! from the start, stay for good, and become active with their first answer. Peers saved before a restart are in it at
+//! their saved endpoints, without trust, and stay until others need their slots, whether they answer or not.
 //!
-//! **A node stays where it is known.** An answer is signed, but the signature covers only what the node was challenged with:
-//! whoever passes challenges on to a node can give its answers as his own, with another endpoint in them. So an answer
-//! proves that the owner of the key lives, not where. A node of the operator's list is where the operator says, for good.
-//! Any other one moves only after it has been out of reach for [`BEFORE_A_MOVE`], and is a stranger where it turns up.
+//! **A peer keeps its endpoint.** An answer is signed, but the signature covers only the challenge: a relay can forward
+//! challenges to a peer and return its answers with another endpoint in them. So an answer proves that the owner of the
+//! key is alive, not where. A pre-trusted peer stays at its configured endpoint for good. Any other moves only after it
+//! has been unreachable for [`BEFORE_A_MOVE`], and counts as unknown at its new endpoint.
 //!
-//! **Limits.** A stranger fills an entry only by answering at an address of its own. So many nodes fit into the table
-//! in all, from one address and from one network ([`Limits`]); where there is no more room, a node that cannot be
-//! reached makes room for one that answers, and one that answers never does. Addresses of private networks share a
-//! part of the table, whatever their network, since a whole network of nodes may live on one machine. An entry takes
-//! what the caller keeps of a node and about 300 bytes.
+//! **Limits.** An unknown peer fills a slot only by answering at an address of its own. The table is limited in all,
+//! per address and per network ([`Limits`]). When it is full, a failed peer is evicted for one that answers; an active
+//! peer is never evicted. Private addresses share one limit whatever their network, since one machine may run a whole
+//! network of nodes. A slot takes the caller's data and about 300 bytes.
 //!
-//! **A node that fails is left alone for a while**: a minute at first, and twice as long after each further failure,
-//! up to an hour. NIS1 shuns it for one to two hours at once, so that one that was just restarted is lost for that
-//! long, and nodes that are started together lose each other. Here a restart costs a minute, and one that is gone for
-//! good six calls in the first hour and one an hour later, which is as few as with NIS1.
+//! **Backoff.** A failed peer is not contacted for a minute, doubling with each further failure up to an hour. NIS1
+//! backs off for one to two hours at once, so a restarted node is lost for that long, and nodes that are started
+//! together lose each other. Here a restart costs a minute, and a dead peer costs six calls in the first hour and one
+//! per hour later, as few as with NIS1.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
@@ -28,36 +27,36 @@ use super::load::Load;
 use crate::ip::{network, site};
 use crate::model::Address;
 
-/// How long a node that has failed once is left alone.
+/// Backoff after the first failure.
 pub const FIRST_REST: Duration = Duration::from_secs(60);
-/// How long it is left alone at most.
+/// Maximum backoff.
 pub const LONGEST_REST: Duration = Duration::from_secs(60 * 60);
-/// Between two contacts that a shunned node brings about by a sign of life.
+/// Minimum interval between probes of a failed peer that signs of life cause.
 pub const BETWEEN_SIGNS: Duration = Duration::from_secs(60);
-/// The same for one that may be elsewhere. For so long one that was asked in vain counts as not being where it is known.
+/// The same for a peer that may have moved, and the time for which a failed probe counts as recent.
 pub const BETWEEN_SIGNS_ELSEWHERE: Duration = Duration::from_secs(10);
-/// How long a node has been out of reach before it may be elsewhere.
+/// Time for which a peer must be unreachable before it may move.
 pub const BEFORE_A_MOVE: Duration = Duration::from_secs(60);
-/// How long after it last said who it is an active node is asked again, if it is not drawn meanwhile: nobody draws one
-/// without trust, which would stay active wherever it has gone, and would never be asked whom it knows.
+/// Time since its last introduction after which an active peer is probed, if it is not selected meanwhile. Otherwise a
+/// peer without trust (never selected) would stay active wherever it went, and would never be asked for its peers.
 pub const BEFORE_A_LOOK: Duration = Duration::from_secs(5 * 60);
-/// How long after a sign of life, or after the start, an active node is given the next one, if it is not drawn meanwhile.
+/// Time since its last sign of life, or since the start, after which an active peer that is not selected gets one.
 pub const BETWEEN_OWN_SIGNS: Duration = Duration::from_secs(4 * 60);
-/// Most nodes that were dropped and are still told of.
+/// Maximum number of dropped peers that are remembered.
 pub const MAX_DROPPED: usize = 50;
-/// Most characters of a reason that are kept.
+/// Maximum number of characters of a failure reason.
 pub const MAX_REASON: usize = 128;
 
-/// How many nodes fit into the table.
+/// Limits of the table.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// In all, those of the operator's list among them.
+    /// Peers in all, including pre-trusted ones.
     pub nodes: usize,
-    /// From one IPv4 address or one /64 of IPv6, which is what a host has to itself.
+    /// Peers per IPv4 address or IPv6 /64, the usual share of one host.
     pub per_address: usize,
-    /// From one /24 of IPv4 or one /48 of IPv6, which is what a site has to itself.
+    /// Peers per IPv4 /24 or IPv6 /48, the usual share of one site.
     pub per_network: usize,
-    /// From all addresses of private networks and of this machine.
+    /// Peers at private and loopback addresses.
     pub private: usize,
 }
 
@@ -67,89 +66,89 @@ impl Default for Limits {
     }
 }
 
-/// What became of the last contact.
+/// Result of the last contact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum State {
-    /// It is known from the start, and there was none yet.
+    /// In the table from the start and not contacted yet.
     Untried,
     /// It answered.
     Active,
-    /// It was silent for too long, or is not ready yet.
+    /// It timed out, or is starting.
     Busy,
-    /// It could not be reached.
+    /// It was unreachable.
     Inactive,
-    /// It answered wrongly or not at all.
+    /// It failed in another way.
     Failure,
 }
 
 impl State {
-    /// Whether such a node is left alone for a while.
+    /// Returns whether such a peer is backed off from.
     fn is_shunned(self) -> bool {
         matches!(self, State::Inactive | State::Failure)
     }
 }
 
-/// How a contact failed.
+/// Kind of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
-    /// Silent for too long, or not ready yet.
+    /// Timed out, or starting.
     Busy,
-    /// Not reached.
+    /// Unreachable.
     Inactive,
     /// Anything else.
     Failure,
 }
 
-/// The last failure of a node.
+/// Last failure of a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LastTrouble {
-    /// When, since the start of this node.
+    /// Time since the start of this node.
     pub at: Duration,
-    /// What kind of failure.
+    /// Kind of the failure.
     pub trouble: Trouble,
-    /// What it was, for people; at most [`MAX_REASON`] characters.
+    /// Message for people, at most [`MAX_REASON`] characters.
     pub reason: String,
 }
 
-/// A node and what became of it. `T` is what is known about it: its name, endpoint and the like.
+/// Entry of the table. `T` is the caller's data: name, endpoint and the like.
 #[derive(Clone, Debug)]
 pub struct Node<T> {
-    /// What is known about it.
+    /// The caller's data.
     pub about: T,
-    /// Where it answered; `None` before it did.
+    /// Address that answered; `None` before the first answer of a peer that is known by name.
     pub ip: Option<IpAddr>,
-    /// What became of the last contact.
+    /// Result of the last contact.
     pub state: State,
     /// Whether it is on the operator's list.
     pub is_pre_trusted: bool,
-    /// When it last answered, since the start of this node.
+    /// Time of the last answer, since the start of this node.
     pub last_contact: Option<Duration>,
-    /// When it last said where it is known who it is, since the start of this node.
+    /// Time of the last introduction at its known endpoint, since the start of this node.
     introduced: Option<Duration>,
-    /// When it was last given a sign of life, since the start of this node; zero if it never was.
+    /// Time of the last sign of life sent to it, since the start of this node; zero if none.
     given_sign: Duration,
-    /// Its last failure, whatever has been since.
+    /// Last failure; successes do not reset it.
     pub last_trouble: Option<LastTrouble>,
-    /// Failures since it last answered.
+    /// Failures since its last answer.
     pub failures: u32,
-    /// When the first of these failures was.
+    /// Time of the first of these failures.
     fails_since: Option<Duration>,
-    /// When the last of them was, if nothing at all answered where it is known.
+    /// Time of the last of them, if nothing answered at the known endpoint.
     unreached: Option<Duration>,
-    /// Attempts to synchronise with it.
+    /// Synchronisations started with it.
     pub synchronisations: u32,
-    /// When one that has failed is looked at again.
+    /// Time of the next retry after a failure.
     look_again: Duration,
-    /// When a failure or a sign of life last led to a look at it.
+    /// Time of the last probe that a failure or a sign of life caused.
     looked: Option<Duration>,
-    /// The host at which a sign of life had it asked at once, just after it was asked in vain, and when.
+    /// Host and time of the last sign of life that caused a probe at once after a failed one.
     asked_at_once: Option<(IpAddr, Duration)>,
-    /// Until when the chain is synchronised with others rather than with it.
+    /// Time until which other sync peers are preferred.
     rests_until: Duration,
 }
 
 impl<T> Node<T> {
-    /// One that was not known where it has just said who it is.
+    /// Creates the entry of a peer that has just introduced itself at an endpoint that was not known.
     fn introduced(about: T, ip: IpAddr, now: Duration) -> Node<T> {
         let (last_contact, introduced) = (Some(now), Some(now));
         Node { ip: Some(ip), last_contact, introduced, ..Node::new(about, State::Active) }
@@ -176,12 +175,12 @@ impl<T> Node<T> {
         }
     }
 
-    /// When one that has failed is looked at again of its own accord.
+    /// Returns the time of the next retry, if the last contact failed.
     pub fn asked_again(&self) -> Option<Duration> {
         (!matches!(self.state, State::Untried | State::Active)).then_some(self.look_again)
     }
 
-    /// When it is looked at again whether it is drawn or not; `None` if it was never tried.
+    /// Returns the time of the next probe independent of selection; `None` if it was never tried.
     fn next_look(&self) -> Option<Duration> {
         match self.state {
             State::Untried => None,
@@ -213,59 +212,59 @@ impl<T> Node<T> {
     }
 }
 
-/// How long a node is left alone that has failed `before` times before, since it last answered.
+/// Returns the backoff after a failure that `before` others precede.
 fn rest(before: u32) -> Duration {
     let factor = 2_u32.checked_pow(before).unwrap_or(u32::MAX);
     FIRST_REST.saturating_mul(factor).min(LONGEST_REST)
 }
 
-/// A node that is known no more.
+/// Peer that was dropped from the table.
 #[derive(Clone, Debug)]
 pub struct Dropped<T> {
-    /// Which one.
+    /// Address of its account.
     pub address: Address,
-    /// What was known of it at last.
+    /// Last entry.
     pub node: Node<T>,
-    /// When, since the start of this node.
+    /// Time since the start of this node.
     pub at: Duration,
-    /// Why.
+    /// Reason.
     pub why: Why,
 }
 
-/// Why a node is known no more.
+/// Reason for dropping a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
     /// It did not answer for a long time.
     Silent,
-    /// It was not to be reached, and another took its place.
+    /// It had failed and was evicted for another peer.
     Displaced,
-    /// It was not to be reached, and is elsewhere now.
+    /// It was unreachable and has moved.
     Moved,
 }
 
-/// Why a node is not taken into the table.
+/// Reason for not adding a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// It is this node itself.
+    /// It is this node.
     Local,
-    /// There are too many nodes from its address or its network.
+    /// Its address or network has no free slot.
     Crowded,
-    /// There are too many nodes.
+    /// The table is full.
     Full,
 }
 
-/// Who shares a part of the table.
+/// Set of addresses with a common limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Group {
-    /// A host, by the first address that it has.
+    /// Host, by its first address.
     Host(IpAddr),
-    /// A network, by its first address.
+    /// Network, by its first address.
     Network(IpAddr),
     /// All private addresses.
     Private,
 }
 
-/// Whether an address is of a private network or of this machine.
+/// Returns whether an address is private, link-local or loopback.
 pub fn is_private(ip: IpAddr) -> bool {
     match ip.to_canonical() {
         IpAddr::V4(ip) => ip.is_private() || ip.is_loopback() || ip.is_link_local(),
@@ -273,19 +272,19 @@ pub fn is_private(ip: IpAddr) -> bool {
     }
 }
 
-/// Whether an address is that of one host.
+/// Returns whether an address is a unicast address of a host.
 pub fn is_of_one_host(ip: IpAddr) -> bool {
     let ip = ip.to_canonical();
     !ip.is_unspecified() && !ip.is_multicast() && ip != IpAddr::V4(Ipv4Addr::BROADCAST)
 }
 
-/// The first address that a host has to itself.
+/// Returns the first address of a host's share: the IPv4 address or the IPv6 /64.
 pub fn host(ip: IpAddr) -> IpAddr {
     network(ip, 32, 64)
 }
 
 impl Group {
-    /// Those that an address belongs to.
+    /// Returns the groups of an address.
     fn of(ip: IpAddr) -> impl Iterator<Item = Group> {
         let groups = match is_private(ip) {
             true => [Some(Group::Private), None],
@@ -303,23 +302,23 @@ impl Group {
     }
 }
 
-/// The table of nodes.
+/// Table of known peers.
 #[derive(Debug)]
 pub struct Nodes<T> {
     local: Address,
     limits: Limits,
     nodes: BTreeMap<Address, Node<T>>,
-    /// The operator's list; this node may be on it.
+    /// The operator's list, which may contain this node.
     pre_trusted: BTreeSet<Address>,
-    /// Nodes of each group that are in the table and not on the operator's list.
+    /// Number of peers per group, without pre-trusted ones.
     groups: BTreeMap<Group, usize>,
-    /// Nodes that did not answer when the table was last pruned, nor since.
+    /// Peers that had not answered at the last pruning, nor since.
     candidates: BTreeSet<Address>,
     dropped: VecDeque<Dropped<T>>,
 }
 
 impl<T> Nodes<T> {
-    /// An empty table of the node with this address.
+    /// Creates an empty table for the node with address `local`.
     pub fn new(local: Address, limits: Limits) -> Nodes<T> {
         Nodes {
             local,
@@ -332,13 +331,12 @@ impl<T> Nodes<T> {
         }
     }
 
-    /// The node that this table belongs to.
+    /// Returns the address of this node.
     pub fn local(&self) -> Address {
         self.local
     }
 
-    /// Takes a node of the operator's list. It counts towards the limit in all only. This node itself may be on the
-    /// list; it does not come into the table.
+    /// Adds a pre-trusted peer, which counts towards [`Limits::nodes`] only. This node may be listed, but is not added.
     pub fn add_pre_trusted(&mut self, node: Address, about: T) -> Result<(), Refused> {
         if node == self.local {
             self.pre_trusted.insert(node);
@@ -359,8 +357,7 @@ impl<T> Nodes<T> {
         Ok(())
     }
 
-    /// Takes a node that was known before the start, if it is not known yet, with its address, if it was not reached by a
-    /// name.
+    /// Adds a saved peer if it is unknown; `ip` is `None` if its endpoint is a name.
     pub fn add_kept(&mut self, node: Address, ip: Option<IpAddr>, about: T) -> Result<(), Refused> {
         if self.nodes.contains_key(&node) {
             return Ok(());
@@ -375,9 +372,9 @@ impl<T> Nodes<T> {
         Ok(())
     }
 
-    /// A node answered at `ip`, where it is known or was not known before: it is active from now on, and `about` is what is
-    /// known about it. One whose name stands for another address, where there is no room, becomes active all the same; what
-    /// was known about it stays.
+    /// Records that a peer introduced itself at `ip`, its known endpoint or that of a new peer: it becomes active with
+    /// the data `about`. If its name now resolves to an address without a free slot, it becomes active with its former
+    /// data.
     pub fn answered(&mut self, node: Address, ip: IpAddr, about: T, now: Duration) -> Result<(), Refused> {
         let ip = ip.to_canonical();
         self.candidates.remove(&node);
@@ -393,7 +390,7 @@ impl<T> Nodes<T> {
         Ok(())
     }
 
-    /// A node that is out of reach where it was known answered elsewhere, at `ip`. Nothing of what was known stays.
+    /// Records that an unreachable peer introduced itself at another endpoint, at `ip`. All former data are dropped.
     pub fn moved(&mut self, node: Address, ip: IpAddr, about: T, now: Duration) -> Result<(), Refused> {
         let ip = ip.to_canonical();
         self.settle(node, ip, now)?;
@@ -404,14 +401,13 @@ impl<T> Nodes<T> {
         Ok(())
     }
 
-    /// Whether a node may be asked elsewhere if it does not answer where it is known: it is not of the operator's list, and
-    /// has been out of reach for [`BEFORE_A_MOVE`].
+    /// Returns whether a peer may be probed elsewhere: not pre-trusted, and unreachable for [`BEFORE_A_MOVE`].
     pub fn may_move(&self, node: &Address, now: Duration) -> bool {
         let is_gone = |since: Duration| now.saturating_sub(since) >= BEFORE_A_MOVE;
         self.nodes.get(node).is_some_and(|node| !node.is_pre_trusted && node.fails_since.is_some_and(is_gone))
     }
 
-    /// Nothing answered where a node is known. It has been out of reach since then if it was not before, whoever told of it.
+    /// Records that nothing answered at a peer's known endpoint, and starts its unreachable time unless it is running.
     pub fn unreached(&mut self, node: &Address, now: Duration) {
         if let Some(node) = self.nodes.get_mut(node) {
             node.unreached = Some(now);
@@ -419,15 +415,15 @@ impl<T> Nodes<T> {
         }
     }
 
-    /// Whether a node may move, and was just asked in vain where it is known.
+    /// Returns whether a peer may move and a probe of its known endpoint has just failed.
     pub fn may_move_at_once(&self, node: &Address, now: Duration) -> bool {
         let is_new = |unreached: Duration| now.saturating_sub(unreached) < BETWEEN_SIGNS_ELSEWHERE;
         self.may_move(node, now) && self.nodes.get(node).is_some_and(|node| node.unreached.is_some_and(is_new))
     }
 
-    /// Whether a sign of life from this host leads to a question there although the node was just asked in vain where it is
-    /// known: since it may move, or has not answered since the start and `is_there`, where it is known. That counts as asked
-    /// then: from one host at most once in [`BETWEEN_SIGNS`], unless another one gives signs in between.
+    /// Returns whether a sign of life from this host causes a probe there at once although a probe of the known
+    /// endpoint has just failed, and records it: if the peer may move, or if it is known there (`is_there`) and has not
+    /// answered since the start. At most once per [`BETWEEN_SIGNS`] and host, unless another host's sign comes between.
     pub fn ask_at_once_after_sign(&mut self, node: &Address, host: IpAddr, is_there: bool, now: Duration) -> bool {
         let may_move = !is_there && self.may_move_at_once(node, now);
         let is_asked =
@@ -441,8 +437,8 @@ impl<T> Nodes<T> {
         may
     }
 
-    /// Something of a node was just accepted: an answer, or what it has sent. It is active, if it has ever said where it is known
-    /// who it is. Says whether it was not.
+    /// Records a valid signed message of a peer, which becomes active if it ever introduced itself. Returns whether it
+    /// was inactive.
     pub fn is_alive(&mut self, node: &Address, now: Duration) -> bool {
         let Some(known) = self.nodes.get_mut(node).filter(|known| known.last_contact.is_some()) else { return false };
         let is_back = known.state != State::Active;
@@ -451,41 +447,40 @@ impl<T> Nodes<T> {
         is_back
     }
 
-    /// A contact with a node failed. One that is not known stays so.
+    /// Records a failed contact. Ignores unknown peers.
     pub fn failed(&mut self, node: &Address, trouble: Trouble, reason: &str, now: Duration) {
         if let Some(node) = self.nodes.get_mut(node) {
             node.has_failed(trouble, reason, now);
         }
     }
 
-    /// Takes note of an attempt to synchronise with a node.
+    /// Counts a synchronisation with a peer.
     pub fn synchronising(&mut self, node: &Address) {
         if let Some(node) = self.nodes.get_mut(node) {
             node.synchronisations = node.synchronisations.saturating_add(1);
         }
     }
 
-    /// The chain is to be synchronised with others rather than with this node for a while.
+    /// Prefers other sync peers until the given time.
     pub fn let_rest(&mut self, node: &Address, until: Duration) {
         if let Some(node) = self.nodes.get_mut(node) {
             node.rests_until = node.rests_until.max(until);
         }
     }
 
-    /// Whether the chain is to be synchronised with others rather than with a node.
+    /// Returns whether other sync peers are preferred.
     pub fn is_resting(&self, node: &Address, now: Duration) -> bool {
         self.nodes.get(node).is_some_and(|node| now < node.rests_until)
     }
 
-    /// Whether a node may be contacted of its own accord: one that is unknown, or is not left alone at the moment, and
-    /// is not this one.
+    /// Returns whether a peer may be contacted: it is not this node, and is unknown or not backed off.
     pub fn may_be_contacted(&self, node: &Address, now: Duration) -> bool {
         *node != self.local
             && self.nodes.get(node).is_none_or(|node| !node.state.is_shunned() || node.look_again <= now)
     }
 
-    /// Nodes that are to be looked at again, at most `most`: those that have failed, then those that have not said who they
-    /// are for [`BEFORE_A_LOOK`], each kind in turn.
+    /// Returns at most `most` peers to probe: failed ones, then those that have not introduced themselves for
+    /// [`BEFORE_A_LOOK`], each kind in turn.
     pub fn to_look_at_again(&self, now: Duration, most: usize, share: usize) -> Vec<Address> {
         let due = |node: &Node<T>| {
             let next_look = node.next_look().filter(|next_look| *next_look <= now)?;
@@ -494,8 +489,7 @@ impl<T> Nodes<T> {
         self.in_turn(due, most, share)
     }
 
-    /// Active nodes besides those that are `drawn` that are to be given a sign of life, at most `most`: they were given none
-    /// for [`BETWEEN_OWN_SIGNS`].
+    /// Returns at most `most` active peers, except `drawn`, whose last sign of life is [`BETWEEN_OWN_SIGNS`] old.
     pub fn to_give_sign(&self, drawn: &[Address], now: Duration, most: usize, share: usize) -> Vec<Address> {
         let due = |node: &Node<T>| {
             let is_due = node.state == State::Active && node.given_sign + BETWEEN_OWN_SIGNS <= now;
@@ -507,13 +501,13 @@ impl<T> Nodes<T> {
         nodes
     }
 
-    /// A node is given a sign of life.
+    /// Records that a sign of life was sent to a peer.
     pub fn sign_given(&mut self, node: &Address, now: Duration) {
         self.nodes.get_mut(node).into_iter().for_each(|node| node.given_sign = now);
     }
 
-    /// The nodes for which `due` tells a place in a queue, at most `most`, those of the operator's list before others, and
-    /// as long as there are nodes of other networks at most `share` of one. Looks through the whole table.
+    /// Returns at most `most` peers in the order of the key that `due` returns, pre-trusted ones first, and at most
+    /// `share` of one network as long as there are others. Linear in the table.
     fn in_turn<D: Ord>(&self, due: impl Fn(&Node<T>) -> Option<D>, most: usize, share: usize) -> Vec<Address> {
         let waiting = self.nodes.iter().filter_map(|(address, node)| {
             let ip = node.ip.filter(|ip| !node.is_pre_trusted && !is_private(*ip));
@@ -534,8 +528,8 @@ impl<T> Nodes<T> {
         first.into_iter().map(|(_, _, address, _)| address).collect()
     }
 
-    /// Whether a sign of life of this node leads to a look at it, although it may be left alone otherwise, which then counts
-    /// as taken: at most once in [`BETWEEN_SIGNS`], or in [`BETWEEN_SIGNS_ELSEWHERE`] if it may move.
+    /// Returns whether a peer's sign of life causes a probe in spite of backoff, and records it: at most once per
+    /// [`BETWEEN_SIGNS`], or [`BETWEEN_SIGNS_ELSEWHERE`] if the peer may move.
     pub fn look_after_sign(&mut self, node: &Address, now: Duration) -> bool {
         let rest = if self.may_move(node, now) { BETWEEN_SIGNS_ELSEWHERE } else { BETWEEN_SIGNS };
         let Some(node) = self.nodes.get_mut(node) else { return false };
@@ -546,8 +540,8 @@ impl<T> Nodes<T> {
         may
     }
 
-    /// Forgets nodes that did not answer at the last pruning and have not since. Those of the operator's list stay, and
-    /// those that are kept from before the start and have not answered since. Returns how many went.
+    /// Drops peers that had not answered at the last pruning, nor since, and returns their number. Pre-trusted peers
+    /// stay, and so do saved peers that have not answered since the start.
     pub fn prune(&mut self, now: Duration) -> usize {
         let silent: BTreeSet<_> = self
             .nodes
@@ -561,42 +555,42 @@ impl<T> Nodes<T> {
         gone.len()
     }
 
-    /// What is known of a node.
+    /// Returns the entry of a peer.
     pub fn get(&self, node: &Address) -> Option<&Node<T>> {
         self.nodes.get(node)
     }
 
-    /// What the caller keeps of a node.
+    /// Returns the caller's data about a peer.
     pub fn about_mut(&mut self, node: &Address) -> Option<&mut T> {
         self.nodes.get_mut(node).map(|node| &mut node.about)
     }
 
-    /// Whether a node answered at the last contact.
+    /// Returns whether a peer answered at the last contact.
     pub fn is_active(&self, node: &Address) -> bool {
         self.nodes.get(node).is_some_and(|node| node.state == State::Active)
     }
 
-    /// All nodes in the order of their addresses.
+    /// Returns all entries in order of address.
     pub fn iter(&self) -> impl Iterator<Item = (&Address, &Node<T>)> {
         self.nodes.iter()
     }
 
-    /// Nodes in one state, in the order of their addresses.
+    /// Returns the entries with one state, in order of address.
     pub fn in_state(&self, state: State) -> impl Iterator<Item = (&Address, &Node<T>)> {
         self.nodes.iter().filter(move |(_, node)| node.state == state)
     }
 
-    /// How many nodes are known.
+    /// Returns the number of peers.
     pub fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Whether none is known.
+    /// Returns whether the table is empty.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }
 
-    /// How full the table is, and the fullest of its groups of each kind.
+    /// Returns the usage of the table, and of the fullest group of each kind.
     pub fn loads(&self) -> [Load; 5] {
         let fullest = |is_one: fn(&Group) -> bool| {
             let counts = self.groups.iter().filter(|(group, _)| is_one(group)).map(|(_, count)| *count);
@@ -612,13 +606,13 @@ impl<T> Nodes<T> {
         ]
     }
 
-    /// The operator's list, on which this node may be.
+    /// Returns the operator's list, which may contain this node.
     pub fn pre_trusted(&self) -> &BTreeSet<Address> {
         &self.pre_trusted
     }
 
-    /// The nodes for which trust is calculated, without this one: those that answered, those that are busy and have answered
-    /// before or are on the operator's list, and those on it that were not tried yet.
+    /// Returns the peers for a trust calculation, without this node: active ones, busy ones that have answered before
+    /// or are pre-trusted, and untried pre-trusted ones.
     pub fn for_trust(&self) -> Vec<Address> {
         let is_met = |node: &Node<T>| node.is_pre_trusted || node.last_contact.is_some();
         [State::Active, State::Busy, State::Untried]
@@ -627,12 +621,12 @@ impl<T> Nodes<T> {
             .collect()
     }
 
-    /// The nodes that were dropped last, the oldest first.
+    /// Returns the peers that were dropped last, oldest first.
     pub fn dropped(&self) -> impl Iterator<Item = &Dropped<T>> {
         self.dropped.iter()
     }
 
-    /// Counts a node towards the groups of its address, in which there must be room.
+    /// Counts a peer towards the groups of its address; evicts a peer if one is full.
     fn settle(&mut self, node: Address, ip: IpAddr, now: Duration) -> Result<(), Refused> {
         if node == self.local {
             return Err(Refused::Local);
@@ -641,7 +635,7 @@ impl<T> Nodes<T> {
             Some(known) if known.is_pre_trusted || known.ip == Some(ip) => return Ok(()),
             known => known.and_then(|known| known.ip),
         };
-        // At most one node is displaced: whoever leaves a host leaves its network and the table too.
+        // At most one peer is evicted: an eviction from a host also frees a slot of its network and of the table.
         for group in Group::of(ip) {
             let stays = former.is_some_and(|former| Group::of(former).any(|other| other == group));
             let count = self.groups.get(&group).copied().unwrap_or(0);
@@ -657,7 +651,7 @@ impl<T> Nodes<T> {
         Ok(())
     }
 
-    /// Drops the node that has been out of reach longest, of a group if one is named. Looks through the whole table.
+    /// Drops the failed peer that answered longest ago, of a group if given. Linear in the table.
     fn displace(&mut self, group: Option<Group>, now: Duration) -> Option<()> {
         let belongs = |ip: Option<IpAddr>| {
             group.is_none_or(|group| ip.is_some_and(|ip| Group::of(ip).any(|other| other == group)))
@@ -671,7 +665,7 @@ impl<T> Nodes<T> {
         Some(())
     }
 
-    /// Takes a node out of the table.
+    /// Removes a peer from the table.
     pub fn remove(&mut self, node: &Address) -> Option<Node<T>> {
         let known = self.nodes.remove(node)?;
         self.candidates.remove(node);

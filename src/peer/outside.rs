@@ -1,7 +1,7 @@
-//! What this room wants from outside, and what it is told.
+//! Interface between the peer state machine and its host.
 //!
-//! Whoever drives the room hands in the time, what came of requests and what other nodes tell, and brings about what it
-//! asks for: an event loop does it with sockets, a simulation with queues.
+//! The host passes in the time, the results of requests and the messages of peers, and carries out the actions: an
+//! event loop with sockets, a simulation with queues.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -14,66 +14,65 @@ use crate::model::{Address, Hash256, Height, Timestamp};
 /// The present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Now {
-    /// Since the start of the node.
+    /// Time since the start of the node.
     pub running: Duration,
-    /// Network time, which stamps what is remembered.
+    /// Network time, for timestamps.
     pub time: Timestamp,
-    /// The same in milliseconds, with which clocks are compared.
+    /// Network time in milliseconds, for comparing clocks.
     pub millis: i64,
 }
 
-/// Number of a request to another node. Never used twice.
+/// Id of a request to a peer. Never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CallId(pub u64);
 
-/// Number of a sign of life whose sender waits for an answer. Never used twice.
+/// Id of a sign of life whose sender waits for an answer. Never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MeetingId(pub u64);
 
-/// Number of a question for the largest height of partners, on whose answer any number of callers may wait. Never used
-/// twice.
+/// Id of a query for the peers' largest height, which any number of clients may wait for. Never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct InquiryId(pub u64);
 
-/// What came of a request to another node.
+/// Result of a request to a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// It was answered with status 200.
+    /// Answer with status 200.
     Answer {
-        /// The body.
+        /// Body.
         body: Vec<u8>,
-        /// The address that answered.
+        /// Address that answered.
         from: IpAddr,
     },
-    /// It was answered with another status.
+    /// Answer with another status.
     Refused {
-        /// The status.
+        /// Status.
         status: u16,
-        /// The body.
+        /// Body.
         body: Vec<u8>,
     },
-    /// There was no connection.
+    /// No connection.
     Unreachable(String),
-    /// There was a connection, and silence for too long.
+    /// Connected, but timed out.
     Silent,
-    /// It failed in another way.
+    /// Any other failure.
     Broken(String),
 }
 
-/// What blocks of another node turned out to be.
+/// Validation result of a peer's blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// They are valid, and have replaced ours above the common one.
+    /// Valid; they have replaced ours above the common block.
     Better,
-    /// They say nothing about the node: our chain has changed meanwhile, or this node could not judge them.
+    /// No statement about the peer: our chain has changed meanwhile, or this node could not validate them.
     Neutral,
-    /// They say nothing about the node either: they would undo more of our blocks than may be undone.
+    /// No statement about the peer: they would roll back more blocks than the rewrite limit allows.
     TooDeep,
-    /// They are not valid, or no better than ours.
+    /// Invalid, or no better than ours.
     Bad,
 }
 
-/// The store could not be read; whoever drives the room knows more.
+/// The store could not be read; the host knows the error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unreadable;
 
@@ -85,7 +84,7 @@ impl fmt::Display for Unreadable {
 
 impl std::error::Error for Unreadable {}
 
-/// The end of our chain.
+/// Our tip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OwnTip {
     /// Height of the last block.
@@ -98,67 +97,65 @@ pub struct OwnTip {
     pub score: i128,
 }
 
-/// Blocks of another node that are to be judged: whether they replace ours above the common one.
+/// Blocks of a peer to validate as a replacement of ours above the common block.
 #[derive(Debug)]
 pub struct Pulled {
-    /// The node that they come from, which is told of with what the blocks turn out to be.
+    /// Peer that sent them, to be named with the validation result.
     pub from: Address,
-    /// The last block that both chains have.
+    /// Last common block.
     pub common: Height,
-    /// The end of our chain when they were compared; if it has changed since, the blocks are dropped.
+    /// Our tip when the chains were compared; if it has changed, the blocks are discarded.
     pub base: Hash256,
-    /// The blocks, in the order of their heights, which are not read yet.
+    /// Undecoded blocks in order of height.
     pub blocks: BlockList,
 }
 
-/// What is known of an account that a node is known by.
+/// Importance of a node's account.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Importance {
-    /// The importance of the account, or of the account that has lent its importance to it; 0 if it was not computed the
-    /// last time.
+    /// Importance of the account, or of the one that delegated its importance to it; 0 if not computed last time.
     pub value: f64,
 }
 
-/// What the room reads of our chain and brings about outside.
+/// Reads of our chain, and actions of the host.
 pub trait Outside {
-    /// Sends a request to another node. What came of it is told once, whatever that is, and never from within this call.
+    /// Sends a request to a peer. Its result is reported exactly once, but not from within this call.
     fn send(&mut self, to: &Endpoint, request: Outgoing) -> CallId;
 
-    /// Nobody wants to know any more what comes of a request, and nobody is told.
+    /// Cancels a request. Its result must not be reported.
     fn give_up(&mut self, call: CallId);
 
-    /// 64 random bits that nobody can foresee.
+    /// Returns 64 unpredictable random bits.
     fn random(&mut self) -> u64;
 
-    /// The end of our chain.
+    /// Returns our tip.
     fn tip(&self) -> Result<OwnTip, Unreadable>;
 
-    /// Hashes of our blocks from a height on, at most so many.
+    /// Returns the hashes of our blocks from height `first` on, at most `most`.
     fn hashes_from(&self, first: Height, most: u64) -> Result<Vec<Hash256>, Unreadable>;
 
-    /// Hashes, as short ids, of all transactions in the pool and of the cosignatures in them.
+    /// Returns the short ids of all transactions in the mempool and of their cosignatures.
     fn short_ids(&self) -> Vec<crate::pool::ShortId>;
 
-    /// How important the account of a node is at the last calculation.
+    /// Returns the importance of a node's account at the last calculation.
     fn importance(&self, node: &Address) -> Result<Importance, Unreadable>;
 
-    /// How many accounts took part in the last calculation of importances.
+    /// Returns the number of accounts in the last importance calculation.
     fn important_accounts(&self) -> Result<u64, Unreadable>;
 
-    /// Judges blocks. [`super::Peers::judged`] tells the outcome, later and once.
+    /// Validates blocks. [`super::Peers::judged`] must be called with the result, later and once.
     fn judge(&mut self, pulled: Pulled);
 
-    /// Takes unconfirmed transactions of another node into the pool, as a batch. The body of its answer is handed over as it
-    /// came: it was signed by the node, and is not read yet.
+    /// Adds a peer's unconfirmed transactions to the mempool as a batch. `body` is the undecoded answer with valid
+    /// signature.
     fn take_unconfirmed(&mut self, body: Vec<u8>);
 
-    /// A sign of life that waits is to be answered: with 200, or with 500 and these words.
+    /// Answers a waiting sign of life: with status 200, or with 500 and this message.
     fn met(&mut self, meeting: MeetingId, failure: Option<String>);
 
-    /// The largest height that a partner has told, or that of the nemesis block if none did, is to be told to all who
-    /// wait for it.
+    /// Returns the largest height that a peer reported, or the nemesis height if none did, to all that wait for it.
     fn tell_largest_height(&mut self, inquiry: InquiryId, height: Height);
 
-    /// Network time is to change by so many milliseconds.
+    /// Shifts network time by this many milliseconds.
     fn shift_clock(&mut self, millis: i64);
 }

@@ -1,23 +1,23 @@
-//! Chance, which is handed in: whoever hands in the same numbers gets the same draws.
+//! Injected randomness: the same numbers produce the same choices.
 
-/// Where random numbers come from. A closure that returns numbers is one.
+/// Source of random numbers; any closure that returns `u64` is one.
 pub trait RandomSource {
-    /// A number of 64 random bits.
+    /// Returns 64 random bits.
     fn bits(&mut self) -> u64;
 
-    /// A number from 0 up to, but not including, 1.
+    /// Returns a number in [0, 1).
     fn fraction(&mut self) -> f64 {
-        // As many bits as a double has: the result is exact.
+        // 53 bits, the precision of a double: the result is exact.
         (self.bits() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// A number below `count`, or 0 if there is none. The numbers are equally likely up to `count` in 2⁶⁴.
+    /// Returns a number below `count`, or 0 if `count` is 0. The bias is at most `count` in 2⁶⁴.
     fn below(&mut self, count: usize) -> usize {
         ((u128::from(self.bits()) * count as u128) >> 64) as usize
     }
 
-    /// Moves `wanted` items, or all if there are fewer, to the front. Each choice and each order of them is equally
-    /// likely. Takes one number an item that is wanted.
+    /// Moves `wanted` items, or all if there are fewer, to the front. Every choice and order is equally likely. Takes
+    /// one number per moved item.
     fn choose<T>(&mut self, items: &mut [T], wanted: usize)
     where
         Self: Sized,

@@ -1,9 +1,9 @@
-//! What the tests of this room need.
+//! Test helpers.
 
 use crate::crypto::PublicKey;
 use crate::model::{Address, NetworkByte};
 
-/// Numbers that follow from a seed (splitmix64).
+/// Returns a splitmix64 generator.
 pub fn seeded(seed: u64) -> impl FnMut() -> u64 {
     let mut state = seed;
     move || {
@@ -14,7 +14,7 @@ pub fn seeded(seed: u64) -> impl FnMut() -> u64 {
     }
 }
 
-/// An address for each number.
+/// Returns an address for each number.
 pub fn address(number: usize) -> Address {
     let mut key = [0; 32];
     key[..8].copy_from_slice(&number.to_le_bytes());

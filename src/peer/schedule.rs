@@ -1,41 +1,41 @@
-//! The tasks that recur, and when each is due.
+//! Recurring tasks and their due times.
 //!
-//! Each is begun, ends, rests, and is begun again. Until the first refresh has ended only foraging and refreshing are
-//! done. Whoever has begun a task says when it has ended; one that never ends is never due again.
+//! A task starts, ends, waits for its delay, and starts again. Until the first refresh has ended, only foraging and
+//! refresh run. The caller reports the end of each task; a task that never ends is never due again.
 
 use std::time::Duration;
 
 use crate::model::Timestamp;
 
-/// A task that recurs, in the order in which tasks are told of.
+/// Recurring task, in display order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Task {
-    /// Drops unconfirmed transactions that are too old, and tries to harvest.
+    /// Purges old unconfirmed transactions, and tries to harvest.
     Foraging,
-    /// Contacts some nodes to see whether they are still there, and comes to know others by them.
+    /// Probes some peers, and learns others from them.
     Refresh,
-    /// Tells partners that this node is there.
+    /// Sends signs of life.
     Broadcast,
-    /// Synchronises the chain with a partner.
+    /// Synchronises the chain with a peer.
     Synchronisation,
-    /// Forgets nodes that have not answered for long.
+    /// Drops peers that have not answered for long.
     PruningNodes,
-    /// Asks partners for the heights of their chains.
+    /// Queries peers' heights.
     CheckingHeight,
-    /// Sends what was gathered for partners.
+    /// Relays the buffered transactions.
     BroadcastOfBuffer,
-    /// Asks a partner for its experiences.
+    /// Queries a peer's experiences.
     UpdatingExperiences,
-    /// Forgets experiences that are too old.
+    /// Removes expired experiences.
     PruningExperiences,
-    /// Brings network time nearer to that of the others.
+    /// Adjusts network time to the peers' clocks.
     TimeSynchronisation,
-    /// Asks partners for the address at which they see this node.
+    /// Queries this node's address.
     IpDetection,
 }
 
 impl Task {
-    /// All of them.
+    /// All tasks.
     pub const ALL: [Task; 11] = [
         Task::Foraging,
         Task::Refresh,
@@ -50,7 +50,7 @@ impl Task {
         Task::IpDetection,
     ];
 
-    /// Its name in the view of the timers.
+    /// Returns its name in the view of timers.
     pub fn name(self) -> &'static str {
         match self {
             Task::Foraging => "FORAGING",
@@ -67,7 +67,7 @@ impl Task {
         }
     }
 
-    /// How long it rests after a run; `runs` were before that one.
+    /// Returns the delay after a run that `runs` others precede.
     pub fn delay(self, runs: u64) -> Duration {
         const SECOND: u64 = 1_000;
         const MINUTE: u64 = 60 * SECOND;
@@ -93,62 +93,61 @@ impl Task {
     }
 }
 
-/// A delay that rises evenly from `least` to `most` over about `period`, and stays there; all in milliseconds.
+/// Returns a delay in ms that rises linearly from `least` to `most` over about `period`, and stays there.
 fn rising(least: u64, most: u64, period: u64, runs: u64) -> u64 {
     let steps = 2 * period / (least + most);
     if runs >= steps {
         return most;
     }
-    // In single precision, as NIS1 calculates.
+    // Single precision, as in NIS1.
     let step = (most - least) as f32 / (steps - 1) as f32;
     least + (step * runs as f32) as u64
 }
 
-/// A task and what is known of its runs.
+/// Statistics and due time of a task.
 #[derive(Clone, Debug)]
 pub struct Timer {
     /// The task.
     pub task: Task,
-    /// Runs that were begun.
+    /// Number of started runs.
     pub executions: u64,
-    /// Runs that ended well.
+    /// Number of successful runs.
     pub successes: u64,
-    /// Runs that ended otherwise.
+    /// Number of failed runs.
     pub failures: u64,
-    /// The rest that was decided on last: that before the first run, later that after the run which was begun last.
+    /// Delay that was set last: before the first run, or after the run that started last.
     pub last_delay: Duration,
-    /// When the last run was begun, 0 before the first.
+    /// Start of the last run; 0 before the first.
     pub last_start: Timestamp,
-    /// Seconds that the last run took which ended.
+    /// Duration in seconds of the last run that ended.
     pub last_seconds: u64,
-    /// Whether a run goes on.
+    /// Whether a run is in progress.
     pub is_executing: bool,
     total_seconds: u64,
-    /// Since the start of the node; `None` while a run goes on or as long as the first refresh has not ended.
+    /// Time since the start of the node; `None` during a run and before the first refresh has ended.
     due: Option<Duration>,
 }
 
 impl Timer {
-    /// Seconds that a run takes on average, rounded down; 0 before the first has ended.
+    /// Returns the average duration of a run in seconds, rounded down; 0 before the first has ended.
     pub fn average_seconds(&self) -> u64 {
         self.total_seconds.checked_div(self.successes + self.failures).unwrap_or(0)
     }
 }
 
-/// The tasks of a node that has joined its network.
+/// Tasks of a node that has joined its network.
 #[derive(Clone, Debug)]
 pub struct Schedule {
     timers: Vec<Timer>,
 }
 
-/// From the start to the first foraging.
+/// Time from joining to the first foraging.
 const FIRST_FORAGING: Duration = Duration::from_secs(5);
-/// From the start to the first refresh, and from each first run to that of the next task.
+/// Time from joining to the first refresh, and between the first runs of successive tasks.
 const OFFSET: Duration = Duration::from_millis(200);
 
 impl Schedule {
-    /// The tasks of a node that joins its network now, `now` being the time since its start; some of them may be left
-    /// out.
+    /// Creates the schedule of the wanted tasks of a node that joins its network at `now`, the time since its start.
     pub fn new(now: Duration, is_wanted: impl Fn(Task) -> bool) -> Schedule {
         let mut timers = Vec::with_capacity(Task::ALL.len());
         for task in Task::ALL.into_iter().filter(|task| is_wanted(*task)) {
@@ -173,12 +172,12 @@ impl Schedule {
         Schedule { timers }
     }
 
-    /// When the next task is due, by the time since the start of the node.
+    /// Returns when the next task is due, as time since the start of the node.
     pub fn next_due(&self) -> Option<Duration> {
         self.timers.iter().filter_map(|timer| timer.due).min()
     }
 
-    /// A task that is due, the one that has waited longest, which is taken to be executed from now on.
+    /// Starts and returns the task that is overdue longest, if any is due.
     pub fn begin(&mut self, now: Duration, time: Timestamp) -> Option<Task> {
         let timer = self.timers.iter_mut().filter(|timer| timer.due.is_some_and(|due| due <= now));
         let timer = timer.min_by_key(|timer| timer.due)?;
@@ -190,7 +189,7 @@ impl Schedule {
         Some(timer.task)
     }
 
-    /// A task has ended. Of one that is not executed nothing is noted.
+    /// Ends a task. Ignores one that is not running.
     pub fn end(&mut self, task: Task, was_successful: bool, now: Duration, time: Timestamp) {
         let Some(timer) = self.timers.iter_mut().find(|timer| timer.task == task && timer.is_executing) else { return };
         timer.is_executing = false;
@@ -209,7 +208,7 @@ impl Schedule {
         }
     }
 
-    /// A task that rests is due now. One that was never begun is left as it is.
+    /// Makes a waiting task due now. Ignores one that has never run.
     pub fn hasten(&mut self, task: Task, now: Duration) {
         let timer = self.timers.iter_mut().find(|timer| timer.task == task && timer.executions > 0);
         if let Some(due) = timer.and_then(|timer| timer.due.as_mut()) {
@@ -217,7 +216,7 @@ impl Schedule {
         }
     }
 
-    /// The tasks in the order of [`Task`], with what is known of their runs.
+    /// Returns the timers in the order of [`Task`].
     pub fn timers(&self) -> &[Timer] {
         &self.timers
     }
@@ -233,13 +232,13 @@ mod tests {
         START + Duration::from_millis(millis)
     }
 
-    /// First runs in milliseconds after the first refresh, which ends a second after the start.
+    /// Returns the first runs, in milliseconds after the first refresh, which ends a second after the start.
     fn first_runs(is_wanted: impl Fn(Task) -> bool) -> Vec<(Task, u64)> {
         let mut schedule = Schedule::new(START, is_wanted);
         assert_eq!(schedule.next_due(), Some(millis(200)));
         assert_eq!(schedule.begin(millis(199), Timestamp(1)), None);
         assert_eq!(schedule.begin(millis(200), Timestamp(1)), Some(Task::Refresh));
-        // As long as the first refresh goes on there is only foraging, however late it is.
+        // During the first refresh only foraging can start, however late it is.
         assert_eq!(schedule.next_due(), Some(millis(5_000)));
         schedule.end(Task::Refresh, false, millis(1_000), Timestamp(2));
         let mut first = Vec::new();
@@ -267,7 +266,7 @@ mod tests {
         assert!(schedule.timers()[0].is_executing);
         schedule.end(Task::Foraging, true, millis(90_000), Timestamp(90));
         assert_eq!(schedule.next_due(), Some(millis(91_000)));
-        // What was not begun does not end.
+        // A task that was not started does not end.
         schedule.end(Task::Foraging, true, millis(95_000), Timestamp(95));
         schedule.end(Task::Refresh, true, millis(95_000), Timestamp(95));
         assert_eq!((schedule.next_due(), schedule.timers()[0].successes), (Some(millis(91_000)), 1));
@@ -286,7 +285,7 @@ mod tests {
         }
         let timer = &schedule.timers()[0];
         assert_eq!((timer.executions, timer.successes, timer.failures), (4, 3, 1));
-        // A clock that is set back is no negative time.
+        // A clock that is set back yields no negative duration.
         assert_eq!((timer.last_seconds, timer.average_seconds(), timer.last_start), (0, 1, Timestamp(1_007)));
         assert_eq!(timer.last_delay, Duration::from_secs(1));
     }

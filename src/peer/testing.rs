@@ -1,4 +1,4 @@
-//! A world of other nodes for tests: what is sent to them waits until a test lets them answer, each as it behaves.
+//! Simulated peers for tests: requests wait until a test lets the peers answer, each according to its behaviour.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
@@ -20,7 +20,7 @@ use crate::pool::ShortId;
 
 pub const FORMAT: Format = Format::Binary;
 
-/// A request that is not answered yet.
+/// Unanswered request.
 #[derive(Clone, Debug)]
 pub struct Sent {
     pub call: CallId,
@@ -29,12 +29,12 @@ pub struct Sent {
     pub at: Duration,
 }
 
-/// What the machine has brought about.
+/// Host that records all actions.
 pub struct Fake {
     random: Box<dyn FnMut() -> u64>,
     calls: u64,
     pub waiting: VecDeque<Sent>,
-    /// All requests in order: when, where to, which.
+    /// All requests in order: time, destination and path.
     pub history: Vec<(Duration, String, &'static str)>,
     pub now: Duration,
     pub met: Vec<(MeetingId, Option<String>)>,
@@ -128,7 +128,7 @@ impl Outside for Fake {
     }
 }
 
-/// How a node behaves.
+/// Behaviour of a peer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Behaviour {
     Good,
@@ -139,37 +139,37 @@ pub enum Behaviour {
     SignedByAnother,
     OtherIdentity,
     Garbage,
-    /// It is good, and believes to be on the loopback.
+    /// Good, but reports a loopback endpoint.
     KnowsNoAddress,
-    /// It is good, but does not answer to one path.
+    /// Good, but does not answer requests to one path.
     SilentAt(&'static str),
 }
 
-/// Another node.
+/// Simulated peer.
 pub struct Other {
     pub pair: KeyPair,
     pub info: NodeInfo,
     pub behaviour: Behaviour,
     pub list: Vec<NodeInfo>,
-    /// What others are told of in its name.
+    /// Experiences that it reports.
     pub experiences: Vec<ExperiencePair>,
     pub speaks_for: Option<NodeInfo>,
     pub height: u64,
     pub score: i128,
-    /// Hashes of its blocks, whatever it is asked.
+    /// Block hashes that it sends, whatever is requested.
     pub hashes: Vec<Hash256>,
-    /// Hashes of all of its blocks, of which it tells what it is asked, unless there are none.
+    /// Hashes of its whole chain, sent as requested, unless empty.
     pub chain: Vec<Hash256>,
-    /// By how many milliseconds its clock is ahead.
+    /// Offset of its clock in milliseconds.
     pub ahead: i64,
-    /// Where it sees this node.
+    /// Host at which it sees this node.
     pub sees: &'static str,
-    /// What it says of itself instead of what it is.
+    /// Description that it reports instead of the true one.
     pub says: Option<NodeInfo>,
 }
 
 impl Other {
-    /// A good node of a number.
+    /// Creates a good peer.
     fn good(number: usize) -> Other {
         Other {
             pair: pair(number),
@@ -195,7 +195,7 @@ pub fn pair(number: usize) -> KeyPair {
     KeyPair::new(&PrivateKey::from_seed(&seed))
 }
 
-/// A node of a number, at an address of a network of its own.
+/// Returns the description of a peer at an address of a separate network.
 pub fn info(number: usize) -> NodeInfo {
     let host = format!("{}.{}.8.1", 20 + number / 200, number % 200);
     NodeInfo {
@@ -217,7 +217,7 @@ pub fn ip_of(number: usize) -> IpAddr {
     info(number).endpoint.address().expect("an address")
 }
 
-/// The node of a number pushes something, from where it is.
+/// Returns a pusher at the peer's address.
 pub fn pusher(number: usize) -> Pusher {
     Pusher { key: pair(number).public(), from: ip_of(number) }
 }
@@ -240,7 +240,7 @@ pub fn settings(known: &[usize]) -> PeerSettings {
 
 pub const LOCAL: usize = 9_999;
 
-/// A machine among other nodes.
+/// The tested state machine among simulated peers.
 pub struct Scene {
     pub peers: Peers,
     pub fake: Fake,
@@ -249,7 +249,7 @@ pub struct Scene {
 }
 
 impl Scene {
-    /// A machine whose list has some of the other nodes, which are all good.
+    /// Creates a scene with this many good peers, some of which may be pre-trusted.
     pub fn new(settings: PeerSettings, others: usize) -> Scene {
         Scene::seeded(settings, others, 1)
     }
@@ -274,7 +274,7 @@ impl Scene {
         self.peers.turn(at(self.now), 1_000, &mut self.fake);
     }
 
-    /// Lets the oldest request that waits be answered as the node that was asked behaves.
+    /// Answers the oldest waiting request according to the peer's behaviour.
     pub fn answer_one(&mut self) -> bool {
         let Some(sent) = self.fake.waiting.pop_front() else { return false };
         let reply = self.reply(&sent);
@@ -282,13 +282,13 @@ impl Scene {
         true
     }
 
-    /// Ends a request as a test wants it.
+    /// Ends a request with a given reply.
     pub fn end(&mut self, call: CallId, reply: Reply) {
         self.fake.now = self.now;
         self.peers.ended(call, reply, at(self.now), &mut self.fake);
     }
 
-    /// Lets all be answered, those that follow too. Who is silent stays so.
+    /// Answers all requests and those that follow, except to silent peers.
     pub fn answer_all(&mut self) {
         for _ in 0..10_000 {
             let is_silent = |sent: &Sent| matches!(self.reply(sent), Reply::Silent);
@@ -300,7 +300,7 @@ impl Scene {
         panic!("it never ends");
     }
 
-    /// Lets time pass; every request is answered at once, and those who are silent are given up after ten seconds.
+    /// Advances time; requests are answered at once, except to silent peers, which time out after ten seconds.
     pub fn run(&mut self, time: Duration) {
         let end = self.now + time;
         loop {
@@ -324,7 +324,7 @@ impl Scene {
         self.run(Duration::from_secs(seconds));
     }
 
-    /// Requests that were sent to a path, the number of the node asked.
+    /// Returns the numbers of the peers that were sent requests to a path.
     pub fn asked(&self, path: &str) -> Vec<usize> {
         let asked = self.fake.history.iter().filter(|(_, _, other)| *other == path);
         asked
@@ -332,13 +332,13 @@ impl Scene {
             .collect()
     }
 
-    /// Where a node is known.
+    /// Returns a peer's known endpoint.
     pub fn place(&self, number: usize) -> Option<Endpoint> {
         let known = self.peers.known();
         known.iter().find(|view| view.address == address_of(number)).map(|view| view.info.endpoint.clone())
     }
 
-    /// Somebody at another endpoint who passes all that he is asked on to a node, and its answers back as if they were his.
+    /// Adds a relay at another endpoint that forwards all requests to a peer and returns the peer's answers as its own.
     pub fn relay(&mut self, number: usize, endpoint: Endpoint) -> usize {
         let info = NodeInfo { endpoint, ..info(number) };
         self.others.push(Other { pair: pair(number), info, ..Other::good(number) });
@@ -349,7 +349,7 @@ impl Scene {
         self.peers.known().iter().find(|view| view.address == address_of(number)).map(|view| view.state)
     }
 
-    /// How far a node is trusted, if it is.
+    /// Returns a peer's trust, if it has any.
     pub fn trust(&self, number: usize) -> Option<f64> {
         let known = self.peers.known();
         known.iter().find(|view| view.address == address_of(number)).and_then(|view| view.trust)
@@ -361,7 +361,7 @@ impl Scene {
         (view.experience.successes(), view.experience.failures())
     }
 
-    /// What a node says to a request.
+    /// Returns a peer's reply to a request.
     pub fn reply(&self, sent: &Sent) -> Reply {
         let Some(other) = self.others.iter().find(|other| other.info.endpoint == sent.to) else {
             return Reply::Unreachable("nobody listens".to_owned());
@@ -414,7 +414,7 @@ impl Scene {
     }
 }
 
-/// The answer of a node with the signature of the challenge that ends a request.
+/// Returns a peer's answer with the signature of the challenge that ends the request.
 pub fn signed(other: &Other, request: &Outgoing, entity: impl Writable) -> Vec<u8> {
     let bytes = request.body.last_chunk::<64>().expect("a challenge");
     let signature = match other.behaviour {
@@ -424,7 +424,7 @@ pub fn signed(other: &Other, request: &Outgoing, entity: impl Writable) -> Vec<u
     FORMAT.to_bytes(&AuthenticatedResponse { entity, signature })
 }
 
-/// The present, so long after the start of the node.
+/// Returns the present at this time since the start of the node.
 pub fn at(running: Duration) -> Now {
     let millis = 1_000_000_000 + running.as_millis() as i64;
     Now { running, time: Timestamp((millis / 1_000) as i32), millis }

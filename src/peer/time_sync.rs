@@ -1,14 +1,14 @@
-//! Network time, brought nearer to that of the others.
+//! Adjustment of network time to the peers' clocks.
 //!
-//! Each round takes samples of the time of other nodes, weighs them by the importance of their accounts, and moves the
-//! offset by which network time differs from the system's clock. The longer the node runs, the less it lets itself be
-//! moved. A round costs little more than sorting its samples; of rounds the last [`MAX_ROUNDS`] are kept.
+//! Each round takes samples of other nodes' clocks, weighs them by the importance of their accounts, and changes the
+//! offset of network time from the system clock. The longer the node runs, the smaller the changes. A round costs
+//! little more than sorting its samples; the last [`MAX_ROUNDS`] rounds are kept.
 //!
-//! **Answers about time are not signed**, so whoever stands at an endpoint can tell any time in the name of a node. So a
-//! place counts once, however many nodes are there: one /24 of IPv4 or /64 of IPv6. On a private network each address
-//! counts, as one person runs all of it; all addresses of the loopback are this machine, which has one clock, and count
-//! once. And network time leaves the system's clock by more than [`FREE_OFFSET`] only towards what more than half of the
-//! operator's listed nodes agree on, whatever all others say ([`TimeSync::round`]).
+//! **Clock answers are not signed**, so whoever controls an endpoint can report any time in a node's name. So each
+//! location counts once, however many nodes are there: a /24 of IPv4 or a /64 of IPv6. On a private network each
+//! address counts, as one person runs all of it; all loopback addresses are this machine with its one clock, and count
+//! once. And network time deviates from the system clock by more than [`FREE_OFFSET`] only towards a time that more
+//! than half of the pre-trusted peers agree on, whatever all others report ([`TimeSync::round`]).
 
 use std::collections::{BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
@@ -17,55 +17,55 @@ use super::nodes;
 use crate::ip::network;
 use crate::model::{Address, Timestamp};
 
-/// Most rounds that are told of.
+/// Maximum number of rounds in the history.
 pub const MAX_ROUNDS: usize = 100;
-/// Difference between the clocks of this machine and of the others from which on it is told of, in milliseconds.
+/// Difference in milliseconds between this machine's clock and the peers' from which on it is reported.
 pub const CLOCK_TOLERANCE: u64 = 5_000;
 
-/// Milliseconds by which network time may differ from the system's clock without the consent of listed nodes.
+/// Maximum offset in milliseconds of network time from the system clock without agreement of pre-trusted peers.
 pub const FREE_OFFSET: i64 = 10_000;
-/// Milliseconds between the clocks of listed nodes that agree.
+/// Maximum difference in milliseconds between the clocks of pre-trusted peers that agree.
 pub const AGREEMENT: i64 = 10_000;
-/// Listed nodes that have to agree at least, if there are as many.
+/// Minimum number of pre-trusted peers that must agree, if there are as many.
 pub const LEAST_AGREEING: usize = 3;
 
-/// Longest time in milliseconds between question and answer.
+/// Maximum milliseconds between request and answer.
 const MAX_DURATION: i64 = 1_000;
-/// Rounds after which a node lets itself be moved less.
+/// Rounds after which the changes begin to shrink.
 const YOUTH: u64 = 5;
-/// How fast it does so.
+/// Exponent of the decay per round.
 const DECAY: f64 = 0.3;
-/// Difference in milliseconds that is tolerated at first, and always.
+/// Tolerated difference in milliseconds: initially, and at least.
 const TOLERANCE: (f64, f64) = (7_200_000.0, 60_000.0);
-/// Part of a difference by which a node lets itself be moved at first, and always.
+/// Applied fraction of a difference: initially, and at least.
 const COUPLING: (f64, f64) = (1.0, 0.1);
-/// Part of the samples that is left out as too far from the others.
+/// Fraction of the samples that is discarded as outliers, half at each end.
 const EXTREMES: f64 = 0.4;
-/// Smallest change in milliseconds that is made.
+/// Changes up to this many milliseconds are not made.
 const LEAST_CHANGE: u64 = 75;
 
-/// A sample of another node's time. All times are network time in milliseconds.
+/// Sample of another node's clock. All times are network time in milliseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
-    /// When this node asked, by its own time.
+    /// Time of the request, on this node's clock.
     pub sent: i64,
-    /// When the other was asked, by its time.
+    /// Arrival of the request, on the other clock.
     pub remote_received: i64,
-    /// When the other answered, by its time.
+    /// Time of the answer, on the other clock.
     pub remote_sent: i64,
-    /// When this node had the answer, by its own time.
+    /// Arrival of the answer, on this node's clock.
     pub received: i64,
-    /// Importance of the other's account, 0 if it has none.
+    /// Importance of the other node's account, 0 if it has none.
     pub importance: f64,
 }
 
 impl Sample {
-    /// Milliseconds between question and answer.
+    /// Returns the milliseconds between request and answer.
     pub fn duration(&self) -> i64 {
         self.received.saturating_sub(self.sent)
     }
 
-    /// By how many milliseconds the other's time is ahead of this node's, if question and answer took the same time.
+    /// Returns the milliseconds by which the other clock is ahead, if request and answer took the same time.
     pub fn offset(&self) -> i64 {
         let [sent, remote_received, remote_sent, received] =
             [self.sent, self.remote_received, self.remote_sent, self.received].map(i128::from);
@@ -75,46 +75,46 @@ impl Sample {
     }
 }
 
-/// What a node has answered to the question for its time.
+/// Answer of a node to a clock query.
 #[derive(Clone, Copy, Debug)]
 pub struct Witness {
     /// The node.
     pub node: Address,
-    /// The address that has answered.
+    /// Address that answered.
     pub ip: IpAddr,
-    /// Whether the node is on the operator's list.
+    /// Whether the node is pre-trusted.
     pub is_listed: bool,
-    /// Whether it was drawn for the calculation. Others only say whether they agree with what comes of it.
+    /// Whether the node was selected for the calculation. Others only confirm or contest the result.
     pub is_drawn: bool,
-    /// Its time.
+    /// Its clock.
     pub sample: Sample,
 }
 
-/// A round that had samples.
+/// Successful round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Round {
-    /// When it ended.
+    /// End of the round.
     pub time: Timestamp,
-    /// Milliseconds by which network time is ahead of the system's clock since then.
+    /// New offset of network time from the system clock in milliseconds.
     pub offset: i64,
-    /// By how much it was changed.
+    /// Change of the offset.
     pub change: i64,
 }
 
-/// Why a round changes nothing.
+/// Reason for a round without a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unchanged {
-    /// There were no samples, or none that could be used.
+    /// There were no usable samples.
     NoSamples,
-    /// The listed nodes that would have to agree do not.
+    /// The pre-trusted peers whose agreement is required do not agree.
     NotAgreed,
 }
 
-/// The offset of network time, and how it came about.
+/// Offset of network time and its history.
 #[derive(Clone, Debug, Default)]
 pub struct TimeSync {
     offset: i64,
-    /// Rounds that had samples.
+    /// Number of successful rounds.
     age: u64,
     rounds: VecDeque<Round>,
     clock_difference: Option<i64>,
@@ -122,36 +122,34 @@ pub struct TimeSync {
 }
 
 impl TimeSync {
-    /// Milliseconds by which network time is ahead of the system's clock.
+    /// Returns the milliseconds by which network time is ahead of the system clock.
     pub fn offset(&self) -> i64 {
         self.offset
     }
 
-    /// The last rounds, the oldest first.
+    /// Returns the last rounds, oldest first.
     pub fn rounds(&self) -> impl Iterator<Item = &Round> {
         self.rounds.iter()
     }
 
-    /// Milliseconds by which the clocks of the others are ahead of this machine's, by the last samples, if that is more
-    /// than [`CLOCK_TOLERANCE`]. It is the middle of what they say, so that no single node can bring it about unless it
-    /// is alone; it is seen also where the others are too far away for network time to follow them.
+    /// Returns the milliseconds by which the peers' clocks are ahead of this machine's, by the last samples, if that
+    /// exceeds [`CLOCK_TOLERANCE`]. It is the median, so no single peer can cause it unless it is alone; it also exists
+    /// where the peers are too far away for network time to follow.
     pub fn clock_difference(&self) -> Option<i64> {
         self.clock_difference.filter(|difference| difference.unsigned_abs() > CLOCK_TOLERANCE)
     }
 
-    /// Milliseconds by which network time would be ahead of the system's clock, had listed nodes agreed in the last round
-    /// that came to a change; `None` if that was made.
+    /// Returns the offset that was rejected for lack of agreement, if the last round with usable samples rejected one.
     pub fn refused(&self) -> Option<i64> {
         self.refused
     }
 
-    /// Ends a round with the answers it has brought. `listed` is the number of nodes on the operator's list, without this
-    /// one; `accounts` that of accounts in the last calculation of importances.
+    /// Ends a round with its answers. `listed` is the number of pre-trusted peers without this node, `accounts` the
+    /// number of accounts in the last importance calculation.
     ///
-    /// Where network time differs from the system's clock by more than [`FREE_OFFSET`], before or after the change, the
-    /// change is made only if it brings network time nearer to what the listed nodes that have to agree
-    /// ([`LEAST_AGREEING`], and more than half) agree on, within [`AGREEMENT`]. Else the round fails, and the node is no
-    /// older for it.
+    /// If the offset from the system clock exceeds [`FREE_OFFSET`] before or after the change, the change must bring
+    /// network time nearer to a time on which enough pre-trusted peers ([`LEAST_AGREEING`], and more than half) agree
+    /// within [`AGREEMENT`]. Otherwise the round fails and does not count towards the node's age.
     pub fn round(
         &mut self,
         answers: &[Witness],
@@ -189,7 +187,7 @@ impl TimeSync {
         Ok(round)
     }
 
-    /// Whether as many listed nodes as have to agree on a time towards which an offset leads.
+    /// Returns whether enough pre-trusted peers agree on a time in the direction of an offset.
     fn is_agreed(&self, offset: i64, answers: &[Witness], listed: usize) -> bool {
         let needed = (listed / 2 + 1).max(LEAST_AGREEING.min(listed));
         let listed = answers.iter().filter(|answer| answer.is_listed);
@@ -203,7 +201,7 @@ impl TimeSync {
     }
 }
 
-/// Where an answer comes from; what is at one place counts once.
+/// Returns the location of an address, which counts once.
 fn place(ip: IpAddr) -> IpAddr {
     match ip.to_canonical() {
         ip if ip.is_loopback() => IpAddr::V4(Ipv4Addr::LOCALHOST),
@@ -212,8 +210,8 @@ fn place(ip: IpAddr) -> IpAddr {
     }
 }
 
-/// One answer of each node, and of each place: of a listed node before others, then of one that was drawn, then of the
-/// more important account, then the first. In the order in which they came.
+/// Returns one answer per node and location, in order of arrival: preferably of a pre-trusted peer, then of a selected
+/// one, then of the more important account, then the first.
 fn once_each(answers: &[Witness]) -> Vec<Witness> {
     let mut best: Vec<_> = answers.iter().enumerate().collect();
     best.sort_by(|(_, one), (_, other)| {
@@ -226,8 +224,8 @@ fn once_each(answers: &[Witness]) -> Vec<Witness> {
     best.into_iter().map(|(_, answer)| *answer).collect()
 }
 
-/// By how many milliseconds others are ahead of the system's clock, of which network time is ahead by `offset`: the one
-/// in the middle, of the two there of an even number the one that differs less.
+/// Returns the median of the clock differences from the system clock, which network time leads by `offset`; of the two
+/// middle ones of an even number, the smaller in amount.
 fn clock_difference(samples: &[Sample], offset: i64) -> Option<i64> {
     let mut differences: Vec<_> = samples.iter().map(|sample| sample.offset().saturating_add(offset)).collect();
     differences.sort_unstable();
@@ -236,22 +234,22 @@ fn clock_difference(samples: &[Sample], offset: i64) -> Option<i64> {
     Some(if upper.unsigned_abs() < lower.unsigned_abs() { upper } else { lower })
 }
 
-/// What fades from its value at first to its value for good, for a node that has had `age` rounds.
+/// Returns a value that decays from its initial value to its minimum, for a node of `age` rounds.
 fn faded((first, always): (f64, f64), age: u64) -> f64 {
     ((-DECAY * age.saturating_sub(YOUTH) as f64).exp() * first).max(always)
 }
 
-/// The part of a difference by which a node lets itself be moved, for one that has had `age` rounds.
+/// Returns the applied fraction of a difference, for a node of `age` rounds.
 pub fn coupling(age: u64) -> f64 {
     faded(COUPLING, age)
 }
 
-/// The difference in milliseconds that is tolerated by a node that has had `age` rounds.
+/// Returns the tolerated difference in milliseconds, for a node of `age` rounds.
 pub fn tolerance(age: u64) -> i64 {
     faded(TOLERANCE, age) as i64
 }
 
-/// The samples that are used, in the order of their offsets: those that are not too far off, without the extremes.
+/// Returns the samples within the tolerance, in order of offset, without outliers.
 fn usable(samples: &[Sample], age: u64) -> Vec<Sample> {
     let tolerance = tolerance(age).unsigned_abs();
     let mut used: Vec<_> =
@@ -263,19 +261,19 @@ fn usable(samples: &[Sample], age: u64) -> Vec<Sample> {
     used
 }
 
-/// By how many milliseconds network time is moved.
+/// Returns the change of network time in milliseconds.
 fn change(samples: &[Sample], accounts: u64, age: u64) -> i64 {
-    // Where nobody has a stake, importances are no numbers.
+    // Without any stake, importances are not finite.
     let importance = |sample: &Sample| if sample.importance.is_finite() { sample.importance } else { 0.0 };
     let importances = sum(samples.iter().map(importance));
     let view = samples.len() as f64 / accounts as f64;
     let scaling = if importances > view { 1.0 / importances } else { 1.0 / view };
     let offset = sum(samples.iter().map(|sample| sample.offset() as f64 * importance(sample) * scaling));
-    // What is not a number changes nothing.
+    // The cast turns a non-number into 0.
     (offset * coupling(age)) as i64
 }
 
-/// A sum in which what rounding takes away is not lost.
+/// Returns a sum with compensation of rounding errors (Kahan).
 fn sum(numbers: impl Iterator<Item = f64>) -> f64 {
     let (mut sum, mut lost) = (0.0, 0.0);
     for number in numbers {
@@ -293,7 +291,7 @@ mod tests {
 
     use crate::peer::samples::{address, seeded};
 
-    /// The sample of a node whose time is ahead by so much.
+    /// Returns the sample of a clock that is ahead by `offset`.
     fn sample(offset: i64) -> Sample {
         let sent = 1_000_000;
         let remote = sent + 10 + offset;
@@ -305,7 +303,7 @@ mod tests {
         Witness { node: address(number), ip, is_listed: true, is_drawn: true, sample }
     }
 
-    /// Answers of different nodes, all of them on the list.
+    /// Returns answers of different pre-trusted peers.
     fn witnesses(samples: &[Sample]) -> Vec<Witness> {
         samples.iter().enumerate().map(|(number, sample)| witness(number, *sample)).collect()
     }
@@ -313,7 +311,7 @@ mod tests {
     const NOW: Timestamp = Timestamp(1_000);
 
     impl TimeSync {
-        /// A round with answers of all nodes of a list.
+        /// Runs a round with answers of all pre-trusted peers.
         fn of(&mut self, samples: &[Sample], accounts: u64) -> Result<Round, Unchanged> {
             self.round(&witnesses(samples), samples.len(), accounts, NOW)
         }
@@ -383,7 +381,7 @@ mod tests {
         let (moved, far) = (time.offset(), 3 * 3_600_000);
         assert_eq!(time.of(&[sample(-far), sample(-far), sample(-far - 9)], 100), Err(Unchanged::NoSamples));
         assert_eq!(time.clock_difference(), Some(moved - far));
-        // Silence changes nothing about it.
+        // Without answers it stays.
         assert_eq!(time.of(&[], 100), Err(Unchanged::NoSamples));
         assert_eq!(time.clock_difference(), Some(moved - far));
     }
@@ -440,7 +438,7 @@ mod tests {
     #[test]
     fn network_time_leaves_the_clock_only_with_most_listed_nodes() {
         let far = 3_600_000;
-        // Listed nodes, those that answer so, and whether that is enough.
+        // Pre-trusted peers, those that report `far`, and whether that is enough.
         for (listed, agree, is_enough) in [
             (0, 0, false),
             (1, 0, false),
@@ -456,23 +454,23 @@ mod tests {
             (7, 4, true),
         ] {
             let mut answers = witnesses(&vec![sample(far); agree]);
-            // Strangers say what they want.
+            // Other peers report anything.
             answers.extend((100..105).map(|number| Witness { is_listed: false, ..witness(number, sample(far)) }));
             let mut time = TimeSync::default();
             let round = time.round(&answers, listed, 1_000, NOW);
             assert_eq!(round.is_ok(), is_enough, "{agree} of {listed}");
-            // Rounding may take a millisecond away.
+            // Rounding may lose a millisecond.
             let is_far = |offset: i64| (far - 1..=far).contains(&offset);
             assert!(if is_enough { is_far(time.offset()) } else { time.offset() == 0 }, "{agree} of {listed}");
             assert_eq!(time.refused().map(is_far), (!is_enough).then_some(true));
         }
-        // They have to mean the same time.
+        // They have to agree on the time.
         let mut time = TimeSync::default();
         let spread = [far, far + 5_000, far + 10_001].map(sample);
         assert_eq!(time.of(&spread, 1_000), Err(Unchanged::NotAgreed));
         let spread = [far, far + 5_000, far + 10_000].map(sample);
         assert!(time.of(&spread, 1_000).is_ok());
-        // Back again too only with them.
+        // The way back needs agreement too.
         let mut answers = witnesses(&[sample(0)]);
         answers.extend((100..150).map(|number| Witness { is_listed: false, ..witness(number, sample(-far)) }));
         let before = time.offset();
@@ -503,7 +501,7 @@ mod tests {
             let liars = below(listed.div_ceil(2) as u64) as usize;
             assert!(2 * liars < listed || liars == 0);
             let strangers = below(30) as usize;
-            // What honest clocks say: mostly that of this machine.
+            // Honest clocks: mostly that of this machine.
             let right = if below(3) == 0 { below(7_000_000) as i64 - 3_500_000 } else { 0 };
             let mut time = TimeSync::default();
             for _ in 0..1 + below(40) {
@@ -514,7 +512,7 @@ mod tests {
                 let aim = [3_600_000, 60_000, 15_000, -20_000, -7_000_000][below(5) as usize] + below(9_000) as i64;
                 let lie = Sample { importance: below(1_000) as f64 / 1e3, ..sample(aim - below(2) as i64 * ahead) };
                 answers.iter_mut().take(liars).for_each(|answer| answer.sample = lie);
-                // Not all that are honest answer each time, nor are all drawn.
+                // Not every honest peer answers each time or is selected.
                 answers.retain(|answer| answer.node != address(listed - 1) || below(2) == 0);
                 answers.iter_mut().for_each(|answer| answer.is_drawn = below(3) > 0);
                 answers.extend((0..strangers).map(|number| Witness {

@@ -1,4 +1,4 @@
-//! Ways into the pool.
+//! Acceptance of transactions.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -14,8 +14,8 @@ use crate::state::{self, BlockContext, Effect, Ledger};
 use crate::store::Overlay;
 
 impl Pool {
-    /// Answers a transaction that was announced or pushed, from memory if it has come before. What is accepted is to be
-    /// passed on to other nodes.
+    /// Validates and accepts an announced or pushed transaction, or returns the remembered result if it came before. An
+    /// accepted one must be relayed to peers.
     pub fn announce(
         &mut self,
         transaction: Transaction,
@@ -33,14 +33,14 @@ impl Pool {
         match &outcome {
             Ok(()) => self.memory.set(&hash, ValidationResult::Success),
             Err(Refusal::Result(result)) => self.memory.set(&hash, *result),
-            // What is remembered is neutral already.
+            // It is remembered as neutral already.
             Err(_) => {}
         }
         outcome
     }
 
-    /// What a transaction was answered that comes when none are taken in; if it has never come, it is remembered as
-    /// neutral from now on.
+    /// Returns the remembered result of a transaction that arrives while none are accepted. A transaction without one
+    /// is remembered as neutral from then on.
     pub fn note_early(&mut self, transaction: &Transaction, now: Timestamp) -> Option<ValidationResult> {
         let hash = content_hash(transaction);
         let answer = self.memory.answer(&hash, now);
@@ -50,7 +50,7 @@ impl Pool {
         answer
     }
 
-    /// Takes in a transaction, whatever was announced before. Work that a change of the chain has left is done first.
+    /// Validates and accepts a transaction without the remembered results. Completes a pending rebuild first.
     pub fn add(&mut self, transaction: Transaction, confirmed: &Confirmed<'_>, verifier: &mut Verifier) -> Verdict {
         self.complete(confirmed)?;
         let root = Root::new(transaction, confirmed.network.byte);
@@ -71,8 +71,7 @@ fn require(condition: bool, otherwise: ValidationResult) -> Verdict {
     if condition { Ok(()) } else { Err(otherwise.into()) }
 }
 
-/// The signatures of a transaction and of the cosignatures attached to it. What the treasury re-issuance lists needs
-/// none.
+/// Checks the signatures of a transaction and its cosignatures. Those of the treasury reissuance need none.
 pub(super) fn check_signatures(root: &Root, confirmed: &Confirmed<'_>, verifier: &mut Verifier) -> Verdict {
     if confirmed.network.chain.forks.treasury_hashes.contains(&root.hashes.own) {
         return Ok(());
@@ -87,8 +86,8 @@ pub(super) fn check_signatures(root: &Root, confirmed: &Confirmed<'_>, verifier:
 }
 
 impl PoolContent {
-    /// Judges a transaction whose signatures are good by all rules on the pool's state, carries it out there, and keeps
-    /// it. A cosignature is kept by its multisig transaction, but has come in by itself.
+    /// Validates a transaction with valid signatures by all rules on the overlay state, applies it there and stores it.
+    /// A cosignature is stored in its multisig transaction, but reported separately as accepted.
     pub(super) fn insert(
         &mut self,
         root: Root,
@@ -129,8 +128,8 @@ impl PoolContent {
         check_transaction(transaction, &case)
     }
 
-    /// Carries out effects at the height of the last block, not of the next, as NIS1 does; but never at that of the
-    /// nemesis block, where all that is received is vested at once.
+    /// Applies effects at the height of the tip, not of the next block, as NIS1 does; but never at the height of the
+    /// nemesis block, where all received amounts are vested at once.
     fn carry_out(&mut self, effects: &[Effect<'_>], confirmed: &Confirmed<'_>) -> Verdict {
         let height = confirmed.height.max(Height::NEMESIS.next());
         let mut overlay = Overlay::new(confirmed.snapshot, &mut self.changes);
@@ -142,7 +141,7 @@ impl PoolContent {
         Ok(ledger.finish()?)
     }
 
-    /// A second cosignature of the same signer is answered like the first and pays like it, but is not kept.
+    /// Attaches a cosignature. A second one of the same signer is accepted and pays like the first, but is not stored.
     fn attach(&mut self, number: u64, cosignature: &Root, confirmed: &Confirmed<'_>) {
         self.children.insert(cosignature.hashes.own);
         self.bytes += cosignature.bytes;

@@ -1,4 +1,4 @@
-//! The fee-and-importance filter: the fuller the pool, the more a transaction must pay, or its account be worth.
+//! The spam filter: the fuller the mempool, the higher the fee or the importance of the account must be.
 
 use super::root::Root;
 use super::{BLOCKS_WORTH, Confirmed, MAX_BYTES, PoolContent};
@@ -6,11 +6,11 @@ use crate::model::Address;
 use crate::state;
 use crate::store::StoreError;
 
-/// What a fee can add to an importance at most, reached at ten whole units.
+/// Maximum that a fee adds to the importance, reached at 10 XEM.
 const MAX_FEE_SHARE: f64 = 0.01;
 
 impl PoolContent {
-    /// Whether there is room for a transaction besides those here.
+    /// Returns whether there is room for a transaction.
     pub(super) fn is_permissible(&self, root: &Root, confirmed: &Confirmed<'_>) -> Result<bool, StoreError> {
         if self.bytes + self.changes.bytes() + root.bytes > MAX_BYTES {
             return Ok(false);
@@ -27,14 +27,14 @@ impl PoolContent {
     }
 }
 
-/// Importance of an account at the last recalculation; 0 if it took no part in that.
+/// Returns the importance of an account at the last recalculation; 0 if that did not include it.
 fn current_importance(account: &Address, confirmed: &Confirmed<'_>) -> Result<f64, StoreError> {
     let last = state::last_recalculation(confirmed.snapshot)?.map(|last| last.height);
     let own = state::importance(confirmed.snapshot, account)?;
     Ok(own.filter(|own| Some(own.height) == last).map_or(0.0, |own| own.importance))
 }
 
-/// How many transactions an account may have in a pool that holds `count` of their class.
+/// Returns how many transactions an account may have in a mempool that holds `count` of their class.
 fn allowed(importance: f64, fee: u64, count: u64, per_block: u64) -> i64 {
     let most = (BLOCKS_WORTH * per_block) as f64;
     let count = count as f64;

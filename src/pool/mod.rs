@@ -1,8 +1,8 @@
-//! Unconfirmed transactions.
+//! The mempool: unconfirmed transactions.
 //!
-//! The pool holds transactions in memory, and a state of its own in which all of them were carried out on top of the
-//! last block: what is received unconfirmed can be spent unconfirmed. After every change of the chain that state is
-//! built anew, one transaction a step, while queries are answered from what the pool held before.
+//! The mempool keeps transactions in memory, and an overlay state in which all of them are applied on top of the tip,
+//! so that unconfirmed funds can be spent. After every change of the chain the overlay is rebuilt, one transaction per
+//! step; meanwhile queries return the previous content.
 
 mod admission;
 mod filter;
@@ -27,111 +27,111 @@ use crate::model::transaction::Hashes;
 use crate::model::{Address, Amount, Body, Hash256, Height, Network, Timestamp, Transaction};
 use crate::store::{Changes, Snapshot};
 
-/// Most bytes of transactions and of the state that they make; further transactions are refused as if the pool were
-/// full. With the network's defaults the count of transactions is the limit that is reached first.
+/// Maximum bytes of the transactions and their overlay state; further transactions are rejected as if the mempool were
+/// full. With the network's defaults the limit on the number of transactions is reached first.
 pub const MAX_BYTES: usize = 64 << 20;
-/// Transactions of either class, multisig or not, per transaction that fits into a block.
+/// Maximum number of transactions of each class, multisig or not, as a multiple of the maximum per block.
 const BLOCKS_WORTH: u64 = 10;
 
-/// Transactions that the pool holds at most, those of both classes together.
+/// Returns the maximum number of transactions of both classes together.
 pub fn most_transactions(chain: &ChainParameters) -> usize {
     let of_class = BLOCKS_WORTH.saturating_mul(chain.max_transactions_per_block.into());
     usize::try_from(of_class.saturating_mul(2)).unwrap_or(usize::MAX)
 }
 
-/// The confirmed chain as the pool is told of it.
+/// The confirmed chain, on which the mempool builds.
 #[derive(Clone, Copy)]
 pub struct Confirmed<'a> {
-    /// The last commit.
+    /// Snapshot of the last commit.
     pub snapshot: &'a Snapshot<'a>,
     /// The network.
     pub network: &'a Network,
-    /// Height of the last block.
+    /// Height of the tip.
     pub height: Height,
     /// Network time.
     pub now: Timestamp,
 }
 
-/// The pool.
+/// The mempool.
 #[derive(Default)]
 pub struct Pool {
     content: PoolContent,
     rebuild: Option<Rebuild>,
-    /// Answers given lately.
+    /// Results of recent pushes.
     memory: PushMemory,
-    /// Transactions that have come in and nobody was told of yet.
+    /// Newly accepted transactions that are not published yet.
     arrivals: VecDeque<Rc<Transaction>>,
 }
 
-/// Transactions, and the state in which they were carried out. One that has left is gone from `roots`; its number is
-/// still found by other ways, and what it does to the state stays, until the pool is built anew, which follows at once.
+/// Transactions, and the state in which they are applied. A removed transaction is gone from `roots`; its number stays
+/// in the indexes and its effects in the state until the rebuild, which follows at once.
 #[derive(Default)]
 struct PoolContent {
-    /// By number, which is the order in which they came in.
+    /// By number, in order of arrival.
     roots: BTreeMap<u64, Root>,
     next_number: u64,
     /// Numbers by hash.
     by_hash: BTreeMap<Hash256, u64>,
-    /// Numbers in the order of blocks: those that pay most first, and of these the oldest first.
+    /// Numbers in the order of selection for a block: highest fee first, then oldest first.
     by_fee: BTreeSet<(Reverse<Amount>, Timestamp, u64)>,
-    /// Numbers by the accounts that are concerned.
+    /// Numbers by affected account.
     by_account: BTreeSet<(Address, u64)>,
     /// The same, the youngest of each account first.
     by_age: BTreeSet<ByAge>,
-    /// Those of multisig transactions, by the account that pays.
+    /// Multisig transactions by paying account.
     multisigs_by_age: BTreeSet<ByAge>,
-    /// Those of importance transfers, by the accounts that are concerned.
+    /// Importance transfers by affected account.
     importance_transfers: BTreeSet<(Address, u64)>,
-    /// How many an account pays for, of multisig transactions and of others.
+    /// Number of transactions that an account pays for, by class: multisig or not.
     by_debtor: BTreeMap<(bool, Address), usize>,
-    /// How many are multisig transactions.
+    /// Number of multisig transactions.
     multisigs: usize,
-    /// Hashes of all children, those of surplus cosignatures included.
+    /// Hashes of all children, including surplus cosignatures.
     children: BTreeSet<Hash256>,
-    /// Bytes of all transactions, surplus cosignatures included.
+    /// Bytes of all transactions, including surplus cosignatures.
     bytes: usize,
     changes: Changes,
 }
 
-/// An account, and the time and number of a transaction.
+/// Account, time and number of a transaction.
 type ByAge = (Address, Reverse<Timestamp>, u64);
 
 impl Pool {
-    /// Number of transactions; attached cosignatures do not count.
+    /// Returns the number of transactions; attached cosignatures do not count.
     pub fn len(&self) -> usize {
         self.content.roots.len()
     }
 
-    /// Whether it holds nothing.
+    /// Returns whether the mempool is empty.
     pub fn is_empty(&self) -> bool {
         self.content.roots.is_empty()
     }
 
-    /// Bytes of all transactions and of the state that they make.
+    /// Returns the bytes of all transactions and of their overlay state.
     pub fn bytes(&self) -> usize {
         self.content.bytes + self.content.changes.bytes()
     }
 
-    /// Answers that are remembered: at most [`MAX_ANSWERS`].
+    /// Returns the number of remembered results: at most [`MAX_ANSWERS`].
     pub fn answers(&self) -> usize {
         self.memory.len()
     }
 
-    /// Whether a transaction has come in that nobody was told of yet.
+    /// Returns whether accepted transactions are not published yet.
     pub fn has_arrivals(&self) -> bool {
         !self.arrivals.is_empty()
     }
 
-    /// A transaction that has come in and nobody was told of yet, the oldest first. It is as it came in, from wherever
-    /// it did: a multisig transaction without what was attached since, a cosignature by itself. What is merely taken
-    /// over when the pool is built anew has come in before.
+    /// Removes and returns the oldest accepted transaction that is not published yet, as it arrived, from whatever
+    /// source: a multisig transaction without cosignatures attached since, a cosignature separately. Transactions that
+    /// a rebuild takes over are not repeated.
     pub fn next_arrival(&mut self) -> Option<Rc<Transaction>> {
         self.arrivals.pop_front()
     }
 }
 
 impl PoolContent {
-    /// Whether a transaction, or a child of it, is among those here or their children.
+    /// Returns whether a transaction or a child of it is contained, also as a child.
     fn contains(&self, hashes: &Hashes) -> bool {
         hashes.all().any(|hash| self.by_hash.contains_key(hash) || self.children.contains(hash))
     }
@@ -150,7 +150,7 @@ impl PoolContent {
         self.roots.insert(number, root);
     }
 
-    /// Has a transaction found by the accounts that it concerns.
+    /// Adds a transaction to the indexes by account.
     fn index(&mut self, root: &Root) {
         let (number, time) = (root.number, Reverse(root.transaction.timestamp));
         for account in &root.accounts {
@@ -165,13 +165,13 @@ impl PoolContent {
         }
     }
 
-    /// Those that concern an account, in the order in which they came in.
+    /// Returns the transactions that affect an account, in order of arrival.
     fn of_account(&self, account: &Address) -> impl Iterator<Item = &Root> {
         let numbers = self.by_account.range((*account, 0)..=(*account, u64::MAX));
         numbers.filter_map(|(_, number)| self.roots.get(number))
     }
 
-    /// All, those that pay most first, and of these the oldest first.
+    /// Returns all transactions, highest fee first, then oldest first.
     fn by_fee(&self) -> impl Iterator<Item = &Root> + Clone {
         self.by_fee.iter().filter_map(|(.., number)| self.roots.get(number))
     }

@@ -1,7 +1,8 @@
-//! Answers that were given lately to announced or pushed transactions, or to pushed blocks.
+//! Cache of the validation results of recently announced or pushed transactions, or of pushed blocks.
 //!
-//! An answer is remembered for exactly the bytes that came in, signatures included. NIS1 remembers it for the hash of the
-//! entity, which covers no signature, so that a copy with a wrong signature, sent first, keeps the true one out.
+//! A result is remembered for the exact bytes received, signatures included. NIS1 remembers it for the hash of the
+//! entity, which does not cover the signature: there, a copy with an invalid signature, sent first, blocks the genuine
+//! one.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -9,33 +10,33 @@ use crate::crypto::hash::keccak256;
 use crate::model::{Hash256, Timestamp};
 use crate::rules::ValidationResult;
 
-/// Seconds between two looks for answers that are too old.
+/// Seconds between two checks for expired results.
 const PURGE_INTERVAL: i32 = 60;
-/// Most answers that are remembered; at the limit the oldest is forgotten.
+/// Maximum number of remembered results; at the limit the oldest is evicted.
 pub const MAX_ANSWERS: usize = 100_000;
 
-/// Answers that are too old and are removed whenever one is asked for.
+/// Maximum number of expired results that one lookup removes.
 const REMOVED_AT_ONCE: usize = 16;
 
-/// The hash of all bytes of an entity, its signature and those of what it contains included.
+/// Hash of all bytes of an entity, including its signature and those of what it contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ContentHash(Hash256);
 
 impl ContentHash {
-    /// Of the verifiable binary form of an entity.
+    /// Hashes the verifiable binary form of an entity.
     pub fn of(bytes: &[u8]) -> ContentHash {
         ContentHash(Hash256(keccak256(bytes)))
     }
 }
 
-/// Answers by what came in.
+/// Recent results by content hash.
 pub struct PushMemory {
-    /// Seconds for which an answer is remembered.
+    /// Seconds for which a result is remembered.
     life: i32,
     answers: BTreeMap<ContentHash, Remembered>,
-    /// Hashes in the order in which they came in, and when they did.
+    /// Arrival times and hashes, in order of arrival.
     order: VecDeque<(Timestamp, ContentHash)>,
-    /// The last look for answers that are too old. They are forgotten then, though they are removed later.
+    /// Time of the last check for expired results. Results expire then, and are removed later.
     looked: Timestamp,
 }
 
@@ -45,29 +46,29 @@ struct Remembered {
 }
 
 impl Default for PushMemory {
-    /// One for transactions.
+    /// Creates the cache for transactions, which remembers results for 600 seconds.
     fn default() -> PushMemory {
         PushMemory::of_seconds(600)
     }
 }
 
 impl PushMemory {
-    /// One that remembers each answer for so many seconds.
+    /// Creates a cache that remembers each result for `life` seconds.
     pub fn of_seconds(life: i32) -> PushMemory {
         PushMemory { life, answers: BTreeMap::new(), order: VecDeque::new(), looked: Timestamp::default() }
     }
 
-    /// How many answers there are, forgotten ones that are not removed yet among them.
+    /// Returns the number of results, including expired ones that are not removed yet.
     pub fn len(&self) -> usize {
         self.order.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.order.is_empty()
     }
 
-    /// The answer that was given, if it is remembered.
+    /// Returns the remembered result.
     pub fn answer(&mut self, hash: &ContentHash, now: Timestamp) -> Option<ValidationResult> {
         if now.0.saturating_sub(self.looked.0) > PURGE_INTERVAL {
             self.looked = now;
@@ -84,7 +85,7 @@ impl PushMemory {
         since.0.saturating_add(self.life) <= self.looked.0
     }
 
-    /// Remembers that a transaction has come in to which there was no answer; it is neutral until there is one.
+    /// Remembers a new entity, with the result neutral until it is set.
     pub fn remember(&mut self, hash: ContentHash, now: Timestamp) {
         if self.order.len() == MAX_ANSWERS {
             self.remove_oldest();
@@ -93,7 +94,7 @@ impl PushMemory {
         self.order.push_back((now, hash));
     }
 
-    /// Sets the answer to a transaction that is remembered. To one that was accepted it is neutral from now on.
+    /// Sets the result of a remembered entity. Success is remembered as neutral.
     pub fn set(&mut self, hash: &ContentHash, result: ValidationResult) {
         if let Some(answer) = self.answers.get_mut(hash) {
             answer.result = if result.is_success() { ValidationResult::Neutral } else { result };
@@ -102,7 +103,7 @@ impl PushMemory {
 
     fn remove_oldest(&mut self) {
         if let Some((since, hash)) = self.order.pop_front()
-            // It may have come in again after it was forgotten.
+            // It may have arrived again after it expired.
             && self.answers.get(&hash).is_some_and(|answer| answer.since == since)
         {
             self.answers.remove(&hash);
@@ -123,7 +124,7 @@ mod tests {
         assert_eq!(memory.answer(&HASH, Timestamp(1000)), Some(ValidationResult::Neutral));
         memory.set(&HASH, ValidationResult::FailurePastDeadline);
         assert_eq!(memory.answer(&HASH, Timestamp(1599)), Some(ValidationResult::FailurePastDeadline));
-        // The last look was less than a minute ago.
+        // The last check was less than a minute ago.
         assert_eq!(memory.answer(&HASH, Timestamp(1650)), Some(ValidationResult::FailurePastDeadline));
         assert_eq!(memory.answer(&HASH, Timestamp(1660)), None);
     }
@@ -133,7 +134,7 @@ mod tests {
         let mut memory = PushMemory::of_seconds(600);
         let hash = |number: u8| ContentHash(Hash256([number; 32]));
         (0..100).for_each(|number| memory.remember(hash(number), Timestamp(1000)));
-        // Not all that is forgotten is removed at once.
+        // Expired results are removed gradually.
         assert_eq!(memory.answer(&hash(99), Timestamp(1700)), None);
         assert!(memory.answers.contains_key(&hash(99)));
         memory.remember(hash(99), Timestamp(1700));

@@ -1,4 +1,4 @@
-//! What is asked of the pool.
+//! Queries of the mempool.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -10,10 +10,10 @@ use crate::model::{Address, Body, Hash256, Timestamp, Transaction};
 use crate::state;
 use crate::store::StoreError;
 
-/// A short name of a hash among nodes: its first eight bytes.
+/// Short id of a hash between peers: its first eight bytes.
 pub type ShortId = i64;
 
-/// The short name of a hash.
+/// Returns the short id of a hash.
 pub fn short_id(hash: &Hash256) -> ShortId {
     let mut bytes = [0; 8];
     bytes.copy_from_slice(&hash.0[..8]);
@@ -21,7 +21,7 @@ pub fn short_id(hash: &Hash256) -> ShortId {
 }
 
 impl Pool {
-    /// Transactions that concern an account, or wait for its cosignature, the youngest first.
+    /// Returns the transactions that affect an account, or wait for its cosignature, youngest first.
     pub fn most_recent(
         &self,
         account: &Address,
@@ -36,23 +36,23 @@ impl Pool {
         Ok(found.iter().take(limit).filter_map(|(_, number)| self.content.roots.get(number)).collect())
     }
 
-    /// Whether an importance transfer waits that concerns an account.
+    /// Returns whether an importance transfer that affects an account is unconfirmed.
     pub fn has_importance_transfer(&self, account: &Address) -> bool {
         let mut numbers = self.content.importance_transfers.range((*account, 0)..=(*account, u64::MAX));
         numbers.any(|(_, number)| self.content.roots.contains_key(number))
     }
 
-    /// All transactions, those that pay most first, and of these the oldest first.
+    /// Returns all transactions, highest fee first, then oldest first.
     pub fn by_fee(&self) -> impl Iterator<Item = &Root> + Clone {
         self.content.by_fee()
     }
 
-    /// All transactions, in the order in which they are chosen for a block.
+    /// Returns all transactions in the order in which they are selected for a block.
     pub fn in_fee_order(&self) -> Vec<Rc<Transaction>> {
         self.by_fee().map(|root| Rc::clone(&root.transaction)).collect()
     }
 
-    /// Short names of all transactions, then of all attached cosignatures.
+    /// Returns the short ids of all transactions, then of all attached cosignatures.
     pub fn short_ids(&self) -> Vec<ShortId> {
         let own = self.by_fee().map(|root| short_id(&root.hashes.own));
         let cosignatures = self.by_fee().flat_map(|root| {
@@ -62,7 +62,7 @@ impl Pool {
         own.chain(cosignatures).collect()
     }
 
-    /// Transactions, and attached cosignatures by themselves, that a node does not know which knows these.
+    /// Returns the transactions, and attached cosignatures separately, that a peer with the `known` ids lacks.
     pub fn unknown_to(&self, known: &BTreeSet<ShortId>) -> Vec<Rc<Transaction>> {
         let mut unknown = Vec::new();
         for root in self.content.roots.values() {
@@ -80,7 +80,7 @@ impl Pool {
 }
 
 impl PoolContent {
-    /// Time and number of an account's transactions in an index, the youngest first.
+    /// Returns time and number of an account's transactions in an index, youngest first.
     fn youngest(&self, index: &BTreeSet<ByAge>, account: &Address) -> impl Iterator<Item = (Reverse<Timestamp>, u64)> {
         let oldest = (*account, Reverse(Timestamp(i32::MIN)), u64::MAX);
         let of_account = index.range((*account, Reverse(Timestamp(i32::MAX)), 0)..=oldest);

@@ -1,4 +1,4 @@
-//! A transaction in the pool.
+//! An entry of the mempool.
 
 use std::cmp::Reverse;
 use std::rc::Rc;
@@ -8,16 +8,16 @@ use crate::model::transaction::Hashes;
 use crate::model::{Address, Amount, Body, NetworkByte, Timestamp, Transaction};
 use crate::rules;
 
-/// A transaction that stands in the pool itself, with what is asked of it often.
+/// A top-level transaction of the mempool, with derived values that are needed often.
 #[derive(Clone, Debug)]
 pub struct Root {
-    /// The transaction; a multisig transaction with the cosignatures that have come in.
+    /// The transaction; a multisig transaction with the cosignatures received so far.
     pub transaction: Rc<Transaction>,
-    /// Its hash and those of its children.
+    /// Its hash and the hashes of its children.
     pub hashes: Hashes,
-    /// The account that pays its fee.
+    /// Account that pays its fee.
     pub debtor: Address,
-    /// All accounts that it concerns.
+    /// All affected accounts.
     pub accounts: Vec<Address>,
     /// Size in bytes.
     pub bytes: usize,
@@ -25,7 +25,7 @@ pub struct Root {
 }
 
 impl Root {
-    /// A transaction and what follows from it.
+    /// Creates an entry.
     pub fn new(transaction: Transaction, network: NetworkByte) -> Root {
         let hashes = transaction.hashes();
         let debtor = match &transaction.body {
@@ -38,23 +38,23 @@ impl Root {
         Root { transaction: Rc::new(transaction), hashes, debtor, accounts, bytes, number: 0 }
     }
 
-    /// Its place among others in the order of blocks.
+    /// Returns its sort key in the order of selection for a block.
     pub(super) fn rank(&self) -> (Reverse<Amount>, Timestamp, u64) {
         (Reverse(self.transaction.fee), self.transaction.timestamp, self.number)
     }
 
-    /// Whether it is a multisig transaction: these have a limit of their own.
+    /// Returns whether it is a multisig transaction; these have a separate limit.
     pub fn is_multisig(&self) -> bool {
         matches!(self.transaction.body, Body::Multisig(_))
     }
 
-    /// Whether its deadline or that of a child has passed.
+    /// Returns whether its deadline or that of a child has passed.
     pub fn is_expired(&self, now: Timestamp) -> bool {
         self.transaction.self_and_children().any(|one| one.deadline < now)
     }
 
-    /// Whether a cosignature belongs to this multisig transaction; that its signer is a cosignatory is for the caller
-    /// to find out.
+    /// Returns whether a cosignature belongs to this multisig transaction; whether its signer may cosign is not
+    /// checked.
     pub fn matches(&self, cosignature: &Transaction, network: NetworkByte) -> bool {
         let (Body::Multisig(multisig), Body::Cosignature(body)) = (&self.transaction.body, &cosignature.body) else {
             return false;
@@ -65,12 +65,12 @@ impl Root {
             && body.other_account == multisig.inner.signer_address(network)
     }
 
-    /// Attaches a cosignature in its place, unless its signer has given one already.
+    /// Inserts a cosignature, unless its signer has given one already.
     pub fn attach(&mut self, cosignature: &Root, network: NetworkByte) {
         let added = cosignature.transaction.signer_address(network);
         let transaction = Rc::make_mut(&mut self.transaction);
         let Body::Multisig(multisig) = &mut transaction.body else { return };
-        // Their order is that of the addresses; one of each signer has a place.
+        // Cosignatures are ordered by address, with one per signer.
         let place = multisig.cosignatures.binary_search_by_key(&added, |one| one.signer_address(network));
         let Err(place) = place else { return };
         multisig.cosignatures.insert(place, (*cosignature.transaction).clone());

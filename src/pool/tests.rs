@@ -1,4 +1,4 @@
-//! What people are told of the pool.
+//! Tests of the mempool.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use crate::store::{Store, Table, Write, test_store};
 const BYTE: NetworkByte = NetworkByte::TESTNET;
 const NOW: Timestamp = Timestamp(100_000);
 const FEE: Amount = Amount(150_000);
-/// Accounts that have money. The last of them is a multisig account of the first two.
+/// Accounts with funds. The last one is a multisig account of the first two.
 const NAMES: [u8; 4] = [1, 2, 3, MULTISIG];
 const MULTISIG: u8 = 4;
 
@@ -48,7 +48,7 @@ fn payment(signer: u8, units: u64) -> Transaction {
     signed(signer, transfer(units))
 }
 
-/// The same with a fee in micro-units.
+/// The same with a given fee in micro XEM.
 fn paying(signer: u8, units: u64, fee: u64) -> Transaction {
     let mut transaction = payment(signer, units);
     transaction.fee = Amount(fee);
@@ -56,12 +56,12 @@ fn paying(signer: u8, units: u64, fee: u64) -> Transaction {
     transaction
 }
 
-/// A multisig transaction that the first cosignatory begins.
+/// A multisig transaction initiated by the first cosignatory.
 fn multisig() -> Transaction {
     multisig_of(1)
 }
 
-/// The same begun by either of them.
+/// The same with a given initiator.
 fn multisig_of(initiator: u8) -> Transaction {
     let inner = unsigned(MULTISIG, transfer(1));
     signed(initiator, Body::Multisig(Box::new(Multisig { inner, cosignatures: Vec::new() })))
@@ -72,7 +72,7 @@ fn cosignature(signer: u8, multisig: &Transaction) -> Transaction {
     signed(signer, Body::Cosignature(Cosignature { other_hash, other_account: address(MULTISIG) }))
 }
 
-/// A pool on a chain.
+/// A mempool on a chain.
 struct Scene {
     network: Network,
     store: Store,
@@ -109,7 +109,7 @@ impl Scene {
         self.with(|pool, confirmed, verifier| pool.announce(transaction.clone(), confirmed, verifier))
     }
 
-    /// The answer to what another node offers.
+    /// Adds a transaction as received from a peer's mempool.
     fn offer(&mut self, transaction: &Transaction) -> Verdict {
         self.with(|pool, confirmed, verifier| pool.add(transaction.clone(), confirmed, verifier))
     }
@@ -118,7 +118,7 @@ impl Scene {
         self.with(|pool, confirmed, verifier| pool.work(confirmed, verifier)).unwrap();
     }
 
-    /// What people are told of, all work being done.
+    /// Completes pending work and returns the transactions to publish.
     fn told(&mut self) -> Vec<Transaction> {
         while self.pool.has_work() {
             self.work();
@@ -242,13 +242,13 @@ fn a_block_s_worth_is_taken_in_whatever_it_pays_and_after_that_as_many_of_an_acc
     let mut scene = Scene::new();
     scene.network.chain.max_transactions_per_block = 2;
     assert!(scene.offer(&payment(1, 1)).is_ok() && scene.offer(&payment(1, 2)).is_ok());
-    // Of two there is room for 0.74 * 1,800 times the fee's share of a thousand units: none, two and three.
+    // With two transactions, 0.74 * 1,800 times the fee in thousands of XEM are allowed: none, two and three.
     for refused in [payment(2, 1), payment(1, 3), paying(1, 3, 1_600_000)] {
         assert!(is(ValidationResult::FailureTransactionCacheTooFull, &scene.offer(&refused)));
     }
     assert!(scene.offer(&paying(1, 3, 2_500_000)).is_ok());
     assert!(scene.offer(&paying(2, 3, 1_600_000)).is_ok());
-    // Multisig transactions are counted by themselves.
+    // Multisig transactions are counted separately.
     assert!(scene.offer(&multisig()).is_ok());
     assert_eq!(scene.pool.len(), 5);
 }
@@ -259,7 +259,7 @@ fn what_is_inside_a_transaction_of_the_pool_or_attached_to_it_does_not_come_agai
     let begun = multisig();
     let agreed = cosignature(2, &begun);
     assert!(scene.offer(&begun).is_ok() && scene.offer(&agreed).is_ok());
-    // The same inner transaction, begun by the other cosignatory; and the cosignature once more.
+    // The same inner transaction, initiated by the other cosignatory; and the cosignature once more.
     for known in [multisig_of(2), agreed] {
         assert!(is(ValidationResult::Neutral, &scene.offer(&known)));
     }

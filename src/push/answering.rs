@@ -1,4 +1,4 @@
-//! Answers to what sessions ask for, told to those who asked.
+//! Answers to the queries of sessions, sent to the sessions that asked.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,41 +14,41 @@ use crate::model::{Height, Timestamp};
 use crate::net::machine::Effects;
 use crate::net::{ClientKey, SharedPool};
 
-/// Unconfirmed transactions that a session is told at its request.
+/// Maximum number of unconfirmed transactions in one answer.
 const MAX_UNCONFIRMED_TOLD: usize = 10;
-/// Units of work that it takes to begin with a query.
+/// Work units for starting a query.
 const QUERY_UNITS: u32 = 5;
-/// Time until a session that had too much to take is looked at again.
+/// Pause before a session with a full send queue is tried again.
 const BACKLOG_PAUSE: Duration = Duration::from_millis(50);
 
-/// Answers that wait, since their sessions have too much to take or it is the turn of others: those of all sessions,
-/// those of one caller, and what they hold together. Further ones are told to their end.
+/// Limits of paused answers: in total, per client, and in bytes together. An answer pauses when its session's send
+/// queue is full or when other clients wait. Beyond the limits an answer runs to its end without pausing.
 const MAX_PAUSED: usize = 256;
 const MAX_PAUSED_OF_CALLER: usize = 8;
 const MAX_PAUSED_BYTES: usize = 16 << 20;
 
-/// The sessions that wait for answers. The queries themselves lie in the sessions; one is answered at a time.
+/// Schedules the queries of all sessions. The queries themselves are stored in the sessions; one is answered at a time.
 #[derive(Default)]
 pub struct Answering {
     turns: Turns,
-    /// What is told just now, and to whom.
+    /// The answer in progress, and its session.
     current: Option<(SessionId, Walk)>,
-    /// Answers of which a part was told.
+    /// Answers of which a part was sent.
     paused: BTreeMap<SessionId, (ClientKey, Walk)>,
-    /// Sessions that have too much to take, and when to look at them again.
+    /// Sessions whose send queue is full, and when to try them again.
     held_back: BTreeSet<(ClientKey, SessionId)>,
     retry_at: Duration,
 }
 
 impl Answering {
-    /// A session has asked for something.
+    /// Adds a session that has a query or a paused answer.
     pub fn enter(&mut self, payer: ClientKey, session: SessionId) {
         if !self.held_back.contains(&(payer, session)) {
             self.turns.enter(payer, session);
         }
     }
 
-    /// A session is gone.
+    /// Removes a session and its answer.
     pub fn leave(&mut self, payer: ClientKey, session: SessionId) {
         self.turns.leave(payer, session);
         self.held_back.remove(&(payer, session));
@@ -58,8 +58,8 @@ impl Answering {
         }
     }
 
-    /// The chain is the same only up to `common`: what is told of a block that has been replaced is told anew, of the one
-    /// that is the last then.
+    /// Handles a chain update that keeps blocks up to `common`. An answer about a replaced block restarts with the new
+    /// last block.
     pub fn chain_changed(&mut self, common: Height, hub: &mut Hub) {
         let is_replaced = |walk: &Walk| walk.height().is_some_and(|height| height > common);
         let current = self.current.take_if(|(_, walk)| is_replaced(walk)).map(|(session, _)| session);
@@ -72,17 +72,17 @@ impl Answering {
         }
     }
 
-    /// Whether there is anything to tell just now.
+    /// Returns whether an answer can make progress now.
     pub fn has_work(&self) -> bool {
         self.current.is_some() || !self.turns.is_empty()
     }
 
-    /// When there may be something to tell again that cannot be told now.
+    /// Returns when to try the sessions with a full send queue again.
     pub fn next_due(&self) -> Option<Duration> {
         (!self.held_back.is_empty()).then_some(self.retry_at)
     }
 
-    /// Has sessions wait for their turn again that had too much to take.
+    /// Makes the sessions that had a full send queue wait for their turn again, if it is time.
     pub fn due(&mut self, now: Duration) {
         if now >= self.retry_at {
             for (payer, session) in std::mem::take(&mut self.held_back) {
@@ -91,7 +91,7 @@ impl Answering {
         }
     }
 
-    /// Tells until the units in `budget` are used up, each of which is charged to the session it is used for.
+    /// Answers queries until the budget is used up. The units are charged to the sessions that cause them.
     pub fn work(&mut self, means: &mut Means<'_>, budget: &mut u32) {
         while *budget > 0 {
             let before = *budget;
@@ -113,7 +113,7 @@ impl Answering {
         }
     }
 
-    /// Goes on with an answer, if there is still somebody who waits for it.
+    /// Continues an answer, if its session still exists.
     fn go_on(&mut self, session: SessionId, mut walk: Walk, means: &mut Means<'_>, budget: &mut u32) {
         let Some(state) = means.hub.session(session) else { return };
         let payer = state.payer;
@@ -134,7 +134,7 @@ impl Answering {
         }
     }
 
-    /// Whether there is room for one more answer that waits.
+    /// Returns whether the limits of paused answers allow one more.
     fn may_pause(&self, payer: ClientKey, bytes: usize) -> bool {
         let held: usize = self.paused.values().map(|(_, walk)| walk.held_bytes()).sum();
         let of_caller = self.paused.values().filter(|(other, _)| *other == payer).count();
@@ -149,7 +149,7 @@ impl Answering {
         self.held_back.insert((payer, session));
     }
 
-    /// Takes up what a session waits for, or its next query.
+    /// Resumes the paused answer of a session, or starts its next query.
     fn begin(&mut self, payer: ClientKey, session: SessionId, means: &mut Means<'_>) {
         let Some(state) = means.hub.session_mut(session) else { return self.turns.leave(payer, session) };
         if state.outlet.backlog(means.effects) >= means.settings.limits.query_backlog_bytes {
@@ -175,7 +175,7 @@ impl Answering {
     }
 }
 
-/// The way through the answer to a query.
+/// Creates the job that answers a query.
 fn walk_of(query: Query, session: SessionId, means: &Means<'_>) -> Result<Walk, FactsError> {
     let audience = Audience::Only(session);
     match query {
@@ -199,7 +199,7 @@ fn tell_failure(session: SessionId, failure: &FactsError, means: &mut Means<'_>)
     tell_error(session, &failure.0, means.time, means.hub, means.pool, means.effects);
 }
 
-/// Tells a session on `/errors` why what it asked for has failed.
+/// Sends an error message to a session on `/errors`, if it is subscribed to it.
 pub fn tell_error(
     session: SessionId,
     message: &str,

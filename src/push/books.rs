@@ -1,4 +1,4 @@
-//! The books: what each session and each caller makes the broker hold.
+//! Resource usage of sessions and clients.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -7,65 +7,66 @@ use super::{Limits, SessionId};
 use crate::figures::{Ranking, take_off};
 use crate::net::ClientKey;
 
-/// What one session, or all of one caller, make the broker hold.
+/// Resources that one session, or all sessions of one client, use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Holdings {
-    /// Bytes of memory, reckoned generously.
+    /// Bytes of memory, estimated generously.
     pub bytes: usize,
     /// Subscriptions to patterns.
     pub patterns: usize,
 }
 
-/// Whose limit is reached.
+/// The limit that is exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoRoom {
-    /// The session's own.
+    /// The limit per session.
     Session,
-    /// The caller's.
+    /// The limit per client.
     Caller,
 }
 
-/// Holdings by caller and session.
+/// Resource usage by client and session.
 #[derive(Debug, Default)]
 pub struct Books {
     callers: BTreeMap<ClientKey, Page>,
     total: Holdings,
-    /// Sessions of this machine.
+    /// Number of sessions from this machine.
     local_sessions: usize,
-    /// Sessions of each other client.
+    /// Number of sessions of each other client.
     remote_sessions: Ranking<ClientKey>,
 }
 
-/// The holdings of one caller.
+/// Resource usage of one client.
 #[derive(Debug, Default)]
 struct Page {
     held: Holdings,
     sessions: BTreeMap<SessionId, Entry>,
-    /// When each session was last heard from.
+    /// Sessions by the time of their last message.
     by_silence: BTreeSet<(Duration, SessionId)>,
 }
 
-/// What is known of one session.
+/// Usage and activity of one session.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     held: Holdings,
-    /// When it was opened, or last heard from, in the node's running time.
+    /// Time of its opening or last message, as time since the start.
     heard: Duration,
 }
 
 impl Books {
-    /// What all sessions hold.
+    /// Usage of all sessions together.
     pub fn total(&self) -> Holdings {
         self.total
     }
 
-    /// What one session holds.
+    /// Usage of one session.
     pub fn of(&self, payer: ClientKey, session: SessionId) -> Holdings {
         let page = self.callers.get(&payer);
         page.and_then(|page| page.sessions.get(&session)).map(|entry| entry.held).unwrap_or_default()
     }
 
-    /// Whether a session may hold so many bytes more, of which `common_bytes` count for its caller only.
+    /// Checks whether a session may use more memory: `own_bytes` count for the session and its client, `common_bytes`
+    /// for the client only.
     pub fn check(
         &self,
         payer: ClientKey,
@@ -81,7 +82,7 @@ impl Books {
         if held + own_bytes + common_bytes > limits.caller_bytes { Err(NoRoom::Caller) } else { Ok(()) }
     }
 
-    /// Enters a new session, which holds nothing yet.
+    /// Adds a new session without usage.
     pub fn open(&mut self, payer: ClientKey, session: SessionId, now: Duration) {
         let page = self.callers.entry(payer).or_default();
         page.sessions.insert(session, Entry { held: Holdings::default(), heard: now });
@@ -89,7 +90,7 @@ impl Books {
         self.count(payer);
     }
 
-    /// Notes that a session was heard from.
+    /// Records that a session has sent something.
     pub fn heard(&mut self, payer: ClientKey, session: SessionId, now: Duration) {
         let Some(page) = self.callers.get_mut(&payer) else { return };
         let Some(entry) = page.sessions.get_mut(&session) else { return };
@@ -98,7 +99,7 @@ impl Books {
         page.by_silence.insert((now, session));
     }
 
-    /// Enters what a session holds from now on.
+    /// Adds to the usage of a session.
     pub fn add(&mut self, payer: ClientKey, session: SessionId, more: Holdings) {
         let Some(page) = self.callers.get_mut(&payer) else { return };
         let Some(own) = page.sessions.get_mut(&session) else { return };
@@ -108,7 +109,7 @@ impl Books {
         }
     }
 
-    /// Strikes out what a session holds no longer.
+    /// Subtracts from the usage of a session.
     pub fn remove(&mut self, payer: ClientKey, session: SessionId, less: Holdings) {
         let Some(page) = self.callers.get_mut(&payer) else { return };
         let Some(own) = page.sessions.get_mut(&session) else { return };
@@ -118,7 +119,7 @@ impl Books {
         }
     }
 
-    /// Strikes out a session and all that it holds.
+    /// Removes a session and its usage.
     pub fn close(&mut self, payer: ClientKey, session: SessionId) {
         self.remove(payer, session, self.of(payer, session));
         let Some(page) = self.callers.get_mut(&payer) else { return };
@@ -131,7 +132,7 @@ impl Books {
         self.count(payer);
     }
 
-    /// Takes note of how many sessions a client has.
+    /// Updates the number of a client's sessions.
     fn count(&mut self, client: ClientKey) {
         let count = self.callers.get(&client).map_or(0, |page| page.sessions.len());
         match client.is_local() {
@@ -140,20 +141,21 @@ impl Books {
         }
     }
 
-    /// The clients of this machine: that of IPv4 and that of IPv6.
+    /// The clients of this machine: one for IPv4 and one for IPv6.
     fn local(&self) -> impl Iterator<Item = (&ClientKey, &Page)> {
         self.callers.iter().rev().take_while(|(client, _)| client.is_local())
     }
 
-    /// Whether all places are taken for one more session of a client. Some are for this machine alone.
+    /// Returns whether no session is left for a client. Some sessions are reserved for this machine.
     pub fn is_full_for(&self, client: ClientKey, limits: &Limits) -> bool {
         let reserved = if client.is_local() { 0 } else { limits.local_sessions().max(self.local_sessions) };
         let taken = if client.is_local() { self.local_sessions } else { 0 };
         self.remote_sessions.total() + taken + reserved >= limits.sessions
     }
 
-    /// The session that gives way to one more of a client when all places are taken: the longest silent one of the client
-    /// that has most, if that has more than the other would have. Those that this machine has places for do not count.
+    /// Returns the session to evict for a new session of a client when all are taken: the longest silent session of the
+    /// client with the most sessions, if that client has more than the other would have. Sessions reserved for this
+    /// machine do not count.
     pub fn gives_way_to(&self, client: ClientKey, limits: &Limits) -> Option<SessionId> {
         let reserved = limits.local_sessions();
         let local = self.local().map(|(client, page)| (page.sessions.len().saturating_sub(reserved), *client));
@@ -163,13 +165,13 @@ impl Books {
         page.by_silence.first().map(|(_, session)| *session)
     }
 
-    /// The session with most of something, of the caller with most of it.
+    /// Returns the session that uses most of a resource, of the client that uses most of it.
     pub fn hog(&self, most: impl Fn(&Holdings) -> usize) -> Option<SessionId> {
         let page = self.callers.values().max_by_key(|page| most(&page.held))?;
         page.sessions.iter().max_by_key(|(_, entry)| most(&entry.held)).map(|(session, _)| *session)
     }
 
-    /// Whether nobody holds anything.
+    /// Returns whether there is no usage.
     #[cfg(test)]
     pub fn is_empty(&self) -> bool {
         self.callers.is_empty() && self.total == Holdings::default()
@@ -185,7 +187,7 @@ mod tests {
         ClientKey::of(&caller(address), 64)
     }
 
-    /// Books with a session for each of these, opened one second after the other.
+    /// A table with one session for each of these clients, opened one second after the other.
     fn books(payers: &[ClientKey]) -> Books {
         let mut books = Books::default();
         for (second, payer) in (1..).zip(payers) {

@@ -1,4 +1,4 @@
-//! The broker: what happens to sessions and to the chain comes in here.
+//! The broker: entry points for events of sessions and of the chain.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -18,35 +18,35 @@ use crate::model::{Height, NetworkByte, Timestamp, Transaction};
 use crate::net::machine::{Caller, ConnectionId, Effects, Message, Taken};
 use crate::net::{ClientKey, SharedPool};
 
-/// Close code and reason for a session that the node has no room for.
+/// Close code and reason when the session limit is reached.
 pub(super) const TOO_MANY_SESSIONS: Refusal = (1013, "too many sessions");
-/// Bytes of a message of SockJS that are taken apart in one unit of work.
+/// Bytes of a SockJS message parsed per work unit.
 const PAYLOAD_BYTES_PER_UNIT: usize = 50;
-/// Close code for a session whose client does not do its part.
+/// Close code for a session whose client sends no first message.
 const SESSION_NOT_RELIABLE: u16 = 4500;
 
-/// Close code for a binary message where there can be none.
+/// Close code for a binary message where only text is allowed.
 const CANNOT_ACCEPT: u16 = 1003;
-/// Close code for a message that is none.
+/// Close code for a malformed message.
 const BAD_DATA: u16 = 1007;
 
-/// Close code for a message whose first string is null, as NIS1 fails at it.
+/// Close code for a message whose first string is null; NIS1 fails on it.
 const SERVER_ERROR: u16 = 1011;
 
-/// The present.
+/// The current time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Present {
-    /// The running time.
+    /// Time since the start.
     pub running: Duration,
     /// Network time.
     pub network: Timestamp,
 }
 
-/// The one broker of a node.
+/// The node's broker.
 ///
 /// The frames of a session are handled in the order of arrival, and its messages are sent in the order of publication.
-/// What a session asks for is answered to it alone, through its subscriptions to the topic of the answer; everybody is
-/// told of each thing once, when it happens.
+/// An answer to a query goes only to the session that asked, through its subscriptions to the topic of the answer. News
+/// is published to all subscribers, once, when it happens.
 pub struct Broker {
     pub(super) settings: Settings,
     pub(super) network: NetworkByte,
@@ -54,40 +54,40 @@ pub struct Broker {
     pub(super) pool: SharedPool,
     pub(super) answering: Answering,
     publisher: Publisher,
-    /// Sessions that have sent nothing yet, in the order in which they were opened.
+    /// Sessions that have not sent anything yet, in the order in which they were opened.
     silent: BTreeSet<(Duration, SessionId)>,
-    /// The connection that is about to become a websocket, and the name of its session if SockJS is spoken there.
+    /// The connection that is about to become a websocket, and its session's name if it uses SockJS.
     pub(super) upgrading: Option<(ConnectionId, Option<String>)>,
 }
 
-/// What the broker holds.
+/// Usage of the broker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
-    /// Open sessions, those included that wait for their connection to be closed.
+    /// Open sessions, including those that wait for their connection to close.
     pub sessions: usize,
-    /// Topics of all sessions, those counted again that several are subscribed to; patterns do not count.
+    /// Pairs of session and topic; patterns do not count.
     pub topics: usize,
     /// Distinct registered addresses.
     pub addresses: usize,
-    /// Distinct patterns that are subscribed to.
+    /// Distinct subscribed patterns.
     pub patterns: usize,
-    /// Bytes that sessions are reckoned to take.
+    /// Estimated memory of all sessions, in bytes.
     pub session_bytes: usize,
-    /// Bytes of messages that wait to be sent.
+    /// Bytes of shared messages that wait to be sent.
     pub message_bytes: usize,
 }
 
-/// What the broker has done so far.
+/// Counters of the broker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Messages that were sent.
+    /// Messages sent.
     pub messages: u64,
-    /// Sessions without a websocket that were dropped, as their clients did not fetch their messages.
+    /// Sessions without a websocket that were dropped because their clients did not fetch their messages.
     pub dropped: u64,
 }
 
 impl Broker {
-    /// A broker without sessions.
+    /// Creates a broker without sessions.
     pub fn new(settings: Settings, network: NetworkByte, pool: SharedPool) -> Self {
         Self {
             settings,
@@ -101,13 +101,13 @@ impl Broker {
         }
     }
 
-    /// Other settings count from now on. Sessions keep what they have.
+    /// Applies new settings. Existing sessions keep what they hold.
     pub fn change(&mut self, settings: Settings) {
         self.settings = settings;
         self.hub.change(settings);
     }
 
-    /// A websocket has been opened. One that there is no room for is closed with 1013.
+    /// Opens a session on a new websocket. Closes the websocket with 1013 if no session is available.
     pub fn open(&mut self, socket: ConnectionId, caller: &Caller, now: Duration, effects: &mut dyn Effects) {
         self.gone(socket, now, effects);
         let name = self.upgrading.take().filter(|(upgraded, _)| *upgraded == socket).and_then(|(_, name)| name);
@@ -119,12 +119,12 @@ impl Broker {
         if self.welcome(outlet, name.as_deref(), caller, effects).is_none() {
             effects.close(socket, TOO_MANY_SESSIONS.0, TOO_MANY_SESSIONS.1);
         } else if speaks_sockjs {
-            // A websocket that is gone already is reported soon.
+            // A closed websocket is reported later.
             let _ = effects.send(socket, Message::of(frame::OPEN));
         }
     }
 
-    /// Opens a session, if there is room for it.
+    /// Opens a session, if the limits allow it; evicts another session if necessary.
     pub(super) fn welcome(
         &mut self,
         outlet: Outlet,
@@ -147,18 +147,17 @@ impl Broker {
         Some(id)
     }
 
-    /// Ends a session in favour of a client that has fewer.
+    /// Evicts a session in favour of a client with fewer sessions.
     fn displace(&mut self, id: SessionId, effects: &mut dyn Effects) {
         log::debug!("session {} gives way to one of a client that has fewer", id.0);
         self.hub.finish(id, TOO_MANY_SESSIONS.0, TOO_MANY_SESSIONS.1, false, effects);
-        // One that holds no connection would be held for as long as its client may come back, in any number.
+        // Without a connection, ended sessions would accumulate until their clients' time to reconnect is over.
         if self.hub.mailbox(id).is_some_and(|mailbox| mailbox.connections().next().is_none()) {
             self.forget(id, effects);
         }
     }
 
-    /// A message has come in on a websocket. Messages of unknown sessions, and of those that have come to their end, are
-    /// ignored.
+    /// Handles a message from a websocket. Messages for unknown or ended sessions are ignored.
     pub fn heard(
         &mut self,
         socket: ConnectionId,
@@ -199,7 +198,7 @@ impl Broker {
         }
     }
 
-    /// A session has sent something.
+    /// Feeds received bytes into a session's decoder.
     pub(super) fn feed(&mut self, id: SessionId, stream: &[u8]) {
         let Some(session) = self.hub.session_mut(id) else { return };
         if let Some(since) = session.silent_since.take() {
@@ -209,13 +208,13 @@ impl Broker {
         self.hub.heard(id);
     }
 
-    /// Goes on with a message of which [`heard`](Self::heard) has left something.
+    /// Continues a message that [`heard`](Self::heard) left unfinished.
     pub fn resumed(&mut self, socket: ConnectionId, present: Present, effects: &mut dyn Effects) -> Taken {
         self.hub.set_now(present.running);
         self.hub.on(socket).map_or(Taken::Done, |id| self.read(id, present.network, effects))
     }
 
-    /// A connection is gone, whoever closed it. Unknown ones are ignored.
+    /// Handles a closed connection, whichever side closed it. Unknown connections are ignored.
     pub fn gone(&mut self, connection: ConnectionId, now: Duration, effects: &mut dyn Effects) {
         self.hub.set_now(now);
         if let Some(id) = self.hub.on(connection)
@@ -225,8 +224,8 @@ impl Broker {
         }
     }
 
-    /// Does what is due: ends the sessions that have been open for long without a message, forgets those from which
-    /// nobody fetches, and sends heart-beats.
+    /// Runs the due timers: closes sessions that have not sent a first message in time, removes sessions from which
+    /// nobody fetches, and sends heartbeats.
     pub fn due(&mut self, now: Duration, effects: &mut dyn Effects) {
         self.hub.set_now(now);
         while let Some(id) = self.hub.keep_up(effects) {
@@ -242,38 +241,38 @@ impl Broker {
         self.answering.due(now);
     }
 
-    /// When [`due`](Self::due) has something to do, unless something else happens before.
+    /// Returns when [`due`](Self::due) must be called next, unless another event comes first.
     pub fn next_due(&self) -> Option<Duration> {
         let silent = self.silent.first().map(|(since, _)| *since + self.settings.limits.first_message);
         silent.into_iter().chain(self.answering.next_due()).chain(self.hub.next_due()).min()
     }
 
-    /// The chain has changed, which is visible and durable: it is the same up to `common` and ends at `last` now. The
-    /// blocks in between are published, each once.
+    /// Handles a chain update, visible and durable, that keeps blocks up to `common` and ends at `last`. The new blocks
+    /// are published, each once.
     pub fn chain_changed(&mut self, common: Height, last: Height) {
         self.publisher.chain_changed(common, last);
         self.answering.chain_changed(common, &mut self.hub);
     }
 
-    /// A transaction has come into the pool, and is published.
+    /// Publishes a transaction that has entered the mempool.
     pub fn arrived(&mut self, transaction: Rc<Transaction>) {
         self.publisher.arrived(transaction);
     }
 
-    /// Whether so many unconfirmed transactions wait to be told that no more should come in.
+    /// Returns whether so many unconfirmed transactions wait to be published that no more should be accepted.
     pub fn is_behind(&self) -> bool {
         self.publisher.is_behind()
     }
 
-    /// Whether [`work`](Self::work) has anything to do.
+    /// Returns whether [`work`](Self::work) has anything to do.
     pub fn has_work(&self, tells_blocks: bool) -> bool {
         self.publisher.has_work(tells_blocks) || self.answering.has_work()
     }
 
-    /// Publishes and answers until the units in `budget` are used up, half of which each can rely on. Blocks are
-    /// published only if `tells_blocks`: not while the pool is still to be brought up to them, as what is told of an
-    /// account shows what waits in the pool, and transactions that have lost their block are told of before the blocks
-    /// that replace it.
+    /// Publishes news and answers queries within the budget; each of the two is guaranteed half of it. Blocks are
+    /// published only if `tells_blocks`, that is, once the mempool is up to date with them: an account's data shows
+    /// what waits in the mempool, and transactions that a reorg returned to the mempool are published before the blocks
+    /// that replace theirs.
     pub fn work(
         &mut self,
         tells_blocks: bool,
@@ -294,7 +293,7 @@ impl Broker {
         answering.work(&mut means, budget);
     }
 
-    /// What the broker holds.
+    /// Returns the broker's usage.
     pub fn figures(&self) -> Figures {
         Figures {
             sessions: self.hub.session_count(),
@@ -306,17 +305,18 @@ impl Broker {
         }
     }
 
-    /// Whether anybody is connected who may be told of something.
+    /// Returns whether any session is open.
     pub fn has_sessions(&self) -> bool {
         self.hub.session_count() > 0
     }
 
-    /// What the broker has done so far.
+    /// Returns the broker's counters.
     pub fn counts(&self) -> Counts {
         Counts { messages: self.hub.messages(), dropped: self.hub.dropped() }
     }
 
-    /// Handles frames of a session until they are all done, some work is done, or it has asked for enough.
+    /// Handles frames of a session until all are done, the work limit of one call is reached, or the session has too
+    /// many queries.
     pub(super) fn read(&mut self, id: SessionId, time: Timestamp, effects: &mut dyn Effects) -> Taken {
         let Some(session) = self.hub.session_mut(id) else { return Taken::Done };
         session.is_parked = false;
@@ -359,7 +359,7 @@ impl Broker {
     }
 }
 
-/// Units of work that it takes to take a message of SockJS apart.
+/// Work units for parsing a SockJS message.
 pub(super) fn payload_units(message: &[u8]) -> u32 {
     u32::try_from(message.len() / PAYLOAD_BYTES_PER_UNIT).unwrap_or(u32::MAX)
 }

@@ -1,4 +1,4 @@
-//! The bodies of messages, made once for all who get them.
+//! Message bodies, created once and shared by all recipients.
 
 use std::cell::OnceCell;
 use std::rc::Rc;
@@ -13,32 +13,32 @@ use crate::codec::text::{cut_units, write_json_string};
 use crate::model::{Height, Timestamp};
 use crate::net::{Shared, SharedPool};
 
-/// Bytes of JSON that are written in one unit of work.
+/// Bytes of JSON written per work unit.
 const BYTES_PER_UNIT: usize = 256;
 
 /// The body of a MESSAGE and the end of its frame.
 #[derive(Clone, Debug)]
 pub struct Content {
     usual: Shared,
-    /// What bare sessions get instead.
+    /// The variant for legacy clients.
     bare: Option<Shared>,
-    /// As it stands in a frame of SockJS, once somebody needs it.
+    /// The variant escaped for a SockJS frame, created on demand.
     escaped: Rc<OnceCell<Shared>>,
     pool: SharedPool,
 }
 
 impl Content {
-    /// A body of the JSON text `json`.
+    /// Creates a body from the JSON text `json`.
     pub fn of(json: Vec<u8>, pool: &SharedPool) -> Content {
         Content { usual: share(json, pool), bare: None, escaped: Rc::default(), pool: pool.clone() }
     }
 
-    /// The body that tells of a view.
+    /// Creates the body for a view.
     pub fn view(view: &impl View, pool: &SharedPool) -> Content {
         Content::of(JsonSink::document(|sink| view.write(sink)), pool)
     }
 
-    /// The body that tells of a new height.
+    /// Creates the body for a new height.
     pub fn height(height: Height, form: BlocksNewBody, pool: &SharedPool) -> Content {
         let object = || JsonSink::document(|sink| height.write(sink));
         let number = || height.0.to_string().into_bytes();
@@ -49,22 +49,22 @@ impl Content {
         }
     }
 
-    /// The body that tells of a query that has failed; a long text is cut.
+    /// Creates the body for a failed query; a long text is cut.
     pub fn error(message: &str, time: Timestamp, pool: &SharedPool) -> Content {
         Content::of(error_text(message, time), pool)
     }
 
-    /// What a session gets.
+    /// Returns the variant for a raw websocket session.
     pub fn for_session(&self, is_bare: bool) -> &Shared {
         self.bare.as_ref().filter(|_| is_bare).unwrap_or(&self.usual)
     }
 
-    /// Its length in bytes.
+    /// Length in bytes.
     pub fn len(&self) -> usize {
         self.usual.len()
     }
 
-    /// What a session gets whose frames are carried by SockJS. Such a session is never bare.
+    /// Returns the variant for a SockJS session, which is never a legacy client.
     pub fn escaped(&self) -> &Shared {
         self.escaped.get_or_init(|| {
             let mut escaped = Vec::with_capacity(self.usual.len() + self.usual.len() / 4);
@@ -74,13 +74,13 @@ impl Content {
         })
     }
 
-    /// Units of work that it took to make it.
+    /// Work units for creating the body.
     pub fn units(&self) -> u32 {
         units_of(self.usual.len())
     }
 }
 
-/// Units of work that it takes to write so many bytes of JSON.
+/// Work units for writing this many bytes of JSON.
 fn units_of(bytes: usize) -> u32 {
     u32::try_from(bytes / BYTES_PER_UNIT).unwrap_or(u32::MAX)
 }

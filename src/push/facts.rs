@@ -1,4 +1,4 @@
-//! What the broker asks of the node to make its messages.
+//! The data that the broker reads from the node.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,107 +8,106 @@ use crate::api::long::{Found, Items, OwnedDefinitions, OwnedMosaics, RentedNames
 use crate::api::{AccountWriter, BlockWriter, Page};
 use crate::model::{Address, Height, MosaicId, Transaction};
 
-/// Transactions in the list of the newest ones of an account.
+/// Length of the list of an account's newest transactions.
 const RECENT_TRANSFERS: usize = 25;
 
-/// The node as it is after the last change of its chain.
+/// The node's state after the last chain update.
 pub trait Facts {
-    /// Height of the last block.
+    /// Height of the tip.
     fn height(&self) -> Height;
-    /// The account that signed the block at a height, if there is one.
+    /// Returns the signer of the block at a height, if there is such a block.
     fn block_signer(&self, height: Height) -> Result<Option<Address>, FactsError>;
-    /// Writes a block until the units in `budget` are used up; true when everything is written.
+    /// Writes a block as JSON within the budget. Returns true when everything is written.
     fn write_block(&self, block: &mut BlockText, budget: &mut u32) -> Result<bool, FactsError>;
-    /// Transactions of the block at a height: those from an index on, at most `most` of them, none at its end.
+    /// Returns up to `most` transactions of the block at a height, starting at index `from`; none at its end.
     fn transactions(&self, height: Height, from: usize, most: usize) -> Result<Vec<Transaction>, FactsError>;
-    /// Writes an account and what goes with it, as the HTTP interface shows it, until the units in `budget` are used up;
-    /// true when everything is written.
+    /// Writes an account and its metadata as JSON, as in the HTTP API, within the budget. Returns true when everything
+    /// is written.
     fn write_account(&self, account: &mut AccountText, budget: &mut u32) -> Result<bool, FactsError>;
-    /// Writes the newest transactions of an account until the units in `budget` are used up; true when everything is
-    /// written.
+    /// Writes the newest transactions of an account as JSON within the budget. Returns true when everything is written.
     fn write_transfers(&self, transfers: &mut TransfersText, budget: &mut u32) -> Result<bool, FactsError>;
-    /// The JSON text of the next thing that an account owns, unless the units in `budget` are used up before.
+    /// Returns the JSON of the next item that an account owns, or [`Found::NotYet`] if the budget is used up first.
     fn next_owned(&self, owned: &mut Owned, budget: &mut u32) -> Result<Found<Vec<u8>>, FactsError>;
-    /// The JSON text that tells of the node.
+    /// Returns the JSON that describes the node.
     fn node_info(&self) -> Result<Vec<u8>, FactsError>;
-    /// Who receives the levy of a mosaic, if it has one.
+    /// Returns the recipient of a mosaic's levy, if it has one.
     fn levy_recipient(&self, mosaic: &MosaicId) -> Result<Option<Address>, FactsError>;
-    /// Unconfirmed transactions that concern an account, the youngest first, at most `limit`.
+    /// Returns up to `limit` unconfirmed transactions that affect an account, the newest first.
     fn unconfirmed(&self, address: &Address, limit: usize) -> Result<Vec<Rc<Transaction>>, FactsError>;
 }
 
-/// The JSON text of a block in the making.
+/// A block's JSON in progress.
 pub struct BlockText {
     /// Height of the block.
     pub height: Height,
-    /// What has been written so far.
+    /// The text written so far.
     pub text: Vec<u8>,
-    /// What writes the rest.
+    /// Writes the rest.
     pub writer: BlockWriter,
 }
 
 impl BlockText {
-    /// Nothing has been written yet.
+    /// Starts with an empty text.
     pub fn new(height: Height) -> BlockText {
         BlockText { height, text: Vec::new(), writer: BlockWriter::new(height) }
     }
 }
 
-/// The JSON text of an account in the making.
+/// An account's JSON in progress.
 pub struct AccountText {
     /// The account.
     pub address: Address,
-    /// What has been written so far.
+    /// The text written so far.
     pub text: Vec<u8>,
-    /// What writes the rest, once it has begun.
+    /// Writes the rest, once it has started.
     pub writer: Option<AccountWriter>,
 }
 
 impl AccountText {
-    /// Nothing has been written yet.
+    /// Starts with an empty text.
     pub fn new(address: Address) -> AccountText {
         AccountText { address, text: Vec::new(), writer: None }
     }
 }
 
-/// The JSON text of the newest transactions of an account in the making.
+/// The JSON of an account's newest transactions in progress.
 pub struct TransfersText {
-    /// What has been written so far.
+    /// The text written so far.
     pub text: Vec<u8>,
-    /// What writes the rest.
+    /// Writes the rest.
     pub writer: TransferRows,
 }
 
 impl TransfersText {
-    /// Nothing has been written yet.
+    /// Starts with an empty text.
     pub fn new(address: Address) -> TransfersText {
         let page = Page { before: u64::MAX, size: RECENT_TRANSFERS };
         TransfersText { text: Vec::new(), writer: TransferRows::new(address, Transfers::All, page) }
     }
 }
 
-/// Kinds of things that accounts own, in the order in which they are told of.
+/// Kinds of items that accounts own, in the order in which they are published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Ownership {
     /// Namespaces.
     Namespaces,
-    /// Definitions of the mosaics that it has, and of those in which their levies are paid.
+    /// Definitions of the account's mosaics and of the mosaics in which their levies are paid.
     Definitions,
-    /// How much it has of each mosaic.
+    /// Balances of mosaics.
     Mosaics,
 }
 
-/// What an account owns: one thing after another.
+/// Iterates over the items that an account owns.
 pub struct Owned {
     /// The account.
     pub address: Address,
-    /// What is left of it.
+    /// The remaining items.
     pub rest: Possessions,
 }
 
-/// What is left of what an account owns.
+/// The remaining items of one kind.
 pub enum Possessions {
-    /// Namespaces; `None` until they are looked for.
+    /// Namespaces; `None` until they are looked up.
     Namespaces(Option<RentedNames>),
     /// Definitions.
     Definitions(OwnedDefinitions),
@@ -117,7 +116,7 @@ pub enum Possessions {
 }
 
 impl Owned {
-    /// Nothing has been told of yet.
+    /// Starts before the first item.
     pub fn new(kind: Ownership, address: Address) -> Owned {
         let rest = match kind {
             Ownership::Namespaces => Possessions::Namespaces(None),
@@ -127,7 +126,7 @@ impl Owned {
         Owned { address, rest }
     }
 
-    /// Bytes of memory that it holds, roughly.
+    /// Bytes of memory held, approximately.
     pub fn held_bytes(&self) -> usize {
         match &self.rest {
             Possessions::Namespaces(names) => names.as_ref().map_or(0, RentedNames::held_bytes),
@@ -137,7 +136,7 @@ impl Owned {
     }
 }
 
-/// Why the node cannot say something; the text is for the client.
+/// Why the node cannot answer; the text is for the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FactsError(pub Cow<'static, str>);
 

@@ -1,4 +1,4 @@
-//! What the frames of a session do.
+//! Execution of the client's frames.
 
 use std::borrow::Cow;
 
@@ -12,26 +12,26 @@ use super::{Query, SessionId, topics};
 use crate::model::{Address, Timestamp};
 use crate::net::machine::Effects;
 
-/// Units of work after which the rest of a message waits for the next share of its caller.
+/// Work units after which the rest of a message waits for the next turn of its client.
 pub const UNITS_PER_CALL: u32 = 100;
-/// Bytes of frames that are read in one unit of work.
+/// Bytes of frames read per work unit.
 const BYTES_PER_UNIT: usize = 100;
-/// Bytes of payload that are read in one unit of work.
+/// Bytes of payload read per work unit.
 const PAYLOAD_BYTES_PER_UNIT: usize = 20;
-/// Units of work for a subscription, a registration, or a query that is put down.
+/// Work units for a subscription, a registration or a queued query.
 const ENTRY_UNITS: u32 = 2;
-/// Units of work for a frame that is sent.
+/// Work units for a sent frame.
 const SEND_UNITS: u32 = 1;
 
-/// The handling of some frames of one session.
+/// Context for handling some frames of one session.
 pub struct Hand<'a> {
     /// The session.
     pub session: SessionId,
     /// Network time.
     pub time: Timestamp,
-    /// Takes what is sent.
+    /// Receives the outgoing frames.
     pub effects: &'a mut dyn Effects,
-    /// Units of work done so far.
+    /// Work units used so far.
     pub units: u32,
 }
 
@@ -45,8 +45,7 @@ impl Broker {
             Command::Unsubscribe => self.unsubscribe(frame, hand),
             Command::Send => self.asked(frame, hand),
             Command::Disconnect => self.disconnect(frame, hand),
-            // Transactions and acknowledgements mean nothing here, and a client that sends server frames publishes
-            // nothing.
+            // Transactions and acknowledgements have no function here, and server frames from a client publish nothing.
             Command::Ack
             | Command::Nack
             | Command::Begin
@@ -59,7 +58,7 @@ impl Broker {
         }
     }
 
-    /// Handles bytes that are no frame.
+    /// Handles a decoding error: closes the session if the error is fatal, and reports it otherwise.
     pub(super) fn refuse(&mut self, error: &DecodeError, hand: &mut Hand<'_>) {
         hand.units += SEND_UNITS;
         if error.is_fatal() {
@@ -102,10 +101,10 @@ impl Broker {
         self.acknowledge(receipt, hand);
     }
 
-    /// The address that a subscription to `destination` registers.
+    /// Returns the address that a subscription to `destination` registers.
     fn registered_by(&self, destination: &str) -> Option<Address> {
         let text = topics::registering_address(destination).filter(|_| self.settings.register_on_subscribe)?;
-        // Nothing is ever published under another spelling of an address.
+        // Nothing is published under any other spelling of an address.
         Address::parse(text, self.network).filter(|address| address.as_str() == text)
     }
 
@@ -117,7 +116,8 @@ impl Broker {
         self.acknowledge(receipt, hand);
     }
 
-    /// SEND. Only queries do anything; what is sent to a topic is dropped, so that no client can forge a publication.
+    /// Handles SEND. Only queries have an effect; messages to topics are dropped, so that no client can forge a
+    /// publication.
     fn asked(&mut self, frame: &Frame<'_>, hand: &mut Hand<'_>) {
         let [destination, receipt] = frame.pick(["destination", "receipt"]);
         let destination = destination.map(|value| self.read_value(value));
@@ -155,7 +155,7 @@ impl Broker {
         }
     }
 
-    /// Registers an address, and subscribes a session that relies on it to the address's transactions.
+    /// Registers an address. A legacy client is also subscribed to the address's transactions.
     fn register(&mut self, address: Address, hand: &mut Hand<'_>) -> Result<(), super::hub::Refused> {
         self.hub.register(hand.session, address, Reason::Query, hand.effects)?;
         let is_bare = self.hub.session(hand.session).is_some_and(|session| session.is_bare());
@@ -176,7 +176,7 @@ impl Broker {
         }
     }
 
-    /// RECEIPT for a SUBSCRIBE, UNSUBSCRIBE or SEND that has been processed and asks for one.
+    /// Sends the RECEIPT that a processed SUBSCRIBE, UNSUBSCRIBE or SEND asks for, if the settings are lenient.
     fn acknowledge(&mut self, receipt: Option<Cow<'_, str>>, hand: &mut Hand<'_>) {
         if self.settings.forgiving
             && let Some(receipt) = receipt
@@ -186,19 +186,19 @@ impl Broker {
         }
     }
 
-    /// Tells the session something by ERROR.
+    /// Sends ERROR to the session.
     fn tell(&mut self, message: &str, hand: &mut Hand<'_>) {
         hand.units += SEND_UNITS;
         self.hub.send(hand.session, hand.effects, |out| encoder::error(out, message));
     }
 
-    /// Tells the session something on `/errors`.
+    /// Sends an error message to the session on `/errors`.
     fn tell_errors(&mut self, message: &str, hand: &mut Hand<'_>) {
         hand.units += SEND_UNITS;
         tell_error(hand.session, message, hand.time, &mut self.hub, &self.pool, hand.effects);
     }
 
-    /// A header value, which may be surrounded by blanks.
+    /// Returns a header value, trimmed if the settings are lenient.
     fn read_value<'f>(&self, value: Cow<'f, str>) -> Cow<'f, str> {
         if !self.settings.forgiving {
             return value;

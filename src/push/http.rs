@@ -1,4 +1,4 @@
-//! Answers to HTTP requests on the port of the messaging interface, but for those that a session answers.
+//! HTTP requests on the port of the websocket API, except those that a session answers.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -9,13 +9,13 @@ use crate::net::http::{Reply, Request};
 use crate::net::machine::Exchange;
 use crate::net::websocket::{handshake, negotiate_subprotocol};
 
-/// Everything this layer serves lies here.
+/// Prefix of all paths.
 const BASE: &str = "/w/messages";
-/// `Cache-Control` of answers that must not be kept.
+/// `Cache-Control` of responses that must not be cached.
 pub(super) const NO_CACHE: &str = "no-store, no-cache, must-revalidate, max-age=0";
 /// `Cache-Control` of JSON errors.
 const ERROR_CACHE: &str = "must-revalidate,no-cache,no-store";
-/// One year, the time an answer to OPTIONS may be kept, in seconds.
+/// One year in seconds: how long a response to OPTIONS may be cached.
 const ONE_YEAR_SECONDS: u64 = 31_536_000;
 /// The network's epoch, 2015-03-29 00:06:25 UTC, in Unix seconds.
 const EPOCH_UNIX_SECONDS: u64 = 1_427_587_585;
@@ -39,49 +39,49 @@ const IFRAME: &str = r#"<!DOCTYPE html>
 /// Quoted `0` and MD5 of [`IFRAME`].
 const IFRAME_ETAG: &str = "\"0096cbd37f2a5218c33bb0826a7c74cbf\"";
 
-/// Subprotocols that may be agreed to. They have no influence on the version of STOMP.
+/// Supported subprotocols. They do not influence the STOMP version.
 pub const SUBPROTOCOLS: [&str; 3] = ["v10.stomp", "v11.stomp", "v12.stomp"];
 
-/// Longest name of a session, in bytes; clients make up 8.
+/// Maximum length of a session name, in bytes; clients generate 8.
 const MAX_SESSION_NAME_BYTES: usize = 128;
-/// Bytes of the body of a request that nothing reads.
+/// Limit for bodies that are ignored, in bytes.
 const IGNORED_BODY_BYTES: usize = 8 * 1024;
 
-/// What there is to be done about a request.
+/// What remains to be done for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Answer<'a> {
-    /// Nothing: it is answered.
+    /// Nothing: the response is complete.
     Whole,
-    /// Nothing: the connection becomes a websocket, by SockJS if its session has a name.
+    /// Nothing: the connection becomes a websocket; a SockJS one if it has a session name.
     Upgrade(Option<&'a str>),
     /// A session answers it.
     Session(Call<'a>),
 }
 
-/// What a path asks of a session.
+/// A request for a session, parsed from the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call<'a> {
-    /// What the client calls the session.
+    /// The client's name for the session.
     pub session: &'a str,
-    /// What is to be done with it.
+    /// The requested transport.
     pub transport: Transport,
 }
 
-/// An answer in the making.
+/// A request and its response in progress.
 struct Handling<'r, 'a> {
     request: &'a Request<'a>,
     reply: &'r mut Reply,
     time: Timestamp,
 }
 
-/// Answers a request, possibly by a change to the websocket protocol, unless a session is to answer it. `time` is network
-/// time; `entropy` is a fresh random number, used only by `/info`.
+/// Answers a request, possibly by a websocket upgrade, unless a session must answer it. `time` is network time;
+/// `entropy` is a fresh random number, used only by `/info`.
 pub fn answer<'a>(exchange: &mut Exchange<'a>, time: Timestamp, entropy: i32) -> Answer<'a> {
     let Exchange { request, reply, is_refused, .. } = exchange;
     let mut handling = Handling { request, reply, time };
     if *is_refused {
-        // This answer carries none of the common headers.
+        // This response has none of the common headers.
         handling.reply.header("DoSFilter", "unavailable");
         handling.json_error(429, "Too Many Requests");
         return Answer::Whole;
@@ -90,7 +90,7 @@ pub fn answer<'a>(exchange: &mut Exchange<'a>, time: Timestamp, entropy: i32) ->
     handling.route(entropy)
 }
 
-/// Bytes that the body of a request may have.
+/// Returns the limit for the body of a request, in bytes.
 pub fn body_limit(path: &str) -> usize {
     match call_of(path).map(|call| call.transport) {
         Some(Transport::XhrSend) => MAX_BYTES,
@@ -99,7 +99,7 @@ pub fn body_limit(path: &str) -> usize {
     }
 }
 
-/// What a path asks of a session, if it is that of one: `/w/messages/<server>/<session>/<transport>`.
+/// Parses the path of a session, `/w/messages/<server>/<session>/<transport>`.
 pub fn call_of(path: &str) -> Option<Call<'_>> {
     let path = path.strip_suffix('/').unwrap_or(path);
     let mut segments = path.strip_prefix(BASE)?.strip_prefix('/')?.split('/');
@@ -152,7 +152,8 @@ impl<'a> Handling<'_, 'a> {
         Answer::Whole
     }
 
-    /// For a browser's request the origin is named instead of `*`, because modern SockJS clients ask with credentials.
+    /// Adds the common headers. For a browser the origin is named instead of `*`, because modern SockJS clients send
+    /// credentials.
     fn common_headers(&mut self) {
         match self.request.header("Origin").filter(|origin| !origin.contains(char::is_control)) {
             Some(origin) => {
@@ -187,7 +188,7 @@ impl<'a> Handling<'_, 'a> {
         }
     }
 
-    /// Changes to the websocket protocol, if this is a proper request for it.
+    /// Upgrades to a websocket, if the request is a valid handshake.
     fn upgrade(&mut self, session: Option<&'a str>) -> Answer<'a> {
         match handshake(self.request) {
             Ok(upgrade) => {
@@ -219,7 +220,7 @@ impl<'a> Handling<'_, 'a> {
         self.reply.body.extend_from_slice(IFRAME.as_bytes());
     }
 
-    /// The answer to OPTIONS: empty, and good for a year.
+    /// Answers OPTIONS: an empty response that may be cached for a year.
     fn options(&mut self) {
         let expires = EPOCH_UNIX_SECONDS + u64::from(self.time.0.unsigned_abs()) + ONE_YEAR_SECONDS;
         self.reply.header("Cache-Control", format!("public, max-age={ONE_YEAR_SECONDS}"));
@@ -242,7 +243,7 @@ impl<'a> Handling<'_, 'a> {
     }
 }
 
-/// Whether the last segment names the iframe page: `iframe<x>.html`.
+/// Returns whether the last segment names the iframe page, `iframe<x>.html`.
 fn is_iframe(below: &str) -> bool {
     let version = below.strip_prefix("iframe");
     let version = version.and_then(|rest| rest.strip_suffix(".html"));
@@ -269,7 +270,7 @@ mod tests {
         asked(method, path, headers, is_refused, |_| {})
     }
 
-    /// The reply to a request, once `look` has seen what is left to be done.
+    /// Returns the response, after passing the remaining task to `look`.
     fn asked(
         method: &str,
         path: &str,
@@ -300,7 +301,7 @@ mod tests {
 
     type Headers = Vec<(Cow<'static, str>, Cow<'static, str>)>;
 
-    /// Status, headers beyond the three common ones, and body; 101 for an upgrade.
+    /// Status, headers beyond the three common ones, and body; status 101 for an upgrade.
     fn plain(method: &str, path: &str, headers: &[(&str, &str)]) -> (u16, Headers, String) {
         let mut reply = ask(method, path, headers);
         let own = reply.headers.split_off(3);

@@ -1,5 +1,4 @@
-//! Who is there and who gets which message: sessions, subscriptions, registered addresses and the books on all of them,
-//! always in agreement.
+//! The session table: sessions, subscriptions, registered addresses and resource usage, kept consistent.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -22,33 +21,33 @@ use crate::model::Address;
 use crate::net::ClientKey;
 use crate::net::machine::{ConnectionId, Dropped, Effects};
 
-/// Longest subscription id, in bytes; a longer one is refused.
+/// Maximum length of a subscription id, in bytes; a longer one is rejected.
 const MAX_SUBSCRIPTION_ID_BYTES: usize = 256;
-/// Bytes that a session is reckoned to take before it does anything.
+/// Estimated memory of an idle session, in bytes.
 const SESSION_BYTES: usize = 2 * 1024;
-/// Bytes that a registered address takes, in the tables of session and broker.
+/// Estimated memory of a registered address, in the tables of session and broker.
 const REGISTRATION_BYTES: usize = 160;
-/// Websocket close code of a session that the STOMP layer ends.
+/// Websocket close code of a session that the STOMP layer closes.
 const CLOSE_PROTOCOL_ERROR: u16 = 1002;
-/// What the session is told that is ended because a total is reached.
+/// Error message for a session that is closed because a global limit is reached.
 const HOG: &str = "The node is short of memory and this session takes much of it";
 
-/// Why a session is not given what it asks for; `Display` is for the client.
+/// Why a session's request is rejected; `Display` is for the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// The id is too long.
     LongId,
-    /// The session has as many subscriptions as one may have.
+    /// The limit of subscriptions per session is reached.
     Subscriptions,
-    /// The session has as many subscriptions to one destination as one may have.
+    /// The limit of subscriptions per session to one destination is reached.
     Destination,
-    /// The session has as many patterns as one may have.
+    /// The limit of patterns per session is reached.
     Patterns,
-    /// The session has registered as many addresses as one may.
+    /// The limit of registered addresses per session is reached.
     Addresses,
-    /// The session takes as much memory as one may.
+    /// The memory limit per session is reached.
     SessionMemory,
-    /// The sessions of the caller take as much memory as those of one may.
+    /// The memory limit per client is reached.
     CallerMemory,
 }
 
@@ -77,35 +76,35 @@ impl From<NoRoom> for Refused {
     }
 }
 
-/// Sessions and what belongs to them.
+/// Sessions and everything that belongs to them.
 pub struct Hub {
     settings: Settings,
     sessions: BTreeMap<SessionId, Session>,
-    /// The session of each connection that carries something for one.
+    /// The session of each connection.
     carriers: BTreeMap<ConnectionId, SessionId>,
-    /// Sessions with a mailbox, by the names that their clients have given them.
+    /// Sessions without a websocket, by the names that their clients gave them.
     mailboxes: BTreeMap<String, SessionId>,
     mailboxes_by_payer: BTreeMap<ClientKey, usize>,
-    /// Sessions whose outlets are to be looked after, by when.
+    /// Timers of the sessions' transports.
     agenda: BTreeSet<(Duration, SessionId)>,
-    /// The running time.
+    /// Time since the start.
     now: Duration,
     topics: Topics,
     registry: Registry,
     books: Books,
     last_session: SessionId,
-    /// Number of the next MESSAGE of the process.
+    /// Number of the next MESSAGE, across all sessions.
     next_message: u64,
-    /// Sessions with a mailbox that were dropped as more waited in it than may.
+    /// Sessions without a websocket that were dropped because too much waited for their clients.
     dropped: u64,
-    /// Where frames and the heads of messages are put together.
+    /// Scratch buffer for frames and the heads of messages.
     scratch: Vec<u8>,
-    /// Where what carries them is.
+    /// Scratch buffer of the transport.
     room: Vec<u8>,
 }
 
 impl Hub {
-    /// A hub without sessions.
+    /// Creates a table without sessions.
     pub fn new(settings: Settings) -> Self {
         Self {
             settings,
@@ -126,38 +125,39 @@ impl Hub {
         }
     }
 
-    /// Other settings count from now on.
+    /// Applies new settings.
     pub fn change(&mut self, settings: Settings) {
         self.settings = settings;
     }
 
-    /// How many messages were sent so far.
+    /// Number of messages sent.
     pub fn messages(&self) -> u64 {
         self.next_message
     }
 
-    /// How many sessions with a mailbox were dropped as their clients did not fetch their messages.
+    /// Number of sessions without a websocket that were dropped because their clients did not fetch their messages.
     pub fn dropped(&self) -> u64 {
         self.dropped
     }
 
-    /// Takes note of the running time.
+    /// Sets the time since the start.
     pub fn set_now(&mut self, now: Duration) {
         self.now = now;
     }
 
-    /// The running time.
+    /// The time since the start.
     pub fn now(&self) -> Duration {
         self.now
     }
 
-    /// The session that has to end before a client can open one more, if all places are taken and one gives way.
+    /// Returns the session to evict so that a client can open a new one, if all are taken and one can be evicted.
     pub fn gives_way_to(&self, client: ClientKey) -> Option<SessionId> {
         let is_full = self.books.is_full_for(client, &self.settings.limits);
         if is_full { self.books.gives_way_to(client, &self.settings.limits) } else { None }
     }
 
-    /// Whether a client may have one more session, if there is a place for it; `has_mailbox` if it is to be fetched from.
+    /// Returns whether the client's own limits allow one more session; `has_mailbox` for a session that is fetched
+    /// from.
     pub fn may_open(&self, client: ClientKey, has_mailbox: bool) -> bool {
         let limits = &self.settings.limits;
         let mailboxes = self.mailboxes_by_payer.get(&client).copied().unwrap_or(0);
@@ -165,7 +165,7 @@ impl Hub {
         room.is_ok() && !(has_mailbox && mailboxes >= limits.mailboxes_per_caller)
     }
 
-    /// Opens a session, which its client may have given a name; fails if there is no room for it.
+    /// Opens a session, with the client's name for it if there is one. Fails if a limit is reached.
     pub fn open(
         &mut self,
         outlet: Outlet,
@@ -179,7 +179,7 @@ impl Hub {
         }
         let id = SessionId(self.last_session.0 + 1);
         self.last_session = id;
-        // Eight digits name four billion sessions, which are never open at once.
+        // Eight hex digits name four billion sessions, which are never open at the same time.
         let name = name.map_or_else(|| format!("{:x}", id.0 as u32), str::to_owned);
         match socket {
             Some(socket) => drop(self.carriers.insert(socket, id)),
@@ -197,14 +197,14 @@ impl Hub {
         Some(id)
     }
 
-    /// Forgets a session and all that belongs to it.
+    /// Removes a session and everything that belongs to it.
     pub fn close(&mut self, id: SessionId, effects: &mut dyn Effects) -> Option<Session> {
         self.strip(id);
         let session = self.sessions.remove(&id)?;
         let connections = session.outlet.connections();
         connections.iter().for_each(|connection| _ = self.carriers.remove(connection));
         if session.outlet.socket().is_none() {
-            // Requests that wait are to be answered all the same.
+            // Waiting requests must still be answered.
             connections.into_iter().for_each(|connection| effects.resume(connection));
             self.mailboxes.remove(&session.name);
             if let Some(count) = self.mailboxes_by_payer.get_mut(&session.payer) {
@@ -218,17 +218,17 @@ impl Hub {
         Some(session)
     }
 
-    /// The session whose client has given it this name and fetches from it.
+    /// Returns the session without a websocket that has this name.
     pub fn named(&self, name: &str) -> Option<SessionId> {
         self.mailboxes.get(name).copied()
     }
 
-    /// The mailbox of a session, even one that has come to its end.
+    /// Returns the poll queue of a session, including an ended one.
     pub fn mailbox(&mut self, id: SessionId) -> Option<&mut Mailbox> {
         self.sessions.get_mut(&id).and_then(|session| session.outlet.mailbox())
     }
 
-    /// A request carries something for a session from now on, or none any more.
+    /// Assigns a connection to a session, or to none.
     pub fn carry(&mut self, connection: ConnectionId, session: Option<SessionId>) {
         match session {
             Some(id) => drop(self.carriers.insert(connection, id)),
@@ -236,8 +236,8 @@ impl Hub {
         }
     }
 
-    /// A connection of a session is gone. Whether the session is to be forgotten with it; one that messages may have
-    /// been lost of comes to its end.
+    /// Handles the loss of a connection. Returns whether the session must be removed with it. A session without a
+    /// websocket ends instead, if messages may have been lost.
     pub fn lose(&mut self, connection: ConnectionId, id: SessionId, effects: &mut dyn Effects) -> bool {
         self.carriers.remove(&connection);
         let now = self.now;
@@ -250,7 +250,7 @@ impl Hub {
         false
     }
 
-    /// Looks after outlets for which something is due, up to the first session that is to be forgotten.
+    /// Runs due timers until a session has timed out, and returns that session, which must be removed.
     pub fn keep_up(&mut self, effects: &mut dyn Effects) -> Option<SessionId> {
         while let Some((due, id)) = self.agenda.first().copied().filter(|(due, _)| *due <= self.now) {
             self.agenda.remove(&(due, id));
@@ -272,13 +272,13 @@ impl Hub {
         None
     }
 
-    /// When an outlet is to be looked after next.
+    /// When the next timer is due.
     pub fn next_due(&self) -> Option<Duration> {
         self.agenda.first().map(|(due, _)| *due)
     }
 
-    /// Notes when the outlet of a session is to be looked after, if that is earlier than what is noted. Later is found
-    /// out when the time has come.
+    /// Sets the timer of a session if it is due earlier than the current timer. A timer that fires too early is set
+    /// again.
     pub fn schedule(&mut self, id: SessionId) {
         let Some(state) = self.sessions.get_mut(&id) else { return };
         let Some(due) = state.outlet.due(&self.settings.limits) else { return };
@@ -291,29 +291,29 @@ impl Hub {
         self.agenda.insert((due, id));
     }
 
-    /// Notes that a session was heard from.
+    /// Records that a session has sent something.
     pub fn heard(&mut self, id: SessionId) {
         if let Some(payer) = self.payer(id) {
             self.books.heard(payer, id, self.now);
         }
     }
 
-    /// Who answers for a session, even one that has come to its end.
+    /// Returns the client of a session, including an ended one.
     pub fn payer(&self, id: SessionId) -> Option<ClientKey> {
         self.sessions.get(&id).map(|session| session.payer)
     }
 
-    /// The session that a connection carries something for.
+    /// Returns the session of a connection.
     pub fn on(&self, connection: ConnectionId) -> Option<SessionId> {
         self.carriers.get(&connection).copied()
     }
 
-    /// A session that has not come to its end.
+    /// Returns a session that has not ended.
     pub fn session(&self, id: SessionId) -> Option<&Session> {
         self.sessions.get(&id).filter(|session| !session.is_closing)
     }
 
-    /// A session that has not come to its end. Its subscriptions and registrations are changed only through the hub.
+    /// Returns a session that has not ended. Its subscriptions and registrations are changed only through this table.
     pub fn session_mut(&mut self, id: SessionId) -> Option<&mut Session> {
         self.sessions.get_mut(&id).filter(|session| !session.is_closing)
     }
@@ -323,36 +323,36 @@ impl Hub {
         self.sessions.len()
     }
 
-    /// Whether nothing is left of connections, names and what is due.
+    /// Returns whether no connections, names and timers are left.
     #[cfg(test)]
     pub fn is_clear(&self) -> bool {
         let no_mailbox = self.mailboxes.is_empty() && self.mailboxes_by_payer.is_empty();
         self.carriers.is_empty() && self.agenda.is_empty() && no_mailbox
     }
 
-    /// The session opened last.
+    /// The id of the session opened last.
     pub fn last_session(&self) -> SessionId {
         self.last_session
     }
 
-    /// Who is subscribed to what.
+    /// The subscription index.
     pub fn topics(&self) -> &Topics {
         &self.topics
     }
 
-    /// Which addresses are registered.
+    /// The registered addresses.
     pub fn registry(&self) -> &Registry {
         &self.registry
     }
 
-    /// Who holds how much.
+    /// The resource usage.
     pub fn books(&self) -> &Books {
         &self.books
     }
 
-    /// Gives a session the subscription that a SUBSCRIBE asks for, and with it the registration of `address`, if it is
-    /// to a topic of one. What exists already is left as it is. An implicit subscription to the same destination ends,
-    /// and one with the same id gets another id.
+    /// Adds the subscription of a SUBSCRIBE, and with it the registration of `address`, if its topic has one. An
+    /// existing subscription is unchanged. It replaces an implicit subscription to the same destination; an implicit
+    /// subscription with the same id gets another id.
     pub fn subscribe(
         &mut self,
         session: SessionId,
@@ -384,7 +384,7 @@ impl Hub {
         Ok(())
     }
 
-    /// Subscribes a session to the transactions of an address, if it is not subscribed to them.
+    /// Subscribes a session to the transactions of an address, unless it is already subscribed to them.
     pub fn subscribe_implicitly(
         &mut self,
         session: SessionId,
@@ -403,14 +403,14 @@ impl Hub {
         Ok(())
     }
 
-    /// Ends those subscriptions of a session that have this id, and says how many they were.
+    /// Ends the subscriptions of a session that have this id. Returns their number.
     pub fn unsubscribe(&mut self, session: SessionId, id: &str) -> usize {
         let ended = self.session_mut(session).map(|state| state.subscriptions.remove(id)).unwrap_or_default();
         ended.iter().for_each(|ended| self.settle(session, ended));
         ended.len()
     }
 
-    /// Ends all subscriptions of a session, and says how many they were.
+    /// Ends all subscriptions of a session. Returns their number.
     pub fn unsubscribe_all(&mut self, session: SessionId) -> usize {
         let ended = self.session_mut(session).map(|state| state.subscriptions.remove_all()).unwrap_or_default();
         ended.iter().for_each(|ended| self.settle(session, ended));
@@ -443,10 +443,10 @@ impl Hub {
         Ok(())
     }
 
-    /// Enters what the byte stream of a session holds into the books. Fails if that is too much for its caller.
+    /// Updates the usage of a session's decoder. Fails if it exceeds the client's limit.
     pub fn account_for_stream(&mut self, session: SessionId, effects: &mut dyn Effects) -> Result<(), Refused> {
         let Some(state) = self.session_mut(session) else { return Ok(()) };
-        // What an idle stream holds is part of what the session is reckoned to take.
+        // The memory of an idle decoder is part of [`SESSION_BYTES`].
         let now = state.decoder.held_bytes().saturating_sub(SESSION_BYTES / 2);
         let before = std::mem::replace(&mut state.buffered, now);
         let payer = state.payer;
@@ -458,7 +458,7 @@ impl Hub {
         Ok(())
     }
 
-    /// Sends one frame to a session. One that cannot be sent to has come to its end.
+    /// Sends one frame to a session. A session that cannot be sent to ends.
     pub fn send(&mut self, session: SessionId, effects: &mut dyn Effects, write: impl FnOnce(&mut Vec<u8>)) {
         let Some(state) = self.sessions.get_mut(&session).filter(|state| !state.is_closing) else { return };
         self.scratch.clear();
@@ -469,8 +469,8 @@ impl Hub {
         self.settle_mail(session, sent.is_ok(), effects);
     }
 
-    /// Enters what waits in the mailbox of a session into the books. A session that could not be sent to has come to its
-    /// end, and so has one whose caller leaves too much waiting.
+    /// Updates the usage of a session's poll queue. The session ends if sending failed, or if too much waits for its
+    /// client.
     fn settle_mail(&mut self, session: SessionId, is_sent: bool, effects: &mut dyn Effects) {
         let Some(state) = self.sessions.get_mut(&session) else { return };
         if !is_sent {
@@ -492,7 +492,7 @@ impl Hub {
         }
     }
 
-    /// What waited for a session has been fetched.
+    /// Updates a session whose client has fetched messages.
     pub fn fetched(&mut self, session: SessionId, effects: &mut dyn Effects) {
         if self.session(session).is_some() {
             self.settle_mail(session, true, effects);
@@ -500,8 +500,8 @@ impl Hub {
         self.schedule(session);
     }
 
-    /// Sends a MESSAGE to a session for each of its subscriptions to `topic`, and says how many units of work that
-    /// took; none if there was none to send.
+    /// Sends a MESSAGE to a session for each of its subscriptions that match `topic`. Returns the work units; 0 if
+    /// there are none.
     pub fn deliver(&mut self, session: SessionId, topic: &str, content: &Content, effects: &mut dyn Effects) -> u32 {
         let Hub { sessions, settings, scratch, room, next_message, now, .. } = self;
         let Some(state) = sessions.get_mut(&session).filter(|state| !state.is_closing) else { return 0 };
@@ -520,7 +520,7 @@ impl Hub {
                 subscription: id,
                 session_name: name,
                 number: *next_message,
-                // The NUL behind the body is none of it.
+                // The NUL after the body is not part of it.
                 content_length: length - 1,
             };
             encoder::message_head(scratch, head);
@@ -539,18 +539,18 @@ impl Hub {
         sent
     }
 
-    /// Ends a session: ERROR, then close.
+    /// Closes a session after an ERROR frame.
     pub fn end(&mut self, session: SessionId, message: &str, effects: &mut dyn Effects) {
         self.send(session, effects, |out| encoder::error(out, message));
         self.finish(session, CLOSE_PROTOCOL_ERROR, "", false, effects);
     }
 
-    /// Ends a session without a word.
+    /// Closes a session without an ERROR frame or a SockJS close frame.
     pub fn end_silently(&mut self, session: SessionId, code: u16, effects: &mut dyn Effects) {
         self.finish(session, code, "", true, effects);
     }
 
-    /// Ends a session with a code and a reason.
+    /// Closes a session with a code and a reason.
     pub fn finish(&mut self, session: SessionId, code: u16, reason: &str, silently: bool, effects: &mut dyn Effects) {
         let now = self.now;
         if let Some(state) = self.session_mut(session) {
@@ -559,8 +559,8 @@ impl Hub {
         }
     }
 
-    /// Takes everything from a session that has come to its end; what is left of it waits for its connection to go,
-    /// or for its client to be told.
+    /// Releases everything of an ended session. The rest stays until its connection is gone or its client has been
+    /// informed.
     fn retire(&mut self, session: SessionId) {
         self.strip(session);
         if let Some(state) = self.sessions.get_mut(&session) {
@@ -569,7 +569,7 @@ impl Hub {
         self.schedule(session);
     }
 
-    /// Takes everything from a session.
+    /// Releases everything that a session holds.
     fn strip(&mut self, session: SessionId) {
         self.unsubscribe_all(session);
         let Some(state) = self.sessions.get_mut(&session) else { return };
@@ -581,7 +581,7 @@ impl Hub {
         self.books.close(state.payer, session);
     }
 
-    /// Checks whether a session may have one more subscription, in the place of `replaced` others.
+    /// Checks whether a session may have one more subscription that replaces `replaced` others.
     fn check(&self, session: SessionId, id: usize, destination: &str, replaced: usize) -> Result<(), Refused> {
         let limits = &self.settings.limits;
         let Some(state) = self.session(session) else { return Ok(()) };
@@ -610,7 +610,7 @@ impl Hub {
         self.books.add(state.payer, session, holdings_of(id, &destination));
     }
 
-    /// Gives the implicit subscription whose id an explicit one has taken another id.
+    /// Assigns another id to the implicit subscription whose id an explicit one has taken.
     fn give_way(&mut self, session: SessionId, taken: &str) {
         let Some(state) = self.sessions.get_mut(&session) else { return };
         let Some(destination) = state.subscriptions.implicit_called(taken) else { return };
@@ -620,7 +620,7 @@ impl Hub {
         self.books.add(state.payer, session, holdings_of(&free, &destination));
     }
 
-    /// Brings index, registry and books in line with the end of a subscription.
+    /// Updates index, registry and usage after the end of a subscription.
     fn settle(&mut self, session: SessionId, ended: &Ended) {
         let Some(state) = self.sessions.get_mut(&session) else { return };
         self.books.remove(state.payer, session, holdings_of(&ended.id, &ended.destination));
@@ -637,7 +637,7 @@ impl Hub {
         }
     }
 
-    /// Ends the largest sessions of those who hold most until no total is exceeded.
+    /// Evicts the largest sessions of the largest clients until no global limit is exceeded.
     fn make_room(&mut self, effects: &mut dyn Effects) {
         let Limits { total_bytes, patterns, .. } = self.settings.limits;
         loop {

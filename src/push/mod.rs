@@ -1,20 +1,20 @@
-//! The messaging interface: STOMP sessions, their subscriptions, what is published to them, and the HTTP layer of its
-//! port, as state machines without sockets, clock or randomness.
+//! The websocket API: STOMP sessions, subscriptions, publishing, and the HTTP layer of its port, as state machines
+//! without sockets, clock or randomness.
 //!
-//! | part | what it is |
+//! | module | purpose |
 //! |---|---|
-//! | [`http`] | answers to requests on the port, among them the upgrade to a websocket |
-//! | [`Broker`] | everything else: it is told what happens to sessions and to the chain, and sends through [`Effects`] |
-//! | [`Facts`] | what the broker asks of the node to make its messages |
-//! | [`stomp`] | bytes to frames and frames to bytes |
-//! | [`sockjs`] | what carries frames for clients without a websocket, or without a plain one |
+//! | [`http`] | answers HTTP requests on the port, among them the websocket upgrade |
+//! | [`Broker`] | handles events of sessions and of the chain, and sends through [`Effects`] |
+//! | [`Facts`] | the data that the broker reads from the node |
+//! | [`stomp`] | decodes and encodes STOMP frames |
+//! | [`sockjs`] | carries frames for clients without a usable websocket |
 //!
-//! Inside, `hub` keeps sessions, subscriptions, registered addresses and the books on what they hold; an `outlet` is
-//! the way of a session's frames to its client, `requests` those by which a client without a websocket fetches and
-//! sends; `frames` does what a session's frames ask for; `publisher` and `answering` tell news to everybody and answers
-//! to those who asked, both by a `walk` along what there is to tell, one `publication` at a time.
+//! Internally, `hub` holds sessions, subscriptions and registered addresses, and accounts their memory in `books`. An
+//! `outlet` delivers a session's frames to its client; `requests` serves clients that fetch and send by HTTP requests;
+//! `frames` executes the client's frames. `publisher` publishes news to all sessions and `answering` answers queries;
+//! both run a `walk` over the things to send, one `publication` at a time.
 //!
-//! Work is counted in units of about a microsecond, and whatever can take many of them is done in steps.
+//! Work is counted in units of about one microsecond, and expensive work runs in steps.
 //!
 //! [`Effects`]: crate::net::machine::Effects
 

@@ -1,11 +1,11 @@
-//! Which numbers are in use, and which is the lowest that is not.
+//! An allocator of the lowest free number.
 
 use std::collections::BTreeMap;
 
-/// A set of numbers, held as the runs that they form, so that a gap is found without looking at each number.
+/// A set of numbers, stored as ranges, so that the next free number is found without visiting each number.
 #[derive(Debug, Default)]
 pub struct Numbers {
-    /// First and last number of each run. Between two runs there is at least one number that is in neither.
+    /// First and last number of each range. At least one free number lies between two ranges.
     runs: BTreeMap<u32, u32>,
 }
 
@@ -26,7 +26,7 @@ impl Numbers {
         self.runs.insert(first, last);
     }
 
-    /// Takes out a number that is in the set.
+    /// Removes a number; a number that is not in the set is ignored.
     pub fn remove(&mut self, number: u32) {
         let Some((&first, &last)) = self.runs.range(..=number).next_back() else { return };
         if number > last {
@@ -41,7 +41,7 @@ impl Numbers {
         }
     }
 
-    /// The lowest number from `from` on that is not in the set; after the highest number comes 0.
+    /// Returns the lowest number from `from` that is not in the set; wraps to 0 after the highest number.
     pub fn free_from(&self, from: u32) -> u32 {
         match self.runs.range(..=from).next_back() {
             Some((_, &last)) if last >= from => match last.checked_add(1) {
@@ -52,7 +52,7 @@ impl Numbers {
         }
     }
 
-    /// Whether there is none.
+    /// Returns whether the set is empty.
     #[cfg(test)]
     pub fn is_empty(&self) -> bool {
         self.runs.is_empty()

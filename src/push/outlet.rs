@@ -1,4 +1,4 @@
-//! The ways by which the frames of a session reach its client. A session does not know which of them is its own.
+//! Transports that carry a session's frames to its client. The session does not depend on the kind of its transport.
 
 use std::time::Duration;
 
@@ -7,53 +7,53 @@ use super::settings::Limits;
 use super::sockjs::{Mailbox, frame, mailbox};
 use crate::net::machine::{ConnectionId, Dropped, Effects, Message};
 
-/// Bytes that are copied in one unit of work.
+/// Bytes copied per work unit.
 const BYTES_PER_UNIT: usize = 4 * 1024;
 
-/// Where the frames of a session go.
+/// The transport of a session.
 #[derive(Debug)]
 pub enum Outlet {
-    /// Each is a message of a websocket.
+    /// A plain websocket; each frame is one message.
     Websocket(ConnectionId),
-    /// Each is a SockJS frame, which is a message of a websocket.
+    /// A SockJS websocket; each frame is a SockJS frame in one message.
     Sockjs {
         /// The websocket.
         socket: ConnectionId,
         /// When the last frame was sent.
         since: Duration,
     },
-    /// They wait until the client fetches them.
+    /// A queue from which the client fetches by HTTP requests.
     Mailbox(Box<Mailbox>),
 }
 
-/// One STOMP frame.
+/// One outgoing STOMP frame.
 #[derive(Clone, Copy)]
 pub struct Letter<'a> {
     /// The whole frame, or its head.
     pub head: &'a [u8],
-    /// The body, and whether it is for a bare session.
+    /// The body, and whether it is for a legacy client.
     pub body: Option<(&'a Content, bool)>,
 }
 
-/// What comes with every sending.
+/// Context for sending.
 pub struct Sending<'a> {
-    /// The running time.
+    /// Time since the start.
     pub now: Duration,
     /// The limits.
     pub limits: &'a Limits,
-    /// Room for what is put together.
+    /// Scratch buffer.
     pub room: &'a mut Vec<u8>,
-    /// Takes what is sent.
+    /// Receives the outgoing messages.
     pub effects: &'a mut dyn Effects,
 }
 
 impl Outlet {
-    /// Whether it is a plain websocket.
+    /// Returns whether it is a plain websocket.
     pub fn is_raw(&self) -> bool {
         matches!(self, Outlet::Websocket(_))
     }
 
-    /// The websocket, if it is one.
+    /// Returns the websocket, if there is one.
     pub fn socket(&self) -> Option<ConnectionId> {
         match self {
             Outlet::Websocket(socket) | Outlet::Sockjs { socket, .. } => Some(*socket),
@@ -61,7 +61,7 @@ impl Outlet {
         }
     }
 
-    /// The mailbox, if it is one.
+    /// Returns the queue, if the client fetches by requests.
     pub fn mailbox(&mut self) -> Option<&mut Mailbox> {
         match self {
             Outlet::Mailbox(mailbox) => Some(mailbox),
@@ -69,7 +69,7 @@ impl Outlet {
         }
     }
 
-    /// All connections that carry something for the session just now.
+    /// Returns all connections that currently carry data of the session.
     pub fn connections(&self) -> Vec<ConnectionId> {
         match self {
             Outlet::Websocket(socket) | Outlet::Sockjs { socket, .. } => vec![*socket],
@@ -77,7 +77,7 @@ impl Outlet {
         }
     }
 
-    /// The connection whose messages are being read.
+    /// Returns the connection whose messages are being read.
     pub fn reader(&self) -> Option<ConnectionId> {
         match self {
             Outlet::Mailbox(mailbox) => mailbox.sender(),
@@ -85,7 +85,7 @@ impl Outlet {
         }
     }
 
-    /// Sends a frame; says how many units of work that takes beyond the usual.
+    /// Sends a frame. Returns the work units beyond the usual cost.
     pub fn send(&mut self, letter: Letter<'_>, sending: &mut Sending<'_>) -> Result<u32, Dropped> {
         let Sending { now, limits, room, effects } = sending;
         let Letter { head, body } = letter;
@@ -119,7 +119,7 @@ impl Outlet {
         }
     }
 
-    /// Ends it: the client is told code and reason, by a frame of SockJS too unless `silently`.
+    /// Closes the transport with a code and a reason. A SockJS websocket also gets a close frame unless `silently`.
     pub fn close(&mut self, code: u16, reason: &str, silently: bool, now: Duration, effects: &mut dyn Effects) {
         match self {
             Outlet::Websocket(socket) => effects.close(*socket, code, reason),
@@ -160,7 +160,7 @@ impl Outlet {
         }
     }
 
-    /// Bytes that wait here, and nowhere else.
+    /// Bytes queued in the transport itself.
     pub fn held_bytes(&self) -> usize {
         match self {
             Outlet::Mailbox(mailbox) => mailbox.held_bytes(),
@@ -168,7 +168,7 @@ impl Outlet {
         }
     }
 
-    /// When something is to be done for it that nobody asks for.
+    /// When the transport needs a heartbeat or times out.
     pub fn due(&self, limits: &Limits) -> Option<Duration> {
         match self {
             Outlet::Websocket(_) => None,
@@ -177,7 +177,7 @@ impl Outlet {
         }
     }
 
-    /// Does what is due. `Ok` is whether it stays, and an error that its websocket is gone.
+    /// Runs what is due. Returns false if the session has timed out, and an error if its websocket is gone.
     pub fn keep_up(&mut self, now: Duration, effects: &mut dyn Effects) -> Result<bool, Dropped> {
         match self {
             Outlet::Websocket(_) => {}
@@ -199,7 +199,7 @@ fn wake_receiver(mailbox: &Mailbox, effects: &mut dyn Effects) {
     mailbox.receiver().into_iter().for_each(|receiver| effects.resume(receiver));
 }
 
-/// Appends a part of a frame, which is UTF-8, as it stands in a frame of SockJS.
+/// Appends a part of a UTF-8 frame, escaped for a SockJS frame.
 fn escape(out: &mut Vec<u8>, part: &[u8]) {
     frame::escape(out, &String::from_utf8_lossy(part));
 }

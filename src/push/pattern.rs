@@ -1,13 +1,13 @@
-//! Destination patterns: `?` one character, `*` any characters within one
-//! path segment, `**` any number of segments.
+//! Destination patterns: `?` matches one character, `*` any characters within one path segment, `**` any number of
+//! segments.
 
-/// Whether a subscription destination is a pattern.
+/// Returns whether a subscription destination is a pattern.
 pub fn is_pattern(destination: &str) -> bool {
     destination.contains(['*', '?'])
 }
 
-/// Whether the concrete `topic` matches `pattern`. Case-sensitive. A segment `**` also matches no
-/// segment at all, so `/blocks/**` matches `/blocks`.
+/// Returns whether the concrete `topic` matches `pattern`; case-sensitive. A segment `**` also matches no segment, so
+/// `/blocks/**` matches `/blocks`.
 pub fn matches(pattern: &str, topic: &str) -> bool {
     let any_segments = |segment: &str| segment == "**";
     glob(pattern.split('/'), topic.split('/'), any_segments, matches_segment)
@@ -18,9 +18,8 @@ fn matches_segment(pattern: &str, segment: &str) -> bool {
     glob(pattern.chars(), segment.chars(), |c| c == '*', one)
 }
 
-/// Matches `pattern` item by item against the whole of `text`. It suffices to remember the last
-/// wildcard: whatever an earlier one could take, the last one can take too. So the work is at
-/// most the product of the two lengths.
+/// Matches `pattern` item by item against all of `text`. Backtracking to the last wildcard suffices: whatever an
+/// earlier one could match, the last one can too. The work is at most the product of the two lengths.
 fn glob<P: Iterator + Clone, T: Iterator + Clone>(
     mut pattern: P,
     mut text: T,
@@ -44,7 +43,7 @@ where
                 (pattern, text) = (next_pattern, next_text);
             }
             _ => {
-                // The last wildcard has to take one item more.
+                // The last wildcard must match one more item.
                 let Some((after, rest)) = &mut last_wildcard else {
                     return false;
                 };
@@ -95,7 +94,7 @@ mod tests {
         assert!(!is_pattern("/blocks/new"));
     }
 
-    /// The definition, by trying everything.
+    /// Reference implementation that tries everything.
     fn slow(pattern: &[u8], text: &[u8]) -> bool {
         match pattern {
             [] => text.is_empty(),

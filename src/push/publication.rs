@@ -1,4 +1,4 @@
-//! One message on its way to its receivers.
+//! Delivery of one message to its recipients.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -8,35 +8,35 @@ use super::hub::Hub;
 use super::{SessionId, pattern};
 use crate::net::machine::Effects;
 
-/// Who is told.
+/// Recipients of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Audience {
-    /// Whoever is subscribed.
+    /// All subscribers.
     Everybody,
     /// One session, if it is subscribed.
     Only(SessionId),
 }
 
-/// The way along the receivers of one topic. It holds no session, only the number of the next one: sessions may come and
-/// go between two steps. Those that come after it was begun are not told.
+/// Iterates over the subscribers of one topic. It holds only the id of the next session, since sessions may come and go
+/// between two steps. Sessions opened after it was created are excluded.
 #[derive(Debug)]
 pub struct Publication {
     topic: Rc<str>,
     audience: Audience,
-    /// The pattern that the topic was compared with last.
+    /// The pattern that was compared with the topic last.
     last_pattern: Option<Rc<str>>,
-    /// Sessions subscribed to a pattern that the topic matches.
+    /// Sessions subscribed to a pattern that matches the topic.
     by_pattern: BTreeSet<SessionId>,
-    /// The first session that may have to be told.
+    /// The first possible recipient.
     first: SessionId,
-    /// The first session that may still have to be told.
+    /// The next possible recipient.
     next: SessionId,
-    /// The last session that is told.
+    /// The last possible recipient.
     last: SessionId,
 }
 
 impl Publication {
-    /// A message on `topic`, of which nobody has been told yet.
+    /// Creates the delivery of a message on `topic`.
     pub fn new(topic: &str, audience: Audience, hub: &Hub) -> Publication {
         let (next, last) = match audience {
             Audience::Everybody => (SessionId(0), hub.last_session()),
@@ -53,7 +53,7 @@ impl Publication {
         }
     }
 
-    /// Looks for receivers until the units in `budget` are used up; says whether there are any once that is known.
+    /// Looks for recipients within the budget. Returns whether there are any, once that is known.
     pub fn find(&mut self, hub: &Hub, budget: &mut u32) -> Option<bool> {
         if let Audience::Only(session) = self.audience {
             let Some(state) = hub.session(session) else { return Some(false) };
@@ -74,7 +74,7 @@ impl Publication {
         Some(!self.by_pattern.is_empty() || hub.topics().subscribed(&self.topic, self.next).next().is_some())
     }
 
-    /// Sends to receivers until the units in `budget` are used up; true when all have been told.
+    /// Sends to the recipients within the budget. Returns true when all have received the message.
     pub fn deliver(&mut self, content: &Content, hub: &mut Hub, effects: &mut dyn Effects, budget: &mut u32) -> bool {
         while let Some(session) = self.receiver(hub) {
             if *budget == 0 {
@@ -87,12 +87,12 @@ impl Publication {
         true
     }
 
-    /// Begins anew with another message on the same topic.
+    /// Restarts with another message on the same topic.
     pub fn again(&mut self) {
         self.next = self.first;
     }
 
-    /// The next session to be told.
+    /// Returns the next recipient.
     fn receiver(&self, hub: &Hub) -> Option<SessionId> {
         if self.next > self.last {
             return None;

@@ -1,4 +1,4 @@
-//! News for everybody: blocks and unconfirmed transactions, told one after the other.
+//! Publishes blocks and unconfirmed transactions to all subscribers, one after the other.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
@@ -7,38 +7,38 @@ use super::publication::Audience;
 use super::walk::{Means, Walk};
 use crate::model::{Height, Transaction};
 
-/// While so many unconfirmed transactions wait to be told, announcements wait.
+/// Number of queued transactions at which announcements have to wait.
 const MANY_ARRIVALS: usize = 1_000;
-/// Unconfirmed transactions that wait to be told; further ones, which only a change of the chain can bring, are not.
+/// Maximum number of queued transactions. Further ones, which only a reorg can bring, are not published.
 const MAX_ARRIVALS: usize = 5_000;
 
-/// What is still to be told, and how far that is.
+/// The queue of news.
 #[derive(Default)]
 pub struct Publisher {
-    /// The first and the last block to be told.
+    /// The first and the last block to publish.
     blocks: Option<(Height, Height)>,
-    /// The first block of each change of the chain, among those to be told: its height is told before it.
+    /// The first block of each chain update in the queue; its height is published before it.
     firsts: BTreeSet<Height>,
-    /// Unconfirmed transactions to be told, the oldest first.
+    /// Unconfirmed transactions to publish, the oldest first.
     arrivals: VecDeque<Rc<Transaction>>,
-    /// How many of them come before the blocks: those that have lost their block to them are among these. Not known
-    /// until the blocks may be told.
+    /// How many of them precede the blocks, among them those that the update made unconfirmed again. `None` until the
+    /// blocks may be published.
     before_blocks: Option<usize>,
-    /// What was told last was a block: transactions that wait too come next.
+    /// The last item was a block, so that a waiting transaction comes next.
     was_block: bool,
-    /// What is told just now.
+    /// The job in progress.
     walk: Option<Walk>,
-    /// Arrivals that did not fit, since one did.
+    /// Transactions dropped since the queue was last below its limit.
     missed: usize,
 }
 
 impl Publisher {
-    /// Blocks have become part of the chain: it is the same up to `common`, and ends at `last` now. Those that were
-    /// still to be told and have been replaced are told in their new form only, also one of which a part was told.
+    /// Handles a chain update that keeps blocks up to `common` and ends at `last`. Replaced blocks in the queue are
+    /// published in their new form only, even if they were partly published.
     pub fn chain_changed(&mut self, common: Height, last: Height) {
         self.walk.take_if(|walk| walk.height().is_some_and(|height| height > common));
         let first = common.next();
-        // Heights above it are those of blocks that have been replaced.
+        // Greater heights belong to replaced blocks.
         self.firsts.retain(|height| *height < first);
         self.firsts.insert(first);
         let first = self.blocks.map_or(first, |(waiting, _)| waiting.min(first));
@@ -49,7 +49,7 @@ impl Publisher {
         self.before_blocks = None;
     }
 
-    /// A transaction has come into the pool.
+    /// Queues a transaction that has entered the mempool.
     pub fn arrived(&mut self, transaction: Rc<Transaction>) {
         if self.arrivals.len() < MAX_ARRIVALS {
             self.missed = 0;
@@ -62,18 +62,18 @@ impl Publisher {
         self.missed += 1;
     }
 
-    /// Whether so many arrivals wait that no more should come in for now.
+    /// Returns whether so many transactions are queued that no more should be accepted for now.
     pub fn is_behind(&self) -> bool {
         self.arrivals.len() >= MANY_ARRIVALS
     }
 
-    /// Whether there is anything to tell; blocks only if `tells_blocks`.
+    /// Returns whether there is anything to publish; blocks count only if `tells_blocks`.
     pub fn has_work(&self, tells_blocks: bool) -> bool {
         self.walk.is_some() || !self.arrivals.is_empty() || (tells_blocks && self.blocks.is_some())
     }
 
-    /// Tells until the units in `budget` are used up. Blocks are begun only if `tells_blocks`: not before the pool
-    /// stands on them too.
+    /// Publishes until the budget is used up. A block starts only if `tells_blocks`, that is, once the mempool is up to
+    /// date with it.
     pub fn work(&mut self, tells_blocks: bool, means: &mut Means<'_>, budget: &mut u32) {
         while *budget > 0 {
             let Some(mut walk) = self.walk.take().or_else(|| self.next(tells_blocks, means)) else { return };
@@ -83,10 +83,10 @@ impl Publisher {
         }
     }
 
-    /// What is told next.
+    /// Returns the next job.
     fn next(&mut self, tells_blocks: bool, means: &Means<'_>) -> Option<Walk> {
         if means.hub.topics().is_empty() {
-            // Nobody listens.
+            // There are no subscribers.
             self.arrivals.clear();
             if tells_blocks {
                 self.blocks = None;

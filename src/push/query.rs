@@ -6,14 +6,15 @@ use crate::codec::lax_json::{self, Value};
 use crate::codec::text::{cut_units, is_blank, write_json_double, write_json_string};
 use crate::model::{Address, NetworkByte};
 
-/// Longest JSON string that is read or written, in UTF-16 code units; longer ones are cut.
+/// Maximum length of a JSON string that is read or written, in UTF-16 code units; longer ones are cut.
 const MAX_STRING_UNITS: usize = 128;
-/// Where the description of unexpected data stops growing, in bytes; it is cut to [`MAX_STRING_UNITS`] in the end.
+/// Length in bytes at which the description of unexpected data stops growing; the error message is finally cut to
+/// [`MAX_STRING_UNITS`].
 const MAX_DESCRIPTION_BYTES: usize = 4 * MAX_STRING_UNITS;
-/// Longest payload that is read, in bytes. Those of wallets have 54.
+/// Maximum length of a payload, in bytes. Wallets send 54.
 const MAX_PAYLOAD_BYTES: usize = 4 * 1024;
 
-/// Something that a session asks the node for.
+/// A query of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Query {
     /// The account, on `/account/<A>`. Registers the address.
@@ -21,8 +22,8 @@ pub enum Query {
     /// The newest 25 confirmed transactions, on `/recenttransactions/<A>`; then as
     /// [`UnconfirmedTransfers`](Self::UnconfirmedTransfers).
     Transfers(Address),
-    /// The up to 10 newest unconfirmed transactions that concern the address, on the topics on which they were told of
-    /// when they arrived.
+    /// Up to 10 of the newest unconfirmed transactions that affect the address, on the topics on which they were
+    /// published when they arrived.
     UnconfirmedTransfers(Address),
     /// One message for each mosaic, on `/account/mosaic/owned/<A>`.
     Mosaics(Address),
@@ -32,29 +33,29 @@ pub enum Query {
     Namespaces(Address),
     /// The local node, on `/node/info`.
     NodeInfo,
-    /// All that was told of the last block, but its height.
+    /// Everything that is published for the last block, except its height.
     LastBlock,
 }
 
-/// What a SEND to `/w/api/...` asks for.
+/// The command of a SEND to `/w/api/...`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
-    /// `account/subscribe`: that the address be registered.
+    /// `account/subscribe`: registers the address.
     Registration(Address),
-    /// Everything else is answered by messages.
+    /// Any other: a query that is answered by messages.
     Answer(Query),
 }
 
 /// Why a query fails before it is answered. `Display` gives the `message` on `/errors`, before it is cut.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum QueryError {
-    /// The payload is no JSON object; holds the value it is.
+    /// The payload is not a JSON object; holds a description of its value.
     UnexpectedData(String),
-    /// No member `account`, or a null or blank one.
+    /// The member `account` is missing, null or blank.
     MissingAccount,
-    /// `account` is no string.
+    /// `account` is not a string.
     IncompatibleAccount,
-    /// `account` is no address of this network.
+    /// `account` is not an address of this network.
     InvalidAddress,
     /// The payload has more than `MAX_PAYLOAD_BYTES` bytes.
     LongPayload,
@@ -74,10 +75,10 @@ impl fmt::Display for QueryError {
 
 impl std::error::Error for QueryError {}
 
-/// What a SEND to `destination` asks for, or `None` if nothing can be asked for there.
+/// Parses a SEND to `destination`. Returns `None` if the destination is not a command.
 pub fn parse(destination: &str, payload: &[u8], network: NetworkByte) -> Option<Result<Asked, QueryError>> {
     let path = destination.strip_prefix("/w/api/")?;
-    // Clients that join the prefix and a path with a slash of its own are understood.
+    // Some clients join the prefix and a path that starts with a slash.
     let path = path.strip_prefix('/').unwrap_or(path);
     let asked: fn(Address) -> Asked = match path {
         "account/subscribe" => Asked::Registration,
@@ -96,7 +97,7 @@ pub fn parse(destination: &str, payload: &[u8], network: NetworkByte) -> Option<
     Some(address.map(asked))
 }
 
-/// The member `account` of a payload, cut and in upper case, but not yet checked.
+/// Returns the member `account` of a payload, cut and in upper case, but not yet validated.
 pub fn account_of(payload: &[u8]) -> Result<String, QueryError> {
     if payload.len() > MAX_PAYLOAD_BYTES {
         return Err(QueryError::LongPayload);
@@ -113,7 +114,7 @@ pub fn account_of(payload: &[u8]) -> Result<String, QueryError> {
     }
 }
 
-/// What the payload is instead of an object: a string as it is, anything else as JSON.
+/// Describes a payload that is not an object: a string as it is, any other value as JSON.
 fn describe(value: &Value) -> String {
     if let Value::String(text) = value {
         return cut_units(text, MAX_STRING_UNITS).into_owned();
@@ -123,7 +124,7 @@ fn describe(value: &Value) -> String {
     String::from_utf8_lossy(&json).into_owned()
 }
 
-/// Appends `value` as JSON, as far as there is room for a description.
+/// Appends `value` as JSON, until the description is too long.
 fn write_value(out: &mut Vec<u8>, value: &Value) {
     if out.len() > MAX_DESCRIPTION_BYTES {
         return;

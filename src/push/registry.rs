@@ -1,17 +1,17 @@
-//! The registered addresses: an address is registered as long as a session holds it.
+//! Registered addresses: an address is registered as long as a session holds it.
 
 use std::collections::BTreeMap;
 
 use crate::model::Address;
 
-/// How many sessions have registered each address.
+/// Number of sessions that hold each address.
 #[derive(Debug, Default)]
 pub struct Registry {
     holders: BTreeMap<Address, u32>,
 }
 
 impl Registry {
-    /// Whether any session has registered `address`.
+    /// Returns whether any session has registered `address`.
     pub fn contains(&self, address: &Address) -> bool {
         self.holders.contains_key(address)
     }
@@ -21,12 +21,12 @@ impl Registry {
         self.holders.len()
     }
 
-    /// A session has registered an address that it did not hold before.
+    /// Adds an address that a session did not hold before.
     pub fn add(&mut self, address: Address) {
         *self.holders.entry(address).or_default() += 1;
     }
 
-    /// A session holds an address no longer.
+    /// Removes an address that a session no longer holds.
     pub fn remove(&mut self, address: &Address) {
         if let Some(holders) = self.holders.get_mut(address) {
             *holders = holders.saturating_sub(1);
@@ -64,12 +64,12 @@ impl Registrations {
         self.held.len()
     }
 
-    /// Whether the session holds `address`.
+    /// Returns whether the session holds `address`.
     pub fn contains(&self, address: &Address) -> bool {
         self.held.contains_key(address)
     }
 
-    /// Notes a reason; true if the session did not hold the address before.
+    /// Adds a reason. Returns true if the session did not hold the address before.
     pub fn add(&mut self, address: Address, reason: Reason) -> bool {
         let is_new = !self.held.contains_key(&address);
         let reasons = self.held.entry(address).or_default();
@@ -80,8 +80,7 @@ impl Registrations {
         is_new
     }
 
-    /// A subscription to a topic of the address that `text` spells has ended. Returns the address if nothing keeps it
-    /// any more.
+    /// Removes a subscription to a topic of the address `text`. Returns the address if no reason is left.
     pub fn unsubscribed(&mut self, text: &str) -> Option<Address> {
         let reasons = self.held.get_mut(text.as_bytes())?;
         reasons.subscriptions = reasons.subscriptions.saturating_sub(1);
@@ -91,7 +90,7 @@ impl Registrations {
         self.held.remove_entry(text.as_bytes()).map(|(address, _)| address)
     }
 
-    /// The addresses of a session that has ended.
+    /// Returns the addresses of an ended session.
     pub fn into_addresses(self) -> impl Iterator<Item = Address> {
         self.held.into_keys()
     }

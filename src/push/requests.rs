@@ -1,4 +1,4 @@
-//! Sessions whose clients have no websocket: they fetch and send by requests.
+//! Sessions without a websocket: their clients fetch and send by HTTP requests.
 
 use super::broker::{Broker, Present, TOO_MANY_SESSIONS, payload_units};
 use super::http::{self, Answer, Call, NO_CACHE};
@@ -9,11 +9,11 @@ use super::sockjs::transport::{Fetching, Transport, Wrapper, callback};
 use crate::net::http::Reply;
 use crate::net::machine::{ConnectionId, Effects, Exchange, Taken};
 
-/// Content type of short texts.
+/// Content type of plain text.
 const TEXT: &str = "text/plain;charset=utf-8";
 
 impl Broker {
-    /// Answers a request on the port, or begins to. `entropy` is a fresh random number.
+    /// Answers a request on the port, or starts to. `entropy` is a fresh random number.
     pub fn request(
         &mut self,
         mut exchange: Exchange<'_>,
@@ -42,7 +42,7 @@ impl Broker {
         }
     }
 
-    /// A request wants what waits for a session, which it opens if it is not there.
+    /// Attaches a request that fetches from a session; opens the session if it does not exist.
     fn fetch(&mut self, name: &str, fetching: Fetching, exchange: Exchange<'_>, effects: &mut dyn Effects) -> Taken {
         let Exchange { connection, caller, request, reply, .. } = exchange;
         let callback = match callback(request.query) {
@@ -80,14 +80,14 @@ impl Broker {
         }
     }
 
-    /// A request that waits for something gets it.
+    /// Resumes a request that fetches.
     fn go_on(&mut self, fetching: Fetching, exchange: Exchange<'_>, effects: &mut dyn Effects) -> Taken {
         let Exchange { connection, request, reply, .. } = exchange;
         let callback = callback(request.query).unwrap_or_default();
         self.write(&Wrapper { fetching, callback: &callback }, connection, reply, effects)
     }
 
-    /// Writes what waits for the receiver.
+    /// Writes the session's queued frames into the response.
     fn write(
         &mut self,
         wrapper: &Wrapper<'_>,
@@ -98,7 +98,7 @@ impl Broker {
         let now = self.hub.now();
         let id = self.hub.on(connection);
         let Some((id, mailbox)) = id.and_then(|id| Some((id, self.hub.mailbox(id)?))) else {
-            // It was forgotten in the meantime.
+            // The session was removed in the meantime.
             return close(wrapper, GO_AWAY, reply);
         };
         let taken = mailbox.fetch(wrapper, now, &mut reply.body);
@@ -109,7 +109,7 @@ impl Broker {
         taken
     }
 
-    /// A request sends something to a session.
+    /// Handles a request that sends to a session.
     fn send(
         &mut self,
         name: &str,
@@ -124,7 +124,7 @@ impl Broker {
             return Taken::Done;
         };
         if self.hub.session(id).is_none() {
-            // It has come to its end, and its client will hear of it where it fetches.
+            // The session has ended; its client is informed when it fetches.
             self.hub.carry(connection, None);
             let now = self.hub.now();
             self.hub.mailbox(id).into_iter().for_each(|mailbox| _ = mailbox.lose(connection, now));
@@ -168,7 +168,7 @@ impl Broker {
     }
 }
 
-/// Ends an answer with the frame that closes a session.
+/// Ends a response with a close frame.
 fn close(wrapper: &Wrapper<'_>, refusal: Refusal, reply: &mut Reply) -> Taken {
     wrapper.frame(&mut reply.body, &close_frame(refusal.0, refusal.1));
     Taken::Done

@@ -1,4 +1,4 @@
-//! What one session knows.
+//! The state of one session.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -10,57 +10,57 @@ use super::stomp::Decoder;
 use super::subscriptions::Subscriptions;
 use crate::net::ClientKey;
 
-/// A session. It is not its connection, and its number is never used again.
+/// Id of a session. It is independent of the connection and never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(pub u64);
 
 /// One open session.
 #[derive(Debug)]
 pub struct Session {
-    /// First half of each `message-id`: 1 to 8 lower-case hex digits, without padding, or what a client of SockJS calls
-    /// the session.
+    /// First half of each `message-id`: 1 to 8 lower-case hex digits without padding, or the name given by a SockJS
+    /// client.
     pub name: String,
-    /// Where its frames go.
+    /// Carries its frames to the client.
     pub outlet: Outlet,
-    /// Bytes that wait there and are in the books.
+    /// Bytes queued in the transport, as accounted.
     pub mail: usize,
-    /// When its outlet is looked after next.
+    /// When its transport's timer is due.
     pub due: Option<Duration>,
-    /// Who answers for what it takes.
+    /// The client whose usage it counts for.
     pub payer: ClientKey,
-    /// Its inbound byte stream.
+    /// Decoder of its inbound byte stream.
     pub decoder: Decoder,
-    /// Bytes of the byte stream that are in the books.
+    /// Bytes of the decoder, as accounted.
     pub buffered: usize,
-    /// It has come to its end: nothing is read from or sent to it any more.
+    /// It has ended: nothing is read from it or sent to it any more.
     pub is_closing: bool,
     /// When it was opened, until its first message.
     pub silent_since: Option<Duration>,
-    /// What it is subscribed to.
+    /// Its subscriptions.
     pub subscriptions: Subscriptions,
-    /// What it has registered.
+    /// Its registered addresses.
     pub registrations: Registrations,
-    /// What it has asked for and was not told yet.
+    /// Its queries that are not answered yet.
     pub queries: VecDeque<Query>,
-    /// Its frames wait until there is room for queries.
+    /// Its frames wait until its query queue has space.
     pub is_parked: bool,
-    /// Its last CONNECT named versions.
+    /// Its last CONNECT had an `accept-version`.
     names_versions: bool,
 }
 
-/// What a CONNECT is answered with.
+/// Response to a CONNECT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Agreement {
     /// CONNECTED with this version, or without one if the client named none.
     Version(Option<&'static str>),
-    /// No reply.
+    /// No response.
     Silence,
-    /// ERROR and close.
+    /// ERROR, then close.
     Unsupported,
 }
 
 impl Session {
-    /// A session that has not received anything yet.
+    /// Creates a session that has not received anything yet.
     pub fn new(name: String, outlet: Outlet, payer: ClientKey, decoder: Decoder) -> Self {
         Self {
             name,
@@ -80,7 +80,7 @@ impl Session {
         }
     }
 
-    /// Handles a CONNECT with this `accept-version`. An empty one counts as none.
+    /// Handles a CONNECT with this `accept-version`; an empty value counts as none.
     pub fn connect(&mut self, accept_version: Option<&str>, forgiving: bool) -> Agreement {
         let accept_version = accept_version.filter(|versions| !versions.is_empty());
         self.names_versions = accept_version.is_some();
@@ -103,14 +103,14 @@ impl Session {
         }
     }
 
-    /// Whether this is a raw session that named no version. Such a client is told bare heights, and the transactions
-    /// of the accounts that it registers without a SUBSCRIBE.
+    /// Returns whether this is a legacy client: a plain websocket and no `accept-version`. It gets heights as bare
+    /// numbers, and the transactions of the accounts that it registers, without a SUBSCRIBE.
     pub fn is_bare(&self) -> bool {
         self.outlet.is_raw() && !self.names_versions
     }
 }
 
-/// Cuts the blanks off both ends of a header value.
+/// Trims blanks from both ends of a header value.
 pub fn trim(value: &str) -> &str {
     value.trim_matches([' ', '\t'])
 }

@@ -1,4 +1,4 @@
-//! The switches and limits of the messaging interface.
+//! Settings and limits of the websocket API.
 
 use std::time::Duration;
 
@@ -9,24 +9,24 @@ use super::stomp::DEFAULT_FRAME_BYTES;
 pub enum BlocksNewBody {
     /// Always `{"height":N}`, as NIS1.
     Object,
-    /// A bare `N` for raw sessions whose last CONNECT, if any, named no `accept-version`; the object for all others.
+    /// A bare `N` for raw sessions whose last CONNECT, if any, had no `accept-version`; the object for all others.
     #[default]
     Auto,
     /// Always a bare `N`.
     Number,
 }
 
-/// How the broker deviates from NIS1, and its limits.
+/// Deviations from NIS1, and limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// The body of `/blocks/new`.
     pub blocks_new: BlocksNewBody,
     /// Subscribing to `/transactions/<A>`, `/unconfirmed/<A>` or `/account/<A>` registers A.
     pub register_on_subscribe: bool,
-    /// `account/subscribe` of a raw session that named no `accept-version` subscribes it to `/transactions/<A>`.
+    /// `account/subscribe` from a raw session without `accept-version` subscribes it to `/transactions/<A>`.
     pub implicit_subscription: bool,
-    /// Blanks around header values, a missing subscription id, `accept-version:1.0` and `receipt` on any of SUBSCRIBE,
-    /// UNSUBSCRIBE and SEND are understood.
+    /// Accepts blanks around header values, a missing subscription id, `accept-version:1.0`, and `receipt` on
+    /// SUBSCRIBE, UNSUBSCRIBE and SEND.
     pub forgiving: bool,
     /// The limits.
     pub limits: Limits,
@@ -44,56 +44,58 @@ impl Default for Settings {
     }
 }
 
-/// What one broker holds at most.
+/// Limits of the broker.
 ///
-/// What a session asks for beyond a limit of its own, or of its caller, is refused to it. Where a total is reached,
-/// room is made: the largest session of the caller that holds most gets ERROR and is closed with 1002. So nobody is
-/// refused anything because of others.
+/// A request beyond a limit of its session or client is rejected. At a global limit, the largest session of the client
+/// with the highest usage is evicted: it gets ERROR and is closed with 1002. So nobody is rejected because of other
+/// clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Open sessions. Beyond it the client that has most loses the one that has been silent for longest, with 1013; where
-    /// none has more than the newcomer would have, that one is closed with 1013.
+    /// Open sessions. At the limit, the longest silent session of the client with the most sessions is closed with
+    /// 1013, if that client has more than the newcomer would have; otherwise the newcomer is closed with 1013.
     pub sessions: usize,
     /// Subscriptions of one session; a further SUBSCRIBE is answered with ERROR.
     pub subscriptions_per_session: usize,
-    /// Subscriptions of one session to the same destination; beyond it as above.
+    /// Subscriptions of one session to the same destination; a further SUBSCRIBE is answered with ERROR.
     pub subscriptions_per_destination: usize,
-    /// Pattern subscriptions of one session; beyond it as above.
+    /// Pattern subscriptions of one session; a further SUBSCRIBE is answered with ERROR.
     pub patterns_per_session: usize,
-    /// Distinct patterns of all sessions, each of which every publication is compared with; a total.
+    /// Distinct patterns of all sessions; a global limit. Each published topic is compared with each pattern.
     pub patterns: usize,
     /// Addresses registered by one session; a further SUBSCRIBE is answered with ERROR, a SEND on `/errors`.
     pub addresses_per_session: usize,
-    /// Queries of one session that wait for their answers; while there are as many, none of its frames is handled.
+    /// Unanswered queries of one session; at the limit its frames wait.
     pub queries_per_session: usize,
-    /// While more bytes than this wait to be sent to a session, none of its queries is begun.
+    /// Bytes waiting to be sent to a session at which none of its queries is started, and its answer pauses.
     pub query_backlog_bytes: usize,
-    /// Bytes of one inbound STOMP frame; beyond it ERROR, then close 1002.
+    /// Bytes of one inbound STOMP frame; a larger one is answered with ERROR, then close 1002.
     pub frame_bytes: usize,
-    /// Bytes that the subscriptions and addresses of one session take; beyond it as above each of them.
+    /// Bytes of one session, checked when it subscribes or registers an address; beyond it, a SUBSCRIBE is answered
+    /// with ERROR, a SEND on `/errors`.
     pub session_bytes: usize,
-    /// Bytes that all sessions of one caller take, unfinished frames included. Beyond it no session is opened and
-    /// nothing is subscribed to; a session that sends unfinished frames gets ERROR and is closed with 1002.
+    /// Bytes of all sessions of one client, unfinished frames and unfetched messages included. Beyond it no session is
+    /// opened and subscriptions are rejected; a session with unfinished frames gets ERROR and is closed with 1002, and
+    /// a session with unfetched messages is closed with 4500.
     pub caller_bytes: usize,
-    /// Bytes that all sessions take; a total.
+    /// Bytes of all sessions; a global limit.
     pub total_bytes: usize,
-    /// Leading bits of an IPv6 address that make one caller, 0 to 128.
+    /// Leading bits of an IPv6 address that identify a client, 0 to 128.
     pub ipv6_prefix: u8,
-    /// Time for the first message of a session; without one it is closed with 4500.
+    /// Time until the first message of a session; without one it is closed with 4500.
     pub first_message: Duration,
-    /// Sessions of one caller that are fetched from by requests of HTTP, which take no connection between two of them; a
+    /// Sessions of one client that are fetched from by HTTP requests, which use no connection between two requests; a
     /// further one is closed with 1013.
     pub mailboxes_per_caller: usize,
-    /// Bytes that wait until such a session is fetched from; beyond it they are dropped, and it is closed with 4500.
+    /// Bytes of unfetched messages of such a session; beyond it they are dropped, and the session is closed with 4500.
     pub backlog_bytes: usize,
-    /// A SockJS session hears a heart-beat when it has been told nothing for so long.
+    /// Time without a frame after which a SockJS session gets a heartbeat.
     pub heartbeat: Duration,
-    /// A SockJS session from which nobody has fetched for so long is forgotten.
+    /// Time without a fetching request after which a SockJS session is removed.
     pub disconnect_delay: Duration,
 }
 
 impl Limits {
-    /// Sessions that only clients of this machine may open: one of a hundred.
+    /// Sessions reserved for clients of this machine: one percent.
     pub fn local_sessions(&self) -> usize {
         self.sessions / 100
     }

@@ -1,4 +1,4 @@
-//! The subscriptions of one session, found by id and by destination without looking at the others.
+//! The subscriptions of one session, indexed by id and by destination.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -7,13 +7,13 @@ use super::numbers::Numbers;
 use super::pattern;
 use crate::figures::take_off;
 
-/// What generated ids begin with; a number follows.
+/// Prefix of generated ids; a number follows.
 const GENERATED_PREFIX: &str = "sub-";
-/// Bytes that a subscription takes besides its texts: its places in the tables of session and broker, and what the
-/// allocator adds to each of them.
+/// Memory of a subscription besides its strings, in bytes: its entries in the tables of session and broker, and the
+/// allocator's overhead for each.
 const SUBSCRIPTION_BYTES: usize = 320;
 
-/// Bytes that a subscription is reckoned to take.
+/// Estimated memory of a subscription, in bytes.
 pub fn bytes_of(id: &str, destination: &str) -> usize {
     SUBSCRIPTION_BYTES + id.len() + destination.len()
 }
@@ -22,7 +22,7 @@ pub fn bytes_of(id: &str, destination: &str) -> usize {
 #[derive(Debug)]
 struct Subscription {
     id: Rc<str>,
-    /// Place in the order in which the session subscribed.
+    /// Position in the session's order of subscription.
     serial: u64,
     is_implicit: bool,
 }
@@ -34,14 +34,14 @@ pub struct Ended {
     pub id: Rc<str>,
     /// Its topic or pattern.
     pub destination: Rc<str>,
-    /// It was made by `account/subscribe` and not by SUBSCRIBE.
+    /// It was created by `account/subscribe`, not by SUBSCRIBE.
     pub is_implicit: bool,
 }
 
 /// The subscriptions of one session.
 #[derive(Debug, Default)]
 pub struct Subscriptions {
-    /// Those of each topic or pattern, in the order in which they were made.
+    /// Subscriptions to each topic or pattern, in the order of creation.
     by_destination: BTreeMap<Rc<str>, Vec<Subscription>>,
     /// The destinations of each id.
     by_id: BTreeMap<Rc<str>, Vec<Rc<str>>>,
@@ -49,41 +49,41 @@ pub struct Subscriptions {
     patterns: Vec<Rc<str>>,
     count: usize,
     pattern_count: usize,
-    /// The numbers of the ids in use that look generated.
+    /// The numbers of ids in use that have the generated form.
     numbers: Numbers,
     next_serial: u64,
     next_generated: u32,
 }
 
 impl Subscriptions {
-    /// How many there are.
+    /// Number of subscriptions.
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// How many are to patterns.
+    /// Number of subscriptions to patterns.
     pub fn pattern_count(&self) -> usize {
         self.pattern_count
     }
 
-    /// How many are to this very destination.
+    /// Number of subscriptions to exactly this destination.
     pub fn count_at(&self, destination: &str) -> usize {
         self.by_destination.get(destination).map_or(0, Vec::len)
     }
 
-    /// Whether a SUBSCRIBE has made this very subscription.
+    /// Returns whether a SUBSCRIBE has created exactly this subscription.
     pub fn has_explicit(&self, id: &str, destination: &str) -> bool {
         let held = self.by_destination.get(destination);
         held.is_some_and(|held| held.iter().any(|one| !one.is_implicit && *one.id == *id))
     }
 
-    /// The id of the implicit subscription to `destination`, if there is one.
+    /// Returns the id of the implicit subscription to `destination`, if there is one.
     pub fn implicit_at(&self, destination: &str) -> Option<Rc<str>> {
         let held = self.by_destination.get(destination)?;
         held.iter().find(|one| one.is_implicit).map(|one| Rc::clone(&one.id))
     }
 
-    /// The destination of the implicit subscription with this id, if there is one.
+    /// Returns the destination of the implicit subscription with this id, if there is one.
     pub fn implicit_called(&self, id: &str) -> Option<Rc<str>> {
         let mut destinations = self.by_id.get(id)?.iter();
         let is_implicit = |destination: &&Rc<str>| self.implicit_at(destination).is_some_and(|own| *own == *id);
@@ -109,7 +109,7 @@ impl Subscriptions {
         self.pattern_count += usize::from(is_pattern);
     }
 
-    /// Ends all subscriptions with this id.
+    /// Removes all subscriptions with this id.
     pub fn remove(&mut self, id: &str) -> Vec<Ended> {
         let Some((id, destinations)) = self.by_id.remove_entry(id) else { return Vec::new() };
         if let Some(number) = generated_number(&id) {
@@ -119,14 +119,14 @@ impl Subscriptions {
         ended.collect()
     }
 
-    /// Ends the implicit subscription to `destination`, if there is one.
+    /// Removes the implicit subscription to `destination`, if there is one.
     pub fn remove_implicit(&mut self, destination: &str) -> Option<Ended> {
         let id = self.implicit_at(destination)?;
         // An implicit subscription never shares its id.
         self.remove(&id).pop()
     }
 
-    /// Ends all.
+    /// Removes all subscriptions.
     pub fn remove_all(&mut self) -> Vec<Ended> {
         let Self { next_serial, next_generated, .. } = *self;
         let all = std::mem::replace(self, Self { next_serial, next_generated, ..Self::default() });
@@ -140,7 +140,7 @@ impl Subscriptions {
         all.by_destination.into_iter().flat_map(of_one).collect()
     }
 
-    /// Gives the implicit subscription to `destination` another id, in its place in the order.
+    /// Assigns another id to the implicit subscription to `destination`; its position in the order stays.
     pub fn rename_implicit(&mut self, destination: &Rc<str>, new: &str) {
         let Some(old) = self.implicit_at(destination) else { return };
         self.unname(&old, destination);
@@ -151,24 +151,24 @@ impl Subscriptions {
         }
     }
 
-    /// The generated id with the lowest number that no subscription has.
+    /// Returns the generated id with the lowest free number.
     pub fn free_id(&self) -> String {
         format!("{GENERATED_PREFIX}{}", self.numbers.free_from(0))
     }
 
-    /// A generated id with a number higher than those given before, as far as there is one.
+    /// Returns a generated id with a number higher than those returned before, until the numbers wrap around.
     pub fn generate_id(&mut self) -> String {
         let number = self.numbers.free_from(self.next_generated);
         self.next_generated = number.wrapping_add(1);
         format!("{GENERATED_PREFIX}{number}")
     }
 
-    /// Whether a message on `topic` goes to any of them.
+    /// Returns whether any subscription matches `topic`.
     pub fn matches(&self, topic: &str) -> bool {
         self.by_destination.contains_key(topic) || self.patterns.iter().any(|pattern| pattern::matches(pattern, topic))
     }
 
-    /// Calls `use_id` with the id of each subscription that a message on `topic` goes to, the oldest first.
+    /// Calls `use_id` with the id of each subscription that matches `topic`, the oldest first.
     pub fn each_match(&self, topic: &str, mut use_id: impl FnMut(&str)) {
         let exact = self.by_destination.get(topic).map_or(&[][..], Vec::as_slice);
         if self.patterns.is_empty() {
@@ -181,7 +181,7 @@ impl Subscriptions {
         all.into_iter().for_each(|one| use_id(&one.id));
     }
 
-    /// Enters a destination under an id.
+    /// Adds a destination to an id.
     fn name(&mut self, id: &str, destination: &Rc<str>) -> Rc<str> {
         if let Some((id, _)) = self.by_id.get_key_value(id) {
             let id = Rc::clone(id);
@@ -196,7 +196,7 @@ impl Subscriptions {
         id
     }
 
-    /// Strikes a destination out under an id.
+    /// Removes a destination from an id.
     fn unname(&mut self, id: &str, destination: &str) {
         let Some(destinations) = self.by_id.get_mut(id) else { return };
         destinations.retain(|other| **other != *destination);
@@ -208,7 +208,7 @@ impl Subscriptions {
         }
     }
 
-    /// Takes one subscription out of the table of destinations.
+    /// Removes a subscription from the table of destinations.
     fn take(&mut self, id: &str, destination: Rc<str>) -> Option<Ended> {
         let held = self.by_destination.get_mut(&destination)?;
         let place = held.iter().position(|one| *one.id == *id)?;
@@ -225,7 +225,7 @@ impl Subscriptions {
     }
 }
 
-/// The number of an id that is written as generated ones are.
+/// Returns the number of an id that has the generated form.
 fn generated_number(id: &str) -> Option<u32> {
     let digits = id.strip_prefix(GENERATED_PREFIX)?;
     let is_plain = digits.bytes().all(|byte| byte.is_ascii_digit()) && (digits == "0" || !digits.starts_with('0'));

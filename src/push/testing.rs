@@ -1,4 +1,4 @@
-//! What the tests of this room stand on: effects that are written down, and a node that knows a few things.
+//! Test support: recorded effects, and a fake node.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -17,30 +17,30 @@ use crate::model::{
 use crate::net::fetch::{Fetch, FetchId};
 use crate::net::machine::{Caller, ConnectionId, Dropped, Effects, ListenerId, Message};
 
-/// Bytes of a block that are written in one unit of work.
+/// Bytes of a block written per work unit.
 const BYTES_PER_UNIT: usize = 256;
 
 /// The network of the tests.
 pub const NETWORK: NetworkByte = NetworkByte::TESTNET;
 /// Network time of the tests.
 pub const TIME: Timestamp = Timestamp(367_575_434);
-/// An address.
+/// Address of account 1.
 pub const A1: &str = "TCOBFU4E56PBUI23AUHTPKMZHX7FPGX67DJPWROR";
-/// Another.
+/// Address of account 2.
 pub const A2: &str = "TA5546P7LQXTULS6U6WNTBOJV5MGKHLLEG3EQ4AV";
 
-/// Somebody at an address.
+/// A client at an address.
 pub fn caller(address: &str) -> Caller {
     let address: IpAddr = address.parse().expect("an address");
     Caller { listener: ListenerId(1), address, is_forwarded: false, is_unnamed: false }
 }
 
-/// An address from its text.
+/// Parses an address.
 pub fn address(text: &str) -> Address {
     Address::parse(text, NETWORK).expect("an address")
 }
 
-/// A transfer of account 1 to account 2; transfers of different numbers differ.
+/// A transfer from account 1 to account 2; transfers with different numbers differ.
 pub fn transfer(number: i32) -> Transaction {
     const TEXT: &[u8] = br#"{"timeStamp":67191609,"amount":1000000,"signature":"0874af73d64fb9f280f947fc34faea57bd720087a24fa90cbe297306f21d1cbff619758457206071ea0904ad6f9d92f1f48a1ccb6d9568fb58b0f8be0c072e05","fee":1000000,"recipient":"TA5546P7LQXTULS6U6WNTBOJV5MGKHLLEG3EQ4AV","mosaics":[],"type":257,"deadline":67195209,"message":{"payload":"68656c6c6f","type":1},"version":-1744830462,"signer":"c4db8627b36975d61fb643283a0407a8be48ba4a1825a293aef5f0542dcb4a44"}"#;
     let mut transfer = read(TEXT);
@@ -48,7 +48,7 @@ pub fn transfer(number: i32) -> Transaction {
     transfer
 }
 
-/// A transfer of account 5 to account 2, wrapped by account 6 and signed by account 7.
+/// A transfer from account 5 to account 2, wrapped by account 6 and signed by account 7.
 pub fn multisig() -> Transaction {
     read(br#"{"timeStamp":67191609,"signature":"d8c6f0507db33efc1112130f32dfc7111ab1c5c11bd3ab40b86810001ffbf138260af06fea26ca88699817abc3d4753d36cec99728ddd8f4c783661110ae2609","fee":3000000,"type":4100,"deadline":67195209,"version":-1744830463,"signatures":[{"timeStamp":67191609,"otherHash":{"data":"1a3576514967c6557fb090230385db5c1ec257442293f75d4a5ab83e989e6d65"},"otherAccount":"TAHIO6YZLMZODFZDSIZ7MXUJJTXIOIPT4RJZZXMI","signature":"7730a99a838bcbdc095aec7451e60c8534659a2b64009bf8e92ca9b2d51936e83aee8a9c87070e8c34731cb5c2cc30d8d89ec4023e388649ad7ebce98f06a504","fee":1000000,"type":4098,"deadline":67195209,"version":-1744830463,"signer":"cf9b41670c3f0fb6f26094254e04431616f0bc907aab312071dd2eaf77a68db8"}],"signer":"26d75efff993c1ef7efa85fee049023e0332f73f8d4669f9a0b1db639dc0d750","otherTrans":{"timeStamp":67191609,"amount":2000000,"fee":2000000,"recipient":"TA5546P7LQXTULS6U6WNTBOJV5MGKHLLEG3EQ4AV","mosaics":[],"type":257,"deadline":67195209,"message":{},"version":-1744830462,"signer":"27530f2efaf575dd22135c7e535f804beaf36fedd8bde190d9bcb68d76ec0a62"}}"#)
 }
@@ -61,7 +61,7 @@ fn read(text: &[u8]) -> Transaction {
     transaction::read(&mut source, Form::Verifiable).expect("a transaction")
 }
 
-/// A block of account 1 with so many different transfers.
+/// A block of account 1 with this number of different transfers.
 pub fn block_of(height: Height, transactions: usize) -> Block {
     let model = transfer(0);
     Block {
@@ -76,29 +76,29 @@ pub fn block_of(height: Height, transactions: usize) -> Block {
     }
 }
 
-/// What came out.
+/// A recorded effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sent {
-    /// A message, and to whom.
+    /// A message, and its connection.
     Message(u64, String),
     /// The end of a connection, and its close code.
     Close(u64, u16),
 }
 
-/// Effects that are written down.
+/// Records effects.
 #[derive(Debug, Default)]
 pub struct Recorder {
     /// Messages and closes in order.
     pub sent: Vec<Sent>,
     /// Units charged to each connection.
     pub charged: BTreeMap<u64, u64>,
-    /// Connections resumed, in order.
+    /// Resumed connections in order.
     pub resumed: Vec<u64>,
-    /// What is said to wait for a connection.
+    /// Simulated backlog of each connection.
     pub backlogs: BTreeMap<u64, usize>,
     /// Connections that cannot be sent to any more.
     pub dropped: Vec<u64>,
-    /// Whether sent bodies are only counted.
+    /// Counts sent bodies instead of recording them.
     pub counts_only: bool,
     /// Bytes sent.
     pub bytes: usize,
@@ -107,7 +107,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// What came out since the last time, as text: `<connection> <frame>` or `<connection> close <code>`.
+    /// Returns the effects since the last call as text: `<connection> <frame>` or `<connection> close <code>`.
     pub fn drain(&mut self) -> Vec<String> {
         let text = |sent: Sent| match sent {
             Sent::Message(to, frame) => format!("{to} {frame}"),
@@ -162,26 +162,26 @@ impl Effects for Recorder {
     }
 }
 
-/// A node that knows blocks, a pool and the accounts that are not broken.
+/// A fake node with blocks, a mempool and accounts.
 #[derive(Default)]
 pub struct Known {
     /// Its blocks.
     pub blocks: BTreeMap<u64, Block>,
-    /// Its pool.
+    /// Its mempool.
     pub pool: Vec<Rc<Transaction>>,
-    /// The account that it cannot tell of.
+    /// The account for which it fails.
     pub broken: Option<Address>,
-    /// How many things accounts own.
+    /// Number of items that accounts own.
     pub owned: BTreeMap<(Ownership, Address), usize>,
-    /// How many of them were told of.
+    /// Number of items returned so far.
     pub told: RefCell<BTreeMap<(Ownership, Address), usize>>,
-    /// The last thing that was looked for was not found yet.
+    /// The last lookup returned [`Found::NotYet`].
     pub is_late: Cell<bool>,
-    /// It cannot tell of itself yet.
+    /// It has not joined its network yet.
     pub is_booting: bool,
-    /// How many accounts it was asked for.
+    /// Number of accounts requested.
     pub accounts_asked: Cell<usize>,
-    /// How many blocks it was asked for.
+    /// Number of blocks requested.
     pub blocks_asked: Cell<usize>,
 }
 
@@ -257,7 +257,7 @@ impl Facts for Known {
             return Ok(Found::End);
         }
         *told += 1;
-        // Every other time nothing is found at once.
+        // Every other lookup returns nothing at first.
         self.is_late.set(!self.is_late.get());
         if self.is_late.get() {
             *told -= 1;

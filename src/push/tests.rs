@@ -26,7 +26,7 @@ const NOTHING: [&str; 0] = [];
 const NOW: Duration = Duration::from_secs(1_000);
 const PRESENT: Present = Present { running: NOW, network: TIME };
 
-/// A broker with the websockets 1 and 2 of two callers, and what it does.
+/// A broker with the websockets 1 and 2 of two clients, and its recorded effects.
 struct Bench {
     broker: Broker,
     effects: Recorder,
@@ -68,13 +68,13 @@ impl Bench {
         self.broker.gone(ConnectionId(socket), NOW, &mut self.effects);
     }
 
-    /// Hands in a whole message as the reactor does, and returns what came out.
+    /// Feeds a whole message as the reactor does, and returns what was sent.
     fn receive(&mut self, socket: u64, message: &str) -> Vec<String> {
         self.hand_in(socket, message.as_bytes());
         self.effects.drain()
     }
 
-    /// Hands in a message; returns how often the rest of it had to wait, or `None` if it still waits.
+    /// Feeds a message. Returns how often its rest had to wait, or `None` if it still waits.
     fn hand_in(&mut self, socket: u64, message: &[u8]) -> Option<usize> {
         let mut taken = self.broker.heard(ConnectionId(socket), message, true, PRESENT, &mut self.effects);
         let mut waits = 0;
@@ -85,14 +85,14 @@ impl Bench {
         (taken == Taken::Done).then_some(waits)
     }
 
-    /// Works for so many units, once.
+    /// Works once with this budget.
     fn slice(&mut self, mut budget: u32) {
         let before = budget;
         self.broker.work(true, &self.known, NOW, TIME, &mut budget, &mut self.effects);
         assert!(budget <= before);
     }
 
-    /// Works until nothing is left, resuming whoever is to be, and returns what came out.
+    /// Works until nothing is left, resumes connections as requested, and returns what was sent.
     fn work(&mut self) -> Vec<String> {
         for _ in 0..100_000 {
             self.slice(1_000);
@@ -115,7 +115,7 @@ impl Bench {
         out
     }
 
-    /// A block of so many transfers becomes part of the chain.
+    /// Adds a block with this number of transfers to the chain.
     fn add_block(&mut self, height: u64, transactions: usize) {
         self.known.blocks.insert(height, block_of(Height(height), transactions));
         self.broker.chain_changed(Height(height - 1), Height(height));
@@ -126,7 +126,7 @@ impl Bench {
         self.work()
     }
 
-    /// A transaction of account 1 to account 2 comes into the pool.
+    /// Adds a transaction from account 1 to account 2 to the mempool.
     fn arrive(&mut self, number: i32) -> Vec<String> {
         self.broker.arrived(Rc::new(transfer(number)));
         self.work()
@@ -157,7 +157,7 @@ fn ids(sent: &[String]) -> Vec<&str> {
         .collect()
 }
 
-/// Receivers and topics of messages, in order.
+/// Recipients and topics of messages, in order.
 fn topics(sent: &[String]) -> Vec<String> {
     let topic = |text: &String| {
         let (to, frame) = text.split_once(' ').unwrap();

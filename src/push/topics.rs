@@ -1,4 +1,4 @@
-//! Destinations, and the index of who is subscribed to which.
+//! Destinations, and the index of subscribers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -6,52 +6,51 @@ use std::rc::Rc;
 
 use super::{SessionId, pattern};
 
-/// The topic of new heights.
+/// Topic of new heights.
 pub const BLOCKS_NEW: &str = "/blocks/new";
-/// The topic of new blocks.
+/// Topic of new blocks.
 pub const BLOCKS: &str = "/blocks";
-/// The topic of unconfirmed transactions.
+/// Topic of unconfirmed transactions.
 pub const UNCONFIRMED: &str = "/unconfirmed";
-/// The topic of failed queries.
+/// Topic of failed queries.
 pub const ERRORS: &str = "/errors";
-/// What the topics of an account's transactions begin with.
+/// Prefix of the topics of an account's transactions.
 pub const TRANSACTIONS_OF: &str = "/transactions/";
-/// What the topics of an account's unconfirmed transactions begin with.
+/// Prefix of the topics of an account's unconfirmed transactions.
 pub const UNCONFIRMED_OF: &str = "/unconfirmed/";
-/// What the topics of accounts begin with.
+/// Prefix of the topics of accounts.
 pub const ACCOUNT_OF: &str = "/account/";
 
-/// What the topics of an account's newest transactions begin with.
+/// Prefix of the topics of an account's newest transactions.
 pub const RECENT_OF: &str = "/recenttransactions/";
-/// What the topics of an account's namespaces begin with.
+/// Prefix of the topics of an account's namespaces.
 pub const NAMESPACES_OF: &str = "/account/namespace/owned/";
-/// What the topics of an account's mosaics begin with, and those of their definitions.
+/// Prefix of the topics of an account's mosaics and of their definitions.
 pub const MOSAICS_OF: &str = "/account/mosaic/owned/";
-/// What the topics of the definitions of an account's mosaics begin with.
+/// Prefix of the topics of the definitions of an account's mosaics.
 pub const DEFINITIONS_OF: &str = "/account/mosaic/owned/definition/";
-/// The topic of the local node.
+/// Topic of the local node.
 pub const NODE_INFO: &str = "/node/info";
 
-/// A client may subscribe to destinations with these prefixes, compared as plain text.
+/// Prefixes of the destinations to which clients may subscribe, compared as plain text.
 const BROKER_PREFIXES: [&str; 7] =
     ["/blocks", "/unconfirmed", "/errors", "/account", "/transactions", "/recenttransactions", "/node"];
 
-/// Longest destination that is kept, in bytes. The longest topic has 73, so a longer exact destination can never match
-/// and is ignored without anybody noticing; a longer pattern is ignored too.
+/// Maximum length of a destination, in bytes. The longest topic has 73, so a longer exact destination can never match,
+/// and ignoring it has no visible effect. A longer pattern is ignored too.
 pub const MAX_DESTINATION_BYTES: usize = 128;
 
-/// Whether the broker takes a subscription to `destination` at all.
+/// Returns whether the broker accepts subscriptions to `destination`.
 pub fn is_broker_destination(destination: &str) -> bool {
     BROKER_PREFIXES.iter().any(|prefix| destination.starts_with(prefix)) && destination.len() <= MAX_DESTINATION_BYTES
 }
 
-/// The text at the place of the address in a destination whose subscription registers it.
+/// Returns the address part of a destination whose subscription registers an address.
 pub fn registering_address(destination: &str) -> Option<&str> {
     [TRANSACTIONS_OF, UNCONFIRMED_OF, ACCOUNT_OF].iter().find_map(|prefix| destination.strip_prefix(prefix))
 }
 
-/// The sessions of each destination. What exactly a session is subscribed to, and in which order, is the session's own
-/// knowledge.
+/// The sessions of each destination. The ids and the order of the subscriptions are stored in the session.
 #[derive(Debug, Default)]
 pub struct Topics {
     exact: BTreeSet<(Rc<str>, SessionId)>,
@@ -59,7 +58,7 @@ pub struct Topics {
 }
 
 impl Topics {
-    /// Notes that `session` holds a subscription to `destination`.
+    /// Records that `session` has a subscription to `destination`.
     pub fn add(&mut self, destination: &Rc<str>, session: SessionId) {
         let destination = Rc::clone(destination);
         if pattern::is_pattern(&destination) {
@@ -69,7 +68,7 @@ impl Topics {
         }
     }
 
-    /// Notes that `session` holds no subscription to `destination` any more.
+    /// Records that `session` has no subscription to `destination` any more.
     pub fn remove(&mut self, destination: &Rc<str>, session: SessionId) {
         if !pattern::is_pattern(destination) {
             self.exact.remove(&(Rc::clone(destination), session));
@@ -81,24 +80,24 @@ impl Topics {
         }
     }
 
-    /// Whether nobody is subscribed to anything.
+    /// Returns whether there are no subscriptions.
     pub fn is_empty(&self) -> bool {
         self.exact.is_empty() && self.patterns.is_empty()
     }
 
-    /// The sessions from `first` on that are subscribed to this very topic, in the order of their numbers.
+    /// Returns the sessions from `first` on that are subscribed to exactly this topic, by id.
     pub fn subscribed(&self, topic: &Rc<str>, first: SessionId) -> impl Iterator<Item = SessionId> {
         let own = |(other, session): &(Rc<str>, SessionId)| (**other == **topic).then_some(*session);
         self.exact.range((Rc::clone(topic), first)..).map_while(own)
     }
 
-    /// The first pattern after `last` in the order of the alphabet, and the sessions subscribed to it.
+    /// Returns the first pattern after `last` in byte order, and the sessions subscribed to it.
     pub fn pattern_after(&self, last: Option<&Rc<str>>) -> Option<(&Rc<str>, &BTreeSet<SessionId>)> {
         let after = last.map_or(Bound::Unbounded, |last| Bound::Excluded(Rc::clone(last)));
         self.patterns.range((after, Bound::Unbounded)).next()
     }
 
-    /// Whether anybody may be subscribed to a topic that begins so.
+    /// Returns whether any session may be subscribed to a topic with this prefix.
     pub fn has_below(&self, start: &str) -> bool {
         let first = self.exact.range((Rc::from(start), SessionId(0))..).next();
         !self.patterns.is_empty() || first.is_some_and(|(topic, _)| topic.starts_with(start))

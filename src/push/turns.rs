@@ -1,4 +1,4 @@
-//! Whose turn it is: callers take turns, and so do the sessions of each caller.
+//! Round-robin scheduling: among clients, and among the sessions of each client.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -6,14 +6,14 @@ use std::ops::Bound;
 use super::SessionId;
 use crate::net::ClientKey;
 
-/// The sessions that wait for a turn.
+/// The waiting sessions.
 #[derive(Debug, Default)]
 pub struct Turns {
     waiting: BTreeMap<ClientKey, Line>,
     last: Option<ClientKey>,
 }
 
-/// The sessions of one caller that wait.
+/// The waiting sessions of one client.
 #[derive(Debug, Default)]
 struct Line {
     sessions: BTreeSet<SessionId>,
@@ -21,12 +21,12 @@ struct Line {
 }
 
 impl Turns {
-    /// Has a session wait, once.
+    /// Adds a session; it waits at most once.
     pub fn enter(&mut self, payer: ClientKey, session: SessionId) {
         self.waiting.entry(payer).or_default().sessions.insert(session);
     }
 
-    /// Has a session not wait any more.
+    /// Removes a session.
     pub fn leave(&mut self, payer: ClientKey, session: SessionId) {
         if let Some(line) = self.waiting.get_mut(&payer) {
             line.sessions.remove(&session);
@@ -36,7 +36,7 @@ impl Turns {
         }
     }
 
-    /// The session whose turn it is. It goes on waiting until it leaves.
+    /// Returns the next session. It keeps waiting until it is removed.
     pub fn next(&mut self) -> Option<(ClientKey, SessionId)> {
         let after = self.last.map_or(Bound::Unbounded, Bound::Excluded);
         let following = self.waiting.range((after, Bound::Unbounded)).next().map(|(payer, _)| *payer);
@@ -49,12 +49,12 @@ impl Turns {
         line.last.map(|session| (payer, session))
     }
 
-    /// Whether sessions of other callers wait.
+    /// Returns whether sessions of other clients wait.
     pub fn has_others(&self, payer: ClientKey) -> bool {
         self.waiting.keys().any(|other| *other != payer)
     }
 
-    /// Whether nobody waits.
+    /// Returns whether no session waits.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }

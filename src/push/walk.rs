@@ -1,5 +1,5 @@
-//! What there is to tell about a block, a transaction or an account: one publication after the other, in the order in
-//! which NIS1 publishes.
+//! Jobs that publish a block, a transaction or an account: a sequence of messages, in the order in which NIS1
+//! publishes.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
@@ -15,57 +15,57 @@ use crate::model::{Address, Body, Height, MosaicId, NetworkByte, Timestamp, Tran
 use crate::net::SharedPool;
 use crate::net::machine::Effects;
 
-/// What stands for the height of a transaction that has none yet.
+/// Height reported for unconfirmed transactions.
 const UNCONFIRMED_HEIGHT: Height = Height((1 << 53) - 1);
 
 /// Transactions of a block that are read at a time.
 const TRANSACTIONS_AT_A_TIME: usize = 16;
-/// Units of work that it takes to read a transaction.
+/// Work units for reading a transaction.
 const TRANSACTION_UNITS: u32 = 2;
-/// Memory that a walk takes besides what it makes, with transactions that were read ahead.
+/// Memory of a job besides its messages, including transactions that were read ahead; in bytes.
 const WALK_BYTES: usize = 16 * 1024;
-/// Units of work that it takes to look for the levy of a mosaic.
+/// Work units for looking up the levy of a mosaic.
 const LEVY_UNITS: u32 = 4;
 
-/// What telling takes.
+/// Context for publishing.
 pub struct Means<'a> {
     /// Sessions and subscriptions.
     pub hub: &'a mut Hub,
-    /// What can be told.
+    /// Source of the published data.
     pub facts: &'a dyn Facts,
-    /// Where bodies are held.
+    /// Holds the shared bodies.
     pub pool: &'a SharedPool,
     /// The network.
     pub network: NetworkByte,
-    /// The switches and limits.
+    /// The settings and limits.
     pub settings: &'a Settings,
-    /// Time since the node was started.
+    /// Time since the start.
     pub now: Duration,
     /// Network time.
     pub time: Timestamp,
-    /// Takes what is sent.
+    /// Receives the outgoing messages.
     pub effects: &'a mut dyn Effects,
 }
 
-/// The way through what there is to tell.
+/// A resumable job that publishes a sequence of messages.
 pub struct Walk {
     audience: Audience,
-    /// The block that is told, if it is one.
+    /// Height of the published block, if it is one.
     block: Option<Height>,
     ahead: Ahead,
-    /// The transaction in hand.
+    /// The current transaction.
     subject: Option<Subject>,
-    /// The accounts that are still to be told of it.
+    /// The accounts that are still to be published for it.
     concerned: VecDeque<Address>,
-    /// The accounts that are to be told when all transactions of the block are.
+    /// The accounts to publish after all transactions of the block.
     accounts: BTreeSet<Address>,
-    /// What is to be told after them of what accounts own.
+    /// The accounts whose owned items to publish after that.
     owned: BTreeSet<(Ownership, Address)>,
     telling: Option<Telling>,
     failure: Option<FactsError>,
 }
 
-/// What comes when the transaction in hand is told.
+/// What follows after the current transaction.
 enum Ahead {
     Height(Height),
     Block(Height),
@@ -74,48 +74,48 @@ enum Ahead {
     Accounts,
 }
 
-/// The transactions of a block that are still to be told.
+/// The transactions of a block that are still to be published.
 struct Remaining {
     height: Height,
-    /// Index of the first that was not read yet.
+    /// Index of the first transaction that was not read yet.
     unread: usize,
-    /// Those that were.
+    /// Transactions read ahead.
     read: VecDeque<Transaction>,
 }
 
-/// A transaction as it appears on the topics of addresses: always the one that stands in block or pool, also for the
-/// accounts of a transaction inside it. All of them get the same body.
+/// A transaction as published on the topics of addresses. It is always the outer transaction of the block or the
+/// mempool, also for the accounts of an inner transaction. All accounts get the same body.
 struct Subject {
     transaction: Rc<Transaction>,
     height: Height,
-    /// What the topics of its accounts begin with.
+    /// Prefix of the accounts' topics.
     topic: &'static str,
     content: Option<Content>,
 }
 
-/// A publication and what its body is made of.
+/// A message on its way, and the source of its body.
 struct Telling {
     publication: Publication,
     theme: Theme,
     content: Option<Content>,
 }
 
-/// What a message tells of.
+/// Content of a message.
 enum Theme {
     Height(Height),
     Block(BlockText),
-    /// The transaction in hand, by itself.
+    /// The current transaction alone.
     Transaction,
-    /// The transaction in hand, with its meta data.
+    /// The current transaction with its metadata.
     Pair,
     Account(AccountText),
     Transfers(TransfersText),
     Node,
-    /// Each thing has a message of its own.
+    /// Each item has its own message.
     Owned(Owned),
 }
 
-/// What came of making the body of a message.
+/// Result of creating the body of a message.
 enum Made {
     Content(Content),
     NotYet,
@@ -123,28 +123,27 @@ enum Made {
 }
 
 impl Walk {
-    /// The first block of a change of the chain: its height, the block, its transactions, and the accounts that they
-    /// concern.
+    /// Publishes the first block of a chain update: its height, the block, its transactions, and the affected accounts.
     pub fn new_block(height: Height) -> Walk {
         Walk { block: Some(height), ..Walk::new(Audience::Everybody, Ahead::Height(height)) }
     }
 
-    /// The same without the height: a further block of the change, or for one who asks.
+    /// Publishes a block without its height: a further block of the update, or the answer to a query.
     pub fn block(height: Height, audience: Audience) -> Walk {
         Walk { block: Some(height), ..Walk::new(audience, Ahead::Block(height)) }
     }
 
-    /// Transactions are in the pool.
+    /// Publishes transactions of the mempool.
     pub fn unconfirmed(transactions: impl IntoIterator<Item = Rc<Transaction>>, audience: Audience) -> Walk {
         Walk::new(audience, Ahead::Unconfirmed(transactions.into_iter().collect()))
     }
 
-    /// An account, for one who asks.
+    /// Answers a query for an account.
     pub fn account(address: Address, audience: Audience) -> Walk {
         Walk { accounts: BTreeSet::from([address]), ..Walk::new(audience, Ahead::Accounts) }
     }
 
-    /// The newest transactions of an account, and then those of the pool, for one who asks.
+    /// Answers a query for the newest transactions of an account; those of the mempool follow.
     pub fn transfers(
         address: Address,
         unconfirmed: Vec<Rc<Transaction>>,
@@ -157,12 +156,12 @@ impl Walk {
         walk
     }
 
-    /// What an account owns of a kind, for one who asks.
+    /// Answers a query for the items of one kind that an account owns.
     pub fn owned(kind: Ownership, address: Address, audience: Audience) -> Walk {
         Walk { owned: BTreeSet::from([(kind, address)]), ..Walk::new(audience, Ahead::Accounts) }
     }
 
-    /// The local node, for one who asks.
+    /// Answers a query for the local node.
     pub fn node(audience: Audience, means: &Means<'_>) -> Walk {
         let mut walk = Walk::new(audience, Ahead::Accounts);
         walk.begin(topics::NODE_INFO, Theme::Node, means);
@@ -183,7 +182,7 @@ impl Walk {
         }
     }
 
-    /// Tells until the units in `budget` are used up; true when everything is told.
+    /// Publishes within the budget. Returns true when everything is published.
     pub fn work(&mut self, means: &mut Means<'_>, budget: &mut u32) -> bool {
         while *budget > 0 {
             if let Some(mut telling) = self.telling.take() {
@@ -200,18 +199,17 @@ impl Walk {
         self.telling.is_none() && self.is_over()
     }
 
-    /// The height of the block that is told.
+    /// Height of the published block.
     pub fn height(&self) -> Option<Height> {
         self.block
     }
 
-    /// The first thing that the node could not say to one who asked. News to everybody go on without what cannot be
-    /// said, which the log tells.
+    /// Returns the first error of an answer. News to all subscribers skips failed parts and logs them.
     pub fn into_failure(self) -> Option<FactsError> {
         self.failure
     }
 
-    /// Bytes of memory that it holds, roughly.
+    /// Bytes of memory held, approximately.
     pub fn held_bytes(&self) -> usize {
         let telling = self.telling.as_ref().map_or(0, |telling| {
             let made = telling.content.as_ref().map_or(0, Content::len);
@@ -236,7 +234,7 @@ impl Walk {
             }
     }
 
-    /// Goes on to what is told next.
+    /// Advances to the next message.
     fn step(&mut self, means: &mut Means<'_>, budget: &mut u32) {
         if let Some(subject) = &self.subject {
             match self.concerned.pop_front() {
@@ -305,7 +303,7 @@ impl Walk {
         }
     }
 
-    /// Makes a transaction the one in hand.
+    /// Makes a transaction the current one.
     fn take_up(&mut self, subject: Subject, means: &mut Means<'_>, budget: &mut u32) {
         let mut concerned = Vec::new();
         if means.hub.registry().len() > 0
@@ -319,7 +317,7 @@ impl Walk {
         self.subject = Some(subject);
     }
 
-    /// Notes of whom is told at the end what they own, as a transaction changes it: registered or not, if somebody hears.
+    /// Records the accounts whose owned items a transaction changes, registered or not, if they have subscribers.
     fn note_owners(&mut self, transaction: &Transaction, means: &Means<'_>, budget: &mut u32) {
         if !hears_of_owners(means.hub) {
             return;
@@ -338,7 +336,7 @@ impl Walk {
         self.telling = Some(Telling { publication, theme, content: None });
     }
 
-    /// Goes on with a publication; true when it is finished.
+    /// Continues the delivery of a message. Returns true when it is finished.
     fn tell(&mut self, telling: &mut Telling, means: &mut Means<'_>, budget: &mut u32) -> bool {
         loop {
             let content = match telling.content.take() {
@@ -374,7 +372,7 @@ impl Walk {
         }
     }
 
-    /// Makes the body of a message, or of the next one. What may be long is written in steps.
+    /// Creates the body of a message, or of the next one. Long bodies are written in steps.
     fn make(&mut self, theme: &mut Theme, means: &Means<'_>, budget: &mut u32) -> Result<Made, FactsError> {
         let facts = means.facts;
         let is_written = match theme {
@@ -407,7 +405,7 @@ impl Walk {
         Ok(Made::Content(content))
     }
 
-    /// The body of a message that tells of a height or of the transaction in hand.
+    /// Creates the body for a height or the current transaction.
     fn short_content(&mut self, theme: &Theme, means: &Means<'_>) -> Option<Content> {
         if let Theme::Height(height) = theme {
             return Some(Content::height(*height, means.settings.blocks_new, means.pool));
@@ -429,7 +427,7 @@ impl Walk {
 }
 
 impl Remaining {
-    /// The next transaction. None are read if nobody could be told of them.
+    /// Returns the next transaction. Reads none if nobody could receive it.
     fn next(&mut self, means: &Means<'_>, budget: &mut u32) -> Result<Option<Rc<Transaction>>, FactsError> {
         if means.hub.registry().len() == 0 && !hears_of_owners(means.hub) {
             return Ok(None);
@@ -450,10 +448,10 @@ fn pair(transaction: &Transaction, height: Height, pool: &SharedPool) -> Content
     Content::view(&TransactionPair { transaction, meta }, pool)
 }
 
-/// Appends the accounts that a transaction concerns, registered or not, in the order in which they are told.
+/// Appends the accounts that a transaction affects, registered or not, in the order of publication.
 fn concern(transaction: &Transaction, means: &Means<'_>, found: &mut Vec<Address>) -> Result<(), FactsError> {
     let network = means.network;
-    // A cosignature by itself is told to no account.
+    // A cosignature alone is not published to any account.
     if matches!(transaction.body, Body::Cosignature(_)) {
         return Ok(());
     }
@@ -473,7 +471,7 @@ fn concern(transaction: &Transaction, means: &Means<'_>, found: &mut Vec<Address
     Ok(())
 }
 
-/// The topic of what an account owns.
+/// The topic of the owned items of an account.
 fn topic_of(kind: Ownership, address: &Address) -> String {
     let start = match kind {
         Ownership::Namespaces => topics::NAMESPACES_OF,
@@ -483,12 +481,12 @@ fn topic_of(kind: Ownership, address: &Address) -> String {
     format!("{start}{address}")
 }
 
-/// Whether anybody may hear of what accounts own.
+/// Returns whether any session may be subscribed to owned items.
 fn hears_of_owners(hub: &Hub) -> bool {
     [topics::NAMESPACES_OF, topics::MOSAICS_OF].iter().any(|start| hub.topics().has_below(start))
 }
 
-/// Whether anybody of an audience may hear a message on a topic.
+/// Returns whether any of the recipients may be subscribed to a topic.
 fn is_heard(topic: &str, audience: Audience, hub: &Hub) -> bool {
     match audience {
         Audience::Only(session) => hub.session(session).is_some_and(|state| state.subscriptions.matches(topic)),
@@ -499,7 +497,7 @@ fn is_heard(topic: &str, audience: Audience, hub: &Hub) -> bool {
     }
 }
 
-/// Appends who owns something else since a confirmed transaction, and of which kind.
+/// Appends the accounts whose owned items a confirmed transaction changes, with the kind of the items.
 fn owners_changed(
     transaction: &Transaction,
     means: &Means<'_>,

@@ -1,4 +1,4 @@
-//! Whether accounts can pay.
+//! Rules on sufficient balances.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use super::result::{Verdict, require};
 use crate::state::{Effect, StateView};
 use crate::store::StoreError;
 
-/// T6: nobody's currency runs out, in the order of the movements: what an account receives later does not count.
+/// T6: no currency balance becomes negative at any transfer. Amounts received later do not count.
 pub fn currency_suffices<V: StateView>(effects: &[Effect<'_>], case: &Case<'_, V>) -> Verdict {
     let mut purses = Purses::default();
     let balance = |address| Ok(case.state.account(address)?.balance.total());
@@ -38,7 +38,7 @@ pub fn mosaics_suffice<V: StateView>(effects: &[Effect<'_>], case: &Case<'_, V>)
     Ok(())
 }
 
-/// What movements make of balances, which are looked up when first needed.
+/// Balance changes of a transaction by account. The balances themselves are read when first needed.
 struct Purses<K>(BTreeMap<K, Purse>);
 
 #[derive(Default)]

@@ -15,16 +15,16 @@ use crate::model::transaction::{Hashes, entity_version, wire_network};
 use crate::model::{Address, Block, Hash256};
 use crate::state::StateView;
 
-/// Applies the rules B1–B11 to a block. In a chain part the state is that after the block's transactions and before its
-/// fees are credited and its hashes recorded. `hashes` are those of the transactions, in their order; the height is
-/// that of the case.
+/// Applies the rules B1–B11 to a block, then the checks of `hazard`. When a block of the chain is processed, the state
+/// must be the one after the block's transactions and before its fees are credited and its hashes recorded. `hashes`
+/// are those of the transactions, in their order. The height is taken from `case`.
 pub fn check_block<V: StateView>(block: &Block, hashes: &[Hashes], case: &Case<'_, V>) -> Verdict {
     is_not_in_future(block, case)?; // B1
     transactions_are_not_expired(block)?; // B2
     signer_may_harvest(block, case)?; // B3
     is_not_too_large(block, case)?; // B4
     signer_pays_nothing(block, case)?; // B5
-    // Neutral is no failure, and gives way to one that comes after it.
+    // `Neutral` has the lowest priority: a failure of a later rule replaces it.
     let are_new = transactions_are_new(hashes, case.state); // B6
     network_is_ours(block, case)?; // B7
     version_is_known(block)?; // B8
@@ -35,7 +35,7 @@ pub fn check_block<V: StateView>(block: &Block, hashes: &[Hashes], case: &Case<'
     hazard::block_can_be_kept(block)
 }
 
-/// B6, and the batch rule of the pool: no transaction and none of its children is in the chain.
+/// B6, and the batch rule of the mempool: no transaction and none of its children is in the chain.
 pub fn transactions_are_new(hashes: &[Hashes], state: &impl StateView) -> Verdict {
     for hash in hashes.iter().flat_map(Hashes::all) {
         require(!state.knows_hash(hash)?, Neutral)?;
@@ -63,7 +63,7 @@ fn is_not_too_large<V: StateView>(block: &Block, case: &Case<'_, V>) -> Verdict 
     require(count as u64 <= u64::from(case.chain().max_transactions_per_block), FailureTooManyTransactions)
 }
 
-/// Neither the signer nor the account for which it harvests would pay fees to itself.
+/// B5: neither the block's signer nor the account for which it harvests would earn the fee of its own transaction.
 fn signer_pays_nothing<V: StateView>(block: &Block, case: &Case<'_, V>) -> Verdict {
     let network = case.network.byte;
     let signer = Address::from_public_key(&block.signer, network);

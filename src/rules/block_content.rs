@@ -1,4 +1,4 @@
-//! Rules about transactions that do not go together in one block.
+//! Rules on conflicts between transactions of one block.
 
 use std::collections::BTreeSet;
 
@@ -6,23 +6,22 @@ use super::result::ValidationResult::{FailureConflictingMosaicCreation, FailureC
 use super::result::{Refusal, Verdict, require};
 use crate::model::{Body, MosaicId, NamespaceId, Transaction};
 
-/// What the transactions of a block that is being filled have to do with each other, so that the next one is compared
-/// with all of them at the cost of itself.
+/// Accumulated conflict keys of the transactions of a block that is being filled. Checking the next transaction costs
+/// only that transaction's own size.
 #[derive(Default)]
 pub struct BlockContent {
-    /// Keys of the accounts whose cosignatories change.
+    /// Public keys of the accounts whose cosignatories change.
     changed: BTreeSet<[u8; 32]>,
     defined: BTreeSet<MosaicId>,
     /// Namespaces of the mosaics that are defined.
     defined_in: BTreeSet<NamespaceId>,
-    /// Mosaics that are moved, or whose supply changes.
+    /// Mosaics that are transferred or whose supply changes.
     used: BTreeSet<MosaicId>,
     rented: BTreeSet<NamespaceId>,
 }
 
 impl BlockContent {
-    /// What a transaction would add, if it goes together with the others by the rules that hold already while a block is
-    /// being filled, B10 and B11.
+    /// Returns the conflict keys of a transaction. Fails if it conflicts with the others under B10 or B11.
     pub fn addition(&self, transaction: &Transaction) -> Result<BlockContent, Refusal> {
         one_modification_per_account([transaction])?;
         let mut own = BlockContent::default();
@@ -33,7 +32,7 @@ impl BlockContent {
         Ok(own)
     }
 
-    /// Adds a transaction.
+    /// Adds the conflict keys of a transaction.
     pub fn add(&mut self, addition: BlockContent) {
         self.changed.extend(addition.changed);
         self.defined.extend(addition.defined);
@@ -56,7 +55,7 @@ impl BlockContent {
         }
     }
 
-    /// Whether the others use what is defined here.
+    /// Returns whether `others` use or rent something that is defined here.
     fn conflicts_with(&self, others: &BlockContent) -> bool {
         !self.defined.is_disjoint(&others.used) || !self.defined_in.is_disjoint(&others.rented)
     }
@@ -72,7 +71,7 @@ pub fn one_modification_per_account<'t>(transactions: impl IntoIterator<Item = &
     Ok(())
 }
 
-/// B11: no mosaic is used, nor its namespace rented, in the block that defines it, whatever the order.
+/// B11: no mosaic is used, and its namespace is not rented, in the block that defines it, whatever the order.
 pub fn mosaics_do_not_conflict<'t>(transactions: impl IntoIterator<Item = &'t Transaction> + Clone) -> Verdict {
     let all = || transactions.clone().into_iter().flat_map(Transaction::self_and_children);
     let defined: BTreeSet<&MosaicId> = all().filter_map(defined_mosaic).collect();

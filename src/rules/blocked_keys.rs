@@ -1,13 +1,13 @@
-//! Keys that may not harvest, on any network.
+//! Public keys that may not harvest, on any network.
 
 use crate::crypto::PublicKey;
 
-/// Whether a key may neither sign a block nor be unlocked for harvesting.
+/// Returns whether a key is blocked from signing blocks and from being unlocked for harvesting.
 pub fn may_not_harvest(key: &PublicKey) -> bool {
     BLOCKED.binary_search(&key.0).is_ok()
 }
 
-/// A key from its 64 hex digits, when compiling.
+/// Parses 64 lowercase hex digits at compile time.
 const fn key(text: &str) -> [u8; 32] {
     let digits = text.as_bytes();
     let mut bytes = [0; 32];
@@ -26,7 +26,7 @@ const fn digit(character: u8) -> u8 {
     }
 }
 
-/// In ascending order.
+/// Sorted ascending.
 #[rustfmt::skip]
 static BLOCKED: [[u8; 32]; 110] = [
     key("02b5f62457dbb66412a3695361a4d86c1e8e28763e738b3ee589dd97787cd148"),

@@ -11,7 +11,7 @@ use crate::model::transaction::wire_network;
 use crate::model::{Body, Height};
 use crate::state::StateView;
 
-/// Longest life of a transaction in seconds.
+/// Maximum time in seconds between time stamp and deadline.
 const MAX_LIFE: i32 = 86_400;
 
 /// T1: the deadline is after the time stamp, by a day at most.
@@ -22,7 +22,7 @@ pub fn deadline_is_in_window<V: StateView>(subject: &Subject<'_, '_, V>) -> Verd
     require(deadline <= latest, FailureFutureDeadline)
 }
 
-/// T3: the version exists, and is in use at this height.
+/// T3: the version exists and is allowed at this height.
 pub fn version_is_known<V: StateView>(subject: &Subject<'_, '_, V>) -> Verdict {
     let (case, forks) = (subject.case, subject.case.forks());
     match (&subject.transaction.body, subject.transaction.entity_version()) {
@@ -40,7 +40,7 @@ pub fn is_not_in_future<V: StateView>(subject: &Subject<'_, '_, V>) -> Verdict {
     require(!subject.case.is_in_future(subject.transaction.timestamp), FailureTimestampTooFarInFuture)
 }
 
-/// T5: the nemesis account signs only in the nemesis block and in that of the treasury re-issuance.
+/// T5: the nemesis account signs only in the nemesis block and in the block of the treasury re-issuance.
 pub fn nemesis_account_rests<V: StateView>(subject: &Subject<'_, '_, V>) -> Verdict {
     let may_sign = subject.case.height == Height::NEMESIS || subject.case.is_treasury();
     require(may_sign || !subject.is_by_nemesis(), FailureNemesisAccountTransactionAfterNemesisBlock)
@@ -51,7 +51,7 @@ pub fn network_is_ours<V: StateView>(subject: &Subject<'_, '_, V>) -> Verdict {
     require(wire_network(subject.transaction.version) == subject.case.network.byte, FailureWrongNetwork)
 }
 
-/// U1: neither the deadline nor that of a direct child has passed.
+/// U1: neither the deadline of the transaction nor that of a direct child has passed.
 pub fn is_not_expired<V: StateView>(subject: &Subject<'_, '_, V>) -> Verdict {
     let mut all = subject.transaction.self_and_children();
     require(all.all(|transaction| transaction.deadline >= subject.case.now), FailurePastDeadline)

@@ -1,15 +1,15 @@
-//! Two curves of the fee formulas as tables of whole numbers.
+//! Two curves of the fee formulas as integer tables.
 //!
-//! The protocol computes them with an arc tangent and a logarithm in floating point. Each is a staircase, so the places
-//! of its steps say the same without depending on anybody's mathematical library.
+//! NIS1 computes them with an arc tangent and a logarithm in floating point. Each is a step function, so a table of its
+//! steps gives the same values without depending on a mathematical library.
 
-/// trunc(99 · atan(units / 150000)), at least 2: the fee of the first era for a value in whole units.
+/// Returns trunc(99 · atan(units / 150000)), at least 2: the fee of the first fee schedule for a value in whole units.
 pub fn value_fee(units: i64) -> i64 {
     2 + VALUE_STEPS.partition_point(|step| *step <= units) as i64
 }
 
-/// trunc(0.8 · ln(quotient)): how much cheaper a mosaic is to send of which there are `quotient` times fewer smallest
-/// units than there may be.
+/// Returns trunc(0.8 · ln(quotient)): the fee reduction for a mosaic. `quotient` is the maximum quantity divided by the
+/// mosaic's total quantity in smallest units.
 pub fn supply_adjustment(quotient: u64) -> i64 {
     ADJUSTMENT_STEPS.partition_point(|step| *step <= quotient).saturating_sub(1) as i64
 }
@@ -32,7 +32,7 @@ const VALUE_STEPS: [i64; 153] = [
     5_917_812, 9_841_260, 29_183_979,
 ];
 
-/// Quotients at which the adjustment rises by one, that to 0 included.
+/// Quotients at which the adjustment rises by one, the step to 0 included.
 #[rustfmt::skip]
 const ADJUSTMENT_STEPS: [u64; 30] = [
     1, 4, 13, 43, 149, 519, 1_809, 6_311, 22_027, 76_880, 268_338, 936_590, 3_269_018, 11_409_992, 39_824_785,
@@ -45,7 +45,7 @@ const ADJUSTMENT_STEPS: [u64; 30] = [
 mod tests {
     use super::*;
 
-    /// Far from the steps any mathematical library gives the same.
+    /// Away from the steps, every mathematical library gives the same result.
     #[test]
     fn the_tables_follow_the_formulas_in_the_middle_of_each_step() {
         for pair in VALUE_STEPS.windows(2) {

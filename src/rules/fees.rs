@@ -1,4 +1,4 @@
-//! What must be paid: transaction fees, rents and creation fees in the three eras.
+//! Minimum fees of transactions, namespace rents and mosaic creation, under the three fee schedules.
 
 use super::case::{Case, Subject};
 use super::fee_tables::{supply_adjustment, value_fee};
@@ -10,16 +10,16 @@ use crate::model::units::MICRO;
 use crate::model::{Amount, Body, Mosaic, NamespaceId, Transaction};
 use crate::state::{MosaicEntry, StateView};
 
-/// Most that a cosignature may pay.
+/// Maximum fee of a cosignature.
 const MAX_COSIGNATURE_FEE: Amount = Amount::whole(1000);
-/// Whole units of the currency that the value of mosaics is measured against.
+/// Supply of the currency in whole units, against which mosaic values are measured.
 const CURRENCY_SUPPLY: u64 = 8_999_999_999;
-/// A mosaic of so many indivisible units at most is cheap to send: that of a small business.
+/// Maximum supply in indivisible units of a "small business" mosaic, which is cheap to send.
 const SMALL_BUSINESS_SUPPLY: u64 = 10_000;
-/// Micro-units in a fee unit since the second change of fees.
+/// Micro-units per fee unit under the third schedule.
 const FEE_UNIT: u64 = 50_000;
 
-/// A time between two changes of fees.
+/// A fee schedule; a fork starts the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Era {
     First,
@@ -37,7 +37,7 @@ impl Era {
         }
     }
 
-    /// One of three amounts in whole units.
+    /// Picks one of three amounts in whole units.
     fn pick(self, [first, second, third]: [u64; 3]) -> Amount {
         Amount::whole(match self {
             Era::First => first,
@@ -47,17 +47,17 @@ impl Era {
     }
 }
 
-/// Least rent of a namespace.
+/// Returns the minimum rent of a namespace.
 pub fn rental_fee<V: StateView>(name: &NamespaceId, case: &Case<'_, V>) -> Amount {
     Era::of(case).pick(if name.is_root() { [50_000, 1_500, 100] } else { [5_000, 200, 10] })
 }
 
-/// Least fee for defining a mosaic, or for defining it anew.
+/// Returns the minimum fee for defining or redefining a mosaic.
 pub fn creation_fee<V: StateView>(case: &Case<'_, V>) -> Amount {
     Era::of(case).pick([50_000, 500, 10])
 }
 
-/// T2: the fee is high enough, and that of a cosignature, which somebody else pays, is not too high.
+/// T2: the fee is high enough. The fee of a cosignature is also not too high, because the multisig account pays it.
 pub fn fee_suffices<V: StateView>(subject: &Subject<'_, '_, V>) -> Verdict {
     let Subject { transaction, case, .. } = subject;
     if case.chain().ignore_fees || subject.is_by_nemesis() {
@@ -68,7 +68,7 @@ pub fn fee_suffices<V: StateView>(subject: &Subject<'_, '_, V>) -> Verdict {
     require(!is_cosignature || transaction.fee <= MAX_COSIGNATURE_FEE, FailureInsufficientFee)
 }
 
-/// Least fee of a transaction. Refused if it attaches a mosaic that the state does not know.
+/// Returns the minimum fee of a transaction. Rejects a transaction with a mosaic that the state does not know.
 pub fn minimum_fee<V: StateView>(transaction: &Transaction, case: &Case<'_, V>) -> Result<Amount, Refusal> {
     let era = Era::of(case);
     let units = match (&transaction.body, era) {
@@ -92,12 +92,12 @@ fn modification_fee(body: &AggregateModification) -> i64 {
     2 * (5 + 3 * body.modifications.len() as i64 + change)
 }
 
-/// Bytes of the message.
+/// Returns the length of the message in bytes.
 fn message_length(body: &Transfer) -> i64 {
     body.message.as_ref().map_or(0, |message| message.payload.len() as i64)
 }
 
-/// The fee of a transfer in the first era, in whole units.
+/// Returns the fee of a transfer under the first schedule, in whole units.
 fn first_transfer_fee<V: StateView>(body: &Transfer, case: &Case<'_, V>) -> Result<i64, Refusal> {
     let message = match message_length(body) {
         0 => 0,
@@ -114,7 +114,7 @@ fn first_transfer_fee<V: StateView>(body: &Transfer, case: &Case<'_, V>) -> Resu
     Ok((sum.wrapping_mul(5) / 4).wrapping_add(message))
 }
 
-/// The fee of a transfer in the later eras, in units of the era.
+/// Returns the fee of a transfer under the later schedules, in fee units of the schedule.
 fn later_transfer_fee<V: StateView>(body: &Transfer, case: &Case<'_, V>) -> Result<i64, Refusal> {
     let message = match message_length(body) {
         0 => 0,
@@ -126,12 +126,12 @@ fn later_transfer_fee<V: StateView>(body: &Transfer, case: &Case<'_, V>) -> Resu
     body.mosaics.iter().try_fold(message, |sum, mosaic| Ok(sum + mosaic_fee(body, mosaic, &known(mosaic, case)?)))
 }
 
-/// One for every 10,000 units, at least 1 and at most 25.
+/// Returns one per 10,000 units, at least 1 and at most 25.
 fn stepped_fee(units: i64) -> i64 {
     (units / 10_000).clamp(1, 25)
 }
 
-/// The fee of an attached mosaic in the later eras; the scarcer a mosaic can be, the cheaper it is to send.
+/// Returns the fee of an attached mosaic under the later schedules. A scarcer mosaic is cheaper to send.
 fn mosaic_fee(body: &Transfer, mosaic: &Mosaic, entry: &MosaicEntry) -> i64 {
     let properties = &entry.definition.properties;
     if properties.divisibility == 0 && entry.supply <= SMALL_BUSINESS_SUPPLY {
@@ -146,13 +146,13 @@ fn whole_units(body: &Transfer) -> i64 {
     (body.amount.0 / MICRO) as i64
 }
 
-/// What the state knows of an attached mosaic.
+/// Returns definition and supply of an attached mosaic.
 fn known<V: StateView>(mosaic: &Mosaic, case: &Case<'_, V>) -> Result<MosaicEntry, Refusal> {
     let unknown = || Exception::argument(format!("unable to find fee information for '{}'", mosaic.id));
     Ok(case.state.mosaic(&mosaic.id)?.ok_or_else(unknown)?)
 }
 
-/// Whole units of the currency that an attached mosaic stands for, as if all of the mosaic were worth all of the
+/// Returns the value of an attached mosaic in whole units of the currency, as if the whole mosaic were worth the whole
 /// currency. The quantity is not multiplied by the amount first.
 fn currency_value(body: &Transfer, mosaic: &Mosaic, entry: &MosaicEntry) -> i64 {
     if entry.supply == 0 {
@@ -163,8 +163,8 @@ fn currency_value(body: &Transfer, mosaic: &Mosaic, entry: &MosaicEntry) -> i64 
     multiply_and_divide(share, body.amount.0, divisor) as i64
 }
 
-/// The low 64 bits of `a · b / divisor`, rounded down. The product may exceed 128 bits, so `b` is taken in two halves
-/// of 32 bits. `divisor` is below 2⁹⁵ and not 0: a supply of at most 9·10¹⁵ smallest units times 10⁶ is below 2⁷⁴.
+/// Returns the low 64 bits of `a · b / divisor`, rounded down. The product may exceed 128 bits, so `b` is split in two
+/// halves of 32 bits. `divisor` is not 0 and below 2⁹⁵: at most 9·10¹⁵ smallest units times 10⁶ is below 2⁷⁴.
 fn multiply_and_divide(a: u128, b: u64, divisor: u128) -> u64 {
     let (high, low) = (u128::from(b >> 32), u128::from(b & 0xffff_ffff));
     let (whole, part) = (a / divisor, a % divisor);
@@ -182,7 +182,7 @@ mod tests {
     fn products_beyond_128_bits_are_divided_exactly() {
         assert_eq!(multiply_and_divide(7, 3, 2), 10);
         assert_eq!(multiply_and_divide(10u128.pow(28), 10u64.pow(18), 10u128.pow(28)), 10u64.pow(18));
-        // 8999999999 · (2⁶³ − 1)² / (9·10¹⁵ · 10⁶), of 87 bits.
+        // 8999999999 · (2⁶³ − 1)² / (9·10¹⁵ · 10⁶), with 87 bits.
         let share = u128::from(CURRENCY_SUPPLY) * u128::from(i64::MAX as u64);
         let divisor = 9 * 10u128.pow(21);
         assert_eq!(multiply_and_divide(share, i64::MAX as u64, divisor), 330_473_020_623_586_263);

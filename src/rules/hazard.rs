@@ -1,7 +1,7 @@
-//! What the protocol's own rules let through although no node can store it.
+//! Checks for what NIS1's rules accept but no node can store.
 //!
-//! The reference network accepts these and then fails while storing them, so that its chain can never hold one. They
-//! are refused here, and last, so that everything else is answered as there.
+//! NIS1 nodes accept these and then fail to store them, so the chain can never contain one. They are rejected here,
+//! after all rules, so that everything else gets NIS1's result.
 
 use super::case::{Purpose, Subject};
 use super::result::ValidationResult::{FailureBlockUnverifiable, FailureTransactionNotAllowedForMultisig};
@@ -9,7 +9,7 @@ use super::result::{Verdict, require};
 use crate::model::{Block, BlockKind, Body, Height};
 use crate::state::StateView;
 
-/// A cosignature stands neither inside a multisig transaction in the place of the inner one, nor alone in a block.
+/// Rejects a cosignature as the inner transaction of a multisig transaction, and a cosignature on its own in a block.
 pub fn transaction_can_be_kept<V: StateView>(subject: &Subject<'_, '_, V>) -> Verdict {
     let wraps_cosignature = subject.transaction.inner().is_some_and(|inner| matches!(inner.body, Body::Cosignature(_)));
     require(!wraps_cosignature, FailureTransactionNotAllowedForMultisig)?;
@@ -18,7 +18,7 @@ pub fn transaction_can_be_kept<V: StateView>(subject: &Subject<'_, '_, V>) -> Ve
     require(!(is_for_block && is_cosignature), FailureTransactionNotAllowedForMultisig)
 }
 
-/// Only the first block is of the kind of the first block.
+/// Rejects a block of the nemesis kind at any height but the first.
 pub fn block_can_be_kept(block: &Block) -> Verdict {
     require(block.kind == BlockKind::Regular || block.height == Height::NEMESIS, FailureBlockUnverifiable)
 }

@@ -11,7 +11,7 @@ use crate::model::{Address, Height};
 use crate::state::{Account, LinkPhase, LinkRole, RemoteStatus, StateView};
 use crate::store::StoreError;
 
-/// T11: importance may be lent to this remote, or taken back.
+/// T11: the importance link may be activated or deactivated.
 pub fn link_may_change<V: StateView>(body: &ImportanceTransfer, subject: &Subject<'_, '_, V>) -> Verdict {
     let case = subject.case;
     let remote = Address::from_public_key(&body.remote, case.network.byte);
@@ -29,13 +29,13 @@ pub fn link_may_change<V: StateView>(body: &ImportanceTransfer, subject: &Subjec
     }
 }
 
-/// Whether the last link of an account is younger than the rewrite limit.
+/// Returns whether the last link of an account is younger than the rewrite limit.
 fn is_recent<V: StateView>(account: &Account, case: &Case<'_, V>) -> bool {
     let age = |made: Height| case.height.0.saturating_sub(made.0);
     account.links.last().is_some_and(|link| age(link.height) < case.chain().rewrite_limit)
 }
 
-/// The remote is not tied to another owner.
+/// Rejects a remote that is linked to another owner or has a recent link.
 fn remote_is_free<V: StateView>(remote: &Account, owner: &Address, case: &Case<'_, V>) -> Verdict {
     require(!is_recent(remote, case), FailureImportanceTransferInProgress)?;
     let Some(link) = remote.links.last() else { return Ok(()) };
@@ -48,7 +48,7 @@ fn remote_is_free<V: StateView>(remote: &Account, owner: &Address, case: &Case<'
     require(!is_tied, FailureImportanceTransferNeedsToBeDeactivated)
 }
 
-/// Whether an account owns something or takes part in multisig accounts, so that it cannot become a remote.
+/// Returns whether an account owns something or takes part in a multisig account, and so cannot become a remote.
 fn is_in_use<V: StateView>(address: &Address, account: &Account, case: &Case<'_, V>) -> Result<bool, StoreError> {
     let state = case.state;
     if account.balance.total() > 0 {

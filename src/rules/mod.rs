@@ -1,8 +1,7 @@
-//! What is valid: each rule is one small function that gives a named result.
+//! Validation rules: small functions with named results.
 //!
 //! Rules are numbered in the order in which [`check_block`] and [`check_transaction`] apply them: B1–B11 for a block,
-//! T1–T21 for a transaction, U1 for an unconfirmed one. The order matters, as the first rule that fails gives the
-//! result.
+//! T1–T21 for a transaction, U1 for an unconfirmed one. The order matters, as the first failure gives the result.
 
 mod balance;
 mod block;

@@ -14,7 +14,7 @@ use crate::model::{Address, MosaicDefinition, NamespaceId};
 use crate::state::{MosaicEntry, StateView};
 use crate::store::StoreError;
 
-/// T17: the mosaic may be defined, or defined anew.
+/// T17: the mosaic may be defined or redefined.
 pub fn may_be_defined<V: StateView>(body: &MosaicDefinitionCreation, subject: &Subject<'_, '_, V>) -> Verdict {
     let (case, definition) = (subject.case, &body.definition);
     let namespace = &definition.id.namespace;
@@ -29,14 +29,14 @@ pub fn may_be_defined<V: StateView>(body: &MosaicDefinitionCreation, subject: &S
     levy_can_be_paid(definition, case)
 }
 
-/// The namespace of a mosaic is active.
+/// Requires that the namespace of a mosaic is active.
 pub fn namespace_is_active<V: StateView>(namespace: &NamespaceId, case: &Case<'_, V>) -> Verdict {
     let term = case.chain().blocks_per_year();
     require(case.state.is_namespace_active(namespace, case.height, term)?, FailureNamespaceExpired)
 }
 
-/// Whether one definition may follow another: the terms change only while the creator has everything, and whether the
-/// mosaic is transferable never does.
+/// Returns whether a definition may replace another. With equal terms, the description must differ. Terms may change
+/// only while the creator owns the whole supply, and `transferable` may never change.
 fn may_be_redefined<V: StateView>(
     old: &MosaicEntry,
     new: &MosaicDefinition,
@@ -52,7 +52,7 @@ fn may_be_redefined<V: StateView>(
         && owned == supply * definition.properties.multiplier())
 }
 
-/// The mosaic in which a levy is paid exists and is transferable. Nothing else about a levy matters.
+/// Requires that the mosaic of the levy exists and is transferable. NIS1 checks nothing else about a levy.
 fn levy_can_be_paid<V: StateView>(definition: &MosaicDefinition, case: &Case<'_, V>) -> Verdict {
     let Some(levy) = &definition.levy else { return Ok(()) };
     let is_transferable = if levy.mosaic == definition.id {
@@ -64,7 +64,7 @@ fn levy_can_be_paid<V: StateView>(definition: &MosaicDefinition, case: &Case<'_,
     require(is_transferable, FailureMosaicLevyNotTransferable)
 }
 
-/// T18: the supply may change by so much.
+/// T18: the supply may change by this amount.
 pub fn supply_may_change<V: StateView>(body: &MosaicSupplyChange, subject: &Subject<'_, '_, V>) -> Verdict {
     let case = subject.case;
     let MosaicEntry { definition, supply } = case.state.mosaic(&body.mosaic)?.ok_or(FailureMosaicUnknown)?;

@@ -16,10 +16,10 @@ use crate::model::transaction::{AggregateModification, ModificationKind, Multisi
 use crate::model::{Address, Body, NetworkByte, Transaction};
 use crate::state::StateView;
 
-/// Most cosignatories of an account.
+/// Maximum number of cosignatories of an account.
 const MAX_COSIGNATORIES: i64 = 32;
 
-/// T9: a multisig account signs nothing itself, but for what the treasury re-issuance lists.
+/// T9: a multisig account signs no transaction itself, except those listed for the treasury re-issuance.
 pub fn multisig_account_does_not_sign<V: StateView>(subject: &Subject<'_, '_, V>) -> Verdict {
     let Subject { transaction, signer, case } = subject;
     if transaction.signature.is_none() || !case.is_multisig(signer)? {
@@ -29,15 +29,15 @@ pub fn multisig_account_does_not_sign<V: StateView>(subject: &Subject<'_, '_, V>
     require(case.is_treasury() && is_listed(), FailureTransactionNotAllowedForMultisig)
 }
 
-/// T12: who starts a multisig transaction is a cosignatory.
+/// T12: the signer of a multisig transaction is a cosignatory.
 pub fn initiator_is_cosignatory<V: StateView>(body: &Multisig, subject: &Subject<'_, '_, V>) -> Verdict {
     let account = body.inner.signer_address(subject.case.network.byte);
     let cosignatories = subject.case.state.cosignatories(&account)?;
     require(cosignatories.contains(&subject.signer), FailureMultisigNotACosigner)
 }
 
-/// T13: the accounts that collect fees spend nothing. NIS1 compares with their testnet addresses on every network, so
-/// that the rule holds on testnet only.
+/// T13: the fee sinks spend nothing after the treasury re-issuance. NIS1 compares with their testnet addresses on every
+/// network, so the rule applies on testnet only.
 pub fn fee_sink_stays_put<V: StateView>(body: &Multisig, subject: &Subject<'_, '_, V>) -> Verdict {
     let case = subject.case;
     let in_force = case.network.byte == NetworkByte::TESTNET && case.height.0 > case.forks().treasury_reissuance;
@@ -45,7 +45,7 @@ pub fn fee_sink_stays_put<V: StateView>(body: &Multisig, subject: &Subject<'_, '
     require(!(in_force && is_sink), FailureTransactionNotAllowedForMultisig)
 }
 
-/// T14: each modification is possible, and none is without effect.
+/// T14: every modification is possible and has an effect.
 pub fn modifications_are_possible<V: StateView>(body: &AggregateModification, subject: &Subject<'_, '_, V>) -> Verdict {
     let (case, account) = (subject.case, &subject.signer);
     let cosignatories = case.state.cosignatories(account)?;
@@ -73,7 +73,7 @@ pub fn modifications_are_possible<V: StateView>(body: &AggregateModification, su
     require(!case.state.is_cosignatory(account)?, FailureMultisigAccountCannotBeCosigner)
 }
 
-/// T15: there will be at most 32 cosignatories, and no more signatures needed than there are.
+/// T15: the result has at most 32 cosignatories and requires no more signatures than there are cosignatories.
 pub fn counts_are_in_range<V: StateView>(body: &AggregateModification, subject: &Subject<'_, '_, V>) -> Verdict {
     let state = subject.case.state;
     let count = |kind| body.modifications.iter().filter(|m| m.kind == kind).count() as i64;
@@ -85,7 +85,7 @@ pub fn counts_are_in_range<V: StateView>(body: &AggregateModification, subject: 
     require(cosignatories <= MAX_COSIGNATORIES, FailureTooManyMultisigCosigners)
 }
 
-/// T21: enough cosignatories have signed, and nobody else. One who is deleted does not count.
+/// T21: enough cosignatories have signed, and nobody else. A cosignatory that is being deleted does not count.
 pub fn signatures_are_complete<V: StateView>(body: &Multisig, subject: &Subject<'_, '_, V>) -> Verdict {
     let case = subject.case;
     let address = |key: &PublicKey| Address::from_public_key(key, case.network.byte);
@@ -96,7 +96,7 @@ pub fn signatures_are_complete<V: StateView>(body: &Multisig, subject: &Subject<
     require(signers.is_subset(&cosignatories), FailureMultisigInvalidCosigners)?;
     let deleted: BTreeSet<Address> = deleted_cosignatories(&body.inner).map(address).collect();
     let signed = signers.difference(&deleted).count();
-    // All signers are cosignatories, so it is enough to compare numbers.
+    // All signers are cosignatories, so comparing counts suffices.
     let needed = match case.state.account(&account)?.min_cosignatories as usize {
         needed if needed == 0 || needed == cosignatories.len() => cosignatories.difference(&deleted).count(),
         needed => needed,

@@ -12,11 +12,11 @@ use crate::model::transaction::ProvisionNamespace;
 use crate::model::{Address, Height, NamespaceId};
 use crate::state::{Lease, StateView};
 
-/// Names that nobody can rent, at any level.
+/// Names that cannot be rented, at any level.
 const RESERVED: [&str; 11] = ["nem", "user", "account", "org", "com", "biz", "net", "edu", "mil", "gov", "info"];
 
-/// T16: the namespace may be rented. A name that is too long or too deep was refused when the effects were computed,
-/// so the protocol's own result for that cannot occur.
+/// T16: the namespace may be rented. A name that is too long or too deep fails earlier, when the effects are computed,
+/// so NIS1's result `FAILURE_NAMESPACE_INVALID_NAME` cannot occur.
 pub fn may_be_rented<V: StateView>(body: &ProvisionNamespace, subject: &Subject<'_, '_, V>) -> Verdict {
     let case = subject.case;
     let name = body.name().map_err(|error| Exception::argument(error.to_string()))?;
@@ -43,7 +43,7 @@ fn parent_is_owned<V: StateView>(parent: &NamespaceId, leases: &[Lease], subject
     require(newest.owner == subject.signer, FailureNamespaceOwnerConflict)
 }
 
-/// The owner may renew in the last month of the lease and ever after, others a month after its end.
+/// The owner may renew from a month before the end of the lease; other accounts may rent from a month after its end.
 fn renewal_is_due<V: StateView>(lease: &Lease, signer: &Address, case: &Case<'_, V>) -> Verdict {
     let month = case.chain().blocks_per_month();
     let expiry = lease.height.plus(case.chain().blocks_per_year());

@@ -1,4 +1,4 @@
-//! Rules about accounts that harvest for others.
+//! Rules about remote (delegated harvesting) accounts.
 
 use super::case::{Case, Subject};
 use super::result::ValidationResult::FailureTransactionNotAllowedForRemote;
@@ -22,7 +22,7 @@ pub fn no_remote_takes_part<V: StateView>(subject: &Subject<'_, '_, V>) -> Verdi
     Ok(())
 }
 
-/// Whether an account may take part in transactions. At first whoever was once a remote never may again.
+/// Returns whether an account may take part: remotes may not; former remotes may since `mosaic_redefinition`.
 fn is_usable<V: StateView>(account: &Address, case: &Case<'_, V>) -> Result<bool, StoreError> {
     let account = case.state.account(account)?;
     if account.links.last().is_none_or(|link| link.role == LinkRole::Owner) {
@@ -33,7 +33,7 @@ fn is_usable<V: StateView>(account: &Address, case: &Case<'_, V>) -> Result<bool
     Ok(is_over && case.is_since(case.forks().mosaic_redefinition))
 }
 
-/// All accounts that a transaction concerns, its signer first.
+/// Returns all accounts of a transaction, its signer first.
 pub fn accounts_of(transaction: &Transaction, network: NetworkByte) -> Vec<Address> {
     let signer = transaction.signer_address(network);
     let mut accounts = vec![signer];
@@ -41,7 +41,7 @@ pub fn accounts_of(transaction: &Transaction, network: NetworkByte) -> Vec<Addre
     accounts
 }
 
-/// Appends the accounts that a transaction concerns besides its signer.
+/// Appends the accounts of a transaction other than its signer.
 fn other_accounts(transaction: &Transaction, signer: &Address, network: NetworkByte, out: &mut Vec<Address>) {
     let address = |key| Address::from_public_key(key, network);
     match &transaction.body {
@@ -65,7 +65,7 @@ fn other_accounts(transaction: &Transaction, signer: &Address, network: NetworkB
     }
 }
 
-/// B3: whether an account with this status may sign a block.
+/// B3: returns whether an account with this status may sign a block.
 pub fn may_sign_block(status: RemoteStatus) -> bool {
     use LinkPhase::{Activating, Active, Deactivating, Inactive};
     match status {

@@ -1,4 +1,4 @@
-//! How a check ends: the results of the protocol, and refusals.
+//! Results of a validation: NIS1's result codes, and rejections.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use crate::store::StoreError;
 
 macro_rules! results {
     ($($variant:ident = $code:literal, $name:literal;)*) => {
-        /// Result of a check. The numbers and names are those of the protocol.
+        /// Result code of a validation, with NIS1's numbers and names.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         #[repr(i32)]
         pub enum ValidationResult {
@@ -16,10 +16,10 @@ macro_rules! results {
         }
 
         impl ValidationResult {
-            /// All of them, by number.
+            /// All codes in ascending order of their numbers.
             pub const ALL: &[ValidationResult] = &[$(ValidationResult::$variant,)*];
 
-            /// The name, as it is sent over HTTP.
+            /// Returns the name as sent over HTTP.
             pub fn name(self) -> &'static str {
                 match self {
                     $(ValidationResult::$variant => $name,)*
@@ -103,30 +103,30 @@ results! {
     FailureMosaicLevyUnknown = 154, "FAILURE_MOSAIC_LEVY_UNKNOWN";
 }
 
-/// What a result means for the thing that was checked.
+/// Meaning of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResultKind {
-    /// It was not needed, and nobody is to blame.
+    /// The entity was not needed; no peer is to blame.
     Neutral,
-    /// It is valid.
+    /// The entity is valid.
     Success,
-    /// It is not valid.
+    /// The entity is not valid.
     Failure,
 }
 
 impl ValidationResult {
-    /// The number.
+    /// Returns the number.
     pub fn code(self) -> i32 {
         self as i32
     }
 
-    /// The result with a number.
+    /// Returns the result with a number.
     pub fn from_code(code: i32) -> Option<ValidationResult> {
         let place = Self::ALL.binary_search_by_key(&code, |result| result.code()).ok()?;
         Self::ALL.get(place).copied()
     }
 
-    /// What it means.
+    /// Returns the meaning.
     pub fn kind(self) -> ResultKind {
         match self {
             ValidationResult::Neutral => ResultKind::Neutral,
@@ -135,7 +135,7 @@ impl ValidationResult {
         }
     }
 
-    /// Whether the thing is valid.
+    /// Returns whether the entity is valid.
     pub fn is_success(self) -> bool {
         self.kind() == ResultKind::Success
     }
@@ -150,30 +150,30 @@ impl fmt::Display for ValidationResult {
 /// Class of an [`Exception`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExceptionKind {
-    /// An illegal argument.
+    /// Illegal argument.
     Argument,
-    /// An address that is not valid on this network.
+    /// Address that is not valid on this network.
     InvalidAddress,
-    /// Everything else.
+    /// Any other exception.
     Other,
 }
 
-/// Something invalid that NIS1 answers with a text instead of a result.
+/// Invalid input for which NIS1 returns an exception text instead of a result code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exception {
     /// Its class.
     pub kind: ExceptionKind,
-    /// NIS1's words.
+    /// NIS1's text.
     pub text: String,
 }
 
 impl Exception {
-    /// An illegal argument.
+    /// Creates an illegal-argument exception.
     pub fn argument(text: impl Into<String>) -> Exception {
         Exception { kind: ExceptionKind::Argument, text: text.into() }
     }
 
-    /// Status of an HTTP answer to a request that ends so.
+    /// Returns the HTTP status of the response.
     pub fn http_status(&self) -> u16 {
         match self.kind {
             ExceptionKind::Argument => 400,
@@ -194,21 +194,21 @@ impl From<ReadError> for Exception {
     }
 }
 
-/// Why something is refused.
+/// A rejection.
 #[derive(Debug)]
 pub enum Refusal {
-    /// A rule is broken, or the thing is not needed; never [`ValidationResult::Success`].
+    /// A rule failed, or the entity is not needed. Never [`ValidationResult::Success`].
     Result(ValidationResult),
-    /// It asks for something impossible.
+    /// The input is impossible.
     Exception(Exception),
-    /// The store failed; the thing may be fine.
+    /// The store failed; the entity may be valid.
     Store(StoreError),
 }
 
-/// Result of a check: nothing if all is well.
+/// Result of a rule.
 pub type Verdict = Result<(), Refusal>;
 
-/// Refuses with a result unless a condition holds.
+/// Fails with the result `otherwise` unless the condition holds.
 pub fn require(condition: bool, otherwise: ValidationResult) -> Verdict {
     if condition { Ok(()) } else { Err(otherwise.into()) }
 }

@@ -1,4 +1,4 @@
-//! The rules on a state in memory.
+//! Tests of the rules on an in-memory state.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,7 +21,7 @@ use crate::state::{Account, Lease, LinkRole, MosaicEntry, RemoteLink, StateView,
 use crate::store::StoreError;
 
 const NOW: Timestamp = Timestamp(10_000);
-/// A height far from every edge.
+/// A height away from every fork and limit.
 const HEIGHT: u64 = 2_000_000;
 const NEMESIS: PublicKey = PublicKey([9; 32]);
 const ALICE: PublicKey = PublicKey([1; 32]);
@@ -29,13 +29,13 @@ const BOB: PublicKey = PublicKey([2; 32]);
 const CAROL: PublicKey = PublicKey([3; 32]);
 const DAVE: PublicKey = PublicKey([4; 32]);
 
-/// A state in memory.
+/// An in-memory state.
 #[derive(Default)]
 struct Memory {
     accounts: BTreeMap<Address, Account>,
     cosignatories: BTreeMap<Address, Vec<Address>>,
     leases: BTreeMap<String, Vec<Lease>>,
-    /// Sub-namespaces of each lease.
+    /// Sub-namespaces of each ownership period.
     children: BTreeSet<(Tenure, String)>,
     mosaics: BTreeMap<MosaicId, MosaicEntry>,
     balances: BTreeMap<(MosaicId, Address), u64>,
@@ -84,7 +84,7 @@ impl StateView for Memory {
     }
 }
 
-/// A state, a network and the other circumstances of a check.
+/// State, network, height and purpose of a test.
 struct Scene {
     state: Memory,
     network: Network,
@@ -93,7 +93,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// Alice has 1000 units; no rule is about to change.
+    /// Creates a scene in which Alice has 1000 units and no rule is about to change.
     fn new() -> Scene {
         let network = test_network(NetworkByte::TESTNET, address(&NEMESIS));
         let mut scene = Scene { state: Memory::default(), network, height: HEIGHT, purpose: Purpose::ChainPart };
@@ -114,7 +114,7 @@ impl Scene {
         self.account(key).links = vec![RemoteLink { role, other: address(other), height, mode }];
     }
 
-    /// Lets an owner and a remote be linked, as of `age` blocks before the height.
+    /// Links an owner and a remote, `age` blocks before the current height.
     fn link_both(&mut self, owner: &PublicKey, remote: &PublicKey, mode: LinkMode, age: u64) {
         self.link(owner, LinkRole::Owner, remote, mode, age);
         self.link(remote, LinkRole::Remote, owner, mode, age);
@@ -132,7 +132,7 @@ impl Scene {
         leases.push(Lease { owner: address(owner), height: Height(self.height - age), tenure });
     }
 
-    /// Alice's mosaic `alice:coin` of 100 units, all hers.
+    /// Defines Alice's mosaic `alice:coin` with 100 units, all owned by her.
     fn define(&mut self, levy: Option<Levy>) {
         self.lease(&ALICE, "alice", 10, &[]);
         let entry = MosaicEntry { definition: definition(levy), supply: 100 };
@@ -149,7 +149,7 @@ impl Scene {
         check_transaction(transaction, &self.case()).map(drop)
     }
 
-    /// The name of the result, without `FAILURE_`, or the text of the exception.
+    /// Returns the name of the result without `FAILURE_`, or the text of the exception.
     fn result(&self, transaction: &Transaction) -> String {
         short(self.check(transaction))
     }
@@ -245,7 +245,7 @@ fn define(definition: MosaicDefinition) -> Transaction {
     transaction(ALICE, Body::MosaicDefinitionCreation(Box::new(body)))
 }
 
-/// A transfer that breaks the rules for all kinds is mended bit by bit.
+/// Starts with a transfer that violates all general rules, and fixes it step by step.
 #[test]
 fn rules_come_in_their_order() {
     let mut scene = Scene::new();
@@ -372,7 +372,7 @@ fn an_unreadable_address_is_an_exception_of_its_own() {
 #[test]
 fn what_comes_in_pays_for_what_goes_out_afterwards_only() {
     let mut scene = Scene::new();
-    // The amount comes back before the fee is taken, but it must be there first.
+    // The amount is returned before the fee is charged, but the sender must have it first.
     assert_eq!(scene.result(&transfer(ALICE, ALICE, 1000, Vec::new())), "SUCCESS");
     assert_eq!(scene.result(&transfer(ALICE, ALICE, 1001, Vec::new())), "INSUFFICIENT_BALANCE");
     assert_eq!(scene.result(&transfer(ALICE, BOB, 998, Vec::new())), "SUCCESS");
@@ -381,14 +381,14 @@ fn what_comes_in_pays_for_what_goes_out_afterwards_only() {
     let coins = |quantity| transfer(ALICE, BOB, 1, vec![Mosaic { id: coin(), quantity }]);
     assert_eq!(scene.result(&coins(99)), "SUCCESS");
     assert_eq!(scene.result(&coins(100)), "INSUFFICIENT_BALANCE");
-    // All of them sent to their sender pay the levy once they are back, but not before they were there.
+    // Units sent to their own sender can pay the levy after they are credited, but they must exist before.
     let round = |quantity| transfer(ALICE, ALICE, 1, vec![Mosaic { id: coin(), quantity }]);
     assert_eq!(scene.result(&round(100)), "SUCCESS");
     assert_eq!(scene.result(&round(101)), "INSUFFICIENT_BALANCE");
 }
 
-/// Age and mode of the current link of Alice with Bob, and the results for a deactivation, an activation of another
-/// remote, and an activation of the same remote by a third account.
+/// Per case: age and mode of the link of Alice with Bob, and the results of a deactivation, of an activation with
+/// another remote, and of an activation of the same remote by a third account.
 #[test]
 fn importance_links_have_the_recorded_boundaries() {
     use LinkMode::{Activate, Deactivate};
@@ -458,7 +458,7 @@ fn nobody_creates_a_mosaic_whose_levy_goes_to_a_remote() {
     assert_eq!(scene.result(&creation), "TRANSACTION_NOT_ALLOWED_FOR_REMOTE");
 }
 
-/// The remote is one of the other accounts of the multisig transaction, and no remote may take part in one.
+/// The remote is one of the accounts of the multisig transaction, and no remote may take part in one.
 #[test]
 fn a_multisig_account_ends_its_link_only_by_naming_another_account() {
     let mut scene = Scene::new();
@@ -469,7 +469,7 @@ fn a_multisig_account_ends_its_link_only_by_naming_another_account() {
     assert_eq!(scene.result(&end(DAVE)), "SUCCESS");
 }
 
-/// Three cosignatories, and who signs a transfer or the deletion of the third.
+/// An account with three cosignatories, and the signers of a transfer or of the deletion of the third.
 #[test]
 fn signatures_are_counted_as_in_the_table() {
     const MISSING: &str = "MULTISIG_INVALID_COSIGNERS";
@@ -515,7 +515,7 @@ fn modifications_are_possible_and_not_in_vain() {
     assert_eq!(scene.result(&many(33)), "TOO_MANY_MULTISIG_COSIGNERS");
 }
 
-/// Blocks since the lease, and the results for its owner and for others.
+/// Per case: blocks since the lease, and the results for its owner and for others.
 #[test]
 fn namespaces_are_renewed_as_in_the_table() {
     const EARLY: &str = "NAMESPACE_PROVISION_TOO_EARLY";
@@ -718,7 +718,7 @@ fn block(transactions: Vec<Transaction>) -> Block {
     }
 }
 
-/// A block that breaks all rules it can is mended bit by bit.
+/// Starts with a block that violates as many rules as possible, and fixes it step by step.
 #[test]
 fn block_rules_come_in_their_order() {
     let mut scene = Scene::new();
@@ -747,7 +747,7 @@ fn block_rules_come_in_their_order() {
     });
     expect("SELF_SIGNED_TRANSACTION", &mut |one, _| one.signer = CAROL);
     expect("SELF_SIGNED_TRANSACTION", &mut |one, _| one.transactions.truncate(4));
-    // That some are in the chain already shows last: it is neutral, and gives way to every failure.
+    // Known transactions show last: the result is neutral, and every failure replaces it.
     expect("WRONG_NETWORK", &mut |one, _| one.version = wire_version(NetworkByte::TESTNET, 2));
     expect("ENTITY_INVALID_VERSION", &mut |one, _| one.version = wire_version(NetworkByte::TESTNET, 1));
     expect("UNKNOWN", &mut |one, scene| {
@@ -771,7 +771,7 @@ fn block_rules_come_in_their_order() {
     expect("SUCCESS", &mut |_, _| {});
 }
 
-/// The first of the blocked keys.
+/// One of the blocked keys.
 const BLOCKED: [u8; 32] = [
     0xb7, 0x4e, 0x39, 0x14, 0xb1, 0x3c, 0xb7, 0x42, 0xdf, 0xbc, 0xee, 0xf1, 0x10, 0xd8, 0x5b, 0xad, 0x14, 0xbd, 0x3b,
     0xb7, 0x70, 0x51, 0xa0, 0x8b, 0xe9, 0x3c, 0x0f, 0x8a, 0x06, 0x51, 0xfd, 0xe2,
@@ -793,7 +793,7 @@ fn a_mosaic_is_neither_used_nor_its_namespace_rented_in_the_block_that_defines_i
     assert_eq!(holds(&[&multisig(BOB, coins, &[])]), "CONFLICTING_MOSAIC_CREATION");
 }
 
-/// Transactions that often do not go together: of two accounts, with two mosaics of each of two namespaces.
+/// Returns transactions that often conflict: of two accounts, with two mosaics of each of two namespaces.
 fn conflicting(signer: bool, kind: u8, which: u8) -> Transaction {
     let signer = if signer { ALICE } else { BOB };
     let namespace = if which & 1 == 0 { "one" } else { "two" };

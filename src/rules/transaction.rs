@@ -8,8 +8,8 @@ use crate::state::{Effect, StateView, effects_by};
 
 /// Applies the rules T1–T21 and U1 to a transaction and then to each direct child.
 ///
-/// Gives what the transaction does to the state, in order. That was computed on the state before it and is only right
-/// there, so it is to be carried out, if at all, before anything else is.
+/// Returns the effects of the transaction in order. They are computed from the state before the transaction, so the
+/// caller must apply them before any other change.
 pub fn check_transaction<'t, V: StateView>(
     transaction: &'t Transaction,
     case: &Case<'_, V>,
@@ -25,7 +25,7 @@ pub fn check_transaction<'t, V: StateView>(
     for child in transaction.children() {
         let child = Subject::new(child, case);
         rules_before_effects(&child)?;
-        // T6 and T20 hold: what a child moves was among the movements of the whole.
+        // T6 and T20 hold: the effects of the children are part of the parent's effects.
         rules_on_state(&child)?;
         rules_at_the_end(&child)?;
     }
@@ -68,7 +68,7 @@ fn rules_on_state<V: StateView>(subject: &Subject<'_, '_, V>) -> Verdict {
 
 fn rules_at_the_end<V: StateView>(subject: &Subject<'_, '_, V>) -> Verdict {
     match (subject.case.purpose, &subject.transaction.body) {
-        // In the pool a transaction waits for its cosignatures.
+        // A multisig transaction in the mempool may still lack cosignatures.
         (Purpose::Pool, _) => common::is_not_expired(subject), // U1
         (Purpose::ChainPart | Purpose::NewBlock, Body::Multisig(body)) => {
             multisig::signatures_are_complete(body, subject)

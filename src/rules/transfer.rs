@@ -12,7 +12,7 @@ use crate::model::units::MICRO;
 use crate::model::{Address, MosaicId};
 use crate::state::StateView;
 
-/// Most mosaics in a transfer, `nem:xem` aside.
+/// Maximum number of mosaics in a transfer, `nem:xem` not counted.
 const MAX_MOSAICS: usize = 10;
 
 /// T10: the message is not too long.
@@ -21,7 +21,7 @@ pub fn message_fits<V: StateView>(body: &Transfer, subject: &Subject<'_, '_, V>)
     require(length <= max_message_length(subject.case), FailureMessageTooLarge)
 }
 
-/// Most bytes of a message.
+/// Returns the maximum length of a message in bytes.
 pub fn max_message_length<V: StateView>(case: &Case<'_, V>) -> usize {
     let forks = case.forks();
     match () {
@@ -31,7 +31,7 @@ pub fn max_message_length<V: StateView>(case: &Case<'_, V>) -> usize {
     }
 }
 
-/// T19: the attached mosaics exist and may move. `nem:xem` is not counted among them.
+/// T19: the attached mosaics exist and may be transferred. `nem:xem` is not counted.
 pub fn mosaics_may_move<V: StateView>(body: &Transfer, subject: &Subject<'_, '_, V>) -> Verdict {
     let count = body.other_mosaics().count();
     require(count <= MAX_MOSAICS, FailureTooManyMosaicTransfers)?;

@@ -8,55 +8,55 @@ use crate::model::units::MIN_STAKE;
 use crate::model::{Address, Height};
 use crate::store::StoreError;
 
-/// Links that an account remembers; a further one drops the oldest.
+/// Number of links that an account stores; another one replaces the oldest.
 pub const MAX_LINKS: usize = 2;
 
 /// State of an account.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Account {
-    /// Whether a block has revealed its key ([`super::AccountNumber::public_key`]).
+    /// Whether its public key is recorded ([`super::AccountNumber::public_key`]).
     pub has_key: bool,
     /// Its balance.
     pub balance: VestedBalance,
     /// Blocks credited to it.
     pub harvested_blocks: u64,
-    /// How often it was touched.
+    /// Reference count: how often transactions referenced it.
     pub references: u64,
-    /// Height at which it was first touched; 0 if never.
+    /// Height of the first reference; 0 if there was none.
     pub first_height: u64,
-    /// Signatures that its transactions need if it is a multisig account; 0 means all.
+    /// Signatures that its transactions need if it is a multisig account; 0 means those of all cosignatories.
     pub min_cosignatories: u32,
-    /// Its last importance links, the oldest first.
+    /// The last importance links, oldest first.
     pub links: Vec<RemoteLink>,
-    /// The transactions that it sent.
+    /// List of the transactions that it sent.
     pub sent: Trail,
-    /// The transactions that it received.
+    /// List of the transactions that it received.
     pub received: Trail,
 }
 
-/// The side of an account in an importance link.
+/// Role of an account in an importance link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkRole {
-    /// It lends its importance.
+    /// It delegates its importance to the other account.
     Owner,
-    /// It harvests with the other's.
+    /// It harvests with the importance of the other account.
     Remote,
 }
 
 /// An importance link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemoteLink {
-    /// This account's side.
+    /// Role of this account.
     pub role: LinkRole,
     /// The other account.
     pub other: Address,
     /// Height of the block with the importance transfer.
     pub height: Height,
-    /// Whether the link was made or ended.
+    /// Whether the link was activated or deactivated.
     pub mode: LinkMode,
 }
 
-/// Where an account stands as owner or remote.
+/// Status of an account as owner or remote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RemoteStatus {
     /// No link.
@@ -67,26 +67,26 @@ pub enum RemoteStatus {
     Remote(LinkPhase),
 }
 
-/// How far a link has come into effect.
+/// Phase of an importance link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkPhase {
-    /// Made, not in effect yet.
+    /// Activated, not in effect yet.
     Activating,
     /// In effect.
     Active,
-    /// Ended, still in effect.
+    /// Deactivated, still in effect.
     Deactivating,
-    /// Ended.
+    /// Deactivated, no longer in effect.
     Inactive,
 }
 
 impl Account {
-    /// Whether the account was touched.
+    /// Returns whether the account was ever referenced.
     pub fn is_known(&self) -> bool {
         self.first_height > 0
     }
 
-    /// Counts a touch.
+    /// Increments the reference count.
     pub fn touch(&mut self, height: Height) {
         self.references += 1;
         if self.first_height == 0 {
@@ -94,7 +94,7 @@ impl Account {
         }
     }
 
-    /// Remembers a link, at the cost of the oldest if there are too many.
+    /// Appends a link, dropping the oldest if there are more than [`MAX_LINKS`].
     pub fn push_link(&mut self, link: RemoteLink) {
         if self.links.len() == MAX_LINKS {
             self.links.remove(0);
@@ -102,12 +102,12 @@ impl Account {
         self.links.push(link);
     }
 
-    /// The newest link made at or below a height.
+    /// Returns the newest link made at or below a height.
     pub fn active_link(&self, height: Height) -> Option<&RemoteLink> {
         self.links.iter().rev().find(|link| link.height <= height)
     }
 
-    /// Status at a height.
+    /// Returns the status at a height.
     pub fn remote_status(&self, height: Height, rewrite_limit: u64) -> RemoteStatus {
         let Some(link) = self.active_link(height) else { return RemoteStatus::NotSet };
         let recent = height.0 - link.height.0 < rewrite_limit;
@@ -123,7 +123,7 @@ impl Account {
         }
     }
 
-    /// The account for which this one harvests at a height, if it is not itself.
+    /// Returns the account for which this one harvests at a height; `None` if it harvests for itself.
     pub fn forwarded(&self, height: Height, rewrite_limit: u64) -> Option<Address> {
         match self.remote_status(height, rewrite_limit) {
             RemoteStatus::Remote(LinkPhase::Active | LinkPhase::Deactivating) => {
@@ -133,18 +133,18 @@ impl Account {
         }
     }
 
-    /// Whether it may take part in the importance calculation, once all it has is vested.
+    /// Returns whether it could be eligible for the importance calculation once its whole balance is vested.
     pub fn has_stake(&self) -> bool {
         self.is_known() && self.balance.total() >= MIN_STAKE.0
     }
 
-    /// The stored form: what blocks change often has always the same length and place.
+    /// Encodes the account. Fields that blocks change often have fixed lengths and offsets.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = ByteWriter(Vec::with_capacity(80));
         out.u8(u8::from(self.has_key));
         out.u64(self.balance.unvested);
         out.u64(self.balance.vested);
-        // Heights and counts of what has a height fit 32 bits for longer than any chain lasts.
+        // Heights, and counts that heights bound, fit 32 bits for longer than any chain lasts.
         for number in [self.balance.height, self.harvested_blocks, self.references, self.first_height] {
             out.u32(u32::try_from(number).unwrap_or(u32::MAX));
         }
@@ -162,7 +162,7 @@ impl Account {
         out.0
     }
 
-    /// Reads the stored form.
+    /// Decodes the account.
     pub fn from_bytes(bytes: &[u8]) -> Result<Account, StoreError> {
         let mut input = ByteReader::new(bytes, "an account");
         let has_key = input.u8()? != 0;

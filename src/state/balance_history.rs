@@ -1,9 +1,9 @@
-//! What accounts had at earlier heights, on a node that is told to keep it.
+//! Optional history of account balances.
 //!
-//! When a block changes a balance, the one before is kept under the height from which on the account had it. So a
-//! change costs one row, a balance that never changed costs none, and what is kept stays true as long as its block is in
-//! the chain. Which heights are known is in a row of its own that every block moves on. A block that keeps nothing leaves
-//! it behind, and from then on nothing counts as known; the next one that keeps something begins anew.
+//! When a block changes a balance, the previous one is stored under the height from which the account had it. A change
+//! costs one row, a balance that never changes costs none, and a row stays valid as long as its block is in the chain.
+//! A separate row holds the range of known heights, and every block extends it. A block that stores no history does not
+//! extend it; from then on no height counts as known, and the next block that stores history starts a new range.
 
 use super::bytes::{ByteReader, ByteWriter};
 use super::importances;
@@ -14,7 +14,7 @@ use crate::model::network::ChainParameters;
 use crate::model::{Address, Height};
 use crate::store::{Batch, Read, StoreError, Table, Write, tip};
 
-/// Key of the row that says what is known: shorter than the number of an account, and before all of them.
+/// Key of the range row. It is shorter than an account id and sorts before all of them.
 const RANGE_KEY: &[u8] = &[0];
 
 const DAMAGED: StoreError = StoreError::Damaged("the history of a balance");
@@ -22,27 +22,27 @@ const DAMAGED: StoreError = StoreError::Damaged("the history of a balance");
 /// Heights at which the balances of all accounts are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HistoryRange {
-    /// The first of them.
+    /// First known height.
     pub from: Height,
-    /// The last of them: what is known ends there if later blocks have kept nothing.
+    /// Last known height. Lower than the tip if later blocks stored no history.
     pub to: Height,
 }
 
 impl HistoryRange {
-    /// As the last block that kept anything has left it.
+    /// Reads the range that the last block with history stored.
     pub fn of(state: &impl Read) -> Result<Option<HistoryRange>, StoreError> {
         let Some(row) = state.get(Table::BalanceHistory, RANGE_KEY)? else { return Ok(None) };
         let mut input = ByteReader::new(row, "the heights whose balances are known");
         Ok(Some(HistoryRange { from: Height(input.u64()?), to: Height(input.u64()?) }))
     }
 
-    /// The heights that are known after a block that keeps what it changes.
+    /// Returns the range after a block that stores history.
     pub(super) fn with_block(state: &impl Read, height: Height) -> Result<HistoryRange, StoreError> {
         let before = HistoryRange::of(state)?.filter(|range| range.to.next() == height);
         Ok(HistoryRange { from: before.map_or(height, |range| range.from), to: height })
     }
 
-    /// Whether the last of these blocks has to keep the balances that it changes.
+    /// Returns whether the last block of the range must store the balances that it replaces.
     pub(super) fn keeps_changes(&self) -> bool {
         self.from < self.to
     }
@@ -55,27 +55,26 @@ impl HistoryRange {
     }
 }
 
-/// The height from which on the history of all accounts is known up to a block, which is the last one; `None` if it is
-/// not kept.
+/// Returns the first height of the history; `None` if the history does not reach the tip `last`.
 pub fn history_from(state: &impl Read, last: Height) -> Result<Option<Height>, StoreError> {
     Ok(HistoryRange::of(state)?.filter(|range| range.to == last).map(|range| range.from))
 }
 
-/// Removes all balances that are kept, outside of the journal. What is known counts as known still: for a store whose
-/// history is compared with another's as it grows.
+/// Deletes all stored balances outside the journal, but keeps the range. For a store whose history is compared with
+/// that of another store as it grows.
 pub fn forget_history(batch: &mut Batch<'_>) -> Result<(), StoreError> {
     let range = batch.get(Table::BalanceHistory, RANGE_KEY)?.map(<[u8]>::to_vec);
     batch.clear(Table::BalanceHistory)?;
     range.map_or(Ok(()), |range| batch.put_unjournaled(Table::BalanceHistory, RANGE_KEY, &range))
 }
 
-/// Height from which on an account had the balance in a row; `None` if the row is not about a balance.
+/// Returns the height from which an account had the balance of a row; `None` if the row holds no balance.
 pub fn history_height(key: &[u8]) -> Option<Height> {
     let (_, height) = AccountNumber::split_key(key).ok()?;
     height.try_into().map(u32::from_be_bytes).map(|height| Height(height.into())).ok()
 }
 
-/// Keys hold heights in 32 bits, as accounts do.
+/// Keys hold heights in 32 bits, like accounts.
 fn history_key(account: AccountNumber, height: u64) -> [u8; 8] {
     let mut key = [0; 8];
     key[..4].copy_from_slice(&account.key());
@@ -83,7 +82,7 @@ fn history_key(account: AccountNumber, height: u64) -> [u8; 8] {
     key
 }
 
-/// Keeps a balance that is over.
+/// Stores a balance that is no longer current.
 pub(super) fn keep(batch: &mut impl Write, account: AccountNumber, over: &VestedBalance) -> Result<(), StoreError> {
     let mut out = ByteWriter::default();
     out.variable(over.unvested);
@@ -97,34 +96,34 @@ fn read_kept(height: Height, value: &[u8]) -> Result<VestedBalance, StoreError> 
     Some(balance).filter(VestedBalance::is_possible).ok_or(DAMAGED)
 }
 
-/// What an account had at a height.
+/// Balance and importance of an account at a height.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HistoryEntry {
-    /// Its balance, vested as far as it was then.
+    /// Balance, vested up to that height.
     pub balance: VestedBalance,
-    /// Its importance in the recalculation that was in force; 0 if it did not take part.
+    /// Importance in the recalculation in force; 0 if the account was not eligible.
     pub importance: f64,
-    /// The same of its page rank.
+    /// Page rank in the same recalculation.
     pub page_rank: f64,
 }
 
-/// The history of an account. It is asked for height after height, and searches anew only where something changed. It
-/// holds nothing of the store, so that it can be kept while the chain goes on, as long as that only grows.
+/// A cursor over the history of an account. Queries at consecutive heights read the store only where the balance
+/// changed. It holds no reference to the store, so it stays valid between snapshots while the chain only grows.
 #[derive(Clone, Debug)]
 pub struct AccountHistory {
     /// `None` if no block has changed the account.
     account: Option<AccountNumber>,
     known: HistoryRange,
     present: VestedBalance,
-    /// The balance that was found last, and the height at which it was over.
+    /// The balance found last, and the height at which it was replaced.
     found: VestedBalance,
     over: Height,
-    /// Importance and page rank that were found last, and for which grouped height.
+    /// Importance height, importance and page rank found last.
     importance: (Height, f64, f64),
 }
 
 impl AccountHistory {
-    /// The history of an address up to the last block; `None` if it is not kept.
+    /// Returns the history of an address up to the tip; `None` if the store has no history.
     pub fn new(state: &impl Read, address: &Address) -> Result<Option<AccountHistory>, StoreError> {
         let Some(last) = tip(state)? else { return Ok(None) };
         let Some(from) = history_from(state, last.height)? else { return Ok(None) };
@@ -138,12 +137,12 @@ impl AccountHistory {
         }))
     }
 
-    /// The heights that can be asked for.
+    /// Returns the known heights.
     pub fn known(&self) -> HistoryRange {
         self.known
     }
 
-    /// What the account had at a height; `None` if that is not known.
+    /// Returns balance and importance at a height; `None` if the height is not known.
     pub fn at(
         &mut self,
         state: &impl Read,
@@ -163,7 +162,7 @@ impl AccountHistory {
         Ok(Some(HistoryEntry { balance: self.found.at(height, chain), importance, page_rank }))
     }
 
-    /// The balance at a height, as of when it had last changed, and the height at which it was over.
+    /// Returns the balance in force at a height, as of its last change, and the height at which it was replaced.
     fn find(&self, state: &impl Read, height: Height) -> Result<(VestedBalance, Height), StoreError> {
         const NEVER: Height = Height(u64::MAX);
         let Some(account) = self.account else { return Ok((VestedBalance::default(), NEVER)) };
@@ -183,7 +182,7 @@ impl AccountHistory {
 
     fn find_importance(&self, state: &impl Read, group: Height) -> Result<(Height, f64, f64), StoreError> {
         let entry = self.account.map_or(Ok(None), |account| importances::importance_in(state, group, account))?;
-        // Who took no part then is in the list with what he had before.
+        // The list contains ineligible accounts with an older entry.
         let entry = entry.filter(|entry| entry.height == group);
         Ok(entry.map_or((group, 0.0, 0.0), |entry| (group, entry.importance, entry.page_rank)))
     }

@@ -1,9 +1,9 @@
-//! Stored forms: fields one after another, numbers little-endian.
+//! Encoding of stored values: fields one after another, integers little-endian.
 
 use crate::model::{Address, address::ADDRESS_LENGTH};
 use crate::store::StoreError;
 
-/// Writes a stored form.
+/// Writes a stored value.
 #[derive(Debug, Default)]
 pub struct ByteWriter(pub Vec<u8>);
 
@@ -20,7 +20,7 @@ impl ByteWriter {
         self.0.extend_from_slice(&value.to_le_bytes());
     }
 
-    /// A number in as few bytes as it needs: seven bits in each, the lowest first, and a bit that says that more follow.
+    /// Writes a number as a LEB128 varint: seven bits per byte, lowest first; the high bit marks a continuation.
     pub fn variable(&mut self, mut value: u64) {
         while value >= 0x80 {
             self.u8(value as u8 | 0x80);
@@ -39,7 +39,7 @@ impl ByteWriter {
     }
 }
 
-/// Reads a stored form. Anything unexpected is damage, as the store holds only what [`ByteWriter`] wrote.
+/// Reads a stored value. Unexpected input is [`StoreError::Damaged`]: the store holds only what [`ByteWriter`] wrote.
 pub struct ByteReader<'a> {
     bytes: &'a [u8],
     what: &'static str,

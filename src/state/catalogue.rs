@@ -1,7 +1,7 @@
-//! All namespaces ever rented and all mosaics ever defined, numbered as the interface pages through them.
+//! Registry of all namespace provisions and mosaic definitions, with row ids by which the API pages.
 //!
-//! The state proper forgets what has been lost; nothing is forgotten here. What is listed as active follows the
-//! leases: it goes when they end and comes back when they are renewed, so that a page is one walk.
+//! Other state tables forget what has been lost; the registry forgets nothing. The listing indexes of active entries
+//! follow the leases: entries go when a lease ends and return when it is renewed, so that a page is one range scan.
 
 mod supply;
 
@@ -15,22 +15,22 @@ use super::trail::Place;
 use crate::model::{Address, Block, Body, Height, MosaicDefinition, MosaicId, NamespaceId, NetworkByte, Transaction};
 use crate::store::{Read, StoreError, Table, Write};
 
-/// Ends a name in a key: it is smaller than every character of a name.
+/// Terminates a name in a key. It sorts before every character of a name.
 const SEPARATOR: u8 = 0;
 
-/// A provision of a namespace.
+/// A namespace provision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Provision {
     /// Height of its block.
     pub height: Height,
-    /// Who rented.
+    /// The account that rents the namespace.
     pub owner: Address,
     /// The full name.
     pub name: NamespaceId,
 }
 
 impl Provision {
-    /// The provision with a number.
+    /// Reads the provision with a row id.
     pub fn at(state: &impl Read, row: u64) -> Result<Provision, StoreError> {
         let damaged = || StoreError::Damaged("a provision");
         let bytes = state.get(Table::Provisions, &row.to_be_bytes())?.ok_or_else(damaged)?;
@@ -48,12 +48,12 @@ impl Provision {
     }
 }
 
-/// The definition with a number.
+/// Reads the definition with a row id.
 pub fn definition_at(state: &impl Read, row: u64) -> Result<MosaicDefinition, StoreError> {
     dated_definition_at(state, row).map(|(_, definition)| definition)
 }
 
-/// The same with the height of its block.
+/// Reads the same, with the height of its block.
 fn dated_definition_at(state: &impl Read, row: u64) -> Result<(Height, MosaicDefinition), StoreError> {
     let damaged = || StoreError::Damaged("a definition");
     let bytes = state.get(Table::Definitions, &row.to_be_bytes())?.ok_or_else(damaged)?;
@@ -63,27 +63,27 @@ fn dated_definition_at(state: &impl Read, row: u64) -> Result<(Height, MosaicDef
     Ok((height, read_terms(&mut input, id)?))
 }
 
-/// Rows that are asked for together. Of several definitions of one mosaic the newest counts.
+/// A listing index: an ordered list of row ids. Where a mosaic has several definitions, "the definition" is the newest.
 #[derive(Clone, Copy, Debug)]
 pub enum List<'a> {
-    /// The newest provision of every root that is active.
+    /// The newest provision of every active root.
     Roots,
-    /// The definition of every mosaic whose namespace is active.
+    /// The definition of every mosaic with an active namespace.
     Definitions,
-    /// Those of them that an account created.
+    /// The same, for one creator.
     DefinitionsBy(&'a Address),
-    /// The definition of every mosaic of exactly this namespace, be it active or not.
+    /// The definition of every mosaic of exactly this namespace, active or not.
     DefinitionsIn(&'a str),
     /// All definitions of a mosaic.
     DefinitionsOf(&'a MosaicId),
     /// All provisions of a name by an account.
     ProvisionsBy(&'a Address, &'a str),
-    /// All provisions of a root, by anybody.
+    /// All provisions of a root, by any account.
     ProvisionsOf(&'a str),
 }
 
 impl List<'_> {
-    /// What the keys of the list begin with.
+    /// Returns the common prefix of the keys of the index.
     fn prefix(self) -> Vec<u8> {
         match self {
             List::Roots => b"r".to_vec(),
@@ -102,7 +102,7 @@ impl List<'_> {
         key
     }
 
-    /// Calls `visit` with the rows below `end`, the last one first, until it says `false`.
+    /// Calls `visit` with the row ids below `end` in descending order, until it returns `false`.
     pub fn each_before(
         self,
         state: &impl Read,
@@ -113,12 +113,12 @@ impl List<'_> {
         state.each_before(Table::Lists, &prefix, &self.key(end), |key, _| visit(row_of(&key[prefix.len()..])?))
     }
 
-    /// The last row.
+    /// Returns the last row id.
     pub fn last(self, state: &impl Read) -> Result<Option<u64>, StoreError> {
         self.last_before(state, u64::MAX)
     }
 
-    /// The last row below `end`.
+    /// Returns the last row id below `end`.
     fn last_before(self, state: &impl Read, end: u64) -> Result<Option<u64>, StoreError> {
         let mut last = None;
         self.each_before(state, end, |row| {
@@ -128,7 +128,7 @@ impl List<'_> {
         Ok(last)
     }
 
-    /// The first row that is not below `start`.
+    /// Returns the first row id at or above `start`.
     fn first_from(self, state: &impl Read, start: u64) -> Result<Option<u64>, StoreError> {
         let prefix = self.prefix();
         let entry = state.walk(Table::Lists)?.seek(&self.key(start))?;
@@ -145,7 +145,7 @@ impl List<'_> {
     }
 }
 
-/// What the keys of an account's provisions begin with, for names that begin with `start`.
+/// Returns the key prefix of an account's provisions of names that start with `start`.
 fn names_prefix(owner: &Address, start: &str) -> Vec<u8> {
     [b"o", owner.as_bytes().as_slice(), start.as_bytes()].concat()
 }
@@ -154,18 +154,18 @@ fn row_of(bytes: &[u8]) -> Result<u64, StoreError> {
     bytes.try_into().map(u64::from_be_bytes).map_err(|_| StoreError::Damaged("a row"))
 }
 
-/// A walk over the provisions of an account, in order of the names, that can be interrupted.
+/// A resumable cursor over the provisions of an account, ordered by name.
 #[derive(Clone, Debug)]
 pub struct ProvisionWalk {
     owner: Address,
     parent: String,
-    /// Where to go on.
+    /// Key at which to continue.
     from: Vec<u8>,
 }
 
 impl ProvisionWalk {
-    /// All provisions, or those of names below `parent`, an underscore of which stands for any character. `None` if
-    /// the account never rented the root of `parent`.
+    /// Selects all provisions, or those of names below `parent`. An underscore in `parent` matches any character.
+    /// Returns `None` if the account never rented the root of `parent`.
     pub fn new(
         state: &impl Read,
         owner: Address,
@@ -181,8 +181,8 @@ impl ProvisionWalk {
         Ok(Some(ProvisionWalk { owner, parent, from }))
     }
 
-    /// Calls `visit` with the name of each provision and whether it is one of those that are asked for, until it says
-    /// `false`. Whether the end was reached.
+    /// Calls `visit` with the name of each provision and whether it matches, until it returns `false`. Returns whether
+    /// all provisions were visited.
     pub fn go_on(
         &mut self,
         state: &impl Read,
@@ -206,25 +206,25 @@ impl ProvisionWalk {
     }
 }
 
-/// What all names begin with that a pattern stands for.
+/// Returns the literal prefix of a pattern.
 fn start_of(pattern: &str) -> &str {
     pattern.split('_').next().unwrap_or_default()
 }
 
-/// Whether a name begins with a parent and a dot.
+/// Returns whether a name starts with the pattern `parent` and a dot.
 fn is_below(parent: &str, name: &str) -> bool {
     let alike = parent.bytes().zip(name.bytes()).all(|(pattern, letter)| pattern == b'_' || pattern == letter);
     alike && name.as_bytes().get(parent.len()) == Some(&b'.')
 }
 
-/// The number that the next row of a table gets.
+/// Returns the next free row id of a table.
 fn next_row(state: &impl Read, table: Table) -> Result<u64, StoreError> {
     let last = state.walk(table)?.last()?.map(|(key, _)| row_of(key)).transpose()?;
     Ok(last.unwrap_or(0).saturating_add(1))
 }
 
-/// Numbers the provisions and definitions of a block, by transaction; 0 for other transactions. Either are counted for
-/// themselves, provisions within multisig transactions before the others.
+/// Assigns row ids to the provisions and definitions of a block, by transaction; 0 for other transactions. Provisions
+/// and definitions have separate sequences. Provisions inside multisig transactions precede the others.
 pub fn number(state: &impl Read, block: &Block) -> Result<Vec<u64>, StoreError> {
     let mut rows = vec![0; block.transactions.len()];
     let mut next = next_row(state, Table::Provisions)?;
@@ -251,8 +251,8 @@ fn acting(transaction: &Transaction) -> &Transaction {
     transaction.inner().unwrap_or(transaction)
 }
 
-/// Enters a transaction with its number, after its whole block was applied. What it makes active is listed in steps
-/// that follow.
+/// Adds a transaction to the registry, after its whole block was applied. Returns the pending update of the listing
+/// indexes, if there is one.
 pub fn record(
     batch: &mut impl Write,
     transaction: &Transaction,
@@ -288,7 +288,7 @@ fn record_provision(batch: &mut impl Write, provision: &Provision, row: u64) -> 
     }
     let relisting = match namespaces::leases(batch, name.as_str())?.pop().filter(|_| name.is_root()) {
         Some(lease) => {
-            // The one before is still listed if it has not ended; then it was by the same account.
+            // If the previous lease has not ended, its provision is still listed, and it belongs to the same account.
             if let Some(before) = own.last(batch)? {
                 List::Roots.put(batch, before, false)?;
             }
@@ -324,7 +324,7 @@ fn record_definition(
     List::DefinitionsOf(id).put(batch, row, true)
 }
 
-/// Takes a root off the list whose last lease ends. What it makes inactive goes in steps that follow.
+/// Removes a root whose last lease ends from the listing index. Returns the pending update of its mosaics.
 pub fn expire(batch: &mut impl Write, root: &str, lease: Lease) -> Result<Relisting, StoreError> {
     if let Some(row) = List::ProvisionsBy(&lease.owner, root).last(batch)? {
         List::Roots.put(batch, row, false)?;
@@ -332,13 +332,13 @@ pub fn expire(batch: &mut impl Write, root: &str, lease: Lease) -> Result<Relist
     Ok(Relisting::of_lease(root, lease, false))
 }
 
-/// Definitions that are listed in one step.
+/// Definitions listed or unlisted in one step.
 const ROWS_PER_STEP: usize = 32;
 
-/// Lists the mosaics of namespaces as active, or no longer: some rows in each step.
+/// An incremental update of the listing indexes: adds or removes the mosaics of namespaces, some rows per step.
 pub struct Relisting {
     listed: bool,
-    /// The namespace in hand, and the row below which its definitions are still to be listed.
+    /// The current namespace, and the row id below which its definitions are still to be processed.
     name: String,
     before: u64,
     /// The lease whose sub-namespaces follow.
@@ -346,17 +346,17 @@ pub struct Relisting {
 }
 
 impl Relisting {
-    /// Of a root and all sub-namespaces of one of its leases.
+    /// Creates the update of a root and of all sub-namespaces of one of its leases.
     fn of_lease(root: &str, lease: Lease, listed: bool) -> Relisting {
         Relisting { listed, name: root.to_owned(), before: u64::MAX, lease: Some(lease) }
     }
 
-    /// Of a sub-namespace that has come into being.
+    /// Creates the update of a new sub-namespace.
     fn of_subnamespace(name: &str) -> Relisting {
         Relisting { listed: true, name: name.to_owned(), before: u64::MAX, lease: None }
     }
 
-    /// Does one step; whether there is more to do.
+    /// Runs one step; returns whether work remains.
     pub fn step(&mut self, batch: &mut impl Write, network: NetworkByte) -> Result<bool, StoreError> {
         let mut rows = Vec::with_capacity(ROWS_PER_STEP);
         List::DefinitionsIn(&self.name).each_before(batch, self.before, |row| {

@@ -1,4 +1,4 @@
-//! One string for a whole state.
+//! Digest of the whole state.
 
 use sha3::{Digest, Keccak256};
 
@@ -7,12 +7,12 @@ use super::importances::each_importance;
 use crate::model::Hash256;
 use crate::store::{Read, StoreError, Table, tip};
 
-/// Keccak-256 over the hash of the last block, all entries of the state tables in key order, with their lengths, and the
-/// importances that are in force. Two nodes with the same chain have the same digest, and so has a node before a block
-/// and after its undoing.
+/// Computes a Keccak-256 over the hash of the tip, all entries of the state tables in key order with their lengths, and
+/// the importances in force. Two nodes with the same chain have the same digest, and a rollback restores the previous
+/// digest.
 ///
-/// Where the transaction with a hash is follows from the blocks, for which the hash of the last one stands. How it is kept
-/// depends on when it was packed, and on settings, so that this is left out.
+/// The tables of transaction hashes are left out. Their content follows from the blocks, which the hash of the tip
+/// covers, but their layout depends on when they were packed and on settings.
 pub fn digest(state: &impl Read) -> Result<Hash256, StoreError> {
     let mut hasher = Keccak256::new();
     hasher.update(tip(state)?.map_or(Hash256::default(), |block| block.hash).0);

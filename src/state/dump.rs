@@ -1,4 +1,4 @@
-//! The whole state as one line of JSON, in the format of the recorded chains.
+//! Dump of the whole state as one line of JSON, in the format of the recorded chains.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
@@ -76,7 +76,7 @@ fn write_accounts(state: &impl Read, network: &Network, height: Height, out: &mu
 
 fn accounts_by_address(state: &impl Read) -> Result<BTreeMap<Address, AccountNumber>, StoreError> {
     let mut accounts = BTreeMap::new();
-    // One that was never touched has a number still, if it owns a mosaic.
+    // An account that owns a mosaic has an id even if it was never referenced.
     queries::each_account_after(state, None, |number, address, _| {
         accounts.insert(address, number);
         Ok(true)
@@ -128,7 +128,7 @@ fn account_value(
     }))
 }
 
-/// A double as the protocol's interface writes it.
+/// Formats a double as NIS1's API does.
 fn double_text(value: f64) -> String {
     let mut text = Vec::new();
     write_json_double(&mut text, value);

@@ -1,4 +1,4 @@
-//! What a transaction does, as a list of effects in the order in which they take place.
+//! Effects of a transaction on the state, in the order in which they are applied.
 
 use std::borrow::Cow;
 
@@ -12,30 +12,29 @@ use crate::model::{Address, Body, MosaicDefinition, MosaicId, NamespaceId, Netwo
 /// One change of the state. Amounts are micro-units, quantities smallest units.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect<'t> {
-    /// The account becomes known.
+    /// Increments the reference count of an account.
     Touch(Address),
-    /// Currency moves.
+    /// Transfers currency.
     Transfer { from: Address, to: Address, amount: u64 },
-    /// Currency is taken, as a fee.
+    /// Deducts currency, as a fee.
     Debit { from: Address, amount: u64 },
-    /// Importance is lent or taken back.
+    /// Activates or deactivates an importance link.
     Link { owner: Address, remote: Address, mode: LinkMode },
-    /// A cosignatory is added or deleted.
+    /// Adds or deletes a cosignatory.
     Cosignatory { account: Address, modification: &'t Modification },
-    /// The number of signatures needed changes.
+    /// Changes the number of required signatures.
     MinCosignatories { account: Address, change: i32 },
-    /// A namespace is rented.
+    /// Rents a namespace.
     Namespace { owner: Address, name: NamespaceId },
-    /// A mosaic is defined.
+    /// Defines a mosaic.
     Definition(&'t MosaicDefinition),
-    /// A supply changes by whole units.
+    /// Changes a supply by whole units.
     Supply { supplier: Address, mosaic: &'t MosaicId, delta: u64, kind: SupplyChangeKind },
-    /// A mosaic moves.
+    /// Transfers a mosaic.
     MosaicTransfer { from: Address, to: Address, mosaic: Cow<'t, MosaicId>, quantity: u64 },
 }
 
-/// Appends the effects of a transaction. Levies are looked up in the state as it is now, which therefore must
-/// be that before the transaction.
+/// Appends the effects of a transaction. Levies are read from `state`, which must be the state before the transaction.
 pub fn effects<'t>(
     transaction: &'t Transaction,
     state: &impl StateView,
@@ -45,7 +44,7 @@ pub fn effects<'t>(
     effects_by(transaction.signer_address(network), transaction, state, network, out)
 }
 
-/// [`effects`] where the address of the signer is known already.
+/// Does the same as [`effects`] when the address of the signer is already known.
 pub fn effects_by<'t>(
     signer: Address,
     transaction: &'t Transaction,
@@ -118,7 +117,7 @@ fn transfer_effects<'t>(
     Ok(())
 }
 
-/// Micro-units that a transfer moves; `None` if it moves other mosaics only.
+/// Returns the micro-units that a transfer moves; `None` if it moves only other mosaics.
 fn currency_moved(body: &Transfer) -> Result<Option<u64>, StateError> {
     if body.mosaics.is_empty() {
         return Ok(Some(body.amount.0));
@@ -127,7 +126,7 @@ fn currency_moved(body: &Transfer) -> Result<Option<u64>, StateError> {
     attached.map(|mosaic| scale(body.amount.0, mosaic.quantity)).transpose()
 }
 
-/// With mosaics attached the amount of a transfer is a multiplier of their quantities.
+/// Multiplies a quantity by the amount. If a transfer has mosaics, its amount is a multiplier of their quantities.
 fn scale(amount: u64, quantity: u64) -> Result<u64, StateError> {
     let product = u128::from(amount) * u128::from(quantity) / u128::from(MICRO);
     i64::try_from(product).map(|value| value as u64).map_err(|_| StateError::Arithmetic("BigInteger out of long range"))
@@ -172,7 +171,7 @@ mod tests {
     use crate::model::{Amount, Mosaic, Timestamp};
     use crate::store::test_store;
 
-    /// A space sorts before the colon that follows the name, so a longer name can come before its beginning.
+    /// A space sorts before the colon that follows the name, so a longer name can sort before its own prefix.
     #[test]
     fn attached_mosaics_move_in_the_order_in_which_they_are_written() {
         let recipient = Address::from_public_key(&PublicKey([1; 32]), NetworkByte::TESTNET);

@@ -1,29 +1,29 @@
-//! Why a block cannot be applied.
+//! Errors of state changes.
 
 use std::fmt;
 
 use crate::store::StoreError;
 
-/// A failure while the state is changed or read.
+/// A failure while changing or reading the state.
 #[derive(Debug)]
 pub enum StateError {
-    /// The store failed; the block may be fine.
+    /// The store failed; the block may be valid.
     Store(StoreError),
-    /// The change is impossible, so the block is not valid; why.
+    /// The change is impossible, so the block is invalid. Holds the reason.
     Impossible(String),
-    /// The transaction asks for something impossible, in NIS1's words.
+    /// The transaction has an invalid argument. Holds NIS1's text.
     Argument(String),
-    /// A number leaves its range, in NIS1's words.
+    /// A number is out of range. Holds NIS1's text.
     Arithmetic(&'static str),
 }
 
 impl StateError {
-    /// An impossible change.
+    /// Creates an impossible-change error.
     pub fn impossible(why: impl Into<String>) -> StateError {
         StateError::Impossible(why.into())
     }
 
-    /// An illegal argument.
+    /// Creates an invalid-argument error.
     pub fn argument(text: impl Into<String>) -> StateError {
         StateError::Argument(text.into())
     }

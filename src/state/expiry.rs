@@ -1,4 +1,4 @@
-//! Leases that end with a block.
+//! Namespace leases that end with a block.
 
 use std::vec;
 
@@ -10,21 +10,21 @@ use crate::model::Height;
 use crate::model::network::ChainParameters;
 use crate::store::{Read, StoreError, Write};
 
-/// What ends with a block: one step after the other, each at the cost of some rows. How many steps a lease takes depends
-/// on what was ever defined in it, not on who has it.
+/// The leases that end with a block, processed in steps of a few rows each. The number of steps of a lease depends on
+/// the definitions ever made in it, not on the number of holders.
 pub struct Expiry {
     roots: vec::IntoIter<(String, Lease)>,
     relisting: Option<Relisting>,
 }
 
 impl Expiry {
-    /// The leases that end at a height.
+    /// Finds the leases that end at a height.
     pub(super) fn due(state: &impl Read, height: Height, chain: &ChainParameters) -> Result<Expiry, StoreError> {
         let roots = namespaces::ending_at(state, height, chain.blocks_per_year())?;
         Ok(Expiry { roots: roots.into_iter(), relisting: None })
     }
 
-    /// Does one step; whether there is more to do.
+    /// Runs one step; returns whether work remains.
     pub fn step(&mut self, ledger: &mut Ledger<'_, impl Write>) -> Result<bool, StateError> {
         if let Some(relisting) = &mut self.relisting {
             if !relisting.step(ledger.batch, ledger.network.byte)? {

@@ -1,7 +1,7 @@
-//! The log of mosaics that expired or came back.
+//! Log of mosaics that expired or were restored.
 //!
-//! A row says whose mosaics those are and where their tenure stood. Balances are read where they are: what changed them
-//! later was written under a later stand or another definition.
+//! A row identifies the mosaics and the lease state of their ownership period. Balances are not copied: later changes
+//! are written under a later lease state or another definition, so the old balances remain readable.
 
 use super::bytes::{ByteReader, ByteWriter};
 use super::mosaics::{self, Edition, MosaicNumber};
@@ -10,17 +10,17 @@ use super::numbers::AccountNumber;
 use crate::model::{Height, MosaicId};
 use crate::store::{Read, StoreError, Table, Write};
 
-/// Why a mosaic is in the log.
+/// Reason for a log entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExpiryKind {
-    /// Its namespace expired, or it was redefined before the fork.
+    /// The namespace expired, or the mosaic was redefined before the fork.
     Expired,
-    /// Its namespace was rented again.
+    /// The namespace was rented again.
     Restored,
 }
 
 impl ExpiryKind {
-    /// The number in the protocol's interface.
+    /// Returns the code used by NIS1's API.
     pub fn code(self) -> u8 {
         match self {
             ExpiryKind::Expired => 1,
@@ -33,17 +33,17 @@ impl ExpiryKind {
     }
 }
 
-/// What a row of the log is about.
+/// The mosaics of a log entry.
 enum Subject {
-    /// All mosaics of a tenure.
+    /// All mosaics of an ownership period.
     Tenure(Tenure),
-    /// A mosaic as it was before it was redefined.
+    /// One mosaic, as it was before a redefinition.
     Mosaic(MosaicId, Edition),
 }
 
 struct LogEntry {
     kind: ExpiryKind,
-    /// Up to where the balances count.
+    /// Lease state up to which balances count.
     stand: Stand,
     subject: Subject,
 }
@@ -81,7 +81,7 @@ impl LogEntry {
     }
 }
 
-/// Appends to the log in one block.
+/// Appends log entries for one block.
 #[derive(Debug)]
 pub struct ExpiryLog {
     height: Height,
@@ -89,12 +89,12 @@ pub struct ExpiryLog {
 }
 
 impl ExpiryLog {
-    /// The log of a block.
+    /// Creates the log of a block.
     pub fn new(height: Height) -> ExpiryLog {
         ExpiryLog { height, entries: 0 }
     }
 
-    /// Appends all mosaics of a tenure.
+    /// Appends all mosaics of an ownership period.
     pub(super) fn add_tenure(
         &mut self,
         batch: &mut impl Write,
@@ -105,7 +105,7 @@ impl ExpiryLog {
         self.add(batch, &LogEntry { kind, stand, subject: Subject::Tenure(tenure) })
     }
 
-    /// Appends a mosaic that is redefined, as it was before that.
+    /// Appends a mosaic that is redefined, as it was before.
     pub(super) fn add_redefined(
         &mut self,
         batch: &mut impl Write,
@@ -124,10 +124,10 @@ impl ExpiryLog {
     }
 }
 
-/// A mosaic that expired or came back, and where its balances at that time are.
+/// A mosaic that expired or was restored, with access to its balances at that time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExpiredMosaic {
-    /// Why it is in the log.
+    /// Reason for the entry.
     pub kind: ExpiryKind,
     /// The mosaic.
     pub id: MosaicId,
@@ -136,8 +136,8 @@ pub struct ExpiredMosaic {
 }
 
 impl ExpiredMosaic {
-    /// Balances at that time by account number: those of the accounts after one, or the first, until `visit` says
-    /// `false`. Of accounts that had some at another time only, it is called with 0.
+    /// Calls `visit` with the balances at that time in the order of account ids, starting after `after`, until it
+    /// returns `false`. Accounts that had a balance only at another time are visited with 0.
     pub fn each_balance(
         &self,
         state: &impl Read,
@@ -148,35 +148,35 @@ impl ExpiredMosaic {
     }
 }
 
-/// A walk over the mosaics that expired or came back at a height, in the order in which they did. It looks at one row at a
-/// time and holds nothing of the store, so that it can be kept while the chain goes on.
+/// A resumable cursor over the mosaics that expired or were restored at a height, in that order. It reads one row at a
+/// time and holds no reference to the store, so it stays valid between snapshots.
 #[derive(Clone, Debug)]
 pub struct ExpiredWalk {
     height: Height,
-    /// The entry of the log that is looked at.
+    /// Number of the current log entry.
     entry: u32,
-    /// The last mosaic of its tenure that was.
+    /// The last mosaic visited of the current ownership period.
     after: Option<MosaicId>,
 }
 
-/// What an [`ExpiredWalk`] finds in a row.
+/// Result of one step of an [`ExpiredWalk`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExpiredRow {
     /// A mosaic.
     Mosaic(ExpiredMosaic),
-    /// Nothing that was there at that height.
+    /// No mosaic in this row: it did not exist at that height, or the entry has no more mosaics.
     Nothing,
-    /// There is no further row.
+    /// No more rows.
     End,
 }
 
 impl ExpiredWalk {
-    /// The mosaics at a height.
+    /// Starts at the first entry of a height.
     pub fn new(height: Height) -> ExpiredWalk {
         ExpiredWalk { height, entry: 0, after: None }
     }
 
-    /// Looks at the next row.
+    /// Reads the next row.
     pub fn step(&mut self, state: &impl Read) -> Result<ExpiredRow, StoreError> {
         let key = [self.height.0.to_be_bytes().as_slice(), &self.entry.to_be_bytes()].concat();
         let Some(value) = state.get(Table::ExpiredMosaics, &key)? else { return Ok(ExpiredRow::End) };
@@ -199,18 +199,17 @@ impl ExpiredWalk {
             .map_or(ExpiredRow::Nothing, |edition| ExpiredRow::Mosaic(ExpiredMosaic { kind, id, edition, stand })))
     }
 
-    /// The last height whose definitions count.
+    /// Returns the last height whose definitions count.
     fn last_defined(&self, kind: ExpiryKind) -> Height {
         match kind {
             ExpiryKind::Expired => self.height,
-            // What comes back does so before the block can define anything in the namespace.
+            // A restoration precedes any definition of the same block in the namespace.
             ExpiryKind::Restored => Height(self.height.0.saturating_sub(1)),
         }
     }
 }
 
-/// Calls `visit` with the mosaics that expired or came back at a height, in the order in which they did, until it says
-/// `false`.
+/// Calls `visit` with the mosaics that expired or were restored at a height, in that order, until it returns `false`.
 pub fn each_expired(
     state: &impl Read,
     height: Height,

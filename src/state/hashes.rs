@@ -1,11 +1,11 @@
-//! Where the transaction with a hash is, of any age.
+//! Index of transactions by hash.
 //!
-//! A row holds the first bytes of a hash and where its transaction is, and the transaction has the rest. New rows are kept
-//! by eras, ranges of transaction numbers: a block writes to the last era only, which is small. Eras to which no rollback
-//! comes are packed into runs, each of which is sorted and never changes, and runs are merged into longer ones. So there
-//! are few places to look in however many transactions there are, and a hash is written some times in whole pages.
+//! A row holds a prefix of the hash and the location of the transaction, which verifies the rest. New rows are grouped
+//! by epoch, a range of transaction ids: a block writes only to the last epoch, which is small. Epochs that no rollback
+//! reaches are packed into sorted, immutable runs, and runs are merged into longer ones. So a lookup searches few
+//! places however many transactions there are, and a hash is written few times, in whole pages.
 //!
-//! The protocol forgets hashes after some time. Nothing is removed for that: it is enough to know what was forgotten.
+//! NIS1 forgets hashes after some time. Their rows stay; the totals record what is forgotten.
 
 mod comparison;
 mod packing;
@@ -26,43 +26,42 @@ use crate::codec::{Context, Form};
 use crate::model::{Hash256, Height, Timestamp, Transaction};
 use crate::store::{Read, StoreError, Table, Write, block_row, stored_block, stored_header};
 
-/// Transaction numbers of an era, as a power of two, unless a store was begun with another.
+/// Log₂ of the transaction ids per epoch, unless the store was initialized with another value.
 const ERA_BITS: u8 = 13;
 
 const DAMAGED: StoreError = StoreError::Damaged("a transaction's hash");
 
-/// Where the transaction with a hash is.
+/// Location of a transaction that was found by its hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HashEntry {
     /// Height of its block.
     pub height: Height,
-    /// Its own time stamp.
+    /// Time stamp of the transaction itself.
     pub timestamp: Timestamp,
-    /// Its place among the block's transactions, or that of the one in which it is nested.
+    /// Index of the transaction in the block; for a nested transaction, that of its parent.
     pub index: u32,
     /// Whether it is nested in a transaction of the block.
     pub is_nested: bool,
 }
 
-/// The number of an era.
+/// Number of a hash epoch.
 pub type Era = u32;
 
-/// What is known of all hashes.
+/// Global state of the hash index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct HashTotals {
-    /// Transaction numbers of an era, as a power of two.
+    /// Log₂ of the transaction ids per epoch.
     era_bits: u8,
-    /// The first era that has hashes which are not forgotten.
+    /// The first epoch with hashes that are not forgotten.
     first: Era,
     /// Hashes below this height are forgotten.
     forgotten_below: u64,
-    /// Of the other blocks below `pruned_at`, those of transactions with an earlier time stamp are.
+    /// Of the other blocks below `pruned_at`, hashes of transactions with time stamps below `limit` are forgotten.
     pruned_at: u64,
     limit: i32,
 }
 
-/// Key of what is known of hashes among the totals. It follows not from the blocks alone, but also from how long the
-/// operator has hashes remembered, and from the size of eras.
+/// Key of this row among the totals. It depends not only on the blocks, but also on hash retention and epoch size.
 pub const TOTALS_KEY: &[u8] = b"hashes";
 
 impl Default for HashTotals {
@@ -98,19 +97,19 @@ impl HashTotals {
         entry.height.0 < self.forgotten_below || entry.height.0 < self.pruned_at && entry.timestamp.0 < self.limit
     }
 
-    /// The era of a block whose first transaction number is this.
+    /// Returns the epoch of a block by its first transaction id.
     fn era(&self, id: u64) -> Era {
         let era = id.checked_shr(self.era_bits.into()).unwrap_or(0);
         Era::try_from(era).unwrap_or(Era::MAX)
     }
 }
 
-/// Has eras hold other than the usual transaction numbers, 2 to the power of `bits`, in a store without blocks.
+/// Sets the epoch size of a store without blocks to 2 to the power of `bits` transaction ids.
 pub fn begin_eras(batch: &mut impl Write, bits: u8) -> Result<(), StoreError> {
     HashTotals { era_bits: bits, ..HashTotals::default() }.put(batch)
 }
 
-/// Has eras in a store without blocks be like those in another one.
+/// Copies the epoch size of another store to a store without blocks.
 pub fn begin_eras_like(state: &impl Read, batch: &mut impl Write) -> Result<(), StoreError> {
     match HashTotals::of(state)?.era_bits {
         ERA_BITS => Ok(()),
@@ -118,12 +117,12 @@ pub fn begin_eras_like(state: &impl Read, batch: &mut impl Write) -> Result<(), 
     }
 }
 
-/// The era in which the hashes of a block are inserted; `id` is its first transaction number.
+/// Returns the epoch of a block's hashes; `id` is its first transaction id.
 pub fn hash_era(state: &impl Read, id: u64) -> Result<Era, StoreError> {
     Ok(HashTotals::of(state)?.era(id))
 }
 
-/// The hash of a transaction of a block and those nested in it, to be found from now on, in the block's era.
+/// Inserts the hashes of a transaction and of its nested transactions into the epoch of their block.
 pub fn insert_hashes<'a>(
     batch: &mut impl Write,
     era: Era,
@@ -140,7 +139,7 @@ pub fn insert_hashes<'a>(
 
 const ROW_KEY_BYTES: usize = size_of::<Era>() + HashRow::BYTES;
 
-/// Key of a row that is not packed.
+/// Returns the key of an unpacked row.
 fn row_key(era: Era, row: HashRow) -> [u8; ROW_KEY_BYTES] {
     let mut key = [0; ROW_KEY_BYTES];
     let (first, last) = key.split_at_mut(size_of::<Era>());
@@ -154,29 +153,29 @@ fn parse_key(key: &[u8]) -> Result<(Era, HashRow), StoreError> {
     Ok((Era::from_be_bytes(*era), HashRow::from_bytes(row.try_into().map_err(|_| DAMAGED)?)))
 }
 
-/// The first row that is not packed.
+/// Returns the first unpacked row.
 fn first_row(state: &impl Read) -> Result<Option<(Era, HashRow)>, StoreError> {
     state.walk(Table::Hashes)?.seek(&[])?.map(|(key, _)| parse_key(key)).transpose()
 }
 
-/// Where the transaction with a hash is, however old it is.
+/// Finds a transaction by its hash, whatever its age.
 pub fn find_hash(state: &impl Read, hash: &Hash256) -> Result<Option<HashEntry>, StoreError> {
     find_from(state, hash, 0, Height(0))
 }
 
-/// The same, unless the protocol has forgotten the hash.
+/// Finds a transaction by its hash, unless NIS1 has forgotten the hash.
 pub fn hash_entry(state: &impl Read, hash: &Hash256) -> Result<Option<HashEntry>, StoreError> {
     let totals = HashTotals::of(state)?;
     let found = find_from(state, hash, totals.first, Height(totals.forgotten_below))?;
     Ok(found.filter(|entry| !totals.has_forgotten(entry)))
 }
 
-/// The first height whose transactions the protocol may still remember by their hashes.
+/// Returns the first height whose hashes are not all forgotten.
 pub fn remembered_from(state: &impl Read) -> Result<Height, StoreError> {
     Ok(Height(HashTotals::of(state)?.forgotten_below.max(1)))
 }
 
-/// The newest transaction with a hash, in eras from one on, and not below a height.
+/// Finds the newest transaction with a hash, at or above the epoch `oldest` and the height `lowest`.
 fn find_from(state: &impl Read, hash: &Hash256, oldest: Era, lowest: Height) -> Result<Option<HashEntry>, StoreError> {
     match find_in_rows(state, hash, oldest, lowest)? {
         Some(found) => Ok(Some(found)),
@@ -184,7 +183,7 @@ fn find_from(state: &impl Read, hash: &Hash256, oldest: Era, lowest: Height) -> 
     }
 }
 
-/// The same among the rows that are not packed.
+/// Finds the same among the unpacked rows.
 fn find_in_rows(
     state: &impl Read,
     hash: &Hash256,
@@ -199,13 +198,13 @@ fn find_in_rows(
             found = entry_at(state, hash, row, lowest)?.or(found);
             next = walk.next()?.map(|(key, _)| parse_key(key)).transpose()?;
         }
-        // Eras that have no rows are passed over.
+        // Epochs without rows are skipped.
         from = next.and_then(|(here, _)| if here > era { Some(here) } else { era.checked_add(1) });
     }
     Ok(found)
 }
 
-/// Reads the transaction at a place, and sees whether it or what is nested in it has the hash.
+/// Reads the transaction of a row, and returns its location if it or one of its nested transactions has the hash.
 fn entry_at(state: &impl Read, hash: &Hash256, row: HashRow, lowest: Height) -> Result<Option<HashEntry>, StoreError> {
     if row.height() < lowest {
         return Ok(None);
@@ -230,21 +229,21 @@ fn transaction_at(state: &impl Read, height: Height, index: usize) -> Result<Tra
     Transaction::from_bytes(bytes, Form::Verifiable, Context::of_store()).map_err(|_| DAMAGED)
 }
 
-/// Whether the hash of a transaction is one that the protocol remembers, so that it cannot come again.
+/// Returns whether NIS1 still remembers the hash of a transaction, so that the transaction is rejected as a duplicate.
 pub fn knows_hash(state: &impl Read, hash: &Hash256) -> Result<bool, StoreError> {
     Ok(hash_entry(state, hash)?.is_some())
 }
 
-/// Forgets the hashes of transactions in the blocks so far whose time stamps are before `limit`. To be followed by
-/// [`forget_some`].
+/// Forgets the hashes of transactions in the blocks so far with time stamps before `limit`. The caller then calls
+/// [`forget_some`] until done.
 pub(super) fn forget(batch: &mut impl Write, height: Height, limit: Timestamp) -> Result<(), StoreError> {
     let totals = HashTotals::of(batch)?;
     let limit = totals.limit.max(limit.0);
     HashTotals { pruned_at: height.0, limit, ..totals }.put(batch)
 }
 
-/// Looks whether all hashes of one block more are forgotten, so that they need not be looked for any more; whether there
-/// may be further ones.
+/// Advances `forgotten_below` by one block if all hashes of that block are forgotten, so that lookups skip it. Returns
+/// whether work may remain.
 pub(super) fn forget_some(batch: &mut impl Write) -> Result<bool, StoreError> {
     let totals = HashTotals::of(batch)?;
     let next = Height(totals.forgotten_below.max(1));
@@ -263,7 +262,7 @@ pub(super) fn forget_some(batch: &mut impl Write) -> Result<bool, StoreError> {
     Ok(true)
 }
 
-/// Every hash that is not forgotten: in ascending order, and where its transaction is. Takes as much memory as they do.
+/// Returns every hash that is not forgotten, ascending, with its location. Holds all of them in memory.
 pub(super) fn remembered(state: &impl Read) -> Result<BTreeMap<Hash256, HashEntry>, StoreError> {
     let totals = HashTotals::of(state)?;
     let mut found = BTreeMap::new();

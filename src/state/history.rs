@@ -1,4 +1,4 @@
-//! The numbers of transactions, and whom they concern.
+//! Transaction ids, and the accounts that a transaction affects.
 
 use std::collections::BTreeSet;
 
@@ -8,12 +8,12 @@ use super::trail::Direction;
 use crate::model::{Address, Block, Body, NetworkByte, Transaction, transaction::kind};
 use crate::store::Read;
 
-/// Numbers the transactions of a block, `first` being the first number, and gives those of the direct ones; also the
-/// number after the last.
+/// Assigns ids to the transactions of a block, starting at `first`. Returns the ids of the top-level transactions by
+/// index, and the id after the last.
 ///
-/// Clients see the numbers, so they follow NIS1: first importance transfers, mosaic definitions, supply changes and
-/// aggregate modifications, kind by kind, inner ones among them; then each multisig transaction with its inner one, if
-/// that is of another kind, and one number for each cosignature; then provisions, and last transfers.
+/// Clients see the ids, so the order is NIS1's: importance transfers, mosaic definitions, supply changes and aggregate
+/// modifications, kind by kind, nested ones included; then each multisig transaction, followed by its inner transaction
+/// if that is of another kind and by its cosignatures; then provisions; then transfers.
 pub fn assign_ids(block: &Block, first: u64) -> (Vec<u64>, u64) {
     let mut ids = vec![0; block.transactions.len()];
     let mut next = first;
@@ -54,8 +54,8 @@ pub fn assign_ids(block: &Block, first: u64) -> (Vec<u64>, u64) {
     (ids, next)
 }
 
-/// Whom a direct transaction concerns. To be asked after the whole block was applied: a multisig transaction concerns
-/// those who are cosignatories then.
+/// Returns the accounts that a top-level transaction affects. Must be called after the whole block was applied, because
+/// a multisig transaction affects the cosignatories at that time.
 pub fn parties(
     state: &impl Read,
     transaction: &Transaction,
@@ -70,7 +70,7 @@ pub fn parties(
     Ok(senders.chain(recipients).collect())
 }
 
-/// Accounts that a transaction goes to. A definition counts for its fee sink and levy recipient only inside a
+/// Returns the recipients of a transaction. The fee sink and levy recipient of a definition count only inside a
 /// multisig transaction.
 fn recipients(transaction: &Transaction, nested: bool, network: NetworkByte) -> Vec<Address> {
     let address = |key| Address::from_public_key(key, network);

@@ -1,16 +1,15 @@
-//! Importances as they are stored.
+//! Stored importances.
 //!
-//! Every recalculation leaves one whole list, ordered by account number: of the accounts that took part, and of those that
-//! took part earlier and keep what they had. So the list of a height is the state at that height, undoing a
-//! recalculation is forgetting its list, and neither needs the journal. Lists that no rollback can come back to are
-//! forgotten as well.
+//! Every recalculation writes one complete list, ordered by account id: the eligible accounts, and the formerly
+//! eligible ones with their previous values. So the list of a height is the whole state at that height, undoing a
+//! recalculation means deleting its list, and neither needs the journal. Lists that no rollback can reach are deleted.
 
 use super::bytes::{ByteReader, ByteWriter};
 use super::numbers::AccountNumber;
 use crate::model::{Address, Height};
 use crate::store::{Batch, Read, StoreError, Table};
 
-/// Entries kept together under one key: as many as fit into a page of LMDB.
+/// Entries per row: as many as fit into an LMDB page.
 const CHUNK: usize = 169;
 const ENTRY_BYTES: usize = 4 + 4 + 8 + 8;
 
@@ -19,22 +18,22 @@ const ENTRY_BYTES: usize = 4 + 4 + 8 + 8;
 pub struct AccountImportance {
     /// The account.
     pub account: AccountNumber,
-    /// The grouped height at which it last took part.
+    /// Importance height of the last recalculation for which the account was eligible.
     pub height: Height,
-    /// Its share, between 0 and 1.
+    /// Share of the total importance, 0 to 1.
     pub importance: f64,
-    /// Its page rank.
+    /// Page rank.
     pub page_rank: f64,
 }
 
-/// A recalculation.
+/// Header of a recalculation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecalculationRecord {
-    /// The grouped height at which it was made.
+    /// Importance height of the recalculation.
     pub height: Height,
-    /// Accounts that were known then, the nemesis account aside.
+    /// Accounts known at that height, the nemesis account not included.
     pub handed_over: u64,
-    /// Those of them that took part.
+    /// Those of them that were eligible.
     pub eligible: u64,
 }
 
@@ -42,13 +41,13 @@ fn list_key(height: Height) -> [u8; 8] {
     height.0.to_be_bytes()
 }
 
-/// Key of a chunk: the height, then the last account in it, so that seeking an account finds its chunk.
+/// Returns the key of a chunk: height and last account of the chunk, so that a seek for an account finds its chunk.
 fn chunk_key(height: Height, last: AccountNumber) -> Vec<u8> {
     [list_key(height).as_slice(), &last.key()].concat()
 }
 
 impl AccountImportance {
-    /// The stored form.
+    /// Encodes the entry.
     pub fn to_bytes(&self) -> [u8; ENTRY_BYTES] {
         let mut bytes = [0; ENTRY_BYTES];
         bytes[..4].copy_from_slice(&self.account.key());
@@ -75,7 +74,7 @@ impl RecalculationRecord {
     }
 }
 
-/// The last recalculation; `None` before the nemesis block.
+/// Returns the last recalculation; `None` before the nemesis block.
 pub fn last_recalculation(state: &impl Read) -> Result<Option<RecalculationRecord>, StoreError> {
     let Some((key, _)) = state.walk(Table::Importances)?.last()? else { return Ok(None) };
     let height = key.first_chunk().map(|height| Height(u64::from_be_bytes(*height)));
@@ -84,18 +83,18 @@ pub fn last_recalculation(state: &impl Read) -> Result<Option<RecalculationRecor
     head.map(|bytes| RecalculationRecord::from_bytes(height, bytes)).transpose()
 }
 
-/// What an account had in the last recalculation; `None` if it never took part.
+/// Returns the importance of an account in the last recalculation; `None` if the account was never eligible.
 pub fn importance(state: &impl Read, address: &Address) -> Result<Option<AccountImportance>, StoreError> {
     let Some(account) = AccountNumber::of(state, address)? else { return Ok(None) };
     importance_at(state, account)
 }
 
-/// The same for the account that has a number.
+/// Returns the same by account id.
 pub fn importance_at(state: &impl Read, account: AccountNumber) -> Result<Option<AccountImportance>, StoreError> {
     last_recalculation(state)?.map_or(Ok(None), |last| importance_in(state, last.height, account))
 }
 
-/// The same in the list of an earlier recalculation, if that is kept.
+/// Returns the same for the list of an earlier recalculation, if it is still stored.
 pub fn importance_in(
     state: &impl Read,
     list: Height,
@@ -109,7 +108,7 @@ pub fn importance_in(
     AccountImportance::read(&mut ByteReader::new(&entries[index], "an importance")).map(Some)
 }
 
-/// The entries of one chunk of a list: that which holds, or would hold, the first account behind `after`.
+/// Returns the entries of the chunk of a list that contains, or would contain, the first account after `after`.
 pub fn chunk_after(
     state: &impl Read,
     list: Height,
@@ -117,7 +116,7 @@ pub fn chunk_after(
 ) -> Result<Vec<AccountImportance>, StoreError> {
     let mut key = list_key(list).to_vec();
     key.extend(after.into_iter().flat_map(AccountNumber::key));
-    // With one byte more the key is behind that of the account itself, or behind the head of the list.
+    // The extra byte puts the key after that of the account itself, or after the header of the list.
     key.push(0);
     let chunk = state.walk(Table::Importances)?.seek(&key)?;
     let Some((key, bytes)) = chunk.filter(|(key, _)| key.starts_with(&list_key(list))) else { return Ok(Vec::new()) };
@@ -126,7 +125,7 @@ pub fn chunk_after(
     while !input.is_empty() {
         entries.push(AccountImportance::read(&mut input)?);
     }
-    // Whoever goes on behind the last entry must not come to the same chunk again.
+    // A caller that continues after the last entry must not get the same chunk again.
     match entries.last() {
         Some(last) if key[list_key(list).len()..] != last.account.key() => {
             Err(StoreError::Damaged("a list of importances"))
@@ -135,7 +134,7 @@ pub fn chunk_after(
     }
 }
 
-/// Visits the list of the last recalculation by account number.
+/// Calls `visit` with the entries of the last recalculation in the order of account ids.
 pub fn each_importance(
     state: &impl Read,
     mut visit: impl FnMut(AccountImportance) -> Result<(), StoreError>,
@@ -149,14 +148,14 @@ pub fn each_importance(
     Ok(())
 }
 
-/// Writes the list of a recalculation, chunk by chunk. The entries come in order of their accounts' numbers.
+/// Writes the list of a recalculation chunk by chunk. Entries must come in the order of account ids.
 pub struct ListWriter {
     height: Height,
     chunk: Vec<AccountImportance>,
 }
 
 impl ListWriter {
-    /// Begins a list. What an interrupted recalculation may have left at its height is overwritten or forgotten.
+    /// Starts a list. Rows that an interrupted recalculation left at its height are overwritten or deleted.
     pub fn begin(recalculation: RecalculationRecord, batch: &mut Batch<'_>) -> Result<ListWriter, StoreError> {
         let mut out = ByteWriter::default();
         out.u64(recalculation.handed_over);
@@ -171,7 +170,7 @@ impl ListWriter {
         if self.chunk.len() == CHUNK { self.flush(batch) } else { Ok(()) }
     }
 
-    /// Ends the list.
+    /// Writes the last chunk.
     pub fn finish(mut self, batch: &mut Batch<'_>) -> Result<(), StoreError> {
         self.flush(batch)
     }
@@ -184,7 +183,7 @@ impl ListWriter {
     }
 }
 
-/// Forgets the lists above a height, as their blocks are undone.
+/// Deletes the lists above a height, as their blocks are undone.
 pub fn forget_above(batch: &mut Batch<'_>, height: Height) -> Result<(), StoreError> {
     let lowest = list_key(height.next());
     loop {
@@ -196,8 +195,8 @@ pub fn forget_above(batch: &mut Batch<'_>, height: Height) -> Result<(), StoreEr
     }
 }
 
-/// Below which height lists can be forgotten now that those below `lowest` are not needed: no more than two of them, so
-/// that the rest of a long history goes in small parts.
+/// Returns the height below which lists can be deleted when those below `lowest` are no longer needed. Covers at most
+/// two lists, so that a long history is deleted in small parts.
 pub fn forgettable_below(state: &impl Read, lowest: Height) -> Result<Height, StoreError> {
     let mut walk = state.walk(Table::Importances)?;
     let mut from = Height(0);
@@ -209,7 +208,7 @@ pub fn forgettable_below(state: &impl Read, lowest: Height) -> Result<Height, St
     Ok(from.min(lowest))
 }
 
-/// Forgets at most one chunk of the lists below a height; whether there is more.
+/// Deletes at most one chunk of the lists below a height; returns whether more may exist.
 pub fn forget_below(batch: &mut Batch<'_>, height: Height) -> Result<bool, StoreError> {
     let first = batch.walk(Table::Importances)?.seek(&[])?.map(|(key, _)| key.to_vec());
     let Some(key) = first.filter(|key| key.as_slice() < list_key(height).as_slice()) else { return Ok(false) };

@@ -1,4 +1,4 @@
-//! Carries out effects on the store.
+//! Applies effects to the store.
 
 use std::borrow::Cow;
 use std::collections::btree_map::Entry;
@@ -26,45 +26,45 @@ use crate::model::transaction::{Hashes, LinkMode, ModificationKind};
 use crate::model::{Address, Amount, Hash256, Height, MosaicId, NamespaceId, Network, Timestamp, Transaction};
 use crate::store::{StoreError, Table, Write, block_key};
 
-/// Accounts that are written in one step.
+/// Accounts written in one step.
 const ACCOUNTS_PER_STEP: usize = 48;
 
-/// What a [`Ledger`] keeps while one block is applied.
+/// State of a [`Ledger`] while one block is applied.
 pub struct BlockContext {
     /// Height of the block.
     pub height: Height,
-    /// Its time stamp.
+    /// Time stamp of the block.
     pub timestamp: Timestamp,
     accounts: BTreeMap<Address, OpenAccount>,
-    /// Those that are to be written.
+    /// Accounts that are staged for writing.
     changed: BTreeMap<AccountNumber, ChangedAccount>,
-    /// Before the block and now, once either is needed.
+    /// Totals before the block and now; read when first needed.
     totals: Option<(AccountTotals, AccountTotals)>,
-    /// Heights that are known with the block, once that is needed.
+    /// Heights known to the balance history with this block; read when first needed.
     history: Option<HistoryRange>,
     outlinks: BlockOutlinks,
     trails: BlockTrails,
     pub(super) log: ExpiryLog,
 }
 
-/// An account that the block has looked at.
+/// An account that the block has read.
 struct OpenAccount {
-    /// Its number, if it has one yet.
+    /// Its id, if one is assigned.
     number: Option<AccountNumber>,
     account: Account,
-    /// Its stored form before.
+    /// Its stored form before the block.
     before: Option<Vec<u8>>,
     balance_before: VestedBalance,
-    /// Whether it was known before, and had a stake.
+    /// Whether it was known, and had enough balance to be listed in [`Table::Stakes`], before the block.
     was_known: bool,
     had_stake: bool,
 }
 
-/// Stored forms of an account before the block and after it.
+/// Stored forms of an account before and after the block.
 struct ChangedAccount {
     before: Option<Vec<u8>>,
     after: Vec<u8>,
-    /// The balance before, if it is to be kept.
+    /// The balance before the block, if it goes to the balance history.
     kept: Option<VestedBalance>,
 }
 
@@ -82,12 +82,12 @@ impl OpenAccount {
 }
 
 impl BlockContext {
-    /// An account as the block has left it so far, if the block has looked at it.
+    /// Returns the current state of an account, if the block has read it.
     pub(super) fn open_account(&self, address: &Address) -> Option<&Account> {
         self.accounts.get(address).map(|open| &open.account)
     }
 
-    /// The beginning of a block, of which nothing is applied yet.
+    /// Starts a block.
     pub fn new(height: Height, timestamp: Timestamp) -> BlockContext {
         BlockContext {
             height,
@@ -103,18 +103,18 @@ impl BlockContext {
     }
 }
 
-/// Changes a state, for one block: that of a batch, or of what is kept in memory on top of a commit.
+/// Applies the changes of one block to a write transaction, or to an in-memory overlay on a snapshot.
 pub struct Ledger<'a, W> {
-    /// What takes the changes.
+    /// Target of the changes.
     pub batch: &'a mut W,
-    /// What is kept for the block.
+    /// State of the block.
     pub block: &'a mut BlockContext,
     /// The network.
     pub network: &'a Network,
 }
 
 impl<W: Write> Ledger<'_, W> {
-    /// The account of an address, to be changed. It is written by [`Ledger::finish_some`].
+    /// Returns the account of an address for modification. [`Ledger::finish_some`] writes it.
     pub fn account(&mut self, address: &Address) -> Result<&mut Account, StateError> {
         Ok(&mut self.open(address)?.account)
     }
@@ -126,7 +126,7 @@ impl<W: Write> Ledger<'_, W> {
         }
     }
 
-    /// The number of an account that the block changes. One that has none gets the next.
+    /// Returns the id of an account that the block changes, allocating the next one if it has none.
     pub(super) fn number(&mut self, address: &Address) -> Result<AccountNumber, StateError> {
         if let Some(number) = self.open(address)?.number {
             return Ok(number);
@@ -153,7 +153,7 @@ impl<W: Write> Ledger<'_, W> {
         Ok(totals.ok_or(StoreError::Damaged("the number of accounts"))?)
     }
 
-    /// Remembers the key of an account.
+    /// Records the public key of an account.
     pub fn reveal(&mut self, key: &PublicKey) -> Result<(), StateError> {
         let address = Address::from_public_key(key, self.network.byte);
         if std::mem::replace(&mut self.account(&address)?.has_key, true) {
@@ -162,7 +162,7 @@ impl<W: Write> Ledger<'_, W> {
         Ok(self.number(&address)?.reveal(self.batch, &address, key)?)
     }
 
-    /// Gives the nemesis account the total supply, before the nemesis block is applied.
+    /// Credits the total supply to the nemesis account, before the nemesis block is applied.
     pub fn seed(&mut self) -> Result<(), StateError> {
         let (height, network) = (self.block.height, self.network);
         let nemesis = self.account(&network.nemesis_signer)?;
@@ -170,7 +170,7 @@ impl<W: Write> Ledger<'_, W> {
         nemesis.balance.receive(height, network.total_amount.0, &network.chain)
     }
 
-    /// Carries out one effect.
+    /// Applies one effect.
     pub fn apply(&mut self, effect: &Effect<'_>) -> Result<(), StateError> {
         let network = self.network.byte;
         match effect {
@@ -232,7 +232,7 @@ impl<W: Write> Ledger<'_, W> {
         self.account(from)?.balance.send(height, amount, &network.chain)
     }
 
-    /// Records a movement of currency for the importance calculation, after the sender has paid.
+    /// Records a currency transfer for the importance calculation, after the sender has paid.
     fn add_outlink(&mut self, from: &Address, to: &Address, amount: u64) -> Result<(), StateError> {
         let height = self.block.height;
         let left = self.account(from)?.balance.at(height, &self.network.chain);
@@ -245,7 +245,7 @@ impl<W: Write> Ledger<'_, W> {
     fn link(&mut self, owner: &Address, remote: &Address, mode: LinkMode) -> Result<(), StateError> {
         let height = self.block.height;
         let after_fork = height.0 >= self.network.chain.forks.mosaic_redefinition;
-        // A deactivation ends the link that exists, whatever remote it names.
+        // After the fork, a deactivation ends the existing link whatever remote it names.
         let remote = match mode {
             LinkMode::Deactivate if after_fork => {
                 let linked = self.account(owner)?.links.last().map(|link| link.other);
@@ -303,7 +303,7 @@ impl<W: Write> Ledger<'_, W> {
         namespaces::provision(self.batch, owner, name, *height, term, log)
     }
 
-    /// The last lease of a namespace's root, if the namespace exists in it.
+    /// Returns the last lease of a namespace's root; fails if the namespace does not exist in it.
     pub(super) fn need_namespace(&self, name: &NamespaceId) -> Result<Lease, StateError> {
         let lease = namespaces::leases(self.batch, name.root())?.pop();
         if let Some(lease) = lease
@@ -314,30 +314,30 @@ impl<W: Write> Ledger<'_, W> {
         Err(StateError::impossible(format!("there is no namespace {name}")))
     }
 
-    /// The account to which the block of `signer` is credited.
+    /// Returns the account that gets the fees of a block of `signer`.
     pub fn beneficiary(&mut self, signer: &Address) -> Result<Address, StateError> {
         let (height, limit) = (self.block.height, self.network.chain.rewrite_limit);
         Ok(self.account(signer)?.forwarded(height, limit).unwrap_or(*signer))
     }
 
-    /// Credits the block. Then leases end ([`super::Expiry`]), and what is old is forgotten ([`super::Pruning`]).
+    /// Credits the fees of the block. The caller then ends leases ([`super::Expiry`]) and prunes ([`super::Pruning`]).
     pub fn harvest(&mut self, beneficiary: &Address, fees: Amount) -> Result<(), StateError> {
         self.credit(beneficiary, fees.0)?;
         self.account(beneficiary)?.harvested_blocks += 1;
         Ok(())
     }
 
-    /// The leases that end with the block.
+    /// Returns the leases that end with the block.
     pub fn expiry(&self) -> Result<Expiry, StoreError> {
         Expiry::due(self.batch, self.block.height, &self.network.chain)
     }
 
-    /// What the chain forgets with the block, if it does.
+    /// Returns the pruning that is due with the block, if any.
     pub fn pruning(&self) -> Option<Pruning> {
         Pruning::due(self.block.height, self.block.timestamp, &self.network.chain)
     }
 
-    /// Adds the block to the histories of its signer and of the account it is credited to.
+    /// Adds the block to the harvest indexes of its signer and of its beneficiary.
     pub fn index_harvest(&mut self, signer: &Address, beneficiary: &Address) -> Result<(), StateError> {
         let numbers = BTreeSet::from([self.number(signer)?, self.number(beneficiary)?]);
         numbers.into_iter().try_for_each(|number| {
@@ -346,8 +346,8 @@ impl<W: Write> Ledger<'_, W> {
         })
     }
 
-    /// Remembers a direct transaction of the block: where its hashes are found, and whom it concerns. Transactions come in
-    /// the order of their numbers, after the whole block was applied. `era` is that of the block's hashes.
+    /// Indexes a top-level transaction of the block by hash and by affected accounts, in the order of ids and after the
+    /// whole block was applied. `era` is the epoch of the block's hashes.
     pub fn index_transaction(
         &mut self,
         transaction: &Transaction,
@@ -373,8 +373,8 @@ impl<W: Write> Ledger<'_, W> {
         Ok(())
     }
 
-    /// Writes some of the accounts that were looked at and have changed, by number, and in the end what was collected of
-    /// the whole block; whether there is more.
+    /// Writes some of the changed accounts in the order of their ids, and finally the collected data of the block.
+    /// Returns whether work remains.
     pub fn finish_some(&mut self) -> Result<bool, StateError> {
         for _ in 0..ACCOUNTS_PER_STEP {
             if let Some((address, open)) = self.block.accounts.pop_first() {
@@ -392,13 +392,13 @@ impl<W: Write> Ledger<'_, W> {
         Ok(true)
     }
 
-    /// Writes all that is left to be written.
+    /// Writes everything that is left.
     pub fn finish(&mut self) -> Result<(), StateError> {
         while self.finish_some()? {}
         Ok(())
     }
 
-    /// Sees what has changed of an account, and gives it a number if it has none.
+    /// Stages an account for writing if it has changed, allocating an id if it has none.
     fn set_aside(&mut self, address: &Address, open: OpenAccount) -> Result<(), StateError> {
         let OpenAccount { number, account, before, balance_before, was_known, had_stake } = open;
         let after = account.to_bytes();
@@ -424,7 +424,7 @@ impl<W: Write> Ledger<'_, W> {
         Ok(())
     }
 
-    /// Heights whose balances are known with the block; `None` if it keeps none.
+    /// Returns the heights known to the balance history with this block; `None` if the block stores no history.
     fn history(&mut self) -> Result<Option<HistoryRange>, StateError> {
         let height = self.block.height;
         if self.network.chain.history_from.is_none_or(|from| height < from) {
@@ -464,7 +464,7 @@ impl<W: Write> Ledger<'_, W> {
     }
 }
 
-/// The state in the middle of a block: its accounts are not written yet.
+/// The state in the middle of a block, whose accounts are not written yet.
 impl<W: Write> StateView for Ledger<'_, W> {
     fn account(&self, address: &Address) -> Result<Cow<'_, Account>, StoreError> {
         match self.block.open_account(address) {
@@ -517,7 +517,7 @@ mod tests {
     use crate::model::network::test_network;
     use crate::store::test_store;
 
-    /// Balance of an account to which the nemesis account pays 5 and then 7 in the nemesis block.
+    /// Returns the balance of an account to which the nemesis account pays 5 and then 7 in the nemesis block.
     fn paid_twice(vesting: Vesting) -> Result<u64, String> {
         let [nemesis, account] = [b'A', b'B'].map(|letter| Address::from_stored([letter; 40]));
         let mut network = test_network(NetworkByte::TESTNET, nemesis);

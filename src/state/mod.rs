@@ -1,7 +1,7 @@
-//! What transactions and blocks do to the state.
+//! State changes by transactions and blocks.
 //!
-//! A transaction is first turned into [`Effect`]s, which a [`Ledger`] then carries out one after another.
-//! Undoing is not the inverse of this: the store puts the old values back.
+//! A transaction is converted to [`Effect`]s, which a [`Ledger`] applies one after another. A rollback does not invert
+//! effects: the store restores the old values.
 
 mod account;
 mod balance_history;

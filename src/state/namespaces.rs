@@ -1,8 +1,7 @@
-//! Leases of namespaces, and how they go on and end.
+//! Namespace leases: start, renewal and end.
 //!
-//! A lease by the same owner goes on with the sub-namespaces and mosaics of the one before, a lease by another owner
-//! starts with none. So they belong to a [`Tenure`]: the leases of a root that follow one another by the same owner.
-//! Nothing is copied when a lease is renewed, and nothing removed when it is lost.
+//! A renewal by the same owner keeps sub-namespaces and mosaics; a lease by another owner starts with none. So both
+//! belong to a [`Tenure`], the consecutive leases of a root by one owner. No rows are copied or removed for this.
 
 use super::bytes::{ByteReader, ByteWriter};
 use super::error::StateError;
@@ -14,58 +13,58 @@ use crate::store::{Read, StoreError, Table, Write};
 /// A lease of a root namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
-    /// Who rents it.
+    /// The account that rents it.
     pub owner: Address,
-    /// Height from which it is active.
+    /// First height at which it is active.
     pub height: Height,
-    /// What it goes on with.
+    /// Ownership period that it belongs to.
     pub tenure: Tenure,
 }
 
 impl Lease {
-    /// Whether it is active at a height.
+    /// Returns whether it is active at a height, with leases of `term` blocks.
     pub fn is_active(&self, height: Height, term: u64) -> bool {
         self.height <= height && height < self.height.plus(term)
     }
 }
 
-/// Number of a tenure: leases of a root that follow one another by the same owner. No other ever gets the same.
+/// Number of an ownership period: consecutive leases of a root by one owner. Numbers are never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Tenure(pub u32);
 
-/// Where a tenure stands: its last lease, and whether that has ended. Later ones are greater.
+/// Lease state of an ownership period: (height of the last lease) · 2, plus 1 if it has ended. Later is greater.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Stand(pub u32);
 
 impl Stand {
-    /// At the beginning of a lease.
+    /// Returns the state at the start of a lease.
     pub fn of_lease(lease: &Lease) -> Stand {
         Stand((lease.height.0 as u32) << 1)
     }
 
-    /// After its end.
+    /// Returns the state after the end of the lease.
     pub fn ended(self) -> Stand {
         Stand(self.0 | 1)
     }
 
-    /// Whether the lease has ended, so that the mosaics have expired.
+    /// Returns whether the lease has ended, so that its mosaics have expired.
     pub fn has_ended(self) -> bool {
         self.0 & 1 == 1
     }
 
-    /// Whether two are about the same lease.
+    /// Returns whether two states refer to the same lease.
     pub fn is_same_lease(self, other: Stand) -> bool {
         self.ended() == other.ended()
     }
 }
 
 impl Tenure {
-    /// What keys begin with.
+    /// Returns the key prefix.
     pub(super) fn key(self) -> [u8; 4] {
         self.0.to_be_bytes()
     }
 
-    /// A new one.
+    /// Allocates a new ownership period.
     fn begin(batch: &mut impl Write) -> Result<Tenure, StoreError> {
         let mut totals = NameTotals::of(batch)?;
         let tenure = Tenure(totals.tenures);
@@ -88,13 +87,12 @@ impl Tenure {
     }
 }
 
-/// The leases of a root, the oldest first; empty if there are none. Those that are forgotten are not among them, so
-/// they are few.
+/// Returns the leases of a root, oldest first; empty if there are none. There are few, because old ones are pruned.
 pub fn leases(state: &impl Read, root: &str) -> Result<Vec<Lease>, StoreError> {
     state.get(Table::Namespaces, root.as_bytes())?.map_or(Ok(Vec::new()), parse_leases)
 }
 
-/// Reads the stored form of the leases of a root.
+/// Decodes the leases of a root.
 pub fn parse_leases(bytes: &[u8]) -> Result<Vec<Lease>, StoreError> {
     let mut input = ByteReader::new(bytes, "a namespace");
     let mut leases = Vec::new();
@@ -122,7 +120,7 @@ fn lease_key(height: Height, root: &str) -> Vec<u8> {
     [&height.0.to_be_bytes(), root.as_bytes()].concat()
 }
 
-/// Whether a name exists in a lease of its root.
+/// Returns whether a name exists in a lease of its root.
 pub fn is_in_lease(state: &impl Read, lease: &Lease, name: &NamespaceId) -> Result<bool, StoreError> {
     if name.is_root() {
         return Ok(true);
@@ -135,8 +133,8 @@ fn read_made(value: &[u8]) -> Result<Height, StoreError> {
     value.try_into().map(|bytes| Height(u64::from_le_bytes(bytes))).map_err(|_| StoreError::Damaged("a sub-namespace"))
 }
 
-/// The sub-namespaces of a lease by name: those after a name, or the first if it is empty, and at most so many. How many
-/// rows were looked at for that is at most as many as the sub-namespaces of the leases that went on with it.
+/// Returns at most `limit` sub-namespaces of a lease, ordered by name, starting after `after` (empty for the first).
+/// Also reads the rows of sub-namespaces made in later leases of the ownership period.
 pub fn subnamespaces_after(
     state: &impl Read,
     lease: &Lease,
@@ -158,7 +156,7 @@ pub fn subnamespaces_after(
     Ok(found)
 }
 
-/// Carries out a provision. `log` is told of mosaics that came back.
+/// Applies a provision. Mosaics that it restores are appended to `log`.
 pub fn provision(
     batch: &mut impl Write,
     owner: Address,
@@ -222,7 +220,7 @@ fn provision_child(batch: &mut impl Write, owner: Address, name: &NamespaceId) -
     Ok(batch.put(Table::Subnamespaces, &lease.tenure.child_key(name.as_str()), &lease.height.0.to_le_bytes())?)
 }
 
-/// Every root whose last lease ends at a height, and that lease: at most as many as were rented in one block.
+/// Returns every root whose last lease ends at a height, and that lease; at most as many as were rented in one block.
 pub fn ending_at(state: &impl Read, height: Height, term: u64) -> Result<Vec<(String, Lease)>, StoreError> {
     let mut ending = Vec::new();
     let Some(began) = height.0.checked_sub(term).filter(|began| *began > 0) else { return Ok(ending) };
@@ -241,8 +239,8 @@ pub fn end(batch: &mut impl Write, lease: &Lease, log: &mut ExpiryLog) -> Result
     log.add_tenure(batch, ExpiryKind::Expired, lease.tenure, Stand::of_lease(lease))
 }
 
-/// Drops the oldest lease if it was made below `cut`; a root without a lease is forgotten, and so are its mosaics.
-/// Whether there was such a lease.
+/// Prunes the root with the oldest lease if that lease was made below `cut`: removes all its leases below `cut`, and
+/// the root with its mosaics if none remains. Returns false if no lease is below `cut`.
 pub fn prune_one(batch: &mut impl Write, cut: Height) -> Result<bool, StoreError> {
     let mut oldest = None;
     batch.each(Table::LeasesByHeight, &[], |key, _| {

@@ -1,7 +1,6 @@
-//! Numbers of accounts: their short names in the keys and values of large tables.
+//! Account ids: short keys for accounts in large tables.
 //!
-//! An account gets the next number when a block first changes it, and keeps it. Undoing that block gives the number
-//! back.
+//! An account gets the next id when a block first changes it, and keeps it. Undoing that block releases the id.
 
 use super::bytes::{ByteReader, ByteWriter};
 use crate::crypto::PublicKey;
@@ -9,38 +8,38 @@ use crate::model::address::RAW_LENGTH;
 use crate::model::{Address, Height};
 use crate::store::{Read, StoreError, Table, Write};
 
-/// Number of an account in this store.
+/// Id of an account in this store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AccountNumber(pub u32);
 
 const DAMAGED: StoreError = StoreError::Damaged("the identity of an account");
 
 impl AccountNumber {
-    /// Its form in keys.
+    /// Encodes the id for keys.
     pub fn key(self) -> [u8; 4] {
         self.0.to_be_bytes()
     }
 
-    /// Reads a key that begins with a number; also gives what follows.
+    /// Splits a key that starts with an id into the id and the rest.
     pub fn split_key(key: &[u8]) -> Result<(AccountNumber, &[u8]), StoreError> {
         let (number, rest) = key.split_first_chunk().ok_or(StoreError::Damaged("the number of an account"))?;
         Ok((AccountNumber(u32::from_be_bytes(*number)), rest))
     }
 
-    /// The number of an address, if it has one.
+    /// Returns the id of an address, if it has one.
     pub fn of(state: &impl Read, address: &Address) -> Result<Option<AccountNumber>, StoreError> {
         let number = state.get(Table::Numbers, &address.to_raw())?;
         let number = number.map(|bytes| bytes.try_into().map(u32::from_le_bytes).map(AccountNumber));
         number.transpose().map_err(|_| StoreError::Damaged("the number of an account"))
     }
 
-    /// The address that has the number.
+    /// Returns the address with the id.
     pub fn address(self, state: &impl Read) -> Result<Address, StoreError> {
         let row = state.get(Table::Identities, &self.key())?.ok_or(DAMAGED)?;
         row.first_chunk().map(Address::from_raw).ok_or(DAMAGED)
     }
 
-    /// The key of the account, once it is known.
+    /// Returns the public key of the account, if it is known.
     pub fn public_key(self, state: &impl Read) -> Result<Option<PublicKey>, StoreError> {
         let row = state.get(Table::Identities, &self.key())?.ok_or(DAMAGED)?;
         match row.get(RAW_LENGTH..).ok_or(DAMAGED)? {
@@ -49,35 +48,35 @@ impl AccountNumber {
         }
     }
 
-    /// Gives the number to an address.
+    /// Assigns the id to an address.
     pub(super) fn give(self, batch: &mut impl Write, address: &Address) -> Result<(), StoreError> {
         batch.insert(Table::Numbers, &address.to_raw(), &self.0.to_le_bytes())?;
         batch.insert(Table::Identities, &self.key(), &address.to_raw())
     }
 
-    /// Remembers the key of the address.
+    /// Records the public key of the address.
     pub(super) fn reveal(self, batch: &mut impl Write, address: &Address, key: &PublicKey) -> Result<(), StoreError> {
         batch.put(Table::Identities, &self.key(), &[address.to_raw().as_slice(), &key.0].concat())
     }
 }
 
-/// What is counted of all accounts.
+/// Counts over all accounts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AccountTotals {
-    /// Accounts that have a number: the next number.
+    /// Number of accounts with an id; also the next id.
     pub numbered: u32,
-    /// Those of them that were touched.
+    /// Number of accounts that were ever referenced.
     pub known: u32,
-    /// Rows in [`Table::Stakes`].
+    /// Number of rows in [`Table::Stakes`].
     pub stakes: u32,
-    /// Height of the last block that touched accounts for the first time, and how many.
+    /// Height of the last block that referenced accounts for the first time, and their number.
     pub newest: (Height, u32),
 }
 
 const TOTALS_KEY: &[u8] = b"accounts";
 
 impl AccountTotals {
-    /// As a state has them.
+    /// Reads the counts.
     pub fn of(state: &impl Read) -> Result<AccountTotals, StoreError> {
         let Some(row) = state.get(Table::Totals, TOTALS_KEY)? else { return Ok(AccountTotals::default()) };
         let mut input = ByteReader::new(row, "what is counted of the accounts");
@@ -89,12 +88,12 @@ impl AccountTotals {
         })
     }
 
-    /// Accounts that a block has touched for the first time, if none came after it.
+    /// Returns how many accounts a block referenced for the first time. Valid only if no later block did so.
     pub fn new_at(&self, height: Height) -> u32 {
         if self.newest.0 == height { self.newest.1 } else { 0 }
     }
 
-    /// Counts an account that a block touches for the first time.
+    /// Counts an account that a block references for the first time.
     pub(super) fn count_new(&mut self, height: Height) {
         self.newest = (height, self.new_at(height).saturating_add(1));
         self.known = self.known.saturating_add(1);
@@ -111,7 +110,7 @@ impl AccountTotals {
     }
 }
 
-/// What was counted of tenures and mosaics: the next number of either.
+/// The next numbers of ownership periods and mosaics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct NameTotals {
     pub tenures: u32,

@@ -1,4 +1,4 @@
-//! Movements of currency as the importance calculation sees them.
+//! Outlinks: currency transfers as the importance calculation uses them.
 
 use super::bytes::{ByteReader, ByteWriter};
 use super::numbers::AccountNumber;
@@ -6,21 +6,21 @@ use super::vesting::VestedBalance;
 use crate::model::Height;
 use crate::store::{StoreError, Table, Write, block_key};
 
-/// A movement of currency.
+/// A currency transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outlink {
-    /// Who paid.
+    /// The sender.
     pub sender: AccountNumber,
-    /// Who received.
+    /// The recipient.
     pub recipient: AccountNumber,
-    /// Micro-units, reduced by the unvested share of what the sender had left.
+    /// Amount in micro-units, reduced by the unvested share of the sender's remaining balance.
     pub weight: u64,
 }
 
 const OUTLINK_BYTES: usize = 16;
 
 impl Outlink {
-    /// Weight of a movement of `amount` micro-units by a sender who has `left` after it.
+    /// Returns the weight of a transfer of `amount` micro-units by a sender with the balance `left` after it.
     pub fn weigh(amount: u64, left: &VestedBalance) -> u64 {
         match left.unvested {
             0 => amount,
@@ -40,7 +40,7 @@ impl Outlink {
         Ok(Outlink { sender, recipient, weight: input.u64()? })
     }
 
-    /// Reads movements of one block, those with the numbers `from` to at most `from + most`; also whether there are more.
+    /// Reads at most `most` outlinks of one block, starting at index `from`. Also returns whether there are more.
     pub fn read_some(value: &[u8], from: usize, most: usize) -> Result<(Vec<Outlink>, bool), StoreError> {
         let (all, []) = value.as_chunks::<OUTLINK_BYTES>() else { return Err(StoreError::Damaged("outlinks")) };
         let some = all.iter().skip(from).take(most).map(Outlink::read);
@@ -48,7 +48,7 @@ impl Outlink {
     }
 }
 
-/// The movements of a block in the making.
+/// Collects the outlinks of a block.
 #[derive(Debug, Default)]
 pub(super) struct BlockOutlinks(ByteWriter);
 

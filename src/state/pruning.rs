@@ -1,6 +1,6 @@
-//! Forgetting what is old.
+//! Pruning of old state.
 //!
-//! Of all that NIS1 prunes only outlinks, leases and hashes are kept here, as balances have no history.
+//! Of what NIS1 prunes, this node prunes outlinks, leases and transaction hashes, but not the optional balance history.
 
 use super::error::StateError;
 use super::hashes;
@@ -9,22 +9,21 @@ use crate::model::network::ChainParameters;
 use crate::model::{Height, Timestamp};
 use crate::store::{StoreError, Table, Write, block_key};
 
-/// Blocks between two prunings, whatever the configured block time.
+/// Blocks between two prunings, whatever the block time.
 const INTERVAL: u64 = 360;
-/// Days after its beginning for which a lease is kept: a year, a month and a day.
+/// Days for which a lease is kept after its start: a year, a month and a day.
 const LEASE_DAYS: u64 = 365 + 30 + 1;
 const SECONDS_PER_HOUR: i64 = 3600;
-/// Rows that are removed in one step.
+/// Rows removed in one step.
 const ROWS_PER_STEP: usize = 48;
 
-/// What a block has the chain forget: as much as the blocks of the last interval have brought. One step after the other,
-/// each at the cost of some rows.
+/// The pruning of one block, in steps of a few rows each. The work corresponds to the blocks of the last interval.
 #[derive(Debug)]
 pub struct Pruning {
     outlinks_below: Height,
     leases_below: Height,
     height: Height,
-    /// Time stamp of transactions.
+    /// Time stamp of transactions; `None` keeps all hashes.
     hashes_below: Option<Timestamp>,
     stage: Stage,
 }
@@ -34,12 +33,12 @@ enum Stage {
     Outlinks,
     Leases,
     Hashes,
-    /// What need not be looked for any more.
+    /// Advances the height below which no hash is remembered.
     OldHashes,
 }
 
 impl Pruning {
-    /// What is due in a block: something if its height is one above a multiple of the interval.
+    /// Returns the pruning that is due with a block: only at heights one above a multiple of 360.
     pub fn due(height: Height, timestamp: Timestamp, chain: &ChainParameters) -> Option<Pruning> {
         if height.0 % INTERVAL != 1 {
             return None;
@@ -55,7 +54,7 @@ impl Pruning {
         })
     }
 
-    /// Does one step; whether there is more to do.
+    /// Runs one step; returns whether work remains.
     pub fn step(&mut self, batch: &mut impl Write) -> Result<bool, StateError> {
         match &mut self.stage {
             Stage::Outlinks => {
@@ -79,7 +78,7 @@ impl Pruning {
     }
 }
 
-/// Removes rows below a key, the first ones; whether there are no more.
+/// Removes the first rows below the key `limit`; returns whether none remain.
 fn remove_below(batch: &mut impl Write, table: Table, limit: &[u8]) -> Result<bool, StoreError> {
     let mut keys = Vec::with_capacity(ROWS_PER_STEP);
     batch.each(table, &[], |key, _| {
@@ -114,7 +113,7 @@ mod tests {
         while more {
             batch.take_journal();
             more = pruning.step(&mut batch).unwrap();
-            // A change takes less than a hundred bytes here.
+            // A change takes less than 100 bytes here.
             let bytes = batch.take_journal().len();
             assert!(bytes <= 2 * ROWS_PER_STEP * 100, "{bytes} bytes of journal in one step");
         }

@@ -1,4 +1,4 @@
-//! What is asked of the state.
+//! Queries on the state.
 
 use super::account::Account;
 use super::importances::{AccountImportance, chunk_after, last_recalculation};
@@ -8,7 +8,7 @@ use crate::crypto::PublicKey;
 use crate::model::{Address, Height, Mosaic, MosaicDefinition, MosaicId, address::ADDRESS_LENGTH};
 use crate::store::{Read, StoreError, Table, Write, block_key};
 
-/// The account of an address; an unknown one has the default state.
+/// Returns the account of an address; the default state if it is unknown.
 pub fn account(state: &impl Read, address: &Address) -> Result<Account, StoreError> {
     match AccountNumber::of(state, address)? {
         Some(number) => account_at(state, number),
@@ -16,17 +16,17 @@ pub fn account(state: &impl Read, address: &Address) -> Result<Account, StoreErr
     }
 }
 
-/// The account that has a number.
+/// Returns the account with an id.
 pub fn account_at(state: &impl Read, number: AccountNumber) -> Result<Account, StoreError> {
     state.get(Table::Accounts, &number.key())?.map_or(Ok(Account::default()), Account::from_bytes)
 }
 
-/// The key of an account, once a block has revealed it.
+/// Returns the public key of an account, if it is recorded.
 pub fn public_key(state: &impl Read, address: &Address) -> Result<Option<PublicKey>, StoreError> {
     AccountNumber::of(state, address)?.map_or(Ok(None), |number| number.public_key(state))
 }
 
-/// Sets an account outside of any block, as tests need it. What is counted of all accounts is not kept up.
+/// Stores an account outside of any block, for tests. Of [`AccountTotals`] it updates only `numbered`.
 pub fn put_account(batch: &mut impl Write, address: &Address, account: &Account) -> Result<AccountNumber, StoreError> {
     let number = match AccountNumber::of(batch, address)? {
         Some(number) => number,
@@ -43,18 +43,18 @@ pub fn put_account(batch: &mut impl Write, address: &Address, account: &Account)
     Ok(number)
 }
 
-/// Who may sign for an account, by address; none if it is no multisig account.
+/// Returns the cosignatories of an account, by address; empty if it is no multisig account.
 pub fn cosignatories(state: &impl Read, account: &Address) -> Result<Vec<Address>, StoreError> {
     linked(state, Table::Cosignatories, account)
 }
 
-/// For whom an account may sign, by address.
+/// Returns the multisig accounts of which an account is a cosignatory, by address.
 pub fn cosignatory_of(state: &impl Read, account: &Address) -> Result<Vec<Address>, StoreError> {
     linked(state, Table::CosignatoryOf, account)
 }
 
-/// Calls `visit` with the heights below one of the blocks that an account harvested, or another for it, the last first,
-/// until it says `false`.
+/// Calls `visit` with the heights below `before` of the blocks signed by or credited to an account, last first, until
+/// it returns `false`.
 pub fn each_harvest_before(
     state: &impl Read,
     account: AccountNumber,
@@ -69,8 +69,8 @@ pub fn each_harvest_before(
     })
 }
 
-/// Calls `visit` with all accounts that have a number, by number, those after one or the first, until it says `false`:
-/// with the address of each, and its entry in the list of the last recalculation, if it has one.
+/// Calls `visit` with all accounts in the order of their ids, starting after `after`, until it returns `false`. Passes
+/// the id, the address, and the entry of the last recalculation, if there is one.
 pub fn each_account_after(
     state: &impl Read,
     after: Option<AccountNumber>,
@@ -88,7 +88,7 @@ pub fn each_account_after(
             && let Some(height) = list
         {
             importances = chunk_after(state, height, behind)?.into_iter().peekable();
-            // Of a list that is at its end nothing more is read.
+            // Nothing more is read once the list is at its end.
             list = list.filter(|_| importances.len() > 0);
         }
         while importances.next_if(|one: &AccountImportance| one.account < number).is_some() {}
@@ -102,7 +102,7 @@ pub fn each_account_after(
     Ok(())
 }
 
-/// Accounts for which an account may sign, by address: those after an address, or the first, and at most so many.
+/// Returns at most `limit` multisig accounts of which an account is a cosignatory, by address, starting after `after`.
 pub fn cosignatory_of_after(
     state: &impl Read,
     account: &Address,
@@ -110,7 +110,7 @@ pub fn cosignatory_of_after(
     limit: usize,
 ) -> Result<Vec<Address>, StoreError> {
     let mut walk = state.walk(Table::CosignatoryOf)?;
-    // Nothing comes between a key and the same with a zero byte behind it.
+    // No key lies between a key and the same key with a zero byte appended.
     let after = after.map_or(Vec::new(), |after| [after.as_bytes().as_slice(), &[0]].concat());
     let (mut entry, mut found) = (walk.seek(&[account.as_bytes().as_slice(), &after].concat())?, Vec::new());
     while let Some((key, _)) = entry.filter(|_| found.len() < limit) {
@@ -121,7 +121,7 @@ pub fn cosignatory_of_after(
     Ok(found)
 }
 
-/// The mosaics in which an account is invested, by text: of those after one, or the first. So many are looked at.
+/// Returns the mosaics in which an account is invested, ordered by text, after `after`. Reads at most `limit` rows.
 pub fn holdings_after(
     state: &impl Read,
     account: &Address,
@@ -134,8 +134,8 @@ pub fn holdings_after(
     }
 }
 
-/// Calls `visit` with what accounts have of a mosaic of the last lease of its namespace, by account number, 0 included: with
-/// those after one, or the first, until it says `false`.
+/// Calls `visit` with the balances of a mosaic of the last lease of its namespace, in the order of account ids,
+/// starting after `after`, until it returns `false`. Balances of 0 may be included.
 pub fn each_holder_after(
     state: &impl Read,
     mosaic: &MosaicId,
@@ -161,7 +161,7 @@ fn read_linked(bytes: &[u8]) -> Result<Address, StoreError> {
     bytes.try_into().map(Address::from_stored).map_err(|_| StoreError::Damaged("a cosignatory"))
 }
 
-/// The current definition of a mosaic; the built-in `nem:xem` included.
+/// Returns the current definition of a mosaic; `nem:xem` included.
 pub fn mosaic_definition(state: &impl Read, id: &MosaicId) -> Result<Option<MosaicDefinition>, StoreError> {
     if id.is_xem() {
         return Ok(Some(MosaicDefinition::xem()));
@@ -169,7 +169,7 @@ pub fn mosaic_definition(state: &impl Read, id: &MosaicId) -> Result<Option<Mosa
     Ok(mosaics::current(state, id)?.map(|mosaic| mosaic.entry.definition))
 }
 
-/// What an account has of a mosaic other than `nem:xem`; `None` if there is no such mosaic any more.
+/// Returns the balance of an account in a mosaic other than `nem:xem`; `None` if the mosaic does not exist.
 pub fn owned_mosaic(state: &impl Read, account: &Address, id: MosaicId) -> Result<Option<Mosaic>, StoreError> {
     let Some(mosaic) = mosaics::current(state, &id)? else { return Ok(None) };
     let account = AccountNumber::of(state, account)?;

@@ -1,9 +1,9 @@
-//! The transactions of an account, from the newest to the oldest.
+//! Transaction list of an account, newest first.
 //!
-//! An account knows how many transactions it has sent and received, and where the newest of either is. Beside each block
-//! stands, for each of its transactions, whom it concerns and where theirs before it are. So a new transaction costs a
-//! few bytes at the end of the store, and no row in the midst of an index of all accounts. Every 32nd transaction of
-//! a trail has a signpost, so that a place on it is found without walking there from its end.
+//! An account stores how many transactions it has sent and received, and the location of the newest of each. A row per
+//! block stores, for each of its transactions, the affected accounts and the location of their previous ones. So a new
+//! transaction costs a few bytes at the end of the store, and no row in the middle of an index of all accounts. Every
+//! 32nd transaction of a list has a skip pointer, by which a position is found without a full walk.
 
 use super::bytes::{ByteReader, ByteWriter};
 use super::numbers::AccountNumber;
@@ -11,37 +11,37 @@ use super::queries;
 use crate::model::{Address, Height};
 use crate::store::{Read, StoreError, Table, Write, block_key};
 
-/// Transactions of a trail from one signpost to the next.
+/// Transactions from one skip pointer of a list to the next.
 const SIGNPOST_EVERY: u32 = 32;
-/// Bytes of a signpost's key that are the same for all of a trail.
+/// Length of the key prefix of the skip pointers of one list: account id and direction.
 const SIGNPOST_PREFIX: usize = 5;
 
 const DAMAGED: StoreError = StoreError::Damaged("the trail of an account");
 
-/// Whether an account sent or received.
+/// Direction of a transaction for an account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Direction {
-    /// It received.
+    /// The account received it.
     Incoming,
-    /// It sent.
+    /// The account sent it.
     Outgoing,
 }
 
-/// Where a transaction is.
+/// Location of a transaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     /// Height of its block.
     pub height: Height,
-    /// Its index among the block's transactions.
+    /// Index among the transactions of the block.
     pub index: u32,
 }
 
-/// The transactions of an account in one direction, as far as the account itself knows.
+/// Head of the transaction list of an account in one direction, stored with the account.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Trail {
-    /// How many there are.
+    /// Number of transactions.
     pub length: u32,
-    /// Where the newest is, if there is any.
+    /// Location of the newest transaction; meaningless if `length` is 0.
     pub last: Place,
 }
 
@@ -73,7 +73,7 @@ impl Trail {
         (self.length > 0).then_some(self.last)
     }
 
-    /// Goes on to a new transaction; whether it gets a signpost.
+    /// Appends a transaction; returns whether it gets a skip pointer.
     fn extend(&mut self, place: Place) -> bool {
         self.length = self.length.saturating_add(1);
         self.last = place;
@@ -81,25 +81,25 @@ impl Trail {
     }
 }
 
-/// One account that a transaction concerns.
+/// An entry of one account at a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Step {
     account: AccountNumber,
     direction: Direction,
-    /// Where its transaction before this one is.
+    /// Location of the account's previous transaction in the same direction.
     before: Option<Place>,
 }
 
-/// The trails that go through the transactions of a block, in the making. Transactions come in the order of their ids.
+/// Collects the list entries of a block. Transactions must come in the order of their ids.
 #[derive(Debug, Default)]
 pub struct BlockTrails {
-    /// Where the entry of each transaction begins, by index.
+    /// Offset of the entries of each transaction, by index.
     starts: Vec<u32>,
     entries: ByteWriter,
 }
 
 impl BlockTrails {
-    /// Begins a transaction, which concerns so many.
+    /// Starts a transaction with this many entries.
     pub(super) fn begin(&mut self, place: Place, id: u64, parties: usize) {
         let index = place.index as usize;
         if self.starts.len() <= index {
@@ -110,7 +110,7 @@ impl BlockTrails {
         self.entries.variable(parties as u64);
     }
 
-    /// Extends the trail of one whom the transaction concerns; no account comes twice in one direction.
+    /// Appends the transaction to the list of an affected account. An account may occur once per direction.
     pub(super) fn extend(
         &mut self,
         batch: &mut impl Write,
@@ -127,7 +127,7 @@ impl BlockTrails {
 
     fn add_step(&mut self, step: Step, place: Place) {
         self.entries.variable(u64::from(step.account.0) << 1 | step.direction as u64);
-        // Blocks below the transaction's own, and 0 for the first of all.
+        // Difference of the heights plus one; 0 if there is no previous transaction.
         let back = step.before.map_or(0, |before| place.height.0 - before.height.0 + 1);
         self.entries.variable(back);
         if let Some(before) = step.before {
@@ -135,7 +135,7 @@ impl BlockTrails {
         }
     }
 
-    /// Writes what was added beside the block.
+    /// Writes the collected entries of the block.
     pub(super) fn store(self, batch: &mut impl Write, height: Height) -> Result<(), StoreError> {
         if self.starts.is_empty() {
             return Ok(());
@@ -148,7 +148,7 @@ impl BlockTrails {
     }
 }
 
-/// Id of a transaction, and the step of one account at it.
+/// Reads the id of a transaction, and the entry of one account at it.
 fn step_at(
     state: &impl Read,
     place: Place,
@@ -194,27 +194,27 @@ fn signpost_key(account: AccountNumber, direction: Direction, id: u64) -> Vec<u8
     [account.key().as_slice(), &[direction as u8], &id.to_be_bytes()].concat()
 }
 
-/// The number of the transaction at a place; `None` if there is none.
+/// Returns the id of the transaction at a location; `None` if there is none.
 pub fn transaction_id(state: &impl Read, place: Place) -> Result<Option<u64>, StoreError> {
     let Some(row) = state.get(Table::Trails, &block_key(place.height))? else { return Ok(None) };
     entry_at(row, place.index).map(|mut entry| entry.variable()).transpose()
 }
 
-/// A walk along the transactions of an account in one direction, the newest first. It holds nothing of the store, so
-/// that it can be kept while the chain goes on, as long as that only grows.
+/// A cursor over the transactions of an account in one direction, newest first. It holds no reference to the store, so
+/// it stays valid between snapshots while the chain only grows.
 #[derive(Clone, Debug)]
 pub struct TrailWalk {
     account: AccountNumber,
     direction: Direction,
-    /// The number of the next transaction, where it is, and where the one before it is.
+    /// Id and location of the next transaction, and the location of the one after it.
     next: Option<(u64, Place, Option<Place>)>,
-    /// How many transactions there are at most from here on.
+    /// Upper bound of the transactions left.
     left: u32,
 }
 
 impl TrailWalk {
-    /// Begins at the newest transaction whose id is below `before`. An address that the chain does not know has none.
-    /// Reads as many blocks as there are between two signposts at most.
+    /// Starts at the newest transaction with an id below `before`. An unknown address has no transactions. Reads at
+    /// most as many blocks as one skip pointer spans.
     pub fn new(
         state: &impl Read,
         address: &Address,
@@ -238,12 +238,12 @@ impl TrailWalk {
         Ok(walk)
     }
 
-    /// The next transaction: its id and where it is.
+    /// Returns id and location of the next transaction.
     pub fn peek(&self) -> Option<(u64, Place)> {
         self.next.map(|(id, place, _)| (id, place))
     }
 
-    /// Passes the next transaction.
+    /// Skips the next transaction.
     pub fn pass(&mut self, state: &impl Read) -> Result<(), StoreError> {
         let Some((_, place, before)) = self.next else { return Ok(()) };
         self.go_to(state, before.filter(|before| *before != place))
@@ -252,7 +252,7 @@ impl TrailWalk {
     fn go_to(&mut self, state: &impl Read, place: Option<Place>) -> Result<(), StoreError> {
         self.next = None;
         if let Some(place) = place {
-            // Whatever a damaged store says, the walk ends.
+            // The bound makes the iteration end even in a damaged store.
             self.left = self.left.checked_sub(1).ok_or(DAMAGED)?;
             let (id, step) = step_at(state, place, self.account, self.direction)?;
             self.next = Some((id, place, step.before));
@@ -261,7 +261,7 @@ impl TrailWalk {
     }
 }
 
-/// The first place with a signpost among the transactions whose ids are not below a number.
+/// Returns the location of the first skip pointer at or above an id.
 fn signpost_from(
     state: &impl Read,
     account: AccountNumber,
@@ -295,7 +295,7 @@ mod tests {
 
     type Parties = Vec<(u8, bool)>;
 
-    /// What the trails of a chain of these blocks are, by looking at every transaction.
+    /// The expected lists, from a scan of all transactions.
     type Model = BTreeMap<(u8, bool), Vec<(u64, Place)>>;
 
     fn build(batch: &mut impl Write, blocks: &[Vec<Parties>]) -> Model {

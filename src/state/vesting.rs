@@ -1,48 +1,48 @@
 //! Vested and unvested balances.
 //!
-//! The protocol describes a history of entries. Only the last one decides what happens later, as vesting is
-//! a pure function of it and of the height asked for, so only the last one is kept.
+//! NIS1 keeps a history of entries per account. Vesting is a pure function of the last entry and the height, so an
+//! account stores only the last entry.
 
 use super::error::StateError;
 use crate::model::Height;
 use crate::model::network::{ChainParameters, Vesting};
 
-/// Most micro-units that an account can have: what is sent is calculated with signed numbers.
+/// Maximum balance of an account in micro-units. Sending is calculated with signed numbers.
 pub const MAX_BALANCE: u64 = i64::MAX as u64;
 
-/// The balance of an account as of the height at which it last changed.
+/// Balance of an account at the height of its last change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VestedBalance {
     /// Height of the last change; 0 if there was none.
     pub height: u64,
-    /// Part that does not count yet.
+    /// Unvested part in micro-units.
     pub unvested: u64,
-    /// Part that counts.
+    /// Vested part in micro-units.
     pub vested: u64,
 }
 
 impl VestedBalance {
-    /// Both parts, in micro-units.
+    /// Returns the sum of both parts in micro-units.
     pub fn total(&self) -> u64 {
         self.unvested + self.vested
     }
 
-    /// Whether an account can have so much.
+    /// Returns whether the sum is at most [`MAX_BALANCE`].
     pub fn is_possible(&self) -> bool {
         self.unvested.checked_add(self.vested).is_some_and(|total| total <= MAX_BALANCE)
     }
 
-    /// The parts at a later height: every day a tenth of what is unvested vests, at heights one above the
-    /// multiples of a day.
+    /// Returns the balance at a later height. A tenth of the unvested part vests every day, at heights one above a
+    /// multiple of the blocks per day.
     pub fn at(mut self, height: Height, chain: &ChainParameters) -> VestedBalance {
         if chain.vesting == Vesting::Immediate || self.height == 0 {
             return self;
         }
         let day = chain.blocks_per_day().max(1);
         let mut step = self.height.div_ceil(day).saturating_mul(day).saturating_add(1);
-        // Once nothing is unvested further steps change nothing.
+        // Once nothing is unvested, further steps change nothing.
         while step <= height.0 && self.unvested > 0 {
-            // Nine tenths, rounded down, of any number of 64 bits.
+            // Nine tenths, rounded down, without overflow at 64 bits.
             let unvested = self.unvested / 10 * 9 + self.unvested % 10 * 9 / 10;
             self.vested += self.unvested - unvested;
             self.unvested = unvested;
@@ -52,7 +52,7 @@ impl VestedBalance {
         self
     }
 
-    /// Adds an amount.
+    /// Adds an amount; fails if the sum exceeds [`MAX_BALANCE`].
     pub fn receive(&mut self, height: Height, amount: u64, chain: &ChainParameters) -> Result<(), StateError> {
         let mut balance = self.at(height, chain);
         balance.height = height.0;
@@ -68,7 +68,7 @@ impl VestedBalance {
         Ok(())
     }
 
-    /// Takes an amount from both parts in proportion, by IEEE doubles as the protocol does.
+    /// Deducts an amount from both parts in proportion, in IEEE doubles like NIS1; fails if the balance is too low.
     pub fn send(&mut self, height: Height, amount: u64, chain: &ChainParameters) -> Result<(), StateError> {
         *self = self.at(height, chain);
         self.height = height.0;
@@ -83,14 +83,14 @@ impl VestedBalance {
         let from_unvested = (ratio * amount as f64) as i64;
         let unvested = self.unvested as i64 - from_unvested;
         let vested = self.vested as i64 - (amount as i64 - from_unvested);
-        // Rounding can give a unit more than is vested.
+        // Rounding can deduct one unit more than is vested.
         let (unvested, vested) = if vested < 0 { (unvested + vested, 0) } else { (unvested, vested) };
         let parts = u64::try_from(unvested).ok().zip(u64::try_from(vested).ok());
         (self.unvested, self.vested) = parts.ok_or_else(|| StateError::impossible("an unvested balance below zero"))?;
         Ok(())
     }
 
-    /// Everything vests at once, as what is received in the nemesis block does.
+    /// Vests everything at once, as for amounts received in the nemesis block.
     pub fn vest(&mut self) {
         self.vested = self.total();
         self.unvested = 0;

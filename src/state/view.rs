@@ -1,4 +1,4 @@
-//! What rules ask of a state, be it the last commit or that in the middle of a block.
+//! Queries of the validation rules, on a snapshot or on the state in the middle of a block.
 
 use std::borrow::Cow;
 
@@ -12,56 +12,56 @@ use crate::model::network::NAMESPACE_SINK;
 use crate::model::{Address, Hash256, Height, MosaicId, NamespaceId, NetworkByte};
 use crate::store::{Read, StoreError, Table};
 
-/// A state that can be asked. Every question fails only if the store does.
+/// A state that rules can query. Every query fails only if the store fails.
 pub trait StateView {
-    /// The account of an address; an unknown one has the default state.
+    /// Returns the account of an address; the default state if it is unknown.
     fn account(&self, address: &Address) -> Result<Cow<'_, Account>, StoreError>;
 
-    /// Who may sign for an account, by address; none if it is no multisig account.
+    /// Returns the cosignatories of an account, by address; empty if it is no multisig account.
     fn cosignatories(&self, account: &Address) -> Result<Vec<Address>, StoreError>;
 
-    /// Whether an account may sign for another.
+    /// Returns whether an account is a cosignatory of another.
     fn is_cosignatory(&self, account: &Address) -> Result<bool, StoreError>;
 
-    /// The leases of a root namespace, the oldest first; empty if it is unknown, as the built-in `nem` is.
+    /// Returns the leases of a root namespace, oldest first; empty if it is unknown or the built-in `nem`.
     fn leases(&self, root: &str) -> Result<Vec<Lease>, StoreError>;
 
-    /// Whether a namespace exists in a lease of its root.
+    /// Returns whether a namespace exists in a lease of its root.
     fn is_in_lease(&self, lease: &Lease, name: &NamespaceId) -> Result<bool, StoreError>;
 
-    /// Whether a namespace is active at a height, with leases of `term` blocks.
+    /// Returns whether a namespace is active at a height, with leases of `term` blocks.
     fn is_namespace_active(&self, name: &NamespaceId, height: Height, term: u64) -> Result<bool, StoreError> {
         if name.is_built_in() {
             return Ok(true);
         }
-        // The oldest lease that is active decides.
+        // The oldest active lease decides.
         let active = self.leases(name.root())?.into_iter().find(|lease| lease.is_active(height, term));
         active.map_or(Ok(false), |lease| self.is_in_lease(&lease, name))
     }
 
-    /// The owner of a namespace that exists in the newest lease of its root; the lease may have expired.
+    /// Returns the owner of a namespace that exists in the newest lease of its root; the lease may have expired.
     fn namespace_owner(&self, name: &NamespaceId) -> Result<Option<Address>, StoreError> {
         if name.is_built_in() {
-            // NIS1 has the sink's testnet address on every network.
+            // NIS1 uses the sink's testnet address on every network.
             return Ok(Some(Address::from_public_key(&NAMESPACE_SINK, NetworkByte::TESTNET)));
         }
         let Some(newest) = self.leases(name.root())?.pop() else { return Ok(None) };
         Ok(self.is_in_lease(&newest, name)?.then_some(newest.owner))
     }
 
-    /// Whether an account owns the newest lease of a root namespace; the lease may have expired.
+    /// Returns whether an account owns the newest lease of a root namespace; the lease may have expired.
     fn owns_namespace(&self, account: &Address) -> Result<bool, StoreError>;
 
-    /// Whether an account counts as invested in a mosaic.
+    /// Returns whether an account is invested in any mosaic.
     fn holds_mosaic(&self, account: &Address) -> Result<bool, StoreError>;
 
-    /// The newest definition of a mosaic and its supply in whole units; the built-in `nem:xem` included.
+    /// Returns the newest definition of a mosaic and its supply in whole units; `nem:xem` included.
     fn mosaic(&self, id: &MosaicId) -> Result<Option<MosaicEntry>, StoreError>;
 
-    /// Smallest units that an account has under the newest definition of a mosaic other than `nem:xem`.
+    /// Returns the smallest units an account has under the newest definition of a mosaic other than `nem:xem`.
     fn mosaic_balance(&self, id: &MosaicId, account: &Address) -> Result<u64, StoreError>;
 
-    /// Whether a transaction is in the chain, as far back as hashes are kept.
+    /// Returns whether a transaction is in the chain and its hash is not forgotten.
     fn knows_hash(&self, hash: &Hash256) -> Result<bool, StoreError>;
 }
 

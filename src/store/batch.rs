@@ -1,4 +1,4 @@
-//! Writing: one transaction for many blocks.
+//! The write transaction: one for many blocks.
 
 use std::cell::Cell;
 use std::io;
@@ -17,19 +17,19 @@ use super::settled::Durability;
 use super::tables::Table;
 use super::write::Write;
 
-/// With so few bytes free a disk is full: writes are larger.
+/// With fewer free bytes than this, a failed write means a full disk: writes are larger.
 const LITTLE_ROOM: u64 = 1 << 20;
 
-/// A longer value takes pages of its own.
+/// Longer values take overflow pages.
 const PAGE: usize = 4096;
 
-/// Changes that become visible together. Dropped without [`Batch::commit`] they are gone. There is one at a time in a
-/// process: it is the right to change the chain.
+/// Changes that become visible together. Dropping it without [`Batch::commit`] discards them. At most one exists in a
+/// process: it is the permit to change the chain.
 pub struct Batch<'env> {
     transaction: RwTransaction<'env>,
     databases: &'env [Database],
     folder: &'env Path,
-    /// `None` for a store that is thrown away.
+    /// `None` for a scratch store.
     durability: Option<&'env Durability>,
     journal: Journal,
     verified: &'env Verified,
@@ -38,11 +38,11 @@ pub struct Batch<'env> {
     _right: Right<'env>,
 }
 
-/// The right to change the chain. Given back when it is dropped, after the transaction.
+/// The permit to change the chain. It is released when it is dropped, after the transaction.
 pub(super) struct Right<'env>(&'env Cell<bool>);
 
 impl<'env> Right<'env> {
-    /// Takes the one right there is; `None` if somebody has it.
+    /// Takes the permit. Returns `None` if it is taken.
     pub fn take(taken: &'env Cell<bool>) -> Option<Right<'env>> {
         (!taken.replace(true)).then_some(Right(taken))
     }
@@ -67,13 +67,13 @@ impl<'env> Batch<'env> {
         Batch { transaction, databases, folder, durability, journal, verified, changed, rows: 0, _right: right }
     }
 
-    /// How often rows were changed; one with a long value counts for each page of that. Each change takes a page of
-    /// memory at most, or few more, and what the commit copies.
+    /// Returns the number of row changes. A change of a long value counts once more for each of its pages. Each change
+    /// takes at most a page of memory, or a few more, and the bytes that the commit copies.
     pub fn rows(&self) -> u32 {
         self.rows
     }
 
-    /// Writes a pair; large batches reach the disk before they are committed.
+    /// Writes a row. Large transactions reach the disk before they are committed. Returns the row's sum.
     fn write(&mut self, table: Table, key: &[u8], value: &[u8], flags: WriteFlags) -> Result<Sum, StoreError> {
         let (database, folder) = (self.databases[table as usize], self.folder);
         let place = self.transaction.reserve(database, &key, sealed::length(table, value), flags);
@@ -84,14 +84,14 @@ impl<'env> Batch<'env> {
         Ok(sum)
     }
 
-    /// Writes a pair in the place of another one, if there is one.
+    /// Writes a row in place of the row with the sum `before`, if any.
     fn overwrite(&mut self, table: Table, key: &[u8], before: Sum, value: &[u8]) -> Result<(), StoreError> {
         let after = self.write(table, key, value, WriteFlags::empty())?;
         self.count(table, key, before, after)
     }
 
-    /// Writes a pair that may come behind all others. If it does its page is filled before the next one is begun; LMDB
-    /// would leave every page half empty. False if there is a row with the key that comes behind none.
+    /// Writes a row that may come after all others. If it does, its page is filled before the next one is started;
+    /// otherwise LMDB would leave every page half empty. Returns `false` if there is already a row with the key.
     fn append(&mut self, table: Table, key: &[u8], value: &[u8], is_behind_all: bool) -> Result<bool, StoreError> {
         self.ensure_row(table, key)?;
         if is_behind_all || table.grows_at_its_end() {
@@ -108,7 +108,7 @@ impl<'env> Batch<'env> {
         }
     }
 
-    /// Takes a row's change into the checksum of its range, which is split once it is too large.
+    /// Updates the checksum of a row's range. Splits the range once it is too large.
     fn count(&mut self, table: Table, key: &[u8], before: Sum, after: Sum) -> Result<(), StoreError> {
         if table == Table::Checksums {
             return Ok(());
@@ -123,7 +123,7 @@ impl<'env> Batch<'env> {
         Ok(())
     }
 
-    /// Takes a row that has come behind all others into a checksum.
+    /// Updates a checksum for a row that was written after all others.
     fn count_last(&mut self, table: Table, key: &[u8], row: Sum) -> Result<(), StoreError> {
         if table == Table::Checksums {
             return Ok(());
@@ -137,7 +137,7 @@ impl<'env> Batch<'env> {
         Ok(())
     }
 
-    /// The checksum of the range of a key, and whether that is the last range.
+    /// Returns the checksum of the range of a key, and whether that is the last range.
     fn checksum(&mut self, table: Table, key: &[u8]) -> Result<(&mut Sum, bool), StoreError> {
         if self.changed.get_mut(table, key).is_none() {
             let range = self.range(table, key)?;
@@ -147,7 +147,7 @@ impl<'env> Batch<'env> {
         self.changed.get_mut(table, key).ok_or(StoreError::Damaged("the checksums of ranges"))
     }
 
-    /// What a row counts in the checksum of its range; nothing if there is none.
+    /// Returns the sum of a stored row; zero if there is none.
     fn sum_of(&self, table: Table, key: &[u8]) -> Result<Sum, StoreError> {
         match self.transaction.get(self.databases[table as usize], &key) {
             Ok(row) => Ok(Sum::of_row(table, key, row)),
@@ -156,7 +156,7 @@ impl<'env> Batch<'env> {
         }
     }
 
-    /// Writes the checksums that have changed.
+    /// Writes the changed checksums.
     fn write_checksums(&mut self) -> Result<(), StoreError> {
         for (key, sum) in self.changed.take() {
             match sum {
@@ -170,7 +170,7 @@ impl<'env> Batch<'env> {
         Ok(())
     }
 
-    /// Sets a key outside of the journal.
+    /// Sets a key, outside the journal.
     pub fn put_unjournaled(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
         if self.append(table, key, value, false)? {
             return Ok(());
@@ -179,20 +179,20 @@ impl<'env> Batch<'env> {
         self.overwrite(table, key, before, value)
     }
 
-    /// Writes a row behind all others of its table, outside of the journal. A key that does not come behind all others is
-    /// refused.
+    /// Writes a row after all others of its table, outside the journal. Fails if its key does not come after all
+    /// others.
     pub fn append_unjournaled(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
         self.append(table, key, value, true).map(drop)
     }
 
-    /// Removes a key, if present, outside of the journal.
+    /// Removes a key, if present, outside the journal.
     pub fn delete_unjournaled(&mut self, table: Table, key: &[u8]) -> Result<(), StoreError> {
         self.ensure_row(table, key)?;
         let before = self.sum_of(table, key)?;
         self.remove(table, key, before)
     }
 
-    /// Removes a row that is there, unless it counts nothing.
+    /// Removes a row with the sum `before`, unless that is zero: then there is none.
     fn remove(&mut self, table: Table, key: &[u8], before: Sum) -> Result<(), StoreError> {
         if before == Sum::default() {
             return Ok(());
@@ -204,7 +204,7 @@ impl<'env> Batch<'env> {
         self.count(table, key, before, Sum::default())
     }
 
-    /// Removes all keys from `first` to `last`, outside of the journal. They are counted by the pages that they fill.
+    /// Removes all keys from `first` to `last`, outside the journal. [`Batch::rows`] counts the pages that they fill.
     pub fn delete_range_unjournaled(&mut self, table: Table, first: &[u8], last: &[u8]) -> Result<(), StoreError> {
         self.ensure(table, first, Some(last))?;
         let mut cursor = self.transaction.open_rw_cursor(self.databases[table as usize])?;
@@ -214,7 +214,7 @@ impl<'env> Batch<'env> {
         {
             removed.push((key.to_vec(), Sum::of_row(table, key, row)));
             cursor.del(WriteFlags::empty()).map_err(|error| of_disk(error, self.folder))?;
-            // The one behind that which is gone.
+            // The row after the deleted one.
             found = cursor.get(None, None, NEXT);
         }
         match found {
@@ -227,7 +227,7 @@ impl<'env> Batch<'env> {
         removed.iter().try_for_each(|(key, row)| self.count(table, key, *row, Sum::default()))
     }
 
-    /// Empties a table, outside of the journal.
+    /// Empties a table, outside the journal.
     pub fn clear(&mut self, table: Table) -> Result<(), StoreError> {
         let keys = self.keys(Table::Checksums, &[table as u8])?;
         for key in keys {
@@ -238,12 +238,12 @@ impl<'env> Batch<'env> {
         self.transaction.clear_db(self.databases[table as usize]).map_err(|error| of_disk(error, self.folder))
     }
 
-    /// The old values of all changes since the journal was last taken.
+    /// Returns the old values of all changes since the last call.
     pub fn take_journal(&mut self) -> Vec<u8> {
         self.journal.take()
     }
 
-    /// Puts back the old values of a journal, the last change first.
+    /// Restores the old values of a journal, last change first.
     pub fn undo(&mut self, journal: &[u8]) -> Result<(), StoreError> {
         for change in journal::parse(journal)?.into_iter().rev() {
             match change.before {
@@ -263,8 +263,8 @@ impl<'env> Batch<'env> {
         })
     }
 
-    /// Makes all changes visible. They are durable once [`super::Store::settle`] has returned, or the next batch is
-    /// committed. This one waits for what was committed before it.
+    /// Makes all changes visible. They are durable once [`super::Store::settle`] has returned, or the next transaction
+    /// is committed. Waits until earlier commits are durable.
     pub fn commit_soon(self) -> Result<(), StoreError> {
         let Some(durability) = self.durability else { return self.make_visible() };
         durability.timed(|| {
@@ -273,7 +273,7 @@ impl<'env> Batch<'env> {
         })
     }
 
-    /// Makes all changes visible; they are not durable yet.
+    /// Makes all changes visible, but not yet durable.
     pub(super) fn make_visible(mut self) -> Result<(), StoreError> {
         self.write_checksums()?;
         let Batch { transaction, folder, durability, .. } = self;
@@ -285,12 +285,12 @@ impl<'env> Batch<'env> {
     }
 }
 
-/// Names the disk where it is what failed.
+/// Converts an error of the operating system to one that names the folder.
 pub(super) fn of_disk(error: lmdb::Error, folder: &Path) -> StoreError {
     match error {
         lmdb::Error::Other(number) if number > 0 => {
             let free = free_bytes(folder).ok();
-            // A write that found room for its first part only is an I/O error to LMDB.
+            // LMDB reports a write that was only partly possible as an I/O error.
             let is_full = free.is_some_and(|free| free < LITTLE_ROOM) && number == Errno::IO.raw_os_error();
             let number = if is_full { Errno::NOSPC.raw_os_error() } else { number };
             StoreError::Disk { folder: folder.to_owned(), error: io::Error::from_raw_os_error(number), free }
@@ -341,15 +341,14 @@ impl Read for Batch<'_> {
 }
 
 impl Write for Batch<'_> {
-    /// Sets a key and remembers its old value in the journal.
+    /// Sets a key and records its old value in the journal.
     fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
         self.ensure_row(table, key)?;
         let before = self.record(table, key)?;
         self.overwrite(table, key, before, value)
     }
 
-    /// Sets a key that the caller knows to be absent, which saves looking for an old value. An old value is a
-    /// broken invariant and refused.
+    /// Sets a key that the caller knows to be absent, which saves looking up an old value. Fails if the key is present.
     fn insert(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
         self.journal.record(table, key, None);
         match self.append(table, key, value, false)? {
@@ -358,7 +357,7 @@ impl Write for Batch<'_> {
         }
     }
 
-    /// Sets a key whose old value the caller knows, which saves looking for it.
+    /// Sets a key whose old value the caller knows, which saves looking it up.
     fn replace(&mut self, table: Table, key: &[u8], before: Option<&[u8]>, value: &[u8]) -> Result<(), StoreError> {
         let Some(before) = before else { return self.insert(table, key, value) };
         self.ensure_row(table, key)?;
@@ -366,7 +365,7 @@ impl Write for Batch<'_> {
         self.overwrite(table, key, Sum::of_value(table, key, before), value)
     }
 
-    /// Removes a key, if present, and remembers its value in the journal.
+    /// Removes a key, if present, and records its value in the journal.
     fn delete(&mut self, table: Table, key: &[u8]) -> Result<(), StoreError> {
         self.ensure_row(table, key)?;
         let database = self.databases[table as usize];
@@ -380,7 +379,7 @@ impl Write for Batch<'_> {
 }
 
 impl Batch<'_> {
-    /// Remembers the old value of a key; what that counts.
+    /// Records the old value of a key in the journal. Returns the sum of the old row.
     fn record(&mut self, table: Table, key: &[u8]) -> Result<Sum, StoreError> {
         match self.transaction.get(self.databases[table as usize], &key) {
             Ok(row) => {

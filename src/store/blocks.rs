@@ -1,46 +1,46 @@
-//! Blocks as they are stored.
+//! Stored blocks.
 //!
-//! A row has a header, the block in its verifiable binary form, and an index of its transactions. Header and index have a
-//! checksum of their own, and so has each transaction: what is asked for is read and checked, and not the whole block, which
-//! may be of some megabytes.
+//! A row consists of a header, the block in its verifiable binary form, and an index of its transactions. Header and
+//! index share a checksum, and each transaction has its own, so that a reader reads and verifies only what it needs of
+//! a block of possibly several megabytes.
 
 use super::{Read, StoreError, Table, sealed};
 use crate::codec::Context;
 use crate::model::{Address, Amount, Block, Hash256, Height, Timestamp, Transaction};
 
-/// What is known of a block in the chain, besides the block.
+/// The header of a stored block: data on the block in addition to the block itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredBlock {
-    /// Its height.
+    /// Height of the block.
     pub height: Height,
-    /// Its hash.
+    /// Hash of the block.
     pub hash: Hash256,
-    /// Its generation hash.
+    /// Generation hash of the block.
     pub generation_hash: Hash256,
-    /// Its time stamp.
+    /// Time stamp of the block.
     pub timestamp: Timestamp,
-    /// Its difficulty.
+    /// Difficulty of the block.
     pub difficulty: u64,
-    /// Score of the chain up to it.
+    /// Score of the chain up to and including the block.
     pub score: i128,
     /// Fees of all its transactions.
     pub total_fee: Amount,
-    /// The account it is credited to, if that is not its signer's.
+    /// The account credited with the block, if that is not its signer.
     pub lessor: Option<Address>,
-    /// Number of its first transaction, and of the first one after it.
+    /// Id of its first transaction, and the first id after its last one.
     pub ids: (u64, u64),
 }
 
 pub(super) const HEADER_BYTES: usize = 32 + 32 + 4 + 8 + 16 + 8 + 40 + 8 + 8;
 const NO_LESSOR: [u8; 40] = [0; 40];
-/// Bytes of the index for a transaction: where it begins in the block with its length, and its checksum.
+/// Bytes of an index entry: offset of the transaction's length in the block, and the transaction's checksum.
 const ENTRY_BYTES: usize = 4 + 4;
-/// Bytes behind the entries: how many transactions peers count, how many there are, and the checksum of header, index and
-/// what the block has before its transactions.
+/// Bytes after the entries: transaction count as NIS1 counts, number of entries, and the checksum of header, index and
+/// the part of the block before its transactions.
 const TRAILER_BYTES: usize = 4 + 4 + 4;
 
 impl StoredBlock {
-    /// The row of a block.
+    /// Returns the row of a block.
     pub fn to_bytes(&self, block: &Block) -> Vec<u8> {
         let (body, starts) = block.to_indexed_bytes();
         let mut out = Vec::with_capacity(HEADER_BYTES + body.len() + starts.len() * ENTRY_BYTES + TRAILER_BYTES);
@@ -98,7 +98,7 @@ impl Fields<'_> {
     }
 }
 
-/// The row of a block, of which header and index are checked, and each transaction when it is read.
+/// The row of a block. Header and index are verified when it is opened, each transaction when it is read.
 #[derive(Clone, Copy, Debug)]
 pub struct BlockRow<'a> {
     height: Height,
@@ -114,7 +114,7 @@ impl<'a> BlockRow<'a> {
         opened.filter(|(row, rest)| row.is_whole(rest)).map(|(row, _)| row).ok_or_else(|| corrupt(height))
     }
 
-    /// The parts of a row, and what is behind the block in it.
+    /// Splits a row. Returns its parts, and the bytes after the block.
     fn split(height: Height, row: &'a [u8]) -> Option<(BlockRow<'a>, &'a [u8])> {
         let (header, rest) = row.split_at_checked(HEADER_BYTES)?;
         let (block, behind) = rest.split_at_checked(rest.len().checked_sub(index_bytes(row)?)?)?;
@@ -134,33 +134,33 @@ impl<'a> BlockRow<'a> {
         })
     }
 
-    /// What is known of the block.
+    /// Returns the header.
     pub fn header(&self) -> Result<StoredBlock, StoreError> {
         StoredBlock::from_bytes(self.height, self.header)
     }
 
-    /// How many transactions it has.
+    /// Returns the number of transactions.
     pub fn count(&self) -> usize {
         self.entries.len()
     }
 
-    /// How many transactions other nodes count: a multisig transaction is itself, what is nested in it, and its
-    /// cosignatures.
+    /// Returns the number of transactions as NIS1 counts them: a multisig transaction counts with its inner transaction
+    /// and its cosignatures.
     pub fn counted_by_peers(&self) -> u64 {
         u64::from(self.counted)
     }
 
-    /// Its verifiable binary form up to the first transaction.
+    /// Returns the verifiable binary form up to the first transaction.
     pub fn head(&self) -> &'a [u8] {
         self.block.get(..self.start(0)).unwrap_or_default()
     }
 
-    /// Bytes of its verifiable binary form.
+    /// Returns the length of the verifiable binary form in bytes.
     pub fn bytes(&self) -> usize {
         self.block.len()
     }
 
-    /// The verifiable binary form of the transaction with an index; `None` if there is none.
+    /// Returns the verifiable binary form of the transaction with an index; `None` if there is none.
     pub fn transaction(&self, index: usize) -> Result<Option<&'a [u8]>, StoreError> {
         let Some(entry) = self.entries.get(index) else { return Ok(None) };
         let [_, _, _, _, checksum @ ..] = entry;
@@ -175,12 +175,12 @@ impl<'a> BlockRow<'a> {
         }
     }
 
-    /// Its transactions, in their verifiable binary form.
+    /// Returns the transactions in their verifiable binary form.
     pub fn transactions(self) -> impl Iterator<Item = Result<&'a [u8], StoreError>> {
         (0..self.count()).filter_map(move |index| self.transaction(index).transpose())
     }
 
-    /// The block in its verifiable binary form.
+    /// Returns the block in its verifiable binary form, after verifying all its transactions.
     pub fn whole(&self) -> Result<&'a [u8], StoreError> {
         for index in 0..self.count() {
             self.transaction(index)?;
@@ -188,14 +188,14 @@ impl<'a> BlockRow<'a> {
         Ok(self.block)
     }
 
-    /// Where a transaction begins in the block, or where the last ends.
+    /// Returns the offset of a transaction in the block, or the end of the last one.
     fn start(&self, index: usize) -> usize {
         let start = |entry: &[u8; ENTRY_BYTES]| u32::from_le_bytes([entry[0], entry[1], entry[2], entry[3]]) as usize;
         self.entries.get(index).map_or(self.block.len(), start)
     }
 }
 
-/// How many bytes of a row are behind its block.
+/// Returns the number of bytes after the block in a row.
 pub(super) fn index_bytes(row: &[u8]) -> Option<usize> {
     let [_, _, _, _, count @ .., _, _, _, _] = row.last_chunk::<TRAILER_BYTES>()?;
     (u32::from_le_bytes(*count) as usize).checked_mul(ENTRY_BYTES)?.checked_add(TRAILER_BYTES)
@@ -210,23 +210,23 @@ fn corrupt(height: Height) -> StoreError {
     StoreError::Corrupt { table: Table::Blocks, key: block_key(height).to_vec() }
 }
 
-/// Key of a block.
+/// Returns the key of a block.
 pub fn block_key(height: Height) -> [u8; 8] {
     height.0.to_be_bytes()
 }
 
-/// The row of the block at a height.
+/// Returns the row of the block at a height.
 pub fn block_row(state: &impl Read, height: Height) -> Result<Option<BlockRow<'_>>, StoreError> {
     let row = state.peek(Table::Blocks, &block_key(height))?;
     row.map(|row| BlockRow::open(height, row)).transpose()
 }
 
-/// What is known of the block at a height.
+/// Returns the header of the block at a height.
 pub fn stored_header(state: &impl Read, height: Height) -> Result<Option<StoredBlock>, StoreError> {
     block_row(state, height)?.map(|row| row.header()).transpose()
 }
 
-/// Header and block at a height.
+/// Returns header and block at a height.
 pub fn stored_block(
     state: &impl Read,
     height: Height,
@@ -237,7 +237,7 @@ pub fn stored_block(
     Ok(Some((row.header()?, block)))
 }
 
-/// The last block; `None` if there is none.
+/// Returns the header of the last block; `None` if there is none.
 pub fn tip(state: &impl Read) -> Result<Option<StoredBlock>, StoreError> {
     let Some((key, row)) = state.walk(Table::Blocks)?.last()? else { return Ok(None) };
     let height = key.try_into().map_err(|_| StoreError::Damaged("a block's key"))?;

@@ -1,17 +1,17 @@
-//! Checksums of ranges of rows, so that a row that is missing, out of order or of an earlier commit is noticed.
+//! Checksums of ranges of rows, which detect rows that are missing, out of order or of an earlier commit.
 //!
-//! The checksum of a row ([`super::sealed`]) says nothing where the row is not found: a bit that has flipped in a key, a
-//! page in the place of another or a page of an earlier commit make LMDB find nothing, or what was true once. So the rows
-//! of each table are divided, by key, into ranges of about [`MAX_RANGE_BYTES`], and [`Table::Checksums`] holds the bytes
-//! of each range and the sum of a hash of each row. A change of a row subtracts the old hash and adds the new one, in
-//! the same commit: it costs neither a walk nor a look at other rows. A range that has grown too large is split, an
-//! empty one is joined to the one before it. Where the ranges begin depends on what has happened; their content does not.
+//! The checksum of a row ([`super::sealed`]) does not help if the row is not found: after a bit flip in a key, or if a
+//! page is replaced by another one or by one of an earlier commit, LMDB finds nothing or an outdated row. So the rows
+//! of each table are divided, by key, into ranges of about [`MAX_RANGE_BYTES`], and [`Table::Checksums`] holds the
+//! bytes of each range and the sum of a hash of each row. A change of a row subtracts the old hash and adds the new one
+//! in the same commit, without reading other rows. A range that is too large is split; an empty one is merged into the
+//! one before it. The boundaries of ranges depend on the history of the store, their content does not.
 //!
-//! Whoever reads compares a range with its checksum before anything of it is believed, once for each opening of the store
-//! ([`Verified`]): a row that is not found in a verified range is truly absent, and a walk over verified ranges has
-//! passed over nothing. A damaged range is an error, and all others are answered. Rows of [`Table::Blocks`] are long, and each
-//! has checksums of its parts: one that is found is read without that, unless its block can be undone, so that an earlier
-//! commit may have had another one in its place.
+//! A reader compares a range with its checksum before it uses any of its rows, once per opening of the store
+//! ([`Verified`]). A row that is not found in a verified range is truly absent, and a cursor over verified ranges has
+//! skipped nothing. A damaged range causes an error; all others stay readable. Rows of [`Table::Blocks`] are long and
+//! contain checksums of their parts. A block that is found is read without verifying its range, unless it can be
+//! undone: an earlier commit may have had another block at that height.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -25,13 +25,13 @@ use super::read::{FIRST, NEXT, SET, SET_RANGE, Walk};
 use super::sealed::{self, CHECKSUM_BYTES};
 use super::tables::Table;
 
-/// Bytes of rows in a range, unless it is one row. What is read before the first answer from a range, and about a
-/// thousand times what the checksum takes.
+/// Maximum bytes of rows in a range, unless it is a single row. This much is read before the first answer from a range,
+/// and it is about a thousand times the size of the checksum.
 pub const MAX_RANGE_BYTES: u64 = 64 << 10;
-/// A longer key begins no range: the key of its checksum would be too long for LMDB.
+/// Maximum length of a key that starts a range. The checksum's key of a longer one would be too long for LMDB.
 const MAX_BOUNDARY: usize = 500;
 
-/// Bytes of rows, with their keys, and the sum of their hashes.
+/// Number of bytes of rows with their keys, and the sum of the rows' hashes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sum {
     pub bytes: u64,
@@ -39,7 +39,7 @@ pub struct Sum {
 }
 
 impl Sum {
-    /// That of one row, as it is stored.
+    /// Returns the sum of one row, as it is stored.
     pub fn of_row(table: Table, key: &[u8], row: &[u8]) -> Sum {
         let checksum = match row.last_chunk::<CHECKSUM_BYTES>() {
             Some(checksum) if table != Table::Meta => u32::from_le_bytes(*checksum),
@@ -48,12 +48,12 @@ impl Sum {
         Sum::new(table, key, row.len(), checksum)
     }
 
-    /// That of a row with a value.
+    /// Returns the sum of a row with a value.
     pub fn of_value(table: Table, key: &[u8], value: &[u8]) -> Sum {
         Sum::new(table, key, sealed::length(table, value), sealed::sum(table, key, value))
     }
 
-    /// The checksum of the row stands for its value.
+    /// The hash covers the row's checksum instead of its value.
     fn new(table: Table, key: &[u8], row_bytes: usize, checksum: u32) -> Sum {
         let seed = u64::from(table as u8) << 32 | u64::from(checksum);
         Sum { bytes: (key.len() + row_bytes) as u64, hash: xxh3_64_with_seed(key, seed) }
@@ -67,7 +67,7 @@ impl Sum {
         Sum { bytes: self.bytes.wrapping_sub(other.bytes), hash: self.hash.wrapping_sub(other.hash) }
     }
 
-    /// The value of a row of [`Table::Checksums`].
+    /// Returns the value of a row of [`Table::Checksums`].
     pub fn to_bytes(self) -> [u8; 16] {
         let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&self.bytes.to_le_bytes());
@@ -83,10 +83,10 @@ impl Sum {
     }
 }
 
-/// Rows of a table from a key on, up to another one or to the end.
+/// The rows of a table from a key up to another key or to the end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Range {
-    /// Empty for the first one.
+    /// First key; empty for the first range.
     pub first: Vec<u8>,
     pub end: Option<Vec<u8>>,
     pub sum: Sum,
@@ -98,20 +98,20 @@ impl Range {
     }
 }
 
-/// Key of the checksum of the range that begins at a key.
+/// Returns the key of the checksum of the range that starts at a key.
 pub fn checksum_key(table: Table, first: &[u8]) -> Vec<u8> {
     [&[table as u8], first].concat()
 }
 
-/// Where the range of a table begins whose checksum has this key; `None` for one of another table.
+/// Returns the first key of the range whose checksum has this key; `None` if it belongs to another table.
 pub fn range_of(table: Table, checksum_key: &[u8]) -> Option<Vec<u8>> {
     checksum_key.split_first().filter(|(of, _)| **of == table as u8).map(|(_, first)| first.to_vec())
 }
 
-/// The range of a key, found in the checksums of all ranges.
+/// Finds the range of a key in the checksums of all ranges.
 pub fn stored_range(mut checksums: Walk<'_>, table: Table, key: &[u8]) -> Result<Range, StoreError> {
     let wanted = checksum_key(table, key);
-    // Of the next range only the beginning is needed, whatever is wrong with its checksum.
+    // Only the start of the next range is needed, even if its checksum is damaged.
     let (begin, next) = match checksums.seek(&wanted) {
         Ok(Some(found)) if found.0 == wanted => match checksums.next() {
             Ok(next) => (Some(found), next.map(|(key, _)| key.to_vec())),
@@ -133,8 +133,8 @@ pub fn stored_range(mut checksums: Walk<'_>, table: Table, key: &[u8]) -> Result
     if range.contains(key) { Ok(range) } else { Err(StoreError::Damaged("the checksums of ranges")) }
 }
 
-/// Compares the rows of a range with its checksum, and looks for each of them: where the way to a row is damaged, a walk
-/// still comes to it, and a search does not.
+/// Compares the rows of a range with its checksum, and looks up each of them: if the path to a row is damaged, a scan
+/// still finds it, but a lookup does not.
 pub fn verify([rows, search]: [&RoCursor<'_>; 2], table: Table, range: &Range) -> Result<(), StoreError> {
     use lmdb::Cursor;
     let (mut sum, mut before, mut is_right) = (Sum::default(), None, true);
@@ -143,7 +143,7 @@ pub fn verify([rows, search]: [&RoCursor<'_>; 2], table: Table, range: &Range) -
         let is_behind = before.replace(key).is_none_or(|before| before < key);
         sum = sum.plus(Sum::of_row(table, key, row));
         let is_found = search.get(Some(key), None, SET).is_ok_and(|(_, found)| found.as_ptr() == row.as_ptr());
-        // A damaged page may lead back to one that was passed already.
+        // A damaged page may lead back to a page that was already read.
         is_right = is_found && is_behind && range.contains(key) && sum.bytes <= range.sum.bytes;
         Ok(is_right)
     })?;
@@ -153,7 +153,7 @@ pub fn verify([rows, search]: [&RoCursor<'_>; 2], table: Table, range: &Range) -
     }
 }
 
-/// Divides a range where half of its bytes are before; `None` if it is one row.
+/// Splits a range at half of its bytes. Returns `None` if no row can start a second range.
 pub fn split(rows: &RoCursor<'_>, table: Table, range: &Range) -> Result<Option<[Range; 2]>, StoreError> {
     let (mut sum, mut boundary) = (Sum::default(), None);
     each_row(rows, range, |key, row| {
@@ -169,13 +169,13 @@ pub fn split(rows: &RoCursor<'_>, table: Table, range: &Range) -> Result<Option<
     })?;
     Ok(boundary.map(|boundary| {
         let before = Range { first: range.first.clone(), end: Some(boundary.clone()), sum };
-        // What is wrong with a range stays wrong with one of its halves.
+        // An error in the range's checksum remains in one of the halves.
         let behind = Range { first: boundary, end: range.end.clone(), sum: range.sum.minus(sum) };
         [before, behind]
     }))
 }
 
-/// Calls `visit` with the rows of a range as they are stored, until it says `false`.
+/// Calls `visit` with the stored rows of a range until it returns `false`.
 fn each_row<'a>(
     rows: &RoCursor<'a>,
     range: &Range,
@@ -196,12 +196,12 @@ fn each_row<'a>(
     }
 }
 
-/// The beginning of each stretch of keys and its end, which the end of the table has not.
+/// Start and end of each verified interval of keys; `None` is the end of the table.
 type Stretches = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
-/// From where to where the keys of each table are verified since the store was opened.
+/// The key intervals of each table that were verified since the store was opened.
 pub struct Verified {
-    /// Whether all of a table is: then nothing more is looked for.
+    /// Whether all of a table is verified, so that no interval has to be looked up.
     whole: [Cell<bool>; Table::ALL.len()],
     stretches: RefCell<[Stretches; Table::ALL.len()]>,
 }
@@ -214,12 +214,12 @@ impl Default for Verified {
 }
 
 impl Verified {
-    /// Whether nothing of a table need be verified any more.
+    /// Returns whether a whole table is verified.
     pub fn is_whole(&self, table: Table) -> bool {
         self.whole[table as usize].get()
     }
 
-    /// The first key from one on up to another one, or to the end, that is not verified.
+    /// Returns the first unverified key between `from` and `to`, or the end of the table.
     fn gap(&self, table: Table, from: &[u8], to: Option<&[u8]>) -> Option<Vec<u8>> {
         if self.is_whole(table) {
             return None;
@@ -255,7 +255,7 @@ impl Verified {
         stretches.insert(first, end);
     }
 
-    /// Nothing of a table counts as verified any more.
+    /// Marks a whole table as unverified.
     pub fn forget(&self, table: Table) {
         self.whole[table as usize].set(false);
         self.stretches.borrow_mut()[table as usize].clear();
@@ -268,16 +268,16 @@ fn later(a: Option<Vec<u8>>, b: Option<Vec<u8>>) -> Option<Vec<u8>> {
 
 /// A state of the store whose ranges can be compared with their checksums.
 pub trait Verify {
-    /// What is verified already.
+    /// Returns what is already verified.
     fn verified(&self) -> &Verified;
 
-    /// The range of a key, and what its checksum should be.
+    /// Returns the range of a key, with its expected checksum.
     fn range(&self, table: Table, key: &[u8]) -> Result<Range, StoreError>;
 
-    /// Shows the rows of a table as they are.
+    /// Opens a cursor over the rows of a table, without verification.
     fn cursor(&self, table: Table) -> Result<RoCursor<'_>, StoreError>;
 
-    /// Compares the range of a key with its checksum, whether that was done before or not.
+    /// Compares the range of a key with its checksum, even if that was done before.
     fn verify_range(&self, table: Table, key: &[u8]) -> Result<Range, StoreError> {
         let range = self.range(table, key)?;
         verify([&self.cursor(table)?, &self.cursor(table)?], table, &range)?;
@@ -285,7 +285,7 @@ pub trait Verify {
         Ok(range)
     }
 
-    /// Makes sure of all ranges from a key up to another one, or to the end.
+    /// Verifies all unverified ranges from a key up to another key or to the end.
     fn ensure(&self, table: Table, from: &[u8], to: Option<&[u8]>) -> Result<(), StoreError> {
         while let Some(key) = self.verified().gap(table, from, to) {
             self.verify_range(table, &key)?;
@@ -293,7 +293,8 @@ pub trait Verify {
         Ok(())
     }
 
-    /// Makes sure of the range of a key, where that is read by its key alone.
+    /// Verifies the range of a key, before a row is read by its key. A block that cannot be undone needs only its own
+    /// checksums.
     fn ensure_row(&self, table: Table, key: &[u8]) -> Result<(), StoreError> {
         match table {
             Table::Checksums => Ok(()),
@@ -302,7 +303,7 @@ pub trait Verify {
         }
     }
 
-    /// Whether there are old values for a block: another one may have been in its place in an earlier commit.
+    /// Returns whether a block can be undone: an earlier commit may have had another block at that height.
     fn can_be_undone(&self, block: &[u8]) -> Result<bool, StoreError> {
         use lmdb::Cursor;
         match self.cursor(Table::Undo)?.get(None, None, FIRST) {
@@ -312,7 +313,7 @@ pub trait Verify {
         }
     }
 
-    /// Makes sure that a row that was not found is absent.
+    /// Verifies that a row that was not found is absent.
     fn ensure_absence(&self, table: Table, key: &[u8]) -> Result<(), StoreError> {
         match table {
             Table::Blocks => self.ensure(table, key, Some(key)),
@@ -321,7 +322,7 @@ pub trait Verify {
     }
 }
 
-/// How far all tables were compared with their checksums.
+/// Position of a verification of all tables.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VerifyPosition {
     table: u8,
@@ -329,7 +330,7 @@ pub struct VerifyPosition {
 }
 
 impl VerifyPosition {
-    /// Where to go on; the next table counts as where it will be. `None` at the end, and then it is the beginning again.
+    /// Returns the position, and moves to the next table; `None` after the last table, and then back to the first.
     pub(super) fn take(&mut self) -> Option<(Table, Vec<u8>)> {
         let table = Table::from_number(self.table).filter(|table| *table != Table::Checksums);
         let key = std::mem::take(&mut self.key);
@@ -337,7 +338,7 @@ impl VerifyPosition {
         table.map(|table| (table, key))
     }
 
-    /// The next range of a table begins at a key; after the last one the next table follows.
+    /// Moves to the next range of a table, which starts at `end`. With `None` stays at the next table.
     pub(super) fn go_on_behind(&mut self, table: Table, end: Option<&[u8]>) {
         if let Some(end) = end {
             *self = VerifyPosition { table: table as u8, key: end.to_vec() };
@@ -345,10 +346,10 @@ impl VerifyPosition {
     }
 }
 
-/// The beginning of each range, its end and its checksum.
+/// Start of each range, with its end and checksum.
 type SummedRanges = BTreeMap<Vec<u8>, (Option<Vec<u8>>, Sum)>;
 
-/// Ranges that a batch has changed.
+/// The ranges that a write transaction has changed.
 pub struct ChangedRanges {
     tables: [SummedRanges; Table::ALL.len()],
 }
@@ -360,7 +361,7 @@ impl Default for ChangedRanges {
 }
 
 impl ChangedRanges {
-    /// The range of a key, if the batch has changed it.
+    /// Returns the range of a key, if it was changed.
     pub fn get(&self, table: Table, key: &[u8]) -> Option<Range> {
         let ranges = &self.tables[table as usize];
         let (first, (end, sum)) = ranges.range::<[u8], _>((Bound::Unbounded, Bound::Included(key))).next_back()?;
@@ -368,7 +369,7 @@ impl ChangedRanges {
         is_inside.then(|| Range { first: first.clone(), end: end.clone(), sum: *sum })
     }
 
-    /// The checksum of the range of a key, to be changed, and whether the range is the last one of its table.
+    /// Returns the checksum of the range of a key, to be changed, and whether that is the last range of its table.
     pub fn get_mut(&mut self, table: Table, key: &[u8]) -> Option<(&mut Sum, bool)> {
         let ranges = &mut self.tables[table as usize];
         let (_, (end, sum)) = ranges.range_mut::<[u8], _>((Bound::Unbounded, Bound::Included(key))).next_back()?;
@@ -380,7 +381,7 @@ impl ChangedRanges {
         self.tables[table as usize].insert(range.first, (range.end, range.sum));
     }
 
-    /// Begins a range at a key that comes behind all others.
+    /// Starts a range at a key that comes after all others.
     pub fn begin(&mut self, table: Table, key: &[u8], sum: Sum) {
         let ranges = &mut self.tables[table as usize];
         if let Some((_, (end @ None, _))) = ranges.iter_mut().next_back() {
@@ -389,17 +390,17 @@ impl ChangedRanges {
         ranges.insert(key.to_vec(), (None, sum));
     }
 
-    /// The table has one range, which is empty.
+    /// Replaces the ranges of a table by a single empty one.
     pub fn clear(&mut self, table: Table) {
         self.tables[table as usize] = BTreeMap::from([(Vec::new(), (None, Sum::default()))]);
     }
 
-    /// Keys of all checksums that have changed, in their order, with the new ones; `None` for a range that is empty.
+    /// Returns the keys of all changed checksums, in order, with the new ones; `None` for an empty range.
     pub fn take(&mut self) -> impl Iterator<Item = (Vec<u8>, Option<Sum>)> + use<> {
         let ChangedRanges { tables } = std::mem::take(self);
         Table::ALL.into_iter().zip(tables).flat_map(|(table, ranges)| {
             ranges.into_iter().map(move |(first, (_, sum))| {
-                // Where the hashes of no rows do not add up to nothing a row was lost: that must not be forgotten.
+                // If no rows are left but the sum is not zero, a row was lost: the checksum stays as evidence.
                 let is_empty = sum == Sum::default();
                 (checksum_key(table, &first), Some(sum).filter(|_| !is_empty))
             })
@@ -419,7 +420,7 @@ mod tests {
 
     type Rows = BTreeMap<(Table, Vec<u8>), Vec<u8>>;
 
-    /// One that grows at its end, one of long and one of short rows.
+    /// A table that is appended to, one of long rows and one of short rows.
     const TABLES: [Table; 3] = [Table::Trails, Table::Balances, Table::Stakes];
 
     #[derive(Clone, Debug)]
@@ -444,10 +445,10 @@ mod tests {
         ]
     }
 
-    /// Does a change to a batch and to what it should hold; `before` is what an undo leads back to.
+    /// Applies a change to a batch and to its expected rows. `before` is the state that an undo restores.
     fn apply(batch: &mut Batch<'_>, rows: &mut Rows, before: &mut Rows, change: &Change) {
         let place = |table: u8, key: u16| (TABLES[usize::from(table)], key.to_be_bytes().to_vec());
-        // What the journal does not know cannot be undone.
+        // Unjournaled changes cannot be undone.
         let unjournaled = |batch: &mut Batch<'_>, rows: &Rows, before: &mut Rows| {
             batch.take_journal();
             before.clone_from(rows);
@@ -536,7 +537,7 @@ mod tests {
         }
     }
 
-    /// A store with a thousand rows in several ranges.
+    /// Returns a store with a thousand rows in several ranges.
     fn filled() -> (Store, tempfile::TempDir) {
         let (store, folder) = test_store();
         let mut batch = store.begin().unwrap();
@@ -545,7 +546,7 @@ mod tests {
         (store, folder)
     }
 
-    /// Changes rows behind the back of the store.
+    /// Changes rows without updating checksums, and reopens the store.
     fn damage(store: Store, folder: &Path, change: impl FnOnce(&mut lmdb::RwTransaction<'_>, lmdb::Database)) -> Store {
         damage_in(Table::Numbers, store, folder, change)
     }
@@ -586,7 +587,7 @@ mod tests {
     #[test]
     fn a_row_that_is_lost_or_too_many_or_of_old_is_damage_wherever_it_is_asked_for_and_no_absence() {
         type Damage = fn(&mut lmdb::RwTransaction<'_>, lmdb::Database);
-        // A row that was once there, with its own checksum.
+        // An earlier value of the row, with a valid checksum of its own.
         let old: Damage = |transaction, table| {
             let mut row = vec![0; sealed::length(Table::Numbers, &[7; 300])];
             sealed::seal(Table::Numbers, &500u16.to_be_bytes(), &[7; 300], &mut row);
@@ -594,7 +595,7 @@ mod tests {
         };
         let damages: [Damage; 4] = [
             |transaction, table| transaction.del(table, &500u16.to_be_bytes(), None).unwrap(),
-            // A key with one bit more, whose row is not looked at.
+            // The key gets one more bit, and its row is not read.
             |transaction, table| {
                 let row = transaction.get(table, &500u16.to_be_bytes()).unwrap().to_vec();
                 transaction.del(table, &500u16.to_be_bytes(), None).unwrap();
@@ -616,7 +617,7 @@ mod tests {
             assert!(snapshot.each(Table::Numbers, &[], |_, _| Ok(true)).is_err(), "{number}");
             assert!(snapshot.each_before(Table::Numbers, &[], &[9], |_, _| Ok(true)).is_err(), "{number}");
             assert!(snapshot.verify_all().is_err(), "{number}");
-            // The rest is answered.
+            // All other rows are readable.
             assert!(snapshot.get(Table::Numbers, &3u16.to_be_bytes()).unwrap().is_some(), "{number}");
             assert!(snapshot.get(Table::Accounts, &key).unwrap().is_none(), "{number}");
         }
@@ -641,7 +642,7 @@ mod tests {
         assert_eq!(position, VerifyPosition::default());
     }
 
-    /// How many calls find damage, until all ranges were compared.
+    /// Returns the number of calls that find damage until all ranges were compared.
     fn damages(snapshot: &Snapshot<'_>) -> usize {
         let (mut position, mut damaged) = (VerifyPosition::default(), 0);
         for _ in 0..1000 {
@@ -668,7 +669,7 @@ mod tests {
         });
         assert_eq!(damages(&store.snapshot().unwrap()), 2);
 
-        // While the store is open.
+        // The checksum is damaged while the store is open.
         let (store, _folder) = filled();
         store.snapshot().unwrap().verify_all().unwrap();
         assert!(store.verified.is_whole(Table::Numbers));

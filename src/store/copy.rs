@@ -1,8 +1,8 @@
-//! A copy of a store, as it was at one commit.
+//! Backup: a copy of a store, as it was at one commit.
 //!
-//! Rows go in in the order of their keys, each behind the one before, so that every page is filled: a copy is as small as a
-//! store can be. It grows in a folder inside the one that it is for, and is put there once it is on the disk and every row
-//! of it was compared; until then the folder holds no store. It is one file, and needs no other to be opened.
+//! Rows are appended in key order, so that every page is filled and the copy is as small as possible. The copy is built
+//! in a subfolder of the target folder. It is moved to the target once it is durable and every row was compared; until
+//! then the target holds no store, or an earlier copy. A copy is one file and can be opened without any other.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -16,14 +16,14 @@ use super::readers::READERS_FILE;
 use super::replacement::{Room, remove, sync_folder};
 use super::tables::Table;
 
-/// The folder in which the copy grows.
+/// Subfolder in which the copy is built.
 const FOLDER: &str = "unfinished";
-/// Bytes of rows between two commits. LMDB holds about as much in memory, and the system as much that is not on the disk.
+/// Bytes of rows between two commits. LMDB holds about as much in memory, and the system as many dirty pages.
 const COMMIT_BYTES: u64 = 8 << 20;
-/// Bytes of rows between two reports.
+/// Bytes of rows between two progress reports.
 const REPORT_BYTES: u64 = 1 << 20;
 
-/// A copy that is being made.
+/// A copy in progress.
 pub struct StoreCopy<'a> {
     source: &'a Snapshot<'a>,
     copy: Store,
@@ -31,9 +31,9 @@ pub struct StoreCopy<'a> {
 }
 
 impl<'a> StoreCopy<'a> {
-    /// Begins a copy in a folder that is made if need be, and must hold nothing but an earlier copy, which stays until the
-    /// new one is put in its place, and what an earlier attempt has left. `size` is what the source takes on its disk, in
-    /// bytes.
+    /// Starts a copy in a folder, which is created if necessary. It may hold only an earlier copy, which stays until
+    /// the new one replaces it, and the remains of an interrupted attempt, which are removed. `size` is the size of the
+    /// source on its disk in bytes.
     pub fn begin(
         source: &'a Snapshot<'a>,
         size: u64,
@@ -56,8 +56,8 @@ impl<'a> StoreCopy<'a> {
         Ok(StoreCopy { source, copy, folder })
     }
 
-    /// Copies all rows, and tells the bytes of those that are copied from time to time. What is copied is on the disk
-    /// afterwards. Gives the bytes of all rows.
+    /// Copies all rows and synchronises them to the disk. Reports the bytes copied so far to `told` from time to time.
+    /// Returns the bytes of all rows.
     pub fn write(&self, told: &mut dyn FnMut(u64)) -> Result<u64, StoreError> {
         let mut batch = self.copy.begin()?;
         let (mut uncommitted, mut count) = (0, Count::new(told));
@@ -82,7 +82,7 @@ impl<'a> StoreCopy<'a> {
         Ok(count.bytes)
     }
 
-    /// Holds every row of the copy against that of the source, and tells the bytes of those that were from time to time.
+    /// Compares every row of the copy with that of the source. Reports the bytes compared from time to time.
     pub fn compare(&self, told: &mut dyn FnMut(u64)) -> Result<(), StoreError> {
         let copy = self.copy.snapshot()?;
         let mut count = Count::new(told);
@@ -102,13 +102,13 @@ impl<'a> StoreCopy<'a> {
         Ok(())
     }
 
-    /// Puts the copy where it is to be, at once: the folder holds the earlier copy, or no store, and then this one.
+    /// Moves the copy to its folder, atomically: the folder holds the earlier copy, or no store, and then this one.
     pub fn put_in_place(self) -> Result<(), StoreError> {
         let StoreCopy { copy, folder, .. } = self;
         drop(copy);
         let place = place(folder);
         let put = || {
-            // LMDB's list of those who read the earlier copy would not fit this one.
+            // LMDB's lock table of the earlier copy would not fit this one.
             remove_file(&folder.join(READERS_FILE))?;
             std::fs::rename(place.join(DATA_FILE), folder.join(DATA_FILE))?;
             sync_folder(folder)?;
@@ -117,14 +117,14 @@ impl<'a> StoreCopy<'a> {
         put().map_err(|error| StoreError::Folder(folder.to_owned(), error))
     }
 
-    /// Waits until all that is committed is on the disk.
+    /// Waits until all commits are on the disk.
     fn sync(&self) -> Result<(), StoreError> {
         let sync = || File::open(place(self.folder).join(DATA_FILE))?.sync_all();
         sync().map_err(|error| StoreError::NotTaken { folder: self.folder.to_owned(), error })
     }
 }
 
-/// Tables whose rows are copied: checksums are made along with them.
+/// Returns the tables to copy. Checksums are computed for the copy.
 fn copied() -> impl Iterator<Item = Table> {
     Table::ALL.into_iter().filter(|table| *table != Table::Checksums)
 }
@@ -133,8 +133,8 @@ fn place(folder: &Path) -> PathBuf {
     folder.join(FOLDER)
 }
 
-/// Removes a copy, also one that was interrupted. A folder that holds anything else is left alone, such as that of a node
-/// which runs on the copy.
+/// Removes a copy, even an interrupted one. Leaves a folder with anything else alone, such as that of a node that runs
+/// on the copy.
 pub fn remove_copy(folder: &Path) -> io::Result<()> {
     remove(&place(folder))?;
     if let Some(other) = foreign_entry(folder)? {
@@ -152,8 +152,8 @@ fn remove_file(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Something in a folder that neither a copy nor a file system puts there. A node keeps more files beside its store, so
-/// that its folder is none of a copy.
+/// Returns the name of an entry in a folder that neither a copy nor a file system creates. A node has further files
+/// beside its store, so its folder is not taken for a copy.
 fn foreign_entry(folder: &Path) -> io::Result<Option<OsString>> {
     for entry in std::fs::read_dir(folder)? {
         let name = entry?.file_name();
@@ -164,7 +164,7 @@ fn foreign_entry(folder: &Path) -> io::Result<Option<OsString>> {
     Ok(None)
 }
 
-/// Counts the bytes of rows and tells them, not too often.
+/// Counts the bytes of rows and reports them about every [`REPORT_BYTES`].
 struct Count<'a> {
     bytes: u64,
     next: u64,
@@ -176,7 +176,7 @@ impl<'a> Count<'a> {
         Count { bytes: 0, next: REPORT_BYTES, told }
     }
 
-    /// One row more; its bytes.
+    /// Counts one row. Returns its bytes.
     fn row(&mut self, key: &[u8], value: &[u8]) -> u64 {
         let bytes = (key.len() + value.len()) as u64;
         self.bytes += bytes;
@@ -195,7 +195,7 @@ mod tests {
 
     const OPTIONS: Options = Options { map_size: 1 << 22 };
 
-    /// A store with rows in two tables, one of them long.
+    /// Returns a store with rows in two tables, one of them long.
     fn source() -> (Store, tempfile::TempDir) {
         let (store, folder) = test_store();
         let mut batch = store.begin().unwrap();

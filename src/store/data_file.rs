@@ -1,8 +1,8 @@
-//! The file in which LMDB keeps everything, looked at before it is mapped into memory.
+//! Checks LMDB's data file before LMDB maps it into memory.
 //!
-//! LMDB maps the file as it is. Where it is shorter than it says, as a copy that broke off is, reading the missing part
-//! would kill the process (SIGBUS). So the length is compared with the last page that the file names. Pages that were
-//! given back before they were ever written may be missing at its end: they are on the list of free pages.
+//! If the file is shorter than its header says, as an interrupted copy is, reading the missing part would kill the
+//! process (SIGBUS). So the length is compared with the last page number in the meta page. Pages at the end that were
+//! freed before they were ever written may be missing: they are in the list of free pages.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -14,19 +14,19 @@ use std::path::Path;
 
 use sha3::{Digest, Sha3_256};
 
-/// The name of the file.
+/// Name of the file.
 pub const NAME: &str = "data.mdb";
 
-/// Why a file is refused.
+/// Why a data file is rejected.
 #[derive(Debug)]
 pub enum FileFault {
-    /// It cannot be read.
+    /// The file cannot be read.
     Io(io::Error),
-    /// It is not a file of LMDB, or its first pages are damaged.
+    /// The file is not LMDB's, or its meta pages are damaged.
     Header,
-    /// The pages from which all others are reached are not those that were written.
+    /// The root pages are not those that were written.
     Roots,
-    /// It ends before its last page.
+    /// The file ends before its last page.
     Short { bytes: u64, expected: u64 },
 }
 
@@ -44,64 +44,63 @@ impl fmt::Display for FileFault {
     }
 }
 
-/// Bytes of a number or of a page's number: LMDB writes them as wide as the machine has them.
+/// Bytes of a number or page number: LMDB writes them in the machine's word size.
 const WORD: usize = size_of::<usize>();
-/// Bytes before the content of a page: its number, 2 bytes of padding, 2 of flags, 4 of limits.
+/// Bytes of a page header: page number, 2 bytes of padding, 2 of flags, 4 of bounds.
 const PAGE_HEADER: usize = WORD + 8;
-/// Bytes of what is known of a database: 4 of padding, 2 of flags, 2 of depth, then five numbers.
+/// Bytes of a database record: 4 of padding, 2 of flags, 2 of depth, then five numbers.
 const DATABASE: usize = 8 + 5 * WORD;
-/// What both of the first pages begin with, after the page header.
+/// First field of both meta pages, after the page header.
 const MAGIC: u32 = 0xbeef_c0de;
-/// Version of the format.
 const VERSION: u32 = 1;
 const MIN_PAGE: usize = 512;
 const MAX_PAGE: usize = 1 << 16;
-/// Flag of a page that leads to others.
+/// Flag of a branch page.
 const BRANCH: u16 = 1;
-/// Flag of a page that holds values.
+/// Flag of a leaf page.
 const LEAF: u16 = 2;
-/// Flag of a value that has pages of its own.
+/// Flag of a node whose value is on overflow pages.
 const BIG_VALUE: u16 = 1;
-/// Levels of a tree; LMDB has no deeper ones.
+/// Maximum depth of a tree in LMDB.
 const MAX_DEPTH: usize = 32;
-/// What stands for no page.
+/// Page number that means no page.
 const NO_PAGE: u64 = usize::MAX as u64;
 
-/// Bytes of a first page that say something.
+/// Bytes of a meta page that are used.
 pub const META_BYTES: usize = PAGE_HEADER + 8 + 2 * WORD + 2 * DATABASE + 2 * WORD;
 
-/// What one of the two first pages says.
+/// Content of one of the two meta pages.
 #[derive(Clone)]
 pub struct Meta {
     pub page_bytes: usize,
     pub last_page: u64,
-    /// Root of the tree of free pages.
+    /// Root of the free-page tree.
     free_root: u64,
     /// Root of the tree of tables.
     main_root: u64,
-    /// Number of the commit that wrote it.
+    /// Id of the transaction that wrote it.
     pub transaction: u64,
-    /// All of it.
+    /// All used bytes.
     pub bytes: [u8; META_BYTES],
 }
 
 impl Meta {
-    /// Whether it is of a later commit than another one, or the same.
+    /// Returns whether this meta page is of a later commit than `other`, or the same.
     pub fn is_as_new_as(&self, other: &Meta) -> bool {
         self.transaction > other.transaction || self.is_same_as(other)
     }
 
-    /// Whether both say the same.
+    /// Returns whether both meta pages have the same content.
     pub fn is_same_as(&self, other: &Meta) -> bool {
-        // Each page begins with its own number.
+        // Each page starts with its own page number.
         self.bytes[WORD..] == other.bytes[WORD..]
     }
 }
 
-/// Checks a file that is there and is not empty.
+/// Checks a file that exists and is not empty.
 pub fn check(path: &Path) -> Result<(), FileFault> {
     let mut file = File::open(path).map_err(FileFault::Io)?;
-    // In this order: the file may grow while another process has it.
+    // In this order: another process may be extending the file.
     let meta = newest_meta(&mut file)?;
     let bytes = file.metadata().map_err(FileFault::Io)?.len();
     let page_bytes = meta.page_bytes as u64;
@@ -117,7 +116,7 @@ pub fn check(path: &Path) -> Result<(), FileFault> {
     if is_whole { Ok(()) } else { Err(FileFault::Short { bytes, expected }) }
 }
 
-/// A checksum of the pages from which all others are reached in the state of a first page.
+/// Returns a checksum of the two root pages that a meta page names.
 pub fn roots(file: &File, meta: &Meta) -> io::Result<[u8; 32]> {
     let mut hash = Sha3_256::new();
     for root in [meta.free_root, meta.main_root] {
@@ -130,12 +129,12 @@ pub fn roots(file: &File, meta: &Meta) -> io::Result<[u8; 32]> {
     Ok(hash.finalize().into())
 }
 
-/// Makes the file in a folder what it was when a first page was the newer one. All its pages must be there still. It lasts
-/// once the file is synchronised, before anything is committed; until then the next opening does the same again.
+/// Restores the state of a meta page by writing it to both places. All its pages must still be present. The caller
+/// synchronises the file before the next commit; after a stop before that, the next opening repeats this.
 pub fn put_back(folder: &Path, meta: &Meta) -> io::Result<()> {
     let file = File::options().write(true).open(folder.join(NAME))?;
     for number in [0usize, 1] {
-        // Each page begins with its own number.
+        // Each page starts with its own page number.
         let mut bytes = meta.bytes;
         bytes[..WORD].copy_from_slice(&number.to_ne_bytes());
         file.write_all_at(&bytes, (number * meta.page_bytes) as u64)?;
@@ -143,7 +142,7 @@ pub fn put_back(folder: &Path, meta: &Meta) -> io::Result<()> {
     Ok(())
 }
 
-/// Reads both of the first pages, which the file must have; gives the newer one.
+/// Reads both meta pages. Returns the newer one. Both must be valid.
 pub fn newest_meta(file: &mut (impl Read + Seek)) -> Result<Meta, FileFault> {
     let first = read_meta(file, 0)?;
     let second = read_meta(file, first.page_bytes as u64)?;
@@ -163,7 +162,7 @@ fn read_meta(file: &mut (impl Read + Seek), place: u64) -> Result<Meta, FileFaul
     parse_meta(bytes).ok_or(FileFault::Header)
 }
 
-/// Understands a first page.
+/// Parses a meta page.
 pub fn parse_meta(bytes: [u8; META_BYTES]) -> Option<Meta> {
     let meta = &bytes[PAGE_HEADER..];
     let databases = 8 + 2 * WORD;
@@ -180,16 +179,16 @@ pub fn parse_meta(bytes: [u8; META_BYTES]) -> Option<Meta> {
     (is_known && is_page).then_some(meta)
 }
 
-/// Looks for the pages that are missing on the list of free pages. Whatever it meets that cannot be is `None`: it reads no
-/// more bytes than the file has, since no page stands in the tree twice.
+/// Searches the free-page tree for the missing pages. Anything invalid gives `None`. It reads no more bytes than the
+/// file has, as no page is in the tree twice.
 struct FreePages<'a> {
     file: &'a File,
     page_bytes: usize,
-    /// Bytes that it may read yet.
+    /// Bytes that may still be read.
     unread: u64,
-    /// Pages that the file should have and does not.
+    /// Pages beyond the end of the file.
     missing: Range<u64>,
-    /// Those of them that are free.
+    /// Missing pages that are free.
     found: BTreeSet<u64>,
 }
 
@@ -198,7 +197,7 @@ impl FreePages<'_> {
         self.found.len() as u64 == self.missing.end - self.missing.start
     }
 
-    /// Goes through the tree of free pages from one of its pages on, which has so many levels at most.
+    /// Visits a subtree of at most `levels` levels.
     fn visit(&mut self, page: u64, levels: usize) -> Option<()> {
         if page == NO_PAGE {
             return Some(());
@@ -218,7 +217,7 @@ impl FreePages<'_> {
         Some(())
     }
 
-    /// Takes the pages that one entry lists: their count, then their numbers.
+    /// Adds the free pages of one entry: their count, then their numbers.
     fn take(&mut self, node: &[u8]) -> Option<()> {
         let length = u32_at(node, 0)? as usize;
         let key_bytes = usize::from(u16_at(node, 6)?);
@@ -237,7 +236,7 @@ impl FreePages<'_> {
         Some(())
     }
 
-    /// Bytes from a place in a page on, which must be there.
+    /// Reads bytes at an offset in a page. Returns `None` if they are not in the file.
     fn read(&mut self, page: u64, place: usize, length: usize) -> Option<Vec<u8>> {
         self.unread = self.unread.checked_sub(length as u64)?;
         let start = page.checked_mul(self.page_bytes as u64)?.checked_add(place as u64)?;
@@ -247,7 +246,7 @@ impl FreePages<'_> {
     }
 }
 
-/// The page that a node of a branch leads to: its number takes the place of length and flags.
+/// Returns the page to which a branch node leads. Its number takes the place of length and flags.
 fn child_of(node: &[u8]) -> Option<u64> {
     let low = u64::from(u32_at(node, 0)?);
     let high = if WORD > 4 { u64::from(u16_at(node, 4)?) << 32 } else { 0 };
@@ -276,7 +275,7 @@ mod tests {
 
     const MAP: Options = Options { map_size: 64 << 20 };
 
-    /// A store that has grown and shrunk, and the digest of what is in it.
+    /// Creates a store that has grown and shrunk. Returns the sum of its bytes.
     fn store(folder: &Path) -> usize {
         let identity = ChainIdentity { name: "test".to_owned(), text: String::new() };
         let store = Store::open(folder, &identity, MAP).unwrap();
@@ -295,7 +294,7 @@ mod tests {
         weight(&store)
     }
 
-    /// Reads every byte of every value.
+    /// Reads every byte of every value. Returns their sum.
     fn weight(store: &Store) -> usize {
         let snapshot = store.snapshot().unwrap();
         let mut sum = 0;
@@ -340,7 +339,7 @@ mod tests {
         let whole = store(folder.path());
         let identity = ChainIdentity { name: "test".to_owned(), text: String::new() };
         let opened_store = Store::open(folder.path(), &identity, MAP).unwrap();
-        // Pages are taken at the end of the file, and given back in the same batch.
+        // Pages are allocated at the end of the file and freed in the same transaction.
         let mut batch = opened_store.begin().unwrap();
         (0..300u32).for_each(|key| batch.put(Table::Harvests, &key.to_be_bytes(), &[7; 3000]).unwrap());
         (0..300u32).for_each(|key| batch.delete(Table::Harvests, &key.to_be_bytes()).unwrap());
@@ -364,9 +363,9 @@ mod tests {
             change(&|batch| range.clone().for_each(|n| batch.delete(Table::Accounts, &n.to_be_bytes()).unwrap()));
         };
         let touch = |value: u8| change(&|batch| batch.put(Table::Harvests, &[0; 4], &[value; 3000]).unwrap());
-        // A first part stays, and behind it lie large values. Those at the end are given back by one batch, which frees more
-        // than fits into a page of the list, and the others while a reader still sees them, each time a few, so that the
-        // list has several pages.
+        // The first values stay; large values follow. One transaction frees those at the end, more than one page of the
+        // list holds. The others are freed a few at a time while a reader still uses them, so that the list has several
+        // pages.
         change(&|batch| (0..300u32).for_each(|n| batch.put(Table::Harvests, &n.to_be_bytes(), &[7; 3000]).unwrap()));
         change(&|batch| (0..3000u32).for_each(|n| batch.put(Table::Accounts, &n.to_be_bytes(), &[9; 5000]).unwrap()));
         delete(1000..3000);
@@ -387,7 +386,7 @@ mod tests {
                 Err(error) => panic!("without {missing} pages: {error}"),
             }
         };
-        // As long as nothing but free pages is missing the file opens; from then on it never does.
+        // The file opens as long as only free pages are missing, and never if more are.
         let (mut opens, mut refused) = (0, pages - 2);
         while refused - opens > 1 {
             let middle = opens.midpoint(refused);
@@ -407,7 +406,7 @@ mod tests {
         let mut bytes = std::fs::read(&path).unwrap();
         let meta = newest_meta(&mut std::io::Cursor::new(&bytes)).unwrap();
         let page = usize::try_from(meta.free_root).unwrap() * 4096;
-        // A branch all of whose nodes lead to the page itself.
+        // A branch page, all of whose nodes lead to itself.
         bytes[page + WORD + 2..page + WORD + 4].copy_from_slice(&BRANCH.to_ne_bytes());
         bytes[page + WORD + 4..page + WORD + 6].copy_from_slice(&2048u16.to_ne_bytes());
         for number in 0..(2048 - PAGE_HEADER) / 2 {
@@ -440,7 +439,7 @@ mod tests {
         store(folder.path());
         let bytes = std::fs::read(data_file(folder.path())).unwrap();
         let path = folder.path().join("damaged");
-        // Each byte of the first two pages, in a file that is cut so that the list of free pages is read.
+        // Each byte of the first two pages is changed in a file that is cut, so that the free-page tree is read.
         std::fs::write(&path, &bytes[..bytes.len() * 9 / 10]).unwrap();
         let file = File::options().write(true).open(&path).unwrap();
         for place in 0..8192 {

@@ -1,4 +1,4 @@
-//! What can go wrong with the store.
+//! Errors of the store.
 
 use std::borrow::Cow;
 use std::ffi::OsString;
@@ -12,19 +12,19 @@ use super::replacement::Room;
 use super::tables::Table;
 use crate::model::Difference;
 
-/// Characters of a setting's value that a message shows; some are long lists.
+/// Maximum characters of a setting's value in a message; some values are long lists.
 const LONGEST_SHOWN: usize = 80;
 
-/// A failure of the store. None of them is caused by what a peer or a client sends.
+/// An error of the store. Input from peers or clients causes none of them.
 #[derive(Debug)]
 pub enum StoreError {
     /// LMDB failed.
     Lmdb(lmdb::Error),
-    /// The disk did not take what was to be written; how many bytes are free there.
+    /// A write to the disk failed; the free bytes on it.
     Disk { folder: PathBuf, error: io::Error, free: Option<u64> },
-    /// The disk did not take what was committed since it was last settled, and it may be lost.
+    /// Synchronising the disk failed: commits since the last durable one may be lost.
     NotTaken { folder: PathBuf, error: io::Error },
-    /// The system has stopped before the last commits were on the disk, and who looks may not put that right.
+    /// The system stopped before the last commits were durable, and this read-only opening cannot recover the store.
     Unsettled,
     /// The folder could not be created or locked.
     Folder(PathBuf, std::io::Error),
@@ -32,35 +32,35 @@ pub enum StoreError {
     Schema { found: String, expected: String },
     /// The store was written by an older version, and a new one can be built from its blocks.
     OlderSchema { found: String, expected: String },
-    /// The disk has too little room for a second store, which is built anew or copied.
+    /// The disk has too little free space for a second store, to be rebuilt or copied.
     NoRoom { folder: PathBuf, room: Room },
-    /// The store holds the chain of another network, which differs from the configured one in these settings: first the
-    /// store's value, then the configured one.
+    /// The store holds the chain of another network. It differs from the configured one in these settings: the store's
+    /// value first, then the configured one.
     OtherNetwork { store: String, configured: String, differences: Vec<Difference> },
-    /// The file in which everything is kept cannot be used.
+    /// The data file cannot be used.
     DataFile(PathBuf, FileFault),
-    /// The folder has had a store, and the file in which everything is kept is gone or empty.
+    /// The folder had a store, but the data file is gone or empty.
     Gone(PathBuf),
-    /// There is not enough address space for the store.
+    /// There is too little address space to map the store.
     AddressSpace { bytes: usize },
-    /// Another process has it open to change it.
+    /// Another process has the store open for writing.
     InUse,
-    /// This process is changing it already. Asking twice is a mistake of the program.
+    /// This process has a write transaction already. This is a bug of the caller.
     BeingChanged,
     /// There is no chain in the folder.
     Empty,
-    /// A folder for a copy holds something that is neither a copy nor a part of one.
+    /// The target folder of a copy holds something that is neither a copy nor a part of one.
     NotACopy { folder: PathBuf, other: OsString },
-    /// A copy in this folder differs from what was copied.
+    /// The copy in this folder differs from its source.
     NotTheSame { table: Table, folder: PathBuf },
-    /// Reading was interrupted by [`crate::store::Store::stop_when`].
+    /// [`crate::store::Store::stop_when`] interrupted a read.
     Interrupted,
-    /// A row is not as it was written: the disk has damaged it.
+    /// A row differs from what was written: the disk damaged it.
     Corrupt { table: Table, key: Vec<u8> },
-    /// The rows of a table from a key on are not those that were written last: some are missing, too many, out of order
-    /// or of an earlier commit.
+    /// The rows of a range, which starts at the key `first`, are not those that were written last: some are missing,
+    /// surplus, out of order or of an earlier commit.
     Incomplete { table: Table, first: Vec<u8> },
-    /// A value cannot be read back: the file is damaged.
+    /// A value cannot be decoded: the file is damaged.
     Damaged(&'static str),
 }
 
@@ -178,7 +178,7 @@ fn write_other_network(
     f.write_str("choose another data folder or the configuration that belongs to this one")
 }
 
-/// Why a folder cannot be made or read.
+/// Returns a text on why a folder cannot be created or read.
 pub fn folder_fault(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
@@ -188,7 +188,7 @@ pub fn folder_fault(error: &io::Error) -> String {
     }
 }
 
-/// Names the row, or the height of a block.
+/// Writes the text for a damaged row; for a block it names the height.
 fn write_corrupt(f: &mut fmt::Formatter<'_>, table: Table, key: &[u8]) -> fmt::Result {
     let key_of_block = key.try_into().ok().filter(|_| table == Table::Blocks);
     match key_of_block.map(u64::from_be_bytes) {
@@ -207,7 +207,7 @@ fn write_corrupt(f: &mut fmt::Formatter<'_>, table: Table, key: &[u8]) -> fmt::R
     }
 }
 
-/// Names the first key of the range, or the height of its first block.
+/// Writes the text for a damaged range; for blocks it names the first height.
 fn write_incomplete(f: &mut fmt::Formatter<'_>, table: Table, first: &[u8]) -> fmt::Result {
     let height = first.try_into().map(u64::from_be_bytes).unwrap_or_default();
     match table {
@@ -231,13 +231,13 @@ fn write_incomplete(f: &mut fmt::Formatter<'_>, table: Table, first: &[u8]) -> f
 }
 
 impl StoreError {
-    /// Something in a folder that cannot be written.
+    /// Returns the error for a folder in which a write failed.
     pub(super) fn disk(folder: &Path, error: io::Error) -> StoreError {
         StoreError::Disk { folder: folder.to_owned(), error, free: free_bytes(folder).ok() }
     }
 }
 
-/// What the operator can do about a disk that does not take what is written.
+/// Returns the advice for a failed write.
 fn remedy(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "Make room, or move the folder to a larger disk",
@@ -246,7 +246,7 @@ fn remedy(error: &io::Error) -> &'static str {
     }
 }
 
-/// A value of a setting, at a length that a person reads.
+/// Returns a setting's value, shortened for a message.
 fn shown(value: &str) -> Cow<'_, str> {
     match value.char_indices().nth(LONGEST_SHOWN) {
         _ if value.is_empty() => "(nothing)".into(),

@@ -1,4 +1,4 @@
-//! What a store takes, for those who watch it.
+//! Metrics of a store: sizes, free space, readers and commit times.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use super::open::{self, Store};
 use super::readers::Readers;
 use crate::figures::Histogram;
 
-/// Steps of the time of a commit.
+/// Buckets of the histogram of commit times.
 pub(super) const COMMIT_TIMES: &[Duration] = &[
     Duration::from_millis(1),
     Duration::from_millis(2),
@@ -20,25 +20,25 @@ pub(super) const COMMIT_TIMES: &[Duration] = &[
     Duration::from_secs(5),
 ];
 
-/// What a store takes.
+/// Metrics of a store.
 #[derive(Clone, Debug)]
 pub struct StoreFigures {
-    /// Bytes of its file.
+    /// Bytes of the data file.
     pub bytes: Option<u64>,
-    /// Bytes of address space that it may grow to.
+    /// Maximum bytes of the data file (address space).
     pub map_bytes: u64,
-    /// Bytes of that up to its last page; free pages in between are used before it grows.
+    /// Bytes of the file up to its last used page. Free pages below are used before the file grows.
     pub used_bytes: u64,
-    /// Bytes that are free on its disk.
+    /// Free bytes on its disk.
     pub free_bytes: Option<u64>,
-    /// Who reads it.
+    /// Its readers.
     pub readers: Option<Readers>,
-    /// How long commits took of this process, waiting for the disk included, if it was given a clock.
+    /// Durations of this process's commits, including waiting for the disk. `None` for a scratch or read-only store.
     pub commit_times: Option<Histogram>,
 }
 
 impl Store {
-    /// Figures at this moment. They cost a few calls of the system.
+    /// Returns the present metrics. Costs a few system calls.
     pub fn figures(&self) -> Result<StoreFigures, StoreError> {
         let (info, folder) = (self.environment.info()?, &self.folder);
         let page_bytes = u64::from(self.environment.stat()?.page_size());
@@ -52,7 +52,7 @@ impl Store {
         })
     }
 
-    /// Has the time of commits taken by a clock that never goes back.
+    /// Sets the monotonic clock by which commits are timed.
     pub fn time_commits(&self, clock: fn() -> Duration) {
         self.durability.iter().for_each(|durability| durability.time_commits(clock));
     }
@@ -69,7 +69,7 @@ mod tests {
         static NOW: Cell<u64> = const { Cell::new(0) };
     }
 
-    /// A clock on which each look takes a millisecond.
+    /// A clock that advances by a millisecond on each call.
     fn ticking() -> Duration {
         NOW.set(NOW.get() + 1);
         Duration::from_millis(NOW.get())

@@ -1,7 +1,7 @@
-//! Old values of what a block changed.
+//! Undo journals: the old values of everything that a block changed.
 //!
-//! Stored as a sequence of: table (1 byte), length of the key (2), key, length of the old value plus one or
-//! zero if there was none (4), old value. Lengths are little-endian.
+//! Stored as a sequence of: table (1 byte), length of the key (2), key, length of the old value plus one, or zero if
+//! there was none (4), old value. Lengths are little-endian.
 
 use super::error::StoreError;
 use super::tables::Table;
@@ -9,9 +9,9 @@ use super::tables::Table;
 /// One entry of a journal.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Change<'a> {
-    /// The table.
+    /// Table of the change.
     pub table: Table,
-    /// The key.
+    /// Key of the change.
     pub key: &'a [u8],
     /// The value before the change; `None` if the key was absent.
     pub before: Option<&'a [u8]>,
@@ -24,7 +24,7 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Remembers the value that a key had.
+    /// Records the old value of a key.
     pub fn record(&mut self, table: Table, key: &[u8], before: Option<&[u8]>) {
         self.bytes.push(table as u8);
         self.bytes.extend_from_slice(&(key.len() as u16).to_le_bytes());
@@ -34,13 +34,13 @@ impl Journal {
         self.bytes.extend_from_slice(before.unwrap_or_default());
     }
 
-    /// The stored form; the journal is empty afterwards.
+    /// Returns the stored form and empties the journal.
     pub fn take(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.bytes)
     }
 }
 
-/// Reads a stored journal.
+/// Parses a stored journal.
 pub fn parse(mut bytes: &[u8]) -> Result<Vec<Change<'_>>, StoreError> {
     let mut changes = Vec::new();
     while !bytes.is_empty() {
@@ -51,7 +51,7 @@ pub fn parse(mut bytes: &[u8]) -> Result<Vec<Change<'_>>, StoreError> {
     Ok(changes)
 }
 
-/// Whether two stored journals put back the same but in one table, which is not looked at.
+/// Returns whether two stored journals are equal, except for changes of the table `but_in`.
 pub fn undoes_the_same(a: &[u8], b: &[u8], but_in: Table) -> bool {
     let changes = |bytes| Some(parse(bytes).ok()?.into_iter().filter(|change| change.table != but_in));
     a == b || changes(a).zip(changes(b)).is_some_and(|(a, b)| a.eq(b))

@@ -1,8 +1,8 @@
-//! The chain and its state in LMDB: tables, snapshots, batches and undo.
+//! The chain and its state in LMDB: tables, snapshots, write transactions and undo journals.
 //!
-//! Readers see the last commit. There is one writer, a [`Batch`], whose changes become visible together, and durable at
-//! once or soon. While a block is applied every changed key's old value is kept in the batch's journal; stored
-//! with the block, it undoes the block by putting the old values back.
+//! Readers see the last commit. There is one writer, a [`Batch`]. Its changes become visible together, and durable at
+//! once or soon after. While a block is applied, the old value of every changed key is recorded in a journal, which is
+//! stored with the block. Restoring these values undoes the block.
 
 mod batch;
 mod blocks;
@@ -50,7 +50,7 @@ pub use sync::SyncFile;
 pub use tables::Table;
 pub use write::Write;
 
-/// The version of LMDB.
+/// Returns the version of LMDB.
 pub fn lmdb_version() -> String {
     use lmdb_sys::{MDB_VERSION_MAJOR, MDB_VERSION_MINOR, MDB_VERSION_PATCH};
     format!("{MDB_VERSION_MAJOR}.{MDB_VERSION_MINOR}.{MDB_VERSION_PATCH}")

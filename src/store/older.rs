@@ -1,5 +1,5 @@
-//! All that is ever read of a store from which a new one is built: which network it is for (the rows of `meta`), and its
-//! blocks. Whatever else a version keeps may change without a thought for those who have its stores.
+//! Reads a store from which a new one is built: only the network (the rows of `meta`) and the blocks. The format of
+//! everything else may change freely between versions.
 
 use std::path::Path;
 
@@ -15,25 +15,24 @@ use super::settled::Boot;
 use super::tables::Table;
 use crate::model::{Hash256, Height};
 
-/// How a version lays out the rows of `blocks`: the height as 8 big-endian bytes → a header that begins with the hash of
-/// the block, then the block in its verifiable binary form, and what is behind it.
+/// Format of the rows of `blocks` in one version: the key is the height as 8 big-endian bytes; the value is a header
+/// that starts with the hash of the block, the block in its verifiable binary form, and further bytes.
 #[derive(Clone, Copy, Debug)]
 struct Layout {
     schema: &'static str,
     header_bytes: usize,
-    /// How many bytes are behind the block in a row.
+    /// Returns the number of bytes after the block in a row.
     behind: fn(&[u8]) -> Option<usize>,
 }
 
-/// The layout of this version.
+/// Layout of this version.
 const PRESENT: Layout = Layout { schema: SCHEMA, header_bytes: HEADER_BYTES, behind: index_and_checksum };
-/// The layout of the version before, which keeps no checksums of ranges.
+/// Layout of schema 5, which has no checksums of ranges.
 const FIFTH: Layout = Layout { schema: "5", ..PRESENT };
-/// The layout before that, in which only a checksum is behind the block.
+/// Layout of schema 4, in which only a checksum follows the block.
 const FOURTH: Layout = Layout { schema: "4", header_bytes: HEADER_BYTES, behind: |_| Some(CHECKSUM_BYTES) };
 
-/// The layouts of older versions from whose stores a new one can be built. To the schemas before them the rule did not
-/// apply.
+/// Layouts of older versions from whose stores a new one can be built. Schemas before these are not supported.
 const OLDER: &[Layout] = &[FIFTH, FOURTH];
 
 fn index_and_checksum(row: &[u8]) -> Option<usize> {
@@ -41,7 +40,7 @@ fn index_and_checksum(row: &[u8]) -> Option<usize> {
     index.checked_add(CHECKSUM_BYTES)
 }
 
-/// Whether rows have checksums: the first revisions with the fourth schema wrote none.
+/// Returns whether rows have checksums: the first revisions with schema 4 wrote none.
 fn has_checksums(environment: &Environment, blocks: Database) -> bool {
     let key = block_key(Height::NEMESIS);
     let is_sealed = |reader: RoTransaction<'_>| {
@@ -51,12 +50,12 @@ fn has_checksums(environment: &Environment, blocks: Database) -> bool {
     environment.begin_ro_txn().is_ok_and(is_sealed)
 }
 
-/// Whether a new store can be built from one with this older schema.
+/// Returns whether a new store can be built from one with this older schema.
 pub fn is_readable(schema: &str) -> bool {
     OLDER.iter().any(|layout| layout.schema == schema)
 }
 
-/// A store of this version or an older one, of which only the blocks are read. Nobody changes it meanwhile.
+/// A store of this or an older version, of which only the blocks are read. It is locked against changes.
 pub struct OldStore {
     environment: Environment,
     blocks: Database,
@@ -66,11 +65,11 @@ pub struct OldStore {
 }
 
 impl OldStore {
-    /// Opens the store in a folder, and keeps others from changing it. Where all blocks together have checksums they are
-    /// compared, so that none of an earlier commit is taken over, and none is left out.
+    /// Opens the store in a folder and locks it against changes. If its version has checksums of ranges, the blocks are
+    /// compared with them, so that no block of an earlier commit is used and none is missing.
     pub fn open(folder: &Path, options: Options) -> Result<OldStore, StoreError> {
         let lock = open::lock_existing(folder, Boot::present())?;
-        // Nobody writes: readers need no list that says which pages are in use.
+        // Nobody writes, so the lock table, which protects pages in use, is not needed.
         let flags = EnvironmentFlags::READ_ONLY | EnvironmentFlags::NO_LOCK;
         let environment = open::environment(folder, options, flags)?;
         let (schema, network) = open::stored_meta(&environment)?.ok_or(StoreError::Empty)?;
@@ -87,18 +86,18 @@ impl OldStore {
         Ok(OldStore { environment, blocks, layout, network, lock })
     }
 
-    /// The text that describes its network.
+    /// Returns the text that describes its network.
     pub fn network(&self) -> &str {
         &self.network
     }
 
-    /// Its blocks.
+    /// Returns its blocks.
     pub fn blocks(&self) -> Result<OldBlocks<'_>, StoreError> {
         let transaction = self.environment.begin_ro_txn()?;
         Ok(OldBlocks { transaction, blocks: self.blocks, layout: self.layout })
     }
 
-    /// Closes it; others are still kept from changing the folder as long as what is returned is there.
+    /// Closes the store. The returned lock still protects the folder.
     pub(super) fn into_lock(self) -> FolderLock {
         self.lock
     }
@@ -112,11 +111,11 @@ pub struct OldBlocks<'a> {
 }
 
 impl OldBlocks<'_> {
-    /// Hash and verifiable binary form of the block at a height; `None` if there is none.
+    /// Returns hash and verifiable binary form of the block at a height; `None` if there is none.
     pub fn at(&self, height: Height) -> Result<Option<(Hash256, &[u8])>, StoreError> {
         match self.transaction.get(self.blocks, &block_key(height)) {
             Ok(row) => {
-                // A signature is not checked again when a store is built anew, and no hash covers it.
+                // The checksum is needed: a rebuild does not check signatures, and no hash covers them.
                 sealed::unseal(Table::Blocks, &block_key(height), row)?;
                 self.layout.parse(row).map(Some)
             }
@@ -125,13 +124,13 @@ impl OldBlocks<'_> {
         }
     }
 
-    /// Height and hash of the last block; `None` if there is none.
+    /// Returns height and hash of the last block; `None` if there is none.
     pub fn tip(&self) -> Result<Option<(Height, Hash256)>, StoreError> {
         const DAMAGED: StoreError = StoreError::Damaged("a block's key");
         match self.transaction.open_ro_cursor(self.blocks)?.get(None, None, LAST) {
             Ok((key, row)) => {
                 let height = key.and_then(|key| key.try_into().ok()).map(u64::from_be_bytes).ok_or(DAMAGED)?;
-                // LMDB counts the rows elsewhere: those of an earlier commit are fewer or more.
+                // LMDB stores the number of rows elsewhere, so rows of an earlier commit do not match it.
                 if self.transaction.stat(self.blocks)?.entries() as u64 != height {
                     let is_missing = |key: &[u8; 8]| self.transaction.get(self.blocks, key).is_err();
                     let missing = (1..height).map(|height| block_key(Height(height))).find(is_missing);
@@ -165,13 +164,13 @@ mod tests {
 
     const PAGE: usize = 4096;
 
-    /// The pages that hold a text, by number.
+    /// Returns the numbers of the pages that contain a text.
     fn pages_with(data: &[u8], text: &[u8]) -> Vec<usize> {
         let pages = data.chunks(PAGE).enumerate();
         pages.filter(|(_, page)| page.windows(text.len()).any(|part| part == text)).map(|(number, _)| number).collect()
     }
 
-    /// A store whose blocks are written in several commits, each with its heights and a name, and a way to read its tip.
+    /// Creates a store whose blocks are written in several commits, each with its heights and a name.
     fn store(schema: &str, commits: &[(std::ops::RangeInclusive<u64>, &str)]) -> tempfile::TempDir {
         let (store, folder) = test_store();
         for (heights, name) in commits {
@@ -192,7 +191,7 @@ mod tests {
         Ok(opened.blocks()?.tip()?.map(|(height, _)| height))
     }
 
-    /// Puts what was the page with a text in the place of that which has another one now, all but the page's own number.
+    /// Overwrites the pages that contain `present` with the page that contains `earlier`, except for the page number.
     fn bring_back(folder: &Path, earlier: &str, present: &str) {
         let path = folder.join("data.mdb");
         let mut data = std::fs::read(&path).unwrap();
@@ -207,7 +206,7 @@ mod tests {
 
     #[test]
     fn a_chain_whose_last_blocks_the_disk_has_forgotten_is_not_built_anew_as_a_shorter_one() {
-        // The version before kept no checksums of ranges.
+        // Schema 5 has no checksums of ranges.
         for schema in [SCHEMA, "5"] {
             let folder = store(schema, &[(1..=5, "block"), (6..=8, "block")]);
             assert_eq!(tip(folder.path()).unwrap(), Some(Height(8)));

@@ -1,4 +1,4 @@
-//! Opening a store.
+//! Opens stores.
 
 use std::cell::Cell;
 use std::fs::{File, TryLockError};
@@ -22,76 +22,76 @@ use super::settled::{self, Boot, Durability};
 use super::sync::SyncFile;
 use super::tables::Table;
 
-/// Version of the tables' layout. A store with another one is refused.
+/// Version of the table layout. A store with another version is rejected.
 pub const SCHEMA: &str = "6";
 
 const SCHEMA_KEY: &[u8] = b"schema";
 const NETWORK_KEY: &[u8] = b"network";
 
-/// Readers that may be open at once, those of other processes (`nisd dump` beside a running node) included.
+/// Maximum number of readers at the same time, including those of other processes (`nisd dump` beside a running node).
 const MAX_READERS: u32 = 256;
 
-/// How a store is opened.
+/// Options for opening a store.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Most bytes the file may grow to. It is only address space until it is used.
+    /// Maximum size of the data file in bytes. It is only address space until it is used.
     pub map_size: usize,
 }
 
 impl Default for Options {
-    /// 64 GiB of address space; the whole public chain takes less than half of it.
+    /// Returns 64 GiB of address space; the whole public chain takes less than half of it.
     fn default() -> Self {
         Options { map_size: 64 << 30 }
     }
 }
 
-/// Which chain a store holds. `text` describes the network completely, so that a store can be used without
-/// a configuration; `name` is for people.
+/// The chain of a store. `text` describes the network completely, so that a store can be used without a configuration;
+/// `name` is for messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChainIdentity {
     /// Name of the network.
     pub name: String,
-    /// Everything that must be equal for the chain to be the same.
+    /// All parameters that must be equal for the chain to be the same.
     pub text: String,
 }
 
-/// What a store is opened for.
+/// Purpose of opening a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccessMode {
     /// To change it. One process at a time may do so.
     Exclusive,
-    /// To read what is committed, beside a process that changes it.
+    /// To read commits, possibly beside a process that changes the store.
     Shared,
 }
 
 /// An open store.
 pub struct Store {
     pub(super) environment: Environment,
-    /// LMDB's list of readers, unless it does without; closed after the environment.
+    /// LMDB's lock table, if it is used; closed after the environment.
     pub(super) readers: Option<ReaderList>,
     databases: [Database; Table::ALL.len()],
     pub(super) folder: PathBuf,
-    /// What of it is on the disk, if this process may change it.
+    /// Durability of its commits, if this process may change it.
     pub(super) durability: Option<Durability>,
-    /// Whether there is a batch.
+    /// Whether there is a write transaction.
     has_batch: Cell<bool>,
-    /// What of it was compared with its checksums.
+    /// Ranges that were compared with their checksums.
     pub(super) verified: Verified,
-    /// Held for exclusive access, and released by the system however the process ends.
+    /// Held for exclusive access. The system releases it however the process ends.
     _lock: Option<FolderLock>,
     stop: Option<Arc<AtomicBool>>,
 }
 
-/// Held by the process that changes the store. Once a store was made, it says so.
+/// File that the process holds locked while it may change the store. It contains [`MADE`] once a store was created.
 const LOCK_FILE: &str = "nisd.lock";
 const MADE: &[u8; 5] = b"made\n";
-/// With less address space a store is of no use.
+/// Minimum address space that is useful for a store.
 const LEAST_MAP_SIZE: usize = 64 << 20;
 const ENOMEM: i32 = Errno::NOMEM.raw_os_error();
-/// The file in which LMDB keeps everything.
+/// Name of LMDB's data file.
 pub(super) const DATA_FILE: &str = data_file::NAME;
 
-/// A store for tests, and the folder that it goes with.
+/// Returns a store for tests, and its folder.
 #[cfg(test)]
 pub fn test_store() -> (Store, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
@@ -100,13 +100,13 @@ pub fn test_store() -> (Store, tempfile::TempDir) {
     (store, folder)
 }
 
-/// Whether there is a store in a folder.
+/// Returns whether there is a store in a folder.
 pub fn exists(folder: &Path) -> bool {
     folder.join(DATA_FILE).exists()
 }
 
-/// The schema of the store in a folder, if that is an older one from which a new store can be built. Refused like a
-/// store that is to be changed.
+/// Returns the schema of the store in a folder, if it is an older one from which a new store can be built. Fails as
+/// opening for exclusive access does.
 pub fn older_schema(folder: &Path, options: Options) -> Result<Option<String>, StoreError> {
     let _lock = lock_existing(folder, Boot::present())?;
     let flags = EnvironmentFlags::READ_ONLY | EnvironmentFlags::NO_LOCK;
@@ -114,7 +114,7 @@ pub fn older_schema(folder: &Path, options: Options) -> Result<Option<String>, S
     Ok(stored.map(|(schema, _)| schema).filter(|schema| older::is_readable(schema)))
 }
 
-/// The text that describes the network of the store in a folder, whatever its schema.
+/// Returns the text that describes the network of the store in a folder, whatever its schema.
 pub fn stored_network(folder: &Path, options: Options) -> Result<String, StoreError> {
     check_existing(folder)?;
     let flags = EnvironmentFlags::READ_ONLY | EnvironmentFlags::NO_LOCK;
@@ -122,29 +122,29 @@ pub fn stored_network(folder: &Path, options: Options) -> Result<String, StoreEr
     Ok(network)
 }
 
-/// Bytes of the store in a folder.
+/// Returns the size of the store in a folder in bytes.
 pub fn size(folder: &Path) -> io::Result<u64> {
     Ok(std::fs::metadata(folder.join(DATA_FILE))?.len())
 }
 
-/// Bytes that are free for a folder.
+/// Returns the free bytes on the disk of a folder.
 pub fn free_bytes(folder: &Path) -> Result<u64, Errno> {
     rustix::fs::statvfs(folder).map(|disk| disk.f_bavail.saturating_mul(disk.f_frsize))
 }
 
-/// The file system's number of the file in which everything is kept.
+/// Returns the inode number of the data file.
 fn data_file_number(folder: &Path) -> Option<u64> {
     std::fs::metadata(folder.join(DATA_FILE)).ok().map(|file| file.ino())
 }
 
 impl Store {
-    /// Opens the store in a folder, or creates it for the chain `identity`. A store of another chain or
-    /// layout is not touched.
+    /// Opens the store in a folder, or creates it for the chain `identity`. A store of another chain or layout is not
+    /// changed.
     pub fn open(folder: &Path, identity: &ChainIdentity, options: Options) -> Result<Store, StoreError> {
         Store::open_in(Boot::present(), folder, identity, options)
     }
 
-    /// The same in a run of the system that is handed in.
+    /// Like [`Store::open`], with a given boot.
     pub fn open_in(boot: Boot, folder: &Path, identity: &ChainIdentity, options: Options) -> Result<Store, StoreError> {
         std::fs::create_dir_all(folder).map_err(|error| StoreError::Folder(folder.to_owned(), error))?;
         let mut lock = lock(folder)?;
@@ -169,7 +169,7 @@ impl Store {
             _lock: None,
             stop: None,
         };
-        // Nothing is written where nothing changes: a node starts on a full disk too.
+        // Nothing is written if nothing changes, so that a node can start on a full disk.
         if stored.is_none_or(|(_, network)| network != identity.text) {
             let mut batch = store.begin()?;
             batch.put_unjournaled(Table::Meta, SCHEMA_KEY, SCHEMA.as_bytes())?;
@@ -180,8 +180,7 @@ impl Store {
         Ok(Store { _lock: Some(lock), ..store })
     }
 
-    /// Makes a store in an empty folder that is thrown away afterwards: nothing waits for the disk, and nothing is kept
-    /// from other processes.
+    /// Creates a scratch store in an empty folder: nothing waits for the disk, and other processes are not locked out.
     pub fn scratch(folder: &Path, options: Options) -> Result<Store, StoreError> {
         let readers = ReaderList::open(folder).map_err(|error| StoreError::Folder(folder.to_owned(), error))?;
         let environment = environment(folder, options, EnvironmentFlags::NO_SYNC)?;
@@ -192,18 +191,18 @@ impl Store {
         Ok(Store { environment, readers, databases, folder, durability, has_batch, verified, _lock: None, stop: None })
     }
 
-    /// The same store, whose files were moved to another folder that is locked.
+    /// Returns the same store after its files were moved to another folder that is locked.
     pub(super) fn moved(self, folder: PathBuf, lock: FolderLock) -> Store {
         let durability = self.durability.map(|durability| durability.moved(folder.clone()));
         Store { folder, durability, _lock: Some(lock), ..self }
     }
 
-    /// Opens a store that exists, whatever its chain; gives the text of its identity too.
+    /// Opens an existing store, whatever its chain. Also returns the text of its identity.
     pub fn open_existing(folder: &Path, access: AccessMode, options: Options) -> Result<(Store, String), StoreError> {
         Store::open_existing_in(Boot::present(), folder, access, options)
     }
 
-    /// The same in a run of the system that is handed in.
+    /// Like [`Store::open_existing`], with a given boot.
     pub fn open_existing_in(
         boot: Boot,
         folder: &Path,
@@ -214,7 +213,7 @@ impl Store {
         let opened = Store::try_open_existing(boot, folder, access, options)?;
         match data_file_number(folder) == file {
             true => Ok(opened),
-            // A new store was put in the place of this one meanwhile.
+            // Another store replaced this one meanwhile.
             false => {
                 drop(opened);
                 Store::try_open_existing(boot, folder, access, options)
@@ -238,7 +237,7 @@ impl Store {
         }
         let (readers, flags) = match ReaderList::open(folder) {
             Ok(readers) => (Some(readers), flags),
-            // Nobody writes: readers need no list that says which pages are in use.
+            // Nobody writes, so the lock table, which protects pages in use, is not needed.
             Err(_) if access == AccessMode::Shared && is_left_alone(folder) => {
                 (None, flags | EnvironmentFlags::NO_LOCK)
             }
@@ -267,20 +266,19 @@ impl Store {
         ))
     }
 
-    /// Makes reading end with [`StoreError::Interrupted`] once the flag is set. A process that is stopped in the
-    /// middle of reading would otherwise keep its place among the readers, and old pages with it, until all
-    /// processes have closed the store.
+    /// Makes reads fail with [`StoreError::Interrupted`] once the flag is set. A process killed in the middle of a read
+    /// would keep its reader slot, and old pages with it, until all processes have closed the store.
     pub fn stop_when(&mut self, flag: Arc<AtomicBool>) {
         self.stop = Some(flag);
     }
 
-    /// The last committed state.
+    /// Returns a snapshot of the last commit.
     pub fn snapshot(&self) -> Result<Snapshot<'_>, StoreError> {
         let transaction = self.environment.begin_ro_txn()?;
         Ok(Snapshot::new(transaction, &self.databases, self.stop.as_deref(), &self.verified))
     }
 
-    /// The one writer. Fails while there is another in this process, and in one that may only read.
+    /// Begins the write transaction. Fails if this process has one already, or has read-only access.
     pub fn begin(&self) -> Result<Batch<'_>, StoreError> {
         let right = Right::take(&self.has_batch).ok_or(StoreError::BeingChanged)?;
         let durability = self.durability.as_ref();
@@ -289,12 +287,12 @@ impl Store {
         Ok(Batch::new(transaction, &self.databases, &self.folder, durability, &self.verified, right))
     }
 
-    /// Whether something is committed that is not known to be on the disk.
+    /// Returns whether the last commit is not yet durable.
     pub fn is_unsettled(&self) -> bool {
         self.durability.as_ref().is_some_and(Durability::is_unsettled)
     }
 
-    /// Waits until all that is committed is on the disk.
+    /// Waits until all commits are durable.
     pub fn settle(&self) -> Result<(), StoreError> {
         match self.durability.as_ref().filter(|durability| durability.is_unsettled()) {
             Some(durability) => durability.timed_settle(),
@@ -302,8 +300,8 @@ impl Store {
         }
     }
 
-    /// Has all that is committed made durable. True if it is. Where a helper waits for the disk it is false at first: the
-    /// caller goes on once [`Store::waits_for_disk`] says no more, by calling this again, and commits nothing before.
+    /// Makes all commits durable. Returns whether they are. With a helper process it returns `false` at first: the
+    /// caller must call it again once [`Store::waits_for_disk`] returns `false`, and must not commit before.
     pub fn settle_soon(&self) -> Result<bool, StoreError> {
         match self.durability.as_ref().filter(|durability| durability.is_unsettled() || durability.is_awaited()) {
             Some(durability) => durability.settle_soon(),
@@ -311,36 +309,36 @@ impl Store {
         }
     }
 
-    /// Whether who has called [`Store::settle_soon`] has to wait for an answer of the helper.
+    /// Returns whether the caller of [`Store::settle_soon`] has to wait for an answer of the helper.
     pub fn waits_for_disk(&self) -> bool {
         self.durability.as_ref().is_some_and(Durability::is_waiting)
     }
 
-    /// Whether who has called [`Store::settle_soon`] was not told yet that all is durable.
+    /// Returns whether the caller of [`Store::settle_soon`] has not yet got its result.
     pub fn is_awaited(&self) -> bool {
         self.durability.as_ref().is_some_and(Durability::is_awaited)
     }
 
-    /// The files that a helper is to synchronise: the data file, and the record of what of it is durable. They are opened
-    /// anew, so that the system tells errors of the disk to the helper and to this process. `None` for a store that nobody
-    /// keeps. Waits for the disk once.
+    /// Returns the files that a helper synchronises: the data file and the durable-meta file. They are opened again, so
+    /// that the system reports disk errors to both the helper and this process. `None` for a scratch or read-only
+    /// store. May wait for the disk once.
     pub fn files_of_helper(&self) -> Result<Option<[File; 2]>, StoreError> {
         let Some(durability) = &self.durability else { return Ok(None) };
         durability.begin()?;
         durability.files_of_helper().map(Some).map_err(|error| StoreError::disk(&self.folder, error))
     }
 
-    /// A helper waits for the disk from now on, or none any more.
+    /// Sets whether a helper waits for the disk.
     pub fn set_helper(&self, is_there: bool) {
         self.durability.iter().for_each(|durability| durability.set_helper(is_there));
     }
 
-    /// The file that the helper is to synchronise now, told once.
+    /// Returns the file that the helper is to synchronise now. Returns each request once.
     pub fn next_sync(&self) -> Option<SyncFile> {
         self.durability.as_ref().and_then(Durability::next_sync)
     }
 
-    /// Takes the helper's answer.
+    /// Handles the helper's answer.
     pub fn synced(&self, result: io::Result<()>) {
         if let Some(durability) = &self.durability {
             durability.synced(result);
@@ -348,7 +346,7 @@ impl Store {
     }
 }
 
-/// Locks the folder of a store that exists, and looks at its file.
+/// Locks the folder of an existing store and checks its data file.
 pub(super) fn lock_existing(folder: &Path, boot: Boot) -> Result<FolderLock, StoreError> {
     refuse_absent(folder)?;
     let lock = lock(folder)?;
@@ -357,19 +355,19 @@ pub(super) fn lock_existing(folder: &Path, boot: Boot) -> Result<FolderLock, Sto
     Ok(lock)
 }
 
-/// Refuses a folder without a store that can be opened.
+/// Fails if a folder has no store that can be opened.
 fn check_existing(folder: &Path) -> Result<(), StoreError> {
     refuse_absent(folder)?;
     let is_made = File::open(folder.join(LOCK_FILE)).is_ok_and(|mut lock| has_been_made(&mut lock));
     check_data_file(folder, is_made)?;
     match size(folder) {
-        // Its making was interrupted.
+        // Its creation was interrupted.
         Ok(0) => Err(StoreError::Empty),
         _ => Ok(()),
     }
 }
 
-/// Refuses a folder in which there is no store, and a file in the place of a folder.
+/// Fails if there is no store in a folder, or a file in place of the folder.
 fn refuse_absent(folder: &Path) -> Result<(), StoreError> {
     match exists(folder) {
         true => Ok(()),
@@ -378,11 +376,11 @@ fn refuse_absent(folder: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// What keeps other processes from changing a store: the lock on a file in its folder.
+/// A lock on a file in a store's folder, which keeps other processes from changing the store.
 pub(super) struct FolderLock(File);
 
 impl Drop for FolderLock {
-    /// Closing the file would not do while a program that was just started still holds it.
+    /// Unlocks explicitly: closing the file is not enough while a child process that was just started still holds it.
     fn drop(&mut self) {
         let _ = self.0.unlock();
     }
@@ -390,7 +388,7 @@ impl Drop for FolderLock {
 
 fn lock(folder: &Path) -> Result<FolderLock, StoreError> {
     let failed = |error| StoreError::Folder(folder.to_owned(), error);
-    // Not emptied: what it holds says whether a store was made here.
+    // Not truncated: its content says whether a store was created here.
     let file = File::options().read(true).write(true).create(true).truncate(false).open(folder.join(LOCK_FILE));
     let file = file.map_err(failed)?;
     match file.try_lock() {
@@ -400,7 +398,7 @@ fn lock(folder: &Path) -> Result<FolderLock, StoreError> {
     }
 }
 
-/// Whether no process changes the store, as far as can be told without writing.
+/// Returns whether no process may change the store, as far as can be checked without writing.
 pub fn is_left_alone(folder: &Path) -> bool {
     match File::open(folder.join(LOCK_FILE)) {
         Ok(file) => file.try_lock_shared().is_ok(),
@@ -408,7 +406,7 @@ pub fn is_left_alone(folder: &Path) -> bool {
     }
 }
 
-/// Whether the lock file says that a store was made in its folder.
+/// Returns whether the lock file says that a store was created in its folder.
 fn has_been_made(lock: &mut File) -> bool {
     let mut mark = [0; MADE.len()];
     lock.read_exact(&mut mark).is_ok() && mark == *MADE
@@ -423,7 +421,7 @@ fn remember_that_it_is_made(lock: &mut File) -> io::Result<()> {
     lock.write_all(MADE)
 }
 
-/// Refuses a data file that LMDB would stumble over, and one that is gone.
+/// Checks the data file. Fails if LMDB could not handle it, or if it is gone.
 fn check_data_file(folder: &Path, has_been_made: bool) -> Result<(), StoreError> {
     let path = folder.join(DATA_FILE);
     match std::fs::metadata(&path) {
@@ -438,7 +436,7 @@ fn check_data_file(folder: &Path, has_been_made: bool) -> Result<(), StoreError>
 
 type Databases = [Database; Table::ALL.len()];
 
-/// Each table that is missing is a commit of its own.
+/// Opens all tables. Each missing table is created in a commit of its own.
 fn create_tables(
     environment: &Environment,
     folder: &Path,
@@ -459,7 +457,7 @@ fn create_tables(
     })
 }
 
-/// Like [`create_tables`] for a store that has them, without waiting for its writer.
+/// Opens the tables of a complete store, without waiting for its writer.
 pub(super) fn open_tables(environment: &Environment) -> Result<Databases, StoreError> {
     tables(|table| Ok(environment.open_db(Some(table.name()))?))
 }
@@ -469,7 +467,7 @@ fn tables(open: impl Fn(Table) -> Result<Database, StoreError>) -> Result<Databa
     databases.try_into().map_err(|_| StoreError::Damaged("number of tables"))
 }
 
-/// Opens the environment with as much address space as can be had of what is asked for.
+/// Opens the environment with as much of the requested address space as is available.
 pub(super) fn environment(folder: &Path, options: Options, flags: EnvironmentFlags) -> Result<Environment, StoreError> {
     let mut bytes = options.map_size;
     loop {
@@ -492,8 +490,8 @@ pub(super) fn environment(folder: &Path, options: Options, flags: EnvironmentFla
 
 fn try_environment(folder: &Path, map_size: usize, flags: EnvironmentFlags) -> Result<Environment, lmdb::Error> {
     Environment::new()
-        // Readers and the writer live in one thread. Blocks follow no order on disk, so read-ahead would
-        // only fill memory.
+        // Readers and the writer are in one thread. Reads follow no order on the disk, so read-ahead would only fill
+        // memory.
         .set_flags(EnvironmentFlags::NO_TLS | EnvironmentFlags::NO_READAHEAD | flags)
         .set_max_readers(MAX_READERS)
         .set_max_dbs(Table::ALL.len() as u32)
@@ -501,8 +499,8 @@ fn try_environment(folder: &Path, map_size: usize, flags: EnvironmentFlags) -> R
         .open(folder)
 }
 
-/// Schema and network of a store that was written before, compared with their checksum if its version keeps one: they say
-/// how everything else is to be read.
+/// Returns schema and network of an existing store, after comparing them with their checksums if its version has them:
+/// everything else depends on them.
 pub(super) fn stored_meta(environment: &Environment) -> Result<Option<(String, String)>, StoreError> {
     let existing = |table: Table| match environment.open_db(Some(table.name())) {
         Ok(database) => Ok(Some(database)),
@@ -549,7 +547,7 @@ fn network_name(text: &str) -> String {
 }
 
 impl ChainIdentity {
-    /// Refuses a store whose network's blocks are judged otherwise. What a node is free to change may differ.
+    /// Fails if the stored network has other consensus parameters. Settings that do not affect consensus may differ.
     fn check(&self, stored: &str) -> Result<(), StoreError> {
         if stored == self.text {
             return Ok(());
@@ -566,7 +564,7 @@ impl ChainIdentity {
         }
     }
 
-    /// The identity of a network's chain.
+    /// Returns the identity of a network's chain.
     pub fn of(network: &crate::model::Network) -> ChainIdentity {
         ChainIdentity { name: network.name.clone(), text: crate::codec::network_to_text(network) }
     }
@@ -640,7 +638,7 @@ mod tests {
             for bit in 0..8 {
                 file.write_all_at(&[bytes[place] ^ 1 << bit], place as u64).unwrap();
                 assert!(!opens(AccessMode::Shared), "bit {bit} at {place}");
-                // The schema in full, the network here and there: all go the same way.
+                // Every bit of the schema, but only some of the network's: all take the same path.
                 assert!((number >= row.len() && number % 32 != bit) || !opens_otherwise(), "bit {bit} at {place}");
             }
             file.write_all_at(&[bytes[place]], place as u64).unwrap();

@@ -1,4 +1,4 @@
-//! Changes that are kept in memory on top of a commit, for what is not in the chain yet.
+//! Changes in memory on top of a commit, for data that is not in the chain yet.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -8,10 +8,10 @@ use super::read::{Read, Snapshot, Walk};
 use super::tables::Table;
 use super::write::Write;
 
-/// New values by key; `None` for a key that is removed.
+/// New values by key; `None` for a removed key.
 pub(super) type TableChanges = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
-/// Changes on top of a commit. They fit that commit only.
+/// Changes on top of a commit. They are valid for that commit only.
 #[derive(Clone, Debug, Default)]
 pub struct Changes {
     tables: BTreeMap<Table, TableChanges>,
@@ -19,7 +19,7 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// Bytes of all keys and values.
+    /// Returns the bytes of all keys and values.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -32,14 +32,14 @@ impl Changes {
     }
 }
 
-/// A commit with changes on top.
+/// A snapshot with changes on top.
 pub struct Overlay<'a> {
     base: &'a Snapshot<'a>,
     changes: &'a mut Changes,
 }
 
 impl<'a> Overlay<'a> {
-    /// Puts changes on top of the commit that they were made for.
+    /// Creates an overlay of changes on the commit for which they were made.
     pub fn new(base: &'a Snapshot<'a>, changes: &'a mut Changes) -> Overlay<'a> {
         Overlay { base, changes }
     }
@@ -81,13 +81,13 @@ impl Write for Overlay<'_> {
     }
 }
 
-/// The first change at or behind a bound.
+/// Returns the first change at or after a bound.
 pub(super) fn first_from<'a>(changes: &'a TableChanges, from: Bound<&[u8]>) -> Option<(&'a [u8], Option<&'a [u8]>)> {
     let (key, value) = changes.range::<[u8], _>((from, Bound::Unbounded)).next()?;
     Some((key, value.as_deref()))
 }
 
-/// The last change before a key, or of all.
+/// Returns the last change before a key, or of all.
 pub(super) fn last_before<'a>(changes: &'a TableChanges, key: Option<&[u8]>) -> Option<(&'a [u8], Option<&'a [u8]>)> {
     let end = key.map_or(Bound::Unbounded, Bound::Excluded);
     let (key, value) = changes.range::<[u8], _>((Bound::Unbounded, end)).next_back()?;
@@ -103,7 +103,7 @@ mod tests {
 
     const TABLE: Table = Table::Accounts;
 
-    /// Short keys over few letters, so that they often meet.
+    /// Short keys over few letters, so that they often coincide.
     fn keys() -> impl Strategy<Value = Vec<u8>> {
         proptest::collection::vec(0u8..3, 1..3)
     }

@@ -1,4 +1,4 @@
-//! Reading: single values and walks in key order.
+//! Reading: single values, and cursors in key order.
 
 use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +11,7 @@ use super::overlay::{TableChanges, first_from, last_before};
 use super::sealed;
 use super::tables::Table;
 
-// Operations of LMDB's cursors, by the numbers of its interface.
+// Numbers of LMDB's cursor operations.
 pub(super) const FIRST: u32 = 0;
 pub(super) const NEXT: u32 = 8;
 const PREVIOUS: u32 = 12;
@@ -19,25 +19,25 @@ pub(super) const LAST: u32 = 6;
 pub(super) const SET: u32 = 15;
 pub(super) const SET_RANGE: u32 = 17;
 
-/// Something that can be read: the last commit, or a batch with its own changes.
+/// A readable state: a snapshot, or a write transaction with its own changes.
 pub trait Read {
-    /// The value of a key.
+    /// Returns the value of a key.
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>, StoreError>;
 
-    /// The value of a key, of which the checksum is not looked at: for those who read a part of it and check that.
+    /// Returns the value of a key without verifying its checksum, for callers that read a part of it and verify that.
     fn peek(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>, StoreError> {
         self.get(table, key)
     }
 
-    /// A walk over a table.
+    /// Opens a cursor over a table.
     fn walk(&self, table: Table) -> Result<Walk<'_>, StoreError>;
 
-    /// Whether a key is present.
+    /// Returns whether a key is present.
     fn contains(&self, table: Table, key: &[u8]) -> Result<bool, StoreError> {
         Ok(self.get(table, key)?.is_some())
     }
 
-    /// Calls `visit` with every entry whose key begins with `prefix`, in key order, until it says `false`.
+    /// Calls `visit` with every entry whose key starts with `prefix`, in key order, until it returns `false`.
     fn each(
         &self,
         table: Table,
@@ -55,7 +55,7 @@ pub trait Read {
         Ok(())
     }
 
-    /// Like [`Read::each`] for the entries before the key `end`, the last one first.
+    /// Like [`Read::each`] for the entries before the key `end`, in reverse order.
     fn each_before(
         &self,
         table: Table,
@@ -77,13 +77,13 @@ pub trait Read {
         Ok(())
     }
 
-    /// Whether there is a key that begins with `prefix`.
+    /// Returns whether there is a key that starts with `prefix`.
     fn any(&self, table: Table, prefix: &[u8]) -> Result<bool, StoreError> {
         let entry = self.walk(table)?.seek(prefix)?;
         Ok(entry.is_some_and(|(key, _)| key.starts_with(prefix)))
     }
 
-    /// Copies of the keys that begin with `prefix`, for callers that change the table meanwhile.
+    /// Returns copies of the keys that start with `prefix`, for callers that change the table meanwhile.
     fn keys(&self, table: Table, prefix: &[u8]) -> Result<Vec<Vec<u8>>, StoreError> {
         let mut keys = Vec::new();
         self.each(table, prefix, |key, _| {
@@ -97,22 +97,21 @@ pub trait Read {
 /// Key and value of an entry.
 pub type Entry<'a> = (&'a [u8], &'a [u8]);
 
-/// A walk over the entries of a table.
+/// A cursor over the entries of a table.
 pub struct Walk<'a> {
     table: Table,
     cursor: RoCursor<'a>,
     stop: Option<&'a AtomicBool>,
-    /// What makes sure of the ranges that are walked over, if that is needed still.
+    /// Verifies the ranges that are passed, if that is still needed.
     verify: Option<&'a dyn Verify>,
-    /// Key of the present entry.
+    /// Key of the current entry.
     here: Option<&'a [u8]>,
     layer: Option<Layer<'a>>,
 }
 
-/// Changes on top of the table that is walked over.
+/// Changes on top of the table.
 struct Layer<'a> {
     changes: &'a TableChanges,
-    /// Key of the present entry.
     here: Vec<u8>,
 }
 
@@ -127,12 +126,12 @@ impl<'a> Walk<'a> {
         Walk { table, cursor, stop, verify, here: None, layer: None }
     }
 
-    /// The same walk with changes on top.
+    /// Returns the same cursor with changes on top.
     pub(super) fn below(self, changes: &'a TableChanges) -> Walk<'a> {
         Walk { layer: Some(Layer { changes, here: Vec::new() }), ..self }
     }
 
-    /// The first entry whose key is not before `key`.
+    /// Moves to the first entry whose key is not less than `key`.
     pub fn seek(&mut self, key: &[u8]) -> Result<Option<Entry<'a>>, StoreError> {
         match self.layer.take() {
             None => self.seek_below(key),
@@ -140,7 +139,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The last entry of the table.
+    /// Moves to the last entry of the table.
     pub fn last(&mut self) -> Result<Option<Entry<'a>>, StoreError> {
         match self.layer.take() {
             None => self.go(None, LAST),
@@ -148,7 +147,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The entry after the present one.
+    /// Moves to the next entry.
     #[allow(clippy::should_implement_trait)] // fallible, and lends from the transaction
     pub fn next(&mut self) -> Result<Option<Entry<'a>>, StoreError> {
         match self.layer.take() {
@@ -160,7 +159,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The entry before the present one.
+    /// Moves to the previous entry.
     pub fn previous(&mut self) -> Result<Option<Entry<'a>>, StoreError> {
         match self.layer.take() {
             None => self.go(None, PREVIOUS),
@@ -172,12 +171,12 @@ impl<'a> Walk<'a> {
     }
 
     fn seek_below(&mut self, key: &[u8]) -> Result<Option<Entry<'a>>, StoreError> {
-        // An empty key is not allowed in LMDB; the smallest one that is comes before all others.
+        // LMDB does not allow an empty key; the smallest allowed key is before all others.
         let key = if key.is_empty() { &[0] } else { key };
         self.go(Some(key), SET_RANGE)
     }
 
-    /// Of the entry below and the change the lower key comes first; of equal keys the change counts.
+    /// Takes the lower key of the table's entry and the change; with equal keys, the change.
     fn seek_layered(&mut self, layer: Layer<'a>, mut from: Vec<u8>) -> Result<Option<Entry<'a>>, StoreError> {
         let changes = layer.changes;
         let found = loop {
@@ -231,7 +230,7 @@ impl<'a> Walk<'a> {
         }
         let (before, entry) = (self.here, self.step(key, operation)?);
         let found = entry.map(|(key, _)| key);
-        // Between these there must be nothing that was passed over.
+        // All keys between these must be verified, so that nothing was skipped.
         let (low, high) = match operation {
             SET_RANGE => (key, found),
             NEXT => (before, found),
@@ -261,12 +260,12 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// The smallest key behind a key.
+/// Returns the next possible key.
 fn behind(key: &[u8]) -> Vec<u8> {
     [key, &[0]].concat()
 }
 
-/// The last commit at the time it was taken. Cheap; to be dropped soon, since LMDB keeps old pages for it.
+/// A snapshot of the last commit at its creation. Cheap, but to be dropped soon: LMDB keeps old pages for it.
 pub struct Snapshot<'env> {
     transaction: RoTransaction<'env>,
     databases: &'env [Database],
@@ -284,15 +283,15 @@ impl<'env> Snapshot<'env> {
         Snapshot { transaction, databases, stop, verified }
     }
 
-    /// Lets go of the commit but keeps its place among the readers, of which there are only so many.
+    /// Releases the commit but keeps the reader slot, of which there is a limited number.
     pub fn rest(self) -> Resting<'env> {
         let Snapshot { transaction, databases, stop, verified } = self;
         Resting { transaction: transaction.reset(), databases, stop, verified }
     }
 
-    /// Compares the next range of rows with its checksum, whether that was done before or not. A position may be used with
-    /// snapshots of different commits. False, and the position is at the beginning again, if all ranges were compared. If
-    /// a range is damaged, or cannot be read, the next call goes on behind it.
+    /// Compares the next range of rows with its checksum, even if that was done before. A position may be used with
+    /// snapshots of different commits. Returns `false` and resets the position after all ranges. If a range is damaged
+    /// or cannot be read, the next call continues after it.
     pub fn verify_next(&self, position: &mut VerifyPosition) -> Result<bool, StoreError> {
         let Some((table, key)) = position.take() else { return Ok(false) };
         let compared = match self.range(table, &key) {
@@ -308,7 +307,7 @@ impl<'env> Snapshot<'env> {
         compared.inspect_err(|_| self.verified.forget(table)).map(|()| true)
     }
 
-    /// Where the next range behind a key begins, whatever is wrong with the checksums.
+    /// Returns the start of the next range after a key, even if checksums are damaged.
     fn next_range(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         let behind = behind(&checksum_key(table, key));
         match self.cursor(Table::Checksums)?.get(Some(&behind), None, SET_RANGE) {
@@ -327,7 +326,7 @@ impl<'env> Snapshot<'env> {
     }
 }
 
-/// A snapshot that shows nothing until it is woken.
+/// An inactive snapshot, which keeps its reader slot.
 pub struct Resting<'env> {
     transaction: InactiveTransaction<'env>,
     databases: &'env [Database],
@@ -336,7 +335,7 @@ pub struct Resting<'env> {
 }
 
 impl<'env> Resting<'env> {
-    /// A snapshot of what is the last commit by now.
+    /// Returns a snapshot of what is now the last commit.
     pub fn wake(self) -> Result<Snapshot<'env>, StoreError> {
         let Resting { transaction, databases, stop, verified } = self;
         Ok(Snapshot { transaction: transaction.renew()?, databases, stop, verified })
@@ -390,7 +389,7 @@ impl Read for Snapshot<'_> {
     }
 }
 
-/// The value of the row that was found, if there is one.
+/// Returns the value of the row that LMDB found, if any.
 pub(super) fn found<'a>(
     row: Result<&'a [u8], lmdb::Error>,
     value: impl FnOnce(&'a [u8]) -> Result<&'a [u8], StoreError>,

@@ -1,4 +1,4 @@
-//! One reader for the life of a process.
+//! The node's reader of the store, which keeps one reader slot for the life of the process.
 
 use std::cell::{Cell, OnceCell};
 
@@ -6,8 +6,8 @@ use super::error::StoreError;
 use super::open::Store;
 use super::read::{Resting, Snapshot};
 
-/// Shows the last commit from the first look on until it is released, and keeps its place among the readers
-/// meanwhile, so that others cannot take it.
+/// Provides a snapshot of the last commit, from its first use until it is released. It keeps its reader slot meanwhile,
+/// so that others cannot take it.
 pub struct Reader<'env> {
     store: &'env Store,
     snapshot: OnceCell<Snapshot<'env>>,
@@ -15,17 +15,17 @@ pub struct Reader<'env> {
 }
 
 impl<'env> Reader<'env> {
-    /// A reader that has not looked yet.
+    /// Creates a reader without a snapshot.
     pub fn new(store: &'env Store) -> Reader<'env> {
         Reader { store, snapshot: OnceCell::new(), resting: Cell::new(None) }
     }
 
-    /// The store.
+    /// Returns the store.
     pub fn store(&self) -> &'env Store {
         self.store
     }
 
-    /// The snapshot in use, or a new one.
+    /// Returns the current snapshot, or takes a new one.
     pub fn snapshot(&self) -> Result<&Snapshot<'env>, StoreError> {
         if let Some(snapshot) = self.snapshot.get() {
             return Ok(snapshot);
@@ -34,7 +34,7 @@ impl<'env> Reader<'env> {
         Ok(self.snapshot.get_or_init(|| taken))
     }
 
-    /// Lets go of the snapshot, so that the next look shows what is the last commit by then.
+    /// Releases the snapshot, so that the next use takes a snapshot of the last commit.
     pub fn release(&mut self) {
         if let Some(snapshot) = self.snapshot.take() {
             self.resting.set(Some(snapshot.rest()));

@@ -1,8 +1,8 @@
-//! LMDB's list of readers, looked at from outside: a program that was killed while it read is still in it, and the
-//! pages that it saw are not used again.
+//! Inspects LMDB's lock table. A process that was killed while reading still has a slot there, so that the pages it
+//! read are not reused.
 //!
-//! LMDB has locks on this file by which processes know of each other, and a process loses all its locks on a file when it
-//! closes any descriptor of it. So the file is opened before LMDB opens the store, and closed after LMDB has closed it.
+//! LMDB holds locks on this file, by which processes detect each other, and a process loses all its locks on a file
+//! when it closes any descriptor of it. So it is opened before and closed after the LMDB environment.
 
 use std::fs::File;
 use std::io;
@@ -14,42 +14,42 @@ use rustix::process::{Pid, test_kill_process};
 
 /// Name of the file.
 pub(super) const READERS_FILE: &str = "lock.mdb";
-/// What LMDB maps of it must be on the disk: where a page of it has no room, touching it would kill the process (SIGBUS).
+/// The part that LMDB maps is allocated on the disk: touching a page without space would be fatal (SIGBUS).
 #[cfg(target_os = "linux")]
 const READERS_FILE_BYTES: u64 = 32 << 10;
-/// Bytes of a number of a transaction: LMDB writes it as wide as the machine has it.
+/// Bytes of a transaction id: LMDB writes it in the machine's word size.
 const WORD: usize = size_of::<usize>();
-/// Bytes of a place in the list: the transaction that is read, the process, the thread, and padding.
+/// Bytes of a slot: transaction, process, thread, and padding.
 const PLACE: usize = 64;
-/// What stands for no transaction.
+/// Transaction id of an unused slot.
 const NONE: [u8; WORD] = [0xff; WORD];
 
-/// Who reads a store.
+/// Counts of the readers of a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Readers {
-    /// Readers that see a state of the store now.
+    /// Readers with a snapshot.
     pub reading: usize,
-    /// Those of them whose processes are gone.
+    /// Those of them whose processes have ended.
     pub stale: usize,
 }
 
-/// The list of a store that is open.
+/// The lock table of an open store.
 #[derive(Debug)]
 pub(super) struct ReaderList(File);
 
 impl ReaderList {
-    /// Opens the list of the store in a folder, which LMDB has not opened yet, and gives it its place on the disk.
+    /// Opens the lock table of the store in a folder, before LMDB opens it, and allocates its disk space.
     pub fn open(folder: &Path) -> io::Result<ReaderList> {
         let file =
             File::options().read(true).write(true).create(true).truncate(false).open(folder.join(READERS_FILE))?;
         match give_place(&file) {
-            // Some file systems cannot do it; there it is as it was.
+            // Some file systems do not support this.
             Ok(()) | Err(Errno::OPNOTSUPP) => Ok(ReaderList(file)),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Those who are in it, which has so many places.
+    /// Counts the readers in a table with this number of slots.
     pub fn count(&self, places: u32) -> io::Result<Readers> {
         let mut list = vec![0; PLACE * places as usize];
         let head = self.0.metadata()?.len().saturating_sub(list.len() as u64);
@@ -67,13 +67,13 @@ impl ReaderList {
     }
 }
 
-/// Gives the list its place on the disk.
+/// Allocates disk space for the lock table.
 #[cfg(target_os = "linux")]
 fn give_place(file: &File) -> rustix::io::Result<()> {
     rustix::fs::fallocate(file, rustix::fs::FallocateFlags::KEEP_SIZE, 0, READERS_FILE_BYTES)
 }
 
-/// Other systems cannot do it without making the file longer.
+/// Other systems cannot do this without extending the file.
 #[cfg(not(target_os = "linux"))]
 fn give_place(_: &File) -> rustix::io::Result<()> {
     Err(Errno::OPNOTSUPP)
@@ -94,7 +94,7 @@ mod tests {
         assert_eq!(count(), Readers { reading: 0, stale: 0 });
         let snapshots = [store.snapshot().unwrap(), store.snapshot().unwrap()];
         assert_eq!(count(), Readers { reading: 2, stale: 0 });
-        // The second is made one of a process that has ended.
+        // The second reader is changed to a process that has ended.
         let mut child = Command::new("true").spawn().unwrap();
         child.wait().unwrap();
         let path = folder.path().join(READERS_FILE);

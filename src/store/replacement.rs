@@ -1,17 +1,17 @@
-//! A new store that is built beside another one, to take its place.
+//! A rebuild: a new store that is built beside the old one and then replaces it.
 //!
-//! It grows in a folder inside that of the other one. Until the end nothing of the old store is touched; then three files
-//! are renamed: LMDB's list of readers, the record of what is on the disk, and last that in which everything is kept. In
-//! between and afterwards each file is whole, so that it does not matter where the process ends:
+//! The new store is built in a subfolder of the old one's folder. Until the end the old store is not touched. Then
+//! three files are renamed: LMDB's lock table, the durable-meta file, and last the data file. Each file is complete at
+//! any time, so the process may end anywhere:
 //!
-//! - before the first, the old store is in place, and the new one is gone on with;
-//! - between them the old store is in place with a list of readers that nobody uses, which LMDB begins anew, and maybe
-//!   with a record that speaks of another file, which is not used: all of the old store is on the disk;
-//! - after the last the new one is in place. What is left of its folder is removed.
+//! - before the first rename the old store is in place, and the rebuild is continued;
+//! - between them the old store is in place with an unused lock table, which LMDB initialises again, and possibly with
+//!   a durable-meta file of another data file, which is not used: the old store is durable as a whole;
+//! - after the last one the new store is in place, and the rest of its folder is removed.
 //!
-//! The other way round the new store might be opened with the list of the old one while somebody still reads that, and
-//! LMDB would take the number of the last commit from there. For the same reason the new store stays open throughout: a
-//! process that opens the folder in just that moment finds a list that is in use.
+//! With the opposite order the new store might be opened with the lock table of the old one while somebody still reads
+//! that, and LMDB would take the id of the last transaction from there. For the same reason the new store stays open
+//! throughout: a process that opens the folder at that moment finds a lock table in use.
 
 use std::fs::File;
 use std::io;
@@ -26,37 +26,37 @@ use super::open::{self, ChainIdentity, DATA_FILE, Options, Store};
 use super::readers::READERS_FILE;
 use super::settled;
 
-/// The folder in which the new store grows.
+/// Subfolder in which the new store is built.
 const FOLDER: &str = "reindex";
-/// What a store needs at its end besides its pages.
+/// Bytes that a store needs in addition to the old one's size.
 const MARGIN: u64 = 1 << 20;
 
-/// A store, and the one that is to take its place.
+/// A store, and the new store that is to replace it.
 pub struct Replacement {
-    /// The store that is there. Others are kept from changing it.
+    /// The old store, locked against changes.
     pub old: OldStore,
-    /// The one that is being built.
+    /// The new store.
     pub new: Store,
     folder: PathBuf,
 }
 
-/// What building a store needs, in bytes.
+/// Disk space for building a store, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
-    /// What the disk must have free: about as much as the old store takes, without what is built already.
+    /// Bytes that must be free: about the size of the old store, minus what is already built.
     pub needed: u64,
-    /// What it has free, if it can say so.
+    /// Bytes that are free, if the system can tell.
     pub free: Option<u64>,
 }
 
-/// Whether a replacement was begun in a folder and is not in place.
+/// Returns whether a rebuild was started in a folder and not finished.
 pub fn is_begun(folder: &Path) -> bool {
     open::exists(&folder.join(FOLDER))
 }
 
 impl Replacement {
-    /// Opens the store in a folder, and the new one beside it: where it was left, or empty if none was begun or what was
-    /// begun does not lead to the present chain. What is remembered of its network is made of what the old one remembers.
+    /// Opens the store in a folder, and the new one beside it: where it was left, or empty if there is none or it does
+    /// not lead to the present chain. `identity` derives the new store's identity from the old one's network.
     pub fn open(
         folder: &Path,
         identity: impl Fn(&str) -> Result<ChainIdentity, StoreError>,
@@ -84,12 +84,12 @@ impl Replacement {
         Ok(Replacement { old, new, folder: folder.to_owned() })
     }
 
-    /// What is needed still.
+    /// Returns the disk space that is still needed.
     pub fn room(&self) -> Result<Room, StoreError> {
         room(&self.folder)
     }
 
-    /// Puts the new store, which must be complete, into the place of the old one.
+    /// Replaces the old store by the new one, which must be complete.
     pub fn put_in_place(self) -> Result<Store, StoreError> {
         let Replacement { old, new, folder } = self;
         new.settle()?;
@@ -112,7 +112,7 @@ impl Replacement {
     }
 }
 
-/// The store that was begun, if it is part of the old one's chain, and whether it is all of it.
+/// Returns the unfinished new store if it is part of the old one's chain, and whether it is complete.
 fn resume(
     old: &OldStore,
     place: &Path,
@@ -132,7 +132,7 @@ fn resume(
     Ok(is_ours.then_some((new, reached == blocks.tip()?)))
 }
 
-/// Whether a store that was begun is to be begun anew: it is damaged, or of another version or network.
+/// Returns whether an unfinished store must be started again: it is damaged, or of another version or network.
 fn is_of_no_use(error: &StoreError) -> bool {
     !matches!(
         error,
@@ -150,7 +150,7 @@ fn room(folder: &Path) -> Result<Room, StoreError> {
 }
 
 impl Room {
-    /// Room for a store of so many bytes in a folder.
+    /// Returns the disk space for a store of `bytes` bytes in a folder.
     pub(super) fn of(folder: &Path, bytes: u64) -> Result<Room, StoreError> {
         let free = match open::free_bytes(folder) {
             Ok(free) => Some(free),
@@ -165,7 +165,7 @@ impl Room {
     }
 }
 
-/// Removes what is left of a store that was begun.
+/// Removes the remains of an unfinished store.
 pub(super) fn remove(place: &Path) -> io::Result<()> {
     match std::fs::remove_dir_all(place) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -173,7 +173,7 @@ pub(super) fn remove(place: &Path) -> io::Result<()> {
     }
 }
 
-/// Makes what was renamed in a folder last.
+/// Makes renames in a folder durable.
 pub(super) fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }

@@ -1,17 +1,17 @@
-//! Values with a checksum behind them, so that what a disk has damaged is noticed and never believed.
+//! Row checksums, which detect values that a disk has damaged.
 //!
-//! The checksum covers table, key and value: a row that a damaged page shows in another place is noticed too. What the
-//! store was made with ([`Table::Meta`]) is plain, so that a program of any version can read it; it is compared with the
-//! checksum of its range whenever a store is opened. Of a long value a part can be read that has a checksum of its own in
-//! it ([`super::Read::peek`]).
+//! The checksum covers table, key and value, so that a row in the wrong place is detected too. [`Table::Meta`] has
+//! none, so that a program of any version can read it; it is compared with the checksum of its range whenever a store
+//! is opened. A part of a long value that contains its own checksum can be read without the rest
+//! ([`super::Read::peek`]).
 
 use super::error::StoreError;
 use super::tables::Table;
 
-/// Bytes of a checksum (CRC-32), behind the value, little-endian.
+/// Bytes of a checksum (CRC-32, little-endian) after the value.
 pub const CHECKSUM_BYTES: usize = 4;
 
-/// Bytes that a value takes in a table.
+/// Returns the stored length of a value in a table.
 pub fn length(table: Table, value: &[u8]) -> usize {
     match table {
         Table::Meta => value.len(),
@@ -19,7 +19,7 @@ pub fn length(table: Table, value: &[u8]) -> usize {
     }
 }
 
-/// Writes a value into a place of its [`length`].
+/// Writes a value with its checksum into `place`, which has the length [`length`].
 pub fn seal(table: Table, key: &[u8], value: &[u8], place: &mut [u8]) {
     let (own, checksum) = place.split_at_mut(value.len());
     own.copy_from_slice(value);
@@ -28,7 +28,7 @@ pub fn seal(table: Table, key: &[u8], value: &[u8], place: &mut [u8]) {
     }
 }
 
-/// The value of a row.
+/// Returns the value of a row after verifying its checksum.
 pub fn unseal<'a>(table: Table, key: &[u8], row: &'a [u8]) -> Result<&'a [u8], StoreError> {
     if table == Table::Meta {
         return Ok(row);
@@ -39,19 +39,19 @@ pub fn unseal<'a>(table: Table, key: &[u8], row: &'a [u8]) -> Result<&'a [u8], S
     }
 }
 
-/// The value of a row of which the checksum is not looked at.
+/// Returns the value of a row without verifying its checksum.
 pub fn unchecked<'a>(table: Table, key: &[u8], row: &'a [u8]) -> Result<&'a [u8], StoreError> {
     let checksum = if table == Table::Meta { 0 } else { CHECKSUM_BYTES };
     let value = row.len().checked_sub(checksum).and_then(|length| row.get(..length));
     value.ok_or_else(|| StoreError::Corrupt { table, key: key.to_vec() })
 }
 
-/// The checksum of a value, or of a part of one.
+/// Returns the checksum of a value, or of a part of one.
 pub fn sum(table: Table, key: &[u8], value: &[u8]) -> u32 {
     sum_of(table, key, [value])
 }
 
-/// The checksum of parts of a value together.
+/// Returns the checksum of several parts of a value.
 pub fn sum_of<const N: usize>(table: Table, key: &[u8], parts: [&[u8]; N]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&[table as u8]);

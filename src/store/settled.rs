@@ -1,39 +1,40 @@
-//! What of the store is on the disk for certain, so that a commit need not wait for the disk.
+//! Durability: tracks which state of the store is certainly on the disk, so that a commit need not wait for the disk.
 //!
-//! LMDB commits without waiting here (`MDB_NOSYNC`): a commit is copied into the system's page cache, and the system may
-//! write its pages, those that lead to all others included, in any order. A process that is killed loses nothing by
-//! that. A system that stops may leave first pages that lead to what was never written.
+//! LMDB commits without waiting here (`MDB_NOSYNC`): a commit is copied into the system's page cache, and the system
+//! may write its pages in any order, including the root pages. A killed process loses nothing by that. A system stop
+//! (crash or power cut) may leave meta pages that lead to pages that were never written.
 //!
-//! So a commit is *settled* afterwards: the data file is synchronised, then a record of its first page is written
-//! beside it, in the file `settled`. After a stop of the system the store goes back to the recorded state, by putting
-//! the recorded first page back in both places. What was committed since is lost as a whole; consistency never is.
+//! So a commit is made durable later: the data file is synchronised, then a record of its meta page is written beside
+//! it, in the file `settled`. After a system stop the store recovers the recorded state, by writing the recorded meta
+//! page to both places. Later commits are lost as a whole; consistency never is.
 //!
-//! Why that state is still there: **there is never more than one unsettled commit when another batch is committed
-//! without waiting.** Let S be settled and S+1 committed. LMDB writes no page twice: a batch writes pages that are free.
-//! Batch T takes pages that were given back by batch T-2 or before (`mdb_page_alloc`, `mdb_find_oldest`), which no state
-//! from T-2 on holds. So neither S+1 nor S+2 overwrites what S holds, and S+3 is not begun before S+1 or S+2 is settled.
-//! Pages that a batch takes and gives back itself were free before; pages that it writes before its commit (spilled
-//! ones) are such that it took; the file only grows. The two first pages are overwritten in turn, hence the record.
+//! Why the recorded state is still present: **at most one commit is not yet durable when the next transaction is
+//! committed without waiting.** Let S be durable and S+1 committed. LMDB overwrites no page in use: a transaction
+//! writes to free pages. Transaction T uses pages that were freed by transaction T-2 or before (`mdb_page_alloc`,
+//! `mdb_find_oldest`), which no state from T-2 on uses. So neither S+1 nor S+2 overwrites a page of S, and S+3 does not
+//! begin before S+1 or S+2 is durable. Pages that a transaction allocates and frees itself were free before; pages that
+//! it writes before its commit (spilled ones) are pages that it allocated; the file only grows. The two meta pages are
+//! overwritten in turn, hence the record.
 //!
-//! The record has two places, each with a number and a checksum. The one that does not hold the present record is
-//! overwritten, which needs no room on a disk that is full. A write that is cut short damages the record of no state
-//! but the new one, and the old one is intact until the new record is synchronised, as nothing else is committed before.
+//! The record has two slots, each with a number and a checksum. The slot that does not hold the present record is
+//! overwritten, which needs no space on a full disk. An interrupted write damages only the new record. The old one
+//! stays intact until the new one is synchronised, and nothing else is committed before.
 //!
-//! A record names the run of the system (boot) in which it was written. While that goes on, the page cache is whole,
-//! and the newest commit is the state of the store, whatever has become of the processes. It is written before the first
-//! batch of each opening, so that nothing is committed in another run than the record names. A store without a record is
-//! taken as it is: it was written by a version that waited for the disk.
+//! A record contains the boot id of the system run in which it was written. During that run the page cache is intact,
+//! and the newest commit is the state of the store, whatever happened to processes. The record is written before the
+//! first transaction of each opening, so that nothing is committed in another run than the recorded one. A store
+//! without a record is used as it is: it was written by a version that waited for the disk.
 //!
-//! The waiting itself is done by a helper process where there is one (`src/event_loop/disk_helper.rs`), so that nobody
-//! else waits: the data file is synchronised there, then the record is written here and synchronised there. Until both
-//! answers have come, no other commit is made ([`Durability::settle_soon`] says so); a batch may be built meanwhile, as it
-//! writes free pages only. Whoever cannot wait for answers synchronises here ([`Durability::settle`]), and an answer that
-//! comes later counts for nothing. The helper has the file open by itself: where it ends with an error that it told nobody,
-//! the system tells this process the same error.
+//! A helper process, if there is one, does the waiting (`src/event_loop/disk_helper.rs`): it synchronises the data
+//! file; then the record is written here, and the helper synchronises that. No other commit is made before both answers
+//! ([`Durability::settle_soon`] reports this). A transaction may be built meanwhile, as it writes to free pages only. A
+//! caller that cannot wait for answers synchronises here ([`Durability::settle`]), and later answers are ignored. The
+//! helper opens the files itself, so that if it ends with an error that it did not report, the system reports the same
+//! error to this process.
 //!
-//! If the disk does not take what was written, the system may have forgotten it already, and to try again proves
-//! nothing (Linux reports such an error once and takes the pages for clean). So nothing is settled any more then, and no
-//! batch is begun; the record is made to name no run, so that the next opening goes back to it.
+//! If synchronising fails, the system may have dropped the data already, and a retry proves nothing (Linux reports such
+//! an error once and marks the pages clean). So nothing becomes durable any more and no transaction begins. The record
+//! is rewritten without a boot id, so that the next opening recovers it.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::fs::File;
@@ -51,49 +52,49 @@ use super::figures::COMMIT_TIMES;
 use super::sync::{Answered, SyncFile, SyncState};
 use crate::figures::Histogram;
 
-/// The file of the record, beside the data file.
+/// The durable-meta file, beside the data file.
 pub const FILE: &str = "settled";
 const MARK: &[u8; 8] = b"settled1";
-/// Bytes from one place of the record to the other: no disk damages more than that by a write that is cut short.
+/// Offset of the second slot. An interrupted write damages at most this many bytes of a disk.
 const PLACE: u64 = 4096;
 const CHECKSUM: usize = 32;
 const RECORD_BYTES: usize = CHECKSUM + MARK.len() + 8 + BOOT_BYTES + CHECKSUM + META_BYTES;
 
-/// How many commits may be newer than the record. Where there are more the data file was put beside a record of old.
+/// Maximum number of commits after the recorded one. If there are more, the data file belongs to another record.
 const MOST_AHEAD: u64 = 2;
 
 const BOOT_BYTES: usize = 36;
 
-/// A run of the system: from its start to its stop, however that comes.
+/// The id of a run of the system, from its start to its stop or crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Boot([u8; BOOT_BYTES]);
 
 impl Boot {
-    /// Some run, nobody knows which.
+    /// An unknown run.
     pub const UNKNOWN: Boot = Boot([0; BOOT_BYTES]);
 
-    /// The present run. It is known on Linux only.
+    /// Returns the present run. It is known on Linux only.
     pub fn present() -> Boot {
         let name = std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         name.first_chunk().map_or(Boot::UNKNOWN, |name| Boot(*name))
     }
 
-    /// Whether both are the same run.
+    /// Returns whether both are known and the same run.
     fn is(self, other: Boot) -> bool {
         self != Boot::UNKNOWN && self == other
     }
 }
 
-/// A state that is on the disk.
+/// A record of a state that is on the disk.
 #[derive(Clone)]
 struct Record {
-    /// Grows from record to record.
+    /// Increases from record to record.
     number: u64,
     /// The run of the system in which it was written.
     boot: Boot,
-    /// Checksum of the pages from which all others are reached: whether a data file is the one that is meant.
+    /// Checksum of the root pages, which identifies the data file and its state.
     roots: [u8; CHECKSUM],
-    /// The first page of the data file.
+    /// The meta page of the data file.
     meta: Meta,
 }
 
@@ -118,7 +119,7 @@ impl Record {
         is_whole.then_some(Record { number: u64::from_le_bytes(*number), boot: Boot(*boot), roots: *roots, meta })
     }
 
-    /// The newest record that is whole.
+    /// Reads the newest valid record.
     fn read(folder: &Path) -> io::Result<Option<Record>> {
         let file = match File::open(folder.join(FILE)) {
             Ok(file) => file,
@@ -139,41 +140,41 @@ impl Record {
         Ok(newest)
     }
 
-    /// Writes the record. It does not touch the place of the record before it.
+    /// Writes the record to its slot. The slot of the previous record is not touched.
     fn put(&self, file: &File) -> io::Result<()> {
         file.write_all_at(&self.to_bytes(), self.number % 2 * PLACE)
     }
 
-    /// Writes the record, on the disk when it returns. The `first` one of an opening makes sure of the file itself.
+    /// Writes the record and synchronises it. The `first` write of an opening also synchronises the folder.
     fn write(&self, file: &File, folder: &Path, first: bool) -> io::Result<()> {
         self.put(file)?;
         if !first {
             return file.sync_data();
         }
         if file.metadata()?.len() < PLACE + RECORD_BYTES as u64 {
-            // From now on a full disk has room for the other place.
+            // Allocates the other slot, so that it can be written on a full disk.
             file.write_all_at(&[0; RECORD_BYTES], (self.number + 1) % 2 * PLACE)?;
         }
         file.sync_all()?;
         match File::open(folder)?.sync_all() {
-            // Some file systems cannot do that.
+            // Some file systems do not support this.
             Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => Ok(()),
             other => other,
         }
     }
 }
 
-/// The record to which a store must go back: the system has stopped since, and more was committed, or the first pages of
-/// the data file are damaged.
+/// Returns the record to which a store must be recovered: the system has stopped since and there are later commits, or
+/// the meta pages of the data file are damaged.
 fn to_go_back_to(folder: &Path, boot: Boot) -> io::Result<Option<Record>> {
     let mut data = match File::open(folder.join(data_file::NAME)) {
         Ok(file) if file.metadata()?.len() > 0 => file,
         _ => return Ok(None),
     };
-    // Before the record: a process that changes the store writes it before it commits anything.
+    // Before the record: a process that changes the store writes the record before it commits.
     let newest = data_file::newest_meta(&mut data).ok();
     let Some(record) = Record::read(folder)? else { return Ok(None) };
-    // After the record: nothing on the disk is older than that, unless the first pages were damaged.
+    // After the record: the file cannot be older than the record unless its meta pages were damaged.
     let is_damaged = data_file::newest_meta(&mut data).map_or(true, |newest| !newest.is_as_new_as(&record.meta));
     let is_near = |newest: &Meta| (1..=MOST_AHEAD).contains(&newest.transaction.wrapping_sub(record.meta.transaction));
     if !is_damaged && (record.boot.is(boot) || !newest.as_ref().is_none_or(is_near)) {
@@ -187,8 +188,8 @@ fn to_go_back_to(folder: &Path, boot: Boot) -> io::Result<Option<Record>> {
     Ok(is_meant.then_some(record))
 }
 
-/// Refuses a data file in the state of the record whose pages, from which all others are reached, are not those of the
-/// record: they are damaged, or of an earlier commit.
+/// Fails if the data file is in the recorded state, but its root pages are not the recorded ones: they are damaged, or
+/// of an earlier commit.
 fn check_roots(folder: &Path) -> Result<(), StoreError> {
     let path = folder.join(data_file::NAME);
     let is_damaged = || -> io::Result<bool> {
@@ -207,8 +208,8 @@ fn check_roots(folder: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// Puts a store back to what is on the disk for certain, if the system has stopped since it was changed. For who may
-/// change it, before LMDB opens it.
+/// Recovers the durable state of a store if the system has stopped since it was changed. For exclusive access, before
+/// LMDB opens the store.
 pub fn go_back(folder: &Path, boot: Boot) -> Result<(), StoreError> {
     let put_back = || -> io::Result<()> {
         let Some(record) = to_go_back_to(folder, boot)? else { return Ok(()) };
@@ -222,7 +223,7 @@ pub fn go_back(folder: &Path, boot: Boot) -> Result<(), StoreError> {
     check_roots(folder)
 }
 
-/// Refuses a store that must go back, for who may not change it.
+/// Fails if a store must be recovered. For read-only access.
 pub fn refuse_unsettled(folder: &Path, boot: Boot) -> Result<(), StoreError> {
     match to_go_back_to(folder, boot) {
         Ok(None) => check_roots(folder),
@@ -231,47 +232,47 @@ pub fn refuse_unsettled(folder: &Path, boot: Boot) -> Result<(), StoreError> {
     }
 }
 
-/// How much is known of what is on the disk.
+/// Whether the last commit is durable.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Standing {
-    /// Nothing yet: no batch was begun since the store was opened.
+    /// Unknown: no transaction was begun since the store was opened.
     Opened,
-    /// The last commit is settled.
+    /// The last commit is durable.
     Settled,
-    /// The last commit is not.
+    /// The last commit is not yet durable.
     Unsettled,
-    /// The disk did not take what was written.
+    /// Synchronising the data file failed; the error number.
     Failed(i32),
 }
 
-/// Settles what is committed. Of a process that may change the store.
+/// Makes commits durable. Exists in a process that may change the store.
 pub struct Durability {
     folder: PathBuf,
     data: File,
-    /// Where the record is written, once there was one to write.
+    /// The durable-meta file, once it is open.
     place: OnceCell<File>,
     boot: Boot,
     record: RefCell<Option<Record>>,
-    /// The record that is written, and not known to be on the disk.
+    /// The record that is written but not yet synchronised.
     pending: RefCell<Option<Record>>,
     standing: Cell<Standing>,
     sync: Cell<SyncState>,
-    /// Somebody goes on only once the last commit is durable, or has failed to become so.
+    /// Whether a caller waits until the last commit is durable, or has failed to become so.
     is_awaited: Cell<bool>,
-    /// What has gone wrong while the helper was at it, for who awaits it.
+    /// The error that occurred with the helper, for the waiting caller.
     failure: RefCell<Option<StoreError>>,
-    /// When making the last commit durable began, by the clock.
+    /// Time at which the helper was asked to make the last commit durable.
     begun: Cell<Duration>,
-    /// By which commits are timed, once there is one.
+    /// The clock by which commits are timed, if one is set.
     clock: Cell<Option<fn() -> Duration>>,
     commit_times: RefCell<Histogram>,
-    /// Lets the disk fail.
+    /// Makes synchronising fail.
     #[cfg(test)]
     pub fails: Cell<bool>,
 }
 
 impl Durability {
-    /// Of a store that LMDB has opened.
+    /// Creates it for a store that LMDB has opened.
     pub fn new(folder: &Path, boot: Boot) -> Result<Durability, StoreError> {
         let open =
             || Ok((File::options().read(true).write(true).open(folder.join(data_file::NAME))?, Record::read(folder)?));
@@ -295,23 +296,23 @@ impl Durability {
         })
     }
 
-    /// The same once the files were moved to another folder.
+    /// Returns it after the files were moved to another folder.
     pub fn moved(mut self, folder: PathBuf) -> Durability {
         self.folder = folder;
         self
     }
 
-    /// Has the time of commits taken by a clock.
+    /// Sets the clock by which commits are timed.
     pub fn time_commits(&self, clock: fn() -> Duration) {
         self.clock.set(Some(clock));
     }
 
-    /// How long commits took.
+    /// Returns the durations of commits.
     pub fn commit_times(&self) -> Histogram {
         self.commit_times.borrow().clone()
     }
 
-    /// Commits or settles, and counts how long that takes.
+    /// Runs a commit or synchronisation and records its duration.
     pub fn timed<T>(&self, commit: impl FnOnce() -> T) -> T {
         let Some(clock) = self.clock.get() else { return commit() };
         let begun = clock();
@@ -320,7 +321,7 @@ impl Durability {
         result
     }
 
-    /// Before a batch is begun: there is a record of this run of the system.
+    /// Ensures, before a transaction begins, that there is a record of this run of the system.
     pub fn begin(&self) -> Result<(), StoreError> {
         match self.standing.get() {
             Standing::Settled | Standing::Unsettled => Ok(()),
@@ -328,19 +329,19 @@ impl Durability {
         }
     }
 
-    /// Whether something is committed that is not settled.
+    /// Returns whether the last commit is not yet durable.
     pub fn is_unsettled(&self) -> bool {
         self.standing.get() == Standing::Unsettled
     }
 
-    /// After each commit: it is not settled yet.
+    /// Notes a commit, which is not yet durable.
     pub fn committed(&self) {
         self.outrun();
         self.standing.set(Standing::Unsettled);
     }
 
-    /// Has what is committed made durable, without waiting where there is a helper. True if it is durable; otherwise it is
-    /// to be asked again once [`Durability::is_waiting`] says no more, and nothing is to be committed before.
+    /// Makes all commits durable, without waiting if there is a helper. Returns whether they are durable. If not, the
+    /// caller must call it again once [`Durability::is_waiting`] returns `false`, and must not commit before.
     pub fn settle_soon(&self) -> Result<bool, StoreError> {
         self.is_awaited.set(false);
         if let Some(failure) = self.failure.take() {
@@ -358,27 +359,27 @@ impl Durability {
         Ok(false)
     }
 
-    /// Whether somebody goes on only once the last commit is durable.
+    /// Returns whether a caller waits until the last commit is durable.
     pub fn is_awaited(&self) -> bool {
         self.is_awaited.get()
     }
 
-    /// Whether somebody awaits an answer of the helper.
+    /// Returns whether a caller waits for an answer of the helper.
     pub fn is_waiting(&self) -> bool {
         self.is_awaited.get() && self.sync.get().is_waiting()
     }
 
-    /// There is a helper from now on, or there is none any more. What it was at is done here by who awaits it.
+    /// Sets whether there is a helper. If it is gone, the waiting caller does its work.
     pub fn set_helper(&self, is_there: bool) {
         self.sync.set(if is_there { SyncState::Idle } else { SyncState::NoHelper });
     }
 
-    /// What the helper is to synchronise now, told once.
+    /// Returns the file that the helper is to synchronise now. Returns each request once.
     pub fn next_sync(&self) -> Option<SyncFile> {
         self.change_sync(SyncState::begin)
     }
 
-    /// The helper has answered.
+    /// Handles an answer of the helper.
     pub fn synced(&self, result: io::Result<()>) {
         let Answered::Done(file) = self.change_sync(SyncState::answered) else { return };
         let folder = &self.folder;
@@ -389,7 +390,7 @@ impl Durability {
                 self.take_record();
                 Ok(())
             }
-            // The record before it is whole, and this one is written again.
+            // The previous record is intact, and this one will be written again.
             (SyncFile::Record, Err(error)) => Err(StoreError::disk(folder, error)),
         };
         if let Err(error) = done {
@@ -398,7 +399,7 @@ impl Durability {
         }
     }
 
-    /// Writes the record of what is committed, which is on the disk, and has it synchronised.
+    /// Writes the record of the synchronised data file and requests its synchronisation.
     fn put_record(&self) -> io::Result<()> {
         match self.present_record()? {
             Some(record) => {
@@ -411,7 +412,7 @@ impl Durability {
         Ok(())
     }
 
-    /// The record is on the disk too.
+    /// Notes that the record is on the disk too.
     fn take_record(&self) {
         if let Some(record) = self.pending.take() {
             self.record.replace(Some(record));
@@ -429,14 +430,14 @@ impl Durability {
         result
     }
 
-    /// What the helper is at does not matter any more.
+    /// Cancels what the helper does: its answer will be ignored.
     fn outrun(&self) {
         self.change_sync(SyncState::outrun);
         self.pending.take();
         self.failure.take();
     }
 
-    /// Settles, and counts how long that takes if there is something to wait for.
+    /// Like [`Durability::settle`], and records the duration if there is something to wait for.
     pub fn timed_settle(&self) -> Result<(), StoreError> {
         match self.is_unsettled() {
             true => self.timed(|| self.settle()),
@@ -444,7 +445,7 @@ impl Durability {
         }
     }
 
-    /// Waits until what is committed is on the disk, and records it.
+    /// Waits until the last commit is on the disk, and records it.
     pub fn settle(&self) -> Result<(), StoreError> {
         match self.standing.get() {
             Standing::Settled => return Ok(()),
@@ -458,7 +459,7 @@ impl Durability {
         Ok(())
     }
 
-    /// The disk did not take the data file.
+    /// Handles a failure to synchronise the data file.
     fn fail(&self, error: &io::Error) -> StoreError {
         let error = error.raw_os_error().unwrap_or(Errno::IO.raw_os_error());
         self.standing.set(Standing::Failed(error));
@@ -474,7 +475,7 @@ impl Durability {
         self.data.sync_data()
     }
 
-    /// Records what is committed, which is on the disk.
+    /// Records the synchronised data file.
     fn record_present(&self) -> io::Result<()> {
         if let Some(record) = self.present_record()? {
             record.write(self.place()?, &self.folder, self.standing.get() == Standing::Opened)?;
@@ -483,7 +484,7 @@ impl Durability {
         Ok(())
     }
 
-    /// The record of what is committed; `None` if the present one says it.
+    /// Returns the record of the last commit, or `None` if it equals the present record.
     fn present_record(&self) -> io::Result<Option<Record>> {
         let meta = data_file::newest_meta(&mut &self.data).map_err(|fault| io::Error::other(fault.to_string()))?;
         let roots = data_file::roots(&self.data, &meta)?;
@@ -496,9 +497,9 @@ impl Durability {
         Ok(Some(Record { number, boot: self.boot, roots, meta }))
     }
 
-    /// The files that a helper is to synchronise, opened anew: the data file and the record.
+    /// Returns the data file and the durable-meta file, opened again for the helper.
     pub fn files_of_helper(&self) -> io::Result<[File; 2]> {
-        // A record is there once there was a batch.
+        // Creates the durable-meta file if necessary.
         self.place()?;
         let open = |name: &str| File::options().read(true).write(true).open(self.folder.join(name));
         Ok([open(data_file::NAME)?, open(FILE)?])
@@ -512,7 +513,7 @@ impl Durability {
         Ok(self.place.get_or_init(|| file))
     }
 
-    /// Lets the next opening go back to the record, as far as the disk still takes that.
+    /// Rewrites the record without a boot id, so that the next opening recovers it, if the disk still allows that.
     fn distrust(&self) {
         let last = self.record.borrow().clone();
         if let Some(last) = last {
@@ -529,7 +530,7 @@ impl Durability {
 }
 
 impl Drop for Durability {
-    /// A process that ends leaves nothing unsettled.
+    /// Makes the last commit durable before the process ends.
     fn drop(&mut self) {
         if self.is_unsettled()
             && let Err(error) = self.settle()
@@ -561,7 +562,7 @@ mod tests {
         Store::open_in(boot, folder, &identity(), OPTIONS).unwrap()
     }
 
-    /// A checksum of all that is in a store.
+    /// Returns a checksum of everything in a store.
     fn digest(store: &Store) -> Vec<u8> {
         let snapshot = store.snapshot().unwrap();
         let mut hash = Sha3_256::new();
@@ -584,7 +585,7 @@ mod tests {
         let file = File::options().create_new(true).read(true).write(true).open(&path).unwrap();
         let numbered = |number| Record { number, ..record.clone() };
         let whole = (PLACE as usize) + RECORD_BYTES;
-        // Of what is in a file only the length matters.
+        // Only the length of the existing content matters.
         for length in [0, RECORD_BYTES as u64, PLACE, PLACE + RECORD_BYTES as u64 - 1] {
             file.set_len(0).unwrap();
             file.set_len(length).unwrap();
@@ -608,7 +609,7 @@ mod tests {
         (std::fs::read(folder.join(data_file::NAME)).unwrap(), std::fs::read(folder.join(FILE)).unwrap())
     }
 
-    /// A folder with these files, as another system finds it.
+    /// Creates a folder with these files, as found after a restart of the system.
     fn found(data: &[u8], record: &[u8]) -> TempDir {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join(data_file::NAME), data).unwrap();
@@ -634,8 +635,8 @@ mod tests {
         }
     }
 
-    /// What a disk may hold of a file after a power cut: each page as it was at one of the moments since it was
-    /// synchronised, and the end where it was at one of them.
+    /// Returns what a disk may hold of a file after a power cut: each page as in any of its images since the file was
+    /// synchronised, and the length of any of them.
     fn torn(images: &[Vec<u8>], rng: &mut TestRng) -> Vec<u8> {
         let longest = images.iter().map(Vec::len).max().unwrap();
         let mut file = vec![0; longest];
@@ -649,19 +650,19 @@ mod tests {
         file
     }
 
-    /// A store, what its files were since the disk last had all of them, and what it held then.
+    /// A store, the images of its data file since it was last synchronised, and its durable content.
     struct Life {
         folder: TempDir,
         images: Vec<Vec<u8>>,
         settled: Vec<u8>,
-        /// The record before the present one, and what the store held then, while the present one may be lost.
+        /// The previous record and the durable content at that time, while the present record may be lost.
         earlier: Option<(Vec<u8>, Vec<u8>)>,
-        /// What the helper is at, and what the store held when that began.
+        /// The file that the helper is synchronising, and the content of the store when that began.
         begun: Option<(SyncFile, Vec<u8>)>,
     }
 
     impl Life {
-        /// Takes note of what a step has done.
+        /// Takes note of the state after a step.
         fn look(&mut self, store: &Store) {
             let (data, _) = files(self.folder.path());
             match store.is_unsettled() {
@@ -670,7 +671,7 @@ mod tests {
             }
         }
 
-        /// The helper begins with what the store wants, or ends what it is at.
+        /// Lets the helper begin what the store requests, or finish what it has begun.
         fn help(&mut self, store: &Store) {
             if store.settle_soon().unwrap() {
                 return self.look(store);
@@ -688,14 +689,14 @@ mod tests {
             self.look(store);
         }
 
-        /// The power is cut.
+        /// Simulates a power cut and checks the recovered content.
         fn expect_whole_after_a_stop(&self, rng: &mut TestRng) {
             let (_, record) = files(self.folder.path());
             let present = (&record, &self.settled);
             for (record, held) in self.earlier.iter().map(|(record, held)| (record, held)).chain([present]) {
                 let folder = found(&torn(&self.images, rng), record);
                 assert_eq!(&digest(&open(OTHER, folder.path())), held, "{} states", self.images.len());
-                // The next opening finds nothing to go back to.
+                // The next opening has nothing to recover.
                 assert_eq!(&digest(&open(Boot::UNKNOWN, folder.path())), held);
             }
         }
@@ -719,14 +720,14 @@ mod tests {
                         let mut batch = store.begin().unwrap();
                         change(&mut batch, rng);
                         batch.commit_soon().unwrap();
-                        // It has settled what was committed before.
+                        // The commit has made the previous one durable.
                         (life.images, life.settled, life.earlier) = (vec![before.0], before.1, None);
                         life.look(&store);
                     }
                     4 => {
                         let mut batch = store.begin().unwrap();
                         change(&mut batch, rng);
-                        // Visible, and not on the disk: as in the middle of a commit that waits.
+                        // Visible but not on the disk, as in the middle of a commit that waits.
                         batch.make_visible().unwrap();
                         life.look(&store);
                         life.expect_whole_after_a_stop(rng);
@@ -756,7 +757,7 @@ mod tests {
         }
     }
 
-    /// A store with a settled state and a commit above it, and the digests of both.
+    /// Returns a store with a durable state and one more commit, and the digests of both.
     fn unsettled() -> (TempDir, Store, [Vec<u8>; 2]) {
         let folder = tempfile::tempdir().unwrap();
         let store = open(ONE, folder.path());
@@ -801,7 +802,7 @@ mod tests {
             let expected = if record[..after.len()] == after { &newest } else { &settled };
             let folder = found(&data, &record);
             go_back(folder.path(), OTHER).unwrap();
-            // The whole store is looked at now and then only.
+            // The whole store is checked for some of the lengths only.
             if written % 40 == 0 || written == RECORD_BYTES {
                 assert_eq!(&digest(&open(ONE, folder.path())), expected, "{written} bytes");
             }
@@ -860,7 +861,7 @@ mod tests {
             let said = result.unwrap_err().to_string();
             assert!(said.contains("may be lost") && said.contains("start nisd again"), "{said}");
             assert!(!soon || digest(&store) == newest);
-            // The disk takes everything again, which says nothing of what it did not take.
+            // Later writes succeed, which says nothing about the lost ones.
             durability.fails.set(false);
             assert!(matches!(store.begin().err(), Some(StoreError::NotTaken { .. })));
             assert!(durability.settle().is_err());

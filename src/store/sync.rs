@@ -1,73 +1,73 @@
-//! Waiting for the disk in somebody else's process: what is to be synchronised next, and what came of it.
+//! State machine of the helper process that waits for the disk: what is to be synchronised next, and how far it is.
 //!
-//! A plain state machine that does nothing itself. [`super::settled::Durability`] says when something is to become durable
-//! and what follows from an answer; the event loop carries requests to a helper process and brings its answers.
+//! It does nothing itself. [`super::settled::Durability`] requests synchronisation and handles the answers; the event
+//! loop carries requests to the helper process and returns its answers.
 
 /// A file of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncFile {
     /// The data file.
     Data,
-    /// The record of what of it is on the disk.
+    /// The durable-meta file.
     Record,
 }
 
-/// How far making the last commit durable has come.
+/// Progress of making the last commit durable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SyncState {
-    /// There is no helper: whoever needs the disk waits for it.
+    /// There is no helper: the caller waits for the disk itself.
     #[default]
     NoHelper,
-    /// The helper has nothing to do.
+    /// The helper is idle.
     Idle,
-    /// This file is to be synchronised.
+    /// Synchronisation of this file is requested.
     Requested(SyncFile),
-    /// The helper is at it.
+    /// The helper is synchronising this file.
     Begun(SyncFile),
-    /// The helper is at something that was done without it meanwhile: its next answer says nothing of the last commit.
+    /// The helper is working on a request that is obsolete: its next answer is ignored.
     Outdated,
 }
 
-/// What an answer means.
+/// Meaning of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answered {
-    /// This file is on the disk, as it was when that was requested.
+    /// This file is on the disk, as it was when it was requested.
     Done(SyncFile),
-    /// Nothing that is waited for.
+    /// The answer is to be ignored.
     Nothing,
 }
 
 impl SyncState {
-    /// Whether there is a helper.
+    /// Returns whether there is a helper.
     pub fn has_helper(self) -> bool {
         self != SyncState::NoHelper
     }
 
-    /// Whether an answer has to come before anything else can happen.
+    /// Returns whether an answer is expected before anything else can happen.
     pub fn is_waiting(self) -> bool {
         !matches!(self, SyncState::NoHelper | SyncState::Idle)
     }
 
-    /// Asks for the last commit to be made durable, unless that goes on already or an older answer has to come first.
+    /// Requests that the last commit is made durable, unless a request or an obsolete answer is pending.
     pub fn request(&mut self) {
         if *self == SyncState::Idle {
             *self = SyncState::Requested(SyncFile::Data);
         }
     }
 
-    /// What the helper is to do now, told once.
+    /// Returns the file that the helper is to synchronise now. Returns each request once.
     pub fn begin(&mut self) -> Option<SyncFile> {
         let SyncState::Requested(file) = *self else { return None };
         *self = SyncState::Begun(file);
         Some(file)
     }
 
-    /// The helper has answered.
+    /// Handles an answer of the helper.
     pub fn answered(&mut self) -> Answered {
         match std::mem::replace(self, SyncState::Idle) {
             SyncState::Begun(file) => Answered::Done(file),
             SyncState::Outdated | SyncState::Idle => Answered::Nothing,
-            // It was not asked.
+            // The answer was not requested.
             other @ (SyncState::NoHelper | SyncState::Requested(_)) => {
                 *self = other;
                 Answered::Nothing
@@ -75,12 +75,12 @@ impl SyncState {
         }
     }
 
-    /// The record of what is on the disk was written, and is to follow.
+    /// Requests synchronisation of the record, which was just written.
     pub fn request_record(&mut self) {
         *self = SyncState::Requested(SyncFile::Record);
     }
 
-    /// The last commit was made durable by other means, or another commit has followed it.
+    /// Marks requests as obsolete: the last commit was made durable otherwise, or another commit has followed.
     pub fn outrun(&mut self) {
         *self = match *self {
             SyncState::Begun(_) => SyncState::Outdated,

@@ -1,27 +1,27 @@
-//! The tables. Numbers in keys are big-endian, so that key order is the order in which things are asked for.
+//! The tables. Numbers in keys are big-endian, so that key order is query order.
 
 /// A table of the store. Text in keys is UTF-8; `‖` joins fields; addresses are their 40 characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Table {
-    /// `schema`, `network` → what the store was made with.
+    /// `schema`, `network` → version and network of the store.
     Meta,
-    /// Height → block and what is known of it ([`crate::store::StoredBlock`]).
+    /// Height → header, block and index ([`crate::store::StoredBlock`]).
     Blocks,
-    /// Height → old values of all that the block changed, for the last blocks only.
+    /// Height → undo journal, for the last blocks only.
     Undo,
-    /// Grouped height → what was recalculated; grouped height ‖ account number → importances up to that account
+    /// Importance height → record of the recalculation; importance height ‖ account id → importances up to that account
     /// ([`crate::state::AccountImportance`]).
     Importances,
-    /// Account number → what blocks change of an account ([`crate::state::Account`]).
+    /// Account id → state of the account that blocks change ([`crate::state::Account`]).
     Accounts,
-    /// Decoded address → account number.
+    /// Decoded address → account id.
     Numbers,
-    /// Account number → decoded address, then the key once it is known.
+    /// Account id → decoded address, then the public key once it is known.
     Identities,
-    /// Name → numbers that are counted along with the blocks ([`crate::state::AccountTotals`] and others).
+    /// Name → totals that are kept up to date with the blocks ([`crate::state::AccountTotals`] and others).
     Totals,
-    /// Account number → nothing: the accounts that have enough to take part in the importance calculation, once all
-    /// they have is vested.
+    /// Account id → nothing, for the accounts that are eligible for the importance calculation once their whole balance
+    /// has vested.
     Stakes,
     /// Multisig account ‖ cosignatory → nothing.
     Cosignatories,
@@ -29,55 +29,54 @@ pub enum Table {
     CosignatoryOf,
     /// Root name → its leases ([`crate::state::Lease`]), oldest first.
     Namespaces,
-    /// Tenure → the last lease, and whether that has ended.
+    /// Ownership period → its last lease, and whether it has ended.
     Tenures,
-    /// Tenure ‖ full name → height of the lease in which the sub-namespace was made.
+    /// Ownership period ‖ full name → height of the lease in which the sub-namespace was created.
     Subnamespaces,
-    /// Height ‖ root name → nothing, for every lease that began there.
+    /// Height ‖ root name → nothing, for every lease that started there.
     LeasesByHeight,
     /// Owner of the newest lease ‖ root name → nothing.
     NamespacesByOwner,
-    /// Tenure ‖ mosaic id → mosaic number.
+    /// Ownership period ‖ mosaic id → mosaic number.
     MosaicNumbers,
-    /// Mosaic number ‖ number of the definition → number of the definition with which its balances began, height, supply
-    /// and definition ([`crate::state::Edition`]).
+    /// Mosaic number ‖ definition version → the version from which its balances are kept, height, supply and definition
+    /// ([`crate::state::Edition`]).
     Mosaics,
-    /// Mosaic number ‖ account number ‖ where the tenure stood and number of the definition when it was written →
-    /// smallest units; 0 only where an older row holds more.
+    /// Mosaic number ‖ account id ‖ lease state and definition version at the time of writing → smallest units; 0 only
+    /// if an older row holds more.
     Balances,
-    /// Account number ‖ mosaic id → mosaic number, tenure, and where that stood: the mosaics in which an account is
+    /// Account id ‖ mosaic id → mosaic number, ownership period and lease state: the mosaics in which an account is
     /// invested, unless they have expired since.
     Holdings,
-    /// Height → movements of currency in the block ([`crate::state::Outlink`]).
+    /// Height → transfers of currency in the block ([`crate::state::Outlink`]).
     Outlinks,
-    /// Era ‖ first bytes of a transaction hash ‖ height ‖ index in the block → nothing ([`crate::state::HashEntry`]). An
-    /// era is a range of transaction numbers: new rows come to the last one only.
+    /// Epoch ‖ first bytes of a transaction hash ‖ height ‖ index in the block → nothing ([`crate::state::HashEntry`]).
+    /// An epoch is a range of transaction ids: new rows are added to the last one only.
     Hashes,
-    /// Level ‖ first era ‖ last row of the value → rows of [`Table::Hashes`] without their eras, a page of a sorted run.
+    /// Level ‖ first epoch ‖ last row of the page → a page of a sorted run: rows of [`Table::Hashes`] without epochs.
     HashRuns,
-    /// Height ‖ number → whose mosaics expired or came back ([`crate::state::ExpiredMosaic`]).
+    /// Height ‖ number → a mosaic that expired or was restored ([`crate::state::ExpiredMosaic`]).
     ExpiredMosaics,
-    /// Height → for each transaction of the block whom it concerns, and where theirs before it are
-    /// ([`crate::state::Trail`]).
+    /// Height → for each transaction of the block the affected accounts, and the location of their previous
+    /// transactions ([`crate::state::Trail`]).
     Trails,
-    /// Account number ‖ direction ‖ transaction id → height and index in the block, now and then on a trail.
+    /// Account id ‖ direction ‖ transaction id → height and index in the block, for every 32nd one: a skip pointer.
     Signposts,
-    /// Account number ‖ height → nothing, for every block signed by or credited to the account.
+    /// Account id ‖ height → nothing, for every block signed by or credited to the account.
     Harvests,
-    /// Row → provision of a namespace; nothing is ever forgotten ([`crate::state::catalogue::Provision`]).
+    /// Row id → provision of a namespace; never pruned ([`crate::state::catalogue::Provision`]).
     Provisions,
-    /// Row → definition of a mosaic with the height of its block; nothing is ever forgotten.
+    /// Row id → definition of a mosaic with the height of its block; never pruned.
     Definitions,
-    /// List ‖ row → nothing: rows in the order in which they are paged through ([`crate::state::catalogue::List`]).
+    /// List ‖ row id → nothing: rows in the order of their pages ([`crate::state::catalogue::List`]).
     Lists,
-    /// Row of the definition that was in force ‖ height ‖ index in the block → change of a mosaic's supply; nothing is
-    /// ever forgotten ([`crate::state::catalogue::SupplyWalk`]).
+    /// Row id of the definition that was in force ‖ height ‖ index in the block → change of a mosaic's supply; never
+    /// pruned ([`crate::state::catalogue::SupplyWalk`]).
     SupplyChanges,
-    /// Account number ‖ height → the balance that the account had from that height on until it changed; only if that is
-    /// kept ([`crate::state::AccountHistory`]). What heights are known is in a row of its own.
+    /// Account id ‖ height → balance of the account from that height on until its next change; only if history is kept
+    /// ([`crate::state::AccountHistory`]). A row of its own holds the known heights.
     BalanceHistory,
-    /// Table (1 byte) ‖ first key of a range → bytes and sum of the hashes of the rows of the range
-    /// (`checksums.rs`).
+    /// Table (1 byte) ‖ first key of a range → bytes and sum of the hashes of the range's rows (`checksums.rs`).
     Checksums,
 }
 
@@ -119,14 +118,14 @@ impl Table {
         Table::Checksums,
     ];
 
-    /// The tables that follow from the blocks alone, whatever a node is told to keep besides. A block changes them through
-    /// the journal, and an undo restores them.
+    /// Returns the tables that depend on the blocks alone, whatever else a node is configured to keep. A block changes
+    /// them through the journal, and an undo restores them; only the compaction of old hashes bypasses the journal.
     pub fn state() -> impl Iterator<Item = Table> {
         let follow = |table: &Table| *table >= Table::Accounts && *table < Table::BalanceHistory;
         Table::ALL.into_iter().filter(follow)
     }
 
-    /// Whether new rows come behind all others, so that its pages can be filled one after the other.
+    /// Returns whether new rows come after all others, so that pages can be filled one after the other.
     pub(super) fn grows_at_its_end(self) -> bool {
         use Table::{Accounts, Blocks, Definitions, Identities, Importances, Outlinks, Provisions, Trails, Undo};
         matches!(
@@ -135,12 +134,12 @@ impl Table {
         )
     }
 
-    /// The table with a number.
+    /// Returns the table with a number.
     pub fn from_number(number: u8) -> Option<Table> {
         Table::ALL.get(usize::from(number)).copied()
     }
 
-    /// Name in LMDB.
+    /// Returns the name in LMDB.
     pub fn name(self) -> &'static str {
         match self {
             Table::Meta => "meta",

@@ -6,19 +6,19 @@ use crate::cli::values::network_name;
 use crate::model::address::ADDRESS_LENGTH;
 use crate::model::{Address, NetworkByte};
 
-/// Networks whose addresses are shown unless one is named.
+/// Networks whose addresses are shown by default.
 pub const NETWORKS: [NetworkByte; 3] = [NetworkByte::MAINNET, NetworkByte::TESTNET, NetworkByte::MIJINNET];
 /// Characters between two dashes.
 const GROUP: usize = 6;
 
-/// What is wrong with an address.
+/// An invalid address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddressError {
-    /// It has so many characters, dashes left out.
+    /// It has this number of characters, without dashes.
     Length(usize),
-    /// It has a character that addresses do not have.
+    /// It has a character that is not base32.
     Character(char),
-    /// It was mistyped.
+    /// Its checksum is wrong.
     Checksum,
     /// It belongs to another network.
     Network { found: NetworkByte, wanted: NetworkByte },
@@ -48,7 +48,7 @@ impl fmt::Display for AddressError {
 
 impl std::error::Error for AddressError {}
 
-/// Reads an address of any network; white space around it and dashes are left out.
+/// Parses an address of any network; ignores dashes and surrounding white space.
 pub fn parse(text: &str) -> Result<(Address, NetworkByte), AddressError> {
     let plain: String = text.trim().chars().filter(|c| *c != '-').map(|c| c.to_ascii_uppercase()).collect();
     if let Some(wrong) = plain.chars().find(|c| base32_digit(*c).is_none()) {
@@ -58,12 +58,12 @@ pub fn parse(text: &str) -> Result<(Address, NetworkByte), AddressError> {
     let (Some(first), Some(second), ADDRESS_LENGTH) = (digits.next(), digits.next(), plain.len()) else {
         return Err(AddressError::Length(plain.len()));
     };
-    // The network byte is the first eight bits, at five a character.
+    // The network byte is the first eight bits; each character has five.
     let network = NetworkByte(first << 3 | second >> 2);
     Address::parse(&plain, network).map(|address| (address, network)).ok_or(AddressError::Checksum)
 }
 
-/// Reads an address of one network.
+/// Parses an address of one network.
 pub fn parse_on(text: &str, wanted: NetworkByte) -> Result<Address, AddressError> {
     match parse(text)? {
         (address, found) if found == wanted => Ok(address),
@@ -79,13 +79,13 @@ fn base32_digit(character: char) -> Option<u8> {
     }
 }
 
-/// Whether a text is meant to be an address, right or wrong, rather than the name of a file.
+/// Returns whether a text is meant as an address, valid or not, rather than as the name of a file.
 pub fn looks_like_one(text: &str) -> bool {
     let plain = text.trim().chars().filter(|c| *c != '-');
     plain.clone().count().abs_diff(ADDRESS_LENGTH) <= 1 && plain.clone().all(|c| c.is_ascii_alphanumeric())
 }
 
-/// The address with a dash behind every six characters.
+/// Formats an address with a dash after every six characters.
 pub fn dashed(address: &Address) -> String {
     let mut text = String::with_capacity(ADDRESS_LENGTH + ADDRESS_LENGTH / GROUP);
     for (place, character) in address.as_str().chars().enumerate() {

@@ -1,4 +1,4 @@
-//! What a node answers to an announcement, in plain words.
+//! A node's answer to an announcement, in plain words.
 
 use std::fmt;
 
@@ -8,32 +8,32 @@ use crate::rules::ValidationResult;
 /// A node's answer to an announcement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Announced {
-    /// Number of the result.
+    /// Result code.
     pub code: i32,
-    /// Its name, as the node gave it.
+    /// Name of the result, as the node returned it.
     pub name: String,
     /// Hash of the transaction.
     pub hash: Hash256,
-    /// Hash of the inner transaction of a multisig transaction; what cosignatories sign.
+    /// Hash of the inner transaction of a multisig transaction; cosignatories sign it.
     pub inner_hash: Option<Hash256>,
 }
 
 impl Announced {
-    /// Whether the node has taken the transaction.
+    /// Returns whether the node accepted the transaction.
     pub fn is_success(&self) -> bool {
         self.code == ValidationResult::Success.code()
     }
 }
 
 impl fmt::Display for Announced {
-    /// A line for each field, for people and scripts.
+    /// Writes one line for each field, for people and scripts.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "result: {}\ncode: {}\nhash: {}", self.name, self.code, self.hash)?;
         self.inner_hash.map_or(Ok(()), |hash| write!(f, "\ninner hash: {hash}"))
     }
 }
 
-/// What a result means and what can be done about it.
+/// Explains a result and gives advice.
 pub fn plain_words(code: i32) -> String {
     use ValidationResult::*;
     let Some(result) = ValidationResult::from_code(code) else {

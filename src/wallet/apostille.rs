@@ -1,5 +1,5 @@
-//! Notarised files: `nisd apostille`. A transfer whose message is a mark and the SHA-256 of a file says that its signer knew
-//! the file when the block was made that holds it.
+//! Notarised files: `nisd apostille`. A transfer whose message is a mark and the SHA-256 of a file proves that its
+//! signer knew the file when the block was made.
 
 use std::fmt;
 use std::fs::File;
@@ -19,17 +19,17 @@ use crate::logging;
 use crate::model::transaction::{Message, MessageKind, wire_network};
 use crate::model::{Address, Amount, Body, Hash256, Transaction};
 
-/// What the message begins with: the mark of the convention, and the number of SHA-256 without a signature.
+/// Prefix of the message: the mark of the convention, and the number of an unsigned SHA-256.
 const MARK: [u8; 5] = [0xfe, 0x4e, 0x54, 0x59, 0x03];
-/// Bytes of a file that are read at a time.
+/// Buffer size for reading a file.
 const READ_BYTES: usize = 64 << 10;
 
-/// Why a file is not what a transaction notarises. The exit code is that of a failure.
+/// A file does not match a transaction, or the transaction notarises nothing. The exit code is that of a failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ApostilleError {
-    /// The node knows no confirmed transaction with the hash.
+    /// The node has no confirmed transaction with this hash.
     NoTransaction(Hash256),
-    /// The transaction notarises nothing that is known here.
+    /// The transaction notarises nothing in a known format.
     NoHash(&'static str),
     /// The transaction notarises another file.
     OtherFile { path: PathBuf, found: String, notarised: String },
@@ -55,7 +55,7 @@ impl fmt::Display for ApostilleError {
 
 impl std::error::Error for ApostilleError {}
 
-/// `nisd apostille`.
+/// Runs `nisd apostille`.
 pub fn execute(command: &ApostilleCommand, outside: Outside) -> Result<(), WalletError> {
     match command {
         ApostilleCommand::Create(command) => create(command, outside),
@@ -63,7 +63,7 @@ pub fn execute(command: &ApostilleCommand, outside: Outside) -> Result<(), Walle
     }
 }
 
-/// Announces the hash of a file, to the account itself unless another recipient is named.
+/// Announces the hash of a file, by default to the account itself.
 fn create(command: &cli::CreateApostille, outside: Outside) -> Result<(), WalletError> {
     let how = &command.how;
     let node = node(&how.node)?;
@@ -93,14 +93,14 @@ fn create(command: &cli::CreateApostille, outside: Outside) -> Result<(), Wallet
     deliver(&node, &key, intent, &[], how, outside)
 }
 
-/// Compares a file with what a confirmed transaction notarises, and tells who did so and when.
+/// Compares a file with the hash in a confirmed transaction, and prints who notarised it and when.
 fn verify(command: &cli::VerifyApostille) -> Result<(), WalletError> {
     let node = node(&command.node)?;
     let hash = Hash256::from_hex(&command.transaction);
     let hash = hash.ok_or_else(|| WalletError::Usage("--transaction: a hash has 64 hex digits".to_owned()))?;
     let found = hash_of(&command.file)?;
     let confirmed = node.confirmed(&hash)?.ok_or(ApostilleError::NoTransaction(hash))?;
-    // What a multisig account does is said inside.
+    // For a multisig account the inner transaction has the message.
     let signed = confirmed.transaction.inner().unwrap_or(&confirmed.transaction);
     let notarised = notarised_hash(signed)?;
     if notarised != found {
@@ -121,7 +121,7 @@ fn verify(command: &cli::VerifyApostille) -> Result<(), WalletError> {
     ))
 }
 
-/// The hash that a transaction notarises.
+/// Returns the hash that a transaction notarises.
 fn notarised_hash(transaction: &Transaction) -> Result<[u8; 32], ApostilleError> {
     let message = match &transaction.body {
         Body::Transfer(transfer) => transfer.message.as_ref(),
@@ -140,7 +140,7 @@ fn notarised_hash(transaction: &Transaction) -> Result<[u8; 32], ApostilleError>
     }
 }
 
-/// The SHA-256 of a file.
+/// Returns the SHA-256 of a file.
 fn hash_of(path: &Path) -> Result<[u8; 32], WalletError> {
     let read = || -> io::Result<[u8; 32]> {
         let (mut file, mut hasher, mut buffer) = (File::open(path)?, Sha256::new(), vec![0; READ_BYTES]);

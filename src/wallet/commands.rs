@@ -1,6 +1,6 @@
-//! The commands: `nisd key`, `address`, `sign`, `announce`, and `send` and `apostille`, which have files of their own.
+//! The commands `nisd key`, `address`, `sign` and `announce`; `send` and `apostille` have their own modules.
 //!
-//! Results go to standard output; what is about to be done, and warnings, to standard error.
+//! Results go to standard output; descriptions of what the command will do, and warnings, go to standard error.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -20,31 +20,31 @@ use crate::cli::{self, KeyCommand, WalletCommand};
 use crate::crypto::{KeyPair, PrivateKey, PublicKey};
 use crate::model::{Address, NetworkByte};
 
-/// Bytes of a file with a transaction.
+/// Maximum bytes of a file with a transaction.
 const MAX_INPUT_BYTES: u64 = 256 * 1024;
 /// Hex digits of a public key.
 const PUBLIC_KEY_DIGITS: usize = 64;
-/// A text of so many hex digits is meant to be a key, whole or not, unless a file has this name.
+/// Minimum hex digits of a text that is meant as a key, complete or not, unless it is the name of a file.
 const SHORTEST_KEY_TEXT: usize = 32;
 
-/// Room for everything that is shown of a key pair.
+/// Capacity for all output about a key pair.
 const KEY_TEXT_BYTES: usize = 1024;
 
-/// What the commands need of the world outside.
+/// Services of the system that the commands need.
 #[derive(Clone, Copy)]
 pub struct Outside {
     /// Milliseconds of Unix time.
     pub unix_millis: fn() -> i64,
-    /// Milliseconds of a clock that never goes back.
+    /// Milliseconds of a monotonic clock.
     pub millis: fn() -> u64,
-    /// Does nothing for so long.
+    /// Sleeps for this time.
     pub pause: fn(Duration),
     /// Fills bytes with the system's cryptographic randomness.
     pub random: fn(&mut [u8]) -> io::Result<()>,
 }
 
 impl Outside {
-    /// Fresh random bytes.
+    /// Returns random bytes.
     pub(super) fn random_bytes<const N: usize>(&self) -> Result<Zeroizing<[u8; N]>, WalletError> {
         let mut bytes = Zeroizing::new([0; N]);
         (self.random)(bytes.as_mut_slice()).map_err(WalletError::Randomness)?;
@@ -52,7 +52,7 @@ impl Outside {
     }
 }
 
-/// Does what the command line asks for.
+/// Runs a command.
 pub fn execute(command: &WalletCommand, outside: Outside) -> Result<(), WalletError> {
     match command {
         WalletCommand::Key(KeyCommand::New(command)) => new_key(command, outside),
@@ -90,14 +90,14 @@ fn inspect_key(command: &cli::InspectKey) -> Result<(), WalletError> {
     print(&text)
 }
 
-/// The text grows no more than [`key_lines`] has made room for, so that no copy of the key is left behind.
+/// Appends the private key. [`key_lines`] has reserved the capacity, so growth leaves no copy of the key behind.
 fn push_private_line(text: &mut String, key: &PrivateKey) {
     text.push_str("private key  ");
     text.push_str(&key.printed());
     text.push('\n');
 }
 
-/// The public key and its addresses on one network, or on those that everybody knows.
+/// Formats the public key and its addresses on one network, or on the three known ones.
 fn key_lines(key: &PublicKey, network: Option<NetworkByte>) -> String {
     let mut text = String::with_capacity(KEY_TEXT_BYTES);
     text.push_str(&format!("public key   {key}\n"));
@@ -137,7 +137,7 @@ fn show_address(command: &cli::Address) -> Result<(), WalletError> {
     print(&key_lines(&KeyPair::new(&key).public(), command.network))
 }
 
-/// A public key on the command line. It is not shown in errors: it may be a private key given by mistake.
+/// Parses a public key of the command line. Errors do not show it: it may be a private key given by mistake.
 pub(super) fn public_key(text: &str) -> Result<PublicKey, WalletError> {
     let error =
         || WalletError::Usage(format!("a public key has {PUBLIC_KEY_DIGITS} hex digits; this one is different"));
@@ -159,7 +159,7 @@ fn announce(command: &cli::Announce) -> Result<(), WalletError> {
         _ if is_packet(&input) => Packet::parse(&input)?,
         Some(key) => Packet::sign(&read_transaction(&input)?, &KeyPair::new(&key))?,
         None => {
-            // Whatever else is wrong with it is said first.
+            // Other errors in the transaction are reported first.
             read_transaction(&input)?;
             let text = "this transaction has no signature; give the signer's key file with --key-file, or sign it with \
                         nisd sign";
@@ -177,12 +177,12 @@ pub(super) fn hand_over(node: &Node, packet: &Packet) -> Result<(), WalletError>
     if answer.is_success() { Ok(()) } else { Err(WalletError::Rejected(answer)) }
 }
 
-/// The node at a URL on the command line.
+/// Returns the node at a URL of the command line.
 pub(super) fn node(url: &str) -> Result<Node, WalletError> {
     Node::at(url).map_err(|reason| WalletError::Usage(format!("--node {url:?}: {reason}")))
 }
 
-/// Reads a key file, with warnings about what is unwise.
+/// Reads a key file, and warns about an exposed or short key.
 pub(super) fn load_key(path: &Path) -> Result<PrivateKey, WalletError> {
     let file = key_file::read(path).map_err(|error| WalletError::KeyFile(path.to_owned(), error))?;
     let name = path.display();
@@ -195,7 +195,7 @@ pub(super) fn load_key(path: &Path) -> Result<PrivateKey, WalletError> {
     Ok(file.key)
 }
 
-/// A file, or standard input if it is named `-`.
+/// Reads a file, or standard input if the name is `-`.
 fn read_input(path: &Path) -> Result<Vec<u8>, WalletError> {
     let read = || -> io::Result<Vec<u8>> {
         let input: Box<dyn Read> = match path.as_os_str() == "-" {
@@ -217,12 +217,12 @@ pub(super) fn print(text: &str) -> Result<(), WalletError> {
     io::stdout().write_all(text.as_bytes()).map_err(WalletError::Output)
 }
 
-/// Says what a person should know.
+/// Writes a note for the user to standard error.
 pub(super) fn notice(text: &str) {
     say(&format!("note: {text}\n"));
 }
 
-/// Writes to standard error; where that is gone, nobody can be told.
+/// Writes to standard error; ignores errors, since nobody could read about them.
 pub(super) fn say(text: &str) {
     let _ = io::stderr().write_all(text.as_bytes());
 }

@@ -1,4 +1,4 @@
-//! Transactions for people: what one does, before it is signed or announced.
+//! Descriptions of transactions for people, shown before signing or announcing.
 
 use super::address::dashed;
 use crate::cli::values::{currency, network_name};
@@ -9,17 +9,17 @@ use crate::model::transaction::{
 use crate::model::units::MICRO;
 use crate::model::{Address, Amount, Body, Mosaic, Transaction};
 
-/// Width of the names of fields.
+/// Width of field names.
 const LABEL: usize = 10;
-/// What an inner transaction is moved to the right by.
+/// Indentation of an inner transaction.
 const INDENT: &str = "    ";
 
-/// A transaction as lines of text, each ended. Texts that others may have written are escaped.
+/// Formats a transaction as lines of text, each with a line end. Text that others may have written is escaped.
 pub fn describe(transaction: &Transaction) -> String {
     describe_on(transaction, &network_name(wire_network(transaction.version)))
 }
 
-/// The same on a network of which the name is known: its addresses may be those of another.
+/// Formats a transaction with the given network name: several networks may share a network byte.
 pub fn describe_on(transaction: &Transaction, network: &str) -> String {
     let mut lines = Lines { text: String::new(), depth: 0, network };
     write(&mut lines, transaction);
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
     use crate::wallet::read_transaction;
 
-    /// E2 of `tests/data/wallet/examples.json` with another message.
+    /// Transaction E2 of `tests/data/wallet/examples.json` with another message.
     fn transfer(payload: &str) -> String {
         let json = format!(
             r#"{{"timeStamp":300000050,"amount":25000500000,"fee":200000,"type":257,"deadline":300003650,

@@ -1,4 +1,4 @@
-//! Why a command of the wallet failed.
+//! Errors of the wallet commands.
 
 use std::fmt;
 use std::io;
@@ -13,39 +13,39 @@ use super::packet::PacketError;
 use super::transfer::TransferError;
 use crate::cli::{EXIT_FAILURE, EXIT_USAGE};
 
-/// Why a command of the wallet failed.
+/// An error of a wallet command.
 #[derive(Debug)]
 pub enum WalletError {
-    /// The command line asks for something that cannot be; the text says what to do.
+    /// The command line asks for something impossible; the text says what to do.
     Usage(String),
     /// An address on the command line is wrong.
     Address(AddressError),
-    /// There can be no such transfer.
+    /// The transfer is invalid.
     Transfer(TransferError),
     /// This key file cannot be read or written.
     KeyFile(PathBuf, KeyFileError),
     /// This file, or standard input as `-`, cannot be read.
     File(PathBuf, io::Error),
-    /// A file holds no transaction that could be announced.
+    /// A file holds no transaction that can be announced.
     Packet(PacketError),
-    /// Standard output takes nothing.
+    /// Standard output cannot be written.
     Output(io::Error),
-    /// The system gave no randomness.
+    /// The system provided no randomness.
     Randomness(io::Error),
-    /// Nothing can be encrypted for the recipient.
+    /// The message cannot be encrypted for the recipient.
     Encryption(&'static str),
-    /// The node did not give what it was asked for.
+    /// The node did not answer a request as expected.
     Node(NodeError),
-    /// A file is not what a transaction notarises.
+    /// A file does not match a transaction.
     Apostille(ApostilleError),
-    /// The node did not take the transaction.
+    /// The node rejected the transaction.
     Rejected(Announced),
-    /// The transaction was not in the chain when its deadline had passed.
+    /// The transaction was not confirmed before its deadline.
     NotConfirmed,
 }
 
 impl WalletError {
-    /// The exit code of the program.
+    /// Returns the exit code of the program.
     pub fn exit_code(&self) -> u8 {
         match self {
             WalletError::Usage(_) | WalletError::Address(_) | WalletError::Transfer(_) => EXIT_USAGE,

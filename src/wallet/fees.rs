@@ -1,4 +1,4 @@
-//! Least fees, by the rules of today, with what a node told of mosaics.
+//! Minimum fees under the present rules, based on what a node reports of mosaics.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use crate::rules::{self, Case, Purpose, Refusal};
 use crate::state::{Account, Lease, MosaicEntry, StateView};
 use crate::store::StoreError;
 
-/// What is known of the chain from outside: some mosaics, and nothing else. Fees depend on nothing else.
+/// State with some mosaics and nothing else. Fees depend on nothing else.
 struct Told(Vec<MosaicEntry>);
 
 impl StateView for Told {
@@ -59,7 +59,7 @@ impl StateView for Told {
     }
 }
 
-/// Calls `ask` with circumstances in which all forks have happened.
+/// Calls `ask` with a validation context in which all forks are active.
 fn today<T>(mosaics: &[MosaicEntry], ask: impl FnOnce(&Case<'_, Told>) -> T) -> T {
     let byte = NetworkByte::MAINNET;
     let network = Network {
@@ -74,13 +74,13 @@ fn today<T>(mosaics: &[MosaicEntry], ask: impl FnOnce(&Case<'_, Told>) -> T) -> 
     ask(&Case { state: &Told(mosaics.to_vec()), network: &network, height, now, purpose })
 }
 
-/// Least fee of a transaction, that of an inner one aside. `mosaics` are those that it attaches, `nem:xem` need not be
-/// among them; refused if another is missing.
+/// Returns the minimum fee of a transaction, without that of an inner one. `mosaics` are the attached mosaics;
+/// `nem:xem` may be missing, any other missing mosaic is an error.
 pub fn minimum(transaction: &Transaction, mosaics: &[MosaicEntry]) -> Result<Amount, Refusal> {
     today(mosaics, |case| rules::minimum_fee(transaction, case))
 }
 
-/// Most bytes of a message.
+/// Returns the maximum bytes of a message.
 pub fn max_message_bytes() -> usize {
     today(&[], rules::max_message_length)
 }
@@ -113,7 +113,7 @@ mod tests {
         minimum(&transaction, &known).unwrap().0
     }
 
-    /// Amounts around the steps of the fee, and what NIS1 wants for them.
+    /// Amounts around the steps of the fee, with the fees of NIS1.
     #[test]
     fn fees_of_amounts_are_those_of_the_table() {
         for (micro, expected) in [
@@ -150,7 +150,7 @@ mod tests {
         assert_eq!(max_message_bytes(), 1024);
     }
 
-    /// Mosaics of one piece cost little; others by supply, places and quantity.
+    /// Mosaics without decimals and of small supply are cheap; other fees follow supply, divisibility and quantity.
     #[test]
     fn fees_of_mosaics_are_those_of_the_table() {
         for (supply, divisibility, small, large) in [

@@ -1,6 +1,6 @@
-//! Private keys at rest: one line of hex, and comments.
+//! Key files: one line of hex, and comments.
 //!
-//! Nothing of what a key file holds is ever shown in an error.
+//! Errors never show any content of a key file.
 
 use std::fmt;
 use std::fs::File;
@@ -13,29 +13,29 @@ use zeroize::Zeroizing;
 
 use crate::crypto::{KeyPair, PrivateKey};
 
-/// Bytes of a key file, comments included.
+/// Maximum bytes of a key file, comments included.
 const MAX_FILE_BYTES: usize = 16 * 1024;
-/// Digits of the longest key: 32 bytes, and the byte that keeps the sign.
+/// Hex digits of the longest key: 32 bytes and a sign byte.
 const MAX_DIGITS: usize = 66;
-/// Keys that are shorter by so many digits do not occur by chance.
+/// Minimum digits of an ordinary key; a shorter one does not occur by chance.
 const USUAL_DIGITS: usize = 58;
-/// Permissions of others than the owner.
+/// Permission bits of group and others.
 const OTHERS: u32 = 0o077;
 
-/// Why there is no key in a file, or a file for a key.
+/// A key file cannot be read or written.
 #[derive(Debug)]
 pub enum KeyFileError {
-    /// It could not be read or written.
+    /// A file could not be read or written.
     Io(io::Error),
-    /// It exists, and is not overwritten.
+    /// The file exists, and is not overwritten.
     Exists,
-    /// It is longer than any key file.
+    /// The file is too long for a key file.
     TooLong,
-    /// It holds no line besides comments.
+    /// The file has no line besides comments.
     Empty,
-    /// This line is not the only one besides comments.
+    /// This line is a second key.
     SecondKey(usize),
-    /// This line is no hex, or no text at all.
+    /// This line is not hex, or not text.
     NotHex(usize),
     /// This line has more digits than a key.
     TooManyDigits(usize),
@@ -70,13 +70,13 @@ impl From<io::Error> for KeyFileError {
     }
 }
 
-/// What a key file holds, and what its owner should know about it.
+/// Content of a key file, with warnings about it.
 pub struct KeyFile {
     /// The key.
     pub key: PrivateKey,
-    /// Whether others than the owner may read the file.
+    /// Whether users other than the owner have access to the file.
     pub is_exposed: bool,
-    /// Whether the key is so short that it was cut, or made up by a person.
+    /// Whether the key is so short that it was probably cut or invented.
     pub is_short: bool,
 }
 
@@ -84,7 +84,7 @@ pub struct KeyFile {
 pub fn read(path: &Path) -> Result<KeyFile, KeyFileError> {
     let file = File::open(path)?;
     let is_exposed = file.metadata()?.permissions().mode() & OTHERS != 0;
-    // All the room at once, so that no copy of the key is left behind by growth.
+    // With the full capacity, growth leaves no copy of the key behind.
     let mut bytes = Zeroizing::new(Vec::with_capacity(MAX_FILE_BYTES + 1));
     file.take(MAX_FILE_BYTES as u64 + 1).read_to_end(&mut bytes)?;
     if bytes.len() > MAX_FILE_BYTES {
@@ -94,7 +94,7 @@ pub fn read(path: &Path) -> Result<KeyFile, KeyFileError> {
     Ok(KeyFile { key, is_exposed, is_short: digits < USUAL_DIGITS })
 }
 
-/// The key in a file's content, and the number of its digits.
+/// Returns the key in a file's content, and the number of its digits.
 fn parse(bytes: &[u8]) -> Result<(PrivateKey, usize), KeyFileError> {
     let mut found = None;
     for (index, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
@@ -119,10 +119,10 @@ fn parse(bytes: &[u8]) -> Result<(PrivateKey, usize), KeyFileError> {
     found.ok_or(KeyFileError::Empty)
 }
 
-/// Writes a new key file that only its owner may read. It is there as a whole or not at all.
+/// Writes a new key file atomically, readable by its owner only.
 pub fn write(path: &Path, key: &PrivateKey) -> Result<(), KeyFileError> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // Only its owner may read a temporary file.
+    // A temporary file is readable by its owner only.
     let mut file = NamedTempFile::new_in(folder).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => io::Error::new(io::ErrorKind::NotFound, "its folder is not there; make it first"),
         kind => kind.into(),

@@ -1,17 +1,17 @@
-//! A small wallet: keys, addresses, and transactions from intent to the node's answer.
+//! A small wallet: keys, addresses, and transactions from the request to the node's answer.
 //!
-//! | part | what it is |
+//! | Part | Content |
 //! |---|---|
 //! | [`address`] | addresses as people write them |
-//! | [`key_file`] | private keys at rest |
-//! | [`transfer`], [`fees`] | transactions from what is wanted |
-//! | [`Packet`] | a signed transaction: what is announced |
-//! | [`describe`] | transactions for people |
-//! | [`Node`] | what is asked of a node |
-//! | `apostille` | files that are notarised |
+//! | [`key_file`] | files with private keys |
+//! | [`transfer`], [`fees`] | building transactions |
+//! | [`Packet`] | a signed transaction for announcement |
+//! | [`describe`] | descriptions of transactions for people |
+//! | [`Node`] | requests to a node |
+//! | `apostille` | notarised files |
 //! | [`execute`] | the commands |
 //!
-//! Clocks, randomness and waiting come from outside, as [`Outside`].
+//! Clocks, randomness and sleeping are passed in as [`Outside`].
 
 pub mod address;
 pub mod describe;

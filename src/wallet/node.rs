@@ -1,4 +1,4 @@
-//! What is asked of a node.
+//! Requests to a node.
 
 use std::fmt;
 use std::time::Duration;
@@ -17,18 +17,18 @@ use crate::net::client::Client;
 use crate::net::fetch::{Endpoint, FetchError, Response};
 use crate::state::MosaicEntry;
 
-/// Port of a node's interface unless another is named.
+/// Default port of a node's HTTP interface.
 const DEFAULT_PORT: u16 = 7890;
-/// The route that tells what a node knows of others.
+/// Route of the peer report.
 const PEERS: &str = "/local/peers";
-/// The route that tells its figures.
+/// Route of the metrics.
 const METRICS: &str = "/metrics";
-/// How long an answer may take.
+/// Timeout of a request.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Characters of a node's own words that are shown.
+/// Maximum characters of a node's message that are shown.
 const MAX_SHOWN: usize = 200;
 
-/// A node did not give what it was asked for.
+/// A node did not answer a request as expected.
 #[derive(Debug)]
 pub struct NodeError {
     node: String,
@@ -37,23 +37,23 @@ pub struct NodeError {
 
 #[derive(Debug)]
 enum Problem {
-    /// There is no answer.
+    /// No answer.
     NoAnswer(FetchError),
-    /// It does not know the route.
+    /// The node does not know the route.
     NoRoute { route: &'static str },
-    /// It refused.
+    /// The node rejected the request.
     Refused { route: &'static str, status: u16, words: String },
-    /// The answer makes no sense.
+    /// The answer is invalid.
     Nonsense { route: &'static str, reason: String },
 }
 
 impl NodeError {
-    /// Whether nobody was there to answer.
+    /// Returns whether no node answered.
     pub fn is_unanswered(&self) -> bool {
         matches!(self.problem, Problem::NoAnswer(_))
     }
 
-    /// Whether the same question may be answered later.
+    /// Returns whether a retry may succeed.
     pub fn is_temporary(&self) -> bool {
         match &self.problem {
             Problem::NoAnswer(_) => true,
@@ -98,7 +98,7 @@ impl fmt::Display for NodeError {
 
 impl std::error::Error for NodeError {}
 
-/// A node that is asked over HTTP.
+/// A node that is queried over HTTP.
 pub struct Node {
     client: Client,
 }
@@ -177,7 +177,7 @@ struct BlockHead {
     timestamp: i32,
 }
 
-/// A transaction, and the height of the block that it is in.
+/// A transaction and the height of its block.
 pub struct Confirmed {
     /// The transaction, without its signature.
     pub transaction: Transaction,
@@ -185,24 +185,24 @@ pub struct Confirmed {
     pub height: Height,
 }
 
-/// The object that says why a request failed.
+/// The JSON error of a failed request.
 #[derive(Deserialize)]
 struct Failure {
     message: Option<String>,
 }
 
 impl Node {
-    /// The node at a URL. The error says what is wrong with that.
+    /// Creates a client for the node at a URL. The error describes what is wrong with the URL.
     pub fn at(url: &str) -> Result<Node, &'static str> {
         Ok(Node { client: Client::new(Endpoint::parse(url, DEFAULT_PORT)?, PATIENCE) })
     }
 
-    /// Where it is.
+    /// Returns the node's URL.
     pub fn url(&self) -> String {
         format!("http://{}", self.client.endpoint())
     }
 
-    /// Its network.
+    /// Returns the node's network byte.
     pub fn network(&self) -> Result<NetworkByte, NodeError> {
         const ROUTE: &str = "/node/info";
         let info: NodeInfo = self.get(ROUTE, "")?;
@@ -210,14 +210,14 @@ impl Node {
         byte.map(NetworkByte).map_err(|_| self.nonsense(ROUTE, format!("network {}", info.meta.network)))
     }
 
-    /// The name of its network, if it is a node of this program and this machine, which others do not tell.
+    /// Returns the name of the node's network, if it is a nisd that gives local access; other nodes do not reveal it.
     pub fn network_name(&self) -> Option<String> {
         let figures = self.figures("").ok()?;
         let name = figures.of("nisd_info").next()?.label("network").to_owned();
         (!name.is_empty()).then(|| printable(&name))
     }
 
-    /// Whether an account harvests on it, and no other does.
+    /// Returns whether an account is the only one that harvests on the node.
     pub fn harvests_alone(&self, address: &Address) -> Result<bool, NodeError> {
         const UNLOCKED: &str = "/account/unlocked/info";
         let account: AccountStatus = self.get("/account/status", &format!("?address={address}"))?;
@@ -228,7 +228,7 @@ impl Node {
         Ok(unlocked.count == 1)
     }
 
-    /// Network time, in whole seconds.
+    /// Returns network time, in whole seconds.
     pub fn time(&self) -> Result<Timestamp, NodeError> {
         const ROUTE: &str = "/time-sync/network-time";
         let time: NetworkTime = self.get(ROUTE, "")?;
@@ -236,7 +236,7 @@ impl Node {
         seconds.map(Timestamp).ok_or_else(|| self.nonsense(ROUTE, format!("time {}", time.millis)))
     }
 
-    /// The public key of an account, if the chain has revealed it.
+    /// Returns the public key of an account, if the chain has revealed it.
     pub fn public_key(&self, address: &Address) -> Result<Option<PublicKey>, NodeError> {
         const ROUTE: &str = "/account/get";
         let pair: AccountPair = self.get(ROUTE, &format!("?address={address}"))?;
@@ -244,7 +244,7 @@ impl Node {
         key.map_err(|error| self.nonsense(ROUTE, error))
     }
 
-    /// A mosaic's definition and supply.
+    /// Returns a mosaic's definition and supply.
     pub fn mosaic(&self, id: &MosaicId, network: NetworkByte) -> Result<MosaicEntry, NodeError> {
         const ROUTE: &str = "/mosaic/definition";
         let query = format!("?mosaicId={}", id.to_string().replace(' ', "%20"));
@@ -260,7 +260,7 @@ impl Node {
         Ok(MosaicEntry { definition, supply: supply.supply })
     }
 
-    /// Hands a signed transaction over.
+    /// Announces a signed transaction.
     pub fn announce(&self, packet: &Packet) -> Result<Announced, NodeError> {
         const ROUTE: &str = "/transaction/announce";
         let answer: Announcement = self.read(ROUTE, self.client.post_json(ROUTE, packet.to_json().as_bytes()))?;
@@ -272,24 +272,24 @@ impl Node {
         Ok(Announced { code: answer.code, name: printable(&answer.message), hash, inner_hash })
     }
 
-    /// What it knows of other nodes, in its own JSON, at the path `context` in front of all others.
+    /// Returns the node's peer report as JSON. `context` is its path prefix.
     pub fn peers(&self, context: &str) -> Result<Vec<u8>, NodeError> {
         self.successful(PEERS, self.client.get(&format!("{context}{PEERS}")))
     }
 
-    /// Its figures, in Prometheus' text format, at the path `context` in front of all others.
+    /// Returns the node's metrics, parsed from Prometheus' text format. `context` is its path prefix.
     pub fn figures(&self, context: &str) -> Result<Reading, NodeError> {
         let body = self.successful(METRICS, self.client.get(&format!("{context}{METRICS}")))?;
         let text = String::from_utf8(body).map_err(|error| self.nonsense(METRICS, error))?;
         Reading::parse(&text).map_err(|error| self.nonsense(METRICS, error))
     }
 
-    /// What it says of other nodes makes no sense.
+    /// Returns the error for a peer report that cannot be parsed.
     pub fn misunderstood_peers(&self, reason: &impl fmt::Display) -> NodeError {
         self.nonsense(PEERS, reason)
     }
 
-    /// Height of the block that a transaction is in, if it is in one.
+    /// Returns the height of the block with this transaction; `None` if it is not confirmed.
     pub fn height_of(&self, hash: &Hash256) -> Result<Option<Height>, NodeError> {
         const ROUTE: &str = "/transaction/get";
         match self.client.get(&format!("{ROUTE}?hash={hash}")) {
@@ -298,8 +298,8 @@ impl Node {
         }
     }
 
-    /// A transaction that is in a block, by its hash or that of the transaction inside. That it has this hash is checked,
-    /// and the height believed.
+    /// Returns a confirmed transaction by its hash or that of its inner transaction. The hash is verified, the height
+    /// is not.
     pub fn confirmed(&self, hash: &Hash256) -> Result<Option<Confirmed>, NodeError> {
         const ROUTE: &str = "/transaction/get";
         let answer = match self.client.get(&format!("{ROUTE}?hash={hash}")) {
@@ -317,7 +317,7 @@ impl Node {
         }
     }
 
-    /// The time of the block at a height.
+    /// Returns the time of the block at a height.
     pub fn time_of(&self, height: Height) -> Result<Timestamp, NodeError> {
         const ROUTE: &str = "/block/at/public";
         let block: BlockHead =
@@ -338,7 +338,7 @@ impl Node {
         serde_json::from_slice(&body).map_err(|error| self.nonsense(route, error))
     }
 
-    /// The body of an answer whose status is 200.
+    /// Returns the body of a response with status 200; any other status is an error.
     fn successful(&self, route: &'static str, answer: Result<Response, FetchError>) -> Result<Vec<u8>, NodeError> {
         let answer = answer.map_err(|error| self.error(Problem::NoAnswer(error)))?;
         let status = answer.status;
@@ -365,7 +365,7 @@ impl Node {
     }
 }
 
-/// A node's words without what could disturb a terminal.
+/// Replaces control characters in a node's message, which could disturb the terminal, and cuts it to [`MAX_SHOWN`].
 fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MAX_SHOWN).collect()
 }

@@ -1,4 +1,4 @@
-//! Signed transactions as they are announced, and the JSON they come from.
+//! Signed transactions for announcement, and the JSON that they are read from.
 
 use std::fmt;
 
@@ -11,23 +11,23 @@ use crate::crypto::{self, KeyPair, PublicKey, Signature};
 use crate::model::transaction::wire_network;
 use crate::model::{Address, Hash256, NetworkByte, Transaction};
 
-/// Bytes of a transaction that a node looks at.
+/// Maximum bytes of a transaction that a node reads.
 const MAX_DATA_BYTES: usize = limits::BYTES;
 
-/// Why there is nothing to announce.
+/// A text is not a transaction that can be announced.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PacketError {
-    /// The text is no JSON.
+    /// The text is not JSON.
     NotJson(LaxJsonError),
-    /// It lacks the version, whose upper byte names the network.
+    /// The version is missing, whose upper byte is the network byte.
     NoVersion,
-    /// It is no transaction.
+    /// It is not a transaction.
     Read(ReadError),
-    /// The transaction names another signer than the key's.
+    /// The transaction names a signer other than the owner of the key.
     OtherSigner { named: PublicKey, key: PublicKey },
-    /// The transaction has so many bytes.
+    /// The transaction has this number of bytes, which is too many.
     TooLong(usize),
-    /// The signature is not the signer's over this transaction.
+    /// The signature is not that of the signer for this transaction.
     WrongSignature,
 }
 
@@ -63,29 +63,29 @@ impl From<ReadError> for PacketError {
     }
 }
 
-/// An account that nobody owns.
+/// Returns the address of the all-zero public key, an account without an owner.
 pub fn nobody(network: NetworkByte) -> Address {
     Address::from_public_key(&PublicKey([0; 32]), network)
 }
 
-/// How transactions are read. No account is free of fees: the one that is cannot send anything behind the nemesis block.
+/// Returns the context for reading transactions. No account is exempt from fees: the nemesis account cannot send.
 pub fn context(network: NetworkByte) -> Context {
     Context { network, nemesis_signer: nobody(network), trusted: false }
 }
 
-/// Reads the JSON of a transaction without a signature. Its own version says for which network.
+/// Parses the JSON of an unsigned transaction. Its version determines the network.
 pub fn read_transaction(text: &[u8]) -> Result<Transaction, PacketError> {
     transaction_of(&lax_json::parse(text).map_err(PacketError::NotJson)?)
 }
 
-/// The transaction that a JSON value holds, without its signature. Its own version says for which network.
+/// Parses the transaction in a JSON value, without its signature. Its version determines the network.
 pub(super) fn transaction_of(value: &Value) -> Result<Transaction, PacketError> {
     let Some(Value::Integer(version)) = value.get("version") else { return Err(PacketError::NoVersion) };
     let mut source = JsonSource::new(value, context(wire_network(*version as i32)))?;
     Ok(transaction::read(&mut source, Form::NonVerifiable)?)
 }
 
-/// A signed transaction: what is announced.
+/// A signed transaction for announcement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Packet {
     transaction: Transaction,
@@ -94,7 +94,7 @@ pub struct Packet {
 }
 
 impl Packet {
-    /// Signs a transaction, brought into the form in which a node reads it.
+    /// Signs a transaction in the normal form in which a node reads it.
     pub fn sign(transaction: &Transaction, key: &KeyPair) -> Result<Packet, PacketError> {
         if transaction.signer != key.public() {
             return Err(PacketError::OtherSigner { named: transaction.signer, key: key.public() });
@@ -105,15 +105,15 @@ impl Packet {
         Ok(Packet { transaction, data, signature })
     }
 
-    /// Reads `{"data":…,"signature":…}` and checks the signature.
+    /// Parses `{"data":…,"signature":…}` and verifies the signature.
     pub fn parse(text: &[u8]) -> Result<Packet, PacketError> {
         let value = lax_json::parse(text).map_err(PacketError::NotJson)?;
-        // Neither field holds an address, so that any network will do.
+        // Neither field holds an address, so any network works here.
         let mut source = JsonSource::new(&value, context(NetworkByte::MAINNET))?;
         let data = source.need_bytes("data")?.into_owned();
         let signature = source.signature("signature")?;
         let transaction = read_back(&data)?;
-        // A node checks the signature over what it writes itself.
+        // A node verifies the signature over its own serialisation.
         let data = transaction.signed_bytes();
         match crypto::verify(&transaction.signer, &data, &signature) {
             Ok(true) => Ok(Packet { transaction, data, signature }),
@@ -126,25 +126,25 @@ impl Packet {
         &self.transaction
     }
 
-    /// Its hash.
+    /// Returns its hash.
     pub fn hash(&self) -> Hash256 {
         self.transaction.hash()
     }
 
-    /// The body of an announcement.
+    /// Returns the body of an announcement.
     pub fn to_json(&self) -> String {
         json!({ "data": hex::encode(&self.data), "signature": self.signature.to_string() }).to_string()
     }
 }
 
-/// Whether a text is meant to be a [`Packet`] rather than a transaction.
+/// Returns whether a text is meant as a [`Packet`] rather than as a transaction.
 pub fn is_packet(text: &[u8]) -> bool {
     lax_json::parse(text).is_ok_and(|value| value.get("data").is_some())
 }
 
-/// The transaction in `data`, as a node reads it.
+/// Parses the transaction in `data` as a node does.
 fn read_back(data: &[u8]) -> Result<Transaction, PacketError> {
-    /// Where the version stands, behind the type.
+    /// Offset of the version, after the type.
     const VERSION: usize = 4;
     if data.len() > MAX_DATA_BYTES {
         return Err(PacketError::TooLong(data.len()));
@@ -160,7 +160,7 @@ mod tests {
     use crate::crypto::PrivateKey;
 
     const ALICE: &str = "0d02bca37b877f1321e0fc339f154b6135728780e9f42e98adf73416180d67fd";
-    /// E8 of `tests/data/wallet/examples.json`, with its mosaics in the wrong order and one of them in two pieces.
+    /// E8 of `tests/data/wallet/examples.json`, with its mosaics in the wrong order and one of them split in two.
     const UNORDERED: &str = r#"{"timeStamp":300000053,"amount":1000000,"fee":100000,
         "recipient":"TDHLS73IXYZFFBPZWJFK3DVGUUQ2BBIGVUPE6BMZ","mosaics":[
         {"quantity":2000000,"mosaicId":{"namespaceId":"nem","name":"xem"}},

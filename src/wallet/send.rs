@@ -17,12 +17,12 @@ use crate::model::transaction::{Message, MessageKind, wire_network};
 use crate::model::{Address, Amount, NetworkByte, Timestamp, Transaction};
 use crate::state::MosaicEntry;
 
-/// How often a node is asked whether a transaction is confirmed.
+/// Poll interval while waiting for confirmation.
 const ASK_EVERY: Duration = Duration::from_secs(2);
-/// How long after the deadline a block that was made before it may still arrive.
+/// Time after the deadline in which a block made before it may still arrive.
 const GRACE: Duration = Duration::from_secs(60);
 
-/// `nisd send`.
+/// Runs `nisd send`.
 pub fn send(command: &cli::Send, outside: Outside) -> Result<(), WalletError> {
     let how = &command.how;
     let node = node(&how.node)?;
@@ -48,8 +48,7 @@ pub fn send(command: &cli::Send, outside: Outside) -> Result<(), WalletError> {
     deliver(&node, &key, intent, &known, how, outside)
 }
 
-/// Makes a transfer, says what it does, and hands it to a node, unless it is only to be shown. `known` are the mosaics in
-/// it.
+/// Builds a transfer, describes it, and announces it unless it is a dry run. `known` are the mosaics in it.
 pub(super) fn deliver(
     node: &Node,
     key: &KeyPair,
@@ -76,7 +75,7 @@ pub(super) fn deliver(
     if how.wait { wait(node, &packet, outside) } else { Ok(()) }
 }
 
-/// The node's time, which is what it measures transactions by; the system's if it does not tell.
+/// Returns the node's time, which it compares deadlines with; the system's time if the node does not answer.
 pub(super) fn network_time(node: &Node, outside: Outside) -> Timestamp {
     node.time().unwrap_or_else(|error| {
         notice(&format!("{error}; the clock of this machine is used instead"));
@@ -84,7 +83,7 @@ pub(super) fn network_time(node: &Node, outside: Outside) -> Timestamp {
     })
 }
 
-/// What the node knows of the mosaics that are sent. What they are in whole units, and what else is paid, is said.
+/// Returns the node's data about the mosaics to send. Prints their amounts in whole units, and levies.
 fn known_mosaics(command: &cli::Send, node: &Node, network: NetworkByte) -> Result<Vec<MosaicEntry>, WalletError> {
     let mut known = Vec::with_capacity(command.mosaic.len());
     for mosaic in &command.mosaic {
@@ -99,7 +98,7 @@ fn known_mosaics(command: &cli::Send, node: &Node, network: NetworkByte) -> Resu
     Ok(known)
 }
 
-/// The message in the form in which it is sent; an empty one is none.
+/// Returns the message in its serialised form; `None` if it is empty.
 fn message(
     command: &cli::Send,
     key: &KeyPair,
@@ -146,7 +145,7 @@ fn warn_of_low_fee(transaction: &Transaction, known: &[MosaicEntry]) {
     }
 }
 
-/// Nobody confirms what an account sends that makes all blocks: no block holds transactions of its harvester.
+/// Warns if the signer makes all blocks: they hold no transactions of their harvester, so this one is never confirmed.
 fn warn_of_lone_harvester(node: &Node, transaction: &Transaction, network: Option<&str>) {
     const PUBLIC: [&str; 3] = ["mainnet", "testnet", "mijinnet"];
     let signer = transaction.signer_address(wire_network(transaction.version));
@@ -159,7 +158,7 @@ fn warn_of_lone_harvester(node: &Node, transaction: &Transaction, network: Optio
     }
 }
 
-/// Asks until the transaction is in a block or cannot be any more.
+/// Polls until the transaction is confirmed or has expired.
 fn wait(node: &Node, packet: &Packet, outside: Outside) -> Result<(), WalletError> {
     let transaction = packet.transaction();
     let seconds = transaction.deadline.0.saturating_sub(transaction.timestamp.0);

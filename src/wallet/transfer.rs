@@ -1,4 +1,4 @@
-//! Transfers from what is wanted.
+//! Builds transfers.
 
 use std::fmt;
 
@@ -9,12 +9,12 @@ use crate::model::{Address, Amount, Body, Mosaic, MosaicId, NetworkByte, Timesta
 use crate::rules::Refusal;
 use crate::state::MosaicEntry;
 
-/// Most mosaics that a transfer takes besides `nem:xem`.
+/// Maximum mosaics of a transfer besides `nem:xem`.
 const MAX_MOSAICS: usize = 10;
-/// What the quantities of attached mosaics are multiplied by.
+/// Factor by which the quantities of attached mosaics are multiplied.
 const MULTIPLIER: Amount = Amount::whole(1);
 
-/// What is wanted.
+/// A requested transfer.
 #[derive(Clone, Debug)]
 pub struct Intent {
     /// The network.
@@ -23,32 +23,32 @@ pub struct Intent {
     pub now: Timestamp,
     /// Seconds from now to the deadline.
     pub deadline: i32,
-    /// Who signs.
+    /// Key of the signer.
     pub signer: PublicKey,
-    /// The multisig account that pays, unless it is the signer.
+    /// The multisig account that pays, if it is not the signer.
     pub multisig_account: Option<PublicKey>,
-    /// Who receives.
+    /// The recipient.
     pub recipient: Address,
-    /// How much of the native currency is sent.
+    /// Amount of the native currency.
     pub amount: Amount,
-    /// What is said.
+    /// The message.
     pub message: Option<Message>,
-    /// Other mosaics that are sent, in smallest units.
+    /// Other mosaics to send, in smallest units.
     pub mosaics: Vec<Mosaic>,
-    /// Fee of the transfer, unless it is the least.
+    /// Fee of the transfer; `None` for the minimum.
     pub fee: Option<Amount>,
 }
 
-/// Why there can be no such transfer.
+/// The transfer is invalid.
 #[derive(Debug)]
 pub enum TransferError {
-    /// The message has so many bytes.
+    /// The message has this number of bytes, which is too many.
     MessageTooLong(usize),
-    /// There are too many mosaics.
+    /// There are this many mosaics, which is too many.
     TooManyMosaics(usize),
     /// The same mosaic is attached twice.
     Twice(MosaicId),
-    /// The fee cannot be computed.
+    /// The minimum fee cannot be computed.
     Fee(Refusal),
 }
 
@@ -94,7 +94,7 @@ pub fn build(intent: Intent, known: &[MosaicEntry]) -> Result<Transaction, Trans
     Ok(outer)
 }
 
-/// Least fee, that of an inner transaction aside.
+/// Returns the minimum fee, without that of an inner transaction.
 fn least_fee(transaction: &Transaction, known: &[MosaicEntry]) -> Result<Amount, TransferError> {
     fees::minimum(transaction, known).map_err(TransferError::Fee)
 }
@@ -115,7 +115,7 @@ fn transfer(intent: Intent) -> Result<Transfer, TransferError> {
     if mosaics.is_empty() {
         return Ok(Transfer { recipient, amount, message, mosaics });
     }
-    // With mosaics the amount is only a multiplier, and the currency is one of them.
+    // With mosaics the amount is only a multiplier, and XEM is sent as one of them.
     if amount > Amount::ZERO {
         mosaics.push(Mosaic { id: MosaicId::xem(), quantity: amount.0 });
     }
@@ -164,7 +164,7 @@ mod tests {
         Some(Message { kind: MessageKind::Plain, payload: payload.to_vec() })
     }
 
-    /// E1, E2, E8 and E10 of `tests/data/wallet/examples.json`, least fees included.
+    /// E1, E2, E8 and E10 of `tests/data/wallet/examples.json`, minimum fees included.
     #[test]
     fn what_is_wanted_becomes_the_worked_examples() {
         let e1 = hash(intent(300_000_050, 1_000_000), &[]);

@@ -1,11 +1,11 @@
 #!/bin/bash
-# Requests per second of nisd beside those of nginx with a fixed answer of the same size.
+# Compares requests per second of nisd with those of nginx for a fixed response of the same size.
 #
 #   tests/bench/http.sh
 #
 # Needs nginx, wrk, curl and jq, a release build of nisd, and the recorded chain `all-forks` in
-# ${NISD_SHARED:-../shared}. Both servers run at the same time and are asked in turns, so that whatever else
-# the machine does meets both. DURATION (10s), ROUNDS (3) and NISD (target/release/nisd) can be set.
+# ${NISD_SHARED:-../shared}. Both servers run at the same time and are measured in turns, so that other load on
+# the machine affects both. DURATION (10s), ROUNDS (3) and NISD (target/release/nisd) can be set.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 duration=${DURATION:-10s} rounds=${ROUNDS:-3} nisd=${NISD:-target/release/nisd}
@@ -20,7 +20,7 @@ stop() {
 }
 trap stop EXIT
 
-free_port() { # the first port from $1 on that nobody listens on
+free_port() { # prints the first free port from $1 on
     local port=$1
     while (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; do port=$((port + 1)); done
     echo "$port"
@@ -35,7 +35,7 @@ node=$!
 nisd_url=http://127.0.0.1:$port
 curl -sf --retry 50 --retry-connrefused --retry-delay 1 "$nisd_url/chain/height" >"$work/height"
 
-# The block in the middle of those with ten transactions, and an account without multisig from its signers.
+# The middle one of the blocks with ten transactions, and a signer of such a block without multisig.
 zcat "$chain/blocks.jsonl.gz" | jq -r 'select(.transactionCount == 10) | "\(.height) \(.signerAddress)"' >"$work/ten"
 height=$(sed -n "$(($(wc -l <"$work/ten") / 2))p" "$work/ten" | cut -d' ' -f1)
 curl -sf -H 'Content-Type: application/json' -d "{\"height\":$height}" "$nisd_url/block/at/public" >"$work/block"
@@ -49,7 +49,7 @@ jq -e '.meta | .cosignatories == [] and .cosignatoryOf == []' "$work/account" >/
 # nginx with the same bodies and headers, one worker.
 head=$(curl -si "$nisd_url/chain/height" | tr -d '\r' | sed -n '2,/^$/p' |
     sed -n '/^\(Content-\(Type\|Length\)\|Connection\|Date\|Server\):/Id; s/^\([^:]*\): \(.*\)$/    add_header \1 "\2";/p')
-answer() { # a location that answers with file $2, in pieces as nginx takes no parameter above 4096 bytes
+answer() { # a location that returns file $2, in pieces because nginx limits parameters to 4096 bytes
     local all='' piece
     rm -f "$work"/piece.*
     split -b 2000 "$2" "$work/piece."
@@ -58,7 +58,7 @@ answer() { # a location that answers with file $2, in pieces as nginx takes no p
         printf "      set \$%s '%s';\n" "${piece##*.}" "$(sed -z "s/[\\\\']/\\\\&/g; s/\r/\\\\r/g; s/\n/\\\\n/g" "$piece")"
         all+="\$${piece##*.}"
     done
-    # One piece needs no variable.
+    # A single piece needs no variable.
     if [ "$(wc -c <"$2")" -le 2000 ]; then all=$(sed -z "s/[\\\\']/\\\\&/g; s/\r/\\\\r/g; s/\n/\\\\n/g" "$2"); fi
     echo "      return 200 '$all'; }"
 }

@@ -1,6 +1,6 @@
-// Pages in a browser: one asks and follows the node with the bundle of nem-sdk, the others speak STOMP over each
-// transport of sockjs-client, one session each. A transfer is announced, and all see it twice: before it is in a block
-// and afterwards.
+// Pages in a browser: one queries and follows the node with the bundle of nem-sdk, the others use STOMP over each
+// transport of sockjs-client, one session each. A transfer is announced, and all pages receive it twice: unconfirmed and
+// confirmed.
 //
 //   npm install
 //   node browser.mjs [http://127.0.0.1:7890 [http://127.0.0.1:7778 [alice.key [folder for pictures]]]]
@@ -16,18 +16,18 @@ const [http = "http://127.0.0.1:7890", websocket = "http://127.0.0.1:7778", keyF
   process.argv.slice(2);
 const privateKey = readFileSync(keyFile, "utf8").match(/^\s*([0-9a-f]{64})\s*$/im)[1];
 const { resolve } = createRequire(import.meta.url);
-/** A file of a package. */
+/** Returns a file of a package. */
 function packaged(name, file) {
   return readFileSync(resolve(`${name}/package.json`).replace(/package\.json$/, file));
 }
 
-/** Seconds within which a page must have seen everything: some blocks. */
+/** Maximum seconds until a page has received everything, some blocks long. */
 const PATIENCE = 100;
-/** What sockjs-client offers to a page of another origin, and what only to one of the node's own. */
+/** Transports of sockjs-client for pages of another origin, and those only for pages of the node's own. */
 const FOREIGN = ["websocket", "xhr-streaming", "iframe-eventsource", "iframe-htmlfile", "xhr-polling",
   "iframe-xhr-polling", "jsonp-polling"];
 const OWN = ["eventsource", "htmlfile"];
-/** From where the page in an iframe loads sockjs-client; answered here, so that nothing is loaded from elsewhere. */
+/** URL from which the page in an iframe loads sockjs-client; intercepted here, so that no other server is needed. */
 const LIBRARY = "https://cdn.jsdelivr.net/sockjs/1.0.0/sockjs.min.js";
 
 const FILES = {
@@ -43,7 +43,7 @@ const PAGES = {
   "/sockjs": page("sockjs-client", ["/sockjs.js", "/stomp.js"]),
 };
 
-/** What is served for a path. */
+/** Returns the response for a path. */
 function served(path) {
   const body = FILES[path] ?? PAGES[path];
   const contentType = PAGES[path] ? "text/html" : "text/javascript";
@@ -61,8 +61,8 @@ const browser = await chromium.launch({
   args: ["--no-sandbox", "--disable-dev-shm-usage"],
 });
 /**
- * Opens a page of an origin; what goes wrong in it is told. Each is the first page of its browser, as it were: pages
- * of one browser may have six connections to a server between them.
+ * Opens a page of an origin and logs its errors. Each page has its own browser context, because the pages of one context
+ * share six connections to a server.
  */
 async function open(origin, path) {
   const context = await browser.newContext();
@@ -77,7 +77,7 @@ async function open(origin, path) {
   return page;
 }
 
-/** In a page: queries, and everything that the node tells of the account. */
+/** Runs in a page: queries the node and records all messages about the account. */
 async function followWithSdk({ http, websocket, privateKey }) {
   const nem = require("nem-sdk").default;
   const { requests, websockets } = nem.com;
@@ -110,7 +110,7 @@ async function followWithSdk({ http, websocket, privateKey }) {
   websockets.requests.account.data(connector);
   websockets.requests.account.transactions.recent(connector);
   websockets.requests.account.mosaics.owned(connector);
-  // Nothing is told of namespaces, for the account has none; nor is that an error.
+  // The account has no namespaces: there is no message and no error.
   websockets.requests.account.namespaces.owned(connector);
   window.announce = async () => {
     const content = nem.model.objects.create("transferTransaction")(address, 1, "from a browser");
@@ -122,7 +122,7 @@ async function followWithSdk({ http, websocket, privateKey }) {
   return address;
 }
 
-/** In a page: a session on a transport. */
+/** Runs in a page: opens a session on a transport. */
 function followWithSockJs({ websocket, address, transport }) {
   const session = (window.session = { transport, state: "opening", unconfirmed: [], confirmed: [], height: 0 });
   const socket = new SockJS(`${websocket}/w/messages`, null, { transports: [transport] });
@@ -143,7 +143,7 @@ function followWithSockJs({ websocket, address, transport }) {
   client.connect({}, opened, (error) => tell((session.state = `failed: ${error}`)));
 }
 
-/** Waits until something is true of the sessions of pages. */
+/** Waits until a condition holds in all pages. */
 async function all(pages, condition, given) {
   await Promise.all(pages.map((page) => page.waitForFunction(condition, given)));
 }

@@ -1,10 +1,10 @@
-// Sends one transaction of each kind with nem-library, and waits for each until it is in the chain. Meanwhile it listens
-// with the library's own listeners, which speak SockJS.
+// Sends one transaction of each kind with nem-library and waits until each is confirmed. Meanwhile it listens with the
+// library's own listeners, which use SockJS.
 //
 //   npm install
 //   node nem-library.mjs [http://127.0.0.1:7890 [alice.key [http://127.0.0.1:7778]]]
 //
-// The key file is that of an account which pays for it all; everybody else is made up on the way.
+// The account of the key file pays for everything; the other accounts are generated.
 import assert from "node:assert/strict";
 import { randomBytes } from "node:crypto";
 import { readFileSync } from "node:fs";
@@ -26,18 +26,18 @@ const namespaces = new nem.NamespaceHttp(nodes);
 const transactions = new nem.TransactionHttp(nodes);
 const XEM = 1_000_000;
 
-/** The account of a key file: its first line that is no comment. */
+/** Returns the account of a key file: its first line that is not a comment. */
 function accountOfFile(file) {
   return nem.Account.createWithPrivateKey(readFileSync(file, "utf8").match(/^\s*([0-9a-f]{64})\s*$/im)[1]);
 }
 
-/** Signs a transaction and hands it to the node, which must take it; its hash. */
+/** Signs and announces a transaction, which the node must accept; returns its hash. */
 async function announce(sender, transaction) {
   const answer = await transactions.announceTransaction(sender.signTransaction(transaction)).toPromise();
   return answer.transactionHash.data;
 }
 
-/** Waits until a block has the transaction with this hash. */
+/** Waits until the transaction with this hash is confirmed. */
 async function confirmed(step, hash) {
   for (let second = 0; second < 120; second++) {
     const found = await transactions.getByHash(hash).toPromise().catch(() => null);
@@ -50,12 +50,12 @@ async function confirmed(step, hash) {
   throw new Error(`${step} is not confirmed: ${hash}`);
 }
 
-/** From now until in two hours. */
+/** Returns a time window of two hours from now. */
 function window() {
   return nem.TimeWindow.createWithDeadline();
 }
 
-/** What an account has, asked for as a mosaic: the library cannot read accounts that have never sent anything. */
+/** Returns the XEM of an account, as a mosaic: the library cannot read accounts that have never sent a transaction. */
 async function balance({ address }) {
   const owned = await accounts.getMosaicOwnedByAddress(address).toPromise();
   return owned.find(({ mosaicId }) => mosaicId.equals(nem.XEM.MOSAICID)).quantity;
@@ -82,7 +82,7 @@ async function mosaicDefinition(owner, id) {
   return confirmed("mosaic definition", await announce(owner, transaction));
 }
 
-/** Sends a mosaic; the library computes the fee from the definition, which it asks the node for. */
+/** Sends a mosaic; the library computes the fee from the definition, which it requests from the node. */
 async function mosaicTransfer(owner, recipient, id, amount) {
   const attachment = await mosaics.getMosaicTransferableWithAmount(id, amount).toPromise();
   const { address } = recipient;
@@ -90,7 +90,7 @@ async function mosaicTransfer(owner, recipient, id, amount) {
   return confirmed("mosaic transfer", await announce(owner, transaction));
 }
 
-/** Makes an account multisig: from now on all cosignatories must sign for it. */
+/** Turns an account into a multisig account; all cosignatories must sign for it. */
 async function conversion(vault, cosignatories) {
   const additions = cosignatories.map(
     ({ publicKey }) =>
@@ -99,14 +99,14 @@ async function conversion(vault, cosignatories) {
         nem.CosignatoryModificationAction.ADD,
       ),
   );
-  // The node wants them in the order of their addresses.
+  // The node requires the order of their addresses.
   additions.sort((a, b) => (a.cosignatoryAccount.address.plain() < b.cosignatoryAccount.address.plain() ? -1 : 1));
   const { length } = cosignatories;
   const transaction = nem.MultisigAggregateModificationTransaction.create(window(), additions, length);
   return confirmed("multisig conversion", await announce(vault, transaction));
 }
 
-/** Sends from the multisig account: one cosignatory starts, the other finds the transaction at the node and signs. */
+/** Sends from the multisig account: one cosignatory initiates, the other finds it at the node and signs. */
 async function multisigTransfer(vault, [first, second], recipient, xem) {
   const publicAccount = nem.PublicAccount.createWithPublicKey(vault.publicKey);
   const inner = xemTransfer(recipient, xem);
@@ -117,7 +117,7 @@ async function multisigTransfer(vault, [first, second], recipient, xem) {
   return confirmed("multisig transfer", hash);
 }
 
-/** Listens to what concerns two accounts, and to the chain; what was heard is found by listener. */
+/** Listens to two accounts and to the chain; returns the received values by listener. */
 function listen({ address }, bank) {
   const listeners = nodesAt(websocketUrl);
   const heard = { height: [], block: [], account: [], unconfirmed: [], confirmed: [] };
@@ -125,20 +125,20 @@ function listen({ address }, bank) {
     observable.subscribe((value) => heard[name].push(value), (error) => console.error(`nem-library: ${name}:`, error));
   note("height", new nem.BlockchainListener(listeners).newHeight());
   note("block", new nem.BlockchainListener(listeners).newBlock());
-  // The library cannot read accounts that have never sent anything; this one has.
+  // The library cannot read accounts that have never sent a transaction; this one has.
   note("account", new nem.AccountListener(listeners).given(bank.address));
   note("unconfirmed", new nem.UnconfirmedTransactionListener(listeners).given(address));
   note("confirmed", new nem.ConfirmedTransactionListener(listeners).given(address));
   return heard;
 }
 
-/** What the owner of 200 XEM, a namespace and a mosaic must have heard, and what of the one who paid. */
+/** Checks the messages about the owner of 200 XEM, a namespace and a mosaic, and about the paying account. */
 function checkHeard(heard, bank) {
   const counts = Object.entries(heard).map(([name, values]) => `${name} ${values.length}`);
-  console.log(`nem-library: heard by its listeners: ${counts.join(", ")}`);
+  console.log(`nem-library: received by its listeners: ${counts.join(", ")}`);
   assert.ok(Number.isInteger(heard.height[0]) && heard.height.length > 1);
   assert.ok(heard.block.length > 1);
-  // One block may hold all that the bank pays.
+  // One block can contain all payments of the bank.
   assert.ok(heard.account.length > 0);
   assert.ok(heard.account.every(({ publicAccount }) => publicAccount.address.equals(bank.address)));
   assert.equal(heard.confirmed.length, 4);
@@ -149,7 +149,7 @@ async function main() {
   const bank = accountOfFile(keyFile);
   const [owner, vault, friend, first, second] = Array.from({ length: 5 }, () => nem.Account.generateAccount());
   const heard = listen(owner, bank);
-  // The library does not say when its listeners are connected.
+  // The library does not report when its listeners are connected.
   await sleep(5000);
   const coin = new nem.MosaicId(`nemlib-${randomBytes(4).toString("hex")}`, "coin");
 
@@ -172,7 +172,7 @@ async function main() {
   await mosaicTransfer(owner, friend, coin, 5);
   const owned = await accounts.getMosaicOwnedByAddress(friend.address).toPromise();
   assert.equal(owned.find(({ mosaicId }) => mosaicId.equals(coin)).quantity, 5000);
-  // What is confirmed is told a moment later.
+  // Messages arrive shortly after the confirmation.
   await sleep(2000);
   checkHeard(heard, bank);
 }
@@ -182,5 +182,5 @@ main()
     console.error("nem-library:", error.stack);
     process.exitCode = 1;
   })
-  // Connections that are still open keep nobody.
+  // Open connections would keep the process alive.
   .finally(() => process.exit());

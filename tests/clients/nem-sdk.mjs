@@ -1,10 +1,10 @@
-// Sends one transaction of each kind with nem-sdk, and waits for each until it is in the chain. Meanwhile it listens with
-// the SDK's own connector, which speaks SockJS.
+// Sends one transaction of each kind with nem-sdk and waits until each is confirmed. Meanwhile it listens with the SDK's
+// own connector, which uses SockJS.
 //
 //   npm install
 //   node nem-sdk.mjs [http://127.0.0.1:7890 [alice.key [http://127.0.0.1:7778]]]
 //
-// The key file is that of an account which pays for it all; everybody else is made up on the way.
+// The account of the key file pays for everything; the other accounts are generated.
 import assert from "node:assert/strict";
 import { randomBytes } from "node:crypto";
 import { readFileSync } from "node:fs";
@@ -22,19 +22,19 @@ const node = endpoint(url);
 const network = nem.model.network.data.testnet.id;
 const XEM = 1_000_000;
 
-/** An account of this network. */
+/** Returns an account of this network. */
 function account(privateKey = randomBytes(32).toString("hex")) {
   const publicKey = nem.crypto.keyPair.create(privateKey).publicKey.toString();
   const address = nem.model.address.toAddress(publicKey, network);
   return { publicKey, address, common: objects.create("common")("", privateKey) };
 }
 
-/** The account of a key file: its first line that is no comment. */
+/** Returns the account of a key file: its first line that is not a comment. */
 function accountOfFile(file) {
   return account(readFileSync(file, "utf8").match(/^\s*([0-9a-f]{64})\s*$/im)[1]);
 }
 
-/** Signs a transaction and hands it to the node; its hash. */
+/** Signs and announces a transaction; returns its hash. */
 async function announce(sender, kind, content, ...more) {
   const entity = transactions.prepare(kind)(sender.common, content, ...more, network);
   const answer = await transactions.send(sender.common, entity, node);
@@ -42,7 +42,7 @@ async function announce(sender, kind, content, ...more) {
   return answer.transactionHash.data;
 }
 
-/** Waits until a block has the transaction with this hash. */
+/** Waits until the transaction with this hash is confirmed. */
 async function confirmed(step, hash) {
   for (let second = 0; second < 120; second++) {
     const found = await requests.transaction.byHash(node, hash).catch(() => null);
@@ -80,7 +80,7 @@ async function mosaicDefinition(owner, namespaceId, name) {
   return confirmed("mosaic definition", await announce(owner, "mosaicDefinitionTransaction", content));
 }
 
-/** Sends a mosaic; the SDK computes the fee from the definition and the supply, which it asks the node for. */
+/** Sends a mosaic; the SDK computes the fee from the definition and the supply, which are requested from the node. */
 async function mosaicTransfer(owner, recipient, namespaceId, name, quantity) {
   const content = objects.create("transferTransaction")(recipient.address, 1, "");
   content.mosaics = [objects.create("mosaicAttachment")(namespaceId, name, quantity)];
@@ -92,7 +92,7 @@ async function mosaicTransfer(owner, recipient, namespaceId, name, quantity) {
   return confirmed("mosaic transfer", await announce(owner, "mosaicTransferTransaction", content, known));
 }
 
-/** Makes an account multisig: from now on all cosignatories must sign for it. */
+/** Turns an account into a multisig account; all cosignatories must sign for it. */
 async function conversion(vault, cosignatories) {
   const content = objects.get("multisigAggregateModification");
   const addition = objects.create("multisigCosignatoryModification");
@@ -101,7 +101,7 @@ async function conversion(vault, cosignatories) {
   return confirmed("multisig conversion", await announce(vault, "multisigAggregateModificationTransaction", content));
 }
 
-/** Sends from the multisig account: one cosignatory starts, the other finds the transaction at the node and signs. */
+/** Sends from the multisig account: one cosignatory initiates, the other finds it at the node and signs. */
 async function multisigTransfer(vault, [first, second], recipient, xem) {
   const content = objects.create("transferTransaction")(recipient.address, xem);
   Object.assign(content, { isMultisig: true, multisigAccount: vault });
@@ -111,14 +111,14 @@ async function multisigTransfer(vault, [first, second], recipient, xem) {
   return confirmed("multisig transfer", hash);
 }
 
-/** The hash that waits for the signature of a cosignatory. */
+/** Returns the hash that waits for the signature of a cosignatory. */
 async function pending({ address }) {
   const { data } = await requests.account.transactions.unconfirmed(node, address);
   assert.equal(data.length, 1, "one transaction waits for the cosignatory");
   return data[0].meta.data;
 }
 
-/** Listens to all that concerns an account, and to the chain; what was heard is found by channel. */
+/** Listens to an account and to the chain; returns the received messages by channel. */
 async function listen({ address }) {
   const { connector, subscribe, requests: wanted } = nem.com.websockets;
   const connection = connector.create(endpoint(websocketUrl), address);
@@ -136,7 +136,7 @@ async function listen({ address }) {
   return { connection, heard };
 }
 
-/** What the owner of 200 XEM, a namespace and a mosaic must have heard. */
+/** Checks the messages about the owner of 200 XEM, a namespace and a mosaic. */
 function checkHeard({ connection, heard }, owner) {
   const [announced, first] = [heard.unconfirmed[0], heard.confirmed[0]];
   assert.equal(heard.errors[0].status, 400);
@@ -146,11 +146,11 @@ function checkHeard({ connection, heard }, owner) {
   assert.ok(heard.account.some(({ account }) => account.balance === 200 * XEM));
   assert.equal(announced.meta.hash.data, first.meta.hash.data);
   assert.equal(first.transaction.amount, 200 * XEM);
-  // The transfer to it, its namespace, its mosaic, and the mosaic it has sent.
+  // The transfer to it, its namespace, its mosaic, and the mosaic that it sent.
   assert.equal(heard.confirmed.length, 4);
   connection.socket.close();
   const counts = Object.entries(heard).map(([channel, messages]) => `${channel} ${messages.length}`);
-  console.log(`nem-sdk: heard by its connector: ${counts.join(", ")}`);
+  console.log(`nem-sdk: received by its connector: ${counts.join(", ")}`);
 }
 
 async function main() {
@@ -178,7 +178,7 @@ async function main() {
   await mosaicTransfer(owner, friend, namespaceId, "coin", 5000);
   const { data } = await requests.account.mosaics.owned(node, friend.address);
   assert.equal(data.find(({ mosaicId }) => mosaicId.namespaceId === namespaceId).quantity, 5000);
-  // What is confirmed is told a moment later.
+  // Messages arrive shortly after the confirmation.
   await sleep(2000);
   checkHeard(listening, owner);
 }
@@ -188,5 +188,5 @@ main()
     console.error("nem-sdk:", error);
     process.exitCode = 1;
   })
-  // Connections that are still open keep nobody.
+  // Open connections would keep the process alive.
   .finally(() => process.exit());

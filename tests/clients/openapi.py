@@ -1,11 +1,11 @@
-"""Generates a client from the description that a node serves of itself, and calls every GET with it. Each answer must
-be read into what the description calls it, and be the same when it is written again.
+"""Generates a client from a node's OpenAPI document, and calls every GET with it. Each response must be decoded into its
+described type, and be the same when it is encoded again.
 
     pip install -r requirements.txt
     python openapi.py http://127.0.0.1:7890 ADDRESS FOLDER
 
-ADDRESS is that of an account with a transaction; the chain has a mosaic, too. The client is left in FOLDER, the
-description too.
+ADDRESS is that of an account with a transaction; the chain must also have a mosaic. The client and the document stay in
+FOLDER.
 """
 
 import importlib
@@ -18,22 +18,22 @@ from pathlib import Path
 from urllib.request import urlopen
 
 NODE, ADDRESS, FOLDER = sys.argv[1:4]
-# The features that are off unless they are asked for.
+# Operations of features that are off by default.
 STATUSES = {"getAccountHistoricalData": 500, "getMosaicExpired": 500}
 
 
 def ask(path):
-    """The answer of the node to a GET."""
+    """Returns the response of the node to a GET."""
     with urlopen(NODE + path) as answer:
         return answer.read()
 
 
 def generate():
-    """The generated package."""
+    """Generates the client; returns its package."""
     folder = Path(FOLDER)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "openapi.json").write_bytes(ask("/openapi.json"))
-    # Nothing has to be beautiful.
+    # The code need not be formatted.
     (folder / "config.json").write_text(json.dumps({"post_hooks": []}))
     command = ["generate", "--path", "openapi.json", "--config", "config.json", "--meta", "none", "--fail-on-warning"]
     program = [sys.executable, "-m", "openapi_python_client"]
@@ -43,12 +43,12 @@ def generate():
 
 
 def snake(name):
-    """A name as a module has it."""
+    """Returns a name in snake case, as modules are named."""
     return re.sub(r"(?<!^)([A-Z])", r"_\1", name.replace(" ", "")).lower()
 
 
 def call(client, operation, values):
-    """Calls an operation with what it takes of these values; the status, and what the answer was read into."""
+    """Calls an operation with those of the values that it accepts, and checks the status and the decoded response."""
     tag, name = operation["tags"][0], operation["operationId"]
     module = importlib.import_module(f"nis1.api.{snake(tag)}.{snake(name)}")
     given = {}
@@ -59,21 +59,21 @@ def call(client, operation, values):
     answer = module.sync_detailed(client=client, **given)
     read = answer.parsed
     assert answer.status_code == STATUSES.get(name, 200), f"{name}: {answer}"
-    assert read is not None, f"{name} is read as nothing: {answer.content}"
+    assert read is not None, f"{name} is decoded as nothing: {answer.content}"
     if hasattr(read, "to_dict"):
         sent = json.loads(answer.content)
-        assert read.to_dict() == sent, f"{name} was read as {read.to_dict()}, and sent as {sent}"
+        assert read.to_dict() == sent, f"{name} was decoded as {read.to_dict()}, and sent as {sent}"
     else:
         assert read == answer.content.decode(), f"{name}: {read}"
 
 
 def main():
-    """Calls all of them."""
+    """Calls all GET operations except `/shutdown`."""
     client = generate().Client(base_url=NODE)
     block = json.loads(ask("/chain/last-block"))
     transaction = json.loads(ask(f"/account/transfers/all?address={ADDRESS}"))["data"][0]
     mosaic = json.loads(ask("/mosaic/definition/page"))["data"][0]["mosaic"]["id"]
-    # The block before the last one can be found by its hash, too.
+    # The block before the tip can also be found by its hash.
     block_values = {"hash": block["prevBlockHash"]["data"]}
     values = {
         "address": ADDRESS,
@@ -91,7 +91,7 @@ def main():
     del operations["/shutdown"]
     for path, operation in operations.items():
         call(client, operation, block_values if path == "/block/get" else values)
-    print(f"a generated Python client: {len(operations)} kinds of answers read and written again")
+    print(f"a generated Python client: {len(operations)} kinds of responses decoded and encoded again")
 
 
 if __name__ == "__main__":

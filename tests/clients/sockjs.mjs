@@ -1,5 +1,5 @@
-// Follows a node with sockjs-client and stompjs by every transport that Node has, each forced in turn. With a program
-// named besides, it also starts a node of its own, kills it, starts it again, and connects again.
+// Follows a node with sockjs-client and stompjs over every transport that works in Node. If a program is given, it also
+// starts its own node, kills it, restarts it, and reconnects.
 //
 //   npm install
 //   node sockjs.mjs [http://127.0.0.1:7778/w/messages [NISD FOLDER]]
@@ -14,9 +14,9 @@ import Stomp from "stompjs";
 const [url = "http://127.0.0.1:7778/w/messages", program, folder] = process.argv.slice(2);
 
 const TRANSPORTS = ["websocket", "xhr-streaming", "eventsource", "xhr-polling"];
-/** Of these sockjs-client notices on Node that the node is killed; it does not look whether an answer was cut. */
+/** Transports on which sockjs-client in Node detects a killed node; it does not check whether a response was cut. */
 const NOTICING = ["websocket", "xhr-polling"];
-/** Seconds within which a session must be open, a block found, a heart-beat heard. */
+/** Maximum seconds until a session is open, a block arrives, a heartbeat arrives. */
 const OPEN_LIMIT = 20;
 const BLOCK_LIMIT = 120;
 const HEARTBEAT_LIMIT = 35;
@@ -29,12 +29,12 @@ async function within(seconds, what, promise) {
   return Promise.race([promise, limit]).finally(() => cancel.abort());
 }
 
-/** Opens a session by one transport: what carries it, the client, and how it ends. */
+/** Opens a session on a transport; returns the socket, the client, and a promise of the close event. */
 async function connect(address, transport) {
   const socket = new SockJS(address, null, { transports: [transport] });
   const client = Stomp.over(socket);
   client.debug = null;
-  // stompjs takes over `onclose`, the listener stays.
+  // stompjs replaces `onclose`, but not the listener.
   const closed = new Promise((resolve) => socket.addEventListener("close", resolve));
   const connected = new Promise((resolve, reject) => client.connect({}, resolve, reject));
   const frame = await within(OPEN_LIMIT, `${transport} opens`, connected);
@@ -43,7 +43,7 @@ async function connect(address, transport) {
   return { socket, client, closed };
 }
 
-/** The next message of a topic. */
+/** Returns the next message of a topic. */
 function message(client, topic) {
   return new Promise((resolve) => {
     const subscription = client.subscribe(topic, (frame) => {
@@ -53,24 +53,24 @@ function message(client, topic) {
   });
 }
 
-/** A session is told of a block, answered, left alone until its heart-beat, and told of another block. */
+/** Tests a session: it receives a block, an answer, a heartbeat after silence, and another block. */
 async function follow(transport) {
   const { socket, client, closed } = await connect(url, transport);
-  const { height } = await within(BLOCK_LIMIT, `${transport} is told of a block`, message(client, "/blocks/new"));
+  const { height } = await within(BLOCK_LIMIT, `${transport} receives a block`, message(client, "/blocks/new"));
   const answer = message(client, "/errors");
   client.send("/w/api/account/get", {}, "{}");
-  const error = await within(OPEN_LIMIT, `${transport} is answered`, answer);
+  const error = await within(OPEN_LIMIT, `${transport} receives an answer`, answer);
   assert.equal(error.status, 400);
   const heartbeat = new Promise((resolve) => socket.addEventListener("heartbeat", resolve));
-  await within(HEARTBEAT_LIMIT, `${transport} hears a heart-beat`, heartbeat);
-  const next = await within(BLOCK_LIMIT, `${transport} is told of the next block`, message(client, "/blocks/new"));
+  await within(HEARTBEAT_LIMIT, `${transport} receives a heartbeat`, heartbeat);
+  const next = await within(BLOCK_LIMIT, `${transport} receives the next block`, message(client, "/blocks/new"));
   assert.ok(next.height > height);
   socket.close();
   await within(OPEN_LIMIT, `${transport} closes`, closed);
-  console.log(`sockjs.mjs: ${transport} was told of blocks ${height} and ${next.height}, and heard a heart-beat`);
+  console.log(`sockjs.mjs: ${transport} received blocks ${height} and ${next.height}, and a heartbeat`);
 }
 
-/** A port that nobody uses. */
+/** Returns a free port. */
 async function freePort() {
   const server = createServer().listen(0, "127.0.0.1");
   await once(server, "listening");
@@ -92,7 +92,7 @@ async function start(ports) {
   return { node, ended };
 }
 
-/** Sessions end when their node is killed, and every transport connects again when it is back. */
+/** Tests that sessions close when their node is killed, and that every transport reconnects after a restart. */
 async function restart() {
   const ports = [await freePort(), await freePort()].map(String);
   const address = `http://127.0.0.1:${ports[1]}/w/messages`;
@@ -111,7 +111,7 @@ async function restart() {
       socket.close();
       await closed;
     }
-    console.log(`sockjs.mjs: ${TRANSPORTS.join(", ")} connected again to a node that was killed and started again`);
+    console.log(`sockjs.mjs: ${TRANSPORTS.join(", ")} reconnected to a node that was killed and restarted`);
   } finally {
     node.kill("SIGTERM");
     await ended;
@@ -124,5 +124,5 @@ try {
   console.error("sockjs.mjs:", error);
   process.exitCode = 1;
 }
-// What is left of a session that was not closed keeps nobody.
+// Sessions that were not closed would keep the process alive.
 process.exit();

@@ -1,5 +1,5 @@
-// Follows a node and an account with the usual STOMP library, and prints what it is told. It ends when every channel
-// has told something; it fails if that takes too long.
+// Follows a node and an account with the usual STOMP library, and prints the messages. It ends when every channel has
+// delivered a message; it fails if that takes too long.
 //
 //   npm install
 //   node stomp.mjs ADDRESS [ws://127.0.0.1:7778/w/messages/websocket [SECONDS]]
@@ -9,7 +9,7 @@ import { WebSocket } from "ws";
 const [address, url = "ws://127.0.0.1:7778/w/messages/websocket", seconds = "60"] = process.argv.slice(2);
 if (!address) throw new Error("usage: node stomp.mjs ADDRESS [URL [SECONDS]]");
 
-/** What there is to say about a message of each channel. */
+/** Summaries of the messages of each channel. */
 const channels = {
   "/blocks/new": ({ height }) => `height ${height}`,
   "/blocks": ({ height, transactions }) => `height ${height}, ${transactions.length} transactions`,
@@ -38,7 +38,7 @@ function told(channel, body) {
   if (silent.size === 0) end();
 }
 
-/** Says goodbye; with a reason this is a failure. */
+/** Disconnects; fails if there is a reason. */
 async function end(reason) {
   if (reason) {
     console.error(`stomp.mjs: ${reason}`);
@@ -48,5 +48,5 @@ async function end(reason) {
   await client.deactivate();
 }
 
-const timer = setTimeout(() => end(`nothing was told on ${[...silent].join(", ")}`), Number(seconds) * 1000);
+const timer = setTimeout(() => end(`no message on ${[...silent].join(", ")}`), Number(seconds) * 1000);
 client.activate();

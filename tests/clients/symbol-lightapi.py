@@ -1,9 +1,9 @@
-"""Asks and follows a node with the NEM connector of symbol-lightapi: everything that it can ask for, once.
+"""Queries and follows a node with the NEM connector of symbol-lightapi: each of its requests once.
 
     pip install -r requirements.txt
     python symbol-lightapi.py [http://127.0.0.1:7890 [alice.key]]
 
-The key file is that of an account which pays for a transfer to itself.
+The account of the key file pays for a transfer to itself.
 """
 
 import asyncio
@@ -27,13 +27,13 @@ facade = NemFacade("testnet")
 
 
 def account_of_file(path):
-    """The account of a key file: its first line that is no comment."""
+    """Returns the account of a key file: its first line that is not a comment."""
     key = re.search(r"^\s*([0-9a-f]{64})\s*$", Path(path).read_text(encoding="utf8"), re.MULTILINE | re.IGNORECASE)
     return facade.create_account(PrivateKey(key[1]))
 
 
 async def ask(node, account):
-    """What the node tells of itself, of the account and of the currency."""
+    """Queries the node, the account and the currency."""
     height = await node.chain_height()
     assert await node.finalized_chain_height() >= height - 360
     assert (await node.network_time()).timestamp > 0
@@ -54,8 +54,8 @@ async def ask(node, account):
 
 
 async def find_in_pool(node, signature):
-    """The connector asks for the pool as another node would, but with a challenge of 32 bytes, which the node answers
-    without signing it: it might be the hash of something that is then pushed in its name."""
+    """Checks that the mempool contains a transaction. The connector requests the mempool like a peer, but with a
+    challenge of 32 bytes, which the node does not sign: it could be the hash of an entity to push in its name."""
     waiting = await node.get_unconfirmed_transactions()
     assert signature in [str(one.signature).upper() for one in waiting], waiting
     short = {"entity": {"hashShortIds": []}, "challenge": {"data": "07" * 32}}
@@ -66,7 +66,7 @@ async def find_in_pool(node, signature):
 
 
 async def transfer(node, account):
-    """Sends a transfer, and finds it everywhere where it must be."""
+    """Sends a transfer, and checks all queries that must return it."""
     descriptor = {
         "type": "transfer_transaction_v2",
         "recipient_address": account.address,

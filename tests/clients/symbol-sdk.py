@@ -1,9 +1,9 @@
-"""Sends one transaction of each kind with symbol-sdk-python's NEM facade, and waits until each is in the chain.
+"""Sends one transaction of each kind with symbol-sdk-python's NEM facade, and waits until each is confirmed.
 
     pip install -r requirements.txt
     python symbol-sdk.py [http://127.0.0.1:7890 [alice.key]]
 
-The key file is that of an account which pays for it all; everybody else is made up on the way.
+The account of the key file pays for everything; the other accounts are generated.
 """
 
 import json
@@ -35,27 +35,27 @@ facade = NemFacade("testnet")
 
 
 def call(path, body=None):
-    """What the node answers: the SDK itself has no HTTP client."""
+    """Returns the response of the node: the SDK itself has no HTTP client."""
     request = Request(NODE + path, body and body.encode(), {"Content-Type": "application/json"})
     with urlopen(request, timeout=10) as answer:
         return json.load(answer)
 
 
 def account_of_file(path):
-    """The account of a key file: its first line that is no comment."""
+    """Returns the account of a key file: its first line that is not a comment."""
     key = re.search(r"^\s*([0-9a-f]{64})\s*$", Path(path).read_text(encoding="utf8"), re.MULTILINE | re.IGNORECASE)
     return facade.create_account(PrivateKey(key[1]))
 
 
 def made(signer_public_key, descriptor, mosaics=None):
-    """An unsigned transaction with the lowest fee."""
+    """Returns an unsigned transaction with the minimum fee."""
     transaction = facade.create_transaction_from_descriptor(descriptor, signer_public_key, 0, 3600)
     transaction.fee = Amount(calculate_transaction_fee(transaction, mosaics))
     return transaction
 
 
 def announce(sender, transaction):
-    """Signs a transaction and hands it to the node, which must take it; its hash."""
+    """Signs and announces a transaction, which the node must accept; returns its hash."""
     signature = sender.sign_transaction(transaction)
     answer = call("/transaction/announce", facade.transaction_factory.attach_signature(transaction, signature))
     assert answer["message"] == "SUCCESS", (transaction, answer)
@@ -64,7 +64,7 @@ def announce(sender, transaction):
 
 
 def confirmed(step, transaction_hash):
-    """Waits until a block has the transaction with this hash."""
+    """Waits until the transaction with this hash is confirmed."""
     for _ in range(120):
         try:
             found = call(f"/transaction/get?hash={transaction_hash}")
@@ -99,7 +99,7 @@ def namespace(owner, name):
 
 
 def mosaic_definition(owner, mosaic_id):
-    # The node wants them in this order.
+    # The node requires this order.
     properties = {"divisibility": "3", "initialSupply": "1000000", "supplyMutable": "true", "transferable": "true"}
     return made(owner.public_key, {
         "type": "mosaic_definition_transaction_v1",
@@ -115,7 +115,7 @@ def mosaic_definition(owner, mosaic_id):
 
 
 def mosaic_transfer(owner, recipient, mosaic_id, quantity):
-    """A transfer of a mosaic; the SDK computes the fee from divisibility and supply, which the node tells."""
+    """Returns a transfer of a mosaic; the SDK computes the fee from divisibility and supply, which the node returns."""
     name = f"{mosaic_id['namespace_id']['name']}:{mosaic_id['name']}"
     properties = call(f"/mosaic/definition?mosaicId={name}")["properties"]
     divisibility = int(next(item["value"] for item in properties if item["name"] == "divisibility"))
@@ -130,8 +130,8 @@ def mosaic_transfer(owner, recipient, mosaic_id, quantity):
 
 
 def cosignatories():
-    """Two accounts. The SDK signs them in the order of their decoded addresses and the protocol in that of the text, in
-    which digits come before letters: with accounts whose orders differ no node takes what the SDK signs."""
+    """Returns two accounts. The SDK sorts them by their decoded addresses, the protocol by their text, in which digits
+    precede letters. If the orders differ, nodes reject the SDK's signature, so such accounts are not used."""
     while True:
         pair = [facade.create_account(PrivateKey.random()) for _ in range(2)]
         if (pair[0].address.bytes < pair[1].address.bytes) == (str(pair[0].address) < str(pair[1].address)):
@@ -139,7 +139,7 @@ def cosignatories():
 
 
 def conversion(vault, additional):
-    """What makes an account multisig: from then on all cosignatories must sign for it."""
+    """Returns the transaction that turns an account into a multisig account; all cosignatories must sign for it."""
     additions = [
         {"modification": {"modification_type": "add_cosignatory", "cosignatory_public_key": account.public_key}}
         for account in additional
@@ -152,7 +152,7 @@ def conversion(vault, additional):
 
 
 def announce_multisig(vault, first, second, inner):
-    """Sends for the multisig account: one cosignatory starts, the other finds the transaction at the node and signs."""
+    """Sends from the multisig account: one cosignatory initiates, the other finds it at the node and signs."""
     outer = made(first.public_key, {
         "type": "multisig_transaction_v1",
         "inner_transaction": facade.transaction_factory.to_non_verifiable_transaction(inner),

@@ -1,4 +1,4 @@
-// What the page computes by itself, without a browser: hashes, addresses, amounts, figures.
+// Tests the computations of the page without a browser: hashes, addresses, amounts, metrics.
 //
 //   node exact.mjs FOLDER        the folder with the modules of the page
 import assert from "node:assert/strict";
@@ -16,7 +16,7 @@ const { textOf } = await load("message.js");
 const { parseExactly } = await load("node.js");
 const { parseFigures } = await load("figures.js");
 
-/** The hash of nothing, and of as much as fills a block of the function and one byte more. */
+/** Lengths of zero bytes and their hashes: none, and a full block of the function, so that padding adds another. */
 const HASHES = [
   [0, "c5d2460186f7233c927e7db2dcc703c0e500b653ca82273b7bfad8045d85a470"],
   [136, "3a5912a7c5faa06ee4fe906253e339467a9ce87d533c65be3c15cb231cdb25f9"],
@@ -29,7 +29,7 @@ assert.equal(addressOf(KEY), ADDRESS);
 assert.ok(isAddress(ADDRESS));
 for (const wrong of [ADDRESS.replace("SGR", "SGS"), `N${ADDRESS.slice(1)}`]) assert.ok(!isAddress(wrong), wrong);
 
-// Numbers of JavaScript end to be exact at 2^53; amounts may be greater, and strings are left alone.
+// JavaScript numbers are exact up to 2^53; amounts can be greater. Strings stay unchanged.
 const { amount, name, share } = parseExactly(
   '{"amount":9007199254740993,"name":"9007199254740993 \\" 1","share":0.12345678901234567}',
 );
@@ -73,4 +73,4 @@ assert.deepEqual(
     ["b", 32],
   ],
 );
-console.log("explorer: what the page computes is exact");
+console.log("explorer: the computations of the page are exact");

@@ -1,5 +1,5 @@
-// Pages of elsewhere in a browser, which try in every way to end the node of this machine; then a page of the node itself,
-// which may.
+// Opens foreign pages in a browser that try to shut down the node of this machine in every way; then a page of the node
+// itself, which may do so.
 //
 //   node foreign.mjs HTTP
 //
@@ -12,7 +12,7 @@ const [http] = process.argv.slice(2);
 const { port } = new URL(http);
 const PATIENCE_MS = 20_000;
 
-/** All that makes a browser ask for an address: what it is called, and the page. */
+/** Returns pages that make a browser request an address, by name. */
 function attempts(target) {
   const submitted = (method, enctype) =>
     `<form target="frame" action="${target}" method="${method}" enctype="${enctype}"><input name="a" value="b"></form>
@@ -57,11 +57,11 @@ const own = server.address().port;
 
 const browser = await chromium.launch({
   executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
-  // Names of elsewhere that lead to this machine: those of a foreign site, and one that was rebound.
+  // Foreign names that resolve to this machine: a foreign site, and a rebound name.
   args: ["--no-sandbox", "--disable-dev-shm-usage", "--host-resolver-rules=MAP *.example 127.0.0.1"],
 });
 
-/** How many requests to end it by GET or HEAD the node has had that were refused, as its figures tell. */
+/** Returns the number of rejected GET and HEAD requests for a shutdown, from the metrics. */
 async function refused() {
   const text = await (await fetch(`${http}/metrics`)).text();
   const lines = text.split("\n").filter((line) => line.startsWith("nisd_http_requests_total") && line.includes('"/shutdown"'));
@@ -69,7 +69,7 @@ async function refused() {
   return lines.reduce((sum, line) => sum + Number(line.split(" ").at(-1)), 0);
 }
 
-/** Opens a page in a context of its own, and closes it when the node has refused something, or nothing comes. */
+/** Opens a page in its own context, and closes it when the node has rejected a request, or after a timeout. */
 async function visit(address, before) {
   const context = await browser.newContext();
   const page = await context.newPage();
@@ -90,33 +90,33 @@ try {
         const has_come = await visit(`${from}/${encodeURIComponent(name)}`, await refused());
         if (!has_come) silent.push(`${name} of ${from} to ${host}`);
         const status = await fetch(`${http}/chain/height`).then((answer) => answer.status, () => 0);
-        assert.equal(status, 200, `${name} of ${from} has ended the node`);
+        assert.equal(status, 200, `${name} of ${from} has shut down the node`);
       }
     }
   }
-  // A POST is none of the route, and the figures do not count it there.
+  // The route has no POST, and the metrics do not count it there.
   const unseen = silent.filter((name) => !/^(form, POST|beacon) of/.test(name));
-  console.log(`foreign: ${await refused()} requests refused; did not come: ${unseen.join(", ") || "none"}`);
+  console.log(`foreign: ${await refused()} requests rejected; not received: ${unseen.join(", ") || "none"}`);
   assert.ok(unseen.length === 0, unseen.join(", "));
 
-  // A page of the node that was reached by another's name.
+  // A page of the node, reached by a foreign name.
   const context = await browser.newContext();
   const rebound = await context.newPage();
   await rebound.goto(`http://rebound.example:${port}/explorer`);
   const ask = (path) => fetch(path).then((answer) => answer.status);
   assert.deepEqual([await rebound.evaluate(ask, "/shutdown"), await rebound.evaluate(ask, "/local/peers")], [401, 401]);
 
-  // A page of the node may do what a local client may.
+  // A page of the node has local access.
   const page = await context.newPage();
   await page.goto(`${http}/explorer`);
   assert.equal(await page.evaluate(ask, "/local/peers"), 200);
   assert.equal(await page.evaluate(ask, "/shutdown"), 200);
   const ended = Date.now() + PATIENCE_MS;
   while (await fetch(`${http}/chain/height`).then(() => true, () => false)) {
-    assert.ok(Date.now() < ended, "the node goes on");
+    assert.ok(Date.now() < ended, "the node keeps running");
     await new Promise((passed) => setTimeout(passed, 100));
   }
-  console.log("foreign: a page of the node has ended it");
+  console.log("foreign: a page of the node has shut it down");
 } finally {
   await browser.close();
   server.close();

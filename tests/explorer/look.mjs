@@ -1,8 +1,8 @@
-// Looks at the page of a node in a browser: takes pictures, and fails if anything is amiss.
+// Tests the explorer page of a node in a browser: takes screenshots, and fails if anything is wrong.
 //
 //   node look.mjs HTTP SCENE PICTURES
 //
-// SCENE is what scene.mjs has printed. Needs Chromium: in CHROMIUM, or /usr/bin/chromium.
+// SCENE is a file with the output of scene.mjs. Needs Chromium: in CHROMIUM, or /usr/bin/chromium.
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -13,18 +13,18 @@ const [http, sceneFile, pictures] = process.argv.slice(2);
 const scene = JSON.parse(readFileSync(sceneFile, "utf8"));
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 
-/** Compressed bytes of all files of the page, and milliseconds until something is painted. */
+/** Maximum compressed bytes of all files of the page, and maximum milliseconds until the first paint. */
 const MOST_BYTES = 100 * 1024;
 const MOST_MS_TO_PAINT = 300;
-/** Milliseconds until the account with very many transactions is there as a whole. */
+/** Maximum milliseconds until the account with very many transactions is complete. */
 const MOST_MS_OF_ACCOUNT = 2000;
 const PATIENCE_MS = 60_000;
-/** Milliseconds within which a page would have asked and shown what it should not show. */
+/** Milliseconds after which a page would have shown what it must not show. */
 const SOON_MS = 1000;
 
 const DESKTOP = { width: 1280, height: 900 };
 const PHONE = { width: 390, height: 844 };
-/** In what manner it is looked at, and at what; at everything if nothing is said. */
+/** Browser settings, and the places tested with each; all places by default. */
 const LOOKS = [
   { name: "light", viewport: DESKTOP, colorScheme: "light" },
   { name: "dark", viewport: DESKTOP, colorScheme: "dark" },
@@ -38,7 +38,7 @@ const LOOKS = [
     only: ["home", "account"],
   },
 ];
-/** What is looked at, and a text that is there. */
+/** Places: name, path, and a text that the place contains. */
 const PLACES = [
   ["home", "", "Last blocks"],
   ["block", "block/2", "Previous block"],
@@ -56,9 +56,9 @@ const PLACES = [
   ["namespace", "namespace/shop", "shop.toys"],
   ["mosaic", "mosaic/shop:voucher", "0.5"],
   ["mosaic-hostile", "mosaic/shop:token", "<b onclick"],
-  ["holders", "mosaic/shop:token", "Who has the mosaic"],
+  ["holders", "mosaic/shop:token", "Holders of the mosaic"],
   ["blocks", "blocks", "Transactions"],
-  ["transactions", "transactions", "the newest first"],
+  ["transactions", "transactions", "newest first"],
   ["namespaces", "namespaces", "shop"],
   ["mosaics-list", "mosaics", "shop:voucher"],
   ["no-such-block", "block/99999999", "no block of this height"],
@@ -70,7 +70,7 @@ const browser = await chromium.launch({
   args: ["--no-sandbox", "--disable-dev-shm-usage"],
 });
 
-/** What went wrong in a page: programs, the console, the policy. */
+/** Records the errors of a page: scripts, console, security policy. */
 function troubles(page) {
   const found = [];
   page.on("pageerror", (error) => found.push(String(error)));
@@ -88,7 +88,7 @@ function troubles(page) {
   return found;
 }
 
-/** Opens the page, having prepared it; what goes wrong in it is in `troubles`. */
+/** Prepares and opens the page; `found` collects its errors. */
 async function open(look, prepare = async () => {}) {
   const context = await browser.newContext(look);
   context.setDefaultTimeout(PATIENCE_MS);
@@ -97,12 +97,12 @@ async function open(look, prepare = async () => {}) {
   await prepare(page);
   await page.goto(`${http}/explorer`);
   await page.getByText("Live", { exact: true }).waitFor();
-  // What waits is known before it is looked at.
-  await page.getByRole("table", { name: /no block has yet/ }).waitFor();
+  // The unconfirmed transactions must be loaded first.
+  await page.getByRole("table", { name: "Unconfirmed transactions, newest first" }).waitFor();
   return { page, found, close: () => context.close() };
 }
 
-/** Goes to a place in the page and waits until it is there as a whole. */
+/** Goes to a place in the page and waits until it is complete. */
 async function go(page, path, text) {
   await page.evaluate((hash) => {
     location.hash = hash;
@@ -112,7 +112,7 @@ async function go(page, path, text) {
 }
 
 async function checkAccessibility(page, what) {
-  // The policy of the page keeps scripts out of it; the browser's own tools are not bound by it.
+  // The page's policy blocks scripts, but does not apply to the browser's own tools.
   await page.evaluate(axe);
   const { violations } = await page.evaluate(() => axe.run(document, { resultTypes: ["violations"] }));
   const told = violations.map(({ id, help, nodes }) => `${id}: ${help}: ${nodes.map(({ html }) => html).join("; ")}`);
@@ -121,10 +121,10 @@ async function checkAccessibility(page, what) {
 
 async function checkWidth(page, what) {
   const [needed, there] = await page.evaluate(() => [document.documentElement.scrollWidth, innerWidth]);
-  assert.ok(needed <= there, `${what}: ${needed} pixels wide where there are ${there}`);
+  assert.ok(needed <= there, `${what}: ${needed} pixels wide, but the window has ${there}`);
 }
 
-/** Looks at every place in one manner. */
+/** Tests all places with one setting. */
 async function lookAround(look) {
   const { page, found, close } = await open(look);
   const places = PLACES.filter(([name]) => look.only?.includes(name) ?? true);
@@ -140,7 +140,7 @@ async function lookAround(look) {
   console.log(`explorer: ${places.length} places, ${look.name}`);
 }
 
-/** Hostile text is text: nothing of it became an element, and nothing ran. */
+/** Hostile text stays text: no part becomes an element, and no script runs. */
 async function checkHostileText() {
   const { page, found, close } = await open(LOOKS[0]);
   for (const [path, text] of [
@@ -154,13 +154,13 @@ async function checkHostileText() {
     assert.equal(await page.locator("main script, main img, main b, main [onclick], main [onerror]").count(), 0, path);
     assert.match(await page.title(), / · nisd$/);
     const bare = await page.locator("main").evaluate((main) => main.textContent.match(/[\u202a-\u202e\u2066-\u2069]/u));
-    assert.equal(bare, null, `${path}: characters that turn text around are shown, not followed`);
+    assert.equal(bare, null, `${path}: direction marks are shown, not applied`);
   }
   assert.deepEqual(found, []);
   await close();
 }
 
-/** The search finds what there is, and says so if a text can name nothing. */
+/** The search finds all kinds of objects, and reports a text that can match nothing. */
 async function checkSearch() {
   const { page, found, close } = await open(LOOKS[0]);
   const dashed = scene.alice.address.replace(/.{6}(?=.)/g, "$&-");
@@ -177,19 +177,19 @@ async function checkSearch() {
     await page.keyboard.type(text);
     await page.keyboard.press("Enter");
     await page.getByRole("heading", { level: 1, name: heading, exact: true }).waitFor();
-    // Reading goes on at the heading.
+    // The heading gets the focus.
     assert.equal(await page.evaluate(() => document.activeElement.tagName), "H1", text);
     await page.goBack();
     await page.getByRole("heading", { level: 1, name: "Overview" }).waitFor();
   }
   await page.getByRole("searchbox").fill("?!");
   await page.keyboard.press("Enter");
-  await page.getByRole("alert").getByText("Nothing can be called").waitFor();
+  await page.getByRole("alert").getByText("Cannot search for").waitFor();
   assert.deepEqual(found, []);
   await close();
 }
 
-/** The keyboard reaches the content at once, and a link leads on. */
+/** The keyboard reaches the content with the first key, and then a link. */
 async function checkKeyboard() {
   const { page, found, close } = await open(LOOKS[0]);
   await page.keyboard.press("Tab");
@@ -203,7 +203,7 @@ async function checkKeyboard() {
   await close();
 }
 
-/** Blocks arrive by themselves, and who is at a link stays there. */
+/** Blocks arrive by themselves, and a link that has the focus keeps it. */
 async function checkLife() {
   const { page, found, close } = await open(LOOKS[0]);
   const height = page.locator(".overview a").first();
@@ -220,7 +220,7 @@ async function checkLife() {
   await close();
 }
 
-/** All transactions of the account can be reached, a page at a time, and that stays quick. */
+/** All transactions of the account can be reached page by page, within the time limit. */
 async function checkBusyAccount() {
   const { page, found, close } = await open(LOOKS[0]);
   const begun = Date.now();
@@ -243,7 +243,7 @@ async function checkBusyAccount() {
   console.log(`explorer: an account with ${scene.count} transactions after ${took} ms`);
 }
 
-/** A list of all transactions has few on a page, also where a block has thousands, and none is left out or comes twice. */
+/** The list of all transactions has few per page, even if a block has thousands, without gaps or duplicates. */
 async function checkTransactionList() {
   const { page, found, close } = await open(LOOKS[0]);
   const { meta } = await (await fetch(`${http}/transaction/get?hash=${scene.last}`)).json();
@@ -254,7 +254,7 @@ async function checkTransactionList() {
   });
   const amounts = (await block.json()).transactions.map(({ amount }) => amount).reverse();
   assert.ok(amounts.length >= 75, `${amounts.length} transactions in a block`);
-  await go(page, `transactions/before/${meta.height + 1}`, "the newest first");
+  await go(page, `transactions/before/${meta.height + 1}`, "newest first");
   const shown = [];
   for (const place of [1, 2, 3]) {
     const rows = page.getByRole("table", { name: /^Transactions of the blocks/ }).locator("tbody tr");
@@ -273,7 +273,7 @@ async function checkTransactionList() {
   await close();
 }
 
-/** A cold start weighs little, and something is seen at once; the best of three, as others use the machine too. */
+/** A cold start loads few bytes and paints soon; the best of three attempts, as other programs use the machine too. */
 async function checkWeightAndPaint() {
   const paints = [];
   let bytes = 0;
@@ -287,7 +287,7 @@ async function checkWeightAndPaint() {
     );
     assert.ok(
       files.every((size) => size > 0),
-      "every file comes over the network",
+      "every file is loaded over the network",
     );
     bytes = files.reduce((sum, size) => sum + size, 0);
     paints.push(await page.evaluate(() => performance.getEntriesByName("first-contentful-paint")[0].startTime));
@@ -299,7 +299,7 @@ async function checkWeightAndPaint() {
   assert.ok(paint <= MOST_MS_TO_PAINT, `${paints} ms`);
 }
 
-/** Blocks and inner transactions are found by their hashes, and a hash can be copied. */
+/** The search finds blocks and inner transactions by their hashes, and a hash can be copied. */
 async function checkHashes() {
   const { page, found, close } = await open(LOOKS[0]);
   const fact = async (name) => page.locator("dl.facts > div").filter({ hasText: name }).locator("code").first().textContent();
@@ -324,7 +324,7 @@ async function checkHashes() {
   await page.getByRole("button", { name: "Copied" }).waitFor();
   assert.equal(await page.evaluate(() => navigator.clipboard.readText()), last);
   assert.notEqual(last, hash);
-  // That no transaction has the hash of a block is an answer that browsers write to the console.
+  // Browsers log the error response for the hash of a block that no transaction has.
   assert.deepEqual(
     found.filter((one) => !one.includes("/transaction/get?")),
     [],
@@ -332,17 +332,17 @@ async function checkHashes() {
   await close();
 }
 
-/** Whoever is not local asks for nothing that the node refuses: the console stays empty. */
+/** A remote client sends no request that the node rejects: the console stays empty. */
 async function checkStrangers() {
   const { page, found, close } = await open({ ...LOOKS[0], extraHTTPHeaders: { "X-Forwarded-For": "203.0.113.7" } });
   assert.equal(await page.evaluate(() => document.documentElement.dataset.isLocal), "false");
-  await page.getByRole("heading", { name: "Other nodes" }).waitFor();
+  await page.getByRole("heading", { name: "Peers" }).waitFor();
   assert.equal(await page.getByRole("heading", { name: "This node" }).isVisible(), false);
   assert.deepEqual(found, []);
   await close();
 }
 
-/** Of a node that looks no transactions up, blocks are found by their hashes all the same, and nothing is asked in vain. */
+/** On a node without transaction lookup, blocks are still found by their hashes, and no request fails. */
 async function checkWithoutLookup() {
   const { page, found, close } = await open(LOOKS[0], async (page) => {
     await page.route("**/node/info", async (route) => {
@@ -357,14 +357,14 @@ async function checkWithoutLookup() {
   await page.getByRole("searchbox").fill(prevBlockHash.data);
   await page.keyboard.press("Enter");
   await page.getByRole("heading", { level: 1, name: /^Block/ }).waitFor();
-  await go(page, `transaction/${scene.plain}`, "This node finds none in the chain by a hash");
+  await go(page, `transaction/${scene.plain}`, "This node does not find confirmed transactions by hash");
   assert.deepEqual(found, []);
   await close();
 }
 
 /**
- * What was replaced while the page could not hear the node is seen when it can: a block says so once the node has told
- * what is there instead, a transaction is unconfirmed, and the last blocks are those of now. What is still there stays.
+ * A reorg during a lost connection is shown after the reconnection: the page of a block shows a notice once the node has
+ * returned the new block, a transaction is unconfirmed, and the last blocks are the new ones. Unchanged content stays.
  */
 async function checkReplacement() {
   const sockets = [];
@@ -398,7 +398,7 @@ async function checkReplacement() {
       if (failures-- > 0) return route.abort();
       const response = await route.fetch();
       const body = await response.body();
-      // The time at which it was harvested.
+      // A byte of the block's time stamp.
       body[8] ^= 1;
       return route.fulfill({ response, body });
     }
@@ -415,7 +415,7 @@ async function checkReplacement() {
   const refused = block.waitForEvent("requestfailed");
   await lose();
   await refused;
-  assert.equal(await replaced.count(), 0, "a failed question tells nothing");
+  assert.equal(await replaced.count(), 0, "a failed request shows nothing");
   await replaced.waitFor();
   await transaction.getByText("No transaction with this hash").waitFor();
   const rows = home.getByRole("table", { name: "The last blocks" });
@@ -424,18 +424,18 @@ async function checkReplacement() {
   for (const { close } of looks) await close();
 }
 
-/** Without JavaScript the page says what it needs, and where to ask. */
+/** Without JavaScript the page shows that it needs it, and links to routes. */
 async function checkWithoutJavaScript() {
   const context = await browser.newContext({ javaScriptEnabled: false });
   const page = await context.newPage();
   await page.goto(`${http}/`);
   assert.equal(new URL(page.url()).pathname, "/explorer");
-  // A browser whose scripts are switched off by this tool does not lay `noscript` out.
+  // With scripts switched off by this tool, the browser does not render `noscript`.
   assert.match(await page.content(), /shows the chain by JavaScript/);
   await context.close();
 }
 
-/** While the node cannot be heard the page says so; then it goes on by itself. */
+/** While the node is unreachable the page shows it; then it continues by itself. */
 async function checkLoss() {
   const { page, close } = await open(LOOKS[0]);
   await page.context().setOffline(true);

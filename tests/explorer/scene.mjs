@@ -1,8 +1,8 @@
-// Fills a private network with what the page has to show, and says what is where.
+// Creates test data for the explorer page on a private network, and prints where it is.
 //
 //   node scene.mjs HTTP NISD ALICE_KEY BOB_KEY CAROL_KEY TRANSACTIONS
 //
-// The node signs: its keys are worthless. What is there in the end is printed as one line of JSON.
+// The node signs, as the keys are worthless. Prints the created objects as one line of JSON.
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
@@ -13,7 +13,7 @@ const count = Number(rest.pop());
 const XEM = 1_000_000;
 const TESTNET = -1744830464;
 const HOUR = 3600;
-/** Seconds within which what was announced is in a block, and announcements under way at a time. */
+/** Maximum seconds until an announced transaction is confirmed, and number of concurrent announcements. */
 const PATIENCE = 240;
 const AT_ONCE = 16;
 const TRANSFER = 0x0101;
@@ -25,7 +25,7 @@ const DEFINITION = 0x4001;
 
 const agent = new Agent({ keepAlive: true, maxSockets: AT_ONCE });
 
-/** Asks the node; its answer. */
+/** Sends a request to the node; returns its response. */
 function ask(method, path, body) {
   return new Promise((done, failed) => {
     const headers = { "Content-Type": "application/json" };
@@ -46,14 +46,14 @@ function ask(method, path, body) {
   });
 }
 
-/** Where fees for names and mosaics go. */
+/** Accounts that receive the fees for namespaces and mosaics. */
 const NAMESPACE_SINK = "TAMESPACEWH4MKFMBCVFERDPOOP4FK7MTDJEYP35";
 const MOSAIC_SINK = "TBMOSAICOD4F54EE5CDMR23CCBGOAM2XSJBR5OLC";
 
 const sleep = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));
 const hex = (text) => Buffer.from(text, "utf8").toString("hex");
 
-/** The account of a key file. */
+/** Returns the account of a key file. */
 function accountOf(file) {
   const printed = execFileSync(nisd, ["key", "inspect", "--network", "testnet", file], { encoding: "utf8" });
   return {
@@ -68,7 +68,7 @@ async function newAccount() {
   return { privateKey, publicKey, address };
 }
 
-/** A transaction of an account, which is not signed yet. */
+/** Returns an unsigned transaction of an account. */
 async function transaction(signer, type, version, fee, fields) {
   const { receiveTimeStamp } = await ask("GET", "/time-sync/network-time");
   const timeStamp = Math.floor(receiveTimeStamp / 1000) - 5;
@@ -83,11 +83,11 @@ async function transaction(signer, type, version, fee, fields) {
   };
 }
 
-/** Has a transaction signed and announced; what the node says of it. */
+/** Lets the node sign and announce a transaction; returns its response. */
 const offer = (signer, unsigned) =>
   ask("POST", "/transaction/prepare-announce", { transaction: unsigned, privateKey: signer.privateKey });
 
-/** Has a transaction signed and announced; its hash. */
+/** Lets the node sign and announce a transaction; returns its hash. */
 async function announce(signer, unsigned) {
   const { message, transactionHash } = await offer(signer, unsigned);
   assert.equal(message, "SUCCESS", JSON.stringify(unsigned));
@@ -102,7 +102,7 @@ const transfer = (from, to, amount, message, { type = 1, mosaics } = {}) =>
     ...(mosaics && { mosaics }),
   });
 
-/** Waits until a block has a transaction. */
+/** Waits until a transaction is confirmed. */
 async function confirmed(hash) {
   for (let second = 0; second < PATIENCE; second++) {
     const found = await ask("GET", `/transaction/get?hash=${hash}`).catch(({ message }) =>
@@ -171,7 +171,7 @@ async function names() {
   return { definition: hashes[2], mosaics: sent };
 }
 
-/** A multisig account of three, of whom two must sign. */
+/** Creates a multisig account with three cosignatories, of which two must sign. */
 async function vault() {
   const account = await newAccount();
   await confirmed(await announce(alice, await transfer(alice, account, 1000 * XEM, null)));
@@ -205,7 +205,7 @@ async function multisig() {
   return { vault: account.address, complete, half };
 }
 
-/** An account with very many transactions, as many at a time as the node takes of one sender. */
+/** Creates an account with very many transactions, as fast as the node accepts them from one sender. */
 async function busy() {
   const account = await newAccount();
   let next = 0,
@@ -213,12 +213,12 @@ async function busy() {
   const worker = async () => {
     let draft = await transfer(alice, account, 0, null);
     while (next < count) {
-      // Their amounts tell them apart.
+      // Their amounts distinguish them.
       const amount = next++;
       let answer = await offer(alice, { ...draft, amount });
       while (answer.message === "FAILURE_TRANSACTION_CACHE_TOO_FULL") {
         await sleep(1000);
-        // The node remembers what it has refused.
+        // The node remembers rejected transactions.
         draft = await transfer(alice, account, 0, null);
         answer = await offer(alice, { ...draft, amount });
       }

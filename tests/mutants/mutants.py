@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Tries every mutation that cargo-mutants finds, all of them built into one program.
+"""Tests every mutation that cargo-mutants finds, all of them built into one program.
 
-weave     builds a copy of the program that holds all mutations, each behind a number that the environment chooses
-cover     runs each test alone and writes down which mutations it reaches
+weave     builds a copy of the program with all mutations; an environment variable selects one by number
+cover     runs each test alone and records which mutations it reaches
 try       runs, for each mutation, the tests that reach it, until one fails
-report    prints what survived and has no reason in survivors.md
+report    prints the surviving mutations without a reason in survivors.md
 """
 import collections, concurrent.futures, json, os, pathlib, random, re, shutil, subprocess, sys, threading, time
 
@@ -14,14 +14,14 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 OUT = pathlib.Path(os.environ.get("MUTANTS_OUT", ROOT / "target" / "mutants")).resolve()
 TREE = OUT / "tree"
 JOBS = int(os.environ.get("MUTANTS_JOBS", os.cpu_count()))
-# A mutation is tried for so many seconds of its tests at most; what is not run then is named in the report.
+# Maximum seconds of tests per mutation; the report names mutations with further tests.
 SECONDS = float(os.environ.get("MUTANTS_SECONDS", 60))
 LAYERS = ["rules", "state", "chain", "store"]
-# Those that run nodes beside each other for minutes are left out.
+# Test programs that run several nodes for minutes are left out.
 PROGRAMS = ["vectors", "recorded", "simulation", "store", "cli", "http", "websocket"]
 
 SWITCH = r"""
-/// Whether mutation `number` is chosen (`NISD_MUTANT`); with `NISD_MUTANT_LOG` each number that is asked for is written.
+/// Returns whether mutation `number` is selected (`NISD_MUTANT`); the file `NISD_MUTANT_LOG` records each number.
 pub fn mutant(number: u32) -> bool {
     use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
     static CHOSEN: AtomicU32 = AtomicU32::new(u32::MAX);
@@ -47,7 +47,7 @@ pub fn mutant(number: u32) -> bool {
 
 
 def name_of(mutant):
-    """The mutation's name as cargo-mutants prints it, without line and column."""
+    """Returns the mutation's name as cargo-mutants prints it, without line and column."""
     function = (mutant["function"] or {}).get("function_name", "")
     place = f" in {function}" if function else ""
     new = mutant["replacement"]
@@ -70,7 +70,7 @@ def list_mutants():
 
 
 class Source:
-    """One file with the mutations that are woven into it."""
+    """A source file with its mutations."""
 
     parser = tree_sitter.Parser(tree_sitter.Language(tree_sitter_rust.language()))
 
@@ -92,7 +92,7 @@ class Source:
         return self.bytes[start:end].decode()
 
     def add(self, mutant):
-        """Says what is put where for `mutant`; without that (`edit` is None) it cannot be woven."""
+        """Adds a mutation and computes its `edit`; None if it cannot be woven."""
         start, end = self.offset(mutant["span"]["start"]), self.offset(mutant["span"]["end"])
         mutant["original"] = self.text(start, end)
         genre, new, number = mutant["genre"], mutant["replacement"], mutant["number"]
@@ -150,7 +150,7 @@ class Source:
         return False
 
     def woven(self, dropped):
-        """The text with all mutations but the dropped ones, and where in it each of them stands."""
+        """Returns the text with all mutations except the dropped ones, and their positions in it."""
         pieces, wraps = [], collections.defaultdict(list)
         for mutant in self.mutants:
             if not mutant["edit"] or mutant["number"] in dropped:
@@ -197,11 +197,11 @@ def weave():
     lib = TREE / "src" / "lib.rs"
     lib.write_text(lib.read_text() + SWITCH.replace("COUNT", str(len(mutants))))
     dropped, written = {m["number"] for m in mutants if not m["edit"]}, {}
-    # What did not compile the last time does not now, as long as the list is the same.
+    # Mutations that did not compile in an earlier run with the same list are dropped at once.
     memory = OUT / f"dropped-{len(mutants)}.json"
     if memory.exists():
         dropped |= set(json.loads(memory.read_text()))
-    print(f"{len(mutants)} mutations, {len(dropped)} stand where no program can choose (constants, let chains)")
+    print(f"{len(mutants)} mutations, {len(dropped)} cannot be selected at run time (constants, let chains)")
     environment = {**os.environ, "RUSTFLAGS": "-Awarnings -Aarithmetic_overflow -Aunconditional_panic", "CARGO_TARGET_DIR": str(OUT / "target")}
     while True:
         places = {}
@@ -222,7 +222,7 @@ def weave():
                 here = places.get(span["file_name"], [])
                 inside = {n for a, b, n in here if a < span["byte_end"] and span["byte_start"] < b}
                 if not inside and span["is_primary"]:
-                    # What encloses the place of the error: the nearest mutations before it, on its lines.
+                    # The mutation that encloses the error: the nearest one before it.
                     near = [(a, n) for a, b, n in here if b <= span["byte_start"]]
                     inside = {n for _, n in sorted(near)[-1:]}
                 if span["is_primary"] or len(errors) < 20:
@@ -232,7 +232,7 @@ def weave():
             named = (re.findall(r"crate::mutant\((\d+)\)", error["rendered"]) for error in errors)
             bad = {int(number) for numbers in named for number in numbers} - dropped
         if not bad:
-            # A match without one of its arms: the arms stand behind the place of the error.
+            # A match without one of its arms: the arms follow the position of the error.
             spans = [span for error in errors for span in error["spans"] if span["is_primary"]]
             for span in spans:
                 bad |= set([n for a, _, n in places.get(span["file_name"], []) if a >= span["byte_end"] and n not in dropped][:3])
@@ -262,7 +262,7 @@ def weave():
 
 
 def run(program, tests, seconds, **environment):
-    """Runs tests of a program; True if all pass in the time given."""
+    """Runs tests of a program; returns whether all pass in the given time."""
     command = [program, "--exact", "--test-threads", "1", *tests]
     folder = OUT / "tmp" / str(threading.get_ident())
     shutil.rmtree(folder, ignore_errors=True)
@@ -314,7 +314,7 @@ def cover():
     with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
         list(pool.map(one, work))
     records = [json.loads(line) for line in path.read_text().splitlines()]
-    print(f"{len(records)} tests, {sum(r['seconds'] for r in records):.0f} s; do not pass alone:")
+    print(f"{len(records)} tests, {sum(r['seconds'] for r in records):.0f} s; failed when run alone:")
     for record in records:
         if not record["passed"]:
             print(" ", record["program"], record["test"])
@@ -348,7 +348,7 @@ def try_all():
         outcome, spent, left = "survived", 0.0, len(tests)
         begin = time.monotonic()
         while tests:
-            # A few cheap tests of one program at a time.
+            # A few short tests of one program at a time.
             first = tests[0]
             chunk, seconds = [], 0.0
             for record in tests:

@@ -1,4 +1,4 @@
-//! What a client was sent, read as a client reads it.
+//! The received bytes of a client, parsed as a client does.
 
 use std::io::Read;
 
@@ -6,17 +6,17 @@ use flate2::read::GzDecoder;
 
 use super::service::{Answered, Stage, Visitor, text};
 
-/// How a client's reading ended.
+/// How parsing ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// Everything there was has been understood.
+    /// Everything was complete.
     Whole,
-    /// It ends in the middle of something.
+    /// Something is incomplete.
     Cut,
 }
 
-/// Reads all that a visitor was sent: its answers, each once and in order, perhaps a refusal after them; or its
-/// websocket's frames. `is_closed` says that nothing more comes, which is how an answer to an old client ends.
+/// Parses all that a visitor received: its responses, each once and in order, perhaps followed by a rejection; or the
+/// frames of its websocket. `is_closed` means that no more bytes come, which ends a response to an HTTP/1.0 client.
 pub fn read(received: &[u8], visitor: &Visitor, is_closed: bool) -> End {
     let mut answers = visitor.answered.iter();
     let mut rest = received;
@@ -40,7 +40,7 @@ pub fn read(received: &[u8], visitor: &Visitor, is_closed: bool) -> End {
     if answers.len() == 0 { End::Whole } else { End::Cut }
 }
 
-/// The refusal of what was no request, or could not be answered, ends the connection.
+/// Checks the rejection of an invalid request, which ends the connection.
 fn refusal(head: &Head, mut rest: &[u8]) -> End {
     assert!(head.status >= 400, "{head:?}");
     assert_eq!(head.value("Connection"), Some("close"));
@@ -58,7 +58,7 @@ struct Head {
 }
 
 impl Head {
-    /// Takes a head off the front, if it is there as a whole.
+    /// Takes a response head off the front, if it is complete.
     fn read(rest: &mut &[u8]) -> Option<Head> {
         let end = rest.windows(4).position(|four| four == b"\r\n\r\n")?;
         let head = str::from_utf8(&rest[..end]).expect("text");
@@ -74,7 +74,7 @@ impl Head {
         self.headers.iter().find(|(header, _)| header == name).map(|(_, value)| value.as_str())
     }
 
-    /// Takes the body off the front, if it is there as a whole.
+    /// Takes the body off the front, if it is complete.
     fn body(&self, answer: &Answered, rest: &mut &[u8], is_closed: bool) -> Option<Vec<u8>> {
         if self.value("Transfer-Encoding") == Some("chunked") {
             assert!(answer.pieces && self.value("Content-Length").is_none());
@@ -98,7 +98,7 @@ impl Head {
     }
 }
 
-/// The body of an answer in pieces.
+/// Takes a chunked body off the front.
 fn chunks(answer: &Answered, rest: &mut &[u8]) -> Option<Vec<u8>> {
     let mut body = Vec::new();
     loop {
@@ -122,7 +122,7 @@ fn take<'a>(rest: &mut &'a [u8], count: usize) -> Option<&'a [u8]> {
     Some(taken)
 }
 
-/// Texts are those that were sent, in order; pongs may stand between them; nothing follows a close frame.
+/// Checks frames: texts are those that were sent, in order; pongs may come between them; nothing follows a close frame.
 fn frames(mut rest: &[u8], visitor: &Visitor) -> End {
     let mut sent = visitor.sent.iter();
     while !rest.is_empty() {
@@ -144,7 +144,7 @@ fn frames(mut rest: &[u8], visitor: &Visitor) -> End {
     if sent.len() == 0 && visitor.stage == Stage::Open { End::Whole } else { End::Cut }
 }
 
-/// Takes a frame of a server off the front, if it is there as a whole.
+/// Takes a server frame off the front, if it is complete.
 fn frame<'a>(rest: &mut &'a [u8]) -> Option<(u8, &'a [u8])> {
     let mut ahead = *rest;
     let [first, second] = *take(&mut ahead, 2)?.first_chunk()?;

@@ -1,4 +1,4 @@
-//! A machine that does all that a machine may do, as its visitors ask it to, and keeps book of it.
+//! A service that uses everything a service may, as its visitors request, and records it.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -11,10 +11,10 @@ use nisd::net::{Limits, SharedPool};
 /// Units of work for which one connection is served at a time.
 const SHARE: u32 = 100;
 
-/// Lengths of answers and messages.
+/// Lengths of responses and messages.
 const SIZES: [usize; 8] = [0, 1, 30, 500, 1500, 5000, 20_000, 70_000];
 
-/// One request and what it was answered.
+/// A request and its response.
 #[derive(Debug)]
 pub struct Answered {
     pub serial: u64,
@@ -27,29 +27,29 @@ pub struct Answered {
     pub length: usize,
 }
 
-/// How far a visitor's websocket has come.
+/// State of a visitor's websocket.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Stage {
-    /// There is none.
+    /// No websocket.
     #[default]
     Http,
-    /// It can be sent messages.
+    /// Open for messages.
     Open,
-    /// It has been closed, which will be reported.
+    /// Closed; the disconnect will be reported.
     Over,
 }
 
-/// What is known of a connection.
+/// The record of a connection.
 #[derive(Debug, Default)]
 pub struct Visitor {
     pub answered: Vec<Answered>,
     pub stage: Stage,
-    /// Messages that were heard.
+    /// Number of received messages.
     pub heard: usize,
     /// Serial number and length of each message sent.
     pub sent: Vec<(u64, usize)>,
     pub is_gone: bool,
-    /// What is left to do for the request or message in hand.
+    /// Remaining work for the present request or message.
     work: Option<Work>,
 }
 
@@ -61,7 +61,7 @@ struct Work {
     is_parked: bool,
 }
 
-/// What a script has the machine do at its next turn.
+/// What the service does at its next tick.
 #[derive(Clone, Copy, Debug)]
 pub enum Wish {
     Nothing,
@@ -78,7 +78,7 @@ pub struct Service {
     pub wish: Wish,
     /// Units charged since the present serving began.
     pub spent: u32,
-    /// Units that the server charges by itself, all told.
+    /// Total units that the server charged itself.
     pub units: u32,
     /// Requests and messages that were handled.
     pub handled: usize,
@@ -90,12 +90,12 @@ pub struct Service {
     peers: BTreeMap<u64, IpAddr>,
 }
 
-/// The bytes of an answer or message.
+/// Returns the bytes of a response or message.
 pub fn text(serial: u64, length: usize) -> impl Iterator<Item = u8> {
     std::iter::repeat_n(b'a' + (serial % 26) as u8, length)
 }
 
-/// Bytes that a body may have.
+/// Returns the maximum bytes of a body.
 pub fn body_limit(path: &str) -> usize {
     if path.starts_with("/b") { 200_000 } else { 2000 }
 }
@@ -117,12 +117,12 @@ impl Service {
         }
     }
 
-    /// Takes note of the other end of the connection with a number, by order of arrival.
+    /// Records the address of the peer of a connection; numbers follow the order of arrival.
     pub fn arrived(&mut self, number: u64, peer: IpAddr) {
         self.peers.insert(number, peer);
     }
 
-    /// Whether anything is left to do for a request or message.
+    /// Returns whether a request or message has remaining work.
     pub fn has_work(&self) -> bool {
         self.visitors.values().any(|visitor| visitor.work.is_some())
     }
@@ -142,7 +142,7 @@ impl Service {
         visitor
     }
 
-    /// What holds whenever something is handled for a connection.
+    /// Checks the invariants whenever something is handled for a connection.
     fn begin(&mut self, id: ConnectionId, effects: &dyn Effects) {
         assert!(self.spent < SHARE, "a connection is served for {} units", self.spent);
         assert!(effects.backlog(id) <= self.output_bytes, "nothing is handled for a client that reads nothing");
@@ -154,7 +154,7 @@ impl Service {
         effects.charge(id, units);
     }
 
-    /// Counts what the server charges for a request or message of so many bytes.
+    /// Counts what the server charges for a request or message of this many bytes.
     fn charged_by_server(&mut self, bytes: usize) {
         let units = 2 + (bytes / 1024) as u32;
         self.spent += units;
@@ -253,7 +253,7 @@ impl Service {
         self.deliver(id, serial, Message::of(&text), effects);
     }
 
-    /// Sends everybody the same, with a few bytes of their own around it.
+    /// Sends all open websockets the same body, with a few bytes of their own around it.
     fn share(&mut self, amount: u8, effects: &mut dyn Effects) {
         let (serial, length) = (self.next_serial(), SIZES[usize::from(amount >> 4 & 7)]);
         let body = self.pool.share(text(serial, length).collect());
@@ -276,7 +276,7 @@ impl Service {
             Ok(()) => visitor.sent.push((serial, message.len())),
             Err(_) => (visitor.stage, visitor.work) = (Stage::Over, None),
         }
-        // Besides messages there are answers to pings, which stop when nothing is read, and the head of one message.
+        // Besides messages: replies to pings, which stop when nothing is read, and the head of one message.
         let bound = self.backlog_bytes.max(message.len() + 14) + self.output_bytes + 70_000;
         assert!(effects.backlog(id) <= bound, "{} bytes wait for one websocket", effects.backlog(id));
     }
@@ -313,7 +313,7 @@ impl Service {
                 work.is_parked = false;
                 effects.resume(*id);
             } else {
-                // Has no effect on a connection that is not parked.
+                // Has no effect on a connection that is not suspended.
                 effects.resume(*id);
             }
         }
@@ -326,14 +326,14 @@ impl Service {
     }
 }
 
-/// What is done with a request, by its path.
+/// Returns the action for a request, from its path.
 fn plan(path: &str, is_refused: bool) -> [u8; 2] {
     let mut bytes = path.bytes().skip(1).chain([0, 0]);
     let plan = [bytes.next().unwrap_or_default(), bytes.next().unwrap_or_default()];
     if is_refused { [b'n', 0] } else { plan }
 }
 
-/// One step of what is left to do.
+/// Performs one step of the remaining work.
 fn go_on(work: Work, left: &mut Option<Work>) -> Taken {
     let Some(steps) = work.steps.checked_sub(1) else { return Taken::Done };
     let is_parked = work.parks && steps & 1 == 0;

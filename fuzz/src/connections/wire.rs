@@ -1,4 +1,4 @@
-//! A socket in memory, and the client's end of it.
+//! An in-memory socket, and the client's end of it.
 
 use std::cell::{RefCell, RefMut};
 use std::collections::VecDeque;
@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use nisd::net::Socket;
 
-/// What lies between a client and its connection.
+/// The state shared by a client and its connection.
 #[derive(Default)]
 pub struct Wire {
     /// Bytes from the client that have not been read.
@@ -15,11 +15,11 @@ pub struct Wire {
     /// The client sends nothing more.
     is_ended: bool,
     is_broken: bool,
-    /// Bytes that the client takes before writing blocks.
+    /// Bytes that the client accepts before writing blocks.
     pub room: usize,
-    /// Everything that the client was sent.
+    /// All bytes sent to the client.
     pub received: Vec<u8>,
-    /// The server has said that nothing more comes.
+    /// The server has ended writing.
     pub is_answered: bool,
     /// The server has closed its socket.
     pub is_dropped: bool,
@@ -32,7 +32,7 @@ pub struct Client(Rc<RefCell<Wire>>);
 /// The server's end.
 pub struct End(Rc<RefCell<Wire>>);
 
-/// Both ends of a connection whose client takes so many bytes at first.
+/// Creates both ends of a connection whose client first accepts `room` bytes.
 pub fn connect(room: usize) -> (Client, End) {
     let wire = Rc::new(RefCell::new(Wire { room, ..Wire::default() }));
     (Client(Rc::clone(&wire)), End(wire))
@@ -59,7 +59,7 @@ impl Client {
         self.wire().is_broken = true;
     }
 
-    /// Whether the server has read all that was sent.
+    /// Returns whether the server has read everything.
     pub fn is_read(&self) -> bool {
         self.wire().sent.is_empty()
     }
@@ -91,7 +91,7 @@ impl Write for End {
         self.write_vectored(&[IoSlice::new(bytes)])
     }
 
-    /// Takes all there is room for, as a system does.
+    /// Accepts as much as there is room for, like the system.
     fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         let mut wire = self.0.borrow_mut();
         wire.check()?;

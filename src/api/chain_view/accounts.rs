@@ -1,4 +1,4 @@
-//! Accounts.
+//! Queries of accounts.
 
 use super::ChainView;
 use crate::api::views::{AccountInfo, MultisigInfo, RemoteStatus};
@@ -8,18 +8,18 @@ use crate::state::{self, Account, AccountImportance, AccountNumber, AccountTotal
 use crate::store::{StoreError, StoredBlock, stored_header};
 
 impl ChainView<'_> {
-    /// The account of an address, as the state has it.
+    /// Returns the stored account of an address.
     pub fn stored_account(&self, address: &Address) -> Result<Account, StoreError> {
         state::account(self.snapshot, address)
     }
 
-    /// The account of an address. An address the chain has not seen has an empty account.
+    /// Returns the account of an address; an empty one for an address that the chain has not seen.
     pub fn account(&self, address: &Address) -> Result<AccountInfo, StoreError> {
         let cosignatories = self.cosignatories(address)?.len();
         self.account_info(address, &self.stored_account(address)?, cosignatories)
     }
 
-    /// An account that was read, with the number of its cosignatories.
+    /// Builds the view of a stored account with this number of cosignatories.
     pub fn account_info(
         &self,
         address: &Address,
@@ -42,12 +42,13 @@ impl ChainView<'_> {
         })
     }
 
-    /// Who may sign for an account, by address. There are only so many, by the rules of the chain.
+    /// Returns the cosignatories of an account, ordered by address. The rules of the chain limit their number.
     pub fn cosignatories(&self, address: &Address) -> Result<Vec<Address>, StoreError> {
         state::cosignatories(self.snapshot, address)
     }
 
-    /// Accounts for which an account may sign, by address: those after an address, or the first, and at most so many.
+    /// Returns the multisig accounts that an account cosigns, ordered by address: those after an address, or from the
+    /// first, at most `limit`.
     pub fn cosignatory_of_after(
         &self,
         address: &Address,
@@ -57,12 +58,12 @@ impl ChainView<'_> {
         state::cosignatory_of_after(self.snapshot, address, after, limit)
     }
 
-    /// State of remote harvesting of the account of an address.
+    /// Returns the remote harvesting status of an address.
     pub fn remote_status(&self, address: &Address) -> Result<RemoteStatus, StoreError> {
         Ok(self.remote_status_of(&self.stored_account(address)?))
     }
 
-    /// State of remote harvesting of an account that was read.
+    /// Returns the remote harvesting status of a stored account.
     pub fn remote_status_of(&self, account: &Account) -> RemoteStatus {
         match account.remote_status(self.height, self.network.chain.rewrite_limit) {
             state::RemoteStatus::NotSet | state::RemoteStatus::Owner(LinkPhase::Inactive) => RemoteStatus::Inactive,
@@ -73,18 +74,18 @@ impl ChainView<'_> {
         }
     }
 
-    /// The key of an account, once the chain has it.
+    /// Returns the public key of an account, if the chain has it.
     pub fn public_key(&self, address: &Address) -> Result<Option<PublicKey>, StoreError> {
         state::public_key(self.snapshot, address)
     }
 
-    /// Whose account a remote one harvests for, or is to; `None` if it is none.
+    /// Returns the owner of a remote account, also of one that is not yet active; `None` if it is not remote.
     pub fn linked_owner(&self, address: &Address) -> Result<Option<Address>, StoreError> {
         let account = self.stored_account(address)?;
         Ok(account.links.last().filter(|link| link.role == LinkRole::Remote).map(|link| link.other))
     }
 
-    /// How many accounts there are.
+    /// Returns the number of accounts.
     pub fn account_count(&self) -> Result<u32, StoreError> {
         Ok(AccountTotals::of(self.snapshot)?.numbered)
     }
@@ -98,8 +99,8 @@ impl ChainView<'_> {
         state::each_account_after(self.snapshot, after, visit)
     }
 
-    /// Calls `visit` with the blocks below a height that an account harvested, or another for it, the last first, until
-    /// it says `false`.
+    /// Calls `visit` with the blocks below a height harvested by or for an account, newest first, until it returns
+    /// `false`.
     pub fn each_harvest_before(
         &self,
         address: &Address,
@@ -113,14 +114,14 @@ impl ChainView<'_> {
         })
     }
 
-    /// What an account has of `nem:xem`.
+    /// Returns the `nem:xem` balance of an account.
     pub fn currency_of(&self, address: &Address) -> Result<Mosaic, StoreError> {
         let quantity = self.stored_account(address)?.balance.total();
         Ok(Mosaic { id: MosaicId::xem(), quantity })
     }
 
-    /// Mosaics in which an account is invested, `nem:xem` aside, by text: of those after one, or the first. So many are
-    /// looked at. Some may not exist any more.
+    /// Returns the mosaics that an account holds, without `nem:xem`, ordered by name: those after one, or from the
+    /// first. At most `limit` entries are scanned. Some mosaics may no longer exist.
     pub fn holdings_after(
         &self,
         address: &Address,
@@ -130,7 +131,7 @@ impl ChainView<'_> {
         state::holdings_after(self.snapshot, address, after, limit)
     }
 
-    /// What an account has of a mosaic other than `nem:xem`; `None` if there is no such mosaic any more.
+    /// Returns the balance of an account in a mosaic other than `nem:xem`; `None` if the mosaic no longer exists.
     pub fn owned(&self, address: &Address, id: MosaicId) -> Result<Option<Mosaic>, StoreError> {
         state::owned_mosaic(self.snapshot, address, id)
     }

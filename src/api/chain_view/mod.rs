@@ -1,4 +1,4 @@
-//! What the interface reads: the chain and its state at one commit.
+//! The snapshot that handlers read: the chain and its state at one commit.
 
 mod accounts;
 mod blocks;
@@ -12,26 +12,26 @@ use crate::codec::Context;
 use crate::model::{Height, Network};
 use crate::store::Snapshot;
 
-/// Chain and state as of a commit, and what the node knows of itself. Every question fails only if the store does.
+/// The chain and its state at one commit, and the status of the node. Every query fails only if the store fails.
 #[derive(Clone, Copy)]
 pub struct ChainView<'a> {
     /// The commit.
     pub snapshot: &'a Snapshot<'a>,
     /// The network and its parameters.
     pub network: &'a Network,
-    /// Height of the last block.
+    /// Height of the tip.
     pub height: Height,
-    /// How far the node is.
+    /// Status of the node.
     pub status: NodeStatus,
 }
 
 impl ChainView<'_> {
-    /// What reading from outside needs to know.
+    /// Returns the context for decoding data from outside.
     pub fn context(&self) -> Context {
         Context::of(self.network)
     }
 
-    /// Whether the node has joined its network.
+    /// Returns whether the node has joined its network.
     pub fn is_booted(&self) -> bool {
         !matches!(self.status, NodeStatus::Running | NodeStatus::Booting)
     }

@@ -1,4 +1,4 @@
-//! Namespaces and mosaics.
+//! Queries of namespaces and mosaics.
 
 use super::ChainView;
 use crate::api::views::Namespace;
@@ -7,29 +7,29 @@ use crate::state::catalogue::{self, List, Provision};
 use crate::state::{self, StateView};
 use crate::store::StoreError;
 
-/// A part of a long list.
+/// A page of a list, newest entries first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Page {
-    /// The number below which it begins.
+    /// Exclusive upper bound of the ids.
     pub before: u64,
-    /// Most entries.
+    /// Maximum number of entries.
     pub size: usize,
 }
 
 impl Page {
-    /// Whether it begins with the newest entry.
+    /// Returns whether the page begins with the newest entry.
     pub fn is_first(&self) -> bool {
         self.before == u64::MAX
     }
 }
 
 impl ChainView<'_> {
-    /// Whether a namespace is active; the built-in `nem` always is.
+    /// Returns whether a namespace is active; the built-in `nem` always is.
     pub fn is_active(&self, name: &NamespaceId) -> Result<bool, StoreError> {
         self.snapshot.is_namespace_active(name, self.height, self.network.chain.blocks_per_year())
     }
 
-    /// A namespace, if it is active; `nem` is not among them.
+    /// Returns a namespace if it is active; `nem` is not included.
     pub fn namespace(&self, name: &NamespaceId) -> Result<Option<Namespace>, StoreError> {
         if !self.is_active(name)? {
             return Ok(None);
@@ -38,7 +38,7 @@ impl ChainView<'_> {
         Ok(lease.map(|lease| Namespace { name: name.clone(), owner: lease.owner, height: lease.height }))
     }
 
-    /// A namespace that an account rented once, from the height of its last rent of the root.
+    /// Returns a namespace that an account rented at some time, with the height of its last lease of the root.
     pub fn rented(&self, owner: &Address, name: NamespaceId) -> Result<Namespace, StoreError> {
         let root = List::ProvisionsBy(owner, name.root()).last(self.snapshot)?;
         let root = root.ok_or(StoreError::Damaged("the root of a namespace"))?;
@@ -46,7 +46,7 @@ impl ChainView<'_> {
         Ok(Namespace { name, owner: *owner, height })
     }
 
-    /// The newest definition of a mosaic ever made, the built-in `nem:xem` included; it may have expired.
+    /// Returns the newest definition of a mosaic, which may have expired; the built-in `nem:xem` is included.
     pub fn last_definition(&self, id: &MosaicId) -> Result<Option<MosaicDefinition>, StoreError> {
         if id.is_xem() {
             return Ok(Some(MosaicDefinition::xem()));
@@ -55,12 +55,12 @@ impl ChainView<'_> {
         row.map(|row| catalogue::definition_at(self.snapshot, row)).transpose()
     }
 
-    /// The definition of a mosaic that the state goes by, `nem:xem` included.
+    /// Returns the definition of a mosaic that is in force in the state; `nem:xem` is included.
     pub fn mosaic_definition(&self, id: &MosaicId) -> Result<Option<MosaicDefinition>, StoreError> {
         state::mosaic_definition(self.snapshot, id)
     }
 
-    /// Whole units of a mosaic that the state still knows, `nem:xem` included.
+    /// Returns the supply in whole units of a mosaic that the state still has; `nem:xem` is included.
     pub fn supply(&self, id: &MosaicId) -> Result<Option<u64>, StoreError> {
         Ok(self.snapshot.mosaic(id)?.map(|entry| entry.supply))
     }

@@ -1,4 +1,4 @@
-//! Accounts, which may sign for any number of others: these are not asked.
+//! Streamed accounts. An account may be cosignatory of any number of multisig accounts, which need not consent.
 
 use std::collections::VecDeque;
 use std::vec;
@@ -13,30 +13,30 @@ use crate::crypto::PublicKey;
 use crate::model::Address;
 use crate::net::machine::Taken;
 
-/// Accounts that are looked for at a time.
+/// Accounts fetched at a time.
 const CHUNK: usize = 32;
-/// Accounts of a batch that are read before they are written.
+/// Accounts of a batch that are read ahead of writing.
 const READ_AHEAD: usize = 16;
-/// Memory that an account which was read takes, with most of its cosignatories, roughly.
+/// Approximate memory in bytes of an account that was read, with most of its cosignatories.
 const ACCOUNT_BYTES: usize = 1024;
-/// The same of the text of an address.
+/// Approximate memory in bytes of the text of an address.
 const NAME_BYTES: usize = 64;
 
-/// Writes an account with what goes with it ([`AccountPair`]), as chain, pool and harvester have it together.
+/// Stream of an account with its metadata ([`AccountPair`]), as chain, mempool and harvester together give it.
 pub struct AccountWriter {
     address: Address,
-    /// All but the accounts that it signs for, until it is written.
+    /// Everything except the accounts that it cosigns, until it is written.
     head: Option<Box<(AccountInfo, AccountMeta)>>,
-    /// Only what goes with the account is written.
+    /// Only the metadata is written.
     is_meta_only: bool,
     list: Option<OpenList>,
-    /// The last account that was written of those that it signs for.
+    /// The last cosigned account that was written.
     after: Option<Address>,
 }
 
 impl AccountWriter {
-    /// The account of an address. An importance transfer that waits in the pool shows as if it were in the chain; where
-    /// the chain does not allow it, this fails.
+    /// Reads the account of an address. An unconfirmed importance transfer is shown as if confirmed; fails where the
+    /// chain does not allow it.
     pub fn new(
         view: &ChainView<'_>,
         actions: &dyn Actions,
@@ -58,7 +58,7 @@ impl AccountWriter {
         Ok(AccountWriter { address, head, is_meta_only: false, list: None, after: None })
     }
 
-    /// The same, shown with a key whether or not the chain has it.
+    /// Shows a public key, whether or not the chain has it.
     pub fn with_key(mut self, key: PublicKey) -> AccountWriter {
         if let Some(head) = &mut self.head {
             head.0.public_key = Some(key);
@@ -66,12 +66,12 @@ impl AccountWriter {
         self
     }
 
-    /// The same without the account itself.
+    /// Leaves out the account itself.
     pub fn meta_only(self) -> AccountWriter {
         AccountWriter { is_meta_only: true, ..self }
     }
 
-    /// Begins to write it, as an element of a list.
+    /// Opens the account as an element of a list.
     fn begin_in(&mut self, outer: &mut OpenList, sheet: &mut Sheet<'_>) {
         if let Some(head) = self.head.take() {
             let pair = AccountPair { account: &head.0, meta: &head.1 };
@@ -122,19 +122,19 @@ impl LongView for AccountWriter {
     }
 }
 
-/// Writes accounts, each with what goes with it. First all are looked at, so that the answer fails as a whole if one
-/// cannot be shown, then they are written.
+/// Stream of accounts with their metadata. All are checked before the first is written, so that the response fails as a
+/// whole if one cannot be shown.
 pub struct AccountBatch {
-    /// Those that have not been looked at.
+    /// Addresses that are not checked yet.
     names: vec::IntoIter<String>,
     found: VecDeque<Address>,
-    /// Those that are written next.
+    /// Accounts to write next.
     read: VecDeque<AccountWriter>,
     list: Option<OpenList>,
 }
 
 impl AccountBatch {
-    /// The accounts of these addresses, in this order.
+    /// Creates a stream of the accounts at these addresses, in this order.
     pub fn new(names: Vec<String>) -> AccountBatch {
         AccountBatch { names: names.into_iter(), found: VecDeque::new(), read: VecDeque::new(), list: None }
     }

@@ -1,4 +1,4 @@
-//! Blocks, which may have many thousands of transactions.
+//! Streamed blocks, which can have thousands of transactions.
 
 use super::{ListSize, LongView, OpenList, Sheet};
 use crate::api::budget::{Budget, cost};
@@ -11,36 +11,34 @@ use crate::model::{Hash256, Height};
 use crate::net::machine::Taken;
 use crate::peer::wire::AuthenticatedResponse;
 
-/// The chain was switched to another branch meanwhile.
+/// A reorg replaced the block meanwhile.
 pub(super) const REPLACED: Failure = Failure::Unavailable("the block was replaced while it was shown");
 
-/// Writes a block of the chain, transaction after transaction: as [`crate::codec::block::write`] does at once. It fails
-/// if the block leaves the chain before it is written.
+/// Stream of a block, with the output of [`crate::codec::block::write`]. Fails if the block leaves the chain meanwhile.
 pub struct BlockWriter {
     height: Height,
-    /// The signature of another node's challenge, if one asks.
+    /// Signature of a peer's challenge, for a peer.
     signature: Option<Signature>,
-    /// How far it has come.
+    /// Position, once it has started.
     begun: Option<(BlockCursor, OpenList)>,
 }
 
 impl BlockWriter {
-    /// The block at a height.
+    /// Creates a stream of the block at a height.
     pub fn new(height: Height) -> BlockWriter {
         BlockWriter { height, signature: None, begun: None }
     }
 
-    /// The same as the answer to a challenge that was signed.
+    /// Wraps the block in the response to a signed challenge.
     pub fn signed(self, signature: Signature) -> BlockWriter {
         BlockWriter { signature: Some(signature), ..self }
     }
 
-    /// Its height.
     pub(super) fn height(&self) -> Height {
         self.height
     }
 
-    /// Goes on with it, as an element of a list.
+    /// Writes the next step as an element of a list.
     pub(super) fn write_in(
         &mut self,
         outer: &mut OpenList,
@@ -87,7 +85,7 @@ impl BlockWriter {
                     list.push(sheet, &raw.read()?);
                     budget.spend(cost::TRANSACTION + cost::bytes(raw.bytes.len()));
                 }
-                // They are stored as they are sent.
+                // They are stored in the form in which they are sent.
                 Format::Binary => {
                     list.push_binary(sheet, raw.bytes);
                     budget.spend(cost::copied(raw.bytes.len()));
@@ -103,18 +101,18 @@ impl BlockWriter {
     }
 }
 
-/// Looks for the block with a hash, from the tip down as far as blocks may be replaced, and writes it.
+/// Searches the block with a hash, from the tip down as far as a reorg can reach, and streams it.
 pub struct BlockByHash {
     hash: Hash256,
-    /// The next block to look at.
+    /// Next height to check.
     next: Height,
-    /// The last one.
+    /// Lowest height to check.
     lowest: Height,
     found: Option<BlockWriter>,
 }
 
 impl BlockByHash {
-    /// Begins at the tip.
+    /// Creates a search that starts at the tip.
     pub fn new(hash: Hash256, view: &ChainView<'_>) -> BlockByHash {
         let depth = view.network.chain.rewrite_limit;
         BlockByHash { hash, next: view.height, lowest: Height(view.height.0.saturating_sub(depth).max(1)), found: None }
@@ -148,7 +146,7 @@ impl LongView for BlockByHash {
         self.found.as_ref().map_or(0, LongView::held_bytes)
     }
 
-    /// What is not found is an error, which nothing may go before.
+    /// A block that is not found is an error, so nothing may be sent before it is found.
     fn can_be_cut(&self, _: Format) -> bool {
         self.found.is_some()
     }

@@ -1,4 +1,4 @@
-//! Parts of the chain, for other nodes.
+//! Streamed ranges of the chain, for peers.
 
 use super::block::BlockWriter;
 use super::{ListSize, LongView, OpenList, Sheet, held_by};
@@ -13,8 +13,8 @@ use crate::model::{Hash256, Height};
 use crate::net::machine::Taken;
 use crate::peer::wire::{AuthenticatedResponse, PartLimits};
 
-/// The last block of a part of the chain, by which it is seen that the part is still in the chain: what follows the answer
-/// of one branch must not be of another, or the node that asked would take this one for a liar.
+/// The last written block of a range, to detect that it left the chain: a response that mixes two branches would make
+/// the peer treat this node as malicious.
 #[derive(Clone, Copy)]
 struct Last {
     height: Height,
@@ -31,10 +31,10 @@ impl Last {
     }
 }
 
-/// Writes the hashes of blocks, one after the other, signed for another node.
+/// Signed stream of block hashes.
 pub struct HashList {
     next: Height,
-    /// The height of the last of them.
+    /// Last height.
     end: Height,
     last: Option<Last>,
     signature: Signature,
@@ -42,7 +42,7 @@ pub struct HashList {
 }
 
 impl HashList {
-    /// Those from a height up to another that the chain has; none if that is lower.
+    /// Creates a stream of the hashes from a height up to a height that the chain has; empty if the latter is lower.
     pub fn new(first: Height, last: Height, signature: Signature) -> HashList {
         HashList { next: first, end: last, last: None, signature, list: None }
     }
@@ -74,12 +74,12 @@ impl LongView for HashList {
     }
 }
 
-/// Blocks that are looked at after the first ones.
+/// Blocks per query after the first one.
 const NEXT_QUERY: u64 = 100;
 
-/// Writes blocks, one after the other, signed for another node: so many that their transactions are not more than it
-/// wants. First these are counted, then the blocks are written as they are stored. As their number and their bytes are
-/// known then, the answer is sent while it is written, and never held as a whole.
+/// Signed stream of blocks whose transactions are within the limit that the peer requests. The transactions are counted
+/// first, then the blocks are written as they are stored. The number of blocks and of bytes is then known, so the
+/// response is streamed and never held as a whole.
 pub struct ChainPartWriter {
     limits: PartLimits,
     signature: Signature,
@@ -88,26 +88,26 @@ pub struct ChainPartWriter {
     list: Option<OpenList>,
 }
 
-/// The transactions that are counted.
+/// Counter of transactions.
 struct Count {
-    /// The block that is looked at.
+    /// Next height to count.
     next: Height,
-    /// Those of the blocks before.
+    /// Transactions of the blocks counted so far, as NIS1 counts them.
     total: u64,
-    /// The same with each multisig transaction once, as NIS1 counts them again for every further query.
+    /// The same with each multisig transaction counted once: NIS1 recounts from this value at every further query.
     plain: u64,
-    /// The last block of the present query.
+    /// Last height of the current query.
     query_end: Height,
-    /// Bytes of the blocks before in the binary format, with the length before each.
+    /// Bytes of the counted blocks in the binary format, with their length prefixes.
     bytes: usize,
-    /// The block before.
+    /// The last counted block.
     last: Option<Last>,
-    /// All are counted; `next` is the first block that is not wanted.
+    /// Counting is complete; `next` is the first block that is left out.
     is_done: bool,
 }
 
 impl ChainPartWriter {
-    /// The blocks after a height.
+    /// Creates a stream of the blocks after a height.
     pub fn new(after: Height, limits: PartLimits, signature: Signature) -> ChainPartWriter {
         let first = after.next();
         let query_end = after.plus(limits.first_query);
@@ -116,7 +116,7 @@ impl ChainPartWriter {
         ChainPartWriter { limits, signature, count, present: BlockWriter::new(first), list: None }
     }
 
-    /// Goes on counting; whether all are counted.
+    /// Continues counting; returns whether it is complete.
     fn count(&mut self, view: &ChainView<'_>, budget: &mut Budget) -> Result<bool, Failure> {
         let first = self.present.height();
         while !self.count.is_done {
@@ -137,7 +137,7 @@ impl ChainPartWriter {
 }
 
 impl Count {
-    /// Takes a block with so many transactions, if there is room for them.
+    /// Adds a block if its transactions are within the limit.
     fn take_block(&mut self, counted: Counted, most: u64) {
         self.total += counted.with_children;
         self.plain += counted.plain;

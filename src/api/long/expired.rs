@@ -1,4 +1,4 @@
-//! Mosaics that expired or came back, which anybody may have had.
+//! Streamed expired and restored mosaics, which any number of accounts may hold.
 
 use super::{LongView, OpenList, Sheet, held_by};
 use crate::api::budget::{Budget, cost};
@@ -9,17 +9,17 @@ use crate::model::Height;
 use crate::net::machine::Taken;
 use crate::state::{AccountNumber, ExpiredMosaic, ExpiredRow, ExpiredWalk};
 
-/// Writes the mosaics that expired or came back at a height, each with all balances at that time.
+/// Stream of the mosaics that expired or were restored at a height, each with all balances at that time.
 pub struct ExpiredMosaics {
     walk: ExpiredWalk,
-    /// The one that is written, and the last account of it.
+    /// The mosaic being written, and the last account written.
     present: Option<(ExpiredMosaic, Option<AccountNumber>)>,
     outer: Option<OpenList>,
     list: Option<OpenList>,
 }
 
 impl ExpiredMosaics {
-    /// Those at a height.
+    /// Creates a stream for a height.
     pub fn new(height: Height) -> ExpiredMosaics {
         ExpiredMosaics { walk: ExpiredWalk::new(height), present: None, outer: None, list: None }
     }
@@ -59,7 +59,7 @@ impl LongView for ExpiredMosaics {
     }
 }
 
-/// Goes on with the balances of a mosaic behind an account; whether all are written.
+/// Continues with the balances of a mosaic after an account; returns whether all are written.
 fn write_balances(
     mosaic: &ExpiredMosaic,
     after: &mut Option<AccountNumber>,

@@ -1,4 +1,4 @@
-//! Blocks as explorers want them: every transaction twice, once with its hashes.
+//! Streamed blocks for explorers: every transaction twice, once with its hashes.
 
 use super::block::REPLACED;
 use super::{LongView, OpenList, Sheet, held_by};
@@ -10,25 +10,24 @@ use crate::api::views::{DataGap, ExplorerEntry, ExplorerWithGaps};
 use crate::model::{Address, Height, Transaction};
 use crate::net::machine::Taken;
 
-/// The lists of transactions in such a block.
+/// The two transaction lists of such a block.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum List {
-    /// As they are in the block.
+    /// As in the block.
     Bare,
-    /// With their hashes.
+    /// With hashes.
     Hashed,
 }
 
-/// Writes a block of the chain with what explorers want to know of it. It fails if the block leaves the chain before it
-/// is written.
+/// Stream of a block with the data for explorers. Fails if the block leaves the chain before it is written.
 pub struct ExplorerWriter {
     height: Height,
     begun: Option<Begun>,
 }
 
-/// How far it has come.
+/// Position in the block.
 struct Begun {
-    /// Where the block begins.
+    /// Start of the block.
     start: BlockCursor,
     cursor: BlockCursor,
     written: List,
@@ -36,7 +35,7 @@ struct Begun {
 }
 
 impl ExplorerWriter {
-    /// The block at a height.
+    /// Creates a stream of the block at a height.
     pub fn new(height: Height) -> ExplorerWriter {
         ExplorerWriter { height, begun: None }
     }
@@ -60,7 +59,7 @@ impl ExplorerWriter {
         Ok(Begun { cursor: start.clone(), start, written, list })
     }
 
-    /// Goes on with the block, as an element of a list or by itself.
+    /// Writes the next step, as an element of a list or standalone.
     fn go_on(
         &mut self,
         view: &ChainView<'_>,
@@ -92,7 +91,7 @@ impl ExplorerWriter {
 }
 
 impl Begun {
-    /// Goes on with one of the lists; whether it is written.
+    /// Continues one of the lists; returns whether it is complete.
     fn write_list(
         &mut self,
         view: &ChainView<'_>,
@@ -136,16 +135,16 @@ impl LongView for ExplorerWriter {
     }
 }
 
-/// Writes such blocks, one after the other.
+/// Stream of several such blocks.
 pub struct ExplorerBlocks {
     present: ExplorerWriter,
-    /// The last of them.
+    /// Last height.
     last: Height,
     list: Option<OpenList>,
 }
 
 impl ExplorerBlocks {
-    /// Those from a height up to another that the chain has; none if that is lower.
+    /// Creates a stream from a height up to a height that the chain has; empty if the latter is lower.
     pub fn new(first: Height, last: Height) -> ExplorerBlocks {
         ExplorerBlocks { present: ExplorerWriter::new(first), last, list: None }
     }

@@ -1,4 +1,4 @@
-//! The blocks that an account has harvested.
+//! Streamed harvested blocks.
 
 use super::{LongView, OpenList, Sheet, held_by};
 use crate::api::budget::{Budget, cost};
@@ -8,7 +8,7 @@ use crate::api::views::{DataGap, HarvestInfo};
 use crate::model::{Address, Height};
 use crate::net::machine::Taken;
 
-/// Writes a page of the blocks that an account has harvested, or another for it, the last first.
+/// Stream of a page of the blocks that an account or its remote account harvested, newest first.
 pub struct HarvestPage {
     account: Address,
     before: Height,
@@ -17,7 +17,7 @@ pub struct HarvestPage {
 }
 
 impl HarvestPage {
-    /// A page of those of an account. Blocks are numbered by their heights.
+    /// Creates a stream of a page. The id of a block is its height.
     pub fn new(account: Address, page: Page) -> HarvestPage {
         HarvestPage { account, before: Height(page.before), left: page.size, list: None }
     }

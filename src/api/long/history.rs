@@ -1,4 +1,4 @@
-//! What accounts had at earlier heights.
+//! Streamed historical account data.
 
 use super::{LongView, OpenList, Sheet, held_by};
 use crate::api::budget::{Budget, cost};
@@ -11,24 +11,24 @@ use crate::state::AccountHistory;
 
 const NOT_KEPT: Failure = Failure::argument("this node has no historical account data of the last block");
 
-/// Heights that are asked for: from one on up to another, at a distance.
+/// The requested heights: `start`, `start + step`, … up to `end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HistoryPoints {
-    /// The first of them.
+    /// First height.
     pub start: Height,
-    /// None is above this.
+    /// Upper bound, inclusive.
     pub end: Height,
-    /// From each to the next, not 0.
+    /// Distance, not 0.
     pub step: u64,
 }
 
-/// Writes what accounts had at some heights of the chain: one list, or one for each account.
+/// Stream of the historical data of accounts at some heights: one list, or one list per account.
 pub struct HistoryWriter {
     accounts: Accounts,
     points: HistoryPoints,
-    /// The account that is written, and the next height.
+    /// Current account and next height.
     present: Option<(Address, Height)>,
-    /// The list of lists, if there is one.
+    /// Outer list, if there are several accounts.
     outer: Option<OpenList>,
     list: Option<OpenList>,
 }
@@ -39,12 +39,12 @@ enum Accounts {
 }
 
 impl HistoryWriter {
-    /// One list, of an account.
+    /// Creates a stream of one account.
     pub fn of_one(account: Address, points: HistoryPoints) -> HistoryWriter {
         HistoryWriter::new(Accounts::One(Some(account)), points)
     }
 
-    /// A list for each of these addresses, in this order.
+    /// Creates a stream with a list for each of these addresses, in this order.
     pub fn of_many(names: Vec<String>, points: HistoryPoints) -> HistoryWriter {
         HistoryWriter::new(Accounts::Many { names, found: Vec::new(), next: 0 }, points)
     }
@@ -53,7 +53,7 @@ impl HistoryWriter {
         HistoryWriter { accounts, points, present: None, outer: None, list: None }
     }
 
-    /// Looks whether all addresses are valid. Whether all were looked at.
+    /// Validates addresses; returns whether all are checked.
     fn check(&mut self, view: &ChainView<'_>, budget: &mut Budget) -> Result<bool, Failure> {
         let Accounts::Many { names, found, .. } = &mut self.accounts else { return Ok(true) };
         while let Some(name) = names.get(found.len()) {
@@ -66,7 +66,7 @@ impl HistoryWriter {
         Ok(names.len() == found.len())
     }
 
-    /// Begins with the next account; `false` if there is none.
+    /// Starts the next account; returns `false` if there is none.
     fn begin_next(&mut self, sheet: &mut Sheet<'_>) -> bool {
         let account = match &mut self.accounts {
             Accounts::One(account) => account.take(),
@@ -85,10 +85,10 @@ impl HistoryWriter {
         account.is_some()
     }
 
-    /// Goes on with the present account; whether it is written.
+    /// Continues the current account; returns whether it is complete.
     fn go_on(&mut self, view: &ChainView<'_>, sheet: &mut Sheet<'_>, budget: &mut Budget) -> Result<bool, Failure> {
         let (Some((account, next)), Some(list)) = (&mut self.present, &mut self.list) else { return Ok(true) };
-        // Made anew for each step, for the chain may have become another meanwhile.
+        // Recreated in each step, as a reorg may have happened meanwhile.
         let mut history = AccountHistory::new(view.snapshot, account)?.ok_or(NOT_KEPT)?;
         budget.spend(cost::HISTORY);
         let end = self.points.end.min(view.height);

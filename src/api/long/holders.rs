@@ -1,4 +1,4 @@
-//! Who has a mosaic.
+//! Streamed holders of a mosaic.
 
 use super::{LongView, OpenList, Sheet, held_by};
 use crate::api::budget::{Budget, cost};
@@ -9,8 +9,7 @@ use crate::model::MosaicId;
 use crate::net::machine::Taken;
 use crate::state::{AccountNumber, each_holder_after};
 
-/// Writes a page of the accounts that have some of a mosaic, in the order in which the chain has met them. A page is
-/// continued by the number of its last entry, as other pages are.
+/// Stream of a page of the holders of a mosaic, by account number. The next page starts after the last entry's id.
 pub struct HolderPage {
     mosaic: MosaicId,
     after: Option<AccountNumber>,
@@ -19,7 +18,7 @@ pub struct HolderPage {
 }
 
 impl HolderPage {
-    /// A page of those of a mosaic.
+    /// Creates a stream of a page of the holders of a mosaic.
     pub fn new(mosaic: MosaicId, page: Page) -> HolderPage {
         let after = (!page.is_first()).then(|| AccountNumber(u32::try_from(page.before).unwrap_or(u32::MAX)));
         HolderPage { mosaic, after, left: page.size, list: None }

@@ -1,4 +1,4 @@
-//! The importances of all accounts.
+//! Streamed importances of all accounts.
 
 use super::{ListSize, LongView, OpenList, Sheet, held_by};
 use crate::api::budget::{Budget, cost};
@@ -9,15 +9,15 @@ use crate::api::views::{DataGap, ImportanceEntry};
 use crate::net::machine::Taken;
 use crate::state::AccountNumber;
 
-/// The number of accounts has changed by more than new ones while they were listed.
+/// Accounts were removed by a reorg while they were listed.
 const CHANGED: Failure = Failure::Unavailable("the accounts have changed while they were listed");
 
-/// Writes all accounts that there are when it begins, each with its importance. In the binary format their number comes
-/// first, so that the list can be sent as it is made: it fails if the chain loses some of them meanwhile.
+/// Stream of all accounts that exist when it starts, with their importances. In the binary format the count comes
+/// first, so that the list can be streamed; it fails if the chain loses some of the accounts meanwhile.
 #[derive(Default)]
 pub struct ImportanceList {
     after: Option<AccountNumber>,
-    /// Accounts that are still to be written.
+    /// Accounts left to write.
     left: u32,
     list: Option<OpenList>,
 }
@@ -26,7 +26,7 @@ impl LongView for ImportanceList {
     fn write_on(&mut self, view: &ChainView<'_>, sheet: &mut Sheet<'_>, budget: &mut Budget) -> Result<Taken, Failure> {
         if self.list.is_none() {
             self.left = view.account_count()?;
-            // No length counts them in: the list is all there is.
+            // No enclosing length includes the list: it is the whole response.
             let size = ListSize { count: self.left as usize, bytes: 0 };
             self.list = Some(OpenList::open_sized(sheet, &DataGap, size));
         }

@@ -1,4 +1,4 @@
-//! Lists of things that are found one after another.
+//! Streamed lists of items that are searched one after another.
 
 use super::{LongView, OpenList, Sheet, held_by};
 use crate::api::budget::Budget;
@@ -7,19 +7,19 @@ use crate::api::failure::Failure;
 use crate::api::views::{DataGap, View};
 use crate::net::machine::Taken;
 
-/// What came of looking for the next of many things.
+/// Result of the search for the next item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found<T> {
-    /// This is the next one.
+    /// The next item.
     One(T),
-    /// The budget was spent before one was found.
+    /// The budget is used up and no item was found yet.
     NotYet,
-    /// There are no more.
+    /// There are no more items.
     End,
 }
 
 impl<T> Found<T> {
-    /// Makes something else of what was found.
+    /// Maps the item.
     pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Found<U> {
         match self {
             Found::One(item) => Found::One(change(item)),
@@ -29,26 +29,26 @@ impl<T> Found<T> {
     }
 }
 
-/// Things that are found one after another, each on whatever is the last commit then.
+/// Source of items that are searched one after another, each on a snapshot of the last commit.
 pub trait Items {
-    /// What is found.
+    /// Type of the items.
     type Item;
 
-    /// Looks for the next one, at least a little whatever the budget is.
+    /// Searches the next item. Makes some progress with any budget.
     fn next(&mut self, view: &ChainView<'_>, budget: &mut Budget) -> Result<Found<Self::Item>, Failure>;
 
-    /// Bytes of memory that are held until the next one is looked for, roughly.
+    /// Returns the approximate memory in bytes held between two calls.
     fn held_bytes(&self) -> usize;
 }
 
-/// Writes the list of all things.
+/// Stream of all items as a list.
 pub struct ListWriter<I> {
     items: I,
     list: Option<OpenList>,
 }
 
 impl<I: Items> ListWriter<I> {
-    /// The list of these.
+    /// Creates a stream of these items.
     pub fn new(items: I) -> ListWriter<I> {
         ListWriter { items, list: None }
     }

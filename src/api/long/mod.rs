@@ -1,7 +1,7 @@
-//! Views that may be too long to be written at once.
+//! Streamed responses: views that can be too long to write at once.
 //!
-//! Each is written in steps, on whatever is the last commit at the time of the step. Between two steps it holds keys
-//! and places, never a view of the store.
+//! Each is written in steps, every step on a snapshot of the last commit. Between two steps a stream holds keys and
+//! positions, never a snapshot.
 
 mod account;
 mod block;
@@ -52,37 +52,36 @@ use crate::net::machine::Taken;
 
 /// A view that is written in steps.
 pub trait LongView {
-    /// Writes on until the budget is spent ([`Taken::Unfinished`]) or all is written ([`Taken::Done`]). Some progress is
-    /// made with any budget. After a failure it must not be called again, and what is on the sheet is worthless.
+    /// Writes until the budget is spent ([`Taken::Unfinished`]) or all is written ([`Taken::Done`]). Makes some
+    /// progress with any budget. After an error it must not be called again, and the output is invalid.
     fn write_on(&mut self, view: &ChainView<'_>, sheet: &mut Sheet<'_>, budget: &mut Budget) -> Result<Taken, Failure>;
 
-    /// Looks at what only the node's memory knows, before each step, for as long as the budget lasts. `asked` is the body
-    /// of the request, the same each time.
+    /// Runs before each step, within the budget, with access to the node. `asked` is the request body.
     fn look(&mut self, _asked: &[u8], _: &ChainView<'_>, _: &mut dyn Actions, _: &mut Budget) -> Result<(), Failure> {
         Ok(())
     }
 
-    /// Bytes of memory that it holds between two steps, roughly.
+    /// Returns the approximate memory in bytes held between two steps.
     fn held_bytes(&self) -> usize;
 
-    /// Whether what is on the sheet stays as it is, so that it can be sent before the rest is written.
+    /// Returns whether the output so far is final, so that it can be sent before the rest is written.
     fn can_be_cut(&self, format: Format) -> bool {
         format == Format::Json
     }
 }
 
-/// Where views are written.
+/// Output of views.
 pub struct Sheet<'a> {
-    /// In which format.
+    /// Format.
     pub format: Format,
-    /// Takes what is written, behind what is there already.
+    /// Buffer to which the output is appended.
     pub body: &'a mut Vec<u8>,
-    /// Lends its memory.
+    /// Reused buffer.
     pub json: &'a mut JsonSink,
 }
 
 impl Sheet<'_> {
-    /// Writes a view as a whole.
+    /// Writes a whole view.
     pub fn write(&mut self, view: &impl View) {
         match self.format {
             Format::Json => self.json.append_to(self.body, |sink| view.write(sink)),
@@ -91,24 +90,23 @@ impl Sheet<'_> {
     }
 }
 
-/// How long a list is going to be.
+/// Size of a list that is known in advance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ListSize {
-    /// How many elements it has.
+    /// Number of elements.
     pub count: usize,
-    /// Bytes of all of them in the binary format, with the length before each.
+    /// Total size in bytes of the elements in the binary format, with their length prefixes.
     pub bytes: usize,
 }
 
-/// A list whose elements are written one after another into the [`crate::codec::Sink::gap`] of a view. A view may have
-/// several such lists, which are written in the order in which they stand in the format.
+/// A list whose elements are written one after another in place of the [`crate::codec::Sink::gap`] of a view. A view
+/// can have several such lists, which are written in the order of the format.
 #[derive(Debug)]
 pub struct OpenList {
     count: usize,
-    /// What follows the last element.
+    /// Bytes that follow the last element.
     tail: Vec<u8>,
-    /// What is to be corrected once the elements of this list and of those behind it are there; in the binary format
-    /// only.
+    /// Lengths to correct once the elements of this list and of the later ones are written; binary format only.
     gaps: VecDeque<Gap>,
 }
 
@@ -118,8 +116,8 @@ impl OpenList {
         OpenList::open_as(sheet, view, false)
     }
 
-    /// The same for the only list of a view, whose number of elements and their bytes in the binary format are known:
-    /// nothing is to be corrected later, so that what is written can be sent.
+    /// The same for the only list of a view, with a known size in the binary format: no length is corrected later, so
+    /// the output can be streamed.
     pub fn open_sized(sheet: &mut Sheet<'_>, view: &impl View, size: ListSize) -> OpenList {
         OpenList::open(sheet, view).with_size(sheet, size)
     }
@@ -130,7 +128,7 @@ impl OpenList {
         OpenList::open_as(sheet, element, true)
     }
 
-    /// The same for an element with one list whose size is known.
+    /// The same for an element that has one list of known size.
     pub fn open_sized_element(&mut self, sheet: &mut Sheet<'_>, element: &impl View, size: ListSize) -> OpenList {
         self.open_element(sheet, element).with_size(sheet, size)
     }
@@ -165,7 +163,7 @@ impl OpenList {
         }
     }
 
-    /// Takes note of one more element, and separates it from the one before.
+    /// Counts one more element and writes the separator before it.
     fn separate(&mut self, sheet: &mut Sheet<'_>) {
         if sheet.format == Format::Json && self.count > 0 {
             sheet.body.push(b',');
@@ -182,14 +180,14 @@ impl OpenList {
         }
     }
 
-    /// Writes an element whose binary form is at hand. Only for the binary format.
+    /// Writes an element that is already encoded. Only for the binary format.
     pub fn push_binary(&mut self, sheet: &mut Sheet<'_>, bytes: &[u8]) {
         sheet.body.extend_from_slice(&(bytes.len() as i32).to_le_bytes());
         sheet.body.extend_from_slice(bytes);
         self.count += 1;
     }
 
-    /// Goes on to the next list of the view.
+    /// Continues with the next list of the view.
     pub fn next(&mut self, sheet: &mut Sheet<'_>) {
         self.correct(sheet);
         let between = match sheet.format {
@@ -202,13 +200,13 @@ impl OpenList {
         }
     }
 
-    /// Writes what follows the list.
+    /// Closes the list and writes the rest of the view.
     pub fn close(&mut self, sheet: &mut Sheet<'_>) {
         self.correct(sheet);
         sheet.body.append(&mut self.tail);
     }
 
-    /// Corrects the lengths in which the elements count, now that all are there.
+    /// Corrects the lengths that include the elements of this list.
     fn correct(&mut self, sheet: &mut Sheet<'_>) {
         let count = std::mem::take(&mut self.count);
         let Some(gap) = self.gaps.pop_front() else { return };
@@ -217,13 +215,13 @@ impl OpenList {
         self.gaps.iter_mut().for_each(|later| later.shift(gap.start(), size));
     }
 
-    /// Bytes of memory that it holds.
+    /// Returns the memory in bytes that it holds.
     pub fn held_bytes(&self) -> usize {
         self.tail.capacity()
     }
 }
 
-/// Bytes that an optional list holds.
+/// Returns the memory in bytes of an optional list.
 fn held_by(list: &Option<OpenList>) -> usize {
     list.as_ref().map_or(0, OpenList::held_bytes)
 }
@@ -233,7 +231,7 @@ mod tests {
     use super::*;
     use crate::codec::Sink;
 
-    /// An object around a list of heights, with something before it and behind it.
+    /// An object around a list of heights, with a field before and after the list.
     struct Around;
 
     impl View for Around {
@@ -282,7 +280,7 @@ mod tests {
         }
     }
 
-    /// Two lists: the one that comes first in JSON comes last in the binary format.
+    /// Two lists. The first in JSON is the last in the binary format.
     struct Two<'a>(Option<(&'a [i32], &'a [i32])>);
 
     impl View for Two<'_> {

@@ -1,4 +1,4 @@
-//! The namespaces of an account.
+//! Streamed namespaces of an account.
 
 use super::{Found, Items};
 use crate::api::budget::{Budget, cost};
@@ -9,21 +9,21 @@ use crate::model::{Address, NamespaceId};
 use crate::state::catalogue::ProvisionWalk;
 use crate::store::StoreError;
 
-/// The namespaces that are active and that an account rented once, all or those below another.
+/// The active namespaces that an account has rented, all or those below a parent.
 pub struct RentedNames {
     owner: Address,
     /// `None` if there are none.
     walk: Option<ProvisionWalk>,
-    /// Provisions that are still looked at.
+    /// Provisions left to scan.
     left: usize,
-    /// The name of the last one; a name may have many.
+    /// Name of the last provision; a name may have many.
     last: Option<NamespaceId>,
-    /// Those that somebody else has rented since are left out.
+    /// Namespaces that another account has rented since are left out.
     only_current: bool,
 }
 
 impl RentedNames {
-    /// Of `owner`, those below `parent` or all. At most so many of the account's provisions are looked at.
+    /// Creates the source of all namespaces of `owner`, or those below `parent`. Scans at most `provisions` provisions.
     pub fn new(
         view: &ChainView<'_>,
         owner: Address,
@@ -34,7 +34,7 @@ impl RentedNames {
         Ok(RentedNames { owner, walk, left: provisions, last: None, only_current: false })
     }
 
-    /// The same without those that somebody else has rented since.
+    /// Leaves out namespaces that another account has rented since.
     pub fn current(self) -> RentedNames {
         RentedNames { only_current: true, ..self }
     }

@@ -1,4 +1,4 @@
-//! The mosaics of accounts: anybody can send any number of kinds to any account.
+//! Streamed mosaics of accounts. Anyone can send any number of mosaics to any account.
 
 use std::collections::BTreeSet;
 use std::vec;
@@ -9,23 +9,23 @@ use crate::api::chain_view::ChainView;
 use crate::api::failure::Failure;
 use crate::model::{Address, Mosaic, MosaicDefinition, MosaicId};
 
-/// Mosaics of an account that are looked for at a time.
+/// Mosaics fetched at a time.
 const CHUNK: usize = 32;
-/// Memory that the name of a mosaic takes, roughly.
+/// Approximate memory in bytes of the name of a mosaic.
 const ID_BYTES: usize = 160;
 
-/// What an account has: `nem:xem` first, then the other mosaics in which it is invested, by text.
+/// The mosaics that an account holds: `nem:xem` first, then the others, ordered by name.
 pub struct OwnedMosaics {
     account: Address,
     has_begun: bool,
-    /// Those that were found and are still to come.
+    /// Fetched mosaics that are not returned yet.
     ahead: vec::IntoIter<MosaicId>,
-    /// Where to look for more, if there may be any.
+    /// Where to fetch more, if there may be any.
     after: Option<Option<MosaicId>>,
 }
 
 impl OwnedMosaics {
-    /// Of the account of an address.
+    /// Creates the source of the mosaics of an address.
     pub fn new(account: Address) -> OwnedMosaics {
         OwnedMosaics { account, has_begun: false, ahead: Vec::new().into_iter(), after: Some(None) }
     }
@@ -66,24 +66,24 @@ impl Items for OwnedMosaics {
     }
 }
 
-/// The definitions of all mosaics that accounts have, of those in which their levies are paid, and of `nem:xem`, each
-/// once, by text. First all are found, then they are read.
+/// The definitions of all mosaics that accounts hold, of the mosaics of their levies, and of `nem:xem`, each once,
+/// ordered by name. All names are collected before the definitions are read.
 pub struct OwnedDefinitions {
     accounts: vec::IntoIter<Address>,
-    /// The account whose mosaics are looked at, and the last of them that was.
+    /// The current account and the last of its mosaics that was scanned.
     account: Option<(Address, Option<MosaicId>)>,
     found: BTreeSet<MosaicId>,
-    /// Whether all have been found.
+    /// Whether collecting is complete.
     has_all: bool,
 }
 
 impl OwnedDefinitions {
-    /// Of the accounts of some addresses.
+    /// Creates the source for the accounts of some addresses.
     pub fn new(accounts: Vec<Address>) -> OwnedDefinitions {
         OwnedDefinitions { accounts: accounts.into_iter(), account: None, found: BTreeSet::new(), has_all: false }
     }
 
-    /// Looks at the mosaics of the next few accounts; whether all have been looked at.
+    /// Scans the mosaics of the next few accounts; returns whether all are scanned.
     fn find(&mut self, view: &ChainView<'_>, budget: &mut Budget) -> Result<bool, Failure> {
         loop {
             if self.account.is_none() {
@@ -112,8 +112,7 @@ impl OwnedDefinitions {
     }
 }
 
-/// Notes a mosaic that somebody has, and the one in which its levy is paid. Of a mosaic that was noted before, for
-/// whatever reason, the levy is not looked at.
+/// Adds a mosaic and the mosaic of its levy. The levy of a mosaic added before, for whatever reason, is ignored.
 fn note(
     found: &mut BTreeSet<MosaicId>,
     id: MosaicId,

@@ -1,4 +1,4 @@
-//! Pages of namespaces and definitions.
+//! Streamed pages of namespaces and mosaic definitions.
 
 use super::{LongView, OpenList, Sheet, held_by};
 use crate::api::budget::{Budget, cost};
@@ -10,12 +10,12 @@ use crate::net::machine::Taken;
 use crate::state::catalogue::{List, Provision, definition_at};
 use crate::store::StoreError;
 
-/// Rows of a list, of which some are shown.
+/// A list of which some rows are shown.
 pub trait Rows {
-    /// The list.
+    /// Returns the list.
     fn list(&self) -> List<'_>;
 
-    /// Writes the row with a number, unless it is not one of those that are asked for. Whether it is.
+    /// Writes the row with an id, unless it is filtered out. Returns whether it was written.
     fn write(
         &self,
         view: &ChainView<'_>,
@@ -25,17 +25,17 @@ pub trait Rows {
     ) -> Result<bool, StoreError>;
 }
 
-/// Writes a page of rows, the newest first.
+/// Stream of a page of rows, newest first.
 pub struct PageWriter<R> {
     rows: R,
-    /// The number below which the rest begins.
+    /// Exclusive upper bound of the remaining ids.
     before: u64,
     left: usize,
     list: Option<OpenList>,
 }
 
 impl<R: Rows> PageWriter<R> {
-    /// A page of rows.
+    /// Creates a stream of a page of rows.
     pub fn new(rows: R, page: Page) -> PageWriter<R> {
         PageWriter { rows, before: page.before, left: page.size, list: None }
     }
@@ -65,7 +65,7 @@ impl<R: Rows> LongView for PageWriter<R> {
     }
 }
 
-/// Root namespaces that are active.
+/// The active root namespaces.
 pub struct RootRows;
 
 impl Rows for RootRows {
@@ -86,16 +86,15 @@ impl Rows for RootRows {
     }
 }
 
-/// Newest definitions of mosaics. All but those in a namespace are active.
+/// Newest definitions of mosaics. Except for `In` and `ByIn`, only active ones are listed.
 pub enum DefinitionRows {
     /// Of all mosaics.
     All,
-    /// Of those in exactly this namespace.
+    /// Of the mosaics in exactly this namespace.
     In(NamespaceId),
-    /// Of those by an account, without their numbers.
+    /// Of the mosaics of a creator, without ids.
     By(Address),
-    /// Of those by an account in exactly this namespace, without their numbers. They have few creators: the account
-    /// that rents the namespace, and the ones before.
+    /// Of a creator's mosaics in exactly this namespace, without ids. A namespace has few creators: its owners so far.
     ByIn(Address, NamespaceId),
 }
 

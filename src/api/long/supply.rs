@@ -1,4 +1,4 @@
-//! Supplies of mosaics.
+//! Streamed supplies of mosaics.
 
 use std::vec;
 
@@ -15,18 +15,18 @@ use crate::store::StoreError;
 
 const NO_LEASE: Failure =
     Failure::internal("the namespace of the mosaic was first rented in the block of its definition");
-/// Memory that the name of a mosaic takes, roughly.
+/// Approximate memory in bytes of the name of a mosaic.
 const ID_BYTES: usize = 160;
 
-/// Writes a list with the definition of a mosaic that was in force at a height, its supply then, and when it ends; an
-/// empty list if there was none.
+/// Stream of a list with the definition of a mosaic that was in force at a height, its supply then and its expiration
+/// height; an empty list if there was none.
 pub struct SupplyAtHeight {
     /// `None` if there was no definition.
     walk: Option<SupplyWalk>,
 }
 
 impl SupplyAtHeight {
-    /// Of a mosaic, at a height.
+    /// Creates the stream for a mosaic at a height.
     pub fn new(view: &ChainView<'_>, id: &MosaicId, height: Height) -> Result<SupplyAtHeight, StoreError> {
         Ok(SupplyAtHeight { walk: SupplyWalk::new(view.snapshot, id, height)? })
     }
@@ -48,7 +48,7 @@ impl LongView for SupplyAtHeight {
         if let Some(supply) = &supply {
             let expiration = supply.expiration.ok_or(NO_LEASE)?;
             let units = supply.units;
-            // Units that are deleted under a definition may have been made under one that does not count.
+            // Units deleted under one definition may have been created under another that does not count.
             let units = u64::try_from(units).map_err(|_| ReadError::Negative(Measure::Quantity, units))?;
             list.push(sheet, &ExpiringDefinition { definition: &supply.definition, supply: units, expiration });
         }
@@ -61,14 +61,14 @@ impl LongView for SupplyAtHeight {
     }
 }
 
-/// Writes the supplies of mosaics. It fails if one of them does not exist.
+/// Stream of the supplies of mosaics. Fails if one of them does not exist.
 pub struct SupplyBatch {
     ids: vec::IntoIter<MosaicId>,
     list: Option<OpenList>,
 }
 
 impl SupplyBatch {
-    /// Of these mosaics, in this order.
+    /// Creates the stream of these mosaics, in this order.
     pub fn new(ids: Vec<MosaicId>) -> SupplyBatch {
         SupplyBatch { ids: ids.into_iter(), list: None }
     }
@@ -93,7 +93,7 @@ impl LongView for SupplyBatch {
         held_by(&self.list) + self.ids.len() * ID_BYTES
     }
 
-    /// An unknown mosaic fails the whole answer.
+    /// An unknown mosaic fails the whole response.
     fn can_be_cut(&self, _: crate::api::media::Format) -> bool {
         false
     }

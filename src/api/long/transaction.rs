@@ -1,4 +1,4 @@
-//! Transactions of the pool.
+//! Streamed unconfirmed transactions.
 
 use std::rc::Rc;
 use std::vec;
@@ -13,10 +13,10 @@ use crate::model::Transaction;
 use crate::net::machine::Taken;
 use crate::peer::wire::AuthenticatedResponse;
 
-/// Memory that a transaction takes which nobody else holds any more, roughly.
+/// Approximate memory in bytes of a transaction that has left the mempool.
 const TRANSACTION_BYTES: usize = 2048;
 
-/// Writes transactions of the pool: as clients see them, or bare and signed for another node.
+/// Stream of unconfirmed transactions: as clients see them, or bare and signed for a peer.
 pub struct UnconfirmedList {
     waiting: vec::IntoIter<Rc<Transaction>>,
     signature: Option<Signature>,
@@ -24,12 +24,12 @@ pub struct UnconfirmedList {
 }
 
 impl UnconfirmedList {
-    /// These transactions, in this order.
+    /// Creates a stream of these transactions, in this order.
     pub fn new(transactions: Vec<Rc<Transaction>>) -> UnconfirmedList {
         UnconfirmedList { waiting: transactions.into_iter(), signature: None, list: None }
     }
 
-    /// The same for another node.
+    /// Writes the bare transactions, signed for a peer.
     pub fn signed(self, signature: Signature) -> UnconfirmedList {
         UnconfirmedList { signature: Some(signature), ..self }
     }

@@ -1,4 +1,4 @@
-//! The transactions of an account.
+//! Streamed transactions of an account.
 
 use super::{LongView, OpenList, Sheet, held_by};
 use crate::api::budget::{Budget, cost};
@@ -15,12 +15,12 @@ use crate::store::StoreError;
 
 const DAMAGED: StoreError = StoreError::Damaged("the place of a transaction");
 
-/// Which transactions of an account are meant.
+/// Selection of the transactions of an account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transfers {
     /// Those that it received.
     Incoming,
-    /// Those that it sent, or that an account did for which it may sign.
+    /// Those that it sent, or that a multisig account sent of which it was a cosignatory.
     Outgoing,
     /// All, each once.
     All,
@@ -36,28 +36,27 @@ impl Transfers {
     }
 }
 
-/// Writes a page of the transactions of an account with their places in the chain, those with the highest ids first.
+/// Stream of a page of the transactions of an account with their locations in the chain, highest ids first.
 ///
-/// Each step begins anew behind the last transaction that was written. So it shows what is in the chain by then, also if
-/// blocks were replaced meanwhile.
+/// Each step starts anew after the last transaction written, so it shows the chain as of that step, also after a reorg.
 pub struct TransferRows {
     account: Address,
     transfers: Transfers,
-    /// The id below which the rest begins.
+    /// Exclusive upper bound of the remaining ids.
     before: u64,
     left: usize,
-    /// Reads the messages of the account.
+    /// Decrypts the messages of the account.
     key: Option<Box<KeyPair>>,
     list: Option<OpenList>,
 }
 
 impl TransferRows {
-    /// A page of the account of an address.
+    /// Creates a stream of a page of an address.
     pub fn new(account: Address, transfers: Transfers, page: Page) -> TransferRows {
         TransferRows { account, transfers, before: page.before, left: page.size, key: None, list: None }
     }
 
-    /// The same with the messages in plain text that the account's key can read.
+    /// Decrypts the messages that the account's key can read.
     pub fn read_by(mut self, key: Box<KeyPair>) -> TransferRows {
         self.key = Some(key);
         self
@@ -97,13 +96,13 @@ impl LongView for TransferRows {
     }
 }
 
-/// A walk along the transactions of an account, those with the highest ids first.
+/// Cursor over the transactions of an account, highest ids first.
 struct AccountWalk {
     trails: Vec<TrailWalk>,
 }
 
 impl AccountWalk {
-    /// Begins at the first transaction whose id is below `before`.
+    /// Creates a cursor at the first transaction with an id below `before`.
     fn new(
         view: &ChainView<'_>,
         account: &Address,
@@ -115,7 +114,7 @@ impl AccountWalk {
         Ok(AccountWalk { trails: trails.collect::<Result<_, _>>()? })
     }
 
-    /// The next transaction, and where it is. What is on both trails comes once.
+    /// Returns the id and location of the next transaction. A transaction in both lists is returned once.
     fn next(&mut self, view: &ChainView<'_>) -> Result<Option<(u64, Place)>, StoreError> {
         let next = self.trails.iter().filter_map(TrailWalk::peek).max();
         for trail in &mut self.trails {
@@ -127,7 +126,7 @@ impl AccountWalk {
     }
 }
 
-/// A transaction with its message in plain text, if it is a transfer whose message the account's key can read.
+/// Decrypts the message of a transfer, if the account's key can read it.
 fn readable(
     mut transaction: Transaction,
     key: &KeyPair,
@@ -146,7 +145,7 @@ fn readable(
     budget.spend(cost::SHARED_KEY);
     if let Ok(Some(payload)) = decrypt(key, &other, &message.payload) {
         *message = Message { kind: MessageKind::Plain, payload };
-        // NIS1 makes a new transaction of it, which has the newer version.
+        // NIS1 builds a new transaction from it, which has the newer version.
         transaction.version = wire_version(network, 2);
     }
     Ok(transaction)

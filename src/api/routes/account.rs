@@ -1,4 +1,4 @@
-//! Accounts.
+//! Handlers of accounts.
 
 use crate::api::budget::cost;
 use crate::api::call::{Call, Readable, positive_height};
@@ -7,11 +7,11 @@ use crate::api::long::{AccountBatch, AccountWriter, HarvestPage, HistoryPoints, 
 use crate::codec::{ReadError, Source, limits};
 use crate::model::Address;
 
-/// Heights that may be asked for at a time, for all accounts together.
+/// Maximum number of heights of a request, for all accounts together.
 const MOST_POINTS: u64 = 10_000;
 const NO_HISTORY: Failure = Failure::internal("this node does not support historical account data retrieval");
 
-/// `{"data": [{"account": address}]}`, in this order; nobody has looked whether they are addresses.
+/// `{"data": [{"account": address}]}`, in this order; the addresses are not validated yet.
 struct Batch(Vec<String>);
 
 impl Readable for Batch {
@@ -24,7 +24,7 @@ fn read_names<'a, S: Source<'a>>(source: &mut S, label: &'static str) -> Result<
     source.need_list(label, |source| Ok(source.need_string("account", limits::TEXT_UNITS)?.into_owned()))
 }
 
-/// Accounts, and the heights at which they are asked for.
+/// Accounts and the requested heights.
 struct HistoryBatch {
     accounts: Vec<String>,
     start: i64,
@@ -50,14 +50,14 @@ pub fn by_address(call: &mut Call<'_>) -> Result<(), Failure> {
     call.send_long(account)
 }
 
-/// `GET /account/get/from-public-key`: the answer shows the given key, whether or not the chain has.
+/// `GET /account/get/from-public-key`: the response shows the given key, whether or not the chain has it.
 pub fn by_public_key(call: &mut Call<'_>) -> Result<(), Failure> {
     let key = call.public_key()?;
     let account = AccountWriter::new(call.view, call.actions, call.address_of(&key), call.budget)?;
     call.send_long(account.with_key(key))
 }
 
-/// `GET /account/get/forwarded`: of a remote account, the account that it harvests for.
+/// `GET /account/get/forwarded`: a remote account is replaced by its owner.
 pub fn forwarded(call: &mut Call<'_>) -> Result<(), Failure> {
     let address = call.address()?;
     let address = owner_of(call, address)?;
@@ -65,7 +65,7 @@ pub fn forwarded(call: &mut Call<'_>) -> Result<(), Failure> {
     call.send_long(account)
 }
 
-/// `GET /account/get/forwarded/from-public-key`: the answer shows the given key only of an account that is unknown.
+/// `GET /account/get/forwarded/from-public-key`: the response shows the given key only if the account is unknown.
 pub fn forwarded_by_public_key(call: &mut Call<'_>) -> Result<(), Failure> {
     let key = call.public_key()?;
     let address = call.address_of(&key);
@@ -93,7 +93,7 @@ pub fn batch(call: &mut Call<'_>) -> Result<(), Failure> {
     call.send_long(AccountBatch::new(names))
 }
 
-/// `GET /account/harvests`: blocks are numbered by their heights, and the one to begin below must exist.
+/// `GET /account/harvests`: the id of a block is its height, and `id` must be that of an existing block.
 pub fn harvests(call: &mut Call<'_>) -> Result<(), Failure> {
     let (account, page) = (call.address()?, call.page()?);
     let is_first = call.parameter("id")?.is_none();

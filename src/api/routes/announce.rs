@@ -1,4 +1,4 @@
-//! Transactions on their way into the pool.
+//! Handlers that submit, prepare and list unconfirmed transactions.
 
 use crate::api::actions::Actions;
 use crate::api::budget::{Budget, cost};
@@ -15,10 +15,10 @@ use crate::model::Transaction;
 use crate::model::transaction::wire_network;
 use crate::rules::{self, Case, Purpose, Refusal, ValidationResult, Verdict};
 
-/// Most transactions of an account that are shown.
+/// Maximum number of unconfirmed transactions that are shown of an account.
 const MAX_SHOWN: usize = 25;
 
-/// A transaction as its bytes, and its signature, which is looked at only after these.
+/// The bytes of a transaction, and its signature, which is parsed only after the transaction.
 struct Signed {
     data: Vec<u8>,
     signature: Vec<u8>,
@@ -40,7 +40,7 @@ impl Readable for Unsigned {
     }
 }
 
-/// A transaction that the node is to sign, and the digits of the key.
+/// A transaction that the node signs, and the digits of the private key.
 struct ToSign {
     transaction: Transaction,
     private_key: Wiped<String>,
@@ -73,8 +73,7 @@ fn signature_of(bytes: Vec<u8>) -> Result<Signature, Failure> {
     bytes.map_err(|_| Failure::argument("binary signature representation must be 64 bytes"))
 }
 
-/// Answers with the result of a transaction that cannot be kept: its signature is judged first. `error` tells what is
-/// wrong with it otherwise.
+/// Responds to a transaction that cannot be represented: with `error` if its signature is valid.
 fn refuse(
     call: &mut Call<'_>,
     transaction: &NullModification,
@@ -103,9 +102,8 @@ pub fn prepare_announce(call: &mut Call<'_>) -> Result<(), Failure> {
     offer(call, transaction, false)
 }
 
-/// Answers with what became of a transaction, which is a success whatever it is. A node that has not joined its network
-/// takes in none of it, but remembers that it has come. `is_rewritten` if the bytes that were sent are not the form in which
-/// the network has it.
+/// Submits a transaction and responds with the validation result; the HTTP status is 200 whatever it is. `is_rewritten`
+/// if the bytes sent are not the network's form of the transaction.
 fn offer(call: &mut Call<'_>, transaction: Transaction, is_rewritten: bool) -> Result<(), Failure> {
     let (hash, inner_hash) = (transaction.hash(), transaction.inner().map(Transaction::hash));
     let result = take_in(transaction, call.view, call.actions, call.budget)?;
@@ -115,7 +113,8 @@ fn offer(call: &mut Call<'_>, transaction: Transaction, is_rewritten: bool) -> R
     call.send(&AnnounceResult { result, hash, inner_hash })
 }
 
-/// What becomes of a transaction that was announced or pushed.
+/// Submits an announced or pushed transaction and returns its validation result. A node that has not joined its network
+/// accepts none, but remembers that the transaction came.
 pub fn take_in(
     transaction: Transaction,
     view: &ChainView<'_>,
@@ -130,7 +129,7 @@ pub fn take_in(
     result_of(actions.announce(transaction))
 }
 
-/// `POST /transaction/prepare`: judges a transaction by the confirmed state, as if it were in the next block.
+/// `POST /transaction/prepare`: validates a transaction against the confirmed state, as part of the next block.
 pub fn prepare(call: &mut Call<'_>) -> Result<(), Failure> {
     let Unsigned(transaction) = call.body()?;
     call.budget.spend(cost::JUDGEMENT);

@@ -1,4 +1,4 @@
-//! Chain and blocks.
+//! Handlers of the chain and its blocks.
 
 use crate::api::call::{Call, positive_height};
 use crate::api::failure::Failure;
@@ -6,7 +6,7 @@ use crate::api::long::{BlockByHash, BlockWriter, ExplorerBlocks, ExplorerWriter}
 use crate::model::{Hash256, Height};
 use crate::peer::wire::Score;
 
-/// Blocks that an explorer gets at a time.
+/// Maximum number of blocks in a response for explorers.
 const MOST_BLOCKS: u64 = 10;
 
 /// `GET /chain/height`
@@ -31,8 +31,8 @@ pub fn block_at(call: &mut Call<'_>) -> Result<(), Failure> {
     send_block(call, height)
 }
 
-/// `GET /block/get`: the block with a hash, if a reorg could still replace it. Blocks are stored by their heights: for an
-/// index of all hashes each block would have to write a row at a random place.
+/// `GET /block/get`: the block with a hash, if a reorg can still replace it. Blocks are stored by height: an index of
+/// all hashes would cost each block the write of a row at a random position.
 pub fn block_by_hash(call: &mut Call<'_>) -> Result<(), Failure> {
     let hash = Hash256::try_from(call.hex("hash")?.as_slice());
     let hash = hash.map_err(|_| Failure::argument("the hash of a block has 32 bytes"))?;
@@ -58,7 +58,7 @@ pub fn explorer_block(call: &mut Call<'_>) -> Result<(), Failure> {
 /// `POST /local/chain/blocks-after`
 pub fn explorer_blocks(call: &mut Call<'_>) -> Result<(), Failure> {
     let Height(after) = call.body()?;
-    // The height after the last one there can be is a negative one to NIS1.
+    // In NIS1 the height after the maximum is negative.
     let first = positive_height((after as i64).wrapping_add(1))?;
     let last = Height(after.saturating_add(MOST_BLOCKS)).min(call.view.height);
     call.send_long(ExplorerBlocks::new(first, last))

@@ -1,4 +1,4 @@
-//! Accounts that harvest on this node.
+//! Handlers of harvesting on this node.
 
 use crate::api::budget::cost;
 use crate::api::call::{Call, Readable};
@@ -10,7 +10,7 @@ use crate::codec::{ReadError, Source, limits};
 use crate::crypto::{KeyPair, PrivateKey};
 use crate::model::Address;
 
-/// `{"account": address}`, or `value` instead. Somebody may have sent a private key by mistake.
+/// `{"account": address}`, or `value` instead. The text is erased, as a client may send a private key by mistake.
 struct Unlocked(Address);
 
 impl Readable for Unlocked {
@@ -47,7 +47,7 @@ pub fn is_unlocked(call: &mut Call<'_>) -> Result<(), Failure> {
     send_unlocked(call, &address)
 }
 
-/// `POST /account/isunlocked`, which has never worked in NIS1.
+/// `POST /account/isunlocked`, which never worked in NIS1.
 pub fn is_address_unlocked(call: &mut Call<'_>) -> Result<(), Failure> {
     let Unlocked(address) = call.body()?;
     send_unlocked(call, &address)
@@ -64,8 +64,8 @@ pub fn unlocked_info(call: &mut Call<'_>) -> Result<(), Failure> {
     call.send(&info)
 }
 
-/// The private key in the body, and its address, if this caller may send it: whoever has not the rights of a local one
-/// only those of remote accounts, which can harvest and nothing else.
+/// Returns the key pair of the private key in the body and its address, if the client may send it. A client without
+/// local access may send only keys of remote accounts, which can harvest and nothing else.
 fn key_of_caller(call: &mut Call<'_>) -> Result<(Box<KeyPair>, Address), Failure> {
     let pair = Box::new(KeyPair::new(&call.body::<PrivateKey>()?));
     call.budget.spend(cost::KEY);

@@ -1,4 +1,4 @@
-//! The route table: one line and one small function for each route.
+//! The route table: one entry and one short handler for each route.
 
 mod account;
 mod announce;

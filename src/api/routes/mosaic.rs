@@ -1,4 +1,4 @@
-//! Mosaics.
+//! Handlers of mosaics.
 
 use std::collections::HashSet;
 
@@ -13,7 +13,7 @@ use crate::codec::mosaic::read_mosaic_id;
 use crate::codec::{ReadError, Source, limits};
 use crate::model::{Address, MosaicDefinition, MosaicId, NamespaceId};
 
-/// Different accounts that a batch may name. A larger one is answered 400, with a text that says so.
+/// Maximum number of different accounts in a batch. A larger batch is a 400 with a message that says so.
 pub const MAX_BATCH_ACCOUNTS: usize = 512;
 
 /// `{"data": [{"account": address}]}`, each account once.
@@ -79,7 +79,7 @@ pub fn definitions(call: &mut Call<'_>) -> Result<(), Failure> {
     call.send_long(PageWriter::new(DefinitionRows::All, page))
 }
 
-/// `GET /namespace/mosaic/definition/page`: nobody looks at the page if the namespace is not active.
+/// `GET /namespace/mosaic/definition/page`: the page parameters are not parsed if the namespace is not active.
 pub fn in_namespace(call: &mut Call<'_>) -> Result<(), Failure> {
     let namespace = call.namespace()?;
     if !call.view.is_active(&namespace)? {
@@ -105,7 +105,7 @@ fn is_active(call: &Call<'_>, namespace: &NamespaceId) -> Result<bool, Failure> 
     Ok(call.view.is_active(namespace)?)
 }
 
-/// Answers with a list of nothing.
+/// Responds with an empty list.
 fn send_nothing(call: &mut Call<'_>) -> Result<(), Failure> {
     call.send_long(ListWriter::new(OwnedDefinitions::new(Vec::new())))
 }
@@ -128,7 +128,7 @@ pub fn owned_definitions_of_all(call: &mut Call<'_>) -> Result<(), Failure> {
     call.send_long(ListWriter::new(OwnedDefinitions::new(accounts)))
 }
 
-/// `GET /mosaic/holders`: of a mosaic that is in force. Everybody has `nem:xem`, of which there is no such list.
+/// `GET /mosaic/holders`: of a mosaic in force. Every account has `nem:xem`, which has no such list.
 pub fn holders(call: &mut Call<'_>) -> Result<(), Failure> {
     let (id, page) = (call.mosaic_id()?, call.page()?);
     if id.is_xem() {
@@ -147,7 +147,7 @@ pub fn supply(call: &mut Call<'_>) -> Result<(), Failure> {
     call.send(&MosaicSupply { id: &id, supply })
 }
 
-/// `POST /mosaic/supply/batch`, which has never worked in NIS1.
+/// `POST /mosaic/supply/batch`, which never worked in NIS1.
 pub fn supplies(call: &mut Call<'_>) -> Result<(), Failure> {
     let MosaicIds(ids) = call.body()?;
     call.send_long(SupplyBatch::new(ids))

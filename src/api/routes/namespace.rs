@@ -1,4 +1,4 @@
-//! Namespaces.
+//! Handlers of namespaces.
 
 use crate::api::call::Call;
 use crate::api::failure::Failure;
@@ -18,7 +18,7 @@ pub fn roots(call: &mut Call<'_>) -> Result<(), Failure> {
     call.send_long(PageWriter::new(RootRows, page))
 }
 
-/// `GET /account/namespace/page`: the number is checked, but has no effect.
+/// `GET /account/namespace/page`: `id` is validated but has no effect.
 pub fn by_owner(call: &mut Call<'_>) -> Result<(), Failure> {
     let (owner, parent) = (call.address()?, call.parent()?);
     let names = RentedNames::new(call.view, owner, parent.as_ref(), call.page()?.size)?;

@@ -1,4 +1,4 @@
-//! The node about itself and its life.
+//! Handlers of the node itself: boot, shutdown, identity, peers and debugging.
 
 use crate::api::actions::{Actions, BootRequest};
 use crate::api::budget::{Budget, cost};
@@ -18,7 +18,7 @@ use crate::net::machine::Taken;
 use crate::peer::wire::{CommunicationTimeStamps, Endpoint, List};
 use crate::peer::{AuditEntry, Largest, Peers};
 
-/// Who the node is to be, in a request to boot it.
+/// Identity of the node in a boot request.
 struct PrivateIdentity {
     private_key: PrivateKey,
     name: Option<String>,
@@ -69,7 +69,7 @@ pub fn new_key(call: &mut Call<'_>) -> Result<(), Failure> {
     call.send_secret(&NewKey { private_key: &private_key.printed(), public_key, address })
 }
 
-/// What the node tells of itself, once it has joined its network.
+/// Returns the description of the node; fails unless it has joined its network.
 pub fn description(call: &Call<'_>) -> Result<NodeDescription, Failure> {
     call.need_network()?;
     Ok(call.actions.node().clone())
@@ -87,12 +87,12 @@ pub fn extended_info(call: &mut Call<'_>) -> Result<(), Failure> {
     call.send(&ExtendedInfo { node: &node, now: call.now.network })
 }
 
-/// `GET /node/clock`, which NIS1 does not have: whether the clock can be believed.
+/// `GET /node/clock`, which NIS1 does not have: whether the clock is reliable.
 pub fn clock(call: &mut Call<'_>) -> Result<(), Failure> {
     call.send(&NodeClock { time: call.now.network, state: call.now.clock })
 }
 
-/// The clock; the request is answered as soon as it has come.
+/// Returns the network time. Both times are equal, as a request is answered when it arrives.
 pub fn time_stamps(call: &Call<'_>) -> CommunicationTimeStamps {
     let millis = call.now.network_millis;
     CommunicationTimeStamps { send: millis, receive: millis }
@@ -131,7 +131,7 @@ pub fn experiences(call: &mut Call<'_>) -> Result<(), Failure> {
     call.send(&List(entries))
 }
 
-/// `GET /node/active-peers/max-chain-height`: answered once partners have told their heights.
+/// `GET /node/active-peers/max-chain-height`: waits until the sync peers have reported their heights.
 pub fn most_height(call: &mut Call<'_>) -> Result<(), Failure> {
     call.need_network()?;
     match call.actions.largest_height() {
@@ -140,7 +140,7 @@ pub fn most_height(call: &mut Call<'_>) -> Result<(), Failure> {
     }
 }
 
-/// The largest height of partners, which are being asked.
+/// The maximum height of the sync peers, once they have reported.
 struct LargestHeight(Option<Height>);
 
 impl LongView for LargestHeight {
@@ -160,8 +160,7 @@ impl LongView for LargestHeight {
     }
 }
 
-/// `GET /local/peers`, which NIS1 does not have: all that the node knows of others, whether it has joined its network or
-/// not.
+/// `GET /local/peers`, which NIS1 does not have: the whole peer table, whether or not the node has joined its network.
 pub fn peers(call: &mut Call<'_>) -> Result<(), Failure> {
     let (height, score, now) = (call.view.height, call.view.score()?, call.now.running);
     let node = call.actions.node();
@@ -174,7 +173,7 @@ pub fn peers(call: &mut Call<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// `GET /local/reorgs`, which NIS1 does not have: the last blocks that were replaced.
+/// `GET /local/reorgs`, which NIS1 does not have: the last reorgs and the blocks that they replaced.
 pub fn reorgs(call: &mut Call<'_>) -> Result<(), Failure> {
     let reorgs = call.actions.reorgs();
     let replaced = reorgs.map_or(0, Reorgs::held);

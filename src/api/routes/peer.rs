@@ -1,5 +1,4 @@
-//! Routes for other nodes. What they ask for is answered with a signature of their challenge, so that they know who
-//! answers; others who ask are not refused.
+//! Handlers of the routes for peers, which other clients may use too. Signed challenges authenticate this node.
 
 use std::net::IpAddr;
 
@@ -21,8 +20,8 @@ use crate::peer::wire::{
     SignOfLife,
 };
 
-/// Signs what the caller has challenged the node with, which only one that has joined its network does. What is no challenge
-/// of a node is not signed: whoever has no use for the signature gets one of zeros.
+/// Signs the challenge of the client; fails unless the node has joined its network. A malformed challenge is answered
+/// with a signature of zeros, as the client has no use for one.
 fn sign(call: &mut Call<'_>, challenge: &AnyChallenge) -> Result<Signature, Failure> {
     call.need_network()?;
     let AnyChallenge::Proper(challenge) = challenge else { return Ok(Signature([0; 64])) };
@@ -30,7 +29,7 @@ fn sign(call: &mut Call<'_>, challenge: &AnyChallenge) -> Result<Signature, Fail
     Ok(call.actions.sign_challenge(challenge))
 }
 
-/// Answers a challenge.
+/// Responds with an object and the signed challenge.
 fn send_signed(call: &mut Call<'_>, entity: &impl View) -> Result<(), Failure> {
     let challenge = call.body()?;
     let signature = sign(call, &challenge)?;
@@ -90,13 +89,13 @@ pub fn network_time(call: &mut Call<'_>) -> Result<(), Failure> {
     send_signed(call, &time)
 }
 
-/// `POST /node/cysm`: tells the caller the address that it comes from.
+/// `POST /node/cysm`: tells the client its own address.
 pub fn can_you_see_me(call: &mut Call<'_>) -> Result<(), Failure> {
     let endpoint: Endpoint = call.body()?;
     call.send(&Endpoint { host: shown_address(call.caller.address), ..endpoint })
 }
 
-/// An address as NIS1 writes it: one of IPv6 in brackets, with all its parts.
+/// Formats an address as NIS1 does: IPv6 in brackets, with all its parts.
 fn shown_address(address: IpAddr) -> String {
     match address {
         IpAddr::V4(address) => address.to_string(),
@@ -141,8 +140,9 @@ pub fn ping(call: &mut Call<'_>) -> Result<(), Failure> {
     meet(call, &node)
 }
 
-/// Takes note of another node, which may have to be asked back before it is answered. Where nobody knows who asks, nobody is
-/// asked back: it would be a proxy, whose host anyone could have searched for open ports.
+/// Handles a sign of life of a peer, which may be verified by a request back to it before the response. If the address
+/// of the client is unknown, no request is made: it would go to a proxy, whose host an attacker could then have scanned
+/// for open ports.
 fn meet(call: &mut Call<'_>, node: &NodeInfo) -> Result<(), Failure> {
     call.need_network()?;
     if call.caller.is_unnamed {
@@ -155,10 +155,10 @@ fn meet(call: &mut Call<'_>, node: &NodeInfo) -> Result<(), Failure> {
     }
 }
 
-/// A node that waits until it was asked back.
+/// A response that waits for the verification of the peer.
 struct Met {
     meeting: MeetingId,
-    /// Why it could not be reached, if so, once it is clear.
+    /// The result, once it is known: the reason if the peer could not be reached.
     ended: Option<Option<String>>,
 }
 

@@ -1,4 +1,4 @@
-//! What other nodes push. Whatever becomes of it, a push that is signed by whom it says is answered with success.
+//! Handlers of pushes by peers. A push with a valid signature of its sender succeeds, whatever the validation result.
 
 use std::vec;
 
@@ -18,29 +18,29 @@ use crate::model::{Block, Transaction};
 use crate::net::machine::Taken;
 use crate::peer::wire::{List, SecureEntity};
 
-/// A transaction that another node passes on.
+/// A transaction pushed by a peer.
 type Pushed = SecureEntity<Transaction>;
 
-/// Memory that a pushed transaction takes, roughly.
+/// Approximate memory in bytes of a pushed transaction.
 const TRANSACTION_BYTES: usize = 2048;
 
-/// What was pushed, if the node has signed it that is said to push it.
+/// Returns what was pushed, if its sender has signed it.
 fn verified<T: View>(pushed: SecureEntity<T>, budget: &mut Budget) -> Result<T, Failure> {
     let (is_genuine, hashed) = pushed.verify();
     budget.spend(cost::VERIFICATION + cost::bytes(hashed));
     if is_genuine { Ok(pushed.entity) } else { Err(Failure::internal("entity source cannot be verified")) }
 }
 
-/// Takes pushed transactions in, one after the other.
+/// Submits a list of pushed transactions one after another.
 enum Intake {
-    /// They are read as they are taken in: `left` of them, from a place in the body on.
+    /// Decoded while they are submitted: `left` transactions from a position of the body on.
     Binary { at: usize, left: usize },
-    /// They are read. JSON cannot be taken apart without being read as a whole.
+    /// Already decoded. JSON can only be parsed as a whole.
     Read(vec::IntoIter<Pushed>),
 }
 
 impl Intake {
-    /// The list in a body of the binary format.
+    /// Creates the list in a body of the binary format.
     fn of_binary(body: &[u8], context: Context) -> Result<Intake, ReadError> {
         let mut source = BinarySource::new(body, context);
         let left = match source.need_i32("data")? {
@@ -50,7 +50,7 @@ impl Intake {
         Ok(Intake::Binary { at: body.len() - source.rest().len(), left })
     }
 
-    /// The next one.
+    /// Returns the next transaction.
     fn next(&mut self, body: &[u8], context: Context, budget: &mut Budget) -> Option<Result<Pushed, ReadError>> {
         match self {
             Intake::Read(pushed) => pushed.next().map(Ok),
@@ -126,7 +126,7 @@ pub fn transactions(call: &mut Call<'_>) -> Result<(), Failure> {
     call.do_long(intake)
 }
 
-/// `POST /push/block`: a block is judged after this is answered.
+/// `POST /push/block`: the block is validated after the response.
 pub fn block(call: &mut Call<'_>) -> Result<(), Failure> {
     let pushed: SecureEntity<Block> = call.body()?;
     let by = pushed.identity.key;
@@ -134,7 +134,7 @@ pub fn block(call: &mut Call<'_>) -> Result<(), Failure> {
     if wire_network(block.version) != call.view.network.byte {
         return Ok(());
     }
-    // Its own hash and signature.
+    // For the hash and signature of the block itself.
     call.budget.spend(cost::VERIFICATION + 2 * cost::bytes(call.request.body.len()));
     match call.actions.push_block(block, by)? {
         true => Ok(()),

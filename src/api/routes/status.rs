@@ -1,4 +1,4 @@
-//! Signs of life, and what there is to be asked.
+//! Handlers of heartbeat, status, OpenAPI document and metrics.
 
 use crate::api::budget::cost;
 use crate::api::call::Call;
@@ -23,7 +23,7 @@ pub fn openapi(call: &mut Call<'_>) -> Result<(), Failure> {
     call.send_static(&openapi::DOCUMENT)
 }
 
-/// `GET /metrics`, which NIS1 does not have: all figures, as Prometheus reads them.
+/// `GET /metrics`, which NIS1 does not have: all metrics in the format of Prometheus.
 pub fn metrics(call: &mut Call<'_>) -> Result<(), Failure> {
     let text = call.actions.figures().to_text();
     call.budget.spend(cost::bytes(text.len()));

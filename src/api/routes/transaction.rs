@@ -1,4 +1,4 @@
-//! Transactions in the chain.
+//! Handler of confirmed transactions.
 
 use crate::api::budget::cost;
 use crate::api::call::Call;
@@ -10,13 +10,12 @@ use crate::store::StoreError;
 
 const DAMAGED: StoreError = StoreError::Damaged("the place of a transaction");
 
-/// `GET /transaction/get`; with `nested=true` also by the hash of an inner transaction or of a cosignature: the answer is
-/// the transaction in which that is.
+/// `GET /transaction/get`; with `nested=true` also returns the transaction that contains an inner one or cosignature.
 pub fn by_hash(call: &mut Call<'_>) -> Result<(), Failure> {
     if !call.settings.features.transaction_hash_lookup {
         return Err(Failure::internal("this node does not support transaction lookup using a hash"));
     }
-    // A hash of another length is no error; no transaction has it.
+    // A hash of another length is not an error; no transaction has it.
     let hash = Hash256::try_from(call.hex("hash")?.as_slice()).ok();
     let entry = hash.map(|hash| call.find_hash(&hash)).transpose()?.flatten();
     let Some((hash, entry)) = hash.zip(entry) else {

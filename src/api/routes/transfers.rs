@@ -1,4 +1,4 @@
-//! The transactions of an account.
+//! Handlers of the transactions of an account.
 
 use std::borrow::Cow;
 
@@ -63,13 +63,13 @@ fn of_key(call: &mut Call<'_>, transfers: Transfers) -> Result<(), Failure> {
     call.send_long(TransferRows::new(account, transfers, page).read_by(key))
 }
 
-/// The page that begins behind the transaction with a hash, unless it has an id to begin at.
+/// Returns the page that begins after the transaction with a hash, unless the page has an id.
 fn page_of(call: &Call<'_>, account: &Address, hash: Option<Vec<u8>>, page: Page) -> Result<Page, Failure> {
     let Some(hash) = hash.filter(|_| page.is_first()) else { return Ok(page) };
     if !call.settings.features.transaction_hash_lookup {
         return Err(Failure::internal("this node does not support transaction hash lookup"));
     }
-    // A hash of another length is no error; no transaction has it.
+    // A hash of another length is not an error; no transaction has it.
     let hash = Hash256::try_from(hash.as_slice()).ok();
     let entry = hash.map(|hash| call.find_hash(&hash)).transpose()?.flatten();
     let Some((hash, entry)) = hash.zip(entry) else {
@@ -85,8 +85,8 @@ fn page_of(call: &Call<'_>, account: &Address, hash: Option<Vec<u8>>, page: Page
     Ok(Page { before: before.ok_or_else(|| Failure::no_transaction(&hash))?, ..page })
 }
 
-/// `{"value": private key, "hash": hex, "id": digits, "pageSize": digits}`; all but the key are texts that may be absent
-/// or empty. They are erased too, as a key may have come to the wrong place.
+/// `{"value": private key, "hash": hex, "id": digits, "pageSize": digits}`. All but the key are texts that may be
+/// absent or empty. They are erased too, as a client may put a key in the wrong field.
 struct OfKey {
     key: PrivateKey,
     hash: Option<Wiped<String>>,

@@ -1,4 +1,4 @@
-//! What changes the node: announcing, signing, unlocking, and who may do it.
+//! Tests of routes that change the node: announcing, signing, unlocking, and their access.
 
 use std::net::IpAddr;
 
@@ -12,7 +12,7 @@ use crate::net::http::Reply;
 use crate::rules::{Exception, ValidationResult};
 use crate::state::{Account, LinkRole, VestedBalance};
 
-/// A private key and its pair.
+/// A private key.
 const KEY: &str = "ec323551f22cf49eeeca6fa9ed7177305a200c74e4492cd9a7b24a528277b1aa";
 
 fn pair() -> KeyPair {
@@ -73,7 +73,7 @@ fn bad_announcements_have_their_texts() {
     assert_eq!(failure_in(&reply), (400, "x".to_owned()));
 }
 
-/// Announces an aggregate modification whose only modification is null, signed or not. One is of version 2 and has a
+/// Announces an aggregate modification whose only modification is null, signed or not. It has version 2 and a relative
 /// change of the number of signatures.
 fn announce_null(network: NetworkByte, is_signed: bool, scene: &Scene) -> Reply {
     let version = wire_version(network, 2).to_le_bytes();
@@ -83,7 +83,7 @@ fn announce_null(network: NetworkByte, is_signed: bool, scene: &Scene) -> Reply 
     let list = [[1, 0, 0, 0], [0; 4], change_bytes, [1, 0, 0, 0]].concat();
     let data = [header.concat(), list].concat();
     let signature = if is_signed { pair().sign(&data) } else { Signature([0x33; 64]) };
-    // What follows a transaction is not looked at, nor signed.
+    // Bytes after the transaction are ignored and not signed.
     let (data, signature) = (hex::encode([data, vec![7]].concat()), hex::encode(signature.0));
     let body = format!(r#"{{"data":"{data}","signature":"{signature}"}}"#);
     Sent::new("POST /transaction/announce").json(&body).of(scene)
@@ -141,7 +141,7 @@ fn a_transaction_is_signed_for_local_callers_only_and_no_answer_shows_the_key() 
     assert_eq!(sent().json("{}").fails(&scene).1, "expected value for property transaction, but none was found");
     assert_eq!(sent().json(&good).from([10, 0, 0, 1]).fails(&scene).0, 401);
 
-    // The confirmed state decides: first the account has nothing, then enough.
+    // The confirmed state counts: at first the account has nothing, then enough.
     let prepared = Sent::new("POST /transaction/prepare").json(&transaction);
     assert_eq!(prepared.fails(&scene), (400, "FAILURE_INSUFFICIENT_BALANCE".to_owned()));
     let balance = VestedBalance { height: 1, unvested: 0, vested: Amount::whole(1).0 };
@@ -202,7 +202,7 @@ fn whether_an_address_is_unlocked_can_be_asked_by_anybody() {
     assert_eq!(sent.json("{}").fails(&scene).0, 500);
 }
 
-/// A chain on which the account of the key is a remote one, and how high it is.
+/// A chain on which the account of the key is a remote account, and its height.
 fn with_remote() -> (Scene, Height) {
     let scene = Scene::new();
     scene.put_link(address_of(&pair().public()), LinkRole::Remote, LinkMode::Activate, 1);
@@ -249,8 +249,8 @@ fn a_private_key_in_a_body_is_hex_of_any_length() {
     }
 }
 
-/// Settings of a machine that is known as `node.example` and `192.0.2.7`, where `10.0.0.7` counts as local, and so do pages
-/// of another program.
+/// Settings of a machine with the names `node.example` and `192.0.2.7`, with `10.0.0.7` as a local address and a
+/// trusted origin.
 fn known_settings() -> Settings {
     let is_local = |address: IpAddr| address.is_loopback() || address == IpAddr::from([10, 0, 0, 7]);
     let host_names = vec!["node.example".to_owned(), "192.0.2.7".to_owned(), "2001:db8::7".to_owned()];
@@ -313,7 +313,7 @@ fn a_request_that_a_foreign_page_or_name_led_here_has_no_rights_of_a_local_calle
         };
         let reply = prepare.to(&mut Api::new(known_settings()), &scene);
         assert_eq!(failure_in(&reply), expected, "{host:?} {origin:?}");
-        // Whoever it is, the key of a remote account may be sent; others only by local callers.
+        // Any client may send the key of a remote account; only local clients may send others.
         let unlock = Sent { body: key_body.as_bytes(), ..Sent::new("POST /account/unlock").with(&fields) };
         let status = unlock.to(&mut Api::new(known_settings()), &scene).status;
         assert_eq!(status, if is_local { 200 } else { 401 }, "{host:?} {origin:?}");
@@ -364,7 +364,7 @@ fn no_page_but_those_of_the_node_itself_uses_what_is_for_local_clients() {
         &[host, site("same-site")],
         &[host, site("same-origin"), site("cross-site")],
         &[host, site("")],
-        // It was led through another site.
+        // Redirected through another site.
         &[host, site("cross-site"), own],
         &[host, site("same-site"), ("Origin", "http://localhost:7890")],
         &[host, site("same-site"), named, ("Origin", "null")],
@@ -372,7 +372,7 @@ fn no_page_but_those_of_the_node_itself_uses_what_is_for_local_clients() {
         &[host, ("Referer", "about:blank")],
         &[host, ("Referer", "http://localhost:7890.evil.example/")],
         &[host, ("Referer", "http://localhost:22080/")],
-        // A page that has its referrer left out, in browsers or where they do not tell of sites.
+        // A page that suppresses its referrer, in a browser or at a host without `Sec-Fetch-Site`.
         &[host, browser],
         &[far, browser],
         &[("Host", "node.example"), browser],

@@ -1,4 +1,4 @@
-//! The form of answers: headers, formats, methods, spellings and errors.
+//! Tests of the form of responses: headers, formats, methods, path forms and errors.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ fn every_answer_of_the_application_has_the_common_headers() {
 fn the_height_reads_nothing_else_and_allocates_no_header() {
     let (mut scene, stopped) = (Scene::new(), Arc::new(AtomicBool::new(false)));
     scene.store.stop_when(Arc::clone(&stopped));
-    // From now on whatever reads the store fails.
+    // Every read of the store fails from here on.
     stopped.store(true, Ordering::Relaxed);
     let reply = Sent::new("GET /chain/height").of(&scene);
     assert_eq!(reply.status, 200);
@@ -336,7 +336,7 @@ proptest! {
         let sent = Sent { body: &body, ..Sent::new(&line).with(&fields) }.from([10, 0, 0, 1]);
         let (mut api, mut reply, mut node) = (Api::new(settings()), Reply::new(), TestNode::default());
         let step = SCENE.with(|scene| sent.step(&mut api, scene, &mut node, &mut reply, false, PLENTY));
-        // What is no request at all does not come here.
+        // The request reader rejects malformed requests before this point.
         let Some((taken, _)) = step else { return Ok(()) };
         prop_assert_eq!(taken, Taken::Done);
         let is_json = headers(&reply, "Content-Type").iter().any(|kind| kind.starts_with("application/json"));

@@ -1,4 +1,4 @@
-//! Answers that are written in steps.
+//! Tests of streamed responses.
 
 use super::scene::*;
 use crate::api::media::Format;
@@ -11,27 +11,27 @@ use crate::net::http::Reply;
 use crate::net::machine::{ConnectionId, Taken};
 use crate::peer::wire::{AuthenticatedResponse, Challenge, List};
 
-/// Units of a step: fewer than the node gives, so that there are more steps.
+/// Budget of a step: smaller than in production, so that there are more steps.
 const STEP: u32 = 200;
-/// Units by which a step may overrun: those of the dearest thing that is done as a whole.
+/// Maximum overrun of a step: the cost of the most expensive indivisible work.
 const OVERRUN: u32 = 100;
 
 const BINARY: [(&str, &str); 1] = [("Accept", "application/binary")];
-/// The same for what is asked in JSON.
+/// The same for requests with a JSON body.
 const BINARY_FOR_JSON: [(&str, &str); 2] = [("Content-Type", "application/json"), BINARY[0]];
 
-/// An answer that was written in steps.
+/// A response written in steps.
 pub struct Stepped {
-    /// All pieces.
+    /// All chunks.
     pub body: Vec<u8>,
     reply: Reply,
     steps: usize,
-    /// The most units that a step took.
+    /// Highest cost of a step.
     dearest: u32,
     pieces: usize,
 }
 
-/// Has a request answered in steps; `between` comes after each but the last.
+/// Runs a request in steps; `between` is called after each step but the last.
 pub fn in_steps(sent: &Sent<'_>, scene: &Scene, mut between: impl FnMut(usize)) -> Stepped {
     let (mut api, mut node) = (Api::new(settings()), TestNode::default());
     let mut done = Stepped { body: Vec::new(), reply: Reply::new(), steps: 0, dearest: 0, pieces: 0 };
@@ -52,7 +52,7 @@ pub fn in_steps(sent: &Sent<'_>, scene: &Scene, mut between: impl FnMut(usize)) 
     }
 }
 
-/// Asserts that a request is answered in several steps, none too dear, as it is in one.
+/// Asserts that a request takes several steps within the budget and yields the same as in one step.
 fn is_stepped(sent: &Sent<'_>, scene: &Scene) -> Stepped {
     let whole = sent.of(scene);
     let stepped = in_steps(sent, scene, |_| {});
@@ -64,7 +64,7 @@ fn is_stepped(sent: &Sent<'_>, scene: &Scene) -> Stepped {
     stepped
 }
 
-/// Different transfers.
+/// Distinct transfers.
 fn transfers(count: i32) -> Vec<Transaction> {
     let transfer = |number| Transaction { timestamp: Timestamp(1000 + number), ..transfer(Some(Signature([3; 64]))) };
     (0..count).map(|number| Transaction { fee: Amount(0), ..transfer(number) }).collect()
@@ -88,7 +88,7 @@ fn a_block_of_thousands_of_transactions_is_written_in_steps_and_pieces() {
     assert!(binary.pieces > 1);
     let at = Sent::new("POST /block/at/public").json("{\"height\":2}");
     assert!(is_stepped(&at, &scene).body == json.body);
-    // It is what a writer of whole objects writes.
+    // It equals the output of the writer of whole blocks.
     let block = scene.with_view(|view| view.block(view.height)).unwrap().unwrap();
     let written = JsonSink::document(|sink| {
         crate::codec::block::write(sink, &block, crate::codec::Form::Verifiable);
@@ -145,7 +145,7 @@ fn a_block_that_leaves_the_chain_is_not_shown_half() {
     let reply = Reply { body: early.body, ..early.reply };
     assert_eq!(failure_in(&reply), (503, "the block was replaced while it was shown".to_owned()));
     assert_eq!(headers(&reply, "Access-Control-Allow-Origin"), ["*"]);
-    // Once a part is sent, nothing can be told any more; the connection ends instead.
+    // Once part of the body is sent, no error can be reported; the connection is closed.
     let (scene, mut steps) = (with_full_block(3000), 0);
     let whole = sent.of(&scene).body;
     let late = in_steps(&sent, &scene, |step| {
@@ -158,7 +158,7 @@ fn a_block_that_leaves_the_chain_is_not_shown_half() {
     assert!(late.body.len() < whole.len() && whole.starts_with(&late.body));
 }
 
-/// A request for what follows the first block, with a challenge to be signed.
+/// A request for the blocks after the first, with a challenge.
 fn after_the_first(entity: &str) -> String {
     format!("{{\"entity\":{entity},\"challenge\":{{\"data\":\"{CHALLENGE}\"}}}}")
 }
@@ -194,7 +194,7 @@ fn another_node_never_gets_blocks_of_two_branches() {
     };
     let scene = with_two_blocks();
     let whole = part.of(&scene).body;
-    // The second block is replaced while the first is written: before any of that is sent, and once a part of it is.
+    // The second block is replaced while the first is written: before any of it is sent, and after part of it is.
     for (at, is_told) in [(1, true), (20, false)] {
         let scene = with_two_blocks();
         let stepped = in_steps(&part, &scene, |step| {
@@ -275,7 +275,7 @@ fn long_lists_of_mosaics_are_written_in_steps() {
         let body: serde_json::Value = serde_json::from_slice(&json.body).unwrap();
         assert_eq!(body["data"].as_array().unwrap().len(), 100, "{line}");
     }
-    // Of another account there are none, which takes a look at all.
+    // Another account has none, which takes a scan of all.
     let line = format!("GET /account/mosaic/definition/page?address={}&parent=a", address(2));
     assert_eq!(is_stepped(&Sent::new(&line), &scene).body, b"{\"data\":[]}\r\n");
 }
@@ -286,7 +286,7 @@ fn a_list_that_is_being_written_follows_the_last_commit() {
     let line = format!("GET /account/mosaic/owned?address={}", address(1));
     let stepped = in_steps(&Sent::new(&line), &scene, |step| {
         if step == 1 {
-            // One before the place, one behind it.
+            // One before the cursor, one after it.
             scene.forget_holding(1, "a:m000");
             scene.forget_holding(1, "a:m299");
         }
@@ -301,7 +301,7 @@ fn namespaces_that_do_not_match_are_passed_in_steps() {
     let scene = Scene::empty();
     let names = (0..900).map(|number| rent(1, &format!("a.x{number:03}"), number));
     scene.add_block(std::iter::once(rent(1, "a", 999)).chain(names).collect());
-    // The pattern `a_x` matches none of them, but nothing less than a look at each tells.
+    // The pattern `a_x` matches none of them, which takes a scan of all.
     let line = format!("GET /account/namespace/page?address={}&parent=a_x", address(1));
     let stepped = in_steps(&Sent::new(&line), &scene, |_| {});
     assert_eq!(stepped.body, b"{\"data\":[]}\r\n");
@@ -335,7 +335,7 @@ fn transactions_of_the_pool_are_written_in_steps() {
     let sent = Sent::new(&line);
     let whole = sent.at(&mut Api::new(settings()), &scene, &mut node);
     let (mut api, mut reply, mut steps) = (Api::new(settings()), Reply::new(), 0);
-    // What has come into the pool since is not shown.
+    // Transactions accepted later are not shown.
     while sent.step(&mut api, &scene, &mut node, &mut reply, steps > 0, 60).unwrap().0 == Taken::Unfinished {
         node.waiting.clear();
         steps += 1;
@@ -365,7 +365,7 @@ fn a_batch_names_each_account_once_and_not_too_many() {
     let (_, less) = sent.step(&mut api, &scene, &mut node, &mut first, false, PLENTY).unwrap();
     assert_eq!((taken, &reply.body), (Taken::Done, &first.body));
     assert!(units < less + 1500, "{units} units rather than {less}: only reading takes longer");
-    // The body is read in the first step, the accounts are looked at in others.
+    // The body is read in the first step, the accounts are read in later ones.
     let most = batch(&many(512));
     let stepped = in_steps(&Sent::new(line).json(&most), &scene, |_| {});
     assert!(stepped.steps > 2 && stepped.dearest < 1000, "{} units", stepped.dearest);
@@ -396,7 +396,7 @@ fn a_new_request_has_nothing_of_an_answer_that_was_not_resumed() {
     let height = Sent::new("GET /chain/height").step(&mut api, &scene, &mut node, &mut reply, false, STEP).unwrap();
     assert_eq!((height.0, reply.body.as_slice()), (Taken::Done, b"{\"height\":2}\r\n".as_slice()));
     assert_eq!(api.unfinished.len(), 0);
-    // What was parked before it came here is answered from the start.
+    // A request that was parked before it reached the interface is answered from the start.
     let height = Sent::new("GET /chain/height").step(&mut api, &scene, &mut node, &mut reply, true, STEP).unwrap();
     assert_eq!((height.0, reply.body.as_slice()), (Taken::Done, b"{\"height\":2}\r\n".as_slice()));
 }

@@ -1,4 +1,4 @@
-//! The interface as a whole, over a small chain in a store.
+//! Tests of the interface as a whole, on a small chain in a store.
 
 mod acting;
 mod form;

@@ -1,4 +1,4 @@
-//! What is shown of chain and state.
+//! Tests of the objects of chain and state.
 
 use std::rc::Rc;
 
@@ -77,7 +77,7 @@ fn a_namespace_is_shown_if_it_is_active() {
     assert_eq!(page("&parent=c"), listed(&[]));
     let failure = Sent::new(&format!("GET /account/namespace/page?address={owner}&parent=A&id=x")).fails(&scene);
     assert_eq!(failure, (400, malformed));
-    // A year of blocks later the lease has ended, but nobody has forgotten it.
+    // A year of blocks later the lease has ended, but its data is still there.
     let year = Height(scene.network.chain.blocks_per_year() + 2);
     let (mut api, mut node) = (Api::new(settings()), TestNode::default());
     let line = format!("GET /account/namespace/page?address={owner}");
@@ -168,7 +168,7 @@ fn what_an_account_owns_comes_with_the_mosaics_of_its_levies() {
 #[test]
 fn who_does_not_own_the_mosaic_of_a_levy_is_told_of_it_too() {
     let scene = Scene::with_mosaics();
-    // The account keeps `a:b` and loses `a:paid`, in which its levy is paid.
+    // The account keeps `a:b` and loses `a:paid`, the mosaic of its levy.
     scene.forget_holding(1, "a:paid");
     let line = format!("GET /account/mosaic/owned/definition?address={}", address(1));
     let body = json(&Sent::new(&line).of(&scene));
@@ -269,14 +269,14 @@ fn a_transaction_is_shown_with_its_meta_data() {
     let meta = format!(r#"{{"meta":{{"innerHash":{{"data":"{inner}"}},"id":1,"hash":{{"data":"{hash}"}},"height":1}}"#);
     assert!(body.starts_with(&meta), "{body}");
     assert!(body.contains(&format!("\"type\":{}", kind::MULTISIG)));
-    // The transfer in the multisig transaction has the number 2.
+    // The transfer in the multisig transaction has the id 2.
     let (_, body) = Sent::new(&format!("GET /transaction/get?hash={}", plain.hash())).says(&scene);
     assert!(body.starts_with(r#"{"meta":{"innerHash":{},"id":3,"#), "{body}");
 
     let nested = Sent::new(&format!("GET /transaction/get?hash={inner}")).fails(&scene);
     let text = format!("transaction not found in the db '{inner}' (class org.nem.core.crypto.Ha");
     assert_eq!((nested.0, nested.1.len(), nested.1), (404, 128, text));
-    // Who asks for that finds the transaction in which it is.
+    // With `nested=true` the response is the containing transaction.
     let ask = |nested: &str| format!("GET /transaction/get?hash={inner}&nested={nested}");
     let (_, body) = Sent::new(&ask("true")).says(&scene);
     assert!(body.starts_with(&meta), "{body}");

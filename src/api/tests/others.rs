@@ -1,4 +1,4 @@
-//! What is told of other nodes and of requests, and what other nodes pass on.
+//! Tests of the routes about peers and requests, and of pushes by peers.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -74,7 +74,7 @@ fn the_largest_height_is_told_once_partners_have_told_theirs_and_the_request_is_
     assert_eq!(step(&mut api, &mut node, &mut reply, true), Taken::Done);
     assert_eq!((reply.status, text_of(&reply)), (200, "{\"height\":77}\r\n".to_owned()));
     assert_eq!(outstanding(&mut api), [own]);
-    // Of a connection that is gone nothing is outstanding either.
+    // A closed connection has no request in progress.
     node.told_height = None;
     assert_eq!(step(&mut api, &mut node, &mut reply, false), Taken::Parked);
     api.gone(ConnectionId(7));
@@ -85,13 +85,13 @@ fn keys() -> KeyPair {
     KeyPair::new(&PrivateKey::from_seed(&[7; 32]))
 }
 
-/// Transactions that another node passes on.
+/// Transactions pushed by a peer.
 fn pushes(count: i32) -> Vec<SecureEntity<Transaction>> {
     let transaction = |number| Transaction { timestamp: Timestamp(number), ..signed_transfer() };
     (0..count).map(|number| SecureEntity::sign(transaction(number), &keys(), None)).collect()
 }
 
-/// The answer to a body, in steps of one unit, and how many steps it took.
+/// Returns the response to a body in steps of one unit, and the number of steps.
 fn push(body: &[u8], format: Format, node: &mut TestNode) -> (Reply, usize) {
     let (scene, mut api, mut reply) = (Scene::new(), Api::new(settings()), Reply::new());
     let media_type = [("Content-Type", format.media_type())];
@@ -135,7 +135,7 @@ fn what_follows_a_push_that_is_not_signed_or_cannot_be_read_is_not_looked_at() {
         let (reply, _) = push(&whole[..cut], Format::Binary, &mut node);
         assert_eq!((reply.status, node.announced.len()), (500, taken), "{cut} bytes");
     }
-    // More than there are, and a list that is none.
+    // A count greater than the list, and invalid counts.
     for count in [[4, 0, 0, 0], [0xff, 0xff, 0xff, 0x7f], [0xff; 4]] {
         let body = [count.as_slice(), &whole[4..]].concat();
         assert_eq!(push(&body, Format::Binary, &mut TestNode::default()).0.status, 500, "{count:?}");

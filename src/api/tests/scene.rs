@@ -1,4 +1,4 @@
-//! A small chain in a store, and requests to the interface over it.
+//! Test fixture: a small chain in a store, and requests to the interface on it.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -38,7 +38,7 @@ use crate::state::{
 };
 use crate::store::{ChainIdentity, Options, Snapshot, Store, StoreError, StoredBlock, Table, Write, stored_block, tip};
 
-/// 64 bytes that another node wants signed, in hex.
+/// A challenge: 64 bytes in hex.
 pub const CHALLENGE: &str = "0707070707070707070707070707070707070707070707070707070707070707\
                              0707070707070707070707070707070707070707070707070707070707070707";
 pub const NETWORK: NetworkByte = NetworkByte::TESTNET;
@@ -48,9 +48,9 @@ pub const NOW: Now = Now {
     clock: ClockState { chain_ahead: 3, jumps: 2, is_distrusted: true },
     running: Duration::from_secs(240),
 };
-/// Far more than any answer of these tests takes.
+/// More units than any response of these tests costs.
 pub const PLENTY: u32 = 10_000_000;
-/// The account that has all the money at first.
+/// The account that has all funds at first.
 pub const NEMESIS: u8 = 99;
 
 pub fn key(byte: u8) -> PublicKey {
@@ -74,7 +74,7 @@ fn transfer_to(recipient: u8, signature: Option<Signature>) -> Transaction {
     transaction(signature, Body::Transfer(body))
 }
 
-/// A transaction by the first account.
+/// A transaction signed by the first account.
 pub fn transaction(signature: Option<Signature>, body: Body) -> Transaction {
     Transaction {
         version: wire_version(NETWORK, 1),
@@ -93,7 +93,7 @@ pub fn multisig() -> Transaction {
     transaction(Some(Signature([3; 64])), Body::Multisig(Box::new(multisig)))
 }
 
-/// A multisig transaction with cosignatures, different for every number.
+/// A multisig transaction with cosignatures, distinct for each number.
 pub fn multisig_with_cosignatures(number: i32) -> Transaction {
     let inner = Transaction { timestamp: Timestamp(number), fee: Amount(0), ..transfer(None) };
     let body = Cosignature { other_hash: inner.hash().into(), other_account: address(1) };
@@ -139,7 +139,7 @@ fn signed(body: Body) -> Transaction {
     transaction(Some(Signature([3; 64])), body)
 }
 
-/// A chain that is made without regard to the rules.
+/// A chain built without validation.
 pub struct Scene {
     pub network: Network,
     pub store: Store,
@@ -148,8 +148,8 @@ pub struct Scene {
 }
 
 impl Scene {
-    /// A chain of one block: a multisig transaction and a transfer. The first account has 4 vested and 1 unvested, has
-    /// harvested three blocks and signs for the ninth.
+    /// Creates a chain of one block: a multisig transaction and a transfer. The first account has 4 vested and 1
+    /// unvested, has harvested three blocks and is a cosignatory of the ninth.
     pub fn new() -> Scene {
         let scene = Scene::empty();
         scene.add_block(vec![multisig(), signed_transfer()]);
@@ -163,7 +163,7 @@ impl Scene {
         scene
     }
 
-    /// A chain without blocks, on which the nemesis account and the first one have money.
+    /// Creates a chain without blocks on which the first account has funds.
     pub fn empty() -> Scene {
         let network = test_network(NETWORK, address(NEMESIS));
         let folder = tempfile::tempdir().unwrap();
@@ -174,8 +174,8 @@ impl Scene {
         scene
     }
 
-    /// A chain with namespaces and mosaics: `a` with the mosaic `a:b`, whose levy is paid in `a:paid`, both of the first
-    /// account.
+    /// Creates a chain with the namespace `a` and the mosaic `a:b`, whose levy is paid in `a:paid`, all owned by the
+    /// first account.
     pub fn with_mosaics() -> Scene {
         let scene = Scene::new();
         scene.put_rich(1);
@@ -201,7 +201,7 @@ impl Scene {
         self.put_account_of(address(byte), account);
     }
 
-    /// Gives an account all the money that a test needs.
+    /// Gives an account enough funds for any test.
     pub fn put_rich(&self, byte: u8) {
         let balance = VestedBalance { height: 1, unvested: 0, vested: Amount::whole(1_000_000).0 };
         self.put_account(byte, &Account { first_height: 1, balance, ..Account::default() });
@@ -220,7 +220,7 @@ impl Scene {
         });
     }
 
-    /// Lets an account sign for many others, which have nothing.
+    /// Makes an account a cosignatory of many others, which have nothing.
     pub fn put_multisigs(&self, cosignatory: u8, count: u32) {
         let cosignatory = address(cosignatory);
         self.write(|batch| {
@@ -246,14 +246,13 @@ impl Scene {
         });
     }
 
-    /// Makes the first account lend its importance, or an account a remote one, since a height.
+    /// Gives account `to` a remote link to the third account, in this role, since a height.
     pub fn put_link(&self, to: Address, role: LinkRole, mode: LinkMode, height: u64) {
         let link = RemoteLink { role, other: address(3), height: Height(height), mode };
         let account = Account { first_height: 1, links: vec![link], ..Account::default() };
         self.write(|batch| assert!(put_account(batch, &to, &account).is_ok()));
     }
 
-    /// Adds a block with these transactions.
     pub fn add_block(&self, transactions: Vec<Transaction>) -> Height {
         let parent = tip(&self.store.snapshot().unwrap()).unwrap();
         let height = parent.as_ref().map_or(Height(1), |parent| parent.height.next());
@@ -302,13 +301,12 @@ impl Scene {
         height
     }
 
-    /// Takes the last block away.
     pub fn remove_last_block(&self) {
         let height = tip(&self.store.snapshot().unwrap()).unwrap().unwrap().height;
         self.write(|batch| batch.delete(Table::Blocks, &crate::store::block_key(height)).unwrap());
     }
 
-    /// Puts a block with another hash in the place of one, as another branch has it.
+    /// Replaces a block by one with another hash, as a reorg would.
     pub fn replace_block(&self, height: Height) {
         self.write(|batch| {
             let (header, block) = stored_block(batch, height, Context::of_store()).unwrap().unwrap();
@@ -336,28 +334,28 @@ impl Scene {
     }
 }
 
-/// Why [`TestNode`] takes no transaction.
+/// The result with which [`TestNode`] answers an announced transaction.
 #[derive(Clone, Debug)]
 pub enum Answers {
     Result(ValidationResult),
     Exception(rules::Exception),
 }
 
-/// A node that keeps what it is told and answers what it is set to.
+/// A node that records calls and returns configured results.
 pub struct TestNode {
     pub result: Answers,
     pub announced: Vec<Transaction>,
     pub waiting: Vec<Rc<Transaction>>,
     pub is_linking: bool,
     pub unlocked: Vec<Address>,
-    /// The largest number of transactions that was asked for.
+    /// Largest limit of unconfirmed transactions requested.
     pub limit: Cell<usize>,
     pub description: NodeDescription,
     pub is_shut_down: bool,
     pub peers: Option<Peers>,
-    /// The largest height of partners, if they have told it.
+    /// Maximum height of the sync peers, once reported.
     pub told_height: Option<Height>,
-    /// Results of what other nodes have pushed.
+    /// Results of pushed transactions.
     pub pushed: Vec<(PublicKey, ValidationResult)>,
 }
 
@@ -514,7 +512,7 @@ pub fn settings() -> Settings {
     }
 }
 
-/// A request line like `GET /chain/height?a=b`, with headers and a body.
+/// A request: a line such as `GET /chain/height?a=b`, headers and a body.
 #[derive(Clone, Copy)]
 pub struct Sent<'a> {
     pub line: &'a str,
@@ -544,11 +542,10 @@ impl<'a> Sent<'a> {
         Sent { caller: Caller { address: IpAddr::from(address), ..self.caller }, ..self }
     }
 
-    /// The bytes on the wire.
     fn bytes(&self) -> Vec<u8> {
         let headers = self.headers.iter().map(|(name, value)| format!("{name}: {value}\r\n"));
         let has_host = self.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host"));
-        // The length of 0 tells of an empty body.
+        // A length of 0 declares an empty body.
         let version = if has_host { "HTTP/1.1" } else { "HTTP/1.0" };
         let head = format!(
             "{} {version}\r\n{}Content-Length: {}\r\n\r\n",
@@ -559,7 +556,7 @@ impl<'a> Sent<'a> {
         [head.as_bytes(), self.body].concat()
     }
 
-    /// One step of the answer; what has not been read as a request is left to the reader of requests.
+    /// Runs one step of the response; `None` if the request is malformed, which the request reader rejects.
     pub fn step(
         &self,
         api: &mut Api,
@@ -591,7 +588,7 @@ impl<'a> Sent<'a> {
         Some((taken, budget.used()))
     }
 
-    /// The answer as if the chain were higher than it is.
+    /// Returns the response at a height other than the tip's.
     pub fn at_height(&self, api: &mut Api, scene: &Scene, node: &mut TestNode, height: Height) -> Reply {
         let (mut reply, snapshot) = (Reply::new(), scene.store.snapshot().unwrap());
         scene.with_view_at(height, &snapshot, |view| self.step_over(api, view, node, &mut reply, false, PLENTY));
@@ -613,7 +610,7 @@ impl<'a> Sent<'a> {
         self.to(&mut Api::new(settings()), scene)
     }
 
-    /// The answer of a node without a chain.
+    /// Returns the response of a node without a chain.
     pub fn while_loading(&self) -> Reply {
         let (mut reader, mut reply) = (RequestReader::new(1 << 20), Reply::new());
         reader.receive(&self.bytes());
@@ -626,19 +623,18 @@ impl<'a> Sent<'a> {
         reply
     }
 
-    /// Status and body.
     pub fn says(&self, scene: &Scene) -> (u16, String) {
         let reply = self.of(scene);
         (reply.status, text_of(&reply))
     }
 
-    /// Status and message of an error.
+    /// Returns status and message of an error.
     pub fn fails(&self, scene: &Scene) -> (u16, String) {
         failure_in(&self.of(scene))
     }
 }
 
-/// Status and message of an error.
+/// Returns status and message of an error.
 pub fn failure_in(reply: &Reply) -> (u16, String) {
     let (status, body) = (reply.status, text_of(reply));
     let error: serde_json::Value = serde_json::from_str(&body).expect(&body);

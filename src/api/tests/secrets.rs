@@ -1,4 +1,4 @@
-//! Private keys leave no copy behind, whatever becomes of the request.
+//! Tests that private keys leave no copy in memory, whatever the result of the request.
 
 use super::scene::*;
 use crate::codec::wipe::seen;
@@ -14,7 +14,7 @@ fn holds(text: &[u8], part: &[u8]) -> bool {
     text.windows(part.len()).any(|window| window == part)
 }
 
-/// What was erased while a request was answered, and its status.
+/// Returns the status, and the buffers that were erased while a request was answered.
 fn erased(scene: &Scene, line: &str, content_type: &str, body: &[u8]) -> (u16, Vec<Vec<u8>>) {
     drop(seen::take());
     let fields = [("Content-Type", content_type)];
@@ -40,27 +40,27 @@ fn a_key_in_a_body_that_is_refused_is_erased() {
     let scene = Scene::new();
     let long = KEY.repeat(3);
     for (body, text) in [
-        // Malformed behind it, around it, or in it.
+        // Malformed after the key, around it, or within it.
         (format!(r#"{{"value":"{KEY}""#), KEY),
         (format!(r#"{{"value":"{KEY}"]"#), KEY),
         (format!(r#"{{"a":["{KEY}",{{"b":"{KEY}"}},}}"#), KEY),
         (format!(r#"{{"value":"{KEY}\n{KEY}"#), KEY),
         (format!(r#"{{"value":"{KEY}\u12"}}"#), KEY),
-        // As a key, twice, without quotes, or by another name.
+        // As a property name, twice, without quotes, or under another name.
         (format!(r#"{{"{KEY}" 1}}"#), KEY),
         (format!(r#"{{"{KEY}":1}}"#), KEY),
         (format!(r#"{{"value":"{KEY}","value":1}}"#), KEY),
         (format!("{{value:{KEY}"), KEY),
         (format!("{{'x':'{KEY}'}}"), KEY),
-        // In an array rather than an object, or as a whole.
+        // In an array instead of an object, or as the whole body.
         (format!("['{KEY}']"), KEY),
         (KEY.to_owned(), KEY),
-        // Too long, or with a letter that is no digit.
+        // Too long, or with a character that is not a digit.
         (format!(r#"{{"value":"{long}z"}}"#), &long),
         (format!(r#"{{"value":"{KEY}","_propertyOrderArray":["x"]}}"#), KEY),
     ] {
         let (status, erased) = erased(&scene, "POST /account/lock", "application/json", body.as_bytes());
-        // Unfinished strings are only looked for, not copied.
+        // Unfinished strings are scanned but not copied.
         let is_copied = !(body.starts_with("{value:") || body == format!(r#"{{"value":"{KEY}\n{KEY}"#));
         assert_ne!(status, 200, "{body}");
         assert!(!is_copied || times(&erased, text.as_bytes()) >= 1, "{body}: {erased:?}");
@@ -91,7 +91,7 @@ fn a_key_in_binary_is_erased() {
     let scene = Scene::new();
     let (status, taken) = erased(&scene, "POST /account/lock", "application/binary", &field(&key_bytes()));
     assert_eq!((status, times(&taken, &key_bytes())), (200, 1));
-    // A text that is not valid is repaired into a copy first.
+    // A text that is not valid UTF-8 is first repaired into a copy.
     let transaction = transfer(None).signed_bytes();
     let text = [KEY.as_bytes(), b"\xff"].concat();
     let body = [field(&transaction), field(&text)].concat();

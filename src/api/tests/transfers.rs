@@ -1,4 +1,4 @@
-//! The transactions of accounts.
+//! Tests of the transactions of accounts.
 
 use std::collections::BTreeSet;
 
@@ -16,14 +16,14 @@ use crate::state::{Account, VestedBalance, assign_ids};
 const KEY: &str = "ec323551f22cf49eeeca6fa9ed7177305a200c74e4492cd9a7b24a528277b1aa";
 const PATHS: [&str; 3] = ["incoming", "outgoing", "all"];
 
-/// A transfer between accounts, different for every number.
+/// A transfer between accounts, distinct for each number.
 fn between(from: u8, to: u8, number: i32) -> Transaction {
     let body = Transfer { recipient: address(to), amount: Amount(1), message: None, mosaics: Vec::new() };
     let transaction = transaction(Some(Signature([3; 64])), Body::Transfer(body));
     Transaction { signer: key(from), timestamp: Timestamp(number), fee: Amount(0), ..transaction }
 }
 
-/// A chain of one block on which three accounts have money.
+/// A chain of one block on which three accounts have funds.
 fn rich() -> Scene {
     let scene = Scene::empty();
     scene.add_block(Vec::new());
@@ -31,8 +31,8 @@ fn rich() -> Scene {
     scene
 }
 
-/// Transfers among three accounts in many blocks, some to themselves, and those of each account in both directions: their
-/// ids and hashes, the newest first.
+/// Transfers among three accounts in many blocks, some to themselves, and the expected ids and hashes of each account
+/// in both directions, newest first.
 struct History {
     scene: Scene,
     expected: Vec<[Vec<(u64, Hash256)>; 2]>,
@@ -48,7 +48,7 @@ impl History {
             let pairs: Vec<_> = numbers.map(|number| (party(number), party(number / 3), number)).collect();
             let mut transactions: Vec<_> =
                 pairs.iter().map(|(from, to, number)| between(*from, *to, *number)).collect();
-            // One that is numbered before the others.
+            // A transaction that gets a lower id than the others.
             transactions.push(rent(3, &format!("n{block}"), block));
             let height = scene.add_block(transactions);
             let stored = scene.with_view(|view| view.block(height)).unwrap().unwrap();
@@ -65,7 +65,7 @@ impl History {
         History { scene, expected }
     }
 
-    /// What is to be shown of an account.
+    /// Returns the expected rows of an account.
     fn of(&self, account: u8, path: &str) -> Vec<(u64, Hash256)> {
         let [incoming, outgoing] = &self.expected[usize::from(account)];
         match path {
@@ -76,7 +76,7 @@ impl History {
     }
 }
 
-/// Ids and hashes in an answer.
+/// Returns the ids and hashes in a response.
 fn rows_in(body: &[u8]) -> Vec<(u64, Hash256)> {
     let body: Value = serde_json::from_slice(body).unwrap();
     let rows = body["data"].as_array().unwrap().iter().map(|row| {
@@ -200,7 +200,7 @@ fn a_node_that_looks_up_no_hashes_still_takes_ids() {
     assert_eq!((reply.status, rows_in(&reply.body).len()), (200, 2));
 }
 
-/// A chain on which the account of a key has exchanged messages with another one.
+/// A chain on which the account of a key has exchanged messages with another account.
 struct Letters {
     scene: Scene,
     own: Address,
@@ -230,10 +230,10 @@ impl Letters {
             letter(other, own_address, MessageKind::Secure, secret(other, &own, b"got"), 2),
             letter(other, own_address, MessageKind::Plain, b"plain".to_vec(), 3),
             letter(other, own_address, MessageKind::Secure, b"rubbish".to_vec(), 4),
-            // Its cipher text has no whole blocks.
+            // Its ciphertext is not a multiple of the block size.
             letter(other, own_address, MessageKind::Secure, vec![7; 48 + 17], 5),
             letter(other, own_address, MessageKind::Secure, secret(other, &own, b""), 6),
-            // Nobody knows the key of this one.
+            // The public key of this account is unknown.
             letter(&own, address(70), MessageKind::Secure, secret(&own, other, b"lost"), 7),
         ]);
         letters
@@ -288,7 +288,7 @@ fn the_key_of_an_account_reads_its_messages() {
             (1, text(b"sent"), 2, true),
         ]
     );
-    // Where it is and what its hash is stays as it was.
+    // Location and hash are unchanged.
     let public = format!("GET /account/transfers/all?address={}", letters.own);
     let public: Value = serde_json::from_slice(&Sent::new(&public).of(&letters.scene).body).unwrap();
     let metas = |list: &[Value]| list.iter().map(|pair| pair["meta"].clone()).collect::<Vec<_>>();
@@ -339,7 +339,7 @@ fn a_page_that_is_being_written_goes_on_on_the_chain_that_there_is() {
     let rows = rows_in(&undone.body);
     assert!(rows.is_sorted_by(|one, next| one.0 > next.0));
     let of_chain = ask(&history.scene, 1, "all", "&pageSize=100");
-    // What was shown first is not in the chain any more, what came then is.
+    // The rows of the first step are no longer in the chain, the later ones are.
     let (kept, gone): (Vec<_>, Vec<_>) = rows.iter().partition(|row| of_chain.contains(row));
     assert!(!gone.is_empty() && rows.starts_with(&gone) && kept == of_chain);
 }

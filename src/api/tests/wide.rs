@@ -1,4 +1,4 @@
-//! The routes that explorers, exchanges and operators use.
+//! Tests of the routes for explorers, exchanges and operators.
 
 use super::scene::*;
 use crate::api::{Api, Features, NodeStatus, Settings};
@@ -14,7 +14,7 @@ fn json(reply: &Reply) -> serde_json::Value {
     serde_json::from_slice(&reply.body).unwrap_or_else(|_| panic!("{}", text_of(reply)))
 }
 
-/// The answer in the smallest steps, and how many they were.
+/// Returns the response in the smallest steps, and their number.
 fn stepped(sent: &Sent<'_>, api: &mut Api, scene: &Scene, node: &mut TestNode) -> (Reply, usize) {
     let (mut reply, mut steps) = (Reply::new(), 0);
     loop {
@@ -29,7 +29,7 @@ fn stepped(sent: &Sent<'_>, api: &mut Api, scene: &Scene, node: &mut TestNode) -
 #[test]
 fn a_remote_account_is_forwarded_to_the_one_it_harvests_for_whatever_the_height() {
     let scene = Scene::new();
-    // The link names the third account, and is not in effect yet.
+    // The link refers to the third account and is not in effect yet.
     scene.put_link(address(7), LinkRole::Remote, LinkMode::Activate, 1_000_000);
     scene.put_link(address(8), LinkRole::Owner, LinkMode::Activate, 1);
     let shown = |line: String| json(&Sent::new(&line).of(&scene))["account"]["address"].clone();
@@ -39,7 +39,7 @@ fn a_remote_account_is_forwarded_to_the_one_it_harvests_for_whatever_the_height(
         let by_key = format!("GET /account/get/forwarded/from-public-key?publicKey={}", key(byte));
         assert_eq!(shown(by_key), address(other).to_string());
     }
-    // The given key is shown only of an account that nobody knows.
+    // The given key is shown only of an unknown account.
     let key_of = |byte| {
         let line = format!("GET /account/get/forwarded/from-public-key?publicKey={}", key(byte));
         json(&Sent::new(&line).of(&scene))["account"]["publicKey"].clone()
@@ -78,7 +78,7 @@ fn a_batch_shows_accounts_in_order_and_as_often_as_they_are_named_in_any_steps()
     let invalid = format!("{{\"data\":[{names},{{\"account\":\"T\"}}]}}");
     let failure = Sent::new("POST /account/get/batch").json(&invalid).fails(&scene);
     assert_eq!(failure, (400, "address must be valid".to_owned()));
-    // An importance transfer that cannot be shown fails the whole answer.
+    // An importance transfer that cannot be shown fails the whole response.
     scene.put_link(address(7), LinkRole::Remote, LinkMode::Activate, 1);
     node.is_linking = true;
     let body = format!("{{\"data\":[{{\"account\":\"{}\"}},{{\"account\":\"{}\"}}]}}", address(1), address(7));
@@ -146,7 +146,7 @@ fn heights_of_a_history_are_checked_before_anything_else_and_only_if_it_is_kept(
         ("&startHeight=1&endHeight=10002&increment=1", "only up to 10000 data points are supported"),
         ("&startHeight=1&endHeight=9223372036854775807&increment=1", "only up to 10000 data points are supported"),
         ("&startHeight=x&endHeight=1&increment=1", "For input string: \"x\""),
-        // The blocks of this chain have kept nothing.
+        // This chain has no historical data.
         ("&startHeight=1&endHeight=1&increment=1", "this node has no historical account data of the last block"),
     ] {
         assert_eq!(ask(points), (400, text.to_owned()), "{points}");
@@ -194,7 +194,7 @@ fn supplies_of_several_mosaics_are_shown_each_once() {
     assert_eq!(found["data"], serde_json::json!([one("a:b"), one("nem:xem")]));
     let missing = "mosaic id a:c is unknown 'a:c' (org.nem.core.model.ncc.MosaicIdSupplyPair)".to_owned();
     assert_eq!(failure_in(&ask(&[id("a", "b"), id("a", "c")])), (404, missing));
-    // Before the definition there was none, and the root was rented in the block of the definition.
+    // Before the definition there was none; at the definition, the root was rented in the same block.
     let at = |height: &str| format!("GET /local/mosaic/definition/supply?mosaicId=a:b{height}");
     assert_eq!(Sent::new(&at("&height=1")).says(&scene), (200, "{\"data\":[]}\r\n".to_owned()));
     assert_eq!(Sent::new(&at("&height=")).fails(&scene).0, 500);
@@ -291,7 +291,8 @@ fn another_node_gets_blocks_while_their_transactions_are_not_more_than_it_wants(
         let heights = json(&whole)["entity"]["data"].as_array().unwrap().clone();
         heights.iter().map(|block| block["height"].as_u64().unwrap()).collect::<Vec<_>>()
     };
-    // A multisig transaction with five cosignatures counts as seven; as few as 120 are as good as none.
+    // A multisig transaction with five cosignatures counts as seven. A requested limit below 120 counts as 120, fewer
+    // than the first of these blocks has.
     assert_eq!(ask(r#"{"height":1}"#), [2, 3, 4, 5]);
     assert_eq!(ask(r#"{"height":1,"maxTransactions":1}"#), [0; 0]);
     assert_eq!(ask(r#"{"height":1,"maxTransactions":804}"#), [2]);

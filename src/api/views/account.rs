@@ -1,49 +1,48 @@
-//! Accounts.
+//! Views of accounts.
 
 use super::View;
 use crate::codec::Sink;
 use crate::crypto::PublicKey;
 use crate::model::{Address, Amount};
 
-/// An account as the interface shows it.
+/// An account.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AccountInfo {
-    /// Its address.
+    /// Address.
     pub address: Address,
-    /// Its key, if the chain has shown it.
+    /// Public key, if the chain has it.
     pub public_key: Option<PublicKey>,
     /// Confirmed balance.
     pub balance: Amount,
-    /// Vested part of the balance at the last block.
+    /// Vested part of the balance at the tip.
     pub vested_balance: Amount,
-    /// Blocks harvested.
+    /// Number of blocks harvested.
     pub harvested_blocks: u64,
-    /// Last computed importance, 0 if there is none.
+    /// Last importance, 0 if there is none.
     pub importance: f64,
     /// Set if it has cosignatories.
     pub multisig: Option<MultisigInfo>,
 }
 
-/// How many sign for a multisig account.
+/// Multisig parameters of an account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MultisigInfo {
     /// Number of cosignatories.
     pub cosignatories: u32,
-    /// Signatures needed, as the state holds it: 0 stands for all. Not the effective number: a real node
-    /// shows this one.
+    /// Signatures needed, as stored: 0 means all. NIS1 shows this value too, not the effective number.
     pub min_cosignatories: u32,
 }
 
-/// What goes with an account.
+/// Metadata of an account.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AccountMeta {
     /// Whether it harvests on this node.
     pub unlocked: bool,
     /// State of remote harvesting.
     pub remote_status: RemoteStatus,
-    /// Multisig accounts it signs for.
+    /// Multisig accounts that it cosigns.
     pub cosignatory_of: Vec<AccountInfo>,
-    /// Accounts that sign for it.
+    /// Its cosignatories.
     pub cosignatories: Vec<AccountInfo>,
 }
 
@@ -52,18 +51,18 @@ pub struct AccountMeta {
 pub enum RemoteStatus {
     /// Off.
     Inactive,
-    /// Lent, not yet in effect.
+    /// Delegated, not yet in effect.
     Activating,
-    /// Lent.
+    /// Delegated.
     Active,
-    /// Taken back, still in effect.
+    /// Revoked, still in effect.
     Deactivating,
     /// This is the remote account.
     Remote,
 }
 
 impl RemoteStatus {
-    /// The name on the wire.
+    /// Returns the name on the wire.
     pub fn name(self) -> &'static str {
         match self {
             RemoteStatus::Inactive => "INACTIVE",
@@ -108,12 +107,12 @@ impl AccountMeta {
     }
 }
 
-/// An account with what goes with it.
+/// An account with its metadata.
 #[derive(Clone, Copy, Debug)]
 pub struct AccountPair<'a> {
     /// The account.
     pub account: &'a AccountInfo,
-    /// What goes with it.
+    /// The metadata.
     pub meta: &'a AccountMeta,
 }
 
@@ -124,7 +123,7 @@ impl View for AccountPair<'_> {
     }
 }
 
-/// An account with what goes with it, and a [`Sink::gap`] for the multisig accounts that it signs for.
+/// An account with its metadata, and a [`Sink::gap`] for the multisig accounts that it cosigns.
 #[derive(Clone, Copy, Debug)]
 pub struct AccountWithGap<'a>(pub AccountPair<'a>);
 
@@ -136,7 +135,7 @@ impl View for AccountWithGap<'_> {
     }
 }
 
-/// What goes with an account, and a [`Sink::gap`] for the multisig accounts that it signs for.
+/// The metadata of an account, and a [`Sink::gap`] for the multisig accounts that it cosigns.
 #[derive(Clone, Copy, Debug)]
 pub struct MetaWithGap<'a>(pub &'a AccountMeta);
 
@@ -146,12 +145,12 @@ impl View for MetaWithGap<'_> {
     }
 }
 
-/// How many accounts harvest on this node.
+/// Number of accounts that harvest on this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnlockedInfo {
-    /// At most; any number if it is negative.
+    /// Limit; no limit if negative.
     pub max: i32,
-    /// Now.
+    /// Current number.
     pub count: i32,
 }
 

@@ -1,4 +1,4 @@
-//! Blocks as explorers want them.
+//! Views of blocks for explorers.
 
 use super::View;
 use crate::codec::{self, Form, Sink};
@@ -26,15 +26,14 @@ impl View for ExplorerEntry<'_> {
     }
 }
 
-/// A block with what is known of it, and two [`Sink::gap`]s: for its transactions as they are in the block, and for the
-/// same with their hashes. In JSON the latter come first.
+/// A block with header data and two [`Sink::gap`]s: for its transactions, and for those with hashes (first in JSON).
 #[derive(Clone, Copy, Debug)]
 pub struct ExplorerWithGaps<'a> {
     /// The block.
     pub block: &'a Block,
-    /// What is known of it.
+    /// Header.
     pub header: &'a StoredBlock,
-    /// Who received its fees.
+    /// Account that received its fees.
     pub beneficiary: Address,
 }
 

@@ -1,4 +1,4 @@
-//! Harvested blocks, importances, and what accounts had.
+//! Views of harvested blocks, importances and historical account data.
 
 use super::View;
 use crate::codec::Sink;
@@ -21,12 +21,12 @@ impl View for HarvestInfo<'_> {
     }
 }
 
-/// An account with its importance.
+/// An account and its importance.
 #[derive(Clone, Copy, Debug)]
 pub struct ImportanceEntry {
     /// Its address.
     pub address: Address,
-    /// Of the last recalculation in which it took part; `None` if there is none.
+    /// Importance of the last recalculation that included the account; `None` if there is none.
     pub importance: Option<AccountImportance>,
 }
 
@@ -44,14 +44,14 @@ impl View for ImportanceEntry {
     }
 }
 
-/// What an account had at a height.
+/// State of an account at a height.
 #[derive(Clone, Copy, Debug)]
 pub struct HistoryPoint {
     /// The height.
     pub height: Height,
     /// The account.
     pub address: Address,
-    /// What it had.
+    /// State.
     pub entry: HistoryEntry,
 }
 

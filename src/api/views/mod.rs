@@ -1,4 +1,4 @@
-//! Objects of the interface, written in either format. The push room writes the bodies of its messages with them too.
+//! Response objects, written as JSON or binary. `push` uses them for its messages too.
 
 mod account;
 mod explorer;
@@ -29,28 +29,28 @@ use crate::codec::Sink;
 use crate::crypto::PublicKey;
 use crate::model::Address;
 
-/// Something the interface shows.
+/// An object of the interface.
 pub use crate::codec::Writable as View;
 
-/// The answer of a check or an action.
+/// Result of a check or an action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestResult {
-    /// What kind of answer it is.
+    /// Kind.
     pub kind: ResultKind,
-    /// Its meaning depends on the kind.
+    /// Code, with a meaning that depends on the kind.
     pub code: i32,
-    /// A text for people.
+    /// Human-readable text.
     pub message: &'static str,
 }
 
 /// Kinds of [`RequestResult`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResultKind {
-    /// 1: result of validation.
+    /// 1: validation result.
     Validation,
-    /// 2: a sign of life.
+    /// 2: heartbeat.
     Heartbeat,
-    /// 4: how far the node is.
+    /// 4: status of the node.
     Status,
 }
 
@@ -79,7 +79,7 @@ impl View for Data<'_> {
 
 /// A new key pair.
 pub struct NewKey<'a> {
-    /// The private key as NIS1 prints it.
+    /// Private key as NIS1 prints it.
     pub private_key: &'a str,
     /// Its public key.
     pub public_key: PublicKey,
@@ -95,7 +95,7 @@ impl View for NewKey<'_> {
     }
 }
 
-/// `{"data": [...]}`, with a [`Sink::gap`] for what is listed.
+/// `{"data": [...]}`, with a [`Sink::gap`] for the list.
 #[derive(Clone, Copy, Debug)]
 pub struct DataGap;
 

@@ -1,4 +1,4 @@
-//! Namespaces and mosaics.
+//! Views of namespaces and mosaics.
 
 use super::View;
 use crate::codec::Sink;
@@ -9,20 +9,20 @@ use crate::state::ExpiredMosaic;
 /// A namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Namespace {
-    /// Its full name.
+    /// Full name.
     pub name: NamespaceId,
-    /// Who rents its root.
+    /// Owner of its root.
     pub owner: Address,
-    /// Height from which its root is rented.
+    /// Height at which the lease of its root began.
     pub height: Height,
 }
 
-/// Something with the number by which it is paged through.
+/// An item with the id by which it is paged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Numbered<T> {
-    /// The number.
+    /// Id.
     pub id: u64,
-    /// The thing.
+    /// Item.
     pub item: T,
 }
 
@@ -67,7 +67,7 @@ impl View for Numbered<MosaicDefinition> {
     }
 }
 
-/// How much there is of a mosaic.
+/// Supply of a mosaic.
 #[derive(Clone, Copy, Debug)]
 pub struct MosaicSupply<'a> {
     /// The mosaic.
@@ -83,7 +83,7 @@ impl View for MosaicSupply<'_> {
     }
 }
 
-/// A definition with the supply.
+/// A definition and the supply.
 #[derive(Clone, Copy, Debug)]
 pub struct DefinitionAndSupply<'a> {
     /// The definition.
@@ -99,14 +99,14 @@ impl View for DefinitionAndSupply<'_> {
     }
 }
 
-/// A definition with the supply at a height, and when its namespace ends.
+/// A definition, the supply at a height, and the expiration height of its namespace.
 #[derive(Clone, Copy, Debug)]
 pub struct ExpiringDefinition<'a> {
     /// The definition.
     pub definition: &'a MosaicDefinition,
     /// Whole units.
     pub supply: u64,
-    /// Height at which the namespace ends.
+    /// Height at which the namespace expires.
     pub expiration: Height,
 }
 
@@ -118,7 +118,7 @@ impl View for ExpiringDefinition<'_> {
     }
 }
 
-/// A mosaic that expired or came back, with a [`Sink::gap`] for the balances at that time.
+/// A mosaic that expired or was restored, with a [`Sink::gap`] for the balances at that time.
 #[derive(Clone, Copy, Debug)]
 pub struct ExpiredWithGap<'a>(pub &'a ExpiredMosaic);
 
@@ -130,7 +130,7 @@ impl View for ExpiredWithGap<'_> {
     }
 }
 
-/// What an account has of a mosaic.
+/// Balance of an account in a mosaic.
 #[derive(Clone, Copy, Debug)]
 pub struct MosaicBalance {
     /// The account.

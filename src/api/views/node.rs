@@ -1,4 +1,4 @@
-//! The node about itself.
+//! Views of the node itself.
 
 use time::OffsetDateTime;
 
@@ -10,16 +10,16 @@ use crate::peer::schedule::Timer;
 use crate::peer::time_sync::Round;
 use crate::peer::wire::NodeInfo;
 
-/// What the node tells of itself.
+/// Description of the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeDescription {
-    /// The node as others know it.
+    /// Node information that peers see.
     pub info: NodeInfo,
-    /// Network time at which it was started.
+    /// Network time of its start.
     pub started: Timestamp,
 }
 
-/// How far the node is.
+/// Status of the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeStatus {
     /// Not booted.
@@ -28,14 +28,14 @@ pub enum NodeStatus {
     Booting,
     /// Booted, not synchronised.
     Booted,
-    /// Booted, and no partner has a greater height.
+    /// Booted, and no sync peer reports a greater height.
     Synchronized,
     /// Booted, but no other node is active.
     NoRemoteNode,
 }
 
 impl NodeStatus {
-    /// The number on the wire.
+    /// Returns the code on the wire.
     pub fn code(self) -> i32 {
         match self {
             NodeStatus::Running => 3,
@@ -47,25 +47,25 @@ impl NodeStatus {
     }
 }
 
-/// A request that has come in, or that was sent to another node.
+/// An incoming request, or one sent to a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Audit {
-    /// Counts from 1.
+    /// Number, counted from 1.
     pub number: u64,
-    /// Who sent it, or to whom it was sent.
+    /// Client, or peer to which it was sent.
     pub host: String,
-    /// Its path.
+    /// Path.
     pub path: String,
-    /// Network time at which it began.
+    /// Network time of its start.
     pub started: Timestamp,
 }
 
-/// Requests that have not been answered, the oldest first, and the last ones, the newest first.
+/// Requests in progress, oldest first, and the latest requests, newest first.
 #[derive(Clone, Debug)]
 pub struct AuditedRequests {
-    /// Those that have not been answered.
+    /// Requests in progress.
     pub outstanding: Vec<Audit>,
-    /// The last ones, answered or not.
+    /// Latest requests, answered or not.
     pub latest: Vec<Audit>,
     /// Network time.
     pub now: Timestamp,
@@ -85,7 +85,7 @@ impl View for AuditedRequests {
     }
 }
 
-/// Rounds in which the clock was compared with those of other nodes, the oldest first.
+/// Rounds of time synchronization with peers, oldest first.
 #[derive(Clone, Debug)]
 pub struct TimeSynchronisations(pub Vec<Round>);
 
@@ -99,7 +99,7 @@ impl View for TimeSynchronisations {
     }
 }
 
-/// A time as people write it, in UTC.
+/// Formats a time as `2015-03-29 00:06:25`, in UTC.
 pub fn date_and_time(time: Timestamp) -> String {
     let unix = EPOCH_UNIX_MILLIS / 1000 + i64::from(time.0);
     let at = OffsetDateTime::from_unix_timestamp(unix).unwrap_or(OffsetDateTime::UNIX_EPOCH);
@@ -107,7 +107,7 @@ pub fn date_and_time(time: Timestamp) -> String {
     format!("{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02}", at.hour(), at.minute(), at.second())
 }
 
-/// The tasks that recur, and how they have gone.
+/// The recurring tasks and their statistics.
 #[derive(Clone, Copy, Debug)]
 pub struct Timers<'a>(pub &'a [Timer]);
 
@@ -127,13 +127,12 @@ impl View for Timers<'_> {
     }
 }
 
-/// A number as the interface has it: one that does not fit, as a delay of more than 24.8 days in milliseconds, is the
-/// largest.
+/// Converts a number to `i32`; one that does not fit, such as milliseconds of more than 24.8 days, becomes the maximum.
 fn clamped(number: impl TryInto<i32>) -> i32 {
     number.try_into().unwrap_or(i32::MAX)
 }
 
-/// The node, and the program that it runs.
+/// The node and its program.
 #[derive(Clone, Copy, Debug)]
 pub struct ExtendedInfo<'a> {
     /// The node.
@@ -155,23 +154,23 @@ impl View for ExtendedInfo<'_> {
     }
 }
 
-/// What the node thinks of its clock.
+/// Reliability of the node's clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClockState {
-    /// How far the last block is ahead of the clock, in seconds; negative if it is not.
+    /// Seconds by which the tip is ahead of the clock; negative if it is behind.
     pub chain_ahead: i32,
-    /// How often the clock has jumped since the start.
+    /// Number of clock jumps since the start.
     pub jumps: u32,
-    /// Nothing is harvested, as the clock has jumped lately.
+    /// Harvesting is paused because the clock jumped recently.
     pub is_distrusted: bool,
 }
 
-/// The node's clock, and what the node thinks of it.
+/// The node's clock and its reliability.
 #[derive(Clone, Copy, Debug)]
 pub struct NodeClock {
     /// Network time.
     pub time: Timestamp,
-    /// Whether it can be believed.
+    /// Reliability.
     pub state: ClockState,
 }
 

@@ -1,4 +1,4 @@
-//! What the node knows of others, for its operator.
+//! View of the peer table, for the operator.
 
 use std::time::Duration;
 
@@ -9,21 +9,21 @@ use crate::peer::nodes::{Dropped, LastTrouble, State, Trouble, Why};
 use crate::peer::wire::{NodeInfo, Score};
 use crate::peer::{About, Joined, PeerView, Peers, Unpinned};
 
-/// All that the node knows of others, and how far it is itself.
+/// The whole peer table, and the state of this node.
 pub struct PeersReport<'a> {
-    /// How far the node is.
+    /// Status of this node.
     pub status: NodeStatus,
-    /// The node as others know it.
+    /// This node as peers see it.
     pub node: &'a NodeInfo,
-    /// Its address on the network.
+    /// Address of this node's account.
     pub address: Address,
-    /// The height of its chain.
+    /// Chain height.
     pub height: Height,
-    /// The score of its chain.
+    /// Chain score.
     pub score: i128,
-    /// What it knows of others, unless it was not told to join its network.
+    /// The peer table; `None` if the node does not join its network.
     pub peers: Option<&'a Peers>,
-    /// The present, since the start of the node.
+    /// Time since the node started.
     pub now: Duration,
 }
 
@@ -34,7 +34,7 @@ impl View for PeersReport<'_> {
         sink.object("node", |sink| self.node.write(sink));
         sink.u64("height", self.height.0);
         sink.object("score", |sink| Score(self.score).write(sink));
-        // How often nobody has said yet under which address it is seen.
+        // Number of rounds in which no peer has reported this node's own address.
         let failures = match self.peers.map(Peers::joined) {
             Some(Joined::NotYet { failures }) => failures,
             Some(Joined::Yes) | None => 0,

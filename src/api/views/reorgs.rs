@@ -1,15 +1,15 @@
-//! Changes of the chain that have replaced blocks.
+//! View of the reorgs.
 
 use super::View;
 use crate::chain::{Reorg, Reorgs};
 use crate::codec::Sink;
 use crate::model::{Address, NetworkByte};
 
-/// The last of them, the newest first.
+/// The latest reorgs, newest first.
 pub struct ReorgsReport<'a> {
-    /// What the node remembers.
+    /// The reorgs that the node keeps.
     pub reorgs: Option<&'a Reorgs>,
-    /// The network, for addresses.
+    /// Network byte, to derive addresses.
     pub network: NetworkByte,
 }
 

@@ -1,4 +1,4 @@
-//! Transactions and blocks.
+//! Views of transactions and blocks.
 
 use super::{RequestResult, ResultKind, View};
 use crate::codec::{self, Sink};
@@ -15,12 +15,12 @@ impl View for BlockWithGap<'_> {
     }
 }
 
-/// Where a transaction is and what its hashes are.
+/// Location and hashes of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TransactionMeta {
     /// Height of its block.
     pub height: Height,
-    /// Its number in the node-wide sequence; 0 in notifications.
+    /// Id in the node-wide sequence; 0 in notifications.
     pub id: u64,
     /// Its hash.
     pub hash: Hash256,
@@ -40,12 +40,12 @@ impl View for TransactionMeta {
     }
 }
 
-/// A transaction with its meta data.
+/// A transaction with its metadata.
 #[derive(Clone, Copy, Debug)]
 pub struct TransactionPair<'a> {
     /// The transaction.
     pub transaction: &'a Transaction,
-    /// Where it is.
+    /// Metadata.
     pub meta: TransactionMeta,
 }
 
@@ -56,10 +56,10 @@ impl View for TransactionPair<'_> {
     }
 }
 
-/// The answer to an announced transaction.
+/// Response to an announced transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AnnounceResult {
-    /// What became of it.
+    /// Validation result.
     pub result: ValidationResult,
     /// Its hash.
     pub hash: Hash256,
@@ -79,7 +79,7 @@ impl View for AnnounceResult {
     }
 }
 
-/// A transaction of the pool.
+/// An unconfirmed transaction.
 #[derive(Clone, Copy, Debug)]
 pub struct Unconfirmed<'a>(pub &'a Transaction);
 

@@ -1,4 +1,4 @@
-//! Choosing the transactions of a new block.
+//! Selects the transactions of a new block.
 
 use std::rc::Rc;
 
@@ -11,37 +11,36 @@ use crate::rules::{BlockContent, Case, Purpose, Refusal, check_transaction};
 use crate::state::{BlockContext, Ledger};
 use crate::store::{Changes, Overlay, Snapshot, StoreError};
 
-/// A choice in the making. It is valid for one state of the chain only.
+/// A selection in progress. It is valid for one state of the chain only.
 pub struct Choice {
     height: Height,
     timestamp: Timestamp,
-    /// The account to which the block is credited.
+    /// The account credited with the block.
     owner: Address,
-    /// Those that may be chosen, in the order in which they are tried.
+    /// Candidates, in the order in which they are tried.
     candidates: Vec<Rc<Transaction>>,
     next: usize,
     draft: Draft,
 }
 
-/// What is chosen so far.
+/// The transactions selected so far.
 #[derive(Default)]
 struct Draft {
     chosen: Vec<Rc<Transaction>>,
-    /// Their hashes.
     hashes: Vec<Hashes>,
-    /// Transactions in it, those nested in others included.
+    /// Number of transactions, including nested ones.
     count: usize,
-    /// What they do to the state.
+    /// Their changes of the state.
     changes: Changes,
-    /// What they have to do with each other.
+    /// Their constraints on each other within a block.
     content: BlockContent,
 }
 
 impl Choice {
-    /// Begins a choice among the unconfirmed transactions, those that pay most first and of equals the oldest. `owner`
-    /// is the account to which the block is credited.
+    /// Starts a selection from the unconfirmed transactions, which are ordered by fee (highest first), then by age
+    /// (oldest first). `owner` is the account credited with the block.
     ///
-    /// The block of the treasury re-issuance takes what the network agreed on, unchecked.
+    /// The treasury re-issuance block takes the transactions that the network agreed on, unchecked.
     pub fn new(
         unconfirmed: Vec<Rc<Transaction>>,
         owner: &Address,
@@ -58,7 +57,7 @@ impl Choice {
         Choice { height, timestamp, owner: *owner, candidates, next: 0, draft }
     }
 
-    /// Tries one transaction; whether there may be more. Fails only if the store does.
+    /// Tries one transaction. Returns whether there may be more. Fails only if the store does.
     pub fn step(&mut self, base: &Snapshot<'_>, network: &Network) -> Result<bool, StoreError> {
         let Some(transaction) = self.candidates.get(self.next).map(Rc::clone) else { return Ok(false) };
         self.next += 1;
@@ -67,12 +66,12 @@ impl Choice {
         }
         match self.add(transaction, base, network) {
             Err(Refusal::Store(error)) => Err(error),
-            // What a rule refuses waits for another block, also where the protocol has no result for it.
+            // A transaction that a rule rejects stays unconfirmed, even if NIS1 has no result for it.
             Ok(()) | Err(_) => Ok(true),
         }
     }
 
-    /// What is chosen, in the order of the block, and the hashes of it.
+    /// Returns the selected transactions in block order, and their hashes.
     pub fn into_parts(self) -> (Vec<Transaction>, Vec<Hashes>) {
         let Draft { chosen, hashes, .. } = self.draft;
         (chosen.into_iter().map(Rc::unwrap_or_clone).collect(), hashes)
@@ -88,7 +87,7 @@ impl Choice {
     fn add(&mut self, transaction: Rc<Transaction>, base: &Snapshot<'_>, network: &Network) -> Result<(), Refusal> {
         let Choice { height, timestamp, ref mut draft, .. } = *self;
         let mut trial = Trial::new(Overlay::new(base, &mut draft.changes));
-        // Each transaction has a context of its own: its accounts are written at once, or forgotten if it fails.
+        // Each transaction has its own context: its accounts are written at once, or dropped if it fails.
         let mut block = BlockContext::new(height, timestamp);
         let mut ledger = Ledger { batch: &mut trial, block: &mut block, network };
         let case = Case { state: &ledger, network, height, now: timestamp, purpose: Purpose::NewBlock };
@@ -96,7 +95,7 @@ impl Choice {
         let addition = draft.content.addition(&transaction)?;
         let count = draft.count + transaction.self_and_children().count();
         if count > network.chain.max_transactions_per_block as usize {
-            // The first that does not fit ends the choice.
+            // The first transaction that does not fit ends the selection.
             self.candidates.clear();
             return Ok(());
         }
@@ -114,7 +113,7 @@ impl Choice {
     }
 }
 
-/// The transactions of the treasury re-issuance among the unconfirmed ones.
+/// Returns the treasury re-issuance transactions among the unconfirmed ones.
 fn agreed(mut unconfirmed: Vec<Rc<Transaction>>, forks: &Forks) -> Vec<Rc<Transaction>> {
     unconfirmed.sort_by_key(|transaction| transaction.timestamp);
     let listed = |list: &[Hash256]| -> Vec<Rc<Transaction>> {

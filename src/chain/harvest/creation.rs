@@ -1,4 +1,4 @@
-//! Whether a key may make the next block, and making it.
+//! Checks whether a key may create the next block, and creates it.
 
 use crate::chain::admission::harvesting_importance;
 use crate::chain::error::BlockError;
@@ -10,52 +10,51 @@ use crate::model::{Address, Block, BlockKind, Height, Network, Timestamp, Transa
 use crate::rules::{Case, Purpose, check_block};
 use crate::store::{Read, StoredBlock};
 
-/// Where and when a block is to be made.
+/// Parent, difficulty and time of the block to create.
 pub struct Place {
-    /// The block before it.
+    /// The parent block.
     pub parent: StoredBlock,
-    /// Its difficulty.
+    /// Difficulty of the new block.
     pub difficulty: u64,
-    /// Its time stamp.
+    /// Time stamp of the new block.
     pub timestamp: Timestamp,
 }
 
 impl Place {
-    /// Its height.
+    /// Returns the height of the new block.
     pub fn height(&self) -> Height {
         self.parent.height.next()
     }
 
-    /// What it adds to the score of the chain.
+    /// Returns the block's contribution to the chain score.
     pub fn score(&self) -> i64 {
         proof::block_score(self.difficulty, self.elapsed())
     }
 
-    /// Seconds since the block before it.
+    /// Returns the seconds since the parent.
     fn elapsed(&self) -> i32 {
         self.timestamp.0.wrapping_sub(self.parent.timestamp.0)
     }
 }
 
-/// What a key has drawn that may make a block.
+/// The hit of a key that may create a block.
 pub struct Draw {
-    /// Its hit.
+    /// The hit.
     pub hit: u64,
-    /// The importance that counts for it, in whole units.
+    /// The importance that counts for the key, in whole units.
     pub importance: u64,
 }
 
 impl Draw {
-    /// Whether another draw for the same block would have hit earlier than this one, if time were not counted in whole
-    /// seconds.
+    /// Returns whether `other` would have hit earlier for the same block if time were not counted in whole seconds.
     pub fn is_behind(&self, other: &Draw) -> bool {
         let product = |hit: u64, importance: u64| u128::from(hit) * u128::from(importance);
         product(other.hit, self.importance) < product(self.hit, other.importance)
     }
 }
 
-/// What a key draws, if that is enough to make a block. The key that signs draws the hit; the importance is that of the
-/// account for which it harvests.
+/// Returns the draw of a key, if its hit is below its target. The hit is that of the signing key; the importance is
+/// that of the account for which it harvests.
 pub fn draw(
     signer: &PublicKey,
     place: &Place,
@@ -69,7 +68,7 @@ pub fn draw(
     Ok(proof::is_hit(hit, &target).then_some(Draw { hit, importance }))
 }
 
-/// Makes a block of transactions with these hashes, and checks it by all rules for blocks on the state before it.
+/// Creates a block of transactions with these hashes and checks it by all rules for blocks on the state before it.
 pub fn create(
     key: &KeyPair,
     transactions: Vec<Transaction>,

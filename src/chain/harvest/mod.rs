@@ -1,6 +1,6 @@
-//! Making blocks: which accounts may, whether one hits, and what goes into its block.
+//! Harvesting: which accounts may harvest, whether one of them hits, and which transactions its block contains.
 //!
-//! What is made is not part of the chain yet: it takes the way of a block that a peer pushes
+//! A harvested block is not part of the chain yet: it is processed like a block that a peer pushes
 //! ([`crate::chain::pushed_part`]).
 
 mod choice;

@@ -1,4 +1,4 @@
-//! Harvesting on a small chain: one block, and accounts as each test wants them.
+//! Harvesting on a chain of 61 blocks, with the accounts that each test sets up.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -28,9 +28,9 @@ use crate::state::{
 use crate::store::{Snapshot, Store, StoredBlock, Table, Write, block_key, test_store};
 
 const BYTE: NetworkByte = NetworkByte::TESTNET;
-/// Time of the blocks that are made; the block before them has 0.
+/// Time of the created blocks; their parent is 40,000 seconds older.
 const NOW: Timestamp = Timestamp(100_000);
-/// Height of the last block: far above the rewrite limit, so that links have matured.
+/// Height of the tip: far above the rewrite limit, so that links have matured.
 const LAST: Height = Height(1000);
 const FEE: u64 = 150_000;
 
@@ -46,12 +46,12 @@ fn address(name: u8) -> Address {
     Address::from_public_key(&public(name), BYTE)
 }
 
-/// What an account draws for the next block.
+/// Returns the hit of an account for the next block.
 fn hit(name: u8) -> u64 {
     proof::hit(&proof::generation_hash(&Hash256([7; 32]), &public(name)))
 }
 
-/// A chain in a store of its own.
+/// A chain in its own store.
 struct Scene {
     network: Network,
     accounts: BTreeMap<Address, Account>,
@@ -70,7 +70,7 @@ impl Scene {
         scene
     }
 
-    /// Puts a block onto the chain, a minute before the next.
+    /// Puts a block onto the chain. Blocks are a minute apart; the tip has the time stamp 60,000.
     fn put_block(&self, height: u64) {
         let timestamp = Timestamp((height as i32 - LAST.0 as i32) * 60 + 60_000);
         let block = Block {
@@ -99,7 +99,7 @@ impl Scene {
         batch.commit().unwrap();
     }
 
-    /// Changes an account, which blocks have named before.
+    /// Changes an account that is known to the chain.
     fn with(mut self, name: u8, change: impl FnOnce(&mut Account)) -> Scene {
         let account = self.accounts.entry(address(name)).or_insert(Account { first_height: 1, ..Account::default() });
         change(account);
@@ -114,14 +114,14 @@ impl Scene {
         self.with(name, |account| account.balance = VestedBalance { height: 1, unvested: 0, vested })
     }
 
-    /// Lets an account lend its importance to a remote one, since a height.
+    /// Links an account to a remote account, at a height.
     fn linked(self, owner: u8, remote: u8, height: u64) -> Scene {
         let link = |role, other| RemoteLink { role, other, height: Height(height), mode: LinkMode::Activate };
         let scene = self.with(owner, |account| account.push_link(link(LinkRole::Owner, address(remote))));
         scene.with(remote, |account| account.push_link(link(LinkRole::Remote, address(owner))))
     }
 
-    /// Lets an account rent a root namespace, far below the last block.
+    /// Rents a root namespace for an account, far below the tip.
     fn leased(self, owner: u8, name: &str) -> Scene {
         let mut batch = self.store.begin().unwrap();
         let mut block = BlockContext::new(Height(LAST.0 - 100), Timestamp(0));
@@ -151,7 +151,7 @@ impl Scene {
         self
     }
 
-    /// Gives accounts an equal part of all importance, computed for the grouped height of `at`.
+    /// Gives accounts equal shares of the total importance, computed for the importance height of `at`.
     fn important(self, names: &[u8], at: Height) -> Scene {
         let mut batch = self.store.begin().unwrap();
         let share = 1.0 / names.len() as f64;
@@ -177,7 +177,7 @@ impl Scene {
         self.store.snapshot().unwrap()
     }
 
-    /// Which of the transactions a block for the account 1 holds, by their places.
+    /// Returns the indices of the transactions that a block of account 1 contains.
     fn chosen(&self, unconfirmed: &[Transaction]) -> Vec<usize> {
         let candidates = unconfirmed.iter().cloned().map(Rc::new).collect();
         let mut choice = Choice::new(candidates, &address(1), LAST.next(), NOW, &self.network);
@@ -212,7 +212,7 @@ impl Scene {
         tick.step(unlocked, unconfirmed, &self.state(), &self.network).unwrap()
     }
 
-    /// All that a tick tells.
+    /// Runs a harvest round to its end. Returns its block and the errors of discarded blocks.
     fn tick(&self, unlocked: &mut Unlocked) -> (Option<Harvested>, Vec<String>) {
         let (mut discarded, mut tick) = (Vec::new(), self.begin(unlocked).unwrap());
         loop {
@@ -237,7 +237,7 @@ fn transaction(signer: u8, body: Body) -> Transaction {
     }
 }
 
-/// A transfer; units tell transfers of the same accounts apart.
+/// A transfer; the units distinguish transfers of the same accounts.
 fn transfer(from: u8, to: u8, units: u64) -> Transaction {
     let body = Transfer { recipient: address(to), amount: Amount::whole(units), message: None, mosaics: Vec::new() };
     transaction(from, Body::Transfer(body))
@@ -248,7 +248,7 @@ fn cosignature(signer: u8, account: u8, inner: &Transaction) -> Transaction {
     transaction(signer, Body::Cosignature(body))
 }
 
-/// The inner transaction is of the account 20.
+/// The inner transaction is signed by account 20.
 fn multisig(initiator: u8, cosignatories: &[u8], inner: Transaction) -> Transaction {
     let cosignatures = cosignatories.iter().map(|name| cosignature(*name, 20, &inner)).collect();
     let inner = Transaction { signature: None, ..inner };
@@ -321,7 +321,7 @@ fn a_transaction_that_cannot_be_carried_out_leaves_no_trace() {
     if let Body::Multisig(body) = &mut fails.body {
         body.cosignatures[0].fee = Amount::whole(50);
     }
-    // It fails once the cosignature is paid; had that been kept, the last one would lack the fee.
+    // It fails after the cosignature fee was paid; if that were kept, the last transaction would lack the fee.
     assert_eq!(scene.chosen(&[transfer(2, 4, 1), fails, multisig(10, &[11], transfer(20, 4, 90))]), [0, 2]);
 }
 
@@ -343,11 +343,11 @@ fn a_definition_that_cannot_be_carried_out_leaves_no_mosaic() {
     assert_eq!(scene.chosen(&[fails.clone(), uses.clone()]), [0]);
     let full = VestedBalance { height: LAST.0, unvested: MAX_BALANCE, vested: 0 };
     let scene = scene.with_balance(sink, full);
-    // The mosaic is defined before the fee cannot be received.
+    // The mosaic is defined before crediting the fee fails.
     assert_eq!(scene.chosen(&[fails, uses, transfer(2, 3, 1)]), [2]);
 }
 
-/// Seconds of processor time that a choice takes for each candidate, at best: those do not grow with what else runs.
+/// Returns the smallest CPU time per candidate of five selections, in seconds. CPU time does not grow with other load.
 fn seconds_for_each(scene: &Scene, unconfirmed: &[Transaction], chosen: usize) -> f64 {
     let state = scene.state();
     let run = || {
@@ -362,7 +362,7 @@ fn seconds_for_each(scene: &Scene, unconfirmed: &[Transaction], chosen: usize) -
     (0..5).map(|_| run()).fold(f64::INFINITY, f64::min)
 }
 
-/// Seconds for which this thread has had a processor.
+/// Returns the CPU time of this thread in seconds.
 fn processor_seconds() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
@@ -553,7 +553,7 @@ fn an_importance_of_an_older_height_is_none_and_concerns_one_account_only() {
 
 #[test]
 fn a_block_that_is_not_valid_is_discarded_and_the_next_account_makes_one() {
-    // The owner hits, but only its remote may sign.
+    // The owner hits, but only its remote account may sign.
     let scene = Scene::new().paid(1, 10_000).linked(1, 2, 10).important(&[1], LAST.next());
     let (harvested, discarded) = scene.tick(&mut scene.unlocked(&[1, 2]));
     assert_eq!(harvested.unwrap().block.signer, public(2));

@@ -1,4 +1,4 @@
-//! One attempt to make the next block, with every account that harvests on this node.
+//! One attempt to create the next block, with every account that harvests on this node.
 
 use std::rc::Rc;
 
@@ -13,45 +13,45 @@ use crate::model::{Address, Block, Network, Timestamp, Transaction};
 use crate::state;
 use crate::store::{Snapshot, StoreError, tip};
 
-/// A block that was made. It is yet to be put onto the chain.
+/// A harvested block, not yet on the chain.
 #[derive(Clone, Debug)]
 pub struct Harvested {
     /// The block.
     pub block: Block,
-    /// The hashes of its transactions, whose signatures are good as they come from the pool.
+    /// Hashes of its transactions. Their signatures are valid, as they come from the mempool.
     pub hashes: Vec<Hashes>,
-    /// What it adds to the score of the chain.
+    /// The block's contribution to the chain score.
     pub score: i64,
 }
 
-/// What a step of a tick has brought about.
+/// Result of one step of a harvest round.
 #[derive(Debug)]
 pub enum TickProgress {
     /// There is more to do.
     Working,
-    /// The block of this account is not valid; the accounts after it are still tried.
+    /// The block of this account is invalid. The remaining accounts are still tried.
     Discarded(Address, BlockError),
-    /// The tick is over: there is a block, or none of the accounts has made one.
+    /// The harvest round is over, with a block or without one.
     Done(Option<Harvested>),
 }
 
-/// A tick in the making. Parent and time are the same for all accounts, and so are the scores of their blocks; the
-/// protocol leaves open which of those that hit makes the block. Here it is the one that would have hit first if time
-/// were not counted in whole seconds: so each makes as many blocks as its importance is worth.
+/// A harvest attempt in progress. Parent, time and block score are the same for all accounts, and the protocol does not
+/// say which of the accounts that hit creates the block. Here it is the one that would have hit first if time were not
+/// counted in whole seconds, so that blocks are shared in proportion to importance.
 pub struct Tick {
     place: Place,
-    /// The account that was tried last, by address.
+    /// Address of the account that was tried last.
     tried: Option<Address>,
-    /// Accounts that have hit, the first of them last.
+    /// Accounts that have hit; the best is last.
     hits: Vec<(Draw, Address)>,
-    /// The account whose block is being made, and what goes into it.
+    /// The account whose block is being created, and the selection of its transactions.
     in_hand: Option<(Address, Choice)>,
 }
 
 impl Tick {
-    /// Begins a tick at the network time `now`, after the unconfirmed transactions that expired are gone. Accounts that
-    /// may not harvest any more are stopped, and those of the configuration that may are let in. `None` if there is
-    /// nobody to harvest, no chain to harvest on, or a better one is known (`is_behind`).
+    /// Starts a harvest round at the network time `now`. Expired unconfirmed transactions must be removed before.
+    /// Accounts that may no longer harvest are stopped, and configured accounts that now may are started. Returns
+    /// `None` if no account harvests, there is no chain, or a better chain is known (`is_behind`).
     pub fn begin(
         unlocked: &mut Unlocked,
         now: Timestamp,
@@ -73,9 +73,9 @@ impl Tick {
         Ok(difficulty.map(tick))
     }
 
-    /// Tries one account, or one transaction for a block, or makes the block. The tick is over if the chain has got
-    /// another last block. `unconfirmed` is asked when an account has hit and all were tried: for all unconfirmed
-    /// transactions, those that pay most first, of equals the oldest. Fails only if the store does.
+    /// Tries one account or one transaction, or creates the block. The tick is over if the tip has changed.
+    /// `unconfirmed` is called when all accounts were tried and one has hit. It returns all unconfirmed transactions,
+    /// ordered by fee (highest first), then by age (oldest first). Fails only if the store does.
     pub fn step(
         &mut self,
         unlocked: &Unlocked,

@@ -1,15 +1,15 @@
-//! Changes in memory that can be taken back.
+//! Changes in memory that can be reverted.
 
 use crate::store::{Overlay, Read, StoreError, Table, Walk, Write};
 
 /// The changes of one transaction, on top of those of the transactions before it.
 pub struct Trial<'a> {
     overlay: Overlay<'a>,
-    /// What was there before each change, the oldest first.
+    /// The old value of each change, oldest first.
     before: Vec<Before>,
 }
 
-/// What was at a key.
+/// The old value of a key.
 struct Before {
     table: Table,
     key: Vec<u8>,
@@ -17,12 +17,12 @@ struct Before {
 }
 
 impl<'a> Trial<'a> {
-    /// Nothing has changed yet.
+    /// Creates a set without changes.
     pub fn new(overlay: Overlay<'a>) -> Trial<'a> {
         Trial { overlay, before: Vec::new() }
     }
 
-    /// Takes all changes back.
+    /// Reverts all changes.
     pub fn take_back(self) -> Result<(), StoreError> {
         let Trial { mut overlay, before } = self;
         before.iter().rev().try_for_each(|Before { table, key, value }| match value {

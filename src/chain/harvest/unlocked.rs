@@ -10,23 +10,23 @@ use crate::rules::may_not_harvest;
 use crate::state::{LinkRole, StateView};
 use crate::store::StoreError;
 
-/// What came of unlocking an account.
+/// Result of unlocking an account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnlockResult {
-    /// The account harvests now, or did before.
+    /// The account harvests now, or already did.
     Success,
-    /// No more accounts may harvest on this node.
+    /// The limit of harvesting accounts is reached.
     ServerLimit,
-    /// The key is one of those that may harvest on no network.
+    /// The key is blocked from harvesting on every network.
     HarvestingBlocked,
     /// The account occurs in no block.
     UnknownAccount,
-    /// The account it harvests for has too little vested balance.
+    /// The account for which it harvests has too little vested balance.
     HarvestingIneligible,
 }
 
 impl UnlockResult {
-    /// The name, as it is sent over HTTP.
+    /// Returns the name used in the HTTP interface.
     pub fn name(self) -> &'static str {
         match self {
             UnlockResult::Success => "SUCCESS",
@@ -38,7 +38,7 @@ impl UnlockResult {
     }
 }
 
-/// Whether an account has enough vested balance, or harvests for one that has, to harvest at a height.
+/// Checks whether an account, or the owner of a remote account, has enough vested balance to harvest at a height.
 pub fn may_be_unlocked(
     address: &Address,
     height: Height,
@@ -55,28 +55,28 @@ pub fn may_be_unlocked(
     Ok(if vested < MIN_STAKE { UnlockResult::HarvestingIneligible } else { UnlockResult::Success })
 }
 
-/// The keys that harvest, and those of the configuration that are to. They are erased when they are dropped, and boxed
-/// so that until then they stay in one place.
+/// The keys that harvest, and configured keys that may not yet. Keys are erased when dropped, and boxed so that they
+/// are never moved in memory before.
 pub struct Unlocked {
     limit: i32,
     keys: BTreeMap<Address, Unlocking>,
-    /// Keys of the configuration that may not harvest at present.
+    /// Configured keys that may not harvest at present.
     waiting: Vec<(Address, Box<KeyPair>)>,
 }
 
 struct Unlocking {
     pair: Box<KeyPair>,
-    /// Whether the configuration names the key, so that it is tried again once it has to stop.
+    /// Whether the configuration names the key: it is then retried after it had to stop.
     configured: bool,
 }
 
 impl Unlocked {
-    /// No account yet. At most `limit` will harvest (`nis.unlockedLimit`), any number if it is negative.
+    /// Creates an empty set. At most `limit` accounts may harvest (`nis.unlockedLimit`); negative for no limit.
     pub fn new(limit: i32) -> Unlocked {
         Unlocked { limit, keys: BTreeMap::new(), waiting: Vec::new() }
     }
 
-    /// Lets an account harvest that somebody unlocks; `height` is that of the last block.
+    /// Starts harvesting with a key that a client unlocks. `height` is that of the tip.
     pub fn unlock(
         &mut self,
         pair: Box<KeyPair>,
@@ -92,7 +92,7 @@ impl Unlocked {
         Ok(result)
     }
 
-    /// Lets an account harvest that the configuration names: at once, or as soon as it may.
+    /// Starts harvesting with a configured key, now or as soon as it is eligible.
     pub fn unlock_configured(
         &mut self,
         pair: Box<KeyPair>,
@@ -109,7 +109,7 @@ impl Unlocked {
         result
     }
 
-    /// Lets those accounts of the configuration harvest that now may.
+    /// Starts the waiting configured accounts that are now eligible.
     pub fn retry(&mut self, height: Height, state: &impl StateView, network: &Network) -> Result<(), StoreError> {
         let mut index = 0;
         while let Some((address, pair)) = self.waiting.get(index) {
@@ -127,7 +127,7 @@ impl Unlocked {
         self.keys.insert(address, Unlocking { pair, configured: true });
     }
 
-    /// An account that harvests already is not counted anew.
+    /// Checks limit, key and balance. An account that already harvests is not counted again.
     fn examine(
         &self,
         address: &Address,
@@ -145,13 +145,13 @@ impl Unlocked {
         may_be_unlocked(address, height, state, network)
     }
 
-    /// Stops an account from harvesting, also if the configuration names it.
+    /// Stops an account from harvesting, even a configured one.
     pub fn lock(&mut self, address: &Address) {
         self.keys.remove(address);
         self.waiting.retain(|(waiting, _)| waiting != address);
     }
 
-    /// Stops the accounts that may not harvest at a height. Those of the configuration are tried again.
+    /// Stops the accounts that may not harvest at a height. Configured ones are retried later.
     pub fn prune(&mut self, height: Height, state: &impl StateView, network: &Network) -> Result<(), StoreError> {
         let mut ended = Vec::new();
         for address in self.keys.keys() {
@@ -165,27 +165,27 @@ impl Unlocked {
         Ok(())
     }
 
-    /// Whether an account harvests.
+    /// Returns whether an account harvests.
     pub fn contains(&self, address: &Address) -> bool {
         self.keys.contains_key(address)
     }
 
-    /// How many accounts harvest.
+    /// Returns the number of accounts that harvest.
     pub fn count(&self) -> usize {
         self.keys.len()
     }
 
-    /// Most accounts that may harvest; any number may if it is negative.
+    /// Returns the maximum number of harvesting accounts; negative for no limit.
     pub fn limit(&self) -> i32 {
         self.limit
     }
 
-    /// The key of an account that harvests.
+    /// Returns the key of an account that harvests.
     pub(super) fn key(&self, address: &Address) -> Option<&KeyPair> {
         self.keys.get(address).map(|key| &*key.pair)
     }
 
-    /// The account that harvests whose address comes after another, or first.
+    /// Returns the first harvesting account whose address is greater than `address`, or the first of all.
     pub(super) fn after(&self, address: Option<&Address>) -> Option<(Address, &KeyPair)> {
         let from = address.map_or(Bound::Unbounded, Bound::Excluded);
         let (address, key) = self.keys.range::<Address, _>((from, Bound::Unbounded)).next()?;

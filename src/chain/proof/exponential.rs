@@ -1,8 +1,8 @@
-//! The powers of e, correctly rounded.
+//! The exponential function, correctly rounded.
 
 use super::fixed::{FRACTION, Fixed, LN_2, ONE, nearest_double, parts};
 
-/// e^`x` for −8 ≤ `x` ≤ 8, rounded to the nearest double.
+/// Returns e^`x` for −8 ≤ `x` ≤ 8, rounded to the nearest double.
 ///
 /// With x = k · ln 2 + r and 0 ≤ r < ln 2 this is 2^k · (1 + r + r²/2! + …).
 pub(super) fn exp(x: f64) -> f64 {
@@ -16,7 +16,7 @@ pub(super) fn exp(x: f64) -> f64 {
     nearest_double(series(rest), FRACTION + LIFT - power_of_two.wrapping_to::<usize>())
 }
 
-/// 1 + r + r²/2! + … for `r` < ln 2; an error of at most 1 unit for each of the 40 terms.
+/// Returns 1 + r + r²/2! + … for `r` < ln 2, with an error of at most 1 unit for each of the 40 terms.
 fn series(r: Fixed) -> Fixed {
     let (mut term, mut index, mut sum) = (ONE, 1_u64, ONE);
     while !term.is_zero() {

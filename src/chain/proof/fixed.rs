@@ -1,38 +1,36 @@
-//! Fixed-point numbers, out of which the doubles of a logarithm and of a power of e are made.
+//! Fixed-point numbers, from which the doubles of a logarithm and of a power of e are computed.
 //!
-//! The logarithms of two platforms may differ in their last bit, and with it two nodes about a block. Here
-//! everything is integer arithmetic with errors below 2⁻¹⁸⁴, and is rounded once, at the end. No result that is
-//! needed is smaller than 2⁻⁵³, so that at least 130 leading bits are right. Which way a result has to be rounded
-//! is known to show within 119 bits for the logarithm of any double, and earlier for powers of e whose exponents
-//! are not tiny (Lefèvre and Muller, "Worst cases for correct rounding of the elementary functions in double
-//! precision", 2001).
+//! Logarithms of two platforms may differ in their last bit, so that two nodes would disagree about a block. Here
+//! everything is integer arithmetic with errors below 2⁻¹⁸⁴, rounded once at the end. No result that is needed is
+//! smaller than 2⁻⁵³, so that at least 130 leading bits are right. 119 bits are known to be enough to round the
+//! logarithm of any double, and fewer for powers of e whose exponents are not tiny (Lefèvre and Muller, "Worst cases
+//! for correct rounding of the elementary functions in double precision", 2001).
 
 use ruint::Uint;
 
-/// A non-negative number below 2¹⁹², in units of 2⁻¹⁹². A product of two is right if it is below 1.
+/// A non-negative number below 2¹⁹², in units of 2⁻¹⁹². A product of two does not overflow if it is below 1.
 pub(super) type Fixed = Uint<384, 6>;
 
 /// Bits after the point.
 pub(super) const FRACTION: usize = 192;
 
-/// 1.
 pub(super) const ONE: Fixed = Fixed::from_limbs([0, 0, 0, 1, 0, 0]);
 
-/// The natural logarithm of 2, to the nearest.
+/// The natural logarithm of 2, rounded to the nearest.
 pub(super) const LN_2: Fixed =
     Fixed::from_limbs([0x40f3_4326_7298_b62e, 0xc9e3_b398_03f2_f6af, 0xb172_17f7_d1cf_79ab, 0, 0, 0]);
 
-/// Bits of the mantissa of a double, the leading one included.
+/// Bits of the mantissa of a double, including the leading one.
 const MANTISSA: usize = f64::MANTISSA_DIGITS as usize;
 
-/// Mantissa in 2⁵² ‥ 2⁵³ − 1 and exponent of a positive normal double: it is mantissa · 2^(exponent − 52).
+/// Returns mantissa (2⁵² ‥ 2⁵³ − 1) and exponent of a positive normal double: it is mantissa · 2^(exponent − 52).
 pub(super) fn parts(double: f64) -> (u64, i32) {
     let bits = double.to_bits();
     let (leading, mask) = (1 << (MANTISSA - 1), (1 << (MANTISSA - 1)) - 1);
     (bits & mask | leading, (bits >> (MANTISSA - 1)) as i32 - f64::MAX_EXP + 1)
 }
 
-/// The double nearest to `value` · 2^−`fraction`, of two the even one. `fraction` is at most 1022.
+/// Returns the double nearest to `value` · 2^−`fraction`; ties go to the even one. `fraction` is at most 1022.
 pub(super) fn nearest_double(value: Fixed, fraction: usize) -> f64 {
     let excess = value.bit_len().saturating_sub(MANTISSA);
     let kept = (value >> excess).wrapping_to::<u64>();
@@ -43,7 +41,7 @@ pub(super) fn nearest_double(value: Fixed, fraction: usize) -> f64 {
     (kept + u64::from(round_up)) as f64 * power_of_two(excess as i32 - fraction as i32)
 }
 
-/// 2^`exponent`, which must be the exponent of a normal double.
+/// Returns 2^`exponent`, which must be the exponent of a normal double.
 fn power_of_two(exponent: i32) -> f64 {
     f64::from_bits(((exponent + f64::MAX_EXP - 1) as u64) << (MANTISSA - 1))
 }

@@ -1,4 +1,4 @@
-//! The generation hash of a block and its hit, the number that it draws.
+//! The generation hash of a block, and its hit.
 
 use super::fixed::{Fixed, nearest_double};
 use super::logarithm::minus_ln;
@@ -12,12 +12,12 @@ const HASH_BITS: usize = 256;
 /// 2⁵⁴.
 pub(super) const SCALE: f64 = 18_014_398_509_481_984.0;
 
-/// The generation hash of a block of `signer` on top of a block with the generation hash `parent`.
+/// Returns the generation hash of a block of `signer` on top of a block with the generation hash `parent`.
 pub fn generation_hash(parent: &Hash256, signer: &PublicKey) -> Hash256 {
     Hash256(keccak256_parts(&[&parent.0, &signer.0]))
 }
 
-/// The hit of a block: 2⁵⁴ · |ln(generation hash / 2²⁵⁶)|, at most 2⁶³ − 1.
+/// Returns the hit of a block: 2⁵⁴ · |ln(generation hash / 2²⁵⁶)|, at most 2⁶³ − 1.
 pub fn hit(generation_hash: &Hash256) -> u64 {
     let value = Fixed::from_be_slice(&generation_hash.0);
     if value.is_zero() {

@@ -2,7 +2,7 @@
 
 use super::fixed::{FRACTION, Fixed, LN_2, nearest_double, parts};
 
-/// −ln(`x`) for 2⁻²⁵⁶ ≤ `x` ≤ 1, rounded to the nearest double.
+/// Returns −ln(`x`) for 2⁻²⁵⁶ ≤ `x` ≤ 1, rounded to the nearest double.
 ///
 /// With x = m · 2^−k and 1 ≤ m < 2 this is k · ln 2 − 2 · artanh((m − 1) / (m + 1)).
 pub(super) fn minus_ln(x: f64) -> f64 {
@@ -13,7 +13,7 @@ pub(super) fn minus_ln(x: f64) -> f64 {
     nearest_double(halvings * LN_2 - (artanh(fraction) << 1), FRACTION)
 }
 
-/// z + z³/3 + z⁵/5 + … for `z` ≤ 1/3; an error of at most 2 units for each of the 60 terms.
+/// Returns z + z³/3 + z⁵/5 + … for `z` ≤ 1/3, with an error of at most 2 units for each of the 60 terms.
 fn artanh(z: Fixed) -> Fixed {
     let square = (z * z) >> FRACTION;
     let (mut power, mut odd, mut sum) = (z, 1_u64, Fixed::ZERO);

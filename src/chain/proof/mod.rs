@@ -1,4 +1,4 @@
-//! Proof of importance of a block: whether its signer was allowed to make it at its time.
+//! Proof of importance: whether the signer of a block was allowed to create it at its time.
 
 mod exponential;
 mod fixed;

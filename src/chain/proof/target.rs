@@ -11,17 +11,17 @@ use crate::model::units::MICRO;
 /// A target; below 2¹⁶⁵.
 pub type Target = U256;
 
-/// Greatest factor by which a late block becomes easier where block times are stabilised.
+/// Largest factor by which a late block becomes easier where block times are stabilised.
 const MAX_FACTOR: f64 = 100.0;
 
-/// The importance that counts for a block: `importance` times the whole units of the network's total amount.
+/// Returns the importance that counts for a block: `importance` times the whole units of the network's total amount.
 pub fn effective_importance(importance: f64, total: Amount) -> u64 {
     (importance * (total.0 / MICRO) as f64) as u64
 }
 
-/// The target of a block `elapsed` seconds after its parent; 0 unless time has passed.
+/// Returns the target of a block `elapsed` seconds after its parent; 0 if no time has passed.
 ///
-/// A difficulty is never 0; if it were, the target would be 0.
+/// A difficulty is never 0; for 0 the target is 0.
 pub fn target(elapsed: i32, effective_importance: u64, difficulty: u64, chain: &ChainParameters) -> Target {
     let Ok(seconds) = u32::try_from(elapsed) else { return Target::ZERO };
     let multiplier = if chain.stabilize_block_times { multiplier(seconds, chain.target_time) } else { 1 << 64 };
@@ -29,9 +29,9 @@ pub fn target(elapsed: i32, effective_importance: u64, difficulty: u64, chain: &
     product.checked_div(U256::from(difficulty)).unwrap_or(Target::ZERO)
 }
 
-/// 2⁶⁴ · e^(6 · (elapsed − target time) / target time), at most 100 · 2⁶⁴, cut to a multiple of 2¹⁰.
+/// Returns 2⁶⁴ · e^(6 · (elapsed − target time) / target time), at most 100 · 2⁶⁴, cut to a multiple of 2¹⁰.
 fn multiplier(elapsed: u32, target_time: u32) -> u128 {
-    /// e to this power is above [`MAX_FACTOR`].
+    /// e to this power exceeds [`MAX_FACTOR`].
     const ENOUGH: f64 = 5.0;
     let target_time = f64::from(target_time);
     let exponent = 6.0 * (f64::from(elapsed) - target_time) / target_time;
@@ -39,7 +39,7 @@ fn multiplier(elapsed: u32, target_time: u32) -> u128 {
     ((SCALE * factor) as u128) << 10
 }
 
-/// Whether a block with this hit may be made.
+/// Returns whether a block with this hit may be created.
 pub fn is_hit(hit: u64, target: &Target) -> bool {
     Target::from(hit) < *target
 }

@@ -1,17 +1,17 @@
-//! The scalars of permissive JSON: words without quotes, and strings that arrive in pieces.
+//! Scalars of lenient JSON: unquoted tokens, and strings that are assembled from pieces.
 
 use super::Value;
 use crate::codec::wipe::Wiped;
 
-/// A string under construction from text and from single UTF-16 units: the halves of a surrogate
-/// pair arrive one by one, and one without the other becomes `?`.
+/// A string built from text and single UTF-16 units. The halves of a surrogate pair arrive one by one; an unpaired one
+/// becomes `?`.
 pub(super) struct UnitString {
     text: Wiped<String>,
     high: Option<u16>,
 }
 
 impl UnitString {
-    /// An empty string that has memory for so many bytes, so that it need not move.
+    /// Creates an empty string with a capacity of `bytes`, so that it need not be reallocated.
     pub(super) fn with_capacity(bytes: usize) -> UnitString {
         UnitString { text: Wiped(String::with_capacity(bytes)), high: None }
     }
@@ -48,7 +48,7 @@ impl UnitString {
     }
 }
 
-/// What a text without quotes stands for.
+/// Returns the value of an unquoted token.
 pub(super) fn classify(token: &str) -> Value {
     match token {
         "null" => Value::Null,
@@ -59,7 +59,7 @@ pub(super) fn classify(token: &str) -> Value {
     }
 }
 
-/// The number `token` is, if it is one: like RFC 8259, but leading zeros are fine.
+/// Parses `token` as a number: as in RFC 8259, but leading zeros are allowed.
 fn number(token: &str) -> Option<Value> {
     let mut rest = after_digits(token.strip_prefix('-').unwrap_or(token))?;
     if rest.is_empty() {
@@ -77,7 +77,7 @@ fn number(token: &str) -> Option<Value> {
     }
 }
 
-/// What follows the digits at the start of `text`; `None` if there are none.
+/// Returns the text after the digits at the start of `text`; `None` if there are none.
 fn after_digits(text: &str) -> Option<&str> {
     let rest = text.trim_start_matches(|character: char| character.is_ascii_digit());
     (rest.len() < text.len()).then_some(rest)

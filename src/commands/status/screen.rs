@@ -1,14 +1,14 @@
-//! Figures as a person reads them.
+//! Formats metrics for people.
 
 use super::Seen;
 use crate::commands::peers::duration;
 use crate::figures::{Reading, Sample};
 use crate::progress::Grouped;
 
-/// Part of the requests or commits for which a time is told.
+/// Quantile of requests and commits whose duration is shown.
 const MOST: f64 = 0.99;
 
-/// A screen. With what was seen before, it tells how fast things go.
+/// Formats a screen. Rates are shown if `before` holds the previous metrics.
 pub(super) fn text(seen: &Seen, before: Option<&Reading>) -> String {
     let view = View { figures: &seen.figures, before };
     let rows = [
@@ -35,7 +35,7 @@ pub(super) fn text(seen: &Seen, before: Option<&Reading>) -> String {
     text
 }
 
-/// What was seen, and before.
+/// The present and the previous metrics.
 struct View<'r> {
     figures: &'r Reading,
     before: Option<&'r Reading>,
@@ -46,7 +46,7 @@ impl View<'_> {
         self.figures.value(name)
     }
 
-    /// How much a sum has grown in a second; nothing if the node was started anew in between.
+    /// Returns the growth of a counter per second; `None` if the node was restarted in between.
     fn rate(&self, name: &str) -> Option<f64> {
         let uptime = |figures: &Reading| figures.value("nisd_uptime_seconds");
         let passed = uptime(self.figures)? - uptime(self.before?)?;
@@ -183,7 +183,7 @@ impl View<'_> {
         })
     }
 
-    /// The time within which most of what a histogram has counted was done.
+    /// Returns the smallest bucket bound of a histogram within which [`MOST`] of its observations lie.
     fn within(&self, buckets: &str) -> Option<String> {
         let at_most = |bound: f64| {
             let of_bound = self.figures.of(buckets).filter(move |bucket| bucket.label("le").parse() == Ok(bound));
@@ -201,7 +201,7 @@ impl View<'_> {
         }
     }
 
-    /// What the operator should look at.
+    /// Returns hints for the operator.
     fn advice(&self) -> impl Iterator<Item = &'static str> {
         let is = |name: &str, is_bad: fn(f64) -> bool| self.value(name).is_some_and(is_bad);
         let is_alone = self.value("nisd_peers") == Some(0.0) && self.figures.sum("nisd_peers") > Some(0.0);
@@ -239,7 +239,7 @@ impl View<'_> {
     }
 }
 
-/// A whole number with its thousands apart.
+/// Formats a whole number with thousands separators.
 fn number(value: f64) -> String {
     let sign = if value < -0.5 { "-" } else { "" };
     format!("{sign}{}", Grouped(value.abs().round() as u64))
@@ -249,7 +249,7 @@ fn plural(count: f64, noun: &str) -> String {
     format!("{} {noun}{}", number(count), if count == 1.0 { "" } else { "s" })
 }
 
-/// Bytes in the unit that leaves up to four digits before the point.
+/// Formats bytes in the unit that leaves up to four digits before the point.
 fn bytes(value: f64) -> String {
     const UNITS: [&str; 5] = ["bytes", "KiB", "MiB", "GiB", "TiB"];
     let (mut value, mut unit) = (value.max(0.0), 0);
@@ -260,12 +260,12 @@ fn bytes(value: f64) -> String {
     format!("{value:.decimals$} {}", UNITS[unit])
 }
 
-/// Seconds as people say them.
+/// Formats seconds in their largest whole unit.
 fn time(seconds: f64) -> String {
     duration(seconds.max(0.0) as u64)
 }
 
-/// A time that may be far less than a second.
+/// Formats a duration that may be far less than a second.
 fn short(seconds: f64) -> String {
     if seconds < 1.0 { format!("{} ms", (seconds * 1e4).round() / 10.0) } else { format!("{seconds:.1} s") }
 }

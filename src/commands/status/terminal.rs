@@ -1,4 +1,4 @@
-//! A terminal that is drawn on again and again, and listens for a key.
+//! A full-screen terminal that is redrawn repeatedly and reads keys.
 
 use std::io::{self, Stdin, Stdout, Write};
 use std::time::Duration;
@@ -7,25 +7,25 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 
-/// A screen of its own without a cursor, and the way back.
+/// Enter and leave the alternate screen, without a cursor.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l";
 const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
 const TO_THE_TOP: &str = "\x1b[H";
 const CLEAR_REST_OF_LINE: &str = "\x1b[K";
 const CLEAR_BELOW: &str = "\x1b[J";
-/// The key that ends it.
+/// The key that quits.
 const QUIT: u8 = b'q';
 
-/// What the user did.
+/// User input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pressed {
-    /// Nothing that matters.
+    /// No relevant key.
     Nothing,
-    /// Asked for the end.
+    /// The user quits.
     Quit,
 }
 
-/// The terminal of standard input and output. It is as it was once this is dropped.
+/// The terminal of standard input and output. Dropping it restores the previous state.
 pub struct Terminal {
     input: Stdin,
     output: Stdout,
@@ -33,7 +33,7 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// Takes the terminal: what is typed is not shown, and comes at once.
+    /// Takes over the terminal: keys are not echoed and arrive at once.
     pub fn take() -> io::Result<Terminal> {
         let (input, mut output) = (io::stdin(), io::stdout());
         let before = tcgetattr(&input)?;
@@ -44,7 +44,7 @@ impl Terminal {
         Ok(Terminal { input, output, before })
     }
 
-    /// Shows a text in the place of the one before, as much of it as there is room for.
+    /// Replaces the shown text, cut to the size of the terminal.
     pub fn show(&mut self, text: &str) -> io::Result<()> {
         let size = tcgetwinsize(&self.output).ok().filter(|size| size.ws_col > 0 && size.ws_row > 0);
         let (rows, columns) = size.map_or((24, 80), |size| (size.ws_row.into(), size.ws_col.into()));
@@ -52,7 +52,7 @@ impl Terminal {
         self.output.flush()
     }
 
-    /// Waits for a key, or for so long, or for a signal.
+    /// Waits for a key, for at most `time`, or for a signal.
     pub fn wait(&mut self, time: Duration) -> io::Result<Pressed> {
         let time = Timespec::try_from(time).map_err(io::Error::other)?;
         let mut inputs = [PollFd::new(&self.input, PollFlags::IN)];
@@ -73,17 +73,17 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        // A terminal that is gone needs neither.
+        // If the terminal is gone, neither is needed.
         let _ = self.output.write_all(LEAVE.as_bytes()).and_then(|()| self.output.flush());
         let _ = tcsetattr(&self.input, OptionalActions::Now, &self.before);
     }
 }
 
-/// What draws a text over the one before.
+/// Returns the text that draws over the previous one.
 fn frame(text: &str, rows: usize, columns: usize) -> String {
     let cut = |line: &str| line.chars().take(columns).collect::<String>() + CLEAR_REST_OF_LINE;
     let lines: Vec<String> = text.lines().take(rows).map(cut).collect();
-    // The last line ends without a line end, which would move the others up.
+    // The last line has no line end, which would scroll the others up.
     TO_THE_TOP.to_owned() + &lines.join("\r\n") + CLEAR_BELOW
 }
 

@@ -25,13 +25,13 @@ import { withHashes } from "./pool.js";
 import { TARGET_SECONDS } from "./settings.js";
 import { transactionTable } from "./transactions.js";
 
-/** Entries of a page of a list. */
+/** Entries on a page of a list. */
 const PAGE = 25;
-/** Mosaics and names that are shown. */
+/** Maximum number of mosaics and namespaces shown. */
 const MOST = 50;
-/** Heights for which the balance is asked. */
+/** Number of heights at which the balance is requested. */
 const POINTS = 120;
-/** The bit by which a node says that it keeps what accounts had, and what it says if it does so since some block only. */
+/** Feature bit of historical account data, and the node's error if it has such data only from some block on. */
 const KEEPS_HISTORY = 2;
 const BEGINNING = /begins at height (\d+)/;
 const HEIGHT = 140;
@@ -62,7 +62,7 @@ function properties({ account, meta }) {
       ],
     ],
     ["Harvested blocks", grouped(account.harvestedBlocks)],
-    ["Public key", account.publicKey ? copyable(account.publicKey) : "not known: it has signed nothing"],
+    ["Public key", account.publicKey ? copyable(account.publicKey) : "unknown: the account has signed nothing"],
   ]);
 }
 
@@ -73,7 +73,7 @@ const accountList = (accounts) =>
     accounts.map(({ address }) => h("li", {}, wholeAccountLink(address))),
   );
 
-/** Who signs for the account, and for whom it signs, as far as there is anybody. */
+/** Cosignatories of the account, and the accounts that it cosigns, if there are any. */
 function multisig({ account, meta }) {
   const { cosignatoriesCount: all, minCosignatories } = account.multisigInfo;
   const rule = `Multisig: ${minCosignatories || all} of ${plural(all, "cosignatory", "cosignatories")} must sign.`;
@@ -83,7 +83,7 @@ function multisig({ account, meta }) {
   ];
 }
 
-/** The balance over time; null where the node does not keep it. */
+/** Returns the balance over time; null if the node does not keep it. */
 async function balances(address, signal) {
   const { metaData } = await nodeInfo();
   if (!(metaData.features & KEEPS_HISTORY)) return null;
@@ -91,7 +91,7 @@ async function balances(address, signal) {
   try {
     return await balancesFrom(1, height, address, signal);
   } catch (error) {
-    // It may be kept for the last blocks only; the node then says from which on.
+    // The node may keep it only from some block on, which its error names.
     const begin = error instanceof Problem && error.message.match(BEGINNING);
     if (!begin) throw error;
     return balancesFrom(Number(begin[1]), height, address, signal);
@@ -108,7 +108,7 @@ async function balancesFrom(first, last, address, signal) {
   return data;
 }
 
-/** The balances as a line. Where they differ little, it does not begin at zero. */
+/** Draws the balances as a line. It does not start at zero if they differ little. */
 function balancePlot(data) {
   const amounts = data.map(({ balance }) => BigInt(balance));
   const least = amounts.reduce((one, other) => (other < one ? other : one));
@@ -129,7 +129,7 @@ function balancePlot(data) {
       {},
       `From block ${grouped(first)} to ${grouped(last)}, about ${duration((last - first) * TARGET_SECONDS)}: `,
       `between ${units(least, 6)} and ${units(most, 6)} XEM.`,
-      isNarrow && " The drawing does not begin at zero.",
+      isNarrow && " The plot does not start at zero.",
     ),
   );
 }
@@ -141,7 +141,7 @@ function history(address, signal) {
       const data = await balances(address, signal);
       part.hidden = data === null;
       if (data === null) return null;
-      return data.length < 2 ? nothing("Nothing is known of earlier blocks.") : balancePlot(data);
+      return data.length < 2 ? nothing("There is no data of earlier blocks.") : balancePlot(data);
     }),
   );
   return part;
@@ -152,7 +152,7 @@ async function mosaics(address, signal) {
     ["account/mosaic/owned", "account/mosaic/owned/definition"].map((path) => get(path, { address }, signal)),
   );
   const byName = new Map(definitions.data.map((definition) => [mosaicName(definition.id), definition]));
-  if (owned.data.length === 0) return nothing("The account has nothing.");
+  if (owned.data.length === 0) return nothing("The account owns no mosaics.");
   const shown = owned.data.slice(0, MOST).map((one) => ({ ...one, definition: byName.get(mosaicName(one.mosaicId)) }));
   return [
     table(
@@ -195,7 +195,7 @@ async function harvests(address, signal) {
   const { data } = await get("account/harvests", { address, pageSize: PAGE }, signal);
   if (data.length === 0) return nothing("The account has harvested no block.");
   return table(
-    "The last blocks that the account harvested, the newest first",
+    "The last blocks that the account harvested, newest first",
     [
       { name: "Height", class: "number", cell: ({ height }) => blockLink(height) },
       { name: "Time (UTC)", cell: ({ timeStamp }) => time(timeStamp) },
@@ -215,7 +215,7 @@ const waiting = (address, signal) => async () => {
   );
 };
 
-/** One page of its transactions, the newest first; the last one of a page leads to the next. */
+/** Returns a page of its transactions, newest first; the id of the last one leads to the next page. */
 async function transactions(address, before, signal) {
   const page = before ? { address, pageSize: PAGE, id: before } : { address, pageSize: PAGE };
   const { data } = await get("account/transfers/all", page, signal);
@@ -223,13 +223,13 @@ async function transactions(address, before, signal) {
   const older = data.length === PAGE && link(`account/${address}/before/${data.at(-1).meta.id}`, "Older", " →");
   return [
     entries.length > 0
-      ? transactionTable("Transactions of the account, the newest first", entries, { of: address })
+      ? transactionTable("Transactions of the account, newest first", entries, { of: address })
       : nothing("No transactions."),
     (before || older) && pager(before && link(`account/${address}`, "← ", "Newest"), older),
   ];
 }
 
-/** All parts of the page. */
+/** Returns all parts of the page. */
 function parts(address, signal) {
   return [
     loaded(signal, async () => {
@@ -264,7 +264,7 @@ function parts(address, signal) {
 /**
  * @param {AbortSignal} signal
  * @param {string} address
- * @param {string} [before] shows only the transactions before the one with this number
+ * @param {string} [before] shows only the transactions with ids below this one
  */
 export function account(signal, address, before) {
   const heading = [h("h1", { tabindex: -1 }, "Account"), h("p", { class: "subject" }, copyable(address, inGroups(address)))];
@@ -274,7 +274,7 @@ export function account(signal, address, before) {
       title,
       body: [
         ...heading,
-        nothing("This is no address of this network. A letter may be wrong, or it is for another network."),
+        nothing("This is not an address of this network. It has a typing error or belongs to another network."),
       ],
     };
   }
@@ -283,6 +283,6 @@ export function account(signal, address, before) {
       "Older transactions",
       loaded(signal, () => transactions(address, before, signal)),
     );
-  const back = h("p", {}, link(`account/${address}`, "All of the account"));
+  const back = h("p", {}, link(`account/${address}`, "Whole account"));
   return { title, body: [...heading, before ? [back, older()] : parts(address, signal)] };
 }

@@ -5,14 +5,14 @@ import { ripemd160 } from "./ripemd.js";
 import { NETWORK_BYTE } from "./settings.js";
 
 const ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
-/** Addresses that are remembered by their public keys. */
+/** Maximum number of addresses cached by public key. */
 const MOST_REMEMBERED = 5000;
 const remembered = new Map();
 
 export const toHex = (bytes) => Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 export const fromHex = (text) => Uint8Array.from(text.match(/../g) ?? [], (pair) => parseInt(pair, 16));
 
-/** 25 bytes as 40 letters. */
+/** Encodes 25 bytes as 40 letters. */
 function base32(bytes) {
   let text = "",
     bits = 0,
@@ -26,7 +26,7 @@ function base32(bytes) {
 }
 
 /**
- * The address of the account with a public key.
+ * Returns the address of a public key.
  * @param {string} publicKey 64 hexadecimal digits
  */
 export function addressOf(publicKey) {
@@ -39,7 +39,7 @@ export function addressOf(publicKey) {
   return address;
 }
 
-/** 40 letters as 25 bytes. */
+/** Decodes 40 letters to 25 bytes. */
 function fromBase32(text) {
   const bytes = [];
   let bits = 0,
@@ -53,18 +53,18 @@ function fromBase32(text) {
   return Uint8Array.from(bytes);
 }
 
-/** An address without hyphens and in large letters, or null if a text cannot be one. */
+/** Returns an address without hyphens and in upper case, or null if a text cannot be one. */
 export function parseAddress(text) {
   const address = text.replace(/[-\s]/g, "").toUpperCase();
   return /^[A-Z2-7]{40}$/.test(address) ? address : null;
 }
 
-/** Whether what looks like an address is one of this network: its checksum tells typing errors. */
+/** Returns whether a text in the form of an address is valid on this network; the checksum detects typing errors. */
 export function isAddress(address) {
   const bytes = fromBase32(address),
     checksum = keccak256(bytes.subarray(0, 21));
   return bytes[0] === NETWORK_BYTE && bytes.subarray(21).every((byte, index) => byte === checksum[index]);
 }
 
-/** An address in groups of six. */
+/** Returns an address in groups of six. */
 export const inGroups = (address) => address.match(/.{1,6}/g).join("-");

@@ -1,21 +1,21 @@
-// Hashes of what the interface answers without them, computed from its binary form.
+// Hashes that the interface does not return, computed from the binary form.
 
 import { toHex } from "./address.js";
 import { keccak256 } from "./keccak.js";
 
-/** Where a block or a transaction has its signature, with the length of that in front. */
+/** Offsets of the signature of a block or transaction, with its length prefix. */
 const SIGNATURE = { start: 48, text: 52, end: 116 };
-/** Where a block has its transactions, and where an answer to a challenge has its list. */
+/** Offsets of the transactions in a block, and of the list in a response to a challenge. */
 const BLOCK_LIST = 164;
 const ENTITY_LIST = 4;
 const LENGTH_BYTES = 4;
 const MULTISIG = 0x1004;
-/** Where a multisig transaction has its inner one, with the length of that in front. */
+/** Offset of the inner transaction of a multisig transaction, with its length prefix. */
 const INNER = 128;
 
 const wordAt = (bytes, position) => new DataView(bytes.buffer, bytes.byteOffset).getUint32(position, true);
 
-/** The hash of a block or a transaction whose own part ends somewhere; its signature is left out. */
+/** Hashes a block or transaction up to `end`, without its signature. */
 function hashOf(bytes, end) {
   const hashed = new Uint8Array(end - (SIGNATURE.end - SIGNATURE.start));
   hashed.set(bytes.subarray(0, SIGNATURE.start));
@@ -24,8 +24,7 @@ function hashOf(bytes, end) {
 }
 
 /**
- * The hash of a transaction, and that of its inner one. The signatures of others stand behind the inner transaction, and
- * are left out.
+ * Returns the hash of a transaction and of its inner one. Cosignatures follow the inner transaction and are not hashed.
  */
 function transactionHashes(bytes) {
   if (wordAt(bytes, 0) !== MULTISIG) return { hash: hashOf(bytes, bytes.length) };
@@ -35,7 +34,7 @@ function transactionHashes(bytes) {
 }
 
 /**
- * Tells the hashes of a list of transactions by their signatures. They are computed when they are asked for.
+ * Returns a lookup of the hashes of a list of transactions by signature. They are computed on demand.
  * @returns {(signature: string) => {hash?: string, innerHash?: string}}
  */
 function hashesFrom(bytes, start) {
@@ -51,11 +50,10 @@ function hashesFrom(bytes, start) {
   return (signature) => (found.has(signature) ? transactionHashes(found.get(signature)) : {});
 }
 
-/** The hash of a block. */
 export const blockHash = (bytes) => hashOf(bytes, bytes.length);
 
-/** Tells the hashes of the transactions of a block by their signatures. */
+/** Returns a lookup of the hashes of a block's transactions by signature. */
 export const hashesInBlock = (bytes) => hashesFrom(bytes, BLOCK_LIST);
 
-/** The same of an answer to a challenge, which holds a list of transactions. */
+/** The same for a response to a challenge that contains a list of transactions. */
 export const hashesInAnswer = (bytes) => hashesFrom(bytes, ENTITY_LIST);

@@ -10,10 +10,10 @@ import { blockAt, get, ifThere, postForBytes } from "./node.js";
 import { copyable, facts, link, loaded, nothing, pager, refill, section, whole, wholeAccountLink } from "./parts.js";
 import { transactionTable } from "./transactions.js";
 
-/** Transactions on a page. */
+/** Transactions per page. */
 const PAGE = 25;
 
-/** The account that gets the fees: the harvester, or whom it harvests for today. */
+/** Returns the account that gets the fees: the harvester, or its present owner if it is a remote account. */
 async function beneficiary(harvester, signal) {
   const { account } = await get("account/get/forwarded", { address: harvester }, signal);
   return account.address;
@@ -40,11 +40,11 @@ function properties({ block, previous, harvester, owner, hash }) {
       [
         time(block.timeStamp),
         previous &&
-          h("span", { class: "quiet" }, `, ${duration(block.timeStamp - previous.timeStamp)} after the one before`),
+          h("span", { class: "quiet" }, `, ${duration(block.timeStamp - previous.timeStamp)} after the previous block`),
       ],
     ],
-    [block.height === 1 ? "Made by" : "Harvester", wholeAccountLink(harvester)],
-    ["Harvests for", owner === harvester ? null : [wholeAccountLink(owner), h("span", { class: "quiet" }, " (today)")]],
+    [block.height === 1 ? "Signed by" : "Harvester", wholeAccountLink(harvester)],
+    ["Harvests for", owner === harvester ? null : [wholeAccountLink(owner), h("span", { class: "quiet" }, " (now)")]],
     ["Transactions", grouped(block.transactions.length)],
     ["Fees", xem(fees)],
     ["Previous block", previous ? link(`block/${previous.height}`, whole(block.prevBlockHash.data)) : null],
@@ -52,7 +52,7 @@ function properties({ block, previous, harvester, owner, hash }) {
   ]);
 }
 
-/** One page of the transactions of a block. */
+/** Returns a page of the transactions of a block. */
 function transactionsOf({ block, hashOf }, page) {
   const all = block.transactions,
     first = (page - 1) * PAGE;
@@ -72,7 +72,7 @@ function transactionsOf({ block, hashOf }, page) {
   ];
 }
 
-/** The blocks beside it; the next one as soon as there is one. */
+/** Links to the adjacent blocks; to the next one as soon as it exists. */
 function neighbours(height, signal) {
   const next = h("span", {});
   onBlocks(() => {
@@ -86,28 +86,28 @@ function neighbours(height, signal) {
   );
 }
 
-/** The height of the last block, which is asked for only if a block may be above it. */
+/** Returns the height of the tip, which is requested only if this block may be above the known tip. */
 async function lastHeight(height, signal) {
   const known = tip()?.height ?? 0;
   return height <= known ? known : (await get("chain/height", {}, signal)).height;
 }
 
-/** Says that the block was replaced, once it is. */
+/** Shows a notice once the block is replaced. */
 function replacement({ block: { height }, hash }, signal) {
   const place = h("div", { role: "status" });
   const look = async (lowest) => {
     if (lowest > height) return;
     const bytes = await ifThere(postForBytes("block/at/public", { height }, signal));
     if (bytes && blockHash(bytes) === hash) return;
-    const again = h("button", { type: "button" }, "Show the block that is there now");
+    const again = h("button", { type: "button" }, "Show the present block");
     again.addEventListener("click", () => location.reload());
-    refill(place, h("p", { class: "problem" }, "This block was replaced: it is in the chain no more. ", again));
+    refill(place, h("p", { class: "problem" }, "This block was replaced: it is no longer in the chain. ", again));
   };
   onReplaced(look, signal);
   return place;
 }
 
-/** Shows a block, or that there is none yet. */
+/** Shows a block, or that it does not exist yet. */
 async function show(height, page, signal) {
   const last = await lastHeight(height, signal);
   if (height < 1 || height > last) {

@@ -1,14 +1,14 @@
-// The end of the chain: the last blocks, kept in step with the node.
+// The last blocks of the chain, kept in step with the node.
 
 import { addressOf } from "./address.js";
 import { feesOf } from "./kinds.js";
 import { listen, watch } from "./live.js";
 import { blockAt, get, parseExactly } from "./node.js";
 
-/** Blocks that are kept, and those that are asked for at first. */
+/** Number of blocks kept, and number requested at first. */
 const MOST = 60;
 const FIRST = 13;
-/** Time after which the node is asked if it has told of no block, and the same while it has not answered at all. */
+/** Time without a block after which the node is polled, and the polling interval while it has not answered at all. */
 const SILENCE_MS = 60_000;
 const PATIENCE_MS = 5000;
 
@@ -19,7 +19,7 @@ const PATIENCE_MS = 5000;
  * @property {string} harvester address of the account that signed the block
  * @property {bigint} fees micro XEM
  * @property {number} count of its transactions
- * @property {string} signature tells it from any other block
+ * @property {string} signature identifies the block
  */
 
 /** @type {Map<number, Summary>} */
@@ -27,10 +27,10 @@ const blocks = new Map();
 const followers = new Set();
 const mourners = new Set();
 let heardAt = 0;
-/** Why nothing is known. */
+/** The error if nothing is known. */
 let trouble = null;
 let isCatchingUp = false;
-/** Blocks that were known when something was missed and may have been replaced since; null if nothing was missed. */
+/** Blocks known before a gap that may have been replaced since; null if there was no gap. */
 let doubtful = null;
 let isTelling = false;
 
@@ -43,10 +43,10 @@ const summarise = ({ height, timeStamp, signer, signature, transactions }) => ({
   signature,
 });
 
-/** The blocks that are known, the newest first. */
+/** Returns the known blocks, newest first. */
 export const lastBlocks = () => [...blocks.values()].sort((one, other) => other.height - one.height);
 
-/** The last block that is known. */
+/** Returns the last known block. */
 export const tip = () => lastBlocks()[0];
 
 function keep(block) {
@@ -54,7 +54,7 @@ function keep(block) {
   for (const { height } of lastBlocks().slice(MOST)) blocks.delete(height);
 }
 
-/** Tells the followers, once for all that comes before the next drawing: a node that catches up tells very many blocks. */
+/** Notifies the followers, at most once per animation frame: a node that synchronizes reports very many blocks. */
 function tell() {
   if (isTelling) return;
   isTelling = true;
@@ -64,7 +64,7 @@ function tell() {
   });
 }
 
-/** A new end of the chain. Blocks above it have been rolled back. */
+/** Sets a new tip. Known blocks above it were rolled back. */
 function extend(block) {
   heardAt = Date.now();
   const isReplaced = tip()?.height >= block.height;
@@ -75,8 +75,8 @@ function extend(block) {
 }
 
 /**
- * The lowest height of blocks, the newest first, whose block is not in the chain any more; null if there is none. From the
- * first one on that is still there, all below are.
+ * Returns the lowest height of `known`, newest first, whose block is no longer in the chain; null if there is none. All
+ * blocks below one that is still in the chain are in it too.
  */
 async function lowestReplaced(known, last) {
   let lowest = null;
@@ -87,11 +87,11 @@ async function lowestReplaced(known, last) {
     }
     lowest = height;
   }
-  // Of what is below nothing is known.
+  // Nothing is known of the blocks below.
   return lowest && 1;
 }
 
-/** Asks for the last blocks that are not known, and whether the known ones are still there. */
+/** Requests the missing last blocks, and checks that the known ones are still in the chain. */
 async function catchUp() {
   doubtful ??= lastBlocks();
   const last = await get("chain/last-block");
@@ -99,7 +99,7 @@ async function catchUp() {
   doubtful = null;
   const from = Math.max(1, last.height - FIRST + 1);
   if (lowest !== null) for (const height of blocks.keys()) if (height >= lowest) blocks.delete(height);
-  // Nothing is kept from before a gap.
+  // Blocks before a gap are dropped.
   if (tip()?.height < from - 1) blocks.clear();
   extend(last);
   if (lowest !== null) mourners.forEach((mourner) => mourner(lowest));
@@ -123,15 +123,14 @@ async function tryToCatchUp() {
   }
 }
 
-/** Why the node has not been asked with success; null if it has. */
+/** Returns the error of the last request; null if it succeeded. */
 export const chainTrouble = () => trouble;
 
-/** Begins to follow the chain. */
 export function followChain() {
   listen("/blocks", (body) => {
     const block = parseExactly(body);
     const isNext = tip()?.height + 1 >= block.height;
-    // What is known until now is what is in doubt.
+    // The blocks known so far may have been replaced.
     if (!isNext) tryToCatchUp();
     extend(block);
   });
@@ -144,8 +143,8 @@ export function followChain() {
 }
 
 /**
- * Calls a function with the lowest height whose block was replaced, whenever that happens, until the signal is given. What
- * it wants done is tried again while the node does not answer.
+ * Calls a function with the lowest replaced height after each reorg, until the signal aborts. Retries it while it
+ * fails.
  * @param {(height: number) => any} mourner
  * @param {AbortSignal} signal
  */
@@ -162,7 +161,7 @@ export function onReplaced(mourner, signal) {
 }
 
 /**
- * Calls a function now and with every change, until the signal is given.
+ * Calls a function now and on every change, until the signal aborts.
  * @param {() => void} follower
  * @param {AbortSignal} signal
  */

@@ -1,10 +1,10 @@
-// Elements. Text from the chain comes in by `text` and `textContent` only; nothing here reads HTML.
+// DOM elements. Text from the chain is inserted by `text` and `textContent` only; no HTML is parsed.
 
 const SVG = "http://www.w3.org/2000/svg";
 
 /**
- * Characters that change the order or the look of what stands around them: control characters, marks of direction and
- * invisible ones. They are shown by their numbers. A line feed and a tab are left as they are.
+ * Characters that change the order or the look of their surroundings: control characters, direction marks and invisible
+ * ones. They are shown as code points. Line feed and tab are left as they are.
  */
 const INVISIBLE =
   /([\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff])/u;
@@ -14,7 +14,7 @@ const INVISIBLE =
 /**
  * Fills an element.
  * @param {Element} element
- * @param {Record<string, any>} properties attributes; `on…` are listeners; one that is false or null is left out
+ * @param {Record<string, any>} properties attributes; `on…` are listeners; false and null ones are left out
  * @param {(Child | Child[])[]} children
  */
 function fill(element, properties, children) {
@@ -26,13 +26,13 @@ function fill(element, properties, children) {
   return element;
 }
 
-/** Appends children; those that are null or false are left out. */
+/** Appends children; null and false ones are left out. */
 export function append(element, ...children) {
   element.append(...children.flat(Infinity).filter((child) => child != null && child !== false));
 }
 
 /**
- * An element.
+ * Creates an element.
  * @param {string} tag
  * @param {Record<string, any>} [properties]
  * @param {...(Child | Child[])} children
@@ -42,15 +42,14 @@ export function h(tag, properties = {}, ...children) {
   return fill(document.createElement(tag), properties, children);
 }
 
-/** An element of a drawing. */
 export function svg(tag, properties = {}, ...children) {
   return fill(document.createElementNS(SVG, tag), properties, children);
 }
 
-/** A text by somebody else: set apart from what stands around it, with nothing invisible in it. */
+/** Shows a foreign text: isolated from its surroundings, with invisible characters made visible. */
 export function foreign(text, tag = "bdi") {
   const parts = String(text).split(INVISIBLE);
-  // Every second part is what the pattern has found.
+  // Every second part is a match of the pattern.
   return h(
     tag,
     { class: "foreign", dir: "auto" },

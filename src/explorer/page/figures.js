@@ -1,4 +1,4 @@
-// The figures of the node, as small plots. It tells them to callers from its own machine only.
+// The metrics of the node as small plots. The node returns them to local clients only.
 
 import { h } from "./dom.js";
 import { bytes, grouped, round } from "./format.js";
@@ -7,22 +7,22 @@ import { refill, section } from "./parts.js";
 import { line } from "./plot.js";
 import { IS_LOCAL } from "./settings.js";
 
-/** Time between two questions, and how many answers are drawn. */
+/** Polling interval, and maximum number of samples drawn. */
 const PAUSE_MS = 5000;
 const MOST = 60;
 
 const milliseconds = (seconds) => `${round(seconds * 1000)}\u00a0ms`;
 const DRAWN = [
   { name: "nisd_memory_resident_bytes", title: "Memory", text: bytes },
-  { name: "nisd_buffered_bytes", title: "Buffered for connections", text: bytes },
+  { name: "nisd_buffered_bytes", title: "Connection buffers", text: bytes },
   { name: "nisd_connections", title: "Connections", text: grouped },
   { name: "nisd_websocket_sessions", title: "Websocket sessions", text: grouped },
   { name: "nisd_unconfirmed_transactions", title: "Unconfirmed transactions", text: grouped },
-  { name: "nisd_loop_step_longest_seconds", title: "Longest step", text: milliseconds },
+  { name: "nisd_loop_step_longest_seconds", title: "Longest loop step", text: milliseconds },
 ];
 
 /**
- * Reads the text format of Prometheus: the sums of samples by their names, labels left out.
+ * Parses the text format of Prometheus: sums of the samples by name, without labels.
  * @param {string} text
  * @returns {Map<string, number>}
  */
@@ -35,7 +35,7 @@ export function parseFigures(text) {
   return sums;
 }
 
-/** Values of each figure, the oldest first; kept while the page is open. */
+/** Values of each metric, oldest first, kept while the page is open. */
 const history = new Map(DRAWN.map(({ name }) => [name, []]));
 
 function note(sums) {
@@ -57,10 +57,10 @@ function figure({ name, title, text }) {
   );
 }
 
-/** Whether the node tells its figures to us. */
+/** Whether the node returns its metrics to this client. */
 let isTold = IS_LOCAL;
 
-/** Asks for the figures, unless they are refused. */
+/** Requests the metrics, unless they were refused. */
 async function ask(signal) {
   try {
     note(parseFigures(await getText("metrics", signal)));
@@ -70,8 +70,7 @@ async function ask(signal) {
 }
 
 /**
- * The plots, drawn anew every few seconds until the signal is given. There is nothing to see where the node does not
- * tell its figures.
+ * The plots, redrawn every few seconds until the signal aborts. Hidden if the node does not return its metrics.
  * @param {AbortSignal} signal
  */
 export function figures(signal) {

@@ -2,17 +2,17 @@
 
 import { h } from "./dom.js";
 
-/** The beginning of network time in milliseconds of Unix time: 2015-03-29 00:06:25 UTC. */
+/** Epoch of network time in Unix milliseconds: 2015-03-29 00:06:25 UTC. */
 const EPOCH_MS = 1_427_587_585_000;
 const XEM_DIVISIBILITY = 6;
 
-/** An integer with its digits in groups of three. */
+/** Returns an integer with its digits in groups of three. */
 export const grouped = (number) => String(number).replace(/\B(?=(\d{3})+$)/g, ",");
 
 /**
- * An amount of the smallest unit in whole ones, exactly.
+ * Converts an amount in smallest units to whole units, exactly.
  * @param {bigint | number | string} quantity
- * @param {number} divisibility digits behind the point
+ * @param {number} divisibility number of decimals
  */
 export function units(quantity, divisibility) {
   const digits = BigInt(quantity).toString();
@@ -23,17 +23,17 @@ export function units(quantity, divisibility) {
   return sign + grouped(padded.slice(0, split)) + (fraction && `.${fraction}`);
 }
 
-/** Micro XEM in XEM, with the name of it. */
+/** Returns micro XEM as XEM, with the unit. */
 export const xem = (micro) =>
   h("span", { class: "amount" }, units(micro, XEM_DIVISIBILITY), "\u00a0", h("span", { class: "unit" }, "XEM"));
 
-/** Milliseconds of Unix time. */
+/** Converts a network time to Unix milliseconds. */
 const unixMillis = (timestamp) => EPOCH_MS + Number(timestamp) * 1000;
 
-/** Seconds from a moment of network time to the present of this machine. */
+/** Returns the seconds from a network time to now, by this machine's clock. */
 export const secondsSince = (timestamp) => (Date.now() - unixMillis(timestamp)) / 1000;
 
-/** A moment of network time, in UTC; where the reader is stands in its title. */
+/** Returns a network time in UTC, with the local time as its title. */
 export function time(timestamp) {
   const date = new Date(unixMillis(timestamp));
   const [day, clock] = date.toISOString().slice(0, 19).split("T");
@@ -45,7 +45,7 @@ export function time(timestamp) {
   );
 }
 
-/** A duration in seconds as people say it. */
+/** Returns a duration in seconds in a readable unit. */
 export function duration(seconds) {
   const whole = Math.max(0, Math.round(seconds));
   if (whole < 120) return `${whole}\u00a0s`;
@@ -54,19 +54,19 @@ export function duration(seconds) {
   return `${grouped(Math.round(whole / 86_400))}\u00a0days`;
 }
 
-/** Bytes in a unit that suits them. */
+/** Returns a number of bytes in a readable unit. */
 export function bytes(count) {
   const names = ["B", "KiB", "MiB", "GiB", "TiB"];
   const power = Math.min(names.length - 1, Math.floor(Math.log2(Math.max(1, count)) / 10));
   return `${round(count / 1024 ** power)}\u00a0${names[power]}`;
 }
 
-/** A number with about three digits. */
+/** Returns a number with about three digits. */
 export const round = (number) => (number >= 100 ? grouped(Math.round(number)) : String(Number(number.toPrecision(3))));
 
-/** A count and what is counted. */
+/** Returns a count and its noun. */
 export const plural = (count, one, many = `${one}s`) => `${grouped(count)}\u00a0${Number(count) === 1 ? one : many}`;
 
-/** The beginning and the end of a long text. */
+/** Returns the start and end of a long text. */
 export const shortened = (text, ends = 6) =>
   text.length > 2 * ends + 1 ? `${text.slice(0, ends)}…${text.slice(-ends)}` : text;

@@ -1,4 +1,4 @@
-// The first page: what happens now.
+// The home page: the current state of the chain and the node.
 
 import { chainTrouble, lastBlocks, onBlocks, tip } from "./chain.js";
 import { h } from "./dom.js";
@@ -13,14 +13,14 @@ import { reorgs } from "./reorgs.js";
 import { TARGET_SECONDS } from "./settings.js";
 import { transactionTable } from "./transactions.js";
 
-/** Rows that are shown. */
+/** Maximum numbers of rows. */
 const BLOCKS = 12;
 const WAITING = 15;
 const HARVESTERS = 8;
-/** Bars for which there is room at least, so that the first ones are not broad. */
+/** Minimum number of bars to leave room for, so that the first ones are not wide. */
 const FEWEST_BARS = 20;
 
-/** Seconds from each known block to the next one, the oldest first. */
+/** Returns the seconds between successive known blocks, oldest first. */
 function intervals() {
   const times = lastBlocks()
     .map((block) => block.time)
@@ -30,7 +30,7 @@ function intervals() {
 
 const sum = (numbers) => numbers.reduce((total, number) => total + number, 0);
 
-/** A figure with its name. */
+/** A number with its name. */
 const figure = (name, value, note) =>
   h(
     "div",
@@ -39,12 +39,12 @@ const figure = (name, value, note) =>
     h("dd", {}, h("span", { class: "value" }, value), note && h("span", { class: "note" }, note)),
   );
 
-/** The figures at the top. */
+/** The numbers at the top. */
 function overview() {
   const times = intervals(),
     span = sum(times),
     last = tip();
-  // The oldest block stands for the beginning of the time, so its transactions do not count.
+  // The oldest block marks the start of the time span, so its transactions do not count.
   const count = sum(
     lastBlocks()
       .slice(0, -1)
@@ -55,9 +55,9 @@ function overview() {
     "dl",
     { class: "overview" },
     figure("Height", link(`block/${last.height}`, grouped(last.height)), [h("span", { class: "age" }, age()), " ago"]),
-    figure("Transactions a minute", span > 0 ? round((60 * count) / span) : "–", `in ${plural(times.length, "block")}`),
+    figure("Transactions per minute", span > 0 ? round((60 * count) / span) : "–", `in ${plural(times.length, "block")}`),
     figure("Block time", times.length > 0 ? duration(span / times.length) : "–", `target ${duration(TARGET_SECONDS)}`),
-    figure("Unconfirmed", waiting ? grouped(waiting.length) : "–", "transactions that wait"),
+    figure("Unconfirmed", waiting ? grouped(waiting.length) : "–", "transactions"),
   );
 }
 
@@ -71,12 +71,12 @@ function blockTable() {
     { name: "Transactions", class: "number", cell: ({ count }) => grouped(count) },
     { name: "Fees", class: "number wide", cell: ({ fees }) => xem(fees) },
   ];
-  return table("The last blocks, the newest first", columns, lastBlocks().slice(0, BLOCKS));
+  return table("The last blocks, newest first", columns, lastBlocks().slice(0, BLOCKS));
 }
 
 function blockTimes() {
   const times = intervals();
-  if (times.length === 0) return nothing("One block has no time yet.");
+  if (times.length === 0) return nothing("There is only one block yet.");
   const slowest = Math.max(...times);
   return [
     bars(times, TARGET_SECONDS, Math.max(FEWEST_BARS, times.length)),
@@ -94,9 +94,9 @@ function harvesterTable() {
     counts = new Map();
   blocks.forEach(({ harvester }) => counts.set(harvester, (counts.get(harvester) ?? 0) + 1));
   const rows = [...counts].sort(([, one], [, other]) => other - one).slice(0, HARVESTERS);
-  if (rows.length === 0) return nothing("Nobody has harvested a block yet.");
+  if (rows.length === 0) return nothing("No block has been harvested yet.");
   return table(
-    "Who made the last blocks",
+    "Harvesters of the last blocks",
     [
       { name: "Account", cell: ([address]) => accountLink(address) },
       { name: "Blocks", class: "number", cell: ([, count]) => grouped(count) },
@@ -113,15 +113,15 @@ function harvesterTable() {
 function waitingTable() {
   const waiting = unconfirmed();
   if (waiting === null) return nothing("Loading…");
-  if (waiting.length === 0) return nothing("No transaction waits for a block.");
+  if (waiting.length === 0) return nothing("There are no unconfirmed transactions.");
   const hidden = waiting.length - WAITING;
   return [
-    transactionTable("Transactions that no block has yet, the newest first", waiting.slice(0, WAITING)),
+    transactionTable("Unconfirmed transactions, newest first", waiting.slice(0, WAITING)),
     hidden > 0 && h("p", { class: "quiet" }, `and ${plural(hidden, "other", "others")}`),
   ];
 }
 
-/** How many accounts harvest on this node. */
+/** Returns how many accounts harvest on this node. */
 async function ownHarvesters() {
   const told = await post("account/unlocked/info", {});
   const count = told["num-unlocked"];
@@ -130,7 +130,7 @@ async function ownHarvesters() {
     : `${plural(count, "account")} ${count === 1 ? "harvests" : "harvest"} on this node.`;
 }
 
-/** All that is shown once there is a chain. */
+/** Returns everything that is shown once there is a chain. */
 function parts(signal) {
   const top = h("div"),
     blocks = h("div"),
@@ -150,7 +150,7 @@ function parts(signal) {
   }, signal);
   const clock = setInterval(() => top.querySelector(".age").replaceChildren(age()), 1000);
   signal.addEventListener("abort", () => clearInterval(clock));
-  // It is left out if it cannot be had: that the node does not answer is said elsewhere.
+  // Left out if the request fails: another part shows that the node does not answer.
   ownHarvesters().then(
     (text) => own.replaceChildren(text),
     () => {},

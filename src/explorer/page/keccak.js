@@ -1,11 +1,10 @@
-// Keccak-256 with the padding of the original submission, which is what NEM uses. A lane of 64 bits is two words, the
-// low one first.
+// Keccak-256 with the padding of the original submission, as NEM uses it. A 64-bit lane is two words, low word first.
 
 const RATE = 136;
 const [ROTATIONS, ORDER] = steps();
 const CONSTANTS = constants();
 
-/** By how much lanes are rotated, and where they go, in the order in which "rho" and "pi" visit them. */
+/** Rotation and target of each lane, in the order in which "rho" and "pi" visit them. */
 function steps() {
   const rotations = [],
     order = [];
@@ -66,7 +65,7 @@ function permute(state) {
 }
 
 /**
- * The hash of bytes.
+ * Returns the hash of bytes.
  * @param {Uint8Array} bytes
  * @returns {Uint8Array} 32 bytes
  */

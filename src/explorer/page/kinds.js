@@ -20,28 +20,28 @@ const NAMES = {
   [SUPPLY_CHANGE]: "Mosaic supply",
 };
 
-/** What a transaction is called. */
+/** Returns the name of a transaction's kind. */
 export const nameOf = ({ type }) => NAMES[type] ?? `Kind ${type}`;
 
-/** What a transaction does: itself, or what is in it. */
+/** Returns the effective transaction: itself, or the inner one of a multisig transaction. */
 export const innerOf = (transaction) => (transaction.type === MULTISIG ? transaction.otherTrans : transaction);
 
-/** The fees of a transaction: its own, that of what is in it, and those of signatures. */
+/** Returns the total fee of a transaction: its own, that of its inner one, and those of its cosignatures. */
 export function feesOf({ fee, otherTrans, signatures = [] }) {
   const others = [...signatures, ...(otherTrans ? [otherTrans] : [])];
   return others.reduce((sum, other) => sum + BigInt(other.fee), BigInt(fee));
 }
 
-/** Whether a mosaic is the currency of the network itself. */
+/** Returns whether a mosaic is `nem:xem`. */
 export const isXem = ({ namespaceId, name }) => namespaceId === "nem" && name === "xem";
 
-/** The name of a mosaic as one text. */
+/** Returns the name of a mosaic as one text. */
 export const mosaicName = ({ namespaceId, name }) => `${namespaceId}:${name}`;
 
 /**
- * What a transfer moves, exactly: `[{mosaicId, quantity}]` in the smallest units.
+ * Returns what a transfer moves, exactly: `[{mosaicId, quantity}]` in smallest units.
  *
- * One with mosaics says how many of each are sent for one XEM of its amount.
+ * A transfer with mosaics states the quantity of each per XEM of its amount.
  */
 export function moved({ amount, mosaics = [] }) {
   if (mosaics.length === 0) return [{ mosaicId: { namespaceId: "nem", name: "xem" }, quantity: BigInt(amount) }];

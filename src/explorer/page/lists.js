@@ -10,13 +10,13 @@ import { blockAt, get, postForBytes } from "./node.js";
 import { accountLink, blockLink, link, loaded, namespaceLink, nothing, pager, table } from "./parts.js";
 import { transactionTable } from "./transactions.js";
 
-/** Entries on a page, and blocks on one: each is a question, and a node answers so many in a second. */
+/** Entries per page, and blocks per page: each block takes a request, and the node limits the requests per second. */
 const PAGE = 25;
 const BLOCKS = 20;
-/** Blocks that are asked for at a time where a few may have all that is shown. */
+/** Blocks requested at a time where a few may fill the page. */
 const AT_ONCE = 5;
 
-/** The heights of a page, the highest first. */
+/** Returns the heights of a page, highest first. */
 async function heights(before, signal) {
   const last = before ? Number(before) - 1 : (await get("chain/height", {}, signal)).height;
   return Array.from({ length: Math.max(0, Math.min(BLOCKS, last)) }, (_, index) => last - index);
@@ -41,12 +41,12 @@ const olderThan = (list, shown) => shown.at(-1) > 1 && `${list}/before/${shown.a
 export function blocks(signal, before) {
   return page(signal, "Blocks", async () => {
     const shown = await heights(before, signal);
-    if (shown.length === 0) return nothing("There are no blocks below.");
+    if (shown.length === 0) return nothing("There are no older blocks.");
     const found = await Promise.all(shown.map((height) => blockAt(height, signal)));
     const fees = ({ transactions }) => transactions.reduce((sum, transaction) => sum + feesOf(transaction), 0n);
     return [
       table(
-        "Blocks, the newest first",
+        "Blocks, newest first",
         [
           { name: "Height", class: "number", cell: ({ height }) => blockLink(height) },
           { name: "Time (UTC)", class: "nowrap", cell: ({ timeStamp }) => time(timeStamp) },
@@ -61,7 +61,7 @@ export function blocks(signal, before) {
   });
 }
 
-/** Transactions of a block with their hashes, the last first. */
+/** Returns the transactions of a block with their hashes, last first. */
 async function withHashes({ height, transactions }, signal) {
   const hashOf = hashesInBlock(await postForBytes("block/at/public", { height }, signal));
   return transactions
@@ -70,8 +70,8 @@ async function withHashes({ height, transactions }, signal) {
 }
 
 /**
- * The last transactions of blocks, of the first of which only those below an index count, and how many blocks these are.
- * `rest` is the number of those of the last of them that have no room.
+ * Returns the last transactions of blocks, and the number of blocks used. Of the first block only transactions below
+ * `index` count; `rest` is the number of transactions of the last used block that did not fit.
  */
 async function lastTransactions(heights, index, signal) {
   const parts = [];
@@ -101,20 +101,20 @@ async function lastTransactions(heights, index, signal) {
 export function transactions(signal, before, index = "Infinity") {
   return page(signal, "Transactions", async () => {
     const all = await heights(before, signal);
-    if (all.length === 0) return nothing("There are no blocks below.");
+    if (all.length === 0) return nothing("There are no older blocks.");
     const { found, count, rest } = await lastTransactions(all, Number(index), signal);
     const shown = all.slice(0, count);
     const range = `of the blocks ${grouped(shown.at(-1))} to ${grouped(shown[0])}`;
     const next = rest > 0 ? `transactions/before/${shown.at(-1) + 1}/${rest}` : olderThan("transactions", shown);
     return [
-      h("p", { class: "quiet" }, `Those ${range}, the newest first.`),
-      found.length > 0 ? transactionTable(`Transactions ${range}`, found) : nothing(`There are none ${range}.`),
+      h("p", { class: "quiet" }, `Transactions ${range}, newest first.`),
+      found.length > 0 ? transactionTable(`Transactions ${range}`, found) : nothing(`No transactions ${range}.`),
       pages("transactions", !before, next),
     ];
   });
 }
 
-/** A page of what the node numbers by itself. */
+/** Returns a page of a list with ids of the node. */
 async function numbered(path, before, signal) {
   const { data } = await get(path, before ? { pageSize: PAGE, id: before } : { pageSize: PAGE }, signal);
   return { data, next: data.length === PAGE && data.at(-1).meta.id };
@@ -122,7 +122,7 @@ async function numbered(path, before, signal) {
 
 /**
  * @param {AbortSignal} signal
- * @param {string} [before] shows those with smaller numbers
+ * @param {string} [before] shows those with lower ids
  */
 export function namespaces(signal, before) {
   return page(signal, "Namespaces", async () => {
@@ -130,7 +130,7 @@ export function namespaces(signal, before) {
     if (data.length === 0) return nothing("No namespace is rented.");
     return [
       table(
-        "Namespaces that are rented, the newest first",
+        "Rented namespaces, newest first",
         [
           { name: "Namespace", cell: ({ namespace }) => namespaceLink(namespace.fqn) },
           { name: "Owner", cell: ({ namespace }) => accountLink(namespace.owner) },
@@ -145,7 +145,7 @@ export function namespaces(signal, before) {
 
 /**
  * @param {AbortSignal} signal
- * @param {string} [before] shows those with smaller numbers
+ * @param {string} [before] shows those with lower ids
  */
 export function mosaics(signal, before) {
   return page(signal, "Mosaics", async () => {
@@ -153,7 +153,7 @@ export function mosaics(signal, before) {
     if (data.length === 0) return nothing("No mosaic is defined besides nem:xem.");
     return [
       table(
-        "Mosaics, the newest definitions first",
+        "Mosaics, newest definition first",
         [
           { name: "Mosaic", cell: ({ mosaic }) => mosaicLink(mosaic.id) },
           { name: "Creator", cell: ({ mosaic }) => accountLink(addressOf(mosaic.creator)) },

@@ -1,15 +1,15 @@
-// What the node tells by itself: STOMP over one websocket for the whole page.
+// Notifications of the node: STOMP over one websocket for the whole page.
 
 import { HTTP_PORT, WEBSOCKET_PORT } from "./settings.js";
 
-/** The time before it is tried again, which doubles up to the last one. */
+/** First delay before a reconnection, which doubles up to the last one. */
 const FIRST_PAUSE_MS = 1000;
 const LAST_PAUSE_MS = 10_000;
 const PATH = "w/messages/websocket";
 
 /** @typedef {"connecting" | "connected" | "lost"} State */
 
-/** Listeners by what they listen to. */
+/** Listeners by destination. */
 const listeners = new Map();
 const watchers = new Set();
 let socket = null;
@@ -18,8 +18,8 @@ let state = "connecting";
 let failures = 0;
 
 /**
- * Where the websocket may be: at the node's own port if the page comes from its other one, and else where a proxy has
- * it, beside the page. The one is tried after the other, as ports may have been mapped.
+ * Candidate addresses of the websocket: the node's websocket port if the page comes from its HTTP port, otherwise a
+ * path beside the page, where a proxy may serve it. They are tried in turn, as ports may be mapped.
  */
 function endpoints() {
   const { protocol, hostname, port } = location;
@@ -29,13 +29,12 @@ function endpoints() {
   return Number(port || 80) === HTTP_PORT ? [own] : [beside, own];
 }
 
-/** A frame as text. */
 function frame(command, headers) {
   const lines = Object.entries(headers).map(([name, value]) => `${name}:${value}\n`);
   return `${command}\n${lines.join("")}\n\0`;
 }
 
-/** The command, the headers and the body of a frame. */
+/** Parses a frame into command, headers and body. */
 function parse(text) {
   const end = text.indexOf("\n\n");
   const [command, ...lines] = text.slice(0, end).split("\n");
@@ -51,7 +50,7 @@ function change(next) {
   watchers.forEach((watcher) => watcher(state));
 }
 
-/** The identity of a subscription is what is subscribed to. */
+/** The id of a subscription is its destination. */
 const subscribe = (destination) => socket.send(frame("SUBSCRIBE", { id: destination, destination }));
 
 function receive({ data }) {
@@ -67,7 +66,7 @@ function receive({ data }) {
   }
 }
 
-/** Opens the connection, and again whenever it is lost. */
+/** Connects, and reconnects whenever the connection is lost. */
 export function connect() {
   const places = endpoints();
   socket = new WebSocket(places[failures % places.length]);
@@ -81,7 +80,7 @@ export function connect() {
 }
 
 /**
- * Listens to a destination until the signal is given.
+ * Listens to a destination until the signal aborts.
  * @param {string} destination
  * @param {(body: string) => void} listener
  * @param {AbortSignal} [signal]
@@ -95,7 +94,7 @@ export function listen(destination, listener, signal) {
 }
 
 /**
- * Has a function told whether the node can be heard, now and whenever that changes, until the signal is given.
+ * Calls a function with the connection state, now and on every change, until the signal aborts.
  * @param {(state: State) => void} watcher
  * @param {AbortSignal} [signal]
  */

@@ -1,4 +1,4 @@
-// The page as a whole: which part of it is shown, and what stands around it.
+// The page as a whole: routes, and the parts around the content.
 
 import { account } from "./account.js";
 import { block } from "./block.js";
@@ -15,7 +15,7 @@ import { find } from "./search.js";
 import { transaction } from "./transaction.js";
 
 /**
- * What a path shows: `(signal, ...parts of the path) => {title, body}`.
+ * Routes: `(signal, ...parts of the path) => {title, body}`.
  * @type {[RegExp, (signal: AbortSignal, ...parts: string[]) => {title: string, body: any}][]}
  */
 const ROUTES = [
@@ -33,14 +33,14 @@ const ROUTES = [
 const STATES = {
   connecting: "Connecting…",
   connected: "Live",
-  lost: "Not connected; trying again",
+  lost: "Not connected; retrying",
 };
 
 const element = (id) => document.getElementById(id);
 const main = element("main"),
   field = element("search"),
   told = element("told");
-/** Given when what is shown goes. */
+/** Aborted when the user leaves the current content. */
 let leaving = new AbortController();
 
 function unknown() {
@@ -50,7 +50,7 @@ function unknown() {
   };
 }
 
-/** The path in the address of the page. */
+/** Returns the path in the page's address. */
 function path() {
   const text = location.hash.replace(/^#?\/?/, "");
   try {
@@ -60,7 +60,7 @@ function path() {
   }
 }
 
-/** Shows what the address of the page names. */
+/** Shows the content of the current address. */
 function show() {
   leaving.abort();
   leaving = new AbortController();
@@ -71,7 +71,7 @@ function show() {
   refill(main, body);
 }
 
-/** Goes to where a link leads: reading begins there. */
+/** Follows a link and moves the focus to the heading. */
 function move() {
   show();
   told.replaceChildren();
@@ -79,7 +79,7 @@ function move() {
   main.querySelector("h1").focus({ preventScroll: true });
 }
 
-/** Looks for what is in the field. */
+/** Searches for the text in the field. */
 async function search(event) {
   event.preventDefault();
   const text = field.value;
@@ -89,9 +89,9 @@ async function search(event) {
     if (found === null)
       return refill(
         told,
-        "Nothing can be called ",
+        "Cannot search for ",
         foreign(text.slice(0, 100)),
-        ": a height, a hash, an address, a public key, a namespace or a mosaic (name:mosaic) is looked for.",
+        ". Enter a height, a hash, an address, a public key, a namespace or a mosaic (name:mosaic).",
       );
     field.value = "";
     told.replaceChildren();
@@ -107,14 +107,14 @@ function showState(state) {
   place.textContent = STATES[state];
 }
 
-/** A slash leads to the search, as on other pages, unless somebody is writing. */
+/** A slash focuses the search field, as on other sites, unless the user is typing. */
 function hearKey(event) {
   if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input")) return;
   event.preventDefault();
   field.focus();
 }
 
-/** Says which node this is. While it cannot tell, that is left open. */
+/** Shows the name of this node; nothing while the node does not answer. */
 function showNode() {
   nodeInfo().then(
     ({ identity, metaData }) => {
@@ -125,7 +125,7 @@ function showNode() {
   );
 }
 
-/** The link over everything leads to what is shown without changing its address. */
+/** The skip link focuses the content without changing the address. */
 function skip(event) {
   event.preventDefault();
   main.querySelector("h1").focus();

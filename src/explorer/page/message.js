@@ -1,21 +1,21 @@
-// What somebody wrote along with a transfer.
+// Messages of transfers.
 
 import { fromHex, toHex } from "./address.js";
 import { foreign, h } from "./dom.js";
 import { plural } from "./format.js";
 
 const ENCRYPTED = 2;
-/** The first byte of a message that its writer wants to be shown as bytes. */
+/** First byte of a message that is to be shown as bytes. */
 const HEX_MARK = "fe";
-/** Bytes of a message in a list. */
+/** Maximum length of an excerpt in a list: characters of a text, hexadecimal digits of bytes. */
 const EXCERPT = 80;
 
-/** Characters beyond U+FFFF as CESU-8 has them: each half of a surrogate pair in three bytes of its own. */
+/** Characters above U+FFFF in CESU-8: three bytes for each half of a surrogate pair. */
 const SURROGATES = /ed(a[0-9a-f]|b[0-9a-f])/;
 
 /**
- * The bytes of CESU-8 as those of UTF-8. nem-sdk and NanoWallet write messages so, one UTF-16 unit after another.
- * @param {string} payload in hex, which a page of UTF-8 has read in vain
+ * Converts CESU-8 to UTF-8. nem-sdk and NanoWallet encode messages as CESU-8, one UTF-16 unit after another.
+ * @param {string} payload in hex, which is not valid UTF-8
  */
 function fromCesu8(payload) {
   return payload
@@ -34,7 +34,7 @@ function fromCesu8(payload) {
 
 const decoded = (payload) => new TextDecoder("utf-8", { fatal: true }).decode(fromHex(payload));
 
-/** The text of a plain message, or null if it is none. */
+/** Returns the text of a plain message, or null if it is not text. */
 export function textOf(payload) {
   try {
     return decoded(payload);
@@ -49,7 +49,7 @@ export function textOf(payload) {
 }
 
 /**
- * What kind of message it is.
+ * Returns the kind of a message.
  * @param {{payload?: string, type?: number}} message
  * @returns {{kind: "none" | "encrypted" | "hex" | "text", payload: string, text?: string}}
  */
@@ -62,7 +62,6 @@ function read({ payload = "", type } = {}) {
 
 const dump = (payload) => h("code", { class: "bytes" }, payload);
 
-/** A message as a whole. */
 export function message(content) {
   const { kind, payload, text } = read(content);
   const size = plural(payload.length / 2, "byte");
@@ -83,7 +82,7 @@ export function message(content) {
   }
 }
 
-/** A message in one line of a list; null if there is none. */
+/** Shows a message in one line of a list; null if there is none. */
 export function excerpt(content) {
   const { kind, payload, text } = read(content);
   if (kind === "none") return null;

@@ -1,32 +1,31 @@
-// Definitions of mosaics, and amounts that need them.
+// Mosaic definitions, and amounts that depend on them.
 
 import { h } from "./dom.js";
 import { grouped, units, xem } from "./format.js";
 import { isXem, mosaicName } from "./kinds.js";
 import { get, remembering } from "./node.js";
 
-/** The kind of a levy that is a part of what is sent, in hundredths of a percent; others are always the same. */
+/** Levy type that is a fraction of the amount, in hundredths of a percent; other levies are absolute. */
 export const PERCENTILE_LEVY = 2;
 const HUNDREDTHS_OF_PERCENT = 10_000n;
 
-/** The last definition of a mosaic by its name, also of one that has expired. */
+/** Returns the last definition of a mosaic by name, also of an expired one. */
 export const definitionOf = remembering((name) => get("mosaic/definition/last", { mosaicId: name }));
 
-/** A property of a definition as text. */
+/** Returns a property of a definition as text. */
 export const property = ({ properties }, name) => properties.find((one) => one.name === name)?.value;
 
 export const divisibilityOf = (definition) => Number(property(definition, "divisibility") ?? 0);
 
-/** The link to a mosaic. */
 export const mosaicLink = (mosaicId) =>
   h("a", { href: `#/mosaic/${mosaicName(mosaicId)}`, class: "name" }, mosaicName(mosaicId));
 
-/** An amount of a mosaic whose definition is known, without its name. */
+/** Shows an amount of a mosaic with a known definition, without the name. */
 export const quantityOf = (quantity, definition) =>
   h("span", { class: "amount" }, units(quantity, divisibilityOf(definition)));
 
 /**
- * An amount of any mosaic, with its name. It is there at once, in the smallest units until the definition has come.
+ * Shows an amount of any mosaic with its name: at first in smallest units, in whole ones once the definition is loaded.
  * @param {{mosaicId: {namespaceId: string, name: string}, quantity: bigint}} amount
  */
 export function mosaicAmount({ mosaicId, quantity }) {
@@ -37,13 +36,13 @@ export function mosaicAmount({ mosaicId, quantity }) {
       number.textContent = units(quantity, divisibilityOf(definition));
     },
     () => {
-      number.title = "in the smallest units: the definition cannot be had";
+      number.title = "in the smallest units: the definition could not be loaded";
     },
   );
   return h("span", {}, number, "\u00a0", mosaicLink(mosaicId));
 }
 
-/** What has to be paid besides a mosaic; null if nothing has. */
+/** Returns the levy on an amount; null if there is none. */
 export function levyOf({ levy }, quantity) {
   if (!levy?.type) return null;
   const part = levy.type === PERCENTILE_LEVY ? (quantity * BigInt(levy.fee)) / HUNDREDTHS_OF_PERCENT : BigInt(levy.fee);

@@ -1,4 +1,4 @@
-// Who has signed a multisig transaction, and who has not.
+// Cosignatories of a multisig transaction: those that have signed, and those that have not.
 
 import { addressOf } from "./address.js";
 import { h } from "./dom.js";
@@ -6,9 +6,9 @@ import { plural, time } from "./format.js";
 import { get } from "./node.js";
 import { badge, nothing, table, wholeAccountLink } from "./parts.js";
 
-/** The signatures that are there, by the addresses of their accounts; the first began the transaction. */
+/** Returns the present signatures by address; the first is the initiator's. */
 function signed({ signer, timeStamp, signatures }) {
-  const all = [{ signer, timeStamp, word: "began it" }, ...signatures.map((one) => ({ ...one, word: "signed" }))];
+  const all = [{ signer, timeStamp, word: "initiated" }, ...signatures.map((one) => ({ ...one, word: "signed" }))];
   return new Map(all.map((one) => [addressOf(one.signer), one]));
 }
 
@@ -24,9 +24,9 @@ function signatureTable(rows) {
   );
 }
 
-/** How many signatures are still to come. */
+/** Shows how many signatures are missing. */
 function need(account, count) {
-  // Zero stands for all of them.
+  // Zero means all.
   const least = account.multisigInfo.minCosignatories || account.multisigInfo.cosignatoriesCount;
   const missing = Math.max(0, least - count);
   const state = missing === 0 ? badge("enough", "good") : badge(`${plural(missing, "signature")} missing`, "bad");
@@ -34,7 +34,7 @@ function need(account, count) {
     "p",
     {},
     `${count} of ${plural(account.multisigInfo.cosignatoriesCount, "cosignatory", "cosignatories")} signed; `,
-    `${least} must. `,
+    `${least} must sign. `,
     state,
   );
 }
@@ -42,7 +42,7 @@ function need(account, count) {
 /**
  * The signatures of a multisig transaction.
  * @param {any} transaction
- * @param {boolean} isConfirmed whether a block has it: then the cosignatories of that time are not known any more
+ * @param {boolean} isConfirmed whether it is in a block: the cosignatories of that time are then unknown
  * @param {AbortSignal} signal
  */
 export async function signatures(transaction, isConfirmed, signal) {

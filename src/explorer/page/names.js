@@ -22,16 +22,16 @@ import {
 } from "./parts.js";
 import { TARGET_SECONDS } from "./settings.js";
 
-/** Entries that are shown. */
+/** Maximum numbers of entries. */
 const MOST = 50;
 const MOST_HOLDERS = 25;
 const SECONDS_OF_A_DAY = 86_400;
-/** A namespace is rented for so many days, counted in blocks. */
+/** Rental period of a namespace, counted in blocks of the target time. */
 const RENTAL_DAYS = 365;
 /** Hundredths of a percent. */
 const LEVY_DIVISIBILITY = 2;
 
-/** Has what does not exist said in words. */
+/** Shows a text if the object does not exist. */
 const orNothing = (text, load) => async () => {
   try {
     return await load();
@@ -41,7 +41,7 @@ const orNothing = (text, load) => async () => {
   }
 };
 
-/** Until which block a root namespace is rented, and how long that is. */
+/** Returns the block until which a root namespace is rented, and the time left. */
 async function rental(root, signal) {
   const [{ height }, { height: last }] = await Promise.all([
     get("namespace", { namespace: root }, signal),
@@ -68,7 +68,7 @@ async function namespaceFacts(name, signal) {
       ["Rented", await rental(root, signal)],
     ]),
     section(
-      "Namespaces in it",
+      "Namespaces below it",
       names(
         children.data.map((one) => namespaceLink(one.fqn)),
         "There are none.",
@@ -104,7 +104,7 @@ export function namespace(signal, name) {
       h("h1", { tabindex: -1 }, "Namespace ", foreign(name)),
       loaded(
         signal,
-        orNothing("There is no namespace of this name, or its rental is over.", () => namespaceFacts(name, signal)),
+        orNothing("There is no namespace of this name, or its lease has expired.", () => namespaceFacts(name, signal)),
       ),
     ],
   };
@@ -112,11 +112,11 @@ export function namespace(signal, name) {
 
 const yesOrNo = (value) => (value === "true" ? "yes" : "no");
 
-/** What has to be paid with every transfer of a mosaic. */
+/** The levy on every transfer of a mosaic. */
 function levyFacts({ type, fee, mosaicId, recipient }, definition) {
   const what =
     type === PERCENTILE_LEVY
-      ? `${units(fee, LEVY_DIVISIBILITY)}\u00a0% of what is sent, in `
+      ? `${units(fee, LEVY_DIVISIBILITY)}\u00a0% of the sent amount, in `
       : `${units(fee, divisibilityOf(definition))} `;
   return facts([
     ["For each transfer", [what, mosaicLink(mosaicId)]],
@@ -125,7 +125,7 @@ function levyFacts({ type, fee, mosaicId, recipient }, definition) {
 }
 
 async function levyPart({ levy }) {
-  if (!levy?.type) return nothing("Nothing has to be paid besides when it is sent.");
+  if (!levy?.type) return nothing("There is no levy on transfers.");
   return levyFacts(levy, await definitionOf(mosaicName(levy.mosaicId)));
 }
 
@@ -136,8 +136,8 @@ async function mosaicFacts(name, after, signal) {
     facts([
       ["Description", foreign(definition.description)],
       ["Supply", [grouped(supply), h("span", { class: "quiet" }, " whole units")]],
-      ["Supply at first", grouped(property(definition, "initialSupply"))],
-      ["Divisibility", `${divisibilityOf(definition)} digits behind the point`],
+      ["Initial supply", grouped(property(definition, "initialSupply"))],
+      ["Divisibility", `${divisibilityOf(definition)} decimal places`],
       ["Transferable", yesOrNo(property(definition, "transferable"))],
       ["Supply can change", yesOrNo(property(definition, "supplyMutable"))],
       ["Creator", wholeAccountLink(addressOf(definition.creator))],
@@ -153,21 +153,20 @@ async function mosaicFacts(name, after, signal) {
         "Holders",
         loaded(
           signal,
-          orNothing("Nobody has it: it has expired.", () => holders(name, definition, after, signal)),
+          orNothing("The mosaic has expired and has no holders.", () => holders(name, definition, after, signal)),
         ),
       ),
   ];
 }
 
-/** A page of those who have a mosaic. */
 async function holders(name, definition, after, signal) {
   const page = { mosaicId: name, pageSize: MOST_HOLDERS };
   const { data } = await get("mosaic/holders", after ? { ...page, id: after } : page, signal);
   const next = data.length === MOST_HOLDERS && data.at(-1).meta.id;
-  if (data.length === 0) return nothing(after ? "There are no more." : "Nobody has it.");
+  if (data.length === 0) return nothing(after ? "There are no more holders." : "There are no holders.");
   return [
     table(
-      "Who has the mosaic",
+      "Holders of the mosaic",
       [
         { name: "Account", cell: ({ holder }) => accountLink(holder.address) },
         { name: "Amount", class: "number", cell: ({ holder }) => quantityOf(holder.quantity, definition) },
@@ -182,11 +181,11 @@ async function holders(name, definition, after, signal) {
   ];
 }
 
-/** Whether a mosaic is in force: its namespace may have ended. */
+/** Shows whether a mosaic is in force; its namespace may have expired. */
 async function state(name, signal) {
   try {
     await get("mosaic/definition", { mosaicId: name }, signal);
-    return badge("in force", "good");
+    return badge("active", "good");
   } catch (error) {
     if (error instanceof Problem && error.kind === "missing") return badge("expired", "bad");
     throw error;
@@ -195,8 +194,8 @@ async function state(name, signal) {
 
 /**
  * @param {AbortSignal} signal
- * @param {string} name of namespace and mosaic, with a colon between
- * @param {string} [after] shows the holders behind the one with this number
+ * @param {string} name of namespace and mosaic, separated by a colon
+ * @param {string} [after] shows the holders after the one with this id
  */
 export function mosaic(signal, name, after) {
   return {

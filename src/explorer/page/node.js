@@ -1,10 +1,10 @@
-// Questions to the node, over the interface that is open to everybody.
+// Requests to the node's public interface.
 
-/** What went wrong with a question. */
+/** Error of a request. */
 export class Problem extends Error {
   /**
    * @param {"unreachable" | "starting" | "missing" | "refused" | "busy" | "failed"} kind
-   * @param {string} message what the node said, or a word instead
+   * @param {string} message of the node, or a replacement
    */
   constructor(kind, message) {
     super(message);
@@ -13,19 +13,19 @@ export class Problem extends Error {
 }
 
 const KINDS = { 401: "refused", 404: "missing", 429: "busy", 503: "starting" };
-/** The node answers 400 to a hash that it does not know. */
+/** The node's 400 error for an unknown hash. */
 const UNKNOWN_HASH = "Hash was not found in cache";
-/** Attempts while the node says that it is asked too often, and the time between them. */
+/** Maximum attempts while the node responds 429, and the delay before the next one, times the attempt. */
 const ATTEMPTS = 4;
 const PAUSE_MS = 1000;
-/** Strings, and numbers with all their parts. */
+/** JSON strings and numbers. */
 const TOKENS = /"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g;
-/** An integer of so many digits may be more than a number of JavaScript holds exactly. */
+/** An integer that may exceed the exact range of a JavaScript number. */
 const LONG_INTEGER = /^-?\d{16,}$/;
 
 /**
- * Reads JSON without loss: an integer of 16 digits or more becomes a string of its digits, as numbers are exact up to
- * 2^53 = 9007199254740992 only. `BigInt` takes either, and all amounts go through it.
+ * Parses JSON without loss: an integer of 16 digits or more becomes a string, as numbers are exact only up to 2^53 =
+ * 9007199254740992. `BigInt` accepts both, and all amounts go through it.
  */
 export const parseExactly = (text) =>
   JSON.parse(text.replace(TOKENS, (token) => (LONG_INTEGER.test(token) ? `"${token}"` : token)));
@@ -38,7 +38,7 @@ async function problemOf(response) {
   return new Problem(kind, told.message ?? `${response.status} ${response.statusText}`);
 }
 
-/** An answer of status 2xx. */
+/** Sends a request and returns the 2xx response. */
 async function ask(path, options, attempt = 1) {
   let response;
   try {
@@ -62,8 +62,8 @@ const question = (body, accept, signal) => ({
 });
 
 /**
- * An object by GET.
- * @param {string} path without a slash in front
+ * Requests an object by GET.
+ * @param {string} path without a leading slash
  * @param {Record<string, string | number>} [parameters]
  * @param {AbortSignal} [signal]
  */
@@ -73,24 +73,22 @@ export async function get(path, parameters = {}, signal) {
   return parseExactly(await response.text());
 }
 
-/** A text by GET. */
 export async function getText(path, signal) {
   return (await ask(path, { signal })).text();
 }
 
-/** An object by POST. */
 export async function post(path, body, signal) {
   const response = await ask(path, question(body, "application/json", signal));
   return parseExactly(await response.text());
 }
 
-/** The binary form of an object, by POST. */
+/** Requests the binary form of an object by POST. */
 export async function postForBytes(path, body, signal) {
   const response = await ask(path, question(body, "application/binary", signal));
   return new Uint8Array(await response.arrayBuffer());
 }
 
-/** What `load` brings; null if the node has no such thing. */
+/** Returns the result of the promise `load`; null if the node does not have the object. */
 export async function ifThere(load) {
   try {
     return await load;
@@ -100,10 +98,9 @@ export async function ifThere(load) {
   }
 }
 
-/** The block at a height. */
 export const blockAt = (height, signal) => post("block/at/public", { height }, signal);
 
-/** Something that is asked for once for each key and then remembered; what failed is asked for again. */
+/** Caches the result of `load` by key. Failed results are not cached. */
 export function remembering(load, most = 500) {
   const known = new Map();
   return (key) => {
@@ -123,13 +120,13 @@ export function remembering(load, most = 500) {
 
 const unchanging = remembering((path) => get(path));
 
-/** What the node says of itself; this does not change while it runs. */
+/** Requests the description of the node, which does not change while it runs. */
 export const nodeInfo = () => unchanging("node/info");
 
-/** A bit of the features of a node: whether it finds transactions of the chain by their hashes. */
+/** Feature bit of a node that finds transactions by hash. */
 const FINDS_BY_HASH = 1;
 export const findsByHash = async () => ((await nodeInfo()).metaData.features & FINDS_BY_HASH) !== 0;
 
-/** The transaction of the chain that has a hash, or in which that is; null if there is none, or the node does not look. */
+/** Requests the confirmed transaction that has or contains a hash; null if there is none or no hash lookup. */
 export const transactionByHash = async (hash, signal) =>
   (await findsByHash()) ? ifThere(get("transaction/get", { hash, nested: true }, signal)) : null;

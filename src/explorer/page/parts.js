@@ -1,44 +1,44 @@
-// What pages are made of.
+// Building blocks of pages.
 
 import { inGroups } from "./address.js";
 import { append, h } from "./dom.js";
 import { grouped, shortened } from "./format.js";
 import { Problem } from "./node.js";
 
-/** Time after which it is said that something is loading; most is there earlier. */
+/** Delay before a loading notice; most content arrives earlier. */
 const PATIENCE_MS = 200;
 
-/** What to do about what went wrong. */
+/** Advice by kind of error. */
 const ADVICE = {
   unreachable: "Is it still running, and is this machine connected to it?",
   starting: "It has no chain yet. It answers as soon as it has one.",
-  busy: "Too much was asked in a short time. Wait a few seconds and try again.",
-  refused: "The node answers this to callers from its own machine only.",
-  failed: "Try again; if it stays like this, the log of the node says why.",
+  busy: "Wait a few seconds and try again.",
+  refused: "The node answers this only to clients on its own machine.",
+  failed: "Try again; if it fails again, see the log of the node.",
 };
-/** What passes when the node is there again, and the time between two attempts. */
+/** Errors that pass when the node is back, and the retry interval. */
 const AWAY = ["unreachable", "starting"];
 const AWAY_MS = 3000;
 const HEADLINES = {
   unreachable: "The node cannot be reached",
   starting: "The node is starting",
-  busy: "The node asks for patience",
-  refused: "Not for everybody",
+  busy: "Too many requests in a short time",
+  refused: "Only for local clients",
   missing: "Not found",
-  failed: "That went wrong",
+  failed: "The request failed",
 };
 
-/** A link within the page. */
+/** Returns a link within the page. */
 export const link = (path, ...children) => h("a", { href: `#/${path}` }, ...children);
 
 export const blockLink = (height) => link(`block/${height}`, grouped(height));
 
-/** A hash or a key, shortened; the whole of it is its title. */
+/** A shortened hash or key, with the whole text as its title. */
 const short = (text, ends) => h("code", { title: text }, shortened(text, ends));
 
 export const accountLink = (address) => h("a", { href: `#/account/${address}`, class: "address" }, short(address));
 
-/** An address as a whole. */
+/** A link with the whole address. */
 export const wholeAccountLink = (address) =>
   h("a", { href: `#/account/${address}`, class: "address" }, whole(inGroups(address)));
 
@@ -46,13 +46,13 @@ export const transactionLink = (hash) => link(`transaction/${hash}`, short(hash,
 
 export const namespaceLink = (name) => h("a", { href: `#/namespace/${name}`, class: "name" }, name);
 
-/** A hash, key or address as a whole, which breaks where there is no room. */
+/** A whole hash, key or address, wrapped where needed. */
 export const whole = (text) => h("code", { class: "whole" }, text);
 
-/** Time for which a button says that it has copied. */
+/** Time for which a button confirms a copy. */
 const COPIED_MS = 1500;
 
-/** Puts a text onto the clipboard. Pages that do not come over https or from this machine have no other way than the second. */
+/** Copies a text to the clipboard. Pages that are neither https nor from localhost need the textarea. */
 async function copy(text, element) {
   if (navigator.clipboard) return navigator.clipboard.writeText(text);
   const field = h("textarea", { class: "hidden" });
@@ -61,10 +61,10 @@ async function copy(text, element) {
   field.select();
   const isCopied = document.execCommand("copy");
   field.remove();
-  if (!isCopied) throw new Error("the browser does not copy");
+  if (!isCopied) throw new Error("the browser cannot copy");
 }
 
-/** A hash, key or address as a whole, with a button that copies it. */
+/** A whole hash, key or address with a copy button. */
 export function copyable(text, shown = text) {
   const say = (word) => {
     button.textContent = word;
@@ -80,7 +80,7 @@ export function copyable(text, shown = text) {
       onclick: () =>
         copy(text, button.parentElement).then(
           () => say("Copied"),
-          () => say("Select it"),
+          () => say("Copying failed"),
         ),
     },
     "Copy",
@@ -88,10 +88,9 @@ export function copyable(text, shown = text) {
   return h("span", { class: "copyable" }, whole(shown), " ", button);
 }
 
-/** A word that says in which state something is. */
 export const badge = (text, kind = "neutral") => h("span", { class: `badge ${kind}` }, text);
 
-/** Names and values; those whose value is null are left out. */
+/** Names and values; null values are left out. */
 export function facts(rows) {
   const shown = rows.filter(([, value]) => value != null);
   return h(
@@ -102,12 +101,12 @@ export function facts(rows) {
 }
 
 /**
- * A table. Its parts have their roles by name, as some browsers forget them where a style lays a table out otherwise.
- * @param {string} caption what it holds, for those who do not see it
- * @param {{name: string, class?: string, cell: (row: any) => any}[]} columns the first is the head of its row; the
- *   class `wide` is for those that narrow screens leave out, `number` for what is aligned to the right
+ * A table. Its parts have explicit roles, as some browsers drop them when a style changes the layout of a table.
+ * @param {string} caption for screen readers
+ * @param {{name: string, class?: string, cell: (row: any) => any}[]} columns the first is the row header; class `wide`:
+ *   hidden on narrow screens, `number`: aligned to the right
  * @param {any[]} rows
- * @param {"stacking" | ""} [layout] of stacking ones, each row becomes a few lines on a narrow screen
+ * @param {"stacking" | ""} [layout] stacking: each row becomes a few lines on a narrow screen
  */
 export function table(caption, columns, rows, layout = "") {
   const head = columns.map((column) =>
@@ -139,13 +138,12 @@ export function section(title, ...children) {
   return h("section", { "aria-labelledby": id }, h("h2", { id }, title), ...children);
 }
 
-/** Says that there is nothing. */
 export const nothing = (text) => h("p", { class: "nothing" }, text);
 
 /**
- * Says what went wrong and what to do.
+ * Shows an error and advice.
  * @param {Error} error
- * @param {() => void} [again] tries it again
+ * @param {() => void} [again] retries
  */
 export function problem(error, again) {
   if (!(error instanceof Problem)) console.error(error);
@@ -160,7 +158,7 @@ export function problem(error, again) {
   );
 }
 
-/** Puts children in the place of all that an element has. Who was at a link there is at the same link afterwards. */
+/** Replaces the children of an element. A link that has the focus keeps it if it is still there. */
 export function refill(element, ...children) {
   const active = document.activeElement;
   const place = element.contains(active) ? active.getAttribute("href") : null;
@@ -170,9 +168,9 @@ export function refill(element, ...children) {
 }
 
 /**
- * A place that is filled when something has come. While the node is away it is asked again from time to time.
- * @param {AbortSignal} signal given when nobody looks any more
- * @param {() => Promise<any>} load brings what it is filled with
+ * An element that is filled when its content is loaded. Retries while the node is away.
+ * @param {AbortSignal} signal aborted when the element is no longer shown
+ * @param {() => Promise<any>} load returns the content
  */
 export function loaded(signal, load) {
   const place = h("div");
@@ -198,5 +196,5 @@ export function loaded(signal, load) {
   return place;
 }
 
-/** A row of links and marks below a list. */
+/** A row of links below a list. */
 export const pager = (...children) => h("nav", { class: "pager", "aria-label": "Pages" }, ...children);

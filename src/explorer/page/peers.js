@@ -1,4 +1,4 @@
-// Other nodes, as this one knows them.
+// The peers of this node.
 
 import { foreign, h } from "./dom.js";
 import { duration, grouped } from "./format.js";
@@ -6,18 +6,18 @@ import { get } from "./node.js";
 import { badge, loaded, nothing, refill, section, table } from "./parts.js";
 import { IS_LOCAL } from "./settings.js";
 
-/** Time between two questions, and rows that are shown. */
+/** Polling interval, and maximum number of rows. */
 const PAUSE_MS = 30_000;
 const MOST = 50;
 
 const STATES = { active: "good", busy: "neutral", untried: "neutral", inactive: "bad", failure: "bad" };
-/** In the order in which they are shown. */
+/** In display order. */
 const ORDER = Object.keys(STATES);
 
-/** A node without more than anybody is told. */
+/** A peer with its public data only. */
 const publicly = (state) => (node) => ({ node, state });
 
-/** All other nodes: with all that there is to know, or else with their states. */
+/** Returns all peers: with all details for a local client, otherwise with their states only. */
 async function known(signal) {
   if (IS_LOCAL) return (await get("local/peers", {}, signal)).peers;
   const lists = await get("node/peer-list/all", {}, signal);
@@ -36,25 +36,25 @@ function peerTable(peers) {
     columns.push(
       { name: "Height", class: "number", cell: ({ height }) => (height ? grouped(height.height) : "–") },
       {
-        name: "Heard",
+        name: "Last answer",
         class: "number",
         cell: ({ lastContact }) => (lastContact ? `${duration(lastContact.secondsAgo)} ago` : "–"),
       },
     );
   }
   return [
-    table("Other nodes that this one knows", columns, rows),
-    peers.length > MOST && h("p", { class: "quiet" }, `${grouped(peers.length - MOST)} others are not shown.`),
+    table("Peers of this node", columns, rows),
+    peers.length > MOST && h("p", { class: "quiet" }, `${grouped(peers.length - MOST)} more are not shown.`),
   ];
 }
 
 const alone = () =>
   nothing(
-    "This node knows no others. A private network can consist of one node; to join others, start it with --peer HOST.",
+    "This node has no peers. A private network can consist of one node; to join others, start it with --peer HOST.",
   );
 
 /**
- * The other nodes, asked for anew from time to time until the signal is given.
+ * The peers, refreshed periodically until the signal aborts.
  * @param {AbortSignal} signal
  */
 export function peers(signal) {
@@ -64,7 +64,7 @@ export function peers(signal) {
   };
   const place = loaded(signal, show);
   const timer = setInterval(() => {
-    // What goes wrong later leaves what is there.
+    // A later failure leaves the content as it is.
     if (!document.hidden)
       show().then(
         (shown) => refill(place, shown),
@@ -72,5 +72,5 @@ export function peers(signal) {
       );
   }, PAUSE_MS);
   signal.addEventListener("abort", () => clearInterval(timer));
-  return section("Other nodes", place);
+  return section("Peers", place);
 }

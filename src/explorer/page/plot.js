@@ -1,8 +1,8 @@
-// Small drawings of numbers. What they show is said in words beside them, so they are hidden from screen readers.
+// Small plots. Text beside them says the same, so they are hidden from screen readers.
 
 import { svg } from "./dom.js";
 
-/** The size of a drawing in its own units; it is scaled to the room there is. */
+/** Size of a plot in its own units; it is scaled to the available room. */
 const WIDTH = 300;
 const HEIGHT = 60;
 
@@ -16,10 +16,10 @@ const drawing = (height, ...children) =>
 const fixed = (number) => number.toFixed(1);
 
 /**
- * Bars beside each other, the oldest at the left, with a line at the height of a target.
+ * Bars, oldest on the left, with a target line.
  * @param {number[]} values
  * @param {number} target
- * @param {number} room for how many bars there is room
+ * @param {number} room number of bars that fit
  */
 export function bars(values, target, room) {
   const top = Math.max(
@@ -45,10 +45,10 @@ export function bars(values, target, room) {
 }
 
 /**
- * A line through points in order, with the area below it.
- * @param {[number, number][]} points positions from left to right, and values from zero up
+ * A line through points, with the area below it.
+ * @param {[number, number][]} points positions in ascending order, and values from zero up
  * @param {{stepped?: boolean, height?: number, bottom?: number}} [options] whether a value holds until the next one,
- *   and the value at the lower edge
+ *   the height, and the value at the lower edge
  */
 export function line(points, { stepped = false, height = HEIGHT, bottom = 0 } = {}) {
   if (points.length < 2) return drawing(height);
@@ -69,7 +69,7 @@ export function line(points, { stepped = false, height = HEIGHT, bottom = 0 } = 
   );
 }
 
-/** A share of a whole as a bar. */
+/** A fraction as a bar. */
 export const share = (part) =>
   svg(
     "svg",

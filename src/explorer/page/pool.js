@@ -1,4 +1,4 @@
-// Unconfirmed transactions, asked for as other nodes do.
+// Unconfirmed transactions, requested over the interface for peers.
 
 import { toHex } from "./address.js";
 import { hashesInAnswer } from "./binary.js";
@@ -7,9 +7,9 @@ import { COSIGNATURE } from "./kinds.js";
 import { listen } from "./live.js";
 import { post, postForBytes } from "./node.js";
 
-/** Bytes by which a node is challenged. The signature in its answer is of no interest here. */
+/** Bytes of a challenge. The signature in the response is ignored. */
 const CHALLENGE_BYTES = 64;
-/** Time between two questions at least; so much longer for each transaction that is there. */
+/** Minimum polling interval, plus a delay for each transaction. */
 const PAUSE_MS = 3000;
 const PAUSE_PER_TRANSACTION_MS = 30;
 const PATH = "transactions/unconfirmed";
@@ -17,13 +17,13 @@ const PATH = "transactions/unconfirmed";
 /**
  * @typedef {object} Waiting
  * @property {any} transaction
- * @property {string | undefined} hash unknown if it came in while the node was asked
- * @property {string | undefined} innerHash that of the inner transaction, if it is a multisig transaction
+ * @property {string | undefined} hash unknown if the transaction arrived during the request
+ * @property {string | undefined} innerHash of the inner transaction of a multisig transaction
  */
 
-/** @type {Waiting[] | null} the newest first; null until the node has been asked */
+/** @type {Waiting[] | null} newest first; null until the first response */
 let waiting = null;
-/** Tells hashes by signatures, as far as they are known. */
+/** Looks up hashes by signature, as far as known. */
 let hashesOf = () => ({});
 const followers = new Set();
 let askedAt = -Infinity;
@@ -35,7 +35,7 @@ function question() {
 }
 
 /**
- * Unconfirmed transactions with their hashes. The node is asked for these if it has not told them before.
+ * Returns unconfirmed transactions with their hashes, which are requested if not known yet.
  * @param {any[]} transactions
  * @returns {Promise<Waiting[]>}
  */
@@ -47,7 +47,7 @@ export async function withHashes(transactions) {
   return paired();
 }
 
-/** Asks the node for all that it has. */
+/** Requests all unconfirmed transactions. */
 export async function refreshPool() {
   const { entity } = await post(PATH, question());
   const transactions = entity.data.filter(({ type }) => type !== COSIGNATURE);
@@ -56,7 +56,7 @@ export async function refreshPool() {
   followers.forEach((follower) => follower());
 }
 
-/** Asks the node as soon as it may be asked again, if somebody looks. */
+/** Schedules a request at the earliest allowed time, if a page shows the result. */
 function refreshSoon() {
   if (timer !== null || followers.size === 0) return;
   const least = PAUSE_MS + PAUSE_PER_TRANSACTION_MS * (waiting?.length ?? 0);
@@ -65,27 +65,26 @@ function refreshSoon() {
       timer = null;
       if (document.hidden) return;
       askedAt = Date.now();
-      // What goes wrong the next question mends, or the state of the connection tells.
+      // An error is repaired by the next request, or the connection state shows it.
       refreshPool().catch(() => {});
     },
     Math.max(0, askedAt + least - Date.now()),
   );
 }
 
-/** Begins to follow the pool. */
 export function followPool() {
   listen("/unconfirmed", refreshSoon);
   document.addEventListener("visibilitychange", refreshSoon);
 }
 
-/** Unconfirmed transactions, the newest first; null if they are not known yet. */
+/** Returns the unconfirmed transactions, newest first; null if not known yet. */
 export const unconfirmed = () => waiting;
 
-/** The unconfirmed transaction that has a hash, or whose inner transaction has it, if it is known. */
+/** Returns the known unconfirmed transaction with a hash or inner hash. */
 export const knownUnconfirmed = (hash) => waiting?.find((one) => one.hash === hash || one.innerHash === hash);
 
 /**
- * Calls a function now and with every change, until the signal is given.
+ * Calls a function now and on every change, until the signal aborts.
  * @param {() => void} follower
  * @param {AbortSignal} signal
  */

@@ -1,4 +1,4 @@
-// Blocks that were replaced, as the node remembers them.
+// The latest reorgs.
 
 import { onReplaced } from "./chain.js";
 import { h } from "./dom.js";
@@ -7,16 +7,16 @@ import { get } from "./node.js";
 import { accountLink, refill, section, table } from "./parts.js";
 import { IS_LOCAL } from "./settings.js";
 
-/** Rows that are shown. */
+/** Maximum number of rows. */
 const MOST = 10;
 
-/** Which heights a reorg has replaced. */
+/** Returns the heights that a reorg replaced. */
 const heights = ({ replaced }) => {
   const [first, last] = [replaced[0].height, replaced.at(-1).height];
   return first === last ? grouped(first) : `${grouped(first)}–${grouped(last)}`;
 };
 
-/** Who has harvested the replaced blocks: some of them. */
+/** Returns up to three harvesters of the replaced blocks. */
 function harvesters({ replaced }) {
   const all = [...new Set(replaced.map(({ harvester }) => harvester))];
   return all.slice(0, 3).map((address, index) => [index > 0 && ", ", accountLink(address)]);
@@ -30,12 +30,12 @@ function reorgTable(reorgs) {
     { name: "Unconfirmed again", class: "number", cell: (reorg) => plural(reorg.returnedTransactions, "transaction") },
     { name: "Harvested here", class: "number", cell: ({ replaced }) => grouped(replaced.filter((b) => b.isOwn).length) },
   ];
-  return table("Blocks that others have replaced, the newest first", columns, reorgs.slice(0, MOST));
+  return table("Replaced blocks, newest first", columns, reorgs.slice(0, MOST));
 }
 
 /**
- * The blocks that were replaced since the node was started; nothing where there are none. The node tells its own machine
- * only, as what is harvested here is nobody else's business.
+ * The blocks replaced since the node started; hidden if there are none. The node returns them to local clients only, as
+ * they show which blocks were harvested here.
  * @param {AbortSignal} signal
  */
 export function reorgs(signal) {
@@ -47,7 +47,7 @@ export function reorgs(signal) {
         place.hidden = data.length === 0;
         if (data.length > 0) refill(place, section("Replaced blocks", reorgTable(data)));
       },
-      // That the node does not answer is said elsewhere.
+      // Another part shows that the node does not answer.
       () => {},
     );
   onReplaced(show, signal);

@@ -1,4 +1,4 @@
-// RIPEMD-160 of a message of 32 bytes; addresses need no other.
+// RIPEMD-160 of a message of 32 bytes, the only size that addresses need.
 
 const LEFT_WORDS = [
   [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15],
@@ -54,7 +54,7 @@ function line(message, words, shifts, constants, mixes) {
 }
 
 /**
- * The hash of 32 bytes.
+ * Returns the hash of 32 bytes.
  * @param {Uint8Array} bytes
  * @returns {Uint8Array} 20 bytes
  */

@@ -1,4 +1,4 @@
-// What somebody looks for, and where that is.
+// Search.
 
 import { addressOf, parseAddress } from "./address.js";
 import { get, ifThere, transactionByHash } from "./node.js";
@@ -8,10 +8,7 @@ const HEX = /^[0-9a-f]{64}$/;
 const NAME = /^[a-z0-9][a-z0-9_-]*(\.[a-z0-9][a-z0-9_-]*)*$/;
 const MOSAIC = /^[a-z0-9._-]+:[a-z0-9][a-z0-9'_ -]*$/;
 
-/**
- * 64 digits are a public key if there is an account that has shown it, else the hash of a transaction or of one of the
- * last blocks.
- */
+/** Resolves 64 digits: a published public key, otherwise the hash of a transaction or of one of the last blocks. */
 async function ofDigits(digits) {
   const address = addressOf(digits);
   const { account } = await get("account/get", { address });
@@ -22,7 +19,7 @@ async function ofDigits(digits) {
 }
 
 /**
- * The path within the page of what a text names; null if it can name nothing.
+ * Returns the path within the page for a search text; null if it can match nothing.
  * @param {string} text a height, a hash, an address, a public key, or the name of a namespace or a mosaic
  */
 export async function find(text) {

@@ -1,12 +1,12 @@
-// What the node says of itself in the page.
+// Values that the node inserts into the page.
 
 const told = (name) => Number(document.documentElement.dataset[name]);
 
-/** The first byte of addresses. */
+/** Network byte of addresses. */
 export const NETWORK_BYTE = told("networkByte");
-/** Seconds between blocks that the network aims at. */
+/** Target time between blocks in seconds. */
 export const TARGET_SECONDS = told("targetSeconds");
-/** Whether the node tells this browser what it tells its own machine only. */
+/** Whether this browser has local access to the node. */
 export const IS_LOCAL = document.documentElement.dataset.isLocal === "true";
 /** The ports of the node. */
 export const HTTP_PORT = told("httpPort");

@@ -26,7 +26,7 @@ import { knownUnconfirmed, onUnconfirmed, refreshPool } from "./pool.js";
 
 const accountOfKey = (publicKey) => wholeAccountLink(addressOf(publicKey));
 
-/** The mosaics of a transfer, exactly, with what has to be paid for them besides. */
+/** The mosaics of a transfer, exactly, with their levies. */
 async function mosaicTable(transaction) {
   const amounts = kinds.moved(transaction);
   const definitions = await Promise.all(amounts.map(({ mosaicId }) => definitionOf(kinds.mosaicName(mosaicId))));
@@ -97,7 +97,7 @@ function definition({ mosaicDefinition, creationFee, creationFeeSink }) {
   ];
 }
 
-/** What a transaction does, by its kind. */
+/** The details of a transaction, by its kind. */
 function details(transaction, signal) {
   switch (transaction.type) {
     case kinds.TRANSFER:
@@ -122,11 +122,11 @@ function details(transaction, signal) {
         ["Change", `${transaction.supplyType === 1 ? "+" : "\u2212"}${grouped(transaction.delta)} whole units`],
       ]);
     default:
-      return nothing("This page does not know what transactions of this kind do.");
+      return nothing("This page does not support this kind of transaction.");
   }
 }
 
-/** How many blocks have a transaction in them or behind them, as they come. */
+/** The number of confirmations of a transaction, kept up to date. */
 function confirmations(height, signal) {
   const place = h("span", { class: "quiet" });
   onBlocks(() => {
@@ -136,11 +136,11 @@ function confirmations(height, signal) {
   return place;
 }
 
-/** Where a transaction stands. */
+/** The state of a transaction: confirmed or unconfirmed. */
 function standing({ transaction, height }, signal) {
   if (height) return [badge("confirmed", "good"), " in block ", blockLink(height), confirmations(height, signal)];
   const left = -secondsSince(transaction.deadline);
-  return [badge("unconfirmed", "bad"), left > 0 ? ` for ${duration(left)} more at most` : " and too late"];
+  return [badge("unconfirmed", "bad"), left > 0 ? `, expires in ${duration(left)}` : ", expired"];
 }
 
 function shown({ transaction, height, hash, innerHash }, signal) {
@@ -157,7 +157,7 @@ function shown({ transaction, height, hash, innerHash }, signal) {
       ["Sender", accountOfKey(inner.signer)],
       [
         "Fee",
-        [xem(kinds.feesOf(transaction)), isMultisig && h("span", { class: "quiet" }, " with those of the signatures")],
+        [xem(kinds.feesOf(transaction)), isMultisig && h("span", { class: "quiet" }, ", cosignatures included")],
       ],
     ]),
     details(inner, signal),
@@ -176,7 +176,7 @@ function shown({ transaction, height, hash, innerHash }, signal) {
   ];
 }
 
-/** A transaction that a block has, or null. */
+/** Returns a confirmed transaction, or null. */
 async function confirmed(hash, signal) {
   const found = await transactionByHash(hash, signal);
   if (!found) return null;
@@ -184,7 +184,7 @@ async function confirmed(hash, signal) {
   return { transaction, height: meta.height, hash: meta.hash.data, innerHash: meta.innerHash?.data };
 }
 
-/** A transaction wherever it is; the node is asked for those that wait, too. */
+/** Returns a transaction; also requests the unconfirmed ones. */
 async function anew(hash, signal) {
   const found = await confirmed(hash, signal);
   if (found) return found;
@@ -192,10 +192,10 @@ async function anew(hash, signal) {
   return knownUnconfirmed(hash);
 }
 
-/** A transaction wherever it is, as far as that is known or the chain tells. */
+/** Returns a transaction that is known as unconfirmed, or is confirmed. */
 const known = async (hash, signal) => knownUnconfirmed(hash) ?? confirmed(hash, signal);
 
-/** A transaction wherever it is. */
+/** Returns a transaction, known or requested. */
 const find = async (hash, signal) => knownUnconfirmed(hash) ?? anew(hash, signal);
 
 /**
@@ -204,9 +204,9 @@ const find = async (hash, signal) => knownUnconfirmed(hash) ?? anew(hash, signal
  */
 export function transaction(signal, text) {
   const hash = text.toLowerCase();
-  /** The height of its block; null until it has one, and again when that was replaced. */
+  /** Height of its block; null while it is unconfirmed, also again after a reorg. */
   let height = null;
-  /** Given when a block has it: until then it may get signatures, come into a block, or be dropped. */
+  /** Aborted when it is confirmed: until then it may get signatures, be confirmed, or be dropped. */
   let settled = null;
   const content = async (found) => {
     height = found?.height ?? null;
@@ -218,9 +218,13 @@ export function transaction(signal, text) {
       onUnconfirmed(() => lookAgain(known).catch(() => {}), AbortSignal.any([signal, settled.signal]));
     }
     if (found) return shown(found, signal);
-    if (!(await findsByHash())) return nothing("It does not wait for a block. This node finds none in the chain by a hash.");
+    if (!(await findsByHash())) {
+      return nothing(
+        "No unconfirmed transaction has this hash. This node does not find confirmed transactions by hash.",
+      );
+    }
     return nothing(
-      "No transaction with this hash is in the chain or waits for a block, and no block that may still be replaced has " +
+      "No transaction with this hash is confirmed or unconfirmed, and no block that a reorg can still replace has " +
         "it. Older blocks are found by their heights.",
     );
   };

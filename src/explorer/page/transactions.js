@@ -12,12 +12,12 @@ import { accountLink, badge, namespaceLink, table, transactionLink } from "./par
  * @typedef {object} Entry
  * @property {any} transaction
  * @property {string} [hash]
- * @property {number} [height] of its block; nothing if it is unconfirmed
+ * @property {number} [height] of its block; missing if it is unconfirmed
  */
 
 const CHANGES = { 1: "added", 2: "removed" };
 
-/** The account that a transaction is about besides its sender; null if there is none. */
+/** Returns the other account of a transaction; null if there is none. */
 function counterpart(transaction) {
   const { type, recipient, remoteAccount } = transaction;
   if (type === kinds.TRANSFER) return recipient;
@@ -25,13 +25,13 @@ function counterpart(transaction) {
   return null;
 }
 
-/** What a transfer moves, in a line. */
+/** Returns what a transfer moves, in one line. */
 function movedShortly(transaction) {
   const [first, ...others] = kinds.moved(transaction);
   return h("span", {}, mosaicAmount(first), others.length > 0 && ` and ${plural(others.length, "other mosaic")}`);
 }
 
-/** What a transaction does, in a line. */
+/** Returns what a transaction does, in one line. */
 function content(transaction) {
   const { type } = transaction;
   switch (type) {
@@ -55,7 +55,7 @@ function content(transaction) {
   }
 }
 
-/** Marks of the kind: that it is multisig is said besides what it does. */
+/** The kind of a transaction; a multisig transaction is marked beside the kind of its inner one. */
 const kindOf = (transaction) => [
   kinds.nameOf(kinds.innerOf(transaction)),
   transaction.type === kinds.MULTISIG && [" ", badge("multisig")],
@@ -65,7 +65,7 @@ const kindOf = (transaction) => [
  * A table of transactions.
  * @param {string} caption
  * @param {Entry[]} entries
- * @param {{of?: string}} [options] the account whose list it is: its transfers are marked as coming in or going out
+ * @param {{of?: string}} [options] the account whose list it is: its transfers are marked as incoming or outgoing
  */
 export function transactionTable(caption, entries, { of } = {}) {
   const what = ({ transaction }) => {
@@ -81,14 +81,14 @@ export function transactionTable(caption, entries, { of } = {}) {
     { name: "Time (UTC)", class: "nowrap when", cell: ({ transaction }) => time(transaction.timeStamp) },
     { name: "Kind", class: "kind", cell: ({ transaction }) => kindOf(transaction) },
     { name: "From, to", class: "parties", cell: parties },
-    { name: "What", class: "what", cell: what },
+    { name: "Content", class: "what", cell: what },
     { name: "Fee", class: "number wide", cell: ({ transaction }) => xem(kinds.feesOf(transaction)) },
     { name: "Transaction", class: "number", cell: reference },
   ];
   return table(caption, columns, entries, "stacking");
 }
 
-/** Whether a transfer comes in or goes out, as a sign before its amount. */
+/** Marks a transfer as incoming or outgoing, before its amount. */
 function direction({ type, signer, recipient }, of) {
   if (!of || type !== kinds.TRANSFER) return null;
   const isOut = addressOf(signer) === of,
@@ -98,5 +98,4 @@ function direction({ type, signer, recipient }, of) {
   return isIn && h("span", { class: "in" }, "in ");
 }
 
-/** The link to a transaction. */
-const reference = ({ hash }) => (hash ? transactionLink(hash) : h("span", { class: "quiet" }, "just in"));
+const reference = ({ hash }) => (hash ? transactionLink(hash) : h("span", { class: "quiet" }, "new"));

@@ -1,4 +1,4 @@
-//! One connection to another server, from the name of its host to its last answer: bytes in, bytes out.
+//! One connection to another server, from DNS to its last response, as a state machine on bytes.
 
 use std::collections::VecDeque;
 use std::io;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::response::{Complete, ResponseReader};
 use super::{FetchError, FetchId, Response};
 
-/// A request on its way.
+/// A request in progress.
 #[derive(Debug)]
 pub struct Pending {
     pub id: FetchId,
@@ -19,30 +19,30 @@ pub struct Pending {
     pub time: Duration,
     pub deadline: Instant,
     pub silence: Duration,
-    /// When it is given up if nothing comes before.
+    /// Next timeout: the earliest of deadline, read timeout and minimum rate.
     pub due: Instant,
-    /// When it is given up if not enough comes before, counted once there is a connection.
+    /// When the minimum number of bytes must have been received; set once there is a connection.
     pub slow_due: Option<Instant>,
-    /// Bytes that have come of what is enough.
+    /// Bytes received towards that minimum.
     pub recent_bytes: usize,
     pub is_idempotent: bool,
-    /// It has met a connection that the server had closed, and waits for another.
+    /// A reused connection was closed before its response, and it waits for another.
     pub is_repeated: bool,
 }
 
-/// A connection. It is made for a request, and serves one at a time.
+/// A connection, opened for a request, which serves one request at a time.
 #[derive(Debug)]
 pub struct ClientConnection {
-    /// The host's place in the pool.
+    /// Slot of the host in the pool.
     pub host: usize,
-    /// The request; none between requests.
+    /// The request; `None` between requests.
     pub pending: Option<Pending>,
-    /// When an attempt to connect is given up, or an idle connection is closed.
+    /// Timeout of the connection attempt or of an idle connection.
     pub due: Option<Instant>,
     stage: Stage,
     /// An earlier request was answered on it.
     is_reused: bool,
-    /// Where it goes to, once it stands.
+    /// Address of the server, once connected.
     address: Option<SocketAddr>,
 }
 
@@ -52,18 +52,18 @@ enum Stage {
     Naming { is_asked: bool },
     /// The first of the addresses is being tried, once the attempt has begun.
     Connecting { addresses: VecDeque<SocketAddr>, has_begun: bool },
-    /// The connection stands.
+    /// The connection is established.
     Open { sent: usize, reader: ResponseReader },
 }
 
 impl ClientConnection {
-    /// A connection to be made.
+    /// Returns a connection to open.
     pub fn new(host: usize, pending: Pending) -> Self {
         let stage = Stage::Naming { is_asked: false };
         Self { host, pending: Some(pending), due: None, stage, is_reused: false, address: None }
     }
 
-    /// Whether the addresses of its host are to be asked for; true only the first time.
+    /// Returns whether to send a DNS query; true only the first time.
     pub fn take_question(&mut self) -> bool {
         match &mut self.stage {
             Stage::Naming { is_asked } => !std::mem::replace(is_asked, true),
@@ -71,14 +71,14 @@ impl ClientConnection {
         }
     }
 
-    /// Takes the addresses of the host, to be tried in this order.
+    /// Sets the addresses of the host, in the order of attempts.
     pub fn named(&mut self, addresses: VecDeque<SocketAddr>) {
         if let Stage::Naming { .. } = self.stage {
             self.stage = Stage::Connecting { addresses, has_begun: false };
         }
     }
 
-    /// The address to connect to now; `None` once the attempt has begun.
+    /// Returns the address to connect to; `None` once the attempt has begun.
     pub fn take_attempt(&mut self) -> Option<SocketAddr> {
         let Stage::Connecting { addresses, has_begun } = &mut self.stage else {
             return None;
@@ -87,7 +87,7 @@ impl ClientConnection {
         addresses.front().copied().filter(|_| is_new)
     }
 
-    /// The attempt has failed. Whether there is another address to be tried.
+    /// Records a failed attempt. Returns whether there is another address.
     pub fn attempt_failed(&mut self) -> bool {
         let Stage::Connecting { addresses, has_begun } = &mut self.stage else {
             return false;
@@ -97,7 +97,7 @@ impl ClientConnection {
         !addresses.is_empty()
     }
 
-    /// The attempt has succeeded, so that the request can be sent. Returns the address.
+    /// Records a successful attempt, so that the request can be sent. Returns the address.
     pub fn connected(&mut self) -> Option<SocketAddr> {
         let Stage::Connecting { addresses, .. } = &self.stage else {
             return None;
@@ -107,12 +107,12 @@ impl ClientConnection {
         self.address
     }
 
-    /// Where it goes to; `None` before it stands.
+    /// Returns the address of the server; `None` before it is connected.
     pub fn address(&self) -> Option<SocketAddr> {
         self.address
     }
 
-    /// Hands a request to a connection that stands and has none.
+    /// Assigns a request to an idle connection.
     pub fn assign(&mut self, pending: Pending) {
         self.pending = Some(pending);
         self.is_reused = true;
@@ -124,12 +124,12 @@ impl ClientConnection {
         self.stage = Stage::Open { sent: 0, reader: ResponseReader::new(body_limit) };
     }
 
-    /// Whether the connection is being made.
+    /// Returns whether the connection is being established.
     pub fn is_connecting(&self) -> bool {
         matches!(self.stage, Stage::Connecting { .. })
     }
 
-    /// What is left to be sent, in two parts.
+    /// Returns the bytes left to send, in two parts.
     pub fn unsent(&self) -> [&[u8]; 2] {
         let (Stage::Open { sent, .. }, Some(Pending { head, body, .. })) = (&self.stage, &self.pending) else {
             return [&[], &[]];
@@ -139,14 +139,14 @@ impl ClientConnection {
         [of_head, of_body]
     }
 
-    /// So many bytes of it have been sent.
+    /// Records bytes as sent.
     pub fn sent(&mut self, count: usize) {
         if let Stage::Open { sent, .. } = &mut self.stage {
             *sent += count;
         }
     }
 
-    /// Takes what has arrived. The answer, as soon as it is complete.
+    /// Handles received bytes. Returns the response once it is complete.
     pub fn receive(&mut self, bytes: &[u8]) -> Result<Option<Complete>, FetchError> {
         let is_sent = self.unsent().iter().all(|part| part.is_empty());
         let (Stage::Open { reader, .. }, Some(_)) = (&mut self.stage, &self.pending) else {
@@ -156,7 +156,7 @@ impl ClientConnection {
         Ok(complete.map(|complete| Complete { is_kept: complete.is_kept && is_sent, ..complete }))
     }
 
-    /// The server has ended the connection, with an error or without: the answer, if it ends so.
+    /// Handles the end of the connection by the server, with or without an error. Returns the response if it ends so.
     pub fn end(&mut self, cause: Option<io::Error>) -> Result<Response, FetchError> {
         match (&mut self.stage, cause) {
             (_, Some(error)) => Err(FetchError::Broken(error)),
@@ -165,15 +165,15 @@ impl ClientConnection {
         }
     }
 
-    /// Whether the request can be made again on another connection now that this one has ended: the server may have
-    /// closed it before it saw the request.
+    /// Returns whether the request can be repeated after this connection has ended: the server may have closed it
+    /// before it received the request.
     pub fn may_repeat(&self) -> bool {
         let has_begun = matches!(&self.stage, Stage::Open { reader, .. } if reader.has_begun());
         let allowed = self.pending.as_ref().is_some_and(|pending| pending.is_idempotent && !pending.is_repeated);
         self.is_reused && !has_begun && allowed
     }
 
-    /// Bytes of memory held for an answer in the making.
+    /// Returns the allocated bytes of a response in progress.
     pub fn held_bytes(&self) -> usize {
         match &self.stage {
             Stage::Open { reader, .. } => reader.held_bytes(),

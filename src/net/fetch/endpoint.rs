@@ -1,20 +1,19 @@
-//! Where a server is.
+//! Address of a server.
 
 use std::fmt;
 use std::net::IpAddr;
 
-/// Where a server listens.
+/// Host and port of a server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Endpoint {
-    /// Name or address, an IPv6 address without brackets.
+    /// Name or address; an IPv6 address without brackets.
     pub host: String,
     /// Port.
     pub port: u16,
 }
 
 impl Endpoint {
-    /// Reads `http://host:port`, `host:port` or `host`, with or without a `/` at the end. The error says what is
-    /// wrong.
+    /// Parses `http://host:port`, `host:port` or `host`, with or without a final `/`. The error describes the fault.
     pub fn parse(text: &str, default_port: u16) -> Result<Endpoint, &'static str> {
         if text.starts_with("https://") {
             return Err("https is not supported; use http://, through a tunnel if need be");

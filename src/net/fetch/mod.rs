@@ -1,14 +1,14 @@
-//! Requests to other servers, while the loop goes on.
+//! Non-blocking requests to other servers.
 //!
-//! | part | what it is |
+//! | part | contents |
 //! |---|---|
-//! | [`Fetcher`] | the part with sockets, which a loop drives |
-//! | `pool` | which request goes to which connection, and what it may cost: pure |
-//! | `connection` | one connection from its name to its last answer: pure |
-//! | [`ResponseReader`] | responses out of bytes: pure, used by [`client`](super::client) as well |
-//! | `names` | addresses of hosts, by the system's files and by questions to name servers: pure |
+//! | [`Fetcher`] | the part with sockets, driven by an event loop |
+//! | `pool` | assignment of requests to connections, and limits: pure |
+//! | `connection` | one connection from DNS to its last response: pure |
+//! | [`ResponseReader`] | parser of responses: pure, used by [`client`](super::client) as well |
+//! | `names` | DNS resolver with the system's files: pure |
 //!
-//! Redirects are answers like any other. There is no TLS.
+//! Redirects are not followed. There is no TLS.
 
 mod connection;
 mod endpoint;
@@ -32,25 +32,25 @@ pub use request::RequestHead;
 pub use response::{Complete, HEAD_LIMIT, ResponseReader};
 pub use sockets::{FetchStats, Fetcher};
 
-/// What a fetcher needs to know.
+/// Configuration of a fetcher.
 #[derive(Clone, Debug)]
 pub struct Fetching {
-    /// What it may cost.
+    /// Limits.
     pub limits: FetchLimits,
-    /// How names are resolved.
+    /// Configuration of DNS.
     pub names: NameConfiguration,
-    /// Randomness, best taken from the system, which makes questions to name servers hard to guess.
+    /// Random bytes, best from the system, that make DNS queries hard to guess.
     pub seed: [u8; 32],
 }
 
 impl Default for Fetching {
-    /// With names of this machine only, and no randomness.
+    /// Resolves through a name server on this machine, without randomness.
     fn default() -> Fetching {
         Fetching { limits: FetchLimits::default(), names: NameConfiguration::parse("", ""), seed: [0; 32] }
     }
 }
 
-/// Number of a request to another server. Never used twice.
+/// Id of a request to another server. Not reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FetchId(pub u64);
 
@@ -63,71 +63,70 @@ pub enum Method {
     Post,
 }
 
-/// A request to another server, and what it may cost.
+/// A request to another server, with its limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fetch {
-    /// Where to.
+    /// The server.
     pub endpoint: Endpoint,
-    /// Method.
+    /// The method.
     pub method: Method,
-    /// Path and query, in the form of the wire.
+    /// Encoded path and query.
     pub target: String,
-    /// Media type of the body, and that of the answer that is asked for.
+    /// Media type of the body and of the wanted response.
     pub media_type: &'static str,
-    /// Body of a POST; held once, however many servers it goes to.
+    /// Body of a POST, shared by requests to several servers.
     pub body: Rc<[u8]>,
-    /// Bytes that the body of the answer may have, known before any of it is read.
+    /// Limit on the bytes of the response body, enforced before they are read if the length is announced.
     pub body_limit: usize,
-    /// Time from the wish to the end of the answer: looking the name up, connecting and waiting for a connection
-    /// included.
+    /// Timeout from the call to the complete response, including DNS, connecting and waiting for a connection.
     pub time: Duration,
-    /// Time without a byte from the server, once there is a connection, after which it is given up.
+    /// Timeout without a byte from the server once there is a connection.
     pub silence: Duration,
-    /// Whether it may be made a second time if a connection that was kept is closed before the first byte of an answer.
+    /// The request may be repeated once if a reused connection is closed before the first byte of the response.
     pub is_idempotent: bool,
 }
 
-/// What another server answered, and where it was reached.
+/// A response from another server, with its address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// The address that the connection went to.
+    /// Address of the server.
     pub from: IpAddr,
-    /// What it answered.
+    /// The response.
     pub response: Response,
 }
 
-/// An answer without where it comes from.
+/// A response without the address of its server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Response {
     /// Status code.
     pub status: u16,
-    /// The body, free of transfer codings.
+    /// Body without its transfer coding.
     pub body: Vec<u8>,
 }
 
-/// Why another server gave no answer.
+/// Why a request failed.
 #[derive(Debug)]
 pub enum FetchError {
-    /// The name of the host is not known, or cannot be found out.
+    /// The host name is unknown or cannot be resolved.
     UnknownHost(String),
     /// No connection could be made.
     Unreachable(io::Error),
     /// The connection broke.
     Broken(io::Error),
-    /// The time is over.
+    /// The timeout has expired.
     TimedOut(Duration),
-    /// There was a connection, and nothing came for so long.
+    /// Nothing was received on the connection for this long.
     Silent(Duration),
-    /// Too little came for so long.
+    /// Too little was received for this long.
     TooSlow(Duration),
-    /// The answer is not HTTP/1.1 or breaks its rules.
+    /// The response is not HTTP/1.1 or violates its rules.
     NotHttp(&'static str),
-    /// The answer is longer than it may be.
+    /// The response exceeds its limit.
     TooLarge,
-    /// The target of the request is not a path of printable ASCII characters.
+    /// The target is not a path of printable ASCII characters.
     BadTarget,
-    /// Too many requests are on their way already, to this server or to all; or all answers in the making were too
-    /// large together, and this one was the largest.
+    /// Too many requests are in progress, to this server or in all; or the responses in progress exceed their total,
+    /// and this one is the largest.
     Busy,
 }
 

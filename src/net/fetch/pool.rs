@@ -1,9 +1,8 @@
-//! Which request goes to which connection, and what it may cost.
+//! Assignment of requests to connections, and their limits.
 //!
-//! The pool says what is wanted from outside (names, connections to be made and closed) and is told what came of it.
-//! Connections are named by their slot. A slot is used again only after its end was told by
-//! [`ConnectionPool::next_closed`], which therefore has to be asked after each call that may close one, before anything
-//! else is done.
+//! The pool returns what it needs (DNS queries, connections to open and close) and is given the results. Connections
+//! are identified by slot. A slot is reused only after [`ConnectionPool::next_closed`] returned it, so that method must
+//! be called before anything else after each call that may close a connection.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io;
@@ -17,26 +16,26 @@ use super::response::Complete;
 use super::{Answer, Endpoint, Fetch, FetchError, FetchId, FetchLimits, RequestHead, Response};
 use crate::figures::take_off;
 
-/// Addresses of a host that are tried for one request.
+/// Addresses of a host to try for one request.
 const MAX_ADDRESSES: usize = 4;
 
-/// What has become due that is dealt with in one call.
+/// Expired timers handled in one call.
 const DUE_PER_CALL: usize = 16;
 
-/// A request that has come to its end.
+/// A completed request.
 pub type Fetched = (FetchId, Result<Answer, FetchError>);
 
-/// A server, as long as there is a request to it or a connection.
+/// A server with requests or connections.
 #[derive(Debug)]
 struct Host {
     endpoint: Endpoint,
     /// Requests without a connection.
     waiting: VecDeque<Pending>,
-    /// Connections, idle ones and those being made included.
+    /// Connections, idle ones and those being opened included.
     connections: usize,
-    /// Slots of connections without a request, the one used last at the end.
+    /// Slots of connections without a request, the last used one at the end.
     idle: Vec<usize>,
-    /// The address that has answered last; tried first.
+    /// The address last connected to; tried first.
     good_address: Option<SocketAddr>,
     is_starving: bool,
 }
@@ -58,20 +57,20 @@ pub struct ConnectionPool {
     locations: HashMap<FetchId, Location>,
     /// Requests that wait for a connection.
     waiting: usize,
-    /// Hosts that have requests and no connection for lack of room, in the order in which they are to get one.
+    /// Hosts with requests but no connection because all are in use, in the order in which they get one.
     starving: VecDeque<usize>,
-    /// When requests are to be given up.
+    /// Timeouts of requests.
     deadlines: BTreeSet<(Instant, FetchId)>,
-    /// When attempts to connect are to be given up, with their slots.
+    /// Timeouts of connection attempts, by slot.
     attempts: BTreeSet<(Instant, usize)>,
-    /// When idle connections are to be closed, with their slots.
+    /// Timeouts of idle connections, by slot.
     idle: BTreeSet<(Instant, usize)>,
     questions: VecDeque<usize>,
     attempts_wanted: VecDeque<usize>,
     assigned: VecDeque<usize>,
     closed: VecDeque<usize>,
     done: VecDeque<Fetched>,
-    /// Bytes of answers in the making, and of those that are done and not fetched yet.
+    /// Bytes of responses in progress, and of completed ones not taken yet.
     held_bytes: usize,
     done_bytes: usize,
 }
@@ -99,7 +98,7 @@ impl ConnectionPool {
         }
     }
 
-    /// Takes a request.
+    /// Starts a request.
     pub fn start(&mut self, id: FetchId, fetch: Fetch, now: Instant) {
         let Fetch { endpoint, method, target, media_type, body, body_limit, time, silence, is_idempotent } = fetch;
         let head = RequestHead { endpoint: &endpoint, method, target: &target, media_type, is_kept: true };
@@ -135,7 +134,7 @@ impl ConnectionPool {
         self.serve(slot);
     }
 
-    /// Gives a request up; its outcome is not told.
+    /// Cancels a request; its outcome is not delivered.
     pub fn cancel(&mut self, id: FetchId) {
         if self.give_up(id).is_none()
             && let Some(index) = self.done.iter().position(|(done, _)| *done == id)
@@ -144,8 +143,8 @@ impl ConnectionPool {
         }
     }
 
-    /// A connection whose host's addresses are wanted, and the host's name. To be answered by [`named`](Self::named)
-    /// unless the connection is closed before.
+    /// Returns a connection that needs its host resolved, and the host's name. Answer with [`named`](Self::named),
+    /// unless the connection is closed first.
     pub fn next_question(&mut self) -> Option<(usize, &str)> {
         while let Some(slot) = self.questions.pop_front() {
             let Some(connection) = self.connections.get_mut(slot) else { continue };
@@ -156,7 +155,7 @@ impl ConnectionPool {
         None
     }
 
-    /// The addresses of a connection's host, or why there are none.
+    /// Sets the addresses of a connection's host, or why it has none.
     pub fn named(&mut self, slot: usize, addresses: Result<&[IpAddr], &str>, now: Instant) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let Some(host) = self.hosts.get(connection.host) else { return };
@@ -174,8 +173,8 @@ impl ConnectionPool {
         }
     }
 
-    /// A connection that is to be made, and where to. To be answered by [`connected`](Self::connected) or
-    /// [`attempt_failed`](Self::attempt_failed) unless the connection is closed before.
+    /// Returns a connection to open, and its address. Answer with [`connected`](Self::connected) or
+    /// [`attempt_failed`](Self::attempt_failed), unless the connection is closed first.
     pub fn next_attempt(&mut self) -> Option<(usize, SocketAddr)> {
         while let Some(slot) = self.attempts_wanted.pop_front() {
             if let Some(address) = self.connections.get_mut(slot).and_then(ClientConnection::take_attempt) {
@@ -185,7 +184,7 @@ impl ConnectionPool {
         None
     }
 
-    /// A connection stands.
+    /// Reports that a connection is established.
     pub fn connected(&mut self, slot: usize, now: Instant) {
         self.forget_timer(slot);
         if let Some(connection) = self.connections.get_mut(slot)
@@ -197,7 +196,7 @@ impl ConnectionPool {
         self.wait_for_bytes(slot, 0, now);
     }
 
-    /// So many bytes have come; silence is counted from now on.
+    /// Counts received bytes and restarts the read timeout.
     fn wait_for_bytes(&mut self, slot: usize, count: usize, now: Instant) {
         let pending = self.connections.get_mut(slot).and_then(|connection| connection.pending.as_mut());
         if let Some(pending) = pending {
@@ -212,8 +211,8 @@ impl ConnectionPool {
         }
     }
 
-    /// A connection cannot be made to the address that was tried. Its socket is to be closed, as
-    /// [`next_closed`](Self::next_closed) says.
+    /// Reports that an address could not be connected to. [`next_closed`](Self::next_closed) returns the slot, so that
+    /// its socket is closed.
     pub fn attempt_failed(&mut self, slot: usize, error: io::Error, now: Instant) {
         self.forget_timer(slot);
         let Some(connection) = self.connections.get_mut(slot) else { return };
@@ -225,31 +224,31 @@ impl ConnectionPool {
         }
     }
 
-    /// A connection that stands and has a new request to send.
+    /// Returns an established connection that has a new request to send.
     pub fn next_assigned(&mut self, now: Instant) -> Option<usize> {
         let slot = self.assigned.pop_front()?;
         self.wait_for_bytes(slot, 0, now);
         Some(slot)
     }
 
-    /// Whether a connection is being made.
+    /// Returns whether a connection is being established.
     pub fn is_connecting(&self, slot: usize) -> bool {
         self.connections.get(slot).is_some_and(ClientConnection::is_connecting)
     }
 
-    /// What a connection has to send, in two parts.
+    /// Returns the bytes that a connection has to send, in two parts.
     pub fn unsent(&self, slot: usize) -> [&[u8]; 2] {
         self.connections.get(slot).map_or([&[], &[]], ClientConnection::unsent)
     }
 
-    /// So many bytes of it have been sent.
+    /// Records bytes as sent.
     pub fn sent(&mut self, slot: usize, count: usize) {
         if let Some(connection) = self.connections.get_mut(slot) {
             connection.sent(count);
         }
     }
 
-    /// Bytes have arrived on a connection.
+    /// Handles bytes received on a connection.
     pub fn received(&mut self, slot: usize, bytes: &[u8], now: Instant) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let before = connection.held_bytes();
@@ -268,7 +267,7 @@ impl ConnectionPool {
         }
     }
 
-    /// The server has ended a connection, with an error or without.
+    /// Handles the end of a connection by the server, with or without an error.
     pub fn ended(&mut self, slot: usize, cause: Option<io::Error>) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let (host, may_repeat, from) = (connection.host, connection.may_repeat(), connection.address());
@@ -284,19 +283,19 @@ impl ConnectionPool {
         self.serve(host);
     }
 
-    /// A connection whose socket is to be closed, if there is one in its slot.
+    /// Returns a slot whose socket is to be closed, if it has one.
     pub fn next_closed(&mut self) -> Option<usize> {
         self.closed.pop_front()
     }
 
-    /// A request that has come to its end.
+    /// Returns a completed request.
     pub fn next_done(&mut self) -> Option<Fetched> {
         let done = self.done.pop_front()?;
         take_off(&mut self.done_bytes, body_bytes(&done));
         Some(done)
     }
 
-    /// Deals with what is due, or with the first part of it.
+    /// Handles expired timers, up to a limit per call.
     pub fn deal_with_due(&mut self, now: Instant) {
         for _ in 0..DUE_PER_CALL {
             if let Some((_, id)) = self.deadlines.first().copied().filter(|(due, _)| *due <= now) {
@@ -315,7 +314,7 @@ impl ConnectionPool {
         }
     }
 
-    /// Why a request that has become due is given up.
+    /// Returns which timeout of a request has expired.
     fn lateness(&self, pending: &Pending, now: Instant) -> FetchError {
         match pending.slow_due {
             _ if pending.deadline <= now => FetchError::TimedOut(pending.time),
@@ -324,7 +323,7 @@ impl ConnectionPool {
         }
     }
 
-    /// When something is due next.
+    /// Returns when the next timer expires.
     pub fn next_due(&self) -> Option<Instant> {
         let deadline = self.deadlines.first().map(|(due, _)| *due);
         let attempt = self.attempts.first().map(|(due, _)| *due);
@@ -332,28 +331,28 @@ impl ConnectionPool {
         [deadline, attempt, idle].into_iter().flatten().min()
     }
 
-    /// Whether something is wanted from outside, or an outcome is to be told.
+    /// Returns whether an action or an outcome is waiting to be taken.
     pub fn has_wishes(&self) -> bool {
         let wanted = [&self.questions, &self.attempts_wanted, &self.assigned];
         !self.done.is_empty() || wanted.iter().any(|slots| !slots.is_empty())
     }
 
-    /// Bytes of all answers that are in the making, or done and not told yet.
+    /// Returns the bytes of responses in progress or not taken yet.
     pub fn held_bytes(&self) -> usize {
         self.held_bytes + self.done_bytes
     }
 
-    /// Connections, and how many of them are idle.
+    /// Returns the number of connections, and how many are idle.
     pub fn connections(&self) -> (usize, usize) {
         (self.connections.len(), self.idle.len())
     }
 
-    /// Requests that wait for a connection.
+    /// Returns the number of requests that wait for a connection.
     pub fn waiting(&self) -> usize {
         self.waiting
     }
 
-    /// The place of a host, which is made if there is none.
+    /// Returns the slot of a host, adding it if needed.
     fn host(&mut self, endpoint: Endpoint) -> usize {
         let key = Endpoint { host: endpoint.host.to_ascii_lowercase(), port: endpoint.port };
         *self.hosts_by_endpoint.entry(key).or_insert_with_key(|key| {
@@ -368,7 +367,7 @@ impl ConnectionPool {
         })
     }
 
-    /// Gives the waiting requests of a host connections, as far as there are any, after the hosts that have none.
+    /// Assigns connections to the waiting requests of a host, after the hosts that have none.
     fn serve(&mut self, slot: usize) {
         while self.connections.len() < self.limits.connections
             && let Some(starving) = self.starving.pop_front()
@@ -387,7 +386,7 @@ impl ConnectionPool {
         {
             let is_repeated = first.is_repeated;
             match host.idle.pop() {
-                // Its connection was just closed by the server; other idle ones will be as well.
+                // The server just closed its connection, so it will close other idle ones too.
                 Some(idle) if is_repeated => drop(self.close(idle)),
                 Some(idle) => self.assign(slot, idle),
                 None if self.has_room_for(slot) => self.open(slot),
@@ -397,8 +396,7 @@ impl ConnectionPool {
         self.forget_if_unused(slot);
     }
 
-    /// Whether a host may have another connection. If it has none, and there are too many in all, it will get one in
-    /// its turn.
+    /// Returns whether a host may have another connection. A host without any is queued if all are in use.
     fn has_room_for(&mut self, slot: usize) -> bool {
         let Some(host) = self.hosts.get_mut(slot) else { return false };
         let busy = self.connections.len() - self.idle.len();
@@ -430,7 +428,7 @@ impl ConnectionPool {
         }
     }
 
-    /// The next request of a host leaves the queue.
+    /// Takes the next request of a host from its queue.
     fn next_waiting(&mut self, host: usize, slot: usize) -> Option<Pending> {
         let pending = self.hosts.get_mut(host)?.waiting.pop_front()?;
         take_off(&mut self.waiting, 1);
@@ -438,7 +436,7 @@ impl ConnectionPool {
         Some(pending)
     }
 
-    /// Makes a connection for the next request of a host.
+    /// Opens a connection for the next request of a host.
     fn open(&mut self, host: usize) {
         let slot = self.connections.vacant_key();
         if let Some(pending) = self.next_waiting(host, slot) {
@@ -450,7 +448,7 @@ impl ConnectionPool {
         }
     }
 
-    /// Hands the next request of a host to an idle connection.
+    /// Assigns the next request of a host to an idle connection.
     fn assign(&mut self, host: usize, slot: usize) {
         self.forget_timer(slot);
         if let Some(pending) = self.next_waiting(host, slot)
@@ -461,7 +459,7 @@ impl ConnectionPool {
         }
     }
 
-    /// Has the next address of a host tried.
+    /// Starts an attempt to connect to the next address of a host.
     fn attempt(&mut self, slot: usize, now: Instant) {
         let due = now + self.limits.connect_time;
         if let Some(connection) = self.connections.get_mut(slot) {
@@ -471,11 +469,11 @@ impl ConnectionPool {
         }
     }
 
-    /// An answer is complete.
+    /// Completes a request with its response.
     fn answered(&mut self, slot: usize, complete: Complete, now: Instant) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let (host, pending, from) = (connection.host, connection.pending.take(), connection.address());
-        // A host that needs a connection takes precedence over one that may need this connection again.
+        // A host that waits for a connection has priority over reuse of this one.
         if complete.is_kept && self.starving.is_empty() {
             let due = now + self.limits.idle_time;
             connection.due = Some(due);
@@ -492,7 +490,7 @@ impl ConnectionPool {
         self.serve(host);
     }
 
-    /// Ends a connection and its request.
+    /// Closes a connection and fails its request.
     fn fail(&mut self, slot: usize, error: FetchError) {
         let Some(connection) = self.connections.get(slot) else { return };
         let host = connection.host;
@@ -502,7 +500,7 @@ impl ConnectionPool {
         self.serve(host);
     }
 
-    /// Lets a request wait for a new connection, before all others.
+    /// Requeues a request first, for a new connection.
     fn repeat(&mut self, host: usize, pending: Pending) {
         if let Some(place) = self.hosts.get_mut(host) {
             self.locations.insert(pending.id, Location::Waiting { host });
@@ -531,7 +529,7 @@ impl ConnectionPool {
         self.deadlines.remove(&(pending.due, pending.id));
     }
 
-    /// Takes a request out, wherever it is.
+    /// Removes a request, wherever it is.
     fn give_up(&mut self, id: FetchId) -> Option<Pending> {
         let (host, pending) = match *self.locations.get(&id)? {
             Location::Connection { slot } => (self.connections.get(slot)?.host, self.close(slot)?),
@@ -547,7 +545,7 @@ impl ConnectionPool {
         Some(pending)
     }
 
-    /// Ends a connection. The request that it had.
+    /// Closes a connection and returns its request.
     fn close(&mut self, slot: usize) -> Option<Pending> {
         self.forget_timer(slot);
         let connection = self.connections.try_remove(slot)?;

@@ -1,27 +1,28 @@
-//! A request to another server, as bytes.
+//! Encoder of requests to other servers.
 
 use super::{Endpoint, FetchError, Method};
 
-/// What this program calls itself.
+/// Value of `User-Agent`.
 const USER_AGENT: &str = concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION"));
 
-/// What the head of a request is made of. Its headers are those that NIS1 nodes send, in their order.
+/// Parts of a request head. Its headers are those of NIS1 nodes, in their order.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestHead<'a> {
-    /// Where to.
+    /// The server.
     pub endpoint: &'a Endpoint,
-    /// Method.
+    /// The method.
     pub method: Method,
-    /// Path and query, in the form of the wire.
+    /// Encoded path and query.
     pub target: &'a str,
-    /// Media type of the body, and that of the answer that is asked for.
+    /// Media type of the body and of the wanted response.
     pub media_type: &'a str,
-    /// The connection is to stay open after the answer.
+    /// Asks the server to keep the connection open.
     pub is_kept: bool,
 }
 
 impl RequestHead<'_> {
-    /// The head of a request with a body of so many bytes. Fails if the target would break it.
+    /// Encodes the head of a request with a body of `body_length` bytes. Fails if the target contains characters that
+    /// would break it.
     pub fn to_bytes(self, body_length: usize) -> Result<Vec<u8>, FetchError> {
         let RequestHead { endpoint, method, target, media_type, is_kept } = self;
         if !target.starts_with('/') || !target.bytes().all(|byte| byte.is_ascii_graphic()) {

@@ -1,23 +1,22 @@
-//! Makes a response out of received bytes, whatever the pieces they come in.
+//! Parser of responses.
 
 use super::{FetchError, Response};
 use crate::net::http::{ChunkedBody, HttpError};
 
-/// Bytes of the head of a response, together with those of all interim responses before it.
+/// Bytes of a response head and all interim responses before it.
 pub const HEAD_LIMIT: usize = 16 * 1024;
 
 /// Headers of a response.
 const MAX_HEADERS: usize = 64;
 
-/// Interim responses (status 1xx) before the one that counts.
+/// Interim responses (status 1xx) before the final one.
 const MAX_INTERIM: usize = 4;
 
-/// Bytes that are handed to the decoder of chunks at a time. What it does not understand yet stays in the memory of
-/// the body, and must not need more room there than a head would.
+/// Bytes passed to the chunk decoder at a time. Undecoded bytes stay in the body buffer and must not need more room
+/// than a head.
 const CHUNKED_PIECE: usize = 4 * 1024;
 
-/// Reads one response. What it holds never exceeds [`HEAD_LIMIT`] and the limit on the body together, unused capacity
-/// included.
+/// Reads one response. It never holds more than [`HEAD_LIMIT`] plus the limit on the body, unused capacity included.
 #[derive(Debug)]
 pub struct ResponseReader {
     body_limit: usize,
@@ -31,16 +30,16 @@ enum Stage {
         head: ResponseHead,
         body: Vec<u8>,
     },
-    /// A response has been handed out, or an error.
+    /// A response or an error has been returned.
     Over,
 }
 
-/// What is remembered of a head.
+/// The needed parts of a head.
 #[derive(Debug)]
 struct ResponseHead {
     status: u16,
     framing: Framing,
-    /// The server will take another request on this connection.
+    /// The server accepts another request on this connection.
     is_kept: bool,
 }
 
@@ -52,7 +51,7 @@ enum Framing {
     UntilClosed,
 }
 
-/// A response that is complete.
+/// A complete response.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Complete {
     /// The response.
@@ -62,20 +61,20 @@ pub struct Complete {
 }
 
 impl ResponseReader {
-    /// A reader for a response to a GET or POST whose body may have this many bytes.
+    /// Returns a reader for a response to a GET or POST with a body of at most `body_limit` bytes.
     pub fn new(body_limit: usize) -> Self {
         Self { body_limit, stage: Stage::ResponseHead(HeadReader::default()) }
     }
 
-    /// Takes what has arrived. The response, as soon as it is complete; nothing may be handed in after it, or after an
-    /// error.
+    /// Handles received bytes. Returns the response once it is complete; must not be called again after that or after
+    /// an error.
     pub fn receive(&mut self, mut bytes: &[u8]) -> Result<Option<Complete>, FetchError> {
         while let Stage::ResponseHead(reader) = &mut self.stage {
             let Some((head, used)) = reader.receive(bytes, self.body_limit)? else {
                 return Ok(None);
             };
             bytes = bytes.get(used..).unwrap_or_default();
-            // An interim response announces another one.
+            // Another response follows an interim one.
             if head.status >= 200 {
                 self.stage = Stage::Body { head, body: Vec::new() };
             }
@@ -87,12 +86,12 @@ impl ResponseReader {
             Some(used) => used,
             None => return Ok(None),
         };
-        // What follows the response was not asked for; the connection is not to be trusted with another request.
+        // Bytes after the response are a fault of the server; do not reuse the connection.
         let is_kept = head.is_kept && used == bytes.len();
         Ok(self.complete(is_kept))
     }
 
-    /// The server has closed its side, after all that was handed in: the response, if it ends so.
+    /// Handles the end of the connection. Returns the response if it is one that ends so.
     pub fn close(&mut self) -> Result<Response, FetchError> {
         match &self.stage {
             Stage::ResponseHead(reader) => {
@@ -106,12 +105,12 @@ impl ResponseReader {
         }
     }
 
-    /// Whether anything has arrived.
+    /// Returns whether anything has been received.
     pub fn has_begun(&self) -> bool {
         !matches!(&self.stage, Stage::ResponseHead(reader) if reader.left == HEAD_LIMIT)
     }
 
-    /// Bytes of memory held.
+    /// Returns the allocated bytes.
     pub fn held_bytes(&self) -> usize {
         match &self.stage {
             Stage::ResponseHead(reader) => reader.bytes.capacity(),
@@ -129,7 +128,7 @@ impl ResponseReader {
 }
 
 impl Framing {
-    /// Adds to a body what belongs to it. Once it is complete, how many of `bytes` do.
+    /// Appends received bytes to the body. Once it is complete, returns how many of `bytes` belong to it.
     fn receive(&mut self, body: &mut Vec<u8>, bytes: &[u8], limit: usize) -> Result<Option<usize>, FetchError> {
         match self {
             Framing::Length(length) => {
@@ -168,7 +167,7 @@ fn receive_chunked(
     Ok(None)
 }
 
-/// Appends, growing by doubling, but not to more than `most`.
+/// Appends bytes, growing by doubling, but to at most `most` bytes.
 fn append(to: &mut Vec<u8>, bytes: &[u8], most: usize) {
     let needed = to.len() + bytes.len();
     if needed > to.capacity() {
@@ -185,11 +184,11 @@ fn in_chunks(error: HttpError) -> FetchError {
     }
 }
 
-/// Collects a head, or several, if interim responses come first.
+/// Collects a head, and interim ones before it.
 #[derive(Debug)]
 struct HeadReader {
     bytes: Vec<u8>,
-    /// Bytes that may still come.
+    /// Bytes that may still be received.
     left: usize,
     interim: usize,
 }
@@ -201,14 +200,14 @@ impl Default for HeadReader {
 }
 
 impl HeadReader {
-    /// Takes what has arrived. A head as soon as it is complete, and how many of `bytes` belong to it.
+    /// Handles received bytes. Once a head is complete, returns it and how many of `bytes` belong to it.
     fn receive(&mut self, bytes: &[u8], body_limit: usize) -> Result<Option<(ResponseHead, usize)>, FetchError> {
         let before = self.bytes.len();
         let taken = bytes.get(..self.left).unwrap_or(bytes);
         append(&mut self.bytes, taken, HEAD_LIMIT);
         self.left -= taken.len();
-        // A head that comes in pieces is parsed again only when its end is there, so that a server sending single
-        // bytes costs no more than one sending all at once.
+        // An incomplete head is parsed again only once its end has arrived, so that single bytes cost no more than one
+        // piece.
         if before > 0 && self.left > 0 && !may_end(&self.bytes, before) {
             return Ok(None);
         }
@@ -228,7 +227,7 @@ impl HeadReader {
         }
     }
 
-    /// The head that is there, and its length, if it is complete.
+    /// Returns the head and its length if it is complete.
     fn parse(&self, body_limit: usize) -> Result<Option<(ResponseHead, usize)>, FetchError> {
         let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
         let mut response = httparse::Response::new(&mut headers);
@@ -241,7 +240,7 @@ impl HeadReader {
     }
 }
 
-/// Whether the bytes since `searched` can have completed the head.
+/// Returns whether the bytes after `searched` can have completed the head.
 fn may_end(bytes: &[u8], searched: usize) -> bool {
     let fresh = bytes.get(searched.saturating_sub(3)..).unwrap_or_default();
     fresh.windows(2).any(|pair| pair == b"\n\r" || pair == b"\n\n")
@@ -266,7 +265,7 @@ impl ResponseHead {
     }
 }
 
-/// How the body of a response to GET or POST ends (RFC 9112 section 6.3).
+/// Returns the framing of the body of a response to GET or POST (RFC 9112 section 6.3).
 fn framing(status: u16, headers: &[httparse::Header<'_>], limit: usize) -> Result<Framing, FetchError> {
     if values(headers, "Content-Encoding").any(|coding| !coding.eq_ignore_ascii_case(b"identity")) {
         return Err(FetchError::NotHttp("it is compressed, which was not asked for"));
@@ -298,7 +297,7 @@ fn has_token(headers: &[httparse::Header<'_>], name: &str, token: &str) -> bool 
     tokens.any(|found| found.trim_ascii().eq_ignore_ascii_case(token.as_bytes()))
 }
 
-/// The number, if it is one; what does not fit is over any limit, whatever it is.
+/// Parses a number of decimal digits only. A number that does not fit exceeds any limit.
 fn content_length(value: &[u8]) -> Option<usize> {
     let is_number = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
     is_number.then(|| str::from_utf8(value).ok().and_then(|text| text.parse().ok()).unwrap_or(usize::MAX))
@@ -312,7 +311,7 @@ mod tests {
 
     const BODY_LIMIT: usize = 64 * 1024;
 
-    /// Feeds `bytes` in pieces that end at `cuts`, then the end of the connection.
+    /// Reads `bytes` in pieces that end at `cuts`, then the end of the connection.
     fn read(bytes: &[u8], cuts: impl IntoIterator<Item = usize>) -> Result<Complete, FetchError> {
         let mut reader = ResponseReader::new(BODY_LIMIT);
         let mut at = 0;
@@ -428,7 +427,7 @@ mod tests {
         assert_eq!((response.body.len(), response.body.capacity()), (50_000, 50_000));
     }
 
-    /// A response of some framing, and its body.
+    /// Generates a response with any framing, and its body.
     fn any_response() -> impl Strategy<Value = (Vec<u8>, Vec<u8>)> {
         let body = prop::collection::vec(any::<u8>(), 0..5000);
         (body, 0..3, prop::collection::vec(1..3000usize, 0..6), 0..3usize).prop_map(

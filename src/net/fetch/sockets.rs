@@ -1,7 +1,7 @@
-//! The sockets of requests to other servers.
+//! Sockets of requests to other servers.
 //!
-//! As in the reactor, sockets are registered once, edge-triggered. What an edge promises is remembered until the
-//! socket is exhausted; a socket that has had its share of a call waits in a queue for the next.
+//! As in the reactor, sockets are registered once, edge-triggered. Readiness is remembered until the socket is
+//! exhausted; a socket that has used its budget of a call is queued for the next.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
@@ -17,75 +17,75 @@ use super::names::{Datagram, Resolver};
 use super::pool::{ConnectionPool, Fetched};
 use super::{Fetch, FetchId, Fetching};
 
-/// Size of the buffer all reads go to.
+/// Size of the shared read buffer.
 const READ_BYTES: usize = 64 * 1024;
-/// Bytes read in one call of [`Fetcher::work`], about, and sockets looked at.
+/// Approximate limit on bytes read, and limit on sockets handled, per call of [`Fetcher::work`].
 const BYTES_PER_CALL: usize = 128 * 1024;
 const SOCKETS_PER_CALL: usize = 8;
-/// Sockets made in one call of [`Fetcher::work`].
+/// Sockets opened per call of [`Fetcher::work`].
 const NEW_SOCKETS_PER_CALL: usize = 2;
-/// Messages read from one question's socket in a turn.
+/// Messages read from a DNS socket per turn.
 const MESSAGES_PER_TURN: usize = 4;
-/// Whether a short read or write says that the socket is exhausted, so that the call that would only repeat it can be
-/// saved. epoll(7) promises it for edge-triggered stream sockets; elsewhere only `WouldBlock` counts.
+/// Whether a short read or write means that the socket is exhausted, which saves the call that would return
+/// `WouldBlock`. epoll(7) guarantees it for edge-triggered stream sockets.
 const SHORT_IS_EXHAUSTED: bool = cfg!(any(target_os = "linux", target_os = "android"));
 
-/// A connection's socket.
+/// Socket of a connection.
 struct ConnectionSocket {
     socket: TcpStream,
     may_read: bool,
     may_write: bool,
-    /// The server has closed its side, so reading goes on until that is seen.
+    /// The server has closed its side; read until the end is seen.
     read_closed: bool,
     is_queued: bool,
 }
 
-/// A question's socket.
+/// Socket of a DNS query.
 struct QuestionSocket {
     socket: UdpSocket,
     is_queued: bool,
 }
 
-/// Figures about a fetcher.
+/// Metrics of a fetcher.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FetchStats {
-    /// Connections, those being made and idle ones included.
+    /// Connections, those being opened and idle ones included.
     pub connections: usize,
-    /// Connections kept without a request.
+    /// Idle connections.
     pub idle: usize,
     /// Requests that wait for a connection.
     pub waiting: usize,
-    /// Bytes of answers that are in the making, or done and not told yet.
+    /// Bytes of responses in progress or not taken yet.
     pub held_bytes: usize,
-    /// Attempts to connect so far.
+    /// Connection attempts.
     pub attempts: u64,
-    /// Questions sent to name servers so far.
+    /// DNS queries sent.
     pub questions: u64,
-    /// Requests made so far, and those of them that have come to an end that was told.
+    /// Requests started.
     pub started: u64,
-    /// Those that have ended.
+    /// Requests whose outcome was delivered; cancelled ones are not counted.
     pub ended: u64,
-    /// Bytes read from connections so far.
+    /// Bytes read from connections.
     pub received_bytes: u64,
-    /// Bytes written to them so far.
+    /// Bytes written to connections.
     pub sent_bytes: u64,
 }
 
-/// Sends requests to other servers, driven by a loop.
+/// Sends requests to other servers, driven by an event loop.
 ///
-/// The loop hands every event whose token is among [`tokens`](Self::tokens) to [`notice`](Self::notice), then calls
-/// [`work`](Self::work) and takes the outcomes from [`next_done`](Self::next_done). It waits no longer than
-/// [`next_due`](Self::next_due) says, and not at all while [`has_work`](Self::has_work).
+/// The loop passes events with a token in [`tokens`](Self::tokens) to [`notice`](Self::notice), then calls
+/// [`work`](Self::work) and takes the outcomes from [`next_done`](Self::next_done). It waits at most until
+/// [`next_due`](Self::next_due), and not at all while [`has_work`](Self::has_work).
 pub struct Fetcher {
     pool: ConnectionPool,
     resolver: Resolver,
     first_token: usize,
-    /// Connections have the first tokens, questions those behind.
+    /// Connections have the first tokens, DNS queries the following ones.
     max_lines: usize,
     max_questions: usize,
     lines: Vec<Option<ConnectionSocket>>,
     questions: Vec<Option<QuestionSocket>>,
-    /// Tokens, from 0, of sockets with something to do.
+    /// Token offsets of sockets with something to do.
     ready: VecDeque<usize>,
     last_id: u64,
     stats: FetchStats,
@@ -93,7 +93,7 @@ pub struct Fetcher {
 }
 
 impl Fetcher {
-    /// A fetcher that uses the tokens from `first_token` on.
+    /// Returns a fetcher that uses tokens from `first_token` on.
     pub fn new(fetching: Fetching, first_token: usize) -> Self {
         let Fetching { limits, names, seed } = fetching;
         let (max_lines, max_questions) = (limits.connections, limits.queries);
@@ -112,12 +112,12 @@ impl Fetcher {
         }
     }
 
-    /// The tokens that its sockets are registered with.
+    /// Returns the range of its tokens.
     pub fn tokens(&self) -> Range<usize> {
         self.first_token..self.first_token + self.max_lines + self.max_questions
     }
 
-    /// Takes a request. Nothing is sent before the next [`work`](Self::work).
+    /// Starts a request. Nothing is sent before the next [`work`](Self::work).
     pub fn start(&mut self, fetch: Fetch, now: Instant) -> FetchId {
         self.last_id += 1;
         self.stats.started += 1;
@@ -127,16 +127,16 @@ impl Fetcher {
         id
     }
 
-    /// Gives a request up; its outcome is not told any more.
+    /// Cancels a request; its outcome is not delivered.
     pub fn cancel(&mut self, id: FetchId, now: Instant) {
         self.pool.cancel(id);
         self.close_lines(now);
     }
 
-    /// Takes note of what poll has reported.
+    /// Records the readiness reported by an event.
     pub fn notice(&mut self, event: &Event) {
         let Some(index) = event.token().0.checked_sub(self.first_token) else { return };
-        // An event of an earlier socket in this place does no harm: the socket will say that it has nothing.
+        // An event of an earlier socket in this slot is harmless: the socket reports `WouldBlock`.
         if let Some(Some(line)) = self.lines.get_mut(index) {
             line.read_closed |= event.is_read_closed() || event.is_error();
             line.may_read |= event.is_readable() || line.read_closed;
@@ -145,7 +145,7 @@ impl Fetcher {
         self.queue(index);
     }
 
-    /// Deals with what is ready and due, or with the first part of it: about half a millisecond of work.
+    /// Handles ready sockets and expired timers, about half a millisecond of work per call.
     pub fn work(&mut self, registry: &Registry, now: Instant) {
         self.pool.deal_with_due(now);
         self.close_lines(now);
@@ -168,35 +168,35 @@ impl Fetcher {
         self.open_lines(registry, now);
     }
 
-    /// When [`work`](Self::work) has to be called at the latest.
+    /// Returns when [`work`](Self::work) must be called at the latest.
     pub fn next_due(&self) -> Option<Instant> {
         self.pool.next_due().into_iter().chain(self.resolver.next_due()).min()
     }
 
-    /// Whether there is something to do without any event.
+    /// Returns whether there is work that needs no event.
     pub fn has_work(&self) -> bool {
         !self.ready.is_empty() || self.pool.has_wishes() || self.resolver.has_wishes()
     }
 
-    /// A request that has come to its end.
+    /// Returns a completed request.
     pub fn next_done(&mut self) -> Option<Fetched> {
         let done = self.pool.next_done()?;
         self.stats.ended += 1;
         Some(done)
     }
 
-    /// Bytes of answers that are in the making, or done and not told yet.
+    /// Returns the bytes of responses in progress or not taken yet.
     pub fn held_bytes(&self) -> usize {
         self.pool.held_bytes()
     }
 
-    /// Figures at this moment.
+    /// Returns the current metrics.
     pub fn stats(&self) -> FetchStats {
         let (connections, idle) = self.pool.connections();
         FetchStats { connections, idle, waiting: self.pool.waiting(), held_bytes: self.held_bytes(), ..self.stats }
     }
 
-    /// Carries questions for names and their answers between pool and resolver.
+    /// Passes DNS queries and their results between pool and resolver.
     fn exchange_names(&mut self, now: Instant) {
         while let Some((slot, name)) = self.pool.next_question() {
             self.resolver.ask(name, slot, now);
@@ -207,7 +207,7 @@ impl Fetcher {
         }
     }
 
-    /// Sends questions to name servers.
+    /// Sends DNS queries.
     fn open_questions(&mut self, registry: &Registry, now: Instant) {
         for _ in 0..NEW_SOCKETS_PER_CALL {
             let Some(asked) = self.resolver.next_question() else { return };
@@ -229,7 +229,7 @@ impl Fetcher {
         }
     }
 
-    /// Begins to connect.
+    /// Starts connection attempts.
     fn open_lines(&mut self, registry: &Registry, now: Instant) {
         while let Some(slot) = self.pool.next_assigned(now) {
             self.queue(slot);
@@ -252,7 +252,7 @@ impl Fetcher {
         }
     }
 
-    /// Has a socket dealt with in the next call, or later in this.
+    /// Queues a socket to be handled.
     fn queue(&mut self, index: usize) {
         let is_queued = match index.checked_sub(self.max_lines) {
             None => self.lines.get_mut(index).and_then(Option::as_mut).map(|line| &mut line.is_queued),
@@ -265,7 +265,7 @@ impl Fetcher {
         }
     }
 
-    /// Writes and reads once for a connection. Returns the bytes read, one at least.
+    /// Writes and reads once for a connection. Returns the bytes read, at least 1.
     fn drive_line(&mut self, slot: usize, now: Instant) -> usize {
         let Some(Some(line)) = self.lines.get_mut(slot) else { return 1 };
         line.is_queued = false;
@@ -298,7 +298,7 @@ impl Fetcher {
         count.max(1)
     }
 
-    /// Reads the answers to a question. Returns the bytes read, one at least.
+    /// Reads the responses to a DNS query. Returns the bytes read, at least 1.
     fn drive_question(&mut self, slot: usize, now: Instant) -> usize {
         let mut bytes = 1;
         for _ in 0..MESSAGES_PER_TURN {
@@ -319,7 +319,7 @@ impl Fetcher {
         bytes
     }
 
-    /// Closes the sockets of connections that have ended. That takes them out of the poll as well.
+    /// Closes the sockets of closed connections, which also deregisters them.
     fn close_lines(&mut self, now: Instant) {
         while let Some(slot) = self.pool.next_closed() {
             self.resolver.forget(slot, now);
@@ -340,7 +340,7 @@ impl Fetcher {
 }
 
 impl ConnectionSocket {
-    /// Whether the connection stands; an error if it cannot.
+    /// Returns whether the connection is established; an error if it failed.
     fn is_connected(&self) -> io::Result<bool> {
         if let Some(error) = self.socket.take_error()? {
             return Err(error);
@@ -352,8 +352,8 @@ impl ConnectionSocket {
         }
     }
 
-    /// Writes what is to be sent, as far as the socket takes it. An error is left to reading, which finds it again,
-    /// after an answer that may have come before it. The bytes written.
+    /// Writes as much as the socket takes and returns the bytes written. Errors are left to the next read, which
+    /// returns them after a response that may have come first.
     fn write(&mut self, pool: &mut ConnectionPool, slot: usize) -> u64 {
         let mut written = 0;
         while self.may_write {
@@ -378,15 +378,15 @@ impl ConnectionSocket {
         written
     }
 
-    /// Reads once. `None` if there is nothing for now, 0 at the end.
+    /// Reads once. `None` if there is nothing now, 0 at the end.
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         if !self.may_read {
             return Ok(None);
         }
         match self.socket.read(buffer) {
             Ok(count) => {
-                // The end of the stream is reported only once, perhaps together with these bytes: if it has been, it
-                // must be read as well.
+                // The end of the stream is reported only once, perhaps together with these bytes, so it must be read
+                // too.
                 if count < buffer.len() && SHORT_IS_EXHAUSTED && !self.read_closed {
                     self.may_read = false;
                 }
@@ -409,8 +409,8 @@ fn connect(address: SocketAddr, registry: &Registry, token: Token) -> io::Result
     Ok(socket)
 }
 
-/// Sends a question by a socket of its own, with a port that the system chooses at random and that only the server
-/// can send to.
+/// Sends a DNS query on a socket of its own, with a random port from the system, connected so that only the server can
+/// answer.
 fn send_question(asked: &Datagram, registry: &Registry, token: Token) -> io::Result<UdpSocket> {
     let any: SocketAddr = match asked.server {
         SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),

@@ -1,22 +1,21 @@
-//! The chunked transfer coding (RFC 9112 §7.1), decoded in place.
+//! Decoder of the chunked transfer coding (RFC 9112 §7.1), in place.
 //!
-//! Lines must end in CR LF: a reader that also takes a bare LF inside a chunked body is what
-//! request smuggling looks for.
+//! Lines must end in CR LF: accepting a bare LF inside a chunked body allows request smuggling.
 
 use super::HttpError;
 
-/// Bytes of one chunk-size line with its extensions; more is answered 400.
+/// Bytes of one chunk-size line with its extensions; more is a 400.
 const SIZE_LINE_LIMIT: usize = 256;
 
-/// Bytes of the extensions of all chunks of a body; more is answered 400. They are read and dropped.
+/// Bytes of the extensions of all chunks of a body, which are ignored; more is a 400.
 const EXTENSIONS_LIMIT: usize = 16 * 1024;
 
-/// Bytes of all trailer lines together; more is answered 431. Trailers are read and dropped.
+/// Bytes of all trailer lines together, which are ignored; more is a 431.
 const TRAILER_LIMIT: usize = 4096;
 
 const BAD_CHUNK: HttpError = HttpError::Malformed("Bad Chunk");
 
-/// Where decoding stands.
+/// State of the decoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     SizeLine,
@@ -29,11 +28,11 @@ enum Phase {
 /// A chunked body being decoded.
 #[derive(Clone, Debug)]
 pub(in crate::net) struct ChunkedBody {
-    /// Bytes of body decoded so far; they are the first bytes of the slice handed to [`advance`].
+    /// Bytes decoded so far: the first bytes of the slice passed to [`advance`].
     ///
     /// [`advance`]: Self::advance
     pub decoded: usize,
-    /// Chunks since they were last counted.
+    /// Chunks since the last count.
     pub chunks: u32,
     /// Bytes of extensions so far.
     extensions: usize,
@@ -45,15 +44,15 @@ impl ChunkedBody {
         Self { decoded: 0, chunks: 0, extensions: 0, phase: Phase::SizeLine }
     }
 
-    /// Whether the last chunk and the trailers have been read.
+    /// Returns whether the last chunk and the trailers have been read.
     pub fn is_done(&self) -> bool {
         self.phase == Phase::Done
     }
 
-    /// Decodes what it can of `bytes`: the decoded body so far, then what has arrived since.
+    /// Decodes as much as possible of `bytes`: the body decoded so far, followed by new bytes.
     ///
-    /// Returns how many of `bytes` are used up. Those from `self.decoded` to there are garbage
-    /// now, which the caller removes before the next call.
+    /// Returns the number of bytes used. Those after `self.decoded` are garbage, which the caller removes before the
+    /// next call.
     pub fn advance(&mut self, bytes: &mut [u8], body_limit: usize) -> Result<usize, HttpError> {
         let mut at = self.decoded;
         while let Some(next) = self.step(bytes, at, body_limit)? {
@@ -62,7 +61,7 @@ impl ChunkedBody {
         Ok(at)
     }
 
-    /// One element of the coding at offset `at`: the offset behind it, or `None` for lack of bytes.
+    /// Decodes one element at offset `at`. Returns the offset behind it, or `None` for lack of bytes.
     fn step(&mut self, bytes: &mut [u8], at: usize, body_limit: usize) -> Result<Option<usize>, HttpError> {
         match self.phase {
             Phase::SizeLine => {
@@ -124,7 +123,7 @@ impl ChunkedBody {
     }
 }
 
-/// The line at offset `at` without its CR LF; `None` if its end has not arrived.
+/// Returns the line at offset `at` without its CR LF; `None` if it is incomplete.
 fn line_at(bytes: &[u8], at: usize, limit: usize, too_long: HttpError) -> Result<Option<&[u8]>, HttpError> {
     let rest = &bytes[at..];
     let window = &rest[..rest.len().min(limit.saturating_add(2))];
@@ -142,7 +141,7 @@ fn line_at(bytes: &[u8], at: usize, limit: usize, too_long: HttpError) -> Result
     }
 }
 
-/// The size of a chunk-size line: hex digits, then nothing or an extension, of which it also gives the bytes.
+/// Parses a chunk-size line: hex digits, then nothing or an extension. Returns the size and the bytes of the extension.
 fn chunk_size(line: &[u8]) -> Option<(usize, usize)> {
     let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit());
     let digits = &line[..digits.count()];
@@ -154,7 +153,7 @@ fn chunk_size(line: &[u8]) -> Option<(usize, usize)> {
     if text.is_empty() {
         return None;
     }
-    // What does not fit is over any limit, whatever it is.
+    // A number that does not fit exceeds any limit.
     Some((usize::from_str_radix(text, 16).unwrap_or(usize::MAX), line.len() - digits.len()))
 }
 

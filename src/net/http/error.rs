@@ -1,18 +1,18 @@
-//! What can be wrong with an HTTP message itself, and the answer to it.
+//! Faults of HTTP messages and the responses to them.
 
 use std::fmt;
 
 use super::Reply;
 
-/// A message that cannot be answered by a service. The connection is closed after the answer,
-/// because where the next request would begin is no longer known.
+/// A message that cannot be answered by a service. The connection is closed after the response, because the start of
+/// the next request is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HttpError {
     /// 400: not HTTP, or ambiguous; the text names the fault.
     Malformed(&'static str),
     /// 408: the request was not complete in time.
     TooSlow,
-    /// 413: the body is larger than the limit.
+    /// 413: the body exceeds the limit.
     BodyTooLarge,
     /// 414: the request line alone exceeds the limit on the head.
     UriTooLong,
@@ -27,7 +27,7 @@ pub enum HttpError {
 }
 
 impl HttpError {
-    /// The status code of the answer.
+    /// Returns the status code of the response.
     pub fn status(self) -> u16 {
         match self {
             Self::Malformed(_) => 400,
@@ -41,7 +41,7 @@ impl HttpError {
         }
     }
 
-    /// The reason shown to the client.
+    /// Returns the reason shown to the client.
     pub fn reason(self) -> &'static str {
         match self {
             Self::Malformed(reason) => reason,
@@ -49,9 +49,9 @@ impl HttpError {
         }
     }
 
-    /// Makes `reply` the HTML page of NIS1's web container, closing the connection.
+    /// Fills `reply` with the HTML page of NIS1's web container and closes the connection after it.
     ///
-    /// Services use it too, for paths the container refuses.
+    /// Services use it too, for paths that the container rejects.
     pub fn answer(self, reply: &mut Reply) {
         reply.reset();
         reply.status = self.status();
@@ -70,7 +70,7 @@ impl fmt::Display for HttpError {
 
 impl std::error::Error for HttpError {}
 
-/// The standard reason phrase of `status`; empty for one that has none here.
+/// Returns the standard reason phrase of `status`, or an empty string for a status not used here.
 pub(super) fn reason_phrase(status: u16) -> &'static str {
     match status {
         100 => "Continue",

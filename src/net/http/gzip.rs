@@ -1,19 +1,18 @@
-//! Compression of answers: whether the client wants it, and doing it.
+//! Compression of responses.
 
 use flate2::{Compress, Compression, Crc, FlushCompress, Status};
 
-/// Answers shorter than this go out as they are: they fill one network packet either way.
+/// Shorter responses are not compressed: they fill one packet either way.
 pub const GZIP_MIN_BYTES: usize = 1024;
 
-/// Answers longer than this go out as they are, because compressing them would hold up every other
-/// connection of the loop for several milliseconds.
+/// Longer responses are not compressed: it would delay all other connections by several milliseconds.
 pub const GZIP_MAX_BYTES: usize = 1024 * 1024;
 
 /// Member header of RFC 1952: deflate, no name, no time, fastest level, unknown system.
 const HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 4, 255];
 
-/// Whether the `Accept-Encoding` headers with these values prefer gzip to a plain answer
-/// (RFC 9110 §12.5.3). A malformed quality counts as zero.
+/// Returns whether the `Accept-Encoding` headers with these values prefer gzip to plain (RFC 9110 §12.5.3). A malformed
+/// quality counts as zero.
 pub fn accepts_gzip<'a>(values: impl Iterator<Item = &'a str>) -> bool {
     let (mut gzip, mut any, mut identity) = (None, None, None);
     for item in values.flat_map(|value| value.split(',')) {
@@ -32,7 +31,7 @@ pub fn accepts_gzip<'a>(values: impl Iterator<Item = &'a str>) -> bool {
     gzip > 0.0 && gzip >= identity.unwrap_or(0.0)
 }
 
-/// The value of a parameter `q=…`; `None` for another parameter.
+/// Returns the value of a parameter `q=…`; `None` for another parameter.
 fn quality(parameter: &str) -> Option<f32> {
     let (name, value) = parameter.split_once('=')?;
     if !name.trim().eq_ignore_ascii_case("q") {
@@ -42,16 +41,16 @@ fn quality(parameter: &str) -> Option<f32> {
     Some(if (0.0..=1.0).contains(&quality) { quality } else { 0.0 })
 }
 
-/// A compressor that is set up once and used for every answer.
+/// A compressor reused for all responses.
 #[derive(Default)]
 pub struct Gzip {
-    /// Some 300 KB, so it comes into being with the first answer that needs it.
+    /// Some 300 KB, so created with the first response that needs it.
     deflate: Option<Box<Compress>>,
     output: Vec<u8>,
 }
 
 impl Gzip {
-    /// `body` as a gzip member, or `None` if that is not shorter.
+    /// Returns `body` as a gzip member, or `None` if that is not shorter.
     pub fn compress(&mut self, body: &[u8]) -> Option<&[u8]> {
         let fast = || Box::new(Compress::new(Compression::fast(), false));
         let deflate = self.deflate.get_or_insert_with(fast);
@@ -59,7 +58,7 @@ impl Gzip {
         self.output.clear();
         self.output.reserve(body.len());
         self.output.extend_from_slice(&HEADER);
-        // One call: if the result does not fit where the body would, it does not pay.
+        // One call only: a result longer than the body is of no use.
         let status = deflate.compress_vec(body, &mut self.output, FlushCompress::Finish);
         if !matches!(status, Ok(Status::StreamEnd)) {
             return None;

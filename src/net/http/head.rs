@@ -1,19 +1,17 @@
-//! The head of a request: request line and headers, and how the body is delimited.
+//! Parser of request heads: request line, headers and the framing of the body.
 //!
-//! Everything is kept as offsets into the receive buffer, so that the head survives until the body
-//! has arrived without a copy and without a borrow. What two readers could understand differently
-//! (the root of request smuggling) is refused here rather than interpreted.
+//! All parts are offsets into the receive buffer, so that the head survives until the body has arrived, without a copy
+//! or a borrow. Input that two parsers could understand differently (the cause of request smuggling) is rejected.
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use super::HttpError;
 
-/// Bytes of request line and headers together. A longer request line is
-/// answered 414, longer headers 431.
+/// Bytes of request line and headers together. A longer request line is a 414, longer headers are a 431.
 pub const HEAD_LIMIT: usize = 8192;
 
-/// Header lines of one request; more are answered 431.
+/// Header lines of one request; more are a 431.
 pub const MAX_HEADERS: usize = 100;
 
 /// How the end of the body is found.
@@ -23,15 +21,15 @@ pub(super) enum Framing {
     Chunked,
 }
 
-/// A complete head. All offsets count from the first byte of the request.
+/// A complete head. Offsets count from the first byte of the request.
 #[derive(Clone, Debug)]
 pub(super) struct Head {
     pub method: Range<usize>,
-    /// Path before `?`, without scheme and authority. Empty stands for `/`.
+    /// Path before `?`, without scheme and authority; empty for `/`.
     pub path: Range<usize>,
-    /// What follows `?`.
+    /// The part after `?`.
     pub query: Option<Range<usize>>,
-    /// Header lines, each with its line end, without the empty line.
+    /// Header lines with their line ends, without the empty line.
     pub headers: Range<usize>,
     /// Bytes of the head, including the empty line.
     pub len: usize,
@@ -41,9 +39,9 @@ pub(super) struct Head {
     pub expects_continue: bool,
 }
 
-/// Parses the head at the start of `bytes`; `None` if it is not complete yet.
+/// Parses the head at the start of `bytes`; `None` if it is incomplete.
 pub(super) fn parse(bytes: &[u8]) -> Result<Option<Head>, HttpError> {
-    // Looking at no more than the limit makes the answer independent of how the bytes arrived.
+    // Limiting the window makes the result independent of how the bytes were split.
     let window = &bytes[..bytes.len().min(HEAD_LIMIT)];
     let mut storage = [const { MaybeUninit::<httparse::Header<'_>>::uninit() }; MAX_HEADERS];
     let mut parsed = httparse::Request::new(&mut []);
@@ -88,7 +86,8 @@ fn refusal(error: httparse::Error) -> HttpError {
     }
 }
 
-/// The head does not end within the limit: is the request line alone to blame?
+/// Returns the error for a head that does not end within the limit: 414 if the request line alone exceeds it, otherwise
+/// 431.
 fn too_large(window: &[u8]) -> HttpError {
     match position(window, empty_lines(window), b'\n') {
         Some(_) => HttpError::HeadersTooLarge,
@@ -96,7 +95,7 @@ fn too_large(window: &[u8]) -> HttpError {
     }
 }
 
-/// Bytes of empty lines before the request line, which RFC 9112 §2.2 asks servers to skip.
+/// Returns the bytes of empty lines before the request line, which RFC 9112 §2.2 asks servers to skip.
 fn empty_lines(bytes: &[u8]) -> usize {
     bytes.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count()
 }
@@ -125,7 +124,7 @@ fn split_target(method: &str, target: &str, start: usize) -> Result<(Range<usize
     })
 }
 
-/// Where the authority of an absolute-form target (`http://host/path`) begins.
+/// Returns where the authority of an absolute-form target (`http://host/path`) begins.
 fn authority_start(target: &str) -> Option<usize> {
     ["http://", "https://"].into_iter().find_map(|scheme| {
         let prefix = target.get(..scheme.len())?;
@@ -133,7 +132,7 @@ fn authority_start(target: &str) -> Option<usize> {
     })
 }
 
-/// The headers that concern the transport itself.
+/// The headers of the transport itself.
 #[derive(Default)]
 struct Fields {
     content_length: Option<usize>,
@@ -160,7 +159,7 @@ impl Fields {
     }
 
     fn add(&mut self, name: &str, value: &[u8]) -> Result<(), HttpError> {
-        // Lengths first: most headers are dismissed without looking at their letters.
+        // Compares lengths first, which rejects most headers cheaply.
         match name.len() {
             4 if name.eq_ignore_ascii_case("host") => {
                 let seen_before = std::mem::replace(&mut self.has_host, true);
@@ -207,7 +206,7 @@ impl Fields {
     }
 }
 
-/// A decimal number of digits only; what does not fit is as large as can be, and so over any limit.
+/// Parses a number of decimal digits only. A number that does not fit becomes the maximum, which exceeds any limit.
 fn decimal(value: &[u8]) -> Option<usize> {
     if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
         return None;

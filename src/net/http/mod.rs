@@ -1,9 +1,8 @@
-//! HTTP/1.1 as a server speaks it, without sockets or clocks.
+//! Server-side HTTP/1.1, without sockets or clocks.
 //!
-//! [`RequestReader`] turns received bytes into [`Request`]s that borrow from its buffer; a service
-//! fills a [`Reply`]; [`Reply::write`] turns it into bytes. Whatever is wrong with a message itself
-//! is an [`HttpError`], answered by the small HTML page of NIS1's web container and a closed
-//! connection.
+//! [`RequestReader`] parses received bytes into [`Request`]s that borrow from its buffer; a service fills a [`Reply`];
+//! [`Reply::write`] writes it as bytes. A message that is itself faulty is an [`HttpError`], answered with the HTML
+//! page of NIS1's web container and a closed connection.
 
 mod chunked;
 mod error;

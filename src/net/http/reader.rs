@@ -1,4 +1,4 @@
-//! Received bytes in, requests out.
+//! Parser of requests.
 
 use std::mem;
 use std::ops::Range;
@@ -8,25 +8,25 @@ use super::head::{self, Framing, HEAD_LIMIT, Head};
 use super::{HttpError, Request};
 use crate::net::inbox::Inbox;
 
-/// Reads the requests of one connection, however their bytes were split on the way.
+/// Reads the requests of one connection, however their bytes were split.
 ///
-/// It never holds more than one head, one body and what one [`receive`](Self::receive) added, if
-/// [`next_request`](Self::next_request) is called until it returns `None` before more is received.
-/// While no request has begun it needs no memory: see [`lend`](Self::lend).
+/// It holds at most one head, one body and the bytes of one [`receive`](Self::receive), if
+/// [`next_request`](Self::next_request) is called until it returns `None` before more is received. Between requests it
+/// needs no memory: see [`lend`](Self::lend).
 #[derive(Debug)]
 pub struct RequestReader {
     inbox: Inbox,
     stage: Stage,
-    /// The request that was handed out last.
+    /// The request returned last.
     last: Option<Whole>,
-    /// Chunks that were read since they were last counted.
+    /// Chunks read since the last count.
     chunks: u32,
     body_limit: usize,
 }
 
 #[derive(Debug)]
 enum Stage {
-    /// `searched` bytes are known not to hold a whole head.
+    /// The first `searched` bytes contain no complete head.
     Head {
         searched: usize,
     },
@@ -36,12 +36,12 @@ enum Stage {
         limit: usize,
         continue_due: bool,
     },
-    /// A whole request that is to be handed out, perhaps again.
+    /// A complete request to return, perhaps again.
     Whole(Whole),
     Refused(HttpError),
 }
 
-/// A whole request: its head, the range of its body and its end, all counted from the first unread byte.
+/// A complete request: its head, the range of its body and its end, counted from the first unread byte.
 #[derive(Debug)]
 struct Whole {
     head: Head,
@@ -56,7 +56,7 @@ enum Body {
 }
 
 impl RequestReader {
-    /// A reader that refuses bodies of more than `body_limit` bytes.
+    /// Returns a reader that rejects bodies of more than `body_limit` bytes.
     pub fn new(body_limit: usize) -> Self {
         Self { inbox: Inbox::default(), stage: Stage::Head { searched: 0 }, last: None, chunks: 0, body_limit }
     }
@@ -66,15 +66,16 @@ impl RequestReader {
         self.inbox.receive(bytes);
     }
 
-    /// The next complete request; `None` if more bytes are needed.
+    /// Returns the next complete request; `None` if more bytes are needed.
     ///
-    /// After an error the same error is returned for ever: nothing behind it can be trusted.
+    /// After an error it always returns the same error, because the bytes that follow cannot be trusted.
     pub fn next_request(&mut self) -> Result<Option<Request<'_>>, HttpError> {
         let limit = self.body_limit;
         self.next_request_within(|_, _| limit)
     }
 
-    /// The same with a limit on the body that depends on method and path, asked for once the head is there.
+    /// Like [`next_request`](Self::next_request), with a limit on the body by method and path, called when the head is
+    /// complete.
     pub fn next_request_within(
         &mut self,
         body_limit: impl Fn(&str, &str) -> usize,
@@ -82,7 +83,7 @@ impl RequestReader {
         Ok(if self.advance(body_limit)? { self.whole() } else { None })
     }
 
-    /// Reads on; whether there is a complete request, which [`whole`](Self::whole) then gives.
+    /// Reads on. Returns whether a request is complete, which [`whole`](Self::whole) then returns.
     pub fn advance(&mut self, body_limit: impl Fn(&str, &str) -> usize) -> Result<bool, HttpError> {
         match self.read(body_limit) {
             Ok(Some(whole)) => {
@@ -97,7 +98,7 @@ impl RequestReader {
         }
     }
 
-    /// Hands out the complete request and moves on behind it.
+    /// Returns the complete request and moves past it.
     pub fn whole(&mut self) -> Option<Request<'_>> {
         match mem::replace(&mut self.stage, Stage::Head { searched: 0 }) {
             Stage::Whole(whole) => Some(self.take(whole)),
@@ -108,8 +109,8 @@ impl RequestReader {
         }
     }
 
-    /// Takes the request back that was handed out last, so that it is the next one again. To be called before more is
-    /// received or storage is given back.
+    /// Makes the request returned last the next one again. Must be called before more is received or storage is
+    /// returned.
     pub fn put_back(&mut self) {
         if let Some(whole) = self.last.take() {
             self.inbox.untake(whole.end);
@@ -117,8 +118,8 @@ impl RequestReader {
         }
     }
 
-    /// Whether `100 Continue` should be sent now: the client waits for it before it sends the body.
-    /// True at most once per request.
+    /// Returns whether to send `100 Continue` now because the client waits for it before sending the body. True at most
+    /// once per request.
     pub fn take_continue(&mut self) -> bool {
         match &mut self.stage {
             Stage::Body { continue_due, .. } => mem::take(continue_due),
@@ -126,33 +127,33 @@ impl RequestReader {
         }
     }
 
-    /// How many chunks of bodies were read since this was last asked.
+    /// Returns the number of chunks read since the last call.
     pub fn take_chunks(&mut self) -> u32 {
         mem::take(&mut self.chunks)
     }
 
-    /// Whether a request has begun that is not complete.
+    /// Returns whether an incomplete request has begun.
     pub fn is_partial(&self) -> bool {
         matches!(self.stage, Stage::Body { .. }) || !self.inbox.unread().is_empty()
     }
 
-    /// Bytes of memory held for this connection.
+    /// Returns the allocated bytes.
     pub fn held_bytes(&self) -> usize {
         self.inbox.held_bytes()
     }
 
-    /// Lends `storage` to a reader that holds none, so that reading allocates nothing.
+    /// Lends `storage` to a reader without memory, so that reading does not allocate.
     pub fn lend(&mut self, storage: &mut Vec<u8>) {
         self.inbox.lend(storage);
     }
 
-    /// Gives lent storage back. What is unread moves to memory of its own, as small as it can be.
+    /// Returns lent storage. Unread bytes move to an allocation of their own of exactly their size.
     pub fn give_back(&mut self, storage: &mut Vec<u8>) {
         self.last = None;
         self.inbox.give_back(storage);
     }
 
-    /// What follows the last request, for the protocol the connection is switched to.
+    /// Returns the bytes after the last request, for the protocol that the connection is upgraded to.
     pub fn rest(&self) -> &[u8] {
         self.inbox.unread()
     }
@@ -171,7 +172,7 @@ impl RequestReader {
             if matches!(head.framing, Framing::Sized(length) if length > limit) {
                 return Err(HttpError::BodyTooLarge);
             }
-            // The common case, a request that is there as a whole, skips the stage between.
+            // Common case: the request is complete, and needs no body stage.
             if let Framing::Sized(length) = head.framing
                 && self.inbox.unread().len() >= head.len + length
             {
@@ -217,8 +218,8 @@ impl RequestReader {
 
     fn read_head(&mut self, searched: usize) -> Result<Option<Head>, HttpError> {
         let unread = self.inbox.unread();
-        // A head that arrives in pieces is parsed again only once its end is there, so that a
-        // client sending single bytes costs no more than one sending them together.
+        // An incomplete head is parsed again only once its end has arrived, so that single bytes cost no more than one
+        // piece.
         if unread.is_empty() || (searched > 0 && !may_end(unread, searched)) {
             self.stage = Stage::Head { searched: unread.len() };
             return Ok(None);
@@ -245,7 +246,7 @@ impl RequestReader {
         };
     }
 
-    /// Hands out a complete request and moves on behind it.
+    /// Returns a complete request and moves past it.
     fn take(&mut self, whole: Whole) -> Request<'_> {
         self.stage = Stage::Head { searched: 0 };
         let Whole { head, body, end } = &*self.last.insert(whole);
@@ -263,13 +264,13 @@ impl RequestReader {
     }
 }
 
-/// Whether the bytes added since `searched` can have completed the head, or filled its limit.
+/// Returns whether the bytes after `searched` can have completed the head or reached its limit.
 fn may_end(unread: &[u8], searched: usize) -> bool {
     let from = searched.saturating_sub(3).min(unread.len());
     unread.len() >= HEAD_LIMIT || unread[from..].windows(2).any(|pair| pair == b"\n\r" || pair == b"\n\n")
 }
 
-/// A part of the head; the parser has made sure that it is UTF-8.
+/// Returns a part of the head, which the parser has checked to be UTF-8.
 fn text<'a>(bytes: &'a [u8], range: &Range<usize>) -> &'a str {
     std::str::from_utf8(&bytes[range.clone()]).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! One answer: filled by a service, written as bytes.
+//! Responses: filled by a service, written as bytes.
 
 use std::borrow::Cow;
 
@@ -9,17 +9,15 @@ use super::gzip::{GZIP_MAX_BYTES, GZIP_MIN_BYTES, Gzip, accepts_gzip};
 use super::{HttpError, Request};
 use crate::net::websocket::Upgrade;
 
-/// A body buffer larger than this is given back to the system after the answer.
+/// A body buffer larger than this is freed by the next [`Reply::reset`].
 const BODY_KEPT_BYTES: usize = 256 * 1024;
 
-/// Bytes that the head of an answer with a secret takes at most.
+/// Maximum bytes of the head of a response with a secret.
 const SECRET_ROOM: usize = 4096;
 
-/// An answer being put together. One instance serves all requests of a reactor; [`reset`] keeps its
-/// memory.
+/// A response being filled. One instance serves all requests of a reactor; [`reset`] keeps its memory.
 ///
-/// `Content-Length`, `Connection` and, for an upgrade, the websocket headers are added by
-/// [`write`]; a service must not set them.
+/// [`write`] adds `Content-Length`, `Connection` and the headers of a websocket upgrade; services must not set them.
 ///
 /// [`reset`]: Self::reset
 /// [`write`]: Self::write
@@ -27,34 +25,33 @@ const SECRET_ROOM: usize = 4096;
 pub struct Reply {
     /// Status code.
     pub status: u16,
-    /// Headers in the order they go out. One whose name or value holds a control character is
-    /// left out, so that echoed input cannot forge headers.
+    /// Headers in the order of sending. Those with a control character in name or value are left out, so that echoed
+    /// input cannot forge headers.
     pub headers: Vec<(Cow<'static, str>, Cow<'static, str>)>,
-    /// Body, uncompressed. Not sent for HEAD, but counted.
+    /// Uncompressed body. For HEAD only its length is sent.
     pub body: Vec<u8>,
-    /// The answer goes out in pieces while it is made, without its length being known: what is in `body` is the next
-    /// of them. Set before the first piece, together with status and headers, and left alone then.
+    /// Streams the response in chunks without a known length; `body` holds the next chunk. Set before the first chunk,
+    /// as are status and headers, and not changed later.
     pub pieces: bool,
-    /// Close the connection after this answer.
+    /// Closes the connection after this response.
     pub close: bool,
-    /// Answer 101 and continue as a websocket; status and body are ignored then.
+    /// Answers 101 and continues as a websocket; status and body are ignored.
     pub upgrade: Option<Upgrade>,
-    /// May be sent gzip-compressed if the client accepts it and it pays.
+    /// Compresses the body if the client accepts gzip and it becomes shorter.
     pub compress: bool,
-    /// The body holds a secret: it is sent as it is, and wiped wherever it was.
+    /// The body contains a secret: it is never compressed, and all copies are wiped.
     pub is_secret: bool,
-    /// Of which kind the request is, by a number of the machine's own; 0 unless it says. Requests are counted by it, and
-    /// [`reset`](Self::reset) leaves it alone.
+    /// Route number given by the service for the metrics, 0 by default. Not changed by [`reset`](Self::reset).
     pub kind: usize,
 }
 
 impl Reply {
-    /// An empty answer of status 200.
+    /// Returns an empty response of status 200.
     pub fn new() -> Self {
         Self { status: 200, ..Self::default() }
     }
 
-    /// Makes this an empty answer of status 200 again.
+    /// Makes this an empty response of status 200 again.
     pub fn reset(&mut self) {
         self.status = 200;
         self.headers.clear();
@@ -77,8 +74,7 @@ impl Reply {
         self.headers.push((name.into(), value.into()));
     }
 
-    /// Appends the answer to `request` to `out`. Returns whether the connection must be closed
-    /// after it.
+    /// Appends the response to `request` to `out`. Returns whether the connection must be closed after it.
     pub fn write(&self, request: &Request<'_>, gzip: &mut Gzip, out: &mut Vec<u8>) -> bool {
         if let Some(upgrade) = &self.upgrade {
             self.write_upgrade(upgrade, out);
@@ -93,7 +89,7 @@ impl Reply {
         let is_head = request.method == "HEAD";
         let may_shrink = !self.is_secret && self.may_shrink(request, is_head);
         if self.is_secret {
-            // Once the body is there, nothing may move it.
+            // The body must not be moved by a reallocation.
             out.reserve(self.body.len() + SECRET_ROOM);
         }
         self.write_start(out);
@@ -117,9 +113,9 @@ impl Reply {
         close
     }
 
-    /// Appends the head of an answer in pieces to `out`. Returns whether the connection must be closed after it.
+    /// Appends the head of a streamed response to `out`. Returns whether the connection must be closed after it.
     pub fn write_first(&self, request: &Request<'_>, out: &mut Vec<u8>) -> bool {
-        // An older client knows the end of the answer by that of the connection.
+        // HTTP/1.0 has no chunks: the end of the connection ends the response.
         let close = self.close || !request.keep_alive || request.is_http_10;
         self.write_start(out);
         let coding = if request.is_http_10 { "" } else { "Transfer-Encoding: chunked\r\n" };
@@ -128,8 +124,8 @@ impl Reply {
         close
     }
 
-    /// Appends what is in the body to `out`, as the next piece of an answer, and empties the body; with `is_last` also
-    /// the end of the answer.
+    /// Appends the body to `out` as the next chunk of a streamed response and empties it; with `is_last`, also appends
+    /// the end of the response.
     pub fn write_piece(&mut self, request: &Request<'_>, is_last: bool, out: &mut Vec<u8>) {
         let is_chunked = !request.is_http_10;
         if request.method != "HEAD" {
@@ -147,7 +143,7 @@ impl Reply {
         self.body.clear();
     }
 
-    /// Appends the answer to a message that could not be read, and so has no request.
+    /// Appends the response to a message that could not be parsed.
     pub(in crate::net) fn write_refusal(error: HttpError, out: &mut Vec<u8>) {
         let mut reply = Self::new();
         error.answer(&mut reply);
@@ -156,7 +152,7 @@ impl Reply {
         out.extend_from_slice(&reply.body);
     }
 
-    /// Whether this answer would be sent compressed to a client that accepts it.
+    /// Returns whether this response is sent compressed to a client that accepts gzip.
     fn may_shrink(&self, request: &Request<'_>, is_head: bool) -> bool {
         self.compress
             && (GZIP_MIN_BYTES..=GZIP_MAX_BYTES).contains(&self.body.len())
@@ -208,7 +204,7 @@ impl Reply {
     }
 }
 
-/// 1xx, 204 and 304 have no body by definition.
+/// Returns false for 1xx, 204 and 304, which never have a body.
 fn has_body(status: u16) -> bool {
     status >= 200 && status != 204 && status != 304
 }

@@ -1,17 +1,17 @@
-//! One request as a service sees it.
+//! A request as a service sees it.
 
 /// A complete request, borrowed from the receive buffer. Nothing is decoded.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
     /// Method as sent, case preserved.
     pub method: &'a str,
-    /// Path as sent: still percent-encoded, without the query, `/` if the target had none.
+    /// Path as sent: percent-encoded, without the query; `/` if the target had none.
     pub path: &'a str,
-    /// What follows the first `?`, as sent.
+    /// The part after the first `?`, as sent.
     pub query: Option<&'a str>,
-    /// Body, the transfer coding removed.
+    /// Body without its transfer coding.
     pub body: &'a [u8],
-    /// Whether the client wants the connection to stay open.
+    /// The client wants the connection to stay open.
     pub keep_alive: bool,
     /// HTTP/1.0 rather than HTTP/1.1.
     pub is_http_10: bool,
@@ -19,24 +19,24 @@ pub struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// The value of the first header called `name` (case does not matter) that is valid UTF-8.
+    /// Returns the first value of header `name` that is UTF-8; the case of the name does not matter.
     pub fn header(&self, name: &str) -> Option<&'a str> {
         self.header_values(name).next()
     }
 
-    /// The values of all headers called `name`, in order; values that are not UTF-8 are skipped.
+    /// Returns all values of header `name` in order; values that are not UTF-8 are skipped.
     pub fn header_values(&self, name: &str) -> impl Iterator<Item = &'a str> {
         self.headers()
             .filter(move |(header, _)| header.eq_ignore_ascii_case(name.as_bytes()))
             .filter_map(|(_, value)| std::str::from_utf8(value).ok())
     }
 
-    /// All headers in the order received: name as sent, value without surrounding blanks.
+    /// Returns all headers in the order received: name as sent, value trimmed.
     pub fn headers(&self) -> Headers<'a> {
         Headers { lines: self.header_lines }
     }
 
-    /// Whether a header called `name` holds `token` in its comma-separated list, ignoring case.
+    /// Returns whether a header `name` contains `token` in its comma-separated list, ignoring case.
     pub fn header_has_token(&self, name: &str, token: &str) -> bool {
         self.header_values(name).flat_map(|value| value.split(',')).any(|item| item.trim().eq_ignore_ascii_case(token))
     }
@@ -44,8 +44,8 @@ impl<'a> Request<'a> {
 
 /// Iterator over the headers of a request.
 ///
-/// The lines were checked when the head was parsed; splitting them again on demand is cheaper than
-/// keeping a table that most requests never look at.
+/// The lines were validated with the head. Splitting them on demand is cheaper than a table that most requests do not
+/// use.
 #[derive(Clone, Debug)]
 pub struct Headers<'a> {
     lines: &'a [u8],

@@ -1,4 +1,4 @@
-//! A text that is part of the program, as it is sent.
+//! Static files compiled into the program.
 
 use std::borrow::Cow;
 use std::io::Write;
@@ -9,29 +9,29 @@ use flate2::write::GzEncoder;
 
 use super::{Reply, Request, accepts_gzip};
 
-/// A text with its version, sent plain or compressed, and only to clients that do not have this version.
+/// A text with a version, sent plain or compressed, and only to clients that do not have this version.
 pub struct StaticText {
     media_type: &'static str,
     plain: Cow<'static, str>,
-    /// What tells it from other versions of it, in ASCII.
+    /// ASCII text that identifies the version.
     version: String,
-    /// Its compressed form, once it was wanted.
+    /// Compressed form, created on first use.
     packed: OnceLock<Vec<u8>>,
 }
 
 impl StaticText {
-    /// A text of a media type. `version` changes with the text; it consists of letters and digits.
+    /// Returns a text with its media type. `version` consists of letters and digits and changes with the text.
     pub fn new(media_type: &'static str, plain: impl Into<Cow<'static, str>>, version: String) -> StaticText {
         StaticText { media_type, plain: plain.into(), version, packed: OnceLock::new() }
     }
 
-    /// What tells it from other versions of it.
+    /// Returns the version.
     pub fn version(&self) -> &str {
         &self.version
     }
 
     /// Answers a GET or HEAD request with the text, or with 304 if the client has it. `caching` is the value of
-    /// `Cache-Control`. Without `may_compress` it is sent plain to everybody.
+    /// `Cache-Control`. Without `may_compress` the text is always sent plain.
     pub fn send(&self, caching: &'static str, may_compress: bool, request: &Request<'_>, reply: &mut Reply) {
         let is_packed = may_compress && accepts_gzip(request.header_values("Accept-Encoding"));
         let tag = self.tag(is_packed);
@@ -53,7 +53,7 @@ impl StaticText {
         }
     }
 
-    /// The entity tag of one of the two forms: strong, so the forms have different ones.
+    /// Returns the entity tag of one of the two forms. Tags are strong, so the forms have different ones.
     fn tag(&self, is_packed: bool) -> String {
         format!("\"{}{}\"", self.version, if is_packed { "-gzip" } else { "" })
     }
@@ -61,14 +61,14 @@ impl StaticText {
     fn packed(&self) -> &[u8] {
         self.packed.get_or_init(|| {
             let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
-            // Memory takes everything.
+            // Writing to memory cannot fail.
             drop(encoder.write_all(self.plain.as_bytes()));
             encoder.finish().unwrap_or_default()
         })
     }
 }
 
-/// Whether the client says that it has what a tag stands for (RFC 9110 §13.1.2, which compares weakly).
+/// Returns whether the client already has the entity of a tag (RFC 9110 §13.1.2: weak comparison).
 fn is_known(tag: &str, request: &Request<'_>) -> bool {
     let mut known = request.header_values("If-None-Match").flat_map(|value| value.split(',')).map(str::trim);
     known.any(|known| known == "*" || known.strip_prefix("W/").unwrap_or(known) == tag)

@@ -1,4 +1,4 @@
-//! Frames in, messages out.
+//! Parser and writer of frames.
 
 use std::borrow::Cow;
 use std::io::Cursor;
@@ -9,32 +9,31 @@ use tungstenite::protocol::frame::coding::{CloseCode, Control, Data, OpCode};
 
 use crate::net::inbox::Inbox;
 
-/// Bytes of one message, reassembled. A longer one closes the websocket with 1009.
+/// Bytes of one reassembled message. A longer one closes the websocket with code 1009.
 pub const MESSAGE_LIMIT: usize = 65_536;
 
-/// Bytes of payload of a control frame (RFC 6455 §5.5).
+/// Payload bytes of a control frame (RFC 6455 §5.5).
 const CONTROL_LIMIT: usize = 125;
 
 const UNMASKED: &str = "Client MUST mask all frames (RFC-6455: Section 5.1)";
 
-/// What a client has sent.
+/// Input from a client.
 #[derive(Debug, PartialEq, Eq)]
 pub enum WsEvent<'a> {
-    /// A complete message. Text is valid UTF-8. It may be empty.
+    /// A complete message, possibly empty. Text is valid UTF-8.
     Message {
         /// The payload.
         data: &'a [u8],
-        /// Sent as text rather than as binary.
+        /// The message was sent as text, not as binary.
         is_text: bool,
     },
-    /// The websocket is at its end; the answering close frame has been written. Comes once, and
-    /// nothing comes after it.
+    /// The websocket has ended, and the closing frame has been written. The last event.
     Closed {
-        /// Close code: the client's (1005 if it sent none), or ours if it broke the protocol.
+        /// Close code: the client's (1005 if it sent none), or that of its protocol violation.
         code: u16,
-        /// Reason, likewise.
+        /// Close reason, likewise.
         reason: Cow<'static, str>,
-        /// The client began the closing handshake, so nothing more is to be expected from it.
+        /// The client began the closing handshake and will send nothing more.
         by_client: bool,
     },
 }
@@ -43,11 +42,11 @@ pub enum WsEvent<'a> {
 #[derive(Debug, Default)]
 pub struct WsConnection {
     inbox: Inbox,
-    /// The fragments of an unfinished message so far.
+    /// Fragments of the incomplete message.
     message: Vec<u8>,
-    /// Type of the unfinished message.
+    /// Type of the incomplete message.
     unfinished: Option<Kind>,
-    /// Frames read that have not been asked for.
+    /// Frames read since the last count.
     frames: u32,
     is_closed: bool,
 }
@@ -58,16 +57,16 @@ enum Kind {
     Binary,
 }
 
-/// A broken rule and the close code it is answered with.
+/// A protocol violation: close code and reason.
 struct Violation(CloseCode, Cow<'static, str>);
 
-/// One frame taken from the buffer.
+/// Result of reading one frame.
 enum Step {
-    /// Not complete yet.
+    /// The frame is incomplete.
     Wait,
-    /// Dealt with; nothing to report.
+    /// The frame was handled; no event.
     Continue,
-    /// A message in one frame: the last so many bytes taken.
+    /// A message in one frame: the last taken bytes, of this number.
     Message(Kind, usize),
     /// The last fragment of a message.
     Assembled(Kind),
@@ -75,12 +74,12 @@ enum Step {
 }
 
 impl WsConnection {
-    /// A websocket that has just been opened.
+    /// Returns a newly opened websocket.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Appends received bytes. They are dropped once the websocket is closed.
+    /// Appends received bytes, or drops them once the websocket is closed.
     pub fn receive(&mut self, bytes: &[u8]) {
         if self.is_closed {
             return;
@@ -88,8 +87,7 @@ impl WsConnection {
         self.inbox.receive(bytes);
     }
 
-    /// The next event; `None` if more bytes are needed. Pongs and close frames that have to be sent
-    /// are appended to `out`.
+    /// Returns the next event; `None` if more bytes are needed. Appends pongs and close frames to `out`.
     pub fn next_event(&mut self, out: &mut Vec<u8>) -> Option<WsEvent<'_>> {
         let step = loop {
             if self.is_closed {
@@ -118,27 +116,27 @@ impl WsConnection {
         }
     }
 
-    /// Ends the websocket from this side: nothing more is read or reported.
+    /// Closes the websocket from this side: nothing more is read or reported.
     pub fn close(&mut self) {
         *self = Self { is_closed: true, ..Self::default() };
     }
 
-    /// Frames of any kind that were read since this was last asked.
+    /// Returns the number of frames of any kind read since the last call.
     pub fn take_frames(&mut self) -> u32 {
         mem::take(&mut self.frames)
     }
 
-    /// Bytes of memory held for this websocket.
+    /// Returns the allocated bytes.
     pub fn held_bytes(&self) -> usize {
         self.inbox.held_bytes() + self.message.capacity()
     }
 
-    /// Lends `storage` to a websocket that holds no receive buffer.
+    /// Lends `storage` to a websocket without a receive buffer.
     pub fn lend(&mut self, storage: &mut Vec<u8>) {
         self.inbox.lend(storage);
     }
 
-    /// Gives lent storage back. What is unread moves to memory of its own, as small as it can be.
+    /// Returns lent storage. Unread bytes move to an allocation of their own of exactly their size.
     pub fn give_back(&mut self, storage: &mut Vec<u8>) {
         if self.unfinished.is_none() {
             self.message = Vec::new();
@@ -175,7 +173,7 @@ impl WsConnection {
         }
     }
 
-    /// What can be wrong with a frame before its payload is there.
+    /// Validates a frame header before its payload has arrived.
     fn check(&self, header: &FrameHeader, length: usize) -> Result<(), Violation> {
         if header.rsv1 || header.rsv2 || header.rsv3 {
             return Err(protocol("RSV bit set without an extension"));
@@ -214,7 +212,7 @@ impl WsConnection {
         Ok(())
     }
 
-    /// A data frame whose payload is the last `length` bytes taken.
+    /// Handles a data frame whose payload is the last `length` bytes taken.
     fn data(&mut self, header: &FrameHeader, length: usize) -> Result<Step, Violation> {
         let payload = self.inbox.taken(length);
         let kind = match (header.opcode, self.unfinished) {
@@ -240,7 +238,7 @@ impl WsConnection {
     }
 }
 
-/// A close frame from the client: echoed with the same code and reason.
+/// Echoes a close frame with the same code and reason.
 fn client_close(payload: &[u8], out: &mut Vec<u8>) -> Result<Step, Violation> {
     let Some((code, reason)) = payload.split_first_chunk::<2>() else {
         if !payload.is_empty() {
@@ -285,14 +283,14 @@ fn unmask(payload: &mut [u8], mask: [u8; 4]) {
     }
 }
 
-/// Appends the head of a text message of `length` bytes, which follow it as one frame, to `out`.
+/// Appends the header of a text message to `out`. Its `length` bytes follow as one frame.
 pub fn write_text_head(length: usize, out: &mut Vec<u8>) {
     let header = FrameHeader { opcode: OpCode::Data(Data::Text), ..FrameHeader::default() };
     // Writing to a vector cannot fail.
     let _ = header.format(length as u64, out);
 }
 
-/// Appends a close frame to `out`. A reason that does not fit a control frame is cut.
+/// Appends a close frame to `out`. A reason that does not fit a control frame is truncated.
 pub fn write_close(code: u16, reason: &str, out: &mut Vec<u8>) {
     let fitting = reason.floor_char_boundary(CONTROL_LIMIT - 2);
     let mut payload = [0; CONTROL_LIMIT];
@@ -320,7 +318,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// An owned event, and everything that was to be sent.
+    /// An owned event.
     #[derive(Debug, PartialEq, Eq)]
     enum Got {
         Text(String),
@@ -371,7 +369,7 @@ mod tests {
         frame
     }
 
-    /// Code and reason of the close frame that is `out`.
+    /// Returns code and reason of the close frame in `out`.
     fn close_frame(out: &[u8]) -> (u16, &str) {
         assert_eq!((out[0], usize::from(out[1])), (0x88, out.len() - 2));
         let reason = std::str::from_utf8(&out[4..]).unwrap();
@@ -472,7 +470,7 @@ mod tests {
         assert!(spare.capacity() >= 5000);
     }
 
-    /// Everything a client made of these messages by an independent implementation must arrive.
+    /// Encodes messages with an independent implementation.
     fn by_tungstenite(messages: &[(bool, String)]) -> Vec<u8> {
         use tungstenite::protocol::{Role, WebSocket};
         let stream = Cursor::new(Vec::new());

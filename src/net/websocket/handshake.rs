@@ -4,19 +4,19 @@ use tungstenite::handshake::derive_accept_key;
 
 use crate::net::http::{HttpError, Reply, Request};
 
-/// What a reply needs to turn its connection into a websocket.
+/// Data that a reply needs to upgrade its connection to a websocket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Upgrade {
     /// Value of `Sec-WebSocket-Accept`.
     pub accept: String,
 }
 
-/// Why an upgrade request is not granted.
+/// Why an upgrade request is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// `Upgrade` is missing or names another protocol.
     NotWebSocket,
-    /// `Connection` does not say `upgrade`.
+    /// `Connection` does not contain `upgrade`.
     NotAnUpgrade,
     /// `Sec-WebSocket-Version` is missing or not 13.
     WrongVersion,
@@ -25,7 +25,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// Fills status, body and the headers that belong to the refusal; others stay.
+    /// Sets status, body and the headers of the rejection; other headers stay.
     pub fn answer(self, reply: &mut Reply) {
         reply.body.clear();
         match self {
@@ -44,10 +44,9 @@ impl Refusal {
     }
 }
 
-/// Decides on an upgrade request whose method is GET.
+/// Validates an upgrade request whose method is GET.
 ///
-/// The key is not checked to be base64 and the origin is not looked at, as in NIS1. Offers of
-/// extensions are ignored.
+/// As in NIS1, the key need not be base64 and the origin is not checked. Offered extensions are ignored.
 pub fn handshake(request: &Request<'_>) -> Result<Upgrade, Refusal> {
     let upgrade = request.header("Upgrade").unwrap_or_default();
     if !upgrade.trim().eq_ignore_ascii_case("websocket") {
@@ -63,8 +62,8 @@ pub fn handshake(request: &Request<'_>) -> Result<Upgrade, Refusal> {
     Ok(Upgrade { accept: derive_accept_key(key.as_bytes()) })
 }
 
-/// The first name in the client's `Sec-WebSocket-Protocol` headers that is `supported` (case does
-/// not matter), as the client spelt it.
+/// Returns the first protocol in the client's `Sec-WebSocket-Protocol` headers that is `supported` (ignoring case),
+/// spelt as the client did.
 pub fn negotiate_subprotocol<'a>(offers: impl Iterator<Item = &'a str>, supported: &[&str]) -> Option<&'a str> {
     offers
         .flat_map(|value| value.split(','))

@@ -1,11 +1,10 @@
-//! Websockets (RFC 6455) as a server speaks them, without sockets or clocks.
+//! Server-side websockets (RFC 6455), without sockets or clocks.
 //!
-//! [`handshake()`] decides on the upgrade request. [`WsConnection`] turns received bytes into
-//! [`WsEvent`]s and writes frames. It is built on tungstenite's frame layer (header codec, opcodes,
-//! close codes) rather than on its `WebSocket`, for three reasons: 2,000 idle subscribers must hold
-//! no buffers, where `WebSocket` keeps one for its life; the answers of NIS1 need
-//! to know whether a message that is too long was text or binary, which its errors do not tell; and
-//! frames go straight into the connection's output instead of through a second buffer.
+//! [`handshake()`] validates the upgrade request. [`WsConnection`] parses received bytes into [`WsEvent`]s and writes
+//! frames. It uses tungstenite's frame layer (header codec, opcodes, close codes) instead of its `WebSocket`, for three
+//! reasons: 2,000 idle subscribers must hold no buffers, but `WebSocket` keeps one for its lifetime; NIS1's close
+//! reasons say whether a message that is too long was text or binary, which its errors do not; and frames go straight
+//! into the send queue, without a second buffer.
 
 mod connection;
 mod handshake;

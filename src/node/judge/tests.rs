@@ -25,7 +25,7 @@ fn tiny(name: &str) -> OsString {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/tiny").join(name).into()
 }
 
-/// The recorded chain up to a height, in a store of its own.
+/// The recorded chain up to a height, in its own store.
 struct Chain {
     folder: TempDir,
     settings: Settings,
@@ -48,7 +48,7 @@ impl Chain {
         Store::open_existing(self.folder.path(), AccessMode::Exclusive, Options { map_size: 1 << 26 }).unwrap().0
     }
 
-    /// The blocks of the recorded chain, from that at height 2 on.
+    /// The blocks of the recorded chain, from height 2.
     fn blocks(&self) -> Vec<Block> {
         let mut file = BlockFile::new(std::fs::File::open(tiny("blocks.bin")).unwrap()).unwrap();
         let (mut blocks, mut bytes) = (Vec::new(), Vec::new());
@@ -59,7 +59,7 @@ impl Chain {
     }
 }
 
-/// Blocks as a node answers with them.
+/// Blocks as a peer's response contains them.
 fn answered(blocks: &[Block], network: &Network) -> BlockList {
     let (challenge, pair) = (Challenge([1; 64]), KeyPair::new(&PrivateKey::from_seed(&[2; 32])));
     let answer = AuthenticatedResponse { entity: List(blocks.to_vec()), signature: challenge.sign(&pair) };
@@ -213,7 +213,7 @@ fn whoever_pushes_many_blocks_that_wait_keeps_nobody_else_out() {
     let (blocks, mut judge) = (chain.blocks(), Judge::new(&store, network));
     let snapshot = store.snapshot().unwrap();
     let confirmed = Confirmed { snapshot: &snapshot, network, height: Height(20), now: LATE };
-    // Whoever pushes has as many keys and, of a network of IPv6, addresses as it likes.
+    // A sender has as many keys and, in an IPv6 network, addresses as it likes.
     let attacker = |number: u8| {
         let from = std::net::Ipv6Addr::new(0x2001, 0xdb8, 0, 1, 0, 0, 0, number.into()).into();
         Pusher { key: PublicKey([number; 32]), from }
@@ -232,7 +232,7 @@ fn whoever_pushes_many_blocks_that_wait_keeps_nobody_else_out() {
     let judged = run(&mut judge);
     assert_eq!(judged.iter().filter(|judged| judged.accepted.is_some()).count(), 1);
     assert_eq!(tip_hash(&store), blocks[19].hash());
-    // The newest of those that were first is the one that was dropped, and it may come again.
+    // The newest of the attacker's blocks was dropped, and may be pushed again.
     let snapshot = store.snapshot().unwrap();
     let confirmed = Confirmed { snapshot: &snapshot, network, height: Height(21), now: LATE };
     let push = |judge: &mut Judge<'_>, second| judge.push(sibling(second), attacker(1), &confirmed, true).unwrap();

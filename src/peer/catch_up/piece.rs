@@ -1,4 +1,4 @@
-//! Blocks that are fetched together.
+//! Blocks that are downloaded together.
 
 use std::collections::VecDeque;
 
@@ -7,54 +7,54 @@ use crate::codec::Context;
 use crate::model::{Address, Block, Hash256, Height};
 use crate::peer::wire::BlockList;
 
-/// Blocks that follow each other, from the first that is still wanted on.
+/// Consecutive blocks, from the first that is still missing on.
 #[derive(Debug)]
 pub struct Piece {
     first: Height,
-    /// The hashes that they must have.
+    /// Expected hashes of the blocks.
     hashes: VecDeque<Hash256>,
-    /// Who says so.
+    /// Peer that supplied the hashes.
     claimed_by: Address,
     heard: Option<(Address, BlockList)>,
 }
 
 impl Piece {
-    /// Blocks with these hashes, as a node says, of which none has come.
+    /// Creates a batch without blocks.
     pub fn new(first: Height, hashes: VecDeque<Hash256>, claimed_by: Address) -> Piece {
         Piece { first, hashes, claimed_by, heard: None }
     }
 
-    /// Who says that they have these hashes.
+    /// Returns the peer that supplied the hashes.
     pub fn claimed_by(&self) -> Address {
         self.claimed_by
     }
 
-    /// How it is asked for.
+    /// Returns the request for the batch.
     pub fn question(&self) -> Question {
         Question::BlocksAfter(Height(self.first.0.saturating_sub(1)))
     }
 
-    /// Whether its blocks have come.
+    /// Returns whether blocks have been received.
     pub fn is_heard(&self) -> bool {
         self.heard.is_some()
     }
 
-    /// Who has sent them.
+    /// Returns the peer that sent the blocks.
     pub fn from(&self) -> Option<Address> {
         self.heard.as_ref().map(|(from, _)| *from)
     }
 
-    /// Whether all of them were taken.
+    /// Returns whether all blocks were taken.
     pub fn is_through(&self) -> bool {
         self.hashes.is_empty()
     }
 
-    /// Bytes of memory that its blocks hold.
+    /// Returns the bytes of memory that the received blocks hold.
     pub fn held_bytes(&self) -> usize {
         self.heard.as_ref().map_or(0, |(_, blocks)| blocks.held_bytes())
     }
 
-    /// Takes blocks that a node has sent. What they are too few for is a piece of its own.
+    /// Stores received blocks. If they are fewer than expected, returns a batch of the remaining hashes.
     pub fn hear(&mut self, from: Address, blocks: BlockList) -> Option<Piece> {
         let heard = blocks.left().min(self.hashes.len());
         let rest = self.hashes.split_off(heard);
@@ -62,8 +62,8 @@ impl Piece {
         (!rest.is_empty()).then(|| Piece::new(Height(self.first.0 + heard as u64), rest, self.claimed_by))
     }
 
-    /// The next block, with its hash; `None` if it is not the one that was claimed, or none at all. Then this one and all
-    /// that follow are wanted again.
+    /// Returns the next block and its hash. If it is missing or has another hash, discards the received blocks and
+    /// returns `None`; this block and all that follow are then missing again.
     pub fn next(&mut self, context: Context) -> Option<(Box<Block>, Hash256)> {
         let (_, blocks) = self.heard.as_mut()?;
         let (expected, height) = (*self.hashes.front()?, self.first);

@@ -9,11 +9,11 @@ use crate::peer::random::RandomSource;
 use crate::peer::samples::{address, seeded};
 use crate::peer::wire::{AuthenticatedResponse, Challenge, List};
 
-/// Hashes in an answer.
+/// Maximum number of hashes in an answer.
 const ANSWER: u64 = 40;
 
-/// Blocks that follow each other from the second on; those of another branch differ above a height. Nobody looks at
-/// their signatures here.
+/// Returns blocks from height 2 on that follow each other; those of another branch differ above `fork`. Their
+/// signatures are not checked here.
 fn chain(last: u64, fork: u64, branch: u8) -> Vec<Block> {
     let mut blocks: Vec<Block> = Vec::new();
     for height in 2..=last {
@@ -52,19 +52,19 @@ fn context() -> Context {
     Context::of(&Network::example())
 }
 
-/// How a node behaves.
+/// Behaviour of a peer.
 enum Conduct {
-    /// It has a chain, and gives so many blocks at a time.
+    /// Has a chain and sends at most this many blocks at a time.
     Honest(Vec<Block>, usize),
-    /// It fails whatever it is asked.
+    /// Fails every request.
     Failing,
-    /// It never answers.
+    /// Never answers.
     Silent,
-    /// It claims hashes of one chain and gives blocks of another.
+    /// Sends the hashes of one chain and the blocks of another.
     Lying(Vec<Block>, Vec<Block>),
 }
 
-/// A run among nodes, in which answers come in any order.
+/// A download among peers whose answers arrive in any order.
 struct Scene {
     run: CatchUp,
     nodes: Vec<Conduct>,
@@ -107,7 +107,6 @@ impl Scene {
         })
     }
 
-    /// Goes on until it ends.
     fn run(&mut self) -> Ending {
         for _ in 0..100_000 {
             while let Some(ask) = self.run.ask(self.now) {
@@ -220,7 +219,7 @@ fn a_leader_whose_chain_most_others_do_not_have_is_left() {
         let mut scene = Scene::new(vec![leader, honest(300), honest(300), honest(300)], 300, None, seed);
         match scene.run() {
             Ending::Evil(node) => assert_eq!(node, address(0)),
-            // It gave all blocks before enough others were asked.
+            // It supplied all blocks before enough other peers were queried.
             Ending::Done => assert!(scene.run.disagreeing.len() < 3, "seed {seed}"),
             other => panic!("{other:?}"),
         }
@@ -272,7 +271,7 @@ fn a_chain_without_the_block_that_is_vouched_for_gives_nothing() {
     let found = checkpoint(&other, 217).hash;
     assert_eq!(scene.run(), Ending::OtherBlock(address(0), found));
     assert!(scene.taken.is_empty());
-    // A block that the leader does not have says nothing.
+    // A checkpoint above the sync peer's chain is ignored.
     let run = CatchUp::new(1, address(0), (base(), Height(216)), ANSWER, Some(vouched));
     assert!(run.proving().is_none());
 }

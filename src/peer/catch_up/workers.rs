@@ -1,20 +1,20 @@
-//! The nodes that are asked.
+//! Peers of a block download.
 
 use std::time::Duration;
 
 use super::{MAX_ASKED_OF_ONE, MAX_WORKERS};
 use crate::model::Address;
 
-/// Failures in a row after which a node is not asked any more.
+/// Consecutive failures after which a peer is removed.
 const MAX_FAILURES: u32 = 5;
-/// Rest after the first failure; after each that follows it is twice as long.
+/// Backoff after the first failure; doubles with each further one.
 const FIRST_REST: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 struct Worker {
     node: Address,
     under_way: usize,
-    /// In a row.
+    /// Consecutive failures.
     failures: u32,
     rests_until: Duration,
 }
@@ -25,23 +25,23 @@ impl Worker {
     }
 }
 
-/// Nodes that are asked, those with the fewest requests under way first.
+/// Peers of a block download, chosen by fewest requests in flight.
 #[derive(Debug, Default)]
 pub struct Workers {
     workers: Vec<Worker>,
-    /// Who is not asked any more.
+    /// Peers that must not be added again.
     removed: Vec<Address>,
 }
 
 impl Workers {
-    /// Adds a node, if it is new and there is room.
+    /// Adds a peer, unless it is known, removed or there is no room.
     pub fn add(&mut self, node: Address) {
         if self.workers.len() < MAX_WORKERS && !self.has(&node) && !self.removed.contains(&node) {
             self.workers.push(Worker { node, under_way: 0, failures: 0, rests_until: Duration::ZERO });
         }
     }
 
-    /// A node is not asked any more. Of those that were removed the first may come back once there are too many.
+    /// Removes a peer. Keeps the last `2 * MAX_WORKERS` removed peers, which cannot be added again.
     pub fn remove(&mut self, node: &Address) {
         let before = self.workers.len();
         self.workers.retain(|worker| worker.node != *node);
@@ -53,45 +53,45 @@ impl Workers {
         }
     }
 
-    /// How many there are.
+    /// Returns the number of peers.
     pub fn len(&self) -> usize {
         self.workers.len()
     }
 
-    /// Whether a node is one of them.
+    /// Returns whether a peer is present.
     pub fn has(&self, node: &Address) -> bool {
         self.workers.iter().any(|worker| worker.node == *node)
     }
 
-    /// Any of them.
+    /// Returns any of the peers.
     pub fn any(&self) -> Option<Address> {
         self.workers.first().map(|worker| worker.node)
     }
 
-    /// Whether a node can be asked.
+    /// Returns whether a peer can be queried.
     pub fn is_ready(&self, node: &Address, now: Duration) -> bool {
         self.workers.iter().any(|worker| worker.node == *node && worker.is_ready(now))
     }
 
-    /// Somebody who can be asked.
+    /// Returns the peer with the fewest requests in flight, then the fewest failures, among those that can be queried.
     pub fn choose(&self, now: Duration, is_admitted: impl Fn(&Address) -> bool) -> Option<Address> {
         let ready = self.workers.iter().filter(|worker| worker.is_ready(now) && is_admitted(&worker.node));
         ready.min_by_key(|worker| (worker.under_way, worker.failures)).map(|worker| worker.node)
     }
 
-    /// When those that rest can be asked again.
+    /// Returns the ends of the backoffs.
     pub fn rests(&self) -> impl Iterator<Item = Duration> {
         self.workers.iter().map(|worker| worker.rests_until)
     }
 
-    /// A node is asked.
+    /// Counts a request to a peer.
     pub fn asked(&mut self, node: &Address) {
         if let Some(worker) = self.get(node) {
             worker.under_way += 1;
         }
     }
 
-    /// It has answered.
+    /// Counts an answer.
     pub fn answered(&mut self, node: &Address) {
         if let Some(worker) = self.get(node) {
             worker.under_way = worker.under_way.saturating_sub(1);
@@ -99,7 +99,7 @@ impl Workers {
         }
     }
 
-    /// It has failed.
+    /// Counts a failure, and removes the peer after `MAX_FAILURES`.
     pub fn failed(&mut self, node: &Address, now: Duration) {
         let Some(worker) = self.get(node) else { return };
         worker.under_way = worker.under_way.saturating_sub(1);

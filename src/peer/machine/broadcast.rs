@@ -1,7 +1,7 @@
-//! What is passed on to partners: blocks at once, transactions in lists once a second, and signs of life.
+//! Relay of blocks (at once) and transactions (in lists, once a second), and signs of life.
 //!
-//! A partner that does not take what it is sent is left out for a while, and nobody else waits for it. What does not fit
-//! into the buffer is not passed on by this node; others get it by asking for what is unconfirmed.
+//! A peer that does not accept pushes is skipped for a while and delays nobody else. Transactions that do not fit into
+//! the buffer are not relayed by this node; peers get them by requesting unconfirmed transactions.
 
 use std::collections::BTreeSet;
 
@@ -13,21 +13,21 @@ use crate::peer::outside::{Now, Outside};
 use crate::peer::schedule::Task;
 use crate::peer::wire::{Endpoint, List, Message, Outgoing, SecureEntity, limits};
 
-/// Most transactions that wait for the next list.
+/// Maximum number of transactions in the relay buffer.
 pub const MAX_BUFFERED: usize = 2_000;
-/// Most nodes that are given a sign of life at once, unless more are drawn as partners.
+/// Maximum number of peers that get a sign of life at once, unless more are selected by trust.
 pub const MAX_SIGNS: usize = 20;
-/// Most of one network among those that are not drawn, as long as there are others.
+/// Maximum number of them of one network among those not selected by trust, as long as there are others.
 pub const MAX_SIGNS_PER_NETWORK: usize = 2;
-/// Bytes that a transaction takes in a list besides its own, at most.
+/// Maximum overhead in bytes of a transaction in a list.
 const LISTED: usize = 4;
 
-/// Most bytes of them: a list is no longer than a node like this one takes.
+/// Returns the maximum bytes of the relay buffer: a list must not exceed what a peer like this node accepts.
 pub fn most_buffered_bytes(settings: &PeerSettings) -> usize {
     limits::pushed(&settings.chain, settings.format) - limits::ENVELOPE
 }
 
-/// Transactions that wait to be passed on.
+/// Transactions to relay.
 #[derive(Debug)]
 pub struct Buffer {
     transactions: List<SecureEntity<Transaction>>,
@@ -42,15 +42,15 @@ impl Default for Buffer {
 }
 
 impl Buffer {
-    /// Transactions that wait, and their bytes.
+    /// Returns the number of transactions and their bytes.
     pub fn load(&self) -> (usize, usize) {
         (self.hashes.len(), self.bytes)
     }
 }
 
 impl Peers {
-    /// Takes a transaction that is to be passed on, `hash` being its own. It is signed at once. Returns whether it will be
-    /// passed on; one that waits already is not taken twice.
+    /// Queues a transaction with this hash for relay, signed at once. Returns whether it was added; it is not if it is
+    /// queued already or there is no room.
     pub fn queue_transaction(&mut self, transaction: Transaction, hash: Hash256) -> bool {
         let buffer = &mut self.buffer;
         if !self.phase.is_booted() || buffer.hashes.len() >= MAX_BUFFERED || buffer.hashes.contains(&hash) {
@@ -67,7 +67,7 @@ impl Peers {
         true
     }
 
-    /// Passes a block on, in this node's name.
+    /// Relays a block, signed with this node's key.
     pub fn push_block(&mut self, block: Block, now: Now, outside: &mut impl Outside) {
         if !self.is_booted() {
             return;
@@ -77,7 +77,7 @@ impl Peers {
         self.calls.send(now, outside);
     }
 
-    /// Passes on what waits. What becomes of it at a partner is of no interest.
+    /// Relays the buffered transactions. The answers are ignored.
     pub(super) fn flush_buffer(&mut self, now: Now, outside: &mut impl Outside) {
         let Buffer { transactions, .. } = std::mem::take(&mut self.buffer);
         if !transactions.0.is_empty() {
@@ -95,8 +95,9 @@ impl Peers {
         }
     }
 
-    /// Tells partners that this node is there, and active nodes that are not drawn and were long not told: one without trust,
-    /// which nobody draws, may know this node at another place, and hears nowhere else that it has moved.
+    /// Sends signs of life to peers selected by trust, and to active peers that have not received one lately. Peers
+    /// without trust are never selected; such a peer may know an old address of this node and learns the new one only
+    /// here.
     pub(super) fn give_signs_of_life(&mut self, now: Now, outside: &mut impl Outside) {
         let request = Message::SignOfLife(&self.local).request(self.settings.format);
         let mut receivers = self.draw_partners(outside);
@@ -116,14 +117,14 @@ impl Peers {
         }
     }
 
-    /// A partner has taken note that this node is there, or has not.
+    /// Processes the answer to a sign of life, or its failure.
     pub(super) fn sign_of_life_ended(&mut self, now: Now) {
         if self.signs.hear(Some(())).is_some() {
             self.end_task(Task::Broadcast, true, now);
         }
     }
 
-    /// Takes a request to which nothing is to be proved. Returns whether there was room for it.
+    /// Queues a request without a challenge. Returns whether there was room.
     pub(super) fn tell(&mut self, endpoint: &Endpoint, outgoing: Outgoing, purpose: Purpose) -> bool {
         self.calls.take(Request { endpoint: endpoint.clone(), outgoing, purpose, proof: None })
     }

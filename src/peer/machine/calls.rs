@@ -1,16 +1,16 @@
-//! Requests to other nodes: those under way, and those that wait until they may be sent.
+//! Queue of requests to peers, both in flight and waiting.
 //!
-//! A node is asked no faster than NIS1 answers, which refuses the 51st request of a second. What cannot be sent at once
-//! waits; what does not even fit among those that wait is not taken.
+//! The rate per peer stays below NIS1's limit, which rejects the 51st request of a second. Requests that cannot be sent
+//! at once wait; when the waiting queue is full, requests are rejected.
 //!
-//! | what grows | by | limit |
+//! | collection | grows by | limit |
 //! |---|---|---|
-//! | requests under way | requests that may be sent | [`MAX_UNDER_WAY`], [`MAX_UNDER_WAY_PER_TARGET`] |
-//! | requests that wait | requests that may not | [`MAX_WAITING`] |
+//! | requests in flight | sent requests | [`MAX_UNDER_WAY`], [`MAX_UNDER_WAY_PER_TARGET`] |
+//! | waiting requests | requests that cannot be sent yet | [`MAX_WAITING`] |
 //! | bodies of both | requests | [`MAX_BYTES`], of pushes [`MAX_PUSHED_BYTES`] |
-//! | pushes to one node | blocks and transactions that are new | [`MAX_PUSHES_PER_TARGET`] |
-//! | targets that are kept count of | requests of the last second | [`MAX_TARGETS`], of about 1 kB |
-//! | calls that are told of | requests | [`MAX_LATEST`] |
+//! | pushes to one peer | new blocks and transactions | [`MAX_PUSHES_PER_TARGET`] |
+//! | targets with counters | requests of the last second | [`MAX_TARGETS`], of about 1 kB |
+//! | latest calls | requests | [`MAX_LATEST`] |
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -22,123 +22,123 @@ use crate::peer::catch_up::{AskId, Question};
 use crate::peer::outside::{CallId, InquiryId, MeetingId, Now, Outside};
 use crate::peer::wire::{Challenge, Endpoint, Outgoing};
 
-/// Most requests under way.
+/// Maximum number of requests in flight.
 pub const MAX_UNDER_WAY: usize = 100;
-/// Most requests under way to one node.
+/// Maximum number of requests in flight to one peer.
 pub const MAX_UNDER_WAY_PER_TARGET: usize = 8;
-/// Most requests to one node within [`SECOND`].
+/// Maximum number of requests to one peer within [`SECOND`].
 pub const MAX_PER_SECOND: usize = 40;
-/// The time in which requests to one node are counted.
+/// Window of the rate limit.
 pub const SECOND: Duration = Duration::from_secs(1);
-/// Most requests that wait.
+/// Maximum number of waiting requests.
 pub const MAX_WAITING: usize = 1_000;
-/// Most bytes of the bodies of all requests that have not ended.
+/// Maximum body bytes of all unfinished requests.
 pub const MAX_BYTES: usize = 16 << 20;
-/// Most bytes of the bodies of pushes that have not ended; the rest is for everything else.
+/// Maximum body bytes of unfinished pushes; the rest of [`MAX_BYTES`] is for other requests.
 pub const MAX_PUSHED_BYTES: usize = 12 << 20;
-/// Most pushes to one node that have not ended, so that one that is silent is left out for a while.
+/// Maximum number of unfinished pushes to one peer, so that an unresponsive peer is skipped for a while.
 pub const MAX_PUSHES_PER_TARGET: usize = 4;
-/// Most nodes that are kept count of.
+/// Maximum number of peers with request counters.
 pub const MAX_TARGETS: usize = 2_000;
-/// Most calls that are told of.
+/// Maximum number of calls in the list of latest calls.
 pub const MAX_LATEST: usize = 50;
 
-/// What an answer is for.
+/// Kind of a request, which selects the handler of its answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// Asks a node who it is or whom it knows.
+    /// Queries a peer's identity or its peers.
     Contact(ContactId),
-    /// Asks the sender of a sign of life who it is.
+    /// Queries the identity of the sender of a sign of life.
     Meeting(MeetingId),
-    /// Tells a partner that this node is there.
+    /// Sends a sign of life.
     SignOfLife,
-    /// Asks at which address this node is seen, before it joins the network.
+    /// Queries this node's address as the peer sees it, before joining the network.
     FirstAddress,
-    /// Asks the same later.
+    /// The same after joining.
     Address,
-    /// Asks for the height of a chain.
+    /// Queries a chain height for the height check.
     Height(Address),
-    /// Asks for the height of a chain because somebody wants to know the largest.
+    /// Queries a chain height to find the largest, for a client.
     LargestHeight(InquiryId),
-    /// Asks for a clock.
+    /// Queries a clock.
     Time(Address),
-    /// Asks what a partner thinks of others.
+    /// Queries a peer's experiences.
     Experiences(Address),
-    /// Compares the chain with that of a partner.
+    /// Compares chains with the sync peer.
     Synchronisation,
-    /// Asks a node which block it has at a height, to see whether its chain has left ours below.
+    /// Queries the hashes from a height on, to see whether the peer's chain forked below.
     LowestHash(Address, Height),
-    /// Asks a partner for its unconfirmed transactions.
+    /// Queries unconfirmed transactions.
     Unconfirmed,
-    /// Fetches hashes or blocks of a chain that is far ahead.
+    /// Queries hashes or blocks for a block download.
     Ahead(AskId, Question),
-    /// Passes on blocks or transactions.
+    /// Pushes blocks or transactions.
     Push,
 }
 
-/// What an answer is to prove.
+/// Proof of identity that an answer must contain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Proof {
-    /// What is to be signed.
+    /// Challenge to sign.
     pub challenge: Challenge,
-    /// Whose signature it is to be; `None` if the node is yet to introduce itself.
+    /// Key that must sign; `None` if the answer itself introduces the key.
     pub key: Option<PublicKey>,
 }
 
-/// A request that is to be sent.
+/// Request to send.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// Where to.
+    /// Destination.
     pub endpoint: Endpoint,
-    /// What.
+    /// Message.
     pub outgoing: Outgoing,
-    /// What for.
+    /// Kind of the request.
     pub purpose: Purpose,
-    /// What the answer is to prove, unless it is to prove nothing.
+    /// Required proof, if any.
     pub proof: Option<Proof>,
 }
 
-/// A request whose answer has come.
+/// Request that was answered or has failed.
 #[derive(Clone, Debug)]
 pub struct Ended {
-    /// What it was for.
+    /// Kind of the request.
     pub purpose: Purpose,
-    /// Where it was sent.
+    /// Destination.
     pub endpoint: Endpoint,
-    /// What the answer is to prove.
+    /// Required proof, if any.
     pub proof: Option<Proof>,
-    /// When it was sent, in milliseconds of network time.
+    /// Time of sending in milliseconds of network time.
     pub sent: i64,
 }
 
-/// A call as people are told of it.
+/// Request as shown to people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditEntry {
-    /// Counts from 1.
+    /// Sequence number, from 1.
     pub number: u64,
-    /// The host that was called, as its endpoint names it.
+    /// Host of the endpoint, as configured or reported.
     pub host: String,
-    /// The path.
+    /// Path of the request.
     pub path: &'static str,
-    /// When it was begun.
+    /// Time of sending.
     pub started: Timestamp,
 }
 
-/// Host and port of a node. Names that stand for one address are counted apart.
+/// Host and port. Different names of one address are counted separately.
 type Target = (String, i32);
 
-/// What is under way to one node.
+/// Request counters of one peer.
 #[derive(Debug, Default)]
 struct Traffic {
     waiting: usize,
     under_way: usize,
     pushes: usize,
-    /// When requests of the last second were sent, the oldest first.
+    /// Times of the requests of the last second, oldest first.
     sent: VecDeque<Duration>,
 }
 
 impl Traffic {
-    /// When the next request may be sent, if it need not wait for another to end.
+    /// Returns when the next request may be sent; `None` if one in flight must end first.
     fn ready_at(&self) -> Option<Duration> {
         match self.sent.front() {
             _ if self.under_way >= MAX_UNDER_WAY_PER_TARGET => None,
@@ -169,7 +169,7 @@ struct UnderWay {
     audit: AuditEntry,
 }
 
-/// All requests that have not ended.
+/// All unfinished requests.
 #[derive(Debug, Default)]
 pub struct Calls {
     under_way: BTreeMap<CallId, UnderWay>,
@@ -182,7 +182,7 @@ pub struct Calls {
 }
 
 impl Calls {
-    /// Takes a request that is to be sent as soon as it may. Returns whether there was room for it.
+    /// Queues a request. Returns whether there was room.
     pub fn take(&mut self, request: Request) -> bool {
         let (bytes, is_push) = (request.outgoing.body.len(), request.purpose == Purpose::Push);
         let target = (request.endpoint.host.clone(), request.endpoint.port);
@@ -204,7 +204,7 @@ impl Calls {
         true
     }
 
-    /// Sends what may be sent, in the order in which it was taken.
+    /// Sends the requests that may be sent, in queue order.
     pub fn send(&mut self, now: Now, outside: &mut impl Outside) {
         let mut place = 0;
         while place < self.waiting.len() && self.under_way.len() < MAX_UNDER_WAY {
@@ -239,7 +239,7 @@ impl Calls {
         self.under_way.insert(call, UnderWay { ended, target, body_bytes, audit });
     }
 
-    /// A request has ended. `None` if there is none of this number.
+    /// Ends a request. Returns `None` for an unknown id.
     pub fn end(&mut self, call: CallId, now: Duration) -> Option<Ended> {
         let UnderWay { ended, target, body_bytes, .. } = self.under_way.remove(&call)?;
         let is_push = ended.purpose == Purpose::Push;
@@ -255,7 +255,7 @@ impl Calls {
         Some(ended)
     }
 
-    /// Nobody wants the answer to a request any more.
+    /// Cancels a request, whether it waits or is in flight.
     pub fn give_up(&mut self, purpose: &Purpose, now: Duration, outside: &mut impl Outside) {
         if let Some(place) = self.waiting.iter().position(|(_, request)| request.purpose == *purpose)
             && let Some((target, request)) = self.waiting.remove(place)
@@ -272,7 +272,7 @@ impl Calls {
         }
     }
 
-    /// When a request that waits may be sent, if it need not wait for another to end.
+    /// Returns when a waiting request may be sent; `None` if one in flight must end first.
     pub fn next_due(&self) -> Option<Duration> {
         if self.under_way.len() >= MAX_UNDER_WAY {
             return None;
@@ -280,24 +280,24 @@ impl Calls {
         self.waiting.iter().filter_map(|(target, _)| self.targets.get(target)?.ready_at()).min()
     }
 
-    /// Calls under way, the oldest first.
+    /// Returns the calls in flight, oldest first.
     pub fn outstanding(&self) -> Vec<&AuditEntry> {
         let mut entries: Vec<_> = self.under_way.values().map(|call| &call.audit).collect();
         entries.sort_unstable_by_key(|entry| entry.number);
         entries
     }
 
-    /// The last calls, whether they have ended or not, the newest first.
+    /// Returns the latest calls, ended or not, newest first.
     pub fn latest(&self) -> impl Iterator<Item = &AuditEntry> {
         self.latest.iter()
     }
 
-    /// Requests under way and requests that wait, and the bytes of their bodies.
+    /// Returns the requests in flight, the waiting requests, and the bytes of their bodies.
     pub fn load(&self) -> (usize, usize, usize) {
         (self.under_way.len(), self.waiting.len(), self.bytes)
     }
 
-    /// Nodes that are kept count of.
+    /// Returns the number of peers with request counters.
     pub fn targets(&self) -> usize {
         self.targets.len()
     }

@@ -1,4 +1,4 @@
-//! Catching up with a chain that is far ahead: who leads, who else is asked, and what each of them gets for it.
+//! Block download of a chain that is far ahead: starts it, sends its requests, and updates the peers' experiences.
 
 use std::time::Duration;
 
@@ -12,36 +12,35 @@ use crate::peer::outside::{Now, Outside, OwnTip, Reply};
 use crate::peer::schedule::Task;
 use crate::peer::wire::{BlockList, ChainRequest, HashChain, Query};
 
-/// Blocks that every request for blocks asks for at least.
+/// Minimum number of blocks per request.
 const LEAST_BLOCKS: i32 = 10;
-/// JSON is taken apart in one go, so that there should be less of it.
+/// JSON is decoded in one go, so JSON batches are smaller.
 const JSON_PIECE_TRANSACTIONS: i32 = 200;
-/// Time between two draws of nodes that may be asked.
+/// Interval between selections of further download peers.
 const DRAW_EVERY: Duration = Duration::from_secs(10);
 
-/// A run that goes on.
+/// Running block download.
 #[derive(Debug)]
 pub struct CatchingUp {
     run: CatchUp,
     draw_at: Duration,
 }
 
-/// How far a run has come, for people.
+/// Progress of a block download, for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outlook {
-    /// The last block that both chains have, or had when it began.
+    /// Last common block at the start.
     pub base: Link,
-    /// The height at which it ends.
+    /// Height at which the download ends.
     pub target: Height,
-    /// The height below which blocks are vouched for by the operator.
+    /// Height below which blocks are covered by the trusted checkpoint.
     pub trusted_below: Height,
-    /// The height to which blocks were followed, and that of the one that the operator vouches for, as long as it is not
-    /// clear that they lead to it.
+    /// Verified height and height of the trusted checkpoint, while the blocks up to the checkpoint are verified.
     pub followed: Option<(Height, Height)>,
 }
 
 impl Peers {
-    /// Begins to catch up with the chain of a node.
+    /// Starts a block download from a sync peer.
     pub(super) fn begin_catching_up(&mut self, leader: Address, base: OwnTip, target: Height, now: Now) {
         let base = Link { height: base.height, hash: base.hash };
         let answer = self.settings.chain.max_blocks_per_sync();
@@ -58,20 +57,20 @@ impl Peers {
         self.catching_up = Some(CatchingUp { run, draw_at: now.running });
     }
 
-    /// Whether this node catches up with a chain that is far ahead.
+    /// Returns whether a block download is running.
     pub fn is_catching_up(&self) -> bool {
         self.catching_up.is_some()
     }
 
-    /// How far this node has come, if it catches up.
+    /// Returns the progress of the block download, if one is running.
     pub fn outlook(&self) -> Option<Outlook> {
         let run = &self.catching_up.as_ref()?.run;
         let followed = run.proving().map(|(height, checkpoint)| (height, checkpoint.height));
         Some(Outlook { base: run.base(), target: run.target(), trusted_below: run.trusted_below(), followed })
     }
 
-    /// The next block to take in, if this node catches up. Once it is [`Ahead::Over`], [`Peers::caught_up`] is to be called,
-    /// when everything that was handed out has come into the chain.
+    /// Returns the next block to process, if a block download is running. After [`Ahead::Over`], and once all returned
+    /// blocks are in the chain, the host calls [`Peers::caught_up`].
     pub fn next_block(&mut self, now: Now) -> Option<Ahead> {
         let run = &mut self.catching_up.as_mut()?.run;
         let next = run.next(self.settings.context);
@@ -81,7 +80,7 @@ impl Peers {
         Some(next)
     }
 
-    /// All blocks that were handed out have come into the chain, or this node cannot go on, of which nobody is blamed.
+    /// Ends the block download: all returned blocks are in the chain, or this node cannot continue (blames no peer).
     pub fn caught_up(&mut self, now: Now) {
         let Some(CatchingUp { run, .. }) = self.catching_up.take() else { return };
         match run.ending() {
@@ -103,7 +102,7 @@ impl Peers {
         }
     }
 
-    /// A block that the leader claims to be in its chain is not valid.
+    /// Ends the block download because a block of the sync peer's chain is invalid.
     pub fn block_refused(&mut self, reason: &str, now: Now) {
         if let Some(CatchingUp { run, .. }) = self.catching_up.take() {
             self.misled(run.leader(), reason, now);
@@ -116,7 +115,7 @@ impl Peers {
         self.experiences.failed(leader, now.time);
     }
 
-    /// Asks what is to be asked.
+    /// Sends the due requests of the block download.
     pub(super) fn ask_ahead(&mut self, now: Now, outside: &mut impl Outside) {
         self.draw_workers(now, outside);
         while let Some(ask) = self.catching_up.as_mut().and_then(|catching_up| catching_up.run.ask(now.running)) {
@@ -154,14 +153,14 @@ impl Peers {
         self.ask(&node, &query, Purpose::Ahead(ask.id, ask.question), outside)
     }
 
-    /// When something is to be asked that cannot be asked now.
+    /// Returns the time of the next delayed request.
     pub(super) fn next_ask_due(&self) -> Option<Duration> {
         let CatchingUp { run, draw_at } = self.catching_up.as_ref()?;
         let draws = run.wants_workers().then_some(*draw_at);
         [draws, run.next_due()].into_iter().flatten().min()
     }
 
-    /// A node that was asked for hashes or blocks has answered, or has failed.
+    /// Processes the answer to a request for hashes or blocks, or its failure.
     pub(super) fn ahead_ended(
         &mut self,
         id: AskId,

@@ -1,7 +1,7 @@
-//! Contacts: a node is asked who it is, and, unless others told of it, which nodes it works with.
+//! Probes: a peer is asked for its identity and, unless gossip caused the probe, for its peers.
 //!
-//! A node that is known is asked where it is known, whatever others or itself say about where it is. Only if it has been out
-//! of reach there for a while, and still is, it is asked where it is said to be, and is a stranger there.
+//! A known peer is probed at its known endpoint, whatever it or others report. Only if it has been unreachable there
+//! for a while, and still is, is it probed at a reported endpoint, where it counts as unknown.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -15,59 +15,59 @@ use crate::peer::nodes::State;
 use crate::peer::outside::{Now, Outside, Reply};
 use crate::peer::wire::{Endpoint, NodeInfo, NodeList, Query, read_introduction};
 
-/// Number of a contact. Never used twice.
+/// Id of a probe. Never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ContactId(u64);
 
-/// Why a node is contacted.
+/// Reason of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// It was drawn in a refresh, which decides on its state.
+    /// Selected in a refresh; the result sets the peer's state.
     Drawn,
-    /// A drawn node told of it in a refresh: only if it answers this changes anything.
+    /// Reported by gossip in a refresh; only success has an effect.
     Hearsay,
-    /// A sign of life was given in its name, and it is not active, or is said to be elsewhere: this decides on its state.
+    /// A sign of life named an inactive peer, or one at another endpoint; the result sets the peer's state.
     Revival,
-    /// It does not answer where it was known, and is said to be here.
+    /// The peer does not answer at its known endpoint, and is reported to be at this one.
     Move,
 }
 
-/// A node that is being contacted.
+/// Running probe.
 #[derive(Clone, Debug)]
 pub struct Contact {
-    /// Where it is asked.
+    /// Probed endpoint.
     pub endpoint: Endpoint,
-    /// The key that it has to have; `None` if it is yet to introduce itself.
+    /// Expected key; `None` if the peer has not introduced itself.
     pub key: Option<PublicKey>,
-    /// Why.
+    /// Reason.
     pub way: Way,
-    /// Where else it is said to be.
+    /// Other reported endpoints.
     elsewhere: Vec<Endpoint>,
-    /// The network of whoever has brought it about, if it was a sign of life.
+    /// Network of the sign of life that caused the probe.
     by: Option<IpAddr>,
-    /// What it has said of itself.
+    /// Description that the peer reported in the first part of the probe.
     told: Option<NodeInfo>,
 }
 
 impl Contact {
-    /// A contact with a node whose key is known.
+    /// Creates a probe of a peer with a known key.
     pub fn with(node: &NodeInfo, way: Way) -> Contact {
         let (endpoint, key) = (node.endpoint.clone(), Some(node.identity.key));
         Contact { endpoint, key, way, elsewhere: Vec::new(), by: None, told: None }
     }
 
-    /// A contact with a node that is known, and said to be at another endpoint.
+    /// Creates a probe of a known peer that is reported at another endpoint.
     pub fn with_moving(node: &NodeInfo, way: Way, elsewhere: Endpoint) -> Contact {
         let elsewhere = Some(elsewhere).filter(|elsewhere| *elsewhere != node.endpoint).into_iter().collect();
         Contact { elsewhere, ..Contact::with(node, way) }
     }
 
-    /// The same because of a sign of life that came from a network.
+    /// Attributes the probe to a sign of life from a network.
     pub fn because_of(self, network: Option<IpAddr>) -> Contact {
         Contact { by: network, ..self }
     }
 
-    /// Takes over where else a node is said to be, if another contact is with the same one where this one asks it.
+    /// Takes over the reported endpoints of another probe, if that is for the same peer and endpoint.
     pub fn take_over(&mut self, other: &Contact) -> bool {
         let is_same = self.key.is_some() && (self.key, &self.endpoint) == (other.key, &other.endpoint);
         if is_same {
@@ -76,13 +76,13 @@ impl Contact {
         is_same
     }
 
-    /// A contact with a node of the operator's list whose key is not known yet.
+    /// Creates a probe of a pre-trusted peer without a known key.
     pub fn with_unknown(endpoint: Endpoint) -> Contact {
         Contact { endpoint, key: None, way: Way::Drawn, elsewhere: Vec::new(), by: None, told: None }
     }
 }
 
-/// The contacts that have not ended.
+/// Unfinished probes.
 #[derive(Debug, Default)]
 pub struct Contacts {
     begun: u64,
@@ -90,31 +90,30 @@ pub struct Contacts {
 }
 
 impl Contacts {
-    /// How many there are that were begun for a reason.
+    /// Returns the number of probes with a reason.
     pub fn count(&self, way: Way) -> usize {
         self.open.values().filter(|contact| contact.way == way).count()
     }
 
-    /// How many a network has brought about by signs of life.
+    /// Returns the number of probes caused by signs of life from a network.
     pub fn count_by(&self, network: Option<IpAddr>) -> usize {
         self.open.values().filter(|contact| contact.by.is_some() && contact.by == network).count()
     }
 
-    /// Whether a node is being contacted at its endpoint.
+    /// Returns whether a peer is being probed at its endpoint.
     pub fn has(&self, node: &NodeInfo) -> bool {
         let key = Some(node.identity.key);
         self.open.values().any(|contact| contact.key == key && contact.endpoint == node.endpoint)
     }
 
-    /// Takes over where else a node is said to be, if it is being contacted where another contact would ask it, and has not
-    /// answered yet.
+    /// Merges the reported endpoints of another probe into an unanswered one of the same peer and endpoint.
     pub fn take_over(&mut self, other: &Contact) -> bool {
         self.open.values_mut().filter(|contact| contact.told.is_none()).any(|contact| contact.take_over(other))
     }
 }
 
 impl Peers {
-    /// Begins a contact, or the second part of one. Returns whether there was room for it.
+    /// Starts a probe or its second part. Returns whether there was room.
     pub(super) fn contact(&mut self, contact: Contact, outside: &mut impl Outside) -> bool {
         let query = if contact.told.is_some() { Query::ActivePeers } else { Query::NodeInfo };
         let challenge = super::new_challenge(outside);
@@ -130,7 +129,7 @@ impl Peers {
         is_taken
     }
 
-    /// A node that is being contacted has answered, or has failed.
+    /// Processes the result of a probe request.
     pub(super) fn contact_ended(
         &mut self,
         id: ContactId,
@@ -152,7 +151,7 @@ impl Peers {
         }
     }
 
-    /// Returns whether the contact goes on.
+    /// Processes a peer's identity. Returns whether the probe continues.
     fn has_introduced_itself(
         &mut self,
         contact: Contact,
@@ -173,7 +172,7 @@ impl Peers {
             }
         };
         match contact.way {
-            // Nobody has looked whom it works with.
+            // Gossiped peers are not asked for their peers.
             Way::Hearsay => self.has_answered(told, ip, now),
             Way::Move => self.has_moved(told, ip, now),
             Way::Drawn | Way::Revival => {
@@ -191,8 +190,8 @@ impl Peers {
         false
     }
 
-    /// A node has not answered where it is known. Whatever answers there with a status is there; a node that is starting
-    /// does so.
+    /// Handles a peer that did not answer at its known endpoint: probes the other reported ones. A peer that answers
+    /// there with an HTTP error, for example while starting, is present.
     fn ask_elsewhere(&mut self, contact: Contact, now: Now, outside: &mut impl Outside) {
         let Some(key) = contact.key else { return };
         let address = Address::from_public_key(&key, self.settings.context.network);
@@ -208,7 +207,7 @@ impl Peers {
         }
     }
 
-    /// Whether a node is known at an endpoint.
+    /// Returns whether a peer is known at an endpoint.
     pub(super) fn is_there(&self, node: &Address, endpoint: &Endpoint) -> bool {
         self.nodes.get(node).is_some_and(|known| known.about.info.endpoint == *endpoint)
     }
@@ -234,8 +233,7 @@ impl Peers {
         }
     }
 
-    /// What a node says of itself, if it is the one that was asked and works with this one, and the address that answered.
-    /// Nothing proves the endpoint that it tells.
+    /// Reads an identity and the address that it came from. Checks key and compatibility; its endpoint is not proven.
     pub(super) fn introduction(&self, ended: Ended, reply: Reply) -> Result<(NodeInfo, IpAddr), Mishap> {
         let (told, ip) = match (ended.proof, reply) {
             (Some(Proof { challenge, key: None }), Reply::Answer { body, from }) => {
@@ -257,7 +255,7 @@ impl Peers {
         }
     }
 
-    /// A node works with this one: it has answered at its endpoint in `told`.
+    /// Records that a compatible peer answered at the endpoint in `told`.
     pub(super) fn has_answered(&mut self, told: NodeInfo, ip: IpAddr, now: Now) {
         let address = self.address_of(&told);
         let former = self.nodes.get(&address);
@@ -265,7 +263,7 @@ impl Peers {
         if former.is_some_and(|former| former.about.info.endpoint != told.endpoint) {
             return log::debug!("{} is known elsewhere", describe(&told, &address));
         }
-        // Whoever has not answered before is of the operator's list, or kept from before the start.
+        // A peer in the table that has never answered is pre-trusted or was saved before the restart.
         let is_return = former.is_some_and(|former| former.last_contact.is_none());
         self.returning.is_answered |= is_return;
         let former = self.nodes.get(&address);
@@ -279,7 +277,7 @@ impl Peers {
             Ok(()) => {}
         }
         if known.is_none() {
-            // What was experienced with it before it was forgotten need not have been here.
+            // Experiences from before it was dropped may be from another endpoint.
             self.forget_experiences(&address);
         }
         if let Some(dropped) = self.nodes.dropped().last()
@@ -292,7 +290,7 @@ impl Peers {
         }
     }
 
-    /// A node that is out of reach where it was known has answered at its endpoint in `told`, where it is a stranger.
+    /// Records that an unreachable peer answered at another endpoint, the one in `told`, where it starts without trust.
     fn has_moved(&mut self, told: NodeInfo, ip: IpAddr, now: Now) {
         let address = self.address_of(&told);
         if !self.nodes.may_move(&address, now.running) {
@@ -309,7 +307,7 @@ impl Peers {
         }
     }
 
-    /// Nobody trusts a node for what another one at another place has done under its name.
+    /// Removes the experiences and trust of a peer, as they may belong to another node that used its name elsewhere.
     pub(super) fn forget_experiences(&mut self, node: &Address) {
         self.experiences.forget(node);
         if self.trust.forget(node) {

@@ -1,4 +1,4 @@
-//! What partners are asked from time to time: how high their chains are, what time it is, and what they think of others.
+//! Queries to peers for chain heights, clocks and experiences.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,27 +13,26 @@ use crate::peer::schedule::Task;
 use crate::peer::time_sync::{Sample, Unchanged, Witness};
 use crate::peer::wire::{CommunicationTimeStamps, ExperiencePair, NodeExperiences, NodeInfo, Query};
 
-/// Importance of an account from which on its node is asked for the time.
+/// Minimum importance of an account for its node's clock to count.
 pub const LEAST_IMPORTANCE: f64 = 0.000_25;
 
-/// How long the largest height that partners have told may be told again, so that those who want to know it cannot make
-/// this node ask without end.
+/// Time for which the largest reported height is cached, so that clients cannot cause endless queries.
 pub const FRESH: Duration = Duration::from_secs(1);
-/// How long partners have to tell their heights; who is slower is left out.
+/// Timeout of a query for the largest height; later answers are ignored.
 pub const LONGEST_INQUIRY: Duration = Duration::from_secs(15);
 
-/// A question for the largest height of partners.
+/// Query for the largest height of the peers.
 #[derive(Debug)]
 pub struct Inquiry {
     id: InquiryId,
     round: Round<Height>,
     asked: Duration,
-    /// What partners have told, and when that was clear.
+    /// Result and its time.
     told: Option<(Height, Duration)>,
 }
 
 impl Inquiry {
-    /// When it ends whoever has not answered; `None` if it has ended.
+    /// Returns the timeout; `None` if the query has ended.
     pub fn end(&self) -> Option<Duration> {
         self.told.is_none().then_some(self.asked + LONGEST_INQUIRY)
     }
@@ -45,17 +44,17 @@ impl Inquiry {
     }
 }
 
-/// The largest height of partners.
+/// Largest height of the peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Largest {
-    /// They were asked just before, or nobody is there to be asked.
+    /// Known already: queried just before, or there is no peer to query.
     Known(Height),
-    /// They were asked.
+    /// Queried; [`Outside::tell_largest_height`] returns the result.
     Asked(InquiryId),
 }
 
 impl Peers {
-    /// Asks partners for the heights of their chains.
+    /// Queries the heights of peers.
     pub(super) fn check_height(&mut self, now: Now, outside: &mut impl Outside) {
         let partners = self.draw_partners(outside);
         self.heights = Round::new(self.ask_all(&partners, &Query::Height, Purpose::Height, outside));
@@ -64,7 +63,7 @@ impl Peers {
         }
     }
 
-    /// A partner has told the height of its chain, or has failed.
+    /// Processes a height, or the failure of its request.
     pub(super) fn height_ended(
         &mut self,
         node: Address,
@@ -92,8 +91,8 @@ impl Peers {
         self.end_task(Task::CheckingHeight, own.is_ok(), now);
     }
 
-    /// Somebody wants to know the largest height of partners. [`Outside::tell_largest_height`] tells it, later and once.
-    /// Whoever asks while others wait waits with them, so that callers cannot make this node ask more.
+    /// Returns or queries the largest height of the peers, for a client. [`Outside::tell_largest_height`] is called
+    /// later and once. Concurrent clients share one query, so that they cannot multiply requests.
     pub fn largest_height(&mut self, now: Now, outside: &mut impl Outside) -> Largest {
         match &self.inquiry {
             Some(Inquiry { id, told: None, .. }) => return Largest::Asked(*id),
@@ -111,7 +110,7 @@ impl Peers {
         told.map_or(Largest::Asked(id), |(height, _)| Largest::Known(height))
     }
 
-    /// A partner has told the height of its chain for an inquiry, or has failed.
+    /// Processes a height for a query of the largest, or the failure of its request.
     pub(super) fn largest_height_ended(
         &mut self,
         id: InquiryId,
@@ -127,7 +126,7 @@ impl Peers {
         }
     }
 
-    /// Leaves out partners that take too long to tell their heights.
+    /// Ends the query for the largest height at its timeout.
     pub(super) fn end_slow_inquiry(&mut self, now: Now, outside: &mut impl Outside) {
         let is_slow = |inquiry: &Inquiry| inquiry.end().is_some_and(|end| end <= now.running);
         if let Some(inquiry) = self.inquiry.as_mut().filter(|inquiry| is_slow(inquiry)) {
@@ -136,7 +135,7 @@ impl Peers {
         }
     }
 
-    /// Asks nodes of important accounts for the time, and listed ones that are active, which say whether they agree.
+    /// Queries the clocks of nodes with important accounts, and of active pre-trusted peers, which only confirm.
     pub(super) fn synchronise_time(&mut self, now: Now, outside: &mut impl Outside) {
         let most = self.settings.time_sync_node_limit.min(super::MAX_PARTNERS);
         let importance = |node: &Address| outside.importance(node).map_or(0.0, |importance| importance.value);
@@ -161,7 +160,7 @@ impl Peers {
         }
     }
 
-    /// A node has told its time, or has failed.
+    /// Processes a clock, or the failure of its request.
     pub(super) fn time_ended(
         &mut self,
         node: Address,
@@ -175,7 +174,7 @@ impl Peers {
         if answer.is_some() {
             self.has_given(&node, &ended.endpoint, now, outside);
         }
-        // It may be known elsewhere meanwhile, where it was not asked.
+        // Ignored if the peer has moved since the request.
         let witness = answer.filter(|_| self.is_there(&node, &ended.endpoint)).and_then(|(stamps, ip)| {
             let importance = outside.importance(&node).ok()?.value;
             let CommunicationTimeStamps { send: remote_sent, receive: remote_received } = stamps;
@@ -195,7 +194,7 @@ impl Peers {
         let others = self.nodes.pre_trusted().iter().filter(|node| **node != self.address).count();
         let listed = others + self.unpinned.len();
         let round = self.time_sync.round(answers, listed, accounts, now.time);
-        // The end is noted first, by the clock by which the begin was.
+        // The end is recorded first, on the same clock as the start.
         self.end_task(Task::TimeSynchronisation, round.is_ok(), now);
         match round {
             Ok(round) if round.change != 0 => {
@@ -207,7 +206,7 @@ impl Peers {
         }
     }
 
-    /// Asks a partner what it thinks of others.
+    /// Queries a peer's experiences.
     pub(super) fn update_experiences(&mut self, now: Now, outside: &mut impl Outside) {
         let is_asked = self.draw_partner(outside).is_some_and(|partner| {
             let purpose = Purpose::Experiences(self.address_of(&partner));
@@ -218,14 +217,14 @@ impl Peers {
         }
     }
 
-    /// Whether what another node says of one concerns the one that is known: those of the operator's list are where he says,
-    /// and any other one at the endpoint that the other node names.
+    /// Returns whether another node's report about a peer concerns the known one: pre-trusted peers always, others only
+    /// if known at the reported endpoint.
     pub(super) fn is_known_at(&self, node: &NodeInfo) -> bool {
         let known = self.nodes.get(&self.address_of(node));
         known.is_some_and(|known| known.is_pre_trusted || known.about.info.endpoint == node.endpoint)
     }
 
-    /// A partner has told what it thinks of others, or has failed. It speaks for itself only.
+    /// Processes a peer's experiences, or the failure of the request. A peer can report only its own.
     pub(super) fn experiences_ended(
         &mut self,
         node: Address,
@@ -246,7 +245,7 @@ impl Peers {
                 let experience = Experience::new(count(pair.experience.successes), count(pair.experience.failures));
                 (self.address_of(&pair.node), experience)
             };
-            // What was experienced with a node elsewhere says nothing about the one that is known here.
+            // Experiences with a peer at another endpoint do not concern the known one.
             told.experiences.iter().filter(|pair| self.is_known_at(&pair.node)).map(pair).collect()
         });
         let is_taken = pairs.is_some_and(|pairs| self.experiences.receive(node, &pairs, now.time).is_ok());

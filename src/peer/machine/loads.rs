@@ -1,4 +1,4 @@
-//! How much is held of other nodes, and of what goes to and fro.
+//! Usage of the bounded collections of the peer state machine.
 
 use super::Peers;
 use super::broadcast::{MAX_BUFFERED, most_buffered_bytes};
@@ -10,7 +10,7 @@ use crate::peer::Load;
 use crate::peer::time_sync::MAX_ROUNDS;
 
 impl Peers {
-    /// How much is held of everything that others can make grow.
+    /// Returns the usage of every collection that others can make grow.
     pub fn loads(&self) -> Vec<Load> {
         let (under_way, waiting, bytes) = self.calls.load();
         let (buffered, buffered_bytes) = self.buffer.load();

@@ -1,15 +1,15 @@
-//! Signs of life: nodes that say that they are there.
+//! Signs of life: messages of nodes that announce themselves.
 //!
-//! A stranger is asked who it is before it is believed, at the address that it comes from and nowhere else, so that nobody can
-//! have others called. A node that is known is asked where it is known, whoever speaks in its name from wherever; see
-//! [`contacts`](super::contacts).
+//! An unknown sender is verified by a request to the address that the message came from, and to no other, so that
+//! nobody can direct requests at third parties. A known peer is probed at its known endpoint, wherever the message came
+//! from (see [`contacts`](super::contacts)).
 //!
-//! **Strangers that wait** have [`MAX_MEETINGS`] places, and [`MAX_MEETINGS_PER_ADDRESS`] from one host. Where all are taken
-//! and another one comes, the network (a /24 of IPv4, a /48 of IPv6) that holds most gives way, and of it the host that does,
-//! with the place that it has held longest: at once, if it holds two more than the one that comes, and if it holds one more,
-//! once that place was held for [`PATIENCE`]. So those who have themselves called and do not answer keep nobody away for
-//! longer, however many networks they have, than it takes to get through as many others as they bring: [`MAX_MEETINGS`]
-//! in [`PATIENCE`]; how many addresses they have in a network does not matter.
+//! **Unknown senders** have [`MAX_MEETINGS`] slots, [`MAX_MEETINGS_PER_ADDRESS`] per host. When all are taken, a new
+//! sender evicts a slot of the network (/24 of IPv4, /48 of IPv6) that holds most, there of the host that holds most,
+//! and there the oldest: at once if it holds at least two more than the newcomer, or, if it holds one more, once the
+//! slot is [`PATIENCE`] old. So unresponsive senders, however many networks they have, delay a newcomer no longer than
+//! it takes to work through as many others as they bring, [`MAX_MEETINGS`] per [`PATIENCE`]. Additional addresses in a
+//! network do not help them.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -25,50 +25,49 @@ use crate::peer::nodes::{self, State};
 use crate::peer::outside::{MeetingId, Now, Outside, Reply};
 use crate::peer::wire::{Endpoint, NodeInfo, Query};
 
-/// Most signs of life whose senders wait.
+/// Maximum number of unverified senders.
 pub const MAX_MEETINGS: usize = 64;
-/// Most of them that come from one address.
+/// Maximum number of them per host.
 pub const MAX_MEETINGS_PER_ADDRESS: usize = 8;
-/// How long a stranger keeps the only place of its network, where places are short and another one comes.
+/// Time for which an unknown sender keeps the only slot of its network when slots are short.
 pub const PATIENCE: Duration = Duration::from_secs(2);
-/// Most nodes that are contacted at once because signs of life were given in their names; those of the operator's list are
-/// contacted besides.
+/// Maximum number of running probes caused by signs of life; pre-trusted peers are probed beyond it.
 pub const MAX_REVIVALS: usize = 32;
-/// Most of them because of signs from one network.
+/// Maximum number of them per network of the sender.
 pub const MAX_REVIVALS_PER_NETWORK: usize = 8;
 
-/// Why a stranger is not asked.
+/// Error for a sender that finds no slot.
 const TOO_MANY: &str = "too many signs of life at once";
 
-/// What becomes of a sign of life.
+/// Result of a sign of life.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Meeting {
-    /// It changes nothing: status 200.
+    /// No effect; answer with status 200.
     Ignored,
-    /// [`Outside::met`] answers it, later and once.
+    /// [`Outside::met`] is called later and once with the answer.
     Waiting(MeetingId),
-    /// Its sender cannot be asked back: status 500 with these words.
+    /// The sender cannot be verified; answer with status 500 and this message.
     Failed(&'static str),
 }
 
-/// A stranger that waits for an answer.
+/// Unverified sender.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
-    /// The host that it comes from.
+    /// Host of the sender.
     host: IpAddr,
     since: Duration,
 }
 
-/// Strangers that wait for an answer.
+/// Unverified senders.
 #[derive(Debug, Default)]
 pub struct Meetings {
     begun: u64,
-    /// In the order in which they came.
+    /// In order of arrival.
     open: BTreeMap<MeetingId, Waiting>,
 }
 
 impl Meetings {
-    /// How many wait.
+    /// Returns the number of unverified senders.
     pub fn count(&self) -> usize {
         self.open.len()
     }
@@ -81,15 +80,15 @@ impl Meetings {
         self.open.values().filter(|waiting| site(waiting.host) == site(host)).count()
     }
 
-    /// Who gives way to another one from this host, if all places are taken: of a network that holds more than its own, or
-    /// else of its own. Looks at all of them.
+    /// Returns the slot that a sender from this host evicts when all are taken: of a network that holds more slots than
+    /// its own network, or else of its own network. Quadratic in the slots.
     fn gives_way_to(&self, host: IpAddr, now: Duration) -> Option<MeetingId> {
         let held = (self.held_by_network(host), self.held_by(host));
         let counts = |(id, waiting): (&MeetingId, &Waiting)| {
             ((self.held_by_network(waiting.host), self.held_by(waiting.host)), site(waiting.host), *id)
         };
         let all: Vec<_> = self.open.iter().rev().map(counts).collect();
-        // Of equals the last one counts, which has waited longest.
+        // Of equals, `max_by_key` returns the last, which is the oldest.
         let most = all.iter().max_by_key(|(counts, ..)| *counts).filter(|((in_network, _), ..)| *in_network > held.0);
         let (most, held, longest) = match most {
             Some(((in_network, _), _, id)) => (*in_network, held.0, *id),
@@ -105,7 +104,7 @@ impl Meetings {
 }
 
 impl Peers {
-    /// A node says that it is there; `from` is the address that it comes from.
+    /// Handles a sign of life that came from address `from`.
     pub fn sign_of_life(&mut self, node: &NodeInfo, from: IpAddr, now: Now, outside: &mut impl Outside) -> Meeting {
         let from = from.to_canonical();
         let address = self.address_of(node);
@@ -143,9 +142,9 @@ impl Peers {
         Meeting::Waiting(meeting)
     }
 
-    /// A sign of life was given in the name of a node that is known, which says that it is at an endpoint. There is nothing
-    /// to look at if it is known there, and active. One that was just asked in vain where it is known is asked at the endpoint
-    /// at once, if it may move, or if it is kept from before the start and is known there.
+    /// Probes a known peer that a sign of life or an answer places at `endpoint`, unless it is active there. A peer
+    /// that just failed at its known endpoint is probed there at once if it may have moved or was saved with this
+    /// endpoint.
     pub(super) fn look_at_known(&mut self, address: Address, endpoint: Endpoint, now: Now, outside: &mut impl Outside) {
         let Some(known) = self.nodes.get(&address) else { return };
         let info = known.about.info.clone();
@@ -154,7 +153,7 @@ impl Peers {
         let by = host.map(site);
         let revivals = self.contacts.count(Way::Revival) + self.contacts.count(Way::Move);
         let is_within_share = revivals < MAX_REVIVALS && self.contacts.count_by(by) < MAX_REVIVALS_PER_NETWORK;
-        // Nobody takes the room of the operator's nodes, which are no more than he has listed.
+        // Pre-trusted peers are limited by the operator's list and get room in any case.
         let has_room = known.is_pre_trusted || is_within_share;
         let there = NodeInfo { endpoint, ..info.clone() };
         if is_as_known || !has_room || self.contacts.has(&info) || self.contacts.has(&there) {
@@ -171,7 +170,7 @@ impl Peers {
         self.calls.send(now, outside);
     }
 
-    /// The sender of a sign of life has said who it is, or has failed.
+    /// Processes the identity of the sender of a sign of life, or the failure of the request.
     pub(super) fn meeting_ended(
         &mut self,
         meeting: MeetingId,
@@ -197,7 +196,7 @@ impl Peers {
     }
 }
 
-/// The endpoint that a node says it has, at another address.
+/// Replaces the host of an endpoint.
 fn at_address(endpoint: &Endpoint, ip: IpAddr) -> Endpoint {
     let host = match ip {
         IpAddr::V4(ip) => ip.to_string(),

@@ -1,4 +1,4 @@
-//! How a contact with another node fails.
+//! Errors of requests to peers.
 
 use std::fmt;
 
@@ -7,25 +7,25 @@ use crate::peer::nodes::Trouble;
 use crate::peer::outside::Reply;
 use crate::peer::wire::{AnswerError, ErrorBody};
 
-/// Most characters of what another node says that are kept or logged.
+/// Maximum number of characters of a peer's text that are kept or logged.
 const MAX_WORDS: usize = 128;
 
-/// How a contact failed.
+/// Error of a request to a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mishap {
-    /// What it says about the node.
+    /// Effect on the peer's state.
     pub trouble: Trouble,
-    /// For people.
+    /// Message for people.
     pub reason: String,
 }
 
 impl Mishap {
-    /// A fault of the node that was asked.
+    /// Creates an error that the peer is to blame for.
     pub fn failure(reason: impl fmt::Display) -> Mishap {
         Mishap { trouble: Trouble::Failure, reason: reason.to_string() }
     }
 
-    /// What a reply that is no answer says about the node. One that is still starting is not to blame.
+    /// Converts an unsuccessful reply. A peer that is still starting is not to blame.
     pub fn of(reply: Reply, format: Format, context: Context) -> Mishap {
         let of = |trouble, reason| Mishap { trouble, reason };
         match reply {
@@ -44,7 +44,7 @@ impl Mishap {
     }
 }
 
-/// What another node says, without control characters and not too much of it.
+/// Replaces control characters in a peer's text by `?` and truncates it.
 pub fn words(text: &str) -> String {
     text.chars().take(MAX_WORDS).map(|c| if c.is_control() { '?' } else { c }).collect()
 }

@@ -1,8 +1,8 @@
-//! Under which address others see this node.
+//! Detection of this node's public address.
 //!
-//! Before the node joins its network the first good answer counts, later what most partners say. Only the host is taken
-//! from an answer, and only if it is an address. Where answers are needed and there are none, the node goes on asking the
-//! nodes of the operator's list; those that are kept from before the start are asked too, but not waited for.
+//! Before joining, the first valid answer counts; afterwards, the most frequent one. Only the host is taken from an
+//! answer, and only if it is an IP address. If an answer is required and none arrives, the node keeps querying the
+//! pre-trusted peers. Saved peers are queried too, but not waited for.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -15,12 +15,12 @@ use crate::peer::outside::{Now, Outside, Reply};
 use crate::peer::schedule::{Schedule, Task};
 use crate::peer::wire::{Endpoint, Message};
 
-/// How long the node rests before it asks again after nobody has answered; each time twice as long.
+/// Backoff after the first round without an answer; doubles with each further one.
 pub const FIRST_REST: Duration = Duration::from_secs(5);
-/// How long it rests at most.
+/// Maximum backoff.
 pub const LONGEST_REST: Duration = Duration::from_secs(60);
 
-/// The node before it joins its network.
+/// State before joining the network.
 #[derive(Debug)]
 pub struct Joining {
     outstanding: usize,
@@ -29,24 +29,24 @@ pub struct Joining {
 }
 
 impl Joining {
-    /// A node that has not asked anybody.
+    /// Creates the state without any query.
     pub fn new(now: Duration) -> Joining {
         Joining { outstanding: 0, next_try: Some(now), failures: 0 }
     }
 
-    /// When it asks next.
+    /// Returns the time of the next query.
     pub fn next_try(&self) -> Option<Duration> {
         self.next_try
     }
 
-    /// How often nobody has answered.
+    /// Returns the number of rounds without an answer.
     pub fn failures(&self) -> u32 {
         self.failures
     }
 }
 
 impl Peers {
-    /// Asks for the own address, if the time has come, or joins the network if there is nothing to ask.
+    /// Queries this node's address if that is due, or joins the network if there is nothing to query.
     pub(super) fn join(&mut self, now: Now, outside: &mut impl Outside) {
         let Phase::Joining(joining) = &mut self.phase else { return };
         if joining.next_try.is_none_or(|next| next > now.running) {
@@ -73,7 +73,7 @@ impl Peers {
         endpoints.iter().filter(|endpoint| self.tell(endpoint, request.clone(), purpose.clone())).count()
     }
 
-    /// Somebody has said at which address it sees this node, or has failed.
+    /// Processes an answer before joining, or the failure of the request.
     pub(super) fn first_address_ended(&mut self, reply: Reply, now: Now) {
         let seen = self.seen_at(reply);
         let Phase::Joining(joining) = &mut self.phase else { return };
@@ -89,7 +89,7 @@ impl Peers {
         }
     }
 
-    /// Nobody has said at which address it sees this node.
+    /// Handles a round without an answer: joins anyway, or backs off if an answer is required.
     fn nobody_answers(&mut self, now: Now) {
         let nobody_listed =
             self.unpinned.is_empty() && self.nodes.pre_trusted().iter().all(|node| *node == self.address);
@@ -118,7 +118,7 @@ impl Peers {
         log::info!("joined the network as {}", self.local.endpoint);
     }
 
-    /// Asks partners for the own address.
+    /// Queries this node's address.
     pub(super) fn detect_address(&mut self, now: Now, outside: &mut impl Outside) {
         let endpoints: Vec<_> = self.draw_partners(outside).into_iter().map(|node| node.endpoint).collect();
         self.addresses = Round::new(self.ask_for_address(&endpoints, Purpose::Address));
@@ -127,7 +127,7 @@ impl Peers {
         }
     }
 
-    /// A partner has said at which address it sees this node, or has failed.
+    /// Processes an answer after joining, or the failure of the request.
     pub(super) fn address_ended(&mut self, reply: Reply, now: Now) {
         let seen = self.seen_at(reply);
         let Some(heard) = self.addresses.hear(seen) else { return };
@@ -138,7 +138,7 @@ impl Peers {
         self.end_task(Task::IpDetection, is_heard, now);
     }
 
-    /// The host at which another node sees this one.
+    /// Reads the host at which a peer sees this node.
     fn seen_at(&self, reply: Reply) -> Option<String> {
         let Reply::Answer { body, .. } = reply else { return None };
         let seen: Endpoint = self.settings.format.read(&body, self.settings.context).ok()?;
@@ -154,7 +154,7 @@ impl Peers {
     }
 }
 
-/// What was said most often; of several the present one, or that which was said first.
+/// Returns the most frequent host; of several, the present one if it is among them, otherwise the first.
 fn said_most_often(heard: &[String], present: &str) -> Option<String> {
     let ip = |host: &str| -> Option<IpAddr> { Endpoint::http(host, 1).address() };
     let votes = |host: &String| heard.iter().filter(|other| ip(other) == ip(host)).count();

@@ -1,9 +1,8 @@
-//! The refresh: some nodes are contacted to see whether they are still there, and those that they tell of to come to know
-//! them.
+//! Refresh: probes selected peers to update their states, and peers learnt by gossip to extend the table.
 //!
-//! What a drawn node tells of others bounds what it can bring about: so many of them are contacted, those that are not
-//! active first, and by chance. A node that cannot be understood or reached costs only itself. States change as soon as
-//! an answer is there; partners are drawn anew when all have answered or failed.
+//! The effect of one gossip list is bounded: at most [`MAX_OF_LIST`] of its entries are probed, inactive ones first, in
+//! random order. An unreadable or unreachable peer affects only itself. States change with each answer; peers are
+//! selected anew when all probes have ended.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::net::IpAddr;
@@ -18,42 +17,40 @@ use crate::peer::schedule::Task;
 use crate::peer::trust::Selector;
 use crate::peer::wire::{Endpoint, NodeInfo};
 
-/// Most contacts at once.
+/// Maximum number of concurrent probes.
 pub const CONTACTS_AT_ONCE: usize = 24;
-/// Most nodes of one list that are contacted.
+/// Maximum number of probes per gossip list.
 pub const MAX_OF_LIST: usize = 16;
-/// Most nodes of one list that are looked at, by chance. NIS1 seldom tells of more than a dozen.
+/// Maximum number of entries of one gossip list that are considered, chosen at random. NIS1 seldom sends over 12.
 pub const MAX_LOOKED_AT: usize = 128;
-/// Most nodes that are contacted by hearsay in a refresh.
+/// Maximum number of gossip probes per refresh.
 pub const MAX_HEARSAY: usize = 100;
-/// Most nodes that are looked at in a refresh without being drawn: those that have failed, or were long not asked.
+/// Maximum number of additional probes per refresh of peers that failed or were long not probed.
 pub const MAX_LOOKS: usize = 8;
-/// Most of them of one network, as long as there are others.
+/// Maximum number of them per network, as long as there are others.
 pub const MAX_LOOKS_PER_NETWORK: usize = 2;
-/// Most nodes without a key that are contacted in a refresh.
+/// Maximum number of peers without a key that are probed per refresh.
 pub const MAX_UNPINNED: usize = 100;
 
-/// A refresh that goes on.
+/// Running refresh.
 #[derive(Debug, Default)]
 pub struct Refresh {
-    /// Those that were drawn.
     drawn: BTreeSet<Address>,
-    /// Whom others told of, and where: where it is known, as long as it may not be elsewhere, or else where they say. Several
-    /// may tell of one node in different places, and not all of them tell the truth.
+    /// Probed gossip: peer and endpoint; the known endpoint unless the peer may have moved, otherwise the reported one.
+    /// Several reports may place a peer at different endpoints, and some may be false.
     heard_of: BTreeSet<(Address, String, i32)>,
-    /// Contacts that wait for others to end.
     queue: VecDeque<Contact>,
 }
 
 impl Refresh {
-    /// Nodes that are contacted by hearsay.
+    /// Returns the number of gossip probes.
     pub fn hearsay(&self) -> usize {
         self.heard_of.len()
     }
 }
 
 impl Peers {
-    /// Begins a refresh.
+    /// Starts a refresh.
     pub(super) fn begin_refresh(&mut self, now: Now, outside: &mut impl Outside) {
         let selector = Selector::of_all(self.trust.values(), &self.nodes);
         let mut drawn = self.draw_by(&selector, outside);
@@ -75,7 +72,7 @@ impl Peers {
         self.continue_refresh(now, outside);
     }
 
-    /// Contacts further nodes, and ends the refresh when none is left.
+    /// Starts waiting probes, and ends the refresh when none is left.
     pub(super) fn continue_refresh(&mut self, now: Now, outside: &mut impl Outside) {
         let mut under_way = self.contacts.count(Way::Drawn) + self.contacts.count(Way::Hearsay);
         while under_way < CONTACTS_AT_ONCE
@@ -90,7 +87,7 @@ impl Peers {
         }
     }
 
-    /// A node at an address has told of others.
+    /// Processes a gossip list that came from address `by`.
     pub(super) fn hear_of(&mut self, mut others: Vec<NodeInfo>, by: IpAddr, now: Now, outside: &mut impl Outside) {
         let mut random = || outside.random();
         random.choose(&mut others, MAX_LOOKED_AT);
@@ -118,7 +115,7 @@ impl Peers {
             let may_be_met = may_be_met && !is_elsewhere && !refresh.drawn.contains(&address);
             if may_be_met && refresh.heard_of.insert(place) {
                 contacted += 1;
-                // One that is about to be asked where it is known is asked there once, wherever else others say that it is.
+                // A waiting or running probe of the known endpoint only takes over the reported one.
                 let is_added = refresh.queue.iter_mut().any(|queued| queued.take_over(&contact));
                 if !is_added && !self.contacts.take_over(&contact) {
                     refresh.queue.push_back(contact);
@@ -128,13 +125,12 @@ impl Peers {
     }
 }
 
-/// Whether an endpoint is one of a host, as far as it tells.
+/// Returns whether an endpoint may belong to a single host, as far as its form shows.
 fn may_be_called(endpoint: &Endpoint) -> bool {
     endpoint.address().is_none_or(nodes::is_of_one_host)
 }
 
-/// Whether an endpoint is one of a private network or of this machine, as far as it tells: names without a dot, and those
-/// that are set apart for it, stand for such ones.
+/// Returns whether an endpoint is private, as far as its form shows: also names without a dot or of reserved suffixes.
 fn is_private(endpoint: &Endpoint) -> bool {
     const ENDINGS: [&str; 4] = [".localhost", ".local", ".internal", ".home.arpa"];
     let name = endpoint.host.strip_suffix('.').unwrap_or(&endpoint.host).to_ascii_lowercase();

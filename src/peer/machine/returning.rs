@@ -1,6 +1,5 @@
-//! A node that returns to its network: it asks the nodes that it knew before it was stopped, and does not make blocks
-//! before one of them has answered where it is known, whoever else is there. Else one that was restarted would go on by
-//! itself for as long as others take to find it again, on a chain of its own.
+//! Return to the network after a restart: contacts the saved peers, and suspends harvesting until one of the known
+//! peers has answered at its known endpoint. Otherwise it would extend a chain of its own until peers find it.
 
 use std::time::Duration;
 
@@ -12,29 +11,28 @@ use crate::peer::nodes::Node;
 use crate::peer::outside::Now;
 use crate::peer::wire::Endpoint;
 
-/// How long a node that knew others makes no blocks if none of them answers.
+/// Maximum time for which a node that knew peers does not harvest if none of them answers.
 pub const LONGEST_WAIT: Duration = Duration::from_secs(60);
-/// Most kept nodes that are asked in a refresh.
+/// Maximum number of saved peers that a refresh probes.
 pub const MAX_ASKED: usize = 24;
-/// After so many attempts a kept node is asked only as long as no node is active.
+/// Failures after which a saved peer is probed only while no peer is active.
 const ATTEMPTS: u32 = 5;
 
-/// What is waited for after the start.
+/// State of the return.
 #[derive(Debug, Default)]
 pub struct Returning {
-    /// Nodes that are kept from before the start, those that had answered last first.
+    /// Saved peers, latest answer first.
     kept: Vec<Address>,
-    /// Whether there was anybody to be waited for.
+    /// Whether any peer was known when the node joined.
     knew_others: bool,
-    /// Whether one that was known at the start has answered where it was.
+    /// Whether a peer known at the start has answered at its endpoint.
     pub(super) is_answered: bool,
-    /// When this node has joined its network.
+    /// When the node joined the network.
     joined: Option<Duration>,
 }
 
 impl Peers {
-    /// Takes nodes that were known before this one was started, before it does anything else. They are known from now on
-    /// where they were, so that nobody else takes their names.
+    /// Adds saved peers to the table at their saved endpoints, so that no other node can claim their names.
     pub fn know_again(&mut self, kept: &[KeptPeer]) {
         for KeptPeer { info, .. } in kept.iter().take(MAX_KEPT) {
             let (address, ip) = (self.address_of(info), info.endpoint.address());
@@ -49,7 +47,7 @@ impl Peers {
         }
     }
 
-    /// The nodes that have answered since the start, which are to be kept over the next one.
+    /// Returns the peers that have answered since the start, to be saved.
     pub fn to_keep(&self, now: Now) -> impl Iterator<Item = KeptPeer> {
         self.nodes.iter().filter_map(move |(_, node)| {
             let ago = now.running.saturating_sub(node.last_contact?).as_secs();
@@ -58,8 +56,8 @@ impl Peers {
         })
     }
 
-    /// Before this moment no block is to be made: a node that this one knew is about to answer, maybe. It is in the past as
-    /// soon as one has where it was known, and where there was none.
+    /// Returns the time before which no block may be harvested. It is in the past once a peer known at the start has
+    /// answered, or if there was none.
     pub fn waits_until(&self, now: Duration) -> Duration {
         let end = self.returning.joined.map_or(Duration::MAX, |joined| joined + LONGEST_WAIT);
         match self.returning.knew_others && now < end && !self.returning.is_answered {
@@ -68,7 +66,7 @@ impl Peers {
         }
     }
 
-    /// This node has joined its network.
+    /// Starts the wait when the node joins the network.
     pub(super) fn begin_to_return(&mut self, now: Now) {
         let others = self.nodes.len() + self.unpinned.len();
         self.returning.joined = Some(now.running);
@@ -81,7 +79,7 @@ impl Peers {
         }
     }
 
-    /// Nodes that are kept from before the start and have not answered since, those that were asked least first.
+    /// Returns the saved peers that have not answered since the start, fewest failures first, at most [`MAX_ASKED`].
     fn still_kept(&self) -> Vec<(&Address, &Node<About>)> {
         let is_kept = |node: &Node<About>| !node.is_pre_trusted && node.last_contact.is_none();
         let known = self.returning.kept.iter().filter_map(|address| Some((address, self.nodes.get(address)?)));
@@ -91,12 +89,12 @@ impl Peers {
         kept
     }
 
-    /// Where kept nodes are that have not answered yet.
+    /// Returns the endpoints of saved peers that have not answered.
     pub(super) fn kept_endpoints(&self) -> Vec<Endpoint> {
         self.still_kept().into_iter().map(|(_, node)| node.about.info.endpoint.clone()).collect()
     }
 
-    /// Contacts with kept nodes that have not answered yet, and are not among those that are drawn.
+    /// Returns probes of saved peers that have not answered and are not selected already.
     pub(super) fn contacts_to_return(&self, drawn: &[Address]) -> Vec<(Address, Contact)> {
         let is_alone = !self.has_active_node();
         let is_asked = |node: &Node<About>| is_alone || node.failures < ATTEMPTS;

@@ -1,6 +1,6 @@
-//! The same question to several nodes, until all of them have answered or failed.
+//! Fan-out query: one question to several peers, until all have answered or failed.
 
-/// Answers to a question that was put to several nodes.
+/// Collected answers and the number of outstanding ones.
 #[derive(Debug)]
 pub struct Round<T> {
     outstanding: usize,
@@ -14,25 +14,24 @@ impl<T> Default for Round<T> {
 }
 
 impl<T> Round<T> {
-    /// A round of so many questions.
+    /// Creates a query to `outstanding` peers.
     pub fn new(outstanding: usize) -> Round<T> {
         Round { outstanding, heard: Vec::with_capacity(outstanding) }
     }
 
-    /// Whether nothing is outstanding any more.
+    /// Returns whether no answer is outstanding.
     pub fn is_over(&self) -> bool {
         self.outstanding == 0
     }
 
-    /// A question was answered, or failed. Returns all answers with the last of them. What comes after the end of a round
-    /// is passed over.
+    /// Records an answer, or a failure as `None`. Returns all answers with the last one. Ignores answers after the end.
     pub fn hear(&mut self, answer: Option<T>) -> Option<Vec<T>> {
         self.outstanding = self.outstanding.checked_sub(1)?;
         self.heard.extend(answer);
         self.is_over().then(|| std::mem::take(&mut self.heard))
     }
 
-    /// Ends the round, with the answers that have come.
+    /// Ends the query and returns the answers so far.
     pub fn cut_short(&mut self) -> Vec<T> {
         self.outstanding = 0;
         std::mem::take(&mut self.heard)

@@ -1,54 +1,54 @@
-//! What the operator decides on.
+//! Settings of the peer protocol.
 
 use crate::codec::{Context, Format};
 use crate::model::Checkpoint;
 use crate::model::network::ChainParameters;
 use crate::peer::wire::{Endpoint, NodeInfo};
 
-/// How a node finds out at which address others see it.
+/// Detection of this node's address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IpDetection {
-    /// Others are asked; without an answer the node does not join the network.
+    /// Query peers; do not join the network without an answer.
     Required,
-    /// Others are asked, and need not answer.
+    /// Query peers; join without an answer too.
     Optional,
-    /// It keeps the address that was configured.
+    /// Keep the configured address.
     Disabled,
 }
 
-/// A node of the operator's list.
+/// Entry of the operator's list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KnownPeer {
-    /// One whose key is known.
+    /// Peer with a known key.
     Node(NodeInfo),
-    /// One that is only known by where it is reached. The key with which it first answers is the one it has from then on.
+    /// Peer with a known endpoint only. The key of its first answer is pinned.
     Endpoint(Endpoint),
 }
 
-/// What the operator decides on.
+/// Settings of the peer protocol.
 #[derive(Clone, Debug)]
 pub struct PeerSettings {
-    /// Partners in a draw of several, besides those of the operator's list.
+    /// Maximum number of peers in a selection by trust; pre-trusted peers are added.
     pub node_limit: usize,
-    /// Nodes that are asked for their time at once.
+    /// Maximum number of nodes whose clocks are queried at once for the calculation.
     pub time_sync_node_limit: usize,
-    /// Format of requests to others, and of their answers.
+    /// Format of requests and answers.
     pub format: Format,
-    /// Whether network time follows that of the others.
+    /// Whether network time follows the peers' clocks.
     pub uses_network_time: bool,
-    /// How the own address is found out.
+    /// Detection of this node's address.
     pub ip_detection: IpDetection,
-    /// Parameters of the chain, which bound answers.
+    /// Chain parameters, which bound answers.
     pub chain: ChainParameters,
-    /// Blocks that a chain must be ahead to be fetched from several nodes at once ([`far_ahead`]); fewer are fetched from one,
-    /// an attempt after the other.
+    /// A chain that extends ours by more than this many blocks is downloaded from several peers ([`far_ahead`]); a
+    /// shorter one from one peer in several synchronisations.
     ///
     /// [`far_ahead`]: crate::peer::attempt::far_ahead
     pub far_ahead: u64,
-    /// A block that the operator vouches for.
+    /// Trusted checkpoint.
     pub checkpoint: Option<Checkpoint>,
-    /// The network.
+    /// Network context for decoding.
     pub context: Context,
-    /// The operator's list, on which this node may be. What is beyond the limit of the table of nodes is left out.
+    /// The operator's list, which may contain this node. Entries beyond the limit of the peer table are ignored.
     pub known: Vec<KnownPeer>,
 }

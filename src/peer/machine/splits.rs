@@ -1,9 +1,9 @@
-//! Splits that do not heal: nodes of this network whose chain has left ours further back than blocks can be undone. Neither
-//! side can come over to the other by itself, so both have to say so.
+//! Chain splits that cannot heal: peers whose chain forked from ours further back than the rewrite limit. Neither side
+//! can switch, so both have to report it.
 //!
-//! A node whose chain is worse than ours for a while is asked for one hash from time to time: that of the lowest of our
-//! blocks that may be undone, or, if its chain ends below that, of the lowest of its own. A node whose chain is better is
-//! asked for that anyway. All of this is what nodes say: one that lies about it is at most counted itself.
+//! A peer whose chain stays worse than ours is queried from time to time for one hash: at the height of the lowest
+//! block of ours that can be rolled back, or, if its chain ends below that, the lowest of its own. A peer with a better
+//! chain is queried for that anyway. All this is self-reported: a false report affects only the peer itself.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,35 +14,35 @@ use crate::model::{Address, Height};
 use crate::peer::outside::{Now, Outside, Reply};
 use crate::peer::wire::{HashChain, NodeInfo, Query};
 
-/// How long the chain of a node has to be worse than ours before it is asked where it has left ours.
+/// Time for which a peer's chain must be worse before its fork point is queried.
 pub const LONG_WORSE: Duration = Duration::from_secs(60);
-/// Between two such questions to one node.
+/// Interval between these queries to one peer.
 pub const BETWEEN_QUESTIONS: Duration = Duration::from_secs(300);
-/// What was seen so long ago counts no more; nor is it said of a node more often.
+/// Lifetime of an observation, and minimum interval between warnings about one peer.
 pub const FORGOTTEN_AFTER: Duration = Duration::from_secs(900);
 
-/// What is known of the chains of others that are not ours. No more entries than nodes.
+/// Observations of other chains, bounded by the number of known peers.
 #[derive(Debug, Default)]
 pub struct Splits {
-    /// Nodes whose chain is worse than ours, and when each is asked next.
+    /// Peers with a worse chain, and when each is queried next.
     worse: BTreeMap<Address, Duration>,
-    /// When it was last seen that the chain of a node has left ours too far back.
+    /// When a peer's chain was last seen to have forked too far back.
     apart: BTreeMap<Address, Duration>,
-    /// When it was last said of a node.
+    /// When a warning about a peer was last logged.
     said: BTreeMap<Address, Duration>,
 }
 
-/// Nodes that cannot come over to our chain, nor we to theirs.
+/// Peers that can never agree with us on one chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Apart {
-    /// The nodes.
+    /// The peers.
     pub nodes: Vec<Address>,
-    /// How many nodes are active in all.
+    /// Number of active peers in all.
     pub active: usize,
 }
 
 impl Peers {
-    /// The active nodes whose chain has left ours further back than blocks can be undone, as far as was seen lately.
+    /// Returns the active peers whose chain was lately seen to have forked further back than the rewrite limit.
     pub fn apart(&self, now: Duration) -> Apart {
         let is_fresh = |seen: &Duration| now.saturating_sub(*seen) < FORGOTTEN_AFTER;
         let nodes = self.splits.apart.iter().filter(|(node, seen)| is_fresh(seen) && self.nodes.is_active(node));
@@ -51,13 +51,13 @@ impl Peers {
         Apart { nodes, active }
     }
 
-    /// The chain of a node has a part of ours that goes back far enough, or none can be compared.
+    /// Records that a peer's chain shares a recent enough block with ours, or cannot be compared.
     pub(super) fn is_together(&mut self, node: &Address) {
         self.splits.worse.remove(node);
         self.splits.apart.remove(node);
     }
 
-    /// The chain of a node has left ours too far back.
+    /// Records that a peer's chain forked too far back.
     pub(super) fn is_apart(&mut self, node: Address, now: Now) {
         let is_known = |node: &Address| self.nodes.get(node).is_some();
         let Splits { apart, said, .. } = &mut self.splits;
@@ -72,7 +72,7 @@ impl Peers {
         }
     }
 
-    /// The chain of a node is worse than ours. It is asked where it has left ours if that goes on.
+    /// Records that a peer's chain is worse than ours. Queries its fork point if that persists.
     pub(super) fn is_worse(&mut self, node: &NodeInfo, now: Now, outside: &mut impl Outside) {
         let address = self.address_of(node);
         let is_known = |node: &Address| self.nodes.get(node).is_some();
@@ -87,19 +87,19 @@ impl Peers {
         }
     }
 
-    /// The lowest height that a chain that ends at `last` may come back to.
+    /// Returns the lowest height to which a chain that ends at `last` can be rolled back.
     fn lowest(&self, last: Height) -> Height {
         Height(last.0.saturating_sub(self.settings.chain.rewrite_limit).max(1))
     }
 
-    /// Asks a node which block it has at the lowest height that a chain that ends at `last` may come back to.
+    /// Queries a peer's hashes from the lowest height to which a chain that ends at `last` can be rolled back.
     fn ask_for_lowest(&mut self, node: &NodeInfo, last: Height, outside: &mut impl Outside) {
         let lowest = self.lowest(last);
         let purpose = Purpose::LowestHash(self.address_of(node), lowest);
         self.ask(node, &Query::HashesFrom(lowest), purpose, outside);
     }
 
-    /// A node has told which blocks it has from a height on, or has failed.
+    /// Processes a peer's hashes, or the failure of the request.
     pub(super) fn lowest_hash_ended(
         &mut self,
         node: Address,
@@ -114,7 +114,7 @@ impl Peers {
         let Ok(ours) = outside.hashes_from(height, 1) else { return };
         match (ours.first(), theirs.first()) {
             (Some(ours), Some(theirs)) if ours != theirs => self.is_apart(node, now),
-            // Its chain ends below: it has a long way to go, and comes if it can go back to a block of ours.
+            // The peer's chain ends below. It can still follow ours if it can roll back to a block of ours.
             (Some(_), None) => {
                 let about = self.nodes.get(&node).map(|known| &known.about);
                 let last = about.and_then(|about| Some((about.info.clone(), about.height?)));

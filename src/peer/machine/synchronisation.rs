@@ -1,10 +1,10 @@
-//! Synchronisation with one partner at a time: the chain first, and if there is nothing to gain its unconfirmed
-//! transactions, for which the next synchronisation does not wait.
+//! Synchronisation with one sync peer at a time: the chain first, then, if both chains are the same or have the same
+//! score, its unconfirmed transactions. The next synchronisation does not wait for those.
 //!
-//! Only what a partner says is held against it, never that it cannot be reached. But whoever has brought nothing is not drawn
-//! the next time if there is another, and not for long if it has failed or was slow: a node that lets answers drip, or has
-//! nothing but what we have, takes up a part of our time only. After blocks that did not come fewer are asked for: they may
-//! be more than we take at once, or than a partner can send in time.
+//! Only what a peer sends lowers its experience, never that it is unreachable. But a peer that brought nothing is not
+//! chosen next if there is another, and backs off longer if it failed or was slow, so that peers that trickle answers
+//! or have nothing new take only part of our time. After a failed block request fewer transactions are requested: the
+//! answer may have been larger than we accept, or than the peer can send in time.
 
 use std::time::Duration;
 
@@ -17,16 +17,15 @@ use crate::peer::outside::{Now, Outside, OwnTip, Pulled, Reply, Unreadable, Verd
 use crate::peer::schedule::Task;
 use crate::peer::wire::{NodeInfo, Query, ShortIds, check_answer};
 
-/// An attempt that takes longer and brings nothing is wasted time.
+/// Time after which a fruitless synchronisation counts as slow.
 const SLOW: Duration = Duration::from_secs(10);
-/// For how many times as long a partner rests, and for how long at least one that has brought nothing: until another one was
-/// drawn.
+/// Backoff as a multiple of the wasted time, and the minimum backoff, which lets another peer be chosen first.
 const REST: u32 = 10;
 const LEAST_REST: Duration = Duration::from_secs(5);
-/// An answer with blocks is never asked to be smaller than this part of a full one.
+/// Smallest block answer requested, as a fraction of a full one.
 const SMALLEST_PART: u32 = 16;
 
-/// A synchronisation that goes on.
+/// Running synchronisation.
 #[derive(Debug)]
 pub struct Synchronisation {
     partner: NodeInfo,
@@ -37,13 +36,11 @@ pub struct Synchronisation {
 
 #[derive(Debug)]
 enum Stage {
-    /// The chains are compared.
     Comparing(Attempt),
-    /// Its blocks are judged.
     Judging,
 }
 
-/// Our chain as it is seen from outside.
+/// Adapter of [`Outside`] to [`OwnChain`].
 struct Chain<'o, O>(&'o O);
 
 impl<O: Outside> OwnChain for Chain<'_, O> {
@@ -57,7 +54,7 @@ impl<O: Outside> OwnChain for Chain<'_, O> {
 }
 
 impl Peers {
-    /// Begins to synchronise with a partner.
+    /// Starts a synchronisation.
     pub(super) fn synchronise(&mut self, now: Now, outside: &mut impl Outside) {
         let drawn = self.draw_rested(now, outside);
         let Some(partner) = drawn.and_then(|drawn| self.nodes.get(&drawn)).map(|node| node.about.info.clone()) else {
@@ -70,7 +67,7 @@ impl Peers {
         self.go_on(Synchronisation { partner, address, begun: now.running, stage }, &query, now, outside);
     }
 
-    /// One that does not rest; else one that rests until another one was drawn only; else anyone.
+    /// Selects a peer without backoff; failing that, one whose backoff ends within [`LEAST_REST`]; failing that, any.
     fn draw_rested(&self, now: Now, outside: &mut impl Outside) -> Option<Address> {
         let mut random = || outside.random();
         [Duration::ZERO, LEAST_REST, Duration::MAX].into_iter().find_map(|rest| {
@@ -79,7 +76,7 @@ impl Peers {
         })
     }
 
-    /// Asks the partner something more.
+    /// Sends the next request to the sync peer.
     fn go_on(&mut self, synchronisation: Synchronisation, query: &Query, now: Now, outside: &mut impl Outside) {
         match self.ask(&synchronisation.partner, query, Purpose::Synchronisation, outside) {
             true => self.synchronisation = Some(synchronisation),
@@ -87,7 +84,7 @@ impl Peers {
         }
     }
 
-    /// The partner has answered, or has failed.
+    /// Processes an answer of the sync peer, or the failure of the request.
     pub(super) fn synchronisation_ended(&mut self, ended: Ended, reply: Reply, now: Now, outside: &mut impl Outside) {
         let Some(synchronisation) = self.synchronisation.take() else { return };
         let (partner, address) = (synchronisation.partner.endpoint.clone(), synchronisation.address);
@@ -96,7 +93,7 @@ impl Peers {
             matches!(&synchronisation.stage, Stage::Comparing(attempt) if attempt.waits_for_blocks());
         let result = match synchronisation.stage {
             Stage::Comparing(_) => self.compared(synchronisation, ended, reply, now, outside),
-            // Nothing was asked; it is not over yet.
+            // No request is outstanding; validation continues.
             Stage::Judging => {
                 self.synchronisation = Some(synchronisation);
                 Ok(())
@@ -112,14 +109,14 @@ impl Peers {
         }
     }
 
-    /// Halves how much is asked for when blocks did not come, and doubles it when they did.
+    /// Doubles the number of transactions to request after success, and halves it after failure.
     fn adjust_answers(&mut self, have_come: bool) {
         let most = self.settings.chain.max_transactions;
         let next = if have_come { self.most_transactions.saturating_mul(2) } else { self.most_transactions / 2 };
         self.most_transactions = next.clamp(most / SMALLEST_PART, most);
     }
 
-    /// A partner has brought nothing, so that it is another one's turn. It rests longer if it has failed or was slow.
+    /// Backs off from a peer that brought nothing; longer if it failed or was slow.
     fn has_brought_nothing(&mut self, partner: Address, begun: Duration, has_failed: bool, now: Now) {
         let wasted = now.running.saturating_sub(begun);
         let rest = if has_failed || wasted > SLOW { REST * wasted } else { Duration::ZERO };
@@ -200,7 +197,7 @@ impl Peers {
         }
     }
 
-    /// Asks a partner for its unconfirmed transactions, unless another one is about to tell its own.
+    /// Requests a peer's unconfirmed transactions, unless such a request is running.
     fn ask_for_unconfirmed(&mut self, partner: &NodeInfo, now: Now, outside: &mut impl Outside) {
         if self.unconfirmed.is_none() {
             let known = Query::Unconfirmed(ShortIds(outside.short_ids()));
@@ -209,8 +206,7 @@ impl Peers {
         }
     }
 
-    /// A partner has told its unconfirmed transactions, or has failed. They are handed over as they came; nothing of it is
-    /// held against the partner.
+    /// Forwards a peer's unconfirmed transactions undecoded, or handles the failure. Neither affects its experience.
     pub(super) fn unconfirmed_ended(&mut self, ended: Ended, reply: Reply, now: Now, outside: &mut impl Outside) {
         let Some((partner, asked)) = self.unconfirmed.take() else { return };
         let endpoint = ended.endpoint.clone();
@@ -231,12 +227,12 @@ impl Peers {
         Ok(())
     }
 
-    /// Blocks of a node were judged.
+    /// Processes the validation result of a peer's blocks.
     pub fn judged(&mut self, from: &Address, verdict: Verdict, now: Now) {
         let is_awaited = |one: &mut Synchronisation| matches!(one.stage, Stage::Judging) && one.address == *from;
         let Some(Synchronisation { begun, partner, .. }) = self.synchronisation.take_if(is_awaited) else { return };
         if !self.is_there(from, &partner.endpoint) {
-            // Whoever has its name elsewhere now has not given the blocks.
+            // The peer has moved; whoever answers at the new endpoint did not send the blocks.
             return self.end_task(Task::Synchronisation, verdict != Verdict::Bad, now);
         }
         match verdict {
@@ -248,7 +244,7 @@ impl Peers {
         if verdict == Verdict::Better {
             self.is_together(from);
         }
-        // Our chain has changed meanwhile, which is not the partner's fault unless it was slow.
+        // Our chain has changed meanwhile, which is not the peer's fault unless it was slow.
         let is_excused = verdict == Verdict::Neutral && now.running.saturating_sub(begun) <= SLOW;
         if verdict != Verdict::Better && !is_excused {
             self.has_brought_nothing(*from, begun, verdict == Verdict::Bad, now);
@@ -256,8 +252,7 @@ impl Peers {
         self.end_task(Task::Synchronisation, verdict != Verdict::Bad, now);
     }
 
-    /// Does not wait for the usual rest before the next synchronisation, where one has just brought this node nearer to
-    /// its aim.
+    /// Makes the next synchronisation due now, after one that made progress.
     pub(super) fn synchronise_soon(&mut self, now: Now) {
         if let Some(schedule) = self.phase.schedule_mut() {
             schedule.hasten(Task::Synchronisation, now.running);

@@ -1,4 +1,4 @@
-//! What the machine promises, with other nodes that behave well and badly.
+//! Tests of the peer state machine, with well-behaved and byzantine peers.
 
 mod broadcasting;
 mod calling;

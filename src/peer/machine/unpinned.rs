@@ -1,5 +1,4 @@
-//! Nodes of the operator's list of which only the endpoint is known: the key with which such a node first answers is the
-//! one it has from then on, until this node ends.
+//! Pre-trusted peers that are configured by endpoint only. The key of the first answer is pinned until this node ends.
 
 use super::mishap::Mishap;
 use super::{About, Peers, describe};
@@ -7,25 +6,25 @@ use crate::peer::nodes::{LastTrouble, Node, Refused};
 use crate::peer::outside::Now;
 use crate::peer::wire::{Endpoint, NodeInfo};
 
-/// A node of the operator's list that has not said yet who it is.
+/// Pre-trusted peer without a known key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unpinned {
-    /// Where it is reached.
+    /// Configured endpoint.
     pub endpoint: Endpoint,
-    /// Why it was not reached.
+    /// Last failure.
     pub last_trouble: Option<LastTrouble>,
 }
 
 impl Unpinned {
-    /// A node at this endpoint.
+    /// Creates an entry for an endpoint.
     pub fn new(endpoint: Endpoint) -> Unpinned {
         Unpinned { endpoint, last_trouble: None }
     }
 }
 
 impl Peers {
-    /// A node of the operator's list has said, at its endpoint in `told`, who it is. Returns whether it is another than this
-    /// one, there is room for it, and it is not listed elsewhere.
+    /// Pins the key of a pre-trusted peer that introduced itself at the endpoint in `told`. Returns `false` if the peer
+    /// is this node, is listed at another endpoint, or finds no room.
     pub(super) fn pin(&mut self, told: &NodeInfo, now: Now) -> bool {
         let (address, endpoint) = (self.address_of(told), &told.endpoint);
         let is_elsewhere = |node: &Node<About>| node.is_pre_trusted && node.about.info.endpoint != *endpoint;
@@ -47,7 +46,7 @@ impl Peers {
         }
     }
 
-    /// Takes a node of the operator's list. From now on it is where this says, wherever else it was known or listed before.
+    /// Adds a pre-trusted peer at its configured endpoint, wherever else it was known or listed before.
     pub(super) fn list(&mut self, info: NodeInfo) -> Result<(), Refused> {
         let address = self.address_of(&info);
         if self.nodes.get(&address).is_some_and(|node| node.about.info.endpoint != info.endpoint) {

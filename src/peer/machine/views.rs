@@ -1,4 +1,4 @@
-//! What the node tells of its peers.
+//! Data about peers for people and other nodes.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -19,76 +19,76 @@ use crate::peer::wire::{
     self, Endpoint, ExperienceEntry, ExperiencePair, NodeCollection, NodeExperiences, NodeInfo, NodeList,
 };
 
-/// What is known of a node, for people.
+/// Data about a peer, for people.
 #[derive(Clone, Debug)]
 pub struct PeerView<'p> {
-    /// Its address on the network.
+    /// Address of its account.
     pub address: Address,
-    /// What it says of itself.
+    /// What the peer reports about itself.
     pub info: &'p NodeInfo,
-    /// Where it answered.
+    /// IP address that last answered.
     pub ip: Option<IpAddr>,
-    /// What became of the last contact.
+    /// Result of the last contact.
     pub state: State,
     /// Whether it is on the operator's list.
     pub is_pre_trusted: bool,
-    /// The height of its chain when it was last asked for it.
+    /// Last reported chain height.
     pub height: Option<Height>,
-    /// The score of its chain when it was last asked for it.
+    /// Last reported chain score.
     pub score: Option<i128>,
-    /// When it last answered, since the start of this node.
+    /// Time of its last answer, since the start of this node.
     pub last_contact: Option<Duration>,
     /// Its share of the trust, if it took part in the last calculation.
     pub trust: Option<f64>,
-    /// What this node has experienced with it.
+    /// This node's experience with it.
     pub experience: Experience,
-    /// Attempts to synchronise with it.
+    /// Synchronisations started with it.
     pub synchronisations: u32,
-    /// Its last failure.
+    /// Last failure.
     pub last_trouble: Option<&'p LastTrouble>,
-    /// When it is asked again of its own accord, since the start of this node, if it has failed.
+    /// Time of the next retry since the start of this node, if it has failed.
     pub asked_again: Option<Duration>,
 }
 
 /// Whether the node has joined its network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Joined {
-    /// It has.
+    /// Joined.
     Yes,
-    /// It has not, since nobody says yet under which address it is seen.
+    /// Not joined: no peer has reported this node's address.
     NotYet {
-        /// How often nobody has said so.
+        /// Number of rounds without an answer.
         failures: u32,
     },
 }
 
-/// What became of something that another node has pushed.
+/// Result of a peer's push.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PushResult {
-    /// It was new and valid.
+    /// New and valid.
     Useful,
-    /// It says nothing about the node: it was known already, came too early, or found no room.
+    /// No statement about the peer: known already, too early, or no room.
     Neutral,
-    /// It was not valid.
+    /// Invalid.
     Harmful,
 }
 
-/// Who has pushed something.
+/// Sender of a push.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pusher {
-    /// Whose signature it has.
+    /// Key that signed the push.
     pub key: PublicKey,
-    /// The address that it came from.
+    /// Address that the push came from.
     pub from: IpAddr,
 }
 
 impl Peers {
-    /// This node as others are told of it, with the endpoint at which they see it.
+    /// Returns this node's public description, with the detected endpoint.
     pub fn local(&self) -> &NodeInfo {
         &self.local
     }
 
-    /// Whether the node has joined its network.
+    /// Returns whether the node has joined its network, and the failures so far.
     pub fn joined(&self) -> Joined {
         match &self.phase {
             Phase::Running(_) => Joined::Yes,
@@ -96,24 +96,24 @@ impl Peers {
         }
     }
 
-    /// Whether the node has joined its network.
+    /// Returns whether the node has joined its network.
     pub fn is_booted(&self) -> bool {
         self.phase.is_booted()
     }
 
-    /// Whether it has the chain that others have, as far as it knows.
+    /// Returns whether the last height checks found this node synchronised.
     pub fn is_synchronised(&self) -> bool {
         self.height_check.is_synchronised()
     }
 
-    /// Whether some node answered at the last contact.
+    /// Returns whether any peer is active.
     pub fn has_active_node(&self) -> bool {
         self.nodes.in_state(State::Active).next().is_some()
     }
 
-    /// The nodes that this one tells of when it is asked whom it knows: partners, drawn anew, and other active nodes by
-    /// chance up to the node limit, one at least. Nobody draws a node without trust; if it were never told of, two such nodes whose
-    /// endpoints are no longer where they know each other would not find each other again. Walks the table of nodes.
+    /// Returns the peers to name when asked: freshly selected ones, plus a random choice of other active peers up to
+    /// the node limit, at least one. Peers without trust are never selected; if they were never named, two such peers
+    /// with outdated endpoints would not find each other again. Linear in the peer table.
     pub fn told_of(&self, random: &mut impl RandomSource) -> NodeList {
         let mut told = self.draw(&self.selector, random);
         let mut others: Vec<_> = self.nodes.in_state(State::Active).map(|(address, _)| *address).collect();
@@ -124,12 +124,12 @@ impl Peers {
         NodeList(self.infos(told))
     }
 
-    /// All nodes that are active.
+    /// Returns all active peers.
     pub fn active(&self) -> NodeList {
         NodeList(self.in_state(State::Active))
     }
 
-    /// All nodes but those of the operator's list that were not contacted yet.
+    /// Returns all peers by state, except those that were not contacted yet.
     pub fn collection(&self) -> NodeCollection {
         NodeCollection {
             active: self.in_state(State::Active),
@@ -143,7 +143,7 @@ impl Peers {
         self.nodes.in_state(state).map(|(_, node)| node.about.info.clone()).collect()
     }
 
-    /// What this node has experienced with others, as it tells them: with at most 100, by chance.
+    /// Returns own experiences to send to a peer: at most 100, chosen at random.
     pub fn experiences(&self, random: &mut impl RandomSource) -> NodeExperiences {
         let pair = |(address, experience): (Address, Experience)| {
             let node = self.nodes.get(&address)?.about.info.clone();
@@ -153,7 +153,7 @@ impl Peers {
         NodeExperiences { node: self.local.clone(), experiences }
     }
 
-    /// The same for people: with all nodes that are known.
+    /// Returns own experiences with all known peers, for people.
     pub fn experience_entries(&self) -> Vec<ExperienceEntry> {
         let entry = |(address, node): (&Address, &Node<About>)| ExperienceEntry {
             node: node.about.info.clone(),
@@ -163,7 +163,7 @@ impl Peers {
         self.nodes.iter().map(entry).collect()
     }
 
-    /// The recurring tasks; none before the node has joined its network.
+    /// Returns the recurring tasks; empty before joining.
     pub fn timers(&self) -> &[Timer] {
         match &self.phase {
             Phase::Running(schedule) => schedule.timers(),
@@ -171,22 +171,22 @@ impl Peers {
         }
     }
 
-    /// Rounds of time synchronisation, and how far the own clock is off.
+    /// Returns the state of time synchronisation.
     pub fn time(&self) -> &TimeSync {
         &self.time_sync
     }
 
-    /// Calls under way, the oldest first.
+    /// Returns the calls in flight, oldest first.
     pub fn outstanding_calls(&self) -> Vec<&AuditEntry> {
         self.calls.outstanding()
     }
 
-    /// The last calls, the newest first.
+    /// Returns the latest calls, newest first.
     pub fn latest_calls(&self) -> impl Iterator<Item = &AuditEntry> {
         self.calls.latest()
     }
 
-    /// All nodes that are known, in the order of their addresses.
+    /// Returns all known peers in order of address.
     pub fn known<'p>(&'p self) -> Vec<PeerView<'p>> {
         let trust: BTreeMap<_, _> = self.trust.values().iter().collect();
         let view = |(address, node): (&'_ Address, &'p Node<About>)| PeerView {
@@ -207,23 +207,23 @@ impl Peers {
         self.nodes.iter().map(view).collect()
     }
 
-    /// Nodes of the operator's list that have not said yet who they are.
+    /// Returns the pre-trusted peers without a known key.
     pub fn unpinned(&self) -> &[Unpinned] {
         &self.unpinned
     }
 
-    /// Nodes that were dropped last, and why, the oldest first.
+    /// Returns the peers that were dropped last, oldest first.
     pub fn dropped(&self) -> impl Iterator<Item = &Dropped<About>> {
         self.nodes.dropped()
     }
 
-    /// What another node has pushed was judged. It counts only for nodes that are known and not shunned, and only if it comes
-    /// from where the node is known: what a node pushes is signed, but anyone can pass it on later, and the node would be
-    /// trusted or blamed for it; nor is a node there where it is known because it has pushed something from elsewhere. What is
-    /// of use counts for a node of the operator's list wherever it comes from: that one is nowhere else.
+    /// Records the validation result of a push. It counts only for known peers that are active or busy, and only if the
+    /// push came from the peer's known address: pushes are signed, but anyone can replay them later, and the peer would
+    /// be trusted or blamed for it; nor does a push from elsewhere show that the peer is at its known endpoint. A
+    /// useful push of a pre-trusted peer counts wherever it comes from, as such a peer never moves.
     pub fn pushed(&mut self, by: &Pusher, result: PushResult, now: Now) {
         let node = Address::from_public_key(&by.key, self.settings.context.network);
-        // All addresses of the loopback are this machine; which of them a connection comes from says nothing.
+        // All loopback addresses are this machine; which of them a connection uses is irrelevant.
         let host = |ip: IpAddr| (!ip.to_canonical().is_loopback()).then(|| nodes::host(ip));
         let may_be_elsewhere = |known: &Node<About>| known.is_pre_trusted && result == PushResult::Useful;
         let is_there = |known: &Node<About>| may_be_elsewhere(known) || known.ip.map(host) == Some(host(by.from));
@@ -244,7 +244,7 @@ impl Peers {
         }
     }
 
-    /// A node has given an answer that was accepted, at an endpoint. One that has never said who it is is asked that.
+    /// Records a valid answer of a peer from an endpoint. A peer that has never introduced itself is probed.
     pub(super) fn has_given(&mut self, node: &Address, endpoint: &Endpoint, now: Now, outside: &mut impl Outside) {
         let Some(known) = self.nodes.get(node).filter(|_| self.is_there(node, endpoint)) else { return };
         match known.last_contact {
@@ -253,14 +253,14 @@ impl Peers {
         }
     }
 
-    /// Who was asked, if it has to prove who it is.
+    /// Returns the peer that was queried, if the answer had to prove it.
     pub(super) fn giver(&self, ended: &Ended) -> Option<Address> {
         let key = ended.proof.as_ref()?.key?;
         Some(Address::from_public_key(&key, self.settings.context.network))
     }
 
-    /// Something of a node was just accepted. It is signed, so that its owner lives, and the node is active where it is known.
-    /// Where it is nothing of this proves.
+    /// Records a valid signed message of a peer. The owner of the key is alive, so the peer is active at its known
+    /// endpoint; the message does not prove where it is.
     fn is_alive(&mut self, node: &Address, now: Now) {
         if self.nodes.is_alive(node, now.running) {
             log::info!("{node} is active again: it has sent something of use");

@@ -15,7 +15,7 @@ fn keys(seed: u8) -> KeyPair {
     KeyPair::new(&PrivateKey::from_seed(&[seed; 32]))
 }
 
-/// The nemesis block that an account signs, and that gives all to two others.
+/// Returns a nemesis block of a signer that distributes all to two accounts.
 fn block_of(signer: u8, second: Amount) -> Block {
     let network = Network::example().byte;
     let address = |seed| Address::from_public_key(&keys(seed).public(), network);
@@ -33,7 +33,7 @@ fn network() -> Network {
     Network { nemesis_signer, total_amount: SUPPLY, ..example }
 }
 
-/// A search, and what it has asked: when, whom, and by which request.
+/// A search and its queries: time, peer and request.
 struct Scene {
     search: NemesisSearch,
     now: Duration,
@@ -63,7 +63,6 @@ impl Scene {
         self.turn();
     }
 
-    /// The nodes that were asked, in that order.
     fn nodes(&self) -> Vec<usize> {
         self.asked.iter().map(|(_, node, _)| *node).collect()
     }
@@ -115,7 +114,7 @@ fn the_block_that_is_right_is_handed_out_and_nobody_is_asked_while_it_is_taken_i
         assert_eq!(scene.answer(1, good()), None, "one is enough");
         scene.pass(HURRY * 9);
         assert_eq!(scene.nodes(), [0, 1]);
-        // It may break a rule that is found out only then.
+        // Some rule violations are found only on import.
         scene.search.refused("a transaction has a wrong signature", scene.now);
         scene.turn();
         assert_eq!(scene.nodes(), [0, 1, 2]);
@@ -261,7 +260,7 @@ proptest! {
             prop_assert!(outstanding.len() <= AT_ONCE);
             prop_assert!(scene.search.next_due().is_some() || is_taken_in || !outstanding.is_empty(), "it stands still");
         }
-        // Round after round, each node once.
+        // Each round queries every peer once.
         for (place, node) in scene.nodes().into_iter().enumerate() {
             prop_assert_eq!(node, place % usize::from(nodes));
         }

@@ -13,7 +13,7 @@ fn ip(text: &str) -> IpAddr {
     text.parse().expect("an address")
 }
 
-/// An address of a network for each number.
+/// Returns an address of a separate network for each number.
 fn elsewhere(number: usize) -> IpAddr {
     IpAddr::V4(Ipv4Addr::from_bits(0x0800_0001 + ((number as u32) << 8)))
 }
@@ -69,14 +69,14 @@ fn only_a_node_that_was_out_of_reach_for_a_minute_may_move_and_it_is_a_stranger_
         nodes.dropped().map(|dropped| (dropped.node.about, dropped.why)).collect::<Vec<_>>(),
         [("here", Why::Moved)]
     );
-    // One that answers again stays, and one of the list does anyway.
+    // A peer that answers again stays, and so does a pre-trusted one.
     nodes.failed(&address(1), Trouble::Inactive, "", seconds(2_000));
     nodes.answered(address(1), ip("9.9.9.9"), "there", seconds(2_030)).expect("room");
     nodes.failed(&address(1), Trouble::Inactive, "", seconds(2_050));
     assert!(!nodes.may_move(&address(1), seconds(2_100)));
     nodes.add_pre_trusted(address(1), "listed").expect("room");
     assert!(!nodes.may_move(&address(1), seconds(9_000)));
-    // A failure of a node that is not known makes nothing known.
+    // A failure of an unknown peer adds nothing.
     nodes.failed(&address(2), Trouble::Failure, "", seconds(4));
     assert_eq!(nodes.len(), 1);
 }
@@ -135,7 +135,7 @@ fn a_node_that_fails_is_left_alone_for_a_minute_then_twice_as_long_up_to_an_hour
     }
     (0..100).for_each(|_| nodes.failed(&address(1), Trouble::Failure, "wrong", now));
     assert!(nodes.may_be_contacted(&address(1), now + LONGEST_REST));
-    // One that has answered begins anew.
+    // An answer resets the backoff.
     nodes.answered(address(1), ip("8.8.8.8"), "", now).expect("room");
     nodes.failed(&address(1), Trouble::Inactive, "refused", now);
     assert!(nodes.may_be_contacted(&address(1), now + FIRST_REST));
@@ -156,7 +156,7 @@ fn busy_nodes_may_be_contacted_at_any_time_and_are_looked_at_again() {
 fn an_active_node_is_asked_again_five_minutes_after_it_last_said_who_it_is() {
     let mut nodes = table();
     nodes.answered(address(1), ip("8.8.8.8"), "", seconds(10)).expect("room");
-    // What it gives otherwise says nothing about whom it knows, and somebody else may pass it on.
+    // Its other messages do not tell its peers, and may be replayed by others.
     nodes.is_alive(&address(1), seconds(300));
     assert_eq!(nodes.to_look_at_again(seconds(309), 9, 9), []);
     assert_eq!(nodes.to_look_at_again(seconds(310), 9, 9), [address(1)]);
@@ -249,10 +249,10 @@ fn a_sign_of_life_leads_to_a_look_at_a_shunned_node_once_a_minute() {
     nodes.failed(&address(1), Trouble::Failure, "", seconds(100));
     assert!(!nodes.look_after_sign(&address(1), seconds(159)));
     assert!(nodes.look_after_sign(&address(1), seconds(160)));
-    // It may be elsewhere now.
+    // It may have moved.
     assert!(!nodes.look_after_sign(&address(1), seconds(169)));
     assert!(nodes.look_after_sign(&address(1), seconds(170)));
-    // One of the list is nowhere else.
+    // A pre-trusted peer never moves.
     nodes.add_pre_trusted(address(1), "").expect("room");
     assert!(!nodes.look_after_sign(&address(1), seconds(229)));
     assert!(nodes.look_after_sign(&address(1), seconds(230)));
@@ -274,7 +274,7 @@ fn a_node_moves_at_once_only_if_it_was_just_asked_in_vain_and_one_host_asks_for_
     assert!(nodes.ask_at_once_after_sign(&address(1), hosts[0], false, seconds(169)));
     assert!(!nodes.ask_at_once_after_sign(&address(1), hosts[0], false, seconds(169)));
     assert!(nodes.ask_at_once_after_sign(&address(1), hosts[1], false, seconds(169)));
-    // What answers with a status is there.
+    // A peer that answers with an HTTP error is present.
     nodes.failed(&address(1), Trouble::Busy, "it is starting", seconds(300));
     assert!(nodes.may_move(&address(1), seconds(301)) && !nodes.may_move_at_once(&address(1), seconds(301)));
     fail(&mut nodes, 400);
@@ -347,7 +347,7 @@ fn reasons_and_dropped_nodes_are_bounded() {
 #[test]
 fn one_address_and_one_network_have_a_bounded_part_of_the_table() {
     let limits = Limits::default();
-    // A host in many places of its own /64, hosts of a /24 and of a /48, and an IPv4 address in the clothes of IPv6.
+    // One address, a /64, a /24 and a /48, and an IPv4-mapped IPv6 address.
     let cases: [(&dyn Fn(usize) -> String, usize); 5] = [
         (&|_| "8.8.8.8".to_owned(), limits.per_address),
         (&|node| format!("2001:db8:1:2:{node:x}::1"), limits.per_address),
@@ -387,7 +387,7 @@ fn a_node_that_is_out_of_reach_makes_room_for_one_that_answers_and_others_do_not
     nodes.failed(&address(3), Trouble::Inactive, "", seconds(100));
     nodes.failed(&address(2), Trouble::Failure, "", seconds(101));
     nodes.failed(&address(0), Trouble::Busy, "", seconds(102));
-    // The one that answered longest ago goes first.
+    // The peer that answered longest ago is evicted first.
     nodes.answered(address(100), ip("8.8.8.8"), "", seconds(103)).expect("room");
     assert_eq!((state(&nodes, 2), nodes.len()), (None, limit));
     nodes.answered(address(101), ip("8.8.8.8"), "", seconds(104)).expect("room");
@@ -423,7 +423,7 @@ fn a_node_that_moves_is_counted_where_it_is_and_stays_where_it_was_if_there_is_n
     assert_eq!(nodes.answered(address(100), ip("8.8.8.8"), "after", seconds(2)), Err(Refused::Crowded));
     let node = nodes.get(&address(100)).expect("a node");
     assert_eq!((node.state, node.about, node.ip), (State::Active, "before", Some(ip("9.9.9.9"))));
-    // One that leaves makes room; one that stays needs none.
+    // A peer that moves frees its slot; one that keeps its address needs none.
     nodes.answered(address(0), ip("9.9.9.9"), "", seconds(3)).expect("room");
     nodes.answered(address(1), ip("8.8.8.8"), "", seconds(3)).expect("room");
     nodes.answered(address(100), ip("8.8.8.8"), "after", seconds(4)).expect("room");
@@ -440,7 +440,7 @@ fn nodes_of_the_list_take_nothing_of_the_part_of_their_address() {
     assert!(nodes.groups.is_empty());
     nodes.answered(address(100), ip("8.8.8.8"), "", seconds(0)).expect("room");
     assert_eq!(nodes.groups.len(), 2);
-    // One that is put on the list later is no longer counted.
+    // A peer that becomes pre-trusted is no longer counted.
     nodes.add_pre_trusted(address(100), "").expect("room");
     assert!(nodes.groups.is_empty());
 }

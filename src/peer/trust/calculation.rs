@@ -1,61 +1,61 @@
-//! The calculation of trust, row by row.
+//! Trust calculation, row by row.
 //!
-//! Sums run over nodes in ascending order, so that the result is the same to the last bit however it is sliced.
+//! All sums run in ascending order of members, so the result is bit-identical however the work is sliced.
 
 use super::members::{MAX_MEMBERS, Members};
 use super::values::{TrustValues, normalise};
 use crate::model::Address;
 use crate::peer::experiences::{Experience, Experiences};
 
-/// Most rounds until trust settles.
+/// Maximum number of iterations.
 const MAX_ROUNDS: usize = 20;
-/// How much of the trust stays with the nodes that are trusted from the start.
+/// Fraction of the trust that stays with the initially trusted members.
 const ALPHA: f64 = 0.1;
-/// Change from round to round at which trust has settled.
+/// Change per iteration at which trust has converged.
 const SETTLED: f64 = 0.01;
-/// Calls from which on a node is known well.
+/// Minimum number of calls with a member that is known well.
 const MANY_CALLS: u64 = 10;
-/// Hundredths of the trust of all others that nodes which are not known well share besides.
+/// Percentage of the total trust that is added and shared by members that are not known well.
 const BOOST: f64 = 30.0;
 
-// A set of members is a number of so many bits.
+// A set of members is stored as the bits of a `u128`.
 const _: () = assert!(MAX_MEMBERS <= u128::BITS as usize);
 
-/// A calculation that is going on.
+/// Running calculation.
 #[derive(Debug)]
 pub struct Calculation {
     members: Members,
-    /// Numbers of the members in the order of their addresses.
+    /// Indices of the members in order of address.
     by_address: Vec<usize>,
     stage: Stage,
-    /// Local trust, one row for each node that trusts: parts of 1.
+    /// Normalised local trust, one row per trusting member.
     shares: Vec<f64>,
-    /// Local trust as it was before it was made a part of 1, one row for each node that is trusted.
+    /// Local trust before normalisation, one row per trusted member.
     trust_in: Vec<f64>,
-    /// 1 where a node knows another from calls, otherwise 0; one row for each node that is known.
+    /// 1 where a member had calls with another, otherwise 0; one row per known member.
     known_by: Vec<f64>,
-    /// The nodes that each knows from calls, as bits.
+    /// The members that each had calls with, as bits.
     knows: Vec<u128>,
-    /// The nodes that this one does not know well.
+    /// Whether this node does not know a member well.
     is_stranger: Vec<bool>,
-    /// How trust passes from each node to all, one row for each node that trusts.
+    /// Transition matrix: fractions of trust that a member passes on, one row per trusting member.
     passes: Vec<f64>,
-    /// Trust in each node.
+    /// Trust in each member.
     trust: Vec<f64>,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Stage {
-    /// Gathers the experiences of a node.
+    /// Reads the experiences of a member.
     Gathering(usize),
-    /// Weighs what it says of the others.
+    /// Weights the trust of a member in the others.
     Weighing(usize),
-    /// Passes the trust of all on; it was done so many times before.
+    /// Runs an iteration; holds the number of those before.
     Passing(usize),
 }
 
 impl Calculation {
-    /// A calculation for some nodes.
+    /// Creates a calculation.
     pub fn new(members: Members) -> Calculation {
         let count = members.addresses.len();
         let mut by_address: Vec<_> = (0..count).collect();
@@ -74,14 +74,14 @@ impl Calculation {
         }
     }
 
-    /// Whether a node takes part.
+    /// Returns whether a node is a member.
     pub(super) fn is_of(&self, node: &Address) -> bool {
         self.members.addresses.contains(node)
     }
 
-    /// Goes on by at most `rows` rows, at least one; there are values when it is done, and then it is of no further
-    /// use. There are two rows for each node, and one for each time that trust is passed on: at most 222. A row costs
-    /// at most 5 µs on a machine on which all of them cost 0.7 ms.
+    /// Advances by at most `rows` rows, at least one. Returns the values at the end; the calculation must not be used
+    /// after that. There are two rows per member and one per iteration, at most 222. A row costs at most 5 µs on a
+    /// machine where all of them cost 0.7 ms.
     pub fn advance(&mut self, experiences: &Experiences, rows: usize) -> Option<TrustValues> {
         for _ in 0..rows.max(1) {
             let count = self.members.addresses.len();
@@ -106,7 +106,7 @@ impl Calculation {
         None
     }
 
-    /// Reads the experiences of a node and turns them into its trust in the others.
+    /// Turns the experiences of a member into its local trust.
     fn gather(&mut self, row: usize, experiences: &Experiences) {
         let count = self.members.addresses.len();
         let known = self.experiences_of(row, experiences);
@@ -121,7 +121,7 @@ impl Calculation {
             self.trust_in[other * count + row] = *share * sum;
             let calls = known[other].calls();
             self.knows[row] |= u128::from(calls > 0) << other;
-            // What a node says of itself does not count where it is weighed.
+            // A member's report about itself does not count in the weighting.
             self.known_by[other * count + row] = if calls > 0 && other != row { 1.0 } else { 0.0 };
             if row + 1 == count {
                 self.is_stranger[other] = calls < MANY_CALLS;
@@ -129,7 +129,7 @@ impl Calculation {
         }
     }
 
-    /// The experiences of a node with all members, by their numbers. Both lists are in the order of addresses.
+    /// Returns the experiences of a member with all members, by index. Merges two lists in order of address.
     fn experiences_of(&self, row: usize, experiences: &Experiences) -> Vec<Experience> {
         let mut known = vec![Experience::default(); self.members.addresses.len()];
         let mut pairs = experiences.of(&self.members.addresses[row]).peekable();
@@ -143,11 +143,11 @@ impl Calculation {
         known
     }
 
-    /// Weighs the trust of a node in the others by how well their experiences match its own.
+    /// Weights a member's trust in the others by the similarity of their experiences to its own.
     fn weigh(&mut self, row: usize) {
         let count = self.members.addresses.len();
-        // Sums of squared differences for all others at once: where there is nothing to compare, 0 is added to what
-        // is not negative, which changes nothing.
+        // Sums of squared differences for all others at once. Where there is nothing to compare, adding 0 to a
+        // non-negative number changes nothing.
         let mut squares = vec![0.0; count];
         for common in (0..count).filter(|common| self.knows[row] >> common & 1 == 1) {
             let trust_in = &self.trust_in[common * count..][..count];
@@ -171,7 +171,7 @@ impl Calculation {
         normalise(passes);
     }
 
-    /// Passes the trust of all on once, and says whether it has settled.
+    /// Runs an iteration. Returns whether trust has converged.
     fn pass(&mut self) -> bool {
         let count = self.members.addresses.len();
         let mut passed = vec![0.0; count];
@@ -188,7 +188,7 @@ impl Calculation {
         change <= SETTLED
     }
 
-    /// Trust as it is used: strangers share a part of it.
+    /// Returns the final values, with the share of members that are not known well.
     fn result(&mut self) -> TrustValues {
         let trust = &mut self.trust;
         normalise(trust);
@@ -205,13 +205,13 @@ impl Calculation {
     }
 }
 
-/// In this order, so that it is rounded the same everywhere.
+/// The order of operations fixes the rounding on all platforms.
 fn fourth_power(number: f64) -> f64 {
     let square = number * number;
     square * square
 }
 
-/// A number, or 0 in place of what is none.
+/// Replaces a non-finite number by 0.
 fn finite(number: f64) -> f64 {
     if number.is_finite() { number } else { 0.0 }
 }

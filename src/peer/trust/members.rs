@@ -1,4 +1,4 @@
-//! The nodes that take part in a calculation of trust.
+//! Members of a trust calculation.
 
 use std::collections::BTreeSet;
 
@@ -6,19 +6,19 @@ use super::values::TrustValues;
 use crate::model::Address;
 use crate::peer::random::RandomSource;
 
-/// Most nodes that take part in a calculation, this one among them.
+/// Maximum number of members, including this node.
 pub const MAX_MEMBERS: usize = 101;
-/// How many of the most trusted nodes take part again.
+/// Number of the most trusted nodes that are members again.
 const MOST_TRUSTED: usize = 10;
-/// How many nodes of the operator's list take part for certain. Trust has its source in them: were none drawn, as may
-/// happen where strangers are many, trust would rest on what strangers say.
+/// Number of pre-trusted nodes that are members for certain. They are the source of trust: without any, as may happen
+/// among many unknown nodes, trust would rest on reports of unknown nodes.
 const PRE_TRUSTED: usize = 20;
 
-/// The nodes that take part in a calculation, this one the last of them.
+/// Members of a calculation; this node is the last.
 #[derive(Clone, Debug)]
 pub struct Members {
     pub(super) addresses: Vec<Address>,
-    /// The share of each in the trust that is there from the start.
+    /// Initial trust of each.
     pub(super) source: Vec<f64>,
     /// Whether each is on the operator's list.
     pub(super) is_pre_trusted: Vec<bool>,
@@ -26,8 +26,8 @@ pub struct Members {
 }
 
 impl Members {
-    /// Chooses among the `others`, which do not repeat: all of them if they are few, otherwise those trusted most by
-    /// the `former` values, some of the operator's list, and others by chance. `pre_trusted` is the operator's list.
+    /// Chooses members among the distinct `others`: all if they are few, otherwise the most trusted ones by the
+    /// `former` values, some pre-trusted ones, and a random choice. `pre_trusted` is the operator's list.
     pub fn choose(
         mut others: Vec<Address>,
         local: Address,
@@ -53,14 +53,13 @@ impl Members {
         Members { addresses: others, source, is_pre_trusted, others_in_all }
     }
 
-    /// How many nodes there were to choose from.
+    /// Returns the number of candidates.
     pub(super) fn others_in_all(&self) -> usize {
         self.others_in_all
     }
 }
 
-/// Moves those of `wanted` that are among the nodes behind `chosen` to the place behind it, and returns how many nodes
-/// are chosen then.
+/// Moves those of `wanted` that come after the first `chosen` nodes directly behind these. Returns the new `chosen`.
 fn move_to_front(nodes: &mut [Address], mut chosen: usize, wanted: &[Address]) -> usize {
     for node in wanted {
         if let Some(place) = nodes[chosen..].iter().position(|other| other == node) {
@@ -71,9 +70,8 @@ fn move_to_front(nodes: &mut [Address], mut chosen: usize, wanted: &[Address]) -
     chosen
 }
 
-/// The trust that is there from the start: equal shares for nodes of the operator's list that take part, or for all if
-/// none of them does. NIS1 makes the exception only for an empty list; if it has lost sight of all nodes of a list that
-/// is not empty, those with which it had much to do are not trusted any more.
+/// Returns the initial trust: equal shares of the pre-trusted members, or of all members if there is none. NIS1 makes
+/// the exception only for an empty list; after losing all nodes of a list it distrusts nodes with many calls.
 fn source(is_pre_trusted: &[bool], listed: usize) -> Vec<f64> {
     if !is_pre_trusted.contains(&true) {
         return vec![1.0 / is_pre_trusted.len() as f64; is_pre_trusted.len()];

@@ -1,12 +1,13 @@
-//! How far each node is trusted, and who is drawn as a partner.
+//! Trust in each peer, and selection of peers by trust.
 //!
-//! Trust is calculated from the experiences that nodes have made with each other (EigenTrust++): what a node says of
-//! others counts as much as it is trusted itself, and the less the more its experiences differ from those of the node
-//! that listens. Nodes with which this one had little to do share a part of the trust, so that they are met at all.
+//! Trust is calculated from the experiences of nodes with each other (EigenTrust++). A peer's report counts in
+//! proportion to the trust in the peer, and less the more its experiences differ from those of the node that uses it.
+//! Peers with which this node had few calls share a part of the trust, so that they are contacted at all.
 //!
-//! A calculation takes part of at most [`MAX_MEMBERS`] nodes, holds 330 kB while it runs, and goes row by row so
-//! that it can run between other duties: a row is one node's experiences with all, or its say in the trust of all, and
-//! costs some microseconds. The result is used for [`LIFE`] seconds; it and a draw grow with the number of members.
+//! A calculation has at most [`MAX_MEMBERS`] members, holds 330 kB while it runs, and advances row by row so that it
+//! can be interleaved with other work. A row is one node's experiences with all members, or one node's weighting of
+//! them, or one iteration; it costs some microseconds. The result is used for [`LIFE`] seconds. Its size and the cost
+//! of a selection are linear in the members.
 
 mod calculation;
 mod members;
@@ -21,25 +22,25 @@ pub use self::values::{Candidates, TrustValues};
 use crate::model::{Address, Timestamp};
 use crate::peer::experiences::Experiences;
 
-/// Seconds of network time for which a result is used.
+/// Lifetime of a result in seconds of network time.
 pub const LIFE: i32 = 900;
 
-/// A network is small where trust is calculated for fewer others than this.
+/// A network with fewer other members than this is small.
 pub const SMALL: usize = 20;
-/// Seconds of network time for which a result is used in a small network where there is somebody new.
+/// Lifetime in seconds of a result in a small network that has a member without a value.
 pub const SMALL_LIFE: i32 = 30;
 
-/// The trust that is used at present, and the calculation of the next.
+/// Current trust values, and the calculation of the next ones.
 #[derive(Debug, Default)]
 pub struct Trust {
     values: TrustValues,
-    /// When the present values were begun, and how many nodes there were then.
+    /// Start of the calculation of the current or next values, and the number of other nodes then.
     since: Option<(Timestamp, usize)>,
     calculation: Option<Calculation>,
 }
 
 impl Trust {
-    /// Whether a calculation may be to begin, where at most so many others are to take part.
+    /// Returns whether a calculation may be due if at most `others` other nodes can take part.
     pub fn may_be_due(&self, others: usize, now: Timestamp) -> bool {
         self.calculation.is_none()
             && self.since.is_none_or(|(since, former)| {
@@ -48,10 +49,10 @@ impl Trust {
             })
     }
 
-    /// Whether a calculation is to begin; `others` are the nodes for which trust would be calculated now, without this one.
-    /// While a node is young and comes to know others fast it does not wait until the present values are too old, but only
-    /// until there are twice as many nodes as when they were calculated, and where these were few only [`SMALL_LIFE`] if
-    /// there is any that has no value. NIS1 uses only the nodes of its operator's list in its first quarter of an hour.
+    /// Returns whether a calculation is due; `others` are the nodes that could take part, without this one. In a
+    /// growing network it is due before the end of [`LIFE`]: when the nodes have more than doubled, and in a small
+    /// network after [`SMALL_LIFE`] if any node has no value. NIS1 uses only pre-trusted nodes in its first quarter of
+    /// an hour.
     pub fn is_due(&self, others: &[Address], now: Timestamp) -> bool {
         self.may_be_due(others.len(), now)
             && self.since.is_none_or(|(since, former)| {
@@ -61,28 +62,28 @@ impl Trust {
             })
     }
 
-    /// A node is not the one for which its value was calculated. Says whether it had one.
+    /// Removes the trust value of a peer that has moved. Returns whether there was one.
     pub fn forget(&mut self, node: &Address) -> bool {
-        // What is being calculated rests on it.
+        // The running calculation is based on its former experiences.
         if self.calculation.take_if(|calculation| calculation.is_of(node)).is_some() {
             self.since = None;
         }
         self.values.forget(node)
     }
 
-    /// Whether a calculation goes on.
+    /// Returns whether a calculation is running.
     pub fn is_calculating(&self) -> bool {
         self.calculation.is_some()
     }
 
-    /// Begins a calculation, in place of one that may be going on.
+    /// Starts a calculation; discards a running one.
     pub fn begin(&mut self, members: Members, now: Timestamp) {
         self.since = Some((now, members.others_in_all()));
         self.calculation = Some(Calculation::new(members));
     }
 
-    /// Goes on with the calculation by at most `rows` rows, at least one, and says whether there is more to do. Until
-    /// the end the former values are used.
+    /// Advances the calculation by at most `rows` rows, at least one. Returns whether more work is left. The former
+    /// values stay in use until the end.
     pub fn advance(&mut self, experiences: &Experiences, rows: usize) -> bool {
         let Some(mut calculation) = self.calculation.take() else { return false };
         match calculation.advance(experiences, rows) {
@@ -92,7 +93,7 @@ impl Trust {
         self.calculation.is_some()
     }
 
-    /// The present values; those of no node before the first calculation has ended.
+    /// Returns the current values; empty before the first calculation has ended.
     pub fn values(&self) -> &TrustValues {
         &self.values
     }

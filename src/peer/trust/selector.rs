@@ -1,4 +1,4 @@
-//! Who is drawn as a partner.
+//! Selection of peers by trust.
 
 use std::collections::BTreeSet;
 
@@ -7,35 +7,35 @@ use crate::model::Address;
 use crate::peer::nodes::{Nodes, State};
 use crate::peer::random::RandomSource;
 
-/// In so many draws of one, a node is drawn once without regard to trust.
+/// One in this many selections of a single peer ignores trust.
 pub const ANY_ONE_IN: usize = 4;
 
-/// Draws partners: some by trust, and in each draw of several one at least of the operator's list, so that a node that
-/// has met only false friends still hears of the network.
+/// Selects peers by trust. Each selection of several includes at least one pre-trusted peer, so that a node which knows
+/// only malicious peers still learns about the network.
 ///
-/// Trust alone would leave nodes out for good: one that was met often, and of whose own experiences nobody has told, is
-/// not trusted at all, and is therefore never asked for them, nor for its chain, which may be the best. So now and then
-/// any active node is drawn.
+/// Trust alone would exclude some peers for good: one with many calls whose own experiences nobody has reported has no
+/// trust, and is therefore never asked for them, nor for its chain, which may be the best. So now and then any active
+/// peer is chosen.
 ///
-/// It is made after each refresh and stays as it is until the next.
+/// A selector is immutable; the caller replaces it after a refresh and whenever trust or peer states change.
 #[derive(Clone, Debug, Default)]
 pub struct Selector {
     candidates: Candidates,
-    /// Nodes that are active.
+    /// Active peers.
     active: Vec<Address>,
-    /// Nodes of the operator's list.
+    /// Pre-trusted peers: the active ones, or all if none is active.
     supplement: Vec<Address>,
-    /// Whether all of them take part in each draw of several, or one by chance.
+    /// Whether a selection of several includes all of `supplement`, or one at random.
     takes_all: bool,
 }
 
 impl Selector {
-    /// Draws among nodes that are active, for everything but refreshes.
+    /// Creates a selector among active peers, for everything but refreshes.
     pub fn of_partners<T>(values: &TrustValues, nodes: &Nodes<T>) -> Selector {
         Selector::new(values.admit(|node| nodes.is_active(node)), nodes)
     }
 
-    /// Draws among all nodes, those that are to be contacted anew to see whether they are still there.
+    /// Creates a selector among all peers with a trust value, for refreshes.
     pub fn of_all<T>(values: &TrustValues, nodes: &Nodes<T>) -> Selector {
         let local = nodes.local();
         Selector::new(values.admit(|node| *node != local), nodes)
@@ -53,8 +53,8 @@ impl Selector {
         Selector { candidates, active, supplement, takes_all }
     }
 
-    /// Several nodes: at most `most` by trust, and of the operator's list all that are active if this node is on it,
-    /// otherwise one; all that are on it while none is active. None twice.
+    /// Returns distinct peers: at most `most` by trust, and of the pre-trusted ones all active ones if this node is
+    /// listed, otherwise one; all of them if none is active.
     pub fn several(&self, most: usize, random: &mut impl RandomSource) -> Vec<Address> {
         let mut drawn = self.candidates.draw(most, random);
         let supplement = match self.takes_all {
@@ -66,7 +66,7 @@ impl Selector {
         drawn
     }
 
-    /// One node by trust, or if there is none one of the operator's list; now and then any that is active.
+    /// Returns one peer by trust, or failing that a pre-trusted one; now and then any active peer.
     pub fn one(&self, random: &mut impl RandomSource) -> Option<Address> {
         if random.below(ANY_ONE_IN) == 0
             && let Some(any) = self.active.get(random.below(self.active.len()))
@@ -77,7 +77,7 @@ impl Selector {
         by_trust.or_else(|| self.one_of_list(random).copied())
     }
 
-    /// The same among those that `is_admitted`; nobody if none is.
+    /// Returns one peer in the same way among those that `is_admitted`, if any.
     pub fn one_of(&self, is_admitted: impl Fn(&Address) -> bool, random: &mut impl RandomSource) -> Option<Address> {
         let mut some = self.clone();
         some.candidates.retain(&is_admitted);
@@ -86,7 +86,7 @@ impl Selector {
         some.one(random)
     }
 
-    /// Several nodes by trust alone, among those that `is_admitted`.
+    /// Returns at most `most` peers by trust alone, among those that `is_admitted`.
     pub fn some_of(
         &self,
         is_admitted: impl FnMut(&Address) -> bool,

@@ -22,7 +22,7 @@ fn listed(numbers: std::ops::Range<usize>) -> BTreeSet<Address> {
     numbers.map(address).collect()
 }
 
-/// Members of whom those of the list take part.
+/// Returns members of which the first `pre_trusted` are pre-trusted.
 fn members(others: usize, pre_trusted: usize, seed: u64) -> Members {
     let list = listed(0..pre_trusted);
     Members::choose(addresses(0..others), address(LOCAL), &list, &TrustValues::default(), &mut seeded(seed))
@@ -37,7 +37,7 @@ fn calculate(members: Members, experiences: &Experiences, rows: usize) -> TrustV
     }
 }
 
-/// Nodes of which the first are on the operator's list, and the active ones at addresses of their own.
+/// Returns a table whose first peers are pre-trusted, and whose active ones have addresses of separate networks.
 fn nodes(all: usize, pre_trusted: usize, active: &[usize]) -> Nodes<()> {
     let mut nodes = Nodes::new(address(LOCAL), Limits::default());
     (0..pre_trusted).for_each(|node| nodes.add_pre_trusted(address(node), ()).expect("room"));
@@ -66,7 +66,7 @@ fn a_node_alone_trusts_itself() {
 #[test]
 fn nodes_that_were_of_use_are_trusted_more_than_those_that_were_not() {
     let mut experiences = Experiences::new(address(LOCAL));
-    // All have made about the same experiences with each other.
+    // All have about the same experiences with each other.
     let of_use = [30, 20, 10, 0];
     for (node, successes) in of_use.into_iter().enumerate() {
         (0..successes).for_each(|_| experiences.succeeded(address(node), NOW));
@@ -83,7 +83,7 @@ fn nodes_that_were_of_use_are_trusted_more_than_those_that_were_not() {
 
 #[test]
 fn nodes_whose_experiences_contradict_those_of_others_have_no_say() {
-    // The last node is of no use to anybody. Nodes 3 and 4 say so, or else praise it and blame all others.
+    // The last node fails everybody. Nodes 3 and 4 report this, or praise it and report failures of all others.
     let trust = |do_lie: bool| {
         let mut experiences = Experiences::new(address(LOCAL));
         for node in 0..6 {
@@ -114,7 +114,7 @@ fn what_a_node_says_of_itself_does_not_bear_on_how_others_weigh_it() {
         let mut experiences = Experiences::new(address(LOCAL));
         let good_and_bad = [(address(1), Experience::new(10, 10)), (address(2), Experience::new(20, 0))];
         experiences.receive(address(0), &good_and_bad, NOW).expect("a report");
-        // It passes on no trust, so that only the trust in it could change.
+        // It passes on no trust, so only the trust in it could change.
         let bad = [(address(0), Experience::new(0, 20)), (address(2), Experience::new(0, 20))];
         experiences.receive(address(1), &bad, NOW).expect("a report");
         if does_praise_itself {
@@ -129,7 +129,7 @@ fn what_a_node_says_of_itself_does_not_bear_on_how_others_weigh_it() {
 #[test]
 fn nodes_that_are_not_known_well_share_30_of_130_parts_of_the_trust() {
     let mut experiences = Experiences::new(address(LOCAL));
-    // The first is known well, the second just not yet; this node has nothing to do with itself.
+    // The first is known well, the second just not; this node has no calls with itself.
     (0..10).for_each(|_| experiences.succeeded(address(0), NOW));
     (0..9).for_each(|_| experiences.failed(address(1), NOW));
     let values = calculate(members(2, 1, 1), &experiences, 1);
@@ -146,7 +146,7 @@ fn without_any_node_of_the_list_those_that_are_known_well_are_still_trusted() {
         let none = TrustValues::default();
         let members = Members::choose(addresses(0..3), address(LOCAL), &list, &none, &mut seeded(1));
         let values = calculate(members, &experiences, 1);
-        // A quarter, before strangers and this node get their share of 0.1 each.
+        // A quarter, before unknown nodes and this one get their shares of 0.1 each.
         let trust = values.of(&address(0)).expect("a value");
         assert!((trust - 0.25 / 1.3).abs() < 1e-12, "{trust}");
     }
@@ -180,7 +180,7 @@ fn of_many_nodes_the_most_trusted_and_some_of_the_list_take_part_and_others_by_c
         assert!(members.addresses[10..30].iter().all(|node| list.contains(node)));
         members.addresses[30..100].iter().for_each(|node| *met.entry(*node).or_insert(0) += 1);
     }
-    // Of 370 others 70 are drawn at a time: about 57 times in 300.
+    // Of 370 others 70 are chosen at a time: about 57 times in 300.
     assert_eq!(met.len(), 390);
     let strangers = (100..370).map(|node| met[&address(node)]);
     assert!(strangers.into_iter().all(|times: i32| (25..95).contains(&times)), "{met:?}");
@@ -207,10 +207,10 @@ fn a_result_is_used_for_a_quarter_of_an_hour_or_until_there_are_twice_as_many_no
     assert!(!trust.is_due(&addresses(0..2 * SMALL), later(LIFE)) && !trust.is_due(&[], later(LIFE)));
     assert!(trust.is_due(&addresses(0..SMALL), later(LIFE + 1)));
     assert!(trust.is_due(&addresses(0..2 * SMALL + 1), NOW));
-    // A clock that was set back does not keep the values for ever.
+    // A clock that was set back does not preserve the values.
     let same = addresses(0..SMALL);
     assert!(!trust.is_due(&same, later(-LIFE)) && trust.is_due(&same, later(-LIFE - 1)));
-    // The first node that a lonely one meets is not made to wait.
+    // The first peer of a node without peers need not wait.
     trust.begin(members(0, 0, 1), NOW);
     while trust.advance(&experiences, 1) {}
     assert!(trust.is_due(&addresses(0..1), NOW));
@@ -300,7 +300,7 @@ fn admitted_nodes_that_nobody_trusts_are_drawn_equally() {
 
 #[test]
 fn each_draw_of_several_has_one_active_node_of_the_list_besides_those_by_trust() {
-    // Nodes 0 to 3 are on the list, 0 and 1 are active; 4 to 29 are strangers.
+    // Nodes 0 to 3 are pre-trusted, 0 and 1 are active; 4 to 29 are other peers.
     let active: Vec<_> = [0, 1].into_iter().chain(4..30).collect();
     let nodes = nodes(30, 4, &active);
     let (selector, mut random) = (Selector::of_partners(&equal_trust(30), &nodes), seeded(1));
@@ -314,7 +314,7 @@ fn each_draw_of_several_has_one_active_node_of_the_list_besides_those_by_trust()
         on_list.for_each(|node| *met.entry(*node).or_insert(0) += 1);
         assert!(drawn.iter().any(|node| nodes.pre_trusted().contains(node)));
     }
-    // Half of the draws by the list, and 5 of 28 by trust in the other half.
+    // Half of the selections by the list, and 5 of 28 by trust in the other half.
     assert!(met.len() == 2 && met.values().all(|times| (530..650).contains(times)), "{met:?}");
 }
 
@@ -338,7 +338,7 @@ fn while_no_node_of_the_list_is_active_all_of_it_are_partners_but_not_this_node(
         if local_is_listed {
             nodes.add_pre_trusted(address(LOCAL), ()).expect("room");
         }
-        // Some were tried in vain.
+        // Contacts with some of them failed.
         nodes.failed(&address(0), Trouble::Failure, "", Duration::ZERO);
         for selector in [Selector::of_partners(&equal_trust(4), &nodes), Selector::of_all(&equal_trust(4), &nodes)] {
             let drawn: BTreeSet<_> = selector.several(1, &mut seeded(2)).into_iter().collect();

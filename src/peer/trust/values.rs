@@ -1,9 +1,9 @@
-//! Trust as numbers, and draws by it.
+//! Trust values, and random selection by them.
 
 use crate::model::Address;
 use crate::peer::random::RandomSource;
 
-/// Divides numbers by the sum of their amounts; if that is 0 they stay as they are.
+/// Divides numbers by the sum of their absolute values, unless that is 0.
 pub(super) fn normalise(numbers: &mut [f64]) {
     let sum: f64 = numbers.iter().map(|number| number.abs()).sum();
     if sum != 0.0 {
@@ -11,10 +11,10 @@ pub(super) fn normalise(numbers: &mut [f64]) {
     }
 }
 
-/// How far nodes are trusted: shares of 1.
+/// Trust values with the sum 1.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TrustValues {
-    /// Nodes and their trust, the node that has calculated it being the last.
+    /// Nodes and their trust; this node is the last.
     values: Vec<(Address, f64)>,
 }
 
@@ -23,32 +23,31 @@ impl TrustValues {
         TrustValues { values: nodes.iter().copied().zip(trust.iter().copied()).collect() }
     }
 
-    /// Takes the value of a node away. Says whether it had one.
+    /// Removes the value of a node. Returns whether there was one.
     pub(super) fn forget(&mut self, node: &Address) -> bool {
         let before = self.values.len();
         self.values.retain(|(other, _)| other != node);
         self.values.len() < before
     }
 
-    /// Nodes and their trust in the order of the calculation.
+    /// Returns nodes and their trust in the order of the calculation.
     pub fn iter(&self) -> impl Iterator<Item = (&Address, f64)> {
         self.values.iter().map(|(node, trust)| (node, *trust))
     }
 
-    /// Trust in a node, if it took part in the calculation.
+    /// Returns the trust in a node, if it took part in the calculation.
     pub fn of(&self, node: &Address) -> Option<f64> {
         self.iter().find(|(other, _)| *other == node).map(|(_, trust)| trust)
     }
 
-    /// The `count` nodes that are trusted most without `local`; of equals those that come first.
+    /// Returns the `count` most trusted nodes without `local`; of equals, the first.
     pub(super) fn most_trusted(&self, count: usize, local: Address) -> Vec<Address> {
         let mut nodes: Vec<_> = self.values.iter().filter(|(node, _)| *node != local).collect();
         nodes.sort_by(|(_, one), (_, other)| other.total_cmp(one));
         nodes.into_iter().take(count).map(|(node, _)| *node).collect()
     }
 
-    /// The nodes that are admitted, and how likely each is to be drawn: by its trust, or all equally if none of them is
-    /// trusted at all.
+    /// Returns the admitted nodes, weighted by trust, or equally if none of them has any.
     pub fn admit(&self, is_admitted: impl Fn(&Address) -> bool) -> Candidates {
         let admitted: Vec<_> = self.values.iter().map(|(node, _)| is_admitted(node)).collect();
         let mask = |trust: f64, admitted: bool| if admitted { trust } else { 0.0 };
@@ -63,25 +62,24 @@ impl TrustValues {
     }
 }
 
-/// Nodes that may be drawn, and how likely each is.
+/// Candidates with selection weights.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Candidates {
     weights: Vec<(Address, f64)>,
 }
 
 impl Candidates {
-    /// Nodes and their weights, none of which is 0.
+    /// Returns nodes and their weights, none of which is 0.
     pub fn iter(&self) -> impl Iterator<Item = (&Address, f64)> {
         self.weights.iter().map(|(node, weight)| (node, *weight))
     }
 
-    /// Leaves only some of them.
+    /// Keeps the candidates for which `stays` is true.
     pub fn retain(&mut self, mut stays: impl FnMut(&Address) -> bool) {
         self.weights.retain(|(node, _)| stays(node));
     }
 
-    /// Draws at most `most` of them, none twice; all, in their order, if there are no more. A draw of one takes one
-    /// random number, and its cost follows the number of candidates.
+    /// Selects at most `most` distinct candidates, or all in order. Each takes one random number and linear time.
     pub fn draw(&self, most: usize, random: &mut impl RandomSource) -> Vec<Address> {
         if most >= self.weights.len() {
             return self.weights.iter().map(|(node, _)| *node).collect();
@@ -95,7 +93,7 @@ impl Candidates {
                 sum += weight;
                 sum >= mark
             });
-            // What remains is rounded, so that a mark may lie behind the last one.
+            // Rounding may leave the mark behind the last candidate.
             let Some(hit) = hit else { break };
             let (node, weight) = left.remove(hit);
             remaining -= weight;

@@ -1,9 +1,9 @@
-//! Answers that prove who gives them: whoever asks sends random bytes, and the answer comes with their signature.
+//! Authenticated answers: the requester sends random bytes, and the answer contains their signature.
 //!
-//! The signature covers these bytes only, not what is answered. A push is signed in the same way, over a hash of 32
-//! bytes (see [`super::SecureEntity`]), so a node that signed any bytes would let others push in its name: only
-//! challenges of [`CHALLENGE_BYTES`] bytes are signed. Clients that send others get their answer with a signature of zeros
-//! ([`AnyChallenge`]).
+//! The signature covers only these bytes, not the answer. A push is signed in the same way, over a hash of 32 bytes
+//! (see [`super::SecureEntity`]), so a node that signed arbitrary bytes would let others push in its name: only
+//! challenges of [`CHALLENGE_BYTES`] bytes are signed. Clients that send others get their answer with a signature of
+//! zeros ([`AnyChallenge`]).
 
 use std::fmt;
 
@@ -15,15 +15,15 @@ use crate::crypto::{KeyPair, PublicKey, Signature, verify};
 
 /// Bytes of a challenge.
 pub const CHALLENGE_BYTES: usize = 64;
-/// Stands before everything that nodes sign for each other.
+/// Prefix of everything that nodes sign for each other.
 const PREFIX: &[u8] = b"nem trust challenge:";
 
-/// What a node signs to prove to others that it has a key.
+/// Returns the bytes that a node signs to prove its key.
 pub(super) fn signed_payload(key: &PublicKey, salt: &[u8]) -> Vec<u8> {
     [PREFIX, &key.0, salt].concat()
 }
 
-/// Random bytes that the node which is asked has to sign.
+/// Random bytes that the queried node must sign.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Challenge(pub [u8; CHALLENGE_BYTES]);
 
@@ -34,12 +34,12 @@ impl fmt::Debug for Challenge {
 }
 
 impl Challenge {
-    /// The proof that this key is the signer's.
+    /// Signs the challenge.
     pub fn sign(&self, pair: &KeyPair) -> Signature {
         pair.sign(&signed_payload(&pair.public(), &self.0))
     }
 
-    /// Whether the owner of this key has signed it.
+    /// Returns whether the owner of a key has signed the challenge.
     pub fn is_signed_by(&self, key: &PublicKey, signature: &Signature) -> bool {
         verify(key, &signed_payload(key, &self.0), signature) == Ok(true)
     }
@@ -64,15 +64,15 @@ impl Readable for Challenge {
     }
 }
 
-/// Most bytes of a challenge that is answered at all.
+/// Maximum bytes of a challenge that is answered at all.
 pub const MAX_CHALLENGE_BYTES: usize = 1_024;
 
-/// What somebody wants to have signed, of any length up to [`MAX_CHALLENGE_BYTES`].
+/// Challenge of any length up to [`MAX_CHALLENGE_BYTES`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AnyChallenge {
-    /// What nodes send each other.
+    /// Challenge of the regular length.
     Proper(Challenge),
-    /// Anything else, which is never signed.
+    /// Any other length, which is never signed.
     Unsigned,
 }
 
@@ -89,12 +89,12 @@ impl Readable for AnyChallenge {
     }
 }
 
-/// What is asked for, and what the answer has to prove.
+/// Request with a challenge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuthenticatedRequest<T, C = Challenge> {
-    /// What is asked for.
+    /// Requested data.
     pub entity: T,
-    /// What is to be signed.
+    /// Challenge to sign.
     pub challenge: C,
 }
 
@@ -112,12 +112,12 @@ impl<T: Readable, C: Readable> Readable for AuthenticatedRequest<T, C> {
     }
 }
 
-/// An answer with the proof of who gives it.
+/// Answer with a proof of identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AuthenticatedResponse<T> {
-    /// The answer, which the signature does not cover.
+    /// Answer; the signature does not cover it.
     pub entity: T,
-    /// The signature of the challenge.
+    /// Signature of the challenge.
     pub signature: Signature,
 }
 
@@ -135,12 +135,12 @@ impl<T: Readable> Readable for AuthenticatedResponse<T> {
     }
 }
 
-/// Why an answer is of no use.
+/// Error in an authenticated answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AnswerError {
-    /// It cannot be understood.
+    /// The answer cannot be decoded.
     Unreadable(ReadError),
-    /// Another node has given it than the one that was asked.
+    /// The answer is not signed by the queried node.
     Impersonated,
 }
 
@@ -161,7 +161,7 @@ impl From<ReadError> for AnswerError {
     }
 }
 
-/// Stands for an answer that is not looked at yet.
+/// Placeholder for an entity that is not decoded.
 struct Unread;
 
 impl Readable for Unread {
@@ -170,7 +170,7 @@ impl Readable for Unread {
     }
 }
 
-/// Checks the signature of an answer before anything else of it is read.
+/// Checks the signature of an answer before decoding anything else.
 pub(super) fn check_signer<'a, S: Source<'a>>(
     source: &mut S,
     challenge: &Challenge,
@@ -180,8 +180,8 @@ pub(super) fn check_signer<'a, S: Source<'a>>(
     if challenge.is_signed_by(expected, &signature) { Ok(()) } else { Err(AnswerError::Impersonated) }
 }
 
-/// Reads the answer to a challenge by the node that has the expected key; what follows it is ignored. The caller bounds
-/// the body ([`super::limits`]). It costs the verification of a signature.
+/// Checks and decodes the answer of the node with the expected key; ignores trailing bytes. The caller must bound the
+/// body ([`super::limits`]). Costs one signature verification.
 pub fn read_answer<T: Readable>(
     format: Format,
     body: &[u8],
@@ -203,8 +203,7 @@ pub fn read_answer<T: Readable>(
     Ok(answer.entity)
 }
 
-/// Checks that the node which has the expected key has given an answer, and reads nothing else of it. It costs the
-/// verification of a signature.
+/// Checks that the node with the expected key sent an answer, without decoding it. Costs one signature verification.
 pub fn check_answer(
     format: Format,
     body: &[u8],
@@ -218,7 +217,7 @@ pub fn check_answer(
     }
 }
 
-/// Reads what a node says of itself whose key is not known yet: it has the key that it names.
+/// Decodes the description of a node with an unknown key, and checks the signature with the key that it contains.
 pub fn read_introduction(
     format: Format,
     body: &[u8],

@@ -1,4 +1,4 @@
-//! Parts of the chain, and of the pool.
+//! Parts of the chain and of the mempool.
 
 use std::marker::PhantomData;
 use std::vec;
@@ -14,16 +14,16 @@ use crate::model::network::ChainParameters;
 use crate::model::{Block, Hash256, Height, Transaction};
 use crate::pool::ShortId;
 
-/// Blocks that every node wants at least.
+/// Minimum of [`PartLimits::min_blocks`].
 const LEAST_BLOCKS: u64 = 10;
-/// Blocks that are looked at besides those that are wanted.
+/// Blocks of the first query beyond [`PartLimits::min_blocks`].
 const SPARE_BLOCKS: u64 = 100;
 
-/// The score of a chain. Never negative.
+/// Score of a chain. Never negative.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Score(pub i128);
 
-/// A number of any size, as NIS1 writes them.
+/// Big-endian integer, as NIS1's `BigInteger`.
 impl Writable for Score {
     fn write(&self, sink: &mut impl Sink) {
         let bytes = self.0.to_be_bytes();
@@ -33,7 +33,7 @@ impl Writable for Score {
     }
 }
 
-/// A number that no chain can reach is refused.
+/// Rejects numbers that no chain can reach.
 impl Readable for Score {
     fn read<'a, S: Source<'a>>(source: &mut S) -> Result<Self, ReadError> {
         let bytes = source.need_bytes("score")?;
@@ -46,32 +46,32 @@ impl Readable for Score {
     }
 }
 
-/// How much of the chain a node wants.
+/// Request for blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChainRequest {
     /// The blocks after this height.
     pub after: Height,
-    /// So many blocks, or more.
+    /// Minimum number of blocks.
     pub min_blocks: Option<i32>,
-    /// At most so many transactions.
+    /// Maximum number of transactions.
     pub max_transactions: Option<i32>,
 }
 
-/// How many blocks a node gets.
+/// Limits of an answer with blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartLimits {
-    /// Blocks that it wants.
+    /// Requested number of blocks; a hint, not enforced.
     pub min_blocks: u64,
-    /// Blocks that are looked at first, and so many more as often as there is room.
+    /// Blocks of NIS1's first database query, which affects its count of transactions.
     pub first_query: u64,
-    /// Blocks at most.
+    /// Maximum number of blocks.
     pub blocks: u64,
-    /// Transactions at most, as NIS1 counts them.
+    /// Maximum number of transactions, as NIS1 counts them.
     pub transactions: u64,
 }
 
 impl ChainRequest {
-    /// A request within what other nodes of the chain allow.
+    /// Creates a request within the limits of other nodes.
     pub fn new(after: Height, min_blocks: i32, max_transactions: i32, chain: &ChainParameters) -> ChainRequest {
         let wanted = ChainRequest { after, min_blocks: Some(min_blocks), max_transactions: Some(max_transactions) };
         let limits = wanted.limits(chain);
@@ -79,11 +79,11 @@ impl ChainRequest {
         ChainRequest { after, min_blocks: number(limits.min_blocks), max_transactions: number(limits.transactions) }
     }
 
-    /// What a node gets, by the parameters of the chain.
+    /// Returns the limits of the answer for the parameters of the chain.
     pub fn limits(&self, chain: &ChainParameters) -> PartLimits {
         let (most, least) = (u64::from(chain.max_transactions), u64::from(chain.max_transactions_per_block));
         let blocks = chain.max_blocks_per_sync();
-        // A negative number is as good as none at all.
+        // A negative number counts as 0.
         let wanted = |number: i32| u64::try_from(number).unwrap_or(0);
         let min_blocks = self.min_blocks.map_or(blocks / 4, |number| wanted(number).max(LEAST_BLOCKS).min(blocks));
         let transactions = self.max_transactions.map_or(most / 2, |number| wanted(number).max(least).min(most));
@@ -91,7 +91,7 @@ impl ChainRequest {
     }
 }
 
-/// The first number that is not there ends it.
+/// The first missing number ends the message.
 impl Writable for ChainRequest {
     fn write(&self, sink: &mut impl Sink) {
         sink.u64("height", self.after.0);
@@ -113,7 +113,7 @@ impl Readable for ChainRequest {
     }
 }
 
-/// Hashes of blocks that follow each other. What bounds it is the length of what it is read from.
+/// Hashes of consecutive blocks, bounded by the length of the message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HashChain(pub Vec<Hash256>);
 
@@ -140,7 +140,7 @@ impl Readable for HashChain {
     }
 }
 
-/// The transactions that a node has. What bounds it is the length of what it is read from.
+/// Short ids of the transactions that a node has, bounded by the length of the message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShortIds(pub Vec<ShortId>);
 
@@ -164,7 +164,7 @@ impl Readable for ShortIds {
     }
 }
 
-/// What another node has sent, read one after another, so that much of it need not be read in one go.
+/// List in an answer, decoded one element at a time to spread the work.
 pub struct Listed<T> {
     unread: Unread,
     kind: PhantomData<T>,
@@ -182,16 +182,16 @@ impl<T> std::fmt::Debug for Listed<T> {
 }
 
 enum Unread {
-    /// The list in an answer.
+    /// Binary list.
     Binary {
         body: Vec<u8>,
-        /// Where the next element stands, and where the list ends.
+        /// Offset of the next element, and the end of the list.
         at: usize,
         end: usize,
-        /// Elements that were not read yet.
+        /// Number of elements not yet decoded.
         left: usize,
     },
-    /// JSON cannot be taken apart without being read as a whole.
+    /// JSON is parsed as a whole.
     Json(vec::IntoIter<Value>),
 }
 
@@ -205,8 +205,8 @@ impl std::fmt::Debug for Unread {
 }
 
 impl<T: Readable> Listed<T> {
-    /// Takes the answer to a challenge by the node that has the expected key. The caller bounds the body
-    /// ([`super::limits`]). It costs the verification of a signature.
+    /// Opens an answer of the node with the expected key. The caller must bound the body ([`super::limits`]). Costs one
+    /// signature check.
     pub fn open(
         format: Format,
         body: Vec<u8>,
@@ -227,7 +227,7 @@ impl<T: Readable> Listed<T> {
         }
     }
 
-    /// The same for an answer whose signature was checked.
+    /// Opens an answer whose signature was checked.
     pub fn of_checked(format: Format, body: Vec<u8>, context: Context) -> Result<Listed<T>, ReadError> {
         match format {
             Format::Binary => Listed::of_binary(body, context),
@@ -240,7 +240,7 @@ impl<T: Readable> Listed<T> {
     }
 
     fn of_binary(body: Vec<u8>, context: Context) -> Result<Listed<T>, ReadError> {
-        /// How many elements there are, and how many bytes are behind that number.
+        /// Number of elements of a list.
         struct Begun(usize);
         impl Readable for Begun {
             fn read<'a, S: Source<'a>>(source: &mut S) -> Result<Self, ReadError> {
@@ -250,7 +250,7 @@ impl<T: Readable> Listed<T> {
                 }
             }
         }
-        /// Bytes of a length and of a number of elements.
+        /// Bytes of a length or count.
         const NUMBER: usize = 4;
         let mut source = BinarySource::new(&body, context);
         let Begun(left) = source.need_object("entity", Begun::read)?;
@@ -265,7 +265,7 @@ impl<T: Readable> Listed<T> {
         Ok(Listed::of(Unread::Json(std::mem::take(values).into_iter())))
     }
 
-    /// Elements that were not read yet, by what the other node says: there may be fewer.
+    /// Returns the number of elements not yet decoded, as announced by the sender: there may be fewer.
     pub fn left(&self) -> usize {
         match &self.unread {
             Unread::Binary { left, .. } => *left,
@@ -273,7 +273,7 @@ impl<T: Readable> Listed<T> {
         }
     }
 
-    /// Bytes of memory that it holds until it is dropped, roughly.
+    /// Returns the approximate bytes of memory held until it is dropped.
     pub fn held_bytes(&self) -> usize {
         match &self.unread {
             Unread::Binary { body, .. } => body.len(),
@@ -281,7 +281,7 @@ impl<T: Readable> Listed<T> {
         }
     }
 
-    /// The next element; `None` behind the last one. After a failure nothing more comes.
+    /// Decodes the next element; `None` after the last one. After an error nothing more is returned.
     pub fn next(&mut self, context: Context) -> Option<Result<T, ReadError>> {
         let read = match &mut self.unread {
             Unread::Json(values) => {
@@ -304,7 +304,7 @@ impl<T: Readable> Listed<T> {
     }
 }
 
-/// A member of an object; of several the last.
+/// Returns a member of an object; of duplicates, the last.
 fn member<'v>(value: &'v mut Value, name: &str) -> Option<&'v mut Value> {
     let Value::Object(members) = value else { return None };
     members.iter_mut().rev().find(|(label, _)| label == name).map(|(_, value)| value)

@@ -1,4 +1,4 @@
-//! Where nodes are reached.
+//! Network endpoints of nodes.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -6,34 +6,34 @@ use std::net::IpAddr;
 use crate::codec::text::cut_units;
 use crate::codec::{ReadError, Readable, Sink, Source, Writable, limits};
 
-/// The port of a node's HTTP interface unless it is told otherwise.
+/// Default port of a node's HTTP interface.
 pub const DEFAULT_PORT: u16 = 7890;
-/// The protocols for which NIS1 knows an address to be well-formed.
+/// Protocols that NIS1 accepts in a URL.
 const PROTOCOLS: [&str; 5] = ["http", "https", "ftp", "file", "jar"];
 const LONGEST_HOST: usize = 253;
 
-/// Where a node is reached.
+/// Network endpoint of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Endpoint {
-    /// How; every node that can be reached says `http`.
+    /// Protocol; `http` for every node that can be reached.
     pub protocol: &'static str,
-    /// Host name or address; one of IPv6 usually in brackets.
+    /// Host name or IP address; IPv6 usually in brackets.
     pub host: String,
-    /// Port of the HTTP interface. Others may tell of any from -1 on, also such as do not exist.
+    /// Port of the HTTP interface. Peers may report any number from -1 on, including invalid ones.
     pub port: i32,
 }
 
-/// What can be no endpoint.
+/// Error in an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadEndpoint {
-    /// The protocol is unknown, or the port negative.
+    /// The protocol is unknown, or the port is below -1.
     Url,
     /// The host is neither an address nor a name.
     Host,
 }
 
 impl fmt::Display for BadEndpoint {
-    /// Says it in NIS1's words, which other nodes see.
+    /// NIS1's messages, which other nodes see.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             BadEndpoint::Url => "url is malformed",
@@ -51,20 +51,20 @@ impl From<BadEndpoint> for ReadError {
 }
 
 impl Endpoint {
-    /// That of a node that speaks plain HTTP.
+    /// Creates an endpoint for plain HTTP.
     pub fn http(host: impl Into<String>, port: u16) -> Endpoint {
         Endpoint { protocol: "http", host: host.into(), port: port.into() }
     }
 
-    /// Checks its form. A name is not looked up: that would take long.
+    /// Checks the form. Names are not resolved, which would take long.
     pub fn checked(protocol: &str, host: String, port: i32) -> Result<Endpoint, BadEndpoint> {
         let protocol = PROTOCOLS.into_iter().find(|known| *known == protocol).filter(|_| port >= -1);
         let protocol = protocol.ok_or(BadEndpoint::Url)?;
         if may_be_host(&host) { Ok(Endpoint { protocol, host, port }) } else { Err(BadEndpoint::Host) }
     }
 
-    /// Reads `HOST`, `HOST:PORT` or `http://HOST:PORT` as a person writes it, an IPv6 address with a port in brackets.
-    /// The error says what is wrong.
+    /// Parses `HOST`, `HOST:PORT` or `http://HOST:PORT`; IPv6 with a port needs brackets. The error tells what is
+    /// wrong.
     pub fn parse(text: &str) -> Result<Endpoint, &'static str> {
         let text = text.strip_prefix("http://").unwrap_or(text);
         let text = text.strip_suffix('/').unwrap_or(text);
@@ -79,12 +79,12 @@ impl Endpoint {
         Endpoint::checked("http", host, port.into()).map_err(|_| "must look like HOST, HOST:PORT or [IPV6]:PORT")
     }
 
-    /// The node's address, if it gives one rather than a name.
+    /// Returns the IP address, if the host is not a name.
     pub fn address(&self) -> Option<IpAddr> {
         self.bare_host().parse().ok()
     }
 
-    /// Host and port for a connection, an IPv6 address without brackets; `None` if nothing can be reached there.
+    /// Returns host and port for a connection, IPv6 without brackets; `None` if the endpoint cannot be reached.
     pub fn to_connect(&self) -> Option<(&str, u16)> {
         let port = u16::try_from(self.port).ok().filter(|port| *port > 0)?;
         (self.protocol == "http").then_some((self.bare_host(), port))
@@ -95,12 +95,12 @@ impl Endpoint {
     }
 }
 
-/// Without the brackets of an IPv6 address.
+/// Removes the brackets of an IPv6 address.
 fn bare(host: &str) -> &str {
     host.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(host)
 }
 
-/// Whether a text can be the address or the name of a host.
+/// Returns whether a text is a valid IP address or host name.
 fn may_be_host(text: &str) -> bool {
     let is_label = |label: &str| {
         (1..=63).contains(&label.len()) && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
@@ -130,7 +130,7 @@ impl Readable for Endpoint {
 }
 
 impl Endpoint {
-    /// Tells an endpoint that cannot be one from what is no endpoint at all.
+    /// Decodes an endpoint; the inner error is an invalid endpoint, the outer one a malformed message.
     pub(super) fn read_unchecked<'a, S: Source<'a>>(source: &mut S) -> Result<Result<Self, BadEndpoint>, ReadError> {
         let protocol = source.need_string("protocol", limits::TEXT_UNITS)?;
         let host = source.need_string("host", limits::TEXT_UNITS)?.into_owned();

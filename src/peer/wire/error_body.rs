@@ -1,4 +1,4 @@
-//! What a node answers to a request that failed.
+//! Body of an error response.
 
 use std::borrow::Cow;
 
@@ -7,28 +7,28 @@ use crate::codec::text::cut_units;
 use crate::codec::{ReadError, Readable, Sink, Source, Writable};
 use crate::model::Timestamp;
 
-/// Why a request failed.
+/// Error response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ErrorBody<'a> {
-    /// The HTTP status.
+    /// HTTP status.
     pub status: i32,
-    /// The name of the status, at most 128 units.
+    /// Reason phrase, at most 128 UTF-16 units.
     pub error: Option<Cow<'a, str>>,
-    /// What was wrong, at most 128 units.
+    /// Error message, at most 128 UTF-16 units.
     pub message: Option<Cow<'a, str>>,
-    /// Network time at which it was made, in seconds.
+    /// Network time of the response in seconds.
     pub timestamp: Timestamp,
 }
 
 impl<'a> ErrorBody<'a> {
-    /// The message of a node that has not joined its network yet.
+    /// Message of a node that has not joined its network yet.
     pub const NOT_BOOTED: &'static str = "NIS_ILLEGAL_STATE_NOT_BOOTED";
-    /// The message of a node that has joined its network, and is to join it.
+    /// Message of a node that is told to join a network it has already joined.
     pub const ALREADY_BOOTED: &'static str = "NIS_ILLEGAL_STATE_ALREADY_BOOTED";
-    /// The message of a node that is still reading its chain.
+    /// Message of a node that is still loading its chain.
     pub const LOADING_CHAIN: &'static str = "NIS_ILLEGAL_STATE_LOADING_CHAIN";
 
-    /// The body for a status.
+    /// Creates the body for a status.
     pub fn new(status: u16, message: Option<&'a str>, timestamp: Timestamp) -> ErrorBody<'a> {
         ErrorBody {
             status: status.into(),
@@ -38,7 +38,7 @@ impl<'a> ErrorBody<'a> {
         }
     }
 
-    /// Whether it comes from a node that is well, but only starting.
+    /// Returns whether a healthy node sent it that is still starting.
     pub fn is_starting(&self) -> bool {
         self.status == 503
             && self

@@ -1,11 +1,11 @@
-//! What nodes think of each other.
+//! Experiences of nodes with each other.
 
 use super::limits;
 use super::list::{read_at_most, write_list};
 use super::node::NodeInfo;
 use crate::codec::{ReadError, Readable, Sink, Source, Writable};
 
-/// How often a node was of use, and how often it did harm.
+/// Success and failure counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Experience {
     /// Successes, below 2⁶³.
@@ -14,36 +14,36 @@ pub struct Experience {
     pub failures: u64,
 }
 
-/// A node, and what another one thinks of it.
+/// Experience with a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExperiencePair {
     /// The node.
     pub node: NodeInfo,
-    /// What it did.
+    /// Experience with it.
     pub experience: Experience,
 }
 
-/// What a node thinks of others, as it tells them; at most [`limits::EXPERIENCES`] are read.
+/// Experiences of a node with others, for peers; at most [`limits::EXPERIENCES`] are read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeExperiences {
-    /// Who says so.
+    /// Reporting node.
     pub node: NodeInfo,
-    /// Of whom.
+    /// Reported experiences.
     pub experiences: Vec<ExperiencePair>,
 }
 
-/// What a node thinks of another, as it tells people.
+/// Experience with a node, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExperienceEntry {
-    /// The other node.
+    /// The node.
     pub node: NodeInfo,
-    /// What it did.
+    /// Experience with it.
     pub experience: Experience,
-    /// Attempts to synchronise with it.
+    /// Synchronisations started with it.
     pub syncs: i32,
 }
 
-/// A node that says that it is there, together with experiences nobody looks at.
+/// Announcement of a node. The experiences that it contains are ignored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignOfLife(pub NodeInfo);
 
@@ -56,7 +56,7 @@ impl Writable for Experience {
 
 impl Readable for Experience {
     fn read<'a, S: Source<'a>>(source: &mut S) -> Result<Self, ReadError> {
-        // Less than nothing is nothing.
+        // Negative numbers count as 0.
         let successes = source.need_i64("s")?.max(0).unsigned_abs();
         Ok(Experience { successes, failures: source.need_i64("f")?.max(0).unsigned_abs() })
     }

@@ -2,7 +2,7 @@
 
 use crate::codec::{ReadError, Readable, Sink, Source, Writable};
 
-/// `{"data": […]}`. What bounds it is the length of what it is read from.
+/// `{"data": […]}`, bounded by the length of the message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct List<T>(pub Vec<T>);
 
@@ -18,12 +18,12 @@ impl<T: Writable> Writable for List<T> {
     }
 }
 
-/// Writes all of them.
+/// Writes a list.
 pub fn write_list<T: Writable>(sink: &mut impl Sink, label: &'static str, items: &[T]) {
     sink.list(label, items, |sink, item| item.write(sink));
 }
 
-/// Reads at most so many. A longer list is refused once so many are read.
+/// Reads a list of at most `most` elements. Rejects a longer one after reading that many.
 pub fn read_at_most<'a, S: Source<'a>, T>(
     source: &mut S,
     label: &'static str,

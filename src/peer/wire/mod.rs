@@ -1,19 +1,19 @@
-//! What nodes tell each other, as bytes and as JSON. Plain types without sockets, clocks or state.
+//! Peer messages in binary and JSON: plain types without sockets, clocks or state.
 //!
-//! | part | what it is |
+//! | type | purpose |
 //! |---|---|
-//! | [`Identity`], [`Endpoint`], [`Version`], [`MetaData`], [`NodeInfo`] | a node as others know it |
+//! | [`Identity`], [`Endpoint`], [`Version`], [`MetaData`], [`NodeInfo`] | public description of a node |
 //! | [`NodeList`], [`NodeCollection`] | several of them |
-//! | [`Challenge`], [`AuthenticatedRequest`], [`AuthenticatedResponse`] | answers that prove who gives them |
-//! | [`SecureEntity`] | a block or a transaction that a node passes on in its own name |
+//! | [`Challenge`], [`AuthenticatedRequest`], [`AuthenticatedResponse`] | answers with proof of identity |
+//! | [`SecureEntity`] | block or transaction signed by the relaying node |
 //! | [`ChainRequest`], [`HashChain`], [`BlockList`], [`Score`] | parts of the chain |
-//! | [`Listed`] | long answers, read one element after another |
-//! | [`ShortIds`], [`TransactionList`] | the transactions that a node has |
-//! | [`Experience`], [`NodeExperiences`] | what a node thinks of others |
-//! | [`CommunicationTimeStamps`] | its clock |
-//! | [`ErrorBody`] | why a request failed |
-//! | [`Query`], [`Message`], [`nemesis_request`] | all requests to another node, with their paths and limits |
-//! | [`limits`] | how long answers may be |
+//! | [`Listed`] | long answers, decoded one element at a time |
+//! | [`ShortIds`], [`TransactionList`] | unconfirmed transactions |
+//! | [`Experience`], [`NodeExperiences`] | a node's experiences with others |
+//! | [`CommunicationTimeStamps`] | clock of a node |
+//! | [`ErrorBody`] | body of an error response |
+//! | [`Query`], [`Message`], [`nemesis_request`] | all requests to peers, with paths and answer limits |
+//! | [`limits`] | maximum sizes of messages |
 
 mod authentication;
 mod chain;

@@ -1,4 +1,4 @@
-//! Nodes as they tell of themselves and of each other.
+//! Descriptions of nodes.
 
 use super::endpoint::{BadEndpoint, Endpoint};
 use super::limits;
@@ -10,66 +10,65 @@ use crate::codec::{ReadError, Readable, Sink, Source, Writable};
 use crate::crypto::PublicKey;
 use crate::model::NetworkByte;
 
-/// Who a node is. It is known by its key; the name is for people.
+/// Identity of a node: its key. The name is for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// The key that proves it.
+    /// Public key.
     pub key: PublicKey,
-    /// A name that anybody can choose, at most 128 units.
+    /// Freely chosen name, at most 128 UTF-16 units.
     pub name: Option<String>,
 }
 
-/// What a node runs, and on which network.
+/// Program and network of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MetaData {
-    /// The version that others go by.
+    /// Version that peers check.
     pub version: Version,
-    /// What it runs on, at most 128 units.
+    /// Platform, at most 128 UTF-16 units.
     pub platform: Option<String>,
-    /// What whoever booted it calls the program, at most 128 units.
+    /// Name of the program, as configured by its operator, at most 128 UTF-16 units.
     pub application: Option<String>,
-    /// Bits of the optional features.
+    /// Bits of optional features.
     pub features: i32,
-    /// The network byte as a signed number; others may tell of any number.
+    /// Signed network byte; peers may report any number.
     pub network_id: i32,
 }
 
-/// A node as others know it.
+/// Public description of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeInfo {
-    /// Who it is.
+    /// Identity.
     pub identity: Identity,
-    /// Where it is reached.
+    /// Endpoint.
     pub endpoint: Endpoint,
-    /// What it runs.
+    /// Program and network.
     pub meta_data: MetaData,
 }
 
-/// Nodes that a node tells of; at most [`limits::LISTED_NODES`] are read. Those that cannot be understood are left out,
-/// so that one of them does not spoil the others.
+/// List of nodes; at most [`limits::LISTED_NODES`] are read. Unreadable ones are skipped and do not affect the rest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeList(pub Vec<NodeInfo>);
 
-/// All nodes that a node knows, by what it knows of them.
+/// All nodes that a node knows, by state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeCollection {
     /// They answer.
     pub active: Vec<NodeInfo>,
     /// They are slow.
     pub busy: Vec<NodeInfo>,
-    /// They are not there.
+    /// They are unreachable.
     pub inactive: Vec<NodeInfo>,
     /// They answer wrongly.
     pub failure: Vec<NodeInfo>,
 }
 
 impl MetaData {
-    /// The number that stands for a network.
+    /// Returns the network id for a network byte.
     pub fn network_id_of(byte: NetworkByte) -> i32 {
         i32::from(byte.0 as i8)
     }
 
-    /// Whether the nodes can work together: on one network, with versions that go together.
+    /// Returns whether two nodes can work together: same network, compatible versions.
     pub fn is_compatible(&self, other: &MetaData) -> bool {
         self.network_id == other.network_id && self.version.is_compatible(&other.version)
     }
@@ -133,7 +132,7 @@ impl Readable for NodeInfo {
 }
 
 impl NodeInfo {
-    /// Tells a node with an endpoint that cannot be one from what is no node at all.
+    /// Decodes a node; the inner error is an invalid endpoint, the outer one a malformed message.
     pub fn read_unchecked<'a, S: Source<'a>>(source: &mut S) -> Result<Result<Self, BadEndpoint>, ReadError> {
         let identity = source.need_object("identity", Identity::read)?;
         let endpoint = source.need_object("endpoint", Endpoint::read_unchecked)?;

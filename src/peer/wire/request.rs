@@ -1,4 +1,4 @@
-//! All requests to another node. They are POSTs with a body in one format, and ask for an answer in the same.
+//! All requests to peers: POSTs with a body in one format that ask for an answer in the same.
 
 use super::authentication::{AuthenticatedRequest, Challenge};
 use super::chain::{ChainRequest, ShortIds};
@@ -11,33 +11,33 @@ use crate::codec::{Format, Writable};
 use crate::model::network::ChainParameters;
 use crate::model::{Block, Height, Transaction};
 
-/// A request as it is sent.
+/// Encoded request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outgoing {
-    /// Where to.
+    /// Path.
     pub path: &'static str,
-    /// What is sent.
+    /// Body.
     pub body: Vec<u8>,
-    /// Bytes that the body of the answer may have; one that is longer is not worth reading.
+    /// Maximum bytes of the answer's body; a longer answer is not worth reading.
     pub answer_limit: usize,
-    /// Whether it may be sent once more if a connection breaks: it only asks.
+    /// Whether it may be resent after a connection failure, as it changes nothing.
     pub is_idempotent: bool,
 }
 
-/// What a node asks another. The answer is an [`super::AuthenticatedResponse`] with what stands beside each question.
+/// Query to a peer. The answer is an [`super::AuthenticatedResponse`] with the type given below.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Query {
-    /// Who it is: a [`NodeInfo`].
+    /// The peer's description: a [`NodeInfo`].
     NodeInfo,
-    /// Some nodes that it works with: a [`super::NodeList`].
+    /// Some of the peer's active peers: a [`super::NodeList`].
     ActivePeers,
-    /// What it thinks of others: [`super::NodeExperiences`].
+    /// Its experiences: [`super::NodeExperiences`].
     Experiences,
-    /// The height of its last block: a [`Height`].
+    /// The height of its tip: a [`Height`].
     Height,
     /// The score of its chain: a [`super::Score`].
     Score,
-    /// Its last block: a [`Block`].
+    /// Its tip: a [`Block`].
     LastBlock,
     /// Its clock: [`super::CommunicationTimeStamps`].
     NetworkTime,
@@ -47,12 +47,12 @@ pub enum Query {
     BlocksAfter(ChainRequest),
     /// The block at a height: a [`Block`]; status 404 if there is none.
     BlockAt(Height),
-    /// Its unconfirmed transactions but these: a [`super::TransactionList`].
+    /// Its unconfirmed transactions without these: a [`super::TransactionList`].
     Unconfirmed(ShortIds),
 }
 
 impl Query {
-    /// Its path.
+    /// Returns the path.
     pub fn path(&self) -> &'static str {
         match self {
             Query::NodeInfo => "/node/info",
@@ -69,8 +69,7 @@ impl Query {
         }
     }
 
-    /// The request, for a node of the same chain. The limit of the answer follows from what the parameters of the chain
-    /// and the question itself allow.
+    /// Encodes the request. The answer limit follows from the chain parameters and the query.
     pub fn request(&self, challenge: &Challenge, format: Format, chain: &ChainParameters) -> Outgoing {
         let body = match self {
             Query::HashesFrom(height) | Query::BlockAt(height) => asked(format, height, challenge),
@@ -82,7 +81,7 @@ impl Query {
         Outgoing { path: self.path(), body, answer_limit, is_idempotent: true }
     }
 
-    /// Bytes of what is asked for, at most.
+    /// Returns the maximum bytes of the answer's entity.
     fn entity_limit(&self, chain: &ChainParameters) -> usize {
         match self {
             Query::NodeInfo => limits::NODE,
@@ -90,7 +89,7 @@ impl Query {
             Query::Experiences => limits::NODE_EXPERIENCES,
             Query::Height | Query::Score | Query::NetworkTime => limits::NUMBERS,
             Query::BlockAt(Height::NEMESIS) => limits::NEMESIS,
-            // A node that has only the nemesis block has no score for which it would be asked.
+            // The tip is requested only of a peer with a greater score, which has more than the nemesis block.
             Query::LastBlock | Query::BlockAt(_) => limits::block(chain),
             Query::HashesFrom(_) => limits::hashes(chain),
             Query::BlocksAfter(request) => {
@@ -102,8 +101,8 @@ impl Query {
     }
 }
 
-/// Asks for the nemesis block: a [`Block`] without an envelope. Nobody has to prove who he is, as the block tells by
-/// itself whether it is right; so a node that has not joined its network answers as well.
+/// Encodes a request for the nemesis block: a [`Block`] without an envelope. The block itself shows whether it is
+/// right, so no proof of identity is needed, and a node that has not joined its network answers too.
 pub fn nemesis_request(format: Format) -> Outgoing {
     Outgoing {
         path: "/block/at/public",
@@ -117,7 +116,7 @@ fn asked(format: Format, entity: &impl Writable, challenge: &Challenge) -> Vec<u
     format.to_bytes(&AuthenticatedRequest { entity, challenge: challenge.clone() })
 }
 
-/// Bytes of a body, by those of its entity in the binary format.
+/// Returns the maximum bytes of a body for those of its entity in the binary format.
 fn answer_limit(entity: usize, format: Format) -> usize {
     let factor = match format {
         Format::Binary => 1,
@@ -126,12 +125,12 @@ fn answer_limit(entity: usize, format: Format) -> usize {
     entity.saturating_mul(factor).saturating_add(limits::ENVELOPE)
 }
 
-/// What a node tells another. The answer is empty unless something else stands beside it.
+/// Message to a peer. The answer is empty unless stated below.
 #[derive(Clone, Copy, Debug)]
 pub enum Message<'a> {
-    /// Where it believes to be reached. The answer is the [`Endpoint`] with the address that the request came from.
+    /// Own endpoint. The answer is the [`Endpoint`] with the address that the request came from.
     CanYouSeeMe(&'a Endpoint),
-    /// That it is there. The other node asks back before it answers.
+    /// Announcement of this node. The peer verifies it before it answers.
     SignOfLife(&'a NodeInfo),
     /// Transactions.
     PushTransactions(&'a List<SecureEntity<Transaction>>),
@@ -140,7 +139,7 @@ pub enum Message<'a> {
 }
 
 impl Message<'_> {
-    /// Its path.
+    /// Returns the path.
     pub fn path(&self) -> &'static str {
         match self {
             Message::CanYouSeeMe(_) => "/node/cysm",
@@ -150,7 +149,7 @@ impl Message<'_> {
         }
     }
 
-    /// The request.
+    /// Encodes the request.
     pub fn request(&self, format: Format) -> Outgoing {
         let body = match self {
             Message::CanYouSeeMe(endpoint) => format.to_bytes(endpoint),

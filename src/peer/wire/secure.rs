@@ -1,4 +1,4 @@
-//! What nodes pass on to each other in their own name.
+//! Entities signed by the relaying node.
 
 use super::authentication::signed_payload;
 use super::node::Identity;
@@ -6,25 +6,25 @@ use crate::codec::{Format, ReadError, Readable, Sink, Source, Writable};
 use crate::crypto::hash::keccak256;
 use crate::crypto::{KeyPair, PublicKey, Signature, verify};
 
-/// A block or a transaction with the signature of the node that passes it on.
+/// Block or transaction with the signature of the relaying node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SecureEntity<T> {
-    /// What is passed on, with its own signatures.
+    /// Entity with its own signatures.
     pub entity: T,
-    /// The signature of the passing node over the hash of the entity.
+    /// Signature of the relaying node over the hash of the entity.
     pub signature: Signature,
-    /// Who passes it on, by its own account.
+    /// Claimed identity of the relaying node.
     pub identity: Identity,
 }
 
 impl<T: Writable> SecureEntity<T> {
-    /// Signs an entity with the key of the node that passes it on.
+    /// Signs an entity with the key of the relaying node.
     pub fn sign(entity: T, pair: &KeyPair, name: Option<String>) -> SecureEntity<T> {
         let (payload, _) = payload(&pair.public(), &entity);
         SecureEntity { entity, signature: pair.sign(&payload), identity: Identity { key: pair.public(), name } }
     }
 
-    /// Whether the node has signed it that is said to pass it on, and the number of bytes that had to be hashed.
+    /// Returns whether the signature belongs to the claimed identity, and the number of hashed bytes.
     pub fn verify(&self) -> (bool, usize) {
         let key = &self.identity.key;
         let (payload, hashed) = payload(key, &self.entity);
@@ -32,7 +32,7 @@ impl<T: Writable> SecureEntity<T> {
     }
 }
 
-/// What is signed, and the length of the entity's binary form.
+/// Returns the signed bytes, and the length of the entity's binary form.
 fn payload(key: &PublicKey, entity: &impl Writable) -> (Vec<u8>, usize) {
     let bytes = Format::Binary.to_bytes(entity);
     (signed_payload(key, &keccak256(&bytes)), bytes.len())

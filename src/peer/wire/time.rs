@@ -2,12 +2,12 @@
 
 use crate::codec::{ReadError, Readable, Sink, Source, Writable};
 
-/// The clock of a node when it was asked for it, in milliseconds of network time.
+/// Clock of a queried node, in milliseconds of network time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CommunicationTimeStamps {
-    /// When it answered.
+    /// Time of the answer.
     pub send: i64,
-    /// When the request came.
+    /// Arrival of the request.
     pub receive: i64,
 }
 

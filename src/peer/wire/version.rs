@@ -1,29 +1,29 @@
-//! Versions of the programs that nodes run.
+//! Versions of the programs of nodes.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::codec::ReadError;
 
-/// A version, written `MAJOR.MINOR.BUILD` or `MAJOR.MINOR.BUILD-TAG`.
+/// Version, written `MAJOR.MINOR.BUILD` or `MAJOR.MINOR.BUILD-TAG`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Version {
     /// First number, below 2³¹ like the others.
     pub major: u32,
     /// Second number.
     pub minor: u32,
-    /// Third number; it makes no difference to other nodes.
+    /// Third number; irrelevant for compatibility, except in 0.0.0.
     pub build: u32,
-    /// What follows the first hyphen; it makes no difference either.
+    /// Text after the first hyphen; irrelevant for compatibility.
     pub tag: Option<String>,
 }
 
-/// A text that is no version.
+/// Invalid version text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadVersion(String);
 
 impl fmt::Display for BadVersion {
-    /// Says it in NIS1's words, which other nodes see.
+    /// NIS1's message, which other nodes see.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "pattern '{}' could not be parsed", self.0)
     }
@@ -38,11 +38,11 @@ impl From<BadVersion> for ReadError {
 }
 
 impl Version {
-    /// The version of NIS1 as which this node presents itself to others.
+    /// NIS1 version that this node reports.
     pub const OWN: Version = Version { major: 0, minor: 6, build: 102, tag: None };
 
-    /// Whether nodes of these versions work together: those of the same major and minor numbers, 0.6 and 0.7, and an
-    /// unknown version, which is 0.0.0, with all.
+    /// Returns whether nodes of these versions work together: equal major and minor numbers, 0.6 with 0.7, and the
+    /// unknown version 0.0.0 with all.
     pub fn is_compatible(&self, other: &Version) -> bool {
         let is_older_pair = |a: &Version, b: &Version| (a.major, a.minor, b.major, b.minor) == (0, 6, 0, 7);
         self.is_unknown()

@@ -2,17 +2,17 @@
 
 use crate::codec::text::write_json_characters;
 
-/// The session is open.
+/// Open frame.
 pub const OPEN: &[u8] = b"o";
-/// The session is still there.
+/// Heartbeat frame.
 pub const HEARTBEAT: &[u8] = b"h";
-/// What a frame of one message begins with, up to the text of the message.
+/// Start of a frame with one message, up to the text of the message.
 pub const MESSAGE_START: &[u8] = b"a[\"";
-/// What a frame of one message ends with.
+/// End of a frame with one message.
 pub const MESSAGE_END: &[u8] = b"\"]";
 
-/// Appends `text` as it stands between the quotes of a frame. Beyond what NIS1 escapes in any JSON, everything outside
-/// the basic plane is escaped, and U+FFF0 to U+FFFF, which some browsers lose.
+/// Appends `text`, escaped for the inside of a frame's quotes. Beyond NIS1's JSON escapes, this escapes everything
+/// outside the basic multilingual plane, and U+FFF0 to U+FFFF, which some browsers lose.
 pub fn escape(out: &mut Vec<u8>, text: &str) {
     let mut rest = text;
     while let Some((at, character)) = rest.char_indices().find(|(_, character)| *character >= '\u{fff0}') {
@@ -25,14 +25,14 @@ pub fn escape(out: &mut Vec<u8>, text: &str) {
     write_json_characters(out, rest);
 }
 
-/// Appends the frame of one message.
+/// Appends a frame with one message.
 pub fn message(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(MESSAGE_START);
     escape(out, text);
     out.extend_from_slice(MESSAGE_END);
 }
 
-/// Appends the frame that ends a session. No reason is the word `null`, as in NIS1.
+/// Appends a close frame. An empty reason is written as the word `null`, as in NIS1.
 pub fn close(out: &mut Vec<u8>, code: u16, reason: &str) {
     out.extend_from_slice(format!("c[{code},\"").as_bytes());
     escape(out, if reason.is_empty() { "null" } else { reason });
@@ -73,7 +73,7 @@ mod tests {
             let frame = text(|out| close(out, code, &words));
             let read: (u16, String) = serde_json::from_str(&frame[1..]).unwrap();
             prop_assert_eq!(read, (code, if words.is_empty() { "null".to_owned() } else { words.clone() }));
-            // Nothing in it ends a line.
+            // A frame contains no line ends.
             let is_plain = frame.chars().all(|character| (' '..'\u{fff0}').contains(&character));
             prop_assert!(is_plain, "{frame}");
         }

@@ -1,4 +1,4 @@
-//! What waits for a client that fetches it by requests.
+//! Queue of messages for a client that fetches them by HTTP requests.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -8,27 +8,27 @@ use super::transport::{Fetching, Wrapper};
 use crate::figures::take_off;
 use crate::net::machine::{ConnectionId, Dropped, Taken};
 
-/// Bytes of messages after which an answer is ended, and the client asks again.
+/// Bytes of messages after which a response ends, and the client must send a new request.
 pub const ANSWER_BYTES: usize = 128 * 1024;
-/// Bytes after which an answer is sent before more is added to it.
+/// Bytes after which a part of a response is sent before more is added.
 const PIECE_BYTES: usize = 32 * 1024;
-/// Requests that wait until what another has sent is dealt with.
+/// Requests that wait until the messages of another request are processed.
 pub const MAX_WAITING_SENDERS: usize = 8;
-/// Bytes of messages that are kept for the client of a session that has come to its end.
+/// Bytes of messages that are kept for the client of an ended session.
 pub const LAST_BYTES: usize = 2 * 1024;
-/// Bytes that a message takes beside its text.
+/// Memory of a message besides its text, in bytes.
 const MESSAGE_OVERHEAD: usize = 32;
-/// Close code of a session whose client does not fetch what waits for it.
+/// Close code of a session whose client does not fetch its messages.
 pub const TOO_SLOW: u16 = 4500;
 
-/// Why a request is not answered with what waits: a close code and a reason.
+/// Why a request gets no messages: a close code and a reason.
 pub type Refusal = (u16, &'static str);
 
-/// Another request waits for messages of the session.
+/// Another request already waits for messages of the session.
 pub const STILL_OPEN: Refusal = (2010, "Another connection still open");
-/// The session has come to its end, and the client knows.
+/// The session has ended, and the client has been informed.
 pub const GO_AWAY: Refusal = (3000, "Go away!");
-/// The connection broke on which messages were sent or waited for: some may be lost.
+/// A connection that received or sent messages was lost; some messages may be lost.
 pub const INTERRUPTED: Refusal = (1002, "Connection interrupted");
 
 /// How a session has ended.
@@ -36,11 +36,11 @@ pub const INTERRUPTED: Refusal = (1002, "Connection interrupted");
 struct End {
     code: u16,
     reason: String,
-    /// The client knows.
+    /// The client has been informed.
     is_told: bool,
 }
 
-/// Messages on their way to a client, the request that waits for them, and those that send some.
+/// Queued messages, the request that waits for them, and the requests that send.
 #[derive(Debug)]
 pub struct Mailbox {
     fetching: Fetching,
@@ -48,22 +48,22 @@ pub struct Mailbox {
     /// The request whose messages are being read.
     sender: Option<ConnectionId>,
     waiting_senders: VecDeque<ConnectionId>,
-    /// Each a JSON string with its quotes.
+    /// Each is a JSON string with its quotes.
     messages: VecDeque<Box<[u8]>>,
     message_bytes: usize,
     is_open: bool,
     is_heartbeat_due: bool,
     end: Option<End>,
-    /// Bytes of messages in the answer in hand.
+    /// Bytes of messages in the current response.
     answered: usize,
     /// When something was last written, or the last receiver left.
     since: Duration,
-    /// Units of work that nobody was there to be charged with.
+    /// Work units to charge to the next receiver.
     owed: u32,
 }
 
 impl Mailbox {
-    /// The mailbox of a new session, which is told so first of all.
+    /// Creates the queue of a new session. The first response starts with an open frame.
     pub fn new(fetching: Fetching, now: Duration) -> Mailbox {
         Mailbox {
             fetching,
@@ -81,7 +81,7 @@ impl Mailbox {
         }
     }
 
-    /// How it was opened.
+    /// The transport that opened the session.
     pub fn fetching(&self) -> Fetching {
         self.fetching
     }
@@ -96,23 +96,23 @@ impl Mailbox {
         self.sender
     }
 
-    /// All requests that are in hand.
+    /// All current requests of the session.
     pub fn connections(&self) -> impl Iterator<Item = ConnectionId> {
         self.receiver.into_iter().chain(self.sender).chain(self.waiting_senders.iter().copied())
     }
 
-    /// Bytes that wait.
+    /// Bytes of queued messages.
     pub fn held_bytes(&self) -> usize {
         self.message_bytes
     }
 
-    /// When a heart-beat is due, or the session is to be forgotten.
+    /// When a heartbeat is due, or when the session times out.
     pub fn due(&self, heartbeat: Duration, disconnect_delay: Duration) -> Duration {
         self.since + if self.receiver.is_some() { heartbeat } else { disconnect_delay }
     }
 
-    /// Puts in a message, a JSON string with its quotes. Fails, and ends the session, if more than `limit` bytes would
-    /// wait then, and not this message alone.
+    /// Queues a message, a JSON string with its quotes. Fails and ends the session if more than `limit` bytes would be
+    /// queued, unless the queue is empty.
     pub fn post(&mut self, message: Box<[u8]>, limit: usize, now: Duration) -> Result<(), Dropped> {
         let bytes = message.len() + MESSAGE_OVERHEAD;
         if !self.messages.is_empty() && self.message_bytes + bytes > limit {
@@ -124,7 +124,8 @@ impl Mailbox {
         Ok(())
     }
 
-    /// Ends the session. Of what waits only the last is kept, and nothing for a client that did not fetch it.
+    /// Ends the session. Only the newest [`LAST_BYTES`] of messages are kept, and none for a client that did not fetch
+    /// them.
     pub fn finish(&mut self, code: u16, reason: &str, now: Duration) {
         if self.end.is_some() {
             return;
@@ -133,24 +134,24 @@ impl Mailbox {
         if self.receiver.is_none() {
             self.since = now;
         }
-        // Who has missed messages is not told some of them.
+        // A client that has missed messages gets none of the rest.
         let kept = if code == TOO_SLOW { 0 } else { LAST_BYTES };
         while self.message_bytes > kept && self.take().is_some() {}
         self.messages.shrink_to_fit();
     }
 
-    /// Has the receiver told that the session is still there.
+    /// Requests a heartbeat for the receiver.
     pub fn beat(&mut self, now: Duration) {
         self.is_heartbeat_due = true;
         self.since = now;
     }
 
-    /// Takes note of work that was done for the client; what nobody was there to be charged with.
+    /// Records work for the client while no connection can be charged.
     pub fn owe(&mut self, units: u32) {
         self.owed = self.owed.saturating_add(units);
     }
 
-    /// A request wants what waits. Gives what it is to be charged with.
+    /// Attaches a request that receives. Returns the work units to charge to it.
     pub fn attach(&mut self, connection: ConnectionId) -> Result<u32, Refusal> {
         if self.receiver.is_some() {
             return Err(STILL_OPEN);
@@ -163,7 +164,7 @@ impl Mailbox {
         Ok(std::mem::take(&mut self.owed))
     }
 
-    /// Writes what waits into the answer to the receiver. Done with it, there is no receiver any more.
+    /// Writes queued messages into the receiver's response. When the response is complete, the receiver is detached.
     pub fn fetch(&mut self, wrapper: &Wrapper<'_>, now: Duration, out: &mut Vec<u8>) -> Taken {
         let before = out.len();
         let taken = self.write(wrapper, out);
@@ -173,7 +174,7 @@ impl Mailbox {
         }
         if taken == Taken::Done {
             self.receiver = None;
-            // Room for what has been fetched is of no more use.
+            // Free the memory of the fetched messages.
             self.messages.shrink_to_fit();
         }
         taken
@@ -216,7 +217,7 @@ impl Mailbox {
         Taken::Held
     }
 
-    /// One frame of as much as an answer may have.
+    /// Combines messages into one frame, up to the size of a response.
     fn all(&mut self) -> Vec<u8> {
         let mut frame = b"a[".to_vec();
         while let Some(message) = self.take() {
@@ -237,7 +238,7 @@ impl Mailbox {
         Some(message)
     }
 
-    /// A request has messages; whether it is its turn. Fails if too many wait already.
+    /// Starts to read the messages of a request. Returns whether it is its turn; fails if too many requests wait.
     pub fn begin_sending(&mut self, connection: ConnectionId) -> Result<bool, Dropped> {
         if self.sender.is_none() {
             self.waiting_senders.retain(|waiting| *waiting != connection);
@@ -253,13 +254,13 @@ impl Mailbox {
         Ok(false)
     }
 
-    /// The messages of a request have been read; the next request to be resumed.
+    /// Ends the reading of a request's messages. Returns the next request to resume.
     pub fn end_sending(&mut self) -> Option<ConnectionId> {
         self.sender = None;
         self.waiting_senders.front().copied()
     }
 
-    /// A connection is gone: whether something may be lost by that.
+    /// Handles a lost connection. Returns whether messages may be lost.
     pub fn lose(&mut self, connection: ConnectionId, now: Duration) -> bool {
         self.waiting_senders.retain(|waiting| *waiting != connection);
         let is_receiver = self.receiver.take_if(|receiver| *receiver == connection).is_some();
@@ -270,7 +271,7 @@ impl Mailbox {
     }
 }
 
-/// The frame that ends a session.
+/// Returns a close frame.
 pub fn close_frame(code: u16, reason: &str) -> Vec<u8> {
     let mut out = Vec::new();
     frame::close(&mut out, code, reason);
@@ -299,7 +300,7 @@ mod tests {
         mailbox
     }
 
-    /// What a request of A gets, and what becomes of it.
+    /// The response to a request of connection A, and its progress.
     fn fetch(mailbox: &mut Mailbox, wrapper: &Wrapper<'_>, now: u64) -> (String, Taken) {
         if mailbox.receiver().is_none() {
             mailbox.attach(A).unwrap();
@@ -352,7 +353,7 @@ mod tests {
         let sent: usize = pieces.iter().sum();
         assert!((ANSWER_BYTES..ANSWER_BYTES + 10_010).contains(&sent), "{sent}");
         assert!(pieces.len() > 3 && pieces.iter().all(|piece| *piece < PIECE_BYTES + 10_010), "{pieces:?}");
-        // The next answer begins anew.
+        // The next response starts anew.
         assert_eq!(mailbox.receiver(), None);
         let (rest, taken) = fetch(&mut mailbox, &STREAM, 1);
         assert!(rest.len() > 10_000 && taken == Taken::Unfinished);

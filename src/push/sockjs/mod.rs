@@ -1,12 +1,11 @@
-//! SockJS, protocol 0.3.3: a stream of messages in both directions for clients that have no websockets, or none that
-//! gets through.
+//! SockJS, protocol 0.3.3: a message stream in both directions for clients without a usable websocket.
 //!
-//! | part | what it is |
+//! | module | purpose |
 //! |---|---|
-//! | `frame` | what the server says: `o`, `h`, `a[…]`, `c[…]` |
-//! | `payload` | what the client says: arrays of strings |
-//! | [`transport`] | how frames are wrapped into answers to requests |
-//! | `mailbox` | what waits for a client that fetches it |
+//! | `frame` | frames of the server: `o`, `h`, `a[…]`, `c[…]` |
+//! | `payload` | messages of the client: arrays of strings |
+//! | [`transport`] | wraps frames into HTTP responses |
+//! | `mailbox` | queue of messages for a client that polls |
 
 pub mod frame;
 pub mod mailbox;

@@ -1,28 +1,28 @@
-//! Messages of the client: a JSON array of strings, each of them a piece of its byte stream.
+//! Messages of the client: a JSON array of strings, each a part of its byte stream.
 
 use crate::api::percent;
 use crate::codec::lax_json::{self, Value};
 
-/// Strings in one message.
+/// Maximum number of strings in one message.
 pub const MAX_STRINGS: usize = 4_096;
-/// Bytes of one message, as JSON.
+/// Maximum size of one message as JSON, in bytes.
 pub const MAX_BYTES: usize = 64 * 1024;
-/// Bytes of one message in a form, where each of its own may take three.
+/// Maximum size of one message in a form, in bytes; each byte may be encoded as three.
 pub const MAX_FORM_BYTES: usize = 3 * MAX_BYTES;
 
-/// Why a message is not taken.
+/// Why a message is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PayloadError {
-    /// There is none.
+    /// The message is empty.
     Empty,
     /// Its first string is null.
     Null,
-    /// It is no array of strings, or one without any, or of more than [`MAX_STRINGS`] or [`MAX_BYTES`].
+    /// It is not an array of strings, is an empty array, or exceeds [`MAX_STRINGS`] or [`MAX_BYTES`].
     Broken,
 }
 
 impl PayloadError {
-    /// What the client is told.
+    /// The error text for the client.
     pub fn text(self) -> &'static str {
         match self {
             Self::Empty => "Payload expected.",
@@ -31,7 +31,7 @@ impl PayloadError {
     }
 }
 
-/// The strings of a message, one behind the other.
+/// Concatenates the strings of a message.
 pub fn read(message: &[u8]) -> Result<Vec<u8>, PayloadError> {
     if message.is_empty() {
         return Err(PayloadError::Empty);
@@ -54,7 +54,7 @@ pub fn read(message: &[u8]) -> Result<Vec<u8>, PayloadError> {
     Ok(stream)
 }
 
-/// The strings of a message that may be the field `d` of a form, as the content type says.
+/// Concatenates the strings of a message, which is the field `d` of a form if the content type says so.
 pub fn read_form(body: &[u8], content_type: Option<&str>) -> Result<Vec<u8>, PayloadError> {
     const FORM: &str = "application/x-www-form-urlencoded";
     let is_form =

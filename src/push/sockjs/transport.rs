@@ -1,17 +1,17 @@
-//! The ways by which a client without a websocket fetches frames and sends messages.
+//! Transports by which a client without a websocket receives frames and sends messages.
 
 use crate::api::percent;
 
 /// Content type of scripts.
 const SCRIPT: &str = "application/javascript;charset=UTF-8";
-/// Bytes with which an answer that goes on begins for browsers that keep back the first ones.
+/// Padding at the start of a streaming response, for browsers that hold back the first bytes; in bytes.
 const PRELUDE_BYTES: usize = 2_048;
-/// The least length of the page of `htmlfile`, for the same reason.
+/// Minimum length of the `htmlfile` page, for the same reason; in bytes.
 const PAGE_BYTES: usize = 1_024;
-/// Longest name of a function that a client may ask to be called.
+/// Maximum length of a callback name, in bytes.
 const MAX_CALLBACK_BYTES: usize = 128;
 
-/// The page of `htmlfile` up to the name of the function in the window above, and behind it.
+/// The `htmlfile` page before and after the name of the callback in the parent window.
 const PAGE: [&str; 2] = [
     r#"<!doctype html>
 <html><head>
@@ -28,20 +28,20 @@ const PAGE: [&str; 2] = [
   </script>"#,
 ];
 
-/// What the last part of a session's path names.
+/// The last segment of a session's path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
     /// Both directions on a websocket.
     Websocket,
-    /// Fetches frames.
+    /// Receives frames.
     Fetching(Fetching),
-    /// Sends a message: its body.
+    /// Sends a message: the body.
     XhrSend,
-    /// Sends a message: a field of a form, or the body.
+    /// Sends a message: a form field, or the body.
     JsonpSend,
 }
 
-/// How frames are fetched.
+/// Transports that receive frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fetching {
     /// One frame as a line.
@@ -59,7 +59,7 @@ pub enum Fetching {
 use Fetching::{EventSource, HtmlFile, Jsonp, Xhr, XhrStreaming};
 
 impl Transport {
-    /// By the name in the path.
+    /// Looks up a transport by its name in the path.
     pub fn named(name: &str) -> Option<Transport> {
         Some(match name {
             "websocket" => Transport::Websocket,
@@ -74,7 +74,7 @@ impl Transport {
         })
     }
 
-    /// The method it is for.
+    /// The HTTP method that it requires.
     pub fn method(self) -> &'static str {
         match self {
             Self::Websocket | Self::Fetching(EventSource | HtmlFile | Jsonp) => "GET",
@@ -82,7 +82,7 @@ impl Transport {
         }
     }
 
-    /// What it allows, in NIS1's order.
+    /// The `Allow` header, in NIS1's order.
     pub fn allow(self) -> &'static str {
         match self {
             Self::Websocket | Self::Fetching(EventSource | Jsonp) => "GET",
@@ -92,29 +92,29 @@ impl Transport {
         }
     }
 
-    /// Whether OPTIONS is answered rather than refused.
+    /// Returns whether OPTIONS is answered instead of rejected.
     pub fn answers_options(self) -> bool {
         self.allow().ends_with("OPTIONS")
     }
 }
 
 impl Fetching {
-    /// Whether its answers go on.
+    /// Returns whether its responses are streams.
     pub fn is_streaming(self) -> bool {
         !matches!(self, Xhr | Jsonp)
     }
 
-    /// Whether a session that was opened by `other` can be fetched from by this: the two ways of polling are one.
+    /// Returns whether it can receive from a session that `other` opened: the two polling transports share sessions.
     pub fn goes_with(self, other: Fetching) -> bool {
         self == other || !self.is_streaming() && !other.is_streaming()
     }
 
-    /// Whether the client names a function to be called.
+    /// Returns whether the client names a callback.
     pub fn has_callback(self) -> bool {
         matches!(self, HtmlFile | Jsonp)
     }
 
-    /// The content type of answers.
+    /// The content type of responses.
     pub fn content_type(self) -> &'static str {
         match self {
             Xhr | XhrStreaming | Jsonp => SCRIPT,
@@ -124,17 +124,17 @@ impl Fetching {
     }
 }
 
-/// Wraps frames into an answer.
+/// Wraps frames into a response.
 #[derive(Clone, Copy, Debug)]
 pub struct Wrapper<'a> {
-    /// How frames are fetched.
+    /// The transport.
     pub fetching: Fetching,
-    /// The function to be called, where there is one.
+    /// The callback, if the transport has one.
     pub callback: &'a str,
 }
 
 impl Wrapper<'_> {
-    /// Appends what an answer begins with.
+    /// Appends the start of a response.
     pub fn begin(&self, out: &mut Vec<u8>) {
         match self.fetching {
             XhrStreaming => {
@@ -179,7 +179,7 @@ impl Wrapper<'_> {
     }
 }
 
-/// Appends a frame, which has no control characters, as it stands between the quotes of a script.
+/// Appends a frame, which has no control characters, escaped for the inside of a script's quotes.
 fn escape_script(out: &mut Vec<u8>, frame: &[u8]) {
     out.reserve(frame.len());
     for &byte in frame {
@@ -192,7 +192,7 @@ fn escape_script(out: &mut Vec<u8>, frame: &[u8]) {
     }
 }
 
-/// The function that the query names, if it is a name and nothing else.
+/// Returns the callback named in the query, if it is a valid name.
 pub fn callback(query: Option<&str>) -> Option<String> {
     let value = query?.split('&').find_map(|pair| pair.strip_prefix("c="))?;
     let name = String::from_utf8(percent::decode(value, true)?).ok()?;

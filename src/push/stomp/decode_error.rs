@@ -1,15 +1,15 @@
-//! Why bytes are no STOMP frame, in the words NIS1 uses.
+//! Errors of decoding a STOMP frame, with NIS1's texts.
 
 use std::fmt;
 
-/// A decoding failure. `Display` gives the `message` header of the ERROR frame, unescaped.
+/// A decoding error. `Display` gives the `message` header of the ERROR frame, unescaped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DecodeError {
-    /// The command line is no STOMP command.
+    /// The command line is not a STOMP command.
     UnknownCommand(String),
     /// A body of `length` bytes on a frame that must not have one.
     UnexpectedBody {
-        /// The word on the wire.
+        /// The command's name.
         command: &'static str,
         /// Length of the body in bytes.
         length: usize,
@@ -20,26 +20,26 @@ pub enum DecodeError {
     IllegalEscape {
         /// Position of the backslash, in UTF-16 code units.
         index: usize,
-        /// The header name or value that holds it.
+        /// The header name or value that contains it.
         text: String,
     },
-    /// More header lines than a frame may have.
+    /// The frame has too many header lines.
     TooManyHeaders {
         /// The limit.
         limit: usize,
     },
-    /// A CR that no LF follows.
+    /// A CR without a following LF.
     LoneCarriageReturn,
     /// The byte after `content-length` bytes of body is not NUL.
     NotTerminated,
-    /// `content-length` is larger than a frame may be. The session must be closed.
+    /// `content-length` exceeds the limit for frames. The session must be closed.
     ContentLengthLimit {
         /// The announced length.
         length: usize,
         /// The limit, in bytes.
         limit: usize,
     },
-    /// The frame is larger than it may be. The session must be closed.
+    /// The frame exceeds the limit. The session must be closed.
     FrameLimit {
         /// The limit, in bytes.
         limit: usize,
@@ -51,7 +51,7 @@ pub enum DecodeError {
 }
 
 impl DecodeError {
-    /// Whether the session cannot go on: NIS1 leaves it open but deaf, this node closes it with
+    /// Returns whether the session must be closed. NIS1 leaves it open but ignores its input; this node closes it with
     /// code 1002 after the ERROR frame.
     pub fn is_fatal(&self) -> bool {
         matches!(self, Self::ContentLengthLimit { .. } | Self::FrameLimit { .. })

@@ -1,40 +1,40 @@
-//! Bytes to frames, over message boundaries.
+//! Incremental decoder of frames that may span messages.
 //!
-//! The decoder looks at each byte once, however the stream is cut into messages: it remembers how
-//! far it has read and what it knows about the frame in progress.
+//! It examines each byte once, however the stream is split into messages: it stores how far it has read and the state
+//! of the current frame.
 
 use super::frame::{first_bad_escape, split_header};
 use super::{Command, DecodeError, Frame};
 
-/// Default limit of one inbound frame in bytes, from its command to its NUL, and so of what is
-/// kept of an incomplete frame. Beyond it decoding fails with [`DecodeError::FrameLimit`].
+/// Default limit of one inbound frame in bytes, from its command to its NUL, and thus of the buffered part of an
+/// incomplete frame. A larger frame fails with [`DecodeError::FrameLimit`].
 pub const DEFAULT_FRAME_BYTES: usize = 65_536;
 
-/// Header lines of one frame; with more it costs more to read than its bytes tell.
+/// Maximum header lines of one frame; more would cost more than the size of the frame suggests.
 pub const MAX_HEADERS: usize = 1_000;
 
-/// Longest piece of bad input that an error repeats, in bytes.
+/// Maximum length of bad input quoted in an error, in bytes.
 const MAX_QUOTED_BYTES: usize = 512;
 
-/// Capacity an idle decoder keeps; a larger buffer is given back when it is empty.
+/// Buffer capacity of an idle decoder; a larger buffer is released when it is empty.
 pub const IDLE_CAPACITY_BYTES: usize = 1_024;
 
 /// An incremental STOMP decoder for the inbound byte stream of one session.
 ///
-/// Feed a message, then take frames until there is none. Two deliberate differences to NIS1, both
-/// supersets: NUL bytes between frames are skipped, and a `content-length` that is not a number is
-/// treated as absent even when its frame spans several messages.
+/// Feed a message, then take frames until there is none. It deliberately accepts two things that NIS1 does not: NUL
+/// bytes between frames are skipped, and a `content-length` that is not a number counts as absent even when its frame
+/// spans several messages.
 #[derive(Debug)]
 pub struct Decoder {
     buffer: Vec<u8>,
-    /// First byte of the frame in progress.
+    /// First byte of the current frame.
     start: usize,
-    /// First byte of the line in progress.
+    /// First byte of the current line.
     line: usize,
-    /// First byte not looked at yet; never before `line`.
+    /// First byte not examined yet; never before `line`.
     scan: usize,
     stage: Stage,
-    /// Header lines of the frame in progress.
+    /// Header lines of the current frame.
     headers: usize,
     limit: usize,
     trims: bool,
@@ -58,12 +58,12 @@ enum Stage {
 enum Length {
     /// No such header so far.
     Unseen,
-    /// Seen, but negative, not a number or beyond 31 bits: the body ends at the first NUL.
+    /// Present, but negative, not a number or beyond 31 bits: the body ends at the first NUL.
     Useless,
     Bytes(usize),
 }
 
-/// Where a complete frame lies in the buffer.
+/// Position of a complete frame in the buffer.
 struct Span {
     command: Command,
     head: usize,
@@ -79,20 +79,20 @@ impl Default for Decoder {
 }
 
 impl Decoder {
-    /// A decoder that accepts frames of up to `limit` bytes; `trims` says whether blanks around
-    /// the value of `content-length` are ignored.
+    /// Creates a decoder for frames of up to `limit` bytes; `trims`: blanks around the value of `content-length` are
+    /// ignored.
     pub fn new(limit: usize, trims: bool) -> Self {
         Self { buffer: Vec::new(), start: 0, line: 0, scan: 0, stage: Stage::Between, headers: 0, limit, trims }
     }
 
-    /// Appends one message of the session. Take all frames before feeding the next one: what is
-    /// buffered then never exceeds the limit plus one message.
+    /// Appends one message. Take all frames before feeding the next message: the buffer then never exceeds the limit
+    /// plus one message.
     pub fn feed(&mut self, message: &[u8]) {
         self.buffer.extend_from_slice(message);
     }
 
-    /// The next complete frame, or `None` until more is fed. After an error everything buffered,
-    /// which is the frame in progress and the rest of the message, is dropped.
+    /// Returns the next complete frame, or `None` if more input is needed. An error drops the buffer, that is, the
+    /// current frame and the rest of the message.
     pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, DecodeError> {
         match self.advance() {
             Ok(Some(span)) => Ok(Some(self.frame(&span))),
@@ -107,12 +107,12 @@ impl Decoder {
         }
     }
 
-    /// Bytes held back for a frame that is not complete yet.
+    /// Bytes buffered for an incomplete frame.
     pub fn buffered(&self) -> usize {
         self.buffer.len()
     }
 
-    /// Whether bytes have been fed that were not looked at yet.
+    /// Returns whether there are unexamined bytes.
     pub fn has_unread(&self) -> bool {
         self.scan < self.buffer.len()
     }
@@ -122,7 +122,7 @@ impl Decoder {
         self.buffer.capacity()
     }
 
-    /// Drops everything buffered and expects a new frame.
+    /// Drops the buffer and expects a new frame.
     pub fn clear(&mut self) {
         *self = Self::new(self.limit, self.trims);
     }
@@ -147,7 +147,7 @@ impl Decoder {
         }
     }
 
-    /// Skips line ends and NULs; true when a frame starts.
+    /// Skips line ends and NULs. Returns true when a frame starts.
     fn skip_between(&mut self) -> Result<bool, DecodeError> {
         loop {
             match self.rest() {
@@ -196,7 +196,7 @@ impl Decoder {
         Ok(true)
     }
 
-    /// Refuses a malformed header line, and notes the first `content-length`.
+    /// Rejects a malformed header line, and parses the first `content-length`.
     fn check_header(&self, line: &[u8], length: Length) -> Result<Length, DecodeError> {
         let Some((name, value)) = split_header(line) else {
             return Err(DecodeError::IllegalHeader(lossy(line)));
@@ -236,7 +236,7 @@ impl Decoder {
         }
     }
 
-    /// The position of the NUL that ends the frame, if it has arrived.
+    /// Returns the position of the NUL that ends the frame, if it has arrived.
     fn find_end(&mut self, body: usize, length: Option<usize>) -> Result<Option<usize>, DecodeError> {
         let Some(length) = length else {
             let found = self.rest().iter().position(|&byte| byte == 0);
@@ -251,7 +251,7 @@ impl Decoder {
         }
     }
 
-    /// Accepts a complete frame and makes the byte after it the next to look at.
+    /// Accepts a complete frame and continues with the byte after it.
     fn finish(&mut self, span: Span) -> Result<Span, DecodeError> {
         self.check_size(span.end + 1)?;
         let length = span.end - span.body;
@@ -272,7 +272,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// Takes the line in progress without its line end, once that has arrived.
+    /// Takes the current line without its line end, once the line end has arrived.
     fn take_line(&mut self) -> Result<Option<(usize, usize)>, DecodeError> {
         let stop = |&byte: &u8| byte == b'\n' || byte == b'\r';
         let Some(offset) = self.rest().iter().position(stop) else {
@@ -296,7 +296,7 @@ impl Decoder {
         Frame { command: span.command, head: self.slice(span.head, span.body), body: self.slice(span.body, span.end) }
     }
 
-    /// Drops the frames already taken and returns memory an idle session does not need.
+    /// Drops the frames already taken, and releases memory that an idle session does not need.
     fn compact(&mut self) {
         self.buffer.drain(..self.start);
         self.line -= self.start;
@@ -324,8 +324,8 @@ impl Decoder {
     }
 }
 
-/// Refuses the two header values NIS1 parses while decoding: `content-type` on any frame and
-/// `heart-beat` on CONNECT.
+/// Validates the two header values that NIS1 parses while decoding: `content-type` on any frame and `heart-beat` on
+/// CONNECT.
 fn check_values(frame: &Frame<'_>) -> Result<(), DecodeError> {
     let [content_type, heart_beat] = frame.pick(["content-type", "heart-beat"]);
     if let Some(value) = content_type {
@@ -347,7 +347,7 @@ fn check_values(frame: &Frame<'_>) -> Result<(), DecodeError> {
     Ok(())
 }
 
-/// Bad input as an error repeats it: as text, and no more of it than tells what it is.
+/// Converts bad input to text for an error, cut to the maximum length.
 fn lossy(bytes: &[u8]) -> String {
     let bytes = bytes.get(..MAX_QUOTED_BYTES).unwrap_or(bytes);
     String::from_utf8_lossy(bytes).into_owned()
@@ -359,7 +359,7 @@ mod tests {
     use crate::push::stomp::encoder;
     use proptest::prelude::*;
 
-    /// What a test compares of a frame.
+    /// The parts of a frame that tests compare.
     type Read = (&'static str, Vec<(String, String)>, Vec<u8>);
 
     fn read(frame: &Frame<'_>) -> Read {
@@ -367,7 +367,7 @@ mod tests {
         (frame.command().name(), headers.map(|(n, v)| (n.into(), v.into())).collect(), frame.body().to_vec())
     }
 
-    /// All frames of a stream of messages, and the error texts met on the way.
+    /// All frames of a sequence of messages, and the error texts.
     fn decode_with(decoder: &mut Decoder, messages: &[&[u8]]) -> (Vec<Read>, Vec<String>) {
         let (mut frames, mut errors) = (Vec::new(), Vec::new());
         for message in messages {
@@ -539,7 +539,7 @@ mod tests {
         assert_eq!(decode(&bytes), whole);
     }
 
-    /// Pieces that come close to frames, so that random input gets beyond the command line.
+    /// Fragments that resemble frames, so that random input gets beyond the command line.
     fn stomp_like() -> impl Strategy<Value = Vec<u8>> {
         let piece = prop_oneof![
             prop::sample::select(vec![

@@ -1,12 +1,11 @@
-//! Frames to bytes, exactly as NIS1 writes them.
+//! Encodes frames exactly as NIS1 writes them.
 //!
-//! LF line ends, header names and values escaped on every frame except CONNECTED,
-//! `content-length` last on frames that carry a body, nothing after the NUL. Every function
-//! appends one whole frame.
+//! Lines end with LF. Header names and values are escaped on every frame except CONNECTED. `content-length` comes last
+//! on frames with a body. Nothing follows the NUL. Every function appends one whole frame, except [`message_head`].
 
 use super::Command;
 
-/// CONNECTED, with the agreed version if the client named any.
+/// Appends CONNECTED, with the agreed version if the client named any.
 pub fn connected(out: &mut Vec<u8>, version: Option<&str>) {
     out.extend_from_slice(b"CONNECTED\n");
     if let Some(version) = version {
@@ -17,17 +16,17 @@ pub fn connected(out: &mut Vec<u8>, version: Option<&str>) {
     out.extend_from_slice(b"heart-beat:0,0\n\n\0");
 }
 
-/// RECEIPT for the value of a `receipt` header.
+/// Appends RECEIPT for the value of a `receipt` header.
 pub fn receipt(out: &mut Vec<u8>, id: &str) {
     frame(out, Command::Receipt, [("receipt-id", id)], None);
 }
 
-/// ERROR with an empty body.
+/// Appends ERROR with an empty body.
 pub fn error(out: &mut Vec<u8>, message: &str) {
     frame(out, Command::Error, [("message", message)], Some(b""));
 }
 
-/// What follows the JSON text of a MESSAGE: the end of its body, which counts as part of it, and the end of the frame.
+/// Follows the JSON text of a MESSAGE: the last two bytes of the body, and the NUL that ends the frame.
 pub const MESSAGE_END: &[u8] = b"\r\n\0";
 
 /// The headers of a MESSAGE.
@@ -39,13 +38,13 @@ pub struct MessageHead<'a> {
     pub subscription: &'a str,
     /// The session's name, first half of the `message-id`.
     pub session_name: &'a str,
-    /// The message counter of the process, second half of the `message-id`.
+    /// The message counter, second half of the `message-id`.
     pub number: u64,
-    /// Bytes of the body, its CR LF included.
+    /// Bytes of the body, including its CR LF.
     pub content_length: usize,
 }
 
-/// A MESSAGE up to its body. What follows it is the JSON text and [`MESSAGE_END`].
+/// Appends a MESSAGE up to its body. The JSON text and [`MESSAGE_END`] must follow.
 pub fn message_head(out: &mut Vec<u8>, head: MessageHead<'_>) {
     out.extend_from_slice(b"MESSAGE\n");
     header(out, "destination", head.destination);
@@ -58,7 +57,7 @@ pub fn message_head(out: &mut Vec<u8>, head: MessageHead<'_>) {
     content_length(out, head.content_length);
 }
 
-/// Any frame with escaped headers; `content-length` is added if there is a body.
+/// Appends a frame with escaped headers; `content-length` is added if there is a body.
 pub fn frame<'a>(
     out: &mut Vec<u8>,
     command: Command,
@@ -80,7 +79,7 @@ pub fn frame<'a>(
     out.push(0);
 }
 
-/// The last header and the empty line.
+/// Appends the last header and the empty line.
 fn content_length(out: &mut Vec<u8>, length: usize) {
     out.extend_from_slice(b"content-length:");
     out.extend_from_slice(itoa::Buffer::new().format(length).as_bytes());

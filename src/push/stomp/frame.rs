@@ -1,4 +1,4 @@
-//! A STOMP frame as it was received: a view into the decoder's buffer.
+//! A received STOMP frame: a view into the decoder's buffer.
 
 use std::borrow::Cow;
 
@@ -42,26 +42,26 @@ impl Command {
         ("ERROR", Command::Error),
     ];
 
-    /// The command a whole command line spells, if it is one.
+    /// Returns the command that a whole command line spells, if it is one.
     pub fn from_line(line: &[u8]) -> Option<Command> {
         let found = Self::ALL.iter().find(|(name, _)| name.as_bytes() == line);
         found.map(|&(_, command)| command)
     }
 
-    /// The word on the wire.
+    /// The command's name.
     pub fn name(self) -> &'static str {
         let found = Self::ALL.iter().find(|&&(_, command)| command == self);
         found.map_or("", |&(name, _)| name)
     }
 
-    /// Whether a frame of this command may carry a non-empty body.
+    /// Returns whether a frame with this command may have a non-empty body.
     pub fn allows_body(self) -> bool {
         matches!(self, Command::Send | Command::Message | Command::Error)
     }
 }
 
-/// One complete inbound frame. Headers are kept as received and unescaped when asked for, so that
-/// a frame costs no allocation of its own.
+/// One complete inbound frame. Headers are stored as received and unescaped on access, so that a frame needs no
+/// allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
     pub(super) command: Command,
@@ -76,24 +76,23 @@ impl<'a> Frame<'a> {
         self.command
     }
 
-    /// The body without the closing NUL; empty for commands that carry none.
+    /// The body without the closing NUL; empty for commands without a body.
     pub fn body(&self) -> &'a [u8] {
         self.body
     }
 
-    /// All headers in order, unescaped; bytes that are not UTF-8 appear as U+FFFD. Repeated
-    /// headers are all listed.
+    /// Returns all headers in order, unescaped, repeated ones included. Bytes that are not UTF-8 become U+FFFD.
     pub fn headers(&self) -> impl Iterator<Item = (Cow<'a, str>, Cow<'a, str>)> + use<'a> {
         self.lines().map(|(name, value)| (unescape(name), unescape(value)))
     }
 
-    /// The effective (first) value of header `name`, unescaped. `name` must not contain
-    /// characters that are escaped on the wire; none of the names STOMP defines does.
+    /// Returns the first value of the header `name`, unescaped. `name` must not contain characters that are escaped on
+    /// the wire; no STOMP header name does.
     pub fn header(&self, name: &str) -> Option<Cow<'a, str>> {
         self.lines().find(|&(raw, _)| raw == name.as_bytes()).map(|(_, value)| unescape(value))
     }
 
-    /// The effective values of several headers, found in one pass.
+    /// Returns the first values of several headers, in one pass.
     pub fn pick<const N: usize>(&self, names: [&str; N]) -> [Option<Cow<'a, str>>; N] {
         let mut found = [None; N];
         for (raw, value) in self.lines() {
@@ -106,7 +105,7 @@ impl<'a> Frame<'a> {
         found.map(|value| value.map(unescape))
     }
 
-    /// Bytes of its headers and body.
+    /// Bytes of headers and body.
     pub fn size(&self) -> usize {
         self.head.len() + self.body.len()
     }
@@ -129,7 +128,7 @@ pub(super) fn split_header(line: &[u8]) -> Option<(&[u8], &[u8])> {
     }
 }
 
-/// The position of the first backslash that starts no known escape.
+/// Returns the position of the first backslash that does not start a known escape.
 pub(super) fn first_bad_escape(text: &[u8]) -> Option<usize> {
     let mut bytes = text.iter().enumerate();
     while let Some((index, &byte)) = bytes.next() {
@@ -140,7 +139,7 @@ pub(super) fn first_bad_escape(text: &[u8]) -> Option<usize> {
     None
 }
 
-/// Replaces `\n`, `\r`, `\c` and `\\`; the decoder has already refused every other escape.
+/// Replaces `\n`, `\r`, `\c` and `\\`; the decoder has already rejected every other escape.
 fn unescape(raw: &[u8]) -> Cow<'_, str> {
     let text = String::from_utf8_lossy(raw);
     if !text.contains('\\') {

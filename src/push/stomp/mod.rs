@@ -1,4 +1,4 @@
-//! The STOMP dialect of NIS1: bytes to frames and frames to bytes.
+//! NIS1's STOMP dialect: decodes and encodes frames.
 
 mod decode_error;
 mod decoder;

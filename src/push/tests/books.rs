@@ -1,8 +1,8 @@
-//! Whatever happens, the books are in order.
+//! Consistency of the accounting under arbitrary input.
 
 use super::*;
 
-/// Pieces of which many make valid frames.
+/// Fragments, many of which are valid frames.
 fn piece() -> impl Strategy<Value = Vec<u8>> {
     let frames = vec![
         "CONNECT\n\n\0".to_owned(),
@@ -29,7 +29,7 @@ fn piece() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// Limits so small that they are reached.
+/// Limits that are small enough to be reached.
 fn small() -> Limits {
     Limits {
         sessions: 3,

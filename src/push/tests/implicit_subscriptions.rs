@@ -1,8 +1,8 @@
-//! The transactions of registered accounts, for sessions that rely on registration alone.
+//! Transactions of registered accounts for sessions without subscriptions to them.
 
 use super::*;
 
-/// The ids with which a transaction between accounts 1 and 2 that is confirmed reaches session 1.
+/// The subscription ids with which a confirmed transaction between accounts 1 and 2 reaches session 1.
 fn told(bench: &mut Bench, height: u64) -> Vec<String> {
     bench.add_block(height, 1);
     let sent = bench.work();

@@ -1,4 +1,4 @@
-//! Who pays for what sessions take.
+//! Memory accounting per client and session.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What accounts own, and how it is told: one thing after another.
+//! Items owned by accounts, one message each.
 
 use super::*;
 use crate::model::transaction::{
@@ -16,7 +16,7 @@ const KINDS: [(Ownership, &str); 3] = [
 ];
 const REQUESTS: [&str; 3] = ["account/namespace/owned", "account/mosaic/owned/definition", "account/mosaic/owned"];
 
-/// A transfer of account 1 to account 2 with a mosaic.
+/// A transfer with a mosaic from account 1 to account 2.
 fn with_mosaic(number: i32) -> Transaction {
     let mut transfer = transfer(number);
     let Body::Transfer(body) = &mut transfer.body else { panic!("it is one") };
@@ -41,14 +41,14 @@ fn definition(levy: Option<Address>) -> Transaction {
     })))
 }
 
-/// The account of the fee sinks, which is told of nothing.
+/// Account 7, the fee sink of these tests, for which nothing is published.
 const FAR: &str = "TCGRPN45T7KAQKUCMD3UHVMM7TC5N4LKCRLJC3LS";
-/// Account 4, to whom a levy goes.
+/// Account 5, which receives a levy.
 const A4: &str = "TAHIO6YZLMZODFZDSIZ7MXUJJTXIOIPT4RJZZXMI";
 /// Account 6, which wraps the transactions of others.
 const A6: &str = "TDDP2JY4XNKA4Q7FXGHIIJD5GNE2WEOGMDD2KXTM";
 
-/// Who is told of what when a block of one transaction comes, nobody having registered anything.
+/// Topics published for a block with one transaction, without registered accounts.
 fn told_of(transaction: Transaction) -> Vec<String> {
     let mut bench = Bench::new(Settings { register_on_subscribe: false, ..Settings::default() });
     for account in [A1, A2, A4, A6, FAR] {
@@ -64,7 +64,7 @@ fn told_of(transaction: Transaction) -> Vec<String> {
     topics(&bench.work()).into_iter().map(|text| text.trim_start_matches("1 /account/").to_owned()).collect()
 }
 
-/// What is told if the mosaics of these accounts have changed.
+/// Topics published when the mosaics of these accounts have changed.
 fn of_mosaics(accounts: &[&str]) -> Vec<String> {
     let mut accounts = accounts.to_vec();
     accounts.sort_unstable();
@@ -218,7 +218,7 @@ fn the_node_tells_of_itself_once_it_has_joined_its_network() {
     assert!(sent[0].contains("\"message\":\"NIS_ILLEGAL_STATE_NOT_BOOTED\""));
 }
 
-/// A session that listens to the mosaics of an account which has many, and asks for them.
+/// A session that is subscribed to an account with many mosaics, and has queried them.
 fn with_long_answer() -> Bench {
     let mut bench = Bench::default();
     [1, 2].iter().for_each(|socket| drop(bench.receive(*socket, "\n")));

@@ -1,11 +1,11 @@
-//! What everybody is told, in which order and in which steps.
+//! Publishing to all subscribers: order and steps.
 
 use super::*;
 
 #[test]
 fn a_block_is_told_in_the_order_of_nis1() {
     let mut bench = Bench::default();
-    // All accounts of the multisig transaction, and the one of the harvester.
+    // All accounts of the multisig transaction: outer signer, inner signer, recipient, cosignatory.
     let accounts = [
         "TDDP2JY4XNKA4Q7FXGHIIJD5GNE2WEOGMDD2KXTM",
         "TAHIO6YZLMZODFZDSIZ7MXUJJTXIOIPT4RJZZXMI",
@@ -132,7 +132,7 @@ fn each_body_is_made_once_for_all_sessions() {
     assert_eq!(bench.known.accounts_asked.get(), 1);
 }
 
-/// What is told of changes of the chain: `new HEIGHT` for `/blocks/new`, and the height of each block.
+/// The published chain updates: `new HEIGHT` for `/blocks/new`, and the height of each block.
 fn news(sent: &[String]) -> Vec<String> {
     let text = |frame: &String| {
         let (head, body) = frame.split_once("\n\n").unwrap();
@@ -152,7 +152,7 @@ fn each_block_of_a_new_branch_is_told_once_and_the_first_height_of_each_change()
     bench.subscribe(1, "b", "/blocks");
     (1..=9).for_each(|height| drop(bench.known.blocks.insert(height, block_of(Height(height), 0))));
     bench.broker.chain_changed(Height(4), Height(7));
-    // Before anything is told the branch is changed, from an earlier block on.
+    // A reorg from an earlier block comes before anything is published.
     bench.broker.chain_changed(Height(2), Height(6));
     assert_eq!(news(&bench.work()), ["new 3", "3", "4", "5", "6"]);
     bench.broker.chain_changed(Height(6), Height(8));

@@ -1,4 +1,4 @@
-//! What sessions ask for, and what they are told.
+//! Queries and their answers.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! How addresses come to be registered, and for how long.
+//! How addresses are registered, and for how long.
 
 use super::*;
 

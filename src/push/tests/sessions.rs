@@ -1,4 +1,4 @@
-//! Opening, CONNECT, DISCONNECT, frames good and bad, and the end of sessions.
+//! Opening, CONNECT, DISCONNECT, valid and invalid frames, and the end of sessions.
 
 use super::*;
 
@@ -182,7 +182,7 @@ fn a_session_that_cannot_be_sent_to_has_come_to_its_end() {
     assert_eq!(bench.receive(1, "CONNECT\n\n\0"), NOTHING);
 }
 
-/// A broker without sessions and with so many places.
+/// A broker without sessions, with this limit of sessions.
 fn places(sessions: usize) -> Bench {
     Bench::empty(Settings { limits: Limits { sessions, ..Limits::default() }, ..Settings::default() })
 }
@@ -200,7 +200,7 @@ fn when_places_are_short_whoever_has_most_loses_the_session_that_was_silent_for_
         let later = Present { running: NOW + Duration::from_secs(socket), ..PRESENT };
         bench.broker.heard(ConnectionId(socket), b"\n", true, later, &mut bench.effects);
     }
-    // The longest silent of those with as many as anybody; each newcomer takes one place.
+    // Each newcomer evicts the longest silent session among those of the clients with the most sessions.
     for newcomer in 100..140 {
         bench.open(newcomer, &format!("10.0.1.{newcomer}"));
         assert_eq!(
@@ -215,7 +215,7 @@ fn when_places_are_short_whoever_has_most_loses_the_session_that_was_silent_for_
         let expected: Vec<u64> = (0..of_client.len() as u64).map(|turn| client + 9 * turn).collect();
         assert!(of_client == expected && (4..=5).contains(&expected.len()), "{client}: {of_client:?}");
     }
-    // Who has most is not given more.
+    // A client with the most sessions gets no further one.
     bench.open(200, "10.0.0.1");
     assert_eq!(bench.effects.drain().last().unwrap(), "200 close 1013");
 }

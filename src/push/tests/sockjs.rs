@@ -1,4 +1,4 @@
-//! Sessions of SockJS: their frames on a websocket, and those whose clients fetch and send by requests.
+//! SockJS sessions, on a websocket and by HTTP requests.
 
 use std::collections::BTreeMap;
 
@@ -13,11 +13,11 @@ const CONNECTED: &str = r#"a["CONNECTED\nversion:1.1\nheart-beat:0,0\n\n\u0000"]
 const SUBSCRIBE: &str = r#"["SUBSCRIBE\nid:s\ndestination:/blocks/new\n\n\u0000"]"#;
 const DISCONNECT: &str = r#"["DISCONNECT\n\n\u0000"]"#;
 
-/// A broker and clients that make requests of it, as the reactor hands them in.
+/// A broker and clients that send requests, as the reactor passes them in.
 struct Port {
     bench: Bench,
     now: Duration,
-    /// Requests that are not answered yet: their text, and the answer so far.
+    /// Unanswered requests: their text, and the response so far.
     open: BTreeMap<u64, (String, Reply, Taken)>,
     from: &'static str,
 }
@@ -32,7 +32,7 @@ impl Port {
         Port { bench, now: NOW, open: BTreeMap::new(), from: "10.0.0.1" }
     }
 
-    /// Hands in a request, or goes on with one; its answer so far.
+    /// Starts or resumes a request; returns its response so far.
     fn hand_in(&mut self, connection: u64, text: &str, mut reply: Reply, is_resumed: bool) -> Reply {
         let mut reader = RequestReader::new(1 << 20);
         reader.receive(text.as_bytes());
@@ -55,7 +55,7 @@ impl Port {
         reply
     }
 
-    /// A request of a connection; its answer so far.
+    /// Sends a request on a connection; returns the response so far.
     fn ask(&mut self, connection: u64, method: &str, path: &str, body: &str) -> Reply {
         let length = body.len();
         let text = format!("{method} /w/messages/{path} HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n{body}");
@@ -69,7 +69,7 @@ impl Port {
         (reply.status, String::from_utf8(reply.body).unwrap())
     }
 
-    /// Resumes whoever is to be, until nobody is.
+    /// Resumes connections until no more are to be resumed.
     fn settle(&mut self) {
         for _ in 0..10_000 {
             let mut resumed = std::mem::take(&mut self.bench.effects.resumed);
@@ -89,7 +89,7 @@ impl Port {
         panic!("somebody is resumed for ever");
     }
 
-    /// What a request that was left open has been told since, and whether the answer has ended.
+    /// The new part of the response to an open request, and whether the response is complete.
     fn told(&mut self, connection: u64) -> (String, bool) {
         let (_, reply, taken) = self.open.get_mut(&connection).expect("an open request");
         let text = String::from_utf8(std::mem::take(&mut reply.body)).unwrap();
@@ -107,7 +107,7 @@ impl Port {
         }
     }
 
-    /// So much time goes by.
+    /// Advances the time.
     fn pass(&mut self, time: Duration) {
         self.now += time;
         self.bench.broker.due(self.now, &mut self.bench.effects);
@@ -125,7 +125,7 @@ impl Port {
         self.work();
     }
 
-    /// A websocket of SockJS.
+    /// Opens a SockJS websocket.
     fn upgrade(&mut self, socket: u64, session: &str) {
         let text = format!(
             "GET /w/messages/1/{session}/websocket HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\n\
@@ -145,7 +145,7 @@ impl Port {
     }
 }
 
-/// What a reply says.
+/// Copies status, headers and body of a response.
 fn copy(reply: &Reply) -> Reply {
     let Reply { status, pieces, headers, body, .. } = reply;
     Reply { status: *status, pieces: *pieces, headers: headers.clone(), body: body.clone(), ..Reply::new() }
@@ -173,7 +173,7 @@ fn a_websocket_speaks_in_frames() {
     assert_eq!(port.bench.effects.drain(), ["1 o"]);
     assert_eq!(port.hear(1, CONNECT, true), [format!("1 {CONNECTED}")]);
     assert_eq!(port.hear(1, "", true), NOTHING);
-    // All strings of a message count, and a frame may go over several.
+    // All strings of a message are read, and a frame may span several.
     let split = r#"["SUBSCRIBE\nid:s\n","destination:/blocks/new\n\n\u0000","SUBSCRIBE\nid:t\ndestination:/blocks/new\n\n\u0000"]"#;
     assert_eq!(port.hear(1, split, true), NOTHING);
     port.height(2);
@@ -259,12 +259,12 @@ fn polling_opens_sends_and_fetches() {
     assert_eq!((sent.status, sent.body.len()), (204, 0));
     assert_eq!(port.post(2, &path("xhr_send"), SUBSCRIBE).0, 204);
     assert_eq!(port.post(1, &path("xhr"), ""), (200, format!("{CONNECTED}\n")));
-    // Nothing waits: the request is held until something does.
+    // With an empty queue the request is held.
     assert_eq!(port.post(1, &path("xhr"), ""), (200, String::new()));
     port.height(2);
     let (message, is_over) = port.told(1);
     assert!(message.starts_with("a[\"MESSAGE\\n") && message.contains("message-id:abc-0\\n") && is_over, "{message}");
-    // All that waits comes at once.
+    // All queued messages are sent at once.
     port.height(3);
     port.height(4);
     let both = port.post(1, &path("xhr"), "").1;
@@ -481,7 +481,7 @@ fn forty_clients_without_websockets_keep_no_newcomer_out_and_what_gives_way_is_n
     port.bench.open(10, "10.0.0.9");
     assert_eq!(port.bench.effects.drain(), NOTHING);
     assert_eq!(port.bench.broker.figures().sessions, 40);
-    // One that is fetched from just now hears of it.
+    // An evicted session with an open request gets a close frame.
     port.from = "10.0.0.1";
     port.pass(seconds(6));
     assert_eq!(port.bench.broker.figures().sessions, 1);
@@ -503,7 +503,7 @@ fn requests_that_send_wait_for_each_other_and_for_room() {
     let query = format!("SEND\\ndestination:/w/api/account/get\\n\\n{{'account':'{A1}'}}\\u0000");
     let many = format!("[{}]", vec![format!("\"{query}\""); 40].join(","));
     port.post(1, &path("xhr_send"), r#"["SUBSCRIBE\nid:a\ndestination:/account/*\n\n\u0000"]"#);
-    // There is room for 16 queries; the rest is read when some have been answered.
+    // 16 queries fit; the rest is read when some have been answered.
     port.post(2, &path("xhr_send"), &many);
     assert_eq!(port.open[&2].2, Taken::Parked);
     port.post(3, &path("xhr_send"), r#"["CONNECT\naccept-version:1.2\n\n\u0000"]"#);
@@ -525,7 +525,7 @@ fn only_so_many_requests_wait_to_send() {
     let answers: Vec<u16> =
         (2..=last + 1).map(|connection| port.post(connection, &path("xhr_send"), &many).0).collect();
     assert_eq!((answers[answers.len() - 2], answers[answers.len() - 1]), (200, 503));
-    // One that breaks while its frames are being read takes the session with it, and the others are answered.
+    // Losing the connection whose frames are being read ends the session; the other requests are answered.
     port.gone(2);
     assert!((3..=last).all(|connection| port.open[&connection].1.status == 500));
     port.pass(seconds(6));

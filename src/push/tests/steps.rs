@@ -1,8 +1,8 @@
-//! Messages of many frames.
+//! Messages with many frames.
 
 use super::*;
 
-/// A message of 64 KB full of short frames.
+/// A message of 64 KB with short frames.
 fn many_frames() -> String {
     let pair = "SUBSCRIBE\nid:a\ndestination:/blocks\n\n\0UNSUBSCRIBE\nid:a\n\n\0";
     pair.repeat(65_536 / pair.len())

@@ -1,4 +1,4 @@
-//! The supply of a mosaic at any height, from its definitions and the changes of its supply since.
+//! Supply of a mosaic at any height, from its definitions and the supply changes since.
 
 use super::{List, Provision, dated_definition_at, next_row};
 use crate::model::transaction::{MosaicSupplyChange, SupplyChangeKind};
@@ -7,11 +7,11 @@ use crate::state::bytes::{ByteReader, ByteWriter};
 use crate::state::trail::Place;
 use crate::store::{Read, StoreError, Table, Write};
 
-/// Blocks after a provision up to which the root counts as renewed by the next: a year, a month and a day of 1440
-/// blocks. So does NIS1, however many blocks a day has on the network.
+/// Blocks within which the next provision of a root counts as a renewal: 396 days (a year, a month and a day) of 1440
+/// blocks. NIS1 uses 1440 whatever the block time of the network.
 const TERM: u64 = (365 + 30 + 1) * 1440;
 
-/// Enters a change of a mosaic's supply. It belongs to the definition that is in force.
+/// Records a supply change under the definition in force.
 pub(super) fn record(batch: &mut impl Write, change: &MosaicSupplyChange, place: Place) -> Result<(), StoreError> {
     let row = List::DefinitionsOf(&change.mosaic).last(batch)?.ok_or(StoreError::Damaged("a definition is missing"))?;
     let key = [changes_key(row, place.height).as_slice(), &place.index.to_be_bytes()].concat();
@@ -24,7 +24,7 @@ pub(super) fn record(batch: &mut impl Write, change: &MosaicSupplyChange, place:
     batch.insert(Table::SupplyChanges, &key, &out.0)
 }
 
-/// What the keys of a definition's changes at a height begin with.
+/// Returns the key prefix of a definition's supply changes at a height.
 fn changes_key(definition: u64, height: Height) -> [u8; 16] {
     let mut key = [0; 16];
     key[..8].copy_from_slice(&definition.to_be_bytes());
@@ -37,17 +37,17 @@ fn changes_key(definition: u64, height: Height) -> [u8; 16] {
 pub struct Supply {
     /// Its definition.
     pub definition: MosaicDefinition,
-    /// Whole units that there are.
+    /// Supply in whole units.
     pub units: i64,
-    /// Height at which its namespace ends as NIS1 counts here, renewals after this height included; `None` if the root
-    /// was first rented in the block of the definition.
+    /// Height at which the namespace expires by NIS1's calculation for this query, including renewals after the
+    /// requested height; `None` if the root was first rented in the block of the definition.
     pub expiration: Option<Height>,
 }
 
-/// A calculation of the supply of a mosaic at a height, that can be interrupted. It looks at one row after the other:
-/// at the definitions that differ from the newest in their description only, at the changes of supply since the oldest
-/// of them, and at the provisions of the root. It holds nothing of the store, so that it can be kept while the chain
-/// grows. Two levies are equal if all their members are; NIS1 takes equal numbers above 127 for different.
+/// A resumable calculation of the supply of a mosaic at a height. It reads one row at a time: the definitions that
+/// differ from the newest only in their description, the supply changes since the oldest of them, and the provisions of
+/// the root. It holds no reference to the store, so it stays valid between snapshots while the chain grows. Two levies
+/// are equal here if all their fields are equal; NIS1 treats equal numbers above 127 as different.
 #[derive(Clone, Debug)]
 pub struct SupplyWalk {
     height: Height,
@@ -58,18 +58,18 @@ pub struct SupplyWalk {
 
 #[derive(Clone, Debug)]
 enum Stage {
-    /// The changes that belong to the definition in a row are added up, from a key on.
+    /// Sums the supply changes under the definition with this row id, from a key on.
     Changes { definition: u64, from: Vec<u8> },
-    /// The root was rented before the definition, if at all, in a row below this.
+    /// Searches the provision of the root in force before the definition.
     Beginning,
-    /// It may have been renewed in this row or a later one.
+    /// Searches renewals from this row id on.
     Renewals { from: u64 },
     /// All is known.
     Done,
 }
 
 impl SupplyWalk {
-    /// Begins with the newest definition at or below a height; `None` if there is none.
+    /// Starts at the newest definition at or below a height; returns `None` if there is none.
     pub fn new(state: &impl Read, id: &MosaicId, height: Height) -> Result<Option<SupplyWalk>, StoreError> {
         let end = first_row_at(state, Table::Definitions, height.next())?;
         let Some(newest) = List::DefinitionsOf(id).last_before(state, end)? else { return Ok(None) };
@@ -79,7 +79,7 @@ impl SupplyWalk {
         Ok(Some(SupplyWalk { height, defined_at, supply, stage: Stage::changes(newest) }))
     }
 
-    /// Goes on as long as `visit`, which is called for every row, says `true`. What was asked for, once it is known.
+    /// Continues while `visit`, called once per row, returns `true`. Returns the supply once it is known.
     pub fn go_on(&mut self, state: &impl Read, mut visit: impl FnMut() -> bool) -> Result<Option<Supply>, StoreError> {
         loop {
             let next = match &mut self.stage {
@@ -104,7 +104,7 @@ impl SupplyWalk {
         }
     }
 
-    /// Goes back to the definition before one, as long as only the description differs.
+    /// Moves to the previous definition if it differs only in its description.
     fn definition_before(&self, state: &impl Read, row: u64) -> Result<Stage, StoreError> {
         let newest = &self.supply.definition;
         let Some(before) = List::DefinitionsOf(&newest.id).last_before(state, row)? else {
@@ -116,7 +116,7 @@ impl SupplyWalk {
         Ok(if is_same { Stage::changes(before) } else { Stage::Beginning })
     }
 
-    /// Finds the newest provision of the root below the newest definition.
+    /// Finds the newest provision of the root below the height of the definition.
     fn first_lease(&mut self, state: &impl Read) -> Result<Stage, StoreError> {
         let end = first_row_at(state, Table::Provisions, self.defined_at)?;
         let Some(row) = self.provisions().last_before(state, end)? else { return Ok(Stage::Done) };
@@ -125,7 +125,7 @@ impl SupplyWalk {
         Ok(Stage::Renewals { from })
     }
 
-    /// Goes on to the next provision of the root, if it came before the one before was forgotten.
+    /// Moves to the next provision of the root if it lies within [`TERM`] of the previous one.
     fn next_lease(&mut self, state: &impl Read, from: u64) -> Result<Stage, StoreError> {
         let Some(row) = self.provisions().first_from(state, from)? else { return Ok(Stage::Done) };
         let height = Provision::at(state, row)?.height;
@@ -147,7 +147,7 @@ impl Stage {
     }
 }
 
-/// Adds the changes that belong to a definition up to a height, from a key on; whether all were.
+/// Adds the supply changes under a definition up to a height, from a key on. Returns whether all were added.
 fn add_changes(
     state: &impl Read,
     (definition, from): (u64, &mut Vec<u8>),
@@ -169,8 +169,8 @@ fn add_changes(
     Ok(true)
 }
 
-/// The first row at or above a height in a table of provisions or definitions, whose rows are numbered as they come and
-/// begin with their height.
+/// Returns the first row id at or above a height in the table of provisions or definitions, whose rows have ascending
+/// ids and start with their height.
 fn first_row_at(state: &impl Read, table: Table, height: Height) -> Result<u64, StoreError> {
     let (mut low, mut high) = (1, next_row(state, table)?);
     while low < high {
@@ -193,8 +193,8 @@ mod tests {
 
     const NETWORK: NetworkByte = NetworkByte::TESTNET;
 
-    /// Provisions of the root `a` and definitions of the mosaic `a:b`, by height; those of a definition with its levy's
-    /// fee, 0 for none.
+    /// Adds provisions of the root `a` and definitions of the mosaic `a:b`, by height; a definition also has the fee of
+    /// its levy, 0 for none.
     fn build(batch: &mut Batch<'_>, provisions: &[u64], definitions: &[(u64, u64)]) {
         let owner = Address::from_stored([b'T'; 40]);
         for (row, height) in (1..).zip(provisions) {

@@ -1,4 +1,4 @@
-//! Whether the rows of hashes in a store are those that its blocks ask for, however far they are packed.
+//! Verifies the hash index of a store against its blocks, whatever is packed.
 
 use super::row::HashRow;
 use super::runs::{LAST_LEVEL, Page, Run};
@@ -7,7 +7,7 @@ use crate::codec::Context;
 use crate::model::Height;
 use crate::store::{Read, StoreError, Table, stored_block};
 
-/// Counts the rows that blocks ask for.
+/// Counts the rows that the blocks require.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HashComparison {
     rows: u64,
@@ -15,7 +15,7 @@ pub struct HashComparison {
 }
 
 impl HashComparison {
-    /// Looks for the rows of the block at a height; table and key of the first one that is missing.
+    /// Checks the rows of the block at a height. Returns table and key of the first missing row.
     pub fn block(&mut self, state: &impl Read, height: Height) -> Result<Option<(Table, Vec<u8>)>, StoreError> {
         let Some((header, block)) = stored_block(state, height, Context::of_store())? else { return Ok(None) };
         let era = HashTotals::of(state)?.era(header.ids.0);
@@ -34,7 +34,7 @@ impl HashComparison {
         Ok(None)
     }
 
-    /// Once all blocks were looked at: a table that has more rows than they ask for, and how many more.
+    /// Once all blocks were checked, returns a table with more rows than required, and the surplus.
     pub fn surplus(&self, state: &impl Read) -> Result<Option<(Table, u64)>, StoreError> {
         let mut rows = 0;
         state.each(Table::Hashes, &[], |_, _| {
@@ -56,7 +56,7 @@ fn is_packed(state: &impl Read, era: Era, row: HashRow) -> Result<bool, StoreErr
     Ok(false)
 }
 
-/// Where a missing row should be.
+/// Returns table and key where a missing row belongs.
 fn place_of(state: &impl Read, era: Era, row: HashRow) -> Result<(Table, Vec<u8>), StoreError> {
     let run = Run::holding(era, 0);
     let is_packed = match first_row(state)? {
@@ -70,7 +70,7 @@ fn place_of(state: &impl Read, era: Era, row: HashRow) -> Result<(Table, Vec<u8>
     })
 }
 
-/// Rows in runs. One that is being merged is counted once.
+/// Counts the rows in runs. A row that is in both an old and a merged run counts once.
 fn count_packed(state: &impl Read) -> Result<u64, StoreError> {
     let (mut count, mut merging) = (0, None);
     state.each(Table::HashRuns, &[], |key, value| {

@@ -1,9 +1,9 @@
-//! Packing old rows of hashes into runs, and merging these, little by little along with the blocks.
+//! Packs old hash rows into runs and merges runs, incrementally along with the blocks.
 //!
-//! What is packed never changes again: no rollback comes to it. So all this is done outside of the journal. There is no
-//! record of how far it has come, as the tables show it: an era is packed from its lowest row on, and a row leaves the one
-//! table with its page in the other. Runs that are merged keep their pages until all rows of a page are in the new run,
-//! so that a row may be in both, and is in one at any time.
+//! Packed rows never change again, because no rollback reaches them, so packing is not journaled. Its progress is not
+//! stored either; the tables show it. An epoch is packed from its lowest row on, and a row leaves one table when its
+//! page enters the other. A run that is being merged keeps a page until all its rows are in the new run, so a row may
+//! be in both runs but is always in at least one.
 
 use super::row::HashRow;
 use super::runs::{FAN_IN, LAST_LEVEL, PAGE_ROWS, Page, Run};
@@ -11,25 +11,25 @@ use super::{Era, HashTotals, first_row, parse_key, row_key};
 use crate::model::Height;
 use crate::store::{Batch, Read, StoreError, Table, Walk, stored_header};
 
-/// New hashes for which one page more is written. Packing and merging a hash takes a page for [`PAGE_ROWS`] each time:
-/// this is enough for more levels than there are, and for catching up.
+/// Number of new hashes per additional page. Packing or merging a hash costs one page per [`PAGE_ROWS`] hashes each
+/// time, so this suffices for more levels than there are, and for catching up.
 const HASHES_PER_PAGE: usize = 16;
 
-/// What is packed and merged along with a block.
+/// Packing and merging work of one block.
 #[derive(Debug)]
 pub struct HashPacking {
-    /// The first era that may change.
+    /// The first epoch that may still change.
     below: Era,
-    /// Pages that are still to be written.
+    /// Pages left to write.
     pages: usize,
 }
 
 impl HashPacking {
-    /// Begins, with a block that has so many hashes. No rollback comes to the block at the height `settled` nor to those
-    /// below.
+    /// Plans the work of a block with `hashes` hashes. No rollback reaches the block at height `settled` or a lower
+    /// one.
     pub fn new(state: &impl Read, settled: Height, hashes: usize) -> Result<HashPacking, StoreError> {
         let pages = 1 + hashes / HASHES_PER_PAGE;
-        // The first block begins the first era, and may be a large one.
+        // The nemesis block starts the first epoch and may be large.
         let header = if settled > Height::NEMESIS { stored_header(state, settled)? } else { None };
         let below = match header {
             Some(header) => HashTotals::of(state)?.era(header.ids.0),
@@ -38,7 +38,7 @@ impl HashPacking {
         Ok(HashPacking { below, pages })
     }
 
-    /// Writes a page at most; whether there is more to do.
+    /// Writes at most one page; returns whether work remains.
     pub fn step(&mut self, batch: &mut Batch<'_>) -> Result<bool, StoreError> {
         if self.pages == 0 || self.below == 0 {
             return Ok(false);
@@ -48,7 +48,7 @@ impl HashPacking {
     }
 }
 
-/// Writes one page: of the first era, if it is below one, or else of runs that can be merged. How many rows were
+/// Writes one page: of the first epoch if it is lower than `below`, otherwise of a merge. Returns the number of rows
 /// moved; 0 if there is nothing to do.
 pub fn pack_some(batch: &mut Batch<'_>, below: Era) -> Result<usize, StoreError> {
     match first_row(batch)? {
@@ -60,7 +60,7 @@ pub fn pack_some(batch: &mut Batch<'_>, below: Era) -> Result<usize, StoreError>
     }
 }
 
-/// Moves the first rows of an era to its run.
+/// Moves the first rows of an epoch to its run.
 fn pack_page(batch: &mut Batch<'_>, era: Era) -> Result<usize, StoreError> {
     let mut rows = Vec::with_capacity(PAGE_ROWS);
     batch.each(Table::Hashes, &era.to_be_bytes(), |key, _| {
@@ -80,7 +80,7 @@ fn write_page(batch: &mut Batch<'_>, run: Run, rows: &[HashRow]) -> Result<(), S
     batch.put_unjournaled(Table::HashRuns, &run.key(*last), &page)
 }
 
-/// The run that comes of the oldest ones that can be merged, those of low levels first. All of its eras are packed.
+/// Returns the target of the next merge: of the lowest mergeable level, the oldest runs. All its epochs are packed.
 fn next_merge(state: &impl Read, below: Era) -> Result<Option<Run>, StoreError> {
     let mut walk = state.walk(Table::HashRuns)?;
     let mut level = 0;
@@ -95,7 +95,7 @@ fn next_merge(state: &impl Read, below: Era) -> Result<Option<Run>, StoreError> 
     Ok(None)
 }
 
-/// Writes the next page of a run that others are merged into, and removes those of their pages that it makes needless.
+/// Writes the next page of a merged run, and deletes the source pages that are now redundant.
 fn merge_page(batch: &mut Batch<'_>, run: Run) -> Result<usize, StoreError> {
     let (mut rows, mut needless) = (Vec::with_capacity(PAGE_ROWS), Vec::new());
     {
@@ -117,7 +117,7 @@ fn merge_page(batch: &mut Batch<'_>, run: Run) -> Result<usize, StoreError> {
     Ok(rows.len())
 }
 
-/// Reads the rows of a run in their order.
+/// Reads the rows of a run in order.
 struct RunReader<'a> {
     walk: Walk<'a>,
     page: Option<Page<'a>>,
@@ -125,7 +125,7 @@ struct RunReader<'a> {
 }
 
 impl<'a> RunReader<'a> {
-    /// Begins behind the rows that are merged. Keys of pages that have no others are added to `needless`.
+    /// Starts after the rows already merged. Appends the keys of fully merged pages to `needless`.
     fn new(
         mut walk: Walk<'a>,
         run: Run,
@@ -143,12 +143,12 @@ impl<'a> RunReader<'a> {
         Ok(reader)
     }
 
-    /// The row at hand.
+    /// Returns the current row.
     fn row(&self) -> Option<HashRow> {
         self.page.and_then(|page| page.get(self.place))
     }
 
-    /// Goes on to the next row. The key of a page that was left behind is added to `needless`.
+    /// Moves to the next row. Appends the key of a page that is finished to `needless`.
     fn pass(&mut self, needless: &mut Vec<Vec<u8>>) -> Result<(), StoreError> {
         self.place += 1;
         if let Some(page) = self.page.filter(|page| page.len() == self.place) {

@@ -1,53 +1,53 @@
-//! Old rows of hashes, packed into runs.
+//! Sorted runs of packed hash rows.
 //!
-//! A run holds the rows of some eras that lie side by side, sorted, in pages: a row of [`Table::HashRuns`] has as many
-//! rows of hashes as fill a page of the file. The key of a page is level and first era of its run, and the last row in
-//! it, so that the page in which something may be is found by one search.
+//! A run holds the rows of some adjacent epochs, sorted and split into pages; a row of [`Table::HashRuns`] holds as
+//! many hash rows as fill a page of the file. The key of a page is level and first epoch of its run and the last row of
+//! the page, so one seek finds the page that may contain a row.
 
 use super::Era;
 use super::row::HashRow;
 use crate::model::Hash256;
 use crate::store::{Entry, Read, StoreError, Table, Walk};
 
-/// Rows of a full page. With key and checksum they take one page of the file.
+/// Rows of a full page. With key and checksum they fill one page of the file.
 pub const PAGE_ROWS: usize = 254;
-/// Runs of a level that are merged into one of the next level, as a power of two.
+/// Log₂ of the number of runs that are merged into one of the next level.
 const FAN_IN_BITS: u32 = 2;
-/// How many those are.
+/// Number of runs that are merged into one.
 pub const FAN_IN: u64 = 1 << FAN_IN_BITS;
-/// The run of this level would hold all eras.
+/// Level at which one run would hold all epochs.
 pub const LAST_LEVEL: u8 = (Era::BITS / FAN_IN_BITS) as u8;
 
 const RUN_BYTES: usize = 1 + size_of::<Era>();
 const KEY_BYTES: usize = RUN_BYTES + HashRow::BYTES;
 
-/// A run, which may have no page. It begins at a multiple of the eras that a run of its level holds.
+/// Identifies a run, which may have no pages. It starts at a multiple of the epochs per run of its level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Run {
-    /// Level 0 has the runs of single eras.
+    /// Level; a run of level 0 holds one epoch.
     pub level: u8,
-    /// Its first era.
+    /// First epoch.
     pub start: Era,
 }
 
 impl Run {
-    /// The run of a level that holds an era.
+    /// Returns the run of a level that contains an epoch.
     pub fn holding(era: Era, level: u8) -> Run {
         let behind = u64::from(era) / Run::eras(level) * Run::eras(level);
         Run { level, start: behind as Era }
     }
 
-    /// Eras that a run of a level holds.
+    /// Returns the number of epochs per run of a level.
     fn eras(level: u8) -> u64 {
         1 << (FAN_IN_BITS * u32::from(level))
     }
 
-    /// The era behind its last one.
+    /// Returns the epoch after the last one.
     pub fn end(self) -> u64 {
         u64::from(self.start) + Run::eras(self.level)
     }
 
-    /// The run behind it, of its level or, behind the last one, of the next.
+    /// Returns the next run of the level or, after the last, the first run of the next level.
     fn next(self) -> Option<Run> {
         match Era::try_from(self.end()) {
             Ok(start) => Some(Run { start, ..self }),
@@ -55,12 +55,12 @@ impl Run {
         }
     }
 
-    /// The run into which it is merged with those beside it.
+    /// Returns the run into which it is merged.
     pub fn parent(self) -> Option<Run> {
         (self.level < LAST_LEVEL).then(|| Run::holding(self.start, self.level + 1))
     }
 
-    /// The runs that are merged into it.
+    /// Returns the runs that are merged into it.
     pub fn children(self) -> impl Iterator<Item = Run> {
         let level = self.level.checked_sub(1);
         let child =
@@ -68,7 +68,7 @@ impl Run {
         level.into_iter().flat_map(child).map(|(level, start)| Run { level, start: start as Era })
     }
 
-    /// Key of the page whose last row is this.
+    /// Returns the key of the page that ends with the row `last`.
     pub fn key(self, last: HashRow) -> [u8; KEY_BYTES] {
         let mut key = [0; KEY_BYTES];
         key[0] = self.level;
@@ -77,7 +77,7 @@ impl Run {
         key
     }
 
-    /// The row with which it ends; `None` if it has no page.
+    /// Returns the last row; `None` if the run has no pages.
     pub fn last_row(self, state: &impl Read) -> Result<Option<HashRow>, StoreError> {
         let mut walk = state.walk(Table::HashRuns)?;
         let behind = match self.next() {
@@ -89,7 +89,7 @@ impl Run {
         Ok(page.filter(|page| page.run == self).map(|page| page.last()))
     }
 
-    /// Whether it holds a row.
+    /// Returns whether the run contains a row.
     pub fn contains(self, state: &impl Read, row: HashRow) -> Result<bool, StoreError> {
         let page = Page::seek(&mut state.walk(Table::HashRuns)?, self, row)?;
         Ok(page.is_some_and(|page| page.run == self && page.get(page.place_of(row)) == Some(row)))
@@ -99,13 +99,13 @@ impl Run {
 /// A page of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Page<'a> {
-    /// The run.
+    /// Run of the page.
     pub run: Run,
     rows: &'a [[u8; HashRow::BYTES]],
 }
 
 impl<'a> Page<'a> {
-    /// Reads an entry of the table.
+    /// Decodes an entry of the table.
     pub fn read((key, value): Entry<'a>) -> Result<Page<'a>, StoreError> {
         let page = Page::parse(key, value);
         page.ok_or_else(|| StoreError::Corrupt { table: Table::HashRuns, key: key.to_vec() })
@@ -121,39 +121,39 @@ impl<'a> Page<'a> {
         is_one.then_some(Page { run: Run { level, start }, rows })
     }
 
-    /// The page of a run in which a row is if it is there; or a page of a later run, if the run has none such.
+    /// Returns the page of a run that contains a row if any does, or else the first page of a later run.
     pub fn seek(walk: &mut Walk<'a>, run: Run, row: HashRow) -> Result<Option<Page<'a>>, StoreError> {
         walk.seek(&run.key(row))?.map(Page::read).transpose()
     }
 
-    /// How many rows it has, at least one.
+    /// Returns the number of rows, at least one.
     pub fn len(&self) -> usize {
         self.rows.len()
     }
 
-    /// The row at a place.
+    /// Returns the row at an index.
     pub fn get(&self, place: usize) -> Option<HashRow> {
         self.rows.get(place).copied().map(HashRow::from_bytes)
     }
 
-    /// Its last row.
+    /// Returns the last row.
     pub fn last(&self) -> HashRow {
         self.rows.last().copied().map_or(HashRow::LOWEST, HashRow::from_bytes)
     }
 
-    /// Rows before the first one that is not below a row.
+    /// Returns the index of the first row at or above `row`.
     pub fn place_of(&self, row: HashRow) -> usize {
         self.rows.partition_point(|bytes| HashRow::from_bytes(*bytes) < row)
     }
 
-    /// Its rows from a place on.
+    /// Iterates over the rows from an index on.
     pub fn rows_from(self, place: usize) -> impl Iterator<Item = HashRow> {
         self.rows.iter().skip(place).copied().map(HashRow::from_bytes)
     }
 }
 
-/// Calls `visit` with the rows that may be those of a hash, in runs with eras from `oldest` on, till it has an answer and
-/// the runs of that level are through: those of the next level are older. Its last answer.
+/// Calls `visit` with the rows that may belong to a hash, in runs with epochs from `oldest` on. Stops after a level
+/// with a result, because higher levels are older. Returns the last result.
 pub fn search<T>(
     state: &impl Read,
     oldest: Era,
@@ -172,7 +172,7 @@ pub fn search<T>(
         from = if page.run < lowest {
             Some(lowest)
         } else if page.last() < first {
-            // The first page of a run behind the one that was looked for.
+            // The first page of a later run than the one sought.
             Some(page.run)
         } else {
             found = search_page(&mut walk, page, hash, &mut visit)?.or(found);
@@ -182,7 +182,7 @@ pub fn search<T>(
     Ok(found)
 }
 
-/// The same in one run, from the page on in which the first such row is if there is one.
+/// Searches the same in one run, starting at the page that contains the first candidate row if there is one.
 fn search_page<'a, T>(
     walk: &mut Walk<'a>,
     mut page: Page<'a>,

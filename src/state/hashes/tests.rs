@@ -13,7 +13,7 @@ use crate::store::{Batch, ChainIdentity, Options, Store, StoredBlock, block_key,
 
 const BYTE: NetworkByte = NetworkByte::TESTNET;
 const SIGNATURE: Option<Signature> = Some(Signature([1; 64]));
-/// Blocks that can be rolled back.
+/// Number of blocks that can be rolled back.
 const REWRITE_LIMIT: u64 = 4;
 
 fn store() -> (Store, TempDir) {
@@ -28,7 +28,7 @@ fn transaction(number: u32, timestamp: i32, signature: Option<Signature>, body: 
     Transaction { version, timestamp, signer: PublicKey([1; 32]), signature, fee, deadline: Timestamp(0), body }
 }
 
-/// A transfer, or now and then a multisig transaction with one in it; its number makes it one of a kind.
+/// Creates a transfer, or for every fifth number a multisig transaction that contains one. The number makes it unique.
 fn numbered(number: u32, timestamp: i32) -> Transaction {
     let recipient = Address::from_public_key(&PublicKey([2; 32]), BYTE);
     let transfer = |signature| {
@@ -44,21 +44,21 @@ fn numbered(number: u32, timestamp: i32) -> Transaction {
     transaction(number, timestamp, SIGNATURE, Body::Multisig(Box::new(Multisig { inner, cosignatures })))
 }
 
-/// A block of a chain that only hashes are kept of.
+/// A block of the model chain, reduced to what hashes need.
 #[derive(Clone, Debug)]
 struct ModelBlock {
     transactions: Vec<Transaction>,
-    /// Number behind its last transaction.
+    /// Id after its last transaction.
     next_id: u64,
-    /// Hashes from before this time are forgotten with it.
+    /// The block forgets hashes of transactions before this time.
     limit: Option<i32>,
 }
 
-/// A chain, and a store that is to know its hashes.
+/// A model chain, and a store that indexes its hashes.
 struct Chain<'s> {
     blocks: Vec<ModelBlock>,
     committed: Vec<ModelBlock>,
-    /// How many blocks can never be rolled back.
+    /// Number of blocks that can never be rolled back.
     settled: usize,
     settled_then: usize,
     batch: Option<Batch<'s>>,
@@ -80,7 +80,7 @@ impl<'s> Chain<'s> {
         self.batch.as_mut().unwrap()
     }
 
-    /// Adds a block of new transactions, and perhaps one that the chain has already.
+    /// Adds a block of new transactions, and optionally one that the chain already contains.
     fn add(&mut self, count: u32, again: Option<usize>, limit: Option<i32>) {
         let (height, time) = (Height(self.blocks.len() as u64 + 1), 10 * self.blocks.len() as i32);
         let mut transactions: Vec<_> = (0..count).map(|place| numbered(self.numbers + place, time)).collect();
@@ -117,7 +117,7 @@ impl<'s> Chain<'s> {
         }
     }
 
-    /// Does steps of packing as a block with so many hashes would; how many there were.
+    /// Packs as a block with `hashes` hashes would; returns the number of steps.
     fn pack(&mut self, hashes: usize) -> usize {
         let settled = Height(self.settled as u64);
         let mut packing = HashPacking::new(self.batch(), settled, hashes).unwrap();
@@ -134,14 +134,14 @@ impl<'s> Chain<'s> {
         (self.committed, self.settled_then) = (self.blocks.clone(), self.settled);
     }
 
-    /// Loses what was not committed.
+    /// Discards uncommitted changes.
     fn crash(&mut self) {
         self.batch = None;
         self.batch = Some(self.store.begin().unwrap());
         (self.blocks, self.settled) = (self.committed.clone(), self.settled_then);
     }
 
-    /// Where all hashes are to be found: the newest place of each.
+    /// Returns the newest location of every hash.
     fn places(&self) -> BTreeMap<Hash256, HashEntry> {
         let mut places = BTreeMap::new();
         for (height, block) in (1..).map(Height).zip(&self.blocks) {
@@ -155,7 +155,7 @@ impl<'s> Chain<'s> {
         places
     }
 
-    /// Every hash is found at its place as long as it is remembered, and no other one; and no row is missing or too many.
+    /// Asserts that exactly the remembered hashes are found at their locations, and that no row is missing or surplus.
     fn check(&mut self) {
         let places = self.places();
         let limits = (1..).map(Height).zip(&self.blocks).filter_map(|(height, block)| Some((height, block.limit?)));
@@ -201,7 +201,7 @@ fn stored(height: Height, transactions: Vec<Transaction>, ids: (u64, u64)) -> (B
     (block, header)
 }
 
-/// The table in which a row is missing, or one too many.
+/// Returns the table with a missing or surplus row.
 fn compare(state: &impl Read) -> Option<Table> {
     let mut comparison = HashComparison::default();
     for height in 1..=tip(state).unwrap().map_or(0, |block| block.height.0) {
@@ -297,7 +297,7 @@ fn packing_keeps_up_with_blocks_and_ends_in_few_runs() {
     }
     let batch = chain.batch();
     let (first, _) = first_row(batch).unwrap().unwrap();
-    // What can be rolled back and the last era that can not are not packed.
+    // Epochs that can be rolled back and the last epoch that cannot are not packed.
     let behind = Era::try_from(chain.blocks[chain.settled - 1].next_id >> 3).unwrap();
     assert!(first + 3 >= behind, "{first} of {behind} eras");
     assert!(first > 250, "{first}");
@@ -307,7 +307,7 @@ fn packing_keeps_up_with_blocks_and_ends_in_few_runs() {
     chain.check();
 }
 
-/// Rows of an era that need no blocks.
+/// Inserts rows of an epoch that need no blocks.
 fn insert_rows(batch: &mut Batch<'_>, era: Era, count: u32) {
     for number in 0..count {
         let mut hash = Hash256::default();
@@ -328,7 +328,7 @@ fn a_step_moves_a_page_of_rows_however_many_there_are() {
     loop {
         let rows = batch.rows();
         let of_step = pack_some(&mut batch, ERAS).unwrap();
-        // A page is written, and each run that is merged has one or two pages less.
+        // One page is written, and each merged run loses up to two pages.
         let written = batch.rows() - rows;
         assert!(of_step <= PAGE_ROWS && written <= 2 + 2 * FAN_IN as u32, "{of_step} rows, {written} changes");
         if of_step == 0 {
@@ -336,10 +336,10 @@ fn a_step_moves_a_page_of_rows_however_many_there_are() {
         }
         (moved, steps) = (moved + of_step as u32, steps + 1);
     }
-    // Each was packed once, and merged twice.
+    // Each row was packed once and merged twice.
     assert_eq!(moved, ERAS * ROWS * 3);
     assert!(steps <= moved.div_ceil(PAGE_ROWS as u32) + ERAS + ERAS / 4 + 1, "{steps} steps");
-    // In the end all pages but the last are full.
+    // At the end all pages but the last are full.
     let mut sizes: Vec<usize> = pages(&batch).into_iter().map(|(_, rows)| rows).collect();
     assert!(sizes.pop().is_some_and(|last| last <= PAGE_ROWS));
     assert!(sizes.iter().all(|rows| *rows == PAGE_ROWS), "{sizes:?}");
@@ -354,7 +354,7 @@ fn hashes_that_begin_alike_are_told_apart_across_pages_eras_and_runs() {
     for _ in 0..40 {
         chain.add(4, None, None);
     }
-    // At places of other transactions.
+    // At the locations of other transactions.
     let places = chain.places();
     let wanted = [numbered(3, 0), numbered(37, 90)].map(|one| one.hash());
     let eras: Vec<Era> = (1..=40).map(|height| era_of(chain.batch(), height)).collect();
@@ -374,7 +374,7 @@ fn hashes_that_begin_alike_are_told_apart_across_pages_eras_and_runs() {
         }
         moved = pack_some(chain.batch(), 64).unwrap();
     }
-    // Those of one hash fill more than a page.
+    // The rows of one hash fill more than a page.
     assert!(first_row(chain.batch()).unwrap().is_none());
     assert_eq!((run_count(chain.batch()), pages(chain.batch()).len()), (1, 4));
 }
@@ -384,7 +384,7 @@ fn era_of(state: &impl Read, height: u64) -> Era {
     hash_era(state, header.ids.0).unwrap()
 }
 
-/// A chain some eras of which are packed and some are not, with a merge that is half done.
+/// Returns a chain with packed and unpacked epochs and a half-finished merge.
 fn half_packed(store: &Store) -> Chain<'_> {
     let mut chain = Chain::new(store, 9);
     for _ in 0..100 {
@@ -421,7 +421,7 @@ fn a_comparison_finds_a_row_that_is_missing_wrong_or_too_many_in_either_table() 
             needless += usize::from(is_needless);
             assert_eq!(compare(chain.batch()), Some(table).filter(|_| !is_needless), "{key:?}");
             chain.crash();
-            // Another one in its place.
+            // Another row in its place.
             for place in [0, 9, 15] {
                 let (mut other_key, mut other_value) = (key.clone(), value.clone());
                 match value.is_empty() {
@@ -433,7 +433,7 @@ fn a_comparison_finds_a_row_that_is_missing_wrong_or_too_many_in_either_table() 
                 assert!(compare(chain.batch()).is_some(), "{key:?}");
                 chain.crash();
             }
-            // One more, in an era or run of its own or in the same.
+            // An additional row, in an epoch or run of its own or in the same one.
             for place in [3, key.len() - 1] {
                 let (mut other_key, mut other_value) = (key.clone(), value.clone());
                 other_key[place] ^= 0x40;
@@ -452,13 +452,13 @@ fn a_comparison_finds_a_row_that_is_missing_wrong_or_too_many_in_either_table() 
     assert!(needless <= 2, "{needless}");
 }
 
-/// Whether all rows of a page are in the runs of which it is made.
+/// Returns whether all rows of a page are in the runs merged into its run.
 fn is_in_children(state: &impl Read, entry: (&[u8], &[u8])) -> bool {
     let page = Page::read(entry).unwrap();
     page.rows_from(0).all(|row| page.run.children().any(|child| child.contains(state, row).unwrap()))
 }
 
-/// The same where a page may be none.
+/// Does the same as [`compare`], but accepts corrupt pages.
 fn compare_or_damage(state: &impl Read) -> Option<Table> {
     let mut comparison = HashComparison::default();
     for height in 1..=tip(state).unwrap().map_or(0, |block| block.height.0) {
@@ -475,7 +475,7 @@ fn compare_or_damage(state: &impl Read) -> Option<Table> {
     }
 }
 
-/// Changes key and value of a page.
+/// Modifies key and value of a page.
 type Spoil = fn(&mut Vec<u8>, &mut Vec<u8>);
 
 #[test]
@@ -483,7 +483,7 @@ fn a_page_that_is_none_is_named_and_stops_whoever_reads_it() {
     let (store, _folder) = store();
     let mut chain = half_packed(&store);
     chain.commit();
-    // Hashes that are looked for in all runs, since they only begin like those that are there.
+    // Hashes that share a prefix with existing ones, so that all runs are searched.
     let mut hashes: Vec<Hash256> = chain.places().into_keys().collect();
     hashes.iter_mut().for_each(|hash| hash.0[31] ^= 1);
     let keys = chain.batch().keys(Table::HashRuns, &[]).unwrap();

@@ -1,6 +1,6 @@
-//! Balances of mosaics.
+//! Mosaic balances.
 //!
-//! A row is written under the definition in force and where the tenure stands, so that rows of the past stay as they are.
+//! The key of a row contains the definition and the lease state in force, so rows of the past never change.
 
 use super::{Current, Edition, MosaicNumber};
 use crate::model::Address;
@@ -8,10 +8,10 @@ use crate::state::AccountNumber;
 use crate::state::namespaces::Stand;
 use crate::store::{Read, StoreError, Table, Write};
 
-/// Length of what keys of balances begin with: mosaic and account.
+/// Length of the key prefix: mosaic and account.
 const BALANCE_PREFIX: usize = 8;
 
-/// The row of a balance: where its tenure stood and which definition was in force when it was written.
+/// Key of a balance: mosaic, account, and the lease state and definition in force when the row was written.
 #[derive(Clone, Copy)]
 struct BalanceKey {
     mosaic: MosaicNumber,
@@ -40,8 +40,8 @@ impl BalanceKey {
     }
 }
 
-/// Calls `visit` with the balances under an edition, as they were up to a stand, by account number: those of the accounts
-/// after one, or the first, until it says `false`. An account whose rows are all of other editions or stands has 0.
+/// Calls `visit` with the balances under a definition version up to a lease state, in the order of account ids after
+/// `after`, until it returns `false`. An account with only other rows is visited with 0.
 pub(in crate::state) fn each_balance(
     state: &impl Read,
     edition: Edition,
@@ -62,7 +62,7 @@ pub(in crate::state) fn each_balance(
         }
         let (_, quantity) = present.get_or_insert((row.account, 0));
         if (edition.first..=edition.number).contains(&row.definition) && row.stand <= stand {
-            // The newest comes last.
+            // Rows are in ascending order of age, so the newest comes last.
             *quantity = read_quantity(value)?;
         }
         entry = walk.next()?;
@@ -70,7 +70,7 @@ pub(in crate::state) fn each_balance(
     present.map_or(Ok(()), |(account, quantity)| visit(account, quantity).map(drop))
 }
 
-/// Balances under one definition of a mosaic, by account number; none of them is 0.
+/// Returns the nonzero balances under one definition, in the order of account ids.
 pub fn balances(state: &impl Read, edition: Edition) -> Result<Vec<(Address, u64)>, StoreError> {
     let mut balances = Vec::new();
     each_balance(state, edition, Stand(u32::MAX), None, |account, quantity| {
@@ -82,7 +82,7 @@ pub fn balances(state: &impl Read, edition: Edition) -> Result<Vec<(Address, u64
     Ok(balances)
 }
 
-/// What an account had before a row was written: the last of its rows before that.
+/// Returns the balance in the last row before `end`; 0 if that row is under a definition older than `first`.
 fn balance_before(state: &impl Read, end: BalanceKey, first: u32) -> Result<u64, StoreError> {
     let (end, mut found) = (end.to_bytes(), 0);
     state.each_before(Table::Balances, &end[..BALANCE_PREFIX], &end, |key, value| {
@@ -94,7 +94,7 @@ fn balance_before(state: &impl Read, end: BalanceKey, first: u32) -> Result<u64,
     Ok(found)
 }
 
-/// Smallest units that an account has under an edition that is the last of its mosaic.
+/// Returns the balance of an account in smallest units. `edition` must be the last definition of its mosaic.
 pub(super) fn last_balance(state: &impl Read, edition: Edition, account: AccountNumber) -> Result<u64, StoreError> {
     let end = BalanceKey { mosaic: edition.mosaic, account, stand: Stand(u32::MAX), definition: u32::MAX };
     balance_before(state, end, edition.first)
@@ -105,7 +105,7 @@ fn read_quantity(value: &[u8]) -> Result<u64, StoreError> {
 }
 
 impl Current {
-    /// Smallest units that an account has.
+    /// Returns the balance of an account in smallest units.
     pub fn balance(&self, state: &impl Read, account: AccountNumber) -> Result<u64, StoreError> {
         last_balance(state, self.edition, account)
     }
@@ -118,7 +118,7 @@ impl Current {
     ) -> Result<(), StoreError> {
         let Edition { mosaic, number, first } = self.edition;
         let key = BalanceKey { mosaic, account, stand: self.stand, definition: number };
-        // Nothing is the same as no row, unless an older row says otherwise.
+        // A missing row means a zero balance, unless an older row holds another.
         match quantity == 0 && balance_before(batch, key, first)? == 0 {
             true => batch.delete(Table::Balances, &key.to_bytes()),
             false => batch.put(Table::Balances, &key.to_bytes(), &quantity.to_le_bytes()),

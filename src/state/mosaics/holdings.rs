@@ -1,6 +1,6 @@
-//! The mosaics in which accounts are invested.
+//! Mosaics in which accounts are invested.
 //!
-//! A row is not touched when a lease ends or is renewed: whether it counts is seen from where its tenure stands.
+//! The end or renewal of a lease changes no row: whether a row counts follows from the lease state of its period.
 
 use super::balances::last_balance;
 use super::{Current, MosaicNumber, last_definition};
@@ -10,24 +10,24 @@ use crate::state::bytes::{ByteReader, ByteWriter};
 use crate::state::namespaces::{Stand, Tenure};
 use crate::store::{Read, StoreError, Table, Write};
 
-/// Where an account may be invested in a mosaic.
+/// A row that may make an account invested in a mosaic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Holding {
     mosaic: MosaicNumber,
     tenure: Tenure,
-    /// Where the tenure stood when this was written.
+    /// Lease state when the row was written.
     since: Stand,
-    /// Whether it does not count before the next lease.
+    /// Whether the row counts only from the next lease on.
     is_later: bool,
 }
 
 impl Current {
-    /// Makes an account count as invested.
+    /// Marks an account as invested.
     pub(super) fn set_held(&self, batch: &mut impl Write, account: AccountNumber) -> Result<(), StoreError> {
         self.holding(false).put(batch, account, &self.entry.definition.id)
     }
 
-    /// The same from the next lease on: more units alone do not make their creator invested.
+    /// Marks the creator as invested from the next lease on; a supply increase alone has no earlier effect.
     pub(super) fn set_held_later(&self, batch: &mut impl Write, creator: AccountNumber) -> Result<(), StoreError> {
         let id = &self.entry.definition.id;
         if batch.contains(Table::Holdings, &holding_key(creator, id))? {
@@ -41,7 +41,7 @@ impl Current {
     }
 }
 
-/// Makes an account no longer count as invested.
+/// Marks an account as not invested.
 pub(super) fn set_not_held(batch: &mut impl Write, account: AccountNumber, id: &MosaicId) -> Result<(), StoreError> {
     batch.delete(Table::Holdings, &holding_key(account, id))
 }
@@ -69,8 +69,8 @@ impl Holding {
         }
     }
 
-    /// Whether the account counts as invested. What it had of a mosaic when that expired does not count, but to have
-    /// created it does, and so does what came after.
+    /// Returns whether the account counts as invested. Once a lease has ended, an older row counts only if the balance
+    /// is 0: holders of an expired mosaic do not count, but a creator without a balance does.
     fn counts(self, state: &impl Read, account: AccountNumber) -> Result<bool, StoreError> {
         let stand = self.tenure.stand(state)?;
         if self.is_later && self.since.is_same_lease(stand) {
@@ -79,22 +79,22 @@ impl Holding {
         if !stand.has_ended() || self.since == stand {
             return Ok(true);
         }
-        // Nothing was moved since then, or this would have been written anew.
+        // A later transfer would have rewritten the row, so the last balance is the one at the end of the lease.
         let (edition, _) = last_definition(state, self.mosaic)?;
         Ok(last_balance(state, edition, account)? == 0)
     }
 }
 
-/// A part of the mosaics in which an account is invested.
+/// One page of the mosaics in which an account is invested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HoldingsPart {
-    /// Those found, by text.
+    /// The mosaics found, ordered by text.
     pub ids: Vec<MosaicId>,
-    /// After which the next part begins; `None` if this is the last.
+    /// The mosaic after which the next page starts; `None` for the last page.
     pub last: Option<MosaicId>,
 }
 
-/// The mosaics in which an account is invested, by text: of those after one, or the first. So many are looked at.
+/// Returns the mosaics in which an account is invested, ordered by text, after `after`. Reads at most `limit` rows.
 pub fn holdings_after(
     state: &impl Read,
     account: AccountNumber,
@@ -103,7 +103,7 @@ pub fn holdings_after(
 ) -> Result<HoldingsPart, StoreError> {
     let mut walk = state.walk(Table::Holdings)?;
     let prefix = account.key();
-    // Nothing comes between a key and the same with a zero byte behind it.
+    // No key lies between a key and the same key with a zero byte appended.
     let from = after.map_or(prefix.to_vec(), |after| [holding_key(account, after).as_slice(), &[0]].concat());
     let mut part = HoldingsPart { ids: Vec::new(), last: None };
     let mut entry = walk.seek(&from)?;
@@ -124,10 +124,10 @@ pub fn holdings_after(
     Ok(part)
 }
 
-/// Holdings that are looked at together where all are.
+/// Page size for reading all holdings.
 const MANY: usize = 1024;
 
-/// All mosaics in which an account is invested, by text.
+/// Returns all mosaics in which an account is invested, ordered by text.
 pub fn holdings(state: &impl Read, account: AccountNumber) -> Result<Vec<String>, StoreError> {
     let (mut found, mut after) = (Vec::new(), None);
     loop {
@@ -140,7 +140,7 @@ pub fn holdings(state: &impl Read, account: AccountNumber) -> Result<Vec<String>
     }
 }
 
-/// Whether an account is invested in a mosaic. Looks at holdings until one counts.
+/// Returns whether an account is invested in any mosaic. Reads holdings until one counts.
 pub fn holds_any(state: &impl Read, account: AccountNumber) -> Result<bool, StoreError> {
     let mut holds = false;
     state.each(Table::Holdings, &account.key(), |_, value| {

@@ -1,7 +1,7 @@
 //! Mosaics in the state: definitions, supplies, balances and holdings.
 //!
-//! Nothing here is copied or removed for what happens to a mosaic or to its namespace: a balance is the last one that was
-//! written under the definition in force or one that it goes on from, and a mosaic is gone when its tenure is.
+//! Redefinition, expiry and renewal copy and remove nothing. A balance is the last row written under the definition in
+//! force or under an older one whose balances it keeps. A mosaic is gone when its ownership period is over.
 
 mod balances;
 mod holdings;
@@ -26,28 +26,28 @@ pub use terms::{read_terms, write_terms};
 
 const DAMAGED: StoreError = StoreError::Damaged("a mosaic");
 
-/// One definition of a mosaic, with the supply as it was while the definition was in force.
+/// One definition of a mosaic, with the supply at the end of its time in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MosaicEntry {
     /// The definition.
     pub definition: MosaicDefinition,
-    /// Whole units.
+    /// Supply in whole units.
     pub supply: u64,
 }
 
-/// Number of a mosaic of a tenure. A mosaic of the same name in another tenure has another.
+/// Internal number of a mosaic in an ownership period; the same name in another period has another number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MosaicNumber(pub u32);
 
-/// Which definition of a mosaic it is. One that changes nothing but the description goes on with the balances of the one
-/// before: they are not copied, but written anew under its number as they change.
+/// Version of a mosaic's definition. A redefinition that changes only the description keeps the balances: they are not
+/// copied, but written under the new version when they change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Edition {
     /// The mosaic.
     pub mosaic: MosaicNumber,
-    /// Number of the definition; the oldest has 0.
+    /// Version number; the oldest is 0.
     pub number: u32,
-    /// Number of the definition with which its balances began.
+    /// Version under which the current balances began.
     pub first: u32,
 }
 
@@ -55,11 +55,11 @@ pub struct Edition {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Current {
     tenure: Tenure,
-    /// Where that stands.
+    /// Lease state of the ownership period.
     pub(super) stand: Stand,
-    /// Which definition of it is in force.
+    /// Version of the definition in force.
     pub edition: Edition,
-    /// That definition, and its supply now.
+    /// The definition in force, and the current supply.
     pub entry: MosaicEntry,
     /// Height of the definition.
     defined_at: Height,
@@ -70,7 +70,7 @@ impl MosaicNumber {
         self.0.to_be_bytes()
     }
 
-    /// The number of a mosaic in a tenure.
+    /// Returns the number of a mosaic in an ownership period.
     fn of(state: &impl Read, tenure: Tenure, id: &MosaicId) -> Result<Option<MosaicNumber>, StoreError> {
         state.get(Table::MosaicNumbers, &name_key(tenure, id))?.map(read_number).transpose()
     }
@@ -102,13 +102,13 @@ impl Edition {
         key
     }
 
-    /// That of the definition after it.
+    /// Returns the version of the next definition.
     fn next(self, goes_on: bool) -> Edition {
         let number = self.number.saturating_add(1);
         Edition { number, first: if goes_on { self.first } else { number }, ..self }
     }
 
-    /// Reads it from the key and the value of its definition.
+    /// Decodes key and value of a definition row.
     fn read(mosaic: MosaicNumber, key: &[u8], value: &[u8]) -> Result<Edition, StoreError> {
         let number = key.get(4..).and_then(|number| number.try_into().ok()).map(u32::from_be_bytes);
         let number = number.ok_or(DAMAGED)?;
@@ -118,7 +118,7 @@ impl Edition {
 }
 
 impl MosaicEntry {
-    /// The built-in `nem:xem`.
+    /// Returns the built-in `nem:xem`.
     pub fn xem() -> MosaicEntry {
         let definition = MosaicDefinition::xem();
         MosaicEntry { supply: definition.properties.initial_supply, definition }
@@ -133,7 +133,7 @@ impl MosaicEntry {
         batch.put(Table::Mosaics, &edition.key(), &out.0)
     }
 
-    /// Reads the height of a definition, the definition and its supply.
+    /// Decodes the height of a definition, the definition and its supply.
     fn read(id: &MosaicId, value: &[u8]) -> Result<(Height, MosaicEntry), StoreError> {
         let mut input = ByteReader::new(value, "a mosaic");
         input.u32()?;
@@ -142,7 +142,7 @@ impl MosaicEntry {
     }
 }
 
-/// A mosaic of the last lease of its namespace. `nem:xem` is not among them.
+/// Returns a mosaic of the last lease of its namespace; never `nem:xem`.
 pub fn current(state: &impl Read, id: &MosaicId) -> Result<Option<Current>, StoreError> {
     let Some(lease) = namespaces::leases(state, id.namespace.root())?.pop() else { return Ok(None) };
     let Some(mosaic) = MosaicNumber::of(state, lease.tenure, id)? else { return Ok(None) };
@@ -152,7 +152,7 @@ pub fn current(state: &impl Read, id: &MosaicId) -> Result<Option<Current>, Stor
     Ok(Some(Current { tenure: lease.tenure, stand, edition, entry, defined_at }))
 }
 
-/// The last definition of a mosaic, and its stored form.
+/// Returns the last definition of a mosaic, and its stored form.
 fn last_definition(state: &impl Read, mosaic: MosaicNumber) -> Result<(Edition, &[u8]), StoreError> {
     let mut walk = state.walk(Table::Mosaics)?;
     let last = match walk.seek(&[mosaic.key(), [0xFF; 4]].concat())? {
@@ -163,7 +163,7 @@ fn last_definition(state: &impl Read, mosaic: MosaicNumber) -> Result<(Edition, 
     Ok((Edition::read(mosaic, key, value)?, value))
 }
 
-/// All definitions of a mosaic that exists, the oldest first.
+/// Returns all definitions of an existing mosaic, oldest first.
 pub fn history(state: &impl Read, id: &MosaicId) -> Result<Vec<(Edition, MosaicEntry)>, StoreError> {
     let Some(Current { edition, .. }) = current(state, id)? else { return Ok(Vec::new()) };
     let mut entries = Vec::new();
@@ -174,7 +174,7 @@ pub fn history(state: &impl Read, id: &MosaicId) -> Result<Vec<(Edition, MosaicE
     Ok(entries)
 }
 
-/// The definition of a mosaic that was in force after the block at a height, if there was one.
+/// Returns the definition of a mosaic in force after the block at a height, if there was one.
 pub(super) fn edition_at(
     state: &impl Read,
     mosaic: MosaicNumber,
@@ -193,14 +193,14 @@ pub(super) fn edition_at(
     Ok(found)
 }
 
-/// The first mosaic of a tenure by text that comes after another, or the first of all.
+/// Returns the first mosaic of an ownership period, by text, after another one or of all.
 pub(super) fn mosaic_after(
     state: &impl Read,
     tenure: Tenure,
     after: Option<&MosaicId>,
 ) -> Result<Option<(MosaicId, MosaicNumber)>, StoreError> {
     let from = match after {
-        // With one byte more the key is behind that of the mosaic itself.
+        // The extra byte puts the key after that of the mosaic itself.
         Some(after) => [name_key(tenure, after).as_slice(), &[0]].concat(),
         None => tenure.key().to_vec(),
     };
@@ -209,7 +209,7 @@ pub(super) fn mosaic_after(
     entry.map(|(key, value)| Ok((read_name(key)?, read_number(value)?))).transpose()
 }
 
-/// Calls `visit` with all mosaics of a tenure by text, until it says `false`.
+/// Calls `visit` with all mosaics of an ownership period, ordered by text, until it returns `false`.
 pub(super) fn each_of(
     state: &impl Read,
     tenure: Tenure,
@@ -218,7 +218,7 @@ pub(super) fn each_of(
     state.each(Table::MosaicNumbers, &tenure.key(), |key, value| visit(read_name(key)?, read_number(value)?))
 }
 
-/// The mosaic in a key that begins with its tenure.
+/// Decodes the mosaic id of a key that starts with the ownership period.
 fn read_name(key: &[u8]) -> Result<MosaicId, StoreError> {
     let text = key.get(4..).and_then(|text| std::str::from_utf8(text).ok());
     text.and_then(|text| MosaicId::parse(text).ok()).ok_or(StoreError::Damaged("a mosaic's key"))
@@ -239,7 +239,7 @@ fn same_terms(a: &MosaicDefinition, b: &MosaicDefinition) -> bool {
 }
 
 impl<W: Write> Ledger<'_, W> {
-    /// Carries out a definition.
+    /// Applies a mosaic definition.
     pub(super) fn define(&mut self, definition: &MosaicDefinition) -> Result<(), StateError> {
         let id = &definition.id;
         let lease = self.need_namespace(&id.namespace)?;
@@ -269,7 +269,7 @@ impl<W: Write> Ledger<'_, W> {
         Ok(mosaic.set_held(self.batch, creator)?)
     }
 
-    /// Carries out a supply change.
+    /// Applies a supply change.
     pub(super) fn change_supply(
         &mut self,
         supplier: &Address,
@@ -304,7 +304,7 @@ impl<W: Write> Ledger<'_, W> {
         }
     }
 
-    /// Moves a quantity.
+    /// Transfers a quantity of a mosaic.
     pub(super) fn transfer_mosaic(
         &mut self,
         id: &MosaicId,

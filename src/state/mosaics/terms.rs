@@ -1,4 +1,4 @@
-//! Stored form of a definition.
+//! Stored form of a mosaic definition.
 
 use crate::crypto::PublicKey;
 use crate::model::mosaic::{LevyKind, MAX_DIVISIBILITY};
@@ -6,7 +6,7 @@ use crate::model::{Levy, MosaicDefinition, MosaicId, MosaicProperties};
 use crate::state::bytes::{ByteReader, ByteWriter};
 use crate::store::StoreError;
 
-/// Writes a definition without its id.
+/// Writes a definition without its mosaic id.
 pub fn write_terms(out: &mut ByteWriter, definition: &MosaicDefinition) {
     out.array(&definition.creator.0);
     out.text(&definition.description);
@@ -22,7 +22,7 @@ pub fn write_terms(out: &mut ByteWriter, definition: &MosaicDefinition) {
     }
 }
 
-/// Reads a definition that was written without its id, up to the end.
+/// Reads a definition without its mosaic id, up to the end of the input.
 pub fn read_terms(input: &mut ByteReader<'_>, id: MosaicId) -> Result<MosaicDefinition, StoreError> {
     let creator = PublicKey(input.array()?);
     let description = input.text()?.to_owned();

@@ -1,4 +1,4 @@
-//! Mosaics against a model that copies and removes all that the protocol says.
+//! Tests mosaics against a model that copies and removes balances as NIS1 does.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,9 +14,9 @@ use crate::model::{Amount, Body, Hash256, Levy, Mosaic, NamespaceId, Network, Ne
 use crate::state::{BlockContext, Effect, ExpiryKind, StateView, each_expired, holdings_after};
 use crate::store::{Batch, StoredBlock, test_store};
 
-/// Accounts that own the namespace and hold the mosaic.
+/// Number of accounts that own the namespace and hold the mosaic.
 const ACCOUNTS: u8 = 4;
-/// Blocks of a lease.
+/// Term of a lease in blocks.
 const TERM: u64 = 365 * 1440;
 
 fn key(number: u8) -> PublicKey {
@@ -53,21 +53,21 @@ fn network(redefinition_fork: u64) -> Network {
     network
 }
 
-/// What happens in a block.
+/// One action per block.
 #[derive(Clone, Copy, Debug)]
 enum Deed {
     /// The owner defines the mosaic with this description and supply.
     Define(u8, u64),
-    /// So many units go from one account to another.
+    /// Transfers units from one account to another.
     Transfer(u8, u8, u64),
-    /// All of them do.
+    /// Transfers all units of an account.
     TransferAll(u8, u8),
     Supply(u64, bool),
-    /// All of the creator's units go.
+    /// Deletes all units of the creator.
     DeleteAll,
-    /// The owner rents the root again.
+    /// The owner renews the root.
     Renew,
-    /// So do they, or another account, long after the last lease has ended; before that it is forgotten or not.
+    /// The owner (0) or another account rents the root long after the last lease has ended, or even was pruned.
     RentLater(u8, bool),
     /// The last lease ends.
     End,
@@ -90,12 +90,12 @@ fn deeds() -> impl Strategy<Value = Vec<Deed>> {
 type Balances = BTreeMap<u8, u64>;
 type Log = Vec<(u64, ExpiryKind, Balances)>;
 
-/// All that is known of one mosaic in one namespace, as plainly as possible.
+/// A simple model of one mosaic in one namespace.
 #[derive(Clone, Default)]
 struct Model {
     height: u64,
     owner: u8,
-    /// Of the last lease.
+    /// Height of the last lease.
     began: u64,
     has_ended: bool,
     /// Terms, supply and balances of each definition.
@@ -132,7 +132,7 @@ impl Model {
         self.update(self.owner);
     }
 
-    /// Adds to what an account has, or takes away; whether that is possible.
+    /// Adds to the balance of an account; returns whether the sum is not negative.
     fn add(&mut self, who: u8, quantity: i64) -> bool {
         let Some((_, _, balances)) = self.definitions.last_mut() else { return false };
         let sum = balances.get(&who).map_or(0, |has| *has as i64) + quantity;
@@ -199,7 +199,7 @@ impl World<'_, '_> {
     fn carry_out(&mut self, deed: Deed) {
         self.model.height += 1;
         let mosaic = id();
-        // Of a mosaic that has expired units still move as levies. No rule lets anything else happen to it.
+        // Units of an expired mosaic still move as levies. The rules allow no other change.
         let is_there = self.model.began > 0 && !self.model.definitions.is_empty();
         let is_alive = !self.model.has_ended && is_there;
         match deed {
@@ -270,7 +270,7 @@ impl World<'_, '_> {
         self.apply(&[Effect::Supply { supplier, mosaic: &id(), delta, kind }]);
     }
 
-    /// Compares all that can be asked.
+    /// Compares all queries.
     fn compare(&self) -> Result<(), TestCaseError> {
         let numbers: BTreeMap<Address, u8> = (0..ACCOUNTS).map(|number| (account(number), number)).collect();
         let found = if self.model.began == 0 { Vec::new() } else { history(self.batch, &id()).unwrap() };
@@ -330,7 +330,7 @@ proptest! {
     }
 }
 
-/// Bytes of old values that an act leaves when so many accounts hold the mosaic.
+/// Returns the journal bytes of an action when `holders` accounts hold the mosaic.
 fn cost(holders: u32, act: impl FnOnce(&mut World<'_, '_>)) -> usize {
     let (store, _folder) = test_store();
     let mut batch = store.begin().unwrap();
@@ -409,7 +409,7 @@ fn an_account_that_owns_a_mosaic_and_was_never_touched_is_in_the_dump_and_gone_o
     };
     let mut effects = Vec::new();
     crate::state::effects(&transaction, &*world.batch, world.network.byte, &mut effects).unwrap();
-    // What the fee is taken from is no matter here.
+    // Currency balances do not matter here.
     effects.retain(|effect| !matches!(effect, Effect::Debit { .. }));
     world.apply(&effects);
     let after = dumped(&world);

@@ -1,18 +1,18 @@
-//! What is remembered about names.
+//! DNS cache.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// Addresses are remembered for as long as they hold, but within these bounds.
+/// Bounds on the time to live of addresses.
 const SHORTEST: Duration = Duration::from_secs(30);
 const LONGEST: Duration = Duration::from_secs(3600);
 
-/// What is known of a name: its addresses, IPv4 and IPv6 in turn and never none, or why there are none.
+/// Result of a lookup: addresses (never empty, IPv4 and IPv6 alternating) or the reason why there are none.
 pub type Resolution = Result<Rc<[IpAddr]>, &'static str>;
 
-/// The answers to questions about names, each until it is too old.
+/// Results of lookups until they expire.
 #[derive(Debug)]
 pub struct Cache {
     entries: HashMap<String, (Resolution, Instant)>,
@@ -20,18 +20,17 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// An empty cache.
+    /// Returns an empty cache of at most `max_entries` names.
     pub fn new(max_entries: usize) -> Self {
         Self { entries: HashMap::new(), max_entries }
     }
 
-    /// What is known of a name.
+    /// Returns the unexpired result for a name.
     pub fn get(&self, name: &str, now: Instant) -> Option<Resolution> {
         self.entries.get(name).filter(|(_, until)| now < *until).map(|(known, _)| known.clone())
     }
 
-    /// Remembers what was found out about a name, and said to hold for so long. If the cache is full, what is the next
-    /// to become too old is forgotten.
+    /// Stores a result with its time to live. If the cache is full, the entry that expires first is evicted.
     pub fn put(&mut self, name: String, known: Resolution, lifetime: Duration, now: Instant) {
         let lifetime = match known {
             Ok(_) => lifetime.clamp(SHORTEST, LONGEST),

@@ -1,4 +1,4 @@
-//! What the system says about names: `/etc/hosts` and `/etc/resolv.conf`.
+//! DNS configuration from `/etc/hosts` and `/etc/resolv.conf`.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -6,27 +6,26 @@ use std::time::Duration;
 
 /// Port of name servers.
 const PORT: u16 = 53;
-/// Name servers that are used; the others are left out, as the system's own resolver does.
+/// Name servers used; further ones are ignored, as by the system's resolver.
 const MAX_SERVERS: usize = 3;
-/// Addresses of one name in the file of hosts that are used.
+/// Addresses used of one name in the hosts file.
 const MAX_ADDRESSES: usize = 8;
 
-/// How names are resolved.
+/// DNS configuration.
 #[derive(Clone, Debug)]
 pub struct NameConfiguration {
-    /// Name servers, in the order in which they are asked.
+    /// Name servers in the order of queries.
     pub servers: Vec<SocketAddr>,
-    /// How long each is waited for.
+    /// Timeout of each query.
     pub patience: Duration,
-    /// How often each is asked.
+    /// Attempts per name server.
     pub rounds: usize,
     hosts: HashMap<String, Vec<IpAddr>>,
 }
 
 impl NameConfiguration {
-    /// Reads the contents of `/etc/hosts` and `/etc/resolv.conf`; what is missing may be empty. Lines that make no
-    /// sense are left out. Without a name server, one on this machine is assumed. Lists of domains to search are not
-    /// followed: a name means itself.
+    /// Parses the contents of `/etc/hosts` and `/etc/resolv.conf`; both may be empty. Invalid lines are ignored.
+    /// Without a name server, one on this machine is assumed. Search domains are not used.
     pub fn parse(hosts: &str, resolv_conf: &str) -> Self {
         let mut found =
             Self { servers: Vec::new(), patience: Duration::from_secs(2), rounds: 2, hosts: HashMap::new() };
@@ -38,7 +37,7 @@ impl NameConfiguration {
         found
     }
 
-    /// The addresses of a name, in lower case, that needs no question: numeric, `localhost`, or in the file of hosts.
+    /// Returns the addresses of a lower-case name that needs no query: numeric, `localhost`, or in the hosts file.
     pub fn known(&self, name: &str) -> Option<Vec<IpAddr>> {
         if let Ok(address) = name.parse() {
             return Some(vec![address]);
@@ -84,7 +83,7 @@ impl NameConfiguration {
     }
 }
 
-/// Lines without comments.
+/// Returns the lines without comments.
 fn lines(text: &str) -> impl Iterator<Item = &str> {
     text.lines().map(|line| line.split(['#', ';']).next().unwrap_or_default())
 }

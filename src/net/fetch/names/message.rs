@@ -1,4 +1,4 @@
-//! Questions to name servers and what they answer, as bytes.
+//! Encoder and parser of DNS messages.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -6,36 +6,36 @@ use std::time::Duration;
 use simple_dns::rdata::RData;
 use simple_dns::{CLASS, Name, Packet, PacketFlag, QTYPE, Question, RCODE, ResourceRecord, TYPE};
 
-/// Bytes of an answer that are read. Without extensions, which are not asked for, it has at most 512.
+/// Bytes of a response; a longer one is ignored. Without extensions, which are not requested, it has at most 512.
 const MAX_ANSWER: usize = 1500;
-/// Addresses that are taken from an answer.
+/// Addresses taken from a response.
 const MAX_ADDRESSES: usize = 8;
-/// Other names that a name may lead to, one after the other.
+/// Aliases (CNAME) followed one after the other.
 const MAX_ALIASES: usize = 8;
-/// Bytes of the fixed part of a message, of the shortest question and of the shortest record.
+/// Bytes of the header, of the shortest question and of the shortest record.
 const HEADER_BYTES: usize = 12;
 const QUESTION_BYTES: usize = 5;
 const RECORD_BYTES: usize = 11;
 
-/// Which addresses are asked for.
+/// Address family of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
     V4,
     V6,
 }
 
-/// What a name server says.
+/// Result of a DNS query.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Said {
-    /// Addresses, and for how long they hold.
+    /// Addresses and their time to live.
     Addresses(Vec<IpAddr>, Duration),
-    /// The name has no addresses of the kind asked for.
+    /// The name has no addresses of this family.
     None(&'static str),
-    /// The server does not know.
+    /// The server cannot answer.
     Failed(&'static str),
 }
 
-/// Whether a text can be a name: labels of letters, digits, `-` and `_`, of the lengths allowed.
+/// Returns whether a text can be a name: labels of letters, digits, `-` and `_`, of valid lengths.
 pub fn is_name(name: &str) -> bool {
     let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     !name.is_empty()
@@ -45,7 +45,7 @@ pub fn is_name(name: &str) -> bool {
         && Name::new(name).is_ok()
 }
 
-/// The question for a name's addresses; `None` if it is no name.
+/// Encodes a query for the addresses of a name; `None` if it is not a valid name.
 pub fn question(id: u16, name: &str, family: Family) -> Option<Vec<u8>> {
     let mut packet = Packet::new_query(id);
     packet.set_flags(PacketFlag::RECURSION_DESIRED);
@@ -53,7 +53,7 @@ pub fn question(id: u16, name: &str, family: Family) -> Option<Vec<u8>> {
     packet.build_bytes_vec().ok()
 }
 
-/// Reads a message that came back. `None` if it is not the answer to this question.
+/// Parses a received message; `None` if it is not the response to this query.
 pub fn read(bytes: &[u8], id: u16, name: &str, family: Family) -> Option<Said> {
     let is_of_question = bytes.get(..2) == Some(id.to_be_bytes().as_slice()) && bytes.len() <= MAX_ANSWER;
     if !is_of_question || !is_plausible(bytes) {
@@ -82,7 +82,8 @@ pub fn read(bytes: &[u8], id: u16, name: &str, family: Family) -> Option<Said> {
     })
 }
 
-/// Whether a message can hold as many records as it says, so that no memory is taken for what cannot be there.
+/// Returns whether a message can hold as many records as its header announces, so that no memory is allocated for
+/// missing ones.
 fn is_plausible(bytes: &[u8]) -> bool {
     let count = |at: usize| match bytes.get(at..at + 2) {
         Some([high, low]) => usize::from(u16::from_be_bytes([*high, *low])),
@@ -92,7 +93,7 @@ fn is_plausible(bytes: &[u8]) -> bool {
     count(4) * QUESTION_BYTES + (count(6) + count(8) + count(10)) * RECORD_BYTES <= room
 }
 
-/// The addresses of a name, following its aliases, and the shortest lifetime on the way.
+/// Returns the addresses of a name, following its aliases, and the shortest time to live on the way.
 fn addresses(records: &[ResourceRecord<'_>], name: Name<'_>, family: Family) -> (Vec<IpAddr>, Duration) {
     let mut name = &name;
     let mut lifetime = u32::MAX;
@@ -135,7 +136,7 @@ mod tests {
 
     use super::*;
 
-    /// The answer of a name server to a question for node.example with number 258: an alias and an address.
+    /// A response to a query for node.example with id 258: an alias and an address.
     const ANSWER: &[u8] = b"\x01\x02\x81\x80\0\x01\0\x02\0\0\0\0\x04node\x07example\0\0\x01\0\x01\
         \xc0\x0c\0\x05\0\x01\0\0\0\x3c\0\x04\x01a\xc0\x11\xc0\x2a\0\x01\0\x01\0\0\0\x1e\0\x04\x0a\0\0\x01";
 

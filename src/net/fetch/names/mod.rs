@@ -1,4 +1,4 @@
-//! Addresses of hosts: by the files of the system, and by questions to name servers.
+//! DNS resolver: the system's files and queries to name servers.
 
 mod cache;
 mod configuration;

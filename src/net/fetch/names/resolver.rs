@@ -1,10 +1,10 @@
-//! Finds the addresses of names.
+//! DNS resolver as a state machine.
 //!
-//! Both families are asked for at once, each question by a socket of its own, so that who wants to forge an answer has
-//! to guess a port and a number. As soon as one has brought addresses, the other is waited for a moment only.
+//! Both address families are queried at once, each query on a socket of its own, so that a forger must guess a port and
+//! an id. Once one family has addresses, the other is given only a short time.
 //!
-//! As in the pool, a socket's slot is used again only after its end was told by [`Resolver::next_closed`], which has
-//! to be asked after each call.
+//! As in the pool, the slot of a socket is reused only after [`Resolver::next_closed`] returned it, which must be
+//! called after each call.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -20,58 +20,58 @@ use super::message::{self, Family, Said};
 
 /// How long the addresses of one family wait for those of the other.
 const OTHER_FAMILY: Duration = Duration::from_millis(100);
-/// Messages on a socket that are not the answer, before another socket is used.
+/// Wrong messages on a socket before the query moves to another socket.
 const MAX_WRONG: usize = 16;
-/// How long it is remembered that a name has no address, and that nobody could be asked.
+/// How long a failed lookup is cached: the name has no address, or no server answered.
 const NO_ADDRESS: Duration = Duration::from_secs(30);
 const NO_ANSWER: Duration = Duration::from_secs(5);
 
-/// A question to be sent to a name server by a new socket.
+/// A query to send to a name server on a new socket.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Datagram {
-    /// The socket's slot.
+    /// Slot of the socket.
     pub slot: usize,
-    /// Where to; nobody else may answer.
+    /// The name server; responses from others are not accepted.
     pub server: SocketAddr,
     /// The message.
     pub bytes: Vec<u8>,
 }
 
-/// A name that is being looked up.
+/// A lookup in progress.
 #[derive(Debug)]
 struct Lookup {
     name: String,
     askers: Vec<usize>,
-    /// What has been said, of one family and then of both.
+    /// Results so far, one per family.
     said: Vec<Said>,
 }
 
-/// A question under way.
+/// A query in progress.
 #[derive(Debug)]
 struct OpenQuestion {
     lookup: u64,
     family: Family,
     id: u16,
     attempt: usize,
-    /// The name server that is asked.
+    /// Index of the name server.
     server: usize,
     is_sent: bool,
     until: Instant,
     wrong: usize,
 }
 
-/// Looks names up. Whoever asks is named by a number, and asks for one name at a time.
+/// Resolves names. A requester is identified by a number and has one lookup at a time.
 pub struct Resolver {
     configuration: NameConfiguration,
     cache: Cache,
     random: Shake128Reader,
     max_queries: usize,
-    /// The name server that has answered last, the first to be asked.
+    /// Index of the name server that answered last, the first to be queried.
     server: usize,
     lookups: BTreeMap<u64, Lookup>,
     lookups_by_name: HashMap<String, u64>,
     last_lookup: u64,
-    /// Questions that wait for their turn.
+    /// Queries not started yet.
     waiting: VecDeque<(u64, Family)>,
     queries: Slab<OpenQuestion>,
     unsent: VecDeque<usize>,
@@ -80,8 +80,8 @@ pub struct Resolver {
 }
 
 impl Resolver {
-    /// A resolver with so many questions at a time, and so many names to remember. The seed makes its questions
-    /// unpredictable and has to be so itself.
+    /// Returns a resolver with at most `max_queries` in progress and `cached_names` in the cache. The seed must be
+    /// unpredictable, because the ids of queries depend on it.
     pub fn new(configuration: NameConfiguration, seed: &[u8; 32], max_queries: usize, cached_names: usize) -> Self {
         Self {
             configuration,
@@ -100,7 +100,7 @@ impl Resolver {
         }
     }
 
-    /// Asks for a name. [`next_found`](Self::next_found) tells what was found.
+    /// Looks up a name for a requester. [`next_found`](Self::next_found) returns the result.
     pub fn ask(&mut self, name: &str, asker: usize, now: Instant) {
         let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
         let known = match self.configuration.known(&name) {
@@ -123,12 +123,12 @@ impl Resolver {
         self.ask_waiting(now);
     }
 
-    /// What was found for somebody who has asked.
+    /// Returns a requester and the result of its lookup.
     pub fn next_found(&mut self) -> Option<(usize, Resolution)> {
         self.found.pop_front()
     }
 
-    /// Somebody who has asked does not need the answer any more.
+    /// Cancels the lookup of a requester.
     pub fn forget(&mut self, asker: usize, now: Instant) {
         self.found.retain(|(other, _)| *other != asker);
         let asked = self.lookups.iter_mut().find(|(_, lookup)| lookup.askers.contains(&asker));
@@ -144,7 +144,7 @@ impl Resolver {
         }
     }
 
-    /// A question to be sent.
+    /// Returns a query to send.
     pub fn next_question(&mut self) -> Option<Datagram> {
         while let Some(slot) = self.unsent.pop_front() {
             let Some(query) = self.queries.get_mut(slot).filter(|query| !query.is_sent) else { continue };
@@ -158,7 +158,7 @@ impl Resolver {
         None
     }
 
-    /// A message has come from the server that a question was sent to.
+    /// Handles a message from the server of a query.
     pub fn received(&mut self, slot: usize, bytes: &[u8], now: Instant) {
         let Some(query) = self.queries.get_mut(slot) else { return };
         let Some(lookup) = self.lookups.get(&query.lookup) else { return };
@@ -177,17 +177,17 @@ impl Resolver {
         }
     }
 
-    /// A question could not be sent, or its server is not there.
+    /// Handles a query that could not be sent or whose server is unreachable.
     pub fn unreachable(&mut self, slot: usize, now: Instant) {
         self.attempt_failed(slot, "no name server can be reached", now);
     }
 
-    /// A socket that is to be closed, if there is one in its slot.
+    /// Returns a slot whose socket is to be closed, if it has one.
     pub fn next_closed(&mut self) -> Option<usize> {
         self.closed.pop_front()
     }
 
-    /// Deals with the questions that were not answered in time.
+    /// Handles timed-out queries.
     pub fn deal_with_due(&mut self, now: Instant) {
         let due = |(slot, query): (usize, &OpenQuestion)| (query.until <= now).then_some(slot);
         let due: Vec<usize> = self.queries.iter().filter_map(due).collect();
@@ -196,17 +196,17 @@ impl Resolver {
         }
     }
 
-    /// When something is due next.
+    /// Returns when the next query times out.
     pub fn next_due(&self) -> Option<Instant> {
         self.queries.iter().map(|(_, query)| query.until).min()
     }
 
-    /// Whether there is something to be sent or told.
+    /// Returns whether a query or a result is waiting to be taken.
     pub fn has_wishes(&self) -> bool {
         !(self.unsent.is_empty() && self.found.is_empty())
     }
 
-    /// Begins as many questions as may be under way.
+    /// Starts waiting queries up to the limit.
     fn ask_waiting(&mut self, now: Instant) {
         while self.queries.len() < self.max_queries
             && let Some((lookup, family)) = self.waiting.pop_front()
@@ -230,7 +230,7 @@ impl Resolver {
         self.hurry(slot, now);
     }
 
-    /// Waits for a question a moment only, if the other family has brought addresses.
+    /// Shortens the timeout of a query if the other family has addresses.
     fn hurry(&mut self, slot: usize, now: Instant) {
         let last_attempt = self.last_attempt();
         let Some(query) = self.queries.get_mut(slot) else { return };
@@ -245,7 +245,7 @@ impl Resolver {
         (self.configuration.servers.len() * self.configuration.rounds).saturating_sub(1)
     }
 
-    /// Asks again, or gives up.
+    /// Retries a query at the next server, or ends it.
     fn attempt_failed(&mut self, slot: usize, reason: &'static str, now: Instant) {
         let (last_attempt, servers) = (self.last_attempt(), self.configuration.servers.len());
         let Some(query) = self.queries.get_mut(slot) else { return };
@@ -258,7 +258,7 @@ impl Resolver {
         self.begin_attempt(slot, now);
     }
 
-    /// A question has its answer.
+    /// Ends a query with its result.
     fn conclude(&mut self, slot: usize, said: Said, now: Instant) {
         let Some(query) = self.queries.try_remove(slot) else { return };
         self.closed.push_back(slot);
@@ -292,7 +292,7 @@ impl Resolver {
     }
 }
 
-/// What both families together mean, and for how long.
+/// Combines the results of both families. Returns the resolution and its time to live.
 fn outcome(said: &[Said]) -> (Resolution, Duration) {
     let of = |wanted: fn(&IpAddr) -> bool| {
         let addresses = said.iter().filter_map(|said| match said {
@@ -302,7 +302,7 @@ fn outcome(said: &[Said]) -> (Resolution, Duration) {
         addresses.flatten().collect::<Vec<_>>()
     };
     let (v4, v6) = (of(IpAddr::is_ipv4), of(IpAddr::is_ipv6));
-    // In turn, so that a host can be reached if one of the two protocols does not work.
+    // Alternating, so that the host is reachable if one of the two protocols does not work.
     let longest = v4.len().max(v6.len());
     let addresses: Vec<_> = (0..longest).flat_map(|at| [v4.get(at), v6.get(at)]).flatten().copied().collect();
     if !addresses.is_empty() {
@@ -312,7 +312,7 @@ fn outcome(said: &[Said]) -> (Resolution, Duration) {
         });
         return (Ok(addresses.into()), lifetimes.min().unwrap_or_default());
     }
-    // If one of them could not be found out, the name may have addresses after all.
+    // If a query failed, the name may have addresses after all.
     let failed = said.iter().find_map(|said| match said {
         Said::Failed(reason) => Some((Err(*reason), NO_ANSWER)),
         _ => None,

@@ -7,7 +7,7 @@ use crate::net::fetch::Method;
 
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
-/// A pool, the time, and the ids given so far.
+/// A pool, the time, and the last id used.
 struct Bench {
     pool: ConnectionPool,
     now: Instant,
@@ -39,7 +39,7 @@ impl Bench {
         FetchId(self.last)
     }
 
-    /// Answers all questions for names, with two addresses each.
+    /// Answers all DNS queries with two addresses each. Returns the names.
     fn name(&mut self) -> Vec<String> {
         let mut names = Vec::new();
         while let Some((slot, name)) = self.pool.next_question() {
@@ -49,13 +49,13 @@ impl Bench {
         names
     }
 
-    /// Connections to be made, after all questions for names.
+    /// Answers all DNS queries and returns the connections to open.
     fn attempts(&mut self) -> Vec<(usize, SocketAddr)> {
         self.name();
         std::iter::from_fn(|| self.pool.next_attempt()).collect()
     }
 
-    /// Makes all connections that are wanted, and has them send their requests. Their slots.
+    /// Opens all wanted connections and sends their requests. Returns the slots.
     fn connect(&mut self) -> Vec<usize> {
         let slots: Vec<usize> = self.attempts().into_iter().map(|(slot, _)| slot).collect();
         slots.iter().for_each(|slot| self.pool.connected(*slot, self.now));
@@ -68,7 +68,7 @@ impl Bench {
         self.pool.sent(slot, count);
     }
 
-    /// Slots of connections that were handed another request, which they send.
+    /// Sends the requests assigned to idle connections. Returns the slots.
     fn assigned(&mut self) -> Vec<usize> {
         let slots: Vec<usize> = std::iter::from_fn(|| self.pool.next_assigned(self.now)).collect();
         slots.iter().for_each(|slot| self.send(*slot));
@@ -97,7 +97,7 @@ impl Bench {
         done.map(told).collect()
     }
 
-    /// Nothing is left of any request.
+    /// Asserts that no request or connection is left.
     fn assert_empty(&mut self) {
         let pool = &self.pool;
         assert!(pool.hosts.is_empty() && pool.hosts_by_endpoint.is_empty() && pool.connections.is_empty());
@@ -318,7 +318,7 @@ fn a_target_that_would_break_the_request_is_refused() {
     bench.assert_empty();
 }
 
-/// Something that may happen to a pool.
+/// An event in the life of a pool.
 #[derive(Clone, Debug)]
 enum Step {
     Start { host: u8, is_idempotent: bool },
@@ -349,7 +349,7 @@ fn any_step() -> impl Strategy<Value = Step> {
 }
 
 impl Bench {
-    /// Does one step, `open` being the slots of connections that stand.
+    /// Applies one step; `open` holds the slots of established connections.
     fn step(&mut self, step: Step, open: &mut BTreeSet<usize>) {
         match step {
             Step::Start { host, is_idempotent } => {
@@ -389,7 +389,7 @@ impl Bench {
     fn assert_limits(&self) {
         let pool = &self.pool;
         assert!(pool.connections.len() <= pool.limits.connections);
-        // A request that is repeated waits beyond the limit if need be.
+        // A repeated request may wait beyond the limit.
         assert!(pool.waiting <= pool.limits.waiting + pool.limits.connections);
         assert!(pool.hosts.iter().all(|(_, host)| host.connections <= pool.limits.connections_per_host));
         assert_eq!(pool.hosts.iter().map(|(_, host)| host.connections).sum::<usize>(), pool.connections.len());
@@ -413,7 +413,7 @@ proptest! {
             held_bytes: 100,
             ..FetchLimits::default()
         };
-        // What is given up counts as told.
+        // A cancelled request counts as delivered.
         let (mut bench, mut open, mut told) = (Bench::new(limits), BTreeSet::new(), Vec::new());
         for step in steps {
             if let Step::Cancel { id } = step {
@@ -423,7 +423,7 @@ proptest! {
             bench.assert_limits();
             told.extend(bench.done().into_iter().map(|(id, _)| id));
         }
-        // All requests run out of time, and then all kept connections.
+        // All requests time out, then all idle connections.
         for _ in 0..20 {
             bench.pass(seconds(5));
             bench.closed();
@@ -448,7 +448,7 @@ fn silence_ends_a_request_sooner_than_its_time_and_is_counted_from_the_last_byte
     assert!(bench.done().is_empty());
     bench.pass(seconds(1));
     assert_eq!(bench.done(), [(1, "Silent".to_owned())]);
-    // A drop now and then does not make it last longer than its time.
+    // A byte now and then does not extend the total timeout.
     bench.start(patient.clone());
     let slot = bench.connect()[0];
     for _ in 0..12 {
@@ -456,7 +456,7 @@ fn silence_ends_a_request_sooner_than_its_time_and_is_counted_from_the_last_byte
         bench.pass(seconds(5));
     }
     assert_eq!(bench.done().len(), 1);
-    // On a connection that was kept it is counted from the moment at which the request is sent.
+    // On a reused connection the timeout starts when the request is sent.
     bench.closed();
     bench.start(patient.clone());
     let slot = bench.connect()[0];
@@ -477,12 +477,12 @@ fn an_answer_that_hardly_comes_is_given_up_and_a_slow_one_is_not() {
     let slot = bench.connect()[0];
     bench.pool.received(slot, b"HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\n", bench.now);
     for _ in 0..10 {
-        // Too little at a time, but enough in the time.
+        // Few bytes at a time, but enough within the window.
         bench.pool.received(slot, &[0; 60], bench.now);
         bench.pass(seconds(9));
     }
     assert!(bench.done().is_empty());
-    // From here on a byte every second; what came last counts for a while.
+    // From here on one byte per second; earlier bytes of the window still count.
     let mut waited = 0;
     while bench.done().is_empty() {
         bench.pool.received(slot, b"a", bench.now);
@@ -491,7 +491,7 @@ fn an_answer_that_hardly_comes_is_given_up_and_a_slow_one_is_not() {
     }
     assert!((1..=20).contains(&waited), "{waited} s");
     bench.closed();
-    // One that is repeated on another connection has all the time again.
+    // A slow response is given up after the full window.
     bench.start(patient);
     let slot = bench.connect()[0];
     bench.pool.received(slot, b"HTTP/1.1 200 OK\r\n", bench.now);

@@ -33,7 +33,7 @@ pub fn hash(number: usize) -> Hash256 {
     hash
 }
 
-/// A node with some partners, which are active.
+/// Returns a node with active peers.
 fn among(partners: usize) -> Scene {
     let mut scene = Scene::new(settings(&(0..partners).collect::<Vec<_>>()), partners);
     scene.run_seconds(5);
@@ -152,7 +152,7 @@ fn a_partner_that_is_known_no_more_is_told_nothing() {
     assert_eq!(scene.peers.told_of(&mut || 0).0, [info(0)]);
     scene.others[0].behaviour = Behaviour::Unreachable;
     scene.run_seconds(400);
-    // A node of the list stays a partner in need.
+    // A pre-trusted peer is selected when none is active.
     assert_eq!(scene.peers.told_of(&mut || 0).0, [info(0)]);
     assert!(scene.peers.known().iter().all(|view| view.address == address_of(0)));
 }

@@ -18,7 +18,7 @@ fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// Ends all that were sent, and returns how many there were.
+/// Ends all sent requests and returns their number.
 fn end_all(calls: &mut Calls, fake: &mut Fake, now: Duration) -> usize {
     let sent: Vec<_> = fake.waiting.drain(..).collect();
     sent.iter().for_each(|sent| assert!(calls.end(sent.call, now).is_some()));
@@ -69,7 +69,7 @@ fn requests_under_way_are_bounded_for_each_node_and_in_all() {
     assert_eq!(fake.waiting.len(), MAX_UNDER_WAY_PER_TARGET);
     (1..=200).for_each(|host| assert!(calls.take(question(host))));
     calls.send(at(millis(0)), &mut fake);
-    // Those that wait for a slow node are in nobody's way.
+    // Requests that wait for a slow peer block no others.
     assert_eq!(fake.waiting.len(), MAX_UNDER_WAY);
     assert_eq!(calls.load(), (100, 120, 2_200));
     assert_eq!(calls.next_due(), None, "it waits for answers, not for time");

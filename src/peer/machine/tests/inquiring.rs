@@ -86,7 +86,7 @@ fn the_clock_follows_nodes_of_important_accounts_and_asks_besides_only_listed_on
     let mut asked = scene.asked("/time-sync/network-time");
     asked.sort_unstable();
     assert_eq!((asked, scene.peers.active().0.len()), (vec![0, 1, 2], 4));
-    // Two of a hundred accounts have too small a share to move it by all.
+    // Two of a hundred accounts have too small a share for the full change.
     let [round] = scene.peers.time().rounds().collect::<Vec<_>>()[..] else { panic!("a round") };
     assert_eq!((round.change, scene.fake.shifted), (358, 358));
     assert_eq!(timer(&scene, Task::TimeSynchronisation).successes, 1);
@@ -200,7 +200,7 @@ fn pushes_count_for_nodes_that_are_known_and_not_shunned() {
             scene.peers.pushed(&pusher(number), result, now);
         }
     }
-    // The second one has never answered: what is harmful may come from anybody.
+    // The second peer has never answered: harmful pushes may come from anybody.
     assert_eq!([0, 1, 2].map(|number| scene.experience(number)), [(2, 1), (2, 0), (0, 0)]);
     let told = scene.peers.experiences(&mut || 0).experiences;
     let about = |number: usize| {

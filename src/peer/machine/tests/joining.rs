@@ -32,11 +32,11 @@ fn the_first_good_answer_is_the_own_address_and_the_node_joins_with_it() {
     while scene.peers.joined() != Joined::Yes {
         assert!(scene.answer_one());
     }
-    // The host is taken, the port is not: others cannot know it.
+    // The host is taken, the port is not: peers cannot know it.
     let host = scene.peers.local().endpoint.host.clone();
     assert!(["30.0.0.1", "30.0.0.3"].contains(&host.as_str()), "{host}");
     assert_eq!(scene.peers.local().endpoint.port, 7890);
-    // What comes later changes nothing.
+    // Later answers have no effect.
     scene.answer_all();
     assert_eq!(scene.peers.local().endpoint.host, host);
     assert_eq!(scene.peers.timers().len(), Task::ALL.len());
@@ -117,7 +117,7 @@ fn a_peer_without_a_key_is_asked_like_the_others_and_keeps_the_key_with_which_it
     assert_eq!(scene.asked("/node/cysm"), [0]);
     assert_eq!(scene.peers.active().0, [info(0)]);
     assert!(scene.peers.unpinned().is_empty() && scene.peers.known()[0].is_pre_trusted);
-    // Another node at its place is not taken for it.
+    // Another node at its endpoint is not taken for it.
     scene.others[0].pair = pair(1);
     scene.others[0].info.identity = info(1).identity;
     scene.run_seconds(70);

@@ -1,4 +1,4 @@
-//! Whatever happens, in whatever order: nothing panics, no limit is exceeded, and no task gets stuck.
+//! Random events: nothing panics, no limit is exceeded, and no task gets stuck.
 
 use proptest::prelude::*;
 
@@ -16,7 +16,6 @@ enum Event {
     Pass {
         millis: u64,
     },
-    /// A request that waits ends.
     End {
         which: usize,
         how: usize,
@@ -90,7 +89,7 @@ fn behaviour(how: usize) -> Behaviour {
     }
 }
 
-/// An answer to a request, most of them good ones.
+/// Returns an answer to a request, mostly a valid one.
 fn reply(scene: &Scene, which: usize, how: usize) -> Reply {
     let sent = &scene.fake.waiting[which];
     let other = scene.others.iter().find(|other| other.info.endpoint == sent.to);
@@ -174,7 +173,7 @@ fn check_limits(scene: &Scene) {
     assert_eq!(peers.calls.load().0, scene.fake.waiting.len(), "what is under way is what was sent");
 }
 
-/// Once others behave well again, every task is done again.
+/// Checks that every task runs again once the peers behave well.
 fn check_that_nothing_is_stuck(scene: &mut Scene) {
     scene.others.iter_mut().for_each(|other| (other.behaviour, other.score) = (Behaviour::Good, 0));
     happen(scene, Event::StoreFails { fails: false });

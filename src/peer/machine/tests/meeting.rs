@@ -10,7 +10,7 @@ use crate::peer::outside::{MeetingId, Outside};
 use crate::peer::testing::{Behaviour, LOCAL, Scene, address_of, info, ip_of, pusher, settings};
 use crate::peer::wire::{Endpoint, MetaData, NodeInfo};
 
-/// A node that has joined a network of which it knows nobody.
+/// Returns a node that has joined a network without knowing any peer.
 fn alone(others: usize) -> Scene {
     let mut scene = Scene::new(settings(&[]), others);
     scene.turn();
@@ -79,7 +79,7 @@ fn a_sender_is_called_back_only_at_the_address_that_it_comes_from() {
     let named = NodeInfo { endpoint: Endpoint::http("victim.example", 7890), ..info(0) };
     assert_eq!(greet(&mut scene, &named, ip_of(0)), Meeting::Waiting(MeetingId(1)));
     assert_eq!(scene.fake.waiting[0].to, info(0).endpoint);
-    // An address of IPv4 in the clothes of one of IPv6 is the same address.
+    // An IPv4-mapped IPv6 address is the same address.
     let IpAddr::V4(v4) = ip_of(0) else { panic!("IPv4") };
     assert_eq!(greet(&mut scene, &info(0), v4.to_ipv6_mapped().into()), Meeting::Waiting(MeetingId(2)));
     let v6: IpAddr = "2001:db8::5".parse().expect("an address");
@@ -88,7 +88,7 @@ fn a_sender_is_called_back_only_at_the_address_that_it_comes_from() {
     assert_eq!(scene.fake.waiting[2].to.to_string(), "http://[2001:db8::5]:80");
 }
 
-/// A node of a number at a port of its own, of which nobody has heard.
+/// Returns an unknown node at a port of its own.
 fn stranger(host: &str, port: usize) -> NodeInfo {
     NodeInfo { endpoint: Endpoint::http(host, port as u16), ..info(1_000 + port) }
 }
@@ -126,7 +126,7 @@ fn of_strangers_who_do_not_answer_the_host_that_holds_most_places_gives_way_at_o
     let waiting: Vec<_> = scene.fake.waiting.iter().map(|sent| sent.call).collect();
     let honest = greet(&mut scene, &info(0), ip_of(0));
     assert!(matches!(honest, Meeting::Waiting(_)), "{honest:?}");
-    // The place that was held longest went, with its call, and its sender is told.
+    // The oldest slot was evicted with its request, and its sender gets an answer.
     assert_eq!(scene.fake.met, [(MeetingId(1), Some("too many signs of life at once".to_owned()))]);
     assert_eq!(scene.fake.waiting.len(), MAX_MEETINGS);
     assert!(scene.fake.waiting.iter().all(|sent| sent.call != waiting[0]));
@@ -150,7 +150,7 @@ fn hosts_that_hold_a_place_each_give_way_to_another_one_after_two_seconds() {
     scene.now += PATIENCE - Duration::from_millis(1);
     assert!(matches!(greet(&mut scene, &info(0), ip_of(0)), Meeting::Failed(_)));
     scene.now += Duration::from_millis(1);
-    // They do not drive each other out, and renew nothing by asking again.
+    // They do not evict each other, and asking again renews nothing.
     assert_eq!(greet_all(&mut scene), 0);
     assert!(matches!(greet(&mut scene, &info(0), ip_of(0)), Meeting::Waiting(_)));
     assert_eq!(scene.fake.waiting.len(), MAX_MEETINGS);
@@ -171,7 +171,7 @@ fn a_network_with_many_hosts_does_not_take_back_the_places_that_it_gives_up() {
         for honest in 0..10 {
             assert!(matches!(greet(&mut scene, &info(honest), ip_of(honest)), Meeting::Waiting(_)), "{honest}");
             scene.now += PATIENCE;
-            // Another host of the network drives nobody out but one of its own.
+            // Another host of the network evicts only a slot of its own network.
             let again = host(200 + honest);
             let node = stranger(&if again.contains(':') { format!("[{again}]") } else { again.clone() }, 1);
             greet(&mut scene, &node, ip(&again));
@@ -233,7 +233,7 @@ fn nothing_from_the_network_moves_a_node_of_the_list() {
         scene.others[1].list = vec![relayed.clone()];
         scene.turn();
         scene.answer_all();
-        // Before it has answered.
+        // Before the first answer.
         (0..50).for_each(|_| assert_eq!(greet(&mut scene, &relayed, ip("66.6.6.6")), Meeting::Ignored));
         check(&scene, "at the start");
         assert_eq!(
@@ -276,14 +276,14 @@ fn a_node_that_is_known_moves_only_after_a_minute_without_an_answer_and_is_a_str
     let now = scene.now();
     scene.peers.pushed(&pusher(1), PushResult::Useful, now);
     assert_eq!(scene.experience(1), (1, 0));
-    // While it answers where it is known it stays there.
+    // It keeps its endpoint while it answers there.
     for _ in 0..40 {
         greet(&mut scene, &relayed, ip("66.6.6.6"));
         scene.run_seconds(10);
     }
     assert_eq!((scene.place(1), scene.state(1)), (Some(info(1).endpoint), Some(State::Active)));
     assert!(scene.experience(1).0 == 1 && scene.trust(1).is_some());
-    // It is silent: it is not active then, and still there for a minute at least.
+    // It fails: it becomes inactive, but keeps its endpoint for at least a minute.
     scene.others[1].behaviour = Behaviour::Unreachable;
     scene.others[0].list.clear();
     let mut failed_at = None;
@@ -298,7 +298,7 @@ fn a_node_that_is_known_moves_only_after_a_minute_without_an_answer_and_is_a_str
     assert!((55..200).contains(&gone_for.as_secs()), "{gone_for:?}");
     assert_eq!((scene.place(1), scene.state(1)), (Some(there.clone()), Some(State::Active)));
     assert_eq!((scene.experience(1), scene.trust(1)), ((0, 0), None), "nobody trusts it for what it was elsewhere");
-    // What the node pushes from where it is is not to the credit of whoever is at the other place.
+    // A push from the known endpoint gives no credit to the other endpoint.
     let now = scene.now();
     scene.peers.pushed(&pusher(1), PushResult::Useful, now);
     assert_eq!(scene.experience(1), (0, 0));
@@ -306,7 +306,7 @@ fn a_node_that_is_known_moves_only_after_a_minute_without_an_answer_and_is_a_str
     assert_eq!(scene.experience(1), (1, 0));
 }
 
-/// A node of the list, and another one that has moved to a relay which has left.
+/// Returns a scene with a pre-trusted peer and another one that moved to a relay which has left.
 fn taken_for_a_relay() -> (Scene, NodeInfo) {
     let mut scene = Scene::new(settings(&[0]), 2);
     let there = Endpoint::http("66.6.6.6", 7890);
@@ -367,7 +367,7 @@ fn a_sign_of_life_just_after_a_node_was_asked_in_vain_has_it_asked_where_the_sig
     assert_eq!(scene.place(1), Some(relayed.endpoint.clone()), "it has not been away for a minute");
     fails(&mut scene);
     let asked = scene.fake.history.len();
-    // The relay has been there before, which does not keep the node away; nor is it called for each of its signs.
+    // The relay was there before, which does not lock the peer out; nor is it probed for each of its signs.
     (0..20).for_each(|_| {
         _ = greet(&mut scene, &NodeInfo { endpoint: Endpoint::http("66.6.6.7", 1), ..info(1) }, ip("66.6.6.7"))
     });
@@ -408,7 +408,7 @@ fn the_operator_moves_a_node_that_has_come_by_itself_and_it_is_asked_anew() {
     assert_eq!((scene.place(0), scene.state(0)), (Some(info(0).endpoint), Some(State::Untried)));
     scene.run_seconds(200);
     assert_eq!(scene.state(0), Some(State::Active));
-    // Also one that is listed already.
+    // The same for a peer that is listed already.
     let elsewhere = NodeInfo { endpoint: Endpoint::http("77.7.7.7", 7890), ..info(0) };
     scene.peers.know(vec![KnownPeer::Node(elsewhere.clone())]);
     assert_eq!((scene.place(0), scene.state(0)), (Some(elsewhere.endpoint), Some(State::Untried)));
@@ -430,7 +430,7 @@ fn a_node_whose_push_or_answer_was_just_accepted_is_active() {
     scene.peers.pushed(&elsewhere, PushResult::Useful, now);
     assert_eq!((scene.state(0), scene.place(0)), (Some(State::Active), Some(info(0).endpoint)));
     assert!(scene.peers.has_active_node());
-    // The same by an answer: it is asked for its chain as nobody else of the list is there.
+    // The same by an answer: it is asked for its chain, as no other pre-trusted peer answers.
     scene.run_seconds(70);
     assert_eq!(scene.state(0), Some(State::Inactive));
     scene.others[0].behaviour = Behaviour::Good;
@@ -482,7 +482,7 @@ fn active_nodes_that_nobody_draws_are_told_of_up_to_the_node_limit_one_at_least(
             greet(&mut scene, &info(node), ip_of(node));
             scene.answer_all();
         }
-        // Trust was calculated before they came: only the listed node is a partner.
+        // Trust was calculated before they appeared: only the pre-trusted peer is selected.
         let lists: Vec<_> = (0..60).map(|_| scene.peers.told_of(&mut || scene.fake.random()).0).collect();
         for list in &lists {
             let named: BTreeSet<_> = list.iter().map(|node| node.identity.key).collect();
@@ -500,7 +500,7 @@ fn a_node_that_has_failed_is_looked_at_again_after_a_sign_of_life_at_most_once_a
     assert_eq!(scene.state(1), Some(State::Failure));
     let looks = |scene: &Scene| scene.asked("/node/peer-list/active").iter().filter(|node| **node == 1).count();
     scene.others[1].behaviour = Behaviour::SilentAt("/node/peer-list/active");
-    // Its failure is not a minute old.
+    // Its failure is less than a minute old.
     greet(&mut scene, &info(1), ip_of(1));
     scene.answer_all();
     assert_eq!((scene.state(1), looks(&scene)), (Some(State::Failure), 0));
@@ -535,7 +535,7 @@ fn a_node_that_is_looked_at_again_after_a_sign_of_life_does_not_bring_others_int
     let mut scene = Scene::new(settings(&[0, 1]), 3);
     scene.others[1].behaviour = Behaviour::Broken;
     scene.run_seconds(20);
-    // The refresh at second 131 waits for the other node of the list.
+    // The refresh at second 131 waits for the other pre-trusted peer.
     scene.others[0].behaviour = Behaviour::SilentAt("/node/info");
     scene.run_seconds(115);
     assert!(scene.fake.waiting.iter().any(|sent| sent.request.path == "/node/info"));

@@ -8,7 +8,7 @@ use crate::peer::outside::Reply;
 use crate::peer::testing::{Behaviour, LOCAL, Other, Scene, address_of, info, ip_of, settings, signed};
 use crate::peer::wire::{Endpoint, ErrorBody, MetaData, NodeInfo, Version};
 
-/// A scene after the first refresh, in which the nodes of the list are the first ones.
+/// Returns a scene after the first refresh, whose first `listed` peers are pre-trusted.
 fn refreshed(listed: usize, others: usize, prepare: impl FnOnce(&mut [Other])) -> Scene {
     let mut scene = Scene::new(settings(&(0..listed).collect::<Vec<_>>()), others);
     scene.turn();
@@ -90,7 +90,7 @@ fn a_node_that_others_tell_of_is_known_only_when_it_has_answered_itself() {
         others[3].behaviour = Behaviour::SignedByAnother;
     });
     assert_eq!([0, 1, 2, 3].map(|node| scene.state(node)), [Some(State::Active), Some(State::Active), None, None]);
-    // Only drawn nodes are asked for others.
+    // Only selected peers are asked for their peers.
     assert_eq!(scene.asked("/node/peer-list/active"), [0]);
 }
 
@@ -206,7 +206,7 @@ fn a_node_stays_where_it_is_known_whatever_it_says() {
     let mut scene = Scene::new(settings(&[0]), 2);
     scene.others[0].list = vec![info(1)];
     scene.run_seconds(10);
-    // Another one listens there, who passes all on.
+    // A relay listens there.
     for number in [0, 1] {
         let there = Endpoint::http(format!("99.9.9.{number}"), 7890);
         let relay = scene.relay(number, there.clone());

@@ -5,7 +5,7 @@ use crate::peer::machine::splits::{BETWEEN_QUESTIONS, FORGOTTEN_AFTER, LONG_WORS
 use crate::peer::outside::OwnTip;
 use crate::peer::testing::{Behaviour, Scene, settings};
 
-/// A machine with a chain of 400 blocks and partners whose chains are worse.
+/// Returns a node with a chain of 400 blocks and peers with worse chains.
 fn scene(others: usize) -> Scene {
     let mut scene = Scene::new(settings(&(0..others).collect::<Vec<_>>()), others);
     let hashes: Vec<_> = (0..400_u64).map(|height| Hash256([height as u8; 32])).collect();
@@ -29,7 +29,7 @@ fn a_node_with_a_worse_chain_is_asked_where_it_has_left_ours_if_that_goes_on() {
     assert_eq!((scene.asked("/chain/hashes-from").len(), apart(&scene)), (0, (0, 1)));
     scene.run_seconds(15);
     assert_eq!((scene.asked("/chain/hashes-from").len(), apart(&scene)), (1, (1, 1)));
-    // It is asked seldom, and what it says counts for a while.
+    // It is queried seldom, and its answer counts for a while.
     scene.run(BETWEEN_QUESTIONS * 2);
     assert_eq!(scene.asked("/chain/hashes-from").len(), 3);
     scene.others[0].behaviour = Behaviour::SilentAt("/chain/score");
@@ -39,7 +39,7 @@ fn a_node_with_a_worse_chain_is_asked_where_it_has_left_ours_if_that_goes_on() {
 
 #[test]
 fn a_node_that_is_behind_or_has_left_ours_lately_is_not_split_off() {
-    // Our block 40 is the lowest that may be undone.
+    // Our block 40 is the lowest that can be rolled back.
     for (theirs, is_apart) in [
         (vec![], false),
         (vec![Hash256([39; 32]), Hash256([0xee; 32])], false),
@@ -48,7 +48,7 @@ fn a_node_that_is_behind_or_has_left_ours_lately_is_not_split_off() {
         let mut scene = scene(1);
         scene.others[0].hashes = theirs.clone();
         scene.run(LONG_WORSE * 2);
-        // One that has no block there is asked once more, for one that it has.
+        // A peer without a block there is queried once more, for one that it has.
         let asked = if theirs.is_empty() { 2 } else { 1 };
         assert_eq!((scene.asked("/chain/hashes-from").len(), apart(&scene).0 == 1), (asked, is_apart), "{theirs:?}");
     }
@@ -67,7 +67,7 @@ fn a_node_that_has_come_over_is_split_off_no_more() {
 
 #[test]
 fn a_node_whose_chain_ends_below_all_that_we_may_undo_is_split_off_if_it_cannot_come_back_to_ours() {
-    // Ours is so long that the lowest block that may be undone is above the end of its chain, which may go back to block 20.
+    // Our lowest block that can be rolled back is above the end of the peer's chain, which can go back to block 20.
     for (common, is_apart) in [(19, true), (20, false), (25, false)] {
         let mut scene = scene(1);
         let ours: Vec<_> = (0..800_u64).map(|height| Hash256([(height % 251) as u8; 32])).collect();

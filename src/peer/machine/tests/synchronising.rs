@@ -25,7 +25,7 @@ pub fn block(height: u64) -> Block {
     block
 }
 
-/// A machine that has just asked its only partner for its score.
+/// Returns a node that has just asked its only peer for its score.
 fn comparing() -> Scene {
     let mut scene = Scene::new(settings(&[0]), 1);
     scene.others[0].behaviour = Behaviour::SilentAt("/chain/score");
@@ -39,7 +39,6 @@ fn last_question(scene: &Scene) -> &'static str {
     scene.fake.waiting.back().expect("a question").request.path
 }
 
-/// Answers the last question.
 fn answer(scene: &mut Scene, entity: impl Writable) {
     let sent = scene.fake.waiting.pop_back().expect("a question");
     let body = signed(&scene.others[0], &sent.request, entity);
@@ -51,7 +50,7 @@ fn timer(scene: &Scene) -> (bool, u64, u64) {
     (timer.is_executing, timer.successes, timer.failures)
 }
 
-/// Answers the question for the score and those after it, until blocks are asked for.
+/// Answers the score request and those after it, until blocks are requested.
 fn answer_until_blocks(scene: &mut Scene) {
     answer(scene, Score(500));
     assert_eq!(last_question(scene), "/chain/last-block");
@@ -61,7 +60,7 @@ fn answer_until_blocks(scene: &mut Scene) {
     assert_eq!(last_question(scene), "/chain/blocks-after");
 }
 
-/// Goes on until blocks are to be judged.
+/// Runs until blocks are to be validated.
 fn pulled() -> Scene {
     let mut scene = comparing();
     answer_until_blocks(&mut scene);
@@ -218,7 +217,7 @@ fn a_store_that_cannot_be_read_ends_an_attempt_and_nobody_is_blamed() {
     assert_eq!((timer(&scene), scene.experience(0)), ((false, 0, 1), (0, 0)));
 }
 
-/// When nodes were asked for their scores: the node, and the time since the start.
+/// Returns the score requests: peer and time since the start.
 fn comparisons(scene: &Scene) -> Vec<(usize, Duration)> {
     let asked = scene.fake.history.iter().filter(|(_, _, path)| *path == "/chain/score");
     let times = asked.map(|(at, _, _)| *at);

@@ -8,7 +8,7 @@ use super::*;
 const V4: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 const V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1);
 
-/// A resolver with two name servers, asked twice each, and the time.
+/// A resolver with two name servers, two attempts each, and the time.
 struct Bench {
     resolver: Resolver,
     now: Instant,
@@ -45,7 +45,7 @@ impl Bench {
         self.resolver.received(asked.slot, &bytes, self.now);
     }
 
-    /// Answers with one address of the family asked for.
+    /// Answers with one address of the queried family.
     fn answer_well(&mut self, asked: &Datagram) {
         let is_v4 = family(asked) == TYPE::A;
         let data = if is_v4 { RData::A(A::from(V4)) } else { RData::AAAA(AAAA::from(V6)) };
