@@ -237,7 +237,7 @@ pub struct Run {
     #[arg(long, value_name = "PORT", allow_negative_numbers = true)]
     http_port: Option<String>,
     /// A flag that does not exist; its error names the flags of the two interfaces.
-    #[arg(long, hide = true, value_parser = no_port())]
+    #[arg(long, hide = true, value_parser = reject_port_flag())]
     port: Option<String>,
     /// Port of the websocket interface, 0 for any [default: 7778]
     #[arg(long, value_name = "PORT", allow_negative_numbers = true)]
@@ -387,7 +387,7 @@ pub struct Service {
 }
 
 /// Rejects `--port` and suggests the two flags that exist.
-fn no_port() -> UnknownArgumentValueParser {
+fn reject_port_flag() -> UnknownArgumentValueParser {
     UnknownArgumentValueParser::suggest_arg("--http-port").and_suggest("the other port is --websocket-port")
 }
 
@@ -632,13 +632,13 @@ fn flag_override(flag: &'static str, key: &str, value: &str) -> Override {
 
 fn height(text: &str) -> Result<Height, &'static str> {
     match text.parse() {
-        Ok(height @ 1..=HIGHEST) => Ok(Height(height)),
+        Ok(height @ 1..=MAX_HEIGHT) => Ok(Height(height)),
         _ => Err("a height is a whole number, at least 1"),
     }
 }
 
 /// Greatest possible height; heights are transmitted as signed 64-bit numbers.
-const HIGHEST: u64 = i64::MAX as u64;
+const MAX_HEIGHT: u64 = i64::MAX as u64;
 
 #[cfg(test)]
 mod tests {

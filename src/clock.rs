@@ -21,21 +21,21 @@ pub enum ClockMode {
 
 /// A text that is not a clock mode.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NotAClock;
+pub struct InvalidClockMode;
 
-impl fmt::Display for NotAClock {
+impl fmt::Display for InvalidClockMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("is neither \"system\" nor a number of network seconds with or without a + behind it")
     }
 }
 
-impl std::error::Error for NotAClock {}
+impl std::error::Error for InvalidClockMode {}
 
 impl FromStr for ClockMode {
-    type Err = NotAClock;
+    type Err = InvalidClockMode;
 
     /// Parses `system`, `3240` (stands still) or `3240+` (runs from there).
-    fn from_str(text: &str) -> Result<Self, NotAClock> {
+    fn from_str(text: &str) -> Result<Self, InvalidClockMode> {
         if text == "system" {
             return Ok(ClockMode::System);
         }
@@ -44,9 +44,9 @@ impl FromStr for ClockMode {
             None => (text, false),
         };
         if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
-            return Err(NotAClock);
+            return Err(InvalidClockMode);
         }
-        let seconds = Timestamp(digits.parse().map_err(|_| NotAClock)?);
+        let seconds = Timestamp(digits.parse().map_err(|_| InvalidClockMode)?);
         Ok(if runs { ClockMode::RunsFrom(seconds) } else { ClockMode::Still(seconds) })
     }
 }
@@ -96,7 +96,7 @@ impl NetworkClock {
     }
 
     /// Returns the startup warning for a clock other than the system's.
-    pub fn announcement(&self) -> Option<String> {
+    pub fn startup_warning(&self) -> Option<String> {
         match self.mode {
             ClockMode::System => None,
             ClockMode::Still(at) => {
@@ -120,7 +120,7 @@ mod tests {
         assert_eq!("0+".parse(), Ok(ClockMode::RunsFrom(Timestamp(0))));
         assert_eq!("2147483647".parse(), Ok(ClockMode::Still(Timestamp(i32::MAX))));
         for wrong in ["", "+", "-1", "+5", "1.5", "2147483648", "3240 +", "3240++", "now", "\u{663}"] {
-            assert_eq!(wrong.parse::<ClockMode>(), Err(NotAClock), "{wrong}");
+            assert_eq!(wrong.parse::<ClockMode>(), Err(InvalidClockMode), "{wrong}");
         }
     }
 
@@ -129,7 +129,7 @@ mod tests {
         let clock = NetworkClock::new(ClockMode::Still(Timestamp(3240)), 5);
         assert_eq!(clock.now(0, 0), Timestamp(3240));
         assert_eq!(clock.now(i64::MAX, u64::MAX), Timestamp(3240));
-        assert!(clock.announcement().is_some_and(|text| text.contains("3240")));
+        assert!(clock.startup_warning().is_some_and(|text| text.contains("3240")));
     }
 
     #[test]
@@ -149,6 +149,6 @@ mod tests {
         for unix in [0, EPOCH_UNIX_MILLIS, EPOCH_UNIX_MILLIS + 499, EPOCH_UNIX_MILLIS + 500, 1_900_000_000_123] {
             assert_eq!(clock.now(unix, 9), Timestamp::from_unix_millis(unix), "{unix}");
         }
-        assert_eq!(clock.announcement(), None);
+        assert_eq!(clock.startup_warning(), None);
     }
 }

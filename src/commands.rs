@@ -19,44 +19,44 @@ use std::sync::atomic::AtomicBool;
 use tempfile::TempDir;
 
 use crate::chain::{
-    self, BlockError, BrokenChain, CheckpointError, CheckpointScan, Comparison, Difference, HashChain, Intake,
-    IntakeError, IntakeOptions, RollbackError, StoredBlocks, authentic_nemesis_block,
+    self, BlockError, BlockImporter, BrokenChain, CheckpointError, CheckpointScan, HashChain, ImportError,
+    ImportOptions, RollbackError, StoreDifference, StoreVerifier, StoredBlockSource, authentic_nemesis_block,
 };
 use crate::cli;
 use crate::clock::NetworkClock;
 use crate::codec::block_file::{self, BlockFile};
 use crate::codec::network_from_text;
 use crate::config::{NemesisError, PeersError, Settings};
-use crate::devnet::{Devnet, DevnetError, Join, Ports, introduction};
+use crate::devnet::{Devnet, DevnetError, JoinFiles, Ports, introduction};
 use crate::logging;
 use crate::model::{Checkpoint, Hash256, Height, Network, Timestamp};
-use crate::progress::{Meter, Standing, Style};
+use crate::progress::{Progress, ProgressMeter, Style};
 use crate::state;
 use crate::store::{
-    self, AccessMode, ChainIdentity, Options, Read, Snapshot, Store, StoreError, StoredBlock, VerifyPosition,
+    self, AccessMode, ChainIdentity, Options, Read, Snapshot, Store, StoreError, StoredHeader, VerifyPosition,
 };
 use crate::wallet::NodeError;
 
 pub use self::backup::backup;
 pub use self::config::check as check_config;
 pub use self::peers::peers;
-pub use self::reindex::{open_up_to_date, reindex};
+pub use self::reindex::{open_or_rebuild, reindex};
 pub use self::status::status;
 
 /// Import options. Batches are so large that a page which many blocks change is rarely written, and so small that an
 /// interruption loses little work.
-const IMPORT: IntakeOptions =
-    IntakeOptions { batch_steps: IMPORT_ROWS, batch_blocks: 1_000, stop_at: None, trusted_below: Height(0) };
+const IMPORT: ImportOptions =
+    ImportOptions { batch_steps: IMPORT_ROWS, batch_blocks: 1_000, stop_at: None, trusted_below: Height(0) };
 /// Changed rows after which an import commits; nothing waits for it. The store bounds the memory of the rows.
 const IMPORT_ROWS: u32 = 160_000;
 /// The same for `nisd check`. Batches may be larger, since nothing can be lost.
-const CHECK: IntakeOptions = IntakeOptions { batch_blocks: 2_000, ..IMPORT };
+const CHECK: ImportOptions = ImportOptions { batch_blocks: 2_000, ..IMPORT };
 /// Default first height of an export: the block after the nemesis block.
 const FIRST_EXPORTED: Height = Height(2);
 /// Damaged ranges that `nisd check` lists. With more of them, no row on that disk can be trusted.
-const MAX_NAMED: u64 = 1_000;
+const MAX_REPORTED_RANGES: u64 = 1_000;
 /// Import steps between two clock readings.
-const STEPS_PER_LOOK: u32 = 256;
+const STEPS_PER_CLOCK_READ: u32 = 256;
 
 /// Why a command failed.
 #[derive(Debug)]
@@ -74,19 +74,19 @@ pub enum CommandError {
     /// A block is invalid.
     Block(BlockError),
     /// The import failed.
-    Intake(IntakeError),
+    Import(ImportError),
     /// The chain could not be rolled back.
     Rollback(RollbackError),
     /// The trusted checkpoint is not in the files.
     Checkpoint(CheckpointError),
     /// The content of the store is wrong.
-    Difference(Difference),
+    Difference(StoreDifference),
     /// The blocks of the store do not form a chain.
     Broken(BrokenChain),
     /// A running node did not answer a request as expected.
     Node(NodeError),
     /// No node answers, and this folder holds no store.
-    NothingThere(NodeError, PathBuf),
+    NoNodeOrStore(NodeError, PathBuf),
     /// The command line or the settings ask for something impossible; the text says what to do.
     Usage(String),
     /// A command on the private network failed.
@@ -96,11 +96,11 @@ pub enum CommandError {
     /// Standard output cannot be written.
     Output(io::Error),
     /// A pipe was named where a file must be read twice.
-    NotTwice,
+    InputNotSeekable,
     /// The block at the trusted checkpoint has another hash in the store.
-    OtherHash(Checkpoint, Hash256),
+    CheckpointMismatch(Checkpoint, Hash256),
     /// The chain does not have this height.
-    NoSuchHeight { asked: Height, tip: Height },
+    NoSuchHeight { requested: Height, tip: Height },
 }
 
 impl fmt::Display for CommandError {
@@ -124,14 +124,14 @@ impl fmt::Display for CommandError {
             ),
             CommandError::Peers(error) => error.fmt(f),
             CommandError::Node(error) => error.fmt(f),
-            CommandError::NothingThere(error, folder) => write!(
+            CommandError::NoNodeOrStore(error, folder) => write!(
                 f,
                 "{error} There is no store in {} either: `nisd run` starts a node; --config, --node or --data name another",
                 folder.display()
             ),
             CommandError::Usage(text) => f.write_str(text),
             CommandError::Block(error) => error.fmt(f),
-            CommandError::Intake(error) => error.fmt(f),
+            CommandError::Import(error) => error.fmt(f),
             CommandError::Rollback(error) => error.fmt(f),
             CommandError::Checkpoint(error) => error.fmt(f),
             CommandError::Difference(difference) => {
@@ -143,13 +143,13 @@ impl fmt::Display for CommandError {
             CommandError::Devnet(error) => error.fmt(f),
             CommandError::File(path, error) => write!(f, "{}: {error}", path.display()),
             CommandError::Output(error) => write!(f, "cannot write the output: {error}"),
-            CommandError::NotTwice => {
+            CommandError::InputNotSeekable => {
                 f.write_str("--trust-below reads the blocks twice, which a pipe does not allow; name a file")
             }
-            CommandError::OtherHash(Checkpoint { height, hash }, found) => {
+            CommandError::CheckpointMismatch(Checkpoint { height, hash }, found) => {
                 write!(f, "--trust-below: the block at height {height} has the hash {found}, not {hash}")
             }
-            CommandError::NoSuchHeight { asked, tip } => {
+            CommandError::NoSuchHeight { requested: asked, tip } => {
                 write!(f, "there is no block at height {asked}; the chain is at height {tip}")
             }
         }
@@ -169,8 +169,8 @@ macro_rules! from_error {
 }
 
 from_error!(StoreError => Store, NemesisError => Nemesis, PeersError => Peers, BlockError => Block,
-    IntakeError => Intake, RollbackError => Rollback, CheckpointError => Checkpoint, DevnetError => Devnet,
-    BrokenChain => Broken, Difference => Difference, NodeError => Node);
+    ImportError => Import, RollbackError => Rollback, CheckpointError => Checkpoint, DevnetError => Devnet,
+    BrokenChain => Broken, StoreDifference => Difference, NodeError => Node);
 
 /// Checks that files of recorded blocks exist, without opening them: a pipe can be opened only once.
 pub fn check_block_files(paths: &[PathBuf]) -> Result<(), CommandError> {
@@ -243,7 +243,7 @@ impl Clocks {
 pub fn import(command: &cli::Import, settings: &Settings, clocks: Clocks) -> Result<(), CommandError> {
     let files = open_block_files(&command.blocks)?;
     let nemesis = nemesis_of_file(settings, false)?;
-    let store = open_up_to_date(settings, clocks)?;
+    let store = open_or_rebuild(settings, clocks)?;
     if nemesis.is_none() && !has_chain(&store)? {
         return Err(settings.nemesis.missing().into());
     }
@@ -252,10 +252,10 @@ pub fn import(command: &cli::Import, settings: &Settings, clocks: Clocks) -> Res
         scan_to(checkpoint, command, settings, &store, &nemesis)?;
     }
     let trusted_below = command.trust_below.map_or(Height(0), |checkpoint| checkpoint.height);
-    let options = IntakeOptions { stop_at: command.stop_at, trusted_below, ..IMPORT };
-    let intake = Intake::new(&store, &settings.network, nemesis, files, options)?;
+    let options = ImportOptions { stop_at: command.stop_at, trusted_below, ..IMPORT };
+    let intake = BlockImporter::new(&store, &settings.network, nemesis, files, options)?;
     let clock = NetworkClock::new(settings.clock, (clocks.millis)());
-    let height = take_in(intake, &clock, clocks, command.stop_at, &mut Telling)?;
+    let height = import_blocks(intake, &clock, clocks, command.stop_at, &mut CommitLogger)?;
     log::info!("the chain is at height {height}");
     Ok(())
 }
@@ -270,7 +270,7 @@ fn scan_to(
 ) -> Result<(), CommandError> {
     let files = open_block_files(&command.blocks)?;
     if files.iter().any(|file| file.progress().1.is_none()) {
-        return Err(CommandError::NotTwice);
+        return Err(CommandError::InputNotSeekable);
     }
     let scan = CheckpointScan::new(store, &settings.network, nemesis, files, checkpoint)?;
     if let Some(mut scan) = scan {
@@ -281,49 +281,49 @@ fn scan_to(
 }
 
 /// Observes an import and may end it with an error.
-trait Watch {
+trait ImportObserver {
     /// Called after each imported block, which may not be committed yet.
-    fn taken(&mut self, _block: &StoredBlock) -> Result<(), CommandError> {
+    fn on_block(&mut self, _block: &StoredHeader) -> Result<(), CommandError> {
         Ok(())
     }
 
     /// Called after a commit of all blocks up to this height.
-    fn committed(&mut self, last: Height) -> Result<(), CommandError> {
+    fn on_commit(&mut self, last: Height) -> Result<(), CommandError> {
         log::debug!("committed up to height {last}");
         Ok(())
     }
 }
 
 /// Logs commits, and does nothing else.
-struct Telling;
+struct CommitLogger;
 
-impl Watch for Telling {}
+impl ImportObserver for CommitLogger {}
 
 /// Imports all blocks and shows progress. Returns the height of the last commit.
-fn take_in(
-    mut intake: Intake<'_>,
+fn import_blocks(
+    mut importer: BlockImporter<'_>,
     clock: &NetworkClock,
     clocks: Clocks,
     target: Option<Height>,
-    watch: &mut impl Watch,
+    observer: &mut impl ImportObserver,
 ) -> Result<Height, CommandError> {
-    intake.set_batch_rows(IMPORT_ROWS);
-    let mut display = Display::new(clocks.millis, &intake, target);
+    importer.set_batch_rows(IMPORT_ROWS);
+    let mut display = ProgressDisplay::new(clocks.millis, &importer, target);
     let mut now = clocks.network_time(clock);
-    let mut watched = intake.height();
+    let mut last_height = importer.height();
     let result = loop {
-        let step = intake.step(now);
-        let taken = intake.tip().filter(|tip| tip.height > watched);
-        watched = intake.height();
-        let seen = taken.map_or(Ok(()), |block| watch.taken(block));
+        let step = importer.step(now);
+        let imported = importer.tip().filter(|tip| tip.height > last_height);
+        last_height = importer.height();
+        let seen = imported.map_or(Ok(()), |block| observer.on_block(block));
         let done = seen.and_then(|()| match step {
-            Ok(chain::IntakeProgress::Done) => Ok(true),
-            Ok(chain::IntakeProgress::Committed { last, .. }) => {
+            Ok(chain::ImportProgress::Done) => Ok(true),
+            Ok(chain::ImportProgress::Committed { last, .. }) => {
                 now = clocks.network_time(clock);
-                watch.committed(last).map(|()| false)
+                observer.on_commit(last).map(|()| false)
             }
-            Ok(chain::IntakeProgress::Working | chain::IntakeProgress::Settling) => {
-                display.working(&intake);
+            Ok(chain::ImportProgress::Working | chain::ImportProgress::Syncing) => {
+                display.working(&importer);
                 Ok(false)
             }
             Err(error) => Err(error.into()),
@@ -334,44 +334,44 @@ fn take_in(
             Err(error) => break Err(error),
         }
     };
-    display.end(&intake);
-    result.map(|()| intake.committed())
+    display.end(&importer);
+    result.map(|()| importer.committed())
 }
 
 /// `nisd check`.
 pub fn check(command: &cli::Check, settings: &Settings, clocks: Clocks, stop: Stop) -> Result<(), CommandError> {
     let (store, mut network) = open_to_read(&command.store, settings, stop)?;
     let snapshot = store.snapshot()?;
-    name_damage(&snapshot)?;
+    report_damage(&snapshot)?;
     let tip = store::tip(&snapshot)?.ok_or(StoreError::Empty)?;
     // The check compares the history that the store has, whatever the settings say.
     network.chain.history_from = state::history_from(&snapshot, tip.height)?;
     let trusted_below = match command.trust_below {
         _ if command.no_signatures => tip.height.next(),
-        Some(checkpoint) => has_block(&snapshot, checkpoint)?,
+        Some(checkpoint) => checkpoint_height(&snapshot, checkpoint)?,
         None => Height(0),
     };
     let folder = scratch_folder(&command.store.data)?;
     let scratch = Store::scratch(folder.path(), Options { map_size: settings.map_size })?;
     let old_values_from = Height(tip.height.0.saturating_sub(network.chain.rewrite_limit) + 1);
-    let mut comparison = Comparison::new(&snapshot, &scratch, old_values_from, network.chain.history_from)?;
-    let block_at = |height| store::block_row(&snapshot, height)?.map(|row| row.whole()).transpose();
+    let mut comparison = StoreVerifier::new(&snapshot, &scratch, old_values_from, network.chain.history_from)?;
+    let block_at = |height| store::block_row(&snapshot, height)?.map(|row| row.verified_bytes()).transpose();
     let nemesis = block_at(Height::NEMESIS)?.ok_or(BrokenChain::Missing(Height::NEMESIS))?;
-    let source = Box::new(StoredBlocks::new(Height::NEMESIS.next(), block_at));
-    let options = IntakeOptions { trusted_below, ..CHECK };
-    let intake = Intake::of(&scratch, &network, nemesis.to_vec(), source, options)?;
-    let intake = intake.keeping_state_only(old_values_from);
+    let source = Box::new(StoredBlockSource::new(Height::NEMESIS.next(), block_at));
+    let options = ImportOptions { trusted_below, ..CHECK };
+    let intake = BlockImporter::from_source(&scratch, &network, nemesis.to_vec(), source, options)?;
+    let intake = intake.retain_state_only(old_values_from);
     let clock = NetworkClock::new(settings.clock, (clocks.millis)());
-    let reached = take_in(intake, &clock, clocks, Some(tip.height), &mut comparison)?;
+    let reached = import_blocks(intake, &clock, clocks, Some(tip.height), &mut comparison)?;
     if reached < tip.height {
         return Err(BrokenChain::Missing(reached.next()).into());
     }
-    refuse(comparison.state()?)?;
+    fail_on_difference(comparison.verify_state()?)?;
     print(format_args!("{} {}", tip.height, state::digest(&snapshot)?))
 }
 
 /// Verifies the checksums of all ranges of rows and logs the damaged ones; the last one is the returned error.
-fn name_damage(snapshot: &Snapshot<'_>) -> Result<(), CommandError> {
+fn report_damage(snapshot: &Snapshot<'_>) -> Result<(), CommandError> {
     let (mut position, mut found, mut last) = (VerifyPosition::default(), 0u64, None);
     loop {
         match snapshot.verify_next(&mut position) {
@@ -381,7 +381,7 @@ fn name_damage(snapshot: &Snapshot<'_>) -> Result<(), CommandError> {
             Err(error) => {
                 found += 1;
                 if let Some(before) = last.replace(error)
-                    && found <= MAX_NAMED
+                    && found <= MAX_REPORTED_RANGES
                 {
                     log::error!("{before}");
                 }
@@ -395,28 +395,28 @@ fn name_damage(snapshot: &Snapshot<'_>) -> Result<(), CommandError> {
 }
 
 /// Returns the height of the trusted checkpoint, which must be in the store.
-fn has_block(state: &impl Read, checkpoint: Checkpoint) -> Result<Height, CommandError> {
+fn checkpoint_height(state: &impl Read, checkpoint: Checkpoint) -> Result<Height, CommandError> {
     let Some(header) = store::stored_header(state, checkpoint.height)? else {
         let tip = store::tip(state)?.ok_or(StoreError::Empty)?.height;
-        return Err(CommandError::NoSuchHeight { asked: checkpoint.height, tip });
+        return Err(CommandError::NoSuchHeight { requested: checkpoint.height, tip });
     };
     match header.hash == checkpoint.hash {
         true => Ok(checkpoint.height),
-        false => Err(CommandError::OtherHash(checkpoint, header.hash)),
+        false => Err(CommandError::CheckpointMismatch(checkpoint, header.hash)),
     }
 }
 
-impl Watch for Comparison<'_, Snapshot<'_>> {
-    fn taken(&mut self, block: &StoredBlock) -> Result<(), CommandError> {
-        refuse(self.block(block)?)
+impl ImportObserver for StoreVerifier<'_, Snapshot<'_>> {
+    fn on_block(&mut self, block: &StoredHeader) -> Result<(), CommandError> {
+        fail_on_difference(self.verify_block(block)?)
     }
 
-    fn committed(&mut self, _last: Height) -> Result<(), CommandError> {
-        refuse(self.indexes()?)
+    fn on_commit(&mut self, _last: Height) -> Result<(), CommandError> {
+        fail_on_difference(self.verify_indexes()?)
     }
 }
 
-fn refuse(difference: Option<Difference>) -> Result<(), CommandError> {
+fn fail_on_difference(difference: Option<StoreDifference>) -> Result<(), CommandError> {
     difference.map_or(Ok(()), |difference| Err(difference.into()))
 }
 
@@ -435,39 +435,39 @@ fn scratch_folder(data: &Path) -> Result<TempDir, CommandError> {
 }
 
 /// Shows progress on standard error: as a rewritten line on a terminal, else as log lines.
-struct Display {
+struct ProgressDisplay {
     millis: fn() -> u64,
-    meter: Meter,
+    meter: ProgressMeter,
     target: Option<u64>,
     steps: u32,
 }
 
-impl Display {
-    fn new(millis: fn() -> u64, intake: &Intake<'_>, stop_at: Option<Height>) -> Display {
+impl ProgressDisplay {
+    fn new(millis: fn() -> u64, importer: &BlockImporter<'_>, stop_at: Option<Height>) -> ProgressDisplay {
         let target = stop_at.map(|height| height.0);
-        let meter = Meter::new(style(), millis(), &progress_of(intake, target));
-        Display { millis, meter, target, steps: 0 }
+        let meter = ProgressMeter::new(style(), millis(), &progress_of(importer, target));
+        ProgressDisplay { millis, meter, target, steps: 0 }
     }
 
-    fn working(&mut self, intake: &Intake<'_>) {
+    fn working(&mut self, importer: &BlockImporter<'_>) {
         self.steps += 1;
-        if self.steps >= STEPS_PER_LOOK {
+        if self.steps >= STEPS_PER_CLOCK_READ {
             self.steps = 0;
-            let line = self.meter.report((self.millis)(), &progress_of(intake, self.target));
+            let line = self.meter.report((self.millis)(), &progress_of(importer, self.target));
             line.iter().for_each(|line| show(line));
         }
     }
 
-    fn end(&mut self, intake: &Intake<'_>) {
-        let line = self.meter.finish((self.millis)(), &progress_of(intake, self.target));
+    fn end(&mut self, importer: &BlockImporter<'_>) {
+        let line = self.meter.finish((self.millis)(), &progress_of(importer, self.target));
         show(&line);
     }
 }
 
 /// Returns the progress of an import that ends at height `target` or with its files. The height is that of the last
 /// commit.
-pub fn progress_of(intake: &Intake<'_>, target: Option<u64>) -> Standing {
-    Standing { height: intake.committed().0, target, bytes: intake.bytes().filter(|_| target.is_none()) }
+pub fn progress_of(importer: &BlockImporter<'_>, target: Option<u64>) -> Progress {
+    Progress { height: importer.committed().0, target, bytes: importer.bytes().filter(|_| target.is_none()) }
 }
 
 /// Returns how to show progress on standard error.
@@ -484,7 +484,7 @@ pub fn style() -> Style {
 /// Writes one progress line.
 pub fn show(line: &str) {
     match io::stderr().is_terminal() {
-        true => logging::show_passing(line),
+        true => logging::show_transient(line),
         false => log::info!("{line}"),
     }
 }
@@ -494,10 +494,10 @@ pub fn devnet(command: &cli::DevnetCommand, settings: &Settings, devnet: Option<
     match command {
         cli::DevnetCommand::Show(_) => {
             let ports = Ports { http: settings.http.port, websocket: settings.websocket.port };
-            devnet.map_or(Ok(()), |devnet| introduce(devnet, settings, ports))
+            devnet.map_or(Ok(()), |devnet| print_introduction(devnet, settings, ports))
         }
         cli::DevnetCommand::ExportConfig(export) => {
-            let join = Join::new(settings, export.host.as_deref())?;
+            let join = JoinFiles::new(settings, export.host.as_deref())?;
             let paths = join.write(&export.output)?;
             log::info!("others are told to reach this node at {}; --host and --http-port name another place", join.url);
             // The flags of the running node are not known here.
@@ -515,7 +515,7 @@ pub fn devnet(command: &cli::DevnetCommand, settings: &Settings, devnet: Option<
 }
 
 /// Prints how to use a private network.
-pub fn introduce(devnet: &Devnet, settings: &Settings, ports: Ports) -> Result<(), CommandError> {
+pub fn print_introduction(devnet: &Devnet, settings: &Settings, ports: Ports) -> Result<(), CommandError> {
     let program = std::env::args().next().unwrap_or_else(|| "nisd".to_owned());
     let text = introduction(devnet, settings, ports, &program);
     io::stdout().write_all(text.as_bytes()).map_err(CommandError::Output)
@@ -527,7 +527,7 @@ pub type Stop = Arc<AtomicBool>;
 /// Opens an existing store for reading, with the network recorded in it.
 fn open_to_read(store: &cli::Store, settings: &Settings, stop: Stop) -> Result<(Store, Network), CommandError> {
     let (mut opened, network) = open_existing(store, settings, AccessMode::Shared)?;
-    opened.stop_when(stop);
+    opened.set_interrupt_flag(stop);
     Ok((opened, network))
 }
 
@@ -543,12 +543,12 @@ fn open_existing(
     let network = network_from_text(&text);
     let network = network.ok_or_else(|| failed(StoreError::Damaged("the description of the network")))?;
     let configured = store.config.is_some().then_some(&settings.network);
-    refuse_other_network(&network, configured).map_err(failed)?;
+    check_same_network(&network, configured).map_err(failed)?;
     Ok((opened, network))
 }
 
 /// Rejects a store whose network has other consensus rules than the configured one, if one is configured.
-fn refuse_other_network(stored: &Network, configured: Option<&Network>) -> Result<(), StoreError> {
+fn check_same_network(stored: &Network, configured: Option<&Network>) -> Result<(), StoreError> {
     let differences = configured.map(|configured| stored.differences(configured)).unwrap_or_default();
     match configured {
         Some(configured) if !differences.is_empty() => {
@@ -586,9 +586,9 @@ fn print(line: fmt::Arguments<'_>) -> Result<(), CommandError> {
 /// `nisd rollback`.
 pub fn rollback(command: &cli::Rollback, settings: &Settings, clocks: Clocks) -> Result<(), CommandError> {
     let configured = command.store.config.is_some().then_some(&settings.network);
-    reindex::bring_up_to_date(&command.store.data, configured, settings, clocks)?;
+    reindex::rebuild_if_outdated(&command.store.data, configured, settings, clocks)?;
     let (store, _) = open_existing(&command.store, settings, AccessMode::Exclusive)?;
-    let mut batch = store.begin()?;
+    let mut batch = store.begin_write()?;
     chain::rollback(&mut batch, command.to)?;
     batch.commit()?;
     log::info!("the chain is at height {}", command.to);
@@ -604,7 +604,7 @@ pub fn export(command: &cli::Export, settings: &Settings, stop: Stop) -> Result<
     // A chain of the nemesis block only has nothing to write, which is not an error.
     let nothing = command.from == FIRST_EXPORTED && command.to.is_none();
     if last > tip || (command.from > tip && !nothing) {
-        return Err(CommandError::NoSuchHeight { asked: last.max(command.from), tip });
+        return Err(CommandError::NoSuchHeight { requested: last.max(command.from), tip });
     }
     let path = &command.output;
     if path.as_os_str() == "-" {
@@ -620,7 +620,7 @@ fn write_blocks(state: &impl Read, first: Height, last: Height, out: &mut impl W
     let mut chain = HashChain::new(first, before);
     for height in (first.0..=last.0).map(Height) {
         let row = store::block_row(state, height)?.ok_or(BrokenChain::Missing(height))?;
-        let bytes = row.whole()?;
+        let bytes = row.verified_bytes()?;
         chain.follow(&row.header()?.hash, bytes)?;
         block_file::write_block(out, bytes).map_err(CommandError::Output)?;
     }

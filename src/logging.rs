@@ -11,7 +11,7 @@
 //! Logging never blocks: output that standard error does not accept at once is queued up to a limit, then dropped and
 //! counted.
 
-mod outlet;
+mod stderr;
 
 use std::cell::RefCell;
 use std::fmt::Write as _;
@@ -21,20 +21,20 @@ use log::{Level, LevelFilter, Log, Metadata, Record, SetLoggerError};
 use serde::Serialize;
 use time::OffsetDateTime;
 
-use self::outlet::{Outlet, StandardError};
+use self::stderr::{LineQueue, StderrWriter};
 
 /// First segment of this crate's log targets.
 const OWN_TARGET: &str = "nisd";
 /// Least severe level that other crates can log at.
-const OTHERS: Level = Level::Warn;
+const OTHER_CRATES_LEVEL: Level = Level::Warn;
 
 /// Limits on waiting for standard error at exit: time of one wait, and number of waits.
-const LAST_WAIT: Duration = Duration::from_secs(1);
-const LAST_WAITS: u32 = 1_000;
+const EXIT_WAIT: Duration = Duration::from_secs(1);
+const MAX_EXIT_WAITS: u32 = 1_000;
 
 thread_local! {
     /// Thread-local: the program has one thread, and each test has its own log.
-    static OUTLET: RefCell<Outlet<StandardError>> = RefCell::new(Outlet::new(StandardError::new()));
+    static QUEUE: RefCell<LineQueue<StderrWriter>> = RefCell::new(LineQueue::new(StderrWriter::new()));
 }
 
 /// Returns Unix time in milliseconds. Passed in, since only the program's outermost part reads clocks.
@@ -72,29 +72,29 @@ pub fn flush() {
 
 /// Writes queued output at exit: waits until all is written, or standard error accepted nothing for a second.
 pub fn finish() {
-    for _ in 0..LAST_WAITS {
+    for _ in 0..MAX_EXIT_WAITS {
         flush();
         // Uses the queue directly: output may be queued although the program failed before the log was installed.
-        if with_outlet(Outlet::write_waiting).unwrap_or(true) || !StandardError::wait(LAST_WAIT) {
+        if with_queue(LineQueue::write_queued).unwrap_or(true) || !StderrWriter::wait(EXIT_WAIT) {
             return;
         }
     }
 }
 
 /// Writes a line that is not a log entry, such as why the program ends. Never blocks; [`finish`] waits for it.
-pub fn say(line: &str) {
-    with_outlet(|outlet| outlet.push(&format!("{line}\n"), |dropped| format!("{dropped} lines are missing\n")));
+pub fn eprint_line(line: &str) {
+    with_queue(|outlet| outlet.push(&format!("{line}\n"), |dropped| format!("{dropped} lines are missing\n")));
 }
 
 /// Writes a short-lived text, such as a progress meter; it is dropped if standard error does not accept it now. Never
 /// blocks.
-pub fn show_passing(text: &str) {
-    with_outlet(|outlet| outlet.push_passing(text));
+pub fn show_transient(text: &str) {
+    with_queue(|outlet| outlet.push_transient(text));
 }
 
 /// Calls `act` with the queue; `None` if the queue is in use, which only a logger that logs could cause.
-fn with_outlet<T>(act: impl FnOnce(&mut Outlet<StandardError>) -> T) -> Option<T> {
-    OUTLET.with(|outlet| outlet.try_borrow_mut().ok().map(|mut outlet| act(&mut outlet)))
+fn with_queue<T>(act: impl FnOnce(&mut LineQueue<StderrWriter>) -> T) -> Option<T> {
+    QUEUE.with(|outlet| outlet.try_borrow_mut().ok().map(|mut outlet| act(&mut outlet)))
 }
 
 struct Logger {
@@ -105,18 +105,18 @@ struct Logger {
 impl Log for Logger {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         let own = metadata.target().split("::").next() == Some(OWN_TARGET);
-        metadata.level() <= log::max_level() && (own || metadata.level() <= OTHERS)
+        metadata.level() <= log::max_level() && (own || metadata.level() <= OTHER_CRATES_LEVEL)
     }
 
     fn log(&self, record: &Record<'_>) {
         if self.enabled(record.metadata()) {
             let line = format_line((self.now)(), record, self.style);
-            with_outlet(|outlet| outlet.push(&line, |dropped| self.dropped_line(dropped)));
+            with_queue(|outlet| outlet.push(&line, |dropped| self.dropped_line(dropped)));
         }
     }
 
     fn flush(&self) {
-        with_outlet(|outlet| outlet.flush(|dropped| self.dropped_line(dropped)));
+        with_queue(|outlet| outlet.flush(|dropped| self.dropped_line(dropped)));
     }
 }
 

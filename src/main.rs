@@ -17,7 +17,7 @@ use nisd::config::{self, Settings};
 use nisd::devnet::{self, Devnet};
 use nisd::logging;
 use nisd::store;
-use nisd::wallet::{self, Outside};
+use nisd::wallet::{self, Services};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 /// Width of the table of settings, in characters.
@@ -36,7 +36,7 @@ fn main() -> ExitCode {
     if std::env::var_os(ALLOW_CORE_DUMPS).is_none() {
         nisd::event_loop::forbid_core_dumps();
     }
-    if let Some(code) = nisd::event_loop::serve_if_asked(std::env::args_os()) {
+    if let Some(code) = nisd::event_loop::run_if_helper(std::env::args_os()) {
         return code;
     }
     let matches = Cli::command().long_version(&*long_version().leak()).get_matches();
@@ -67,7 +67,9 @@ fn run(mut cli: Cli) -> ExitCode {
     }
     let written = match &cli.command {
         Command::Man(man) => Some(commands::manual::write_man_pages(&man.folder)),
-        Command::Completions(completions) => Some(quietly(commands::manual::print_completions(completions.shell))),
+        Command::Completions(completions) => {
+            Some(ignore_broken_pipe(commands::manual::print_completions(completions.shell)))
+        }
         _ => None,
     };
     if let Some(written) = written {
@@ -77,7 +79,7 @@ fn run(mut cli: Cli) -> ExitCode {
         };
     }
     if let Command::Wallet(command) = &cli.command {
-        return match wallet::execute(command, OUTSIDE) {
+        return match wallet::execute(command, WALLET_SERVICES) {
             Ok(()) => ExitCode::from(EXIT_OK),
             Err(error) => fail(&error, error.exit_code()),
         };
@@ -94,7 +96,7 @@ fn run(mut cli: Cli) -> ExitCode {
     };
     let _ = logging::init(settings.log_level, unix_millis, log_style(&settings));
     if matches!(cli.command, Command::Run(_) | Command::Import(_)) {
-        for notice in &settings.notices {
+        for notice in &settings.diagnostics {
             log::log!(notice.level, "{notice}");
         }
     }
@@ -121,16 +123,16 @@ fn show_help(help: &Help) -> ExitCode {
 type AnyError = Box<dyn std::error::Error>;
 
 /// Reads the settings again.
-type Reread = Box<dyn Fn() -> Result<Settings, AnyError>>;
+type SettingsReader = Box<dyn Fn() -> Result<Settings, AnyError>>;
 
 /// Returns the private network of nisd if the command is about one, the settings, and a function that reads them again.
-fn read_settings(command: &mut Command) -> Result<(Option<Devnet>, Settings, Reread), AnyError> {
+fn read_settings(command: &mut Command) -> Result<(Option<Devnet>, Settings, SettingsReader), AnyError> {
     let is_devnet = matches!(command, Command::Run(run) if run.is_devnet());
     let flags = command.take_overrides()?;
     let home = std::env::home_dir();
     let (devnet, settings) = match command {
         Command::Run(run) if is_devnet => {
-            Devnet::open_or_make(flags.clone(), run.fresh_keys, home.as_deref(), DEVNET_OUTSIDE)?
+            Devnet::open_or_make(flags.clone(), run.fresh_keys, home.as_deref(), DEVNET_SERVICES)?
         }
         Command::Devnet(_) => Devnet::open(flags.clone(), home.as_deref())?,
         _ => {
@@ -153,16 +155,16 @@ fn execute(
         Command::Run(run) => nisd::event_loop::run(run, settings, devnet, CLOCKS, reread)?,
         Command::Devnet(command) => commands::devnet(command, &settings, devnet.as_ref())?,
         Command::Import(import) => commands::import(import, &settings, CLOCKS)?,
-        Command::Dump(store) => quietly(commands::dump(store, &settings, stop_on_signals()?))?,
+        Command::Dump(store) => ignore_broken_pipe(commands::dump(store, &settings, stop_on_signals()?))?,
         Command::Backup(backup) => commands::backup(backup, &settings, CLOCKS, stop_on_signals()?)?,
         Command::Reindex(store) => commands::reindex(store, &settings, CLOCKS)?,
         Command::Check(store) => commands::check(store, &settings, CLOCKS, stop_on_signals()?)?,
         Command::Digest(store) => commands::digest(store, &settings, stop_on_signals()?)?,
         Command::Rollback(rollback) => commands::rollback(rollback, &settings, CLOCKS)?,
-        Command::Export(export) => quietly(commands::export(export, &settings, stop_on_signals()?))?,
-        Command::Peers(peers) => quietly(commands::peers(peers, &settings))?,
+        Command::Export(export) => ignore_broken_pipe(commands::export(export, &settings, stop_on_signals()?))?,
+        Command::Peers(peers) => ignore_broken_pipe(commands::peers(peers, &settings))?,
         Command::Service(service) => print_unit(service, &settings)?,
-        Command::Status(status) => quietly(commands::status(status, &settings, CLOCKS, stop_on_signals()?))?,
+        Command::Status(status) => ignore_broken_pipe(commands::status(status, &settings, CLOCKS, stop_on_signals()?))?,
         Command::Settings(_)
         | Command::Config(_)
         | Command::Wallet(_)
@@ -177,7 +179,7 @@ fn execute(
 fn print_unit(service: &cli::Service, settings: &Settings) -> Result<(), AnyError> {
     // The default folder of the settings lies in the home folder of the user who prints the unit, not of the service.
     let data = match &service.data {
-        None if !settings.names_data() => Some(Path::new(DATA)),
+        None if !settings.has_explicit_data_folder() => Some(Path::new(DATA)),
         data => data.as_deref(),
     };
     let installation = Installation {
@@ -218,7 +220,7 @@ fn stop_on_signals() -> std::io::Result<commands::Stop> {
 }
 
 /// Ignores a broken pipe: a reader that closes early, such as `head`, is not an error.
-fn quietly(result: Result<(), CommandError>) -> Result<(), CommandError> {
+fn ignore_broken_pipe(result: Result<(), CommandError>) -> Result<(), CommandError> {
     match result {
         Err(CommandError::Output(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
         other => other,
@@ -226,7 +228,7 @@ fn quietly(result: Result<(), CommandError>) -> Result<(), CommandError> {
 }
 
 fn fail(error: &dyn std::error::Error, code: u8) -> ExitCode {
-    logging::say(&format!("nisd: {error}"));
+    logging::eprint_line(&format!("nisd: {error}"));
     ExitCode::from(code)
 }
 
@@ -236,9 +238,9 @@ fn unix_millis() -> i64 {
 
 const CLOCKS: Clocks = Clocks { unix_millis, millis };
 
-const DEVNET_OUTSIDE: devnet::Outside = devnet::Outside { unix_millis, random };
+const DEVNET_SERVICES: devnet::Services = devnet::Services { unix_millis, random };
 
-const OUTSIDE: Outside = Outside { unix_millis, millis, pause: thread::sleep, random };
+const WALLET_SERVICES: Services = Services { unix_millis, millis, sleep: thread::sleep, random };
 
 fn random(bytes: &mut [u8]) -> std::io::Result<()> {
     Ok(getrandom::fill(bytes)?)

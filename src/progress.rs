@@ -19,7 +19,7 @@ const MIN_WIDTH: usize = 20;
 
 /// Progress of the operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Standing {
+pub struct Progress {
     /// Height of the chain.
     pub height: u64,
     /// Height at which the operation ends, if known.
@@ -28,7 +28,7 @@ pub struct Standing {
     pub bytes: Option<(u64, u64)>,
 }
 
-impl Standing {
+impl Progress {
     /// Returns work done and total work in the unit that predicts the remaining time best: bytes, else blocks.
     fn work(&self) -> Option<(u64, u64)> {
         self.bytes.or(self.target.map(|target| (self.height, target)))
@@ -55,14 +55,14 @@ struct Sample {
 }
 
 impl Sample {
-    fn new(at: u64, standing: &Standing) -> Sample {
+    fn new(at: u64, standing: &Progress) -> Sample {
         Sample { at, height: standing.height, work: standing.work().map_or(0, |(done, _)| done) }
     }
 }
 
 /// Formats progress as lines, at a limited rate.
 #[derive(Debug)]
-pub struct Meter {
+pub struct ProgressMeter {
     style: Style,
     start: Sample,
     /// Samples of the past few seconds, oldest first.
@@ -72,18 +72,18 @@ pub struct Meter {
     written: usize,
 }
 
-impl Meter {
+impl ProgressMeter {
     /// Creates a meter for an operation that starts at time `now`.
-    pub fn new(style: Style, now: u64, standing: &Standing) -> Meter {
+    pub fn new(style: Style, now: u64, standing: &Progress) -> ProgressMeter {
         let start = Sample::new(now, standing);
-        Meter { style, start, recent: VecDeque::from([start]), last_line: now, written: 0 }
+        ProgressMeter { style, start, recent: VecDeque::from([start]), last_line: now, written: 0 }
     }
 
     /// Returns the text to write now; `None` if the previous line is recent enough.
     ///
     /// For a terminal the text starts with a carriage return, has no line end, and covers the previous one; for a log
     /// it is a plain line without line end.
-    pub fn report(&mut self, now: u64, standing: &Standing) -> Option<String> {
+    pub fn report(&mut self, now: u64, standing: &Progress) -> Option<String> {
         let interval = match self.style {
             Style::Terminal { .. } => TERMINAL_INTERVAL,
             Style::Log => LOG_INTERVAL,
@@ -102,10 +102,11 @@ impl Meter {
 
     /// Returns the last line, when the operation ends or stops: blocks, time and rate of the whole operation. On a
     /// terminal it ends the rewritten line.
-    pub fn finish(&mut self, now: u64, standing: &Standing) -> String {
+    pub fn finish(&mut self, now: u64, standing: &Progress) -> String {
         let passed = now.saturating_sub(self.start.at);
         let blocks = standing.height.saturating_sub(self.start.height);
-        let mut line = format!("height {}: {} blocks in {}", Grouped(standing.height), Grouped(blocks), Time(passed));
+        let mut line =
+            format!("height {}: {} blocks in {}", Thousands(standing.height), Thousands(blocks), Time(passed));
         if let Some(rate) = Rate::of(blocks, passed) {
             let _ = write!(line, ", {rate}");
         }
@@ -130,7 +131,7 @@ impl Meter {
         text
     }
 
-    fn sample(&mut self, now: u64, standing: &Standing) {
+    fn sample(&mut self, now: u64, standing: &Progress) {
         if self.recent.back().is_some_and(|last| now < last.at.saturating_add(SAMPLE_INTERVAL)) {
             return;
         }
@@ -140,12 +141,12 @@ impl Meter {
         self.recent.push_back(Sample::new(now, standing));
     }
 
-    fn line(&self, now: u64, standing: &Standing) -> Line {
+    fn line(&self, now: u64, standing: &Progress) -> Line {
         let from = self.recent.front().unwrap_or(&self.start);
         let passed = now.saturating_sub(from.at);
-        let mut height = format!("height {}", Grouped(standing.height));
+        let mut height = format!("height {}", Thousands(standing.height));
         if let Some(target) = standing.target {
-            let _ = write!(height, " of {}", Grouped(target));
+            let _ = write!(height, " of {}", Thousands(target));
         }
         let work = standing.work();
         let left = work.and_then(|(done, all)| {
@@ -204,15 +205,15 @@ impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             0..100 => write!(f, "{}.{} blocks/s", self.0 / 10, self.0 % 10),
-            tenths => write!(f, "{} blocks/s", Grouped(tenths / 10)),
+            tenths => write!(f, "{} blocks/s", Thousands(tenths / 10)),
         }
     }
 }
 
 /// A number with commas between thousands.
-pub struct Grouped(pub u64);
+pub struct Thousands(pub u64);
 
-impl fmt::Display for Grouped {
+impl fmt::Display for Thousands {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let digits = self.0.to_string();
         for (index, digit) in digits.chars().enumerate() {
@@ -247,29 +248,29 @@ mod tests {
 
     use super::*;
 
-    fn at(height: u64) -> Standing {
-        Standing { height, target: Some(4_010), bytes: None }
+    fn at(height: u64) -> Progress {
+        Progress { height, target: Some(4_010), bytes: None }
     }
 
     #[test]
     fn a_line_tells_height_share_rate_and_time_left() {
-        let mut meter = Meter::new(Style::Log, 1_000, &at(10));
+        let mut meter = ProgressMeter::new(Style::Log, 1_000, &at(10));
         let line = meter.report(6_000, &at(2_010)).unwrap();
         assert_eq!(line, "height 2,010 of 4,010  50 %  400 blocks/s  5.0 s left");
     }
 
     #[test]
     fn bytes_count_for_share_and_time_left_when_they_are_known() {
-        let progress = |height, done| Standing { height, target: None, bytes: Some((done, 1_000)) };
-        let mut meter = Meter::new(Style::Log, 0, &progress(1, 0));
+        let progress = |height, done| Progress { height, target: None, bytes: Some((done, 1_000)) };
+        let mut meter = ProgressMeter::new(Style::Log, 0, &progress(1, 0));
         let line = meter.report(10_000, &progress(16, 100)).unwrap();
         assert_eq!(line, "height 16  10 %  1.5 blocks/s  1 min 30 s left");
     }
 
     #[test]
     fn without_any_end_only_height_and_rate_are_told() {
-        let progress = |height| Standing { height, target: None, bytes: None };
-        let mut meter = Meter::new(Style::Log, 0, &progress(1));
+        let progress = |height| Progress { height, target: None, bytes: None };
+        let mut meter = ProgressMeter::new(Style::Log, 0, &progress(1));
         assert_eq!(meter.report(5_000, &progress(1)).unwrap(), "height 1  0.0 blocks/s");
         assert_eq!(meter.report(10_000, &progress(10_001)).unwrap(), "height 10,001  1,000 blocks/s");
     }
@@ -277,7 +278,7 @@ mod tests {
     #[test]
     fn lines_come_no_more_often_than_the_style_allows() {
         let count = |style| {
-            let mut meter = Meter::new(style, 0, &at(1));
+            let mut meter = ProgressMeter::new(style, 0, &at(1));
             (0..20_000).filter(|now| meter.report(*now, &at(*now)).is_some()).count()
         };
         assert_eq!(count(Style::Terminal { width: 80 }), 199);
@@ -286,7 +287,7 @@ mod tests {
 
     #[test]
     fn the_rate_follows_the_past_few_seconds() {
-        let mut meter = Meter::new(Style::Terminal { width: 100 }, 0, &at(0));
+        let mut meter = ProgressMeter::new(Style::Terminal { width: 100 }, 0, &at(0));
         let mut line = String::new();
         for now in (0..=60_000).step_by(100) {
             let height = if now < 30_000 { now / 10 } else { 3_000 + (now - 30_000) / 100 };
@@ -305,14 +306,14 @@ mod tests {
             (21, "height 2,010 of 4,01"),
             (0, "height 2,010 of 4,0"),
         ] {
-            let mut meter = Meter::new(Style::Terminal { width }, 0, &at(10));
+            let mut meter = ProgressMeter::new(Style::Terminal { width }, 0, &at(10));
             assert_eq!(meter.report(5_000, &at(2_010)).unwrap(), format!("\r{expected}"), "{width}");
         }
     }
 
     #[test]
     fn a_shorter_line_covers_the_longer_one_before() {
-        let mut meter = Meter::new(Style::Terminal { width: 80 }, 0, &at(10));
+        let mut meter = ProgressMeter::new(Style::Terminal { width: 80 }, 0, &at(10));
         let long = meter.report(1_000, &at(1_010)).unwrap();
         let short = meter.report(2_000, &at(9)).unwrap();
         assert_eq!(short.chars().count(), long.chars().count());
@@ -324,9 +325,9 @@ mod tests {
 
     #[test]
     fn the_last_line_sums_up() {
-        let mut meter = Meter::new(Style::Terminal { width: 80 }, 0, &at(10));
+        let mut meter = ProgressMeter::new(Style::Terminal { width: 80 }, 0, &at(10));
         assert_eq!(meter.finish(2_500, &at(4_010)), "\rheight 4,010: 4,000 blocks in 2.5 s, 1,600 blocks/s\n");
-        let mut meter = Meter::new(Style::Log, 0, &at(10));
+        let mut meter = ProgressMeter::new(Style::Log, 0, &at(10));
         assert_eq!(meter.finish(0, &at(10)), "height 10: 0 blocks in 0.0 s");
     }
 
@@ -342,9 +343,9 @@ mod tests {
             steps in prop::collection::vec((any::<u64>(), any::<u64>(), any::<Option<u64>>(), any::<Option<(u64, u64)>>()), 1..20),
             width in 0usize..120,
         ) {
-            let mut meter = Meter::new(Style::Terminal { width }, 0, &at(1));
+            let mut meter = ProgressMeter::new(Style::Terminal { width }, 0, &at(1));
             for (now, height, target, bytes) in steps {
-                if let Some(line) = meter.report(now, &Standing { height, target, bytes }) {
+                if let Some(line) = meter.report(now, &Progress { height, target, bytes }) {
                     prop_assert!(line.chars().count() <= width.max(MIN_WIDTH));
                 }
             }

@@ -1,51 +1,67 @@
-//! The rooms of the house: which may use which, and which may touch the world outside.
+//! Layers: which may use which, and which may touch sockets, clocks and the like.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Rooms (folders or single files of `src`) and the rooms each may use besides itself. The order is that of
-/// the house: a room uses only rooms above it.
-const ROOMS: &[(&str, &[&str])] = &[
+/// Layers (folders or single files of `src`) and the layers that each may use besides itself. A layer uses only layers
+/// above it.
+const LAYERS: &[(&str, &[&str])] = &[
     ("crypto", &[]),
     ("model", &["crypto"]),
     ("clock", &["model"]),
     ("progress", &[]),
     ("logging", &[]),
-    // How things are counted, and nothing of what is.
-    ("figures", &[]),
-    // Which IP addresses belong together, for clients and peers alike.
+    // Counters and their exposition; knows none of the layers that count.
+    ("metrics", &[]),
+    // Networks of IP addresses, for clients and peers.
     ("ip", &[]),
     ("codec", &["crypto", "model"]),
-    ("store", &["model", "codec", "figures"]),
+    ("store", &["model", "codec", "metrics"]),
     ("state", &["crypto", "model", "codec", "store"]),
     ("rules", &["crypto", "model", "codec", "store", "state"]),
     ("importance", &["model"]),
     ("chain", &["crypto", "model", "codec", "store", "state", "rules", "importance"]),
-    ("pool", &["crypto", "model", "codec", "store", "state", "rules"]),
-    ("peer", &["crypto", "model", "ip", "codec", "chain", "pool"]),
-    ("net", &["figures", "ip"]),
+    ("mempool", &["crypto", "model", "codec", "store", "state", "rules"]),
+    ("peer", &["crypto", "model", "ip", "codec", "chain", "mempool"]),
+    ("net", &["metrics", "ip"]),
     ("explorer", &["crypto", "net"]),
-    ("api", &["crypto", "model", "codec", "store", "state", "rules", "chain", "pool", "peer", "net", "figures"]),
-    ("push", &["model", "codec", "net", "api", "figures"]),
-    // It gives some settings the types of the rooms that they are for.
-    ("config", &["crypto", "model", "clock", "codec", "peer", "api", "push"]),
+    ("api", &["crypto", "model", "codec", "store", "state", "rules", "chain", "mempool", "peer", "net", "metrics"]),
+    ("websocket_api", &["model", "codec", "net", "api", "metrics"]),
+    // Some settings have the types of the layers that use them.
+    ("config", &["crypto", "model", "clock", "codec", "peer", "api", "websocket_api"]),
     ("cli", &["model", "config"]),
-    ("wallet", &["crypto", "model", "codec", "store", "state", "rules", "net", "cli", "logging", "figures"]),
+    ("wallet", &["crypto", "model", "codec", "store", "state", "rules", "net", "cli", "logging", "metrics"]),
     ("devnet", &["crypto", "model", "clock", "codec", "store", "config", "cli", "wallet"]),
     (
         "commands",
         &[
             "model", "clock", "codec", "store", "state", "chain", "config", "cli", "wallet", "devnet", "progress",
-            "logging", "figures",
+            "logging", "metrics",
         ],
     ),
-    // The machine. It knows the language of `net`, and none of its sockets.
+    // The state machine. It knows the events of `net`, and none of its sockets.
     (
         "node",
         &[
-            "crypto", "model", "clock", "progress", "codec", "store", "state", "rules", "chain", "pool", "peer", "net",
-            "explorer", "api", "push", "config", "commands", "figures",
+            "crypto",
+            "model",
+            "clock",
+            "progress",
+            "codec",
+            "store",
+            "state",
+            "rules",
+            "chain",
+            "mempool",
+            "peer",
+            "net",
+            "explorer",
+            "api",
+            "websocket_api",
+            "config",
+            "commands",
+            "metrics",
         ],
     ),
     (
@@ -57,12 +73,12 @@ const ROOMS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Uses that go against the order, file by file, and why they are borne with.
+/// Uses against the order: file, layer used, reason.
 const EXCEPTIONS: &[(&str, &str, &str)] = &[];
 
-/// Rooms and files that touch sockets, clocks, the system's randomness or other threads.
+/// Layers and files that may touch sockets, clocks, the system's randomness or other threads.
 const OUTSIDE: &[&str] = &["net", "event_loop", "main"];
-/// What they are known by.
+/// Words that show such a touch.
 const TOUCHES: &[&str] = &[
     "SystemTime::now",
     "Instant::now",
@@ -76,7 +92,7 @@ const TOUCHES: &[&str] = &[
     "std::thread",
 ];
 
-/// Every source file, by its path below `src`.
+/// Returns every source file by its path below `src`.
 fn sources() -> BTreeMap<String, String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut found = BTreeMap::new();
@@ -96,15 +112,14 @@ fn sources() -> BTreeMap<String, String> {
     found
 }
 
-/// The room of a file: its first folder, or its own name.
-fn room(file: &str) -> &str {
+/// Returns the layer of a file: its first folder, or its own name.
+fn layer(file: &str) -> &str {
     let first = file.split('/').next().unwrap_or(file);
     first.strip_suffix(".rs").unwrap_or(first)
 }
 
-/// A file without comments and without what is only compiled for tests, which may use anything.
-///
-/// By the project's habit the latter is the end of a file, or a file of its own.
+/// Returns the text of a file without comments and test modules, which may use anything. A test module is the end of a file,
+/// or a file of its own.
 fn code(file: &str, text: &str) -> String {
     if file.ends_with("/tests.rs") {
         return String::new();
@@ -117,7 +132,7 @@ fn code(file: &str, text: &str) -> String {
     text.lines().map(|line| without_comment(line) + "\n").collect()
 }
 
-/// The rooms that code names: `crate::room` and the lists `crate::{room, …}`.
+/// Returns the layers that code names: `crate::layer` and the lists `crate::{layer, …}`.
 fn uses(code: &str) -> BTreeSet<String> {
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let first_name = |text: &str| text.trim_start().split(|c| !is_name(c)).next().unwrap_or_default().to_owned();
@@ -136,7 +151,7 @@ fn uses(code: &str) -> BTreeSet<String> {
     found
 }
 
-/// The items of a list up to its closing brace, those of inner lists left in one piece.
+/// Returns the items of a list up to its closing brace. An inner list is one item.
 fn items(list: &str) -> Vec<&str> {
     let (mut depth, mut start, mut found) = (0, 0, Vec::new());
     for (position, c) in list.char_indices() {
@@ -158,47 +173,47 @@ fn items(list: &str) -> Vec<&str> {
 }
 
 #[test]
-fn arrows_point_up_the_table_of_rooms_only() {
-    for (index, (room, allowed)) in ROOMS.iter().enumerate() {
+fn a_layer_may_only_use_layers_above_it() {
+    for (index, (layer, allowed)) in LAYERS.iter().enumerate() {
         for above in *allowed {
-            let place = ROOMS.iter().position(|(name, _)| name == above);
-            assert!(place.is_some_and(|place| place < index), "{room} may use {above}, which is not above it");
+            let place = LAYERS.iter().position(|(name, _)| name == above);
+            assert!(place.is_some_and(|place| place < index), "{layer} may use {above}, which is not above it");
         }
     }
 }
 
 #[test]
-fn every_room_uses_only_what_it_may() {
-    let rooms: BTreeMap<_, _> = ROOMS.iter().copied().collect();
+fn every_layer_uses_only_the_layers_that_it_may_use() {
+    let layers: BTreeMap<_, _> = LAYERS.iter().copied().collect();
     let mut wrong = Vec::new();
-    let mut needless: Vec<_> = EXCEPTIONS.iter().map(|(file, used, _)| (*file, *used)).collect();
+    let mut unused: Vec<_> = EXCEPTIONS.iter().map(|(file, used, _)| (*file, *used)).collect();
     for (file, text) in sources() {
-        let room = room(&file);
-        if room == "lib" || room == "main" {
+        let layer = layer(&file);
+        if layer == "lib" || layer == "main" {
             continue;
         }
-        let Some(allowed) = rooms.get(room) else {
-            wrong.push(format!("{file}: the room {room} is not in the table"));
+        let Some(allowed) = layers.get(layer) else {
+            wrong.push(format!("{file}: the layer {layer} is not in the table"));
             continue;
         };
         for used in uses(&code(&file, &text)) {
-            let excepted = needless.iter().position(|exception| *exception == (file.as_str(), used.as_str()));
+            let excepted = unused.iter().position(|exception| *exception == (file.as_str(), used.as_str()));
             if let Some(index) = excepted {
-                needless.swap_remove(index);
-            } else if used != room && !allowed.contains(&used.as_str()) {
-                wrong.push(format!("{file}: {room} uses {used}"));
+                unused.swap_remove(index);
+            } else if used != layer && !allowed.contains(&used.as_str()) {
+                wrong.push(format!("{file}: {layer} uses {used}"));
             }
         }
     }
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
-    assert!(needless.is_empty(), "exceptions that nothing needs any more: {needless:?}");
+    assert!(unused.is_empty(), "unused exceptions: {unused:?}");
 }
 
 #[test]
 fn only_the_loop_touches_sockets_clocks_randomness_and_threads() {
     let mut wrong = Vec::new();
     for (file, text) in sources() {
-        if OUTSIDE.contains(&room(&file)) {
+        if OUTSIDE.contains(&layer(&file)) {
             continue;
         }
         let code = code(&file, &text);
@@ -208,26 +223,27 @@ fn only_the_loop_touches_sockets_clocks_randomness_and_threads() {
 }
 
 #[test]
-fn the_parts_of_the_network_room_that_are_called_pure_touch_nothing() {
-    const WITH_SOCKETS: [&str; 4] = ["net/client.rs", "net/listeners.rs", "net/reactor.rs", "net/fetch/sockets.rs"];
+fn only_files_of_net_with_sockets_touch_sockets_and_clocks() {
+    const WITH_SOCKETS: [&str; 4] =
+        ["net/blocking_client.rs", "net/listeners.rs", "net/reactor.rs", "net/fetch/sockets.rs"];
     for (file, text) in sources() {
-        if room(&file) != "net" || WITH_SOCKETS.contains(&file.as_str()) {
+        if layer(&file) != "net" || WITH_SOCKETS.contains(&file.as_str()) {
             continue;
         }
         let code = code(&file, &text);
         for what in TOUCHES.iter().filter(|what| code.contains(**what)) {
-            // The one place that says what a socket of the system is.
+            // The trait of sockets is implemented here.
             assert!(file == "net/socket.rs" && *what == "TcpStream", "{file}: {what}");
         }
     }
 }
 
 #[test]
-fn the_machine_names_no_socket_of_the_network_room() {
+fn the_state_machine_names_no_sockets_of_net() {
     for (file, text) in sources() {
-        if ["node", "api", "push"].contains(&room(&file)) {
+        if ["node", "api", "websocket_api"].contains(&layer(&file)) {
             let code = code(&file, &text);
-            for what in ["Reactor", "net::client", "net::Server", "mio::"] {
+            for what in ["Reactor", "net::blocking_client", "net::Server", "mio::"] {
                 assert!(!code.contains(what), "{file}: {what}");
             }
         }
@@ -249,18 +265,18 @@ fn the_program_is_one_thread_and_forbids_unsafe_code() {
 }
 
 #[test]
-fn the_network_room_knows_nothing_of_the_chain() {
+fn net_knows_nothing_of_nem() {
     for (file, text) in sources() {
-        if room(&file) != "net" {
+        if layer(&file) != "net" {
             continue;
         }
         let code = code(&file, &text).to_lowercase();
         for word in ["nemesis", "harvest", "mosaic", "stomp", "transaction"] {
-            // A name that only holds the word, such as the supported subprotocols, is given from outside.
-            assert!(!code.contains(word), "{file} speaks of {word}");
+            // Names of subprotocols are arguments.
+            assert!(!code.contains(word), "{file} names {word}");
         }
         let mut words = code.split(|c: char| !c.is_ascii_alphanumeric());
-        assert!(!words.any(|word| word == "xem"), "{file} speaks of xem");
+        assert!(!words.any(|word| word == "xem"), "{file} names xem");
     }
 }
 
@@ -269,9 +285,9 @@ fn the_reader_of_this_test_sees_every_form_of_use() {
     let text = "use crate::model::{Address, Height};\nuse crate::{api::{self, Failure}, codec, store::Read};\n\
                 // crate::comment\nfn f() { crate::state::digest(); my_crate::other() }\n\
                 #[cfg(test)]\nmod tests { use crate::net::Reactor; }\n";
-    let found: Vec<_> = uses(&code("push/x.rs", text)).into_iter().collect();
+    let found: Vec<_> = uses(&code("websocket_api/x.rs", text)).into_iter().collect();
     assert_eq!(found, ["api", "codec", "model", "state", "store"]);
-    assert_eq!(room("push/stomp/decoder.rs"), "push");
-    assert_eq!(room("clock.rs"), "clock");
+    assert_eq!(layer("websocket_api/stomp/decoder.rs"), "websocket_api");
+    assert_eq!(layer("clock.rs"), "clock");
     assert_eq!(code("api/tests.rs", text), "");
 }

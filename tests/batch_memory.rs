@@ -37,18 +37,21 @@ fn a_batch_of_any_size_takes_bounded_memory_reads_what_it_wrote_and_is_gone_when
     let store = Store::open(folder.path(), &identity, Options { map_size: 4 << 30 }).expect("a store");
     let (before, mut most) = (own_memory(), 0);
     for is_kept in [false, true] {
-        let mut batch = store.begin().expect("a batch");
+        let mut batch = store.begin_write().expect("a batch");
         for number in 0..ROWS {
-            batch.put_unjournaled(Table::Lists, &key(number), &value(number)).expect("room");
+            batch.put_unjournaled(Table::ListingIndex, &key(number), &value(number)).expect("room");
             if number % 1000 == 0 {
                 most = most.max(own_memory().saturating_sub(before));
                 let earlier = number / 2;
-                assert_eq!(batch.get(Table::Lists, &key(earlier)).expect("a row"), Some(value(earlier).as_slice()));
+                assert_eq!(
+                    batch.get(Table::ListingIndex, &key(earlier)).expect("a row"),
+                    Some(value(earlier).as_slice())
+                );
             }
         }
         // Half of them go again: pages that were written already too.
         for number in (0..ROWS).step_by(2) {
-            batch.delete(Table::Lists, &key(number)).expect("room");
+            batch.delete(Table::ListingIndex, &key(number)).expect("room");
             batch.take_journal();
         }
         if is_kept {
@@ -59,6 +62,6 @@ fn a_batch_of_any_size_takes_bounded_memory_reads_what_it_wrote_and_is_gone_when
     let snapshot = store.snapshot().expect("a snapshot");
     for number in 0..ROWS {
         let expected = (number % 2 == 1).then(|| value(number));
-        assert_eq!(snapshot.get(Table::Lists, &key(number)).expect("a row"), expected.as_deref(), "{number}");
+        assert_eq!(snapshot.get(Table::ListingIndex, &key(number)).expect("a row"), expected.as_deref(), "{number}");
     }
 }

@@ -39,9 +39,10 @@ fn batches_that_are_written_before_they_are_committed_leave_no_memory_behind() {
         if number == FIRST {
             after_first = own_memory();
         }
-        let mut batch = store.begin().expect("a batch");
-        (0..ROWS).for_each(|row| batch.put_unjournaled(Table::Lists, &block_key(Height(row)), &VALUE).expect("room"));
-        batch.commit_soon().expect("room");
+        let mut batch = store.begin_write().expect("a batch");
+        (0..ROWS)
+            .for_each(|row| batch.put_unjournaled(Table::ListingIndex, &block_key(Height(row)), &VALUE).expect("room"));
+        batch.commit_deferred_sync().expect("room");
     }
     let grown = own_memory().saturating_sub(after_first);
     let kib = [after_first, after_first + grown].map(|bytes| bytes >> 10);

@@ -5,10 +5,10 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use nisd_fuzz::connections::{Figures, run};
+use nisd_fuzz::connections::{Costs, run};
 
 fn main() {
-    let mut most = Figures::default();
+    let mut most = Costs::default();
     let (mut scripts, mut slowest, mut per_byte) = (0, Duration::ZERO, (0.0, String::new()));
     for folder in std::env::args().skip(1) {
         for entry in fs::read_dir(&folder).expect("a folder") {
@@ -23,8 +23,8 @@ fn main() {
             most.sent = most.sent.max(figures.sent);
             most.received = most.received.max(figures.received);
             most.units = most.units.max(figures.units);
-            most.most_held = most.most_held.max(figures.most_held);
-            most.most_shared = most.most_shared.max(figures.most_shared);
+            most.max_held = most.most_held.max(figures.most_held);
+            most.max_shared = most.most_shared.max(figures.most_shared);
             let units = f64::from(figures.units) / figures.sent.max(1) as f64;
             if units > per_byte.0 {
                 per_byte = (units, path.display().to_string());

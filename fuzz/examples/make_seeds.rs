@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use nisd::chain::{Intake, IntakeOptions, IntakeProgress};
+use nisd::chain::{BlockImporter, ImportOptions, ImportProgress};
 use nisd::codec::block_file::BlockFile;
-use nisd::codec::{Context, Form, Format, Writable};
+use nisd::codec::{Context, Format, SigningForm, Writable};
 use nisd::config;
 use nisd::crypto::{KeyPair, PrivateKey, Signature};
 use nisd::model::{Block, Height, Timestamp, Transaction};
@@ -381,14 +381,14 @@ fn entities(vectors: &Value) {
         for row in vectors[section].as_array().expect("a list") {
             let (name, network) = (text(row, "name"), text(row, "network"));
             let with = |form, bytes: &[u8]| [&[selector(form, &network)], bytes].concat();
-            seeds.add(&name, &with(Form::Verifiable, &bytes(row, "verifiable")));
-            seeds.add(&format!("{name}.data"), &with(Form::NonVerifiable, &bytes(row, "data")));
-            json.add(&name, &with(Form::Verifiable, text(row, "json").as_bytes()));
+            seeds.add(&name, &with(SigningForm::Verifiable, &bytes(row, "verifiable")));
+            seeds.add(&format!("{name}.data"), &with(SigningForm::NonVerifiable, &bytes(row, "data")));
+            json.add(&name, &with(SigningForm::Verifiable, text(row, "json").as_bytes()));
         }
     }
     let reading = vectors["reading"].as_array().expect("a list").iter().enumerate();
     for (number, row) in reading.filter(|(_, row)| row["result"] == "ok" && row["changed"] == true) {
-        let form = if row["mode"] == "verifiable" { Form::Verifiable } else { Form::NonVerifiable };
+        let form = if row["mode"] == "verifiable" { SigningForm::Verifiable } else { SigningForm::NonVerifiable };
         let first = selector(form, &text(row, "network"));
         let name = format!("reading-{number:03}");
         if row["format"] == "json" {
@@ -662,16 +662,18 @@ fn connections() {
 /// Returns the number of leading key bytes by which rows of a table are looked up; in most tables an address or a name.
 fn known_bytes(table: Table) -> usize {
     match table {
-        Table::Accounts | Table::Identities | Table::Stakes | Table::Signposts | Table::Harvests => 4,
-        Table::Tenures | Table::Subnamespaces | Table::Holdings => 4,
+        Table::Accounts | Table::AccountAddresses | Table::EligibleAccounts | Table::SkipPointers | Table::Harvests => {
+            4
+        }
+        Table::OwnershipPeriods | Table::Subnamespaces | Table::Holdings => 4,
         Table::Mosaics | Table::Balances => 8,
         Table::MosaicNumbers => 4 + "a.b:c".len(),
-        Table::Blocks | Table::Undo | Table::Importances | Table::Outlinks | Table::Trails => 8,
+        Table::Blocks | Table::Undo | Table::Importances | Table::Outlinks | Table::AccountTxLists => 8,
         Table::SupplyChanges => 8,
         Table::BalanceHistory => 1,
         Table::Hashes => 12,
         Table::HashRuns => 5,
-        Table::Numbers => 25,
+        Table::AccountIds => 25,
         _ => 40,
     }
 }
@@ -687,21 +689,22 @@ fn stored_values(tiny: &Path) {
     let folder = tempfile::tempdir().expect("a folder");
     let store = Store::open(folder.path(), &ChainIdentity::of(&settings.network), Options { map_size: 256 << 20 })
         .expect("a store");
-    let mut batch = store.begin().expect("a batch");
-    state::begin_eras(&mut batch, 0).expect("room");
+    let mut batch = store.begin_write().expect("a batch");
+    state::set_epoch_size(&mut batch, 0).expect("room");
     batch.commit().expect("room");
     let file = BlockFile::new(fs::File::open(tiny.join("blocks.bin")).expect("its blocks")).expect("its blocks");
     let options =
-        IntakeOptions { batch_steps: u32::MAX, batch_blocks: u32::MAX, stop_at: None, trusted_below: Height(1000) };
+        ImportOptions { batch_steps: u32::MAX, batch_blocks: u32::MAX, stop_at: None, trusted_below: Height(1000) };
     let nemesis = settings.nemesis.read().expect("its nemesis block");
-    let mut intake = Intake::new(&store, &settings.network, nemesis, vec![file], options).expect("an empty store");
-    while intake.step(Timestamp(i32::MAX - 100)).expect("a good block") != IntakeProgress::Done {}
+    let mut intake =
+        BlockImporter::new(&store, &settings.network, nemesis, vec![file], options).expect("an empty store");
+    while intake.step(Timestamp(i32::MAX - 100)).expect("a good block") != ImportProgress::Done {}
     drop(intake);
     let snapshot = store.snapshot().expect("a snapshot");
     let mut all = Vec::new();
     for table in (0..=u8::MAX).map_while(Table::from_number) {
         let mut entries = Vec::new();
-        let each = snapshot.each(table, &[], |key, value| {
+        let each = snapshot.for_each_prefix(table, &[], |key, value| {
             if value.len() > 3000 {
                 return Ok(true);
             }
@@ -734,10 +737,10 @@ fn supply() -> Vec<u8> {
     let change = [6u64.to_be_bytes().as_slice(), &[0, 0, 0, 1]].concat();
     let entries = [
         (Table::Definitions, 0, definition),
-        (Table::Lists, 255, [b"ma.b:c\0".as_slice(), &row].concat()),
+        (Table::ListingIndex, 255, [b"ma.b:c\0".as_slice(), &row].concat()),
         (Table::SupplyChanges, change.len() as u8, change.clone()),
         (Table::Provisions, 0, provision),
-        (Table::Lists, 255, [b"pa\0".as_slice(), &row].concat()),
+        (Table::ListingIndex, 255, [b"pa\0".as_slice(), &row].concat()),
     ];
     let entry = |(table, extra, value): (Table, u8, Vec<u8>)| {
         let length = (value.len() as u16).to_le_bytes();

@@ -5,17 +5,17 @@ use std::cmp::Reverse;
 use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 
-use nisd::chain::harvest::{Tick, TickProgress, UnlockResult, Unlocked};
-use nisd::chain::{PartProgress, Switch, Validity, harvested_part, rollback};
-use nisd::codec::{Context, Form};
+use nisd::chain::harvest::{HarvestProgress, HarvestRound, UnlockResult, UnlockedAccounts};
+use nisd::chain::{BranchProgress, ChainUpdate, Validity, harvested_branch, rollback};
+use nisd::codec::{Context, SigningForm};
 use nisd::crypto::{KeyPair, PrivateKey, Verifier};
+use nisd::mempool::{ConfirmedChain, MAX_BYTES, Mempool, MempoolEntry, ShortId, short_id};
 use nisd::model::transaction::{
     AggregateModification, Cosignature, ImportanceTransfer, LinkMode, Message, MessageKind, Modification,
     ModificationKind, Multisig, Transfer, wire_version,
 };
 use nisd::model::{Address, Amount, Body, Hash256, Height, Timestamp, Transaction};
-use nisd::pool::{Confirmed, MAX_BYTES, Pool, Root, ShortId, short_id};
-use nisd::rules::{Case, Purpose, Refusal, Verdict, accounts_of, check_transaction};
+use nisd::rules::{Purpose, Rejection, RuleResult, ValidationContext, check_transaction, participants};
 use nisd::state::{self, StateView};
 use nisd::store::{Store, StoreError, stored_block};
 
@@ -36,7 +36,7 @@ const MAX_SHOWN: usize = 25;
 
 /// An action of an input: one byte, followed by a fixed number of argument bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Deed {
+pub enum Action {
     /// Announce a new transaction: kind, signer, other account, amount, fee, time, deadline, flaw.
     Announce,
     /// Announce an earlier transaction again, or a cosignature of it: which, signer, flaw.
@@ -50,60 +50,60 @@ pub enum Deed {
     /// Make a block from the mempool.
     Block,
     /// Roll back the last blocks: count. Their transactions return to the mempool.
-    Return,
+    Rollback,
 }
 
-impl Deed {
+impl Action {
     /// All actions; an input names one by its index.
-    pub const ALL: [Deed; 7] =
-        [Deed::Announce, Deed::Again, Deed::Flood, Deed::Wait, Deed::Work, Deed::Block, Deed::Return];
+    pub const ALL: [Action; 7] =
+        [Action::Announce, Action::Again, Action::Flood, Action::Wait, Action::Work, Action::Block, Action::Rollback];
 
     fn arguments(self) -> usize {
         match self {
-            Deed::Announce => 8,
-            Deed::Again | Deed::Flood => 3,
-            Deed::Wait | Deed::Work | Deed::Return => 1,
-            Deed::Block => 0,
+            Action::Announce => 8,
+            Action::Again | Action::Flood => 3,
+            Action::Wait | Action::Work | Action::Rollback => 1,
+            Action::Block => 0,
         }
     }
 }
 
 /// The chain, created once per thread. Every input finds it in the same state.
-struct Ground {
+struct Fixture {
     settings: nisd::config::Settings,
     store: Store,
     /// Multisig accounts first, then their cosignatories.
     accounts: Vec<KeyPair>,
-    unlocked: Unlocked,
+    unlocked: UnlockedAccounts,
     time: Timestamp,
     digest: Hash256,
 }
 
 thread_local! {
-    static GROUND: RefCell<Ground> = RefCell::new(Ground::new());
+    static FIXTURE: RefCell<Fixture> = RefCell::new(Fixture::new());
 }
 
 /// Checks for any order of announcements, blocks, rollbacks and time: the mempool keeps its limits; each of its lookups
 /// finds exactly what it holds; it reports each transaction that it accepts once, and rejected ones do not change it. A
 /// transaction accepted alone is valid on the chain, and a block made from the mempool is accepted.
 pub fn check(data: &[u8]) -> usize {
-    GROUND.with_borrow_mut(|ground| {
-        let mut unlocked = std::mem::replace(&mut ground.unlocked, Unlocked::new(0));
-        let accepted = Scene::new(ground, &mut unlocked).play(data);
+    FIXTURE.with_borrow_mut(|ground| {
+        let mut unlocked = std::mem::replace(&mut ground.unlocked, UnlockedAccounts::new(0));
+        let accepted = Harness::new(ground, &mut unlocked).play(data);
         ground.unlocked = unlocked;
         ground.restore();
         accepted
     })
 }
 
-impl Ground {
-    fn new() -> Ground {
+impl Fixture {
+    fn new() -> Fixture {
         let settings = tiny::settings();
         let store = tiny::store(&settings, TIP);
         let (digest, tip) = tiny::state_of(&store);
         let network = &settings.network;
         let snapshot = store.snapshot().expect("a snapshot");
-        let (mut accounts, mut unlocked) = (Vec::new(), Unlocked::new(-1));
+        let (mut accounts, mut unlocked) = (Vec::new(), UnlockedAccounts::new(-1));
         for (name, private) in tiny::private_keys() {
             let pair = || KeyPair::new(&PrivateKey::from_hex(&private).expect("hex"));
             if name.starts_with("harvester") {
@@ -121,12 +121,12 @@ impl Ground {
             (Reverse(is_multisig), Reverse(is_cosignatory))
         });
         drop(snapshot);
-        Ground { settings, store, accounts, unlocked, time: tip.timestamp, digest }
+        Fixture { settings, store, accounts, unlocked, time: tip.timestamp, digest }
     }
 
     fn restore(&self) {
         if tiny::state_of(&self.store).1.height > TIP {
-            let mut batch = self.store.begin().expect("a batch");
+            let mut batch = self.store.begin_write().expect("a batch");
             rollback(&mut batch, TIP).expect("blocks made a moment ago");
             batch.commit().expect("a store that works");
             assert_eq!(tiny::state_of(&self.store).0, self.digest);
@@ -146,31 +146,31 @@ impl Bytes<'_> {
 }
 
 /// A mempool on the chain, and the expected state.
-struct Scene<'g> {
-    ground: &'g Ground,
-    unlocked: &'g mut Unlocked,
+struct Harness<'g> {
+    fixture: &'g Fixture,
+    unlocked: &'g mut UnlockedAccounts,
     verifier: Verifier,
-    pool: Pool,
+    pool: Mempool,
     height: Height,
     now: Timestamp,
     announced: Vec<Transaction>,
     /// Hashes of rolled-back transactions that may be reported again.
-    returning: Vec<Hash256>,
+    rolled_back: Vec<Hash256>,
     accepted: usize,
     blocks: usize,
 }
 
-impl<'g> Scene<'g> {
-    fn new(ground: &'g Ground, unlocked: &'g mut Unlocked) -> Scene<'g> {
-        Scene {
-            ground,
+impl<'g> Harness<'g> {
+    fn new(ground: &'g Fixture, unlocked: &'g mut UnlockedAccounts) -> Harness<'g> {
+        Harness {
+            fixture: ground,
             unlocked,
             verifier: Verifier::default(),
-            pool: Pool::default(),
+            pool: Mempool::default(),
             height: TIP,
             now: Timestamp(ground.time.0 + HIT_TIME),
             announced: Vec::new(),
-            returning: Vec::new(),
+            rolled_back: Vec::new(),
             accepted: 0,
             blocks: 0,
         }
@@ -179,52 +179,52 @@ impl<'g> Scene<'g> {
     fn play(mut self, data: &[u8]) -> usize {
         let mut rest = data;
         while let Some((first, behind)) = rest.split_first() {
-            let deed = Deed::ALL[usize::from(*first) % Deed::ALL.len()];
+            let deed = Action::ALL[usize::from(*first) % Action::ALL.len()];
             let (arguments, behind) = behind.split_at(deed.arguments().min(behind.len()));
             self.act(deed, Bytes(arguments));
-            self.assert_in_order();
+            self.assert_consistent();
             rest = behind;
         }
         self.complete();
-        self.assert_in_order();
+        self.assert_consistent();
         self.accepted
     }
 
-    fn act(&mut self, deed: Deed, mut arguments: Bytes<'_>) {
+    fn act(&mut self, deed: Action, mut arguments: Bytes<'_>) {
         match deed {
-            Deed::Announce => {
+            Action::Announce => {
                 let transaction = self.new_transaction(&mut arguments);
                 self.announce(transaction);
             }
-            Deed::Again => self.again(&mut arguments),
-            Deed::Flood => self.flood(&mut arguments),
-            Deed::Wait => self.wait(i32::from(arguments.next()) * 60),
-            Deed::Work => (0..arguments.next()).for_each(|_| self.work()),
-            Deed::Block => self.make_block(),
-            Deed::Return => self.undo_blocks(arguments.next()),
+            Action::Again => self.announce_again(&mut arguments),
+            Action::Flood => self.flood(&mut arguments),
+            Action::Wait => self.wait(i32::from(arguments.next()) * 60),
+            Action::Work => (0..arguments.next()).for_each(|_| self.work()),
+            Action::Block => self.make_block(),
+            Action::Rollback => self.undo_blocks(arguments.next()),
         }
     }
 
-    fn with<T>(&mut self, act: impl FnOnce(&mut Pool, &Confirmed<'_>, &mut Verifier) -> T) -> T {
-        let snapshot = self.ground.store.snapshot().expect("a snapshot");
-        let network = &self.ground.settings.network;
-        let confirmed = Confirmed { snapshot: &snapshot, network, height: self.height, now: self.now };
+    fn with<T>(&mut self, act: impl FnOnce(&mut Mempool, &ConfirmedChain<'_>, &mut Verifier) -> T) -> T {
+        let snapshot = self.fixture.store.snapshot().expect("a snapshot");
+        let network = &self.fixture.settings.network;
+        let confirmed = ConfirmedChain { snapshot: &snapshot, network, height: self.height, now: self.now };
         act(&mut self.pool, &confirmed, &mut self.verifier)
     }
 
     fn pair(&self, choice: u8) -> &'g KeyPair {
-        &self.ground.accounts[usize::from(choice) % self.ground.accounts.len()]
+        &self.fixture.accounts[usize::from(choice) % self.fixture.accounts.len()]
     }
 
     fn address(&self, choice: u8) -> Address {
-        Address::from_public_key(&self.pair(choice).public(), self.ground.settings.network.byte)
+        Address::from_public_key(&self.pair(choice).public(), self.fixture.settings.network.byte)
     }
 
     fn new_transaction(&self, bytes: &mut Bytes<'_>) -> Transaction {
         let (kind, signer, other, amount) = (bytes.next(), bytes.next(), bytes.next(), bytes.next());
         let (fee, time, deadline, flaw) = (bytes.next(), bytes.next(), bytes.next(), bytes.next());
         let body = self.body(kind, other, amount);
-        let byte = self.ground.settings.network.byte;
+        let byte = self.fixture.settings.network.byte;
         let timestamp = Timestamp(self.now.0 - 1 + i32::from(time as i8));
         let mut transaction = Transaction {
             version: wire_version(byte, if flaw == 3 { 9 } else { 1 }),
@@ -278,11 +278,11 @@ impl<'g> Scene<'g> {
     }
 
     /// Announces an earlier transaction, or a cosignature of it.
-    fn again(&mut self, bytes: &mut Bytes<'_>) {
+    fn announce_again(&mut self, bytes: &mut Bytes<'_>) {
         let (which, signer, flaw) = (bytes.next(), bytes.next(), bytes.next());
         let Some(place) = self.announced.len().checked_sub(1 + usize::from(which)) else { return };
         let earlier = self.announced[place].clone();
-        let byte = self.ground.settings.network.byte;
+        let byte = self.fixture.settings.network.byte;
         let transaction = match earlier.inner() {
             Some(inner) if flaw & 0x80 == 0 => {
                 let other_account = inner.signer_address(byte);
@@ -316,15 +316,15 @@ impl<'g> Scene<'g> {
             return;
         }
         self.announced.push(transaction.clone());
-        let (before, is_settled) = (self.contents(), !self.pool.has_work());
+        let (before, is_settled) = (self.contents(), !self.pool.is_rebuilding());
         let outcome = self.with(|pool, confirmed, verifier| pool.announce(transaction.clone(), confirmed, verifier));
-        let told = self.told();
+        let told = self.take_reported();
         let mut others = told.iter().filter(|one| ***one != transaction);
-        assert!(others.all(|one| !is_settled || self.is_returning(one)), "told of what nobody announced");
+        assert!(others.all(|one| !is_settled || self.is_rolled_back(one)), "told of what nobody announced");
         assert!(is_known(&outcome), "{outcome:?}");
         let after = self.contents();
         if outcome.is_err() {
-            assert!(told.len() == self.count_returned(&told), "what is refused is told of");
+            assert!(told.len() == self.count_rolled_back(&told), "what is refused is told of");
             assert!(!is_settled || after == before, "what is refused has changed the pool: {outcome:?}");
         } else {
             self.accepted += 1;
@@ -335,7 +335,7 @@ impl<'g> Scene<'g> {
                 self.assert_valid(&transaction);
             }
         }
-        self.forget_returned(&told);
+        self.forget_rolled_back(&told);
     }
 
     /// Returns the transactions of the mempool in order of arrival.
@@ -343,26 +343,26 @@ impl<'g> Scene<'g> {
         self.pool.unknown_to(&BTreeSet::new()).iter().map(|one| (**one).clone()).collect()
     }
 
-    fn told(&mut self) -> Vec<Rc<Transaction>> {
-        let told: Vec<_> = std::iter::from_fn(|| self.pool.next_arrival()).collect();
-        assert!(!self.pool.has_arrivals());
+    fn take_reported(&mut self) -> Vec<Rc<Transaction>> {
+        let told: Vec<_> = std::iter::from_fn(|| self.pool.pop_newly_accepted()).collect();
+        assert!(!self.pool.has_newly_accepted());
         told
     }
 
-    fn is_returning(&self, transaction: &Transaction) -> bool {
-        self.returning.contains(&transaction.hash())
+    fn is_rolled_back(&self, transaction: &Transaction) -> bool {
+        self.rolled_back.contains(&transaction.hash())
     }
 
-    fn count_returned(&self, told: &[Rc<Transaction>]) -> usize {
-        told.iter().filter(|one| self.is_returning(one)).count()
+    fn count_rolled_back(&self, told: &[Rc<Transaction>]) -> usize {
+        told.iter().filter(|one| self.is_rolled_back(one)).count()
     }
 
     /// A rolled-back transaction is reported once for each time that it was rolled back.
-    fn forget_returned(&mut self, told: &[Rc<Transaction>]) {
+    fn forget_rolled_back(&mut self, told: &[Rc<Transaction>]) {
         for one in told {
             let hash = one.hash();
-            if let Some(place) = self.returning.iter().position(|other| *other == hash) {
-                self.returning.swap_remove(place);
+            if let Some(place) = self.rolled_back.iter().position(|other| *other == hash) {
+                self.rolled_back.swap_remove(place);
             }
         }
     }
@@ -370,10 +370,10 @@ impl<'g> Scene<'g> {
     /// Asserts that a transaction accepted alone is valid on the chain; only cosignatures may be missing.
     fn assert_valid(&mut self, transaction: &Transaction) {
         let is_multisig = matches!(transaction.body, Body::Multisig(_));
-        let purpose = if is_multisig { Purpose::Pool } else { Purpose::NewBlock };
+        let purpose = if is_multisig { Purpose::Mempool } else { Purpose::NewBlock };
         let outcome = self.with(|_, confirmed, _| {
-            let Confirmed { snapshot, network, height, now } = *confirmed;
-            let case = Case { state: snapshot, network, height: height.next(), now, purpose };
+            let ConfirmedChain { snapshot, network, height, now } = *confirmed;
+            let case = ValidationContext { state: snapshot, network, height: height.next(), now, purpose };
             check_transaction(transaction, &case).map(drop)
         });
         assert!(outcome.is_ok(), "{outcome:?}: {transaction:?}");
@@ -387,16 +387,16 @@ impl<'g> Scene<'g> {
     }
 
     fn work(&mut self) {
-        self.with(|pool, confirmed, verifier| pool.work(confirmed, verifier)).expect("a store that works");
-        let told = self.told();
-        assert_eq!(told.len(), self.count_returned(&told), "only what has lost its block is told of");
-        self.forget_returned(&told);
+        self.with(|pool, confirmed, verifier| pool.step_rebuild(confirmed, verifier)).expect("a store that works");
+        let told = self.take_reported();
+        assert_eq!(told.len(), self.count_rolled_back(&told), "only what has lost its block is told of");
+        self.forget_rolled_back(&told);
     }
 
     fn complete(&mut self) {
-        let steps = self.pool.len() + self.returning.len() + self.announced.len() + 2;
+        let steps = self.pool.len() + self.rolled_back.len() + self.announced.len() + 2;
         for _ in 0..=steps {
-            if !self.pool.has_work() {
+            if !self.pool.is_rebuilding() {
                 return;
             }
             self.work();
@@ -413,36 +413,36 @@ impl<'g> Scene<'g> {
         self.wait(HIT_TIME / 12);
         self.complete();
         let Some(switch) = self.harvest() else { return };
-        self.height = switch.last;
+        self.height = switch.tip;
         let confirmed: BTreeSet<Hash256> = switch.confirmed.iter().copied().collect();
         self.pool.on_chain_change(&confirmed, switch.returned);
         let confirmed = self.pool.by_fee().filter(|root| confirmed.contains(&root.hashes.own)).count();
         assert_eq!(confirmed, 0, "what is confirmed is gone at once");
     }
 
-    fn harvest(&mut self) -> Option<Switch> {
-        let Ground { store, settings, .. } = self.ground;
+    fn harvest(&mut self) -> Option<ChainUpdate> {
+        let Fixture { store, settings, .. } = self.fixture;
         let (network, now) = (&settings.network, self.now);
         let unconfirmed = self.pool.in_fee_order();
         let snapshot = store.snapshot().expect("a snapshot");
-        let tick = Tick::begin(self.unlocked, now, false, &snapshot, network).expect("a store that works");
+        let tick = HarvestRound::begin(self.unlocked, now, false, &snapshot, network).expect("a store that works");
         let mut tick = tick.expect("somebody harvests");
         let harvested = loop {
             let progress = tick.step(self.unlocked, || unconfirmed.clone(), &snapshot, network);
             match progress.expect("a store that works") {
-                TickProgress::Working => {}
-                TickProgress::Discarded(address, error) => panic!("a block of {address} is not valid: {error}"),
-                TickProgress::Done(harvested) => break harvested?,
+                HarvestProgress::Working => {}
+                HarvestProgress::Discarded(address, error) => panic!("a block of {address} is not valid: {error}"),
+                HarvestProgress::Done(harvested) => break harvested?,
             }
         };
         drop(snapshot);
-        let mut part = harvested_part(store, network, harvested).expect("a block that follows ours");
+        let mut part = harvested_branch(store, network, harvested).expect("a block that follows ours");
         loop {
             match part.step(now).expect("a store that works") {
-                PartProgress::Working(next) => part = next,
-                PartProgress::Done(outcome) => {
+                BranchProgress::Working(next) => part = next,
+                BranchProgress::Done(outcome) => {
                     assert_eq!(outcome.validity, Validity::Valid);
-                    return Some(outcome.switch.expect("a block more is a better chain"));
+                    return Some(outcome.update.expect("a block more is a better chain"));
                 }
             }
         }
@@ -455,27 +455,27 @@ impl<'g> Scene<'g> {
         }
         let mut returned = VecDeque::new();
         for height in (to.0 + 1..=self.height.0).rev() {
-            let context = Context::of(&self.ground.settings.network);
-            let snapshot = self.ground.store.snapshot().expect("a snapshot");
+            let context = Context::of(&self.fixture.settings.network);
+            let snapshot = self.fixture.store.snapshot().expect("a snapshot");
             let block = stored_block(&snapshot, Height(height), context).expect("a store").expect("a block").1;
             block.transactions.into_iter().rev().for_each(|transaction| returned.push_front(transaction));
         }
-        let mut batch = self.ground.store.begin().expect("a batch");
+        let mut batch = self.fixture.store.begin_write().expect("a batch");
         rollback(&mut batch, to).expect("blocks made a moment ago");
         batch.commit().expect("a store that works");
         self.height = to;
-        self.returning.extend(returned.iter().map(Transaction::hash));
+        self.rolled_back.extend(returned.iter().map(Transaction::hash));
         self.pool.on_chain_change(&BTreeSet::new(), returned.into());
     }
 
     /// Asserts that each lookup of the mempool finds what it holds.
-    fn assert_in_order(&mut self) {
-        let network = &self.ground.settings.network;
+    fn assert_consistent(&mut self) {
+        let network = &self.fixture.settings.network;
         let flat = self.contents();
         let held: Vec<&Transaction> = flat.iter().filter(|one| !is_cosignature(one)).collect();
         assert_eq!(self.pool.len(), held.len());
         assert_eq!(self.pool.is_empty(), held.is_empty());
-        let size: usize = held.iter().map(|one| one.to_bytes(Form::Verifiable).len()).sum();
+        let size: usize = held.iter().map(|one| one.to_bytes(SigningForm::Verifiable).len()).sum();
         assert!((size..=MAX_BYTES).contains(&self.pool.bytes()), "{} bytes for {size}", self.pool.bytes());
         let multisigs = held.iter().filter(|one| matches!(one.body, Body::Multisig(_))).count();
         let most = BLOCKS_WORTH * network.chain.max_transactions_per_block as usize;
@@ -492,10 +492,10 @@ impl<'g> Scene<'g> {
     }
 
     fn assert_found_by_accounts(&mut self, held: &[&Transaction]) {
-        let byte = self.ground.settings.network.byte;
+        let byte = self.fixture.settings.network.byte;
         let concerned: Vec<(Vec<Address>, &Transaction)> =
-            held.iter().map(|one| (accounts_of(one, byte), *one)).collect();
-        let ground = self.ground;
+            held.iter().map(|one| (participants(one, byte), *one)).collect();
+        let ground = self.fixture;
         for pair in &ground.accounts {
             let account = Address::from_public_key(&pair.public(), byte);
             let has_transfer = concerned
@@ -510,11 +510,12 @@ impl<'g> Scene<'g> {
                 let mut expected: Vec<&Transaction> = found.map(|(_, one)| *one).collect();
                 expected.sort_by_key(|one| Reverse(one.timestamp));
                 expected.truncate(MAX_SHOWN);
-                let shown: Result<Vec<&Root>, StoreError> = pool.most_recent(&account, MAX_SHOWN, confirmed);
+                let shown: Result<Vec<&MempoolEntry>, StoreError> = pool.most_recent(&account, MAX_SHOWN, confirmed);
                 let shown = shown.expect("a store that works");
                 assert!(shown.iter().map(|root| &*root.transaction).eq(expected), "what an account is shown");
-                if !pool.has_work() {
-                    let is_new = |root: &&Root| !confirmed.snapshot.knows_hash(&root.hashes.own).expect("a store");
+                if !pool.is_rebuilding() {
+                    let is_new =
+                        |root: &&MempoolEntry| !confirmed.snapshot.contains_hash(&root.hashes.own).expect("a store");
                     assert!(shown.iter().all(is_new), "what is in the chain is not unconfirmed");
                 }
             });
@@ -537,12 +538,12 @@ fn is_cosignature(transaction: &Transaction) -> bool {
 }
 
 /// Returns whether an outcome is a result of the rules, rather than a store failure or an error with a success code.
-fn is_known(outcome: &Verdict) -> bool {
+fn is_known(outcome: &RuleResult) -> bool {
     match outcome {
         Ok(()) => true,
-        Err(Refusal::Result(result)) => !result.is_success(),
-        Err(Refusal::Exception(exception)) => !exception.text.is_empty(),
-        Err(Refusal::Store(_)) => false,
+        Err(Rejection::Result(result)) => !result.is_success(),
+        Err(Rejection::Exception(exception)) => !exception.text.is_empty(),
+        Err(Rejection::Store(_)) => false,
     }
 }
 

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use nisd::chain::{ChainPart, PartOutcome, PartProgress, Validity, rollback};
-use nisd::codec::{Context, Form};
+use nisd::chain::{BranchOutcome, BranchProgress, CandidateBranch, Validity, rollback};
+use nisd::codec::{Context, SigningForm};
 use nisd::crypto::{KeyPair, PublicKey};
 use nisd::model::transaction::{entity_version, wire_version};
 use nisd::model::{Block, Body, Hash256, Height, Network, Timestamp, Transaction};
-use nisd::store::{Store, StoredBlock, stored_block, stored_header};
+use nisd::store::{Store, StoredHeader, stored_block, stored_header};
 
 use crate::invariants::{self, Facts};
 use crate::tiny::{self, LATE, state_of};
@@ -40,7 +40,7 @@ struct Node {
     /// Our blocks that may be replaced.
     own: Vec<Block>,
     digest: Hash256,
-    tip: StoredBlock,
+    tip: StoredHeader,
 }
 
 thread_local! {
@@ -60,7 +60,7 @@ pub fn check(data: &[u8]) -> usize {
         node.prepare(&mut blocks, common, *selector);
         let now = if selector & EARLY == 0 { LATE } else { node.tip.timestamp };
         let outcome = node.offer(common, blocks.clone(), now);
-        match &outcome.switch {
+        match &outcome.update {
             Some(_) => node.check_taken(common, &blocks, &outcome),
             None => {
                 node.assert_as_before();
@@ -111,7 +111,7 @@ impl Node {
         }
     }
 
-    fn header(&self, height: Height) -> StoredBlock {
+    fn header(&self, height: Height) -> StoredHeader {
         let snapshot = self.store.snapshot().expect("a snapshot");
         stored_header(&snapshot, height).expect("a store").expect("a block")
     }
@@ -154,7 +154,7 @@ impl Node {
         block.transactions.iter_mut().for_each(|transaction| self.sign(transaction));
         block.previous_hash = parent.into();
         if let Some(pair) = self.keys.get(&block.signer) {
-            block.signature = Some(pair.sign(&block.to_bytes(Form::NonVerifiable)));
+            block.signature = Some(pair.sign(&block.to_bytes(SigningForm::NonVerifiable)));
         }
     }
 
@@ -167,13 +167,13 @@ impl Node {
         }
     }
 
-    fn offer(&self, common: Height, blocks: Vec<Block>, now: Timestamp) -> PartOutcome {
-        let part = ChainPart::new(&self.store, &self.network, common, blocks).expect("near the tip");
+    fn offer(&self, common: Height, blocks: Vec<Block>, now: Timestamp) -> BranchOutcome {
+        let part = CandidateBranch::new(&self.store, &self.network, common, blocks).expect("near the tip");
         let mut part = Box::new(part);
         loop {
             match part.step(now).expect("a store that works") {
-                PartProgress::Working(next) => part = next,
-                PartProgress::Done(outcome) => return outcome,
+                BranchProgress::Working(next) => part = next,
+                BranchProgress::Done(outcome) => return outcome,
             }
         }
     }
@@ -183,7 +183,7 @@ impl Node {
         assert_eq!((tip, digest), (self.tip.clone(), self.digest));
     }
 
-    fn check_taken(&self, common: Height, blocks: &[Block], outcome: &PartOutcome) -> usize {
+    fn check_taken(&self, common: Height, blocks: &[Block], outcome: &BranchOutcome) -> usize {
         assert_eq!(outcome.validity, Validity::Valid);
         let (ours, theirs) = outcome.scores.expect("those that were compared");
         assert!(theirs > ours);
@@ -193,13 +193,13 @@ impl Node {
         self.assert_stored(blocks);
         let after = self.facts();
         let undone: Vec<Block> = self.own.iter().filter(|block| block.height > common).cloned().collect();
-        let mut batch = self.store.begin().expect("a batch");
+        let mut batch = self.store.begin_write().expect("a batch");
         rollback(&mut batch, common).expect("blocks taken a moment ago");
         batch.commit().expect("a store that works");
         let added = blocks.iter().flat_map(|block| &block.transactions).flat_map(Transaction::self_and_children);
         assert_eq!(self.facts().hashes + added.count() as u64, after.hashes);
         if !undone.is_empty() {
-            assert!(self.offer(common, undone, LATE).switch.is_some(), "our own blocks are good");
+            assert!(self.offer(common, undone, LATE).update.is_some(), "our own blocks are good");
         }
         self.assert_as_before();
         blocks.len()

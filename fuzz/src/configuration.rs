@@ -12,7 +12,7 @@ use nisd::config::{ConfigError, Settings, build, config_json};
 pub const KEY: &str = "c0def1d0b5ec2e7ab1ade5ca1ab1e0ddba11f007ba5eba11deadfa11facade77";
 
 /// Consecutive digits of the key that count as a leak.
-const TELLING: u32 = 12;
+const LEAK_DIGITS: u32 = 12;
 
 /// Checks for any file in either format: it is read or rejected, and a private key in it is never shown, whether the
 /// key and its surroundings are well-formed or not.
@@ -26,7 +26,7 @@ pub fn check(data: &[u8]) -> usize {
     let built = build(Some((Path::new(name), &bytes)), Vec::new(), home);
     let (as_properties, as_json) = (properties::parse(&bytes), config_json::parse(&bytes));
     // The content may also hold the key where it need not be hidden.
-    if !gives_away(&String::from_utf8_lossy(content)) {
+    if !leaks_key(&String::from_utf8_lossy(content)) {
         check_built(&built);
         check_read(&as_properties);
         check_read(&as_json);
@@ -71,22 +71,22 @@ fn file(content: &[u8], place: u8, key: &str) -> (&'static str, Vec<u8>) {
 }
 
 /// Returns whether a text holds enough of the key to recognise it.
-fn gives_away(text: &str) -> bool {
-    static KEYS_NUMBERS: LazyLock<BTreeSet<u64>> = LazyLock::new(|| telling_numbers(KEY).collect());
-    telling_numbers(text).any(|number| KEYS_NUMBERS.contains(&number))
+fn leaks_key(text: &str) -> bool {
+    static KEYS_NUMBERS: LazyLock<BTreeSet<u64>> = LazyLock::new(|| digit_runs(KEY).collect());
+    digit_runs(text).any(|number| KEYS_NUMBERS.contains(&number))
 }
 
-/// Returns the values of all runs of [`TELLING`] hex digits.
-fn telling_numbers(text: &str) -> impl Iterator<Item = u64> {
+/// Returns the values of all runs of [`LEAK_DIGITS`] hex digits.
+fn digit_runs(text: &str) -> impl Iterator<Item = u64> {
     let (mut number, mut digits) = (0, 0);
     text.chars().filter_map(move |character| {
         let Some(digit) = character.to_digit(16) else {
             digits = 0;
             return None;
         };
-        number = (number << 4 | u64::from(digit)) & ((1 << (4 * TELLING)) - 1);
+        number = (number << 4 | u64::from(digit)) & ((1 << (4 * LEAK_DIGITS)) - 1);
         digits += 1;
-        (digits >= TELLING).then_some(number)
+        (digits >= LEAK_DIGITS).then_some(number)
     })
 }
 
@@ -94,7 +94,7 @@ fn check_built(built: &Result<Settings, ConfigError>) {
     match built {
         Ok(settings) => {
             hides_key(&[settings]);
-            for notice in &settings.notices {
+            for notice in &settings.diagnostics {
                 hides_key(&[notice]);
                 shows_no_key(notice);
             }
@@ -125,12 +125,12 @@ fn check_read(read: &Result<Vec<Property>, SyntaxError>) {
 
 fn hides_key(values: &[impl Debug]) {
     for value in values {
-        assert!(!gives_away(&format!("{value:?}")), "a private key is shown");
+        assert!(!leaks_key(&format!("{value:?}")), "a private key is shown");
     }
 }
 
 fn shows_no_key(value: &impl Display) {
-    assert!(!gives_away(&value.to_string()), "a private key is shown");
+    assert!(!leaks_key(&value.to_string()), "a private key is shown");
 }
 
 #[cfg(test)]
@@ -139,9 +139,9 @@ mod tests {
 
     #[test]
     fn a_shown_key_is_recognised_in_part_and_in_capitals() {
-        assert!(gives_away(&format!("the key x{}!", &KEY[20..32])));
-        assert!(gives_away(&KEY.to_uppercase()));
-        assert!(!gives_away(&KEY[20..31]));
-        assert!(!gives_away("c0def1d0 b5ec2e7a b1ade5ca"));
+        assert!(leaks_key(&format!("the key x{}!", &KEY[20..32])));
+        assert!(leaks_key(&KEY.to_uppercase()));
+        assert!(!leaks_key(&KEY[20..31]));
+        assert!(!leaks_key("c0def1d0 b5ec2e7a b1ade5ca"));
     }
 }

@@ -8,14 +8,14 @@ mod wire;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use nisd::net::fetch::{Fetcher, Fetching};
+use nisd::net::fetch::{FetchConfig, Fetcher};
 use nisd::net::http::RequestReader;
-use nisd::net::machine::{ConnectionId, ListenerId, Moment};
+use nisd::net::service::{ConnectionId, ListenerId, LoopTime};
 use nisd::net::websocket::{WsConnection, WsEvent};
 use nisd::net::{Limits, Readiness, Server, Stats};
 
 use conversation::End;
-use service::{Service, Stage, Visitor, Wish, body_limit};
+use service::{ConnectionRecord, FuzzService, Stage, TickAction, body_limit};
 use wire::{Client, connect};
 
 /// Maximum steps of a script.
@@ -23,10 +23,10 @@ const MAX_STEPS: usize = 600;
 /// Approximate maximum of bytes sent to all clients of a script.
 const MAX_RECEIVED: usize = 4 << 20;
 /// Maximum connections of a script.
-const MAX_VISITS: usize = 200;
+const MAX_CONNECTIONS: usize = 200;
 
 /// Addresses of clients. The last but one is a trusted proxy, the last an untrusted one.
-const PEERS: [&str; 8] =
+const CLIENT_ADDRESSES: [&str; 8] =
     ["127.0.0.1", "8.8.8.8", "9.9.9.9", "::1", "2001:db8::1", "2001:db8::2", "10.0.0.9", "10.0.0.8"];
 
 /// Time steps, in milliseconds.
@@ -57,38 +57,38 @@ const PHRASES: [&str; 16] = [
 #[derive(Clone, Copy, Debug)]
 pub enum Step {
     Connect,
-    Say,
+    SendPhrase,
     Bytes,
     Frame,
     Room,
     End,
     Break,
-    Pass,
+    Wait,
     Sweep,
     Serve,
     Flush,
-    Turn,
+    Tick,
     Report,
-    Notice,
+    Ready,
     Shutdown,
     Remove,
 }
 
 const STEPS: [Step; 16] = [
     Step::Connect,
-    Step::Say,
+    Step::SendPhrase,
     Step::Bytes,
     Step::Frame,
     Step::Room,
     Step::End,
     Step::Break,
-    Step::Pass,
+    Step::Wait,
     Step::Sweep,
     Step::Serve,
     Step::Flush,
-    Step::Turn,
+    Step::Tick,
     Step::Report,
-    Step::Notice,
+    Step::Ready,
     Step::Shutdown,
     Step::Remove,
 ];
@@ -104,7 +104,7 @@ pub fn check(data: &[u8]) -> usize {
 
 /// Cost of a script.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Figures {
+pub struct Costs {
     /// Requests and messages that were handled.
     pub handled: usize,
     /// Bytes sent by the clients, and bytes sent to them.
@@ -113,14 +113,14 @@ pub struct Figures {
     /// Units of work that the server charged itself.
     pub units: u32,
     /// Maximum bytes held at a time, in buffers and in shared buffers.
-    pub most_held: usize,
-    pub most_shared: usize,
+    pub max_held: usize,
+    pub max_shared: usize,
 }
 
 /// Runs a script, see [`check`].
-pub fn run(data: &[u8]) -> Figures {
-    let Some((choice, script)) = data.split_first() else { return Figures::default() };
-    let mut scene = Scene::new(limits(*choice));
+pub fn run(data: &[u8]) -> Costs {
+    let Some((choice, script)) = data.split_first() else { return Costs::default() };
+    let mut scene = Harness::new(limits(*choice));
     let mut bytes = script.iter().copied();
     for _ in 0..MAX_STEPS {
         let Some(step) = bytes.next() else { break };
@@ -132,7 +132,7 @@ pub fn run(data: &[u8]) -> Figures {
     }
     scene.quiesce();
     scene.end();
-    scene.figures
+    scene.costs
 }
 
 /// Returns the first byte of a step for connection `who`, counted from the last.
@@ -150,56 +150,56 @@ fn limits(choice: u8) -> Limits {
         buffered_bytes: lower(2, 8000, production.buffered_bytes),
         shared_bytes: lower(3, 3000, production.shared_bytes),
         connections: lower(4, 5, production.connections),
-        connections_per_caller: lower(5, 2, production.connections_per_caller),
+        connections_per_client: lower(5, 2, production.connections_per_client),
         requests_per_second: production.requests_per_second.map(|usual| lower(6, 3, usual)),
         ..production
     }
 }
 
 fn is_trusted(address: IpAddr) -> bool {
-    address.to_string() == PEERS[6]
+    address.to_string() == CLIENT_ADDRESSES[6]
 }
 
 /// A connection from its client's side.
-struct Visit {
+struct ClientConnection {
     id: ConnectionId,
     slot: usize,
     client: Client,
     /// All bytes that the client has sent.
     sent: Vec<u8>,
     /// Bytes that the client will send next.
-    held_back: Vec<u8>,
+    unsent: Vec<u8>,
 }
 
-struct Scene {
+struct Harness {
     server: Server<wire::End>,
-    service: Service,
+    service: FuzzService,
     limits: Limits,
-    visits: Vec<Visit>,
+    client_connections: Vec<ClientConnection>,
     began: Instant,
     running: Duration,
     is_draining: bool,
-    figures: Figures,
+    costs: Costs,
 }
 
-impl Scene {
-    fn new(limits: Limits) -> Scene {
+impl Harness {
+    fn new(limits: Limits) -> Harness {
         let began = Instant::now();
-        let fetcher = Fetcher::new(Fetching::default(), 0);
+        let fetcher = Fetcher::new(FetchConfig::default(), 0);
         let mut server = Server::new(limits.clone(), Box::new(is_trusted), fetcher, began);
         server.set_max(ListenerId(0), limits.connections);
         server.set_max(ListenerId(1), 3);
-        let service = Service::new(&limits, server.shared_pool(), is_trusted);
-        let figures = Figures::default();
-        Scene {
+        let service = FuzzService::new(&limits, server.shared_bytes_counter(), is_trusted);
+        let figures = Costs::default();
+        Harness {
             server,
             service,
             limits,
-            visits: Vec::new(),
+            client_connections: Vec::new(),
             began,
             running: Duration::ZERO,
             is_draining: false,
-            figures,
+            costs: figures,
         }
     }
 
@@ -207,7 +207,7 @@ impl Scene {
         let mut byte = || bytes.next().unwrap_or_default();
         match step {
             Step::Connect => self.connect(byte()),
-            Step::Say => self.say(who, byte()),
+            Step::SendPhrase => self.say(who, byte()),
             Step::Bytes => {
                 let length = byte();
                 let said = (0..length).map(|_| byte()).collect();
@@ -223,15 +223,15 @@ impl Scene {
             }
             Step::End => self.with(who, Client::end, ENDED),
             Step::Break => self.with(who, Client::break_off, BROKEN),
-            Step::Pass => self.pass(Duration::from_millis(PAUSES[who & 7])),
+            Step::Wait => self.pass(Duration::from_millis(PAUSES[who & 7])),
             Step::Sweep => self.server.sweep(),
             Step::Serve => self.serve(who + 1),
             Step::Flush => {
                 let _ = (0..=who).filter(|_| self.server.flush_next()).count();
             }
-            Step::Turn => self.turn(wish(who, byte())),
-            Step::Report => self.server.report_gone(&mut self.service),
-            Step::Notice => self.with(who, |_| {}, Readiness { readable: true, ..WRITABLE }),
+            Step::Tick => self.turn(tick_action(who, byte())),
+            Step::Report => self.server.report_disconnects(&mut self.service),
+            Step::Ready => self.with(who, |_| {}, Readiness { readable: true, ..WRITABLE }),
             Step::Shutdown => {
                 self.is_draining |= who == 0;
                 if who == 0 {
@@ -246,23 +246,23 @@ impl Scene {
     }
 
     fn connect(&mut self, choice: u8) {
-        if self.visits.len() >= MAX_VISITS {
+        if self.client_connections.len() >= MAX_CONNECTIONS {
             return;
         }
-        let peer: IpAddr = PEERS[usize::from(choice & 7)].parse().expect("an address");
+        let peer: IpAddr = CLIENT_ADDRESSES[usize::from(choice & 7)].parse().expect("an address");
         let (client, end) = connect(if choice & 8 == 0 { usize::MAX / 2 } else { 0 });
         let listener = ListenerId(usize::from(choice >> 4 & 1));
         let Some(slot) = self.server.admit(end, listener, peer) else { return };
-        let number = self.visits.len() as u64 + 1;
+        let number = self.client_connections.len() as u64 + 1;
         self.service.arrived(number, peer);
         let id = ConnectionId(number << 32 | slot as u64);
-        self.visits.push(Visit { id, slot, client, sent: Vec::new(), held_back: Vec::new() });
+        self.client_connections.push(ClientConnection { id, slot, client, sent: Vec::new(), unsent: Vec::new() });
     }
 
     /// Returns connection `who`, counted from the last.
-    fn visit(&mut self, who: usize) -> Option<&mut Visit> {
-        let last = self.visits.len().checked_sub(1)?;
-        self.visits.get_mut(last - who % (last + 1))
+    fn visit(&mut self, who: usize) -> Option<&mut ClientConnection> {
+        let last = self.client_connections.len().checked_sub(1)?;
+        self.client_connections.get_mut(last - who % (last + 1))
     }
 
     /// Acts on the client's end, and reports readiness to the server.
@@ -271,7 +271,7 @@ impl Scene {
         act(&visit.client);
         let (slot, is_there) = (visit.slot, !visit.client.wire().is_dropped);
         if is_there {
-            self.server.notice(slot, ready);
+            self.server.set_readiness(slot, ready);
         }
     }
 
@@ -279,11 +279,11 @@ impl Scene {
     fn say(&mut self, who: usize, choice: u8) {
         let Some(visit) = self.visit(who) else { return };
         let phrase = PHRASES[usize::from(choice & 15)].as_bytes();
-        let mut said = std::mem::take(&mut visit.held_back);
+        let mut said = std::mem::take(&mut visit.unsent);
         let times = 1 + usize::from(choice >> 4 & 3);
         said.extend(phrase.repeat(times));
         if choice & 0x80 != 0 {
-            visit.held_back = said.split_off(said.len() / 2);
+            visit.unsent = said.split_off(said.len() / 2);
         }
         self.send(who, said);
     }
@@ -292,14 +292,14 @@ impl Scene {
         let Some(visit) = self.visit(who) else { return };
         if !visit.client.is_ended() {
             visit.sent.extend_from_slice(&bytes);
-            self.figures.sent += bytes.len();
+            self.costs.sent += bytes.len();
         }
         self.with(who, |client| client.send(bytes), READABLE);
     }
 
     fn pass(&mut self, time: Duration) {
         self.running += time;
-        let moment = Moment { unix_millis: self.running.as_millis() as i64, running: self.running };
+        let moment = LoopTime { unix_millis: self.running.as_millis() as i64, monotonic: self.running };
         self.server.set_time(self.began + self.running, moment);
     }
 
@@ -314,58 +314,58 @@ impl Scene {
         }
     }
 
-    fn turn(&mut self, wish: Wish) {
-        self.service.wish = wish;
-        self.server.turn(&mut self.service, 1000, Duration::ZERO);
+    fn turn(&mut self, wish: TickAction) {
+        self.service.tick_action = wish;
+        self.server.tick(&mut self.service, 1000, Duration::ZERO);
     }
 
     fn received(&self) -> usize {
-        self.visits.iter().map(|visit| visit.client.wire().received.len()).sum()
+        self.client_connections.iter().map(|visit| visit.client.wire().received.len()).sum()
     }
 
     /// Checks the invariants after each step.
     fn check(&mut self) {
         let stats = self.server.stats();
-        let open = self.visits.iter().filter(|visit| !visit.client.wire().is_dropped).count();
+        let open = self.client_connections.iter().filter(|visit| !visit.client.wire().is_dropped).count();
         assert_eq!(stats.connections, open);
         // A disconnect that is not reported yet makes the difference.
         assert!(stats.websockets <= self.service.websockets());
-        assert!(stats.accepted + stats.refused >= self.visits.len() as u64);
-        let shared = self.server.shared_pool().held_bytes();
-        self.figures.most_held = self.figures.most_held.max(stats.buffered_bytes);
-        self.figures.most_shared = self.figures.most_shared.max(shared);
+        assert!(stats.accepted + stats.rejected >= self.client_connections.len() as u64);
+        let shared = self.server.shared_bytes_counter().held_bytes();
+        self.costs.max_held = self.costs.max_held.max(stats.buffered_bytes);
+        self.costs.max_shared = self.costs.max_shared.max(shared);
     }
 
     /// Lets all clients read, resumes whatever waits, and serves everything; then everything must be answered.
     fn quiesce(&mut self) {
-        for visit in &self.visits {
+        for visit in &self.client_connections {
             let mut wire = visit.client.wire();
             wire.room = usize::MAX / 2;
             if !wire.is_dropped {
-                self.server.notice(visit.slot, WRITABLE);
+                self.server.set_readiness(visit.slot, WRITABLE);
             }
         }
-        let mut rounds = 0;
-        while self.server.has_work() || self.service.has_work() || self.server.next_regained().is_some() {
-            self.turn(Wish::ResumeAll);
+        let mut iterations = 0;
+        while self.server.has_work() || self.service.has_work() || self.server.next_refill().is_some() {
+            self.turn(TickAction::ResumeAll);
             self.serve(1000);
             while self.server.flush_next() {}
-            self.server.report_gone(&mut self.service);
-            let paid = self.server.next_regained().unwrap_or_default();
+            self.server.report_disconnects(&mut self.service);
+            let paid = self.server.next_refill().unwrap_or_default();
             self.pass(paid.saturating_sub(self.running));
-            rounds += 1;
-            assert!(rounds < 20_000, "somebody is never served");
+            iterations += 1;
+            assert!(iterations < 20_000, "somebody is never served");
         }
         self.check();
         assert_eq!(self.server.stats().websockets, self.service.websockets());
-        let unknown = Visitor::default();
-        for visit in &self.visits {
-            let visitor = self.service.visitors.get(&visit.id).unwrap_or(&unknown);
-            self.figures.received += visit.client.wire().received.len();
+        let unknown = ConnectionRecord::default();
+        for visit in &self.client_connections {
+            let visitor = self.service.records.get(&visit.id).unwrap_or(&unknown);
+            self.costs.received += visit.client.wire().received.len();
             visit.check(visitor);
         }
-        self.figures.handled = self.service.handled;
-        self.figures.units = self.service.units;
+        self.costs.handled = self.service.handled;
+        self.costs.units = self.service.units;
     }
 
     /// Shuts the server down; nothing may be left.
@@ -373,28 +373,28 @@ impl Scene {
         self.server.shutdown();
         for _ in 0..6 {
             while self.server.flush_next() {}
-            self.server.report_gone(&mut self.service);
+            self.server.report_disconnects(&mut self.service);
             self.pass(Duration::from_secs(31));
             self.server.sweep();
         }
         // Readiness of a removed connection must be ignored.
         self.serve(10_000);
-        self.server.report_gone(&mut self.service);
+        self.server.report_disconnects(&mut self.service);
         self.pass(Duration::from_secs(2));
         self.server.sweep();
         self.check();
         assert_eq!(self.service.websockets(), 0, "every websocket was reported");
         assert!(!self.service.has_work(), "so was every request that was not answered");
-        assert_eq!(self.server.shared_pool().held_bytes(), 0);
-        let Stats { connections, websockets, buffered_bytes, callers, .. } = self.server.stats();
+        assert_eq!(self.server.shared_bytes_counter().held_bytes(), 0);
+        let Stats { connections, websockets, buffered_bytes, clients: callers, .. } = self.server.stats();
         assert_eq!((connections, websockets, buffered_bytes, callers), (0, 0, 0, 0), "nothing is left");
     }
 }
 
-impl Visit {
+impl ClientConnection {
     /// Checks the final state: the client has received what it should, and if the connection is open, everything it
     /// sent was handled.
-    fn check(&self, visitor: &Visitor) {
+    fn check(&self, visitor: &ConnectionRecord) {
         let wire = self.client.wire();
         let end = conversation::read(&wire.received, visitor, wire.is_dropped);
         let is_open = !wire.is_dropped && !wire.is_answered;
@@ -404,9 +404,9 @@ impl Visit {
         }
         assert_eq!(end, End::Whole, "everything was sent");
         assert!(self.client.is_read(), "everything was read");
-        let (requests, messages) = said(&self.sent, visitor);
+        let (requests, messages) = count_handled(&self.sent, visitor);
         assert_eq!(visitor.answered.len(), requests, "every request was answered");
-        assert_eq!(visitor.heard, messages, "every message was heard");
+        assert_eq!(visitor.received, messages, "every message was heard");
         assert!(visitor.answered.iter().all(|answered| answered.is_done));
         assert!(visitor.stage != Stage::Over && !visitor.is_gone);
     }
@@ -414,14 +414,14 @@ impl Visit {
 
 /// Counts the requests and messages in what a client has sent, up to the first error: a reader may notice late that the
 /// beginning of a head is wrong.
-fn said(bytes: &[u8], visitor: &Visitor) -> (usize, usize) {
+fn count_handled(bytes: &[u8], visitor: &ConnectionRecord) -> (usize, usize) {
     let mut reader = RequestReader::new(0);
     reader.receive(bytes);
     let mut requests = 0;
     while let Ok(Some(_)) = reader.next_request_within(|_, path| body_limit(path)) {
         requests += 1;
         if visitor.answered.get(requests - 1).is_some_and(|answered| answered.is_upgraded) {
-            return (requests, messages(reader.rest()));
+            return (requests, messages(reader.remaining()));
         }
     }
     (requests, 0)
@@ -443,15 +443,15 @@ const WRITABLE: Readiness = Readiness { readable: false, writable: true, read_cl
 const ENDED: Readiness = Readiness { readable: true, writable: false, read_closed: true, broken: false };
 const BROKEN: Readiness = Readiness { readable: true, writable: true, read_closed: true, broken: true };
 
-fn wish(who: usize, choice: u8) -> Wish {
+fn tick_action(who: usize, choice: u8) -> TickAction {
     match choice & 7 {
-        0 | 1 => Wish::ResumeAll,
-        2 => Wish::ResumeOne(who),
-        3 => Wish::Send(who, choice),
-        4 => Wish::Share(choice),
-        5 => Wish::Close(who),
-        6 => Wish::Charge(who, choice),
-        _ => Wish::Nothing,
+        0 | 1 => TickAction::ResumeAll,
+        2 => TickAction::ResumeOne(who),
+        3 => TickAction::Send(who, choice),
+        4 => TickAction::Share(choice),
+        5 => TickAction::Close(who),
+        6 => TickAction::Charge(who, choice),
+        _ => TickAction::Nothing,
     }
 }
 

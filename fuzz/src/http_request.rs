@@ -56,14 +56,14 @@ fn read<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> (Vec<Seen>, Option<HttpEr
     let mut storage = Vec::with_capacity(4096);
     let mut seen = Vec::new();
     for piece in pieces {
-        reader.lend(&mut storage);
+        reader.acquire(&mut storage);
         reader.receive(piece);
         if let Err(error) = drain(&mut reader, &mut seen) {
             assert_eq!(reader.next_request().err(), Some(error), "an error stays");
             return (seen, Some(error));
         }
-        reader.give_back(&mut storage);
-        let unread = reader.rest().len();
+        reader.release(&mut storage);
+        let unread = reader.remaining().len();
         assert!(unread <= MAX_UNREAD, "{unread} bytes are unread");
         assert!(reader.is_partial() || reader.held_bytes() == 0, "an idle reader holds nothing");
         assert!(reader.held_bytes() <= 2 * (MAX_UNREAD + piece.len().max(MAX_PIECE)));
@@ -76,7 +76,7 @@ fn drain(reader: &mut RequestReader, seen: &mut Vec<Seen>) -> Result<(), HttpErr
         match reader.next_request()? {
             Some(request) => {
                 let request = Seen::new(&request);
-                reader.put_back();
+                reader.restore_last();
                 let again = reader.next_request()?.map(|request| Seen::new(&request));
                 assert_eq!(again.as_ref(), Some(&request), "what is put back comes again");
                 seen.push(request);

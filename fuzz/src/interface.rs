@@ -7,23 +7,25 @@ use std::time::Duration;
 
 use nisd::api::route::Access;
 use nisd::api::{
-    self, Actions, Api, BootRequest, Budget, ChainView, ClockState, NodeDescription, NodeStatus, Now, ROUTES,
+    self, Api, BootRequest, Budget, ChainSnapshot, ClockState, NodeDescription, NodeHandle, NodeStatus, Now, ROUTES,
     UnlockedInfo,
 };
 use nisd::chain::harvest::UnlockResult;
 use nisd::chain::rollback;
 use nisd::config::Settings;
 use nisd::crypto::{KeyPair, PrivateKey, PublicKey, Signature};
+use nisd::mempool::ShortId;
 use nisd::model::units::EPOCH_UNIX_MILLIS;
 use nisd::model::{Address, Block, Height, Transaction};
-use nisd::net::SharedPool;
-use nisd::net::fetch::{Fetch, FetchId, ResponseReader};
-use nisd::net::http::{Gzip, Reply, Request, RequestReader};
-use nisd::net::machine::{Caller, ConnectionId, Dropped, Effects, Event, Exchange, Machine, Message, Moment, Taken};
+use nisd::net::SharedBytesCounter;
+use nisd::net::fetch::{FetchId, FetchRequest, ResponseReader};
+use nisd::net::http::{Gzip, Request, RequestReader, Response};
+use nisd::net::service::{
+    Client, ConnectionId, Dropped, Effects, Event, Exchange, LoopTime, Message, Progress, Service,
+};
 use nisd::node::{HTTP, METRICS, Node, Start, WEBSOCKET};
 use nisd::peer::wire::{Challenge, Endpoint, Identity, MetaData, NodeInfo, limits};
-use nisd::pool::ShortId;
-use nisd::rules::{ValidationResult, Verdict};
+use nisd::rules::{RuleResult, ValidationResult};
 use nisd::store::{Store, StoreError};
 
 use crate::tiny;
@@ -35,7 +37,7 @@ pub const REMOTE: u8 = 1;
 /// Flag: the request was forwarded by a proxy.
 pub const FORWARDED: u8 = 2;
 /// Flag: the client is rate-limited.
-pub const REFUSED: u8 = 4;
+pub const RATE_LIMITED: u8 = 4;
 /// Flag: an hour passes first.
 pub const LATER: u8 = 8;
 /// Flag: the client disconnects after the first step.
@@ -48,20 +50,20 @@ pub const TIP: Height = Height(53);
 /// Units of work per step, and the excess allowed for the most expensive indivisible work: validating an announcement
 /// with a key, and reading a body.
 const SHARE: u32 = 300;
-const DEAREST: u32 = 200;
+const MAX_EXCESS: u32 = 200;
 const BODY_BYTES_PER_UNIT: usize = 40;
 /// Units of work of a tick.
-const TURN: u32 = 500;
+const TICK_UNITS: u32 = 500;
 /// Maximum steps of a request, and maximum ticks until the node is idle.
 const MAX_STEPS: usize = 10_000;
-const MAX_TURNS: usize = 100_000;
+const MAX_TICKS: usize = 100_000;
 /// Maximum bytes of a response.
 const MAX_ANSWER: usize = 4 << 20;
 /// Leading digits of a private key that must not be shown.
 const SECRET_DIGITS: usize = 24;
 
 /// The chain, created once per thread. Every input finds it in the same state.
-struct Ground {
+struct Fixture {
     settings: Settings,
     store: Store,
     /// The beginning of each private key, in hex.
@@ -70,15 +72,15 @@ struct Ground {
 }
 
 thread_local! {
-    static GROUND: Ground = Ground::new();
+    static FIXTURE: Fixture = Fixture::new();
 }
 
 /// Checks for any request by any client: it is answered in steps of bounded cost and number. A response is well-formed,
 /// and JSON if it says so; a client without local access gets nothing from local routes; no private key of a body is
 /// shown. The response is the same for any size of the steps.
 pub fn check(data: &[u8]) -> usize {
-    GROUND.with(|ground| {
-        let mut scene = Scene::new(ground);
+    FIXTURE.with(|ground| {
+        let mut scene = Harness::new(ground);
         let records = data.split(|byte| *byte == SEPARATOR).filter_map(|record| record.split_first());
         let answered = records.map(|(flags, bytes)| scene.connection(*flags, bytes)).sum();
         let height = scene.node.height();
@@ -91,31 +93,32 @@ pub fn check(data: &[u8]) -> usize {
 /// Returns status and body of the response to a local client's GET, after checking that they are the same for any size
 /// of the steps; `None` if the target cannot be read as a request.
 pub fn get(target: &str) -> Option<(u16, Vec<u8>)> {
-    GROUND.with(|ground| {
-        let scene = Scene::new(ground);
+    FIXTURE.with(|ground| {
+        let scene = Harness::new(ground);
         let mut reader = RequestReader::new(0);
         reader.receive(format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes());
-        let caller = Caller { listener: HTTP, address: Ipv4Addr::LOCALHOST.into(), is_forwarded: false, is_unnamed: false };
+        let caller =
+            Client { listener: HTTP, address: Ipv4Addr::LOCALHOST.into(), is_forwarded: false, is_unidentified: false };
         let request = scene.next(&mut reader, caller).ok()??;
         let answer = scene.compare(&request, caller, 0);
         Some((answer.status, answer.body))
     })
 }
 
-impl Ground {
-    fn new() -> Ground {
+impl Fixture {
+    fn new() -> Fixture {
         let mut settings = tiny::settings();
         settings.boot.auto = true;
         let store = tiny::store(&settings, TIP);
         let started = EPOCH_UNIX_MILLIS + i64::from(tiny::state_of(&store).1.timestamp.0) * 1000;
         let secrets = tiny::private_keys().into_iter().map(|(_, key)| key[..SECRET_DIGITS].to_owned()).collect();
-        Ground { settings, store, secrets, started }
+        Fixture { settings, store, secrets, started }
     }
 
     /// Rolls back blocks harvested by accounts that requests unlocked.
     fn restore(&self, height: Height) {
         if height > TIP {
-            let mut batch = self.store.begin().expect("a batch");
+            let mut batch = self.store.begin_write().expect("a batch");
             rollback(&mut batch, TIP).expect("blocks made a moment ago");
             batch.commit().expect("a store that works");
         }
@@ -132,9 +135,9 @@ impl Ground {
             host_names: settings.host_names.clone(),
             local_origins: settings.local_origins.clone(),
             allowed_harvesters: settings.allowed_harvesters.clone(),
-            forgets_hashes: settings.forgets_hashes,
+            prunes_hashes: settings.forgets_hashes,
             unaudited_paths: settings.peers.unaudited_paths.clone(),
-            pushed_bytes: limits::PUSHED,
+            max_pushed_bytes: limits::PUSHED,
             ipv6_prefix: settings.limits.ipv6_prefix_length,
             metrics_listener: METRICS,
         })
@@ -170,7 +173,7 @@ impl Effects for World {
         self.charged += u64::from(units);
     }
 
-    fn fetch(&mut self, _: Fetch) -> FetchId {
+    fn fetch(&mut self, _: FetchRequest) -> FetchId {
         panic!("nobody is there to be asked")
     }
 
@@ -182,81 +185,92 @@ impl Effects for World {
 }
 
 /// A node and its clients.
-struct Scene<'g> {
-    ground: &'g Ground,
+struct Harness<'g> {
+    fixture: &'g Fixture,
     node: Node<'g>,
     world: World,
-    now: Moment,
+    now: LoopTime,
     next_connection: u64,
 }
 
-impl<'g> Scene<'g> {
-    fn new(ground: &'g Ground) -> Scene<'g> {
-        let now = Moment { unix_millis: ground.started, running: Duration::ZERO };
-        let (local, shared) = (ground.settings.local.clone(), SharedPool::default());
+impl<'g> Harness<'g> {
+    fn new(ground: &'g Fixture) -> Harness<'g> {
+        let now = LoopTime { unix_millis: ground.started, monotonic: Duration::ZERO };
+        let (local, shared) = (ground.settings.local.clone(), SharedBytesCounter::default());
         let start = Start { now, seed: &[7; 32], local, shared, import: None, known: Vec::new(), kept: Vec::new() };
         let node = Node::new(&ground.store, &ground.settings, start).expect("a node");
-        Scene { ground, node, world: World::default(), now, next_connection: 1 }
+        Harness { fixture: ground, node, world: World::default(), now, next_connection: 1 }
     }
 
     /// Answers the requests of a connection. Returns their number.
     fn connection(&mut self, flags: u8, bytes: &[u8]) -> usize {
         if flags & LATER != 0 {
-            self.now.running += Duration::from_secs(3600);
+            self.now.monotonic += Duration::from_secs(3600);
             self.now.unix_millis += 3_600_000;
             // So few units that expired transactions are still being processed: announcements have to wait.
-            self.turn(1);
+            self.tick(1);
         }
         let last: IpAddr = if flags & REMOTE == 0 { Ipv4Addr::LOCALHOST } else { Ipv4Addr::new(192, 0, 2, 9) }.into();
         let listener = if flags & WEBSOCKET_PORT == 0 { HTTP } else { WEBSOCKET };
-        let caller = Caller { listener, address: last, is_forwarded: flags & FORWARDED != 0, is_unnamed: flags & FORWARDED != 0 };
+        let caller = Client {
+            listener,
+            address: last,
+            is_forwarded: flags & FORWARDED != 0,
+            is_unidentified: flags & FORWARDED != 0,
+        };
         self.next_connection += 1;
         let connection = ConnectionId(self.next_connection);
         let mut reader = RequestReader::new(0);
         reader.receive(bytes);
         let mut answered = 0;
         while let Ok(Some(_)) = self.next(&mut reader, caller) {
-            reader.put_back();
+            reader.restore_last();
             if !self.answer(&mut reader, connection, caller, flags) {
                 break;
             }
             answered += 1;
         }
-        self.node.handle(Event::Gone { connection }, self.now, &mut self.world);
+        self.node.handle(Event::Disconnected { connection }, self.now, &mut self.world);
         answered
     }
 
-    fn next<'r>(&self, reader: &'r mut RequestReader, caller: Caller) -> Result<Option<Request<'r>>, ()> {
-        let limit = |method: &str, path: &str| self.node.body_limit(caller.listener, method, path);
+    fn next<'r>(&self, reader: &'r mut RequestReader, client: Client) -> Result<Option<Request<'r>>, ()> {
+        let limit = |method: &str, path: &str| self.node.body_limit(client.listener, method, path);
         reader.next_request_within(limit).map_err(drop)
     }
 
     /// Answers a request, and checks the response. Returns whether the connection stays open.
-    fn answer(&mut self, reader: &mut RequestReader, connection: ConnectionId, caller: Caller, flags: u8) -> bool {
-        let (mut reply, mut out, mut is_resumed, mut is_begun) = (Reply::new(), Vec::new(), false, false);
+    fn answer(&mut self, reader: &mut RequestReader, connection: ConnectionId, caller: Client, flags: u8) -> bool {
+        let (mut reply, mut out, mut is_resumed, mut is_begun) = (Response::new(), Vec::new(), false, false);
         for _ in 0..MAX_STEPS {
-            let request = reader.whole();
+            let request = reader.take_request();
             let request = match request {
                 Some(request) => request,
                 None => panic!("a request that was put back is the next"),
             };
-            let (charged, is_refused) = (self.world.charged, flags & REFUSED != 0);
-            let exchange =
-                Exchange { connection, caller, request: &request, reply: &mut reply, is_resumed, is_refused };
+            let (charged, is_refused) = (self.world.charged, flags & RATE_LIMITED != 0);
+            let exchange = Exchange {
+                connection,
+                client: caller,
+                request: &request,
+                response: &mut reply,
+                is_resumed,
+                is_rate_limited: is_refused,
+            };
             let taken = self.node.handle(Event::Request(exchange), self.now, &mut self.world);
             let units = self.world.charged - charged;
-            let most = SHARE + DEAREST + (request.body.len() / BODY_BYTES_PER_UNIT) as u32;
+            let most = SHARE + MAX_EXCESS + (request.body.len() / BODY_BYTES_PER_UNIT) as u32;
             assert!(units <= u64::from(most), "{units} units in a step of {} {}", request.method, request.path);
-            let is_free = taken == Taken::Parked || caller.listener == WEBSOCKET;
+            let is_free = taken == Progress::Suspended || caller.listener == WEBSOCKET;
             assert!(units > 0 || is_free, "nothing is for free");
-            if reply.pieces {
+            if reply.is_streaming {
                 if !is_begun {
-                    reply.write_first(&request, &mut out);
+                    reply.write_streaming_head(&request, &mut out);
                     is_begun = true;
                 }
-                reply.write_piece(&request, taken == Taken::Done, &mut out);
+                reply.write_chunk(&request, taken == Progress::Done, &mut out);
             }
-            if taken == Taken::Done {
+            if taken == Progress::Done {
                 let close = if is_begun { reply.close } else { reply.write(&request, &mut Gzip::default(), &mut out) };
                 self.assert_answer(&request, caller, &reply, &out);
                 if caller.listener == HTTP {
@@ -265,12 +279,12 @@ impl<'g> Scene<'g> {
                 return !close && reply.upgrade.is_none();
             }
             is_resumed = true;
-            reader.put_back();
+            reader.restore_last();
             if flags & GONE != 0 {
                 return false;
             }
-            if taken == Taken::Parked {
-                self.turns();
+            if taken == Progress::Suspended {
+                self.run_until_idle();
                 assert!(self.world.resumed.remove(&connection), "a parked request is resumed");
             }
         }
@@ -278,22 +292,22 @@ impl<'g> Scene<'g> {
     }
 
     /// Runs ticks until the node is idle.
-    fn turns(&mut self) {
-        for _ in 0..MAX_TURNS {
-            self.turn(TURN);
-            if self.world.wake_at.is_none_or(|at| at > self.now.running) {
+    fn run_until_idle(&mut self) {
+        for _ in 0..MAX_TICKS {
+            self.tick(TICK_UNITS);
+            if self.world.wake_at.is_none_or(|at| at > self.now.monotonic) {
                 return;
             }
         }
         panic!("the node has work without end");
     }
 
-    fn turn(&mut self, budget: u32) {
+    fn tick(&mut self, budget: u32) {
         self.world.wake_at = None;
-        self.node.handle(Event::Turn { budget, took: Duration::ZERO }, self.now, &mut self.world);
+        self.node.handle(Event::Tick { budget, last_tick: Duration::ZERO }, self.now, &mut self.world);
     }
 
-    fn assert_answer(&self, request: &Request<'_>, caller: Caller, reply: &Reply, out: &[u8]) {
+    fn assert_answer(&self, request: &Request<'_>, caller: Client, reply: &Response, out: &[u8]) {
         assert!(out.starts_with(b"HTTP/1.1 "));
         if reply.upgrade.is_some() {
             return assert!(out.starts_with(b"HTTP/1.1 101 ") && out.ends_with(b"\r\n\r\n"));
@@ -319,12 +333,12 @@ impl<'g> Scene<'g> {
             assert!(json.is_ok(), "{}", String::from_utf8_lossy(&response.body));
         }
         self.assert_secrets_kept(request, out);
-        self.assert_rights_kept(request, caller, reply);
+        self.assert_access_denied(request, caller, reply);
     }
 
     /// Asserts that a key which occurs only in the body is not shown.
     fn assert_secrets_kept(&self, request: &Request<'_>, out: &[u8]) {
-        for secret in &self.ground.secrets {
+        for secret in &self.fixture.secrets {
             let is_secret = holds(request.body, secret) && !holds(request.path.as_bytes(), secret);
             let is_told_of = request.query.is_some_and(|query| holds(query.as_bytes(), secret))
                 || request.headers().any(|(_, value)| holds(value, secret));
@@ -332,24 +346,24 @@ impl<'g> Scene<'g> {
         }
     }
 
-    fn assert_rights_kept(&self, request: &Request<'_>, caller: Caller, reply: &Reply) {
-        if !self.is_foreign(request, caller) || !matches!(request.method, "GET" | "POST" | "HEAD") {
+    fn assert_access_denied(&self, request: &Request<'_>, client: Client, response: &Response) {
+        if !self.is_foreign(request, client) || !matches!(request.method, "GET" | "POST" | "HEAD") {
             return;
         }
         let is_local = |path: &str| ROUTES.iter().any(|route| route.access != Access::Public && route.path == path);
-        assert!(!is_local(&plain(request.path)) || reply.status != 200, "{} for {caller:?}", request.path);
+        assert!(!is_local(&plain(request.path)) || response.status != 200, "{} for {client:?}", request.path);
         // A public query about an address.
         let is_public = plain(request.path) == "/account/isunlocked";
-        let is_told =
-            (matches!(reply.body.as_slice(), b"ok" | b"nope") && !is_public) || reply.body.starts_with(b"{\"data\":\"");
-        assert!(!is_told, "{} for {caller:?}", request.path);
+        let is_told = (matches!(response.body.as_slice(), b"ok" | b"nope") && !is_public)
+            || response.body.starts_with(b"{\"data\":\"");
+        assert!(!is_told, "{} for {client:?}", request.path);
     }
 
     /// Returns whether a client certainly has no local access.
-    fn is_foreign(&self, request: &Request<'_>, caller: Caller) -> bool {
+    fn is_foreign(&self, request: &Request<'_>, client: Client) -> bool {
         let own = |value: &[u8]| {
             let value = String::from_utf8_lossy(value).to_ascii_lowercase();
-            let names = self.ground.settings.host_names.iter().map(|name| name.to_ascii_lowercase());
+            let names = self.fixture.settings.host_names.iter().map(|name| name.to_ascii_lowercase());
             ["localhost", "127.", "::", "0:"].into_iter().any(|name| value.contains(name))
                 || names.into_iter().any(|name| value.contains(&name))
         };
@@ -360,19 +374,20 @@ impl<'g> Scene<'g> {
             name.eq_ignore_ascii_case(b"Sec-Fetch-Site") && value != b"same-origin" && value != b"none"
         };
         let is_led_here = request.headers().any(|header| names_another(header) || is_of_a_page(header));
-        caller.is_forwarded || !caller.address.is_loopback() || is_led_here
+        client.is_forwarded || !client.address.is_loopback() || is_led_here
     }
 
     /// Asserts that the response is the same at once and in the smallest steps.
-    fn compare(&self, request: &Request<'_>, caller: Caller, flags: u8) -> Answer {
-        let Ground { store, settings, .. } = self.ground;
+    fn compare(&self, request: &Request<'_>, client: Client, flags: u8) -> Answer {
+        let Fixture { store, settings, .. } = self.fixture;
         let snapshot = store.snapshot().expect("a snapshot");
         let height = self.node.height();
-        let view = ChainView { snapshot: &snapshot, network: &settings.network, height, status: NodeStatus::Booted };
+        let view =
+            ChainSnapshot { snapshot: &snapshot, network: &settings.network, height, status: NodeStatus::Booted };
         let known = view.transactions(height, 0, 25).expect("a store").into_iter().map(Rc::new).collect();
-        let mut quiet = Quiet { known, description: description() };
-        let at_once = self.whole(request, caller, flags, &view, &mut quiet, u32::MAX);
-        let in_steps = self.whole(request, caller, flags, &view, &mut quiet, 1);
+        let mut quiet = StubNode { known, description: description() };
+        let at_once = self.whole(request, client, flags, &view, &mut quiet, u32::MAX);
+        let in_steps = self.whole(request, client, flags, &view, &mut quiet, 1);
         assert_eq!(at_once, in_steps, "{} {}", request.method, request.path);
         at_once
     }
@@ -380,33 +395,40 @@ impl<'g> Scene<'g> {
     fn whole(
         &self,
         request: &Request<'_>,
-        caller: Caller,
+        caller: Client,
         flags: u8,
-        view: &ChainView<'_>,
-        quiet: &mut Quiet,
+        view: &ChainSnapshot<'_>,
+        quiet: &mut StubNode,
         units: u32,
     ) -> Answer {
-        let mut api = self.ground.api();
+        let mut api = self.fixture.api();
         let now = Now {
             network: nisd::model::Timestamp(1_000_000),
             network_millis: 1_000_000_000,
             clock: ClockState::default(),
-            running: Duration::ZERO,
+            uptime: Duration::ZERO,
         };
-        let (mut reply, mut body, mut is_resumed) = (Reply::new(), Vec::new(), false);
-        let (connection, is_refused) = (ConnectionId(1), flags & REFUSED != 0);
+        let (mut reply, mut body, mut is_resumed) = (Response::new(), Vec::new(), false);
+        let (connection, is_refused) = (ConnectionId(1), flags & RATE_LIMITED != 0);
         for _ in 0..MAX_STEPS {
             let mut budget = Budget::new(units);
-            let mut exchange = Exchange { connection, caller, request, reply: &mut reply, is_resumed, is_refused };
+            let mut exchange = Exchange {
+                connection,
+                client: caller,
+                request,
+                response: &mut reply,
+                is_resumed,
+                is_rate_limited: is_refused,
+            };
             let taken = api.answer(&mut exchange, view, quiet, now, &mut budget);
-            assert_ne!(taken, Taken::Parked);
+            assert_ne!(taken, Progress::Suspended);
             body.append(&mut reply.body);
-            if taken == Taken::Done {
+            if taken == Progress::Done {
                 let headers = reply.headers.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
                 return Answer { status: reply.status, headers, body };
             }
             assert!(units < u32::MAX, "what has no end of units is done at once");
-            if !reply.pieces {
+            if !reply.is_streaming {
                 reply.body.append(&mut body);
             }
             is_resumed = true;
@@ -423,7 +445,7 @@ struct Answer {
 }
 
 /// A node that accepts nothing and forgets nothing.
-struct Quiet {
+struct StubNode {
     known: Vec<Rc<Transaction>>,
     description: NodeDescription,
 }
@@ -437,8 +459,8 @@ fn description() -> NodeDescription {
     NodeDescription { info, started: nisd::model::Timestamp(0) }
 }
 
-impl Actions for Quiet {
-    fn announce(&mut self, _: Transaction) -> Verdict {
+impl NodeHandle for StubNode {
+    fn announce(&mut self, _: Transaction) -> RuleResult {
         Err(ValidationResult::Neutral.into())
     }
 
@@ -446,7 +468,7 @@ impl Actions for Quiet {
         Ok(true)
     }
 
-    fn note_early(&mut self, _: &Transaction) -> Option<ValidationResult> {
+    fn result_before_join(&mut self, _: &Transaction) -> Option<ValidationResult> {
         None
     }
 
@@ -476,7 +498,7 @@ impl Actions for Quiet {
         UnlockedInfo { max: 1, count: 0 }
     }
 
-    fn node(&self) -> &NodeDescription {
+    fn description(&self) -> &NodeDescription {
         &self.description
     }
 

@@ -1,12 +1,12 @@
 //! Fuzz target: the file of peers kept over restarts.
 
-use nisd::peer::kept_peers::{MAX_KEPT, read, write};
+use nisd::peer::saved_peers::{MAX_SAVED, read, write};
 
 /// Checks that any file is read as peers, without duplicates and within the limit, and that they are the same after
 /// writing and reading them again, whatever surrounds them. Returns their number.
 pub fn check(data: &[u8]) -> usize {
     let kept = read(data);
-    assert!(kept.len() <= MAX_KEPT);
+    assert!(kept.len() <= MAX_SAVED);
     let mut keys: Vec<_> = kept.iter().map(|peer| peer.info.identity.key).collect();
     keys.sort_unstable();
     keys.dedup();

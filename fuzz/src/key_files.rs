@@ -12,7 +12,7 @@ use tempfile::TempDir;
 /// Maximum bytes of a key file.
 const MAX_BYTES: usize = 16 * 1024;
 /// Consecutive hex digits that count as a leak.
-const TELLING: usize = 8;
+const LEAK_DIGITS: usize = 8;
 
 thread_local! {
     static FOLDER: TempDir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a folder");
@@ -33,13 +33,15 @@ pub fn check(data: &[u8]) -> usize {
                 assert_eq!(found.is_exposed, is_exposed);
                 let shown = format!("{:?} {:?}", found.key, KeyPair::new(&found.key));
                 let printed = found.key.printed();
-                assert!(printed.len() < TELLING || !shown.replace(&public(&found.key), "").contains(printed.as_str()));
-                comes_back(&found.key, folder.path().join("again"));
+                assert!(
+                    printed.len() < LEAK_DIGITS || !shown.replace(&public(&found.key), "").contains(printed.as_str())
+                );
+                check_round_trip(&found.key, folder.path().join("again"));
                 1
             }
             Err(error) => {
                 assert_eq!(matches!(error, KeyFileError::TooLong), content.len() > MAX_BYTES);
-                says_nothing_of(&content, &error);
+                check_error_hides(&content, &error);
                 0
             }
         }
@@ -58,7 +60,7 @@ fn public(key: &PrivateKey) -> String {
 }
 
 /// Checks that a written key can be read again, by its owner only.
-fn comes_back(key: &PrivateKey, path: PathBuf) {
+fn check_round_trip(key: &PrivateKey, path: PathBuf) {
     let _ = fs::remove_file(&path);
     key_file::write(&path, key).expect("room for a key");
     let again = key_file::read(&path).expect("a key");
@@ -68,7 +70,7 @@ fn comes_back(key: &PrivateKey, path: PathBuf) {
 }
 
 /// Checks that an error names a line of the file, and none of its digits.
-fn says_nothing_of(content: &[u8], error: &KeyFileError) {
+fn check_error_hides(content: &[u8], error: &KeyFileError) {
     let lines = content.split(|byte| *byte == b'\n').count();
     match error {
         KeyFileError::SecondKey(line) | KeyFileError::NotHex(line) | KeyFileError::TooManyDigits(line) => {
@@ -78,6 +80,6 @@ fn says_nothing_of(content: &[u8], error: &KeyFileError) {
         KeyFileError::Io(_) | KeyFileError::Exists => panic!("the file is there: {error}"),
     }
     let shown = format!("{error} {error:?}").into_bytes();
-    let mut digits = shown.windows(TELLING).filter(|part| part.iter().all(u8::is_ascii_hexdigit));
+    let mut digits = shown.windows(LEAK_DIGITS).filter(|part| part.iter().all(u8::is_ascii_hexdigit));
     assert!(digits.next().is_none(), "{error}");
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use nisd::codec::lax_json::{MAX_DEPTH, Value, parse};
+use nisd::codec::lenient_json::{MAX_DEPTH, Value, parse};
 
 /// Maximum depth of the strict parser.
 const STRICT_DEPTH: usize = 127;

@@ -6,14 +6,14 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use nisd::codec::{Context, Form};
+use nisd::codec::{Context, SigningForm};
 use nisd::crypto::{KeyPair, PrivateKey};
 use nisd::devnet::nemesis_block;
 use nisd::model::network::ChainParameters;
 use nisd::model::{Address, Amount, Block, Hash256, Network, NetworkByte, Timestamp};
 use nisd::peer::NemesisSearch;
-use nisd::peer::nemesis_search::{AT_ONCE, LONGEST_REST};
-use nisd::peer::outside::{CallId, Reply};
+use nisd::peer::io::{CallId, Reply};
+use nisd::peer::nemesis_search::{MAX_BACKOFF, MAX_IN_FLIGHT};
 use nisd::peer::wire::Endpoint;
 
 /// Maximum steps of a script.
@@ -53,20 +53,20 @@ impl Event {
 /// queries few peers at once and all in turn, and never stalls. Returns how often it returned the block.
 pub fn check(data: &[u8]) -> usize {
     let Some((settings, script)) = data.split_first() else { return 0 };
-    let mut scene = Scene::new(*settings);
+    let mut scene = Harness::new(*settings);
     let mut script = script.iter().copied();
-    scene.turn();
+    scene.tick();
     for _ in 0..MAX_STEPS {
         let Some(byte) = script.next() else { break };
         let event = Event::ALL[usize::from(byte & 7) % Event::ALL.len()];
-        scene.happen(event, usize::from(byte >> 3), &mut script);
-        scene.turn();
+        scene.apply(event, usize::from(byte >> 3), &mut script);
+        scene.tick();
         scene.check_limits();
     }
     scene.given
 }
 
-struct Scene {
+struct Harness {
     search: NemesisSearch,
     nodes: usize,
     now: Duration,
@@ -75,29 +75,37 @@ struct Scene {
     /// Requests without an outcome.
     open: Vec<CallId>,
     /// A block was returned and not rejected.
-    is_taken_in: bool,
+    is_accepted: bool,
     given: usize,
 }
 
-impl Scene {
+impl Harness {
     /// The low half of the byte is the number of peers, its highest bit tells whether the block's hash is known.
-    fn new(settings: u8) -> Scene {
+    fn new(settings: u8) -> Harness {
         let nodes = usize::from(settings & 0xf).clamp(1, MAX_NODES);
         let known = (0..nodes).map(|node| Endpoint::http("20.0.0.1", node as u16 + 1)).collect();
-        let Right { network, hash, .. } = right();
+        let Expected { network, hash, .. } = expected();
         let hash = (settings & 0x80 != 0).then_some(*hash);
         let search = NemesisSearch::new(network.clone(), hash, known, Duration::ZERO);
-        Scene { search, nodes, now: Duration::ZERO, asked: Vec::new(), open: Vec::new(), is_taken_in: false, given: 0 }
+        Harness {
+            search,
+            nodes,
+            now: Duration::ZERO,
+            asked: Vec::new(),
+            open: Vec::new(),
+            is_accepted: false,
+            given: 0,
+        }
     }
 
-    fn happen(&mut self, event: Event, with: usize, script: &mut impl Iterator<Item = u8>) {
+    fn apply(&mut self, event: Event, with: usize, script: &mut impl Iterator<Item = u8>) {
         let mut byte = || script.next().unwrap_or(0);
-        let good = &right().block;
+        let good = &expected().block;
         let body = match event {
             Event::Pass => return self.now += Duration::from_millis(PAUSES[with % PAUSES.len()]),
             Event::Refuse => {
-                self.search.refused("a rule", self.now);
-                self.is_taken_in = false;
+                self.search.on_block_rejected("a rule", self.now);
+                self.is_accepted = false;
                 return;
             }
             Event::Fail => return self.reply(with, failure(with), false),
@@ -121,28 +129,28 @@ impl Scene {
     }
 
     /// Completes one of the open requests.
-    fn reply(&mut self, which: usize, reply: Reply, is_right: bool) {
+    fn reply(&mut self, which: usize, response: Reply, is_right: bool) {
         if self.open.is_empty() {
             return;
         }
         let call = self.open.remove(which % self.open.len());
-        match self.search.ended(call, reply, self.now) {
+        match self.search.on_reply(call, response, self.now) {
             Some(block) => {
-                assert!(!self.is_taken_in, "two blocks at once");
-                let Right { network, hash, .. } = right();
+                assert!(!self.is_accepted, "two blocks at once");
+                let Expected { network, hash, .. } = expected();
                 let block = Block::from_bytes(&block, Context::of(network)).expect("a block");
                 assert!(block.hash() == *hash, "another block than the one that is right");
-                self.is_taken_in = true;
+                self.is_accepted = true;
                 self.given += 1;
             }
-            None => assert!(!is_right || self.is_taken_in, "the right block was not taken"),
+            None => assert!(!is_right || self.is_accepted, "the right block was not taken"),
         }
-        assert!(self.search.ended(call, Reply::Silent, self.now).is_none(), "a call ends twice");
+        assert!(self.search.on_reply(call, Reply::TimedOut, self.now).is_none(), "a call ends twice");
     }
 
-    fn turn(&mut self) {
-        let Scene { search, now, asked, open, .. } = self;
-        search.turn(*now, |node, _| {
+    fn tick(&mut self) {
+        let Harness { search, now, asked, open, .. } = self;
+        search.tick(*now, |node, _| {
             let call = CallId(asked.len() as u64);
             asked.push(node.port as usize - 1);
             open.push(call);
@@ -153,10 +161,10 @@ impl Scene {
     fn check_limits(&self) {
         let outstanding: BTreeSet<CallId> = self.search.outstanding().collect();
         assert_eq!(outstanding, self.open.iter().copied().collect());
-        assert!(outstanding.len() <= AT_ONCE);
+        assert!(outstanding.len() <= MAX_IN_FLIGHT);
         let next = self.search.next_due();
-        assert!(next.is_some() || self.is_taken_in || !outstanding.is_empty(), "it stands still");
-        assert!(next.is_none_or(|due| due <= self.now + LONGEST_REST), "it rests for too long");
+        assert!(next.is_some() || self.is_accepted || !outstanding.is_empty(), "it stands still");
+        assert!(next.is_none_or(|due| due <= self.now + MAX_BACKOFF), "it rests for too long");
         let in_turn = self.asked.iter().enumerate().all(|(place, node)| place % self.nodes == *node);
         assert!(in_turn, "a node was left out");
     }
@@ -164,22 +172,22 @@ impl Scene {
 
 fn failure(which: usize) -> Reply {
     match which % 4 {
-        0 => Reply::Silent,
+        0 => Reply::TimedOut,
         1 => Reply::Unreachable("refused".to_owned()),
-        2 => Reply::Broken("the answer is too long".to_owned()),
-        _ => Reply::Refused { status: 503, body: vec![0x5a; which] },
+        2 => Reply::Failed("the answer is too long".to_owned()),
+        _ => Reply::ErrorStatus { status: 503, body: vec![0x5a; which] },
     }
 }
 
 /// A network and its nemesis block.
-struct Right {
+struct Expected {
     network: Network,
     block: Vec<u8>,
     hash: Hash256,
 }
 
-fn right() -> &'static Right {
-    static RIGHT: OnceLock<Right> = OnceLock::new();
+fn expected() -> &'static Expected {
+    static RIGHT: OnceLock<Expected> = OnceLock::new();
     RIGHT.get_or_init(|| {
         let (pair, byte) = (|seed| KeyPair::new(&PrivateKey::from_seed(&[seed; 32])), NetworkByte::TESTNET);
         let address = |seed| Address::from_public_key(&pair(seed).public(), byte);
@@ -193,6 +201,6 @@ fn right() -> &'static Right {
             total_amount: Amount::whole(8_999_999_999),
             chain: ChainParameters::after_all_forks(),
         };
-        Right { network, block: block.to_bytes(Form::Verifiable), hash: block.hash() }
+        Expected { network, block: block.to_bytes(SigningForm::Verifiable), hash: block.hash() }
     })
 }

@@ -6,28 +6,29 @@ use std::rc::Rc;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use nisd::codec::{Context, Form, Format, Readable, Writable};
+use nisd::codec::{Context, Format, Readable, SigningForm, Writable};
 use nisd::crypto::{KeyPair, PrivateKey};
 use nisd::model::network::ChainParameters;
 use nisd::model::{Address, Block, BlockKind, Checkpoint, Hash256, Height, NetworkByte, Timestamp};
-use nisd::peer::Peers;
-use nisd::peer::catch_up::Ahead;
-use nisd::peer::machine::calls::{MAX_BYTES, MAX_LATEST, MAX_UNDER_WAY};
-use nisd::peer::machine::{IpDetection, KnownPeer, PeerSettings, PushResult, Pusher};
-use nisd::peer::outside::{
-    CallId, Importance, InquiryId, MeetingId, Now, Outside, OwnTip, Pulled, Reply, Unreadable, Verdict,
+use nisd::peer::Manager;
+use nisd::peer::block_download::NextBlock;
+use nisd::peer::io::{
+    CallId, FetchedBlocks, Importance, MaxHeightQueryId, Now, OwnTip, PeerIo, Reply, StoreUnreadable,
+    ValidationOutcome, VerificationId,
 };
-use nisd::peer::time_sync::FREE_OFFSET;
+use nisd::peer::manager::request_queue::{MAX_BYTES, MAX_IN_FLIGHT, MAX_LATEST_CALLS};
+use nisd::peer::manager::{IpDetection, PeerSettings, PreTrustedPeer, PushResult, Pusher};
+use nisd::peer::time_sync::MAX_FREE_OFFSET;
 use nisd::peer::wire::{
-    AuthenticatedRequest, AuthenticatedResponse, ChainRequest, Challenge, CommunicationTimeStamps, Endpoint,
-    Experience, ExperiencePair, HashChain, Identity, List, MetaData, NodeExperiences, NodeInfo, NodeList, Outgoing,
+    AuthenticatedRequest, AuthenticatedResponse, ChainRequest, Challenge, CommunicationTimeStamps, EncodedRequest,
+    Endpoint, Experience, ExperiencePair, HashChain, Identity, List, MetaData, NodeExperiences, NodeInfo, NodeList,
     Score, Version,
 };
 
 /// Maximum steps of a script.
 const MAX_STEPS: usize = 400;
 /// Number of peers. The last of them is this node itself.
-const OTHERS: usize = 8;
+const NODES: usize = 8;
 /// Time steps, in milliseconds.
 const PAUSES: [u64; 8] = [1, 20, 200, 1_000, 3_000, 11_000, 61_000, 3_601_000];
 
@@ -47,8 +48,8 @@ pub enum Event {
     /// The request selected by a further byte fails.
     Fail,
     /// A peer sends a sign of life.
-    Greet,
-    Judge,
+    SignOfLife,
+    Validated,
     Push,
     Block,
     Height,
@@ -69,8 +70,8 @@ impl Event {
         Event::Spoilt,
         Event::Cut,
         Event::Fail,
-        Event::Greet,
-        Event::Judge,
+        Event::SignOfLife,
+        Event::Validated,
         Event::Push,
         Event::Block,
         Event::Height,
@@ -84,12 +85,12 @@ impl Event {
 /// that succeeded.
 pub fn check(data: &[u8]) -> usize {
     let Some((settings, script)) = data.split_first() else { return 0 };
-    let mut scene = Scene::new(*settings);
+    let mut scene = Harness::new(*settings);
     let mut script = script.iter().copied();
     for _ in 0..MAX_STEPS {
         let Some(byte) = script.next() else { break };
         let event = Event::ALL[usize::from(byte & 0xf) % Event::ALL.len()];
-        scene.happen(event, usize::from(byte >> 4), &mut script);
+        scene.apply(event, usize::from(byte >> 4), &mut script);
         scene.check_limits();
     }
     scene.peers.timers().iter().map(|timer| timer.successes as usize).sum()
@@ -99,15 +100,15 @@ struct World {
     format: Format,
     random: u64,
     calls: u64,
-    waiting: VecDeque<(CallId, Endpoint, Outgoing)>,
-    judging: Vec<Address>,
+    waiting: VecDeque<(CallId, Endpoint, EncodedRequest)>,
+    validating: Vec<Address>,
     tip: Option<OwnTip>,
     /// Milliseconds by which network time was shifted.
     shifted: i64,
 }
 
-struct Scene {
-    peers: Peers,
+struct Harness {
+    peers: Manager,
     world: World,
     now: Duration,
     has_list: bool,
@@ -115,7 +116,7 @@ struct Scene {
 
 fn pairs() -> &'static [KeyPair] {
     static PAIRS: OnceLock<Vec<KeyPair>> = OnceLock::new();
-    PAIRS.get_or_init(|| (0..OTHERS).map(|node| KeyPair::new(&PrivateKey::from_seed(&[node as u8; 32]))).collect())
+    PAIRS.get_or_init(|| (0..NODES).map(|node| KeyPair::new(&PrivateKey::from_seed(&[node as u8; 32]))).collect())
 }
 
 fn context() -> Context {
@@ -128,8 +129,8 @@ fn ip(node: usize) -> IpAddr {
 
 fn info(node: usize) -> NodeInfo {
     NodeInfo {
-        identity: Identity { key: pairs()[node % OTHERS].public(), name: None },
-        endpoint: Endpoint::http(ip(node % OTHERS).to_string(), 7890),
+        identity: Identity { key: pairs()[node % NODES].public(), name: None },
+        endpoint: Endpoint::http(ip(node % NODES).to_string(), 7890),
         meta_data: MetaData {
             version: Version::OWN,
             network_id: MetaData::network_id_of(NetworkByte::TESTNET),
@@ -139,7 +140,7 @@ fn info(node: usize) -> NodeInfo {
 }
 
 fn address(node: usize) -> Address {
-    Address::from_public_key(&pairs()[node % OTHERS].public(), NetworkByte::TESTNET)
+    Address::from_public_key(&pairs()[node % NODES].public(), NetworkByte::TESTNET)
 }
 
 /// Returns consecutive blocks, from height 2 on.
@@ -171,17 +172,17 @@ fn block_after(previous: Hash256, height: u64) -> Block {
         height: Height(height),
         transactions: Vec::new(),
     };
-    block.signature = Some(pairs()[0].sign(&block.to_bytes(Form::NonVerifiable)));
+    block.signature = Some(pairs()[0].sign(&block.to_bytes(SigningForm::NonVerifiable)));
     block
 }
 
-impl Scene {
-    fn new(settings: u8) -> Scene {
+impl Harness {
+    fn new(settings: u8) -> Harness {
         let format = if settings & 1 == 0 { Format::Binary } else { Format::Json };
         let detection = [IpDetection::Required, IpDetection::Optional, IpDetection::Disabled, IpDetection::Optional];
-        let listed = (0..usize::from(settings >> 4) % OTHERS).map(|node| match node {
-            1 => KnownPeer::Endpoint(info(node).endpoint),
-            _ => KnownPeer::Node(info(node)),
+        let listed = (0..usize::from(settings >> 4) % NODES).map(|node| match node {
+            1 => PreTrustedPeer::Endpoint(info(node).endpoint),
+            _ => PreTrustedPeer::Node(info(node)),
         });
         let settings = PeerSettings {
             node_limit: 3,
@@ -193,24 +194,36 @@ impl Scene {
             far_ahead: 100,
             checkpoint: (settings & 8 != 0).then(|| Checkpoint { height: Height(90), hash: chain()[88].hash() }),
             context: context(),
-            known: listed.collect(),
+            pre_trusted: listed.collect(),
         };
-        let local = info(OTHERS - 1);
-        let keys = Rc::new(KeyPair::new(&PrivateKey::from_seed(&[(OTHERS - 1) as u8; 32])));
+        let local = info(NODES - 1);
+        let keys = Rc::new(KeyPair::new(&PrivateKey::from_seed(&[(NODES - 1) as u8; 32])));
         let tip = OwnTip { height: Height(1), hash: Hash256([1; 32]), signature: None, score: 0 };
-        let world =
-            World { format, random: 1, calls: 0, waiting: VecDeque::new(), judging: Vec::new(), tip: Some(tip), shifted: 0 };
-        let has_list = !settings.known.is_empty();
-        Scene { peers: Peers::new(local, keys, settings, now(Duration::ZERO)), world, now: Duration::ZERO, has_list }
+        let world = World {
+            format,
+            random: 1,
+            calls: 0,
+            waiting: VecDeque::new(),
+            validating: Vec::new(),
+            tip: Some(tip),
+            shifted: 0,
+        };
+        let has_list = !settings.pre_trusted.is_empty();
+        Harness {
+            peers: Manager::new(local, keys, settings, now(Duration::ZERO)),
+            world,
+            now: Duration::ZERO,
+            has_list,
+        }
     }
 
-    fn happen(&mut self, event: Event, which: usize, script: &mut impl Iterator<Item = u8>) {
+    fn apply(&mut self, event: Event, which: usize, script: &mut impl Iterator<Item = u8>) {
         let time = now(self.now);
         let mut next = || usize::from(script.next().unwrap_or_default());
         match event {
             Event::Pass => {
                 self.now += Duration::from_millis(PAUSES[which % PAUSES.len()]);
-                self.peers.turn(now(self.now), 1 + which, &mut self.world);
+                self.peers.tick(now(self.now), 1 + which, &mut self.world);
             }
             Event::Answer => self.answer(which, |_| {}),
             Event::Long => {
@@ -233,40 +246,41 @@ impl Scene {
                 let call = place.checked_rem(self.world.waiting.len()).and_then(|at| self.world.waiting.remove(at));
                 // An id that was never assigned, if no request is open.
                 let call = call.map_or(CallId(u64::MAX), |(call, _, _)| call);
-                let refused = |status, length| Reply::Refused { status, body: vec![which as u8; length] };
+                let refused = |status, length| Reply::ErrorStatus { status, body: vec![which as u8; length] };
                 let reply = match which % 5 {
-                    0 => Reply::Silent,
+                    0 => Reply::TimedOut,
                     1 => Reply::Unreachable("nobody is there".to_owned()),
-                    2 => Reply::Broken("broken".to_owned()),
+                    2 => Reply::Failed("broken".to_owned()),
                     3 => refused(503, 0),
                     _ => refused(500, 300),
                 };
-                self.peers.ended(call, reply, time, &mut self.world);
+                self.peers.on_reply(call, reply, time, &mut self.world);
             }
-            Event::Greet => {
-                let from = if which > OTHERS { ip(0) } else { ip(which % OTHERS) };
-                self.peers.sign_of_life(&info(which), from, time, &mut self.world);
+            Event::SignOfLife => {
+                let from = if which > NODES { ip(0) } else { ip(which % NODES) };
+                self.peers.on_sign_of_life(&info(which), from, time, &mut self.world);
             }
-            Event::Judge => {
-                let verdict = [Verdict::Better, Verdict::Neutral, Verdict::Bad][which % 3];
-                let of = self.world.judging.pop().unwrap_or_else(|| address(which));
-                self.peers.judged(&of, verdict, time);
+            Event::Validated => {
+                let verdict =
+                    [ValidationOutcome::Better, ValidationOutcome::Neutral, ValidationOutcome::Bad][which % 3];
+                let of = self.world.validating.pop().unwrap_or_else(|| address(which));
+                self.peers.on_blocks_validated(&of, verdict, time);
             }
             Event::Push => {
                 let result = [PushResult::Useful, PushResult::Neutral, PushResult::Harmful][which % 3];
-                let key = pairs()[which % OTHERS].public();
-                self.peers.pushed(&Pusher { key, from: [10, 0, 0, 1].into() }, result, time);
+                let key = pairs()[which % NODES].public();
+                self.peers.record_push(&Pusher { key, from: [10, 0, 0, 1].into() }, result, time);
             }
             Event::Block => self.peers.push_block(block(2), time, &mut self.world),
             Event::Height => {
-                self.peers.largest_height(time, &mut self.world);
+                self.peers.max_chain_height(time, &mut self.world);
             }
             Event::Grow => {
                 if let Some(tip) = &mut self.world.tip {
                     (tip.height, tip.score) = (Height(1 + which as u64), which as i128);
                 }
             }
-            Event::Ahead => self.take_in(which, time),
+            Event::Ahead => self.import_blocks(which, time),
             Event::Store => {
                 let tip = OwnTip { height: Height(1), hash: Hash256([1; 32]), signature: None, score: 0 };
                 self.world.tip = (which & 1 == 0).then_some(tip);
@@ -275,35 +289,35 @@ impl Scene {
     }
 
     /// Imports some of the downloaded blocks, and rejects one of them if it gets that far.
-    fn take_in(&mut self, most: usize, time: Now) {
+    fn import_blocks(&mut self, most: usize, time: Now) {
         for taken in 0..=most * 4 {
             match self.peers.next_block(time) {
-                Some(Ahead::Block(block)) if taken == 50 => {
+                Some(NextBlock::Block(block)) if taken == 50 => {
                     assert!(block.height.0 > 1);
-                    self.peers.block_refused("it is refused", time);
+                    self.peers.on_block_rejected("it is refused", time);
                 }
-                Some(Ahead::Over) => self.peers.caught_up(time),
-                Some(Ahead::Block(_) | Ahead::Working) => {}
-                Some(Ahead::Waiting) | None => break,
+                Some(NextBlock::Ended) => self.peers.end_block_download(time),
+                Some(NextBlock::Block(_) | NextBlock::Working) => {}
+                Some(NextBlock::Waiting) | None => break,
             }
         }
-        assert!(self.peers.outlook().is_none() || self.peers.is_catching_up());
+        assert!(self.peers.sync_progress().is_none() || self.peers.is_downloading_blocks());
     }
 
     /// Completes the oldest request with a good response for `size`, modified by `change`.
     fn answer(&mut self, size: usize, change: impl FnOnce(&mut Vec<u8>)) {
         let Some((call, to, request)) = self.world.waiting.pop_front() else { return };
-        let node = (0..OTHERS).find(|node| info(*node).endpoint == to).unwrap_or(0);
+        let node = (0..NODES).find(|node| info(*node).endpoint == to).unwrap_or(0);
         let mut body = self.good_answer(node, &request, size);
         change(&mut body);
-        self.peers.ended(call, Reply::Answer { body, from: ip(node) }, now(self.now), &mut self.world);
+        self.peers.on_reply(call, Reply::Answer { body, from: ip(node) }, now(self.now), &mut self.world);
     }
 
-    fn good_answer(&self, node: usize, request: &Outgoing, size: usize) -> Vec<u8> {
+    fn good_answer(&self, node: usize, request: &EncodedRequest, size: usize) -> Vec<u8> {
         let hash = |height: u64| Hash256([height as u8; 32]);
         let experience = Experience { successes: size as u64, failures: 1 };
         match request.path {
-            "/node/cysm" => self.world.format.to_bytes(&Endpoint::http(ip(OTHERS - 1).to_string(), 1)),
+            "/node/cysm" => self.world.format.to_bytes(&Endpoint::http(ip(NODES - 1).to_string(), 1)),
             "/node/info" => self.signed(node, request, info(node)),
             "/node/peer-list/active" => self.signed(node, request, NodeList((0..size).map(info).collect())),
             "/node/experiences" => {
@@ -313,7 +327,7 @@ impl Scene {
             "/chain/height" => self.signed(node, request, Height(1 + size as u64)),
             "/chain/score" => self.signed(node, request, Score(size as i128)),
             "/time-sync/network-time" => {
-                let time = now(self.now).millis + size as i64 * 100;
+                let time = now(self.now).network_millis + size as i64 * 100;
                 self.signed(node, request, CommunicationTimeStamps { send: time, receive: time })
             }
             "/chain/last-block" if size & 1 != 0 => self.signed(node, request, &chain()[chain().len() - 1]),
@@ -337,12 +351,12 @@ impl Scene {
     }
 
     /// Returns the entity of a request with a challenge.
-    fn asked<T: Readable>(&self, request: &Outgoing) -> Option<T> {
+    fn asked<T: Readable>(&self, request: &EncodedRequest) -> Option<T> {
         let read = self.world.format.read::<AuthenticatedRequest<T>>(&request.body, context());
         read.ok().map(|request| request.entity)
     }
 
-    fn signed(&self, node: usize, request: &Outgoing, entity: impl Writable) -> Vec<u8> {
+    fn signed(&self, node: usize, request: &EncodedRequest, entity: impl Writable) -> Vec<u8> {
         let challenge = match self.world.format {
             Format::Binary => request.body.last_chunk().copied(),
             // The first text of the request with the length of a challenge.
@@ -359,24 +373,24 @@ impl Scene {
     fn check_limits(&self) {
         let peers = &self.peers;
         assert_eq!(peers.outstanding_calls().len(), self.world.waiting.len());
-        assert!(self.world.waiting.len() <= MAX_UNDER_WAY);
+        assert!(self.world.waiting.len() <= MAX_IN_FLIGHT);
         assert!(self.world.waiting.iter().map(|(_, _, request)| request.body.len()).sum::<usize>() <= MAX_BYTES);
-        assert!(peers.latest_calls().count() <= MAX_LATEST);
-        assert!(peers.known().len() < OTHERS, "this node is not among the others");
-        assert!(self.world.judging.len() <= 1);
-        let is_free = self.has_list || self.world.shifted.abs() <= FREE_OFFSET;
+        assert!(peers.latest_calls().count() <= MAX_LATEST_CALLS);
+        assert!(peers.known().len() < NODES, "this node is not among the others");
+        assert!(self.world.validating.len() <= 1);
+        let is_free = self.has_list || self.world.shifted.abs() <= MAX_FREE_OFFSET;
         assert!(is_free, "nodes of no list have moved network time by {} ms", self.world.shifted);
     }
 }
 
-impl Outside for World {
-    fn send(&mut self, to: &Endpoint, request: Outgoing) -> CallId {
+impl PeerIo for World {
+    fn send(&mut self, to: &Endpoint, request: EncodedRequest) -> CallId {
         self.calls += 1;
         self.waiting.push_back((CallId(self.calls), to.clone(), request));
         CallId(self.calls)
     }
 
-    fn give_up(&mut self, call: CallId) {
+    fn cancel(&mut self, call: CallId) {
         self.waiting.retain(|(waiting, _, _)| *waiting != call);
     }
 
@@ -385,36 +399,36 @@ impl Outside for World {
         self.random
     }
 
-    fn tip(&self) -> Result<OwnTip, Unreadable> {
-        self.tip.ok_or(Unreadable)
+    fn tip(&self) -> Result<OwnTip, StoreUnreadable> {
+        self.tip.ok_or(StoreUnreadable)
     }
 
-    fn hashes_from(&self, _: Height, _: u64) -> Result<Vec<Hash256>, Unreadable> {
-        self.tip.map(|tip| vec![tip.hash]).ok_or(Unreadable)
+    fn hashes_from(&self, _: Height, _: u64) -> Result<Vec<Hash256>, StoreUnreadable> {
+        self.tip.map(|tip| vec![tip.hash]).ok_or(StoreUnreadable)
     }
 
     fn short_ids(&self) -> Vec<i64> {
         vec![1, -1]
     }
 
-    fn importance(&self, _: &Address) -> Result<Importance, Unreadable> {
-        self.tip.map(|_| Importance { value: 0.1 }).ok_or(Unreadable)
+    fn importance(&self, _: &Address) -> Result<Importance, StoreUnreadable> {
+        self.tip.map(|_| Importance { value: 0.1 }).ok_or(StoreUnreadable)
     }
 
-    fn important_accounts(&self) -> Result<u64, Unreadable> {
-        self.tip.map(|tip| tip.height.0 - 1).ok_or(Unreadable)
+    fn important_accounts(&self) -> Result<u64, StoreUnreadable> {
+        self.tip.map(|tip| tip.height.0 - 1).ok_or(StoreUnreadable)
     }
 
-    fn judge(&mut self, mut pulled: Pulled) {
+    fn validate(&mut self, mut pulled: FetchedBlocks) {
         while pulled.blocks.next(context()).is_some() {}
-        self.judging = vec![pulled.from];
+        self.validating = vec![pulled.from];
     }
 
-    fn take_unconfirmed(&mut self, _: Vec<u8>) {}
+    fn submit_unconfirmed(&mut self, _: Vec<u8>) {}
 
-    fn met(&mut self, _: MeetingId, _: Option<String>) {}
+    fn sign_of_life_verified(&mut self, _: VerificationId, _: Option<String>) {}
 
-    fn tell_largest_height(&mut self, _: InquiryId, _: Height) {}
+    fn report_max_height(&mut self, _: MaxHeightQueryId, _: Height) {}
 
     fn shift_clock(&mut self, millis: i64) {
         self.shifted += millis;
@@ -423,5 +437,5 @@ impl Outside for World {
 
 fn now(running: Duration) -> Now {
     let millis = 1_000_000_000 + running.as_millis() as i64;
-    Now { running, time: Timestamp((millis / 1_000) as i32), millis }
+    Now { monotonic: running, network: Timestamp((millis / 1_000) as i32), network_millis: millis }
 }

@@ -1,6 +1,6 @@
 //! Fuzz target: the HTTP response parser.
 
-use nisd::net::fetch::{Complete, HEAD_LIMIT, Response, ResponseReader};
+use nisd::net::fetch::{CompleteResponse, HEAD_LIMIT, Response, ResponseReader};
 
 use crate::pieces::Pieces;
 
@@ -15,12 +15,12 @@ pub fn check(data: &[u8]) -> usize {
     let read_both = |limit| {
         let whole = read(std::iter::once(pieces.bytes), limit);
         let cut = read(pieces.iter(), limit);
-        let told = |read: &Result<Complete, String>| {
+        let told = |read: &Result<CompleteResponse, String>| {
             read.as_ref().map(|complete| complete.response.clone()).map_err(Clone::clone)
         };
         assert_eq!(told(&cut), told(&whole), "the way a response is cut must not matter");
         if let (Ok(whole), Ok(cut)) = (&whole, &cut) {
-            assert!(cut.is_kept || !whole.is_kept, "what follows can only be a reason not to keep a connection");
+            assert!(cut.keep_alive || !whole.keep_alive, "what follows can only be a reason not to keep a connection");
         }
         usize::from(whole.is_ok())
     };
@@ -28,7 +28,7 @@ pub fn check(data: &[u8]) -> usize {
 }
 
 /// Reads one response, then the end of the connection.
-fn read<'a>(pieces: impl Iterator<Item = &'a [u8]>, limit: usize) -> Result<Complete, String> {
+fn read<'a>(pieces: impl Iterator<Item = &'a [u8]>, limit: usize) -> Result<CompleteResponse, String> {
     let mut reader = ResponseReader::new(limit);
     let mut arrived = 0;
     for piece in pieces {
@@ -44,7 +44,7 @@ fn read<'a>(pieces: impl Iterator<Item = &'a [u8]>, limit: usize) -> Result<Comp
     }
     let response = reader.close().map_err(|error| error.to_string())?;
     assert_response(&response, arrived, limit);
-    Ok(Complete { response, is_kept: false })
+    Ok(CompleteResponse { response, keep_alive: false })
 }
 
 fn assert_response(response: &Response, arrived: usize, limit: usize) {

@@ -1,8 +1,8 @@
 //! Fuzz target: SockJS messages of the client and frames of the server.
 
-use nisd::push::sockjs::frame;
-use nisd::push::sockjs::payload::{MAX_BYTES, MAX_STRINGS, PayloadError, read, read_form};
-use nisd::push::sockjs::transport::callback;
+use nisd::websocket_api::sockjs::frame;
+use nisd::websocket_api::sockjs::payload::{MAX_BYTES, MAX_STRINGS, PayloadError, read, read_form};
+use nisd::websocket_api::sockjs::transport::callback;
 
 /// Checks that any payload is read or rejected, and that an array of strings is read as another parser reads it, from a
 /// body as from a form. A text in a frame is read back from it, and a frame contains no line end. The callback of a

@@ -4,28 +4,28 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use nisd::model::{Height, NetworkByte, Timestamp};
-use nisd::net::SharedPool;
-use nisd::net::fetch::{Fetch, FetchId};
-use nisd::net::http::{Reply, RequestReader};
-use nisd::net::machine::{Caller, ConnectionId, Dropped, Effects, Exchange, ListenerId, Message, Taken};
-use nisd::push::{Broker, Figures, Limits, Present, Settings};
+use nisd::net::SharedBytesCounter;
+use nisd::net::fetch::{FetchId, FetchRequest};
+use nisd::net::http::{RequestReader, Response};
+use nisd::net::service::{Client, ConnectionId, Dropped, Effects, Exchange, ListenerId, Message, Progress};
+use nisd::websocket_api::{Broker, BrokerTime, BrokerUsage, Limits, Settings};
 
 use crate::stomp::{Chain, SEPARATOR, check_sent};
 
 /// Maximum queued bytes of a session; small, so that inputs reach it.
 const BACKLOG_BYTES: usize = 4_096;
 /// Maximum sessions of one client.
-const MAILBOXES: usize = 2;
+const SESSIONS_PER_CLIENT: usize = 2;
 /// Maximum bytes of a response: the padding for browsers, the limit on messages, and the last message, which two levels
 /// of escapes enlarge.
 const MAX_ANSWER: usize = 4 * 128 * 1024;
 /// Maximum resumptions after one event.
-const MAX_ROUNDS: usize = 10_000;
+const MAX_RESUMPTIONS: usize = 10_000;
 
 /// An action of an input. Bits 0 to 3 of a record's first byte select it, bits 4 and 5 the connection, bits 6 and 7 the
 /// session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Deed {
+pub enum Action {
     Xhr,
     XhrStreaming,
     EventSource,
@@ -40,31 +40,31 @@ pub enum Deed {
     /// Opens a websocket, or sends the rest of the record as a binary message.
     Binary,
     /// The connection disconnects.
-    Gone,
+    Disconnect,
     /// This many seconds pass.
     Wait,
     /// A block is published.
     Block,
     /// Sends the rest of the record as the strings of a message.
-    Say,
+    SendStrings,
 }
 
-impl Deed {
+impl Action {
     /// All actions; an input names one by its index.
-    pub const ALL: [Deed; 13] = [
-        Deed::Xhr,
-        Deed::XhrStreaming,
-        Deed::EventSource,
-        Deed::HtmlFile,
-        Deed::Jsonp,
-        Deed::XhrSend,
-        Deed::JsonpSend,
-        Deed::Websocket,
-        Deed::Binary,
-        Deed::Gone,
-        Deed::Wait,
-        Deed::Block,
-        Deed::Say,
+    pub const ALL: [Action; 13] = [
+        Action::Xhr,
+        Action::XhrStreaming,
+        Action::EventSource,
+        Action::HtmlFile,
+        Action::Jsonp,
+        Action::XhrSend,
+        Action::JsonpSend,
+        Action::Websocket,
+        Action::Binary,
+        Action::Disconnect,
+        Action::Wait,
+        Action::Block,
+        Action::SendStrings,
     ];
 }
 
@@ -72,7 +72,7 @@ impl Deed {
 /// STOMP frames; requests end with their session; nothing is sent to closed connections; sessions stay within their
 /// limits, and nothing is left when all clients are gone.
 pub fn check(data: &[u8]) -> usize {
-    let mut scene = Scene::new();
+    let mut scene = Harness::new();
     for record in data.split(|byte| *byte == SEPARATOR) {
         if let Some((selector, rest)) = record.split_first() {
             scene.act(*selector, &rest[..rest.len().min(8 * 1024)]);
@@ -88,7 +88,7 @@ struct Sockets {
     open: BTreeSet<ConnectionId>,
     closed: BTreeSet<ConnectionId>,
     resumed: Vec<ConnectionId>,
-    heard: Vec<Vec<u8>>,
+    received: Vec<Vec<u8>>,
 }
 
 impl Effects for Sockets {
@@ -97,7 +97,7 @@ impl Effects for Sockets {
             return Err(Dropped);
         }
         let body = message.body.map_or(&[][..], |body| body);
-        self.heard.push([message.head, body, message.tail].concat());
+        self.received.push([message.head, body, message.tail].concat());
         Ok(())
     }
 
@@ -116,7 +116,7 @@ impl Effects for Sockets {
 
     fn charge(&mut self, _: ConnectionId, _: u32) {}
 
-    fn fetch(&mut self, _: Fetch) -> FetchId {
+    fn fetch(&mut self, _: FetchRequest) -> FetchId {
         panic!("the broker asks no other server")
     }
 
@@ -132,115 +132,131 @@ impl Effects for Sockets {
 /// An open request.
 struct Open {
     text: Vec<u8>,
-    reply: Reply,
-    deed: Deed,
-    taken: Taken,
+    reply: Response,
+    deed: Action,
+    taken: Progress,
     /// The whole response so far.
     answer: Vec<u8>,
 }
 
 /// A broker and four connections.
-struct Scene {
+struct Harness {
     broker: Broker,
     sockets: Sockets,
     requests: BTreeMap<ConnectionId, Open>,
     /// Websockets whose last message is not done.
-    left: BTreeMap<ConnectionId, Taken>,
+    unfinished: BTreeMap<ConnectionId, Progress>,
     chain: Chain,
     now: Duration,
     frames: usize,
 }
 
-impl Scene {
-    fn new() -> Scene {
-        let limits = Limits { backlog_bytes: BACKLOG_BYTES, mailboxes_per_caller: MAILBOXES, ..Limits::default() };
+impl Harness {
+    fn new() -> Harness {
+        let limits = Limits {
+            backlog_bytes: BACKLOG_BYTES,
+            polled_sessions_per_client: SESSIONS_PER_CLIENT,
+            ..Limits::default()
+        };
         let settings = Settings { limits, ..Settings::default() };
-        Scene {
-            broker: Broker::new(settings, NetworkByte::TESTNET, SharedPool::default()),
+        Harness {
+            broker: Broker::new(settings, NetworkByte::TESTNET, SharedBytesCounter::default()),
             sockets: Sockets::default(),
             requests: BTreeMap::new(),
-            left: BTreeMap::new(),
+            unfinished: BTreeMap::new(),
             chain: Chain::new(),
             now: Duration::ZERO,
             frames: 0,
         }
     }
 
-    fn present(&self) -> Present {
-        Present { running: self.now, network: Timestamp(1_000) }
+    fn current_time(&self) -> BrokerTime {
+        BrokerTime { monotonic: self.now, network: Timestamp(1_000) }
     }
 
     fn act(&mut self, selector: u8, rest: &[u8]) {
-        let deed = Deed::ALL[usize::from(selector & 15) % Deed::ALL.len()];
+        let deed = Action::ALL[usize::from(selector & 15) % Action::ALL.len()];
         let (connection, session) = (ConnectionId(u64::from(selector >> 4 & 3)), selector >> 6);
         match deed {
-            Deed::Gone => self.gone(connection),
-            Deed::Wait => {
+            Action::Disconnect => self.gone(connection),
+            Action::Wait => {
                 self.now += Duration::from_secs(u64::from(rest.first().copied().unwrap_or(1)));
-                self.broker.due(self.now, &mut self.sockets);
+                self.broker.on_timer(self.now, &mut self.sockets);
             }
-            Deed::Block => {
+            Action::Block => {
                 self.chain.height = self.chain.height.next();
                 self.broker.chain_changed(Height(self.chain.height.0 - 1), self.chain.height);
             }
-            Deed::Websocket | Deed::Binary => self.websocket(connection, session, rest, deed == Deed::Websocket),
-            Deed::Say => {
+            Action::Websocket | Action::Binary => self.websocket(connection, session, rest, deed == Action::Websocket),
+            Action::SendStrings => {
                 let text = String::from_utf8_lossy(rest);
                 let body = serde_json::to_vec(&text.split('|').collect::<Vec<_>>()).expect("strings");
-                self.ask(connection, Deed::XhrSend, session, &body);
+                self.ask(connection, Action::XhrSend, session, &body);
             }
             _ => self.ask(connection, deed, session, rest),
         }
-        self.settle();
-        let figures = self.broker.figures();
-        assert!(figures.sessions <= MAILBOXES + 4 + self.sockets.closed.len());
+        self.run_until_idle();
+        let figures = self.broker.usage();
+        assert!(figures.sessions <= SESSIONS_PER_CLIENT + 4 + self.sockets.closed.len());
         assert!(figures.session_bytes <= figures.sessions * (8 * BACKLOG_BYTES + 256 * 1024));
     }
 
     /// Sends a request on a connection without an open one.
-    fn ask(&mut self, connection: ConnectionId, deed: Deed, session: u8, body: &[u8]) {
+    fn ask(&mut self, connection: ConnectionId, deed: Action, session: u8, body: &[u8]) {
         if self.requests.contains_key(&connection) || self.sockets.open.contains(&connection) {
             return;
         }
         let (method, name) = match deed {
-            Deed::Xhr => ("POST", "xhr"),
-            Deed::XhrStreaming => ("POST", "xhr_streaming"),
-            Deed::EventSource => ("GET", "eventsource"),
-            Deed::HtmlFile => ("GET", "htmlfile?c=cb"),
-            Deed::Jsonp => ("GET", "jsonp?c=cb"),
-            Deed::JsonpSend => ("POST", "jsonp_send"),
+            Action::Xhr => ("POST", "xhr"),
+            Action::XhrStreaming => ("POST", "xhr_streaming"),
+            Action::EventSource => ("GET", "eventsource"),
+            Action::HtmlFile => ("GET", "htmlfile?c=cb"),
+            Action::Jsonp => ("GET", "jsonp?c=cb"),
+            Action::JsonpSend => ("POST", "jsonp_send"),
             _ => ("POST", "xhr_send"),
         };
-        let body = if matches!(deed, Deed::XhrSend | Deed::JsonpSend) { body } else { &[] };
+        let body = if matches!(deed, Action::XhrSend | Action::JsonpSend) { body } else { &[] };
         let head = format!(
             "{method} /w/messages/0/{session}/{name} HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n",
             body.len()
         );
         let open = Open {
             text: [head.as_bytes(), body].concat(),
-            reply: Reply::new(),
+            reply: Response::new(),
             deed,
-            taken: Taken::Done,
+            taken: Progress::Done,
             answer: Vec::new(),
         };
-        self.hand_in(connection, open, false);
+        self.deliver(connection, open, false);
     }
 
-    fn hand_in(&mut self, connection: ConnectionId, mut open: Open, is_resumed: bool) {
+    fn deliver(&mut self, connection: ConnectionId, mut open: Open, is_resumed: bool) {
         let mut reader = RequestReader::new(64 * 1024);
         reader.receive(&open.text);
         let request = reader.next_request().expect("a good request").expect("a whole one");
-        let caller = Caller { listener: ListenerId(1), address: [10, 0, 0, 1].into(), is_forwarded: false, is_unnamed: false };
+        let caller = Client {
+            listener: ListenerId(1),
+            address: [10, 0, 0, 1].into(),
+            is_forwarded: false,
+            is_unidentified: false,
+        };
         let reply = &mut open.reply;
-        let exchange = Exchange { connection, caller, request: &request, reply, is_resumed, is_refused: false };
-        let present = self.present();
+        let exchange = Exchange {
+            connection,
+            client: caller,
+            request: &request,
+            response: reply,
+            is_resumed,
+            is_rate_limited: false,
+        };
+        let present = self.current_time();
         open.taken = self.broker.request(exchange, present, 1, &mut self.sockets);
-        if open.reply.pieces || open.taken == Taken::Done {
+        if open.reply.is_streaming || open.taken == Progress::Done {
             open.answer.append(&mut open.reply.body);
         }
         assert!(open.answer.len() <= MAX_ANSWER, "{} bytes", open.answer.len());
         match open.taken {
-            Taken::Done => self.check_answer(&open),
+            Progress::Done => self.check_answer(&open),
             _ => drop(self.requests.insert(connection, open)),
         }
     }
@@ -257,64 +273,69 @@ impl Scene {
             let mut reader = RequestReader::new(0);
             reader.receive(text.as_bytes());
             let request = reader.next_request().expect("a good request").expect("a whole one");
-            let caller = Caller { listener: ListenerId(1), address: [10, 0, 0, 1].into(), is_forwarded: false, is_unnamed: false };
-            let mut reply = Reply::new();
+            let caller = Client {
+                listener: ListenerId(1),
+                address: [10, 0, 0, 1].into(),
+                is_forwarded: false,
+                is_unidentified: false,
+            };
+            let mut reply = Response::new();
             let exchange = Exchange {
                 connection: socket,
-                caller,
+                client: caller,
                 request: &request,
-                reply: &mut reply,
+                response: &mut reply,
                 is_resumed: false,
-                is_refused: false,
+                is_rate_limited: false,
             };
-            let present = self.present();
-            assert_eq!(self.broker.request(exchange, present, 1, &mut self.sockets), Taken::Done);
+            let present = self.current_time();
+            assert_eq!(self.broker.request(exchange, present, 1, &mut self.sockets), Progress::Done);
             assert!(reply.upgrade.is_some());
-            self.broker.open(socket, &caller, self.now, &mut self.sockets);
-        } else if !self.left.contains_key(&socket) && (!is_text || std::str::from_utf8(message).is_ok()) {
-            let present = self.present();
-            let taken = self.broker.heard(socket, message, is_text, present, &mut self.sockets);
-            if taken != Taken::Done {
-                self.left.insert(socket, taken);
+            self.broker.open_websocket(socket, &caller, self.now, &mut self.sockets);
+        } else if !self.unfinished.contains_key(&socket) && (!is_text || std::str::from_utf8(message).is_ok()) {
+            let present = self.current_time();
+            let taken = self.broker.on_message(socket, message, is_text, present, &mut self.sockets);
+            if taken != Progress::Done {
+                self.unfinished.insert(socket, taken);
             }
         }
     }
 
     fn gone(&mut self, connection: ConnectionId) {
         self.requests.remove(&connection);
-        self.left.remove(&connection);
+        self.unfinished.remove(&connection);
         self.sockets.open.remove(&connection);
         self.sockets.closed.remove(&connection);
-        self.broker.gone(connection, self.now, &mut self.sockets);
+        self.broker.on_disconnect(connection, self.now, &mut self.sockets);
     }
 
     /// Runs the broker, and resumes connections, until no work is left.
-    fn settle(&mut self) {
-        for _ in 0..MAX_ROUNDS {
+    fn run_until_idle(&mut self) {
+        for _ in 0..MAX_RESUMPTIONS {
             let mut resumed: BTreeSet<_> = std::mem::take(&mut self.sockets.resumed).into_iter().collect();
-            let requests = self.requests.iter().filter(|(_, open)| open.taken == Taken::Unfinished);
+            let requests = self.requests.iter().filter(|(_, open)| open.taken == Progress::Yield);
             resumed.extend(requests.map(|(connection, _)| *connection));
-            let left = self.left.iter().filter(|(_, taken)| **taken == Taken::Unfinished);
+            let left = self.unfinished.iter().filter(|(_, taken)| **taken == Progress::Yield);
             resumed.extend(left.map(|(socket, _)| *socket));
             let is_idle = resumed.is_empty() && !self.broker.has_work(true);
             for connection in resumed {
                 if let Some(open) = self.requests.remove(&connection) {
-                    self.hand_in(connection, open, true);
-                } else if self.left.remove(&connection).is_some() {
-                    let present = self.present();
-                    let taken = self.broker.resumed(connection, present, &mut self.sockets);
-                    if taken != Taken::Done {
-                        self.left.insert(connection, taken);
+                    self.deliver(connection, open, true);
+                } else if self.unfinished.remove(&connection).is_some() {
+                    let present = self.current_time();
+                    let taken = self.broker.on_resumed(connection, present, &mut self.sockets);
+                    if taken != Progress::Done {
+                        self.unfinished.insert(connection, taken);
                     }
                 }
             }
             let mut budget = 1_000;
             self.broker.work(true, &self.chain, self.now, Timestamp(1_000), &mut budget, &mut self.sockets);
-            for frame in std::mem::take(&mut self.sockets.heard) {
+            for frame in std::mem::take(&mut self.sockets.received) {
                 self.check_frame(&frame);
             }
             if is_idle {
-                let stuck = self.requests.values().any(|open| open.taken == Taken::Parked);
+                let stuck = self.requests.values().any(|open| open.taken == Progress::Suspended);
                 return assert!(!stuck, "a request that sends waits for nothing");
             }
         }
@@ -323,18 +344,18 @@ impl Scene {
 
     /// Checks a complete response.
     fn check_answer(&mut self, open: &Open) {
-        if open.reply.status != 200 || open.deed == Deed::XhrSend || open.deed == Deed::JsonpSend {
+        if open.reply.status != 200 || open.deed == Action::XhrSend || open.deed == Action::JsonpSend {
             return assert!(open.answer.len() < 100);
         }
         let text = std::str::from_utf8(&open.answer).expect("an answer is text");
         let script = |text: &str| serde_json::from_str::<String>(&text.replace("\\'", "'")).expect("a string");
         let frames: Vec<String> = match open.deed {
-            Deed::Xhr => text.lines().map(str::to_owned).collect(),
-            Deed::XhrStreaming => text.lines().skip(1).map(str::to_owned).collect(),
-            Deed::EventSource => {
+            Action::Xhr => text.lines().map(str::to_owned).collect(),
+            Action::XhrStreaming => text.lines().skip(1).map(str::to_owned).collect(),
+            Action::EventSource => {
                 text.lines().filter(|line| !line.is_empty()).map(|line| line["data: ".len()..].to_owned()).collect()
             }
-            Deed::HtmlFile => {
+            Action::HtmlFile => {
                 text.lines().filter_map(|line| line.strip_prefix("p(")?.strip_suffix(");")).map(script).collect()
             }
             _ => text.lines().map(|line| script(&line["/**/cb(".len()..line.len() - 2])).collect(),
@@ -365,13 +386,13 @@ impl Scene {
     /// Disconnects all, and lets time pass.
     fn end(&mut self) {
         (0..4).for_each(|connection| self.gone(ConnectionId(connection)));
-        self.settle();
+        self.run_until_idle();
         for _ in 0..3 {
             self.now += Duration::from_secs(100);
-            self.broker.due(self.now, &mut self.sockets);
-            self.settle();
+            self.broker.on_timer(self.now, &mut self.sockets);
+            self.run_until_idle();
         }
-        assert_eq!(self.broker.figures(), Figures::default());
+        assert_eq!(self.broker.usage(), BrokerUsage::default());
         assert_eq!(self.broker.next_due(), None);
     }
 }

@@ -5,17 +5,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
-use nisd::api::long::Found;
+use nisd::api::streams::NextItem;
 use nisd::api::views::View;
-use nisd::codec::json::{JsonSink, JsonSource};
-use nisd::codec::{self, Form, lax_json};
+use nisd::codec::json::{JsonDecoder, JsonEncoder};
+use nisd::codec::{self, SigningForm, lenient_json};
 use nisd::model::{Address, Block, BlockKind, Hash256, Height, MosaicId, NetworkByte, Timestamp, Transaction};
-use nisd::net::SharedPool;
-use nisd::net::fetch::{Fetch, FetchId};
-use nisd::net::machine::{Caller, ConnectionId, Dropped, Effects, ListenerId, Message, Taken};
-use nisd::push::stomp::{Command, DEFAULT_FRAME_BYTES, DecodeError, Decoder, Frame, encoder};
-use nisd::push::{
-    AccountText, BlockText, Broker, Facts, FactsError, Figures, Limits, Owned, Present, Settings, TransfersText,
+use nisd::net::SharedBytesCounter;
+use nisd::net::fetch::{FetchId, FetchRequest};
+use nisd::net::service::{Client, ConnectionId, Dropped, Effects, ListenerId, Message, Progress};
+use nisd::websocket_api::stomp::{Command, DEFAULT_FRAME_BYTES, DecodeError, Decoder, Frame, encoder};
+use nisd::websocket_api::{
+    AccountText, BlockText, Broker, BrokerTime, BrokerUsage, ChainSource, ChainSourceError, Limits, OwnedItems,
+    Settings, TransfersText,
 };
 
 /// Separates the records of an input: each is a byte that selects the session and events, and the message.
@@ -59,7 +60,7 @@ pub fn check(data: &[u8]) -> usize {
 
 /// Checks the broker's output as it is sent.
 #[derive(Default)]
-struct Client {
+struct FuzzClient {
     open: BTreeSet<ConnectionId>,
     /// Connections that the broker has closed and whose disconnect was not reported yet.
     closed: BTreeSet<ConnectionId>,
@@ -69,7 +70,7 @@ struct Client {
     messages: usize,
 }
 
-impl Effects for Client {
+impl Effects for FuzzClient {
     fn send(&mut self, socket: ConnectionId, message: Message<'_>) -> Result<(), Dropped> {
         assert!(self.open.contains(&socket) && !self.closed.contains(&socket), "sent to nobody");
         let body = message.body.map_or(&[][..], |body| body);
@@ -96,7 +97,7 @@ impl Effects for Client {
         self.charged += u64::from(units);
     }
 
-    fn fetch(&mut self, _: Fetch) -> FetchId {
+    fn fetch(&mut self, _: FetchRequest) -> FetchId {
         panic!("the broker asks no other server")
     }
 
@@ -113,10 +114,10 @@ impl Effects for Client {
 struct Conversation {
     broker: Broker,
     limits: Limits,
-    client: Client,
+    client: FuzzClient,
     chain: Chain,
     /// Progress of the last message of each websocket.
-    taken: BTreeMap<ConnectionId, Taken>,
+    progress: BTreeMap<ConnectionId, Progress>,
     now: Duration,
     /// Bytes of messages.
     received: usize,
@@ -129,11 +130,11 @@ impl Conversation {
     fn new() -> Conversation {
         let settings = Settings::default();
         Conversation {
-            broker: Broker::new(settings, NetworkByte::TESTNET, SharedPool::default()),
+            broker: Broker::new(settings, NetworkByte::TESTNET, SharedBytesCounter::default()),
             limits: settings.limits,
-            client: Client::default(),
+            client: FuzzClient::default(),
             chain: Chain::new(),
-            taken: BTreeMap::new(),
+            progress: BTreeMap::new(),
             now: Duration::ZERO,
             received: 0,
             calls: 0,
@@ -146,63 +147,67 @@ impl Conversation {
     fn record(&mut self, selector: u8, message: &[u8]) {
         let socket = ConnectionId(u64::from(selector & 3));
         if selector & 4 != 0 {
-            self.gone(socket);
+            self.disconnect(socket);
         }
         if self.client.open.insert(socket) {
-            let caller =
-                Caller { listener: ListenerId(1), address: [10, 0, 0, selector & 1].into(), is_forwarded: false, is_unnamed: false };
-            self.broker.open(socket, &caller, self.now, &mut self.client);
-            self.taken.insert(socket, Taken::Done);
+            let caller = Client {
+                listener: ListenerId(1),
+                address: [10, 0, 0, selector & 1].into(),
+                is_forwarded: false,
+                is_unidentified: false,
+            };
+            self.broker.open_websocket(socket, &caller, self.now, &mut self.client);
+            self.progress.insert(socket, Progress::Done);
         }
-        self.hear(socket, message);
+        self.deliver(socket, message);
         if selector & 8 != 0 {
             self.chain.height = self.chain.height.next();
             self.broker.chain_changed(Height(self.chain.height.0 - 1), self.chain.height);
         }
         if selector & 16 != 0 {
-            self.broker.arrived(Rc::clone(&self.chain.transaction));
+            self.broker.on_transaction(Rc::clone(&self.chain.transaction));
         }
         if selector & 32 != 0 {
             self.now += Duration::from_secs(1);
-            self.broker.due(self.now, &mut self.client);
+            self.broker.on_timer(self.now, &mut self.client);
             self.work();
         }
-        self.tidy();
-        let figures = self.broker.figures();
+        self.report_closed();
+        let figures = self.broker.usage();
         assert!(figures.session_bytes <= self.limits.total_bytes && figures.patterns <= self.limits.patterns);
         assert_eq!(figures.message_bytes, 0, "nobody holds a message any more");
     }
 
-    fn present(&self) -> Present {
-        Present { running: self.now, network: Timestamp(1_000) }
+    fn present(&self) -> BrokerTime {
+        BrokerTime { monotonic: self.now, network: Timestamp(1_000) }
     }
 
     /// Delivers a message as the reactor does: only when the previous one is done.
-    fn hear(&mut self, socket: ConnectionId, message: &[u8]) {
+    fn deliver(&mut self, socket: ConnectionId, message: &[u8]) {
         let present = self.present();
-        match self.taken.get(&socket) {
-            Some(Taken::Done) => {}
-            Some(Taken::Unfinished) => return self.go_on(socket),
-            Some(Taken::Parked | Taken::Held) | None => return,
+        match self.progress.get(&socket) {
+            Some(Progress::Done) => {}
+            Some(Progress::Yield) => return self.resume_until_done(socket),
+            Some(Progress::Suspended | Progress::Streaming) | None => return,
         }
         if message.is_empty() {
-            let taken = self.broker.heard(socket, message, true, present, &mut self.client);
-            return assert_eq!(taken, Taken::Done, "an empty message means nothing");
+            let taken = self.broker.on_message(socket, message, true, present, &mut self.client);
+            return assert_eq!(taken, Progress::Done, "an empty message means nothing");
         }
         self.received += message.len();
-        self.call(socket, |broker, client| broker.heard(socket, message, true, present, client));
-        self.go_on(socket);
+        self.call(socket, |broker, client| broker.on_message(socket, message, true, present, client));
+        self.resume_until_done(socket);
     }
 
     /// Resumes a websocket until the message is done or suspended.
-    fn go_on(&mut self, socket: ConnectionId) {
+    fn resume_until_done(&mut self, socket: ConnectionId) {
         let present = self.present();
-        while self.taken.get(&socket) == Some(&Taken::Unfinished) {
-            self.call(socket, |broker, client| broker.resumed(socket, present, client));
+        while self.progress.get(&socket) == Some(&Progress::Yield) {
+            self.call(socket, |broker, client| broker.on_resumed(socket, present, client));
         }
     }
 
-    fn call(&mut self, socket: ConnectionId, call: impl FnOnce(&mut Broker, &mut Client) -> Taken) {
+    fn call(&mut self, socket: ConnectionId, call: impl FnOnce(&mut Broker, &mut FuzzClient) -> Progress) {
         let (charged, bytes) = (self.client.charged, self.client.bytes);
         let taken = call(&mut self.broker, &mut self.client);
         let units = self.client.charged - charged;
@@ -214,7 +219,7 @@ impl Conversation {
         assert!(self.units <= most, "{} units for {} bytes", self.units, self.received);
         let most = BYTES_PER_UNIT * units as usize + BYTES_PER_BYTE * MESSAGE_BYTES;
         assert!(self.client.bytes - bytes <= most, "{} bytes for {units} units", self.client.bytes - bytes);
-        self.taken.insert(socket, taken);
+        self.progress.insert(socket, taken);
     }
 
     /// Runs the broker until everything is published, and resumes suspended websockets.
@@ -226,12 +231,12 @@ impl Conversation {
             let told = (self.client.messages - messages) as u64;
             assert!(told <= u64::from(SLICE) + SLICE_EXCESS, "{told} messages in one slice");
             for socket in std::mem::take(&mut self.client.resumed) {
-                if self.taken.get(&socket) == Some(&Taken::Parked) {
-                    self.taken.insert(socket, Taken::Unfinished);
-                    self.go_on(socket);
+                if self.progress.get(&socket) == Some(&Progress::Suspended) {
+                    self.progress.insert(socket, Progress::Yield);
+                    self.resume_until_done(socket);
                 }
             }
-            self.tidy();
+            self.report_closed();
             if !self.broker.has_work(true) {
                 return;
             }
@@ -239,26 +244,26 @@ impl Conversation {
         panic!("there is no end of what there is to tell");
     }
     /// Reports closed websockets to the broker.
-    fn tidy(&mut self) {
+    fn report_closed(&mut self) {
         for socket in std::mem::take(&mut self.client.closed) {
-            self.gone(socket);
+            self.disconnect(socket);
         }
     }
 
-    fn gone(&mut self, socket: ConnectionId) {
-        self.broker.gone(socket, self.now, &mut self.client);
+    fn disconnect(&mut self, socket: ConnectionId) {
+        self.broker.on_disconnect(socket, self.now, &mut self.client);
         self.client.open.remove(&socket);
         self.client.closed.remove(&socket);
-        self.taken.remove(&socket);
+        self.progress.remove(&socket);
     }
 
     /// Disconnects all; nothing may be left.
     fn end(&mut self) {
         for socket in std::mem::take(&mut self.client.open) {
-            self.gone(socket);
+            self.disconnect(socket);
         }
         self.work();
-        assert_eq!(self.broker.figures(), Figures::default());
+        assert_eq!(self.broker.usage(), BrokerUsage::default());
         assert_eq!(self.broker.next_due(), None);
     }
 }
@@ -268,26 +273,26 @@ pub(crate) struct Chain {
     pub(crate) height: Height,
     transaction: Rc<Transaction>,
     /// Number of queries for owned items: every third one returns the end of the list.
-    asked: Cell<u32>,
+    queries: Cell<u32>,
 }
 
 impl Chain {
     /// Creates a chain with its first block.
     pub(crate) fn new() -> Chain {
-        Chain { height: Height(1), transaction: transaction(), asked: Cell::new(0) }
+        Chain { height: Height(1), transaction: transaction(), queries: Cell::new(0) }
     }
 }
 
-impl Facts for Chain {
+impl ChainSource for Chain {
     fn height(&self) -> Height {
         self.height
     }
 
-    fn block_signer(&self, height: Height) -> Result<Option<Address>, FactsError> {
+    fn block_signer(&self, height: Height) -> Result<Option<Address>, ChainSourceError> {
         Ok((height <= self.height).then(|| self.transaction.signer_address(NetworkByte::TESTNET)))
     }
 
-    fn write_block(&self, block: &mut BlockText, _: &mut u32) -> Result<bool, FactsError> {
+    fn write_block(&self, block: &mut BlockText, _: &mut u32) -> Result<bool, ChainSourceError> {
         let whole = Block {
             kind: BlockKind::Regular,
             version: self.transaction.version,
@@ -298,52 +303,52 @@ impl Facts for Chain {
             height: block.height,
             transactions: vec![Transaction::clone(&self.transaction); 2],
         };
-        block.text = JsonSink::document(|sink| whole.write(sink));
+        block.text = JsonEncoder::document(|sink| whole.write(sink));
         Ok(true)
     }
 
-    fn transactions(&self, _: Height, from: usize, most: usize) -> Result<Vec<Transaction>, FactsError> {
+    fn transactions(&self, _: Height, from: usize, most: usize) -> Result<Vec<Transaction>, ChainSourceError> {
         Ok(vec![Transaction::clone(&self.transaction); most.min(2_usize.saturating_sub(from))])
     }
 
-    fn write_account(&self, account: &mut AccountText, _: &mut u32) -> Result<bool, FactsError> {
+    fn write_account(&self, account: &mut AccountText, _: &mut u32) -> Result<bool, ChainSourceError> {
         if account.address == address_of(BROKEN) {
-            return Err(FactsError("it is broken".into()));
+            return Err(ChainSourceError("it is broken".into()));
         }
         account.text = br#"{"account":{},"meta":{}}"#.to_vec();
         Ok(true)
     }
 
-    fn write_transfers(&self, transfers: &mut TransfersText, _: &mut u32) -> Result<bool, FactsError> {
+    fn write_transfers(&self, transfers: &mut TransfersText, _: &mut u32) -> Result<bool, ChainSourceError> {
         transfers.text = br#"{"data":[]}"#.to_vec();
         Ok(true)
     }
 
-    fn next_owned(&self, owned: &mut Owned, budget: &mut u32) -> Result<Found<Vec<u8>>, FactsError> {
+    fn next_owned(&self, owned: &mut OwnedItems, budget: &mut u32) -> Result<NextItem<Vec<u8>>, ChainSourceError> {
         if owned.address == address_of(BROKEN) {
-            return Err(FactsError("it is broken".into()));
+            return Err(ChainSourceError("it is broken".into()));
         }
-        self.asked.set(self.asked.get() + 1);
-        match self.asked.get() % 3 {
-            0 => return Ok(Found::End),
+        self.queries.set(self.queries.get() + 1);
+        match self.queries.get() % 3 {
+            0 => return Ok(NextItem::End),
             1 => *budget = budget.saturating_sub(1),
             _ => {
                 *budget = 0;
-                return Ok(Found::NotYet);
+                return Ok(NextItem::Pending);
             }
         }
-        Ok(Found::One(br#"{"quantity":1}"#.to_vec()))
+        Ok(NextItem::Item(br#"{"quantity":1}"#.to_vec()))
     }
 
-    fn node_info(&self) -> Result<Vec<u8>, FactsError> {
+    fn node_info(&self) -> Result<Vec<u8>, ChainSourceError> {
         Ok(br#"{"metaData":{}}"#.to_vec())
     }
 
-    fn levy_recipient(&self, _: &MosaicId) -> Result<Option<Address>, FactsError> {
+    fn levy_recipient(&self, _: &MosaicId) -> Result<Option<Address>, ChainSourceError> {
         Ok(None)
     }
 
-    fn unconfirmed(&self, _: &Address, limit: usize) -> Result<Vec<Rc<Transaction>>, FactsError> {
+    fn unconfirmed(&self, _: &Address, limit: usize) -> Result<Vec<Rc<Transaction>>, ChainSourceError> {
         Ok(vec![Rc::clone(&self.transaction); limit])
     }
 }
@@ -364,10 +369,10 @@ fn transaction() -> Rc<Transaction> {
         "TATKYDM665JL57UGFU4G7OWQPA2J2WNXOYO7WOLU",
         "c4db8627b36975d61fb643283a0407a8be48ba4a1825a293aef5f0542dcb4a44",
     );
-    let value = lax_json::parse(text.as_bytes()).expect("an object");
+    let value = lenient_json::parse(text.as_bytes()).expect("an object");
     let context = codec::Context { network: NetworkByte::TESTNET, nemesis_signer: address_of(BROKEN), trusted: false };
-    let mut source = JsonSource::new(&value, context).expect("an object");
-    Rc::new(codec::transaction::read(&mut source, Form::Verifiable).expect("a transfer"))
+    let mut source = JsonDecoder::new(&value, context).expect("an object");
+    Rc::new(codec::transaction::read(&mut source, SigningForm::Verifiable).expect("a transfer"))
 }
 
 /// Checks that a sent message is one server frame, in UTF-8.
@@ -390,16 +395,16 @@ pub(crate) fn check_sent(bytes: &[u8]) {
 
 /// Content of a frame.
 #[derive(Debug, PartialEq)]
-struct Said {
+struct DecodedFrame {
     command: Command,
     headers: Vec<(String, String)>,
     body: Vec<u8>,
 }
 
-impl Said {
-    fn of(frame: &Frame<'_>) -> Said {
+impl DecodedFrame {
+    fn of(frame: &Frame<'_>) -> DecodedFrame {
         let headers = frame.headers().filter(|(name, _)| name != "content-length");
-        Said {
+        DecodedFrame {
             command: frame.command(),
             headers: headers.map(|(name, value)| (name.into_owned(), value.into_owned())).collect(),
             body: frame.body().to_vec(),
@@ -408,14 +413,14 @@ impl Said {
 }
 
 /// Decodes the frames of a stream up to its first error, and the error.
-fn decode<'a>(messages: impl Iterator<Item = &'a [u8]>) -> (Vec<Said>, Option<DecodeError>) {
+fn decode<'a>(messages: impl Iterator<Item = &'a [u8]>) -> (Vec<DecodedFrame>, Option<DecodeError>) {
     let mut decoder = Decoder::new(DEFAULT_FRAME_BYTES, true);
     let mut frames = Vec::new();
     for message in messages {
         decoder.feed(message);
         loop {
             match decoder.next_frame() {
-                Ok(Some(frame)) => frames.push(Said::of(&frame)),
+                Ok(Some(frame)) => frames.push(DecodedFrame::of(&frame)),
                 Ok(None) => break,
                 Err(error) => {
                     assert_eq!(decoder.buffered(), 0, "after an error nothing is kept");
@@ -445,7 +450,7 @@ fn check_cuts(records: &[(u8, &[u8])]) {
     }
 }
 
-fn check_written(said: &Said) {
+fn check_written(said: &DecodedFrame) {
     let headers = said.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
     let body = said.command.allows_body().then_some(said.body.as_slice());
     let mut bytes = Vec::new();
@@ -453,5 +458,5 @@ fn check_written(said: &Said) {
     let mut decoder = Decoder::new(usize::MAX, false);
     decoder.feed(&bytes);
     let again = decoder.next_frame().expect("a frame is well-formed").expect("a frame is whole");
-    assert_eq!(Said::of(&again), *said);
+    assert_eq!(DecodedFrame::of(&again), *said);
 }

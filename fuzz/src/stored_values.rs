@@ -2,13 +2,13 @@
 
 use nisd::config::build;
 use nisd::model::{Address, Hash256, Height, MosaicId, NamespaceId, Network, NetworkByte};
-use nisd::state::catalogue::{self, List, Provision, ProvisionWalk, SupplyWalk};
+use nisd::state::registry::{self, ListingIndex, Provision, ProvisionCursor, SupplyQuery};
 use nisd::state::{
-    self, Account, AccountHistory, AccountNumber, AccountTotals, Direction, HashComparison, HashPacking, HistoryRange,
-    ListWriter, Outlink, RecalculationRecord, StateView, TrailWalk,
+    self, Account, AccountHistory, AccountId, AccountTotals, AccountTxCursor, Direction, HashCompaction, HashVerifier,
+    HistoryRange, ImportanceListWriter, Outlink, RecalculationRecord, StateView,
 };
 use nisd::store::{
-    Batch, ChainIdentity, Options, Store, StoreError, Table, block_key, stored_block, stored_header, tip,
+    ChainIdentity, Options, Store, StoreError, Table, WriteTxn, block_key, stored_block, stored_header, tip,
 };
 
 use crate::entities::read_as;
@@ -45,7 +45,7 @@ struct Node {
 /// without it; length of the value (2 bytes, little-endian); value.
 pub fn check(data: &[u8]) -> usize {
     NODE.with(|node| {
-        let mut batch = node.store.begin().expect("a batch");
+        let mut batch = node.store.begin_write().expect("a batch");
         for address in &node.accounts {
             state::put_account(&mut batch, address, &Account::default()).expect("room");
         }
@@ -56,7 +56,7 @@ pub fn check(data: &[u8]) -> usize {
             let _ = batch.put_unjournaled(table, &key, value);
             readable += node.one_value(value);
         }
-        readable += node.ask(&batch);
+        readable += node.query_all(&batch);
         pack_hashes(&mut batch);
         check_undo(&mut batch, data);
         readable
@@ -102,20 +102,24 @@ impl Node {
             | Table::Undo
             | Table::Importances
             | Table::Outlinks
-            | Table::Trails
+            | Table::AccountTxLists
             | Table::ExpiredMosaics => block_key(HEIGHT).to_vec(),
-            Table::Accounts | Table::Identities | Table::Stakes | Table::Signposts | Table::Harvests => vec![0; 4],
+            Table::Accounts
+            | Table::AccountAddresses
+            | Table::EligibleAccounts
+            | Table::SkipPointers
+            | Table::Harvests => vec![0; 4],
             // The row of the known range; with more bytes it is a row of the first account.
             Table::BalanceHistory => vec![0],
-            Table::Tenures | Table::Subnamespaces | Table::Holdings => vec![0; 4],
+            Table::OwnershipPeriods | Table::Subnamespaces | Table::Holdings => vec![0; 4],
             Table::MosaicNumbers => [&[0; 4], MOSAIC.as_bytes()].concat(),
-            Table::Numbers => self.accounts[0].to_raw().to_vec(),
+            Table::AccountIds => self.accounts[0].to_raw().to_vec(),
             Table::Namespaces => ROOT.as_bytes().to_vec(),
             Table::Mosaics | Table::Balances => vec![0; 8],
             Table::Hashes => [&[0; 4], &HASH.0[..8]].concat(),
             Table::HashRuns => vec![0; 5],
             Table::Provisions | Table::Definitions | Table::SupplyChanges => ROW.to_be_bytes().to_vec(),
-            Table::Meta | Table::Totals | Table::LeasesByHeight | Table::Lists => Vec::new(),
+            Table::Meta | Table::Totals | Table::LeasesByHeight | Table::ListingIndex => Vec::new(),
             _ => account.to_vec(),
         }
     }
@@ -127,11 +131,11 @@ impl Node {
             assert_eq!(Account::from_bytes(&account.to_bytes()).ok(), Some(account));
             readable += 1;
         }
-        readable + usize::from(Outlink::read_some(value, 0, 100).is_ok())
+        readable + usize::from(Outlink::read_range(value, 0, 100).is_ok())
     }
 
     /// Runs all queries. Returns how many reported no damage.
-    fn ask(&self, state: &Batch<'_>) -> usize {
+    fn query_all(&self, state: &WriteTxn<'_>) -> usize {
         let [account, other] = &self.accounts;
         let context = read_as(b"0").expect("a context").1;
         let answers = [
@@ -145,22 +149,22 @@ impl Node {
             }),
             state::last_recalculation(state).map(drop),
             state::importance(state, account).map(drop),
-            state::chunk_after(state, HEIGHT, Some(AccountNumber(0))).map(drop),
-            state::each_importance(state, |_| Ok(())),
+            state::chunk_after(state, HEIGHT, Some(AccountId(0))).map(drop),
+            state::for_each_importance(state, |_| Ok(())),
             state::account(state, account).map(drop),
             state::cosignatories(state, account).map(drop),
             state::cosignatory_of(state, account).map(drop),
             state::mosaic_definition(state, &self.mosaic).map(drop),
             state::owned_mosaic(state, account, self.mosaic.clone()).map(drop),
             state::holdings_after(state, account, None, 100).map(drop),
-            state::each_expired(state, HEIGHT, |expired| {
-                expired.each_balance(state, None, |_, _| Ok(true)).map(|()| true)
+            state::for_each_expired(state, HEIGHT, |expired| {
+                expired.for_each_balance(state, None, |_, _| Ok(true)).map(|()| true)
             }),
             StateView::holds_mosaic(state, account).map(drop),
-            state::hash_entry(state, &HASH).map(drop),
+            state::find_remembered_hash(state, &HASH).map(drop),
             state::find_hash(state, &HASH).map(drop),
-            HashComparison::default().block(state, HEIGHT).map(drop),
-            HashComparison::default().surplus(state).map(drop),
+            HashVerifier::default().verify_block(state, HEIGHT).map(drop),
+            HashVerifier::default().surplus(state).map(drop),
             state::public_key(state, account).map(drop),
             AccountTotals::of(state).map(drop),
             walk_trail(state, other, Direction::Incoming),
@@ -171,14 +175,14 @@ impl Node {
             StateView::namespace_owner(state, &self.root).map(drop),
             StateView::is_namespace_active(state, &self.root, HEIGHT, 525_600).map(drop),
             Provision::at(state, ROW).map(drop),
-            catalogue::definition_at(state, ROW).map(drop),
-            ProvisionWalk::new(state, *account, None).and_then(|walk| {
+            registry::definition_at(state, ROW).map(drop),
+            ProvisionCursor::new(state, *account, None).and_then(|walk| {
                 let mut walk = walk.expect("a walk over everything");
-                walk.go_on(state, |_, _| Ok(true)).map(drop)
+                walk.resume(state, |_, _| Ok(true)).map(drop)
             }),
-            List::Roots.each_before(state, u64::MAX, |_| Ok(true)),
-            List::DefinitionsOf(&self.mosaic).last(state).map(drop),
-            SupplyWalk::new(state, &self.mosaic, HEIGHT).and_then(supply_in_pieces(state)),
+            ListingIndex::Roots.for_each_before(state, u64::MAX, |_| Ok(true)),
+            ListingIndex::DefinitionsOf(&self.mosaic).last(state).map(drop),
+            SupplyQuery::new(state, &self.mosaic, HEIGHT).and_then(supply_in_pieces(state)),
             HistoryRange::of(state).map(drop),
             self.history(state, account),
         ];
@@ -191,7 +195,7 @@ impl Node {
     }
 
     /// Queries the history of an account at some heights.
-    fn history(&self, state: &Batch<'_>, account: &Address) -> Result<(), StoreError> {
+    fn history(&self, state: &WriteTxn<'_>, account: &Address) -> Result<(), StoreError> {
         let Some(mut history) = AccountHistory::new(state, account)? else { return Ok(()) };
         for height in 0..=HEIGHT.0 {
             history.at(state, Height(height), &self.network.chain)?;
@@ -200,7 +204,7 @@ impl Node {
     }
 
     /// Writes the state as text, if there is a chain.
-    fn dump(&self, state: &Batch<'_>) {
+    fn dump(&self, state: &WriteTxn<'_>) {
         if let Ok(Some(tip)) = tip(state) {
             let mut text = Vec::new();
             let _ = state::dump(state, &self.network, &tip, &mut text);
@@ -209,11 +213,11 @@ impl Node {
 }
 
 /// Advances a supply query row by row, as long as there can be rows.
-fn supply_in_pieces(state: &Batch<'_>) -> impl FnOnce(Option<SupplyWalk>) -> Result<(), StoreError> {
+fn supply_in_pieces(state: &WriteTxn<'_>) -> impl FnOnce(Option<SupplyQuery>) -> Result<(), StoreError> {
     move |walk| {
         let Some(mut walk) = walk else { return Ok(()) };
         for _ in 0..8 * MAX_ENTRIES {
-            if walk.go_on(state, || false)?.is_some() {
+            if walk.resume(state, || false)?.is_some() {
                 return Ok(());
             }
         }
@@ -221,39 +225,39 @@ fn supply_in_pieces(state: &Batch<'_>) -> impl FnOnce(Option<SupplyWalk>) -> Res
     }
 }
 
-fn walk_trail(state: &Batch<'_>, account: &Address, direction: Direction) -> Result<(), StoreError> {
-    let mut walk = TrailWalk::new(state, account, direction, u64::MAX)?;
+fn walk_trail(state: &WriteTxn<'_>, account: &Address, direction: Direction) -> Result<(), StoreError> {
+    let mut walk = AccountTxCursor::new(state, account, direction, u64::MAX)?;
     while walk.peek().is_some() {
-        walk.pass(state)?;
+        walk.advance(state)?;
     }
     Ok(())
 }
 
 /// Compacts and merges old hashes; damage may be reported.
-fn pack_hashes(batch: &mut Batch<'_>) {
+fn pack_hashes(txn: &mut WriteTxn<'_>) {
     const HASHES: usize = 1_000;
-    let packing = HashPacking::new(batch, HEIGHT, HASHES).and_then(|mut packing| {
-        while packing.step(batch)? {}
+    let packing = HashCompaction::new(txn, HEIGHT, HASHES).and_then(|mut packing| {
+        while packing.step(txn)? {}
         Ok(())
     });
     assert!(matches!(packing, Ok(()) | Err(StoreError::Damaged(_) | StoreError::Corrupt { .. })), "{packing:?}");
 }
 
 /// Undoes any bytes as a journal; damage may be reported. Undoing a recorded journal restores everything.
-fn check_undo(batch: &mut Batch<'_>, bytes: &[u8]) {
+fn check_undo(txn: &mut WriteTxn<'_>, bytes: &[u8]) {
     use nisd::store::Write;
-    let before = state::digest(batch).ok();
-    let list = RecalculationRecord { height: HEIGHT, handed_over: 1, eligible: 1 };
-    batch.take_journal();
+    let before = state::digest(txn).ok();
+    let list = RecalculationRecord { height: HEIGHT, accounts_counted: 1, eligible: 1 };
+    txn.take_journal();
     for (number, part) in bytes.chunks(50).enumerate().take(10) {
-        batch.put(Table::Accounts, &[b'k', number as u8 % 4], part).expect("room");
-        batch.delete(Table::Accounts, &[b'k', part.len() as u8 % 4]).expect("room");
+        txn.put(Table::Accounts, &[b'k', number as u8 % 4], part).expect("room");
+        txn.delete(Table::Accounts, &[b'k', part.len() as u8 % 4]).expect("room");
     }
-    let journal = batch.take_journal();
-    batch.undo(&journal).expect("a journal that was kept");
-    assert_eq!(state::digest(batch).ok(), before, "what is undone has never been");
-    ListWriter::begin(list, batch).and_then(|list| list.finish(batch)).expect("room");
-    match batch.undo(bytes) {
+    let journal = txn.take_journal();
+    txn.undo(&journal).expect("a journal that was kept");
+    assert_eq!(state::digest(txn).ok(), before, "what is undone has never been");
+    ImportanceListWriter::begin(list, txn).and_then(|list| list.finish(txn)).expect("room");
+    match txn.undo(bytes) {
         Ok(()) | Err(StoreError::Damaged(_) | StoreError::Lmdb(_)) => {}
         Err(error) => panic!("{error}"),
     }

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use nisd::chain::{Intake, IntakeOptions, IntakeProgress};
+use nisd::chain::{BlockImporter, ImportOptions, ImportProgress};
 use nisd::codec::block_file::BlockFile;
 use nisd::config::{self, Settings};
 use nisd::crypto::{KeyPair, PrivateKey, PublicKey};
 use nisd::model::{Hash256, Height, Network, Timestamp};
 use nisd::state::digest;
-use nisd::store::{ChainIdentity, Options, Store, StoredBlock, tip};
+use nisd::store::{ChainIdentity, Options, Store, StoredHeader, tip};
 
 /// A time that no block is ahead of, unless its time stamp is deliberately wrong.
 pub const LATE: Timestamp = Timestamp(i32::MAX - 100);
@@ -29,17 +29,17 @@ pub fn store(settings: &Settings, up_to: Height) -> Store {
     let store = Store::open(memory.path(), &ChainIdentity::of(network), options).expect("a store");
     // The open files are all that is needed of it.
     memory.close().expect("a folder that can go");
-    take_in(&store, network, nemesis.read().expect("its nemesis block"), up_to);
+    import(&store, network, nemesis.read().expect("its nemesis block"), up_to);
     store
 }
 
-fn take_in(store: &Store, network: &Network, nemesis: Vec<u8>, up_to: Height) {
+fn import(store: &Store, network: &Network, nemesis: Vec<u8>, up_to: Height) {
     let blocks = std::fs::File::open(file("blocks.bin")).expect("its blocks");
     let blocks = BlockFile::new(blocks).expect("its blocks");
     let options =
-        IntakeOptions { batch_steps: u32::MAX, batch_blocks: u32::MAX, stop_at: Some(up_to), trusted_below: Height(0) };
-    let mut intake = Intake::new(store, network, nemesis, vec![blocks], options).expect("an empty store");
-    while intake.step(LATE).expect("a good block") != IntakeProgress::Done {}
+        ImportOptions { batch_steps: u32::MAX, batch_blocks: u32::MAX, stop_at: Some(up_to), trusted_below: Height(0) };
+    let mut intake = BlockImporter::new(store, network, nemesis, vec![blocks], options).expect("an empty store");
+    while intake.step(LATE).expect("a good block") != ImportProgress::Done {}
 }
 
 /// Returns the private keys of its accounts by name, in hex.
@@ -61,7 +61,7 @@ pub fn keys() -> BTreeMap<PublicKey, KeyPair> {
 }
 
 /// Returns the digest of the state, and the tip.
-pub fn state_of(store: &Store) -> (Hash256, StoredBlock) {
+pub fn state_of(store: &Store) -> (Hash256, StoredHeader) {
     let snapshot = store.snapshot().expect("a snapshot");
     let tip = tip(&snapshot).expect("a store").expect("a chain");
     (digest(&snapshot).expect("a store"), tip)

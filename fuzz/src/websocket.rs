@@ -3,12 +3,12 @@
 use std::io::{self, Cursor, Read, Write};
 
 use nisd::model::Timestamp;
-use nisd::net::http::{Reply, RequestReader};
-use nisd::net::machine::{Caller, ConnectionId, Exchange, ListenerId};
+use nisd::net::http::{RequestReader, Response};
+use nisd::net::service::{Client, ConnectionId, Exchange, ListenerId};
 use nisd::net::websocket::{
-    MESSAGE_LIMIT, Refusal, Upgrade, WsConnection, WsEvent, handshake, negotiate_subprotocol, write_text_head,
+    MESSAGE_LIMIT, Upgrade, UpgradeError, WsConnection, WsEvent, handshake, negotiate_subprotocol, write_text_head,
 };
-use nisd::push::http::{Answer, SUBPROTOCOLS, answer};
+use nisd::websocket_api::http::{RequestOutcome, SUBPROTOCOLS, answer};
 use tungstenite::protocol::{Message, Role, WebSocket};
 
 use crate::pieces::{MAX_PIECE, Pieces};
@@ -19,7 +19,7 @@ const FRAME_HEADER: usize = 14;
 /// An event of a connection.
 #[derive(Debug, PartialEq)]
 enum Event {
-    Handshake(Result<Upgrade, Refusal>),
+    Handshake(Result<Upgrade, UpgradeError>),
     Text(String),
     Binary(Vec<u8>),
     Closed { code: u16, reason: String, by_client: bool },
@@ -66,7 +66,7 @@ impl Server {
             reader.receive(piece);
             match self.requests(&mut reader) {
                 Stream::Http => self.reader = Some(reader),
-                Stream::Websocket => self.frames(reader.rest(), &mut storage),
+                Stream::Websocket => self.frames(reader.remaining(), &mut storage),
                 Stream::Over => break,
             }
         }
@@ -86,19 +86,30 @@ impl Server {
             if let Some(agreed) = negotiate_subprotocol(offers.iter().copied(), &SUBPROTOCOLS) {
                 assert!(offers.iter().any(|offer| offer.contains(agreed)));
             }
-            let mut page = Reply::new();
-            let caller = Caller { listener: ListenerId(0), address: [10, 0, 0, 1].into(), is_forwarded: false, is_unnamed: false };
+            let mut page = Response::new();
+            let caller = Client {
+                listener: ListenerId(0),
+                address: [10, 0, 0, 1].into(),
+                is_forwarded: false,
+                is_unidentified: false,
+            };
             let (connection, reply) = (ConnectionId(1), &mut page);
-            let mut exchange =
-                Exchange { connection, caller, request: &request, reply, is_resumed: false, is_refused: false };
+            let mut exchange = Exchange {
+                connection,
+                client: caller,
+                request: &request,
+                response: reply,
+                is_resumed: false,
+                is_rate_limited: false,
+            };
             let left = answer(&mut exchange, Timestamp(1), -1);
-            assert_eq!(matches!(left, Answer::Upgrade(_)), page.upgrade.is_some());
+            assert_eq!(matches!(left, RequestOutcome::Upgrade(_)), page.upgrade.is_some());
             check_page(&page);
             match &decision {
                 Ok(upgrade) => assert_eq!(upgrade.accept.len(), 28, "base64 of SHA-1"),
                 Err(refusal) => {
-                    let mut reply = Reply::new();
-                    refusal.answer(&mut reply);
+                    let mut reply = Response::new();
+                    refusal.fill_response(&mut reply);
                     assert!(reply.status >= 400);
                 }
             }
@@ -111,7 +122,7 @@ impl Server {
     }
 
     fn frames(&mut self, bytes: &[u8], storage: &mut Vec<u8>) {
-        self.websocket.lend(storage);
+        self.websocket.acquire(storage);
         self.websocket.receive(bytes);
         while let Some(event) = self.websocket.next_event(&mut self.out) {
             self.events.push(match event {
@@ -128,7 +139,7 @@ impl Server {
                 self.out.extend_from_slice(text.as_bytes());
             }
         }
-        self.websocket.give_back(storage);
+        self.websocket.release(storage);
         // Both buffers grow by doubling, the one for fragments at most to twice its limit.
         let most = 2 * (MESSAGE_LIMIT + FRAME_HEADER + bytes.len().max(MAX_PIECE)) + 2 * MESSAGE_LIMIT;
         assert!(self.websocket.held_bytes() <= most);
@@ -146,7 +157,7 @@ enum Stream {
 }
 
 /// Checks that no response header can be mistaken for two.
-fn check_page(page: &Reply) {
+fn check_page(page: &Response) {
     for (name, value) in &page.headers {
         assert!(!value.contains(['\r', '\n', '\0']), "{name}: {value:?}");
     }

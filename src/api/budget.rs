@@ -15,12 +15,12 @@ impl Budget {
     }
 
     /// Charges units.
-    pub fn spend(&mut self, units: u32) {
+    pub fn charge(&mut self, units: u32) {
         self.used = self.used.saturating_add(units);
     }
 
     /// Returns whether no units are left.
-    pub fn is_spent(&self) -> bool {
+    pub fn is_exhausted(&self) -> bool {
         self.used >= self.units
     }
 
@@ -55,7 +55,7 @@ pub mod cost {
     /// Reading or writing a transaction of a block, in addition to the [`bytes`] of its form.
     pub const TRANSACTION: u32 = 2;
     /// Skipping a transaction, or an entry of a list.
-    pub const STEP: u32 = 1;
+    pub const SKIP: u32 = 1;
     /// Listing a chunk of the mosaics of an account.
     pub const HOLDINGS: u32 = 2;
     /// A balance of a mosaic.
@@ -65,7 +65,7 @@ pub mod cost {
     /// A namespace. It costs more with the sub-namespaces of its root.
     pub const NAMESPACE: u32 = 4;
     /// Positioning a cursor in the transaction list of an account.
-    pub const TRAIL: u32 = 8;
+    pub const TX_LIST: u32 = 8;
     /// Deriving the public key of a private key.
     pub const KEY: u32 = 30;
     /// Deriving the shared key of two keys.
@@ -73,12 +73,12 @@ pub mod cost {
     /// Verifying the signature of a peer's push.
     pub const VERIFICATION: u32 = 80;
     /// Validating a transaction against the state.
-    pub const JUDGEMENT: u32 = 20;
+    pub const VALIDATION: u32 = 20;
     /// Validating a transaction, including its signature.
     pub const ANNOUNCEMENT: u32 = 100;
 
     /// Returning `count` transactions of the mempool. The scan of the rest is not counted.
-    pub fn passed(count: usize) -> u32 {
+    pub fn listed(count: usize) -> u32 {
         u32::try_from(count / 10).unwrap_or(u32::MAX)
     }
 

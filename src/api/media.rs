@@ -22,7 +22,7 @@ impl Format {
 
 /// The format of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wanted<'a> {
+pub struct Accept<'a> {
     /// `None` if the client accepts neither format.
     pub format: Option<Format>,
     /// Charset that the client named; the response repeats it.
@@ -31,43 +31,43 @@ pub struct Wanted<'a> {
     pub disposition: Option<&'static str>,
 }
 
-impl<'a> Wanted<'a> {
+impl<'a> Accept<'a> {
     /// JSON, the default.
-    pub const JSON: Wanted<'static> = Wanted { format: Some(Format::Json), charset: None, disposition: None };
-    const NOTHING: Wanted<'static> = Wanted { format: None, charset: None, disposition: None };
+    pub const JSON: Accept<'static> = Accept { format: Some(Format::Json), charset: None, disposition: None };
+    const NONE: Accept<'static> = Accept { format: None, charset: None, disposition: None };
 
     /// Selects the format from an `Accept` header: highest quality first, then the most specific range, then order.
-    pub fn by_accept(accept: Option<&'a str>) -> Wanted<'a> {
+    pub fn by_accept(accept: Option<&'a str>) -> Accept<'a> {
         let accept = accept.unwrap_or_default();
         if accept.trim().is_empty() {
-            return Wanted::JSON;
+            return Accept::JSON;
         }
         let mut best: Option<(Range<'a>, Format)> = None;
         for text in accept.split(',') {
-            let Some(range) = Range::parse(text) else { return Wanted::NOTHING };
+            let Some(range) = Range::parse(text) else { return Accept::NONE };
             let Some(format) = range.format else { continue };
-            if best.is_none_or(|(best, _)| range.is_before(&best)) {
+            if best.is_none_or(|(best, _)| range.is_preferred_to(&best)) {
                 best = Some((range, format));
             }
         }
         match best {
-            Some((range, format)) => Wanted { format: Some(format), charset: range.charset, disposition: None },
-            None => Wanted::NOTHING,
+            Some((range, format)) => Accept { format: Some(format), charset: range.charset, disposition: None },
+            None => Accept::NONE,
         }
     }
 
     /// Selects the format from the extension of a path, which replaces `Accept`.
-    pub fn by_extension(extension: &str) -> Wanted<'static> {
+    pub fn by_extension(extension: &str) -> Accept<'static> {
         const KNOWN: [&str; 21] = [
             "xml", "html", "htm", "txt", "css", "js", "csv", "png", "gif", "jpg", "jpeg", "svg", "ico", "bmp", "pdf",
             "zip", "gz", "tar", "bin", "mp3", "mp4",
         ];
         if extension == "json" {
-            Wanted::JSON
+            Accept::JSON
         } else if KNOWN.contains(&extension) {
-            Wanted::NOTHING
+            Accept::NONE
         } else {
-            Wanted { disposition: Some("inline;filename=f.txt"), ..Wanted::JSON }
+            Accept { disposition: Some("inline;filename=f.txt"), ..Accept::JSON }
         }
     }
 
@@ -86,7 +86,7 @@ struct Range<'a> {
     /// The first format that the range includes.
     format: Option<Format>,
     /// 2 for `type/subtype`, 1 for `type/*`, 0 for `*/*`.
-    exactness: u8,
+    specificity: u8,
     /// From 0 to 1.
     quality: f64,
     charset: Option<&'a str>,
@@ -108,7 +108,7 @@ impl<'a> Range<'a> {
             (kind, "*") => (kind.eq_ignore_ascii_case("application").then_some(Format::Json), 1),
             (kind, subtype) => (Format::of(kind, subtype), 2),
         };
-        let mut range = Range { format, exactness, quality: 1.0, charset: None };
+        let mut range = Range { format, specificity: exactness, quality: 1.0, charset: None };
         for parameter in parts.filter(|part| !part.is_empty()) {
             range.parameter(parameter)?;
         }
@@ -126,8 +126,8 @@ impl<'a> Range<'a> {
         Some(())
     }
 
-    fn is_before(&self, other: &Range<'_>) -> bool {
-        (self.quality, self.exactness) > (other.quality, other.exactness)
+    fn is_preferred_to(&self, other: &Range<'_>) -> bool {
+        (self.quality, self.specificity) > (other.quality, other.specificity)
     }
 }
 
@@ -157,11 +157,11 @@ pub fn body_format(content_type: Option<&str>) -> Result<Format, Cow<'static, st
 
 /// Returns the media type of a bare text response: the one that the client accepts first, whatever it is.
 pub fn text_type(accept: Option<&str>) -> Cow<'static, str> {
-    match Wanted::by_accept(accept.filter(|accept| accept.contains("application/"))) {
-        Wanted { format: Some(Format::Json), .. } if accept.is_some_and(|accept| accept.contains("json")) => {
+    match Accept::by_accept(accept.filter(|accept| accept.contains("application/"))) {
+        Accept { format: Some(Format::Json), .. } if accept.is_some_and(|accept| accept.contains("json")) => {
             "application/json;charset=iso-8859-1".into()
         }
-        Wanted { format: Some(Format::Binary), .. } => "application/binary;charset=ISO-8859-1".into(),
+        Accept { format: Some(Format::Binary), .. } => "application/binary;charset=ISO-8859-1".into(),
         _ => "text/plain;charset=iso-8859-1".into(),
     }
 }
@@ -232,14 +232,14 @@ mod tests {
             ("application/json;q=2", None),
             ("application/json;charset=foo", None),
         ] {
-            assert_eq!(Wanted::by_accept(Some(accept)).format, format, "{accept}");
+            assert_eq!(Accept::by_accept(Some(accept)).format, format, "{accept}");
         }
-        assert_eq!(Wanted::by_accept(None), Wanted::JSON);
+        assert_eq!(Accept::by_accept(None), Accept::JSON);
     }
 
     #[test]
     fn a_charset_is_repeated_in_lower_case() {
-        let wanted = Wanted::by_accept(Some("application/json; charset=\"UTF-8\""));
+        let wanted = Accept::by_accept(Some("application/json; charset=\"UTF-8\""));
         assert_eq!(wanted.content_type(Format::Json), "application/json;charset=utf-8");
     }
 
@@ -276,8 +276,8 @@ mod tests {
 
     #[test]
     fn an_extension_replaces_accept() {
-        assert_eq!(Wanted::by_extension("json"), Wanted::JSON);
-        assert_eq!(Wanted::by_extension("xml").format, None);
-        assert!(Wanted::by_extension("foo").disposition.is_some());
+        assert_eq!(Accept::by_extension("json"), Accept::JSON);
+        assert_eq!(Accept::by_extension("xml").format, None);
+        assert!(Accept::by_extension("foo").disposition.is_some());
     }
 }

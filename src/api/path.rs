@@ -1,31 +1,31 @@
 //! Normalization of paths: several spellings map to the same route.
 
-use super::media::Wanted;
+use super::media::Accept;
 use super::percent;
 
 /// A normalized path.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Normalised {
+pub struct NormalisedPath {
     /// Path without its last extension.
     pub path: String,
     /// Extension, without its dot.
     pub extension: Option<String>,
 }
 
-impl Normalised {
+impl NormalisedPath {
     /// Returns the format that the extension requests.
-    pub fn wanted(&self) -> Option<Wanted<'static>> {
-        self.extension.as_deref().map(Wanted::by_extension)
+    pub fn accept(&self) -> Option<Accept<'static>> {
+        self.extension.as_deref().map(Accept::by_extension)
     }
 }
 
 /// Result of normalizing a path.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Unusual {
+pub enum PathForm {
     /// The path was in another form and may have a route in this one.
-    Spelling(Normalised),
+    Normalised(NormalisedPath),
     /// The path is in plain form.
-    No,
+    Plain,
     /// The path is malformed; the web container rejects it.
     Malformed,
 }
@@ -39,13 +39,13 @@ pub fn without_trailing_slash(path: &str) -> &str {
 }
 
 /// Collapses slashes, decodes escapes, strips path parameters and splits off the extension.
-pub fn normalise(raw: &str) -> Unusual {
+pub fn normalise(raw: &str) -> PathForm {
     if !raw.bytes().any(|byte| matches!(byte, b'%' | b';' | b'.')) && !raw.contains("//") {
-        return Unusual::No;
+        return PathForm::Plain;
     }
-    let Some(decoded) = decode_path(raw) else { return Unusual::Malformed };
-    if leaves_the_root(&decoded) {
-        return Unusual::Malformed;
+    let Some(decoded) = decode_path(raw) else { return PathForm::Malformed };
+    if escapes_root(&decoded) {
+        return PathForm::Malformed;
     }
     let mut path = String::with_capacity(decoded.len());
     for segment in decoded.split('/').filter(|segment| !segment.is_empty()) {
@@ -56,7 +56,7 @@ pub fn normalise(raw: &str) -> Unusual {
     let dot = path[name..].rfind('.').map(|dot| name + dot);
     let extension = dot.map(|dot| path[dot + 1..].to_owned());
     path.truncate(dot.unwrap_or(path.len()));
-    Unusual::Spelling(Normalised { path, extension })
+    PathForm::Normalised(NormalisedPath { path, extension })
 }
 
 /// Decodes escapes and strips path parameters, which end with their segment.
@@ -74,7 +74,7 @@ fn decode_path(raw: &str) -> Option<String> {
     String::from_utf8(decoded).ok().filter(|path| !path.contains('\0'))
 }
 
-fn leaves_the_root(path: &str) -> bool {
+fn escapes_root(path: &str) -> bool {
     let mut depth = 0usize;
     for segment in path.split('/') {
         match segment {
@@ -105,10 +105,10 @@ mod tests {
             ("/chain/height.foo", Some("foo")),
             ("//chain/height/", None),
         ] {
-            let Unusual::Spelling(normalised) = normalise(raw) else { panic!("{raw}") };
+            let PathForm::Normalised(normalised) = normalise(raw) else { panic!("{raw}") };
             assert_eq!((normalised.path.as_str(), normalised.extension.as_deref()), ("/chain/height", extension));
         }
-        assert_eq!(normalise("/chain/height"), Unusual::No);
+        assert_eq!(normalise("/chain/height"), PathForm::Plain);
         assert_eq!(without_trailing_slash("/chain/height/"), "/chain/height");
         assert_eq!(without_trailing_slash("/"), "/");
     }
@@ -116,7 +116,7 @@ mod tests {
     #[test]
     fn dots_are_not_resolved() {
         for raw in ["/chain/./height", "/chain/../chain/height", "/chain/height%20"] {
-            let Unusual::Spelling(normalised) = normalise(raw) else { panic!("{raw}") };
+            let PathForm::Normalised(normalised) = normalise(raw) else { panic!("{raw}") };
             assert_ne!(normalised.path, "/chain/height", "{raw}");
         }
     }
@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn what_is_no_path_is_refused() {
         for raw in ["/../x", "/chain/%00", "/chain/height%", "/%ff", "/a/../../b", "/a;%zz"] {
-            assert_eq!(normalise(raw), Unusual::Malformed, "{raw}");
+            assert_eq!(normalise(raw), PathForm::Malformed, "{raw}");
         }
     }
 }

@@ -2,12 +2,12 @@
 
 use std::borrow::Cow;
 
-use super::failure::Failure;
+use super::error::ApiError;
 use super::percent;
 use crate::codec::text::repair_utf8;
 
 /// Returns a query parameter; several values are joined with commas. The case of the name's first letter is ignored.
-pub fn parameter<'a>(query: Option<&'a str>, name: &str) -> Result<Option<Cow<'a, str>>, Failure> {
+pub fn parameter<'a>(query: Option<&'a str>, name: &str) -> Result<Option<Cow<'a, str>>, ApiError> {
     let mut value: Option<Cow<'a, str>> = None;
     for pair in query.unwrap_or_default().split('&') {
         let (key, text) = pair.split_once('=').unwrap_or((pair, ""));
@@ -38,11 +38,11 @@ fn is_same_name(sent: &str, name: &str) -> bool {
 }
 
 /// Decodes a part of a query.
-fn decode(text: &str) -> Result<Cow<'_, str>, Failure> {
+fn decode(text: &str) -> Result<Cow<'_, str>, ApiError> {
     if !text.bytes().any(|byte| byte == b'%' || byte == b'+') {
         return Ok(Cow::Borrowed(text));
     }
-    let bytes = percent::decode(text, true).ok_or(Failure::internal("400: Unable to parse URI query"))?;
+    let bytes = percent::decode(text, true).ok_or(ApiError::internal("400: Unable to parse URI query"))?;
     Ok(Cow::Owned(repair_utf8(&bytes).into_owned()))
 }
 
@@ -72,7 +72,7 @@ mod tests {
     fn a_malformed_escape_anywhere_fails() {
         for query in ["address=%", "address=%z1", "address=T&x=%1", "%=1"] {
             let failure = parameter(Some(query), "address").unwrap_err();
-            assert_eq!(failure, Failure::internal("400: Unable to parse URI query"), "{query}");
+            assert_eq!(failure, ApiError::internal("400: Unable to parse URI query"), "{query}");
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use super::call::Call;
-use super::failure::Failure;
+use super::error::ApiError;
+use super::request_context::RequestContext;
 
 /// Maximum size of a request body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,7 +12,7 @@ pub enum BodyLimit {
     Small,
     /// 64 KiB, for a transaction and for batches.
     Large,
-    /// [`pushed_bytes`](super::Settings::pushed_bytes), for a block or a list of a peer.
+    /// [`pushed_bytes`](super::Settings::max_pushed_bytes), for a block or a list of a peer.
     Pushed,
 }
 
@@ -28,7 +28,7 @@ impl BodyLimit {
 }
 
 /// Handler of a route.
-pub type Handler = fn(&mut Call<'_>) -> Result<(), Failure>;
+pub type Handler = fn(&mut RequestContext<'_>) -> Result<(), ApiError>;
 
 /// HTTP method of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +60,7 @@ pub struct Route {
     /// Required access.
     pub access: Access,
     /// Whether it writes to the mempool.
-    pub fills_pool: bool,
+    pub writes_mempool: bool,
     /// Maximum body size.
     pub body_limit: BodyLimit,
     /// Handler.
@@ -70,7 +70,7 @@ pub struct Route {
 /// Creates a public GET route.
 pub const fn get(path: &'static str, handler: Handler) -> Route {
     let (access, body_limit) = (Access::Public, BodyLimit::Small);
-    Route { method: Method::Get, path, access, fills_pool: false, body_limit, handler }
+    Route { method: Method::Get, path, access, writes_mempool: false, body_limit, handler }
 }
 
 /// Creates a public POST route.
@@ -90,8 +90,8 @@ impl Route {
     }
 
     /// Marks the route as writing to the mempool.
-    pub const fn into_the_pool(self) -> Route {
-        Route { fills_pool: true, ..self }
+    pub const fn writing_mempool(self) -> Route {
+        Route { writes_mempool: true, ..self }
     }
 
     /// Raises the body limit to [`BodyLimit::Large`].
@@ -106,24 +106,24 @@ impl Route {
 }
 
 /// A route and its index in the table.
-type Numbered = (usize, &'static Route);
+type IndexedRoute = (usize, &'static Route);
 
 /// Routes of one path.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Mapped {
-    get: Option<Numbered>,
-    post: Option<Numbered>,
+pub struct PathRoutes {
+    get: Option<IndexedRoute>,
+    post: Option<IndexedRoute>,
 }
 
 /// Routes by path.
 #[derive(Debug)]
-pub struct RouteMap(HashMap<&'static str, Mapped>);
+pub struct RouteMap(HashMap<&'static str, PathRoutes>);
 
 impl RouteMap {
-    /// Builds the map of the routes that satisfy `is_wanted`.
-    pub fn new(routes: &'static [Route], is_wanted: impl Fn(&Route) -> bool) -> RouteMap {
-        let mut map: HashMap<_, Mapped> = HashMap::new();
-        for (number, route) in routes.iter().enumerate().filter(|(_, route)| is_wanted(route)) {
+    /// Builds the map of the routes that satisfy `is_included`.
+    pub fn new(routes: &'static [Route], is_included: impl Fn(&Route) -> bool) -> RouteMap {
+        let mut map: HashMap<_, PathRoutes> = HashMap::new();
+        for (number, route) in routes.iter().enumerate().filter(|(_, route)| is_included(route)) {
             let mapped = map.entry(route.path).or_default();
             match route.method {
                 Method::Get => mapped.get = Some((number, route)),
@@ -134,12 +134,12 @@ impl RouteMap {
     }
 
     /// Returns the routes of a path.
-    pub fn find(&self, path: &str) -> Option<Mapped> {
+    pub fn find(&self, path: &str) -> Option<PathRoutes> {
         self.0.get(path).copied()
     }
 }
 
-impl Mapped {
+impl PathRoutes {
     /// Returns the route for a method, and its index in the table. Methods are case-sensitive.
     pub fn by_method(&self, method: &str) -> Option<(usize, &'static Route)> {
         match method {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 use crate::model::Address;
-use crate::net::machine::ListenerId;
+use crate::net::service::ListenerId;
 
 /// Optional parts of the interface (`nis.optionalFeatures`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,13 +42,13 @@ pub struct Settings {
     /// Origins such as `http://127.0.0.1:3000` whose pages have local access (`nisd.localOrigins`), besides its own.
     pub local_origins: Vec<String>,
     /// Whether old hashes are pruned as in the protocol, and not found any more (`nisd.forgetHashes`).
-    pub forgets_hashes: bool,
+    pub prunes_hashes: bool,
     /// Accounts whose private keys requests may contain (`nis.allowedHarvesterAddresses`); empty allows all.
     pub allowed_harvesters: Vec<Address>,
     /// Paths that `/debug/connections/incoming` excludes (`nem.nonAuditedApiPaths`).
     pub unaudited_paths: Vec<String>,
     /// Maximum size in bytes of a body in which a peer pushes a block or a list, derived from the chain parameters.
-    pub pushed_bytes: usize,
+    pub max_pushed_bytes: usize,
     /// Prefix length of an IPv6 address that identifies one client, 0 to 128.
     pub ipv6_prefix: u8,
     /// Listener on which any client may request the metrics, and nothing else.
@@ -69,12 +69,12 @@ impl fmt::Debug for Settings {
             .field("context_path", &self.context_path)
             .field("compress", &self.compress)
             .field("features", &self.features)
-            .field("forgets_hashes", &self.forgets_hashes)
+            .field("forgets_hashes", &self.prunes_hashes)
             .field("host_names", &self.host_names)
             .field("local_origins", &self.local_origins)
             .field("allowed_harvesters", &self.allowed_harvesters)
             .field("unaudited_paths", &self.unaudited_paths)
-            .field("pushed_bytes", &self.pushed_bytes)
+            .field("pushed_bytes", &self.max_pushed_bytes)
             .finish_non_exhaustive()
     }
 }

@@ -2,18 +2,18 @@
 
 use crate::model::transaction::Hashes;
 use crate::model::{Address, Block, Body, Height, Network, Transaction};
-use crate::state::catalogue::{self, Relisting};
-use crate::state::{self, BlockContext, Effect, Era, Ledger, Place, StateError, assign_ids};
-use crate::store::{Batch, Read, StoreError, StoredBlock, Table, Write, block_key};
+use crate::state::registry::{self, ListingUpdate};
+use crate::state::{self, BlockContext, Effect, HashEpoch, Ledger, StateError, TxLocation, assign_ids};
+use crate::store::{Read, StoreError, StoredHeader, Table, Write, WriteTxn, block_key};
 
 /// Old blocks deleted for each stored block where only the state is kept.
-const FORGOTTEN_PER_BLOCK: usize = 2;
+const PRUNED_PER_BLOCK: usize = 2;
 
 /// Starts a block. For the nemesis block, seeds the state first.
-pub fn begin(block: &Block, batch: &mut Batch<'_>, network: &Network) -> Result<BlockContext, StateError> {
+pub fn begin(block: &Block, txn: &mut WriteTxn<'_>, network: &Network) -> Result<BlockContext, StateError> {
     let mut context = BlockContext::new(block.height, block.timestamp);
     if block.height == Height::NEMESIS {
-        Ledger { batch, block: &mut context, network }.seed()?;
+        Ledger { txn, block: &mut context, network }.seed()?;
     }
     Ok(context)
 }
@@ -24,78 +24,80 @@ pub fn apply_transaction(
     transaction: &Transaction,
     effects: &[Effect<'_>],
 ) -> Result<(), StateError> {
-    reveal_keys(ledger, transaction)?;
+    record_public_keys(ledger, transaction)?;
     effects.iter().try_for_each(|effect| ledger.apply(effect))
 }
 
 /// Records every public key that a transaction carries.
-fn reveal_keys(ledger: &mut Ledger<'_, impl Write>, transaction: &Transaction) -> Result<(), StateError> {
-    ledger.reveal(&transaction.signer)?;
+fn record_public_keys(ledger: &mut Ledger<'_, impl Write>, transaction: &Transaction) -> Result<(), StateError> {
+    ledger.record_public_key(&transaction.signer)?;
     match &transaction.body {
-        Body::ImportanceTransfer(body) => ledger.reveal(&body.remote),
-        Body::AggregateModification(body) => body.modifications.iter().try_for_each(|m| ledger.reveal(&m.cosignatory)),
+        Body::ImportanceTransfer(body) => ledger.record_public_key(&body.remote),
+        Body::AggregateModification(body) => {
+            body.modifications.iter().try_for_each(|m| ledger.record_public_key(&m.cosignatory))
+        }
         Body::Multisig(body) => {
-            body.cosignatures.iter().try_for_each(|cosignature| ledger.reveal(&cosignature.signer))?;
-            reveal_keys(ledger, &body.inner)
+            body.cosignatures.iter().try_for_each(|cosignature| ledger.record_public_key(&cosignature.signer))?;
+            record_public_keys(ledger, &body.inner)
         }
         _ => Ok(()),
     }
 }
 
 /// Values known once the rewards of a block are credited.
-pub struct Settled {
+pub struct AppliedBlock {
     /// The account credited with the block, if that is not its signer.
-    pub lessor: Option<Address>,
+    pub beneficiary: Option<Address>,
     /// Id of its first transaction, and the first id after its last one.
     pub ids: (u64, u64),
     /// The era of the hashes of its transactions.
-    era: Era,
+    era: HashEpoch,
     /// Id and index of each of its transactions, ordered by id.
     transactions: Vec<(u64, usize)>,
     /// Row ids of its namespace provisions and mosaic definitions.
-    rows: Vec<u64>,
+    row_ids: Vec<u64>,
 }
 
 /// Credits a block after all its transactions were executed.
-pub fn settle(
+pub fn credit_block(
     ledger: &mut Ledger<'_, impl Write>,
     block: &Block,
-    parent: Option<&StoredBlock>,
-) -> Result<Settled, StateError> {
+    parent: Option<&StoredHeader>,
+) -> Result<AppliedBlock, StateError> {
     let signer = Address::from_public_key(&block.signer, ledger.network.byte);
-    ledger.reveal(&block.signer)?;
+    ledger.record_public_key(&block.signer)?;
     let beneficiary = ledger.beneficiary(&signer)?;
     ledger.harvest(&beneficiary, block.total_fee())?;
     ledger.index_harvest(&signer, &beneficiary)?;
     let first_id = parent.map_or(1, |parent| parent.ids.1);
-    let era = state::hash_era(ledger.batch, first_id)?;
+    let era = state::hash_epoch(ledger.txn, first_id)?;
     let (transaction_ids, next_id) = assign_ids(block, first_id);
     let lessor = Some(beneficiary).filter(|beneficiary| *beneficiary != signer);
-    let rows = catalogue::number(ledger.batch, block)?;
+    let rows = registry::assign_row_ids(ledger.txn, block)?;
     let mut transactions: Vec<(u64, usize)> = transaction_ids.into_iter().zip(0..).collect();
     transactions.sort_unstable();
-    Ok(Settled { lessor, ids: (first_id, next_id), era, transactions, rows })
+    Ok(AppliedBlock { beneficiary: lessor, ids: (first_id, next_id), era, transactions, row_ids: rows })
 }
 
 /// Indexes one transaction of a block: its hashes, the accounts it affects, and what it rents or defines. `number`
 /// counts transactions in id order. The returned listing update must be finished before the next call.
-pub fn record(
+pub fn index_transaction(
     ledger: &mut Ledger<'_, impl Write>,
     block: &Block,
     hashes: &[Hashes],
-    settled: &Settled,
+    applied: &AppliedBlock,
     number: usize,
-) -> Result<Option<Relisting>, StateError> {
-    let (id, index) = settled.transactions[number];
+) -> Result<Option<ListingUpdate>, StateError> {
+    let (id, index) = applied.transactions[number];
     let transaction = &block.transactions[index];
-    let place = Place { height: block.height, index: index as u32 };
-    ledger.index_transaction(transaction, &hashes[index], place.index, (id, settled.era))?;
-    catalogue::record(ledger.batch, transaction, settled.rows[index], place, ledger.network.byte)
+    let place = TxLocation { height: block.height, index: index as u32 };
+    ledger.index_transaction(transaction, &hashes[index], place.index, (id, applied.era))?;
+    registry::record(ledger.txn, transaction, applied.row_ids[index], place, ledger.network.byte)
 }
 
 /// What is stored of processed blocks, besides their effect on the state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keeping {
+pub enum Retention {
     /// The blocks, and undo journals for those that may be rolled back.
     Chain,
     /// Blocks only as long as the hashes of their transactions are retained, and undo journals only from this height
@@ -104,30 +106,40 @@ pub enum Keeping {
 }
 
 /// Stores a processed block with its undo journal. Deletes the journal that falls below the rewrite limit.
-pub fn store(batch: &mut Batch<'_>, header: &StoredBlock, block: &Block, rewrite_limit: u64) -> Result<(), StoreError> {
+pub fn store(
+    txn: &mut WriteTxn<'_>,
+    header: &StoredHeader,
+    block: &Block,
+    rewrite_limit: u64,
+) -> Result<(), StoreError> {
     let key = block_key(header.height);
-    batch.put_unjournaled(Table::Blocks, &key, &header.to_bytes(block))?;
-    let journal = batch.take_journal();
-    batch.put_unjournaled(Table::Undo, &key, &journal)?;
+    txn.put_unjournaled(Table::Blocks, &key, &header.to_bytes(block))?;
+    let journal = txn.take_journal();
+    txn.put_unjournaled(Table::Undo, &key, &journal)?;
     match header.height.0.checked_sub(rewrite_limit) {
-        Some(old) => batch.delete_unjournaled(Table::Undo, &block_key(Height(old))),
+        Some(old) => txn.delete_unjournaled(Table::Undo, &block_key(Height(old))),
         None => Ok(()),
     }
 }
 
 /// Like [`store`], but keeps only the blocks needed to process further ones, and undo journals from height `from` on.
-pub fn store_state(batch: &mut Batch<'_>, header: &StoredBlock, block: &Block, from: Height) -> Result<(), StoreError> {
+pub fn store_state(
+    txn: &mut WriteTxn<'_>,
+    header: &StoredHeader,
+    block: &Block,
+    from: Height,
+) -> Result<(), StoreError> {
     let key = block_key(header.height);
-    batch.put_unjournaled(Table::Blocks, &key, &header.to_bytes(block))?;
-    let remembered = block_key(state::remembered_from(batch)?.min(header.height));
-    for _ in 0..FORGOTTEN_PER_BLOCK {
-        let first = batch.walk(Table::Blocks)?.seek(&[])?.map(|(key, _)| key.to_vec());
+    txn.put_unjournaled(Table::Blocks, &key, &header.to_bytes(block))?;
+    let remembered = block_key(state::remembered_from(txn)?.min(header.height));
+    for _ in 0..PRUNED_PER_BLOCK {
+        let first = txn.cursor(Table::Blocks)?.seek(&[])?.map(|(key, _)| key.to_vec());
         let Some(forgotten) = first.filter(|first| first.as_slice() < remembered.as_slice()) else { break };
-        batch.delete_unjournaled(Table::Blocks, &forgotten)?;
+        txn.delete_unjournaled(Table::Blocks, &forgotten)?;
     }
-    let journal = batch.take_journal();
+    let journal = txn.take_journal();
     match header.height < from {
         true => Ok(()),
-        false => batch.put_unjournaled(Table::Undo, &key, &journal),
+        false => txn.put_unjournaled(Table::Undo, &key, &journal),
     }
 }

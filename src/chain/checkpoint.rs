@@ -2,8 +2,8 @@
 
 use std::fmt;
 
+use super::block_importer::ImportError;
 use super::error::BlockError;
-use super::intake::IntakeError;
 use super::nemesis::nemesis_block;
 use crate::codec::Context;
 use crate::codec::block_file::{BlockFile, BlockFiles, block_height};
@@ -18,9 +18,9 @@ pub enum CheckpointError {
     /// The files end below the checkpoint's height.
     TooShort(Checkpoint, Height),
     /// The block at this height does not follow its parent.
-    Broken(Height),
+    ParentMismatch(Height),
     /// A block or a file cannot be read.
-    Intake(IntakeError),
+    Import(ImportError),
     /// The store failed.
     Store(StoreError),
 }
@@ -39,11 +39,11 @@ impl fmt::Display for CheckpointError {
                  nothing was taken in",
                 checkpoint.height
             ),
-            CheckpointError::Broken(height) => write!(
+            CheckpointError::ParentMismatch(height) => write!(
                 f,
                 "--trust-below: the block at height {height} does not follow the one before it; nothing was taken in"
             ),
-            CheckpointError::Intake(error) => error.fmt(f),
+            CheckpointError::Import(error) => error.fmt(f),
             CheckpointError::Store(error) => error.fmt(f),
         }
     }
@@ -83,7 +83,7 @@ impl<'a> CheckpointScan<'a> {
             None => {
                 let block = nemesis_block(nemesis, network);
                 let block =
-                    block.map_err(|error| CheckpointError::Intake(IntakeError::Block(Height::NEMESIS, error)))?;
+                    block.map_err(|error| CheckpointError::Import(ImportError::Block(Height::NEMESIS, error)))?;
                 (Height::NEMESIS, block.hash())
             }
         };
@@ -101,7 +101,7 @@ impl<'a> CheckpointScan<'a> {
     pub fn step(&mut self) -> Result<bool, CheckpointError> {
         let next = self.height.next();
         let read = self.files.next(&mut self.buffer);
-        if !read.map_err(|error| CheckpointError::Intake(IntakeError::File(self.height, error)))? {
+        if !read.map_err(|error| CheckpointError::Import(ImportError::File(self.height, error)))? {
             return Err(CheckpointError::TooShort(self.checkpoint, self.height));
         }
         if block_height(&self.buffer).is_some_and(|height| height <= self.height) {
@@ -109,9 +109,9 @@ impl<'a> CheckpointScan<'a> {
         }
         let block = Block::from_bytes(&self.buffer, Context::of(self.network));
         let block =
-            block.map_err(|error| CheckpointError::Intake(IntakeError::Block(next, BlockError::Unreadable(error))))?;
+            block.map_err(|error| CheckpointError::Import(ImportError::Block(next, BlockError::Unreadable(error))))?;
         if block.height != next || block.previous_hash != self.hash {
-            return Err(CheckpointError::Broken(next));
+            return Err(CheckpointError::ParentMismatch(next));
         }
         (self.height, self.hash) = (next, block.hash());
         match self.height == self.checkpoint.height {

@@ -14,12 +14,12 @@ const WINDOW: usize = 60;
 
 /// Difficulties and time stamps of the last blocks of a chain, oldest first.
 #[derive(Clone, Debug, Default)]
-pub struct Window(VecDeque<(u64, Timestamp)>);
+pub struct DifficultyWindow(VecDeque<(u64, Timestamp)>);
 
-impl Window {
+impl DifficultyWindow {
     /// Loads the window that ends with the block at `height`; height 0 is before the first block.
-    pub fn load(state: &impl Read, height: Height) -> Result<Window, StoreError> {
-        let mut window = Window::default();
+    pub fn load(state: &impl Read, height: Height) -> Result<DifficultyWindow, StoreError> {
+        let mut window = DifficultyWindow::default();
         let first = height.0.saturating_sub(WINDOW as u64 - 1).max(1);
         for height in first..=height.0 {
             let block = stored_header(state, Height(height))?;
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     fn difficulty(blocks: &[(u64, i32)], target_time: u32) -> Option<u64> {
-        let mut window = Window::default();
+        let mut window = DifficultyWindow::default();
         blocks.iter().for_each(|(difficulty, time)| window.push(*difficulty, Timestamp(*time)));
         window.difficulty(target_time)
     }

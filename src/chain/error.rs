@@ -5,7 +5,7 @@ use std::fmt;
 use crate::codec::ReadError;
 use crate::importance::ImportanceError;
 use crate::model::Height;
-use crate::rules::{Exception, Refusal, ValidationResult};
+use crate::rules::{Exception, Rejection, ValidationResult};
 use crate::state::StateError;
 use crate::store::StoreError;
 
@@ -19,11 +19,11 @@ pub enum BlockError {
     /// It names another parent than the tip.
     Parent,
     /// A rule rejects it, or its transaction with this index.
-    Refused(ValidationResult, Option<usize>),
+    Rejected(ValidationResult, Option<usize>),
     /// It, or its transaction with this index, is invalid, and NIS1 has an exception text instead of a result.
     Exception(Exception, Option<usize>),
     /// Its time stamps make the difficulty undefined.
-    NoTimePasses,
+    ZeroElapsedTime,
     /// The nemesis block is not that of the configured network; the reason.
     Nemesis(&'static str),
     /// It changes the state in an impossible way; the reason.
@@ -36,11 +36,11 @@ pub enum BlockError {
 
 impl BlockError {
     /// Converts a rejection by a rule, of the block or of the transaction with an index.
-    pub fn by_rule(refusal: Refusal, transaction: Option<usize>) -> BlockError {
-        match refusal {
-            Refusal::Result(result) => BlockError::Refused(result, transaction),
-            Refusal::Exception(exception) => BlockError::Exception(exception, transaction),
-            Refusal::Store(error) => BlockError::Store(error),
+    pub fn from_rejection(rejection: Rejection, transaction: Option<usize>) -> BlockError {
+        match rejection {
+            Rejection::Result(result) => BlockError::Rejected(result, transaction),
+            Rejection::Exception(exception) => BlockError::Exception(exception, transaction),
+            Rejection::Store(error) => BlockError::Store(error),
         }
     }
 }
@@ -51,18 +51,18 @@ impl fmt::Display for BlockError {
             BlockError::Unreadable(error) => write!(f, "it cannot be read: {error}"),
             BlockError::Height { expected, found } => write!(f, "it has height {found}, expected was {expected}"),
             BlockError::Parent => f.write_str("it does not follow the block before it"),
-            BlockError::Refused(result, transaction) => {
-                concerned(f, *transaction)?;
+            BlockError::Rejected(result, transaction) => {
+                write_transaction_prefix(f, *transaction)?;
                 match explanation(*result) {
                     Some(text) => write!(f, "{text} ({})", result.name()),
                     None => f.write_str(result.name()),
                 }
             }
             BlockError::Exception(exception, transaction) => {
-                concerned(f, *transaction)?;
+                write_transaction_prefix(f, *transaction)?;
                 f.write_str(&exception.text)
             }
-            BlockError::NoTimePasses => f.write_str("no time passes in the blocks before it"),
+            BlockError::ZeroElapsedTime => f.write_str("no time passes in the blocks before it"),
             BlockError::Nemesis(why) => write!(f, "the nemesis block does not fit the network: {why}"),
             BlockError::Impossible(why) => f.write_str(why),
             BlockError::Importance(error) => error.fmt(f),
@@ -71,7 +71,7 @@ impl fmt::Display for BlockError {
     }
 }
 
-fn concerned(f: &mut fmt::Formatter<'_>, transaction: Option<usize>) -> fmt::Result {
+fn write_transaction_prefix(f: &mut fmt::Formatter<'_>, transaction: Option<usize>) -> fmt::Result {
     transaction.map_or(Ok(()), |index| write!(f, "its transaction {index}: "))
 }
 

@@ -11,7 +11,7 @@ pub enum BrokenChain {
     /// The block at this height is missing.
     Missing(Height),
     /// The row at this height is not a block, or the block has another height or hash.
-    OtherBlock(Height),
+    WrongBlock(Height),
     /// The block at this height names another parent.
     Parent(Height),
 }
@@ -20,7 +20,7 @@ impl fmt::Display for BrokenChain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             BrokenChain::Missing(height) => write!(f, "the store is damaged: the block at height {height} is missing"),
-            BrokenChain::OtherBlock(height) => {
+            BrokenChain::WrongBlock(height) => {
                 write!(f, "the store is damaged: the block at height {height} (table blocks) does not give its hash")
             }
             BrokenChain::Parent(height) => write!(
@@ -50,7 +50,7 @@ impl HashChain {
     /// Checks that a block in its verifiable form is the next one and has this hash.
     pub fn follow(&mut self, hash: &Hash256, block: &[u8]) -> Result<(), BrokenChain> {
         let links = block_links(block).filter(|links| links.height == self.next && links.hash == *hash);
-        let links = links.ok_or(BrokenChain::OtherBlock(self.next))?;
+        let links = links.ok_or(BrokenChain::WrongBlock(self.next))?;
         if self.last.is_some_and(|last| last != links.previous_hash) {
             return Err(BrokenChain::Parent(self.next));
         }
@@ -81,8 +81,8 @@ mod tests {
         let (first_hash, first) = block(7, [1; 32]);
         let (second_hash, second) = block(8, first_hash.0);
         let mut chain = HashChain::new(Height(7), Some(Hash256([1; 32])));
-        assert_eq!(chain.follow(&second_hash, &second), Err(BrokenChain::OtherBlock(Height(7))), "its height");
-        assert_eq!(chain.follow(&second_hash, &first), Err(BrokenChain::OtherBlock(Height(7))), "its hash");
+        assert_eq!(chain.follow(&second_hash, &second), Err(BrokenChain::WrongBlock(Height(7))), "its height");
+        assert_eq!(chain.follow(&second_hash, &first), Err(BrokenChain::WrongBlock(Height(7))), "its hash");
         assert_eq!(chain.follow(&first_hash, &first), Ok(()));
         let (other_hash, other) = block(8, [1; 32]);
         assert_eq!(chain.follow(&other_hash, &other), Err(BrokenChain::Parent(Height(8))));

@@ -1,13 +1,13 @@
 //! Single blocks that a peer pushes or that this node harvested.
 
+use super::candidate_branch::CandidateBranch;
 use super::harvest::Harvested;
-use super::part::ChainPart;
 use super::rollback::RollbackError;
 use super::signatures::check_block_signature;
 use crate::crypto::Verifier;
 use crate::model::transaction::wire_network;
 use crate::model::{Block, Height, Network};
-use crate::rules::{Exception, ExceptionKind, Refusal, ValidationResult};
+use crate::rules::{Exception, ExceptionKind, Rejection, ValidationResult};
 use crate::store::{Read, Store, StoreError, stored_header, tip};
 
 /// Checks a pushed block before any work is done for it: it must be of this network, and follow our tip or be its
@@ -17,7 +17,7 @@ pub fn check_pushed(
     state: &impl Read,
     network: &Network,
     verifier: &mut Verifier,
-) -> Result<(), Refusal> {
+) -> Result<(), Rejection> {
     if wire_network(block.version) != network.byte {
         return Err(ValidationResult::FailureWrongNetwork.into());
     }
@@ -35,23 +35,27 @@ pub fn check_pushed(
 }
 
 /// Creates a branch of one pushed block. A block that is known or follows none of ours is rejected as neutral.
-pub fn pushed_part<'s>(store: &'s Store, network: &'s Network, block: Block) -> Result<Box<ChainPart<'s>>, Refusal> {
-    let common = common_of_use(store, &block)?;
-    boxed(ChainPart::new(store, network, common, vec![block]))
+pub fn pushed_branch<'s>(
+    store: &'s Store,
+    network: &'s Network,
+    block: Block,
+) -> Result<Box<CandidateBranch<'s>>, Rejection> {
+    let common = new_block_parent_height(store, &block)?;
+    boxed(CandidateBranch::new(store, network, common, vec![block]))
 }
 
-/// Like [`pushed_part`], for a block that this node harvested: its transaction signatures are known to be valid.
-pub fn harvested_part<'s>(
+/// Like [`pushed_branch`], for a block that this node harvested: its transaction signatures are known to be valid.
+pub fn harvested_branch<'s>(
     store: &'s Store,
     network: &'s Network,
     Harvested { block, hashes, .. }: Harvested,
-) -> Result<Box<ChainPart<'s>>, Refusal> {
-    let common = common_of_use(store, &block)?;
-    boxed(ChainPart::of_verified(store, network, common, block, hashes))
+) -> Result<Box<CandidateBranch<'s>>, Rejection> {
+    let common = new_block_parent_height(store, &block)?;
+    boxed(CandidateBranch::with_verified_hashes(store, network, common, block, hashes))
 }
 
 /// Returns the height of the block's parent, if the block is new and follows one of ours.
-fn common_of_use(store: &Store, block: &Block) -> Result<Height, Refusal> {
+fn new_block_parent_height(store: &Store, block: &Block) -> Result<Height, Rejection> {
     if block.height <= Height::NEMESIS {
         let text = "height must be positive".to_owned();
         return Err(Exception { kind: ExceptionKind::Argument, text }.into());
@@ -65,7 +69,7 @@ fn common_of_use(store: &Store, block: &Block) -> Result<Height, Refusal> {
     is_of_use.then_some(common).ok_or(ValidationResult::Neutral.into())
 }
 
-fn boxed(part: Result<ChainPart<'_>, RollbackError>) -> Result<Box<ChainPart<'_>>, Refusal> {
+fn boxed(part: Result<CandidateBranch<'_>, RollbackError>) -> Result<Box<CandidateBranch<'_>>, Rejection> {
     match part {
         Ok(part) => Ok(Box::new(part)),
         Err(RollbackError::Store(error)) => Err(error.into()),

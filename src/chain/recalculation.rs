@@ -5,11 +5,11 @@ use std::iter::Peekable;
 use std::vec;
 
 use super::error::BlockError;
-use crate::importance::{Calculation, CalculationProgress, Importance, Party, Settings};
+use crate::importance::{AccountInput, Calculation, CalculationProgress, Importance, Settings};
 use crate::model::network::ImportanceScheme;
 use crate::model::{Amount, Height, Network};
-use crate::state::{self, AccountImportance, AccountNumber, AccountTotals, ListWriter, Outlink};
-use crate::store::{Batch, Read, StoreError, Table, block_key};
+use crate::state::{self, AccountId, AccountImportance, AccountTotals, ImportanceListWriter, Outlink};
+use crate::store::{Read, StoreError, Table, WriteTxn, block_key};
 
 /// Accounts, outlinks or results processed in one step.
 const ENTRIES_PER_STEP: usize = 64;
@@ -19,62 +19,62 @@ const BUDGET: u32 = 2_000;
 /// A recalculation in progress. It reads the state after the block, and must be finished before the next block starts.
 pub struct Recalculation {
     height: Height,
-    handed_over: u64,
+    accounts_counted: u64,
     stage: Stage,
 }
 
 /// Numbers of accounts passed to a calculation one by one.
 #[derive(Clone, Copy, Default)]
-struct Handed {
-    all: u64,
+struct AccountCounts {
+    counted: u64,
     /// Those that first occur in the block itself.
-    young: u64,
+    new_accounts: u64,
 }
 
 enum Stage {
     /// Nothing is read yet.
-    Beginning,
+    Starting,
     /// Candidate accounts are read from this number on; the counts so far.
-    Accounts(Box<Calculation>, AccountNumber, Handed),
+    Accounts(Box<Calculation>, AccountId, AccountCounts),
     /// Outlinks are read from this height and index in the block on.
     Outlinks(Box<Calculation>, Height, usize),
     /// The calculation runs.
     Calculating(Box<Calculation>),
     /// The result is merged with the previous list and written.
-    Writing(Box<Merge>, ListWriter),
+    Writing(Box<Merge>, ImportanceListWriter),
     /// Lists below a height are deleted.
-    Forgetting(Height),
+    DeletingOldLists(Height),
     Done,
 }
 
 /// Returns the importance height for which importances are calculated after a block, or `None` if none are due. They
 /// are due after the first block and after every 359th.
 pub fn due_after(height: Height) -> Option<Height> {
-    let next = height.next().grouped();
-    (height == Height::NEMESIS || next != height.grouped()).then_some(next)
+    let next = height.next().importance_height();
+    (height == Height::NEMESIS || next != height.importance_height()).then_some(next)
 }
 
 impl Recalculation {
     /// Creates the recalculation for a importance height.
     pub fn new(height: Height) -> Recalculation {
-        Recalculation { height, handed_over: 0, stage: Stage::Beginning }
+        Recalculation { height, accounts_counted: 0, stage: Stage::Starting }
     }
 
     /// Does one piece of work. Returns whether there is more.
-    pub fn step(&mut self, batch: &mut Batch<'_>, network: &Network) -> Result<bool, BlockError> {
+    pub fn step(&mut self, txn: &mut WriteTxn<'_>, network: &Network) -> Result<bool, BlockError> {
         self.stage = match std::mem::replace(&mut self.stage, Stage::Done) {
-            Stage::Beginning => self.begin(batch, network)?,
+            Stage::Starting => self.begin(txn, network)?,
             Stage::Accounts(calculation, from, handed) => {
-                self.read_accounts(calculation, from, handed, batch, network)?
+                self.read_accounts(calculation, from, handed, txn, network)?
             }
-            Stage::Outlinks(calculation, height, from) => read_outlinks(calculation, height, from, batch)?,
-            Stage::Calculating(calculation) => self.calculate(calculation, batch)?,
-            Stage::Writing(merge, writer) => match write(merge, writer, batch)? {
+            Stage::Outlinks(calculation, height, from) => read_outlinks(calculation, height, from, txn)?,
+            Stage::Calculating(calculation) => self.calculate(calculation, txn)?,
+            Stage::Writing(merge, writer) => match write_some(merge, writer, txn)? {
                 Some((merge, writer)) => Stage::Writing(merge, writer),
-                None => Stage::Forgetting(self.forgettable_below(batch, network)?),
+                None => Stage::DeletingOldLists(self.deletable_below(txn, network)?),
             },
-            Stage::Forgetting(lowest) => match state::forget_below(batch, lowest)? {
-                true => Stage::Forgetting(lowest),
+            Stage::DeletingOldLists(lowest) => match state::delete_lists_below(txn, lowest)? {
+                true => Stage::DeletingOldLists(lowest),
                 false => Stage::Done,
             },
             Stage::Done => Stage::Done,
@@ -83,90 +83,91 @@ impl Recalculation {
     }
 
     /// Returns the height below which lists can be deleted: no rollback needs them, and they are not kept as history.
-    fn forgettable_below(&self, batch: &Batch<'_>, network: &Network) -> Result<Height, StoreError> {
-        let lowest = self.height.minus(network.chain.rewrite_limit).grouped();
+    fn deletable_below(&self, txn: &WriteTxn<'_>, network: &Network) -> Result<Height, StoreError> {
+        let lowest = self.height.minus(network.chain.rewrite_limit).importance_height();
         let history = match network.chain.history_from {
-            Some(_) => state::history_from(batch, self.height)?,
+            Some(_) => state::history_from(txn, self.height)?,
             None => None,
         };
-        let lowest = history.map_or(lowest, |from| lowest.min(from.grouped()));
-        state::forgettable_below(batch, lowest)
+        let lowest = history.map_or(lowest, |from| lowest.min(from.importance_height()));
+        state::deletable_below(txn, lowest)
     }
 
-    fn begin(&self, batch: &Batch<'_>, network: &Network) -> Result<Stage, BlockError> {
-        let totals = AccountTotals::of(batch)?;
+    fn begin(&self, txn: &WriteTxn<'_>, network: &Network) -> Result<Stage, BlockError> {
+        let totals = AccountTotals::of(txn)?;
         // Accounts that existed before the block.
-        let known = u64::from(totals.numbered - totals.new_at(self.height));
+        let known = u64::from(totals.allocated - totals.new_at(self.height));
         let settings = Settings::new(self.height, network.chain.blocks_per_day(), known);
-        let settings = Settings { expected: totals.stakes.into(), ..settings };
+        let settings = Settings { expected_eligible: totals.stakes.into(), ..settings };
         let calculation = Box::new(Calculation::new(network.chain.importance, settings));
-        Ok(Stage::Accounts(calculation, AccountNumber(0), Handed::default()))
+        Ok(Stage::Accounts(calculation, AccountId(0), AccountCounts::default()))
     }
 
     /// Passes accounts to the calculation: all for proof of stake, those that may be eligible for proof of importance.
     fn read_accounts(
         &mut self,
         mut calculation: Box<Calculation>,
-        from: AccountNumber,
-        mut handed: Handed,
-        batch: &Batch<'_>,
+        from: AccountId,
+        mut handed: AccountCounts,
+        txn: &WriteTxn<'_>,
         network: &Network,
     ) -> Result<Stage, BlockError> {
         let table = match network.chain.importance {
-            ImportanceScheme::ProofOfImportance => Table::Stakes,
+            ImportanceScheme::ProofOfImportance => Table::EligibleAccounts,
             ImportanceScheme::ProofOfStake => Table::Accounts,
         };
-        let mut walk = batch.walk(table)?;
+        let mut walk = txn.cursor(table)?;
         let mut entry = walk.seek(&from.key())?;
         for _ in 0..ENTRIES_PER_STEP {
             let Some((key, _)) = entry else { break };
-            let (number, _) = AccountNumber::split_key(key)?;
-            let account = state::account_at(batch, number)?;
-            let address = number.address(batch)?;
+            let (number, _) = AccountId::split_key(key)?;
+            let account = state::account_at(txn, number)?;
+            let address = number.address(txn)?;
             if account.is_known() && address != network.nemesis_signer {
                 let vested = Amount(account.balance.at(self.height, &network.chain).vested);
-                calculation.add_account(Party { number: number.0, address }, vested, Height(account.first_height));
-                handed.all += 1;
-                handed.young += u64::from(account.first_height == self.height.0);
+                calculation.add_account(AccountInput { id: number.0, address }, vested, Height(account.first_height));
+                handed.counted += 1;
+                handed.new_accounts += u64::from(account.first_height == self.height.0);
             }
             entry = walk.next()?;
         }
         if let Some((key, _)) = entry {
-            return Ok(Stage::Accounts(calculation, AccountNumber::split_key(key)?.0, handed));
+            return Ok(Stage::Accounts(calculation, AccountId::split_key(key)?.0, handed));
         }
-        self.pass_over(&mut calculation, handed, batch, network)?;
+        self.skip_ineligible(&mut calculation, handed, txn, network)?;
         let first = self.height.minus(network.chain.blocks_per_month());
         Ok(Stage::Outlinks(calculation, first, 0))
     }
 
     /// Adds the number of the accounts that were not passed.
-    fn pass_over(
+    fn skip_ineligible(
         &mut self,
         calculation: &mut Calculation,
-        handed: Handed,
-        batch: &Batch<'_>,
+        handed: AccountCounts,
+        txn: &WriteTxn<'_>,
         network: &Network,
     ) -> Result<(), BlockError> {
-        let nemesis = state::account(batch, &network.nemesis_signer)?;
-        let totals = AccountTotals::of(batch)?;
+        let nemesis = state::account(txn, &network.nemesis_signer)?;
+        let totals = AccountTotals::of(txn)?;
         let all = u64::from(totals.known) - u64::from(nemesis.is_known());
         let young = u64::from(totals.new_at(self.height)) - u64::from(nemesis.first_height == self.height.0);
-        let rest = all.checked_sub(handed.all).zip(young.checked_sub(handed.young));
+        let rest = all.checked_sub(handed.counted).zip(young.checked_sub(handed.new_accounts));
         let (rest, young) = rest.ok_or(StoreError::Damaged("what is counted of the accounts"))?;
-        calculation.pass_over(rest, young);
-        self.handed_over = all;
+        calculation.skip_ineligible(rest, young);
+        self.accounts_counted = all;
         Ok(())
     }
 
-    fn calculate(&self, mut calculation: Box<Calculation>, batch: &mut Batch<'_>) -> Result<Stage, BlockError> {
+    fn calculate(&self, mut calculation: Box<Calculation>, txn: &mut WriteTxn<'_>) -> Result<Stage, BlockError> {
         if calculation.step(BUDGET)? == CalculationProgress::Working {
             return Ok(Stage::Calculating(calculation));
         }
         let results = calculation.into_results();
-        let before = state::last_recalculation(batch)?.map(|last| last.height);
+        let before = state::last_recalculation(txn)?.map(|last| last.height);
         let eligible = results.accounts.len() as u64;
-        let recalculation = state::RecalculationRecord { height: self.height, handed_over: self.handed_over, eligible };
-        let writer = ListWriter::begin(recalculation, batch)?;
+        let recalculation =
+            state::RecalculationRecord { height: self.height, accounts_counted: self.accounts_counted, eligible };
+        let writer = ImportanceListWriter::begin(recalculation, txn)?;
         Ok(Stage::Writing(Box::new(Merge::new(self.height, results.accounts, before)), writer))
     }
 }
@@ -175,15 +176,15 @@ fn read_outlinks(
     mut calculation: Box<Calculation>,
     height: Height,
     from: usize,
-    batch: &Batch<'_>,
+    txn: &WriteTxn<'_>,
 ) -> Result<Stage, BlockError> {
-    let mut walk = batch.walk(Table::Outlinks)?;
+    let mut walk = txn.cursor(Table::Outlinks)?;
     let Some((key, value)) = walk.seek(&block_key(height))? else { return Ok(Stage::Calculating(calculation)) };
     let found = key.try_into().map(u64::from_be_bytes).map(Height).map_err(|_| StoreError::Damaged("outlinks"))?;
     let from = if found == height { from } else { 0 };
-    let (outlinks, is_more) = Outlink::read_some(value, from, ENTRIES_PER_STEP)?;
+    let (outlinks, is_more) = Outlink::read_range(value, from, ENTRIES_PER_STEP)?;
     for Outlink { sender, recipient, weight } in &outlinks {
-        calculation.add_outlink(found, sender.0, recipient.0, *weight, || recipient.address(batch))?;
+        calculation.add_outlink(found, sender.0, recipient.0, *weight, || recipient.address(txn))?;
     }
     Ok(match is_more {
         true => Stage::Outlinks(calculation, found, from + outlinks.len()),
@@ -192,16 +193,16 @@ fn read_outlinks(
 }
 
 /// Writes some entries. Returns the rest to write.
-fn write(
+fn write_some(
     mut merge: Box<Merge>,
-    mut writer: ListWriter,
-    batch: &mut Batch<'_>,
-) -> Result<Option<(Box<Merge>, ListWriter)>, BlockError> {
+    mut writer: ImportanceListWriter,
+    txn: &mut WriteTxn<'_>,
+) -> Result<Option<(Box<Merge>, ImportanceListWriter)>, BlockError> {
     for _ in 0..ENTRIES_PER_STEP {
-        match merge.next(batch)? {
-            Some(entry) => writer.push(entry, batch)?,
+        match merge.next(txn)? {
+            Some(entry) => writer.push(entry, txn)?,
             None => {
-                writer.finish(batch)?;
+                writer.finish(txn)?;
                 return Ok(None);
             }
         }
@@ -215,34 +216,34 @@ struct Merge {
     results: Peekable<vec::IntoIter<Importance>>,
     /// The previous list; `None` once it is read to its end.
     list: Option<Height>,
-    old: VecDeque<AccountImportance>,
-    last: Option<AccountNumber>,
+    previous: VecDeque<AccountImportance>,
+    last: Option<AccountId>,
 }
 
 impl Merge {
     fn new(height: Height, results: Vec<Importance>, list: Option<Height>) -> Merge {
-        Merge { height, results: results.into_iter().peekable(), list, old: VecDeque::new(), last: None }
+        Merge { height, results: results.into_iter().peekable(), list, previous: VecDeque::new(), last: None }
     }
 
-    fn next(&mut self, batch: &Batch<'_>) -> Result<Option<AccountImportance>, StoreError> {
-        if let Some(list) = self.list.filter(|_| self.old.is_empty()) {
-            self.old = state::chunk_after(batch, list, self.last)?.into();
-            self.last = self.old.back().map(|entry| entry.account);
+    fn next(&mut self, txn: &WriteTxn<'_>) -> Result<Option<AccountImportance>, StoreError> {
+        if let Some(list) = self.list.filter(|_| self.previous.is_empty()) {
+            self.previous = state::chunk_after(txn, list, self.last)?.into();
+            self.last = self.previous.back().map(|entry| entry.account);
             self.list = self.last.map(|_| list);
         }
-        let new = self.results.peek().map(|result| AccountNumber(result.account));
-        let old = self.old.front().map(|entry| entry.account);
+        let new = self.results.peek().map(|result| AccountId(result.account));
+        let old = self.previous.front().map(|entry| entry.account);
         if let (Some(new), Some(old)) = (new, old)
             && new == old
         {
-            self.old.pop_front();
+            self.previous.pop_front();
         }
         match (new, old) {
             (Some(new), old) if old.is_none_or(|old| new <= old) => Ok(self.results.next().map(|result| {
                 let Importance { account, importance, page_rank } = result;
-                AccountImportance { account: AccountNumber(account), height: self.height, importance, page_rank }
+                AccountImportance { account: AccountId(account), height: self.height, importance, page_rank }
             })),
-            _ => Ok(self.old.pop_front()),
+            _ => Ok(self.previous.pop_front()),
         }
     }
 }

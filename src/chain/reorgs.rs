@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::part::Switch;
+use super::candidate_branch::ChainUpdate;
 use crate::crypto::PublicKey;
 use crate::model::{Hash256, Height, Timestamp};
 
@@ -12,7 +12,7 @@ pub const MAX_REPLACED: usize = 2_000;
 
 /// A replaced block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Replaced {
+pub struct ReplacedBlock {
     /// Height of the block.
     pub height: Height,
     /// Hash of the block.
@@ -35,45 +35,45 @@ pub struct Reorg {
     /// The last common block.
     pub common: Height,
     /// The new tip.
-    pub last: Height,
+    pub tip: Height,
     /// The replaced blocks, lowest first.
-    pub replaced: Vec<Replaced>,
+    pub replaced: Vec<ReplacedBlock>,
     /// Number of their transactions that returned to the mempool because the new blocks do not contain them.
     pub returned: usize,
 }
 
 impl Reorg {
     /// Creates the reorg of a change of the chain; `None` if it replaced nothing.
-    pub fn of(switch: &Switch, time: Timestamp, is_own: impl Fn(&Replaced) -> bool) -> Option<Reorg> {
-        let mark = |replaced: &Replaced| Replaced { is_own: is_own(replaced), ..*replaced };
+    pub fn of(switch: &ChainUpdate, time: Timestamp, is_own: impl Fn(&ReplacedBlock) -> bool) -> Option<Reorg> {
+        let mark = |replaced: &ReplacedBlock| ReplacedBlock { is_own: is_own(replaced), ..*replaced };
         let replaced: Vec<_> = switch.replaced.iter().map(mark).collect();
-        let (common, last, returned) = (switch.common, switch.last, switch.returned.len());
-        (!replaced.is_empty()).then_some(Reorg { time, common, last, replaced, returned })
+        let (common, last, returned) = (switch.common, switch.tip, switch.returned.len());
+        (!replaced.is_empty()).then_some(Reorg { time, common, tip: last, replaced, returned })
     }
 
     /// Returns the replaced blocks that were harvested here.
-    pub fn own(&self) -> impl Iterator<Item = &Replaced> {
+    pub fn own(&self) -> impl Iterator<Item = &ReplacedBlock> {
         self.replaced.iter().filter(|replaced| replaced.is_own)
     }
 }
 
 /// The last reorgs, and totals since the start.
 #[derive(Clone, Debug, Default)]
-pub struct Reorgs {
+pub struct ReorgLog {
     last: VecDeque<Reorg>,
     count: u64,
     replaced: u64,
     own: u64,
 }
 
-impl Reorgs {
+impl ReorgLog {
     /// Adds a reorg. The oldest ones are dropped beyond the limits.
-    pub fn note(&mut self, reorg: Reorg) {
+    pub fn add(&mut self, reorg: Reorg) {
         self.count += 1;
         self.replaced += reorg.replaced.len() as u64;
         self.own += reorg.own().count() as u64;
         self.last.push_front(reorg);
-        while self.last.len() > MAX_REORGS || (self.last.len() > 1 && self.held() > MAX_REPLACED) {
+        while self.last.len() > MAX_REORGS || (self.last.len() > 1 && self.kept_replaced() > MAX_REPLACED) {
             self.last.pop_back();
         }
     }
@@ -84,7 +84,7 @@ impl Reorgs {
     }
 
     /// Returns the number of replaced blocks in the kept reorgs.
-    pub fn held(&self) -> usize {
+    pub fn kept_replaced(&self) -> usize {
         self.last.iter().map(|reorg| reorg.replaced.len()).sum()
     }
 
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     fn reorg(first: u64, blocks: u64) -> Reorg {
-        let block = |height| Replaced {
+        let block = |height| ReplacedBlock {
             height: Height(height),
             hash: Hash256([height as u8; 32]),
             signer: PublicKey([1; 32]),
@@ -120,7 +120,7 @@ mod tests {
         Reorg {
             time: Timestamp(9),
             common: Height(first - 1),
-            last: Height(first + blocks),
+            tip: Height(first + blocks),
             replaced: (first..first + blocks).map(block).collect(),
             returned: 1,
         }
@@ -128,24 +128,24 @@ mod tests {
 
     #[test]
     fn the_last_reorgs_are_remembered_and_all_are_counted() {
-        let mut reorgs = Reorgs::default();
+        let mut reorgs = ReorgLog::default();
         for number in 0..200 {
-            reorgs.note(reorg(2 + number, 2));
+            reorgs.add(reorg(2 + number, 2));
         }
         assert_eq!((reorgs.count(), reorgs.replaced(), reorgs.own()), (200, 400, 200));
-        assert_eq!((reorgs.iter().count(), reorgs.held()), (MAX_REORGS, 2 * MAX_REORGS));
+        assert_eq!((reorgs.iter().count(), reorgs.kept_replaced()), (MAX_REORGS, 2 * MAX_REORGS));
         assert_eq!(reorgs.iter().next().map(|reorg| reorg.common), Some(Height(200)));
     }
 
     #[test]
     fn deep_reorgs_are_remembered_in_smaller_number() {
-        let mut reorgs = Reorgs::default();
+        let mut reorgs = ReorgLog::default();
         for _ in 0..50 {
-            reorgs.note(reorg(1_000, 360));
-            assert!(reorgs.held() <= MAX_REPLACED);
+            reorgs.add(reorg(1_000, 360));
+            assert!(reorgs.kept_replaced() <= MAX_REPLACED);
         }
         assert_eq!(reorgs.iter().count(), 5);
-        reorgs.note(reorg(1_000, MAX_REPLACED as u64 + 1));
+        reorgs.add(reorg(1_000, MAX_REPLACED as u64 + 1));
         assert_eq!(reorgs.iter().count(), 1, "the last one is remembered whatever it is");
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::model::Height;
 use crate::state;
-use crate::store::{Batch, Read, StoreError, Table, block_key, tip};
+use crate::store::{Read, StoreError, Table, WriteTxn, block_key, tip};
 
 /// Why a rollback is not possible.
 #[derive(Debug)]
@@ -38,31 +38,31 @@ impl From<StoreError> for RollbackError {
 }
 
 /// Undoes all blocks above a height. If one of them cannot be undone, the write transaction must be dropped.
-pub fn rollback(batch: &mut Batch<'_>, to: Height) -> Result<(), RollbackError> {
-    let tip = tip(batch)?.ok_or(StoreError::Empty)?.height;
+pub fn rollback(txn: &mut WriteTxn<'_>, to: Height) -> Result<(), RollbackError> {
+    let tip = tip(txn)?.ok_or(StoreError::Empty)?.height;
     if to >= tip || to.0 == 0 {
         return Err(RollbackError::NotBelow { tip });
     }
-    let lowest = lowest_undoable(batch, tip)?;
+    let lowest = lowest_undoable(txn, tip)?;
     if to < lowest {
         return Err(RollbackError::TooDeep { lowest });
     }
-    Ok((to.0 + 1..=tip.0).rev().try_for_each(|height| undo_tip(batch, Height(height)))?)
+    Ok((to.0 + 1..=tip.0).rev().try_for_each(|height| undo_tip(txn, Height(height)))?)
 }
 
 /// Undoes the tip, which is at `height`.
-pub fn undo_tip(batch: &mut Batch<'_>, height: Height) -> Result<(), StoreError> {
+pub fn undo_tip(txn: &mut WriteTxn<'_>, height: Height) -> Result<(), StoreError> {
     let key = block_key(height);
-    let journal = batch.get(Table::Undo, &key)?.ok_or(StoreError::Damaged("a journal is missing"))?.to_vec();
-    batch.undo(&journal)?;
-    batch.delete_unjournaled(Table::Undo, &key)?;
-    batch.delete_unjournaled(Table::Blocks, &key)?;
-    state::forget_above(batch, height.grouped())
+    let journal = txn.get(Table::Undo, &key)?.ok_or(StoreError::Damaged("a journal is missing"))?.to_vec();
+    txn.undo(&journal)?;
+    txn.delete_unjournaled(Table::Undo, &key)?;
+    txn.delete_unjournaled(Table::Blocks, &key)?;
+    state::delete_lists_above(txn, height.importance_height())
 }
 
 /// Returns the lowest height to which the chain can be rolled back. The nemesis block is never undone.
 pub fn lowest_undoable(state: &impl Read, tip: Height) -> Result<Height, StoreError> {
-    let Some((key, _)) = state.walk(Table::Undo)?.seek(&[])? else { return Ok(tip) };
+    let Some((key, _)) = state.cursor(Table::Undo)?.seek(&[])? else { return Ok(tip) };
     let first = key.try_into().ok().map(u64::from_be_bytes);
     let below = first.and_then(|first| first.checked_sub(1)).ok_or(StoreError::Damaged("a journal's key"))?;
     Ok(Height(below.max(1)))
@@ -76,7 +76,7 @@ mod tests {
     /// Returns how far a chain of nine blocks can be rolled back if undo journals are kept from a height on.
     fn lowest_of(first_journal: u64) -> Height {
         let (store, _folder) = test_store();
-        let mut batch = store.begin().expect("a batch");
+        let mut batch = store.begin_write().expect("a batch");
         for height in first_journal..=9 {
             batch.put_unjournaled(Table::Undo, &block_key(Height(height)), b"old values").expect("room");
         }
@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn a_journal_that_no_block_can_have_is_damage() {
         let (store, _folder) = test_store();
-        let mut batch = store.begin().expect("a batch");
+        let mut batch = store.begin_write().expect("a batch");
         batch.put_unjournaled(Table::Undo, &block_key(Height(0)), b"old values").expect("room");
         assert!(matches!(lowest_undoable(&batch, Height(9)), Err(StoreError::Damaged(_))));
     }

@@ -1,6 +1,6 @@
 //! Checks the signatures of a block's transactions, one at a time, and computes their hashes.
 
-use crate::codec::Form;
+use crate::codec::SigningForm;
 use crate::crypto::hash::keccak256;
 use crate::crypto::{PublicKey, Signature, Verifier};
 use crate::model::transaction::Hashes;
@@ -64,7 +64,7 @@ impl SignatureCheck {
 
 /// Returns the hash of a block, and whether it is trusted or its signature is valid.
 pub fn check_block_signature(block: &Block, trusted: bool, verifier: &mut Verifier) -> (Hash256, bool) {
-    let signed = block.to_bytes(Form::NonVerifiable);
+    let signed = block.to_bytes(SigningForm::NonVerifiable);
     let good = trusted || is_good(verifier, &block.signer, &signed, block.signature.as_ref());
     (Hash256(keccak256(&signed)), good)
 }

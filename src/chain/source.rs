@@ -48,19 +48,19 @@ impl BlockSource for BlockFiles<'_> {
 }
 
 /// The blocks of a store from a height on.
-pub struct StoredBlocks<F> {
+pub struct StoredBlockSource<F> {
     block_at: F,
     next: Height,
 }
 
-impl<'a, F: Fn(Height) -> Result<Option<&'a [u8]>, StoreError>> StoredBlocks<F> {
+impl<'a, F: Fn(Height) -> Result<Option<&'a [u8]>, StoreError>> StoredBlockSource<F> {
     /// Creates the source. `block_at` returns the verifiable binary form of the block at a height.
-    pub fn new(first: Height, block_at: F) -> StoredBlocks<F> {
-        StoredBlocks { block_at, next: first }
+    pub fn new(first: Height, block_at: F) -> StoredBlockSource<F> {
+        StoredBlockSource { block_at, next: first }
     }
 }
 
-impl<'a, F: Fn(Height) -> Result<Option<&'a [u8]>, StoreError>> BlockSource for StoredBlocks<F> {
+impl<'a, F: Fn(Height) -> Result<Option<&'a [u8]>, StoreError>> BlockSource for StoredBlockSource<F> {
     fn next(&mut self, block: &mut Vec<u8>) -> Result<bool, SourceError> {
         let Some(bytes) = (self.block_at)(self.next).map_err(SourceError::Store)? else { return Ok(false) };
         block.clear();

@@ -9,45 +9,47 @@ const CURRENCY_PLACES: u8 = 6;
 
 /// A text that is not an amount of the native currency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NotAnAmount {
+pub enum InvalidAmount {
     /// Starts with a minus sign.
     Negative,
     /// Has characters other than digits and one point, or no digits on one side of the point.
-    Form,
+    Malformed,
     /// Has more than six decimal places.
     TooPrecise,
     /// Is more than `i64::MAX` micro-XEM.
-    TooMuch,
+    TooLarge,
 }
 
-impl fmt::Display for NotAnAmount {
+impl fmt::Display for InvalidAmount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            NotAnAmount::Negative => "an amount cannot be negative",
-            NotAnAmount::Form => "an amount is written like 12 or 0.05: digits, with at most one point between them",
-            NotAnAmount::TooPrecise => "an amount has at most 6 decimal places: one micro-XEM is 0.000001",
-            NotAnAmount::TooMuch => "there are not so many XEM",
+            InvalidAmount::Negative => "an amount cannot be negative",
+            InvalidAmount::Malformed => {
+                "an amount is written like 12 or 0.05: digits, with at most one point between them"
+            }
+            InvalidAmount::TooPrecise => "an amount has at most 6 decimal places: one micro-XEM is 0.000001",
+            InvalidAmount::TooLarge => "there are not so many XEM",
         })
     }
 }
 
-impl std::error::Error for NotAnAmount {}
+impl std::error::Error for InvalidAmount {}
 
 /// Parses whole units with up to six decimal places, exactly.
-pub fn amount(text: &str) -> Result<Amount, NotAnAmount> {
+pub fn amount(text: &str) -> Result<Amount, InvalidAmount> {
     if text.starts_with('-') {
-        return Err(NotAnAmount::Negative);
+        return Err(InvalidAmount::Negative);
     }
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
     let is_number = |digits: &str| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     if !is_number(whole) || !is_number(fraction) {
-        return Err(NotAnAmount::Form);
+        return Err(InvalidAmount::Malformed);
     }
     if fraction.len() > usize::from(CURRENCY_PLACES) {
-        return Err(NotAnAmount::TooPrecise);
+        return Err(InvalidAmount::TooPrecise);
     }
     let micro = format!("{whole}{fraction:0<width$}", width = usize::from(CURRENCY_PLACES));
-    micro.parse::<i64>().ok().and_then(|micro| u64::try_from(micro).ok()).map(Amount).ok_or(NotAnAmount::TooMuch)
+    micro.parse::<i64>().ok().and_then(|micro| u64::try_from(micro).ok()).map(Amount).ok_or(InvalidAmount::TooLarge)
 }
 
 /// Formats smallest units as whole units, without superfluous zeros.
@@ -122,13 +124,13 @@ mod tests {
     #[test]
     fn what_is_no_amount_is_told_apart() {
         for text in ["", ".", "1.", ".5", "+1", "1e3", "1,5", "1.2.3", " 1", "0x1", "１"] {
-            assert_eq!(amount(text), Err(NotAnAmount::Form), "{text}");
+            assert_eq!(amount(text), Err(InvalidAmount::Malformed), "{text}");
         }
-        assert_eq!(amount("-1"), Err(NotAnAmount::Negative));
-        assert_eq!(amount("0.0000001"), Err(NotAnAmount::TooPrecise));
-        assert_eq!(amount("1.0000000"), Err(NotAnAmount::TooPrecise));
-        assert_eq!(amount("9223372036854.775808"), Err(NotAnAmount::TooMuch));
-        assert_eq!(amount(&"9".repeat(400)), Err(NotAnAmount::TooMuch));
+        assert_eq!(amount("-1"), Err(InvalidAmount::Negative));
+        assert_eq!(amount("0.0000001"), Err(InvalidAmount::TooPrecise));
+        assert_eq!(amount("1.0000000"), Err(InvalidAmount::TooPrecise));
+        assert_eq!(amount("9223372036854.775808"), Err(InvalidAmount::TooLarge));
+        assert_eq!(amount(&"9".repeat(400)), Err(InvalidAmount::TooLarge));
     }
 
     #[test]

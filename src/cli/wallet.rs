@@ -68,7 +68,7 @@ fn with_transactions(examples: &str) -> String {
 
 const DEFAULT_NODE: &str = "http://127.0.0.1:7890";
 /// Default deadline, in seconds.
-const USUAL_DEADLINE_SECONDS: i32 = 3600;
+const DEFAULT_DEADLINE_SECONDS: i32 = 3600;
 /// Longest time between time stamp and deadline that nodes accept, in seconds.
 pub const MAX_DEADLINE_SECONDS: i32 = 86_400;
 
@@ -196,8 +196,8 @@ pub struct Delivery {
 
 impl Delivery {
     /// Returns the deadline in seconds. It is longer for multisig accounts, since cosignatories need time.
-    pub fn seconds(&self) -> i32 {
-        let usual = if self.multisig_account.is_some() { MAX_DEADLINE_SECONDS } else { USUAL_DEADLINE_SECONDS };
+    pub fn deadline_seconds(&self) -> i32 {
+        let usual = if self.multisig_account.is_some() { MAX_DEADLINE_SECONDS } else { DEFAULT_DEADLINE_SECONDS };
         self.deadline.unwrap_or(usual)
     }
 }

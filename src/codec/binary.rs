@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use super::sink::Sink;
-use super::source::{Context, ReadError, Source, limits};
+use super::decoder::{Context, Decoder, ReadError, limits};
+use super::encoder::Encoder;
 use super::text;
 use super::wipe;
 
@@ -11,23 +11,23 @@ const NULL: i32 = -1;
 
 /// Encodes entities as bytes.
 #[derive(Default)]
-pub struct BinarySink {
+pub struct BinaryEncoder {
     bytes: Vec<u8>,
     /// Offsets of the length fields of the entities being written.
-    open: Vec<usize>,
-    gaps: Vec<Gap>,
+    open_lengths: Vec<usize>,
+    splice_points: Vec<SplicePoint>,
 }
 
 /// A list in encoded bytes whose elements are inserted later.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Gap {
+pub struct SplicePoint {
     /// Offset of the element count, which the elements follow.
     at: usize,
     /// Offsets of the length fields that include the elements.
     lengths: Vec<usize>,
 }
 
-impl Gap {
+impl SplicePoint {
     /// Returns the offset of the first element.
     pub fn start(&self) -> usize {
         self.at + 4
@@ -51,17 +51,17 @@ impl Gap {
     }
 }
 
-impl BinarySink {
-    /// Appends an entity to `out`. Returns its [`Sink::gap`]s in order.
-    pub fn append_to(out: &mut Vec<u8>, write: impl FnOnce(&mut BinarySink)) -> Vec<Gap> {
-        let mut sink = BinarySink { bytes: std::mem::take(out), ..BinarySink::default() };
+impl BinaryEncoder {
+    /// Appends an entity to `out`. Returns its [`Encoder::spliced_list`]s in order.
+    pub fn append_to(out: &mut Vec<u8>, write: impl FnOnce(&mut BinaryEncoder)) -> Vec<SplicePoint> {
+        let mut sink = BinaryEncoder { bytes: std::mem::take(out), ..BinaryEncoder::default() };
         write(&mut sink);
         *out = sink.bytes;
-        sink.gaps
+        sink.splice_points
     }
 
-    /// Like [`BinarySink::append_to`], with the length before the entity, as in a list.
-    pub fn append_element(out: &mut Vec<u8>, write: impl FnOnce(&mut BinarySink)) -> Vec<Gap> {
+    /// Like [`BinaryEncoder::append_to`], with the length before the entity, as in a list.
+    pub fn append_element(out: &mut Vec<u8>, write: impl FnOnce(&mut BinaryEncoder)) -> Vec<SplicePoint> {
         Self::append_to(out, |sink| sink.sized(write))
     }
 
@@ -86,15 +86,15 @@ impl BinarySink {
     fn sized(&mut self, write: impl FnOnce(&mut Self)) {
         let start = self.bytes.len();
         self.length(0);
-        self.open.push(start);
+        self.open_lengths.push(start);
         write(self);
-        self.open.pop();
+        self.open_lengths.pop();
         let length = (self.bytes.len() - start - 4) as i32;
         self.bytes[start..start + 4].copy_from_slice(&length.to_le_bytes());
     }
 }
 
-impl Sink for BinarySink {
+impl Encoder for BinaryEncoder {
     fn i32(&mut self, _: &'static str, value: i32) {
         self.bytes.extend_from_slice(&value.to_le_bytes());
     }
@@ -137,27 +137,27 @@ impl Sink for BinarySink {
         }
     }
 
-    fn gap(&mut self, _: &'static str) {
-        self.gaps.push(Gap { at: self.bytes.len(), lengths: self.open.clone() });
+    fn spliced_list(&mut self, _: &'static str) {
+        self.splice_points.push(SplicePoint { at: self.bytes.len(), lengths: self.open_lengths.clone() });
         self.length(0);
     }
 }
 
 /// Decodes entities from bytes.
-pub struct BinarySource<'a> {
+pub struct BinaryDecoder<'a> {
     bytes: &'a [u8],
     context: Context,
     depth: u32,
 }
 
-impl<'a> BinarySource<'a> {
+impl<'a> BinaryDecoder<'a> {
     /// Creates a source that reads from the start of `bytes`. Bytes after the entity are ignored.
-    pub fn new(bytes: &'a [u8], context: Context) -> BinarySource<'a> {
-        BinarySource { bytes, context, depth: 0 }
+    pub fn new(bytes: &'a [u8], context: Context) -> BinaryDecoder<'a> {
+        BinaryDecoder { bytes, context, depth: 0 }
     }
 
     /// Returns the unread bytes.
-    pub fn rest(&self) -> &'a [u8] {
+    pub fn remaining(&self) -> &'a [u8] {
         self.bytes
     }
 
@@ -189,7 +189,7 @@ impl<'a> BinarySource<'a> {
                 let length = usize::try_from(length)
                     .map_err(|_| ReadError::Internal(format!("property {label} has the negative length {length}")))?;
                 let bytes = self.slice(length)?;
-                Ok(Some(&bytes[..length.min(limits::BYTES)]))
+                Ok(Some(&bytes[..length.min(limits::MAX_BYTES)]))
             }
         }
     }
@@ -201,15 +201,15 @@ impl<'a> BinarySource<'a> {
         read: impl FnOnce(&mut Self) -> Result<T, ReadError>,
     ) -> Result<T, ReadError> {
         let bytes = self.slice(length).map_err(ReadError::nested)?;
-        if self.depth >= limits::NESTING {
+        if self.depth >= limits::MAX_NESTING {
             return Err(ReadError::Serialization("entities are nested too deep".to_owned()));
         }
-        let mut source = BinarySource { bytes, context: self.context, depth: self.depth + 1 };
+        let mut source = BinaryDecoder { bytes, context: self.context, depth: self.depth + 1 };
         read(&mut source).map_err(ReadError::nested)
     }
 }
 
-impl<'a> Source<'a> for BinarySource<'a> {
+impl<'a> Decoder<'a> for BinaryDecoder<'a> {
     fn context(&self) -> &Context {
         &self.context
     }
@@ -233,9 +233,9 @@ impl<'a> Source<'a> for BinarySource<'a> {
     fn string(&mut self, label: &'static str, units: usize) -> Result<Option<Cow<'a, str>>, ReadError> {
         let Some(bytes) = self.limited(label)? else { return Ok(None) };
         Ok(Some(match text::repair_utf8(bytes) {
-            Cow::Borrowed(text) => text::cut_units(text, units),
+            Cow::Borrowed(text) => text::truncate_utf16(text, units),
             Cow::Owned(mut text) => {
-                let cut = text::cut_units(&text, units).into_owned();
+                let cut = text::truncate_utf16(&text, units).into_owned();
                 // The text may be a secret.
                 wipe::text(&mut text);
                 Cow::Owned(cut)
@@ -288,9 +288,9 @@ mod tests {
     use super::*;
     use crate::model::{Address, NetworkByte};
 
-    fn source(bytes: &[u8]) -> BinarySource<'_> {
+    fn source(bytes: &[u8]) -> BinaryDecoder<'_> {
         let address = Address::from_stored([b'A'; 40]);
-        BinarySource::new(bytes, Context { network: NetworkByte::TESTNET, nemesis_signer: address, trusted: false })
+        BinaryDecoder::new(bytes, Context { network: NetworkByte::TESTNET, nemesis_signer: address, trusted: false })
     }
 
     #[test]
@@ -318,7 +318,7 @@ mod tests {
         bytes
     }
 
-    fn read_nested(source: &mut BinarySource<'_>, depth: u32) -> Result<(), ReadError> {
+    fn read_nested(source: &mut BinaryDecoder<'_>, depth: u32) -> Result<(), ReadError> {
         match depth {
             0 => Ok(()),
             _ => source.object("x", |source| read_nested(source, depth - 1)).map(drop),
@@ -328,14 +328,14 @@ mod tests {
     #[test]
     fn entities_are_nested_as_deep_as_the_limit_and_no_deeper() {
         let read = |depth| read_nested(&mut source(&nested_objects(depth)), depth);
-        assert_eq!(read(limits::NESTING), Ok(()));
-        let refusal = read(limits::NESTING + 1).expect_err("one entity too many");
+        assert_eq!(read(limits::MAX_NESTING), Ok(()));
+        let refusal = read(limits::MAX_NESTING + 1).expect_err("one entity too many");
         assert!(refusal.to_string().contains("nested too deep"), "{refusal}");
     }
 
     #[test]
     fn what_is_written_is_read_again() {
-        let mut sink = BinarySink::default();
+        let mut sink = BinaryEncoder::default();
         sink.i64("a", -7);
         sink.string("b", Some("é"));
         sink.bytes("c", None);
@@ -346,6 +346,6 @@ mod tests {
         assert_eq!(source.string("b", 10).unwrap().unwrap(), "é");
         assert_eq!(source.bytes("c"), Ok(None));
         assert_eq!(source.list("d", |source| source.need_i32("e")), Ok(Some(vec![1, 2])));
-        assert!(source.rest().is_empty());
+        assert!(source.remaining().is_empty());
     }
 }

@@ -1,90 +1,92 @@
 //! Blocks on the wire.
 
-use super::binary::{BinarySink, BinarySource};
+use super::binary::{BinaryDecoder, BinaryEncoder};
+use super::decoder::{Context, Decoder, ReadError};
+use super::encoder::{Encoder, SigningForm};
 use super::format::{Readable, Writable};
-use super::sink::{Form, Sink};
-use super::source::{Context, ReadError, Source};
 use super::transaction;
 use crate::crypto::hash::keccak256;
 use crate::model::{Block, BlockKind, Hash256, Height};
 
 impl Block {
     /// Returns the binary form. Transactions are verifiable in both forms.
-    pub fn to_bytes(&self, form: Form) -> Vec<u8> {
-        let mut sink = BinarySink::default();
+    pub fn to_bytes(&self, form: SigningForm) -> Vec<u8> {
+        let mut sink = BinaryEncoder::default();
         write(&mut sink, self, form);
         sink.into_bytes()
     }
 
     /// Returns the verifiable binary form, and the offset of each transaction's length in it.
     pub fn to_indexed_bytes(&self) -> (Vec<u8>, Vec<usize>) {
-        let mut sink = BinarySink::default();
+        let mut sink = BinaryEncoder::default();
         let mut starts = Vec::with_capacity(self.transactions.len());
-        write_head(&mut sink, self, Form::Verifiable);
+        write_head(&mut sink, self, SigningForm::Verifiable);
         sink.list("transactions", &self.transactions, |sink, transaction| {
-            starts.push(sink.written() - BinarySink::LENGTH_BYTES);
-            transaction::write(sink, transaction, Form::Verifiable);
+            starts.push(sink.written() - BinaryEncoder::LENGTH_BYTES);
+            transaction::write(sink, transaction, SigningForm::Verifiable);
         });
         (sink.into_bytes(), starts)
     }
 
     /// Returns the hash of the non-verifiable form.
     pub fn hash(&self) -> Hash256 {
-        Hash256(keccak256(&self.to_bytes(Form::NonVerifiable)))
+        Hash256(keccak256(&self.to_bytes(SigningForm::NonVerifiable)))
     }
 
     /// Reads a block in its verifiable form from the start of `bytes`.
     pub fn from_bytes(bytes: &[u8], context: Context) -> Result<Block, ReadError> {
-        read(&mut BinarySource::new(bytes, context), Form::Verifiable)
+        read(&mut BinaryDecoder::new(bytes, context), SigningForm::Verifiable)
     }
 }
 
 /// Written in the verifiable form.
 impl Writable for Block {
-    fn write(&self, sink: &mut impl Sink) {
-        write(sink, self, Form::Verifiable);
+    fn write(&self, sink: &mut impl Encoder) {
+        write(sink, self, SigningForm::Verifiable);
     }
 }
 
 /// Read in the verifiable form.
 impl Readable for Block {
-    fn read<'a, S: Source<'a>>(source: &mut S) -> Result<Self, ReadError> {
-        read(source, Form::Verifiable)
+    fn read<'a, S: Decoder<'a>>(source: &mut S) -> Result<Self, ReadError> {
+        read(source, SigningForm::Verifiable)
     }
 }
 
 /// `{"height": n}`.
 impl Writable for Height {
-    fn write(&self, sink: &mut impl Sink) {
+    fn write(&self, sink: &mut impl Encoder) {
         sink.u64("height", self.0);
     }
 }
 
 /// `{"height": n}`.
 impl Readable for Height {
-    fn read<'a, S: Source<'a>>(source: &mut S) -> Result<Self, ReadError> {
+    fn read<'a, S: Decoder<'a>>(source: &mut S) -> Result<Self, ReadError> {
         source.height("height")
     }
 }
 
 /// Writes the fields of a block.
-pub fn write(sink: &mut impl Sink, block: &Block, form: Form) {
+pub fn write(sink: &mut impl Encoder, block: &Block, form: SigningForm) {
     write_head(sink, block, form);
-    sink.list("transactions", &block.transactions, |sink, item| transaction::write(sink, item, Form::Verifiable));
+    sink.list("transactions", &block.transactions, |sink, item| {
+        transaction::write(sink, item, SigningForm::Verifiable)
+    });
 }
 
-/// Writes the fields of a block in its verifiable form, with a [`Sink::gap`] for its transactions.
-pub fn write_with_gap(sink: &mut impl Sink, block: &Block) {
-    write_head(sink, block, Form::Verifiable);
-    sink.gap("transactions");
+/// Writes the fields of a block in its verifiable form, with a [`Encoder::spliced_list`] for its transactions.
+pub fn write_spliced(sink: &mut impl Encoder, block: &Block) {
+    write_head(sink, block, SigningForm::Verifiable);
+    sink.spliced_list("transactions");
 }
 
-fn write_head(sink: &mut impl Sink, block: &Block, form: Form) {
+fn write_head(sink: &mut impl Encoder, block: &Block, form: SigningForm) {
     sink.i32("type", block.kind.code());
     sink.i32("version", block.version);
     sink.i32("timeStamp", block.timestamp.0);
     sink.bytes("signer", Some(&block.signer.0));
-    if form == Form::Verifiable {
+    if form == SigningForm::Verifiable {
         sink.bytes("signature", block.signature.as_ref().map(|signature| signature.0.as_slice()));
     }
     sink.hash("prevBlockHash", &block.previous_hash.0);
@@ -92,13 +94,14 @@ fn write_head(sink: &mut impl Sink, block: &Block, form: Form) {
 }
 
 /// Reads the fields of a block.
-pub fn read<'a, S: Source<'a>>(source: &mut S, form: Form) -> Result<Block, ReadError> {
+pub fn read<'a, S: Decoder<'a>>(source: &mut S, form: SigningForm) -> Result<Block, ReadError> {
     let mut block = read_head(source, form)?;
-    block.transactions = source.need_list("transactions", |source| transaction::read(source, Form::Verifiable))?;
+    block.transactions =
+        source.need_list("transactions", |source| transaction::read(source, SigningForm::Verifiable))?;
     Ok(block)
 }
 
-fn read_head<'a, S: Source<'a>>(source: &mut S, form: Form) -> Result<Block, ReadError> {
+fn read_head<'a, S: Decoder<'a>>(source: &mut S, form: SigningForm) -> Result<Block, ReadError> {
     let code = source.need_i32("type")?;
     let kind = BlockKind::from_code(code).ok_or_else(|| ReadError::Argument(format!("Unknown block type: {code}")))?;
     Ok(Block {
@@ -107,8 +110,8 @@ fn read_head<'a, S: Source<'a>>(source: &mut S, form: Form) -> Result<Block, Rea
         timestamp: source.timestamp("timeStamp")?,
         signer: source.public_key("signer")?,
         signature: match form {
-            Form::Verifiable => Some(source.signature("signature")?),
-            Form::NonVerifiable => None,
+            SigningForm::Verifiable => Some(source.signature("signature")?),
+            SigningForm::NonVerifiable => None,
         },
         previous_hash: source.hash("prevBlockHash")?,
         height: source.height("height")?,
@@ -118,5 +121,5 @@ fn read_head<'a, S: Source<'a>>(source: &mut S, form: Form) -> Result<Block, Rea
 
 /// Reads the fields of a block in its verifiable binary form, without its transactions.
 pub fn read_without_transactions(head: &[u8], context: Context) -> Result<Block, ReadError> {
-    read_head(&mut BinarySource::new(head, context), Form::Verifiable)
+    read_head(&mut BinaryDecoder::new(head, context), SigningForm::Verifiable)
 }

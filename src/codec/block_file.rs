@@ -56,12 +56,12 @@ pub struct BlockFile<'a> {
 }
 
 /// Counts the bytes read.
-struct Counted<R> {
+struct CountingReader<R> {
     input: R,
     count: Rc<Cell<u64>>,
 }
 
-impl<R: Read> Read for Counted<R> {
+impl<R: Read> Read for CountingReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.input.read(buffer)?;
         self.count.set(self.count.get() + count as u64);
@@ -73,7 +73,7 @@ impl<'a> BlockFile<'a> {
     /// Creates a reader of `input` from its start. The input may be compressed.
     pub fn new(input: impl Read + 'a) -> io::Result<BlockFile<'a>> {
         let consumed = Rc::default();
-        let mut input = Counted { input, count: Rc::clone(&consumed) };
+        let mut input = CountingReader { input, count: Rc::clone(&consumed) };
         // A pipe may deliver the first bytes one by one.
         let mut start = [0; GZIP_MAGIC.len()];
         let filled = read_fully(&mut input, &mut start)?;
@@ -231,9 +231,9 @@ mod tests {
     }
 
     /// Delivers one byte at a time.
-    struct Trickle<'a>(&'a [u8]);
+    struct OneByteReader<'a>(&'a [u8]);
 
-    impl Read for Trickle<'_> {
+    impl Read for OneByteReader<'_> {
         fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
             let room = buffer.len().min(1);
             self.0.read(&mut buffer[..room])
@@ -245,7 +245,7 @@ mod tests {
         let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         write_block(&mut gzip, b"block").unwrap();
         let gzip = gzip.finish().unwrap();
-        let (mut file, mut block) = (BlockFile::new(Trickle(&gzip)).unwrap(), Vec::new());
+        let (mut file, mut block) = (BlockFile::new(OneByteReader(&gzip)).unwrap(), Vec::new());
         assert!(file.next(&mut block).unwrap());
         assert_eq!(block, b"block");
         assert!(!file.next(&mut block).unwrap());

@@ -1,10 +1,10 @@
 //! The two formats, and the traits of entities that can be read or written in both.
 
-use super::binary::{BinarySink, BinarySource};
-use super::json::{JsonSink, JsonSource};
-use super::lax_json;
-use super::sink::Sink;
-use super::source::{Context, ReadError, Source};
+use super::binary::{BinaryDecoder, BinaryEncoder};
+use super::decoder::{Context, Decoder, ReadError};
+use super::encoder::Encoder;
+use super::json::{JsonDecoder, JsonEncoder};
+use super::lenient_json;
 use super::wipe::Wiped;
 
 /// An encoding of entities.
@@ -22,17 +22,17 @@ pub enum Format {
 /// while it reads.
 pub trait Readable: Sized {
     /// Reads the fields in definition order.
-    fn read<'a, S: Source<'a>>(source: &mut S) -> Result<Self, ReadError>;
+    fn read<'a, S: Decoder<'a>>(source: &mut S) -> Result<Self, ReadError>;
 }
 
 /// An entity that can be written in both formats.
 pub trait Writable {
     /// Writes the fields in definition order.
-    fn write(&self, sink: &mut impl Sink);
+    fn write(&self, sink: &mut impl Encoder);
 }
 
 impl<T: Writable> Writable for &T {
-    fn write(&self, sink: &mut impl Sink) {
+    fn write(&self, sink: &mut impl Encoder) {
         (*self).write(sink);
     }
 }
@@ -49,9 +49,9 @@ impl Format {
     /// Encodes an entity.
     pub fn to_bytes(self, entity: &impl Writable) -> Vec<u8> {
         match self {
-            Format::Json => JsonSink::document(|sink| entity.write(sink)),
+            Format::Json => JsonEncoder::document(|sink| entity.write(sink)),
             Format::Binary => {
-                let mut sink = BinarySink::default();
+                let mut sink = BinaryEncoder::default();
                 entity.write(&mut sink);
                 sink.into_bytes()
             }
@@ -61,14 +61,14 @@ impl Format {
     /// Reads an entity from the start of a body. The rest of the body is ignored. The caller limits its length.
     pub fn read<T: Readable>(self, body: &[u8], context: Context) -> Result<T, ReadError> {
         match self {
-            Format::Json => T::read(&mut JsonSource::new(&*parse(body)?, context)?),
-            Format::Binary => T::read(&mut BinarySource::new(body, context)),
+            Format::Json => T::read(&mut JsonDecoder::new(&*parse(body)?, context)?),
+            Format::Binary => T::read(&mut BinaryDecoder::new(body, context)),
         }
     }
 }
 
 /// Parses a body as JSON. The value is wiped when it is dropped.
-pub fn parse(body: &[u8]) -> Result<Wiped<lax_json::Value>, ReadError> {
-    let value = lax_json::parse(body).map_err(|_| ReadError::Argument("JSON Object was expected".to_owned()))?;
+pub fn parse(body: &[u8]) -> Result<Wiped<lenient_json::Value>, ReadError> {
+    let value = lenient_json::parse(body).map_err(|_| ReadError::Argument("JSON Object was expected".to_owned()))?;
     Ok(Wiped(value))
 }

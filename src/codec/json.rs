@@ -2,16 +2,16 @@
 
 use std::borrow::Cow;
 
-use super::lax_json::Value;
-use super::sink::{GAP, Sink};
-use super::source::{Context, ReadError, Source, limits};
+use super::decoder::{Context, Decoder, ReadError, limits};
+use super::encoder::{Encoder, SPLICE_BYTE};
+use super::lenient_json::Value;
 use super::text;
 use super::wipe;
 use crate::crypto::hex_text::decode_hex_into;
 
 /// Writes an entity as a JSON object. Members are in the order of NIS1's hash table.
 #[derive(Default)]
-pub struct JsonSink {
+pub struct JsonEncoder {
     out: Vec<u8>,
     /// Members of the objects under construction; those of the innermost object are last.
     members: Vec<Member>,
@@ -38,16 +38,16 @@ const fn bucket(name: &str) -> u8 {
     ((hash ^ (hash >> 16)) & 15) as u8
 }
 
-impl JsonSink {
+impl JsonEncoder {
     /// Returns the JSON text of one entity.
-    pub fn document(write: impl FnOnce(&mut JsonSink)) -> Vec<u8> {
-        let mut sink = JsonSink::default();
+    pub fn document(write: impl FnOnce(&mut JsonEncoder)) -> Vec<u8> {
+        let mut sink = JsonEncoder::default();
         sink.entity(write);
         sink.out
     }
 
     /// Writes one entity.
-    pub fn entity(&mut self, write: impl FnOnce(&mut JsonSink)) {
+    pub fn entity(&mut self, write: impl FnOnce(&mut JsonEncoder)) {
         let start = self.out.len();
         let first = self.members.len();
         write(self);
@@ -55,7 +55,7 @@ impl JsonSink {
     }
 
     /// Appends one entity to `out`, reusing this sink's buffers. The output of the sink itself does not change.
-    pub fn append_to(&mut self, out: &mut Vec<u8>, write: impl FnOnce(&mut JsonSink)) {
+    pub fn append_to(&mut self, out: &mut Vec<u8>, write: impl FnOnce(&mut JsonEncoder)) {
         std::mem::swap(&mut self.out, out);
         self.entity(write);
         std::mem::swap(&mut self.out, out);
@@ -117,7 +117,7 @@ const HEX_PAIRS: [[u8; 2]; 256] = {
     pairs
 };
 
-impl Sink for JsonSink {
+impl Encoder for JsonEncoder {
     fn i32(&mut self, label: &'static str, value: i32) {
         self.i64(label, i64::from(value));
     }
@@ -171,13 +171,13 @@ impl Sink for JsonSink {
         });
     }
 
-    fn gap(&mut self, label: &'static str) {
-        self.literal(label, &[b'[', GAP, b']']);
+    fn spliced_list(&mut self, label: &'static str) {
+        self.literal(label, &[b'[', SPLICE_BYTE, b']']);
     }
 }
 
 /// Reads an entity from a parsed JSON object.
-pub struct JsonSource<'a> {
+pub struct JsonDecoder<'a> {
     members: &'a [(String, Value)],
     context: Context,
     depth: u32,
@@ -187,17 +187,17 @@ pub struct JsonSource<'a> {
 /// Name of the member that requires an order of the others.
 const ORDER_MEMBER: &str = "_propertyOrderArray";
 
-impl<'a> JsonSource<'a> {
+impl<'a> JsonDecoder<'a> {
     /// Creates a source of an object. Fails with [`ReadError::Argument`] if the value is not an object.
-    pub fn new(value: &'a Value, context: Context) -> Result<JsonSource<'a>, ReadError> {
+    pub fn new(value: &'a Value, context: Context) -> Result<JsonDecoder<'a>, ReadError> {
         match value {
-            Value::Object(members) => Ok(JsonSource::of(members, context, 0)),
+            Value::Object(members) => Ok(JsonDecoder::of(members, context, 0)),
             _ => Err(ReadError::Argument("JSON Object was expected".to_owned())),
         }
     }
 
-    fn of(members: &'a [(String, Value)], context: Context, depth: u32) -> JsonSource<'a> {
-        let mut source = JsonSource { members, context, depth, order: None };
+    fn of(members: &'a [(String, Value)], context: Context, depth: u32) -> JsonDecoder<'a> {
+        let mut source = JsonDecoder { members, context, depth, order: None };
         if let Some(Value::Array(order)) = source.find(ORDER_MEMBER) {
             source.order = Some(order.iter());
         }
@@ -229,10 +229,10 @@ impl<'a> JsonSource<'a> {
         members: &'a [(String, Value)],
         read: impl FnOnce(&mut Self) -> Result<T, ReadError>,
     ) -> Result<T, ReadError> {
-        if self.depth >= limits::NESTING {
+        if self.depth >= limits::MAX_NESTING {
             return Err(ReadError::Serialization("entities are nested too deep".to_owned()));
         }
-        read(&mut JsonSource::of(members, self.context, self.depth + 1))
+        read(&mut JsonDecoder::of(members, self.context, self.depth + 1))
     }
 }
 
@@ -240,7 +240,7 @@ fn wrong_type(label: &str) -> ReadError {
     ReadError::Internal(format!("property {label} has another JSON type"))
 }
 
-impl<'a> Source<'a> for JsonSource<'a> {
+impl<'a> Decoder<'a> for JsonDecoder<'a> {
     fn context(&self) -> &Context {
         &self.context
     }
@@ -269,7 +269,7 @@ impl<'a> Source<'a> for JsonSource<'a> {
                     let text = format!("org.apache.commons.codec.DecoderException: {error}");
                     return Err(ReadError::Argument(text));
                 }
-                bytes.truncate(limits::BYTES);
+                bytes.truncate(limits::MAX_BYTES);
                 Ok(Some(Cow::Owned(bytes)))
             }
             Some(_) => Err(wrong_type(label)),
@@ -279,7 +279,7 @@ impl<'a> Source<'a> for JsonSource<'a> {
     fn string(&mut self, label: &'static str, units: usize) -> Result<Option<Cow<'a, str>>, ReadError> {
         match self.next(label)? {
             None => Ok(None),
-            Some(Value::String(value)) => Ok(Some(text::cut_units(value, units))),
+            Some(Value::String(value)) => Ok(Some(text::truncate_utf16(value, units))),
             Some(_) => Err(wrong_type(label)),
         }
     }
@@ -323,7 +323,7 @@ mod tests {
 
     #[test]
     fn members_come_in_the_order_of_the_hash_table() {
-        let text = JsonSink::document(|sink| {
+        let text = JsonEncoder::document(|sink| {
             sink.i32("status", 400);
             sink.string("error", Some("Bad Request"));
             sink.string("message", None);
@@ -335,7 +335,7 @@ mod tests {
 
     #[test]
     fn nested_objects_lists_and_bytes_are_written() {
-        let text = JsonSink::document(|sink| {
+        let text = JsonEncoder::document(|sink| {
             sink.list("data", &[1, 2], |sink, item| sink.i32("id", *item));
             sink.null_object("message");
             sink.hash("hash", &[0xab, 0x01]);

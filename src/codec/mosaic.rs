@@ -1,8 +1,8 @@
 //! Mosaic ids, attachments, definitions and levies on the wire.
 
+use super::decoder::{Decoder, Measure, ReadError, limits};
 use super::digits;
-use super::sink::Sink;
-use super::source::{Measure, ReadError, Source, limits};
+use super::encoder::Encoder;
 use crate::model::mosaic::{LevyKind, MAX_DIVISIBILITY};
 use crate::model::{Levy, Mosaic, MosaicDefinition, MosaicId, MosaicProperties, NamespaceId};
 
@@ -12,43 +12,43 @@ pub fn read_namespace(text: &str) -> Result<NamespaceId, ReadError> {
 }
 
 /// Reads the fields of a mosaic id.
-pub fn read_mosaic_id<'a, S: Source<'a>>(source: &mut S) -> Result<MosaicId, ReadError> {
-    let namespace = read_namespace(&source.need_string("namespaceId", limits::TEXT_UNITS)?)?;
-    let name = source.need_string("name", limits::TEXT_UNITS)?;
+pub fn read_mosaic_id<'a, S: Decoder<'a>>(source: &mut S) -> Result<MosaicId, ReadError> {
+    let namespace = read_namespace(&source.need_string("namespaceId", limits::MAX_TEXT_UTF16)?)?;
+    let name = source.need_string("name", limits::MAX_TEXT_UTF16)?;
     MosaicId::new(namespace, &name).map_err(|error| ReadError::Argument(error.to_string()))
 }
 
 /// Writes the fields of a mosaic id.
-pub fn write_mosaic_id(sink: &mut impl Sink, id: &MosaicId) {
-    sink.string("namespaceId", Some(cut_name(id.namespace.as_str())));
+pub fn write_mosaic_id(sink: &mut impl Encoder, id: &MosaicId) {
+    sink.string("namespaceId", Some(truncate_name(id.namespace.as_str())));
     sink.string("name", Some(id.name()));
 }
 
 /// Cuts a name to the limit of a text, as everywhere it is written. Names are ASCII, so a UTF-16 unit is a byte.
-pub fn cut_name(name: &str) -> &str {
-    &name[..name.len().min(limits::TEXT_UNITS)]
+pub fn truncate_name(name: &str) -> &str {
+    &name[..name.len().min(limits::MAX_TEXT_UTF16)]
 }
 
 /// Reads an attached mosaic.
-pub fn read_mosaic<'a, S: Source<'a>>(source: &mut S) -> Result<Mosaic, ReadError> {
+pub fn read_mosaic<'a, S: Decoder<'a>>(source: &mut S) -> Result<Mosaic, ReadError> {
     let id = source.need_object("mosaicId", read_mosaic_id)?;
     Ok(Mosaic { id, quantity: source.quantity("quantity")? })
 }
 
 /// Writes an attached mosaic.
-pub fn write_mosaic(sink: &mut impl Sink, mosaic: &Mosaic) {
+pub fn write_mosaic(sink: &mut impl Encoder, mosaic: &Mosaic) {
     sink.object("mosaicId", |sink| write_mosaic_id(sink, &mosaic.id));
     sink.u64("quantity", mosaic.quantity);
 }
 
 /// Reads a definition and normalises its properties.
-pub fn read_definition<'a, S: Source<'a>>(source: &mut S) -> Result<MosaicDefinition, ReadError> {
+pub fn read_definition<'a, S: Decoder<'a>>(source: &mut S) -> Result<MosaicDefinition, ReadError> {
     let creator = source.public_key("creator")?;
     let id = source.need_object("id", read_mosaic_id)?;
-    let description = source.need_string("description", limits::DESCRIPTION_UNITS)?.into_owned();
+    let description = source.need_string("description", limits::MAX_DESCRIPTION_UTF16)?.into_owned();
     let properties = source.need_list("properties", |source| {
-        let name = source.need_string("name", limits::TEXT_UNITS)?.into_owned();
-        Ok((name, source.need_string("value", limits::TEXT_UNITS)?.into_owned()))
+        let name = source.need_string("name", limits::MAX_TEXT_UTF16)?.into_owned();
+        Ok((name, source.need_string("value", limits::MAX_TEXT_UTF16)?.into_owned()))
     })?;
     let properties = read_properties(&properties)?;
     let levy = source.object("levy", read_levy)?;
@@ -99,7 +99,7 @@ fn read_flag(text: Option<&str>, default: bool) -> Result<bool, ReadError> {
 }
 
 /// Writes a definition.
-pub fn write_definition(sink: &mut impl Sink, definition: &MosaicDefinition) {
+pub fn write_definition(sink: &mut impl Encoder, definition: &MosaicDefinition) {
     let flag = |value: bool| if value { "true" } else { "false" }.to_owned();
     let properties = &definition.properties;
     sink.bytes("creator", Some(&definition.creator.0));
@@ -118,7 +118,7 @@ pub fn write_definition(sink: &mut impl Sink, definition: &MosaicDefinition) {
     sink.optional("levy", definition.levy.as_ref(), write_levy);
 }
 
-fn read_levy<'a, S: Source<'a>>(source: &mut S) -> Result<Levy, ReadError> {
+fn read_levy<'a, S: Decoder<'a>>(source: &mut S) -> Result<Levy, ReadError> {
     let code = source.need_i32("type")?;
     let kind = LevyKind::from_code(code)
         .ok_or_else(|| ReadError::Argument(format!("Invalid mosaic transfer fee type: {code}")))?;
@@ -127,7 +127,7 @@ fn read_levy<'a, S: Source<'a>>(source: &mut S) -> Result<Levy, ReadError> {
     Ok(Levy { kind, recipient, mosaic, fee: source.quantity("fee")? })
 }
 
-fn write_levy(sink: &mut impl Sink, levy: &Levy) {
+fn write_levy(sink: &mut impl Encoder, levy: &Levy) {
     sink.i32("type", levy.kind.code());
     sink.string("recipient", Some(levy.recipient.as_str()));
     sink.object("mosaicId", |sink| write_mosaic_id(sink, &levy.mosaic));

@@ -39,7 +39,7 @@ fn encoded_surrogate_len(bytes: &[u8]) -> usize {
 }
 
 /// Returns the first `units` UTF-16 units of `text`. If the cut splits a surrogate pair, the half becomes `?`.
-pub fn cut_units(text: &str, units: usize) -> Cow<'_, str> {
+pub fn truncate_utf16(text: &str, units: usize) -> Cow<'_, str> {
     // A unit takes at least one byte.
     if text.len() <= units {
         return Cow::Borrowed(text);
@@ -277,15 +277,15 @@ mod tests {
 
     #[test]
     fn text_is_cut_in_utf16_units() {
-        assert_eq!(cut_units("hello", 5), "hello");
-        assert_eq!(cut_units("hello", 4), "hell");
-        assert_eq!(cut_units("hello", 0), "");
-        assert_eq!(cut_units("世界", 2), "世界");
-        assert_eq!(cut_units("世界", 1), "世");
-        assert_eq!(cut_units("a😀b", 3), "a😀");
-        assert_eq!(cut_units("a😀b", 2), "a?");
-        assert_eq!(cut_units("a😀b", 1), "a");
-        assert_eq!(cut_units("a😀b", 4), "a😀b");
+        assert_eq!(truncate_utf16("hello", 5), "hello");
+        assert_eq!(truncate_utf16("hello", 4), "hell");
+        assert_eq!(truncate_utf16("hello", 0), "");
+        assert_eq!(truncate_utf16("世界", 2), "世界");
+        assert_eq!(truncate_utf16("世界", 1), "世");
+        assert_eq!(truncate_utf16("a😀b", 3), "a😀");
+        assert_eq!(truncate_utf16("a😀b", 2), "a?");
+        assert_eq!(truncate_utf16("a😀b", 1), "a");
+        assert_eq!(truncate_utf16("a😀b", 4), "a😀b");
     }
 
     #[test]
@@ -353,7 +353,7 @@ mod tests {
 
         #[test]
         fn a_cut_text_never_has_more_units_than_allowed(text in "\\PC*", units in 0usize..40) {
-            let cut = cut_units(&text, units);
+            let cut = truncate_utf16(&text, units);
             let expected = units.min(text.encode_utf16().count());
             prop_assert_eq!(cut.encode_utf16().count(), expected);
         }

@@ -1,12 +1,12 @@
 //! Transactions on the wire.
 
-use super::binary::{BinarySink, BinarySource};
+use super::binary::{BinaryDecoder, BinaryEncoder};
+use super::decoder::{Context, Decoder, Measure, ReadError, limits};
+use super::encoder::{Encoder, SigningForm};
 use super::format::{Readable, Writable};
 use super::mosaic::{
     read_definition, read_mosaic, read_mosaic_id, read_namespace, write_definition, write_mosaic, write_mosaic_id,
 };
-use super::sink::{Form, Sink};
-use super::source::{Context, Measure, ReadError, Source, limits};
 use crate::crypto::PublicKey;
 use crate::crypto::hash::{keccak256, keccak256_parts};
 use crate::model::namespace::{NamespaceError, is_part};
@@ -42,7 +42,7 @@ impl NullModification {
         let rest = list.strip_prefix(&NULL)?;
         let stand_in = [[1, 40, 1, 32].map(i32::to_le_bytes).concat(), vec![0; 32]].concat();
         let filled = [header, &stand_in, rest].concat();
-        let read = Transaction::from_bytes(&filled, Form::NonVerifiable, context).ok()?;
+        let read = Transaction::from_bytes(&filled, SigningForm::NonVerifiable, context).ok()?;
         matches!(read.body, Body::AggregateModification(_)).then_some(())?;
         let written = read.signed_bytes();
         let (header, rest) = written.split_at_checked(HEADER)?;
@@ -59,12 +59,12 @@ impl NullModification {
 impl Transaction {
     /// Returns the bytes that are hashed and signed.
     pub fn signed_bytes(&self) -> Vec<u8> {
-        self.to_bytes(Form::NonVerifiable)
+        self.to_bytes(SigningForm::NonVerifiable)
     }
 
     /// Returns the binary form.
-    pub fn to_bytes(&self, form: Form) -> Vec<u8> {
-        let mut sink = BinarySink::default();
+    pub fn to_bytes(&self, form: SigningForm) -> Vec<u8> {
+        let mut sink = BinaryEncoder::default();
         write(&mut sink, self, form);
         sink.into_bytes()
     }
@@ -80,22 +80,22 @@ impl Transaction {
     }
 
     /// Reads a transaction from the start of `bytes`.
-    pub fn from_bytes(bytes: &[u8], form: Form, context: Context) -> Result<Transaction, ReadError> {
-        read(&mut BinarySource::new(bytes, context), form)
+    pub fn from_bytes(bytes: &[u8], form: SigningForm, context: Context) -> Result<Transaction, ReadError> {
+        read(&mut BinaryDecoder::new(bytes, context), form)
     }
 }
 
 /// Written in the verifiable form.
 impl Writable for Transaction {
-    fn write(&self, sink: &mut impl Sink) {
-        write(sink, self, Form::Verifiable);
+    fn write(&self, sink: &mut impl Encoder) {
+        write(sink, self, SigningForm::Verifiable);
     }
 }
 
 /// Read in the verifiable form.
 impl Readable for Transaction {
-    fn read<'a, S: Source<'a>>(source: &mut S) -> Result<Self, ReadError> {
-        read(source, Form::Verifiable)
+    fn read<'a, S: Decoder<'a>>(source: &mut S) -> Result<Self, ReadError> {
+        read(source, SigningForm::Verifiable)
     }
 }
 
@@ -135,7 +135,7 @@ pub fn latest_timestamp(bytes: &[u8]) -> Option<Timestamp> {
 
 /// Returns the hash of a transaction in its verifiable form, as this program writes it: of all bytes but its signature.
 /// `None` without a signature, and for a multisig transaction, whose hash does not cover its cosignatures either.
-pub fn hash_of_stored(bytes: &[u8]) -> Option<Hash256> {
+pub fn stored_transaction_hash(bytes: &[u8]) -> Option<Hash256> {
     /// Bytes before the signature: kind, version, time stamp and signer.
     const BEFORE: usize = 4 + 4 + 4 + (4 + 32);
     let (before, rest) = bytes.split_at_checked(BEFORE)?;
@@ -145,12 +145,12 @@ pub fn hash_of_stored(bytes: &[u8]) -> Option<Hash256> {
 }
 
 /// Writes the fields of a transaction.
-pub fn write(sink: &mut impl Sink, transaction: &Transaction, form: Form) {
+pub fn write(sink: &mut impl Encoder, transaction: &Transaction, form: SigningForm) {
     sink.i32("type", transaction.body.kind());
     sink.i32("version", transaction.version);
     sink.i32("timeStamp", transaction.timestamp.0);
     sink.bytes("signer", Some(&transaction.signer.0));
-    if form == Form::Verifiable {
+    if form == SigningForm::Verifiable {
         sink.bytes("signature", transaction.signature.as_ref().map(|signature| signature.0.as_slice()));
     }
     sink.u64("fee", transaction.fee.0);
@@ -158,7 +158,7 @@ pub fn write(sink: &mut impl Sink, transaction: &Transaction, form: Form) {
     write_body(sink, transaction, form);
 }
 
-fn write_body(sink: &mut impl Sink, transaction: &Transaction, form: Form) {
+fn write_body(sink: &mut impl Encoder, transaction: &Transaction, form: SigningForm) {
     let newer = transaction.entity_version() >= 2;
     match &transaction.body {
         Body::Transfer(body) => write_transfer(sink, body, newer),
@@ -172,9 +172,9 @@ fn write_body(sink: &mut impl Sink, transaction: &Transaction, form: Form) {
             sink.string("otherAccount", Some(body.other_account.as_str()));
         }
         Body::Multisig(body) => {
-            sink.object("otherTrans", |sink| write(sink, &body.inner, Form::NonVerifiable));
-            if form == Form::Verifiable {
-                sink.list("signatures", &body.cosignatures, |sink, item| write(sink, item, Form::Verifiable));
+            sink.object("otherTrans", |sink| write(sink, &body.inner, SigningForm::NonVerifiable));
+            if form == SigningForm::Verifiable {
+                sink.list("signatures", &body.cosignatures, |sink, item| write(sink, item, SigningForm::Verifiable));
             }
         }
         Body::ProvisionNamespace(body) => {
@@ -196,7 +196,7 @@ fn write_body(sink: &mut impl Sink, transaction: &Transaction, form: Form) {
     }
 }
 
-fn write_transfer(sink: &mut impl Sink, body: &Transfer, newer: bool) {
+fn write_transfer(sink: &mut impl Encoder, body: &Transfer, newer: bool) {
     sink.string("recipient", Some(body.recipient.as_str()));
     sink.u64("amount", body.amount.0);
     sink.optional("message", body.message.as_ref(), |sink, message| {
@@ -209,7 +209,7 @@ fn write_transfer(sink: &mut impl Sink, body: &Transfer, newer: bool) {
     }
 }
 
-fn write_modifications(sink: &mut impl Sink, body: &AggregateModification, newer: bool) {
+fn write_modifications(sink: &mut impl Encoder, body: &AggregateModification, newer: bool) {
     sink.list("modifications", &body.modifications, |sink, modification| {
         sink.i32("modificationType", modification.kind.code());
         sink.bytes("cosignatoryAccount", Some(&modification.cosignatory.0));
@@ -222,7 +222,7 @@ fn write_modifications(sink: &mut impl Sink, body: &AggregateModification, newer
 }
 
 /// Reads the fields of a transaction and normalises it.
-pub fn read<'a, S: Source<'a>>(source: &mut S, form: Form) -> Result<Transaction, ReadError> {
+pub fn read<'a, S: Decoder<'a>>(source: &mut S, form: SigningForm) -> Result<Transaction, ReadError> {
     let code = source.need_i32("type")?;
     if !kind::ALL.contains(&code) {
         return Err(unknown_kind(code));
@@ -231,8 +231,8 @@ pub fn read<'a, S: Source<'a>>(source: &mut S, form: Form) -> Result<Transaction
     let timestamp = source.timestamp("timeStamp")?;
     let signer = source.public_key("signer")?;
     let signature = match form {
-        Form::Verifiable => Some(source.signature("signature")?),
-        Form::NonVerifiable => None,
+        SigningForm::Verifiable => Some(source.signature("signature")?),
+        SigningForm::NonVerifiable => None,
     };
     let fee = source.amount("fee")?;
     let deadline = source.timestamp("deadline")?;
@@ -269,7 +269,7 @@ fn effective_fee(fee: Amount, signer: &PublicKey, context: &Context) -> Amount {
     if free { Amount::ZERO } else { fee }
 }
 
-fn read_transfer<'a, S: Source<'a>>(source: &mut S, newer: bool) -> Result<Transfer, ReadError> {
+fn read_transfer<'a, S: Decoder<'a>>(source: &mut S, newer: bool) -> Result<Transfer, ReadError> {
     let recipient = source.address("recipient")?;
     let amount = source.amount("amount")?;
     let message = source.object("message", read_message)?.filter(|message| !message.payload.is_empty());
@@ -278,7 +278,7 @@ fn read_transfer<'a, S: Source<'a>>(source: &mut S, newer: bool) -> Result<Trans
     Ok(Transfer { recipient, amount, message, mosaics })
 }
 
-fn read_message<'a, S: Source<'a>>(source: &mut S) -> Result<Message, ReadError> {
+fn read_message<'a, S: Decoder<'a>>(source: &mut S) -> Result<Message, ReadError> {
     let kind = match source.need_i32("type")? {
         1 => MessageKind::Plain,
         2 => MessageKind::Secure,
@@ -306,14 +306,14 @@ fn merge_mosaics(mut mosaics: Vec<Mosaic>) -> Result<Vec<Mosaic>, ReadError> {
     Ok(merged)
 }
 
-fn read_importance_transfer<'a, S: Source<'a>>(source: &mut S) -> Result<ImportanceTransfer, ReadError> {
+fn read_importance_transfer<'a, S: Decoder<'a>>(source: &mut S) -> Result<ImportanceTransfer, ReadError> {
     let mode = source.need_i32("mode")?;
     let remote = source.public_key("remoteAccount")?;
     let mode = LinkMode::from_code(mode).ok_or(ReadError::Incompatible("mode"))?;
     Ok(ImportanceTransfer { mode, remote })
 }
 
-fn read_modifications<'a, S: Source<'a>>(source: &mut S, newer: bool) -> Result<AggregateModification, ReadError> {
+fn read_modifications<'a, S: Decoder<'a>>(source: &mut S, newer: bool) -> Result<AggregateModification, ReadError> {
     let modifications = source.need_list("modifications", |source| {
         let kind = ModificationKind::from_code(source.need_i32("modificationType")?)
             .ok_or_else(|| ReadError::Argument("invalid mode".to_owned()))?;
@@ -344,11 +344,15 @@ fn sort_modifications(mut modifications: Vec<Modification>, network: NetworkByte
     modifications
 }
 
-fn read_multisig<'a, S: Source<'a>>(source: &mut S, form: Form, signer: &PublicKey) -> Result<Multisig, ReadError> {
-    let inner = source.need_object("otherTrans", |source| read(source, Form::NonVerifiable))?;
+fn read_multisig<'a, S: Decoder<'a>>(
+    source: &mut S,
+    form: SigningForm,
+    signer: &PublicKey,
+) -> Result<Multisig, ReadError> {
+    let inner = source.need_object("otherTrans", |source| read(source, SigningForm::NonVerifiable))?;
     let cosignatures = match form {
-        Form::Verifiable => source.need_list("signatures", |source| read(source, Form::Verifiable))?,
-        Form::NonVerifiable => Vec::new(),
+        SigningForm::Verifiable => source.need_list("signatures", |source| read(source, SigningForm::Verifiable))?,
+        SigningForm::NonVerifiable => Vec::new(),
     };
     // Transactions from the node's own store were already checked and sorted.
     let cosignatures = match source.context().trusted {
@@ -398,21 +402,21 @@ fn check_cosignature(cosignature: &Transaction, inner_hash: &Hash256, account: &
     Err(ReadError::Argument(problem.to_owned()))
 }
 
-fn read_provision<'a, S: Source<'a>>(source: &mut S) -> Result<ProvisionNamespace, ReadError> {
+fn read_provision<'a, S: Decoder<'a>>(source: &mut S) -> Result<ProvisionNamespace, ReadError> {
     let rental_fee_sink = source.address("rentalFeeSink")?;
     let rental_fee = source.amount("rentalFee")?;
-    let new_part = source.need_string("newPart", limits::TEXT_UNITS)?.into_owned();
+    let new_part = source.need_string("newPart", limits::MAX_TEXT_UTF16)?.into_owned();
     if !is_part(&new_part) {
         return Err(ReadError::Argument(NamespaceError::BadPart(new_part).to_string()));
     }
-    let parent = match source.string("parent", limits::TEXT_UNITS)? {
+    let parent = match source.string("parent", limits::MAX_TEXT_UTF16)? {
         Some(text) => Some(read_namespace(&text)?),
         None => None,
     };
     Ok(ProvisionNamespace { rental_fee_sink, rental_fee, new_part, parent })
 }
 
-fn read_definition_creation<'a, S: Source<'a>>(
+fn read_definition_creation<'a, S: Decoder<'a>>(
     source: &mut S,
     signer: &PublicKey,
 ) -> Result<MosaicDefinitionCreation, ReadError> {
@@ -426,7 +430,7 @@ fn read_definition_creation<'a, S: Source<'a>>(
     Ok(MosaicDefinitionCreation { definition, creation_fee_sink, creation_fee })
 }
 
-fn read_supply_change<'a, S: Source<'a>>(source: &mut S) -> Result<MosaicSupplyChange, ReadError> {
+fn read_supply_change<'a, S: Decoder<'a>>(source: &mut S) -> Result<MosaicSupplyChange, ReadError> {
     let mosaic = source.need_object("mosaicId", read_mosaic_id)?;
     let code = source.need_i32("supplyType")?;
     let delta = source.quantity("delta")?;
@@ -497,16 +501,16 @@ mod tests {
             let cosignatures = cosigners.into_iter().map(cosignature).collect();
             let multisig = Multisig { inner: inner.clone(), cosignatures };
             let multisig = transaction(9, signature, Body::Multisig(Box::new(multisig)));
-            let bytes = Transaction { timestamp: Timestamp(times[1]), ..multisig }.to_bytes(Form::Verifiable);
+            let bytes = Transaction { timestamp: Timestamp(times[1]), ..multisig }.to_bytes(SigningForm::Verifiable);
             let nemesis_signer = Address::from_public_key(&PublicKey([8; 32]), BYTE);
             let context = Context { network: BYTE, nemesis_signer, trusted: false };
-            let read = Transaction::from_bytes(&bytes, Form::Verifiable, context).unwrap();
+            let read = Transaction::from_bytes(&bytes, SigningForm::Verifiable, context).unwrap();
             let cut = cut.index(bytes.len());
             prop_assert_eq!(latest_timestamp(&bytes), read.self_and_children().map(|one| one.timestamp).max());
             prop_assert_eq!(latest_timestamp(&bytes[..cut]), None);
-            prop_assert_eq!(hash_of_stored(&bytes), None);
+            prop_assert_eq!(stored_transaction_hash(&bytes), None);
             let inner = Transaction { signature, ..inner };
-            prop_assert_eq!(hash_of_stored(&inner.to_bytes(Form::Verifiable)), Some(inner.hash()));
+            prop_assert_eq!(stored_transaction_hash(&inner.to_bytes(SigningForm::Verifiable)), Some(inner.hash()));
         }
     }
 }

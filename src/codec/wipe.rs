@@ -7,14 +7,14 @@ use zeroize::Zeroize;
 /// Erases a text with all of its capacity.
 pub fn text(text: &mut String) {
     #[cfg(test)]
-    seen::note(text.as_bytes());
+    erased_log::note(text.as_bytes());
     text.zeroize();
 }
 
 /// Erases bytes with all of their capacity.
 pub fn bytes(bytes: &mut Vec<u8>) {
     #[cfg(test)]
-    seen::note(bytes);
+    erased_log::note(bytes);
     bytes.zeroize();
 }
 
@@ -61,7 +61,7 @@ impl<T: Wipe> DerefMut for Wiped<T> {
 
 /// A record of what was erased, for tests.
 #[cfg(test)]
-pub mod seen {
+pub mod erased_log {
     use std::cell::RefCell;
 
     thread_local! {

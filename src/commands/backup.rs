@@ -5,16 +5,16 @@ use std::path::{Path, PathBuf};
 
 use time::OffsetDateTime;
 
-use super::{Clocks, CommandError, Stop, open_to_read, refuse_other_network};
+use super::{Clocks, CommandError, Stop, check_same_network, open_to_read};
 use crate::cli;
 use crate::codec::network_from_text;
 use crate::config::Settings;
 use crate::model::Network;
 use crate::state;
-use crate::store::{self, AccessMode, Options, Store, StoreCopy, StoreError};
+use crate::store::{self, AccessMode, Options, Store, StoreBackup, StoreError};
 
 /// Time between two progress lines, in milliseconds.
-const TELL_EVERY: u64 = 5_000;
+const REPORT_INTERVAL: u64 = 5_000;
 /// Pattern of the name of a copy, with 0 for each digit: the time at which it was started, in UTC.
 const NAME: &str = "0000-00-00T000000Z";
 
@@ -34,17 +34,17 @@ pub fn backup(command: &cli::Backup, settings: &Settings, clocks: Clocks, stop: 
         remove_all(&interrupted, "interrupted");
     }
     if store::exists(&folder) {
-        refuse_other_store(data, &folder, &network, options)?;
+        check_replaceable(data, &folder, &network, options)?;
     }
     let snapshot = store.snapshot()?;
     let tip = store::tip(&snapshot)?.ok_or(StoreError::Empty)?;
     let size = store::size(data).map_err(|error| CommandError::File(data.clone(), error))?;
-    let copy = StoreCopy::begin(&snapshot, size, &folder, options).map_err(failed)?;
+    let copy = StoreBackup::begin(&snapshot, size, &folder, options).map_err(failed)?;
     log::info!("copying the store as it is at height {}; nodes go on meanwhile", tip.height);
-    let mut told = Told { clocks, next: (clocks.millis)() + TELL_EVERY };
-    let bytes = copy.write(&mut |bytes| told.tell("copied", bytes, size))?;
-    copy.compare(&mut |done| told.tell("compared", done, bytes))?;
-    copy.put_in_place()?;
+    let mut reporter = ProgressReporter { clocks, next: (clocks.millis)() + REPORT_INTERVAL };
+    let bytes = copy.write(&mut |bytes| reporter.report("copied", bytes, size))?;
+    copy.compare(&mut |done| reporter.report("compared", done, bytes))?;
+    copy.install()?;
     let (copy, _) = Store::open_existing(&folder, AccessMode::Shared, options).map_err(failed)?;
     let digest = state::digest(&copy.snapshot()?)?;
     let copied = store::size(&folder).unwrap_or(bytes);
@@ -59,7 +59,7 @@ pub fn backup(command: &cli::Backup, settings: &Settings, clocks: Clocks, stop: 
 
 /// Rejects the target folder if it holds the store itself or a store of another network. Any other earlier copy may be
 /// replaced, also one of another version or a damaged one.
-fn refuse_other_store(data: &Path, folder: &Path, network: &Network, options: Options) -> Result<(), CommandError> {
+fn check_replaceable(data: &Path, folder: &Path, network: &Network, options: Options) -> Result<(), CommandError> {
     let failed = |error| CommandError::Open(folder.to_owned(), error);
     let whole = |path: &Path| fs::canonicalize(path).map_err(|error| CommandError::File(path.to_owned(), error));
     if whole(data)? == whole(folder)? {
@@ -69,7 +69,7 @@ fn refuse_other_store(data: &Path, folder: &Path, network: &Network, options: Op
     let stored = store::stored_network(folder, options)
         .and_then(|text| network_from_text(&text).ok_or(StoreError::Damaged("the description of the network")));
     match stored {
-        Ok(stored) => refuse_other_network(&stored, Some(network)).map_err(failed),
+        Ok(stored) => check_same_network(&stored, Some(network)).map_err(failed),
         Err(error) => {
             log::warn!("the earlier copy in {} is replaced, though it cannot be read: {error}", folder.display());
             Ok(())
@@ -99,7 +99,7 @@ fn copies(folder: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) {
 /// Removes copies. One that cannot be removed stays, with a warning.
 fn remove_all(copies: &[PathBuf], which: &str) {
     for copy in copies {
-        match store::remove_copy(copy) {
+        match store::remove_backup(copy) {
             Ok(()) => log::info!("removed the {which} copy {}", copy.display()),
             Err(error) => log::warn!("the {which} copy {} is not removed: {error}", copy.display()),
         }
@@ -112,16 +112,16 @@ fn is_name(text: &str) -> bool {
 }
 
 /// Logs progress at a limited rate.
-struct Told {
+struct ProgressReporter {
     clocks: Clocks,
     next: u64,
 }
 
-impl Told {
-    fn tell(&mut self, what: &str, bytes: u64, of: u64) {
+impl ProgressReporter {
+    fn report(&mut self, what: &str, bytes: u64, of: u64) {
         let now = (self.clocks.millis)();
         if now >= self.next {
-            self.next = now + TELL_EVERY;
+            self.next = now + REPORT_INTERVAL;
             log::info!("{what} {} of at most {} MiB", bytes >> 20, of.div_ceil(1 << 20));
         }
     }

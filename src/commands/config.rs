@@ -8,19 +8,19 @@ use zeroize::Zeroizing;
 
 use super::CommandError;
 use crate::cli::CheckConfig;
-use crate::config::check::{self, Checked, FileKind, Verdict};
+use crate::config::check::{self, FileKind, FileReport, LineStatus};
 use crate::config::properties::MAX_FILE_BYTES;
 
 /// Width of the column of setting names.
-const SUBJECT: usize = 40;
+const SUBJECT_WIDTH: usize = 40;
 
 /// Runs `nisd config check`. Fails if the node would not start with these files.
 pub fn check(command: &CheckConfig, home: Option<&Path>) -> Result<(), CommandError> {
     let files = command.files.iter().map(|path| read(path)).collect::<Result<Vec<_>, _>>()?;
     let checked = check::check(&files, home);
     let text: String = checked.iter().map(lines).collect::<Vec<_>>().join("\n");
-    let count = |verdict| checked.iter().flat_map(|file| &file.findings).filter(|one| one.verdict == verdict).count();
-    let [taken, without, wrong] = [Verdict::Taken, Verdict::NoEffect, Verdict::Wrong].map(count);
+    let count = |verdict| checked.iter().flat_map(|file| &file.findings).filter(|one| one.status == verdict).count();
+    let [taken, without, wrong] = [LineStatus::Applied, LineStatus::NoEffect, LineStatus::Invalid].map(count);
     let summary = format!("\n{taken} taken, {without} without effect, {wrong} wrong\n");
     io::stdout().write_all((text + &summary).as_bytes()).map_err(CommandError::Output)?;
     if wrong > 0 {
@@ -43,12 +43,12 @@ fn read(path: &Path) -> Result<check::File, CommandError> {
     Ok(check::File { path: path.to_owned(), content })
 }
 
-fn lines(file: &Checked) -> String {
+fn lines(file: &FileReport) -> String {
     let mut text = format!("{}: {}\n", file.path.display(), file.kind);
     for finding in &file.findings {
         let place = if finding.place == 0 { String::new() } else { finding.place.to_string() };
-        let (verdict, why) = (finding.verdict.to_string(), &finding.text);
-        let line = format!("{place:>5}  {:SUBJECT$}  {verdict:9}  {why}", finding.subject);
+        let (verdict, why) = (finding.status.to_string(), &finding.text);
+        let line = format!("{place:>5}  {:SUBJECT_WIDTH$}  {verdict:9}  {why}", finding.subject);
         text.push_str(line.trim_end());
         text.push('\n');
     }

@@ -5,21 +5,21 @@ use crate::state::{self, HistoryRange};
 use crate::store::{self, Read, Store, StoreError, Table};
 
 /// Logs from which height historical account data is known, if it is or was kept.
-pub fn tell(store: &Store, network: &Network) -> Result<(), StoreError> {
+pub fn log_history(store: &Store, network: &Network) -> Result<(), StoreError> {
     let snapshot = store.snapshot()?;
     let last = store::tip(&snapshot)?.map_or(Height(0), |block| block.height);
-    let said = match network.chain.history_from {
-        Some(from) => kept(from, last, state::history_from(&snapshot, last)?),
-        None => left(HistoryRange::of(&snapshot)?, snapshot.any(Table::BalanceHistory, &[])?),
+    let text = match network.chain.history_from {
+        Some(from) => describe_kept(from, last, state::history_from(&snapshot, last)?),
+        None => describe_dropped(HistoryRange::of(&snapshot)?, snapshot.has_prefix(Table::BalanceHistory, &[])?),
     };
-    if let Some(said) = said {
+    if let Some(said) = text {
         log::info!("historical account data {said}");
     }
     Ok(())
 }
 
 /// Describes a store that keeps the data from height `from` on and knows it from height `known` on.
-fn kept(from: Height, last: Height, known: Option<Height>) -> Option<String> {
+fn describe_kept(from: Height, last: Height, known: Option<Height>) -> Option<String> {
     match known {
         Some(known) if known <= from => Some(format!("is known from height {known} on")),
         Some(known) => Some(format!("is known from height {known} on; `nisd reindex` fills in those before")),
@@ -32,7 +32,7 @@ fn kept(from: Height, last: Height, known: Option<Height>) -> Option<String> {
 }
 
 /// Describes a store that does not keep the data.
-fn left(range: Option<HistoryRange>, is_there: bool) -> Option<String> {
+fn describe_dropped(range: Option<HistoryRange>, is_there: bool) -> Option<String> {
     let text =
         |to| format!("is not kept any more, and not answered from{to}; `nisd reindex` removes what there is of it");
     is_there.then(|| text(range.map(|range| format!(" (it ends at height {})", range.to)).unwrap_or_default()))
@@ -44,14 +44,14 @@ mod tests {
 
     #[test]
     fn what_is_missing_of_a_history_is_said_with_what_fills_it_in() {
-        let said = |from, last, known: Option<u64>| kept(Height(from), Height(last), known.map(Height));
+        let said = |from, last, known: Option<u64>| describe_kept(Height(from), Height(last), known.map(Height));
         assert_eq!(said(1, 0, None), None);
         assert_eq!(said(500, 60, None), None);
         assert_eq!(said(1, 60, Some(1)).unwrap(), "is known from height 1 on");
         assert!(said(1, 60, Some(41)).unwrap().starts_with("is known from height 41 on; `nisd reindex`"));
         assert!(said(1, 60, None).unwrap().starts_with("is known from height 61 on, the next one; `nisd reindex`"));
-        assert_eq!(left(None, false), None);
-        let ended = left(Some(HistoryRange { from: Height(1), to: Height(40) }), true).unwrap();
+        assert_eq!(describe_dropped(None, false), None);
+        let ended = describe_dropped(Some(HistoryRange { from: Height(1), to: Height(40) }), true).unwrap();
         assert!(ended.contains("not kept any more") && ended.contains("height 40"), "{ended}");
     }
 }

@@ -9,14 +9,14 @@ use super::CommandError;
 use crate::cli;
 use crate::config::{Bind, Settings};
 use crate::logging;
-use crate::wallet::Node;
+use crate::wallet::NodeClient;
 
 /// Maximum characters of a table cell on a terminal; the last column is not limited.
 const MAX_CELL: usize = 24;
 /// Index of the column that is left out on a terminal, because it is as wide as several others.
 const ADDRESS: usize = 3;
 /// Text of an empty cell.
-const NOTHING: &str = "-";
+const EMPTY_CELL: &str = "-";
 
 const COLUMNS: [&str; 12] = [
     "STATE", "LISTED", "NAME", "ADDRESS", "ENDPOINT", "VERSION", "HEIGHT", "SCORE", "SEEN", "TRUST", "GOOD/BAD", "NOTE",
@@ -43,19 +43,19 @@ struct Peer {
     is_pre_trusted: u8,
     height: Height,
     score: Score,
-    last_contact: Ago,
+    last_contact: SecondsAgo,
     trust: Trust,
     successes: u64,
     failures: u64,
-    last_trouble: Trouble,
-    asked_again: Later,
+    last_trouble: LastFailure,
+    asked_again: SecondsUntil,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Unpinned {
     endpoint: Endpoint,
-    last_trouble: Trouble,
+    last_trouble: LastFailure,
 }
 
 #[derive(Deserialize)]
@@ -65,7 +65,7 @@ struct Dropped {
     node: Info,
     why: String,
     seconds_ago: u64,
-    last_trouble: Trouble,
+    last_trouble: LastFailure,
 }
 
 #[derive(Deserialize)]
@@ -106,13 +106,13 @@ struct Score {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Ago {
+struct SecondsAgo {
     seconds_ago: Option<u64>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Later {
+struct SecondsUntil {
     in_seconds: Option<u64>,
 }
 
@@ -123,7 +123,7 @@ struct Trust {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Trouble {
+struct LastFailure {
     reason: Option<String>,
     seconds_ago: Option<u64>,
 }
@@ -132,23 +132,23 @@ struct Trouble {
 pub fn peers(command: &cli::Peers, settings: &Settings) -> Result<(), CommandError> {
     let (node, context) = node_of(command.node.as_deref(), settings)?;
     let body = node.peers(context)?;
-    let report: Report = serde_json::from_slice(&body).map_err(|error| node.misunderstood_peers(&error))?;
+    let report: Report = serde_json::from_slice(&body).map_err(|error| node.invalid_peers(&error))?;
     let text = match command.json {
         true => String::from_utf8_lossy(&body).trim_end().to_owned() + "\n",
         false => table(&rows(&report), io::stdout().is_terminal()),
     };
     io::stdout().write_all(text.as_bytes()).map_err(CommandError::Output)?;
-    notices(&report).iter().for_each(|notice| logging::say(notice));
+    hints(&report).iter().for_each(|notice| logging::eprint_line(notice));
     Ok(())
 }
 
 /// Returns the named node, or that of the settings, and the path prefix of its routes.
-pub(super) fn node_of<'s>(named: Option<&str>, settings: &'s Settings) -> Result<(Node, &'s str), CommandError> {
+pub(super) fn node_of<'s>(named: Option<&str>, settings: &'s Settings) -> Result<(NodeClient, &'s str), CommandError> {
     let (url, context) = match named {
         Some(url) => (url.to_owned(), ""),
         None => (url_of(settings)?, settings.http.context.as_str()),
     };
-    let node = Node::at(&url).map_err(|reason| CommandError::Usage(format!("--node {url}: {reason}")))?;
+    let node = NodeClient::at(&url).map_err(|reason| CommandError::Usage(format!("--node {url}: {reason}")))?;
     Ok((node, context))
 }
 
@@ -172,7 +172,7 @@ fn url_of(settings: &Settings) -> Result<String, CommandError> {
 }
 
 /// Returns hints for the operator.
-fn notices(report: &Report) -> Vec<String> {
+fn hints(report: &Report) -> Vec<String> {
     let mut notices = Vec::new();
     match report.status {
         3 => notices.push(
@@ -207,7 +207,7 @@ fn rows(report: &Report) -> Vec<Row> {
     let known = report.peers.iter().map(|peer| {
         let trust = peer.trust.share.map(|share| format!("{:.1} %", 100.0 * share));
         let again = peer.asked_again.in_seconds.map(|seconds| format!("asked again in {}", duration(seconds)));
-        let trouble = again.as_ref().and_then(|_| why(&peer.last_trouble));
+        let trouble = again.as_ref().and_then(|_| failure_text(&peer.last_trouble));
         Row::from([
             peer.state.clone(),
             if peer.is_pre_trusted == 1 { "yes" } else { "no" }.to_owned(),
@@ -225,7 +225,7 @@ fn rows(report: &Report) -> Vec<Row> {
     });
     let unpinned = report.unpinned.iter().map(|Unpinned { endpoint, last_trouble }| {
         let mut row = unknown_row("unknown", "yes");
-        (row[4], row[11]) = (endpoint.to_string(), note([why(last_trouble), None]));
+        (row[4], row[11]) = (endpoint.to_string(), note([failure_text(last_trouble), None]));
         row
     });
     let dropped = report.dropped.iter().map(|dropped| {
@@ -238,14 +238,14 @@ fn rows(report: &Report) -> Vec<Row> {
             _ => "no answer for long",
         };
         let gone = format!("{what}, {} ago", duration(dropped.seconds_ago));
-        row[11] = note([Some(gone), why(&dropped.last_trouble)]);
+        row[11] = note([Some(gone), failure_text(&dropped.last_trouble)]);
         row
     });
     known.chain(unpinned).chain(dropped).map(|row| row.map(|cell| printable(&cell))).collect()
 }
 
 fn unknown_row(state: &str, listed: &str) -> Row {
-    let mut row = Row::from([(); COLUMNS.len()].map(|()| NOTHING.to_owned()));
+    let mut row = Row::from([(); COLUMNS.len()].map(|()| EMPTY_CELL.to_owned()));
     (row[0], row[1]) = (state.to_owned(), listed.to_owned());
     row
 }
@@ -262,18 +262,18 @@ impl std::fmt::Display for Endpoint {
     }
 }
 
-fn why(trouble: &Trouble) -> Option<String> {
+fn failure_text(trouble: &LastFailure) -> Option<String> {
     let (reason, ago) = (trouble.reason.as_ref()?, trouble.seconds_ago?);
     Some(format!("{reason} ({} ago)", duration(ago)))
 }
 
 fn note(parts: [Option<String>; 2]) -> String {
     let text = parts.into_iter().flatten().collect::<Vec<_>>().join("; ");
-    if text.is_empty() { NOTHING.to_owned() } else { text }
+    if text.is_empty() { EMPTY_CELL.to_owned() } else { text }
 }
 
 fn or_nothing(value: Option<impl ToString>) -> String {
-    value.map_or_else(|| NOTHING.to_owned(), |value| value.to_string())
+    value.map_or_else(|| EMPTY_CELL.to_owned(), |value| value.to_string())
 }
 
 /// Converts a number from hex to decimal.
@@ -383,7 +383,7 @@ mod tests {
         let told = |change: fn(&mut Report)| {
             let mut report = Report { clock_difference: 0, ..report() };
             change(&mut report);
-            notices(&report).join("\n")
+            hints(&report).join("\n")
         };
         assert_eq!(told(|_| {}), "");
         assert!(told(|report| report.clock_difference = -9000).contains("by -9.0 s"));

@@ -2,37 +2,37 @@
 
 use std::path::Path;
 
-use super::{Clocks, CommandError, Watch, take_in};
-use crate::chain::{BrokenChain, Intake, IntakeOptions, StoredBlocks};
+use super::{Clocks, CommandError, ImportObserver, import_blocks};
+use crate::chain::{BlockImporter, BrokenChain, ImportOptions, StoredBlockSource};
 use crate::cli;
 use crate::clock::{ClockMode, NetworkClock};
 use crate::codec::network_from_text;
 use crate::config::Settings;
 use crate::model::{Hash256, Height, Network, Timestamp};
-use crate::store::{self, ChainIdentity, OldBlocks, Options, Replacement, SCHEMA, Store, StoreError, StoredBlock};
+use crate::store::{self, ChainIdentity, LegacyBlocks, Options, SCHEMA, Store, StoreError, StoreRebuild, StoredHeader};
 
 /// The blocks were verified before: signatures and proofs are not checked again, and the present clock does not matter.
-const REBUILD: IntakeOptions = IntakeOptions { trusted_below: Height(u64::MAX), ..super::IMPORT };
+const REBUILD: ImportOptions = ImportOptions { trusted_below: Height(u64::MAX), ..super::IMPORT };
 const END_OF_TIME: ClockMode = ClockMode::Still(Timestamp(i32::MAX));
 
 /// Runs `nisd reindex`.
 pub fn reindex(command: &cli::Store, settings: &Settings, clocks: Clocks) -> Result<(), CommandError> {
     let configured = command.config.is_some().then_some(&settings.network);
     let rebuilt = rebuild(&command.data, configured, Options { map_size: settings.map_size }, clocks);
-    let told = rebuilt.and_then(|(store, network)| Ok(super::history::tell(&store, &network)?));
+    let told = rebuilt.and_then(|(store, network)| Ok(super::history::log_history(&store, &network)?));
     told.map_err(|error| in_folder(error, &command.data))
 }
 
 /// Opens the store of the settings for writing, or creates it. A store of an older version is rebuilt first.
-pub fn open_up_to_date(settings: &Settings, clocks: Clocks) -> Result<Store, CommandError> {
-    bring_up_to_date(&settings.data, Some(&settings.network), settings, clocks)?;
+pub fn open_or_rebuild(settings: &Settings, clocks: Clocks) -> Result<Store, CommandError> {
+    rebuild_if_outdated(&settings.data, Some(&settings.network), settings, clocks)?;
     let store = super::open_store(settings, &settings.data)?;
-    super::history::tell(&store, &settings.network)?;
+    super::history::log_history(&store, &settings.network)?;
     Ok(store)
 }
 
 /// Rebuilds the store in a folder if it is of an older version.
-pub fn bring_up_to_date(
+pub fn rebuild_if_outdated(
     folder: &Path,
     configured: Option<&Network>,
     settings: &Settings,
@@ -49,7 +49,7 @@ pub fn bring_up_to_date(
         }
         // Opening the store reports whatever is wrong with it.
         _ => {
-            if store::is_begun(folder) {
+            if store::is_rebuild_pending(folder) {
                 log::info!("`nisd reindex` was begun in {}, and goes on when it is called again", folder.display());
             }
             Ok(())
@@ -73,25 +73,25 @@ fn rebuild(
 ) -> Result<(Store, Network), CommandError> {
     let network = |remembered: &str| -> Result<Network, StoreError> {
         let network = network_from_text(remembered).ok_or(StoreError::Damaged("the description of the network"))?;
-        super::refuse_other_network(&network, configured)?;
+        super::check_same_network(&network, configured)?;
         // Parameters that a node may change are those of the present settings.
         Ok(configured.cloned().unwrap_or(network))
     };
-    let replacement = Replacement::open(folder, |text| Ok(ChainIdentity::of(&network(text)?)), options)?;
+    let replacement = StoreRebuild::open(folder, |text| Ok(ChainIdentity::of(&network(text)?)), options)?;
     let network = network(replacement.old.network())?;
-    tell_what_is_needed(folder, &replacement)?;
+    log_required_space(folder, &replacement)?;
     let tip = replacement.old.blocks()?.tip()?;
     if let Some((height, hash)) = tip {
-        take_blocks(&replacement, &network, (height, hash), clocks)?;
+        import_old_blocks(&replacement, &network, (height, hash), clocks)?;
     }
-    let store = replacement.put_in_place()?;
+    let store = replacement.install()?;
     log::info!("the store is built anew, the chain is at height {}", tip.map_or(0, |(height, _)| height.0));
     Ok((store, network))
 }
 
-fn tell_what_is_needed(folder: &Path, replacement: &Replacement) -> Result<(), StoreError> {
+fn log_required_space(folder: &Path, replacement: &StoreRebuild) -> Result<(), StoreError> {
     let reached = store::tip(&replacement.new.snapshot()?)?.map(|block| block.height);
-    let room = replacement.room()?;
+    let room = replacement.disk_space()?;
     let free = room.free.map(|free| format!(" ({} MiB are free there)", free >> 20)).unwrap_or_default();
     let from = reached.map(|height| format!(", from height {height} on")).unwrap_or_default();
     log::info!(
@@ -104,8 +104,8 @@ fn tell_what_is_needed(folder: &Path, replacement: &Replacement) -> Result<(), S
 }
 
 /// Imports all blocks of the old store into the new one, from the tip of the new one on.
-fn take_blocks(
-    replacement: &Replacement,
+fn import_old_blocks(
+    replacement: &StoreRebuild,
     network: &Network,
     (last, hash): (Height, Hash256),
     clocks: Clocks,
@@ -113,11 +113,11 @@ fn take_blocks(
     let blocks = replacement.old.blocks()?;
     let reached = store::tip(&replacement.new.snapshot()?)?.map_or(Height::NEMESIS, |block| block.height);
     let (_, nemesis) = blocks.at(Height::NEMESIS)?.ok_or(BrokenChain::Missing(Height::NEMESIS))?;
-    let source = StoredBlocks::new(reached.next(), |height| Ok(blocks.at(height)?.map(|(_, block)| block)));
-    let options = IntakeOptions { stop_at: Some(last), ..REBUILD };
-    let intake = Intake::of(&replacement.new, network, nemesis.to_vec(), Box::new(source), options)?;
+    let source = StoredBlockSource::new(reached.next(), |height| Ok(blocks.at(height)?.map(|(_, block)| block)));
+    let options = ImportOptions { stop_at: Some(last), ..REBUILD };
+    let intake = BlockImporter::from_source(&replacement.new, network, nemesis.to_vec(), Box::new(source), options)?;
     let clock = NetworkClock::new(END_OF_TIME, (clocks.millis)());
-    let reached = take_in(intake, &clock, clocks, Some(last), &mut SameHashes(&blocks))?;
+    let reached = import_blocks(intake, &clock, clocks, Some(last), &mut HashVerifier(&blocks))?;
     let reached_hash = store::tip(&replacement.new.snapshot()?)?.map(|block| block.hash);
     match (reached, reached_hash) == (last, Some(hash)) {
         true => Ok(()),
@@ -126,13 +126,13 @@ fn take_blocks(
 }
 
 /// Compares imported blocks with the hashes in the old store.
-struct SameHashes<'a>(&'a OldBlocks<'a>);
+struct HashVerifier<'a>(&'a LegacyBlocks<'a>);
 
-impl Watch for SameHashes<'_> {
-    fn taken(&mut self, block: &StoredBlock) -> Result<(), CommandError> {
+impl ImportObserver for HashVerifier<'_> {
+    fn on_block(&mut self, block: &StoredHeader) -> Result<(), CommandError> {
         match self.0.at(block.height)? {
             Some((hash, _)) if hash == block.hash => Ok(()),
-            _ => Err(BrokenChain::OtherBlock(block.height).into()),
+            _ => Err(BrokenChain::WrongBlock(block.height).into()),
         }
     }
 }
@@ -184,7 +184,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         import(folder.path(), stop_at).unwrap();
         let (store, _) = open(folder.path()).unwrap();
-        let mut batch = store.begin().unwrap();
+        let mut batch = store.begin_write().unwrap();
         batch.put_unjournaled(Table::Meta, b"schema", schema.as_bytes()).unwrap();
         // In schema 4, rows of blocks had no index.
         let last = store::tip(&batch).unwrap().unwrap().height.0;
@@ -242,7 +242,7 @@ mod tests {
         // A start of the node does the same.
         let folder = old_store("20");
         let (_, settings) = read(folder.path(), "run", &["--config".into(), tiny("config.json")]);
-        let store = open_up_to_date(&settings, CLOCKS).unwrap();
+        let store = open_or_rebuild(&settings, CLOCKS).unwrap();
         assert_eq!(state::digest(&store.snapshot().unwrap()).unwrap(), whole("20"));
         drop(store);
         assert!(!folder.path().join("reindex").exists());
@@ -279,7 +279,7 @@ mod tests {
         let folder = old_store("20");
         let (_, mut settings) = read(folder.path(), "run", &["--config".into(), tiny("config.json")]);
         settings.network.chain.target_time += 1;
-        let said = open_up_to_date(&settings, CLOCKS).err().map(|error| error.to_string()).unwrap_or_default();
+        let said = open_or_rebuild(&settings, CLOCKS).err().map(|error| error.to_string()).unwrap_or_default();
         assert!(said.contains("nis.blockGenerationTargetTime"), "{said}");
         assert!(matches!(open(folder.path()), Err(StoreError::OlderSchema { .. })));
     }

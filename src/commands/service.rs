@@ -28,9 +28,9 @@ pub struct Installation {
 /// Returns the unit file.
 pub fn unit(installation: &Installation) -> String {
     let Installation { program, arguments, user, .. } = installation;
-    let mut command = word(&program.to_string_lossy());
+    let mut command = quote_word(&program.to_string_lossy());
     command.push_str(" run");
-    arguments.iter().for_each(|argument| command.push_str(&format!(" {}", word(argument))));
+    arguments.iter().for_each(|argument| command.push_str(&format!(" {}", quote_word(argument))));
     UNIT.replace("COMMAND", &command).replace("USER", user).replace("FOLDERS\n", &folders(installation))
 }
 
@@ -45,23 +45,26 @@ fn folders(installation: &Installation) -> String {
     let folder = data.strip_prefix(STATE_FOLDER).ok().and_then(|rest| rest.components().next());
     let data = match folder {
         Some(name) => {
-            format!("StateDirectory={}\nStateDirectoryMode=0750", specifiers(&Path::new(&name).to_string_lossy()))
+            format!(
+                "StateDirectory={}\nStateDirectoryMode=0750",
+                escape_specifiers(&Path::new(&name).to_string_lossy())
+            )
         }
-        None => format!("ReadWritePaths={}", word(&data.to_string_lossy())),
+        None => format!("ReadWritePaths={}", quote_word(&data.to_string_lossy())),
     };
     format!("{data}\nProtectHome={home}\n")
 }
 
 /// Quotes a word of a command line for systemd.
-fn word(text: &str) -> String {
-    let text = specifiers(text).replace('\\', "\\\\").replace('"', "\\\"").replace('$', "$$");
+fn quote_word(text: &str) -> String {
+    let text = escape_specifiers(text).replace('\\', "\\\\").replace('"', "\\\"").replace('$', "$$");
     match text.contains([' ', '\t', '"', '\'', ';']) {
         true => format!("\"{text}\""),
         false => text,
     }
 }
 
-fn specifiers(text: &str) -> String {
+fn escape_specifiers(text: &str) -> String {
     text.replace('%', "%%")
 }
 
@@ -167,7 +170,7 @@ mod tests {
 
     #[test]
     fn words_are_read_by_systemd_as_they_are_meant() {
-        assert_eq!(word("a"), "a");
-        assert_eq!(word(r#"a "b" \c $d %e"#), r#""a \"b\" \\c $$d %%e""#);
+        assert_eq!(quote_word("a"), "a");
+        assert_eq!(quote_word(r#"a "b" \c $d %e"#), r#""a \"b\" \\c $$d %%e""#);
     }
 }

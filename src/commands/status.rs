@@ -10,42 +10,43 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use self::screen::text;
-use self::terminal::{Pressed, Terminal};
+use self::terminal::{Terminal, UserInput};
 use super::peers::node_of;
 use super::{Clocks, CommandError, Stop};
 use crate::cli;
 use crate::clock::NetworkClock;
 use crate::codec::network_from_text;
 use crate::config::Settings;
-use crate::figures::{Reading, Sample};
+use crate::metrics::{Sample, Scrape};
 use crate::store::{self, AccessMode, Options, Store, StoreError};
-use crate::wallet::{Node, NodeError};
+use crate::wallet::{NodeClient, NodeError};
 
 /// Time between two queries of the node on a terminal.
-const PAUSE: Duration = Duration::from_secs(1);
+const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The metrics to show, and where they come from.
-struct Seen {
+struct StatusReport {
     /// The URL of the node.
     node: String,
     /// Folder of the store that was read because the node does not answer.
     store: Option<String>,
-    figures: Reading,
+    metrics: Scrape,
 }
 
 /// Runs `nisd status`. Ends early when `stop` is set.
 pub fn status(command: &cli::Status, settings: &Settings, clocks: Clocks, stop: Stop) -> Result<(), CommandError> {
     let (node, context) = node_of(command.node.as_deref(), settings)?;
-    let of_store = |figures| Seen { node: node.url(), store: Some(settings.data.display().to_string()), figures };
-    let seen = if command.data.is_some() && store::exists(&settings.data) && store::is_left_alone(&settings.data) {
+    let of_store =
+        |figures| StatusReport { node: node.url(), store: Some(settings.data.display().to_string()), metrics: figures };
+    let seen = if command.data.is_some() && store::exists(&settings.data) && store::is_unlocked(&settings.data) {
         // Even if a node answers, it does not use this store.
-        of_store(stored(settings, clocks)?)
+        of_store(store_metrics(settings, clocks)?)
     } else {
-        match node.figures(context) {
-            Ok(figures) => Seen { node: node.url(), store: None, figures },
-            Err(error) if error.is_unanswered() && command.node.is_none() => match stored(settings, clocks) {
+        match node.metrics(context) {
+            Ok(figures) => StatusReport { node: node.url(), store: None, metrics: figures },
+            Err(error) if error.is_unanswered() && command.node.is_none() => match store_metrics(settings, clocks) {
                 Err(CommandError::Open(folder, StoreError::Empty)) => {
-                    return Err(CommandError::NothingThere(error, folder));
+                    return Err(CommandError::NoNodeOrStore(error, folder));
                 }
                 read => of_store(read?),
             },
@@ -54,21 +55,21 @@ pub fn status(command: &cli::Status, settings: &Settings, clocks: Clocks, stop: 
     };
     let is_live = seen.store.is_none() && !command.json && !command.once;
     if is_live && io::stdout().is_terminal() && io::stdin().is_terminal() {
-        return watch(&node, context, seen, &stop).map_err(CommandError::Output);
+        return show_live(&node, context, seen, &stop).map_err(CommandError::Output);
     }
     let shown = if command.json { json_text(&seen) } else { text(&seen, None) };
     io::stdout().write_all(shown.as_bytes()).map_err(CommandError::Output)
 }
 
 /// Reads metrics from the store of the settings.
-fn stored(settings: &Settings, clocks: Clocks) -> Result<Reading, CommandError> {
+fn store_metrics(settings: &Settings, clocks: Clocks) -> Result<Scrape, CommandError> {
     let folder = &settings.data;
     let opened = Store::open_existing(folder, AccessMode::Shared, Options { map_size: settings.map_size });
     let (store, network) = opened.map_err(|error| CommandError::Open(folder.clone(), error))?;
     let tip = store::tip(&store.snapshot()?)?.ok_or(StoreError::Empty)?;
     let network = network_from_text(&network).ok_or(StoreError::Damaged("the description of the network"))?;
     let now = clocks.network_time(&NetworkClock::new(settings.clock, (clocks.millis)()));
-    let figures = store.figures()?;
+    let figures = store.metrics()?;
     let info = Sample { labels: vec![("network".to_owned(), network.name)], ..Sample::new("nisd_info", 1.0) };
     let known = [
         ("nisd_height", Some(tip.height.0)),
@@ -81,26 +82,26 @@ fn stored(settings: &Settings, clocks: Clocks) -> Result<Reading, CommandError> 
     ];
     let known = known.into_iter().filter_map(|(name, value)| Some(Sample::new(name, value? as f64)));
     let age = Sample::new("nisd_last_block_age_seconds", f64::from(now.0) - f64::from(tip.timestamp.0));
-    Ok(Reading { samples: [info, age].into_iter().chain(known).collect() })
+    Ok(Scrape { samples: [info, age].into_iter().chain(known).collect() })
 }
 
 /// Shows a node's metrics on a terminal until the user quits.
-fn watch(node: &Node, context: &str, mut seen: Seen, stop: &Stop) -> io::Result<()> {
-    let mut terminal = Terminal::take()?;
-    let (mut before, mut trouble): (Option<Reading>, Option<NodeError>) = (None, None);
+fn show_live(node: &NodeClient, context: &str, mut seen: StatusReport, stop: &Stop) -> io::Result<()> {
+    let mut terminal = Terminal::enter()?;
+    let (mut before, mut last_error): (Option<Scrape>, Option<NodeError>) = (None, None);
     loop {
         let mut shown = text(&seen, before.as_ref());
-        if let Some(error) = &trouble {
+        if let Some(error) = &last_error {
             shown += &format!("\n{error}\n");
         }
         terminal.show(&(shown + "\nq ends\n"))?;
-        let pressed = terminal.wait(PAUSE)?;
-        if stop.load(Ordering::Relaxed) || pressed == Pressed::Quit {
+        let pressed = terminal.wait(REFRESH_INTERVAL)?;
+        if stop.load(Ordering::Relaxed) || pressed == UserInput::Quit {
             return Ok(());
         }
-        trouble = match node.figures(context) {
+        last_error = match node.metrics(context) {
             Ok(figures) => {
-                before = Some(std::mem::replace(&mut seen.figures, figures));
+                before = Some(std::mem::replace(&mut seen.metrics, figures));
                 None
             }
             Err(error) => Some(error),
@@ -109,9 +110,9 @@ fn watch(node: &Node, context: &str, mut seen: Seen, stop: &Stop) -> io::Result<
 }
 
 /// Formats all metrics as JSON: each is a number, or a list of objects if it has labels.
-fn json_text(seen: &Seen) -> String {
+fn json_text(seen: &StatusReport) -> String {
     let mut figures = Map::new();
-    for sample in &seen.figures.samples {
+    for sample in &seen.metrics.samples {
         if sample.labels.is_empty() {
             figures.insert(sample.name.clone(), number(sample.value));
             continue;
@@ -139,8 +140,8 @@ mod tests {
     #[test]
     fn figures_are_numbers_or_lists_of_objects_in_json() {
         let page = "a 1\nb 0.5\nc{x=\"1\"} 2\nc{x=\"2\"} 3\n";
-        let figures = Reading::parse(page).unwrap();
-        let text = json_text(&Seen { node: "http://a".to_owned(), store: None, figures });
+        let figures = Scrape::parse(page).unwrap();
+        let text = json_text(&StatusReport { node: "http://a".to_owned(), store: None, metrics: figures });
         let value: Value = serde_json::from_str(&text).unwrap();
         let list = json!([{"x": "1", "value": 2}, {"x": "2", "value": 3}]);
         assert_eq!(value, json!({"node": "http://a", "figures": {"a": 1, "b": 0.5, "c": list}}));

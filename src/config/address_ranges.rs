@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use super::problem::shown;
+use super::problem::quoted;
 
 /// Maximum entries of a list; a longer one is rejected.
 const MAX_ENTRIES: usize = 1024;
@@ -24,7 +24,8 @@ impl AddressRanges {
             }
             let single = entry.parse::<IpAddr>().map(|address| IpNet::from(address.to_canonical()));
             let range = single.or_else(|_| entry.parse::<IpNet>());
-            ranges.push(range.map_err(|_| format!("holds {}, which is neither an address nor a range", shown(entry)))?);
+            ranges
+                .push(range.map_err(|_| format!("holds {}, which is neither an address nor a range", quoted(entry)))?);
         }
         Ok(AddressRanges(ranges))
     }

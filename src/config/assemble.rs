@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::changes::Given;
+use super::changes::ExplicitSettings;
 use super::layers::Layers;
 use super::networks::{self, Identity};
 use super::notices;
@@ -32,13 +32,13 @@ impl Settings {
             reader.check_if_unread(key);
         }
         let mut problems = std::mem::take(&mut reader.problems);
-        let mut notices = notices::about(layers, &mut problems);
+        let mut notices = notices::check_keys(layers, &mut problems);
         problems.sort_by_key(|problem| problem.origin.order());
         match settings {
             Some(mut settings) if problems.is_empty() => {
-                notices.extend(notices::about_network(reader, &settings.network));
-                settings.notices = notices;
-                settings.given = layers.into();
+                notices.extend(notices::check_network(reader, &settings.network));
+                settings.diagnostics = notices;
+                settings.explicit = layers.into();
                 Ok(settings)
             }
             _ => Err(problems),
@@ -100,8 +100,8 @@ fn read_all(reader: &mut Reader<'_>, identity: Option<Identity>, byte: Option<Ne
         harvester_keys,
         unlocked_limit: i32::try_from(unlocked_limit?).ok()?,
         peers: peers?,
-        notices: Vec::new(),
-        given: Given::default(),
+        diagnostics: Vec::new(),
+        explicit: ExplicitSettings::default(),
     })
 }
 
@@ -220,7 +220,7 @@ fn websocket(reader: &mut Reader<'_>, http: Option<&HttpSettings>) -> Option<Web
     };
     let register_on_subscribe = reader.boolean("nisd.registerOnSubscribe");
     let implicit_subscription = reader.boolean("nisd.implicitSubscription");
-    let forgiving_stomp = reader.boolean("nisd.forgivingStomp");
+    let lenient_stomp = reader.boolean("nisd.forgivingStomp");
     let port = port(reader, "nem.websocketPort");
     Some(WebsocketSettings {
         bind: http?.bind,
@@ -228,7 +228,7 @@ fn websocket(reader: &mut Reader<'_>, http: Option<&HttpSettings>) -> Option<Web
         blocks_new_body,
         register_on_subscribe,
         implicit_subscription,
-        forgiving_stomp,
+        lenient_stomp,
     })
 }
 
@@ -291,7 +291,7 @@ fn check_together(reader: &mut Reader<'_>, settings: Option<&Settings>) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::key::{Key, Use};
+    use super::super::key::{Key, Support};
     use super::super::{Override, build};
     use super::*;
 
@@ -306,7 +306,7 @@ mod tests {
         let mut reader = Reader::new(&layers, None);
         networks::identity(&mut reader);
         read_all(&mut reader, None, Some(NetworkByte::TESTNET));
-        let unread = |key: &&Key| key.used == Use::Now && !reader.asked.contains(key.name);
+        let unread = |key: &&Key| key.support == Support::Active && !reader.read_names.contains(key.name);
         let unread: Vec<_> = table::keys().filter(unread).map(|key| key.name).collect();
         assert_eq!(unread, ["nem.network.addressStartChar"], "which is only compared");
     }

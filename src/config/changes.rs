@@ -5,34 +5,34 @@ use std::fmt;
 
 use sha2::{Digest, Sha256};
 
-use super::key::{Counts, Default as Unset, Key};
+use super::key::{DefaultValue as Unset, Key, ReloadEffect};
 use super::layers::Layers;
-use super::problem::shown;
+use super::problem::quoted;
 use super::settings::{Boot, HttpSettings, Limits, PeerSettings, Settings};
 use super::table;
 
 /// Values that were set explicitly, by key, without defaults. Private keys are kept as SHA-256 digests only.
 #[derive(Clone, Default)]
-pub struct Given(BTreeMap<&'static str, String>);
+pub struct ExplicitSettings(BTreeMap<&'static str, String>);
 
-impl fmt::Debug for Given {
+impl fmt::Debug for ExplicitSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} settings (not shown)", self.0.len())
     }
 }
 
-impl From<&Layers> for Given {
-    fn from(layers: &Layers) -> Given {
+impl From<&Layers> for ExplicitSettings {
+    fn from(layers: &Layers) -> ExplicitSettings {
         let given = |key: &Key| {
             let text = layers.get(key.name)?.text.as_str();
             let is_secret = key.kind.is_secret() && !text.is_empty();
             Some((key.name, if is_secret { hex::encode(Sha256::digest(text)) } else { text.to_owned() }))
         };
-        Given(table::keys().filter_map(given).collect())
+        ExplicitSettings(table::keys().filter_map(given).collect())
     }
 }
 
-impl Given {
+impl ExplicitSettings {
     fn text(&self, key: &Key) -> &str {
         match (self.0.get(key.name), key.default) {
             (Some(text), _) => text,
@@ -44,29 +44,31 @@ impl Given {
 
 /// A setting whose value has changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change {
+pub struct SettingChange {
     /// Its key.
     pub key: &'static str,
     /// Old and new value, for a person; secrets are not shown.
     pub values: [String; 2],
     /// When the change takes effect.
-    pub counts: Counts,
+    pub reload_effect: ReloadEffect,
 }
 
-impl fmt::Display for Change {
+impl fmt::Display for SettingChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Change { key, values: [was, is], counts } = self;
+        let SettingChange { key, values: [was, is], reload_effect: counts } = self;
         match counts {
-            Counts::AtOnce => write!(f, "{key} is {is} now; it was {was}"),
-            Counts::FromStart => write!(f, "{key} stays {was} until the node is started again; it will be {is} then"),
+            ReloadEffect::Immediate => write!(f, "{key} is {is} now; it was {was}"),
+            ReloadEffect::RestartRequired => {
+                write!(f, "{key} stays {was} until the node is started again; it will be {is} then")
+            }
         }
     }
 }
 
 impl Settings {
     /// Returns whether the folder of the store is set explicitly and does not depend on the home folder (`%h`).
-    pub fn names_data(&self) -> bool {
-        let folder = ["nisd.data", "nem.folder"].iter().find_map(|key| self.given.0.get(key));
+    pub fn has_explicit_data_folder(&self) -> bool {
+        let folder = ["nisd.data", "nem.folder"].iter().find_map(|key| self.explicit.0.get(key));
         folder.is_some_and(|folder| !folder.contains("%h"))
     }
 
@@ -78,21 +80,21 @@ impl Settings {
 
     /// Applies from `new`, which was reloaded, the settings that may change while a node runs. Returns all changes, in
     /// the order of the table of settings.
-    pub fn take_over(&mut self, new: Settings) -> Vec<Change> {
+    pub fn reload(&mut self, new: Settings) -> Vec<SettingChange> {
         let has_hosts = !self.local.hosts().is_empty() || !new.local.hosts().is_empty();
         let changes = table::keys().filter_map(|key| {
-            let texts = [&self.given, &new.given].map(|given| given.text(key));
-            let values = texts.map(|text| if key.kind.is_secret() { "(not shown)".to_owned() } else { shown(text) });
+            let texts = [&self.explicit, &new.explicit].map(|given| given.text(key));
+            let values = texts.map(|text| if key.kind.is_secret() { "(not shown)".to_owned() } else { quoted(text) });
             // Host names would have to be resolved, which blocks.
-            let waits = key.name == "nis.additionalLocalIps" && has_hosts;
-            let counts = if waits { Counts::FromStart } else { key.counts };
-            (texts[0] != texts[1]).then_some(Change { key: key.name, values, counts })
+            let needs_lookup = key.name == "nis.additionalLocalIps" && has_hosts;
+            let counts = if needs_lookup { ReloadEffect::RestartRequired } else { key.reload_effect };
+            (texts[0] != texts[1]).then_some(SettingChange { key: key.name, values, reload_effect: counts })
         });
-        let changes: Vec<Change> = changes.collect();
-        for change in changes.iter().filter(|change| change.counts == Counts::AtOnce) {
-            match new.given.0.get(change.key) {
-                Some(text) => self.given.0.insert(change.key, text.clone()),
-                None => self.given.0.remove(change.key),
+        let changes: Vec<SettingChange> = changes.collect();
+        for change in changes.iter().filter(|change| change.reload_effect == ReloadEffect::Immediate) {
+            match new.explicit.0.get(change.key) {
+                Some(text) => self.explicit.0.insert(change.key, text.clone()),
+                None => self.explicit.0.remove(change.key),
             };
         }
         let Settings { http, limits, peers, .. } = self;
@@ -125,8 +127,8 @@ mod tests {
     /// Returns the settings, the keys that changed, and those of them that take effect immediately.
     fn changed(old: &str, new: &str) -> (Settings, Vec<&'static str>, Vec<&'static str>) {
         let mut settings = settings(old);
-        let changes = settings.take_over(self::settings(new));
-        let at_once = changes.iter().filter(|change| change.counts == Counts::AtOnce);
+        let changes = settings.reload(self::settings(new));
+        let at_once = changes.iter().filter(|change| change.reload_effect == ReloadEffect::Immediate);
         let at_once = at_once.map(|change| change.key).collect();
         (settings, changes.iter().map(|change| change.key).collect(), at_once)
     }
@@ -148,19 +150,19 @@ mod tests {
     fn what_counts_from_the_next_start_on_is_told_each_time_until_then() {
         let mut old = settings("nisd.maxBacklog = 1M");
         for times in 0..2 {
-            let changes = old.take_over(settings("nisd.maxBacklog = 2M\nnem.httpPort = 1"));
-            let said: Vec<_> = changes.iter().map(Change::to_string).collect();
+            let changes = old.reload(settings("nisd.maxBacklog = 2M\nnem.httpPort = 1"));
+            let said: Vec<_> = changes.iter().map(SettingChange::to_string).collect();
             assert_eq!(said[0], "nem.httpPort stays \"7890\" until the node is started again; it will be \"1\" then");
             assert_eq!(said.len(), 2 - times, "{said:?}");
         }
-        assert_eq!(old.take_over(settings("nisd.maxBacklog = 2M")), []);
+        assert_eq!(old.reload(settings("nisd.maxBacklog = 2M")), []);
     }
 
     #[test]
     fn a_default_that_is_written_out_is_no_change_and_a_private_key_is_not_shown() {
         assert_eq!(changed("", "nisd.maxBacklog = 512K").1, [""; 0]);
         let key = "ab".repeat(32);
-        let changes = settings("").take_over(settings(&format!("nis.bootKey = {key}")));
+        let changes = settings("").reload(settings(&format!("nis.bootKey = {key}")));
         let said = format!("{} {changes:?}", changes[0]);
         assert!(said.contains("nis.bootKey") && said.contains("(not shown)") && !said.contains("abab"), "{said}");
     }

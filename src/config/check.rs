@@ -6,14 +6,14 @@ use std::rc::Rc;
 
 use zeroize::Zeroizing;
 
-use super::key::{Key, Use};
+use super::key::{Key, Support};
 use super::layers::{Layers, Origin};
-use super::nearest_key::nearest_key;
-use super::notices::shown_key;
+use super::notices::redact_key;
 use super::peers::{KnownPeers, file_name};
 use super::problem::Problem;
 use super::properties::{self, Property};
 use super::settings::Settings;
+use super::suggest_key::suggest_key;
 use super::{config_json, table};
 use crate::codec::Context;
 use crate::model::Network;
@@ -52,21 +52,21 @@ impl fmt::Display for FileKind {
 
 /// What the node does with a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Verdict {
+pub enum LineStatus {
     /// The line takes effect.
-    Taken,
+    Applied,
     /// The line has no effect in this node.
     NoEffect,
     /// The node does not start with this line.
-    Wrong,
+    Invalid,
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for LineStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Verdict::Taken => "taken",
-            Verdict::NoEffect => "no effect",
-            Verdict::Wrong => "WRONG",
+            LineStatus::Applied => "taken",
+            LineStatus::NoEffect => "no effect",
+            LineStatus::Invalid => "WRONG",
         })
     }
 }
@@ -79,14 +79,14 @@ pub struct Finding {
     /// The key, or the peer.
     pub subject: String,
     /// What the node does with it.
-    pub verdict: Verdict,
+    pub status: LineStatus,
     /// Why, and what to do instead; may be empty.
     pub text: String,
 }
 
 /// A file and its results.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Checked {
+pub struct FileReport {
     /// Its name.
     pub path: PathBuf,
     /// What it is.
@@ -127,7 +127,7 @@ const OF_LOG: &[(&str, &str)] = &[
 
 /// Checks all files together: later settings override earlier ones, as in NIS1, and peer lists are checked against the
 /// network of the settings. `home` is the user's home folder.
-pub fn check(files: &[File], home: Option<&Path>) -> Vec<Checked> {
+pub fn check(files: &[File], home: Option<&Path>) -> Vec<FileReport> {
     let contents: Vec<Content> = files.iter().map(|file| Content::of(&file.content)).collect();
     let mut layers = Layers::default();
     for (file, content) in files.iter().zip(&contents) {
@@ -139,26 +139,26 @@ pub fn check(files: &[File], home: Option<&Path>) -> Vec<Checked> {
         Ok(settings) => (Some(settings.network), Vec::new()),
         Err(problems) => (None, problems),
     };
-    let mut checked: Vec<Checked> = files
+    let mut checked: Vec<FileReport> = files
         .iter()
         .zip(&contents)
         .map(|(File { path, content: bytes }, content)| {
             let (kind, findings) = match content {
                 Content::Settings(properties) => {
-                    (FileKind::Settings, of_settings(path, properties, &layers, &problems))
+                    (FileKind::Settings, check_settings(path, properties, &layers, &problems))
                 }
-                Content::Peers => (FileKind::Peers, of_peers(path, bytes, network.as_ref())),
+                Content::Peers => (FileKind::Peers, check_peers(path, bytes, network.as_ref())),
                 Content::Database(properties) => {
-                    (FileKind::Database, without_effect(properties, OF_DATABASE, |key, start| key.starts_with(start)))
+                    (FileKind::Database, ignored_settings(properties, OF_DATABASE, |key, start| key.starts_with(start)))
                 }
                 Content::Log(properties) => {
-                    (FileKind::Log, without_effect(properties, OF_LOG, |key, end| key.ends_with(end)))
+                    (FileKind::Log, ignored_settings(properties, OF_LOG, |key, end| key.ends_with(end)))
                 }
                 Content::Unreadable(kind, place, why) => {
-                    (*kind, vec![Finding { place: *place, ..whole(Verdict::Wrong, why.clone()) }])
+                    (*kind, vec![Finding { place: *place, ..file_finding(LineStatus::Invalid, why.clone()) }])
                 }
             };
-            Checked { path: path.clone(), kind, findings }
+            FileReport { path: path.clone(), kind, findings }
         })
         .collect();
     let mut settings = checked.iter_mut().filter(|checked| checked.kind == FileKind::Settings);
@@ -169,7 +169,7 @@ pub fn check(files: &[File], home: Option<&Path>) -> Vec<Checked> {
         settings.for_each(|further| {
             let text =
                 "this node takes one file of settings (--config): put them together, later ones over earlier ones";
-            further.findings.insert(0, whole(Verdict::NoEffect, text.to_owned()));
+            further.findings.insert(0, file_finding(LineStatus::NoEffect, text.to_owned()));
         });
     }
     checked
@@ -208,7 +208,7 @@ impl Content {
 }
 
 /// Returns the results of a settings file, each key at its line.
-fn of_settings(path: &Path, properties: &[Property], layers: &Layers, problems: &[Problem]) -> Vec<Finding> {
+fn check_settings(path: &Path, properties: &[Property], layers: &Layers, problems: &[Problem]) -> Vec<Finding> {
     let of_line = |Property { key, line, .. }: &Property| {
         let here = Origin::File { path: Rc::from(path), line: *line };
         if let Some(problem) = problems.iter().find(|problem| problem.origin == here) {
@@ -216,12 +216,14 @@ fn of_settings(path: &Path, properties: &[Property], layers: &Layers, problems: 
         }
         let winning = layers.get(key).map(|value| &value.origin).filter(|origin| **origin != here);
         let (verdict, text) = match (table::find(key), winning) {
-            (Some(_), Some(winning)) => (Verdict::NoEffect, format!("it is set again at {winning}, which counts")),
-            (Some(Key { used: Use::Never, meaning, .. }), None) => (Verdict::NoEffect, (*meaning).to_owned()),
-            (Some(_), None) => (Verdict::Taken, remark(key).to_owned()),
-            (None, _) => (Verdict::NoEffect, unknown(key)),
+            (Some(_), Some(winning)) => (LineStatus::NoEffect, format!("it is set again at {winning}, which counts")),
+            (Some(Key { support: Support::Ignored, meaning, .. }), None) => {
+                (LineStatus::NoEffect, (*meaning).to_owned())
+            }
+            (Some(_), None) => (LineStatus::Applied, remark(key).to_owned()),
+            (None, _) => (LineStatus::NoEffect, unknown(key)),
         };
-        Finding { place: *line, subject: shown_key(key), verdict, text }
+        Finding { place: *line, subject: redact_key(key), status: verdict, text }
     };
     properties.iter().map(of_line).collect()
 }
@@ -231,52 +233,53 @@ fn remark(key: &str) -> &'static str {
 }
 
 fn unknown(key: &str) -> String {
-    let meant = nearest_key(key).map(|meant| format!("; did you mean {meant}?")).unwrap_or_default();
+    let meant = suggest_key(key).map(|meant| format!("; did you mean {meant}?")).unwrap_or_default();
     format!("there is no such setting, and NIS1 would not refuse it either{meant}")
 }
 
 fn wrong(place: usize, problem: &Problem) -> Finding {
     let Problem { key, value, why, allowed, .. } = problem;
     let text = format!("{value} {why}; allowed: {allowed}");
-    Finding { place, subject: key.clone(), verdict: Verdict::Wrong, text }
+    Finding { place, subject: key.clone(), status: LineStatus::Invalid, text }
 }
 
-fn whole(verdict: Verdict, text: String) -> Finding {
-    Finding { place: 0, subject: "the file".to_owned(), verdict, text }
+fn file_finding(verdict: LineStatus, text: String) -> Finding {
+    Finding { place: 0, subject: "the file".to_owned(), status: verdict, text }
 }
 
 /// Returns the results of a peer list. Without a valid network in the settings, the file's name is not checked.
-fn of_peers(path: &Path, bytes: &[u8], network: Option<&Network>) -> Vec<Finding> {
+fn check_peers(path: &Path, bytes: &[u8], network: Option<&Network>) -> Vec<Finding> {
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     // Nothing in the list depends on the network.
-    let context = network.map_or_else(Context::of_store, Context::of);
+    let context = network.map_or_else(Context::trusted_store, Context::of);
     let mut findings = Vec::new();
-    let wanted = network.map(|network| file_name(&network.name)).filter(|wanted| *wanted != name);
-    if let Some(wanted) = wanted {
+    let expected_name = network.map(|network| file_name(&network.name)).filter(|wanted| *wanted != name);
+    if let Some(wanted) = expected_name {
         let text = format!("the list is read from a file {wanted} beside the settings: give it that name");
-        findings.push(whole(Verdict::NoEffect, text));
+        findings.push(file_finding(LineStatus::NoEffect, text));
     }
     match KnownPeers::parse(bytes, context) {
-        Err(defect) => findings.push(whole(Verdict::Wrong, defect.to_string())),
+        Err(defect) => findings.push(file_finding(LineStatus::Invalid, defect.to_string())),
         Ok(peers) => {
             let taken = (1..).zip(&peers.nodes).map(|(place, node)| Finding {
                 place,
                 subject: node.endpoint.to_string(),
-                verdict: Verdict::Taken,
+                status: LineStatus::Applied,
                 text: String::new(),
             });
             findings.extend(taken);
-            findings.extend(peers.notices.iter().map(|notice| whole(Verdict::NoEffect, notice.to_string())));
+            findings
+                .extend(peers.diagnostics.iter().map(|notice| file_finding(LineStatus::NoEffect, notice.to_string())));
         }
     }
     findings
 }
 
 /// Returns the results of settings that this node does not have, with the first advice that fits the key.
-fn without_effect(properties: &[Property], advice: &[(&str, &str)], fits: fn(&str, &str) -> bool) -> Vec<Finding> {
+fn ignored_settings(properties: &[Property], advice: &[(&str, &str)], fits: fn(&str, &str) -> bool) -> Vec<Finding> {
     let of_line = |Property { key, line, .. }: &Property| {
         let text = advice.iter().find(|(part, _)| fits(key, part)).map_or("", |(_, text)| text);
-        Finding { place: *line, subject: shown_key(key), verdict: Verdict::NoEffect, text: text.to_owned() }
+        Finding { place: *line, subject: redact_key(key), status: LineStatus::NoEffect, text: text.to_owned() }
     };
     properties.iter().map(of_line).collect()
 }
@@ -289,13 +292,13 @@ mod tests {
         File { path: name.into(), content: Zeroizing::new(content.as_bytes().to_vec()) }
     }
 
-    fn checked(files: &[File]) -> Vec<Checked> {
+    fn checked(files: &[File]) -> Vec<FileReport> {
         check(files, Some(Path::new("/home/operator")))
     }
 
     /// Formats `place subject: verdict` of each finding.
-    fn said(checked: &Checked) -> Vec<String> {
-        let line = |one: &Finding| format!("{} {}: {}", one.place, one.subject, one.verdict);
+    fn said(checked: &FileReport) -> Vec<String> {
+        let line = |one: &Finding| format!("{} {}: {}", one.place, one.subject, one.status);
         checked.findings.iter().map(line).collect()
     }
 
@@ -343,7 +346,7 @@ mod tests {
         let log = file("b", "handlers = java.util.logging.ConsoleHandler\n.level = INFO\norg.nem.level = FINE\n");
         let [database, log] = &checked(&[database, log])[..] else { panic!("two files") };
         assert_eq!((database.kind, log.kind), (FileKind::Database, FileKind::Log));
-        assert!(database.findings.iter().chain(&log.findings).all(|one| one.verdict == Verdict::NoEffect));
+        assert!(database.findings.iter().chain(&log.findings).all(|one| one.status == LineStatus::NoEffect));
         assert!(database.findings[0].text.contains("cannot be read") && log.findings[2].text.contains("nisd.logLevel"));
         assert!(!format!("{database:?}").contains("secret"));
     }

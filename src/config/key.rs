@@ -10,44 +10,44 @@ pub struct Key {
     /// The allowed values.
     pub kind: Kind,
     /// The default value.
-    pub default: Default,
+    pub default: DefaultValue,
     /// Whether the setting has an effect in this node.
-    pub used: Use,
+    pub support: Support,
     /// Its meaning, for a person.
     pub meaning: &'static str,
     /// When a change takes effect.
-    pub counts: Counts,
+    pub reload_effect: ReloadEffect,
 }
 
 impl Key {
     /// Creates a setting with a default value; an empty text means no value.
     pub const fn new(name: &'static str, kind: Kind, default: &'static str, meaning: &'static str) -> Key {
-        let (default, used, counts) = (Default::Value(default), Use::Now, Counts::FromStart);
-        Key { name, kind, default, used, meaning, counts }
+        let (default, used, counts) = (DefaultValue::Value(default), Support::Active, ReloadEffect::RestartRequired);
+        Key { name, kind, default, support: used, meaning, reload_effect: counts }
     }
 
     /// Makes the default depend on something else, which `from` explains.
     pub const fn derived(mut self, from: &'static str) -> Key {
-        self.default = Default::Derived(from);
+        self.default = DefaultValue::Derived(from);
         self
     }
 
     /// Lets a running node apply a change.
-    pub const fn at_once(mut self) -> Key {
-        self.counts = Counts::AtOnce;
+    pub const fn reloadable(mut self) -> Key {
+        self.reload_effect = ReloadEffect::Immediate;
         self
     }
 
     /// Marks the setting as without effect in this node.
-    pub const fn never(mut self) -> Key {
-        self.used = Use::Never;
+    pub const fn ignored(mut self) -> Key {
+        self.support = Support::Ignored;
         self
     }
 }
 
 /// Default of a setting.
 #[derive(Clone, Copy, Debug)]
-pub enum Default {
+pub enum DefaultValue {
     /// This value.
     Value(&'static str),
     /// Depends on something else, as this text explains.
@@ -56,20 +56,20 @@ pub enum Default {
 
 /// Whether a setting has an effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Use {
+pub enum Support {
     /// The setting takes effect.
-    Now,
+    Active,
     /// No effect: the setting concerns something that only NIS1's own software has.
-    Never,
+    Ignored,
 }
 
 /// When a change of a setting takes effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Counts {
+pub enum ReloadEffect {
     /// When a running node reloads its settings.
-    AtOnce,
+    Immediate,
     /// At the next start.
-    FromStart,
+    RestartRequired,
 }
 
 /// Allowed values of a setting. `Display` describes them for a person.

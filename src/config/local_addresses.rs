@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::problem::shown;
+use super::problem::quoted;
 
 /// Maximum entries of the list; a longer one is rejected.
 const MAX_ENTRIES: usize = 1024;
@@ -37,7 +37,7 @@ impl LocalAddresses {
                 return Err(format!("has more than {MAX_ENTRIES} entries"));
             }
             let known = read.add_entry(entry);
-            known.ok_or_else(|| format!("holds {}, which is none of these", shown(entry)))?;
+            known.ok_or_else(|| format!("holds {}, which is none of these", quoted(entry)))?;
         }
         Ok(read)
     }

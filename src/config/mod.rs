@@ -16,7 +16,6 @@ mod key;
 mod layers;
 mod load;
 mod local_addresses;
-mod nearest_key;
 mod network_file;
 mod networks;
 mod notices;
@@ -26,19 +25,20 @@ pub mod properties;
 mod reader;
 mod secret;
 mod settings;
+mod suggest_key;
 pub mod table;
 mod values;
 
 pub use address_ranges::AddressRanges;
-pub use changes::{Change, Given};
-pub use key::{Counts, Default, Key, Kind, Section, Use};
+pub use changes::{ExplicitSettings, SettingChange};
+pub use key::{DefaultValue, Key, Kind, ReloadEffect, Section, Support};
 pub use layers::{Origin, Override};
 pub use load::{MAX_NEMESIS_BYTES, NemesisError, build, load};
 pub use local_addresses::LocalAddresses;
 pub use network_file::network_properties;
-pub use notices::standstill;
-pub use peers::{Defect, KnownPeers, MAX_PEERS_BYTES, PeersError, PeersFile};
-pub use problem::{ConfigError, Notice, Problem};
+pub use notices::no_block_source_warning;
+pub use peers::{KnownPeers, MAX_PEERS_BYTES, PeersError, PeersErrorKind, PeersFile};
+pub use problem::{ConfigError, Diagnostic, Problem};
 pub use secret::Secret;
 pub use settings::{
     Bind, BlocksNewBody, Boot, Endpoint, Features, HttpSettings, IpDetection, Limits, NemesisFile, PeerSettings,

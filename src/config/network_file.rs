@@ -56,7 +56,7 @@ mod tests {
             let read = read.unwrap();
             assert_eq!(read.network, network);
             assert_eq!(read.nemesis.0, Path::new("conf/first.bin"));
-            assert!(read.notices.is_empty(), "{:?}", read.notices);
+            assert!(read.diagnostics.is_empty(), "{:?}", read.diagnostics);
         }
     }
 }

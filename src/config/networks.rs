@@ -91,7 +91,7 @@ pub(super) fn identity(reader: &mut Reader<'_>) -> Option<Identity> {
             reader.problem("nem.network", "is almost the name of a known network", allowed);
             None
         }
-        None => match meant(&name, reader) {
+        None => match suggest_network(&name, reader) {
             Some(known) => {
                 let why = format!("is no network that nisd knows; did you mean {}?", known.name);
                 let allowed = "mainnet, testnet, mijinnet, or the name of a network whose nem.network.* are set";
@@ -105,7 +105,7 @@ pub(super) fn identity(reader: &mut Reader<'_>) -> Option<Identity> {
 
 /// Returns the known network that an unknown name most likely means: the name is a typing error away, and no other key
 /// of a private network is set.
-fn meant(name: &str, reader: &Reader<'_>) -> Option<&'static Known> {
+fn suggest_network(name: &str, reader: &Reader<'_>) -> Option<&'static Known> {
     const MAX_DISTANCE: usize = 2;
     if PRIVATE_KEYS.iter().any(|key| reader.is_set(key)) {
         return None;
@@ -287,7 +287,7 @@ fn forks(reader: &mut Reader<'_>, byte: Option<NetworkByte>, is_after_all: bool)
     let treasury = reader.integer("nis.treasuryReissuanceForkHeight");
     let hashes = reader.hashes("nis.treasuryReissuanceForkTransactionHashes");
     let fallback = reader.hashes("nis.treasuryReissuanceForkFallbackTransactionHashes");
-    let default = if is_after_all { Forks::behind() } else { default_forks(byte?) };
+    let default = if is_after_all { Forks::all_past() } else { default_forks(byte?) };
     let height = |configured: Option<i64>, default| configured.map_or(default, i64::unsigned_abs);
     let [multisig_m_of_n, mosaics, first_fee, remote_account, mosaic_redefinition, second_fee] = configured;
     Some(Forks {

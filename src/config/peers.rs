@@ -6,10 +6,10 @@ use std::io::{self, Read};
 use std::path::PathBuf;
 
 use super::networks::key;
-use super::problem::{Notice, shown};
+use super::problem::{Diagnostic, quoted};
 use super::settings::PeerSettings;
-use crate::codec::json::JsonSource;
-use crate::codec::lax_json::{self, LaxJsonError, Value};
+use crate::codec::json::JsonDecoder;
+use crate::codec::lenient_json::{self, LenientJsonError, Value};
 use crate::codec::{Context, ReadError};
 use crate::crypto::PublicKey;
 use crate::model::Network;
@@ -35,7 +35,7 @@ pub struct KnownPeers {
     /// Whether these are the built-in peers, because there is no file.
     pub is_built_in: bool,
     /// Warnings about the list.
-    pub notices: Vec<Notice>,
+    pub diagnostics: Vec<Diagnostic>,
 }
 
 /// The peer list cannot be used.
@@ -44,18 +44,18 @@ pub struct PeersError {
     /// The file, as an absolute path.
     pub path: PathBuf,
     /// The defect.
-    pub defect: Defect,
+    pub kind: PeersErrorKind,
 }
 
 /// Defect of a peer list.
 #[derive(Debug)]
-pub enum Defect {
+pub enum PeersErrorKind {
     /// The file cannot be read.
     Unreadable(io::Error),
     /// It is longer than [`MAX_PEERS_BYTES`].
     TooLong,
     /// It is not JSON.
-    Syntax(LaxJsonError),
+    Syntax(LenientJsonError),
     /// It is not an object with a list `knownPeers`.
     NoList,
     /// It has more than [`limits::LISTED_NODES`] entries.
@@ -73,19 +73,19 @@ pub enum Defect {
 
 impl fmt::Display for PeersError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the list of known nodes {}: {}", self.path.display(), self.defect)
+        write!(f, "the list of known nodes {}: {}", self.path.display(), self.kind)
     }
 }
 
-impl fmt::Display for Defect {
+impl fmt::Display for PeersErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Defect::Unreadable(error) => write!(f, "cannot be read: {error}"),
-            Defect::TooLong => write!(f, "it has more than {MAX_PEERS_BYTES} bytes"),
-            Defect::Syntax(error) => error.fmt(f),
-            Defect::NoList => f.write_str("it must be an object with a list knownPeers"),
-            Defect::TooMany => write!(f, "it has more than {} entries", limits::LISTED_NODES),
-            Defect::Entry { number, name, error } => {
+            PeersErrorKind::Unreadable(error) => write!(f, "cannot be read: {error}"),
+            PeersErrorKind::TooLong => write!(f, "it has more than {MAX_PEERS_BYTES} bytes"),
+            PeersErrorKind::Syntax(error) => error.fmt(f),
+            PeersErrorKind::NoList => f.write_str("it must be an object with a list knownPeers"),
+            PeersErrorKind::TooMany => write!(f, "it has more than {} entries", limits::LISTED_NODES),
+            PeersErrorKind::Entry { number, name, error } => {
                 write!(f, "entry {number}{}: {error}", named(name.as_deref()))
             }
         }
@@ -94,17 +94,17 @@ impl fmt::Display for Defect {
 
 impl std::error::Error for PeersError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match &self.defect {
-            Defect::Unreadable(error) => Some(error),
-            Defect::Syntax(error) => Some(error),
-            Defect::Entry { error, .. } => Some(error),
-            Defect::TooLong | Defect::NoList | Defect::TooMany => None,
+        match &self.kind {
+            PeersErrorKind::Unreadable(error) => Some(error),
+            PeersErrorKind::Syntax(error) => Some(error),
+            PeersErrorKind::Entry { error, .. } => Some(error),
+            PeersErrorKind::TooLong | PeersErrorKind::NoList | PeersErrorKind::TooMany => None,
         }
     }
 }
 
 fn named(name: Option<&str>) -> String {
-    name.map(|name| format!(" ({})", shown(name))).unwrap_or_default()
+    name.map(|name| format!(" ({})", quoted(name))).unwrap_or_default()
 }
 
 impl PeersFile {
@@ -113,16 +113,16 @@ impl PeersFile {
         let failed = |defect| {
             // Absolute, so that messages show in which folder the file is expected.
             let path = std::path::absolute(&self.0).unwrap_or_else(|_| self.0.clone());
-            PeersError { path, defect }
+            PeersError { path, kind: defect }
         };
         let file = match File::open(&self.0) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(KnownPeers::built_in(&network.name)),
-            Err(error) => return Err(failed(Defect::Unreadable(error))),
+            Err(error) => return Err(failed(PeersErrorKind::Unreadable(error))),
         };
         let mut text = Vec::new();
         let read = file.take(MAX_PEERS_BYTES as u64 + 1).read_to_end(&mut text);
-        read.map_err(|error| failed(Defect::Unreadable(error)))?;
+        read.map_err(|error| failed(PeersErrorKind::Unreadable(error)))?;
         KnownPeers::parse(&text, Context::of(network)).map_err(failed)
     }
 }
@@ -138,18 +138,18 @@ impl PeerSettings {
 
 impl KnownPeers {
     /// Parses the content of a file. An entry whose endpoint is invalid is left out with a warning.
-    pub fn parse(text: &[u8], context: Context) -> Result<KnownPeers, Defect> {
+    pub fn parse(text: &[u8], context: Context) -> Result<KnownPeers, PeersErrorKind> {
         if text.len() > MAX_PEERS_BYTES {
-            return Err(Defect::TooLong);
+            return Err(PeersErrorKind::TooLong);
         }
-        let value = lax_json::parse(text).map_err(Defect::Syntax)?;
+        let value = lenient_json::parse(text).map_err(PeersErrorKind::Syntax)?;
         let entries = match (&value, value.get("knownPeers")) {
             (Value::Object(_), None | Some(Value::Null)) => &[],
             (_, Some(Value::Array(entries))) => entries.as_slice(),
-            _ => return Err(Defect::NoList),
+            _ => return Err(PeersErrorKind::NoList),
         };
         if entries.len() > limits::LISTED_NODES {
-            return Err(Defect::TooMany);
+            return Err(PeersErrorKind::TooMany);
         }
         let mut peers = KnownPeers::default();
         for (index, entry) in entries.iter().enumerate() {
@@ -158,18 +158,18 @@ impl KnownPeers {
         Ok(peers)
     }
 
-    fn add(&mut self, number: usize, entry: &Value, context: Context) -> Result<(), Defect> {
+    fn add(&mut self, number: usize, entry: &Value, context: Context) -> Result<(), PeersErrorKind> {
         let name = || match entry.get("identity")?.get("name")? {
             Value::String(name) => Some(name.clone()),
             _ => None,
         };
-        let read = JsonSource::new(entry, context).and_then(|mut source| NodeInfo::read_unchecked(&mut source));
-        match read.map_err(|error| Defect::Entry { number, name: name(), error })? {
+        let read = JsonDecoder::new(entry, context).and_then(|mut source| NodeInfo::read_unchecked(&mut source));
+        match read.map_err(|error| PeersErrorKind::Entry { number, name: name(), error })? {
             Ok(node) if self.nodes.iter().any(|known| known.identity.key == node.identity.key) => {}
             Ok(node) => self.nodes.push(node),
             Err(error) => {
                 let name = named(name().as_deref());
-                self.notices.push(Notice::warn(format!("known node {number}{name} is left out: {error}")));
+                self.diagnostics.push(Diagnostic::warn(format!("known node {number}{name} is left out: {error}")));
             }
         }
         Ok(())
@@ -183,7 +183,7 @@ impl KnownPeers {
             endpoint: Endpoint::http(*host, DEFAULT_PORT),
             meta_data: MetaData::default(),
         });
-        KnownPeers { nodes: nodes.collect(), is_built_in: true, notices: Vec::new() }
+        KnownPeers { nodes: nodes.collect(), is_built_in: true, diagnostics: Vec::new() }
     }
 }
 
@@ -275,7 +275,7 @@ mod tests {
         assert_eq!(hosts, ["a", "b"]);
         assert_eq!(peers.nodes[0].identity.key.to_string(), KEY);
         assert_eq!(peers.nodes[0].meta_data, MetaData::default());
-        assert_eq!((peers.notices.len(), peers.is_built_in), (0, false));
+        assert_eq!((peers.diagnostics.len(), peers.is_built_in), (0, false));
     }
 
     #[test]
@@ -290,7 +290,7 @@ mod tests {
         let peers =
             parse(&file(&[entry("a b", KEY), entry("b", OTHER).replace("http", "gopher"), entry("c", KEY)])).unwrap();
         assert_eq!(peers.nodes.len(), 1);
-        let notices: Vec<_> = peers.notices.iter().map(|notice| format!("{} {notice}", notice.level)).collect();
+        let notices: Vec<_> = peers.diagnostics.iter().map(|notice| format!("{} {notice}", notice.level)).collect();
         assert_eq!(
             notices,
             [

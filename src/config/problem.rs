@@ -87,31 +87,31 @@ impl fmt::Display for Problem {
 
 /// A warning or information about settings with which the node still starts. Never contains a value of a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Notice {
+pub struct Diagnostic {
     /// Severity: warning or information.
     pub level: log::Level,
     /// The text.
     pub text: String,
 }
 
-impl Notice {
-    pub(super) fn warn(text: impl Into<String>) -> Notice {
-        Notice { level: log::Level::Warn, text: text.into() }
+impl Diagnostic {
+    pub(super) fn warn(text: impl Into<String>) -> Diagnostic {
+        Diagnostic { level: log::Level::Warn, text: text.into() }
     }
 
-    pub(super) fn info(text: impl Into<String>) -> Notice {
-        Notice { level: log::Level::Info, text: text.into() }
+    pub(super) fn info(text: impl Into<String>) -> Diagnostic {
+        Diagnostic { level: log::Level::Info, text: text.into() }
     }
 }
 
-impl fmt::Display for Notice {
+impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
 }
 
 /// Formats a value for an error: in quotes, escaped, and shortened.
-pub(super) fn shown(text: &str) -> String {
+pub(super) fn quoted(text: &str) -> String {
     const MAX_SHOWN: usize = 80;
     let mut short: String = text.chars().take(MAX_SHOWN).collect();
     if short.len() < text.len() {
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn shown_values_are_escaped_and_short() {
-        assert_eq!(shown("a\n\u{1b}[2J"), r#""a\n\u{1b}[2J""#);
-        assert!(shown(&"ä".repeat(1000)).chars().count() < 100);
+        assert_eq!(quoted("a\n\u{1b}[2J"), r#""a\n\u{1b}[2J""#);
+        assert!(quoted(&"ä".repeat(1000)).chars().count() < 100);
     }
 }

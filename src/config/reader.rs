@@ -5,10 +5,10 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use super::address_ranges::AddressRanges;
-use super::key::{Default, Key, Kind};
+use super::key::{DefaultValue, Key, Kind};
 use super::layers::{Layers, Origin};
 use super::local_addresses::LocalAddresses;
-use super::problem::{Problem, shown};
+use super::problem::{Problem, quoted};
 use super::secret::Secret;
 use super::settings::Bind;
 use super::table;
@@ -28,12 +28,12 @@ pub(super) struct Reader<'a> {
     home: Option<&'a Path>,
     pub problems: Vec<Problem>,
     /// Names that were read, so that the remaining ones can be checked at the end.
-    pub asked: BTreeSet<&'static str>,
+    pub read_names: BTreeSet<&'static str>,
 }
 
 impl<'a> Reader<'a> {
     pub fn new(layers: &'a Layers, home: Option<&'a Path>) -> Reader<'a> {
-        Reader { layers, home, problems: Vec::new(), asked: BTreeSet::new() }
+        Reader { layers, home, problems: Vec::new(), read_names: BTreeSet::new() }
     }
 
     /// Returns whether a setting is set, even to a wrong value.
@@ -58,7 +58,7 @@ impl<'a> Reader<'a> {
 
     fn read<T>(&mut self, name: &'static str, parse: impl Fn(Kind, &str) -> Parsed<T>) -> Option<T> {
         let key = table::find(name)?;
-        self.asked.insert(key.name);
+        self.read_names.insert(key.name);
         if let Some(value) = self.layers.get(name) {
             match parse(key.kind, &value.text) {
                 Ok(value) => return Some(value),
@@ -66,8 +66,8 @@ impl<'a> Reader<'a> {
             }
         }
         match key.default {
-            Default::Value(text) => parse(key.kind, text).ok(),
-            Default::Derived(_) => None,
+            DefaultValue::Value(text) => parse(key.kind, text).ok(),
+            DefaultValue::Derived(_) => None,
         }
     }
 
@@ -77,8 +77,8 @@ impl<'a> Reader<'a> {
         let secret = key.is_none_or(|key| key.kind.is_secret());
         let value = match (self.layers.get(name), key.map(|key| key.default)) {
             (Some(_), _) if secret => "(not shown)".to_owned(),
-            (Some(value), _) => shown(&value.text),
-            (None, Some(Default::Value(text))) => shown(text),
+            (Some(value), _) => quoted(&value.text),
+            (None, Some(DefaultValue::Value(text))) => quoted(text),
             (None, _) => "(not set)".to_owned(),
         };
         self.problems.push(Problem {
@@ -98,7 +98,7 @@ impl<'a> Reader<'a> {
 
     /// Checks the value of a setting that was not read.
     pub fn check_if_unread(&mut self, key: &'static Key) {
-        if !self.asked.contains(key.name) {
+        if !self.read_names.contains(key.name) {
             self.read(key.name, values::check);
         }
     }
@@ -114,14 +114,14 @@ impl<'a> Reader<'a> {
     pub fn integer(&mut self, name: &'static str) -> Option<i64> {
         self.read(name, |kind, text| match kind {
             Kind::Integer { min, max } => values::integer(text, min, max),
-            _ => Err(not_of_this_kind()),
+            _ => Err(kind_mismatch()),
         })
     }
 
     pub fn size(&mut self, name: &'static str) -> Option<u64> {
         self.read(name, |kind, text| match kind {
             Kind::Size { min, max } => values::size(text, min, max),
-            _ => Err(not_of_this_kind()),
+            _ => Err(kind_mismatch()),
         })
     }
 
@@ -132,7 +132,7 @@ impl<'a> Reader<'a> {
     pub fn choice(&mut self, name: &'static str) -> &'static str {
         let chosen = self.read(name, |kind, text| match kind {
             Kind::Choice(names) => values::choice(text, names),
-            _ => Err(not_of_this_kind()),
+            _ => Err(kind_mismatch()),
         });
         chosen.unwrap_or_default()
     }
@@ -140,7 +140,7 @@ impl<'a> Reader<'a> {
     pub fn names(&mut self, name: &'static str) -> Vec<&'static str> {
         let names = self.read(name, |kind, text| match kind {
             Kind::Names(known) => values::names(text, known),
-            _ => Err(not_of_this_kind()),
+            _ => Err(kind_mismatch()),
         });
         names.unwrap_or_default()
     }
@@ -234,6 +234,6 @@ impl<'a> Reader<'a> {
 }
 
 /// Error if table and code disagree about the kind of a setting, which a test rules out.
-fn not_of_this_kind() -> String {
+fn kind_mismatch() -> String {
     "is of another kind than expected".to_owned()
 }

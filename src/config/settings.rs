@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::address_ranges::AddressRanges;
-use super::changes::Given;
+use super::changes::ExplicitSettings;
 use super::local_addresses::LocalAddresses;
 use super::peers::PeersFile;
-use super::problem::Notice;
+use super::problem::Diagnostic;
 use super::secret::Secret;
 use crate::clock::ClockMode;
 use crate::model::Checkpoint;
@@ -19,7 +19,7 @@ use crate::peer::wire::Version;
 
 pub use crate::api::Features;
 pub use crate::peer::wire::Endpoint;
-pub use crate::push::BlocksNewBody;
+pub use crate::websocket_api::BlocksNewBody;
 
 /// The settings of a node.
 #[derive(Clone, Debug)]
@@ -77,9 +77,9 @@ pub struct Settings {
     /// Settings for peers.
     pub peers: PeerSettings,
     /// Warnings about these settings, logged once at startup.
-    pub notices: Vec<Notice>,
+    pub diagnostics: Vec<Diagnostic>,
     /// Values that were set explicitly, to find changes on a reload.
-    pub given: Given,
+    pub explicit: ExplicitSettings,
 }
 
 /// The file of a nemesis block.
@@ -155,7 +155,7 @@ pub struct WebsocketSettings {
     /// Whether registering an account subscribes a session without subscriptions to its transactions.
     pub implicit_subscription: bool,
     /// Whether STOMP frames are parsed leniently.
-    pub forgiving_stomp: bool,
+    pub lenient_stomp: bool,
 }
 
 /// Limits on connections and sessions. Sizes are in bytes.

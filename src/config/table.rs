@@ -6,7 +6,7 @@
 use std::fmt::Write;
 
 use super::key::Kind::*;
-use super::key::{Counts, Default, Key, Kind, Section, Use};
+use super::key::{DefaultValue, Key, Kind, ReloadEffect, Section, Support};
 use crate::model::BLOCK_CHAIN_FEATURES;
 
 const K: u64 = 1 << 10;
@@ -167,7 +167,7 @@ const NODE: &[Key] = &[
         "info",
         "What is logged (--log)",
     )
-    .at_once(),
+    .reloadable(),
     Key::new(
         "nisd.logFormat",
         Choice(&["text", "json"]),
@@ -249,43 +249,43 @@ const HTTP: &[Key] = &[
         Boolean,
         "true",
         "Whether a caller from other than 127.0.0.1 gets at most 50 answers a second, on each port",
-    ).at_once(),
+    ).reloadable(),
     Key::new(
         "nis.additionalLocalIps",
         LocalAddresses,
         "",
         "Callers that may use what only local ones may, besides 127.0.0.1 and ::1",
-    ).at_once(),
+    ).reloadable(),
     Key::new(
         "nisd.trustedProxies",
         AddressRanges,
         "",
         "Reverse proxies in front of this node: a request from one of them counts as that of the caller whom X-Forwarded-For or Forwarded names. From anybody else such a header names nobody, and takes a local caller's rights away",
-    ).at_once(),
+    ).reloadable(),
     Key::new(
         "nisd.hostNames",
         HostNames,
         "",
         "Names, besides nem.host, under which browsers and proxies reach this node. What only local callers may do, a request may whose Host is local or one of these, and whose Origin, if it has one, is that very Host or in nisd.localOrigins: else a foreign web page could do it in a browser on this machine",
-    ).at_once(),
+    ).reloadable(),
     Key::new(
         "nisd.localOrigins",
         Origins,
         "",
         "Origins of web pages, such as http://127.0.0.1:3000, that may do what only local clients may; otherwise only the pages of this node itself",
-    ).at_once(),
+    ).reloadable(),
     Key::new(
         "nis.allowedHarvesterAddresses",
         Addresses,
         "",
         "Accounts whose private keys requests may bring; nothing allows all",
-    ).at_once(),
+    ).reloadable(),
     Key::new(
         "nisd.gzip",
         Boolean,
         "true",
         "Whether answers to GET are compressed when the caller accepts it and it pays",
-    ).at_once(),
+    ).reloadable(),
     Key::new(
         "nisd.explorer",
         Boolean,
@@ -339,14 +339,14 @@ const LIMITS: &[Key] = &[
         Integer { min: 16, max: 1_000_000 },
         "10000",
         "Most open connections of both interfaces together; for a further one the client that has most of them loses one",
-    ).at_once(),
+    ).reloadable(),
     Key::new(
         "nisd.maxHttpConnections",
         Integer { min: 8, max: 1_000_000 },
         "",
         "Most open connections of the HTTP port, at most nisd.maxConnections; for a further one the client that has most \
          of them loses one",
-    ).at_once()
+    ).reloadable()
     .derived("four fifths of nisd.maxConnections: a fifth stays free for websockets"),
     Key::new(
         "nisd.maxWebsocketConnections",
@@ -354,14 +354,14 @@ const LIMITS: &[Key] = &[
         "",
         "Most open connections of the websocket port, at most nisd.maxConnections; for a further one the client that has \
          most of them loses one",
-    ).at_once()
+    ).reloadable()
     .derived("four fifths of nisd.maxConnections: a fifth stays free for HTTP"),
     Key::new(
         "nisd.maxConnectionsPerAddress",
         Integer { min: 1, max: 1_000_000 },
         "250",
         "Most open connections of one IPv4 address or IPv6 prefix, on both ports together; those of this machine and of nisd.trustedProxies do not count",
-    ).at_once(),
+    ).reloadable(),
     Key::new(
         "nisd.ipv6PrefixLength",
         Integer { min: 32, max: 128 },
@@ -373,50 +373,50 @@ const LIMITS: &[Key] = &[
         Size { min: M, max: 64 * G },
         "128M",
         "Most bytes of requests and unsent answers of all connections; beyond it, the caller that holds most loses the connection that holds most. A single caller but 127.0.0.1 may hold a quarter of it",
-    ).at_once(),
+    ).reloadable(),
     Key::new(
         "nisd.maxBodySize",
         Size { min: K, max: M },
         "1M",
         "Longest body of any request; 413 is answered above. Every route has a limit of its own, which holds where it is less: mostly 8K, 64K where transactions are announced or lists sent, the largest block where other nodes pass on blocks and transactions (481K with nis.maxTransactionsPerBlock = 120, at most 1M, 256K in JSON)",
-    ).at_once(),
+    ).reloadable(),
     Key::new(
         "nisd.idleTimeout",
         Integer { min: 1, max: 3_600 },
         "30",
         "Seconds after which an idle HTTP connection is closed",
-    ).at_once(),
+    ).reloadable(),
     Key::new(
         "nisd.requestTimeout",
         Integer { min: 1, max: 3_600 },
         "30",
         "Seconds within which a request must arrive completely and its answer must be taken",
-    ).at_once(),
+    ).reloadable(),
     Key::new(
         "nisd.websocketIdleTimeout",
         Integer { min: 10, max: 86_400 },
         "300",
         "Seconds without traffic after which a websocket session is closed",
-    ).at_once(),
+    ).reloadable(),
     Key::new(
         "nisd.sendTimeout",
         Integer { min: 1, max: 3_600 },
         "10",
         "Seconds a subscriber may leave a message unread before it is dropped",
-    ).at_once(),
+    ).reloadable(),
     Key::new(
         "nisd.maxBacklog",
         Size { min: 64 * K, max: 256 * M },
         "512K",
         "Most bytes waiting for one subscriber; it is dropped above",
-    ).at_once(),
-    Key::new("nisd.maxSubscriptions", Integer { min: 1, max: 100_000 }, "1000", "Most subscriptions of one session").at_once(),
+    ).reloadable(),
+    Key::new("nisd.maxSubscriptions", Integer { min: 1, max: 100_000 }, "1000", "Most subscriptions of one session").reloadable(),
     Key::new(
         "nisd.maxRegisteredAddresses",
         Integer { min: 1, max: 100_000 },
         "1000",
         "Most accounts that one session registers for messages; the session is told of those beyond",
-    ).at_once(),
+    ).reloadable(),
 ];
 
 const PEERS: &[Key] = &[
@@ -433,7 +433,7 @@ const PEERS: &[Key] = &[
         Endpoints,
         "",
         "Nodes to begin with (--peer), besides those of peers-config_NETWORK.json, which lies beside the configuration file. Without such a file and without this, mainnet and testnet have the nodes that NIS1 comes with. Each is known from then on by the key that it shows first",
-    ).at_once(),
+    ).reloadable(),
     Key::new(
         "nisd.trustBelow",
         Checkpoint,
@@ -461,17 +461,17 @@ const PEERS: &[Key] = &[
         Text,
         "/heartbeat|/status|/chain/height|/chain/score|/chain/last-block|/chain/hashes-from|/push/transaction|/node/ping|/node/info|/node/extended-info|/node/peer-list/active|/account/get|/account/status|/account/unconfirmedTransactions|/account/transfers/all|/account/get/batch",
         "Paths that /debug/connections/incoming does not tell of, joined by |; small and capital letters count alike",
-    ).at_once(),
+    ).reloadable(),
 ];
 
 const NIS1_ONLY: &[Key] = &[
-    Key::new("nem.shortServerName", Text, "Nis", "Name of NIS1's lock file; here the folder of the store is locked").never(),
-    Key::new("nem.maxThreads", Integer { min: 1, max: I32_MAX }, "500", "Threads that serve requests; this node has one thread, and limits what callers cost it instead").never(),
-    Key::new("nem.webContext", Text, "", "Not used by NIS1 either").never(),
-    Key::new("nem.homePath", Text, "", "Not used by NIS1 either").never(),
-    Key::new("nem.shutdownPath", Text, "/shutdown", "Path that NIS1 calls to stop another instance on its port; this node stops none, and says that the port is taken").never(),
+    Key::new("nem.shortServerName", Text, "Nis", "Name of NIS1's lock file; here the folder of the store is locked").ignored(),
+    Key::new("nem.maxThreads", Integer { min: 1, max: I32_MAX }, "500", "Threads that serve requests; this node has one thread, and limits what callers cost it instead").ignored(),
+    Key::new("nem.webContext", Text, "", "Not used by NIS1 either").ignored(),
+    Key::new("nem.homePath", Text, "", "Not used by NIS1 either").ignored(),
+    Key::new("nem.shutdownPath", Text, "/shutdown", "Path that NIS1 calls to stop another instance on its port; this node stops none, and says that the port is taken").ignored(),
     Key::new("nis.delayBlockLoading", Boolean, "true", "Whether NIS1 listens before it has read all blocks; this node reads none when it starts, and listens before it boots")
-        .never(),
+        .ignored(),
 ];
 
 /// Returns all settings in the order of the table.
@@ -503,13 +503,13 @@ pub fn file() -> String {
     let mut text = String::from(FILE_INTRODUCTION);
     for section in SECTIONS {
         let _ = writeln!(text, "\n\n# {}", section.title.to_uppercase());
-        for key in section.keys.iter().filter(|key| key.used == Use::Now) {
+        for key in section.keys.iter().filter(|key| key.support == Support::Active) {
             let mut words = String::new();
             wrap(&mut words, &format!("{}.", key.meaning), WIDTH);
             wrap(&mut words, &format!("Allowed: {}.", key.kind), WIDTH);
             let value = match key.default {
-                Default::Value(value) => value,
-                Default::Derived(how) => {
+                DefaultValue::Value(value) => value,
+                DefaultValue::Derived(how) => {
                     wrap(&mut words, &format!("Default: {how}."), WIDTH);
                     ""
                 }
@@ -540,14 +540,14 @@ what is not marked so below counts from the next start on.
 
 fn print_key(text: &mut String, key: &Key, width: usize) {
     let default = match key.default {
-        Default::Value("") => "nothing",
-        Default::Value(value) => value,
-        Default::Derived(how) => how,
+        DefaultValue::Value("") => "nothing",
+        DefaultValue::Value(value) => value,
+        DefaultValue::Derived(how) => how,
     };
-    let used = match (key.used, key.counts) {
-        (Use::Never, _) => " (accepted, has no effect)",
-        (Use::Now, Counts::AtOnce) => " (read again on SIGHUP)",
-        (Use::Now, Counts::FromStart) => "",
+    let used = match (key.support, key.reload_effect) {
+        (Support::Ignored, _) => " (accepted, has no effect)",
+        (Support::Active, ReloadEffect::Immediate) => " (read again on SIGHUP)",
+        (Support::Active, ReloadEffect::RestartRequired) => "",
     };
     let _ = writeln!(text, "  {}{used}", key.name);
     wrap(text, &format!("{}.", key.meaning), width);
@@ -597,7 +597,7 @@ mod tests {
     #[test]
     fn every_default_is_allowed() {
         for key in keys() {
-            if let Default::Value(value) = key.default {
+            if let DefaultValue::Value(value) = key.default {
                 assert_eq!(values::check(key.kind, value), Ok(()), "{}", key.name);
             }
         }
@@ -611,10 +611,11 @@ mod tests {
         assert!(text.lines().all(|line| line.is_empty() || line.starts_with('#')), "{text}");
         let set: Vec<_> =
             text.lines().filter_map(|line| line.strip_prefix('#')).filter(|line| line.starts_with('n')).collect();
-        assert_eq!(set.len(), keys().filter(|key| key.used == Use::Now).count());
+        assert_eq!(set.len(), keys().filter(|key| key.support == Support::Active).count());
         let set: String = set.iter().filter(|line| !line.ends_with('=')).map(|line| format!("{line}\n")).collect();
         let (with_all, with_none) = (read(&set).unwrap(), read("").unwrap());
-        let without_given = |settings| super::super::Settings { given: std::default::Default::default(), ..settings };
+        let without_given =
+            |settings| super::super::Settings { explicit: std::default::Default::default(), ..settings };
         assert_eq!(format!("{:?}", without_given(with_all)), format!("{:?}", without_given(with_none)));
     }
 

@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use super::address_ranges::AddressRanges;
 use super::key::Kind;
 use super::local_addresses::{LocalAddresses, is_host_name};
-use super::problem::shown;
+use super::problem::quoted;
 use super::secret::Secret;
 use super::settings::Bind;
 use crate::clock::ClockMode;
@@ -135,7 +135,7 @@ fn elements(text: &str) -> impl Iterator<Item = &str> {
 pub(super) fn names(text: &str, known: &[&'static str]) -> Parsed<Vec<&'static str>> {
     for element in elements(text) {
         if !known.contains(&element) {
-            return Err(format!("holds {}, which is unknown", shown(element)));
+            return Err(format!("holds {}, which is unknown", quoted(element)));
         }
     }
     Ok(known.iter().filter(|name| elements(text).any(|element| element == **name)).copied().collect())
@@ -157,7 +157,7 @@ pub(super) fn hash(text: &str) -> Parsed<Hash256> {
 
 pub(super) fn hashes(text: &str) -> Parsed<Vec<Hash256>> {
     let read =
-        |element| Hash256::from_hex(element).ok_or_else(|| format!("holds {}, which is no hash", shown(element)));
+        |element| Hash256::from_hex(element).ok_or_else(|| format!("holds {}, which is no hash", quoted(element)));
     elements(text).map(read).collect()
 }
 
@@ -168,7 +168,7 @@ pub(super) fn address(text: &str, network: NetworkByte) -> Parsed<Address> {
 
 pub(super) fn addresses(text: &str, network: NetworkByte) -> Parsed<Vec<Address>> {
     let read = |element| {
-        let wrong = || format!("holds {}, which is no valid address of the network", shown(element));
+        let wrong = || format!("holds {}, which is no valid address of the network", quoted(element));
         Address::parse(element, network).ok_or_else(wrong)
     };
     elements(text).map(read).collect()
@@ -228,7 +228,7 @@ pub(super) fn host_names(text: &str) -> Parsed<Vec<String>> {
     let read = |element: &str| match ip_address(element) {
         Some(address) => Ok(address.to_string()),
         None if is_host_name(element) => Ok(element.to_ascii_lowercase()),
-        None => Err(format!("holds {}, which is no host name; ports and paths are not part of one", shown(element))),
+        None => Err(format!("holds {}, which is no host name; ports and paths are not part of one", quoted(element))),
     };
     elements(text).map(read).collect()
 }
@@ -253,7 +253,7 @@ pub(super) fn origins(text: &str) -> Parsed<Vec<String>> {
         let has_port = number.is_none_or(|number| number.parse::<u16>().is_ok_and(|port| port > 0));
         match has_host && has_port {
             true => Ok(origin.strip_suffix(port).map_or(origin.clone(), str::to_owned)),
-            false => Err(format!("holds {}, which is no origin: write http://HOST:PORT", shown(element))),
+            false => Err(format!("holds {}, which is no origin: write http://HOST:PORT", quoted(element))),
         }
     };
     elements(text).map(read).collect()
@@ -261,7 +261,7 @@ pub(super) fn origins(text: &str) -> Parsed<Vec<String>> {
 
 /// Parses endpoints of peers.
 pub(super) fn endpoints(text: &str) -> Parsed<Vec<Endpoint>> {
-    let read = |element| Endpoint::parse(element).map_err(|why| format!("holds {}, which {why}", shown(element)));
+    let read = |element| Endpoint::parse(element).map_err(|why| format!("holds {}, which {why}", quoted(element)));
     elements(text).map(read).collect()
 }
 
@@ -286,7 +286,7 @@ pub(super) fn context(text: &str) -> Parsed<String> {
 }
 
 pub(super) fn clock(text: &str) -> Parsed<ClockMode> {
-    text.trim().parse().map_err(|error: crate::clock::NotAClock| error.to_string())
+    text.trim().parse().map_err(|error: crate::clock::InvalidClockMode| error.to_string())
 }
 
 #[cfg(test)]

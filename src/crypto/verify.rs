@@ -35,7 +35,7 @@ impl std::error::Error for NotAPoint {}
 ///
 /// A signature with S out of range is false even if the key is not a point.
 pub fn verify(public: &PublicKey, data: &[u8], signature: &Signature) -> Result<bool, NotAPoint> {
-    if !is_worth_decoding(public, signature) {
+    if !passes_prechecks(public, signature) {
         return Ok(false);
     }
     Ok(equation_holds(&decode(public)?, data, signature))
@@ -60,10 +60,10 @@ impl Verifier {
 
     /// Returns the same result as [`verify`].
     pub fn verify(&mut self, public: &PublicKey, data: &[u8], signature: &Signature) -> Result<bool, NotAPoint> {
-        if !is_worth_decoding(public, signature) {
+        if !passes_prechecks(public, signature) {
             return Ok(false);
         }
-        let Some(place) = self.place_of(public) else {
+        let Some(place) = self.slot_of(public) else {
             return Ok(equation_holds(&decode(public)?, data, signature));
         };
         if let Some(key) = place.filter(|key| *key.as_bytes() == public.0) {
@@ -79,7 +79,7 @@ impl Verifier {
     }
 
     /// Returns the slot of `public`, or `None` if the cache has no slots.
-    fn place_of(&mut self, public: &PublicKey) -> Option<&mut Option<VerifyingKey>> {
+    fn slot_of(&mut self, public: &PublicKey) -> Option<&mut Option<VerifyingKey>> {
         let [a, b, c, d, ..] = public.0;
         // Public keys are practically random, so any four bytes are evenly distributed.
         let spread = u32::from_le_bytes([a, b, c, d]) as usize;
@@ -101,7 +101,7 @@ impl fmt::Debug for Verifier {
 }
 
 /// Steps 1 and 2: 0 < S < L, and the key is not all zeros.
-fn is_worth_decoding(public: &PublicKey, signature: &Signature) -> bool {
+fn passes_prechecks(public: &PublicKey, signature: &Signature) -> bool {
     let s = &signature.0[32..];
     let below_order = s.iter().rev().lt(GROUP_ORDER.iter().rev());
     below_order && s.iter().any(|byte| *byte != 0) && public.0 != [0; 32]

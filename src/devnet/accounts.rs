@@ -14,7 +14,7 @@ const LARGEST_STAKE: u64 = 8_000_000_000;
 /// blocks down to the block time, since 10^15 = 1024 · seconds · stake · 1.9.
 const LARGEST_STAKE_SECONDS: u64 = 500_000_000_000;
 /// Initial balance of an account for experiments, in whole XEM.
-const POCKET: u64 = 100_000_000;
+const TEST_BALANCE: u64 = 100_000_000;
 /// Prefix from which demo keys are derived; the name of the role follows.
 const DEMO: &[u8] = b"nisd devnet: a demo key that everybody knows: ";
 
@@ -57,20 +57,20 @@ impl Role {
         Amount::whole(match self {
             Role::Nemesis => 0,
             Role::Harvester => stake,
-            Role::Bank => SUPPLY - stake - 3 * POCKET,
-            Role::Alice | Role::Bob | Role::Carol => POCKET,
+            Role::Bank => SUPPLY - stake - 3 * TEST_BALANCE,
+            Role::Alice | Role::Bob | Role::Carol => TEST_BALANCE,
         })
     }
 
     /// Returns its key on every network with demo keys. The key is worthless, since anyone can compute it.
     pub fn demo_key(self) -> PrivateKey {
-        key_of(Zeroizing::new(keccak256_parts(&[DEMO, self.name().as_bytes()])))
+        key_from_seed(Zeroizing::new(keccak256_parts(&[DEMO, self.name().as_bytes()])))
     }
 }
 
 /// Creates a key from 32 random bytes. Its top bit is cleared, so that it is always printed with 64 digits: NIS1 puts
 /// `00` before other keys, which some software does not accept.
-pub fn key_of(mut seed: Zeroizing<[u8; 32]>) -> PrivateKey {
+pub fn key_from_seed(mut seed: Zeroizing<[u8; 32]>) -> PrivateKey {
     seed[31] &= 0x7f;
     PrivateKey::from_seed(&seed)
 }

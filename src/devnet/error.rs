@@ -5,7 +5,7 @@ use std::io;
 use std::path::PathBuf;
 
 use crate::config::ConfigError;
-use crate::store::folder_fault;
+use crate::store::folder_error_text;
 use crate::wallet::key_file::KeyFileError;
 
 /// An error about a private network. `Display` says what to do.
@@ -44,7 +44,7 @@ impl fmt::Display for DevnetError {
         match self {
             DevnetError::Settings(error) => error.fmt(f),
             DevnetError::Folder(path, error) => {
-                write!(f, "the folder {} cannot be used: {}", path.display(), folder_fault(error))
+                write!(f, "the folder {} cannot be used: {}", path.display(), folder_error_text(error))
             }
             DevnetError::File(path, error) => write!(f, "{}: {error}", path.display()),
             DevnetError::KeyFile(path, error) => write!(f, "the key file {}: {error}", path.display()),

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 
 use zeroize::Zeroizing;
 
-use super::accounts::{Role, key_of};
+use super::accounts::{Role, key_from_seed};
 use super::error::DevnetError;
 use super::nemesis::{generation_hash, nemesis_block};
 use crate::clock::NetworkClock;
-use crate::codec::Form;
+use crate::codec::SigningForm;
 use crate::config::{self, Override, Settings, network_properties};
 use crate::crypto::{KeyPair, PrivateKey};
 use crate::model::{Address, Amount, Network};
@@ -65,7 +65,7 @@ nis.secondFeeForkHeight = 1
 
 /// Services of the system that creating a network needs.
 #[derive(Clone, Copy)]
-pub struct Outside {
+pub struct Services {
     /// Milliseconds of Unix time.
     pub unix_millis: fn() -> i64,
     /// Fills bytes with the system's cryptographic randomness.
@@ -102,12 +102,12 @@ impl Devnet {
         flags: Vec<Override>,
         fresh_keys: bool,
         home: Option<&Path>,
-        outside: Outside,
+        services: Services,
     ) -> Result<(Devnet, Settings), DevnetError> {
         let planned = plan(&flags, home)?;
         let settings_file = planned.data.join(SETTINGS_FILE);
         if !settings_file.exists() {
-            make(&planned, fresh_keys, outside)?;
+            make(&planned, fresh_keys, services)?;
         } else if fresh_keys {
             return Err(DevnetError::HasKeys(planned.data));
         }
@@ -176,7 +176,7 @@ fn open(folder: &Path, flags: Vec<Override>, home: Option<&Path>) -> Result<(Dev
 }
 
 /// Creates keys, nemesis block and settings. Keys that exist already, from an interrupted attempt, are used.
-fn make(planned: &Settings, fresh_keys: bool, outside: Outside) -> Result<(), DevnetError> {
+fn make(planned: &Settings, fresh_keys: bool, services: Services) -> Result<(), DevnetError> {
     let folder = &planned.data;
     if store::exists(folder) {
         return Err(DevnetError::ForeignStore(folder.clone()));
@@ -185,16 +185,16 @@ fn make(planned: &Settings, fresh_keys: bool, outside: Outside) -> Result<(), De
     let mut network = planned.network.clone();
     let mut grants = Vec::new();
     for role in Role::OWNERS {
-        let key = own_key(folder, role, fresh_keys, outside)?;
+        let key = account_key(folder, role, fresh_keys, services)?;
         grants.push((address_of(&key, &network), role.balance(network.chain.target_time)));
     }
     // This key is not kept: its account can never send.
-    let signer = KeyPair::new(&new_key(Role::Nemesis, fresh_keys, outside)?);
-    let time = NetworkClock::new(planned.clock, 0).now((outside.unix_millis)(), 0);
+    let signer = KeyPair::new(&new_key(Role::Nemesis, fresh_keys, services)?);
+    let time = NetworkClock::new(planned.clock, 0).now((services.unix_millis)(), 0);
     network.generation_hash = generation_hash(&signer, time);
     network.nemesis_signer = Address::from_public_key(&signer.public(), network.byte);
     let nemesis = nemesis_block(&signer, time, network.byte, &grants);
-    write(folder, NEMESIS_FILE, &nemesis.to_bytes(Form::Verifiable))?;
+    write(folder, NEMESIS_FILE, &nemesis.to_bytes(SigningForm::Verifiable))?;
     let harvester = read_key(&key_file_of(folder, Role::Harvester))?;
     write(folder, SETTINGS_FILE, settings_text(&network, &harvester).as_bytes())
 }
@@ -238,24 +238,24 @@ fn read_key(path: &Path) -> Result<PrivateKey, DevnetError> {
 }
 
 /// Returns the key of an account with an initial balance; reads its file, or creates it.
-fn own_key(folder: &Path, role: Role, fresh: bool, outside: Outside) -> Result<PrivateKey, DevnetError> {
+fn account_key(folder: &Path, role: Role, fresh: bool, services: Services) -> Result<PrivateKey, DevnetError> {
     let path = key_file_of(folder, role);
     if path.exists() {
         let key = read_key(&path)?;
         return if fresh && is_demo(role, &key) { Err(DevnetError::HasKeys(folder.to_owned())) } else { Ok(key) };
     }
-    let key = new_key(role, fresh, outside)?;
+    let key = new_key(role, fresh, services)?;
     key_file::write(&path, &key).map_err(|error| DevnetError::KeyFile(path, error))?;
     Ok(key)
 }
 
-fn new_key(role: Role, fresh: bool, outside: Outside) -> Result<PrivateKey, DevnetError> {
+fn new_key(role: Role, fresh: bool, services: Services) -> Result<PrivateKey, DevnetError> {
     if !fresh {
         return Ok(role.demo_key());
     }
     let mut seed = Zeroizing::new([0; 32]);
-    (outside.random)(seed.as_mut_slice()).map_err(DevnetError::Randomness)?;
-    Ok(key_of(seed))
+    (services.random)(seed.as_mut_slice()).map_err(DevnetError::Randomness)?;
+    Ok(key_from_seed(seed))
 }
 
 fn is_demo(role: Role, key: &PrivateKey) -> bool {

@@ -30,16 +30,16 @@ nis.ipDetectionMode = AutoOptional
 
 /// Settings, nemesis block and a peer list with one entry, for another node.
 #[derive(Debug)]
-pub struct Join {
+pub struct JoinFiles {
     /// URL at which other nodes reach this node.
     pub url: String,
     files: [(String, Vec<u8>); 3],
 }
 
-impl Join {
+impl JoinFiles {
     /// Creates the files to join the network of these settings through their node. `host` is its address for other
     /// nodes; the default is that of the settings.
-    pub fn new(settings: &Settings, host: Option<&str>) -> Result<Join, DevnetError> {
+    pub fn new(settings: &Settings, host: Option<&str>) -> Result<JoinFiles, DevnetError> {
         let network = &settings.network;
         let secret = settings.boot.key.as_ref().ok_or(DevnetError::Missing("nis.bootKey"))?;
         // The configuration holds hex digits only.
@@ -63,7 +63,7 @@ impl Join {
         let nemesis = settings.nemesis.read().map_err(|error| DevnetError::File(error.path, error.error))?;
         let nemesis_file = format!("nemesis-{}.bin", network.name);
         let text = format!("{HEADER}{}{NODE_HEADER}", network_properties(network, &nemesis_file));
-        Ok(Join {
+        Ok(JoinFiles {
             url: format!("{protocol}://{host}:{port}"),
             files: [
                 (SETTINGS_FILE.to_owned(), text.into_bytes()),

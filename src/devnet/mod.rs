@@ -5,9 +5,9 @@
 //! | [`Role`] | accounts, balances and demo keys |
 //! | [`nemesis_block`] | the first block |
 //! | [`Devnet`] | the folder of the network: settings, keys and nemesis block beside the store |
-//! | [`Join`] | the files that another node needs to join |
+//! | [`JoinFiles`] | the files that another node needs to join |
 //!
-//! Time and randomness are passed in as [`Outside`].
+//! Time and randomness are passed in as [`Services`].
 
 mod accounts;
 mod error;
@@ -16,9 +16,9 @@ mod introduction;
 mod join;
 mod nemesis;
 
-pub use accounts::{Role, SUPPLY, key_of};
+pub use accounts::{Role, SUPPLY, key_from_seed};
 pub use error::DevnetError;
-pub use folder::{Account, Devnet, Outside};
+pub use folder::{Account, Devnet, Services};
 pub use introduction::{Ports, introduction};
-pub use join::Join;
+pub use join::JoinFiles;
 pub use nemesis::{generation_hash, nemesis_block};

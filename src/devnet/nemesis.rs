@@ -1,6 +1,6 @@
 //! The first block of a private network.
 
-use crate::codec::Form;
+use crate::codec::SigningForm;
 use crate::crypto::KeyPair;
 use crate::crypto::hash::keccak256_parts;
 use crate::model::transaction::{Transfer, wire_version};
@@ -22,14 +22,14 @@ pub fn nemesis_block(signer: &KeyPair, time: Timestamp, network: NetworkByte, gr
         height: Height::NEMESIS,
         transactions,
     };
-    block.signature = Some(signer.sign(&block.to_bytes(Form::NonVerifiable)));
+    block.signature = Some(signer.sign(&block.to_bytes(SigningForm::NonVerifiable)));
     block
 }
 
 /// Creates a transfer of the nemesis account. Its fee is zero, also in the signed data.
 fn transfer(signer: &KeyPair, time: Timestamp, network: NetworkByte, grant: (Address, Amount)) -> Transaction {
     /// Seconds until the deadline, which is never checked.
-    const PATIENCE: i32 = 3_600;
+    const DEADLINE_SECONDS: i32 = 3_600;
     let (recipient, amount) = grant;
     let mut transaction = Transaction {
         version: wire_version(network, 1),
@@ -37,7 +37,7 @@ fn transfer(signer: &KeyPair, time: Timestamp, network: NetworkByte, grant: (Add
         signer: signer.public(),
         signature: None,
         fee: Amount::ZERO,
-        deadline: Timestamp(time.0.saturating_add(PATIENCE)),
+        deadline: Timestamp(time.0.saturating_add(DEADLINE_SECONDS)),
         body: Body::Transfer(Transfer { recipient, amount, message: None, mosaics: Vec::new() }),
     };
     transaction.signature = Some(signer.sign(&transaction.signed_bytes()));
@@ -71,7 +71,7 @@ mod tests {
         ]
         .map(|(role, xem)| (Address::from_public_key(&key(role).public(), network), Amount::whole(xem)));
         let block = nemesis_block(&key("nemesis"), Timestamp(300_000_000), network, &grants);
-        assert_eq!(hex::encode(block.to_bytes(Form::Verifiable)), golden["nemesis"].as_str().unwrap());
+        assert_eq!(hex::encode(block.to_bytes(SigningForm::Verifiable)), golden["nemesis"].as_str().unwrap());
     }
 
     #[test]

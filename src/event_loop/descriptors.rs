@@ -3,24 +3,24 @@
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// File descriptors reserved for the store, the log, listeners, DNS, and connections that are being rejected.
-const RESERVE: usize = 64 + crate::net::TURNED_AWAY_AT_ONCE;
+const RESERVE: usize = 64 + crate::net::MAX_REJECTED_CONNECTIONS;
 /// Divisor for the share of descriptors reserved for requests to other servers.
-const FOR_FETCHES: usize = 8;
+const FETCH_DIVISOR: usize = 8;
 
 /// Raises the limit on file descriptors as far as the system allows. Returns how many client connections and how many
 /// requests to other servers fit into it.
-pub fn raise() -> (usize, usize) {
+pub fn raise_limit() -> (usize, usize) {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current != maximum && setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).is_err() {
         log::warn!("the limit on open files cannot be raised");
     }
     let limit = getrlimit(Resource::Nofile).current;
-    room_in(limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX)))
+    split_descriptors(limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX)))
 }
 
-fn room_in(descriptors: usize) -> (usize, usize) {
+fn split_descriptors(descriptors: usize) -> (usize, usize) {
     let rest = descriptors.saturating_sub(RESERVE).max(16);
-    let fetches = rest / FOR_FETCHES;
+    let fetches = rest / FETCH_DIVISOR;
     (rest - fetches, fetches)
 }
 
@@ -30,8 +30,8 @@ mod tests {
 
     #[test]
     fn connections_leave_room_for_everything_else() {
-        assert_eq!(room_in(1024), (784, 112));
-        assert_eq!(room_in(10), (14, 2));
-        assert!(room_in(usize::MAX).0 > 1 << 40);
+        assert_eq!(split_descriptors(1024), (784, 112));
+        assert_eq!(split_descriptors(10), (14, 2));
+        assert!(split_descriptors(usize::MAX).0 > 1 << 40);
     }
 }

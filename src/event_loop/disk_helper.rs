@@ -30,7 +30,7 @@ const ARGUMENT: &str = "wait-for-disk";
 /// Poll token of the helper's socket.
 pub const TOKEN: Token = Token(1);
 /// Minimum time between two starts of a helper.
-const START_EVERY: Duration = Duration::from_secs(60);
+const START_INTERVAL: Duration = Duration::from_secs(60);
 /// Requests to the helper.
 const DATA: u8 = b'd';
 const RECORD: u8 = b'r';
@@ -41,10 +41,10 @@ pub struct DiskHelper<'a> {
     registry: Registry,
     running: Option<Running>,
     /// A helper that has ended or is ending; another one is started only after its exit.
-    ended: Option<Child>,
+    exiting: Option<Child>,
     next_start: Duration,
     /// Whether the failure to start a helper was logged.
-    is_told: bool,
+    failure_logged: bool,
 }
 
 struct Running {
@@ -57,34 +57,34 @@ impl<'a> DiskHelper<'a> {
     pub fn start(store: &'a Store, registry: &Registry, running: Duration) -> io::Result<DiskHelper<'a>> {
         let registry = registry.try_clone()?;
         let mut helper =
-            DiskHelper { store, registry, running: None, ended: None, next_start: running, is_told: false };
+            DiskHelper { store, registry, running: None, exiting: None, next_start: running, failure_logged: false };
         helper.try_start(running);
         Ok(helper)
     }
 
     /// Reads the helper's replies.
-    pub fn hear(&mut self) {
+    pub fn read_replies(&mut self) {
         let Some(helper) = &mut self.running else { return };
         let mut answer = [0];
         loop {
             match helper.socket.read(&mut answer) {
-                Ok(0) => return self.lose("has ended"),
-                Ok(_) => self.store.synced(match answer {
+                Ok(0) => return self.drop_helper("has ended"),
+                Ok(_) => self.store.on_synced(match answer {
                     [0] => Ok(()),
                     [error] => Err(io::Error::from_raw_os_error(error.into())),
                 }),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return self.lose(&format!("cannot be heard ({error})")),
+                Err(error) => return self.drop_helper(&format!("cannot be heard ({error})")),
             }
         }
     }
 
     /// Requests the next synchronisation that the store needs. Starts another helper if none is running and one is due.
-    pub fn ask(&mut self, running: Duration) {
+    pub fn request_sync(&mut self, running: Duration) {
         if self.running.is_none() {
-            self.look_after_ended();
-            if self.ended.is_none() && running >= self.next_start {
+            self.reap_exited();
+            if self.exiting.is_none() && running >= self.next_start {
                 self.try_start(running);
             }
         }
@@ -96,28 +96,28 @@ impl<'a> DiskHelper<'a> {
         };
         // The socket has space: at most one byte is in flight.
         if let Err(error) = helper.socket.write_all(&[byte]) {
-            self.lose(&format!("cannot be asked ({error})"));
+            self.drop_helper(&format!("cannot be asked ({error})"));
         }
     }
 
     /// Forgets the ended helper after its exit, which may take long if it waits for a dead disk.
-    fn look_after_ended(&mut self) {
-        if self.ended.as_mut().is_some_and(|child| !matches!(child.try_wait(), Ok(None))) {
-            self.ended = None;
+    fn reap_exited(&mut self) {
+        if self.exiting.as_mut().is_some_and(|child| !matches!(child.try_wait(), Ok(None))) {
+            self.exiting = None;
         }
     }
 
     fn try_start(&mut self, running: Duration) {
-        self.next_start = running + START_EVERY;
-        match self.started() {
+        self.next_start = running + START_INTERVAL;
+        match self.spawn_helper() {
             Ok(None) => {}
             Ok(Some(helper)) => {
                 self.running = Some(helper);
-                self.is_told = false;
+                self.failure_logged = false;
                 self.store.set_helper(true);
             }
             Err(error) => {
-                if !std::mem::replace(&mut self.is_told, true) {
+                if !std::mem::replace(&mut self.failure_logged, true) {
                     log::warn!(
                         "no helper process can wait for the disk ({error}): the node does, and answers nobody then"
                     );
@@ -126,8 +126,8 @@ impl<'a> DiskHelper<'a> {
         }
     }
 
-    fn started(&self) -> Result<Option<Running>, StartError> {
-        let Some([data, record]) = self.store.files_of_helper()? else { return Ok(None) };
+    fn spawn_helper(&self) -> Result<Option<Running>, StartError> {
+        let Some([data, record]) = self.store.helper_files()? else { return Ok(None) };
         let (ours, theirs) = BlockingStream::pair()?;
         ours.set_nonblocking(true)?;
         let mut command = Command::new(own_program()?);
@@ -142,10 +142,10 @@ impl<'a> DiskHelper<'a> {
     }
 
     /// Drops the helper. The node finishes its pending synchronisation itself.
-    fn lose(&mut self, why: &str) {
+    fn drop_helper(&mut self, why: &str) {
         if let Some(Running { mut child, .. }) = self.running.take() {
             let _ = child.kill();
-            self.ended = Some(child);
+            self.exiting = Some(child);
             log::warn!("the helper process that waits for the disk {why}; the node does until there is another");
         }
         self.store.set_helper(false);
@@ -198,7 +198,7 @@ fn own_program() -> io::Result<PathBuf> {
 
 /// Runs the helper, if this process was started as one: its only argument is the internal one, and its standard error
 /// is a socket.
-pub fn serve_if_asked<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Option<ExitCode> {
+pub fn run_if_helper<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Option<ExitCode> {
     let mut arguments = arguments.into_iter().skip(1);
     let is_asked = arguments.next().is_some_and(|argument| argument.as_ref() == ARGUMENT) && arguments.next().is_none();
     let is_socket = |stat: rustix::fs::Stat| FileType::from_raw_mode(stat.st_mode) == FileType::Socket;
@@ -228,12 +228,12 @@ fn serve() -> io::Result<()> {
             Err(error) if error.kind() == ErrorKind::Interrupted => continue,
             Err(error) => return Err(error),
         };
-        node.write_all(&[result.map_or_else(|error| number(&error), |()| 0)])?;
+        node.write_all(&[result.map_or_else(|error| errno_byte(&error), |()| 0)])?;
     }
 }
 
 /// Returns the number of an error as a byte; `EIO` if it has none that fits.
-fn number(error: &io::Error) -> u8 {
+fn errno_byte(error: &io::Error) -> u8 {
     let number = error.raw_os_error().and_then(|number| u8::try_from(number).ok()).filter(|number| *number > 0);
     number.unwrap_or(rustix::io::Errno::IO.raw_os_error() as u8)
 }

@@ -6,8 +6,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use super::{NodeError, descriptors};
 use crate::config::{Bind, LocalAddresses, Settings};
 use crate::devnet::Ports;
-use crate::net::fetch::{FetchLimits, Fetching, NameConfiguration};
-use crate::net::{self, Reactor, machine::ListenerId};
+use crate::net::fetch::{DnsConfig, FetchConfig, FetchLimits};
+use crate::net::{self, Reactor, service::ListenerId};
 use crate::node;
 
 /// The first address on which each interface listens.
@@ -24,7 +24,7 @@ impl Addresses {
 
 /// Opens the ports.
 pub fn open(settings: &Settings, seed: &[u8; 32]) -> Result<(Reactor, Addresses), NodeError> {
-    let (room, fetches) = descriptors::raise();
+    let (room, fetches) = descriptors::raise_limit();
     let limits = &settings.limits;
     let connections = limits.connections.min(room);
     if connections < limits.connections {
@@ -34,9 +34,9 @@ pub fn open(settings: &Settings, seed: &[u8; 32]) -> Result<(Reactor, Addresses)
             limits.connections
         );
     }
-    let reactor = Reactor::new(net_limits(settings, connections), trusted(settings), fetching(fetches, seed));
+    let reactor = Reactor::new(net_limits(settings, connections), trusted(settings), client_settings(fetches, seed));
     let mut reactor = reactor.map_err(NodeError::System)?;
-    let [(_, most_http), (_, most_websocket)] = shares(settings, connections);
+    let [(_, max_http), (_, max_websocket)] = connection_limits(settings, connections);
     let (http, websocket) = (&settings.http, &settings.websocket);
     if let Some(address) = http.metrics {
         let listening = reactor.listen(node::METRICS, address, node::METRICS_CONNECTIONS);
@@ -44,28 +44,28 @@ pub fn open(settings: &Settings, seed: &[u8; 32]) -> Result<(Reactor, Addresses)
         log::info!("figures for everybody on http://{address}/metrics");
     }
     let addresses = Addresses {
-        http: listen(&mut reactor, node::HTTP, http.bind, http.port, most_http)?,
-        websocket: listen(&mut reactor, node::WEBSOCKET, websocket.bind, websocket.port, most_websocket)?,
+        http: listen(&mut reactor, node::HTTP, http.bind, http.port, max_http)?,
+        websocket: listen(&mut reactor, node::WEBSOCKET, websocket.bind, websocket.port, max_websocket)?,
     };
     Ok((reactor, addresses))
 }
 
 /// Applies changed limits to the reactor.
-pub fn change(reactor: &mut Reactor, settings: &Settings) {
-    let connections = settings.limits.connections.min(descriptors::raise().0);
-    reactor.change(net_limits(settings, connections), trusted(settings), shares(settings, connections));
+pub fn apply_limits(reactor: &mut Reactor, settings: &Settings) {
+    let connections = settings.limits.connections.min(descriptors::raise_limit().0);
+    reactor.set_limits(net_limits(settings, connections), trusted(settings), connection_limits(settings, connections));
 }
 
 fn net_limits(settings: &Settings, connections: usize) -> net::Limits {
     let limits = &settings.limits;
     net::Limits {
         connections,
-        connections_per_caller: limits.connections_per_address,
+        connections_per_client: limits.connections_per_address,
         ipv6_prefix: limits.ipv6_prefix_length,
         requests_per_second: settings.http.dos_filter.then_some(node::REQUESTS_PER_SECOND),
         backlog_bytes: limits.backlog,
         buffered_bytes: limits.buffered,
-        buffered_bytes_per_caller: limits.buffered / 4,
+        buffered_bytes_per_client: limits.buffered / 4,
         keep_alive: limits.idle_timeout,
         request_time: limits.request_timeout,
         write_stall: limits.request_timeout,
@@ -75,30 +75,30 @@ fn net_limits(settings: &Settings, connections: usize) -> net::Limits {
     }
 }
 
-fn trusted(settings: &Settings) -> net::IsTrusted {
+fn trusted(settings: &Settings) -> net::IsTrustedProxy {
     let trusted = settings.trusted_proxies.clone();
     Box::new(move |address| trusted.contains(address))
 }
 
 /// Returns the connection limit of each interface, scaled to `connections` in total.
-fn shares(settings: &Settings, connections: usize) -> [(ListenerId, usize); 2] {
+fn connection_limits(settings: &Settings, connections: usize) -> [(ListenerId, usize); 2] {
     let limits = &settings.limits;
-    let share = |own: usize| own.min(share_of(connections, limits.connections, own));
+    let share = |own: usize| own.min(scaled_limit(connections, limits.connections, own));
     [(node::HTTP, share(limits.http_connections)), (node::WEBSOCKET, share(limits.websocket_connections))]
 }
 
 /// Returns the settings of requests to other servers. DNS follows the system's files, which are read once.
-fn fetching(most: usize, seed: &[u8; 32]) -> Fetching {
+fn client_settings(most: usize, seed: &[u8; 32]) -> FetchConfig {
     let [hosts, resolvers] =
         ["/etc/hosts", "/etc/resolv.conf"].map(|path| fs::read_to_string(path).unwrap_or_default());
     let limits = FetchLimits::default();
     let (connections, queries) = (limits.connections.min(most / 2 + 1), limits.queries.min(most / 2 + 1));
-    let names = NameConfiguration::parse(&hosts, &resolvers);
-    Fetching { limits: FetchLimits { connections, queries, ..limits }, names, seed: *seed }
+    let names = DnsConfig::parse(&hosts, &resolvers);
+    FetchConfig { limits: FetchLimits { connections, queries, ..limits }, dns: names, seed: *seed }
 }
 
 /// Returns the part of `connections` for an interface that may use `own` of `configured`.
-fn share_of(connections: usize, configured: usize, own: usize) -> usize {
+fn scaled_limit(connections: usize, configured: usize, own: usize) -> usize {
     let share = connections as u128 * own as u128 / configured.max(1) as u128;
     usize::try_from(share).unwrap_or(connections).max(1)
 }

@@ -6,8 +6,8 @@ mod kept_peers;
 mod listening;
 mod process;
 mod reload;
-mod slices;
-mod supervisor;
+mod systemd;
+mod work_budget;
 
 use std::fmt;
 use std::io;
@@ -19,16 +19,16 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook_mio::v1_0::Signals;
 use zeroize::Zeroizing;
 
-pub use self::disk_helper::serve_if_asked;
+pub use self::disk_helper::run_if_helper;
 pub use self::process::forbid_core_dumps;
 
 use self::disk_helper::DiskHelper;
 use self::kept_peers::KeptPeersFile;
 use self::listening::Addresses;
-use self::reload::{Current, Reread};
-use self::slices::Slices;
-use self::supervisor::Supervisor;
-use crate::chain::{Intake, IntakeError, IntakeProgress};
+use self::reload::{ActiveSettings, SettingsReader};
+use self::systemd::SystemdNotifier;
+use self::work_budget::WorkBudget;
+use crate::chain::{BlockImporter, ImportError, ImportProgress};
 use crate::cli;
 use crate::clock::NetworkClock;
 use crate::codec::block_file::BlockFile;
@@ -38,14 +38,14 @@ use crate::devnet::Devnet;
 use crate::logging;
 use crate::model::Height;
 use crate::net::Reactor;
-use crate::net::machine::{Machine, Moment};
-use crate::node::{BATCH, Beginning, Import, KnownPeer, Node, Start};
+use crate::net::service::{LoopTime, Service};
+use crate::node::{Bootstrap, IMPORT_OPTIONS, Import, Node, PreTrustedPeer, Start};
 use crate::store::Store;
 
 /// Maximum poll timeout, so that the log is flushed and the clocks are compared.
-const PATIENCE: Duration = Duration::from_secs(1);
+const POLL_TIMEOUT: Duration = Duration::from_secs(1);
 /// Maximum time for connections to drain at shutdown.
-const FAREWELL: Duration = Duration::from_secs(2);
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(2);
 
 const SIGNALS: Token = Token(0);
 
@@ -55,7 +55,7 @@ pub enum NodeError {
     /// A failure of the store or a file.
     Command(CommandError),
     /// The nemesis block cannot be imported.
-    Intake(IntakeError),
+    Nemesis(ImportError),
     /// A port cannot be opened.
     Listen(SocketAddr, io::Error),
     /// The system denies a basic resource.
@@ -66,7 +66,7 @@ impl fmt::Display for NodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             NodeError::Command(error) => error.fmt(f),
-            NodeError::Intake(error) => error.fmt(f),
+            NodeError::Nemesis(error) => error.fmt(f),
             NodeError::Listen(address, error) => {
                 write!(f, "cannot listen on {address}: {error}; {}", listening_advice(error))
             }
@@ -96,58 +96,58 @@ impl<E: Into<CommandError>> From<E> for NodeError {
 }
 
 /// The operator's side of a running node: signals, systemd, settings, disk helper and peers file.
-struct Operation<'a> {
+struct RunContext<'a> {
     signals: Signals,
-    supervisor: Supervisor,
-    current: Current<'a>,
+    systemd: SystemdNotifier,
+    active: ActiveSettings<'a>,
     /// Waits for the disk; present once there is a chain.
     disk: Option<DiskHelper<'a>>,
     kept_peers: KeptPeersFile,
 }
 
 /// A service that the event loop runs for an operator.
-trait Operated: Machine {
+trait Runnable: Service {
     /// Returns a status line.
-    fn occupation(&self) -> String;
+    fn status_line(&self) -> String;
 
     /// Applies changed settings, and adds peers that are new on the operator's list.
-    fn change(&mut self, current: &Current<'_>, known: Vec<KnownPeer>);
+    fn apply_settings(&mut self, current: &ActiveSettings<'_>, known: Vec<PreTrustedPeer>);
 
     /// Has the metrics logged, if there are any.
-    fn log_figures_soon(&mut self) {}
+    fn request_metrics_log(&mut self) {}
 
     /// Returns the peers to store, if a write is due.
-    fn peers_to_keep(&mut self, _now: Moment) -> Option<Vec<u8>> {
+    fn peers_to_store(&mut self, _now: LoopTime) -> Option<Vec<u8>> {
         None
     }
 }
 
-impl Operated for Node<'_> {
-    fn occupation(&self) -> String {
-        Node::occupation(self)
+impl Runnable for Node<'_> {
+    fn status_line(&self) -> String {
+        Node::status_line(self)
     }
 
-    fn change(&mut self, current: &Current<'_>, known: Vec<KnownPeer>) {
-        Node::change(self, &current.settings, current.local.clone(), known);
+    fn apply_settings(&mut self, current: &ActiveSettings<'_>, known: Vec<PreTrustedPeer>) {
+        Node::reload(self, &current.settings, current.local.clone(), known);
     }
 
-    fn log_figures_soon(&mut self) {
-        Node::log_figures_soon(self);
+    fn request_metrics_log(&mut self) {
+        Node::request_metrics_log(self);
     }
 
-    fn peers_to_keep(&mut self, now: Moment) -> Option<Vec<u8>> {
+    fn peers_to_store(&mut self, now: LoopTime) -> Option<Vec<u8>> {
         Node::peers_to_keep(self, now, false)
     }
 }
 
-impl Operated for Beginning<'_> {
-    fn occupation(&self) -> String {
+impl Runnable for Bootstrap<'_> {
+    fn status_line(&self) -> String {
         "asks known nodes for the nemesis block".to_owned()
     }
 
     /// The peers to ask stay the same until the block arrives.
-    fn change(&mut self, current: &Current<'_>, _: Vec<KnownPeer>) {
-        Beginning::change(self, &current.settings, current.local.clone());
+    fn apply_settings(&mut self, current: &ActiveSettings<'_>, _: Vec<PreTrustedPeer>) {
+        Bootstrap::reload(self, &current.settings, current.local.clone());
     }
 }
 
@@ -157,17 +157,17 @@ pub fn run(
     mut settings: Settings,
     devnet: Option<Devnet>,
     clocks: Clocks,
-    reread: Reread<'_>,
+    reread: SettingsReader<'_>,
 ) -> Result<(), NodeError> {
     let known = known_peers(&settings)?;
-    if let Some(notice) = config::standstill(&settings, known.is_empty()) {
+    if let Some(notice) = config::no_block_source_warning(&settings, known.is_empty()) {
         log::log!(notice.level, "{notice}");
     }
     // Checked first: the files must exist before a store is created for this chain.
     let files = commands::open_block_files(&command.import)?;
     let nemesis = commands::nemesis_of_file(&settings, !known.is_empty())?;
-    let store = commands::open_up_to_date(&settings, clocks)?;
-    store.time_commits(process::running);
+    let store = commands::open_or_rebuild(&settings, clocks)?;
+    store.time_commits(process::uptime);
     let seed = random_seed()?;
     let (mut reactor, addresses) = listening::open(&settings, &seed)?;
     // The system may have chosen the ports.
@@ -175,43 +175,43 @@ pub fn run(
     if settings.endpoint.protocol == "http" {
         settings.endpoint.port = addresses.http.port().into();
     }
-    let mut operation = Operation {
+    let mut context = RunContext {
         signals: signals(&reactor)?,
-        supervisor: Supervisor::of_environment(),
-        current: Current::new(&settings, known, reread),
+        systemd: SystemdNotifier::from_env(),
+        active: ActiveSettings::new(&settings, known, reread),
         disk: None,
         kept_peers: KeptPeersFile::of(&settings.data),
     };
     if nemesis.is_none() && !commands::has_chain(&store)? {
-        let told = begin(&settings, &store, &addresses, &mut reactor, &mut operation)?;
-        if told == Told::ToEnd {
+        let told = fetch_nemesis(&settings, &store, &addresses, &mut reactor, &mut context)?;
+        if told == ExitReason::Signalled {
             return Ok(());
         }
     }
-    let intake = intake(&store, &settings, nemesis.unwrap_or_default(), files, &reactor)?;
-    let helper = DiskHelper::start(&store, reactor.registry(), reactor.moment().running);
-    operation.disk = Some(helper.map_err(NodeError::System)?);
+    let intake = prepare_import(&store, &settings, nemesis.unwrap_or_default(), files, &reactor)?;
+    let helper = DiskHelper::start(&store, reactor.registry(), reactor.time().monotonic);
+    context.disk = Some(helper.map_err(NodeError::System)?);
     let start = Start {
-        now: reactor.moment(),
+        now: reactor.time(),
         seed: &seed,
-        local: operation.current.local.clone(),
-        shared: reactor.shared_pool(),
+        local: context.active.local.clone(),
+        shared: reactor.shared_bytes_counter(),
         import: Some(Import::new(intake, commands::style(), commands::show)),
-        known: operation.current.known.clone(),
-        kept: operation.kept_peers.read(),
+        known: context.active.known.clone(),
+        kept: context.kept_peers.read(),
     };
     let mut node = Node::new(&store, &settings, start)?;
-    node.watch_memory(process::memory);
-    greet(&settings, devnet.as_ref(), &addresses, &node);
-    go_round(&mut reactor, &mut node, &mut operation, |node, now| node.is_to_end(now))?;
+    node.set_memory_source(process::memory);
+    log_startup(&settings, devnet.as_ref(), &addresses, &node);
+    run_loop(&mut reactor, &mut node, &mut context, |node, now| node.is_shutdown_due(now))?;
     log::info!("stopping");
-    operation.supervisor.stopping();
-    operation.disk = None;
-    if let Some(text) = node.peers_to_keep(reactor.moment(), true) {
-        operation.kept_peers.write(&text, true);
+    context.systemd.notify_stopping();
+    context.disk = None;
+    if let Some(text) = node.peers_to_keep(reactor.time(), true) {
+        context.kept_peers.write(&text, true);
     }
     node.stop()?;
-    say_farewell(&mut reactor, &mut node)
+    drain_connections(&mut reactor, &mut node)
 }
 
 /// Registers the signals that the program handles.
@@ -225,24 +225,24 @@ fn signals(reactor: &Reactor) -> Result<Signals, NodeError> {
 }
 
 /// Returns the peers known at startup, those of the command line first.
-fn known_peers(settings: &Settings) -> Result<Vec<KnownPeer>, NodeError> {
+fn known_peers(settings: &Settings) -> Result<Vec<PreTrustedPeer>, NodeError> {
     let listed = settings.peers.listed(&settings.network)?;
-    for notice in listed.notices {
+    for notice in listed.diagnostics {
         log::log!(notice.level, "{notice}");
     }
-    let hosts = settings.peers.hosts.iter().cloned().map(KnownPeer::Endpoint);
-    Ok(hosts.chain(listed.nodes.into_iter().map(KnownPeer::Node)).collect())
+    let hosts = settings.peers.hosts.iter().cloned().map(PreTrustedPeer::Endpoint);
+    Ok(hosts.chain(listed.nodes.into_iter().map(PreTrustedPeer::Node)).collect())
 }
 
 /// Fetches the nemesis block from a peer into an empty store.
-fn begin(
+fn fetch_nemesis(
     settings: &Settings,
     store: &Store,
     addresses: &Addresses,
     reactor: &mut Reactor,
-    operation: &mut Operation<'_>,
-) -> Result<Told, NodeError> {
-    let (name, file, known) = (&settings.network.name, &settings.nemesis, &operation.current.known);
+    operation: &mut RunContext<'_>,
+) -> Result<ExitReason, NodeError> {
+    let (name, file, known) = (&settings.network.name, &settings.nemesis, &operation.active.known);
     if known.is_empty() {
         return Err(file.missing().into());
     }
@@ -252,11 +252,11 @@ fn begin(
         known.len()
     );
     log::info!("until it is there, http://{}/status says 8 and all else is answered 503", addresses.http);
-    let mut beginning = Beginning::new(store, settings, known, reactor.moment());
-    let told = go_round(reactor, &mut beginning, operation, |beginning, _| beginning.is_over())?;
-    if told == Told::ToEnd {
+    let mut beginning = Bootstrap::new(store, settings, known, reactor.time());
+    let told = run_loop(reactor, &mut beginning, operation, |beginning, _| beginning.is_finished())?;
+    if told == ExitReason::Signalled {
         log::info!("stopping");
-        say_farewell(reactor, &mut beginning)?;
+        drain_connections(reactor, &mut beginning)?;
     }
     beginning.outcome()?;
     Ok(told)
@@ -264,92 +264,92 @@ fn begin(
 
 /// Why the loop has ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Told {
+enum ExitReason {
     /// A signal asked the program to stop.
-    ToEnd,
+    Signalled,
     /// The service is done.
     Done,
 }
 
 /// Runs the loop until a signal stops the node or the service is done.
-fn go_round<M: Operated>(
+fn run_loop<M: Runnable>(
     reactor: &mut Reactor,
     machine: &mut M,
-    operation: &mut Operation<'_>,
-    is_done: impl Fn(&M, Moment) -> bool,
-) -> Result<Told, NodeError> {
-    let mut slices = Slices::new();
-    let patience = operation.supervisor.patience().map_or(PATIENCE, |patience| patience.min(PATIENCE));
+    operation: &mut RunContext<'_>,
+    is_done: impl Fn(&M, LoopTime) -> bool,
+) -> Result<ExitReason, NodeError> {
+    let mut budget = WorkBudget::new();
+    let poll_timeout = operation.systemd.max_interval().map_or(POLL_TIMEOUT, |patience| patience.min(POLL_TIMEOUT));
     // A node that needs no peer's answer first joins its network before it answers any client.
-    let mut took = reactor.work(machine, slices.units(), Duration::ZERO);
+    let mut elapsed = reactor.tick(machine, budget.units(), Duration::ZERO);
     loop {
-        operation.supervisor.ready();
-        operation.supervisor.alive(reactor.moment().running, || machine.occupation());
-        let turn = reactor.turn(patience, machine).map_err(NodeError::System)?;
+        operation.systemd.notify_ready();
+        operation.systemd.notify_alive(reactor.time().monotonic, || machine.status_line());
+        let turn = reactor.poll(poll_timeout, machine).map_err(NodeError::System)?;
         if turn.is_ready(disk_helper::TOKEN) {
-            operation.disk.iter_mut().for_each(DiskHelper::hear);
+            operation.disk.iter_mut().for_each(DiskHelper::read_replies);
         }
-        took = reactor.work(machine, slices.units(), took);
-        operation.disk.iter_mut().for_each(|disk| disk.ask(reactor.moment().running));
+        elapsed = reactor.tick(machine, budget.units(), elapsed);
+        operation.disk.iter_mut().for_each(|disk| disk.request_sync(reactor.time().monotonic));
         if reactor.has_work() {
-            slices.took(took);
+            budget.observe(elapsed);
         }
-        if let Some(text) = machine.peers_to_keep(reactor.moment()) {
+        if let Some(text) = machine.peers_to_store(reactor.time()) {
             operation.kept_peers.write(&text, false);
         }
         logging::flush();
-        if turn.is_ready(SIGNALS) && operation.heed_signals(reactor, machine) {
-            return Ok(Told::ToEnd);
+        if turn.is_ready(SIGNALS) && operation.handle_signals(reactor, machine) {
+            return Ok(ExitReason::Signalled);
         }
-        if is_done(machine, reactor.moment()) {
-            return Ok(Told::Done);
+        if is_done(machine, reactor.time()) {
+            return Ok(ExitReason::Done);
         }
     }
 }
 
-impl Operation<'_> {
+impl RunContext<'_> {
     /// Handles signals. Returns whether one of them stops the program.
-    fn heed_signals(&mut self, reactor: &mut Reactor, machine: &mut impl Operated) -> bool {
+    fn handle_signals(&mut self, reactor: &mut Reactor, machine: &mut impl Runnable) -> bool {
         let mut is_to_reload = false;
         for signal in self.signals.pending() {
             match signal {
                 SIGHUP => is_to_reload = true,
-                SIGUSR1 => machine.log_figures_soon(),
+                SIGUSR1 => machine.request_metrics_log(),
                 _ => return true,
             }
         }
-        if is_to_reload && let Some(known) = self.current.read_anew(reactor) {
-            machine.change(&self.current, known);
+        if is_to_reload && let Some(known) = self.active.reload(reactor) {
+            machine.apply_settings(&self.active, known);
         }
         false
     }
 }
 
 /// Prepares the import of block files. The nemesis block is committed here, before any client is answered.
-fn intake<'s>(
+fn prepare_import<'s>(
     store: &'s Store,
     settings: &'s Settings,
     nemesis: Vec<u8>,
     files: Vec<BlockFile<'static>>,
     reactor: &Reactor,
-) -> Result<Intake<'s>, NodeError> {
-    let mut intake = Intake::new(store, &settings.network, nemesis, files, BATCH)?;
-    let time = NetworkClock::new(settings.clock, 0).now(reactor.moment().unix_millis, 0);
-    while intake.height() < Height::NEMESIS && intake.step(time).map_err(NodeError::Intake)? != IntakeProgress::Done {}
+) -> Result<BlockImporter<'s>, NodeError> {
+    let mut intake = BlockImporter::new(store, &settings.network, nemesis, files, IMPORT_OPTIONS)?;
+    let time = NetworkClock::new(settings.clock, 0).now(reactor.time().unix_millis, 0);
+    while intake.height() < Height::NEMESIS && intake.step(time).map_err(NodeError::Nemesis)? != ImportProgress::Done {}
     intake.commit()?;
     Ok(intake)
 }
 
 /// Logs what runs where.
-fn greet(settings: &Settings, devnet: Option<&Devnet>, addresses: &Addresses, node: &Node<'_>) {
+fn log_startup(settings: &Settings, devnet: Option<&Devnet>, addresses: &Addresses, node: &Node<'_>) {
     log::info!("nisd {}, network {}, height {}", env!("CARGO_PKG_VERSION"), settings.network.name, node.height());
-    if let Some(announcement) = node.clock().announcement() {
+    if let Some(announcement) = node.clock().startup_warning() {
         log::warn!("{announcement}");
     }
     log::info!("HTTP on {}, websocket on {} at /w/messages/websocket", addresses.http, addresses.websocket);
     match devnet {
         // If standard output is closed, nobody reads it.
-        Some(devnet) => drop(commands::introduce(devnet, settings, addresses.ports())),
+        Some(devnet) => drop(commands::print_introduction(devnet, settings, addresses.ports())),
         None => {
             let port = addresses.http.port();
             let page =
@@ -359,12 +359,12 @@ fn greet(settings: &Settings, devnet: Option<&Devnet>, addresses: &Addresses, no
     }
 }
 
-/// Shuts connections down, and waits up to [`FAREWELL`] until they have drained.
-fn say_farewell(reactor: &mut Reactor, machine: &mut impl Machine) -> Result<(), NodeError> {
+/// Shuts connections down, and waits up to [`SHUTDOWN_GRACE`] until they have drained.
+fn drain_connections(reactor: &mut Reactor, machine: &mut impl Service) -> Result<(), NodeError> {
     reactor.shutdown();
-    let deadline = Instant::now() + FAREWELL;
+    let deadline = Instant::now() + SHUTDOWN_GRACE;
     while reactor.stats().connections > 0 && Instant::now() < deadline {
-        reactor.turn(FAREWELL / 20, machine).map_err(NodeError::System)?;
+        reactor.poll(SHUTDOWN_GRACE / 20, machine).map_err(NodeError::System)?;
     }
     Ok(())
 }

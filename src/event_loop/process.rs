@@ -10,7 +10,7 @@ use crate::node::Memory;
 const STATUS: &str = "/proc/self/status";
 
 /// Returns the monotonic time since the first call.
-pub fn running() -> Duration {
+pub fn uptime() -> Duration {
     static START: OnceLock<Instant> = OnceLock::new();
     START.get_or_init(Instant::now).elapsed()
 }

@@ -32,29 +32,30 @@ pub const SOURCES: &[(&str, &str, &str)] = sources!(
 );
 
 /// A file of the page.
-pub struct Part {
+pub struct PageFile {
     /// Name below the path of the page.
     pub name: &'static str,
     pub text: StaticText,
 }
 
 /// All files of the page, and their folder, which is named after their version.
-pub struct Parts {
-    pub files: Vec<Part>,
+pub struct PageFiles {
+    pub files: Vec<PageFile>,
     pub folder: String,
 }
 
 /// The files; the same for all nodes of a process.
-pub static PARTS: LazyLock<Parts> = LazyLock::new(|| {
+pub static PAGE_FILES: LazyLock<PageFiles> = LazyLock::new(|| {
     let sources = SOURCES.iter();
-    let parts = sources.map(|(name, media_type, text)| Part { name, text: ready(media_type, (*text).into()) });
+    let parts =
+        sources.map(|(name, media_type, text)| PageFile { name, text: static_text(media_type, (*text).into()) });
     let files: Vec<_> = parts.collect();
     let folder = version(&files.iter().map(|part| part.text.version()).collect::<String>());
-    Parts { files, folder }
+    PageFiles { files, folder }
 });
 
 /// Prepares a text for sending.
-pub fn ready(media_type: &'static str, text: Cow<'static, str>) -> StaticText {
+pub fn static_text(media_type: &'static str, text: Cow<'static, str>) -> StaticText {
     let version = version(&text);
     StaticText::new(media_type, text, version)
 }

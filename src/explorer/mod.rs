@@ -6,13 +6,13 @@ mod files;
 #[cfg(test)]
 mod tests;
 
-use self::files::{HTML, INDEX, PARTS, ready};
-use crate::net::http::{Reply, Request, StaticText};
+use self::files::{HTML, INDEX, PAGE_FILES, static_text};
+use crate::net::http::{Request, Response, StaticText};
 
 /// Path of the page. Its other files are below it.
 const PATH: &str = "/explorer";
 /// `Cache-Control` of parts, whose paths change with their content: a reload requests one file only.
-const FOR_EVER: &str = "max-age=31536000, immutable";
+const IMMUTABLE: &str = "max-age=31536000, immutable";
 /// Maximum length in bytes of a host name in a policy.
 const MAX_HOST_BYTES: usize = 253;
 
@@ -39,9 +39,9 @@ pub struct Explorer {
 }
 
 /// Result of a path lookup.
-enum Found<'a> {
+enum Resource<'a> {
     Index(&'a StaticText),
-    Part(&'a StaticText),
+    File(&'a StaticText),
     /// The page with a trailing slash, which would break its relative links.
     Slash,
     /// The root of the interface, requested by a browser.
@@ -52,62 +52,62 @@ impl Explorer {
     /// Creates the page for these settings.
     pub fn new(settings: Settings) -> Explorer {
         let index = INDEX
-            .replace("{version}", &PARTS.folder)
+            .replace("{version}", &PAGE_FILES.folder)
             .replace("{http-port}", &settings.http_port.to_string())
             .replace("{websocket-port}", &settings.websocket_port.to_string())
             .replace("{network-byte}", &settings.network_byte.to_string())
             .replace("{target-seconds}", &settings.target_seconds.to_string());
-        let index = ["false", "true"].map(|is_local| ready(HTML, index.replace("{is-local}", is_local).into()));
+        let index = ["false", "true"].map(|is_local| static_text(HTML, index.replace("{is-local}", is_local).into()));
         Explorer { settings, index }
     }
 
     /// Answers a request for the page or a part of it; returns whether it is one. The page uses the local interface
     /// only if the client is local, which is evaluated for the page alone.
-    pub fn answer(&self, request: &Request<'_>, is_local: impl FnOnce() -> bool, reply: &mut Reply) -> bool {
+    pub fn answer(&self, request: &Request<'_>, is_local: impl FnOnce() -> bool, response: &mut Response) -> bool {
         let Some(found) = self.find(request, is_local) else { return false };
-        reply.reset();
+        response.reset();
         match (request.method, found) {
-            ("GET" | "HEAD", Found::Index(text)) => self.send(text, "no-cache", request, reply),
-            ("GET" | "HEAD", Found::Part(text)) => self.send(text, FOR_EVER, request, reply),
-            ("GET" | "HEAD", Found::Slash) => {
-                reply.status = 308;
-                reply.header("Location", "../explorer");
+            ("GET" | "HEAD", Resource::Index(text)) => self.send(text, "no-cache", request, response),
+            ("GET" | "HEAD", Resource::File(text)) => self.send(text, IMMUTABLE, request, response),
+            ("GET" | "HEAD", Resource::Slash) => {
+                response.status = 308;
+                response.header("Location", "../explorer");
             }
-            ("GET" | "HEAD", Found::Root) => {
-                reply.status = 302;
+            ("GET" | "HEAD", Resource::Root) => {
+                response.status = 302;
                 // Relative, as a proxy may serve the node below a path.
-                reply.header("Location", PATH.trim_start_matches('/'));
-                reply.header("Vary", "Accept");
+                response.header("Location", PATH.trim_start_matches('/'));
+                response.header("Vary", "Accept");
             }
             _ => {
-                reply.status = 405;
-                reply.header("Allow", "GET, HEAD");
+                response.status = 405;
+                response.header("Allow", "GET, HEAD");
             }
         }
         true
     }
 
-    fn find(&self, request: &Request<'_>, is_local: impl FnOnce() -> bool) -> Option<Found<'_>> {
+    fn find(&self, request: &Request<'_>, is_local: impl FnOnce() -> bool) -> Option<Resource<'_>> {
         let inner = request.path.strip_prefix(self.settings.context_path.as_str())?;
         if inner == "/" && wants_page(request) {
-            return Some(Found::Root);
+            return Some(Resource::Root);
         }
         match inner.strip_prefix(PATH)? {
-            "" => Some(Found::Index(&self.index[usize::from(is_local())])),
-            "/" => Some(Found::Slash),
+            "" => Some(Resource::Index(&self.index[usize::from(is_local())])),
+            "/" => Some(Resource::Slash),
             below => {
-                let name = below.strip_prefix('/')?.strip_prefix(&PARTS.folder)?.strip_prefix('/')?;
-                PARTS.files.iter().find(|part| part.name == name).map(|part| Found::Part(&part.text))
+                let name = below.strip_prefix('/')?.strip_prefix(&PAGE_FILES.folder)?.strip_prefix('/')?;
+                PAGE_FILES.files.iter().find(|part| part.name == name).map(|part| Resource::File(&part.text))
             }
         }
     }
 
-    fn send(&self, text: &StaticText, caching: &'static str, request: &Request<'_>, reply: &mut Reply) {
-        text.send(caching, true, request, reply);
-        reply.header("Content-Security-Policy", self.policy(request));
-        reply.header("X-Content-Type-Options", "nosniff");
-        reply.header("Referrer-Policy", "same-origin");
-        reply.header("Cross-Origin-Resource-Policy", "same-origin");
+    fn send(&self, text: &StaticText, caching: &'static str, request: &Request<'_>, response: &mut Response) {
+        text.send(caching, true, request, response);
+        response.header("Content-Security-Policy", self.policy(request));
+        response.header("X-Content-Type-Options", "nosniff");
+        response.header("Referrer-Policy", "same-origin");
+        response.header("Cross-Origin-Resource-Policy", "same-origin");
     }
 
     /// Returns the content security policy: only the page's own files, no script from text, no server but this node.

@@ -5,12 +5,12 @@ use std::fs;
 use std::io::Read;
 use std::path::Path;
 
-use super::files::{INDEX, PARTS, SOURCES};
+use super::files::{INDEX, PAGE_FILES, SOURCES};
 use super::{Explorer, Settings, host_name};
-use crate::net::http::{Reply, RequestReader};
+use crate::net::http::{RequestReader, Response};
 
 /// Maximum compressed size in bytes of the page and its parts.
-const MOST_BYTES: usize = 100 << 10;
+const MAX_BYTES: usize = 100 << 10;
 
 fn settings() -> Settings {
     let context_path = String::new();
@@ -18,23 +18,23 @@ fn settings() -> Settings {
 }
 
 /// Returns the response to a request of these lines; `None` if it is not for the page.
-fn answer(explorer: &Explorer, lines: &str) -> Option<Reply> {
+fn answer(explorer: &Explorer, lines: &str) -> Option<Response> {
     let mut reader = RequestReader::new(0);
     let lines = lines.replace('\n', "\r\n");
     let (first, headers) = lines.split_once("\r\n").unwrap_or((&lines, "Host: localhost:7890"));
     reader.receive(format!("{first} HTTP/1.1\r\n{headers}\r\n\r\n").as_bytes());
     let request = reader.next_request().unwrap().unwrap();
-    let mut reply = Reply::new();
+    let mut reply = Response::new();
     explorer.answer(&request, || false, &mut reply).then_some(reply)
 }
 
-fn header<'r>(reply: &'r Reply, name: &str) -> Option<&'r str> {
-    reply.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_ref())
+fn header<'r>(response: &'r Response, name: &str) -> Option<&'r str> {
+    response.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_ref())
 }
 
-fn unpacked(reply: &Reply) -> String {
+fn unpacked(response: &Response) -> String {
     let mut text = String::new();
-    flate2::read::GzDecoder::new(&reply.body[..]).read_to_string(&mut text).unwrap();
+    flate2::read::GzDecoder::new(&response.body[..]).read_to_string(&mut text).unwrap();
     text
 }
 
@@ -51,7 +51,7 @@ fn a_local_client_gets_a_page_that_asks_for_more() {
     reader.receive(b"GET /explorer HTTP/1.1\r\nHost: localhost\r\n\r\n");
     let request = reader.next_request().unwrap().unwrap();
     let pages = [false, true].map(|is_local| {
-        let mut reply = Reply::new();
+        let mut reply = Response::new();
         assert!(explorer.answer(&request, || is_local, &mut reply));
         (String::from_utf8(reply.body.clone()).unwrap(), header(&reply, "ETag").unwrap().to_owned())
     });
@@ -143,7 +143,7 @@ fn all_of_it_weighs_little() {
     let page = packed("/explorer");
     let parts: usize = named_paths(&unpacked(&page)).iter().map(|path| packed(path).body.len()).sum();
     let bytes = page.body.len() + parts;
-    assert!(bytes <= MOST_BYTES, "{bytes}");
+    assert!(bytes <= MAX_BYTES, "{bytes}");
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn a_browser_may_load_nothing_from_elsewhere() {
 #[test]
 fn what_is_not_of_the_page_is_left_to_others() {
     let explorer = Explorer::new(settings());
-    let folder = &PARTS.folder;
+    let folder = &PAGE_FILES.folder;
     for path in [
         "/",
         "/explorers",

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use super::Party;
-use super::allowance::{Allowance, TREE_COST};
-use super::hash_order::{capacity, hash};
+use super::AccountInput;
+use super::budget::{TREE_COST, WorkBudget};
+use super::java_hash_map::{capacity, java_hash};
 use crate::model::units::MIN_STAKE;
 use crate::model::{Address, Amount, Height};
 
@@ -14,18 +14,18 @@ const SECTION: usize = 64;
 /// Eligible accounts in ascending order of their ids.
 #[derive(Debug, Default)]
 pub struct Accounts {
-    numbers: Vec<u32>,
+    ids: Vec<u32>,
     addresses: Vec<Address>,
     /// Per section of ids, the number of accounts below it, up to the last account that was added.
     starts: Vec<u32>,
     hashes: Vec<u32>,
     vested: Vec<u64>,
     /// Per account its first height, or any other sort key under [`AccountOrder::Given`].
-    places: Vec<u64>,
+    sort_heights: Vec<u64>,
     /// Accounts counted, eligible or not.
-    all: u64,
+    counted: u64,
     /// Those of them whose first height is the height of the calculation. The nemesis account is not included.
-    young: u64,
+    new_accounts: u64,
 }
 
 /// How accounts are ordered. Some sums depend on the order.
@@ -46,40 +46,40 @@ impl Accounts {
     /// Creates an empty table with capacity for `expected` accounts.
     pub fn with_capacity(expected: usize) -> Accounts {
         Accounts {
-            numbers: Vec::with_capacity(expected),
+            ids: Vec::with_capacity(expected),
             addresses: Vec::with_capacity(expected),
             hashes: Vec::with_capacity(expected),
             vested: Vec::with_capacity(expected),
-            places: Vec::with_capacity(expected),
+            sort_heights: Vec::with_capacity(expected),
             ..Accounts::default()
         }
     }
 
     /// Counts an account, and stores it if its vested balance reaches [`MIN_STAKE`]. Ids must be ascending.
-    pub fn add(&mut self, party: &Party, vested: Amount, first_height: Height, height: Height) {
-        assert!(self.numbers.last().is_none_or(|last| *last < party.number), "accounts come in ascending order");
-        self.pass_over(1, u64::from(first_height == height));
+    pub fn add(&mut self, party: &AccountInput, vested: Amount, first_height: Height, height: Height) {
+        assert!(self.ids.last().is_none_or(|last| *last < party.id), "accounts come in ascending order");
+        self.skip_ineligible(1, u64::from(first_height == height));
         if vested >= MIN_STAKE {
-            self.hashes.push(hash(&party.address));
-            while self.starts.len() <= party.number as usize / SECTION {
-                self.starts.push(self.numbers.len() as u32);
+            self.hashes.push(java_hash(&party.address));
+            while self.starts.len() <= party.id as usize / SECTION {
+                self.starts.push(self.ids.len() as u32);
             }
-            self.numbers.push(party.number);
+            self.ids.push(party.id);
             self.addresses.push(party.address);
             self.vested.push(vested.0);
-            self.places.push(first_height.0);
+            self.sort_heights.push(first_height.0);
         }
     }
 
     /// Counts `accounts` ineligible accounts, of which `young` are new.
-    pub fn pass_over(&mut self, accounts: u64, young: u64) {
-        self.all += accounts;
-        self.young += young;
+    pub fn skip_ineligible(&mut self, accounts: u64, young: u64) {
+        self.counted += accounts;
+        self.new_accounts += young;
     }
 
     /// Returns the number of accounts counted, eligible or not.
-    pub fn all(&self) -> u64 {
-        self.all
+    pub fn counted(&self) -> u64 {
+        self.counted
     }
 
     /// Returns the number of eligible accounts.
@@ -91,24 +91,24 @@ impl Accounts {
     pub fn find(&self, number: u32) -> Option<u32> {
         let section = number as usize / SECTION;
         let start = *self.starts.get(section)? as usize;
-        let end = self.starts.get(section + 1).map_or(self.numbers.len(), |end| *end as usize);
-        self.numbers[start..end].binary_search(&number).ok().map(|found| (start + found) as u32)
+        let end = self.starts.get(section + 1).map_or(self.ids.len(), |end| *end as usize);
+        self.ids[start..end].binary_search(&number).ok().map(|found| (start + found) as u32)
     }
 
     /// Returns the ids in ascending order.
-    pub fn numbers(&self) -> &[u32] {
-        &self.numbers
+    pub fn ids(&self) -> &[u32] {
+        &self.ids
     }
 
     /// Returns the sort key of an account: age group and bucket, first height, address, index.
     fn key(&self, account: usize, order: AccountOrder, height: Height) -> Key {
-        let (place, hash) = (self.places[account], self.hashes[account]);
+        let (place, hash) = (self.sort_heights[account], self.hashes[account]);
         let is_young = place == height.0;
         let bucket = match order {
             AccountOrder::Given => 0,
             AccountOrder::HashTables { .. } if is_young => {
                 // The first block also creates the nemesis account.
-                let new = self.young + u64::from(height == Height::NEMESIS);
+                let new = self.new_accounts + u64::from(height == Height::NEMESIS);
                 1 << 32 | u64::from(hash & (capacity(new) - 1))
             }
             AccountOrder::HashTables { known_accounts } => u64::from(hash & (capacity(known_accounts) - 1)),
@@ -121,15 +121,15 @@ type Key = (u64, u64, Address, u32);
 
 /// Sorts the accounts incrementally.
 #[derive(Debug)]
-pub struct Ordering {
+pub struct AccountSort {
     sorted: BTreeSet<Key>,
     keyed: usize,
-    made: Ordered,
+    made: SortedAccounts,
 }
 
 /// Eligible accounts in their final order.
 #[derive(Debug, Default)]
-pub struct Ordered {
+pub struct SortedAccounts {
     /// Per account in the order of ids, its index in the final order.
     pub index: Vec<u32>,
     /// Hashes of the addresses.
@@ -138,31 +138,25 @@ pub struct Ordered {
     pub vested: Vec<f64>,
 }
 
-impl Ordering {
+impl AccountSort {
     /// Prepares to sort `accounts` accounts.
-    pub fn new(accounts: usize) -> Ordering {
+    pub fn new(accounts: usize) -> AccountSort {
         let (index, hashes) = (Vec::with_capacity(accounts), Vec::with_capacity(accounts));
-        let made = Ordered { index, hashes, vested: Vec::with_capacity(accounts) };
-        Ordering { sorted: BTreeSet::new(), keyed: 0, made }
+        let made = SortedAccounts { index, hashes, vested: Vec::with_capacity(accounts) };
+        AccountSort { sorted: BTreeSet::new(), keyed: 0, made }
     }
 
     /// Continues within the budget; returns true when finished.
-    pub fn step(
-        &mut self,
-        accounts: &Accounts,
-        order: AccountOrder,
-        height: Height,
-        allowance: &mut Allowance,
-    ) -> bool {
+    pub fn step(&mut self, accounts: &Accounts, order: AccountOrder, height: Height, budget: &mut WorkBudget) -> bool {
         while self.keyed < accounts.len() {
-            if !allowance.spend(TREE_COST) {
+            if !budget.charge(TREE_COST) {
                 return false;
             }
             self.sorted.insert(accounts.key(self.keyed, order, height));
             self.made.index.push(0);
             self.keyed += 1;
         }
-        while allowance.spend(TREE_COST) {
+        while budget.charge(TREE_COST) {
             let Some((.., account)) = self.sorted.pop_first() else { return true };
             let account = account as usize;
             self.made.index[account] = self.made.hashes.len() as u32;
@@ -173,7 +167,7 @@ impl Ordering {
     }
 
     /// Returns the sorted accounts. Valid once a step has returned true.
-    pub fn finish(self) -> Ordered {
+    pub fn finish(self) -> SortedAccounts {
         self.made
     }
 }
@@ -191,7 +185,7 @@ mod tests {
             let mut accounts = Accounts::default();
             for number in (0..count).map(|place| place * gap) {
                 let vested = if number % 3 == 0 { Amount(0) } else { MIN_STAKE };
-                accounts.add(&Party { number, address }, vested, Height(1), Height(2));
+                accounts.add(&AccountInput { id: number, address }, vested, Height(1), Height(2));
             }
             let mut index = 0;
             for number in 0..count * gap + 200 {

@@ -1,7 +1,7 @@
 //! Clusters, hubs and outliers.
 
-use super::allowance::Allowance;
-use super::grouped::Cursor;
+use super::budget::WorkBudget;
+use super::csr::Cursor;
 use super::neighbours::{Neighbours, Similar};
 
 /// Minimum number of similar neighbours of a core node, itself included.
@@ -43,8 +43,8 @@ pub struct Clustering {
     block_of_root: Vec<u32>,
     walk: Cursor,
     /// First cluster found among the neighbours of the current node, and whether there is another.
-    met: Option<u32>,
-    meets_several: bool,
+    neighbour_cluster: Option<u32>,
+    in_several_clusters: bool,
     made: Clusters,
 }
 
@@ -59,39 +59,39 @@ impl Clustering {
             is_member: vec![false; nodes],
             block_of_root: vec![0; nodes],
             walk: Cursor::default(),
-            met: None,
-            meets_several: false,
+            neighbour_cluster: None,
+            in_several_clusters: false,
             made: Clusters::default(),
         }
     }
 
     /// Continues within the budget; returns true when finished.
-    pub fn step(&mut self, neighbours: &Neighbours, allowance: &mut Allowance) -> bool {
+    pub fn step(&mut self, neighbours: &Neighbours, budget: &mut WorkBudget) -> bool {
         while let Some(pair) = self.similar.pairs.get(self.joined) {
-            if !allowance.spend(FIND_COST) {
+            if !budget.charge(FIND_COST) {
                 return false;
             }
             self.joined += 1;
             self.join(*pair);
         }
         while self.made.block.len() < self.is_member.len() {
-            if !allowance.spend(FIND_COST) {
+            if !budget.charge(FIND_COST) {
                 return false;
             }
             self.put_into_block(self.made.block.len());
         }
-        while let Some(run) = self.walk.run(neighbours, allowance) {
+        while let Some(run) = self.walk.next_slice(neighbours, budget) {
             if run.begins {
-                (self.met, self.meets_several) = (None, false);
+                (self.neighbour_cluster, self.in_several_clusters) = (None, false);
             }
             for neighbour in run.items {
                 if self.is_member[*neighbour as usize] {
                     let block = self.made.block[*neighbour as usize];
-                    self.meets_several |= *self.met.get_or_insert(block) != block;
+                    self.in_several_clusters |= *self.neighbour_cluster.get_or_insert(block) != block;
                 }
             }
             if run.ends {
-                self.made.roles.push(match (self.is_member[run.group], self.meets_several) {
+                self.made.roles.push(match (self.is_member[run.group], self.in_several_clusters) {
                     (true, _) => ClusterRole::Member,
                     (false, true) => ClusterRole::Hub,
                     (false, false) => ClusterRole::Outlier,

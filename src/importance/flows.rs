@@ -1,8 +1,8 @@
 //! Net flows between accounts, and the outlink scores that follow from them.
 
-use super::allowance::Allowance;
-use super::grouped::{Cursor, Grouped, Groups};
-use super::hash_order::{HashOrder, Visit};
+use super::budget::WorkBudget;
+use super::csr::{Csr, Cursor, GroupAccess};
+use super::java_hash_map::{JavaHashMapOrder, Visit};
 use super::outlinks::Outlinks;
 
 /// Factor applied to negative scores.
@@ -14,7 +14,7 @@ pub struct Flows {
     /// Outlink score of every account.
     pub scores: Vec<f64>,
     /// Per account the eligible recipients of at least the minimum net flow, in hash-table order, and the flow.
-    pub outflows: Grouped<(u32, f64)>,
+    pub outflows: Csr<(u32, f64)>,
 }
 
 /// Computes the flows incrementally, account by account.
@@ -41,7 +41,7 @@ enum Stage {
 struct FlowTable {
     /// Counterparties and flows in order of insertion.
     entries: Vec<(u32, f64)>,
-    order: HashOrder,
+    order: JavaHashMapOrder,
     /// Per participant its entry plus one; 0 if it has none.
     entry_of: Vec<u32>,
 }
@@ -67,19 +67,19 @@ impl FlowTables {
     pub fn new(outlinks: &Outlinks, minimum: f64) -> FlowTables {
         let (accounts, parties) = (outlinks.sent.groups(), outlinks.hashes.len());
         let entries = Vec::with_capacity(parties);
-        let table = FlowTable { entries, order: HashOrder::new(parties), entry_of: vec![0; parties] };
-        let outflows = Grouped::with_capacity(accounts, outlinks.received.total());
+        let table = FlowTable { entries, order: JavaHashMapOrder::new(parties), entry_of: vec![0; parties] };
+        let outflows = Csr::with_capacity(accounts, outlinks.received.total());
         let made = Flows { scores: Vec::with_capacity(accounts), outflows };
         let (sent, received) = (Cursor::default(), Cursor::default());
         FlowTables { minimum, stage: Stage::Sent, sent, received, table, score: 0.0, made }
     }
 
     /// Continues within the budget; returns true when finished.
-    pub fn step(&mut self, outlinks: &Outlinks, allowance: &mut Allowance) -> bool {
+    pub fn step(&mut self, outlinks: &Outlinks, budget: &mut WorkBudget) -> bool {
         loop {
             match self.stage {
                 Stage::Sent => {
-                    let Some(run) = self.sent.run(&outlinks.sent, allowance) else {
+                    let Some(run) = self.sent.next_slice(&outlinks.sent, budget) else {
                         return self.sent.at_end(&outlinks.sent);
                     };
                     for (party, weight) in run.items {
@@ -90,7 +90,7 @@ impl FlowTables {
                     }
                 }
                 Stage::Received => {
-                    let Some(run) = self.received.run(&outlinks.received, allowance) else { return false };
+                    let Some(run) = self.received.next_slice(&outlinks.received, budget) else { return false };
                     for (party, weight) in run.items {
                         self.table.add(*party, -*weight, &outlinks.hashes);
                     }
@@ -99,7 +99,7 @@ impl FlowTables {
                     }
                 }
                 Stage::Sum => {
-                    if !self.sum(outlinks.sent.groups(), allowance) {
+                    if !self.sum(outlinks.sent.groups(), budget) {
                         return false;
                     }
                     self.stage = Stage::Sent;
@@ -109,10 +109,10 @@ impl FlowTables {
     }
 
     /// Sums the table of one account and empties it; returns true when finished.
-    fn sum(&mut self, accounts: usize, allowance: &mut Allowance) -> bool {
-        while allowance.spend(1) {
+    fn sum(&mut self, accounts: usize, budget: &mut WorkBudget) -> bool {
+        while budget.charge(1) {
             match self.table.order.visit() {
-                Visit::Nothing => {}
+                Visit::Pending => {}
                 Visit::Key(entry) => {
                     let (party, flow) = self.table.entries[entry];
                     self.score += flow;
@@ -124,7 +124,7 @@ impl FlowTables {
                 Visit::End => {
                     let score = std::mem::take(&mut self.score);
                     self.made.scores.push(if score < 0.0 { score * NEGATIVE_WEIGHT } else { score });
-                    self.made.outflows.close();
+                    self.made.outflows.close_group();
                     self.table.entries.clear();
                     return true;
                 }

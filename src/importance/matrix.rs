@@ -1,10 +1,10 @@
 //! Sparse matrices, and the outlink matrix.
 
-use super::allowance::Allowance;
-use super::grouped::{Cursor, Grouped, Regroup};
+use super::budget::WorkBudget;
+use super::csr::{CountingSort, Csr, Cursor};
 
 /// A sparse matrix: per row its entries as column and value, columns ascending.
-pub type SparseMatrix = Grouped<(u32, f64)>;
+pub type SparseMatrix = Csr<(u32, f64)>;
 
 /// Continues `product = matrix · vector`; returns true when finished. The order of the additions affects the result.
 pub fn multiply(
@@ -12,9 +12,9 @@ pub fn multiply(
     vector: &[f64],
     product: &mut [f64],
     cursor: &mut Cursor,
-    allowance: &mut Allowance,
+    budget: &mut WorkBudget,
 ) -> bool {
-    while let Some(run) = cursor.run(matrix, allowance) {
+    while let Some(run) = cursor.next_slice(matrix, budget) {
         let begun = if run.begins { 0.0 } else { product[run.group] };
         product[run.group] =
             run.items.iter().fold(begun, |sum, (column, value)| sum + value * vector[*column as usize]);
@@ -35,7 +35,7 @@ pub struct OutlinkMatrix {
 #[derive(Debug)]
 pub struct MatrixBuilder {
     stage: Stage,
-    rows: Regroup<(u32, f64)>,
+    rows: CountingSort<(u32, f64)>,
     at: usize,
     sums: Vec<f64>,
     made: OutlinkMatrix,
@@ -54,7 +54,7 @@ impl MatrixBuilder {
     pub fn new(accounts: usize) -> MatrixBuilder {
         MatrixBuilder {
             stage: Stage::Rows,
-            rows: Regroup::new(accounts),
+            rows: CountingSort::new(accounts),
             at: 0,
             sums: vec![0.0; accounts],
             made: OutlinkMatrix::default(),
@@ -62,24 +62,24 @@ impl MatrixBuilder {
     }
 
     /// Continues within the budget, from the flows out of every account; returns true when finished.
-    pub fn step(&mut self, outflows: &Grouped<(u32, f64)>, allowance: &mut Allowance) -> bool {
+    pub fn step(&mut self, outflows: &Csr<(u32, f64)>, budget: &mut WorkBudget) -> bool {
         match self.stage {
             Stage::Rows => {
                 let entry = |column, entry: &(u32, f64)| Some((entry.0 as usize, (column as u32, entry.1)));
-                if self.rows.step(outflows, entry, allowance) {
-                    self.made.rows = std::mem::replace(&mut self.rows, Regroup::new(0)).finish();
+                if self.rows.step(outflows, entry, budget) {
+                    self.made.rows = std::mem::replace(&mut self.rows, CountingSort::new(0)).finish();
                     self.stage = Stage::Sums;
                 }
             }
             Stage::Sums => {
                 let entries = self.made.rows.items();
-                for (column, value) in &entries[allowance.advance(&mut self.at, entries.len())] {
+                for (column, value) in &entries[budget.advance(&mut self.at, entries.len())] {
                     self.sums[*column as usize] += value.abs();
                 }
                 self.next(self.made.rows.total(), Stage::Dangling);
             }
             Stage::Dangling => {
-                let columns = allowance.advance(&mut self.at, self.sums.len());
+                let columns = budget.advance(&mut self.at, self.sums.len());
                 self.made
                     .dangling
                     .extend(columns.filter(|column| self.sums[*column] == 0.0).map(|column| column as u32));
@@ -87,7 +87,7 @@ impl MatrixBuilder {
             }
             Stage::Divide => {
                 let total = self.made.rows.total();
-                for (column, value) in &mut self.made.rows.items_mut()[allowance.advance(&mut self.at, total)] {
+                for (column, value) in &mut self.made.rows.items_mut()[budget.advance(&mut self.at, total)] {
                     *value /= self.sums[*column as usize];
                 }
                 return self.at == total;

@@ -5,11 +5,11 @@
 //! bit, whatever the slicing.
 
 mod accounts;
-pub mod allowance;
+pub mod budget;
 pub mod clusters;
+pub mod csr;
 mod flows;
-pub mod grouped;
-pub mod hash_order;
+pub mod java_hash_map;
 mod matrix;
 mod neighbours;
 mod outlinks;
@@ -35,9 +35,9 @@ use crate::model::{Address, Amount, Height};
 
 /// Input to a calculation: an account.
 #[derive(Clone, Copy, Debug)]
-pub struct Party {
+pub struct AccountInput {
     /// Id of the account; outlinks refer to it.
-    pub number: u32,
+    pub id: u32,
     /// Address; its hash influences the order of the accounts.
     pub address: Address,
 }
@@ -54,7 +54,7 @@ pub struct Settings {
     /// Limits within the graph.
     pub thresholds: Thresholds,
     /// Expected number of eligible accounts, for preallocation.
-    pub expected: u64,
+    pub expected_eligible: u64,
 }
 
 impl Settings {
@@ -62,7 +62,7 @@ impl Settings {
     /// height; 0 at height 1.
     pub fn new(height: Height, blocks_per_day: u64, known_accounts: u64) -> Settings {
         let order = AccountOrder::HashTables { known_accounts };
-        Settings { height, blocks_per_day, order, thresholds: Thresholds::default(), expected: 0 }
+        Settings { height, blocks_per_day, order, thresholds: Thresholds::default(), expected_eligible: 0 }
     }
 }
 
@@ -96,7 +96,7 @@ pub struct Importances {
     /// Importance height.
     pub height: Height,
     /// Accounts that the calculation counted, ineligible ones included; NIS1's "last vector size".
-    pub handed_over: u64,
+    pub accounts_counted: u64,
     /// Iterations of the page rank; 0 for proof of stake.
     pub iterations: u32,
     /// Eligible accounts in ascending order of their ids.
@@ -160,7 +160,7 @@ impl Calculation {
     }
 
     /// Adds a known account other than the nemesis account. Ids must be ascending.
-    pub fn add_account(&mut self, party: Party, vested: Amount, first_height: Height) {
+    pub fn add_account(&mut self, party: AccountInput, vested: Amount, first_height: Height) {
         match self {
             Calculation::Importance(calculation) => calculation.add_account(party, vested, first_height),
             Calculation::Stake(calculation) => calculation.add_account(party, vested),
@@ -169,9 +169,9 @@ impl Calculation {
 
     /// Counts known accounts whose balance is too low to be eligible and that are not added; `young` of them are new at
     /// the height of the calculation. No effect for proof of stake, which gets every account.
-    pub fn pass_over(&mut self, accounts: u64, young: u64) {
+    pub fn skip_ineligible(&mut self, accounts: u64, young: u64) {
         if let Calculation::Importance(calculation) = self {
-            calculation.pass_over(accounts, young);
+            calculation.skip_ineligible(accounts, young);
         }
     }
 
@@ -191,11 +191,11 @@ impl Calculation {
         }
     }
 
-    /// Does about `allowance` units of work, each about ten nanoseconds.
-    pub fn step(&mut self, allowance: u32) -> Result<CalculationProgress, ImportanceError> {
+    /// Does about `budget` units of work, each about ten nanoseconds.
+    pub fn step(&mut self, budget: u32) -> Result<CalculationProgress, ImportanceError> {
         match self {
-            Calculation::Importance(calculation) => calculation.step(allowance),
-            Calculation::Stake(calculation) => Ok(calculation.step(allowance)),
+            Calculation::Importance(calculation) => calculation.step(budget),
+            Calculation::Stake(calculation) => Ok(calculation.step(budget)),
         }
     }
 

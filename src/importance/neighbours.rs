@@ -1,11 +1,11 @@
 //! Neighbours in the outlink graph, and their similarity.
 
-use super::allowance::Allowance;
-use super::grouped::{Cursor, Grouped, Groups};
+use super::budget::WorkBudget;
+use super::csr::{Csr, Cursor, GroupAccess};
 use super::matrix::SparseMatrix;
 
 /// Per node its neighbours in ascending order, itself included.
-pub type Neighbours = Grouped<u32>;
+pub type Neighbours = Csr<u32>;
 
 /// Builds the neighbour sets incrementally. The direction of a flow does not matter.
 #[derive(Debug)]
@@ -20,16 +20,16 @@ pub struct NeighbourSets {
 
 impl NeighbourSets {
     /// Prepares the sets of a graph; `columns` are the recipients of every node.
-    pub fn new(columns: &Grouped<u32>) -> NeighbourSets {
+    pub fn new(columns: &Csr<u32>) -> NeighbourSets {
         let nodes = columns.groups();
-        let made = Grouped::with_capacity(nodes, nodes + 2 * columns.total());
+        let made = Csr::with_capacity(nodes, nodes + 2 * columns.total());
         NeighbourSets { node: 0, senders: 0, recipients: 0, itself: false, made }
     }
 
     /// Continues within the budget, from the senders and recipients of every node; returns true when finished.
-    pub fn step(&mut self, rows: &SparseMatrix, columns: &Grouped<u32>, allowance: &mut Allowance) -> bool {
+    pub fn step(&mut self, rows: &SparseMatrix, columns: &Csr<u32>, budget: &mut WorkBudget) -> bool {
         while self.node < rows.groups() {
-            if !allowance.spend(1) {
+            if !budget.charge(1) {
                 return false;
             }
             let sender = rows.group(self.node).get(self.senders).map(|entry| entry.0);
@@ -37,7 +37,7 @@ impl NeighbourSets {
             let itself = (!self.itself).then_some(self.node as u32);
             match [sender, recipient, itself].into_iter().flatten().min() {
                 None => {
-                    self.made.close();
+                    self.made.close_group();
                     (self.node, self.senders, self.recipients, self.itself) = (self.node + 1, 0, 0, false);
                 }
                 next => {
@@ -108,11 +108,11 @@ impl Similarities {
     }
 
     /// Continues within the budget; returns true when finished.
-    pub fn step(&mut self, neighbours: &Neighbours, allowance: &mut Allowance) -> bool {
+    pub fn step(&mut self, neighbours: &Neighbours, budget: &mut WorkBudget) -> bool {
         loop {
             match self.stage {
                 Stage::Mark => {
-                    let Some(run) = self.marking.run(neighbours, allowance) else {
+                    let Some(run) = self.marking.next_slice(neighbours, budget) else {
                         return self.marking.at_end(neighbours);
                     };
                     self.node = run.group;
@@ -124,7 +124,7 @@ impl Similarities {
                     }
                 }
                 Stage::Choose { at } => {
-                    if !allowance.spend(1) {
+                    if !budget.charge(1) {
                         return false;
                     }
                     self.stage = self.choose(neighbours, at);
@@ -132,7 +132,7 @@ impl Similarities {
                 Stage::Count { at, mut passed, common } => {
                     let other = neighbours.group(self.node)[at] as usize;
                     let all = neighbours.group(other);
-                    let counted = all[allowance.advance(&mut passed, all.len())].iter();
+                    let counted = all[budget.advance(&mut passed, all.len())].iter();
                     let mark = self.node as u32 + 1;
                     let common = common + counted.filter(|node| self.marks[**node as usize] == mark).count();
                     if passed < all.len() {

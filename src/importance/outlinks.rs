@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use super::accounts::{Accounts, Ordered};
-use super::allowance::{Allowance, TREE_COST};
-use super::grouped::{Grouped, Regroup};
-use super::hash_order::hash;
+use super::accounts::{Accounts, SortedAccounts};
+use super::budget::{TREE_COST, WorkBudget};
+use super::csr::{CountingSort, Csr};
+use super::java_hash_map::java_hash;
 use crate::model::{Address, Height};
 
 /// Days for which an outlink counts.
@@ -44,7 +44,7 @@ type Link = (u32, u32, f64);
 /// Participants are indices: first the eligible accounts in the order of ids, then all other recipients in the order of
 /// first appearance.
 #[derive(Debug, Default)]
-pub struct Recorded {
+pub struct OutlinkLog {
     chunks: Vec<Vec<Link>>,
     /// Indices of ineligible recipients by account id.
     others: BTreeMap<u32, u32>,
@@ -52,7 +52,7 @@ pub struct Recorded {
     hashes: Vec<u32>,
 }
 
-impl Recorded {
+impl OutlinkLog {
     /// Adds an outlink of a certain age. Ignores it if the sender is ineligible, the outlink is outside the window, or
     /// the log is too large. `address` is called once per ineligible recipient.
     pub fn add<E>(
@@ -69,13 +69,13 @@ impl Recorded {
         }
         let recipient = match accounts.find(recipient) {
             Some(index) => index,
-            None => self.other(accounts, recipient, address)?,
+            None => self.ineligible_index(accounts, recipient, address)?,
         };
         self.push((sender, recipient, weight as f64 * decay));
         Ok(())
     }
 
-    fn other<E>(
+    fn ineligible_index<E>(
         &mut self,
         accounts: &Accounts,
         number: u32,
@@ -85,7 +85,7 @@ impl Recorded {
         match self.others.entry(number) {
             Entry::Occupied(known) => Ok(*known.get()),
             Entry::Vacant(place) => {
-                self.hashes.push(hash(&address()?));
+                self.hashes.push(java_hash(&address()?));
                 Ok(*place.insert(next))
             }
         }
@@ -138,55 +138,55 @@ impl Age {
 #[derive(Debug, Default)]
 pub struct Outlinks {
     /// Per sender: recipient and weight, in recorded order.
-    pub sent: Grouped<(u32, f64)>,
+    pub sent: Csr<(u32, f64)>,
     /// Per eligible recipient: sender and weight, by index of the sender, then in recorded order.
-    pub received: Grouped<(u32, f64)>,
+    pub received: Csr<(u32, f64)>,
     /// Hashes of the addresses of all participants.
     pub hashes: Vec<u32>,
 }
 
 /// Sorts outlinks by account incrementally.
 #[derive(Debug)]
-pub struct Sorting {
+pub struct OutlinkSort {
     recorded: Vec<Vec<Link>>,
     others: BTreeMap<u32, u32>,
-    other_hashes: Vec<u32>,
+    ineligible_hashes: Vec<u32>,
     hashed: usize,
-    sending: Option<Regroup<(u32, f64)>>,
-    receiving: Regroup<(u32, f64)>,
+    sending: Option<CountingSort<(u32, f64)>>,
+    receiving: CountingSort<(u32, f64)>,
     made: Outlinks,
 }
 
-impl Sorting {
+impl OutlinkSort {
     /// Prepares to sort the log of a calculation with `accounts` eligible accounts.
-    pub fn new(recorded: Recorded, accounts: usize) -> Sorting {
-        Sorting {
+    pub fn new(recorded: OutlinkLog, accounts: usize) -> OutlinkSort {
+        OutlinkSort {
             recorded: recorded.chunks,
             others: recorded.others,
-            other_hashes: recorded.hashes,
+            ineligible_hashes: recorded.hashes,
             hashed: 0,
-            sending: Some(Regroup::new(accounts)),
-            receiving: Regroup::new(accounts),
+            sending: Some(CountingSort::new(accounts)),
+            receiving: CountingSort::new(accounts),
             made: Outlinks::default(),
         }
     }
 
     /// Continues within the budget; returns true when finished. Appends the participants' hashes to `ordered`.
-    pub fn step(&mut self, ordered: &mut Ordered, allowance: &mut Allowance) -> bool {
+    pub fn step(&mut self, ordered: &mut SortedAccounts, budget: &mut WorkBudget) -> bool {
         // Freed piece by piece, because dropping a large map takes long.
         while !self.others.is_empty() {
-            if !allowance.spend(TREE_COST) {
+            if !budget.charge(TREE_COST) {
                 return false;
             }
             self.others.pop_first();
         }
-        let more = allowance.advance(&mut self.hashed, self.other_hashes.len());
-        ordered.hashes.extend_from_slice(&self.other_hashes[more]);
+        let more = budget.advance(&mut self.hashed, self.ineligible_hashes.len());
+        ordered.hashes.extend_from_slice(&self.ineligible_hashes[more]);
         if let Some(sending) = &mut self.sending {
             let index = |party: u32| ordered.index.get(party as usize).copied().unwrap_or(party);
             let entry = |_, link: &Link| Some((index(link.0) as usize, (index(link.1), link.2)));
-            if sending.step(&self.recorded, entry, allowance) {
-                self.made.sent = self.sending.take().map(Regroup::finish).unwrap_or_default();
+            if sending.step(&self.recorded, entry, budget) {
+                self.made.sent = self.sending.take().map(CountingSort::finish).unwrap_or_default();
                 self.recorded = Vec::new();
             }
             return false;
@@ -195,11 +195,11 @@ impl Sorting {
         let entry = |sender: usize, (party, weight): &(u32, f64)| {
             ((*party as usize) < accounts).then_some((*party as usize, (sender as u32, *weight)))
         };
-        self.receiving.step(&self.made.sent, entry, allowance)
+        self.receiving.step(&self.made.sent, entry, budget)
     }
 
     /// Returns the sorted outlinks. Valid once a step has returned true.
-    pub fn finish(mut self, ordered: &mut Ordered) -> Outlinks {
+    pub fn finish(mut self, ordered: &mut SortedAccounts) -> Outlinks {
         self.made.received = self.receiving.finish();
         self.made.hashes = std::mem::take(&mut ordered.hashes);
         self.made

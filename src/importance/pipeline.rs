@@ -2,16 +2,16 @@
 
 use std::mem;
 
-use super::accounts::{Accounts, Ordered, Ordering};
-use super::allowance::Allowance;
+use super::accounts::{AccountSort, Accounts, SortedAccounts};
+use super::budget::WorkBudget;
+use super::csr::Csr;
 use super::flows::{FlowTables, Flows};
-use super::grouped::Grouped;
 use super::matrix::{MatrixBuilder, OutlinkMatrix};
-use super::outlinks::{Age, Outlinks, Recorded, Sorting};
+use super::outlinks::{Age, OutlinkLog, OutlinkSort, Outlinks};
 use super::rank::PowerIteration;
-use super::score::{Parts, Scoring, graph_weight};
+use super::score::{ScoreInputs, Scoring, graph_weight};
 use super::structure::{Structure, StructureBuilder};
-use super::{CalculationProgress, Importance, ImportanceError, Importances, Party, Settings};
+use super::{AccountInput, CalculationProgress, Importance, ImportanceError, Importances, Settings};
 use crate::model::{Address, Amount, Height};
 
 /// Maximum preallocation. The supply of a public network suffices for fewer eligible accounts.
@@ -23,8 +23,8 @@ pub struct ProofOfImportance {
     settings: Settings,
     phase: Phase,
     accounts: Accounts,
-    recorded: Recorded,
-    ordered: Ordered,
+    outlink_log: OutlinkLog,
+    sorted_accounts: SortedAccounts,
     outlinks: Outlinks,
     flows: Flows,
     graph: Graph,
@@ -44,9 +44,9 @@ pub struct Graph {
 
 #[derive(Debug)]
 enum Phase {
-    Feed,
-    Order(Ordering),
-    Outlinks(Sorting),
+    Input,
+    Order(AccountSort),
+    Outlinks(OutlinkSort),
     Flows(FlowTables),
     /// Freeing much memory at once takes long, so it is split over two slices.
     Free,
@@ -63,10 +63,10 @@ impl ProofOfImportance {
     pub fn new(settings: Settings) -> ProofOfImportance {
         ProofOfImportance {
             settings,
-            phase: Phase::Feed,
-            accounts: Accounts::with_capacity(settings.expected.min(MAX_EXPECTED) as usize),
-            recorded: Recorded::default(),
-            ordered: Ordered::default(),
+            phase: Phase::Input,
+            accounts: Accounts::with_capacity(settings.expected_eligible.min(MAX_EXPECTED) as usize),
+            outlink_log: OutlinkLog::default(),
+            sorted_accounts: SortedAccounts::default(),
             outlinks: Outlinks::default(),
             flows: Flows::default(),
             graph: Graph::default(),
@@ -78,14 +78,14 @@ impl ProofOfImportance {
 
     /// Adds a known account other than the nemesis account. Ids must be ascending. `vested` is the vested balance at
     /// the height of the calculation.
-    pub fn add_account(&mut self, party: Party, vested: Amount, first_height: Height) {
-        assert!(self.is_fed() && self.recorded.is_empty(), "accounts come before movements");
+    pub fn add_account(&mut self, party: AccountInput, vested: Amount, first_height: Height) {
+        assert!(self.accepts_input() && self.outlink_log.is_empty(), "accounts come before movements");
         self.accounts.add(&party, vested, first_height, self.settings.height);
     }
 
     /// Counts known accounts whose balance is too low to be eligible; `young` of them are new.
-    pub fn pass_over(&mut self, accounts: u64, young: u64) {
-        self.accounts.pass_over(accounts, young);
+    pub fn skip_ineligible(&mut self, accounts: u64, young: u64) {
+        self.accounts.skip_ineligible(accounts, young);
     }
 
     /// Adds an outlink with its recorded weight. Outlinks must come in recorded order. Those outside the window or with
@@ -99,13 +99,13 @@ impl ProofOfImportance {
         weight: u64,
         address: impl FnOnce() -> Result<Address, E>,
     ) -> Result<(), E> {
-        assert!(self.is_fed(), "movements come before the first step");
+        assert!(self.accepts_input(), "movements come before the first step");
         let age = Age::new(height, self.settings.height, self.settings.blocks_per_day);
-        self.recorded.add(&self.accounts, age, [sender, recipient], weight, address)
+        self.outlink_log.add(&self.accounts, age, [sender, recipient], weight, address)
     }
 
-    fn is_fed(&self) -> bool {
-        matches!(self.phase, Phase::Feed)
+    fn accepts_input(&self) -> bool {
+        matches!(self.phase, Phase::Input)
     }
 
     /// Does about `allowance` units of work, each about ten nanoseconds.
@@ -113,12 +113,12 @@ impl ProofOfImportance {
         if self.accounts.len() == 0 {
             return Err(ImportanceError::NoAccounts);
         }
-        if self.recorded.is_too_many() {
+        if self.outlink_log.is_too_many() {
             return Err(ImportanceError::TooManyOutlinks);
         }
-        let mut allowance = Allowance::new(allowance);
-        while !allowance.is_spent() {
-            if self.work(&mut allowance)? {
+        let mut allowance = WorkBudget::new(allowance);
+        while !allowance.is_exhausted() {
+            if self.step_phase(&mut allowance)? {
                 // A slice ends with its phase, because changing to the next phase takes time too.
                 self.next_phase();
                 break;
@@ -128,28 +128,28 @@ impl ProofOfImportance {
     }
 
     /// Continues the current phase; returns true when the phase is finished.
-    fn work(&mut self, allowance: &mut Allowance) -> Result<bool, ImportanceError> {
+    fn step_phase(&mut self, budget: &mut WorkBudget) -> Result<bool, ImportanceError> {
         let Settings { height, order, .. } = self.settings;
         Ok(match &mut self.phase {
-            Phase::Feed | Phase::Free | Phase::Done => true,
-            Phase::Order(phase) => phase.step(&self.accounts, order, height, allowance),
-            Phase::Outlinks(phase) => phase.step(&mut self.ordered, allowance),
-            Phase::Flows(phase) => phase.step(&self.outlinks, allowance),
-            Phase::Matrix(phase) => phase.step(&self.flows.outflows, allowance),
-            Phase::Structure(phase) => phase.step(&self.graph.matrix.rows, allowance),
+            Phase::Input | Phase::Free | Phase::Done => true,
+            Phase::Order(phase) => phase.step(&self.accounts, order, height, budget),
+            Phase::Outlinks(phase) => phase.step(&mut self.sorted_accounts, budget),
+            Phase::Flows(phase) => phase.step(&self.outlinks, budget),
+            Phase::Matrix(phase) => phase.step(&self.flows.outflows, budget),
+            Phase::Structure(phase) => phase.step(&self.graph.matrix.rows, budget),
             Phase::Rank(phase) => phase
-                .step(&self.graph.matrix, &self.graph.structure, allowance)
+                .step(&self.graph.matrix, &self.graph.structure, budget)
                 .map_err(|_| ImportanceError::NotConverged)?,
             Phase::Score(phase) => {
-                let parts = |account: usize| Parts {
+                let parts = |account: usize| ScoreInputs {
                     outlinks: self.flows.scores[account],
-                    vested: self.ordered.vested[account],
+                    vested: self.sorted_accounts.vested[account],
                     rank: self.ranks[account],
                     weight: graph_weight(self.graph.structure.clusters.roles[account]),
                 };
-                phase.step(parts, allowance)
+                phase.step(parts, budget)
             }
-            Phase::Collect => self.collect(allowance),
+            Phase::Collect => self.collect(budget),
         })
     }
 
@@ -157,33 +157,33 @@ impl ProofOfImportance {
     fn next_phase(&mut self) {
         let (accounts, thresholds) = (self.accounts.len(), self.settings.thresholds);
         self.phase = match mem::replace(&mut self.phase, Phase::Done) {
-            Phase::Feed => Phase::Order(Ordering::new(accounts)),
+            Phase::Input => Phase::Order(AccountSort::new(accounts)),
             Phase::Order(ordering) => {
-                self.ordered = ordering.finish();
-                Phase::Outlinks(Sorting::new(mem::take(&mut self.recorded), accounts))
+                self.sorted_accounts = ordering.finish();
+                Phase::Outlinks(OutlinkSort::new(mem::take(&mut self.outlink_log), accounts))
             }
             Phase::Outlinks(sorting) => {
-                self.outlinks = sorting.finish(&mut self.ordered);
+                self.outlinks = sorting.finish(&mut self.sorted_accounts);
                 Phase::Flows(FlowTables::new(&self.outlinks, thresholds.min_flow))
             }
             Phase::Flows(tables) => {
                 self.flows = tables.finish();
-                self.outlinks.sent = Grouped::default();
+                self.outlinks.sent = Csr::default();
                 Phase::Free
             }
             Phase::Free => {
-                self.outlinks.received = Grouped::default();
+                self.outlinks.received = Csr::default();
                 Phase::Matrix(MatrixBuilder::new(accounts))
             }
             Phase::Matrix(builder) => {
                 self.graph.matrix = builder.finish();
-                self.flows.outflows = Grouped::default();
+                self.flows.outflows = Csr::default();
                 Phase::Structure(StructureBuilder::new(accounts, thresholds.similarity))
             }
             Phase::Structure(builder) => {
                 self.graph.structure = builder.finish();
                 let blocks = self.graph.structure.clusters.sizes.len();
-                Phase::Rank(PowerIteration::new(accounts, blocks, self.accounts.all()))
+                Phase::Rank(PowerIteration::new(accounts, blocks, self.accounts.counted()))
             }
             Phase::Rank(iteration) => {
                 self.results.iterations = iteration.iterations();
@@ -193,7 +193,7 @@ impl ProofOfImportance {
             Phase::Score(scoring) => {
                 self.scores = scoring.finish();
                 self.results.height = self.settings.height;
-                self.results.handed_over = self.accounts.all();
+                self.results.accounts_counted = self.accounts.counted();
                 self.results.accounts.reserve_exact(accounts);
                 Phase::Collect
             }
@@ -202,11 +202,11 @@ impl ProofOfImportance {
     }
 
     /// Converts the results to the order of ids; returns true when finished.
-    fn collect(&mut self, allowance: &mut Allowance) -> bool {
-        let numbers = self.accounts.numbers();
+    fn collect(&mut self, budget: &mut WorkBudget) -> bool {
+        let numbers = self.accounts.ids();
         let mut to = self.results.accounts.len();
-        for account in allowance.advance(&mut to, numbers.len()) {
-            let index = self.ordered.index[account] as usize;
+        for account in budget.advance(&mut to, numbers.len()) {
+            let index = self.sorted_accounts.index[account] as usize;
             self.results.accounts.push(Importance {
                 account: numbers[account],
                 importance: self.scores[index],

@@ -1,8 +1,8 @@
 //! The proximity matrix: how the outlinks of a node distribute over the blocks of the partition.
 
-use super::allowance::Allowance;
+use super::budget::WorkBudget;
 use super::clusters::Clusters;
-use super::grouped::{Cursor, Grouped, Groups, Regroup};
+use super::csr::{CountingSort, Csr, Cursor, GroupAccess};
 use super::matrix::SparseMatrix;
 
 /// Builds the inter-level proximity matrix R incrementally: row = block, column = node. (The matrix A of the NEM paper
@@ -13,21 +13,21 @@ pub struct Proximity {
     /// Per block, one plus the last node found to reach it.
     marks: Vec<u32>,
     /// Per node the blocks that it reaches, its own included.
-    reached: Grouped<u32>,
-    rows: Regroup<(u32, f64)>,
+    reached: Csr<u32>,
+    rows: CountingSort<(u32, f64)>,
 }
 
 impl Proximity {
     /// Prepares the matrix for these clusters; `columns` are the recipients of every node.
-    pub fn new(clusters: &Clusters, columns: &Grouped<u32>) -> Proximity {
+    pub fn new(clusters: &Clusters, columns: &Csr<u32>) -> Proximity {
         let (nodes, blocks) = (columns.groups(), clusters.sizes.len());
-        let reached = Grouped::with_capacity(nodes, nodes + columns.total());
-        Proximity { walk: Cursor::default(), marks: vec![0; blocks], reached, rows: Regroup::new(blocks) }
+        let reached = Csr::with_capacity(nodes, nodes + columns.total());
+        Proximity { walk: Cursor::default(), marks: vec![0; blocks], reached, rows: CountingSort::new(blocks) }
     }
 
     /// Continues within the budget, with the same columns; returns true when finished.
-    pub fn step(&mut self, clusters: &Clusters, columns: &Grouped<u32>, allowance: &mut Allowance) -> bool {
-        while let Some(run) = self.walk.run(columns, allowance) {
+    pub fn step(&mut self, clusters: &Clusters, columns: &Csr<u32>, budget: &mut WorkBudget) -> bool {
+        while let Some(run) = self.walk.next_slice(columns, budget) {
             if run.begins {
                 self.reach(run.group, clusters.block[run.group]);
             }
@@ -35,7 +35,7 @@ impl Proximity {
                 self.reach(run.group, clusters.block[*recipient as usize]);
             }
             if run.ends {
-                self.reached.close();
+                self.reached.close_group();
             }
         }
         if !self.walk.at_end(columns) {
@@ -47,7 +47,7 @@ impl Proximity {
             let product = (clusters.sizes[*block as usize] as i32).wrapping_mul(reached.group(node).len() as i32);
             Some((*block as usize, (node as u32, 1.0 / f64::from(product))))
         };
-        self.rows.step(reached, entry, allowance)
+        self.rows.step(reached, entry, budget)
     }
 
     fn reach(&mut self, node: usize, block: u32) {

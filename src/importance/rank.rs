@@ -1,7 +1,7 @@
 //! The power iteration of the page rank.
 
-use super::allowance::Allowance;
-use super::grouped::Cursor;
+use super::budget::WorkBudget;
+use super::csr::Cursor;
 use super::matrix::{OutlinkMatrix, multiply};
 use super::structure::Structure;
 
@@ -79,31 +79,31 @@ impl PowerIteration {
         &mut self,
         matrix: &OutlinkMatrix,
         structure: &Structure,
-        allowance: &mut Allowance,
+        budget: &mut WorkBudget,
     ) -> Result<bool, NotConverged> {
         let nodes = self.new.len();
         match self.stage {
             Stage::Start => {
-                let length = allowance.advance(&mut self.at, nodes).end;
+                let length = budget.advance(&mut self.at, nodes).end;
                 self.old.resize(length, 1.0 / nodes as f64);
                 self.next(length == nodes, Stage::Dangling);
             }
             Stage::Dangling => {
-                let passed = allowance.advance(&mut self.at, matrix.dangling.len());
+                let passed = budget.advance(&mut self.at, matrix.dangling.len());
                 self.sum = matrix.dangling[passed].iter().fold(self.sum, |sum, node| sum + self.old[*node as usize]);
                 self.adjustment = self.sum * TELEPORTATION / nodes as f64 + INVERSE / nodes as f64;
                 self.next(self.at == matrix.dangling.len(), Stage::Outlinks);
             }
             Stage::Outlinks => {
-                let done = multiply(&matrix.rows, &self.old, &mut self.new, &mut self.cursor, allowance);
+                let done = multiply(&matrix.rows, &self.old, &mut self.new, &mut self.cursor, budget);
                 self.next(done, Stage::Blocks);
             }
             Stage::Blocks => {
-                let done = multiply(&structure.proximity, &self.old, &mut self.blocks, &mut self.cursor, allowance);
+                let done = multiply(&structure.proximity, &self.old, &mut self.blocks, &mut self.cursor, budget);
                 self.next(done, Stage::Combine);
             }
             Stage::Combine => {
-                for node in allowance.advance(&mut self.at, nodes) {
+                for node in budget.advance(&mut self.at, nodes) {
                     let level = self.blocks[structure.clusters.block[node] as usize];
                     let value = ((self.new[node] * TELEPORTATION) + self.adjustment) + (level * INTER_LEVEL);
                     self.new[node] = value;
@@ -112,7 +112,7 @@ impl PowerIteration {
                 self.next(self.at == nodes, Stage::Normalise { divisor: self.sum });
             }
             Stage::Normalise { divisor } => {
-                for node in allowance.advance(&mut self.at, nodes) {
+                for node in budget.advance(&mut self.at, nodes) {
                     self.new[node] /= divisor;
                     self.sum += (self.old[node] - self.new[node]).abs();
                 }

@@ -1,6 +1,6 @@
 //! The final score: stake, outlinks and page rank combined.
 
-use super::allowance::Allowance;
+use super::budget::WorkBudget;
 use super::clusters::ClusterRole;
 
 /// Weight of the outlink score relative to the vested balance.
@@ -20,7 +20,7 @@ pub fn graph_weight(role: ClusterRole) -> f64 {
 
 /// Inputs to the score of an account.
 #[derive(Clone, Copy, Debug)]
-pub struct Parts {
+pub struct ScoreInputs {
     /// Outlink score in micro-units.
     pub outlinks: f64,
     /// Vested balance in micro-units.
@@ -55,13 +55,13 @@ impl Scoring {
     }
 
     /// Continues within the budget; returns true when finished. `parts` returns the inputs of an account.
-    pub fn step(&mut self, parts: impl Fn(usize) -> Parts, allowance: &mut Allowance) -> bool {
+    pub fn step(&mut self, parts: impl Fn(usize) -> ScoreInputs, budget: &mut WorkBudget) -> bool {
         let end = self.scores.len();
-        let passed = allowance.advance(&mut self.at, end);
+        let passed = budget.advance(&mut self.at, end);
         match self.stage {
             Stage::Stake => {
                 for account in passed {
-                    let Parts { outlinks, vested, .. } = parts(account);
+                    let ScoreInputs { outlinks, vested, .. } = parts(account);
                     let score = (outlinks * OUTLINK_WEIGHT) + vested;
                     self.scores[account] = if score < 0.0 { 0.0 } else { score };
                     self.sum += self.scores[account];
@@ -71,7 +71,7 @@ impl Scoring {
             }
             Stage::Combine { divisor } => {
                 for account in passed {
-                    let Parts { rank, weight, .. } = parts(account);
+                    let ScoreInputs { rank, weight, .. } = parts(account);
                     let share = normalised(self.scores[account], divisor);
                     self.scores[account] = (share + (rank * RANK_WEIGHT)) * weight;
                     self.sum += self.scores[account].abs();

@@ -1,7 +1,7 @@
 //! Proof of stake.
 
-use super::allowance::Allowance;
-use super::{CalculationProgress, Importance, Importances, Party};
+use super::budget::WorkBudget;
+use super::{AccountInput, CalculationProgress, Importance, Importances};
 use crate::model::{Amount, Height};
 
 /// A proof-of-stake calculation.
@@ -19,10 +19,10 @@ impl ProofOfStake {
     }
 
     /// Adds a known account other than the nemesis account. Ids must be ascending.
-    pub fn add_account(&mut self, party: Party, vested: Amount) {
-        assert!(self.accounts.last().is_none_or(|(last, _)| *last < party.number), "accounts come in ascending order");
-        self.accounts.push((party.number, vested));
-        self.results.handed_over += 1;
+    pub fn add_account(&mut self, party: AccountInput, vested: Amount) {
+        assert!(self.accounts.last().is_none_or(|(last, _)| *last < party.id), "accounts come in ascending order");
+        self.accounts.push((party.id, vested));
+        self.results.accounts_counted += 1;
         // NIS1 adds in signed 64 bits.
         self.total = self.total.wrapping_add(vested.0 as i64);
     }
@@ -32,7 +32,7 @@ impl ProofOfStake {
         let (done, all) = (self.results.accounts.len(), self.accounts.len());
         self.results.accounts.reserve_exact(all - done);
         let mut to = done;
-        for (account, vested) in &self.accounts[Allowance::new(allowance).advance(&mut to, all)] {
+        for (account, vested) in &self.accounts[WorkBudget::new(allowance).advance(&mut to, all)] {
             let importance = vested.0 as i64 as f64 / self.total as f64;
             self.results.accounts.push(Importance { account: *account, importance, page_rank: 0.0 });
         }

@@ -1,8 +1,8 @@
 //! Derives the partition of the graph and the proximity matrix from the outlink matrix.
 
-use super::allowance::Allowance;
+use super::budget::WorkBudget;
 use super::clusters::{Clustering, Clusters};
-use super::grouped::{Grouped, Regroup};
+use super::csr::{CountingSort, Csr};
 use super::matrix::SparseMatrix;
 use super::neighbours::{NeighbourSets, Neighbours, Similarities};
 use super::proximity::Proximity;
@@ -22,14 +22,14 @@ pub struct StructureBuilder {
     threshold: f64,
     stage: Stage,
     /// Per node its recipients, ascending.
-    columns: Grouped<u32>,
+    columns: Csr<u32>,
     neighbours: Neighbours,
     made: Structure,
 }
 
 #[derive(Debug)]
 enum Stage {
-    Columns(Regroup<u32>),
+    Columns(CountingSort<u32>),
     Neighbours(NeighbourSets),
     Similarity(Similarities),
     Clusters(Clustering),
@@ -42,22 +42,22 @@ impl StructureBuilder {
     pub fn new(nodes: usize, threshold: f64) -> StructureBuilder {
         StructureBuilder {
             threshold,
-            stage: Stage::Columns(Regroup::new(nodes)),
-            columns: Grouped::default(),
-            neighbours: Grouped::default(),
+            stage: Stage::Columns(CountingSort::new(nodes)),
+            columns: Csr::default(),
+            neighbours: Csr::default(),
             made: Structure::default(),
         }
     }
 
     /// Continues within the budget; returns true when finished.
-    pub fn step(&mut self, rows: &SparseMatrix, allowance: &mut Allowance) -> bool {
+    pub fn step(&mut self, rows: &SparseMatrix, budget: &mut WorkBudget) -> bool {
         let entry = |row: usize, entry: &(u32, f64)| Some((entry.0 as usize, row as u32));
         let stage_is_done = match &mut self.stage {
-            Stage::Columns(stage) => stage.step(rows, entry, allowance),
-            Stage::Neighbours(stage) => stage.step(rows, &self.columns, allowance),
-            Stage::Similarity(stage) => stage.step(&self.neighbours, allowance),
-            Stage::Clusters(stage) => stage.step(&self.neighbours, allowance),
-            Stage::Proximity(stage) => stage.step(&self.made.clusters, &self.columns, allowance),
+            Stage::Columns(stage) => stage.step(rows, entry, budget),
+            Stage::Neighbours(stage) => stage.step(rows, &self.columns, budget),
+            Stage::Similarity(stage) => stage.step(&self.neighbours, budget),
+            Stage::Clusters(stage) => stage.step(&self.neighbours, budget),
+            Stage::Proximity(stage) => stage.step(&self.made.clusters, &self.columns, budget),
             Stage::Done => return true,
         };
         if stage_is_done {
@@ -78,12 +78,12 @@ impl StructureBuilder {
             }
             Stage::Similarity(similarities) => Stage::Clusters(Clustering::new(similarities.finish())),
             Stage::Clusters(clustering) => {
-                self.neighbours = Grouped::default();
+                self.neighbours = Csr::default();
                 self.made.clusters = clustering.finish();
                 Stage::Proximity(Proximity::new(&self.made.clusters, &self.columns))
             }
             Stage::Proximity(proximity) => {
-                self.columns = Grouped::default();
+                self.columns = Csr::default();
                 self.made.proximity = proximity.finish();
                 Stage::Done
             }

@@ -18,8 +18,8 @@ fn addresses(count: usize) -> Vec<Address> {
 }
 
 /// Returns accounts with ids from 0.
-fn parties(count: usize) -> Vec<Party> {
-    (0..).zip(addresses(count)).map(|(number, address)| Party { number, address }).collect()
+fn account_inputs(count: usize) -> Vec<AccountInput> {
+    (0..).zip(addresses(count)).map(|(number, address)| AccountInput { id: number, address }).collect()
 }
 
 fn link(calculation: &mut ProofOfImportance, height: Height, sender: usize, recipient: usize) {
@@ -28,9 +28,11 @@ fn link(calculation: &mut ProofOfImportance, height: Height, sender: usize, reci
 }
 
 /// Returns a calculation with input: accounts of equal stake, and outlinks of 2,000 whole units.
-fn fed(accounts: usize, links: &[(usize, usize)]) -> ProofOfImportance {
+fn with_input(accounts: usize, links: &[(usize, usize)]) -> ProofOfImportance {
     let mut calculation = ProofOfImportance::new(Settings::new(Height(718), 1440, accounts as u64));
-    parties(accounts).into_iter().for_each(|party| calculation.add_account(party, Amount::whole(20_000), Height(1)));
+    account_inputs(accounts)
+        .into_iter()
+        .for_each(|party| calculation.add_account(party, Amount::whole(20_000), Height(1)));
     for (sender, recipient) in links.iter().filter(|(sender, recipient)| sender != recipient) {
         link(&mut calculation, Height(700), *sender, *recipient);
     }
@@ -58,8 +60,8 @@ proptest! {
         links in prop::collection::vec((0usize..40, 0usize..40), 0..300),
         slice in 1u32..100,
     ) {
-        let (_, whole) = run(fed(40, &links), u32::MAX);
-        let (_, sliced) = run(fed(40, &links), slice);
+        let (_, whole) = run(with_input(40, &links), u32::MAX);
+        let (_, sliced) = run(with_input(40, &links), slice);
         prop_assert_eq!(bits(&whole), bits(&sliced));
         prop_assert_eq!(whole.iterations, sliced.iterations);
         let sum: f64 = whole.accounts.iter().map(|one| one.importance).sum();
@@ -72,11 +74,11 @@ proptest! {
 fn work_is_cut_into_as_many_slices_as_it_takes_even_around_a_hub() {
     const SPOKES: usize = 3_000;
     let links: Vec<_> = (1..SPOKES).flat_map(|spoke| [(0, spoke), (spoke, spoke % 50)]).collect();
-    let (units, _) = run(fed(SPOKES, &links), 1);
+    let (units, _) = run(with_input(SPOKES, &links), 1);
     assert!(units > 10 * links.len() as u64, "{units} units cannot be all the work");
     for slice in [10, 1_000, 50_000] {
-        let (slices, _) = run(fed(SPOKES, &links), slice);
-        let fewest = units / u64::from(slice) / u64::from(allowance::TREE_COST);
+        let (slices, _) = run(with_input(SPOKES, &links), slice);
+        let fewest = units / u64::from(slice) / u64::from(budget::TREE_COST);
         assert!(slices > fewest, "{slices} slices of {slice} for {units} units");
     }
 }
@@ -84,7 +86,7 @@ fn work_is_cut_into_as_many_slices_as_it_takes_even_around_a_hub() {
 #[test]
 fn without_any_eligible_account_there_are_no_importances() {
     let mut calculation = ProofOfImportance::new(Settings::new(Height(1), 1440, 0));
-    calculation.add_account(parties(1)[0], Amount(9_999_999_999), Height(1));
+    calculation.add_account(account_inputs(1)[0], Amount(9_999_999_999), Height(1));
     let error = calculation.step(1).unwrap_err();
     assert_eq!(error.to_string(), "there aren't any harvesting eligible accounts");
 }
@@ -92,7 +94,7 @@ fn without_any_eligible_account_there_are_no_importances() {
 #[test]
 fn a_stake_of_nothing_is_no_number() {
     let mut calculation = ProofOfStake::new(Height(1));
-    calculation.add_account(parties(1)[0], Amount::ZERO);
+    calculation.add_account(account_inputs(1)[0], Amount::ZERO);
     assert_eq!(calculation.step(0), CalculationProgress::Done);
     let importance = calculation.into_results().accounts[0].importance;
     assert!(importance.is_nan());
@@ -102,11 +104,13 @@ fn a_stake_of_nothing_is_no_number() {
 fn both_schemes_are_worked_through_alike() {
     for scheme in [ImportanceScheme::ProofOfImportance, ImportanceScheme::ProofOfStake] {
         let mut calculation = Calculation::new(scheme, Settings::new(Height(1), 1440, 0));
-        parties(2).into_iter().for_each(|party| calculation.add_account(party, Amount::whole(20_000), Height(1)));
+        account_inputs(2)
+            .into_iter()
+            .for_each(|party| calculation.add_account(party, Amount::whole(20_000), Height(1)));
         calculation.add_outlink(Height(1), 0, 1, 1, || Err("both parties are known")).unwrap();
         while calculation.step(1).unwrap() == CalculationProgress::Working {}
         let results = calculation.into_results();
-        assert_eq!((results.height, results.handed_over, results.accounts.len()), (Height(1), 2, 2));
+        assert_eq!((results.height, results.accounts_counted, results.accounts.len()), (Height(1), 2, 2));
         let sum: f64 = results.accounts.iter().map(|one| one.importance).sum();
         assert!((sum - 1.0).abs() < 1e-12);
     }

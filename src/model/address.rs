@@ -36,19 +36,19 @@ const ALPHABET: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
 pub struct Address([u8; ADDRESS_LENGTH]);
 
 /// Slots of the cache of derived addresses.
-const REMEMBERED: usize = 4096;
+const ADDRESS_CACHE_SLOTS: usize = 4096;
 
-type Derived = (PublicKey, NetworkByte, Address);
+type CachedAddress = (PublicKey, NetworkByte, Address);
 
 thread_local! {
-    static DERIVED: RefCell<Box<[Option<Derived>]>> = RefCell::new(vec![None; REMEMBERED].into_boxed_slice());
+    static ADDRESS_CACHE: RefCell<Box<[Option<CachedAddress>]>> = RefCell::new(vec![None; ADDRESS_CACHE_SLOTS].into_boxed_slice());
 }
 
 impl Address {
     /// Returns the address of a public key on a network. Results are cached, as the same keys recur and a derivation
     /// takes three hashes.
     pub fn from_public_key(key: &PublicKey, network: NetworkByte) -> Address {
-        DERIVED.with_borrow_mut(|derived| {
+        ADDRESS_CACHE.with_borrow_mut(|derived| {
             let place = usize::from(u16::from_le_bytes([key.0[0], key.0[1]])) % derived.len();
             match &derived[place] {
                 Some((known, byte, address)) if known == key && *byte == network => *address,

@@ -16,6 +16,6 @@ pub use hash::{Hash256, WireHash};
 pub use mosaic::{Levy, LevyKind, Mosaic, MosaicDefinition, MosaicId, MosaicProperties};
 pub use namespace::NamespaceId;
 pub use network::Network;
-pub use network_parameters::{BLOCK_CHAIN_FEATURES, Difference};
+pub use network_parameters::{BLOCK_CHAIN_FEATURES, SettingDifference};
 pub use transaction::{Body, Transaction};
 pub use units::{Amount, Height, Timestamp};

@@ -101,7 +101,7 @@ impl ChainParameters {
             importance: ImportanceScheme::ProofOfImportance,
             vesting: Vesting::TimeBased,
             stabilize_block_times: false,
-            forks: Forks::behind(),
+            forks: Forks::all_past(),
         }
     }
 }
@@ -149,7 +149,7 @@ pub struct Forks {
 
 impl Forks {
     /// Returns heights at which all forks are in the past, without a treasury re-issuance.
-    pub fn behind() -> Forks {
+    pub fn all_past() -> Forks {
         Forks {
             multisig_m_of_n: 1,
             mosaics: 1,

@@ -9,11 +9,11 @@ pub const BLOCK_CHAIN_FEATURES: [&str; 5] =
 
 /// Settings that do not affect the validity of blocks: how long transaction hashes are kept (those that may still be in
 /// a block always are), and the transactions per synchronisation attempt.
-const FREE_TO_CHANGE: [&str; 2] = ["nis.transactionHashRetentionTime", "nis.maxTransactions"];
+const NON_CONSENSUS_SETTINGS: [&str; 2] = ["nis.transactionHashRetentionTime", "nis.maxTransactions"];
 
 /// A setting in which two networks differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Difference {
+pub struct SettingDifference {
     /// Name of the setting.
     pub key: &'static str,
     /// The two values.
@@ -34,10 +34,10 @@ impl Network {
     }
 
     /// Returns the settings whose difference makes the chains of two networks incompatible.
-    pub fn differences(&self, other: &Network) -> Vec<Difference> {
+    pub fn differences(&self, other: &Network) -> Vec<SettingDifference> {
         let pairs = self.parameters().zip(other.parameters());
-        let differ = pairs.filter(|((key, left), (_, right))| left != right && !FREE_TO_CHANGE.contains(key));
-        differ.map(|((key, left), (_, right))| Difference { key, values: [left, right] }).collect()
+        let differ = pairs.filter(|((key, left), (_, right))| left != right && !NON_CONSENSUS_SETTINGS.contains(key));
+        differ.map(|((key, left), (_, right))| SettingDifference { key, values: [left, right] }).collect()
     }
 }
 

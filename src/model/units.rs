@@ -24,7 +24,7 @@ impl Height {
     }
 
     /// Returns the height whose importances are in force at this one. It changes every 359 blocks.
-    pub fn grouped(self) -> Height {
+    pub fn importance_height(self) -> Height {
         const GROUPING: u64 = 359;
         Height((self.0.saturating_sub(1) / GROUPING * GROUPING).max(1))
     }

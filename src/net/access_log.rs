@@ -11,10 +11,10 @@ use std::fmt;
 use std::time::Instant;
 
 use super::http::Request;
-use super::machine::Caller;
+use super::service::Client;
 
 /// Bytes logged of a text chosen by a client.
-const TOLD_BYTES: usize = 256;
+const MAX_TEXT_BYTES: usize = 256;
 /// Hexadecimal digits of the shortest private key.
 const KEY_DIGITS: usize = 60;
 /// Parameters whose values are long but public numbers.
@@ -23,18 +23,18 @@ const PUBLIC_PARAMETERS: [&str; 2] = ["publicKey", "hash"];
 const SECRET_HEADERS: [&str; 3] = ["Authorization", "Proxy-Authorization", "Cookie"];
 
 /// A request and its outcome.
-pub(super) struct Answered<'a> {
+pub(super) struct AccessLogEntry<'a> {
     pub request: &'a Request<'a>,
-    pub caller: Caller,
+    pub client: Client,
     pub status: u16,
     /// Bytes of the response, head included.
     pub bytes: usize,
     /// When the request began, if it arrived in several reads, or else when it was complete; for a held request, when
     /// it was last resumed.
-    pub since: Instant,
+    pub started: Instant,
 }
 
-impl Answered<'_> {
+impl AccessLogEntry<'_> {
     /// Writes the log lines, if their levels are enabled.
     pub fn log(&self) {
         if log::log_enabled!(log::Level::Debug) {
@@ -46,11 +46,11 @@ impl Answered<'_> {
     }
 }
 
-impl fmt::Display for Answered<'_> {
+impl fmt::Display for AccessLogEntry<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Answered { request, caller, status, bytes, since } = self;
+        let AccessLogEntry { request, client: caller, status, bytes, started: since } = self;
         let took = since.elapsed().as_secs_f64() * 1e3;
-        let (method, path) = (Told(request.method.as_bytes()), Told(request.path.as_bytes()));
+        let (method, path) = (Escaped(request.method.as_bytes()), Escaped(request.path.as_bytes()));
         write!(f, "{} {method} {path} {status} {took:.3} ms {bytes} bytes", caller.address)
     }
 }
@@ -60,26 +60,26 @@ struct Details<'a>(&'a Request<'a>);
 
 impl fmt::Display for Details<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", Told(self.0.path.as_bytes()))?;
+        write!(f, "{}", Escaped(self.0.path.as_bytes()))?;
         let parameters = self.0.query.into_iter().flat_map(|query| query.split('&'));
         for (index, parameter) in parameters.enumerate() {
             f.write_str(if index == 0 { "?" } else { "&" })?;
-            match is_told(parameter) {
-                true => write!(f, "{}", Told(parameter.as_bytes()))?,
+            match is_loggable(parameter) {
+                true => write!(f, "{}", Escaped(parameter.as_bytes()))?,
                 false => f.write_str("(not told)")?,
             }
         }
         for (name, value) in self.0.headers() {
             let is_secret = SECRET_HEADERS.iter().any(|secret| name.eq_ignore_ascii_case(secret.as_bytes()));
             let value = if is_secret { b"(not told)".as_slice() } else { value };
-            write!(f, ", {}: {}", Told(name), Told(value))?;
+            write!(f, ", {}: {}", Escaped(name), Escaped(value))?;
         }
         Ok(())
     }
 }
 
 /// Returns whether a query parameter contains nothing that could be a private key.
-fn is_told(parameter: &str) -> bool {
+fn is_loggable(parameter: &str) -> bool {
     let (name, value) = parameter.split_once('=').unwrap_or(("", parameter));
     PUBLIC_PARAMETERS.contains(&name) || !has_long_number(value)
 }
@@ -90,13 +90,13 @@ fn has_long_number(text: &str) -> bool {
 }
 
 /// A text chosen by a client, escaped to one line and truncated.
-struct Told<'a>(&'a [u8]);
+struct Escaped<'a>(&'a [u8]);
 
-impl fmt::Display for Told<'_> {
+impl fmt::Display for Escaped<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let told = &self.0[..self.0.len().min(TOLD_BYTES)];
-        write!(f, "{}", told.escape_ascii())?;
-        if told.len() < self.0.len() { f.write_str("...") } else { Ok(()) }
+        let text = &self.0[..self.0.len().min(MAX_TEXT_BYTES)];
+        write!(f, "{}", text.escape_ascii())?;
+        if text.len() < self.0.len() { f.write_str("...") } else { Ok(()) }
     }
 }
 
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn a_text_stays_on_its_line_and_is_cut() {
-        assert_eq!(Told(b"a\n\x1b[2K\xff").to_string(), r"a\n\x1b[2K\xff");
-        assert_eq!(Told(&[b'a'; 300]).to_string(), format!("{}...", "a".repeat(256)));
+        assert_eq!(Escaped(b"a\n\x1b[2K\xff").to_string(), r"a\n\x1b[2K\xff");
+        assert_eq!(Escaped(&[b'a'; 300]).to_string(), format!("{}...", "a".repeat(256)));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::machine::Caller;
+use super::service::Client;
 use crate::ip::network;
 
 /// A client: this machine, an IPv4 address, or the network of an IPv6 address.
@@ -14,8 +14,8 @@ pub struct ClientKey {
 
 impl ClientKey {
     /// Returns the key of a client. IPv6 addresses are cut to `ipv6_prefix` bits.
-    pub fn of(caller: &Caller, ipv6_prefix: u8) -> ClientKey {
-        ClientKey { is_local: caller.is_local(), address: network(caller.address, 32, ipv6_prefix) }
+    pub fn of(client: &Client, ipv6_prefix: u8) -> ClientKey {
+        ClientKey { is_local: client.is_local(), address: network(client.address, 32, ipv6_prefix) }
     }
 
     /// Returns whether the client is 127.0.0.1 or `::1` and its request was not forwarded.
@@ -26,12 +26,12 @@ impl ClientKey {
 
 #[cfg(test)]
 mod tests {
-    use super::super::machine::ListenerId;
+    use super::super::service::ListenerId;
     use super::*;
 
     fn key(address: &str, ipv6_prefix: u8, is_forwarded: bool) -> ClientKey {
         let caller =
-            Caller { listener: ListenerId(0), address: address.parse().unwrap(), is_forwarded, is_unnamed: false };
+            Client { listener: ListenerId(0), address: address.parse().unwrap(), is_forwarded, is_unidentified: false };
         ClientKey::of(&caller, ipv6_prefix)
     }
 

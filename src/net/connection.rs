@@ -4,13 +4,13 @@ use std::io::{self, ErrorKind};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use super::callers::{AccountId, Credit};
-use super::http::{HttpError, Reply};
+use super::client_table::{ClientId, TokenBucket};
+use super::http::{HttpError, Response};
 use super::limits::Limits;
-use super::machine::{Caller, ConnectionId, ListenerId, Message};
-use super::output::Output;
-use super::places::Place;
-use super::socket::{MOST_UNSENT, Socket};
+use super::listener_quota::QuotaEntry;
+use super::send_queue::SendQueue;
+use super::service::{Client, ConnectionId, ListenerId, Message};
+use super::socket::{MAX_UNSENT, Socket};
 use super::websocket::{write_close, write_ping, write_text_head};
 
 /// Whether a short read or write means that the socket is exhausted, which saves the call that would return
@@ -18,7 +18,7 @@ use super::websocket::{write_close, write_ping, write_text_head};
 const SHORT_IS_EXHAUSTED: bool = cfg!(any(target_os = "linux", target_os = "android"));
 
 /// Close code for a client that does not take its messages.
-const TOO_SLOW: u16 = 4500;
+const CLOSE_CODE_TOO_SLOW: u16 = 4500;
 
 /// Progress of closing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,33 +32,33 @@ pub(super) enum Closing {
 
 /// State of the request or message being processed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Work {
+pub(super) enum RequestState {
     /// None is in progress.
-    None,
+    Idle,
     /// Continues in the client's next turn.
-    Unfinished,
+    Yielded,
     /// Suspended until the service resumes it.
-    Parked,
+    Suspended,
     /// Suspended without a response timeout.
-    Held,
+    Streaming,
 }
 
-impl Work {
+impl RequestState {
     /// Returns whether it waits for the service.
     pub fn is_waiting(self) -> bool {
-        matches!(self, Work::Parked | Work::Held)
+        matches!(self, RequestState::Suspended | RequestState::Streaming)
     }
 }
 
 /// A timeout that has expired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Due {
+pub(super) enum Timeout {
     /// Drop the connection; nothing can be sent.
     Drop,
     /// The request is not complete in time.
     SlowRequest,
     /// The service has not answered in time.
-    SlowAnswer,
+    SlowResponse,
     /// The websocket was idle for too long.
     IdleWebSocket,
     /// The websocket's client does not take its messages.
@@ -73,19 +73,19 @@ pub(super) struct Connection<S> {
     pub listener: ListenerId,
     pub peer: IpAddr,
     /// Client charged for the connection.
-    pub account: AccountId,
+    pub account: ClientId,
     /// Client of the last request.
-    pub caller: Caller,
+    pub client: Client,
     pub socket: S,
-    pub output: Output,
+    pub output: SendQueue,
     pub closing: Closing,
-    pub work: Work,
+    pub request_state: RequestState,
     /// It is a websocket whose end has not been reported.
     pub is_websocket: bool,
     /// Its entry in the listener's quota; `None` if it was rejected.
-    pub place: Option<Place>,
+    pub quota_entry: Option<QuotaEntry>,
     /// It was counted as local and is now remote; the quota has yet to be checked.
-    pub has_moved: bool,
+    pub needs_quota_check: bool,
     /// In the queue of connections to serve.
     pub is_ready: bool,
     /// The read interest is removed because the client is throttled.
@@ -100,11 +100,11 @@ pub(super) struct Connection<S> {
     /// kernel's buffer.
     unsent_bytes: usize,
     /// Bytes were written since the last measurement.
-    is_unsent_guessed: bool,
+    is_unsent_estimated: bool,
     /// Received bytes in the kernel at the last measurement.
     unread_bytes: usize,
     /// Work quota of a websocket.
-    pub credit: Credit,
+    pub bucket: TokenBucket,
     /// When the request in progress began.
     pub request_since: Option<Instant>,
     /// Bytes read since the last count.
@@ -120,11 +120,11 @@ pub(super) struct Connection<S> {
     is_broken: bool,
     last_active: Instant,
     /// When the client last sent something.
-    heard: Instant,
+    last_received: Instant,
     /// When a ping was sent, if nothing was received since.
     pinged: Option<Instant>,
     /// Bytes discarded since the last response.
-    wasted_bytes: usize,
+    discarded_bytes: usize,
     stalled_since: Option<Instant>,
     /// Since when the client has not taken the end of the output.
     draining_since: Option<Instant>,
@@ -160,34 +160,34 @@ pub(super) struct Origin {
     pub id: ConnectionId,
     pub listener: ListenerId,
     pub peer: IpAddr,
-    pub account: AccountId,
+    pub account: ClientId,
 }
 
 impl<S: Socket> Connection<S> {
-    pub fn new(origin: Origin, socket: S, credit: Credit, now: Instant) -> Self {
+    pub fn new(origin: Origin, socket: S, bucket: TokenBucket, now: Instant) -> Self {
         let Origin { id, listener, peer, account } = origin;
         Self {
             id,
             listener,
             peer,
             account,
-            caller: Caller::itself(listener, peer),
+            client: Client::direct(listener, peer),
             socket,
-            output: Output::default(),
+            output: SendQueue::default(),
             closing: Closing::Open,
-            work: Work::None,
+            request_state: RequestState::Idle,
             is_websocket: false,
-            place: None,
-            has_moved: false,
+            quota_entry: None,
+            needs_quota_check: false,
             is_ready: false,
             is_muted: false,
             is_dirty: false,
             counted_bytes: 0,
             counted_kernel_bytes: 0,
             unsent_bytes: 0,
-            is_unsent_guessed: false,
+            is_unsent_estimated: false,
             unread_bytes: 0,
-            credit,
+            bucket,
             request_since: None,
             received_bytes: 0,
             sent_bytes: 0,
@@ -197,9 +197,9 @@ impl<S: Socket> Connection<S> {
             at_end: false,
             is_broken: false,
             last_active: now,
-            heard: now,
+            last_received: now,
             pinged: None,
-            wasted_bytes: 0,
+            discarded_bytes: 0,
             stalled_since: None,
             draining_since: None,
             lingering_since: None,
@@ -207,7 +207,7 @@ impl<S: Socket> Connection<S> {
     }
 
     /// Adds to the readiness of the socket.
-    pub fn notice(&mut self, ready: Readiness) {
+    pub fn set_readiness(&mut self, ready: Readiness) {
         self.read_closed |= ready.read_closed;
         self.may_read |= ready.readable || self.read_closed;
         self.may_write |= ready.writable;
@@ -216,13 +216,13 @@ impl<S: Socket> Connection<S> {
 
     /// Returns whether reading now is useful. While a request is processed, nothing is read.
     pub fn wants_read(&self) -> bool {
-        let is_free = self.work == Work::None || self.closing != Closing::Open;
+        let is_free = self.request_state == RequestState::Idle || self.closing != Closing::Open;
         self.may_read && !self.at_end && self.closing != Closing::AfterOutput && is_free
     }
 
     /// Returns whether a part of a response was sent or is queued.
-    pub fn is_amid_answer(&self) -> bool {
-        self.work == Work::Unfinished || !self.output.is_empty()
+    pub fn is_mid_response(&self) -> bool {
+        self.request_state == RequestState::Yielded || !self.output.is_empty()
     }
 
     /// Returns whether closing it now loses nothing: it is no websocket and not busy.
@@ -232,7 +232,7 @@ impl<S: Socket> Connection<S> {
 
     /// Returns whether a request or message is in progress or output was not taken.
     pub fn is_busy(&self) -> bool {
-        self.work != Work::None || !self.output.is_empty() || self.has_unsent()
+        self.request_state != RequestState::Idle || !self.output.is_empty() || self.has_unsent()
     }
 
     /// Returns the time since its last activity.
@@ -246,11 +246,11 @@ impl<S: Socket> Connection<S> {
     }
 
     /// Measures how many written bytes are unacknowledged.
-    pub fn look_at_unsent(&mut self) {
+    pub fn measure_unsent(&mut self) {
         if self.unsent_bytes > 0 {
             let is_all_written = self.closing != Closing::Open && self.output.is_empty();
             self.unsent_bytes = self.unsent_bytes.min(self.socket.unsent_bytes(is_all_written));
-            self.is_unsent_guessed = false;
+            self.is_unsent_estimated = false;
         }
     }
 
@@ -260,8 +260,8 @@ impl<S: Socket> Connection<S> {
     }
 
     /// Returns whether bytes were written since the last measurement.
-    pub fn is_unsent_guessed(&self) -> bool {
-        self.has_unsent() && self.is_unsent_guessed
+    pub fn is_unsent_estimated(&self) -> bool {
+        self.has_unsent() && self.is_unsent_estimated
     }
 
     /// Returns whether it closes as soon as the client has taken the written bytes.
@@ -270,21 +270,21 @@ impl<S: Socket> Connection<S> {
     }
 
     /// Measures the received bytes that were not read.
-    pub fn look_at_unread(&mut self) {
+    pub fn measure_unread(&mut self) {
         self.unread_bytes = if self.may_read && !self.at_end { self.socket.unread_bytes() } else { 0 };
     }
 
     /// Makes the kernel discard unsent bytes at close, if there are any.
     pub fn discard_unsent(&mut self) {
-        self.look_at_unsent();
+        self.measure_unsent();
         if !self.output.is_empty() || self.has_unsent() {
             self.socket.discard_unsent();
         }
     }
 
     /// Returns whether too many bytes were discarded since the last response.
-    pub fn has_wasted(&self, limit: usize) -> bool {
-        self.wasted_bytes > limit
+    pub fn has_discarded_more_than(&self, limit: usize) -> bool {
+        self.discarded_bytes > limit
     }
 
     /// Returns whether the client has closed its side.
@@ -297,7 +297,9 @@ impl<S: Socket> Connection<S> {
         match self.closing {
             _ if self.is_broken => true,
             // A client that closes its side ends a held request.
-            Closing::Open => self.work == Work::Held && self.read_closed && self.output.is_empty(),
+            Closing::Open => {
+                self.request_state == RequestState::Streaming && self.read_closed && self.output.is_empty()
+            }
             _ if self.has_unsent() || !self.output.is_empty() => false,
             Closing::AfterOutput => true,
             Closing::Linger => self.at_end,
@@ -332,31 +334,31 @@ impl<S: Socket> Connection<S> {
         if self.pinged.take().is_none() {
             self.last_active = now;
         }
-        self.heard = now;
+        self.last_received = now;
         self.unread_bytes = 0;
         self.received_bytes += count as u64;
         if self.closing != Closing::Open {
-            self.wasted_bytes = self.wasted_bytes.saturating_add(count);
+            self.discarded_bytes = self.discarded_bytes.saturating_add(count);
         }
         Ok(count)
     }
 
     /// Sends an error response and ends the connection.
-    pub fn refuse(&mut self, error: HttpError) {
+    pub fn reject(&mut self, error: HttpError) {
         log::debug!("{:?}: refused: {error}", self.id);
-        Reply::write_refusal(error, self.output.queue());
+        Response::write_rejection(error, self.output.queue());
         self.closing = Closing::Linger;
     }
 
     /// Records a websocket message from the client.
-    pub fn heard_message(&mut self, now: Instant) {
+    pub fn record_message(&mut self, now: Instant) {
         self.last_active = now;
     }
 
     /// Sends a ping on an open websocket.
     pub fn ping(&mut self, now: Instant) {
         write_ping(self.output.queue());
-        self.output.mark(now);
+        self.output.end_message(now);
         self.pinged = Some(now);
     }
 
@@ -370,20 +372,20 @@ impl<S: Socket> Connection<S> {
             self.output.queue_shared(body.clone());
         }
         self.output.queue().extend_from_slice(message.tail);
-        self.output.mark(now);
+        self.output.end_message(now);
     }
 
     /// Closes an open websocket from this side.
     pub fn close_websocket(&mut self, code: u16, reason: &str, now: Instant) {
         write_close(code, reason, self.output.queue());
-        self.output.mark(now);
+        self.output.end_message(now);
         self.closing = Closing::Linger;
     }
 
     /// Closes a websocket whose client is too slow, dropping messages whose sending has not begun.
     pub fn drop_slow_websocket(&mut self, now: Instant) {
         self.output.drop_unsent();
-        self.close_websocket(TOO_SLOW, "", now);
+        self.close_websocket(CLOSE_CODE_TOO_SLOW, "", now);
     }
 
     /// Writes what the socket takes.
@@ -397,15 +399,15 @@ impl<S: Socket> Connection<S> {
                     self.last_active = now;
                 }
                 self.stalled_since = None;
-                self.unsent_bytes = self.unsent_bytes.saturating_add(written.bytes).min(MOST_UNSENT);
-                self.is_unsent_guessed = true;
+                self.unsent_bytes = self.unsent_bytes.saturating_add(written.bytes).min(MAX_UNSENT);
+                self.is_unsent_estimated = true;
             }
         }
         if self.output.is_empty() {
             // After closing, the kernel would hold unacknowledged bytes uncounted, and after the end of writing they
             // cannot be measured. So wait until the client has taken them.
             if self.is_draining() && self.may_write {
-                self.look_at_unsent();
+                self.measure_unsent();
                 self.may_write = !self.has_unsent();
                 self.draining_since.get_or_insert(now);
             }
@@ -420,40 +422,41 @@ impl<S: Socket> Connection<S> {
     }
 
     /// Returns the timeout that has expired at `now`, if any.
-    pub fn due(&self, now: Instant, limits: &Limits) -> Option<Due> {
+    pub fn expired_timeout(&self, now: Instant, limits: &Limits) -> Option<Timeout> {
         let exceeds = |since: Instant, limit| now.saturating_duration_since(since) >= limit;
         if let Some(since) = self.lingering_since {
-            return exceeds(since, limits.linger).then_some(Due::Drop);
+            return exceeds(since, limits.linger).then_some(Timeout::Drop);
         }
         if let Some(since) = self.draining_since {
-            return exceeds(since, limits.write_stall).then_some(Due::Drop);
+            return exceeds(since, limits.write_stall).then_some(Timeout::Drop);
         }
         if self.is_open_websocket() {
             if self.output.age(now) >= limits.send_age {
-                return Some(Due::SlowConsumer);
+                return Some(Timeout::SlowConsumer);
             }
             if exceeds(self.last_active, limits.websocket_idle) {
-                return Some(Due::IdleWebSocket);
+                return Some(Timeout::IdleWebSocket);
             }
             return match self.pinged {
-                Some(pinged) => exceeds(pinged, limits.websocket_silence).then_some(Due::Drop),
-                None => exceeds(self.heard, limits.websocket_silence).then_some(Due::Ping),
+                Some(pinged) => exceeds(pinged, limits.websocket_ping_timeout).then_some(Timeout::Drop),
+                None => exceeds(self.last_received, limits.websocket_ping_timeout).then_some(Timeout::Ping),
             };
         }
         if let Some(since) = self.stalled_since {
-            return exceeds(since, limits.write_stall).then_some(Due::Drop);
+            return exceeds(since, limits.write_stall).then_some(Timeout::Drop);
         }
         if self.closing != Closing::Open {
             // Its last output has yet to be written.
             return None;
         }
-        if self.work == Work::Held {
-            return exceeds(self.last_active, limits.websocket_idle).then_some(Due::SlowAnswer);
+        if self.request_state == RequestState::Streaming {
+            return exceeds(self.last_active, limits.websocket_idle).then_some(Timeout::SlowResponse);
         }
         if let Some(since) = self.request_since {
-            let due = if self.work == Work::None { Due::SlowRequest } else { Due::SlowAnswer };
+            let due =
+                if self.request_state == RequestState::Idle { Timeout::SlowRequest } else { Timeout::SlowResponse };
             return exceeds(since, limits.request_time).then_some(due);
         }
-        exceeds(self.last_active, limits.keep_alive).then_some(Due::Drop)
+        exceeds(self.last_active, limits.keep_alive).then_some(Timeout::Drop)
     }
 }

@@ -8,40 +8,40 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use super::http::Request;
-use super::limits::IsTrusted;
-use super::machine::{Caller, ListenerId};
+use super::limits::IsTrustedProxy;
+use super::service::{Client, ListenerId};
 
 /// Addresses read, from the end of the list.
 const MAX_HOPS: usize = 16;
 
 /// The trusted proxies.
-pub(super) struct Trust(pub IsTrusted);
+pub(super) struct TrustedProxies(pub IsTrustedProxy);
 
-impl fmt::Debug for Trust {
+impl fmt::Debug for TrustedProxies {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Trust")
     }
 }
 
-impl Trust {
+impl TrustedProxies {
     /// Returns whether an address is that of a trusted proxy.
     pub fn is_trusted(&self, address: IpAddr) -> bool {
         (self.0)(address)
     }
 
     /// Returns the client of a request received by `listener` from `peer`.
-    pub fn caller(&self, request: &Request<'_>, listener: ListenerId, peer: IpAddr) -> Caller {
+    pub fn client(&self, request: &Request<'_>, listener: ListenerId, peer: IpAddr) -> Client {
         // Most requests have no such header.
-        if !request.headers().any(|(name, _)| is_of_proxy(name)) {
-            return Caller { listener, address: peer, is_forwarded: false, is_unnamed: false };
+        if !request.headers().any(|(name, _)| is_proxy_header(name)) {
+            return Client { listener, address: peer, is_forwarded: false, is_unidentified: false };
         }
-        let named = if (self.0)(peer) { self.last_unknown(request) } else { None };
-        Caller { listener, address: named.unwrap_or(peer), is_forwarded: true, is_unnamed: named.is_none() }
+        let named = if (self.0)(peer) { self.last_untrusted(request) } else { None };
+        Client { listener, address: named.unwrap_or(peer), is_forwarded: true, is_unidentified: named.is_none() }
     }
 
     /// Returns the last address of the list that is no trusted proxy, or the first of the list if all are. Text that is
     /// no address ends the list, because what precedes it cannot be trusted.
-    fn last_unknown(&self, request: &Request<'_>) -> Option<IpAddr> {
+    fn last_untrusted(&self, request: &Request<'_>) -> Option<IpAddr> {
         let mut named: Vec<&str> =
             request.header_values("X-Forwarded-For").flat_map(|value| value.split(',')).collect();
         if named.is_empty() {
@@ -61,7 +61,7 @@ impl Trust {
 }
 
 /// Returns whether proxies add this header.
-fn is_of_proxy(name: &[u8]) -> bool {
+fn is_proxy_header(name: &[u8]) -> bool {
     const FAMILY: &[u8] = b"x-forwarded-";
     let is_of_family = || name.get(..FAMILY.len()).is_some_and(|start| start.eq_ignore_ascii_case(FAMILY));
     let names: [&[u8]; 3] = [b"forwarded", b"via", b"x-real-ip"];
@@ -98,11 +98,11 @@ mod tests {
         (caller.address.to_string(), caller.is_forwarded)
     }
 
-    fn whole(headers: &str, peer: &str) -> Caller {
-        let trust = Trust(Box::new(|address| [ip("127.0.0.1"), ip("10.0.0.9")].contains(&address)));
+    fn whole(headers: &str, peer: &str) -> Client {
+        let trust = TrustedProxies(Box::new(|address| [ip("127.0.0.1"), ip("10.0.0.9")].contains(&address)));
         let mut reader = RequestReader::new(0);
         reader.receive(format!("GET / HTTP/1.1\r\nHost: a\r\n{headers}\r\n").as_bytes());
-        trust.caller(&reader.next_request().unwrap().unwrap(), ListenerId(0), ip(peer))
+        trust.client(&reader.next_request().unwrap().unwrap(), ListenerId(0), ip(peer))
     }
 
     #[test]
@@ -146,7 +146,7 @@ mod tests {
             ("X-Forwarded-Proto: https\r\nX-Forwarded-For: 1.2.3.4\r\n", "127.0.0.1", false),
             ("Viable: 1\r\nX-Forwarded: 1\r\n", "127.0.0.1", false),
         ] {
-            assert_eq!(whole(headers, peer).is_unnamed, is_unnamed, "{headers} {peer}");
+            assert_eq!(whole(headers, peer).is_unidentified, is_unnamed, "{headers} {peer}");
         }
     }
 

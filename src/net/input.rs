@@ -1,12 +1,12 @@
 //! Input of a connection: its protocol, and the request or message in progress.
 
-use super::access_log::Answered;
-use super::callers::Rate;
-use super::connection::{Closing, Work};
+use super::access_log::AccessLogEntry;
+use super::client_table::RateLimit;
+use super::connection::{Closing, RequestState};
 use super::connections::Connections;
-use super::forwarded::Trust;
-use super::http::{Gzip, HttpError, Reply, Request, RequestReader};
-use super::machine::{Caller, Effects, Event, Exchange, Machine, Taken};
+use super::forwarded::TrustedProxies;
+use super::http::{Gzip, HttpError, Request, RequestReader, Response};
+use super::service::{Client, Effects, Event, Exchange, Progress, Service};
 use super::socket::Socket;
 use super::websocket::{WsConnection, WsEvent};
 
@@ -30,8 +30,8 @@ enum Protocol {
 
 /// A response in progress, kept while its request is unfinished, suspended or held.
 #[derive(Debug, Default)]
-struct Kept {
-    reply: Reply,
+struct PendingResponse {
+    response: Response,
     /// Chunks have been sent.
     has_begun: bool,
     /// Bytes sent in chunks.
@@ -56,12 +56,12 @@ pub(super) enum Step {
 }
 
 /// Context for processing input, shared by all connections.
-pub(super) struct Tools<'a, M, S> {
-    pub machine: &'a mut M,
+pub(super) struct Context<'a, M, S> {
+    pub service: &'a mut M,
     pub connections: &'a mut Connections<S>,
-    pub reply: &'a mut Reply,
+    pub response: &'a mut Response,
     pub gzip: &'a mut Gzip,
-    pub trust: &'a Trust,
+    pub trusted_proxies: &'a TrustedProxies,
     /// The server is shutting down: each response is the last of its connection.
     pub is_draining: bool,
 }
@@ -70,12 +70,12 @@ pub(super) struct Tools<'a, M, S> {
 #[derive(Debug)]
 pub(super) struct Input {
     protocol: Protocol,
-    kept: Option<Box<Kept>>,
+    pending: Option<Box<PendingResponse>>,
 }
 
 impl Input {
     pub fn new() -> Input {
-        Input { protocol: Protocol::Http(RequestReader::new(0)), kept: None }
+        Input { protocol: Protocol::Http(RequestReader::new(0)), pending: None }
     }
 
     /// Returns whether no request has begun.
@@ -84,8 +84,8 @@ impl Input {
     }
 
     /// Returns whether a response was sent in part.
-    pub fn is_answering(&self) -> bool {
-        self.kept.as_ref().is_some_and(|kept| kept.has_begun)
+    pub fn has_partial_response(&self) -> bool {
+        self.pending.as_ref().is_some_and(|kept| kept.has_begun)
     }
 
     /// Appends received bytes.
@@ -102,19 +102,19 @@ impl Input {
     }
 
     /// Handles the next request or message, or continues the one in progress.
-    pub fn step<M: Machine, S: Socket>(&mut self, slot: usize, tools: &mut Tools<'_, M, S>) -> Step {
-        let limit = tools.connections.limits.output_bytes;
-        let Some(connection) = tools.connections.slab.get(slot) else { return Step::Waiting };
-        if connection.closing != Closing::Open || connection.work.is_waiting() {
+    pub fn step<M: Service, S: Socket>(&mut self, slot: usize, context: &mut Context<'_, M, S>) -> Step {
+        let limit = context.connections.limits.output_bytes;
+        let Some(connection) = context.connections.slab.get(slot) else { return Step::Waiting };
+        if connection.closing != Closing::Open || connection.request_state.is_waiting() {
             return Step::Waiting;
         }
         if connection.output.pending() > limit {
             return Step::Paused;
         }
         let (is_at_end, is_websocket) = (connection.is_at_end(), matches!(self.protocol, Protocol::WebSocket(_)));
-        let step = if is_websocket { self.step_websocket(slot, tools) } else { self.step_http(slot, tools) };
-        let Some(connection) = tools.connections.slab.get_mut(slot) else { return step };
-        if step == Step::Waiting && is_at_end && connection.work == Work::None {
+        let step = if is_websocket { self.step_websocket(slot, context) } else { self.step_http(slot, context) };
+        let Some(connection) = context.connections.slab.get_mut(slot) else { return step };
+        if step == Step::Waiting && is_at_end && connection.request_state == RequestState::Idle {
             connection.closing = Closing::AfterOutput;
             if is_websocket {
                 return Step::Closed;
@@ -123,86 +123,86 @@ impl Input {
         step
     }
 
-    fn step_http<M: Machine, S: Socket>(&mut self, slot: usize, tools: &mut Tools<'_, M, S>) -> Step {
+    fn step_http<M: Service, S: Socket>(&mut self, slot: usize, context: &mut Context<'_, M, S>) -> Step {
         let Protocol::Http(reader) = &mut self.protocol else { return Step::Waiting };
-        let request = match next_request(reader, slot, tools) {
+        let request = match next_request(reader, slot, context) {
             Ok(Some(request)) => request,
             Ok(None) => return Step::Waiting,
             Err(error) => {
                 self.clear();
-                tools.connections.refuse(slot, error);
+                context.connections.reject(slot, error);
                 return Step::Waiting;
             }
         };
-        let mut kept = self.kept.take();
-        let taken = exchange(&request, slot, &mut kept, tools);
-        let Some(connection) = tools.connections.slab.get_mut(slot) else { return Step::Waiting };
-        let caller = connection.caller;
+        let mut pending = self.pending.take();
+        let progress = exchange(&request, slot, &mut pending, context);
+        let Some(connection) = context.connections.slab.get_mut(slot) else { return Step::Waiting };
+        let caller = connection.client;
         let out = connection.output.queue();
         let waiting = out.len();
-        if taken != Taken::Done {
-            let mut kept = kept.unwrap_or_default();
-            kept.write_piece(tools.reply, &request, false, out);
+        if progress != Progress::Done {
+            let mut kept = pending.unwrap_or_default();
+            kept.write_chunk(context.response, &request, false, out);
             kept.sent += out.len() - waiting;
-            kept.swap_reply(tools.reply);
-            self.kept = Some(kept);
-            reader.put_back();
-            connection.request_since = connection.request_since.or(Some(tools.connections.now));
-            connection.work = work_of(taken);
-            return if connection.work.is_waiting() { Step::Waiting } else { Step::Exhausted };
+            kept.swap_response(context.response);
+            self.pending = Some(kept);
+            reader.restore_last();
+            connection.request_since = connection.request_since.or(Some(context.connections.now));
+            connection.request_state = request_state_of(progress);
+            return if connection.request_state.is_waiting() { Step::Waiting } else { Step::Exhausted };
         }
-        let since = connection.request_since.take().unwrap_or(tools.connections.now);
-        connection.work = Work::None;
-        let sent = kept.as_ref().map_or(0, |kept| kept.sent);
-        let close = match kept.or_else(|| tools.reply.pieces.then(Box::default)) {
-            Some(mut kept) if tools.reply.pieces => kept.write_piece(tools.reply, &request, true, out),
-            _ => tools.reply.write(&request, tools.gzip, out),
+        let since = connection.request_since.take().unwrap_or(context.connections.now);
+        connection.request_state = RequestState::Idle;
+        let sent = pending.as_ref().map_or(0, |kept| kept.sent);
+        let close = match pending.or_else(|| context.response.is_streaming.then(Box::default)) {
+            Some(mut kept) if context.response.is_streaming => kept.write_chunk(context.response, &request, true, out),
+            _ => context.response.write(&request, context.gzip, out),
         };
         let bytes = sent + out.len() - waiting;
-        let status = if tools.reply.upgrade.is_some() { 101 } else { tools.reply.status };
-        Answered { request: &request, caller, status, bytes, since }.log();
-        tools.connections.counts.answered(tools.reply.kind, status, since.elapsed());
-        if tools.reply.is_secret {
+        let status = if context.response.upgrade.is_some() { 101 } else { context.response.status };
+        AccessLogEntry { request: &request, client: caller, status, bytes, started: since }.log();
+        context.connections.counters.count_response(context.response.route_id, status, since.elapsed());
+        if context.response.is_secret {
             connection.output.wipe_when_sent();
-            tools.reply.reset();
+            context.response.reset();
         }
-        if tools.reply.upgrade.take().is_some() {
+        if context.response.upgrade.take().is_some() {
             let mut websocket = WsConnection::new();
-            websocket.receive(reader.rest());
+            websocket.receive(reader.remaining());
             self.protocol = Protocol::WebSocket(websocket);
-            return open(slot, tools);
+            return open_websocket(slot, context);
         }
         if close {
             connection.closing = Closing::AfterOutput;
         }
-        let itself = Caller::itself(connection.listener, connection.peer);
-        if tools.trust.is_trusted(itself.address) {
+        let proxy = Client::direct(connection.listener, connection.peer);
+        if context.trusted_proxies.is_trusted(proxy.address) {
             // The next request of a proxy may be of another client.
-            tools.connections.set_caller(slot, &itself);
+            context.connections.set_client(slot, &proxy);
         }
         Step::Handled
     }
 
-    fn step_websocket<M: Machine, S: Socket>(&mut self, slot: usize, tools: &mut Tools<'_, M, S>) -> Step {
+    fn step_websocket<M: Service, S: Socket>(&mut self, slot: usize, context: &mut Context<'_, M, S>) -> Step {
         let Protocol::WebSocket(websocket) = &mut self.protocol else { return Step::Waiting };
-        let Tools { machine, connections, .. } = tools;
-        let (now, moment) = (connections.now, connections.moment);
+        let Context { service: machine, connections, .. } = context;
+        let (now, moment) = (connections.now, connections.time);
         let Some(connection) = connections.slab.get_mut(slot) else { return Step::Waiting };
         let socket = connection.id;
-        let taken = if connection.work == Work::Unfinished {
-            machine.handle(Event::Resumed { socket }, moment, *connections)
+        let progress = if connection.request_state == RequestState::Yielded {
+            machine.handle(Event::WebSocketResumed { socket }, moment, *connections)
         } else {
             let event = websocket.next_event(connection.output.queue());
-            connection.output.mark(now);
+            connection.output.end_message(now);
             match event {
                 None => {
                     connections.charge(socket, websocket.take_frames().div_ceil(FRAMES_PER_UNIT));
                     return Step::Waiting;
                 }
                 Some(WsEvent::Message { data, is_text }) => {
-                    connection.heard_message(now);
+                    connection.record_message(now);
                     connections.charge(socket, UNITS_PER_INPUT);
-                    machine.handle(Event::Heard { socket, message: data, is_text }, moment, *connections)
+                    machine.handle(Event::WebSocketMessage { socket, message: data, is_text }, moment, *connections)
                 }
                 Some(WsEvent::Closed { code, reason, by_client }) => {
                     log::debug!("{socket:?}: websocket closed: {code} {reason}");
@@ -212,32 +212,32 @@ impl Input {
             }
         };
         let Some(connection) = connections.slab.get_mut(slot) else { return Step::Waiting };
-        connection.work = match taken {
+        connection.request_state = match progress {
             // The service may have closed it while handling the event.
-            _ if !connection.is_websocket => Work::None,
-            Taken::Held => Work::Parked,
-            taken => work_of(taken),
+            _ if !connection.is_websocket => RequestState::Idle,
+            Progress::Streaming => RequestState::Suspended,
+            taken => request_state_of(taken),
         };
-        match taken {
-            Taken::Done => Step::Handled,
-            Taken::Unfinished => Step::Exhausted,
-            Taken::Parked | Taken::Held => Step::Waiting,
+        match progress {
+            Progress::Done => Step::Handled,
+            Progress::Yield => Step::Exhausted,
+            Progress::Suspended | Progress::Streaming => Step::Waiting,
         }
     }
 
     /// Lends the reactor's buffer for a turn.
-    pub fn lend(&mut self, storage: &mut Vec<u8>) {
+    pub fn acquire(&mut self, storage: &mut Vec<u8>) {
         match &mut self.protocol {
-            Protocol::Http(reader) => reader.lend(storage),
-            Protocol::WebSocket(websocket) => websocket.lend(storage),
+            Protocol::Http(reader) => reader.acquire(storage),
+            Protocol::WebSocket(websocket) => websocket.acquire(storage),
         }
     }
 
     /// Returns the lent buffer.
-    pub fn give_back(&mut self, storage: &mut Vec<u8>) {
+    pub fn release(&mut self, storage: &mut Vec<u8>) {
         match &mut self.protocol {
-            Protocol::Http(reader) => reader.give_back(storage),
-            Protocol::WebSocket(websocket) => websocket.give_back(storage),
+            Protocol::Http(reader) => reader.release(storage),
+            Protocol::WebSocket(websocket) => websocket.release(storage),
         }
     }
 
@@ -247,50 +247,56 @@ impl Input {
             Protocol::Http(reader) => reader.held_bytes(),
             Protocol::WebSocket(websocket) => websocket.held_bytes(),
         };
-        input + self.kept.as_ref().map_or(0, |kept| kept.reply.body.capacity())
+        input + self.pending.as_ref().map_or(0, |kept| kept.response.body.capacity())
     }
 }
 
-impl Kept {
+impl PendingResponse {
     /// Swaps the response in progress with the shared one. Once chunks are sent, its body is empty between turns, and
     /// the body's allocation stays with the shared one.
-    fn swap_reply(&mut self, reply: &mut Reply) {
-        std::mem::swap(reply, &mut self.reply);
+    fn swap_response(&mut self, response: &mut Response) {
+        std::mem::swap(response, &mut self.response);
         if self.has_begun {
-            self.reply.body.clear();
-            std::mem::swap(&mut reply.body, &mut self.reply.body);
+            self.response.body.clear();
+            std::mem::swap(&mut response.body, &mut self.response.body);
         }
     }
 
     /// Writes the body as a chunk if the response is streamed, with the head before the first chunk. Returns whether
     /// the connection must be closed after the response.
-    fn write_piece(&mut self, reply: &mut Reply, request: &Request<'_>, is_last: bool, out: &mut Vec<u8>) -> bool {
-        if reply.pieces {
+    fn write_chunk(
+        &mut self,
+        response: &mut Response,
+        request: &Request<'_>,
+        is_last: bool,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        if response.is_streaming {
             if !std::mem::replace(&mut self.has_begun, true) {
-                self.close = reply.write_first(request, out);
+                self.close = response.write_streaming_head(request, out);
             }
-            reply.write_piece(request, is_last, out);
+            response.write_chunk(request, is_last, out);
         }
-        self.close || reply.close
+        self.close || response.close
     }
 }
 
-fn work_of(taken: Taken) -> Work {
-    match taken {
-        Taken::Done => Work::None,
-        Taken::Unfinished => Work::Unfinished,
-        Taken::Parked => Work::Parked,
-        Taken::Held => Work::Held,
+fn request_state_of(progress: Progress) -> RequestState {
+    match progress {
+        Progress::Done => RequestState::Idle,
+        Progress::Yield => RequestState::Yielded,
+        Progress::Suspended => RequestState::Suspended,
+        Progress::Streaming => RequestState::Streaming,
     }
 }
 
 /// Returns the next complete request.
-fn next_request<'r, M: Machine, S: Socket>(
+fn next_request<'r, M: Service, S: Socket>(
     reader: &'r mut RequestReader,
     slot: usize,
-    tools: &mut Tools<'_, M, S>,
+    context: &mut Context<'_, M, S>,
 ) -> Result<Option<Request<'r>>, HttpError> {
-    let Tools { machine, connections, trust, .. } = tools;
+    let Context { service: machine, connections, trusted_proxies: trust, .. } = context;
     let Some(connection) = connections.slab.get(slot) else { return Ok(None) };
     let (id, listener, is_proxy) = (connection.id, connection.listener, trust.is_trusted(connection.peer));
     let advanced = reader.advance(|method, path| machine.body_limit(listener, method, path));
@@ -304,53 +310,54 @@ fn next_request<'r, M: Machine, S: Socket>(
         connection.request_since = since.filter(|_| reader.is_partial());
         return Ok(None);
     }
-    Ok(reader.whole())
+    Ok(reader.take_request())
 }
 
 /// Hands a request to the service. A resumed request is not counted again in the client's rate.
-fn exchange<M: Machine, S: Socket>(
+fn exchange<M: Service, S: Socket>(
     request: &Request<'_>,
     slot: usize,
-    kept: &mut Option<Box<Kept>>,
-    tools: &mut Tools<'_, M, S>,
-) -> Taken {
-    let Tools { machine, connections, reply, trust, is_draining, .. } = tools;
-    let Some(connection) = connections.slab.get(slot) else { return Taken::Done };
+    pending: &mut Option<Box<PendingResponse>>,
+    context: &mut Context<'_, M, S>,
+) -> Progress {
+    let Context { service: machine, connections, response: reply, trusted_proxies: trust, is_draining, .. } = context;
+    let Some(connection) = connections.slab.get(slot) else { return Progress::Done };
     let (id, listener) = (connection.id, connection.listener);
-    let caller = trust.caller(request, listener, connection.peer);
-    let is_resumed = connection.work != Work::None;
-    let mut rate = Rate::Within;
-    match kept {
-        Some(kept) => kept.swap_reply(reply),
+    let caller = trust.client(request, listener, connection.peer);
+    let is_resumed = connection.request_state != RequestState::Idle;
+    let mut rate = RateLimit::Within;
+    match pending {
+        Some(kept) => kept.swap_response(reply),
         None => {
             reply.reset();
-            reply.kind = 0;
+            reply.route_id = 0;
         }
     }
     if !is_resumed {
-        rate = connections.note_request(slot, &caller);
+        rate = connections.count_request(slot, &caller);
     }
-    let is_refused = rate != Rate::Within;
-    let exchange = Exchange { connection: id, caller, request, reply, is_resumed, is_refused };
-    let moment = connections.moment;
-    let taken = machine.handle(Event::Request(exchange), moment, *connections);
+    let is_refused = rate != RateLimit::Within;
+    let exchange =
+        Exchange { connection: id, client: caller, request, response: reply, is_resumed, is_rate_limited: is_refused };
+    let moment = connections.time;
+    let progress = machine.handle(Event::Request(exchange), moment, *connections);
     // The bytes of a forwarded request were not charged when read from the proxy.
-    let passed_on = if caller.is_forwarded && !is_resumed { request.body.len() } else { 0 };
-    connections.charge(id, UNITS_PER_INPUT + ((reply.body.len() + passed_on) / BYTES_PER_UNIT) as u32);
-    reply.close |= *is_draining || rate == Rate::FarOver;
-    taken
+    let forwarded_bytes = if caller.is_forwarded && !is_resumed { request.body.len() } else { 0 };
+    connections.charge(id, UNITS_PER_INPUT + ((reply.body.len() + forwarded_bytes) / BYTES_PER_UNIT) as u32);
+    reply.close |= *is_draining || rate == RateLimit::Ban;
+    progress
 }
 
 /// Reports a new websocket to the service.
-fn open<M: Machine, S: Socket>(slot: usize, tools: &mut Tools<'_, M, S>) -> Step {
-    let Tools { machine, connections, is_draining, .. } = tools;
+fn open_websocket<M: Service, S: Socket>(slot: usize, context: &mut Context<'_, M, S>) -> Step {
+    let Context { service: machine, connections, is_draining, .. } = context;
     let Some(connection) = connections.slab.get_mut(slot) else { return Step::Waiting };
-    connection.output.mark(connections.now);
+    connection.output.end_message(connections.now);
     connection.is_websocket = true;
-    let (socket, caller) = (connection.id, connection.caller);
+    let (socket, caller) = (connection.id, connection.client);
     connections.stats.websockets += 1;
-    let moment = connections.moment;
-    machine.handle(Event::Opened { socket, caller }, moment, *connections);
+    let moment = connections.time;
+    machine.handle(Event::WebSocketOpened { socket, caller }, moment, *connections);
     if *is_draining {
         connections.close(socket, 1001, "");
     }

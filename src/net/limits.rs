@@ -13,11 +13,11 @@ pub struct Limits {
     /// one gets a 503 and is closed.
     pub connections: usize,
     /// Open connections of one client; 127.0.0.1 and trusted proxies are exempt. Further ones get a 503 and are closed.
-    pub connections_per_caller: usize,
+    pub connections_per_client: usize,
     /// Leading bits of an IPv6 address that identify a client. A client usually controls at least a /64.
     pub ipv6_prefix: u8,
     /// Requests of one client per second and listener. Further ones are marked
-    /// [`is_refused`](super::machine::Exchange::is_refused). `None` means unlimited.
+    /// [`is_rate_limited`](super::service::Exchange::is_rate_limited). `None` means unlimited.
     pub requests_per_second: Option<usize>,
     /// Unsent output bytes of one connection above which reading and processing pause until the client has taken some.
     pub output_bytes: usize,
@@ -29,14 +29,14 @@ pub struct Limits {
     pub buffered_bytes: usize,
     /// Buffered bytes of one client; 127.0.0.1 and trusted proxies are exempt. When exceeded, its largest connection is
     /// closed.
-    pub buffered_bytes_per_caller: usize,
+    pub buffered_bytes_per_client: usize,
     /// Kernel memory of all connections: sent bytes that clients have not acknowledged, and received bytes that were
     /// not read. When the estimate exceeds this, the actual amount is measured, and the largest connections of the
     /// largest clients are closed until a quarter is free.
     pub kernel_bytes: usize,
     /// Bytes a client may send after the response that ends its connection. They are read and discarded; beyond this
     /// the connection is closed at once.
-    pub wasted_bytes: usize,
+    pub discarded_bytes: usize,
     /// Bytes of shared messages queued for websockets, each message counted once. When exceeded, the websocket with the
     /// most shared bytes pending is dropped.
     pub shared_bytes: usize,
@@ -49,12 +49,12 @@ pub struct Limits {
     /// Time without progress in writing after which a client is disconnected.
     pub write_stall: Duration,
     /// Time without traffic in either direction after which a websocket is closed with code 1001. Also the time without
-    /// traffic after which a [`Taken::Held`](super::machine::Taken::Held) request ends like a suspended one that timed
+    /// traffic after which a [`Progress::Streaming`](super::service::Progress::Streaming) request ends like a suspended one that timed
     /// out.
     pub websocket_idle: Duration,
     /// Time without input from a websocket's client after which a ping is sent. Without input for the same time again,
     /// the websocket is dropped.
-    pub websocket_silence: Duration,
+    pub websocket_ping_timeout: Duration,
     /// Age at which an unsent websocket message counts as an exceeded backlog.
     pub send_age: Duration,
     /// How long a connection closed by this side stays open so that the client can read the last response. Closing a
@@ -66,21 +66,21 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             connections: 10_000,
-            connections_per_caller: 250,
+            connections_per_client: 250,
             ipv6_prefix: 64,
             requests_per_second: Some(50),
             output_bytes: 64 * 1024,
             backlog_bytes: 512 * 1024,
             buffered_bytes: 128 * 1024 * 1024,
-            buffered_bytes_per_caller: 32 * 1024 * 1024,
+            buffered_bytes_per_client: 32 * 1024 * 1024,
             kernel_bytes: 64 * 1024 * 1024,
-            wasted_bytes: 1024 * 1024,
+            discarded_bytes: 1024 * 1024,
             shared_bytes: 16 * 1024 * 1024,
             keep_alive: Duration::from_secs(30),
             request_time: Duration::from_secs(30),
             write_stall: Duration::from_secs(10),
             websocket_idle: Duration::from_secs(300),
-            websocket_silence: Duration::from_secs(60),
+            websocket_ping_timeout: Duration::from_secs(60),
             send_age: Duration::from_secs(10),
             linger: Duration::from_secs(2),
         }
@@ -96,7 +96,7 @@ impl Limits {
             self.request_time,
             self.write_stall,
             self.websocket_idle,
-            self.websocket_silence,
+            self.websocket_ping_timeout,
             self.send_age,
             self.linger,
         ];
@@ -106,4 +106,4 @@ impl Limits {
 }
 
 /// Returns whether an address is that of a trusted proxy, whose `X-Forwarded-For` or `Forwarded` headers are believed.
-pub type IsTrusted = Box<dyn Fn(IpAddr) -> bool>;
+pub type IsTrustedProxy = Box<dyn Fn(IpAddr) -> bool>;

@@ -8,9 +8,9 @@ use mio::net::{TcpListener, TcpStream};
 use mio::{Interest, Registry, Token};
 use socket2::SockRef;
 
-use super::machine::ListenerId;
+use super::service::ListenerId;
 #[cfg(any(target_os = "linux", target_os = "android"))]
-use super::socket::SENT_AHEAD;
+use super::socket::NOTSENT_LOWAT;
 use super::socket::{RECEIVE_BUFFER, SEND_BUFFER};
 
 /// Length of the accept queue, as far as the system's own limit allows. Clients beyond it retry after a second; the
@@ -32,7 +32,7 @@ pub(super) struct Listeners {
     /// Accepting failed, for example for lack of file descriptors; the next sweep retries.
     has_failed: bool,
     /// The listener that was served last.
-    last: usize,
+    last_served: usize,
 }
 
 impl Listeners {
@@ -56,7 +56,7 @@ impl Listeners {
         options.set_tcp_nodelay(true)?;
         options.set_send_buffer_size(SEND_BUFFER)?;
         options.set_recv_buffer_size(RECEIVE_BUFFER)?;
-        if let Err(error) = bound_unsent(&options, write_stall) {
+        if let Err(error) = limit_unsent(&options, write_stall) {
             log::info!(
                 "the system does not let what it buffers for a connection be bounded by more than its size: {error}"
             );
@@ -75,7 +75,7 @@ impl Listeners {
     }
 
     /// Marks a listener as ready.
-    pub fn notice(&mut self, index: usize) {
+    pub fn set_ready(&mut self, index: usize) {
         if let Some(listener) = self.all.get_mut(index) {
             listener.is_ready = true;
         }
@@ -90,7 +90,7 @@ impl Listeners {
     }
 
     /// Retries after a failure to accept.
-    pub fn try_again(&mut self) {
+    pub fn retry_failed(&mut self) {
         if std::mem::take(&mut self.has_failed) {
             self.all.iter_mut().for_each(|listener| listener.is_ready = true);
         }
@@ -100,13 +100,13 @@ impl Listeners {
     pub fn accept(&mut self) -> Option<(ListenerId, TcpStream, SocketAddr)> {
         let count = self.all.len();
         while let Some(index) =
-            (1..=count).map(|step| (self.last + step) % count).find(|index| self.all[*index].is_ready)
+            (1..=count).map(|step| (self.last_served + step) % count).find(|index| self.all[*index].is_ready)
         {
             let listener = &mut self.all[index];
-            self.last = index;
+            self.last_served = index;
             match listener.socket.accept() {
                 Ok((socket, peer)) => return Some((listener.id, socket, peer)),
-                Err(error) if is_of_the_client(&error) => {}
+                Err(error) if is_connection_error(&error) => {}
                 Err(error) => {
                     if error.kind() != ErrorKind::WouldBlock {
                         // Most likely out of file descriptors.
@@ -124,8 +124,8 @@ impl Listeners {
 /// Limits unsent bytes in the kernel, and the time for which it keeps unacknowledged ones, also after the socket is
 /// closed.
 #[cfg(any(target_os = "linux", target_os = "android"))]
-fn bound_unsent(options: &SockRef<'_>, write_stall: Duration) -> io::Result<()> {
-    options.set_tcp_notsent_lowat(SENT_AHEAD)?;
+fn limit_unsent(options: &SockRef<'_>, write_stall: Duration) -> io::Result<()> {
+    options.set_tcp_notsent_lowat(NOTSENT_LOWAT)?;
     options.set_tcp_user_timeout(Some(write_stall))
 }
 
@@ -136,6 +136,6 @@ fn bound_unsent(_: &SockRef<'_>, _: Duration) -> io::Result<()> {
 }
 
 /// Returns whether accepting failed because of the one connection.
-fn is_of_the_client(error: &io::Error) -> bool {
+fn is_connection_error(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset | ErrorKind::Interrupted)
 }

@@ -3,7 +3,7 @@
 //!
 //! | part | contents |
 //! |---|---|
-//! | [`machine`] | interface between the reactor and the service: events, effects |
+//! | [`service`] | interface between the reactor and the service: events, effects |
 //! | [`Reactor`] | sockets and clocks: accepts, reads, hands events to the service, writes |
 //! | [`Server`] | the same without sockets: pure, for fuzzing and simulation |
 //! | [`Limits`] | every limit on a client, by name |
@@ -11,7 +11,7 @@
 //! | [`websocket`] | handshake and frames: pure |
 //! | [`ClientKey`] | identity of a client for quotas |
 //! | [`fetch`] | non-blocking requests to other servers |
-//! | [`client`] | blocking requests to other servers, for commands |
+//! | [`blocking_client`] | blocking requests to other servers, for commands |
 //!
 //! ```text
 //! socket ── read buffer ── RequestReader ── Event::Request ── Reply ── Output ── socket
@@ -20,9 +20,9 @@
 //! ```
 //!
 //! A connection between requests, or a websocket between messages, holds no buffer: it borrows the reactor's buffers
-//! while it is processed. Usage is counted per client (`callers`): clients are served round-robin, each connection with
+//! while it is processed. Usage is counted per client (`client_table`): clients are served round-robin, each connection with
 //! a budget of work, and each connection and each read is charged even if no request results. When a quota of
-//! connections is full, the client with the most connections loses one (`places`). Kernel memory per connection is
+//! connections is full, the client with the most connections loses one (`listener_quota`). Kernel memory per connection is
 //! limited by options of the listening socket (`socket`), counted, and freed by closing connections when the total is
 //! too large (`connections`).
 //!
@@ -32,34 +32,34 @@
 //! each connection, and exists only on Linux. A reset costs a few microseconds and works the same for IPv6 prefixes and
 //! on every platform.
 
-pub mod client;
+pub mod blocking_client;
 pub mod fetch;
 pub mod http;
 pub mod websocket;
 
 mod access_log;
-mod callers;
 mod client_key;
+mod client_table;
 mod connection;
 mod connections;
-pub mod figures;
 mod forwarded;
-mod inbox;
 mod input;
 mod limits;
+mod listener_quota;
 mod listeners;
-pub mod machine;
-mod output;
-mod places;
+pub mod metrics;
 mod reactor;
+mod recv_buffer;
+mod send_queue;
 mod server;
-mod shared;
+pub mod service;
+mod shared_bytes;
 mod socket;
 
 pub use client_key::ClientKey;
 pub use connection::Readiness;
-pub use limits::{IsTrusted, Limits};
-pub use reactor::{EXTERNAL_TOKENS, MAX_LISTENERS, Reactor, Turn};
-pub use server::{Server, Stats, TURNED_AWAY_AT_ONCE};
-pub use shared::{Shared, SharedPool};
+pub use limits::{IsTrustedProxy, Limits};
+pub use reactor::{EXTERNAL_TOKENS, ExternalReadiness, MAX_LISTENERS, Reactor};
+pub use server::{MAX_REJECTED_CONNECTIONS, Server, Stats};
+pub use shared_bytes::{SharedBytes, SharedBytesCounter};
 pub use socket::Socket;

@@ -11,12 +11,12 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Registry, Token};
 
-use super::fetch::{Fetcher, Fetching};
-use super::limits::{IsTrusted, Limits};
+use super::fetch::{FetchConfig, Fetcher};
+use super::limits::{IsTrustedProxy, Limits};
 use super::listeners::Listeners;
-use super::machine::{Event, ListenerId, Machine, Moment};
 use super::server::{Server, Stats};
-use super::shared::SharedPool;
+use super::service::{Event, ListenerId, LoopTime, Service};
+use super::shared_bytes::SharedBytesCounter;
 
 /// Tokens below this are left to the event loop, for signals and the like.
 pub const EXTERNAL_TOKENS: usize = 16;
@@ -28,7 +28,7 @@ pub const MAX_LISTENERS: usize = 16;
 const FIRST_FETCH: usize = EXTERNAL_TOKENS + MAX_LISTENERS;
 
 /// Events taken from one poll; the rest comes with the next.
-const EVENTS_PER_TURN: usize = 1024;
+const EVENTS_PER_POLL: usize = 1024;
 
 /// Connections admitted per turn, and the time spent on closing others on arrival.
 const ACCEPTS_PER_TURN: usize = 64;
@@ -40,11 +40,11 @@ const FLUSHING_TIME: Duration = Duration::from_millis(1);
 
 /// Readiness of the sources registered by the caller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Turn {
+pub struct ExternalReadiness {
     external: u16,
 }
 
-impl Turn {
+impl ExternalReadiness {
     /// Returns whether the source registered with this token is ready.
     pub fn is_ready(&self, token: Token) -> bool {
         token.0 < EXTERNAL_TOKENS && self.external >> token.0 & 1 == 1
@@ -62,26 +62,26 @@ pub struct Reactor {
     started: Instant,
     now: Instant,
     /// When the last poll ended, until the duration of the iteration is counted.
-    looked: Option<Instant>,
+    polled_at: Option<Instant>,
     sweep_interval: Duration,
     next_sweep: Instant,
 }
 
 impl Reactor {
-    /// Returns a reactor without listeners. `trusted` selects the proxies whose forwarding headers are believed;
-    /// `fetching` configures requests to other servers.
-    pub fn new(limits: Limits, trusted: IsTrusted, fetching: Fetching) -> io::Result<Self> {
-        let fetcher = Fetcher::new(fetching, FIRST_FETCH);
+    /// Returns a reactor without listeners. `is_trusted` selects the proxies whose forwarding headers are believed;
+    /// `fetch_config` configures requests to other servers.
+    pub fn new(limits: Limits, is_trusted: IsTrustedProxy, fetch_config: FetchConfig) -> io::Result<Self> {
+        let fetcher = Fetcher::new(fetch_config, FIRST_FETCH);
         let (now, sweep_interval) = (Instant::now(), limits.sweep_interval());
         Ok(Self {
             poll: Poll::new()?,
-            events: Events::with_capacity(EVENTS_PER_TURN),
+            events: Events::with_capacity(EVENTS_PER_POLL),
             listeners: Listeners::default(),
             first_connection: fetcher.tokens().end,
-            server: Server::new(limits, trusted, fetcher, now),
+            server: Server::new(limits, is_trusted, fetcher, now),
             started: now,
             now,
-            looked: None,
+            polled_at: None,
             sweep_interval,
             next_sweep: now + sweep_interval,
         })
@@ -90,40 +90,45 @@ impl Reactor {
     /// Listens on `address`; its connections get the listener id `id`, which several addresses may share. At most
     /// `most` connections of that id are open, and never more than [`Limits::connections`] in all. Returns the bound
     /// address, with the port that the system chose if it was 0.
-    pub fn listen(&mut self, id: ListenerId, address: SocketAddr, most: usize) -> io::Result<SocketAddr> {
+    pub fn listen(&mut self, id: ListenerId, address: SocketAddr, max: usize) -> io::Result<SocketAddr> {
         let index = self.listeners.len();
         if index >= MAX_LISTENERS {
             let message = format!("no more than {MAX_LISTENERS} listeners");
             return Err(io::Error::new(ErrorKind::InvalidInput, message));
         }
-        self.server.set_max(id, most);
+        self.server.set_max(id, max);
         let token = Token(EXTERNAL_TOKENS + index);
         self.listeners.open(id, address, self.poll.registry(), token, self.server.write_stall())
     }
 
     /// Replaces the limits, except the IPv6 prefix length, the trusted proxies, and the maximum of open connections of
     /// each listener in `most`. Open connections stay.
-    pub fn change(&mut self, limits: Limits, trusted: IsTrusted, most: impl IntoIterator<Item = (ListenerId, usize)>) {
+    pub fn set_limits(
+        &mut self,
+        limits: Limits,
+        is_trusted: IsTrustedProxy,
+        max_connections: impl IntoIterator<Item = (ListenerId, usize)>,
+    ) {
         self.sweep_interval = limits.sweep_interval();
         self.next_sweep = self.next_sweep.min(self.now + self.sweep_interval);
-        self.server.change(limits, trusted);
-        most.into_iter().for_each(|(id, most)| self.server.set_max(id, most));
+        self.server.set_limits(limits, is_trusted);
+        max_connections.into_iter().for_each(|(id, most)| self.server.set_max(id, most));
     }
 
-    /// Returns the registry for further sources, with tokens below [`EXTERNAL_TOKENS`]. [`Turn`] reports their
+    /// Returns the registry for further sources, with tokens below [`EXTERNAL_TOKENS`]. [`ExternalReadiness`] reports their
     /// readiness.
     pub fn registry(&self) -> &Registry {
         self.poll.registry()
     }
 
     /// Returns the pool that counts shared bytes for [`Limits::shared_bytes`].
-    pub fn shared_pool(&self) -> SharedPool {
-        self.server.shared_pool()
+    pub fn shared_bytes_counter(&self) -> SharedBytesCounter {
+        self.server.shared_bytes_counter()
     }
 
     /// Returns the current time.
-    pub fn moment(&self) -> Moment {
-        Moment { unix_millis: unix_millis(), running: self.started.elapsed() }
+    pub fn time(&self) -> LoopTime {
+        LoopTime { unix_millis: unix_millis(), monotonic: self.started.elapsed() }
     }
 
     /// Returns the current metrics.
@@ -131,37 +136,37 @@ impl Reactor {
         self.server.stats()
     }
 
-    /// Waits until a socket is ready, the service wants a turn, a timer expires or `patience` is over, then handles
+    /// Waits until a socket is ready, the service wants a turn, a timer expires or `max_wait` is over, then handles
     /// everything ready and due.
-    pub fn turn(&mut self, patience: Duration, machine: &mut impl Machine) -> io::Result<Turn> {
-        self.count_round();
-        let timeout = self.poll_timeout(patience);
+    pub fn poll(&mut self, max_wait: Duration, service: &mut impl Service) -> io::Result<ExternalReadiness> {
+        self.count_iteration();
+        let timeout = self.poll_timeout(max_wait);
         match self.poll.poll(&mut self.events, Some(timeout)) {
             Err(error) if error.kind() == ErrorKind::Interrupted => self.events.clear(),
             result => result?,
         }
         self.set_time();
-        self.looked = Some(self.now);
-        let turn = self.sort_events();
+        self.polled_at = Some(self.now);
+        let turn = self.dispatch_events();
         self.accept();
-        self.serve(machine);
-        self.fetch(machine);
+        self.serve(service);
+        self.drive_fetches(service);
         if self.now >= self.next_sweep {
             self.next_sweep = self.now + self.sweep_interval;
-            self.listeners.try_again();
+            self.listeners.retry_failed();
             self.server.sweep();
         }
-        self.server.report_gone(machine);
+        self.server.report_disconnects(service);
         Ok(turn)
     }
 
     /// Gives the service its turn, then flushes. Returns how long the service took.
-    pub fn work(&mut self, machine: &mut impl Machine, budget: u32, took: Duration) -> Duration {
+    pub fn tick(&mut self, service: &mut impl Service, budget: u32, last_tick: Duration) -> Duration {
         self.set_time();
-        self.server.turn(machine, budget, took);
+        self.server.tick(service, budget, last_tick);
         let took = self.now.elapsed();
         self.flush(FLUSHING_TIME);
-        self.server.report_gone(machine);
+        self.server.report_disconnects(service);
         took
     }
 
@@ -180,19 +185,19 @@ impl Reactor {
 
     fn set_time(&mut self) {
         self.now = Instant::now();
-        let moment = Moment { unix_millis: unix_millis(), running: self.now - self.started };
+        let moment = LoopTime { unix_millis: unix_millis(), monotonic: self.now - self.started };
         self.server.set_time(self.now, moment);
     }
 
     /// Counts the loop iteration that ends with the next poll.
-    fn count_round(&mut self) {
-        if let Some(looked) = self.looked.take() {
+    fn count_iteration(&mut self) {
+        if let Some(looked) = self.polled_at.take() {
             let now = Instant::now();
-            self.server.connections.counts.went_round(now - looked, now - self.started);
+            self.server.connections.counters.count_iteration(now - looked, now - self.started);
         }
     }
 
-    fn poll_timeout(&self, patience: Duration) -> Duration {
+    fn poll_timeout(&self, max_wait: Duration) -> Duration {
         let fetcher = &self.server.connections.fetcher;
         if self.server.has_work() || self.listeners.has_ready() || fetcher.has_work() {
             return Duration::ZERO;
@@ -200,25 +205,25 @@ impl Reactor {
         let now = Instant::now();
         let is_idle = self.server.stats().connections == 0 && !self.listeners.has_failed();
         let sweep = (!is_idle).then_some(self.next_sweep);
-        let running = [self.server.wake_at(), self.server.next_regained()].map(|at| self.started.checked_add(at?));
+        let running = [self.server.wake_at(), self.server.next_refill()].map(|at| self.started.checked_add(at?));
         let due = [sweep, fetcher.next_due()].into_iter().chain(running).flatten().min();
-        due.map_or(patience, |due| due.saturating_duration_since(now).min(patience))
+        due.map_or(max_wait, |due| due.saturating_duration_since(now).min(max_wait))
     }
 
     /// Dispatches the events of a poll.
-    fn sort_events(&mut self) -> Turn {
-        let mut turn = Turn::default();
+    fn dispatch_events(&mut self) -> ExternalReadiness {
+        let mut turn = ExternalReadiness::default();
         for event in &self.events {
             let Token(token) = event.token();
             if token < EXTERNAL_TOKENS {
                 turn.external |= 1 << token;
             } else if token < FIRST_FETCH {
-                self.listeners.notice(token - EXTERNAL_TOKENS);
+                self.listeners.set_ready(token - EXTERNAL_TOKENS);
             } else if token < self.first_connection {
-                self.server.connections.fetcher.notice(event);
+                self.server.connections.fetcher.set_readiness(event);
             } else {
                 let slot = token - self.first_connection;
-                self.server.notice(slot, event.into());
+                self.server.set_readiness(slot, event.into());
                 if let Some(socket) = self.server.mute(slot) {
                     // If this fails, the connection only gets useless events.
                     let _ = self.poll.registry().reregister(socket, event.token(), Interest::WRITABLE);
@@ -229,16 +234,16 @@ impl Reactor {
     }
 
     fn accept(&mut self) {
-        let mut let_in = 0;
-        for looked in 1.. {
-            let is_time_over = looked % ACCEPTS_PER_TURN == 0 && self.now.elapsed() >= ACCEPTING_TIME;
-            if let_in == ACCEPTS_PER_TURN || is_time_over {
+        let mut admitted = 0;
+        for attempt in 1.. {
+            let is_time_over = attempt % ACCEPTS_PER_TURN == 0 && self.now.elapsed() >= ACCEPTING_TIME;
+            if admitted == ACCEPTS_PER_TURN || is_time_over {
                 return;
             }
             let Some((id, socket, peer)) = self.listeners.accept() else { return };
             // Resetting a rejected connection is cheap, and others wait behind it.
             let Some(slot) = self.server.admit(socket, id, peer.ip()) else { continue };
-            let_in += 1;
+            admitted += 1;
             let Some(socket) = self.server.socket(slot) else { continue };
             let token = Token(self.first_connection + slot);
             let interest = Interest::READABLE | Interest::WRITABLE;
@@ -250,8 +255,8 @@ impl Reactor {
     }
 
     /// Serves connections in turn until none is ready or the time is over.
-    fn serve(&mut self, machine: &mut impl Machine) {
-        while self.server.serve_next(machine) {
+    fn serve(&mut self, service: &mut impl Service) {
+        while self.server.serve_next(service) {
             if self.now.elapsed() >= SERVING_TIME {
                 break;
             }
@@ -267,19 +272,19 @@ impl Reactor {
     }
 
     /// Drives requests to other servers and delivers their outcomes.
-    fn fetch(&mut self, machine: &mut impl Machine) {
+    fn drive_fetches(&mut self, service: &mut impl Service) {
         let connections = &mut self.server.connections;
         connections.fetcher.work(self.poll.registry(), self.now);
-        while let Some((fetch, result)) = connections.fetcher.next_done() {
-            let moment = connections.moment;
-            machine.handle(Event::Fetched { fetch, result }, moment, connections);
+        while let Some((fetch, result)) = connections.fetcher.next_completed() {
+            let moment = connections.time;
+            service.handle(Event::FetchCompleted { fetch, result }, moment, connections);
         }
     }
 
     /// Flushes connections for at most `time`.
     fn flush(&mut self, time: Duration) {
         /// Connections between two readings of the clock.
-        const BETWEEN_LOOKS: usize = 8;
+        const FLUSHES_PER_CLOCK_READ: usize = 8;
         let waiting = self.server.unflushed();
         if waiting == 0 {
             return;
@@ -287,7 +292,7 @@ impl Reactor {
         let begun = Instant::now();
         for count in 1..=waiting {
             self.server.flush_next();
-            if count % BETWEEN_LOOKS == 0 && begun.elapsed() >= time {
+            if count % FLUSHES_PER_CLOCK_READ == 0 && begun.elapsed() >= time {
                 break;
             }
         }

@@ -16,13 +16,13 @@ pub(super) const SEND_BUFFER: usize = 128 * 1024;
 pub(super) const RECEIVE_BUFFER: usize = 64 * 1024;
 /// Unsent bytes that the kernel accepts beyond what it can send at once, besides the segment that exceeds it. A client
 /// that reads nothing makes it hold one segment (48 KiB on loopback) instead of the send buffer.
-pub(super) const SENT_AHEAD: u32 = 4 * 1024;
+pub(super) const NOTSENT_LOWAT: u32 = 4 * 1024;
 /// Maximum kernel memory for the written bytes of a connection.
-pub(super) const MOST_UNSENT: usize = 2 * SEND_BUFFER;
+pub(super) const MAX_UNSENT: usize = 2 * SEND_BUFFER;
 /// A send buffer with hardly any room: if it is writable, everything was acknowledged.
-const SMALL_BUFFER: usize = 2 * 1024;
+const SMALLEST_PROBE: usize = 2 * 1024;
 /// Send buffer sizes for measuring larger amounts, in descending order.
-const MEASURES: [usize; 2] = [64 * 1024, 16 * 1024];
+const PROBE_SIZES: [usize; 2] = [64 * 1024, 16 * 1024];
 /// Kernel memory per received byte, for small packets.
 const MEMORY_PER_BYTE: usize = 2;
 
@@ -63,7 +63,7 @@ impl Socket for TcpStream {
         let held = measure_unsent(self);
         if !is_all_written {
             let _ = sockopt::set_socket_send_buffer_size(&*self, SEND_BUFFER);
-            set_sent_ahead(self, SENT_AHEAD);
+            set_notsent_lowat(self, NOTSENT_LOWAT);
         }
         held
     }
@@ -84,22 +84,22 @@ fn measure_unsent(socket: &TcpStream) -> usize {
         is_set && waiting.is_ok_and(|ready| ready > 0)
     };
     // Bytes that were not even sent have no room either.
-    if has_room(SMALL_BUFFER) {
+    if has_room(SMALLEST_PROBE) {
         return 0;
     }
-    set_sent_ahead(socket, u32::MAX);
-    let mut held = MOST_UNSENT;
-    for size in MEASURES {
+    set_notsent_lowat(socket, u32::MAX);
+    let mut held = MAX_UNSENT;
+    for size in PROBE_SIZES {
         if !has_room(size) {
             return held;
         }
         held = 2 * size / 3 * 2;
     }
-    if has_room(SMALL_BUFFER) { 0 } else { held }
+    if has_room(SMALLEST_PROBE) { 0 } else { held }
 }
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
-fn set_sent_ahead(socket: &TcpStream, bytes: u32) {
+fn set_notsent_lowat(socket: &TcpStream, bytes: u32) {
     // If this fails, more seems to be held.
     let _ = socket2::SockRef::from(socket).set_tcp_notsent_lowat(bytes);
 }
@@ -122,7 +122,7 @@ mod tests {
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let options = SockRef::from(&listener);
         options.set_send_buffer_size(SEND_BUFFER).unwrap();
-        options.set_tcp_notsent_lowat(SENT_AHEAD).unwrap();
+        options.set_tcp_notsent_lowat(NOTSENT_LOWAT).unwrap();
         let client = socket2::Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
         client.set_recv_buffer_size(4096).unwrap();
         client.connect(&listener.local_addr().unwrap().into()).unwrap();
@@ -146,13 +146,13 @@ mod tests {
         // The kernel has not sent all of this, and takes no more now.
         assert_eq!(socket.write(&[b'x'; 8000]).unwrap(), 8000);
         let held = socket.unsent_bytes(false);
-        assert!((1..MEASURES[0]).contains(&held), "{held}");
+        assert!((1..PROBE_SIZES[0]).contains(&held), "{held}");
         client.read_exact(&mut [0; 8000]).unwrap();
         // Only the size of the buffer is limited.
-        set_sent_ahead(&socket, u32::MAX);
+        set_notsent_lowat(&socket, u32::MAX);
         let written = write_all(&mut socket);
         assert!(written > SEND_BUFFER, "{written}");
-        assert_eq!(socket.unsent_bytes(false), MOST_UNSENT);
+        assert_eq!(socket.unsent_bytes(false), MAX_UNSENT);
         assert!(socket.write(b"x").is_err(), "it holds as much as before");
         let mut taken = vec![0; written];
         let mut seen = Vec::new();
@@ -161,7 +161,7 @@ mod tests {
             at += client.read(&mut taken[at..]).unwrap();
             seen.push(socket.unsent_bytes(false));
         }
-        assert!(seen.iter().any(|held| (1..MOST_UNSENT).contains(held)), "{seen:?}");
+        assert!(seen.iter().any(|held| (1..MAX_UNSENT).contains(held)), "{seen:?}");
         // The acknowledgement may take a moment.
         let begun = std::time::Instant::now();
         while socket.unsent_bytes(false) > 0 {

@@ -4,19 +4,19 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::chain::harvest::{Harvested, Tick, TickProgress, UnlockResult, Unlocked};
-use crate::chain::{ChainPart, PartProgress, Switch, harvested_part};
+use crate::chain::harvest::{HarvestProgress, HarvestRound, Harvested, UnlockResult, UnlockedAccounts};
+use crate::chain::{BranchProgress, CandidateBranch, ChainUpdate, harvested_branch};
 use crate::config::Settings;
 use crate::crypto::{KeyPair, PrivateKey};
+use crate::mempool::ConfirmedChain;
 use crate::model::{Address, Block, Hash256, Network, Transaction};
-use crate::pool::Confirmed;
-use crate::rules::Refusal;
+use crate::rules::Rejection;
 use crate::store::{Store, StoreError};
 
 /// Time from the start of the node to the first attempt.
-const FIRST_TICK: Duration = Duration::from_secs(5);
+const FIRST_ROUND: Duration = Duration::from_secs(5);
 /// Time from the end of one attempt to the next.
-const INTERVAL: Duration = Duration::from_secs(1);
+const ROUND_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Maximum number of own block hashes kept. Older blocks can no longer be replaced.
 const MAX_REMEMBERED: usize = 1_000;
@@ -27,25 +27,25 @@ pub struct Harvester<'s> {
     settings: &'s Settings,
     network: &'s Network,
     /// The harvesting accounts.
-    pub unlocked: Unlocked,
+    pub unlocked: UnlockedAccounts,
     /// Number of own blocks added to the chain.
     harvested: u64,
     /// Hashes of the latest own blocks, the newest first.
-    last: VecDeque<Hash256>,
-    next: Duration,
+    recent_hashes: VecDeque<Hash256>,
+    next_round: Duration,
     work: Work<'s>,
 }
 
 enum Work<'s> {
-    Nothing,
-    Tick(Box<Tick>),
-    Block(Box<ChainPart<'s>>, Box<Block>),
+    Idle,
+    Round(Box<HarvestRound>),
+    Block(Box<CandidateBranch<'s>>, Box<Block>),
 }
 
 impl<'s> Harvester<'s> {
     /// Creates a harvester without accounts.
     pub fn new(store: &'s Store, settings: &'s Settings) -> Harvester<'s> {
-        let unlocked = Unlocked::new(settings.unlocked_limit);
+        let unlocked = UnlockedAccounts::new(settings.unlocked_limit);
         let network = &settings.network;
         Harvester {
             store,
@@ -53,9 +53,9 @@ impl<'s> Harvester<'s> {
             network,
             unlocked,
             harvested: 0,
-            last: VecDeque::new(),
-            next: FIRST_TICK,
-            work: Work::Nothing,
+            recent_hashes: VecDeque::new(),
+            next_round: FIRST_ROUND,
+            work: Work::Idle,
         }
     }
 
@@ -64,7 +64,7 @@ impl<'s> Harvester<'s> {
     pub fn unlock_configured(
         &mut self,
         boot_key: Option<&PrivateKey>,
-        confirmed: &Confirmed<'_>,
+        confirmed: &ConfirmedChain<'_>,
     ) -> Result<(), StoreError> {
         let settings = self.settings;
         if !settings.boot.auto_harvest {
@@ -82,7 +82,7 @@ impl<'s> Harvester<'s> {
         Ok(())
     }
 
-    fn unlock(&mut self, key: &PrivateKey, confirmed: &Confirmed<'_>) -> Result<(), StoreError> {
+    fn unlock(&mut self, key: &PrivateKey, confirmed: &ConfirmedChain<'_>) -> Result<(), StoreError> {
         let pair = Box::new(KeyPair::new(key));
         let address = Address::from_public_key(&pair.public(), self.network.byte);
         match self.unlocked.unlock_configured(pair, confirmed.height, confirmed.snapshot, self.network)? {
@@ -99,26 +99,26 @@ impl<'s> Harvester<'s> {
 
     /// Returns whether the block with this hash is among the latest own blocks.
     pub fn has_harvested(&self, hash: &Hash256) -> bool {
-        self.last.contains(hash)
+        self.recent_hashes.contains(hash)
     }
 
     /// When the next attempt is due, as time since the start.
     pub fn due(&self) -> Duration {
-        self.next
+        self.next_round
     }
 
     /// Postpones the next attempt. A block in progress is dropped, since its timestamp is not reliable, unless it is
     /// already committed.
-    pub fn put_off(&mut self, until: Duration) {
-        self.next = self.next.max(until);
+    pub fn postpone(&mut self, until: Duration) {
+        self.next_round = self.next_round.max(until);
         if !matches!(&self.work, Work::Block(part, _) if part.is_committed()) {
-            self.work = Work::Nothing;
+            self.work = Work::Idle;
         }
     }
 
     /// Returns whether there is work that does not wait for a timer.
     pub fn has_work(&self) -> bool {
-        !matches!(self.work, Work::Nothing)
+        !matches!(self.work, Work::Idle)
     }
 
     /// Returns whether a block is being added to the chain; nothing else may change the chain meanwhile.
@@ -131,45 +131,46 @@ impl<'s> Harvester<'s> {
     pub fn step(
         &mut self,
         running: Duration,
-        confirmed: &Confirmed<'_>,
+        confirmed: &ConfirmedChain<'_>,
         unconfirmed: impl FnOnce() -> Vec<Rc<Transaction>>,
-    ) -> Result<Option<(Switch, Box<Block>)>, StoreError> {
-        match std::mem::replace(&mut self.work, Work::Nothing) {
-            Work::Nothing if running >= self.next => {
-                self.next = running + INTERVAL;
-                let tick = Tick::begin(&mut self.unlocked, confirmed.now, false, confirmed.snapshot, self.network)?;
-                self.work = tick.map_or(Work::Nothing, |tick| Work::Tick(Box::new(tick)));
+    ) -> Result<Option<(ChainUpdate, Box<Block>)>, StoreError> {
+        match std::mem::replace(&mut self.work, Work::Idle) {
+            Work::Idle if running >= self.next_round => {
+                self.next_round = running + ROUND_INTERVAL;
+                let tick =
+                    HarvestRound::begin(&mut self.unlocked, confirmed.now, false, confirmed.snapshot, self.network)?;
+                self.work = tick.map_or(Work::Idle, |tick| Work::Round(Box::new(tick)));
             }
-            Work::Nothing => {}
-            Work::Tick(mut tick) => {
+            Work::Idle => {}
+            Work::Round(mut tick) => {
                 match tick.step(&self.unlocked, unconfirmed, confirmed.snapshot, self.network)? {
-                    TickProgress::Working => self.work = Work::Tick(tick),
-                    TickProgress::Discarded(address, error) => {
+                    HarvestProgress::Working => self.work = Work::Round(tick),
+                    HarvestProgress::Discarded(address, error) => {
                         log::warn!("a block of {address} is not valid: {error}");
-                        self.work = Work::Tick(tick);
+                        self.work = Work::Round(tick);
                     }
-                    TickProgress::Done(Some(harvested)) => self.begin_block(harvested)?,
-                    TickProgress::Done(None) => {}
+                    HarvestProgress::Done(Some(harvested)) => self.begin_block(harvested)?,
+                    HarvestProgress::Done(None) => {}
                 }
-                self.next = running + INTERVAL;
+                self.next_round = running + ROUND_INTERVAL;
             }
             Work::Block(part, block) => match part.step(confirmed.now)? {
-                PartProgress::Working(part) => self.work = Work::Block(part, block),
-                PartProgress::Done(outcome) => {
-                    match &outcome.switch {
+                BranchProgress::Working(part) => self.work = Work::Block(part, block),
+                BranchProgress::Done(outcome) => {
+                    match &outcome.update {
                         Some(switch) => {
                             self.harvested += 1;
-                            self.last.push_front(block.hash());
-                            self.last.truncate(MAX_REMEMBERED);
+                            self.recent_hashes.push_front(block.hash());
+                            self.recent_hashes.truncate(MAX_REMEMBERED);
                             log::info!(
                                 "harvested block: height {}, {} transactions",
-                                switch.last,
+                                switch.tip,
                                 switch.confirmed.len()
                             );
                         }
                         None => log::warn!("the harvested block was not taken: {:?}", outcome.validity),
                     }
-                    return Ok(outcome.switch.map(|switch| (switch, block)));
+                    return Ok(outcome.update.map(|switch| (switch, block)));
                 }
             },
         }
@@ -178,9 +179,9 @@ impl<'s> Harvester<'s> {
 
     fn begin_block(&mut self, harvested: Harvested) -> Result<(), StoreError> {
         let block = Box::new(harvested.block.clone());
-        match harvested_part(self.store, self.network, harvested) {
+        match harvested_branch(self.store, self.network, harvested) {
             Ok(part) => self.work = Work::Block(part, block),
-            Err(Refusal::Store(error)) => return Err(error),
+            Err(Rejection::Store(error)) => return Err(error),
             Err(refusal) => log::warn!("the harvested block was not taken: {refusal}"),
         }
         Ok(())

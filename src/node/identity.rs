@@ -6,7 +6,7 @@ use crate::api::{BootRequest, NodeDescription};
 use crate::config::Settings;
 use crate::crypto::{KeyPair, PrivateKey, Signature};
 use crate::model::{Address, Timestamp};
-use crate::peer::Peers;
+use crate::peer::Manager;
 use crate::peer::wire::{self, Challenge, MetaData, NodeInfo};
 
 /// The node's key, its public description, and whether it has joined its network.
@@ -54,7 +54,7 @@ impl Identity {
     }
 
     /// Adopts the endpoint at which peers see this node.
-    pub fn seen_at(&mut self, peers: Option<&Peers>) {
+    pub fn adopt_endpoint(&mut self, peers: Option<&Manager>) {
         if let Some(peers) = peers.filter(|peers| peers.local().endpoint != self.description.info.endpoint) {
             self.description.info.endpoint = peers.local().endpoint.clone();
         }

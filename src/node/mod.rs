@@ -3,79 +3,79 @@
 //! | module | purpose |
 //! |---|---|
 //! | [`Node`] | dispatches events to the layers and their effects to the event loop |
-//! | [`Beginning`] | a node whose store lacks the nemesis block |
-//! | `unconfirmed` | the mempool and its maintenance |
+//! | [`Bootstrap`] | a node whose store lacks the nemesis block |
+//! | `mempool` | the mempool and its maintenance |
 //! | `harvester` | blocks harvested by accounts of this node |
 //! | [`Import`] | block import from files while the node runs |
-//! | `catching_up` | block download from peers when their chain is far ahead |
-//! | `judge` | processing of blocks pulled from or pushed by peers |
-//! | `partners` | adapter between the peer layer and the rest of the node |
-//! | `desk` | mempool, harvester and chain as the API uses them |
+//! | `download_import` | block download from peers when their chain is far ahead |
+//! | `block_processor` | processing of blocks pulled from or pushed by peers |
+//! | `peer_adapter` | adapter between the peer layer and the rest of the node |
+//! | `api_context` | mempool, harvester and chain as the API uses them |
 //! | `reorgs` | log lines about replaced blocks and network splits |
-//! | `clock_watch`, `trouble` | detection of clock jumps, backoff after store errors |
-//! | `figures` | metrics |
-//! | `loads` | usage of every bounded collection |
+//! | `clock_monitor`, `store_backoff` | detection of clock jumps, backoff after store errors |
+//! | `metrics` | metrics |
+//! | `limit_usage` | usage of every bounded collection |
 //!
 //! Nothing here touches sockets, clocks or the system's randomness: the same code runs in the event loop, in a
 //! simulation and under a fuzzer.
 
-mod answering;
-mod beginning;
-mod catching_up;
-mod clock_watch;
-mod desk;
-mod figures;
+mod api_context;
+mod block_processor;
+mod bootstrap;
+mod clock_monitor;
+mod download_import;
 mod harvester;
 mod identity;
 mod import;
-mod judge;
-mod loads;
-mod others;
-mod partners;
+mod limit_usage;
+mod mempool;
+mod metrics;
+mod peer_adapter;
+mod peers;
+mod query_context;
 mod randomness;
 mod reorgs;
-mod teller;
-mod trouble;
-mod turn;
-mod unconfirmed;
+mod requests;
+mod store_backoff;
+mod tick;
 mod verification;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-pub use self::beginning::Beginning;
-pub use self::figures::Memory;
-pub use self::import::{BATCH, Import};
-pub use crate::peer::KnownPeer;
-pub use crate::peer::kept_peers::MAX_BYTES as MAX_KEPT_BYTES;
+pub use self::bootstrap::Bootstrap;
+pub use self::import::{IMPORT_OPTIONS, Import};
+pub use self::metrics::Memory;
+pub use crate::peer::PreTrustedPeer;
+pub use crate::peer::saved_peers::MAX_BYTES as MAX_KEPT_BYTES;
 
-use self::catching_up::CatchingUp;
-use self::clock_watch::ClockWatch;
-use self::desk::Desk;
+use self::api_context::ApiContext;
+use self::block_processor::BlockProcessor;
+use self::clock_monitor::ClockMonitor;
+use self::download_import::DownloadImport;
 use self::harvester::Harvester;
 use self::identity::Identity;
-use self::judge::Judge;
-use self::partners::{Means, Partners};
+use self::mempool::MempoolManager;
+use self::peer_adapter::{PeerAdapter, PeerContext};
 use self::randomness::Randomness;
-use self::trouble::Trouble;
-use self::unconfirmed::Unconfirmed;
+use self::store_backoff::StoreBackoff;
 use self::verification::Verification;
 use crate::api::{self, Api, NodeStatus};
-use crate::chain::Reorgs;
+use crate::chain::ReorgLog;
 use crate::clock::NetworkClock;
 use crate::codec::{Context, Format};
 use crate::config;
 use crate::config::{LocalAddresses, Settings};
 use crate::crypto::PrivateKey;
 use crate::explorer::{self, Explorer};
+use crate::mempool::ConfirmedChain;
 use crate::model::{Block, Height, Network, Timestamp};
-use crate::net::SharedPool;
-use crate::net::machine::{ConnectionId, Effects, Event, ListenerId, Machine, Moment, Taken};
-use crate::peer::attempt::far_ahead;
-use crate::peer::{IpDetection, KeptPeers, PeerSettings, wire};
-use crate::pool::Confirmed;
-use crate::push::{self, Broker, Present};
-use crate::store::{Reader, Store, StoreError, tip};
+use crate::net::SharedBytesCounter;
+use crate::net::service::{ConnectionId, Effects, Event, ListenerId, LoopTime, Progress, Service};
+use crate::peer::chain_comparison::far_ahead;
+use crate::peer::{IpDetection, PeerSettings, SavedPeers, wire};
+use crate::store::{SnapshotCache, Store, StoreError, tip};
+use crate::websocket_api::{self, Broker, BrokerTime};
 
 /// The listener of the HTTP interface.
 pub const HTTP: ListenerId = ListenerId(0);
@@ -88,29 +88,29 @@ pub const METRICS_CONNECTIONS: usize = 16;
 /// Requests per second that a client may make on each listener, if the rate is limited.
 pub const REQUESTS_PER_SECOND: usize = 50;
 /// Time without a client request after which the node counts as idle.
-const ALONE_AFTER: Duration = Duration::from_secs(5);
+const IDLE_AFTER: Duration = Duration::from_secs(5);
 /// Delay between a shutdown request and the end of the node, so that the request can be answered.
-const FAREWELL: Duration = Duration::from_millis(200);
+const SHUTDOWN_GRACE: Duration = Duration::from_millis(200);
 /// Work units of one step of block import, harvesting or block processing. Most steps verify a signature or execute a
 /// transaction.
 const UNITS_PER_STEP: u32 = 50;
 /// Work units of one slice of a request.
-const UNITS_PER_SHARE: u32 = 300;
+const UNITS_PER_SLICE: u32 = 300;
 
 /// Inputs for starting a node.
 pub struct Start<'a, 's> {
     /// The current time.
-    pub now: Moment,
+    pub now: LoopTime,
     /// Random seed from the system.
     pub seed: &'a [u8; 32],
     /// Addresses of clients that count as local, host names resolved.
     pub local: LocalAddresses,
     /// Counts the memory of messages that many connections share.
-    pub shared: SharedPool,
+    pub shared: SharedBytesCounter,
     /// Blocks to import.
     pub import: Option<Import<'s>>,
     /// Peers from the operator's list.
-    pub known: Vec<KnownPeer>,
+    pub known: Vec<PreTrustedPeer>,
     /// The last output of [`Node::peers_to_keep`] from an earlier run; empty if there is none. May be damaged.
     pub kept: Vec<u8>,
 }
@@ -126,71 +126,71 @@ pub struct Node<'s> {
     /// Timestamp of the tip.
     tip_time: Timestamp,
     identity: Identity,
-    unconfirmed: Unconfirmed,
+    mempool: MempoolManager,
     harvester: Harvester<'s>,
-    judge: Judge<'s>,
-    partners: Partners,
+    block_processor: BlockProcessor<'s>,
+    peer_adapter: PeerAdapter,
     settings: &'s Settings,
     /// Peers from the operator's list, until the node joins its network.
-    known: Vec<KnownPeer>,
+    known: Vec<PreTrustedPeer>,
     /// Reorgs since the start.
-    reorgs: Reorgs,
+    reorgs: ReorgLog,
     /// Peer data that survives a restart, and when it was last handed out.
-    kept: KeptPeers,
+    kept: SavedPeers,
     /// Blocks that this node accepted or harvested, to be relayed.
-    passed_on: Vec<Block>,
+    relay_queue: Vec<Block>,
     import: Option<Import<'s>>,
-    catching_up: CatchingUp<'s>,
+    download_import: DownloadImport<'s>,
     /// Connections of announcements that wait for the mempool.
-    waiting: BTreeSet<ConnectionId>,
+    waiting_announcements: BTreeSet<ConnectionId>,
     /// Time of the last client request.
-    asked_at: Duration,
-    clock_watch: ClockWatch,
+    last_request: Duration,
+    clock_monitor: ClockMonitor,
     /// Earliest time of the next warning that the chain is ahead of the clock.
-    tell_ahead_at: Duration,
+    warn_ahead_at: Duration,
     /// Earliest time of the next warning that the clocks of peers differ from this one.
-    tell_difference_at: Duration,
+    warn_offset_at: Duration,
     /// Earliest time of the next warning that peers report a time that too few listed peers confirm.
-    tell_refused_at: Duration,
+    warn_refused_time_at: Duration,
     /// Earliest time of the next warning about peers whose chain cannot be followed.
-    tell_apart_at: Duration,
+    warn_split_at: Duration,
     /// Backoff after failed reads of the store.
-    reading: Trouble,
+    read_backoff: StoreBackoff,
     /// Backoff after failed writes of the store.
-    writing: Trouble,
+    write_backoff: StoreBackoff,
     verification: Verification,
     /// Limit for the body of any request, in bytes; from the settings.
-    most_body_bytes: usize,
+    max_body_bytes: usize,
     /// State of the generator behind `next_entropy`.
     entropy: u64,
     randomness: Randomness,
     /// When to shut down, if a client requested it.
-    ends_at: Option<Duration>,
+    shutdown_at: Option<Duration>,
     /// The metrics are to be written to the log.
-    is_to_log_figures: bool,
+    must_log_metrics: bool,
     /// Returns the memory usage of the process.
     memory: fn() -> Memory,
     /// Released at the start of each tick, so that the store can reuse old pages.
-    reader: Reader<'s>,
+    reader: SnapshotCache<'s>,
 }
 
 impl<'s> Node<'s> {
     /// Creates a node on a store that holds at least the nemesis block.
     pub fn new(store: &'s Store, settings: &'s Settings, start: Start<'_, 's>) -> Result<Node<'s>, StoreError> {
         let Start { now, seed, local, shared, import, known, kept } = start;
-        let clock = NetworkClock::new(settings.clock, now.running.as_millis() as u64);
-        let time = clock.now(now.unix_millis, now.running.as_millis() as u64);
+        let clock = NetworkClock::new(settings.clock, now.monotonic.as_millis() as u64);
+        let time = clock.now(now.unix_millis, now.monotonic.as_millis() as u64);
         let mut randomness = Randomness::new(seed);
-        let identity = Identity::new(settings, PrivateKey::from_seed(&randomness.draw()), time);
+        let identity = Identity::new(settings, PrivateKey::from_seed(&randomness.next_bytes()), time);
         let snapshot = store.snapshot()?;
         let tip = tip(&snapshot)?.ok_or(StoreError::Empty)?;
         let network = &settings.network;
-        let confirmed = Confirmed { snapshot: &snapshot, network, height: tip.height, now: time };
+        let confirmed = ConfirmedChain { snapshot: &snapshot, network, height: tip.height, now: time };
         let mut harvester = Harvester::new(store, settings);
         if identity.is_booted {
             harvester.unlock_configured(None, &confirmed)?;
         }
-        let entropy = randomness.draw();
+        let entropy = randomness.next_bytes();
         let (entropy, _) = entropy.split_first_chunk().unwrap_or((&[0; 8], &[]));
         let entropy = u64::from_le_bytes(*entropy);
         Ok(Node {
@@ -202,39 +202,39 @@ impl<'s> Node<'s> {
             height: tip.height,
             tip_time: tip.timestamp,
             identity,
-            unconfirmed: Unconfirmed::default(),
+            mempool: MempoolManager::default(),
             harvester,
-            judge: Judge::new(store, network),
-            partners: Partners::default(),
+            block_processor: BlockProcessor::new(store, network),
+            peer_adapter: PeerAdapter::default(),
             settings,
             known,
-            reorgs: Reorgs::default(),
-            kept: KeptPeers::read(&kept),
-            passed_on: Vec::new(),
+            reorgs: ReorgLog::default(),
+            kept: SavedPeers::read(&kept),
+            relay_queue: Vec::new(),
             import,
-            catching_up: CatchingUp::new(store),
-            waiting: BTreeSet::new(),
-            asked_at: now.running,
-            clock_watch: ClockWatch::new(now),
-            tell_ahead_at: Duration::ZERO,
-            tell_difference_at: Duration::ZERO,
-            tell_refused_at: Duration::ZERO,
-            tell_apart_at: Duration::ZERO,
-            reading: Trouble::default(),
-            writing: Trouble::default(),
-            verification: Verification::new(now.running),
-            most_body_bytes: settings.limits.body_size,
+            download_import: DownloadImport::new(store),
+            waiting_announcements: BTreeSet::new(),
+            last_request: now.monotonic,
+            clock_monitor: ClockMonitor::new(now),
+            warn_ahead_at: Duration::ZERO,
+            warn_offset_at: Duration::ZERO,
+            warn_refused_time_at: Duration::ZERO,
+            warn_split_at: Duration::ZERO,
+            read_backoff: StoreBackoff::default(),
+            write_backoff: StoreBackoff::default(),
+            verification: Verification::new(now.monotonic),
+            max_body_bytes: settings.limits.body_size,
             entropy,
             randomness,
-            ends_at: None,
-            is_to_log_figures: false,
+            shutdown_at: None,
+            must_log_metrics: false,
             memory: Memory::default,
-            reader: Reader::new(store),
+            reader: SnapshotCache::new(store),
         })
     }
 
     /// Sets the source of the process's memory usage for the metrics; only the event loop can determine it.
-    pub fn watch_memory(&mut self, memory: fn() -> Memory) {
+    pub fn set_memory_source(&mut self, memory: fn() -> Memory) {
         self.memory = memory;
     }
 
@@ -249,24 +249,24 @@ impl<'s> Node<'s> {
     }
 
     /// Requests that the metrics be written to the log at the next tick.
-    pub fn log_figures_soon(&mut self) {
-        self.is_to_log_figures = true;
+    pub fn request_metrics_log(&mut self) {
+        self.must_log_metrics = true;
     }
 
     /// Applies changed settings, local addresses, and new peers of the operator's list.
-    pub fn change(&mut self, settings: &Settings, local: LocalAddresses, known: Vec<KnownPeer>) {
+    pub fn reload(&mut self, settings: &Settings, local: LocalAddresses, known: Vec<PreTrustedPeer>) {
         self.api.change(api_settings(settings, local));
-        self.broker.change(push_settings(settings));
-        self.most_body_bytes = settings.limits.body_size;
-        match self.partners.has_begun() {
-            true => self.partners.know(known),
+        self.broker.reload(push_settings(settings));
+        self.max_body_bytes = settings.limits.body_size;
+        match self.peer_adapter.has_started() {
+            true => self.peer_adapter.add_listed(known),
             false => self.known.extend(known),
         }
     }
 
     /// Returns a one-line status for the operator.
-    pub fn occupation(&self) -> String {
-        let doing = match (&self.import, self.status()) {
+    pub fn status_line(&self) -> String {
+        let activity = match (&self.import, self.status()) {
             (Some(_), _) => "takes in blocks of files",
             (None, NodeStatus::Running) => "not booted",
             (None, NodeStatus::Booting) => "joins its network",
@@ -274,50 +274,50 @@ impl<'s> Node<'s> {
             (None, NodeStatus::NoRemoteNode) => "without other nodes",
             (None, _) => "in step",
         };
-        format!("height {}, {doing}", self.height)
+        format!("height {}, {activity}", self.height)
     }
 
     /// Commits imported and downloaded blocks before the node ends.
     pub fn stop(&mut self) -> Result<(), crate::chain::BlockError> {
-        self.catching_up.commit()?;
+        self.download_import.commit()?;
         self.import.take().map_or(Ok(()), |mut import| import.commit().map(drop))
     }
 
     /// Returns peer data to store on disk, if it is due. The next start reads the last output and contacts these peers
     /// before it harvests. `is_last`: the node is about to end.
-    pub fn peers_to_keep(&mut self, now: Moment, is_last: bool) -> Option<Vec<u8>> {
+    pub fn peers_to_keep(&mut self, now: LoopTime, is_last: bool) -> Option<Vec<u8>> {
         let present = self.peer_now(now);
-        self.kept.to_write(self.partners.peers()?, present, is_last)
+        self.kept.to_write(self.peer_adapter.peers()?, present, is_last)
     }
 
     /// Returns whether a client requested shutdown and the grace period for the response is over.
-    pub fn is_to_end(&self, now: Moment) -> bool {
-        self.ends_at.is_some_and(|end| now.running >= end)
+    pub fn is_shutdown_due(&self, now: LoopTime) -> bool {
+        self.shutdown_at.is_some_and(|end| now.monotonic >= end)
     }
 
     /// Network time.
-    fn time(&self, now: Moment) -> Timestamp {
-        self.clock.now(now.unix_millis, now.running.as_millis() as u64)
+    fn time(&self, now: LoopTime) -> Timestamp {
+        self.clock.now(now.unix_millis, now.monotonic.as_millis() as u64)
     }
 
-    fn present(&self, now: Moment) -> Present {
-        Present { running: now.running, network: self.time(now) }
+    fn broker_time(&self, now: LoopTime) -> BrokerTime {
+        BrokerTime { monotonic: now.monotonic, network: self.time(now) }
     }
 
     /// Returns whether an event left work to do.
-    fn has_news(&self) -> bool {
-        self.unconfirmed.pool.has_arrivals() || self.broker.has_work(!self.unconfirmed.has_work())
+    fn has_pending_work(&self) -> bool {
+        self.mempool.pool.has_newly_accepted() || self.broker.has_work(!self.mempool.has_work())
     }
 
-    /// Returns whether no client has made a request for [`ALONE_AFTER`] and no websocket session is open.
-    fn is_alone(&self, now: Moment) -> bool {
-        now.running.saturating_sub(self.asked_at) > ALONE_AFTER && !self.broker.has_sessions()
+    /// Returns whether no client has made a request for [`IDLE_AFTER`] and no websocket session is open.
+    fn is_idle(&self, now: LoopTime) -> bool {
+        now.monotonic.saturating_sub(self.last_request) > IDLE_AFTER && !self.broker.has_sessions()
     }
 
     fn status(&self) -> NodeStatus {
-        match self.partners.peers() {
+        match self.peer_adapter.peers() {
             _ if !self.identity.is_booted => NodeStatus::Running,
-            _ if !self.partners.have_joined() => NodeStatus::Booting,
+            _ if !self.peer_adapter.has_joined() => NodeStatus::Booting,
             Some(peers) if peers.has_active_node() && peers.is_synchronised() => NodeStatus::Synchronized,
             Some(peers) if peers.has_active_node() => NodeStatus::Booted,
             _ => NodeStatus::NoRemoteNode,
@@ -325,50 +325,50 @@ impl<'s> Node<'s> {
     }
 }
 
-impl Machine for Node<'_> {
-    fn handle(&mut self, event: Event<'_>, now: Moment, effects: &mut dyn Effects) -> Taken {
+impl Service for Node<'_> {
+    fn handle(&mut self, event: Event<'_>, now: LoopTime, effects: &mut dyn Effects) -> Progress {
         if comes_from_client(&event) {
-            self.asked_at = now.running;
+            self.last_request = now.monotonic;
         }
-        let taken = match event {
+        let progress = match event {
             Event::Request(exchange) => self.request(exchange, now, effects),
-            Event::Heard { socket, message, is_text } => {
-                self.broker.heard(socket, message, is_text, self.present(now), effects)
+            Event::WebSocketMessage { socket, message, is_text } => {
+                self.broker.on_message(socket, message, is_text, self.broker_time(now), effects)
             }
-            Event::Resumed { socket } => self.broker.resumed(socket, self.present(now), effects),
-            Event::Opened { socket, caller } => {
-                self.broker.open(socket, &caller, now.running, effects);
-                Taken::Done
+            Event::WebSocketResumed { socket } => self.broker.on_resumed(socket, self.broker_time(now), effects),
+            Event::WebSocketOpened { socket, caller } => {
+                self.broker.open_websocket(socket, &caller, now.monotonic, effects);
+                Progress::Done
             }
-            Event::Gone { connection } => {
-                self.gone(connection, now, effects);
-                Taken::Done
+            Event::Disconnected { connection } => {
+                self.on_disconnect(connection, now, effects);
+                Progress::Done
             }
-            Event::Fetched { fetch, result } => {
-                self.fetched(fetch, result, now, effects);
-                Taken::Done
+            Event::FetchCompleted { fetch, result } => {
+                self.on_fetch_completed(fetch, result, now, effects);
+                Progress::Done
             }
-            Event::Turn { budget, took } => {
-                self.turn(budget, took, now, effects);
-                return Taken::Done;
+            Event::Tick { budget, last_tick: took } => {
+                self.tick(budget, took, now, effects);
+                return Progress::Done;
             }
         };
-        if self.has_news() {
-            effects.wake_at(now.running);
+        if self.has_pending_work() {
+            effects.wake_at(now.monotonic);
         } else if let Some(due) = self.broker.next_due() {
             effects.wake_at(due);
         }
-        taken
+        progress
     }
 
     fn body_limit(&self, listener: ListenerId, method: &str, path: &str) -> usize {
         let limit = match listener {
-            WEBSOCKET => push::http::body_limit(path),
+            WEBSOCKET => websocket_api::http::body_limit(path),
             // Requests for metrics have no body.
             METRICS => 0,
             _ => self.api.body_limit(method, path),
         };
-        limit.min(self.most_body_bytes)
+        limit.min(self.max_body_bytes)
     }
 }
 
@@ -377,11 +377,11 @@ impl Machine for Node<'_> {
 fn comes_from_client(event: &Event<'_>) -> bool {
     match event {
         Event::Request(exchange) => exchange.request.header("content-type") != Some(Format::Binary.media_type()),
-        event => matches!(event, Event::Heard { .. }),
+        event => matches!(event, Event::WebSocketMessage { .. }),
     }
 }
 
-fn peer_settings(settings: &Settings, known: Vec<KnownPeer>) -> PeerSettings {
+fn peer_settings(settings: &Settings, known: Vec<PreTrustedPeer>) -> PeerSettings {
     let peers = &settings.peers;
     PeerSettings {
         node_limit: peers.node_limit,
@@ -397,7 +397,7 @@ fn peer_settings(settings: &Settings, known: Vec<KnownPeer>) -> PeerSettings {
         far_ahead: far_ahead(&settings.network.chain),
         checkpoint: peers.checkpoint,
         context: Context::of(&settings.network),
-        known,
+        pre_trusted: known,
     }
 }
 
@@ -410,9 +410,9 @@ fn api_settings(settings: &Settings, local: LocalAddresses) -> api::Settings {
         host_names: settings.host_names.clone(),
         local_origins: settings.local_origins.clone(),
         allowed_harvesters: settings.allowed_harvesters.clone(),
-        forgets_hashes: settings.forgets_hashes,
+        prunes_hashes: settings.forgets_hashes,
         unaudited_paths: settings.peers.unaudited_paths.clone(),
-        pushed_bytes: wire::limits::pushed(&settings.network.chain, Format::Binary),
+        max_pushed_bytes: wire::limits::pushed(&settings.network.chain, Format::Binary),
         ipv6_prefix: settings.limits.ipv6_prefix_length,
         metrics_listener: METRICS,
     }
@@ -431,19 +431,19 @@ fn explorer(settings: &Settings) -> Option<Explorer> {
     })
 }
 
-fn push_settings(settings: &Settings) -> push::Settings {
+fn push_settings(settings: &Settings) -> websocket_api::Settings {
     let (websocket, limits) = (&settings.websocket, &settings.limits);
-    push::Settings {
+    websocket_api::Settings {
         blocks_new: websocket.blocks_new_body,
         register_on_subscribe: websocket.register_on_subscribe,
         implicit_subscription: websocket.implicit_subscription,
-        forgiving: websocket.forgiving_stomp,
-        limits: push::Limits {
+        lenient: websocket.lenient_stomp,
+        limits: websocket_api::Limits {
             sessions: limits.websocket_connections,
             subscriptions_per_session: limits.subscriptions,
             addresses_per_session: limits.registered_addresses,
             ipv6_prefix: limits.ipv6_prefix_length,
-            ..push::Limits::default()
+            ..websocket_api::Limits::default()
         },
     }
 }

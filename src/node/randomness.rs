@@ -14,12 +14,12 @@ impl Randomness {
     }
 
     /// Returns the next 64 bits.
-    pub fn bits(&mut self) -> u64 {
-        self.draw().first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
+    pub fn next_u64(&mut self) -> u64 {
+        self.next_bytes().first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
     }
 
     /// Returns the next 32 bytes.
-    pub fn draw(&mut self) -> Zeroizing<[u8; 32]> {
+    pub fn next_bytes(&mut self) -> Zeroizing<[u8; 32]> {
         let (mut drawn, hash) = (Zeroizing::new([0; 32]), Zeroizing::new(keccak512(self.0.as_slice())));
         let (kept, given) = hash.split_at(32);
         self.0.copy_from_slice(kept);
@@ -38,7 +38,7 @@ mod tests {
     fn the_same_seed_gives_the_same_bytes_and_none_of_them_twice() {
         let draw = |seed| {
             let mut randomness = Randomness::new(&[seed; 32]);
-            (0..100).map(|_| *randomness.draw()).collect::<Vec<_>>()
+            (0..100).map(|_| *randomness.next_bytes()).collect::<Vec<_>>()
         };
         assert_eq!(draw(1), draw(1));
         let all: BTreeSet<_> = draw(1).into_iter().chain(draw(2)).chain([[1; 32], [2; 32]]).collect();

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use crate::store::{Reader, StoreError, VerifyPosition};
+use crate::store::{SnapshotCache, StoreError, VerifyPosition};
 
 /// Time from the start of the node to the first range.
-const FIRST_AFTER: Duration = Duration::from_secs(10);
+const INITIAL_DELAY: Duration = Duration::from_secs(10);
 /// Pause between two ranges, which usually have 64 KiB: a store of 10 GiB takes about five hours.
-const PAUSE: Duration = Duration::from_millis(100);
+const RANGE_INTERVAL: Duration = Duration::from_millis(100);
 /// Pause between two passes over all ranges.
-const REST: Duration = Duration::from_secs(6 * 3600);
+const PASS_INTERVAL: Duration = Duration::from_secs(6 * 3600);
 /// Maximum number of damaged ranges that one pass logs individually.
 const MAX_NAMED: u64 = 8;
 
@@ -19,9 +19,9 @@ pub struct Verification {
     position: VerifyPosition,
     due: Duration,
     /// Damaged ranges found in the current pass.
-    found: u64,
+    damaged: u64,
     /// Damaged ranges found in the last complete pass.
-    found_before: u64,
+    damaged_last_pass: u64,
     passes: u64,
 }
 
@@ -29,28 +29,28 @@ impl Verification {
     /// Creates the verification of a node that starts at `running`.
     pub fn new(running: Duration) -> Verification {
         let position = VerifyPosition::default();
-        Verification { position, due: running + FIRST_AFTER, found: 0, found_before: 0, passes: 0 }
+        Verification { position, due: running + INITIAL_DELAY, damaged: 0, damaged_last_pass: 0, passes: 0 }
     }
 
     /// Verifies the next range if it is due. Damage is logged and counted; it is not an error.
-    pub fn work(&mut self, reader: &Reader<'_>, running: Duration) -> Result<(), StoreError> {
+    pub fn work(&mut self, reader: &SnapshotCache<'_>, running: Duration) -> Result<(), StoreError> {
         if running < self.due {
             return Ok(());
         }
-        self.due = running + PAUSE;
+        self.due = running + RANGE_INTERVAL;
         match reader.snapshot()?.verify_next(&mut self.position) {
             Ok(true) => {}
             Ok(false) => {
-                if self.found > MAX_NAMED {
-                    log::error!("{} ranges of the store are damaged; `nisd check` says more", self.found);
+                if self.damaged > MAX_NAMED {
+                    log::error!("{} ranges of the store are damaged; `nisd check` says more", self.damaged);
                 }
-                self.found_before = std::mem::take(&mut self.found);
+                self.damaged_last_pass = std::mem::take(&mut self.damaged);
                 self.passes += 1;
-                self.due = running + REST;
+                self.due = running + PASS_INTERVAL;
             }
             Err(error) => {
-                self.found += 1;
-                if self.found <= MAX_NAMED {
+                self.damaged += 1;
+                if self.damaged <= MAX_NAMED {
                     log::error!("{error}; the node answers what does not need these rows");
                 }
             }
@@ -65,7 +65,7 @@ impl Verification {
 
     /// Number of damaged ranges known.
     pub fn damaged_ranges(&self) -> u64 {
-        self.found.max(self.found_before)
+        self.damaged.max(self.damaged_last_pass)
     }
 
     /// Number of complete passes.
@@ -82,10 +82,10 @@ mod tests {
     #[test]
     fn all_ranges_are_compared_one_at_a_time_and_then_the_node_rests() {
         let (store, _folder) = test_store();
-        let mut batch = store.begin().unwrap();
-        (0..900u16).for_each(|key| batch.put(Table::Numbers, &key.to_be_bytes(), &[1; 300]).unwrap());
+        let mut batch = store.begin_write().unwrap();
+        (0..900u16).for_each(|key| batch.put(Table::AccountIds, &key.to_be_bytes(), &[1; 300]).unwrap());
         batch.commit().unwrap();
-        let reader = Reader::new(&store);
+        let reader = SnapshotCache::new(&store);
         let mut verification = Verification::new(Duration::ZERO);
         let mut steps = 0;
         while verification.passes() == 0 {
@@ -97,20 +97,20 @@ mod tests {
         }
         assert!((Table::ALL.len() + 3..Table::ALL.len() + 12).contains(&steps), "{steps}");
         assert_eq!(verification.damaged_ranges(), 0);
-        assert!(verification.due() > REST);
+        assert!(verification.due() > PASS_INTERVAL);
     }
 
     #[test]
     fn damaged_ranges_are_counted_until_a_pass_finds_none() {
         let (store, _folder) = test_store();
-        let mut batch = store.begin().unwrap();
-        (0..900u16).for_each(|key| batch.put(Table::Numbers, &key.to_be_bytes(), &[1; 300]).unwrap());
+        let mut batch = store.begin_write().unwrap();
+        (0..900u16).for_each(|key| batch.put(Table::AccountIds, &key.to_be_bytes(), &[1; 300]).unwrap());
         // A wrong checksum.
         batch.commit().unwrap();
-        let mut batch = store.begin().unwrap();
-        batch.put_unjournaled(Table::Checksums, &[Table::Numbers as u8], &[9; 16]).unwrap();
+        let mut batch = store.begin_write().unwrap();
+        batch.put_unjournaled(Table::Checksums, &[Table::AccountIds as u8], &[9; 16]).unwrap();
         batch.commit().unwrap();
-        let (reader, mut verification) = (Reader::new(&store), Verification::new(Duration::ZERO));
+        let (reader, mut verification) = (SnapshotCache::new(&store), Verification::new(Duration::ZERO));
         while verification.passes() == 0 {
             let due = verification.due();
             verification.work(&reader, due).unwrap();

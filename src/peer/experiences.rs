@@ -1,7 +1,7 @@
 //! Success and failure counts between nodes.
 //!
 //! There is one experience for each ordered pair of nodes. This node counts its own; peers report theirs. Entries
-//! expire after [`LIFE`].
+//! expire after [`LIFETIME`].
 //!
 //! | structure | grows by | limit |
 //! |---|---|---|
@@ -13,7 +13,7 @@
 
 use std::collections::BTreeMap;
 
-use super::load::Load;
+use super::limit_usage::LimitUsage;
 use super::random::RandomSource;
 use crate::model::{Address, Timestamp};
 
@@ -24,7 +24,7 @@ pub const MAX_OWN: usize = 1_000;
 /// Maximum number of stored reports: twice as many as one trust calculation can use.
 pub const MAX_REPORTERS: usize = 200;
 /// Lifetime of an experience in seconds.
-pub const LIFE: i32 = 24 * 60 * 60;
+pub const LIFETIME: i32 = 24 * 60 * 60;
 
 /// Success and failure counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub struct Experience {
 }
 
 impl Experience {
-    const MOST: u64 = i64::MAX as u64;
+    const MAX_COUNT: u64 = i64::MAX as u64;
 
     /// Creates an experience from wire values; negative values count as 0.
     pub fn new(successes: i64, failures: i64) -> Experience {
@@ -59,18 +59,18 @@ impl Experience {
     }
 
     /// Returns the success ratio, 0 to 1; `None` if both counts are 0.
-    pub fn share(self) -> Option<f64> {
+    pub fn success_ratio(self) -> Option<f64> {
         (self.calls() > 0).then(|| self.successes as f64 / self.calls() as f64)
     }
 }
 
 /// Reason to reject a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RefusedReport {
+pub enum ReportRejection {
     /// The report has more than [`MAX_PAIRS`] pairs.
     TooLong,
     /// The reporter claims to be this node.
-    InOwnName,
+    ClaimsToBeLocal,
 }
 
 /// Experiences of one node with others, and when each was last updated.
@@ -84,8 +84,8 @@ impl Pairs {
     }
 
     /// Returns the entry of a node; evicts the oldest entry if a new one would exceed `most`.
-    fn entry(&mut self, node: Address, most: usize) -> &mut (Experience, Timestamp) {
-        if self.0.len() >= most
+    fn entry(&mut self, node: Address, max: usize) -> &mut (Experience, Timestamp) {
+        if self.0.len() >= max
             && !self.0.contains_key(&node)
             && let Some(oldest) = self.oldest()
         {
@@ -101,7 +101,7 @@ impl Pairs {
 
 #[derive(Debug, Default)]
 struct Report {
-    since: Timestamp,
+    updated_at: Timestamp,
     pairs: Pairs,
 }
 
@@ -133,7 +133,7 @@ impl Experiences {
         if node != self.local {
             let (experience, since) = self.own.entry(node, MAX_OWN);
             let count = counter(experience);
-            *count = count.saturating_add(1).min(Experience::MOST);
+            *count = count.saturating_add(1).min(Experience::MAX_COUNT);
             *since = now;
         }
     }
@@ -144,19 +144,19 @@ impl Experiences {
         reporter: Address,
         pairs: &[(Address, Experience)],
         now: Timestamp,
-    ) -> Result<(), RefusedReport> {
+    ) -> Result<(), ReportRejection> {
         if pairs.len() > MAX_PAIRS {
-            return Err(RefusedReport::TooLong);
+            return Err(ReportRejection::TooLong);
         }
         if reporter == self.local {
-            return Err(RefusedReport::InOwnName);
+            return Err(ReportRejection::ClaimsToBeLocal);
         }
         if self.reports.len() >= MAX_REPORTERS && !self.reports.contains_key(&reporter) {
-            let oldest = self.reports.iter().min_by_key(|(_, report)| report.since).map(|(node, _)| *node);
+            let oldest = self.reports.iter().min_by_key(|(_, report)| report.updated_at).map(|(node, _)| *node);
             oldest.and_then(|oldest| self.reports.remove(&oldest));
         }
         let report = self.reports.entry(reporter).or_default();
-        report.since = now;
+        report.updated_at = now;
         for (node, experience) in pairs {
             *report.pairs.entry(*node, MAX_PAIRS) = (*experience, now);
         }
@@ -173,12 +173,12 @@ impl Experiences {
     }
 
     /// Returns the usage of own experiences, reports, and pairs of the longest report.
-    pub fn loads(&self) -> [Load; 3] {
+    pub fn usage(&self) -> [LimitUsage; 3] {
         let longest = self.reports.values().map(|report| report.pairs.0.len()).max().unwrap_or(0);
         [
-            Load::new("own experiences", self.own.0.len(), MAX_OWN),
-            Load::new("reported experiences", self.reports.len(), MAX_REPORTERS),
-            Load::new("pairs of a report", longest, MAX_PAIRS),
+            LimitUsage::new("own experiences", self.own.0.len(), MAX_OWN),
+            LimitUsage::new("reported experiences", self.reports.len(), MAX_REPORTERS),
+            LimitUsage::new("pairs of a report", longest, MAX_PAIRS),
         ]
     }
 
@@ -211,9 +211,9 @@ impl Experiences {
         }
     }
 
-    /// Removes entries older than [`LIFE`].
+    /// Removes entries older than [`LIFETIME`].
     pub fn prune(&mut self, now: Timestamp) {
-        let before = now.0.saturating_sub(LIFE);
+        let before = now.0.saturating_sub(LIFETIME);
         self.own.prune(before);
         self.reports.values_mut().for_each(|report| report.pairs.prune(before));
         self.reports.retain(|_, report| !report.pairs.0.is_empty());
@@ -234,9 +234,9 @@ mod tests {
     #[test]
     fn counts_are_never_negative_and_never_overflow() {
         let experience = Experience::new(-5, i64::MIN);
-        assert_eq!((experience.successes(), experience.failures(), experience.share()), (0, 0, None));
+        assert_eq!((experience.successes(), experience.failures(), experience.success_ratio()), (0, 0, None));
         let most = Experience::new(i64::MAX, i64::MAX);
-        assert_eq!((most.calls(), most.share()), (u64::MAX - 1, Some(0.5)));
+        assert_eq!((most.calls(), most.success_ratio()), (u64::MAX - 1, Some(0.5)));
         let mut experiences = Experiences::new(address(0));
         experiences.own.0.insert(address(1), (most, NOW));
         experiences.succeeded(address(1), NOW);
@@ -249,8 +249,8 @@ mod tests {
         let mut experiences = Experiences::new(address(0));
         experiences.succeeded(address(0), NOW);
         assert_eq!(experiences.of(&address(0)).count(), 0);
-        assert_eq!(experiences.receive(address(0), &reported(1), NOW), Err(RefusedReport::InOwnName));
-        assert_eq!(experiences.receive(address(1), &reported(MAX_PAIRS + 1), NOW), Err(RefusedReport::TooLong));
+        assert_eq!(experiences.receive(address(0), &reported(1), NOW), Err(ReportRejection::ClaimsToBeLocal));
+        assert_eq!(experiences.receive(address(1), &reported(MAX_PAIRS + 1), NOW), Err(ReportRejection::TooLong));
         assert!(experiences.reports.is_empty());
     }
 
@@ -287,9 +287,9 @@ mod tests {
     fn what_is_older_than_a_day_is_forgotten_and_a_new_own_experience_is_not() {
         let mut experiences = Experiences::new(address(0));
         experiences.failed(address(1), NOW);
-        experiences.succeeded(address(2), Timestamp(NOW.0 - LIFE));
-        experiences.succeeded(address(3), Timestamp(NOW.0 - LIFE - 1));
-        experiences.receive(address(1), &reported(2), Timestamp(NOW.0 - LIFE - 1)).expect("a report");
+        experiences.succeeded(address(2), Timestamp(NOW.0 - LIFETIME));
+        experiences.succeeded(address(3), Timestamp(NOW.0 - LIFETIME - 1));
+        experiences.receive(address(1), &reported(2), Timestamp(NOW.0 - LIFETIME - 1)).expect("a report");
         experiences.receive(address(2), &reported(2), NOW).expect("a report");
         experiences.prune(NOW);
         let own: Vec<_> = experiences.of(&address(0)).map(|(node, _)| *node).collect();

@@ -3,26 +3,26 @@
 use crate::model::Height;
 
 /// Consecutive failed checks after which the node no longer counts as synchronised.
-const CREDIT: u32 = 4;
+const MAX_FAILURES: u32 = 4;
 
 /// Result of the last checks.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HeightCheck {
-    credit: u32,
+    failures_left: u32,
 }
 
 impl HeightCheck {
     /// Compares our height with the largest reported one, or, without answers, with the nemesis height.
     pub fn compare(&mut self, own: Height, largest: Option<Height>) {
-        self.credit = match own >= largest.unwrap_or(Height::NEMESIS) {
-            true => CREDIT,
-            false => self.credit.saturating_sub(1),
+        self.failures_left = match own >= largest.unwrap_or(Height::NEMESIS) {
+            true => MAX_FAILURES,
+            false => self.failures_left.saturating_sub(1),
         };
     }
 
     /// Returns whether this node has the chain that its peers have.
     pub fn is_synchronised(self) -> bool {
-        self.credit > 0
+        self.failures_left > 0
     }
 }
 

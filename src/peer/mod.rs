@@ -2,34 +2,34 @@
 //!
 //! | module | purpose |
 //! |---|---|
-//! | [`nodes`] | table of known peers and the result of the last contact with each |
+//! | [`peer_table`] | table of known peers and the result of the last contact with each |
 //! | [`experiences`] | success and failure counts between nodes |
 //! | [`trust`] | trust values (EigenTrust++) and selection of peers by trust |
-//! | [`kept_peers`] | peers saved over a restart |
+//! | [`saved_peers`] | peers saved over a restart |
 //! | [`schedule`] | recurring tasks and their due times |
 //! | [`time_sync`] | adjustment of network time to the peers' clocks |
 //! | [`height_check`] | whether this node is synchronised, for its status |
-//! | [`attempt`] | comparison of the chain with that of one peer |
-//! | [`catch_up`] | download of a far longer chain from several peers |
-//! | [`machine`] | state machine that drives all of the above; [`outside`] is its interface to the host |
+//! | [`chain_comparison`] | comparison of the chain with that of one peer |
+//! | [`block_download`] | download of a far longer chain from several peers |
+//! | [`manager`] | state machine that drives all of the above; [`io`] is its interface to the host |
 //! | [`nemesis_search`] | download of the nemesis block by a node with an empty store |
 //! | [`wire`] | peer messages in binary and JSON |
 //! | [`random`] | injected randomness |
-//! | [`Load`] | usage of bounded collections |
+//! | [`LimitUsage`] | usage of bounded collections |
 //!
 //! Nothing here touches sockets, clocks or the system's randomness.
 
-pub mod attempt;
-pub mod catch_up;
+pub mod block_download;
+pub mod chain_comparison;
 pub mod experiences;
 pub mod height_check;
-pub mod kept_peers;
-mod load;
-pub mod machine;
+pub mod io;
+mod limit_usage;
+pub mod manager;
 pub mod nemesis_search;
-pub mod nodes;
-pub mod outside;
+pub mod peer_table;
 pub mod random;
+pub mod saved_peers;
 pub mod schedule;
 pub mod time_sync;
 pub mod trust;
@@ -40,12 +40,12 @@ mod samples;
 #[cfg(test)]
 mod testing;
 
-pub use kept_peers::KeptPeers;
-pub use load::Load;
-pub use machine::calls::AuditEntry;
-pub use machine::meetings::Meeting;
-pub use machine::{
-    About, IpDetection, Joined, KnownPeer, Largest, Outlook, PeerSettings, PeerView, Peers, PushResult, Pusher,
-    Unpinned,
+pub use limit_usage::LimitUsage;
+pub use manager::request_queue::AuditEntry;
+pub use manager::signs_of_life::SignOfLifeResult;
+pub use manager::{
+    IpDetection, Joined, Manager, MaxHeight, PeerInfo, PeerSettings, PeerView, PreTrustedPeer, PushResult, Pusher,
+    SyncProgress, Unpinned,
 };
 pub use nemesis_search::NemesisSearch;
+pub use saved_peers::SavedPeers;

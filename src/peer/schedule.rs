@@ -93,15 +93,15 @@ impl Task {
     }
 }
 
-/// Returns a delay in ms that rises linearly from `least` to `most` over about `period`, and stays there.
-fn rising(least: u64, most: u64, period: u64, runs: u64) -> u64 {
-    let steps = 2 * period / (least + most);
+/// Returns a delay in ms that rises linearly from `min` to `max` over about `period`, and stays there.
+fn rising(min: u64, max: u64, period: u64, runs: u64) -> u64 {
+    let steps = 2 * period / (min + max);
     if runs >= steps {
-        return most;
+        return max;
     }
     // Single precision, as in NIS1.
-    let step = (most - least) as f32 / (steps - 1) as f32;
-    least + (step * runs as f32) as u64
+    let step = (max - min) as f32 / (steps - 1) as f32;
+    min + (step * runs as f32) as u64
 }
 
 /// Statistics and due time of a task.
@@ -209,7 +209,7 @@ impl Schedule {
     }
 
     /// Makes a waiting task due now. Ignores one that has never run.
-    pub fn hasten(&mut self, task: Task, now: Duration) {
+    pub fn run_now(&mut self, task: Task, now: Duration) {
         let timer = self.timers.iter_mut().find(|timer| timer.task == task && timer.executions > 0);
         if let Some(due) = timer.and_then(|timer| timer.due.as_mut()) {
             *due = now.min(*due);

@@ -5,18 +5,21 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::machine::{IpDetection, KnownPeer, PeerSettings, Peers, Pusher};
-use super::outside::{CallId, Importance, InquiryId, MeetingId, Now, Outside, OwnTip, Pulled, Reply, Unreadable};
+use super::io::{
+    CallId, FetchedBlocks, Importance, MaxHeightQueryId, Now, OwnTip, PeerIo, Reply, StoreUnreadable, VerificationId,
+};
+use super::manager::{IpDetection, Manager, PeerSettings, PreTrustedPeer, Pusher};
 use super::samples::seeded;
 use super::wire::{
-    AuthenticatedRequest, AuthenticatedResponse, Challenge, CommunicationTimeStamps, Endpoint, ErrorBody,
-    ExperiencePair, HashChain, Identity, List, MetaData, NodeExperiences, NodeInfo, NodeList, Outgoing, Score, Version,
+    AuthenticatedRequest, AuthenticatedResponse, Challenge, CommunicationTimeStamps, EncodedRequest, Endpoint,
+    ErrorBody, ExperiencePair, HashChain, Identity, List, MetaData, NodeExperiences, NodeInfo, NodeList, Score,
+    Version,
 };
 use crate::codec::{Context, Format, Writable};
 use crate::crypto::{KeyPair, PrivateKey};
+use crate::mempool::ShortId;
 use crate::model::network::ChainParameters;
 use crate::model::{Address, Hash256, Height, Network, NetworkByte, Timestamp, Transaction};
-use crate::pool::ShortId;
 
 pub const FORMAT: Format = Format::Binary;
 
@@ -25,39 +28,39 @@ pub const FORMAT: Format = Format::Binary;
 pub struct Sent {
     pub call: CallId,
     pub to: Endpoint,
-    pub request: Outgoing,
+    pub request: EncodedRequest,
     pub at: Duration,
 }
 
 /// Host that records all actions.
-pub struct Fake {
+pub struct FakeIo {
     random: Box<dyn FnMut() -> u64>,
     calls: u64,
     pub waiting: VecDeque<Sent>,
     /// All requests in order: time, destination and path.
     pub history: Vec<(Duration, String, &'static str)>,
     pub now: Duration,
-    pub met: Vec<(MeetingId, Option<String>)>,
-    pub judged: Vec<Pulled>,
+    pub verified: Vec<(VerificationId, Option<String>)>,
+    pub fetched: Vec<FetchedBlocks>,
     pub unconfirmed: Vec<Vec<u8>>,
     pub shifted: i64,
-    pub heights: Vec<(InquiryId, Height)>,
+    pub heights: Vec<(MaxHeightQueryId, Height)>,
     pub tip: Option<OwnTip>,
     pub hashes: Vec<Hash256>,
     pub importances: BTreeMap<Address, f64>,
 }
 
-impl Fake {
-    pub fn new(seed: u64) -> Fake {
+impl FakeIo {
+    pub fn new(seed: u64) -> FakeIo {
         let nemesis = Hash256([1; 32]);
-        Fake {
+        FakeIo {
             random: Box::new(seeded(seed)),
             calls: 0,
             waiting: VecDeque::new(),
             history: Vec::new(),
             now: Duration::ZERO,
-            met: Vec::new(),
-            judged: Vec::new(),
+            verified: Vec::new(),
+            fetched: Vec::new(),
             unconfirmed: Vec::new(),
             shifted: 0,
             heights: Vec::new(),
@@ -68,8 +71,8 @@ impl Fake {
     }
 }
 
-impl Outside for Fake {
-    fn send(&mut self, to: &Endpoint, request: Outgoing) -> CallId {
+impl PeerIo for FakeIo {
+    fn send(&mut self, to: &Endpoint, request: EncodedRequest) -> CallId {
         self.calls += 1;
         let call = CallId(self.calls);
         self.history.push((self.now, to.to_string(), request.path));
@@ -77,7 +80,7 @@ impl Outside for Fake {
         call
     }
 
-    fn give_up(&mut self, call: CallId) {
+    fn cancel(&mut self, call: CallId) {
         self.waiting.retain(|sent| sent.call != call);
     }
 
@@ -85,11 +88,11 @@ impl Outside for Fake {
         (self.random)()
     }
 
-    fn tip(&self) -> Result<OwnTip, Unreadable> {
-        self.tip.ok_or(Unreadable)
+    fn tip(&self) -> Result<OwnTip, StoreUnreadable> {
+        self.tip.ok_or(StoreUnreadable)
     }
 
-    fn hashes_from(&self, first: Height, most: u64) -> Result<Vec<Hash256>, Unreadable> {
+    fn hashes_from(&self, first: Height, most: u64) -> Result<Vec<Hash256>, StoreUnreadable> {
         Ok(self.hashes.iter().skip(first.0 as usize - 1).take(most as usize).copied().collect())
     }
 
@@ -97,30 +100,30 @@ impl Outside for Fake {
         vec![7]
     }
 
-    fn importance(&self, node: &Address) -> Result<Importance, Unreadable> {
+    fn importance(&self, node: &Address) -> Result<Importance, StoreUnreadable> {
         self.tip()?;
         Ok(Importance { value: self.importances.get(node).copied().unwrap_or(0.0) })
     }
 
-    fn important_accounts(&self) -> Result<u64, Unreadable> {
+    fn important_accounts(&self) -> Result<u64, StoreUnreadable> {
         self.tip()?;
         Ok(100)
     }
 
-    fn judge(&mut self, pulled: Pulled) {
-        self.judged.push(pulled);
+    fn validate(&mut self, pulled: FetchedBlocks) {
+        self.fetched.push(pulled);
     }
 
-    fn take_unconfirmed(&mut self, body: Vec<u8>) {
+    fn submit_unconfirmed(&mut self, body: Vec<u8>) {
         self.unconfirmed.push(body);
     }
 
-    fn met(&mut self, meeting: MeetingId, failure: Option<String>) {
-        self.met.push((meeting, failure));
+    fn sign_of_life_verified(&mut self, verification: VerificationId, failure: Option<String>) {
+        self.verified.push((verification, failure));
     }
 
-    fn tell_largest_height(&mut self, inquiry: InquiryId, height: Height) {
-        self.heights.push((inquiry, height));
+    fn report_max_height(&mut self, query: MaxHeightQueryId, height: Height) {
+        self.heights.push((query, height));
     }
 
     fn shift_clock(&mut self, millis: i64) {
@@ -146,7 +149,7 @@ pub enum Behaviour {
 }
 
 /// Simulated peer.
-pub struct Other {
+pub struct SimulatedPeer {
     pub pair: KeyPair,
     pub info: NodeInfo,
     pub behaviour: Behaviour,
@@ -165,13 +168,13 @@ pub struct Other {
     /// Host at which it sees this node.
     pub sees: &'static str,
     /// Description that it reports instead of the true one.
-    pub says: Option<NodeInfo>,
+    pub reported_info: Option<NodeInfo>,
 }
 
-impl Other {
+impl SimulatedPeer {
     /// Creates a good peer.
-    fn good(number: usize) -> Other {
-        Other {
+    fn good(number: usize) -> SimulatedPeer {
+        SimulatedPeer {
             pair: pair(number),
             info: info(number),
             behaviour: Behaviour::Good,
@@ -184,7 +187,7 @@ impl Other {
             chain: Vec::new(),
             ahead: 0,
             sees: "30.0.0.1",
-            says: None,
+            reported_info: None,
         }
     }
 }
@@ -234,7 +237,7 @@ pub fn settings(known: &[usize]) -> PeerSettings {
         far_ahead: 240,
         checkpoint: None,
         context: Context::of(&network),
-        known: known.iter().map(|number| KnownPeer::Node(info(*number))).collect(),
+        pre_trusted: known.iter().map(|number| PreTrustedPeer::Node(info(*number))).collect(),
     }
 }
 
@@ -242,9 +245,9 @@ pub const LOCAL: usize = 9_999;
 
 /// The tested state machine among simulated peers.
 pub struct Scene {
-    pub peers: Peers,
-    pub fake: Fake,
-    pub others: Vec<Other>,
+    pub manager: Manager,
+    pub fake: FakeIo,
+    pub simulated_peers: Vec<SimulatedPeer>,
     pub now: Duration,
 }
 
@@ -256,11 +259,11 @@ impl Scene {
 
     pub fn seeded(settings: PeerSettings, others: usize, seed: u64) -> Scene {
         let start = at(Duration::ZERO);
-        let others = (0..others).map(Other::good);
+        let others = (0..others).map(SimulatedPeer::good);
         Scene {
-            peers: Peers::new(info(LOCAL), Rc::new(pair(LOCAL)), settings, start),
-            fake: Fake::new(seed),
-            others: others.collect(),
+            manager: Manager::new(info(LOCAL), Rc::new(pair(LOCAL)), settings, start),
+            fake: FakeIo::new(seed),
+            simulated_peers: others.collect(),
             now: Duration::ZERO,
         }
     }
@@ -269,9 +272,9 @@ impl Scene {
         at(self.now)
     }
 
-    pub fn turn(&mut self) {
+    pub fn tick(&mut self) {
         self.fake.now = self.now;
-        self.peers.turn(at(self.now), 1_000, &mut self.fake);
+        self.manager.tick(at(self.now), 1_000, &mut self.fake);
     }
 
     /// Answers the oldest waiting request according to the peer's behaviour.
@@ -283,15 +286,15 @@ impl Scene {
     }
 
     /// Ends a request with a given reply.
-    pub fn end(&mut self, call: CallId, reply: Reply) {
+    pub fn end(&mut self, call: CallId, response: Reply) {
         self.fake.now = self.now;
-        self.peers.ended(call, reply, at(self.now), &mut self.fake);
+        self.manager.on_reply(call, response, at(self.now), &mut self.fake);
     }
 
     /// Answers all requests and those that follow, except to silent peers.
     pub fn answer_all(&mut self) {
         for _ in 0..10_000 {
-            let is_silent = |sent: &Sent| matches!(self.reply(sent), Reply::Silent);
+            let is_silent = |sent: &Sent| matches!(self.reply(sent), Reply::TimedOut);
             let Some(place) = self.fake.waiting.iter().position(|sent| !is_silent(sent)) else { return };
             let sent = self.fake.waiting.remove(place).expect("a request");
             let reply = self.reply(&sent);
@@ -304,16 +307,16 @@ impl Scene {
     pub fn run(&mut self, time: Duration) {
         let end = self.now + time;
         loop {
-            self.turn();
+            self.tick();
             self.answer_all();
             let given_up = self.fake.waiting.front().map(|sent| sent.at + Duration::from_secs(10));
             if let Some(sent) = self.fake.waiting.front().filter(|_| given_up.is_some_and(|end| end <= self.now)) {
                 let call = sent.call;
                 self.fake.waiting.pop_front();
-                self.end(call, Reply::Silent);
+                self.end(call, Reply::TimedOut);
                 continue;
             }
-            let next = [self.peers.next_due(), given_up].into_iter().flatten().min();
+            let next = [self.manager.next_due(), given_up].into_iter().flatten().min();
             let Some(next) = next.filter(|next| *next <= end) else { break };
             self.now = self.now.max(next);
         }
@@ -328,53 +331,55 @@ impl Scene {
     pub fn asked(&self, path: &str) -> Vec<usize> {
         let asked = self.fake.history.iter().filter(|(_, _, other)| *other == path);
         asked
-            .filter_map(|(_, to, _)| self.others.iter().position(|other| other.info.endpoint.to_string() == *to))
+            .filter_map(|(_, to, _)| {
+                self.simulated_peers.iter().position(|other| other.info.endpoint.to_string() == *to)
+            })
             .collect()
     }
 
     /// Returns a peer's known endpoint.
     pub fn place(&self, number: usize) -> Option<Endpoint> {
-        let known = self.peers.known();
+        let known = self.manager.known();
         known.iter().find(|view| view.address == address_of(number)).map(|view| view.info.endpoint.clone())
     }
 
     /// Adds a relay at another endpoint that forwards all requests to a peer and returns the peer's answers as its own.
     pub fn relay(&mut self, number: usize, endpoint: Endpoint) -> usize {
         let info = NodeInfo { endpoint, ..info(number) };
-        self.others.push(Other { pair: pair(number), info, ..Other::good(number) });
-        self.others.len() - 1
+        self.simulated_peers.push(SimulatedPeer { pair: pair(number), info, ..SimulatedPeer::good(number) });
+        self.simulated_peers.len() - 1
     }
 
-    pub fn state(&self, number: usize) -> Option<super::nodes::State> {
-        self.peers.known().iter().find(|view| view.address == address_of(number)).map(|view| view.state)
+    pub fn state(&self, number: usize) -> Option<super::peer_table::State> {
+        self.manager.known().iter().find(|view| view.address == address_of(number)).map(|view| view.state)
     }
 
     /// Returns a peer's trust, if it has any.
     pub fn trust(&self, number: usize) -> Option<f64> {
-        let known = self.peers.known();
+        let known = self.manager.known();
         known.iter().find(|view| view.address == address_of(number)).and_then(|view| view.trust)
     }
 
     pub fn experience(&self, number: usize) -> (u64, u64) {
-        let known = self.peers.known();
+        let known = self.manager.known();
         let view = known.iter().find(|view| view.address == address_of(number)).expect("a node");
         (view.experience.successes(), view.experience.failures())
     }
 
     /// Returns a peer's reply to a request.
     pub fn reply(&self, sent: &Sent) -> Reply {
-        let Some(other) = self.others.iter().find(|other| other.info.endpoint == sent.to) else {
+        let Some(other) = self.simulated_peers.iter().find(|other| other.info.endpoint == sent.to) else {
             return Reply::Unreachable("nobody listens".to_owned());
         };
         let from = other.info.endpoint.address().expect("an address");
         let body = match &other.behaviour {
-            Behaviour::Silent => return Reply::Silent,
-            Behaviour::SilentAt(path) if *path == sent.request.path => return Reply::Silent,
+            Behaviour::Silent => return Reply::TimedOut,
+            Behaviour::SilentAt(path) if *path == sent.request.path => return Reply::TimedOut,
             Behaviour::Unreachable => return Reply::Unreachable("refused".to_owned()),
-            Behaviour::Broken => return Reply::Broken("reset".to_owned()),
+            Behaviour::Broken => return Reply::Failed("reset".to_owned()),
             Behaviour::Status(status, message) => {
                 let body = FORMAT.to_bytes(&ErrorBody::new(*status, *message, Timestamp(1)));
-                return Reply::Refused { status: *status, body };
+                return Reply::ErrorStatus { status: *status, body };
             }
             Behaviour::Garbage => vec![1, 2, 3],
             _ => self.good_answer(other, &sent.request),
@@ -382,13 +387,13 @@ impl Scene {
         Reply::Answer { body, from }
     }
 
-    fn good_answer(&self, other: &Other, request: &Outgoing) -> Vec<u8> {
+    fn good_answer(&self, other: &SimulatedPeer, request: &EncodedRequest) -> Vec<u8> {
         let info = match other.behaviour {
             Behaviour::OtherIdentity => info(5_555),
             Behaviour::KnowsNoAddress => NodeInfo { endpoint: Endpoint::http("127.0.0.1", 7890), ..other.info.clone() },
-            _ => other.says.clone().unwrap_or_else(|| other.info.clone()),
+            _ => other.reported_info.clone().unwrap_or_else(|| other.info.clone()),
         };
-        let remote = at(self.now).millis + other.ahead;
+        let remote = at(self.now).network_millis + other.ahead;
         match request.path {
             "/node/cysm" => FORMAT.to_bytes(&Endpoint::http(other.sees, 1)),
             "/node/info" => signed(other, request, info),
@@ -415,7 +420,7 @@ impl Scene {
 }
 
 /// Returns a peer's answer with the signature of the challenge that ends the request.
-pub fn signed(other: &Other, request: &Outgoing, entity: impl Writable) -> Vec<u8> {
+pub fn signed(other: &SimulatedPeer, request: &EncodedRequest, entity: impl Writable) -> Vec<u8> {
     let bytes = request.body.last_chunk::<64>().expect("a challenge");
     let signature = match other.behaviour {
         Behaviour::SignedByAnother => Challenge(*bytes).sign(&pair(5_555)),
@@ -427,5 +432,5 @@ pub fn signed(other: &Other, request: &Outgoing, entity: impl Writable) -> Vec<u
 /// Returns the present at this time since the start of the node.
 pub fn at(running: Duration) -> Now {
     let millis = 1_000_000_000 + running.as_millis() as i64;
-    Now { running, time: Timestamp((millis / 1_000) as i32), millis }
+    Now { monotonic: running, network: Timestamp((millis / 1_000) as i32), network_millis: millis }
 }

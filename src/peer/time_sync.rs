@@ -7,13 +7,13 @@
 //! **Clock answers are not signed**, so whoever controls an endpoint can report any time in a node's name. So each
 //! location counts once, however many nodes are there: a /24 of IPv4 or a /64 of IPv6. On a private network each
 //! address counts, as one person runs all of it; all loopback addresses are this machine with its one clock, and count
-//! once. And network time deviates from the system clock by more than [`FREE_OFFSET`] only towards a time that more
+//! once. And network time deviates from the system clock by more than [`MAX_FREE_OFFSET`] only towards a time that more
 //! than half of the pre-trusted peers agree on, whatever all others report ([`TimeSync::round`]).
 
 use std::collections::{BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
 
-use super::nodes;
+use super::peer_table;
 use crate::ip::network;
 use crate::model::{Address, Timestamp};
 
@@ -23,16 +23,16 @@ pub const MAX_ROUNDS: usize = 100;
 pub const CLOCK_TOLERANCE: u64 = 5_000;
 
 /// Maximum offset in milliseconds of network time from the system clock without agreement of pre-trusted peers.
-pub const FREE_OFFSET: i64 = 10_000;
+pub const MAX_FREE_OFFSET: i64 = 10_000;
 /// Maximum difference in milliseconds between the clocks of pre-trusted peers that agree.
-pub const AGREEMENT: i64 = 10_000;
+pub const AGREEMENT_TOLERANCE: i64 = 10_000;
 /// Minimum number of pre-trusted peers that must agree, if there are as many.
-pub const LEAST_AGREEING: usize = 3;
+pub const MIN_AGREEING: usize = 3;
 
 /// Maximum milliseconds between request and answer.
-const MAX_DURATION: i64 = 1_000;
+const MAX_ROUND_TRIP: i64 = 1_000;
 /// Rounds after which the changes begin to shrink.
-const YOUTH: u64 = 5;
+const DECAY_START: u64 = 5;
 /// Exponent of the decay per round.
 const DECAY: f64 = 0.3;
 /// Tolerated difference in milliseconds: initially, and at least.
@@ -40,9 +40,9 @@ const TOLERANCE: (f64, f64) = (7_200_000.0, 60_000.0);
 /// Applied fraction of a difference: initially, and at least.
 const COUPLING: (f64, f64) = (1.0, 0.1);
 /// Fraction of the samples that is discarded as outliers, half at each end.
-const EXTREMES: f64 = 0.4;
+const OUTLIER_FRACTION: f64 = 0.4;
 /// Changes up to this many milliseconds are not made.
-const LEAST_CHANGE: u64 = 75;
+const MAX_IGNORED_CHANGE: u64 = 75;
 
 /// Sample of another node's clock. All times are network time in milliseconds.
 #[derive(Clone, Copy, Debug)]
@@ -77,22 +77,22 @@ impl Sample {
 
 /// Answer of a node to a clock query.
 #[derive(Clone, Copy, Debug)]
-pub struct Witness {
+pub struct ClockAnswer {
     /// The node.
     pub node: Address,
     /// Address that answered.
     pub ip: IpAddr,
     /// Whether the node is pre-trusted.
-    pub is_listed: bool,
+    pub is_pre_trusted: bool,
     /// Whether the node was selected for the calculation. Others only confirm or contest the result.
-    pub is_drawn: bool,
+    pub is_selected: bool,
     /// Its clock.
     pub sample: Sample,
 }
 
 /// Successful round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Round {
+pub struct TimeSyncRound {
     /// End of the round.
     pub time: Timestamp,
     /// New offset of network time from the system clock in milliseconds.
@@ -116,9 +116,9 @@ pub struct TimeSync {
     offset: i64,
     /// Number of successful rounds.
     age: u64,
-    rounds: VecDeque<Round>,
+    rounds: VecDeque<TimeSyncRound>,
     clock_difference: Option<i64>,
-    refused: Option<i64>,
+    rejected_offset: Option<i64>,
 }
 
 impl TimeSync {
@@ -128,7 +128,7 @@ impl TimeSync {
     }
 
     /// Returns the last rounds, oldest first.
-    pub fn rounds(&self) -> impl Iterator<Item = &Round> {
+    pub fn rounds(&self) -> impl Iterator<Item = &TimeSyncRound> {
         self.rounds.iter()
     }
 
@@ -140,27 +140,27 @@ impl TimeSync {
     }
 
     /// Returns the offset that was rejected for lack of agreement, if the last round with usable samples rejected one.
-    pub fn refused(&self) -> Option<i64> {
-        self.refused
+    pub fn rejected_offset(&self) -> Option<i64> {
+        self.rejected_offset
     }
 
     /// Ends a round with its answers. `listed` is the number of pre-trusted peers without this node, `accounts` the
     /// number of accounts in the last importance calculation.
     ///
-    /// If the offset from the system clock exceeds [`FREE_OFFSET`] before or after the change, the change must bring
-    /// network time nearer to a time on which enough pre-trusted peers ([`LEAST_AGREEING`], and more than half) agree
-    /// within [`AGREEMENT`]. Otherwise the round fails and does not count towards the node's age.
+    /// If the offset from the system clock exceeds [`MAX_FREE_OFFSET`] before or after the change, the change must bring
+    /// network time nearer to a time on which enough pre-trusted peers ([`MIN_AGREEING`], and more than half) agree
+    /// within [`AGREEMENT_TOLERANCE`]. Otherwise the round fails and does not count towards the node's age.
     pub fn round(
         &mut self,
-        answers: &[Witness],
+        answers: &[ClockAnswer],
         listed: usize,
         accounts: u64,
         time: Timestamp,
-    ) -> Result<Round, Unchanged> {
-        let answers = once_each(answers);
-        let is_fast = |answer: &&Witness| answer.sample.duration() <= MAX_DURATION;
+    ) -> Result<TimeSyncRound, Unchanged> {
+        let answers = deduplicate(answers);
+        let is_fast = |answer: &&ClockAnswer| answer.sample.duration() <= MAX_ROUND_TRIP;
         let fast: Vec<_> = answers.iter().filter(is_fast).copied().collect();
-        let drawn: Vec<_> = fast.iter().filter(|answer| answer.is_drawn).map(|answer| answer.sample).collect();
+        let drawn: Vec<_> = fast.iter().filter(|answer| answer.is_selected).map(|answer| answer.sample).collect();
         if let Some(difference) = clock_difference(&drawn, self.offset) {
             self.clock_difference = Some(difference);
         }
@@ -169,17 +169,17 @@ impl TimeSync {
             return Err(Unchanged::NoSamples);
         }
         let change = change(&used, accounts, self.age);
-        let change = if change.unsigned_abs() <= LEAST_CHANGE { 0 } else { change };
+        let change = if change.unsigned_abs() <= MAX_IGNORED_CHANGE { 0 } else { change };
         let offset = self.offset.saturating_add(change);
-        let differs = [self.offset, offset].into_iter().any(|offset| offset.unsigned_abs() > FREE_OFFSET as u64);
+        let differs = [self.offset, offset].into_iter().any(|offset| offset.unsigned_abs() > MAX_FREE_OFFSET as u64);
         if change != 0 && differs && !self.is_agreed(offset, &fast, listed) {
-            self.refused = Some(offset);
+            self.rejected_offset = Some(offset);
             return Err(Unchanged::NotAgreed);
         }
-        self.refused = None;
+        self.rejected_offset = None;
         self.offset = offset;
         self.age += 1;
-        let round = Round { time, offset: self.offset, change };
+        let round = TimeSyncRound { time, offset: self.offset, change };
         if self.rounds.len() == MAX_ROUNDS {
             self.rounds.pop_front();
         }
@@ -188,38 +188,38 @@ impl TimeSync {
     }
 
     /// Returns whether enough pre-trusted peers agree on a time in the direction of an offset.
-    fn is_agreed(&self, offset: i64, answers: &[Witness], listed: usize) -> bool {
-        let needed = (listed / 2 + 1).max(LEAST_AGREEING.min(listed));
-        let listed = answers.iter().filter(|answer| answer.is_listed);
+    fn is_agreed(&self, offset: i64, answers: &[ClockAnswer], listed: usize) -> bool {
+        let needed = (listed / 2 + 1).max(MIN_AGREEING.min(listed));
+        let listed = answers.iter().filter(|answer| answer.is_pre_trusted);
         let mut told: Vec<_> = listed.map(|answer| answer.sample.offset().saturating_add(self.offset)).collect();
         told.sort_unstable();
         told.windows(needed).any(|told| {
             let (Some(least), Some(most)) = (told.first(), told.last()) else { return false };
-            most.saturating_sub(*least) <= AGREEMENT
+            most.saturating_sub(*least) <= AGREEMENT_TOLERANCE
                 && ((*least).min(self.offset)..=(*most).max(self.offset)).contains(&offset)
         })
     }
 }
 
 /// Returns the location of an address, which counts once.
-fn place(ip: IpAddr) -> IpAddr {
+fn location(ip: IpAddr) -> IpAddr {
     match ip.to_canonical() {
         ip if ip.is_loopback() => IpAddr::V4(Ipv4Addr::LOCALHOST),
-        ip if nodes::is_private(ip) => ip,
+        ip if peer_table::is_private(ip) => ip,
         ip => network(ip, 24, 64),
     }
 }
 
 /// Returns one answer per node and location, in order of arrival: preferably of a pre-trusted peer, then of a selected
 /// one, then of the more important account, then the first.
-fn once_each(answers: &[Witness]) -> Vec<Witness> {
+fn deduplicate(answers: &[ClockAnswer]) -> Vec<ClockAnswer> {
     let mut best: Vec<_> = answers.iter().enumerate().collect();
     best.sort_by(|(_, one), (_, other)| {
-        let rank = |answer: &Witness| (answer.is_listed, answer.is_drawn);
+        let rank = |answer: &ClockAnswer| (answer.is_pre_trusted, answer.is_selected);
         rank(other).cmp(&rank(one)).then(other.sample.importance.total_cmp(&one.sample.importance))
     });
     let (mut nodes, mut places) = (BTreeSet::new(), BTreeSet::new());
-    best.retain(|(_, answer)| nodes.insert(answer.node) && places.insert(place(answer.ip)));
+    best.retain(|(_, answer)| nodes.insert(answer.node) && places.insert(location(answer.ip)));
     best.sort_by_key(|(number, _)| *number);
     best.into_iter().map(|(_, answer)| *answer).collect()
 }
@@ -235,18 +235,18 @@ fn clock_difference(samples: &[Sample], offset: i64) -> Option<i64> {
 }
 
 /// Returns a value that decays from its initial value to its minimum, for a node of `age` rounds.
-fn faded((first, always): (f64, f64), age: u64) -> f64 {
-    ((-DECAY * age.saturating_sub(YOUTH) as f64).exp() * first).max(always)
+fn decayed((first, always): (f64, f64), age: u64) -> f64 {
+    ((-DECAY * age.saturating_sub(DECAY_START) as f64).exp() * first).max(always)
 }
 
 /// Returns the applied fraction of a difference, for a node of `age` rounds.
 pub fn coupling(age: u64) -> f64 {
-    faded(COUPLING, age)
+    decayed(COUPLING, age)
 }
 
 /// Returns the tolerated difference in milliseconds, for a node of `age` rounds.
 pub fn tolerance(age: u64) -> i64 {
-    faded(TOLERANCE, age) as i64
+    decayed(TOLERANCE, age) as i64
 }
 
 /// Returns the samples within the tolerance, in order of offset, without outliers.
@@ -255,7 +255,7 @@ fn usable(samples: &[Sample], age: u64) -> Vec<Sample> {
     let mut used: Vec<_> =
         samples.iter().filter(|sample| sample.offset().unsigned_abs() <= tolerance).copied().collect();
     used.sort_by_key(Sample::offset);
-    let extremes = (used.len() as f64 * EXTREMES / 2.0) as usize;
+    let extremes = (used.len() as f64 * OUTLIER_FRACTION / 2.0) as usize;
     used.truncate(used.len() - extremes);
     used.drain(..extremes);
     used
@@ -298,13 +298,13 @@ mod tests {
         Sample { sent, remote_received: remote, remote_sent: remote, received: sent + 20, importance: 0.01 }
     }
 
-    fn witness(number: usize, sample: Sample) -> Witness {
+    fn witness(number: usize, sample: Sample) -> ClockAnswer {
         let ip = IpAddr::V4(Ipv4Addr::new(45, (number / 200) as u8, (number % 200) as u8, 1));
-        Witness { node: address(number), ip, is_listed: true, is_drawn: true, sample }
+        ClockAnswer { node: address(number), ip, is_pre_trusted: true, is_selected: true, sample }
     }
 
     /// Returns answers of different pre-trusted peers.
-    fn witnesses(samples: &[Sample]) -> Vec<Witness> {
+    fn witnesses(samples: &[Sample]) -> Vec<ClockAnswer> {
         samples.iter().enumerate().map(|(number, sample)| witness(number, *sample)).collect()
     }
 
@@ -312,7 +312,7 @@ mod tests {
 
     impl TimeSync {
         /// Runs a round with answers of all pre-trusted peers.
-        fn of(&mut self, samples: &[Sample], accounts: u64) -> Result<Round, Unchanged> {
+        fn of(&mut self, samples: &[Sample], accounts: u64) -> Result<TimeSyncRound, Unchanged> {
             self.round(&witnesses(samples), samples.len(), accounts, NOW)
         }
     }
@@ -320,11 +320,11 @@ mod tests {
     #[test]
     fn a_young_node_takes_over_the_time_of_the_others_and_an_old_one_comes_nearer() {
         let mut time = TimeSync::default();
-        assert_eq!(time.of(&[sample(500)], 1_000), Ok(Round { time: NOW, offset: 500, change: 500 }));
+        assert_eq!(time.of(&[sample(500)], 1_000), Ok(TimeSyncRound { time: NOW, offset: 500, change: 500 }));
         assert!((0..20).all(|_| time.of(&[sample(0)], 1_000).is_ok()));
-        assert_eq!(time.of(&[sample(1_000)], 1_000), Ok(Round { time: NOW, offset: 600, change: 100 }));
+        assert_eq!(time.of(&[sample(1_000)], 1_000), Ok(TimeSyncRound { time: NOW, offset: 600, change: 100 }));
         assert_eq!(time.of(&[sample(759)], 1_000).map(|round| round.change), Ok(0));
-        assert_eq!(time.rounds().last(), Some(&Round { time: NOW, offset: 600, change: 0 }));
+        assert_eq!(time.rounds().last(), Some(&TimeSyncRound { time: NOW, offset: 600, change: 0 }));
     }
 
     #[test]
@@ -334,7 +334,7 @@ mod tests {
         for samples in [vec![], vec![slow], vec![sample(7_200_001)], vec![sample(i64::MAX / 2)]] {
             assert_eq!(time.of(&samples, 100), Err(Unchanged::NoSamples), "{samples:?}");
         }
-        let undrawn = [Witness { is_drawn: false, ..witness(0, sample(100)) }];
+        let undrawn = [ClockAnswer { is_selected: false, ..witness(0, sample(100)) }];
         assert_eq!(time.round(&undrawn, 1, 100, NOW), Err(Unchanged::NoSamples));
         assert_eq!((time.age, time.offset(), time.rounds().count()), (0, 0, 0));
     }
@@ -410,8 +410,9 @@ mod tests {
 
     #[test]
     fn what_is_at_one_place_counts_once_and_a_listed_node_before_others() {
-        let at = |ip: &str| Witness { ip: ip.parse().unwrap(), ..witness(1, sample(0)) };
-        let places = |one: &str, other: &str| once_each(&[at(one), Witness { node: address(2), ..at(other) }]).len();
+        let at = |ip: &str| ClockAnswer { ip: ip.parse().unwrap(), ..witness(1, sample(0)) };
+        let places =
+            |one: &str, other: &str| deduplicate(&[at(one), ClockAnswer { node: address(2), ..at(other) }]).len();
         for (one, other) in [
             ("45.1.2.3", "45.1.2.3"),
             ("45.1.2.3", "45.1.2.200"),
@@ -426,12 +427,12 @@ mod tests {
         for (one, other) in [("45.1.2.3", "45.1.3.3"), ("192.168.1.7", "192.168.1.8"), ("127.0.0.1", "10.0.0.1")] {
             assert_eq!(places(one, other), 2, "{one} {other}");
         }
-        assert_eq!(once_each(&[at("45.1.2.3"), at("46.1.2.3")]).len(), 1, "one node counts once");
+        assert_eq!(deduplicate(&[at("45.1.2.3"), at("46.1.2.3")]).len(), 1, "one node counts once");
         let other = |number, importance, is_listed| {
             let sample = Sample { importance, ..sample(number as i64) };
-            Witness { node: address(number), is_listed, sample, ..at("45.1.2.3") }
+            ClockAnswer { node: address(number), is_pre_trusted: is_listed, sample, ..at("45.1.2.3") }
         };
-        let kept = once_each(&[other(3, 0.9, false), other(4, 0.1, true), other(5, 0.2, true)]);
+        let kept = deduplicate(&[other(3, 0.9, false), other(4, 0.1, true), other(5, 0.2, true)]);
         assert_eq!(kept.iter().map(|kept| kept.node).collect::<Vec<_>>(), [address(5)]);
     }
 
@@ -455,14 +456,15 @@ mod tests {
         ] {
             let mut answers = witnesses(&vec![sample(far); agree]);
             // Other peers report anything.
-            answers.extend((100..105).map(|number| Witness { is_listed: false, ..witness(number, sample(far)) }));
+            answers
+                .extend((100..105).map(|number| ClockAnswer { is_pre_trusted: false, ..witness(number, sample(far)) }));
             let mut time = TimeSync::default();
             let round = time.round(&answers, listed, 1_000, NOW);
             assert_eq!(round.is_ok(), is_enough, "{agree} of {listed}");
             // Rounding may lose a millisecond.
             let is_far = |offset: i64| (far - 1..=far).contains(&offset);
             assert!(if is_enough { is_far(time.offset()) } else { time.offset() == 0 }, "{agree} of {listed}");
-            assert_eq!(time.refused().map(is_far), (!is_enough).then_some(true));
+            assert_eq!(time.rejected_offset().map(is_far), (!is_enough).then_some(true));
         }
         // They have to agree on the time.
         let mut time = TimeSync::default();
@@ -472,7 +474,7 @@ mod tests {
         assert!(time.of(&spread, 1_000).is_ok());
         // The way back needs agreement too.
         let mut answers = witnesses(&[sample(0)]);
-        answers.extend((100..150).map(|number| Witness { is_listed: false, ..witness(number, sample(-far)) }));
+        answers.extend((100..150).map(|number| ClockAnswer { is_pre_trusted: false, ..witness(number, sample(-far)) }));
         let before = time.offset();
         assert_eq!(time.round(&answers, 3, 1_000, NOW), Err(Unchanged::NotAgreed));
         assert_eq!(time.offset(), before);
@@ -482,7 +484,7 @@ mod tests {
     fn listed_nodes_that_were_not_drawn_are_heard_but_not_followed() {
         let mut answers = witnesses(&[sample(60_000), sample(60_000), sample(60_000)]);
         answers.iter_mut().take(2).for_each(|answer| {
-            answer.is_drawn = false;
+            answer.is_selected = false;
             answer.sample.importance = 0.0;
         });
         let mut time = TimeSync::default();
@@ -514,13 +516,13 @@ mod tests {
                 answers.iter_mut().take(liars).for_each(|answer| answer.sample = lie);
                 // Not every honest peer answers each time or is selected.
                 answers.retain(|answer| answer.node != address(listed - 1) || below(2) == 0);
-                answers.iter_mut().for_each(|answer| answer.is_drawn = below(3) > 0);
-                answers.extend((0..strangers).map(|number| Witness {
-                    is_listed: false,
+                answers.iter_mut().for_each(|answer| answer.is_selected = below(3) > 0);
+                answers.extend((0..strangers).map(|number| ClockAnswer {
+                    is_pre_trusted: false,
                     ..witness(500 + number, Sample { importance: below(1_000) as f64 / 1e2, ..lie })
                 }));
                 let _ = time.round(&answers, listed, 1 + below(1_000), NOW);
-                let range = right.min(0) - AGREEMENT - 200..=right.max(0) + AGREEMENT + 200;
+                let range = right.min(0) - AGREEMENT_TOLERANCE - 200..=right.max(0) + AGREEMENT_TOLERANCE + 200;
                 assert!(range.contains(&time.offset()), "seed {seed}: {} instead of {right}", time.offset());
             }
         }

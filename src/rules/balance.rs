@@ -2,16 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use super::case::Case;
+use super::context::ValidationContext;
 use super::result::ValidationResult::FailureInsufficientBalance;
-use super::result::{Verdict, require};
+use super::result::{RuleResult, require};
 use crate::state::{Effect, StateView};
 use crate::store::StoreError;
 
 /// T6: no currency balance becomes negative at any transfer. Amounts received later do not count.
-pub fn currency_suffices<V: StateView>(effects: &[Effect<'_>], case: &Case<'_, V>) -> Verdict {
-    let mut purses = Purses::default();
-    let balance = |address| Ok(case.state.account(address)?.balance.total());
+pub fn currency_suffices<V: StateView>(effects: &[Effect<'_>], context: &ValidationContext<'_, V>) -> RuleResult {
+    let mut purses = RunningBalances::default();
+    let balance = |address| Ok(context.state.account(address)?.balance.total());
     for effect in effects {
         match effect {
             Effect::Transfer { from, to, amount } => {
@@ -26,12 +26,12 @@ pub fn currency_suffices<V: StateView>(effects: &[Effect<'_>], case: &Case<'_, V
 }
 
 /// T20: the same for other mosaics.
-pub fn mosaics_suffice<V: StateView>(effects: &[Effect<'_>], case: &Case<'_, V>) -> Verdict {
-    let mut purses = Purses::default();
+pub fn mosaics_suffice<V: StateView>(effects: &[Effect<'_>], context: &ValidationContext<'_, V>) -> RuleResult {
+    let mut purses = RunningBalances::default();
     for effect in effects {
         if let Effect::MosaicTransfer { from, to, mosaic, quantity } = effect {
             let mosaic = mosaic.as_ref();
-            purses.pay((from, mosaic), *quantity, || case.state.mosaic_balance(mosaic, from))?;
+            purses.pay((from, mosaic), *quantity, || context.state.mosaic_balance(mosaic, from))?;
             purses.receive((to, mosaic), *quantity);
         }
     }
@@ -39,32 +39,32 @@ pub fn mosaics_suffice<V: StateView>(effects: &[Effect<'_>], case: &Case<'_, V>)
 }
 
 /// Balance changes of a transaction by account. The balances themselves are read when first needed.
-struct Purses<K>(BTreeMap<K, Purse>);
+struct RunningBalances<K>(BTreeMap<K, RunningBalance>);
 
 #[derive(Default)]
-struct Purse {
+struct RunningBalance {
     delta: i128,
     balance: Option<u64>,
 }
 
-impl<K> Default for Purses<K> {
+impl<K> Default for RunningBalances<K> {
     fn default() -> Self {
-        Purses(BTreeMap::new())
+        RunningBalances(BTreeMap::new())
     }
 }
 
-impl<K: Ord> Purses<K> {
-    fn pay(&mut self, key: K, amount: u64, balance: impl FnOnce() -> Result<u64, StoreError>) -> Verdict {
-        let purse = self.0.entry(key).or_default();
-        purse.delta -= i128::from(amount);
-        if purse.delta >= 0 {
+impl<K: Ord> RunningBalances<K> {
+    fn pay(&mut self, key: K, amount: u64, balance: impl FnOnce() -> Result<u64, StoreError>) -> RuleResult {
+        let running = self.0.entry(key).or_default();
+        running.delta -= i128::from(amount);
+        if running.delta >= 0 {
             return Ok(());
         }
-        let balance = match purse.balance {
+        let balance = match running.balance {
             Some(balance) => balance,
-            None => *purse.balance.insert(balance()?),
+            None => *running.balance.insert(balance()?),
         };
-        require(i128::from(balance) + purse.delta >= 0, FailureInsufficientBalance)
+        require(i128::from(balance) + running.delta >= 0, FailureInsufficientBalance)
     }
 
     fn receive(&mut self, key: K, amount: u64) {

@@ -1,9 +1,9 @@
 //! Minimum fees of transactions, namespace rents and mosaic creation, under the three fee schedules.
 
-use super::case::{Case, Subject};
+use super::context::{TransactionContext, ValidationContext};
 use super::fee_tables::{supply_adjustment, value_fee};
 use super::result::ValidationResult::FailureInsufficientFee;
-use super::result::{Exception, Refusal, Verdict, require};
+use super::result::{Exception, Rejection, RuleResult, require};
 use crate::model::mosaic::MAX_QUANTITY;
 use crate::model::transaction::{AggregateModification, Transfer};
 use crate::model::units::MICRO;
@@ -21,45 +21,45 @@ const FEE_UNIT: u64 = 50_000;
 
 /// A fee schedule; a fork starts the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Era {
+enum FeeSchedule {
     First,
     Second,
     Third,
 }
 
-impl Era {
-    fn of<V: StateView>(case: &Case<'_, V>) -> Era {
-        let forks = case.forks();
+impl FeeSchedule {
+    fn of<V: StateView>(context: &ValidationContext<'_, V>) -> FeeSchedule {
+        let forks = context.forks();
         match () {
-            _ if case.is_since(forks.second_fee) => Era::Third,
-            _ if case.is_since(forks.first_fee) => Era::Second,
-            _ => Era::First,
+            _ if context.is_since(forks.second_fee) => FeeSchedule::Third,
+            _ if context.is_since(forks.first_fee) => FeeSchedule::Second,
+            _ => FeeSchedule::First,
         }
     }
 
     /// Picks one of three amounts in whole units.
     fn pick(self, [first, second, third]: [u64; 3]) -> Amount {
         Amount::whole(match self {
-            Era::First => first,
-            Era::Second => second,
-            Era::Third => third,
+            FeeSchedule::First => first,
+            FeeSchedule::Second => second,
+            FeeSchedule::Third => third,
         })
     }
 }
 
 /// Returns the minimum rent of a namespace.
-pub fn rental_fee<V: StateView>(name: &NamespaceId, case: &Case<'_, V>) -> Amount {
-    Era::of(case).pick(if name.is_root() { [50_000, 1_500, 100] } else { [5_000, 200, 10] })
+pub fn rental_fee<V: StateView>(name: &NamespaceId, context: &ValidationContext<'_, V>) -> Amount {
+    FeeSchedule::of(context).pick(if name.is_root() { [50_000, 1_500, 100] } else { [5_000, 200, 10] })
 }
 
 /// Returns the minimum fee for defining or redefining a mosaic.
-pub fn creation_fee<V: StateView>(case: &Case<'_, V>) -> Amount {
-    Era::of(case).pick([50_000, 500, 10])
+pub fn creation_fee<V: StateView>(context: &ValidationContext<'_, V>) -> Amount {
+    FeeSchedule::of(context).pick([50_000, 500, 10])
 }
 
 /// T2: the fee is high enough. The fee of a cosignature is also not too high, because the multisig account pays it.
-pub fn fee_suffices<V: StateView>(subject: &Subject<'_, '_, V>) -> Verdict {
-    let Subject { transaction, case, .. } = subject;
+pub fn fee_suffices<V: StateView>(subject: &TransactionContext<'_, '_, V>) -> RuleResult {
+    let TransactionContext { transaction, context: case, .. } = subject;
     if case.chain().ignore_fees || subject.is_by_nemesis() {
         return Ok(());
     }
@@ -69,19 +69,22 @@ pub fn fee_suffices<V: StateView>(subject: &Subject<'_, '_, V>) -> Verdict {
 }
 
 /// Returns the minimum fee of a transaction. Rejects a transaction with a mosaic that the state does not know.
-pub fn minimum_fee<V: StateView>(transaction: &Transaction, case: &Case<'_, V>) -> Result<Amount, Refusal> {
-    let era = Era::of(case);
-    let units = match (&transaction.body, era) {
-        (Body::Transfer(body), Era::First) => first_transfer_fee(body, case)?,
-        (Body::Transfer(body), _) => later_transfer_fee(body, case)?,
-        (Body::AggregateModification(body), Era::First | Era::Second) => modification_fee(body),
-        (Body::AggregateModification(_), Era::Third) => 10,
-        (_, Era::Third) => 3,
+pub fn minimum_fee<V: StateView>(
+    transaction: &Transaction,
+    context: &ValidationContext<'_, V>,
+) -> Result<Amount, Rejection> {
+    let schedule = FeeSchedule::of(context);
+    let units = match (&transaction.body, schedule) {
+        (Body::Transfer(body), FeeSchedule::First) => first_transfer_fee(body, context)?,
+        (Body::Transfer(body), _) => later_transfer_fee(body, context)?,
+        (Body::AggregateModification(body), FeeSchedule::First | FeeSchedule::Second) => modification_fee(body),
+        (Body::AggregateModification(_), FeeSchedule::Third) => 10,
+        (_, FeeSchedule::Third) => 3,
         (Body::ImportanceTransfer(_) | Body::Multisig(_) | Body::Cosignature(_), _) => 6,
-        (_, Era::First) => 108,
-        (_, Era::Second) => 20,
+        (_, FeeSchedule::First) => 108,
+        (_, FeeSchedule::Second) => 20,
     };
-    let unit = if era == Era::Third { FEE_UNIT } else { MICRO };
+    let unit = if schedule == FeeSchedule::Third { FEE_UNIT } else { MICRO };
     let amount = units.wrapping_mul(unit as i64);
     let negative = || Exception::argument(format!("amount ({amount}) must be non-negative"));
     Ok(Amount(u64::try_from(amount).map_err(|_| negative())?))
@@ -98,7 +101,7 @@ fn message_length(body: &Transfer) -> i64 {
 }
 
 /// Returns the fee of a transfer under the first schedule, in whole units.
-fn first_transfer_fee<V: StateView>(body: &Transfer, case: &Case<'_, V>) -> Result<i64, Refusal> {
+fn first_transfer_fee<V: StateView>(body: &Transfer, context: &ValidationContext<'_, V>) -> Result<i64, Rejection> {
     let message = match message_length(body) {
         0 => 0,
         length => 2 * (length / 16).max(1),
@@ -109,13 +112,13 @@ fn first_transfer_fee<V: StateView>(body: &Transfer, case: &Case<'_, V>) -> Resu
     }
     let mut sum = 0i64;
     for mosaic in &body.mosaics {
-        sum = sum.wrapping_add(value(currency_value(body, mosaic, &known(mosaic, case)?)));
+        sum = sum.wrapping_add(value(currency_value(body, mosaic, &attached_mosaic(mosaic, context)?)));
     }
     Ok((sum.wrapping_mul(5) / 4).wrapping_add(message))
 }
 
 /// Returns the fee of a transfer under the later schedules, in fee units of the schedule.
-fn later_transfer_fee<V: StateView>(body: &Transfer, case: &Case<'_, V>) -> Result<i64, Refusal> {
+fn later_transfer_fee<V: StateView>(body: &Transfer, context: &ValidationContext<'_, V>) -> Result<i64, Rejection> {
     let message = match message_length(body) {
         0 => 0,
         length => length / 32 + 1,
@@ -123,7 +126,9 @@ fn later_transfer_fee<V: StateView>(body: &Transfer, case: &Case<'_, V>) -> Resu
     if body.mosaics.is_empty() {
         return Ok(message + stepped_fee(whole_units(body)));
     }
-    body.mosaics.iter().try_fold(message, |sum, mosaic| Ok(sum + mosaic_fee(body, mosaic, &known(mosaic, case)?)))
+    body.mosaics
+        .iter()
+        .try_fold(message, |sum, mosaic| Ok(sum + mosaic_fee(body, mosaic, &attached_mosaic(mosaic, context)?)))
 }
 
 /// Returns one per 10,000 units, at least 1 and at most 25.
@@ -147,9 +152,12 @@ fn whole_units(body: &Transfer) -> i64 {
 }
 
 /// Returns definition and supply of an attached mosaic.
-fn known<V: StateView>(mosaic: &Mosaic, case: &Case<'_, V>) -> Result<MosaicEntry, Refusal> {
+fn attached_mosaic<V: StateView>(
+    mosaic: &Mosaic,
+    context: &ValidationContext<'_, V>,
+) -> Result<MosaicEntry, Rejection> {
     let unknown = || Exception::argument(format!("unable to find fee information for '{}'", mosaic.id));
-    Ok(case.state.mosaic(&mosaic.id)?.ok_or_else(unknown)?)
+    Ok(context.state.mosaic(&mosaic.id)?.ok_or_else(unknown)?)
 }
 
 /// Returns the value of an attached mosaic in whole units of the currency, as if the whole mosaic were worth the whole

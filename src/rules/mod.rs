@@ -5,13 +5,12 @@
 
 mod balance;
 mod block;
-mod block_content;
 mod blocked_keys;
-mod case;
 mod common;
+mod conflicts;
+mod context;
 mod fee_tables;
 mod fees;
-mod hazard;
 mod importance_transfer;
 mod mosaic;
 mod multisig;
@@ -22,13 +21,14 @@ mod result;
 mod tests;
 mod transaction;
 mod transfer;
+mod unstorable;
 
 pub use block::{check_block, transactions_are_new};
-pub use block_content::BlockContent;
 pub use blocked_keys::may_not_harvest;
-pub use case::{Case, Purpose};
+pub use conflicts::ConflictSet;
+pub use context::{Purpose, ValidationContext};
 pub use fees::{creation_fee, minimum_fee, rental_fee};
-pub use remote::{accounts_of, may_sign_block};
-pub use result::{Exception, ExceptionKind, Refusal, ResultKind, ValidationResult, Verdict};
+pub use remote::{may_sign_block, participants};
+pub use result::{Exception, ExceptionKind, Rejection, ResultKind, RuleResult, ValidationResult};
 pub use transaction::check_transaction;
 pub use transfer::max_message_length;

@@ -1,6 +1,6 @@
 //! Rules for mosaics and their supply.
 
-use super::case::{Case, Subject};
+use super::context::{TransactionContext, ValidationContext};
 use super::fees::creation_fee;
 use super::result::ValidationResult::{
     FailureMosaicCreatorConflict, FailureMosaicInvalidCreationFee, FailureMosaicInvalidCreationFeeSink,
@@ -8,15 +8,18 @@ use super::result::ValidationResult::{
     FailureMosaicSupplyImmutable, FailureMosaicSupplyNegative, FailureMosaicUnknown, FailureNamespaceExpired,
     FailureNamespaceOwnerConflict,
 };
-use super::result::{Verdict, require};
+use super::result::{RuleResult, require};
 use crate::model::transaction::{MosaicDefinitionCreation, MosaicSupplyChange, SupplyChangeKind};
 use crate::model::{Address, MosaicDefinition, NamespaceId};
 use crate::state::{MosaicEntry, StateView};
 use crate::store::StoreError;
 
 /// T17: the mosaic may be defined or redefined.
-pub fn may_be_defined<V: StateView>(body: &MosaicDefinitionCreation, subject: &Subject<'_, '_, V>) -> Verdict {
-    let (case, definition) = (subject.case, &body.definition);
+pub fn may_be_defined<V: StateView>(
+    body: &MosaicDefinitionCreation,
+    subject: &TransactionContext<'_, '_, V>,
+) -> RuleResult {
+    let (case, definition) = (subject.context, &body.definition);
     let namespace = &definition.id.namespace;
     namespace_is_active(namespace, case)?;
     let owner = case.state.namespace_owner(namespace)?;
@@ -30,9 +33,9 @@ pub fn may_be_defined<V: StateView>(body: &MosaicDefinitionCreation, subject: &S
 }
 
 /// Requires that the namespace of a mosaic is active.
-pub fn namespace_is_active<V: StateView>(namespace: &NamespaceId, case: &Case<'_, V>) -> Verdict {
-    let term = case.chain().blocks_per_year();
-    require(case.state.is_namespace_active(namespace, case.height, term)?, FailureNamespaceExpired)
+pub fn namespace_is_active<V: StateView>(namespace: &NamespaceId, context: &ValidationContext<'_, V>) -> RuleResult {
+    let term = context.chain().blocks_per_year();
+    require(context.state.is_namespace_active(namespace, context.height, term)?, FailureNamespaceExpired)
 }
 
 /// Returns whether a definition may replace another. With equal terms, the description must differ. Terms may change
@@ -40,33 +43,36 @@ pub fn namespace_is_active<V: StateView>(namespace: &NamespaceId, case: &Case<'_
 fn may_be_redefined<V: StateView>(
     old: &MosaicEntry,
     new: &MosaicDefinition,
-    case: &Case<'_, V>,
+    context: &ValidationContext<'_, V>,
 ) -> Result<bool, StoreError> {
     let MosaicEntry { definition, supply } = old;
     if definition.properties == new.properties && definition.levy == new.levy {
         return Ok(definition.description != new.description);
     }
-    let creator = Address::from_public_key(&definition.creator, case.network.byte);
-    let owned = case.state.mosaic_balance(&new.id, &creator)?;
+    let creator = Address::from_public_key(&definition.creator, context.network.byte);
+    let owned = context.state.mosaic_balance(&new.id, &creator)?;
     Ok(definition.properties.transferable == new.properties.transferable
         && owned == supply * definition.properties.multiplier())
 }
 
 /// Requires that the mosaic of the levy exists and is transferable. NIS1 checks nothing else about a levy.
-fn levy_can_be_paid<V: StateView>(definition: &MosaicDefinition, case: &Case<'_, V>) -> Verdict {
+fn levy_can_be_paid<V: StateView>(definition: &MosaicDefinition, context: &ValidationContext<'_, V>) -> RuleResult {
     let Some(levy) = &definition.levy else { return Ok(()) };
     let is_transferable = if levy.mosaic == definition.id {
         definition.properties.transferable
     } else {
-        let entry = case.state.mosaic(&levy.mosaic)?.ok_or(FailureMosaicUnknown)?;
+        let entry = context.state.mosaic(&levy.mosaic)?.ok_or(FailureMosaicUnknown)?;
         entry.definition.properties.transferable
     };
     require(is_transferable, FailureMosaicLevyNotTransferable)
 }
 
 /// T18: the supply may change by this amount.
-pub fn supply_may_change<V: StateView>(body: &MosaicSupplyChange, subject: &Subject<'_, '_, V>) -> Verdict {
-    let case = subject.case;
+pub fn supply_may_change<V: StateView>(
+    body: &MosaicSupplyChange,
+    subject: &TransactionContext<'_, '_, V>,
+) -> RuleResult {
+    let case = subject.context;
     let MosaicEntry { definition, supply } = case.state.mosaic(&body.mosaic)?.ok_or(FailureMosaicUnknown)?;
     let properties = definition.properties;
     namespace_is_active(&body.mosaic.namespace, case)?;

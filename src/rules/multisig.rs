@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use super::case::Subject;
+use super::context::TransactionContext;
 use super::result::ValidationResult::{
     FailureMultisigAccountCannotBeCosigner, FailureMultisigAlreadyACosigner, FailureMultisigInvalidCosigners,
     FailureMultisigMinCosignatoriesOutOfRange, FailureMultisigModificationMultipleDeletes,
     FailureMultisigModificationRedundantModifications, FailureMultisigNotACosigner, FailureTooManyMultisigCosigners,
     FailureTransactionNotAllowedForMultisig,
 };
-use super::result::{Verdict, require};
+use super::result::{RuleResult, require};
 use crate::crypto::PublicKey;
 use crate::model::network::{MOSAIC_SINK, NAMESPACE_SINK};
 use crate::model::transaction::{AggregateModification, ModificationKind, Multisig};
@@ -20,8 +20,8 @@ use crate::state::StateView;
 const MAX_COSIGNATORIES: i64 = 32;
 
 /// T9: a multisig account signs no transaction itself, except those listed for the treasury re-issuance.
-pub fn multisig_account_does_not_sign<V: StateView>(subject: &Subject<'_, '_, V>) -> Verdict {
-    let Subject { transaction, signer, case } = subject;
+pub fn multisig_account_does_not_sign<V: StateView>(subject: &TransactionContext<'_, '_, V>) -> RuleResult {
+    let TransactionContext { transaction, signer, context: case } = subject;
     if transaction.signature.is_none() || !case.is_multisig(signer)? {
         return Ok(());
     }
@@ -30,24 +30,27 @@ pub fn multisig_account_does_not_sign<V: StateView>(subject: &Subject<'_, '_, V>
 }
 
 /// T12: the signer of a multisig transaction is a cosignatory.
-pub fn initiator_is_cosignatory<V: StateView>(body: &Multisig, subject: &Subject<'_, '_, V>) -> Verdict {
-    let account = body.inner.signer_address(subject.case.network.byte);
-    let cosignatories = subject.case.state.cosignatories(&account)?;
+pub fn initiator_is_cosignatory<V: StateView>(body: &Multisig, subject: &TransactionContext<'_, '_, V>) -> RuleResult {
+    let account = body.inner.signer_address(subject.context.network.byte);
+    let cosignatories = subject.context.state.cosignatories(&account)?;
     require(cosignatories.contains(&subject.signer), FailureMultisigNotACosigner)
 }
 
 /// T13: the fee sinks spend nothing after the treasury re-issuance. NIS1 compares with their testnet addresses on every
 /// network, so the rule applies on testnet only.
-pub fn fee_sink_stays_put<V: StateView>(body: &Multisig, subject: &Subject<'_, '_, V>) -> Verdict {
-    let case = subject.case;
+pub fn fee_sink_cannot_spend<V: StateView>(body: &Multisig, subject: &TransactionContext<'_, '_, V>) -> RuleResult {
+    let case = subject.context;
     let in_force = case.network.byte == NetworkByte::TESTNET && case.height.0 > case.forks().treasury_reissuance;
     let is_sink = [NAMESPACE_SINK, MOSAIC_SINK].contains(&body.inner.signer);
     require(!(in_force && is_sink), FailureTransactionNotAllowedForMultisig)
 }
 
 /// T14: every modification is possible and has an effect.
-pub fn modifications_are_possible<V: StateView>(body: &AggregateModification, subject: &Subject<'_, '_, V>) -> Verdict {
-    let (case, account) = (subject.case, &subject.signer);
+pub fn modifications_are_possible<V: StateView>(
+    body: &AggregateModification,
+    subject: &TransactionContext<'_, '_, V>,
+) -> RuleResult {
+    let (case, account) = (subject.context, &subject.signer);
     let cosignatories = case.state.cosignatories(account)?;
     let (mut added, mut deleted) = (BTreeSet::new(), BTreeSet::new());
     for modification in &body.modifications {
@@ -74,8 +77,11 @@ pub fn modifications_are_possible<V: StateView>(body: &AggregateModification, su
 }
 
 /// T15: the result has at most 32 cosignatories and requires no more signatures than there are cosignatories.
-pub fn counts_are_in_range<V: StateView>(body: &AggregateModification, subject: &Subject<'_, '_, V>) -> Verdict {
-    let state = subject.case.state;
+pub fn counts_are_in_range<V: StateView>(
+    body: &AggregateModification,
+    subject: &TransactionContext<'_, '_, V>,
+) -> RuleResult {
+    let state = subject.context.state;
     let count = |kind| body.modifications.iter().filter(|m| m.kind == kind).count() as i64;
     let before = state.cosignatories(&subject.signer)?.len() as i64;
     let cosignatories = before + count(ModificationKind::Add) - count(ModificationKind::Delete);
@@ -86,8 +92,8 @@ pub fn counts_are_in_range<V: StateView>(body: &AggregateModification, subject: 
 }
 
 /// T21: enough cosignatories have signed, and nobody else. A cosignatory that is being deleted does not count.
-pub fn signatures_are_complete<V: StateView>(body: &Multisig, subject: &Subject<'_, '_, V>) -> Verdict {
-    let case = subject.case;
+pub fn signatures_are_complete<V: StateView>(body: &Multisig, subject: &TransactionContext<'_, '_, V>) -> RuleResult {
+    let case = subject.context;
     let address = |key: &PublicKey| Address::from_public_key(key, case.network.byte);
     let account = address(&body.inner.signer);
     let cosignatories: BTreeSet<Address> = case.state.cosignatories(&account)?.into_iter().collect();

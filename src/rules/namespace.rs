@@ -1,13 +1,13 @@
 //! Rules for renting namespaces.
 
-use super::case::{Case, Subject};
+use super::context::{TransactionContext, ValidationContext};
 use super::fees::rental_fee;
 use super::result::ValidationResult::{
     FailureNamespaceAlreadyExists, FailureNamespaceExpired, FailureNamespaceInvalidRentalFee,
     FailureNamespaceInvalidRentalFeeSink, FailureNamespaceNotClaimable, FailureNamespaceOwnerConflict,
     FailureNamespaceProvisionTooEarly, FailureNamespaceUnknown,
 };
-use super::result::{Exception, Verdict, require};
+use super::result::{Exception, RuleResult, require};
 use crate::model::transaction::ProvisionNamespace;
 use crate::model::{Address, Height, NamespaceId};
 use crate::state::{Lease, StateView};
@@ -17,8 +17,8 @@ const RESERVED: [&str; 11] = ["nem", "user", "account", "org", "com", "biz", "ne
 
 /// T16: the namespace may be rented. A name that is too long or too deep fails earlier, when the effects are computed,
 /// so NIS1's result `FAILURE_NAMESPACE_INVALID_NAME` cannot occur.
-pub fn may_be_rented<V: StateView>(body: &ProvisionNamespace, subject: &Subject<'_, '_, V>) -> Verdict {
-    let case = subject.case;
+pub fn may_be_rented<V: StateView>(body: &ProvisionNamespace, subject: &TransactionContext<'_, '_, V>) -> RuleResult {
+    let case = subject.context;
     let name = body.name().map_err(|error| Exception::argument(error.to_string()))?;
     require(!name.parts().any(|part| RESERVED.contains(&part)), FailureNamespaceNotClaimable)?;
     require(body.rental_fee_sink == case.network.namespace_sink(), FailureNamespaceInvalidRentalFeeSink)?;
@@ -35,18 +35,22 @@ pub fn may_be_rented<V: StateView>(body: &ProvisionNamespace, subject: &Subject<
     require(body.rental_fee >= rental_fee(&name, case), FailureNamespaceInvalidRentalFee)
 }
 
-fn parent_is_owned<V: StateView>(parent: &NamespaceId, leases: &[Lease], subject: &Subject<'_, '_, V>) -> Verdict {
-    let (height, term) = (subject.case.height, subject.case.chain().blocks_per_year());
+fn parent_is_owned<V: StateView>(
+    parent: &NamespaceId,
+    leases: &[Lease],
+    subject: &TransactionContext<'_, '_, V>,
+) -> RuleResult {
+    let (height, term) = (subject.context.height, subject.context.chain().blocks_per_year());
     let newest = leases.last().ok_or(FailureNamespaceUnknown)?;
-    require(subject.case.state.is_in_lease(newest, parent)?, FailureNamespaceUnknown)?;
+    require(subject.context.state.is_in_lease(newest, parent)?, FailureNamespaceUnknown)?;
     require(leases.iter().any(|lease| lease.is_active(height, term)), FailureNamespaceExpired)?;
     require(newest.owner == subject.signer, FailureNamespaceOwnerConflict)
 }
 
 /// The owner may renew from a month before the end of the lease; other accounts may rent from a month after its end.
-fn renewal_is_due<V: StateView>(lease: &Lease, signer: &Address, case: &Case<'_, V>) -> Verdict {
-    let month = case.chain().blocks_per_month();
-    let expiry = lease.height.plus(case.chain().blocks_per_year());
+fn renewal_is_due<V: StateView>(lease: &Lease, signer: &Address, context: &ValidationContext<'_, V>) -> RuleResult {
+    let month = context.chain().blocks_per_month();
+    let expiry = lease.height.plus(context.chain().blocks_per_year());
     let first = if *signer == lease.owner { Height(expiry.0.saturating_sub(month)) } else { expiry.plus(month) };
-    require(case.height >= first, FailureNamespaceProvisionTooEarly)
+    require(context.height >= first, FailureNamespaceProvisionTooEarly)
 }

@@ -196,7 +196,7 @@ impl From<ReadError> for Exception {
 
 /// A rejection.
 #[derive(Debug)]
-pub enum Refusal {
+pub enum Rejection {
     /// A rule failed, or the entity is not needed. Never [`ValidationResult::Success`].
     Result(ValidationResult),
     /// The input is impossible.
@@ -206,50 +206,50 @@ pub enum Refusal {
 }
 
 /// Result of a rule.
-pub type Verdict = Result<(), Refusal>;
+pub type RuleResult = Result<(), Rejection>;
 
 /// Fails with the result `otherwise` unless the condition holds.
-pub fn require(condition: bool, otherwise: ValidationResult) -> Verdict {
+pub fn require(condition: bool, otherwise: ValidationResult) -> RuleResult {
     if condition { Ok(()) } else { Err(otherwise.into()) }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for Rejection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refusal::Result(result) => result.fmt(f),
-            Refusal::Exception(exception) => f.write_str(&exception.text),
-            Refusal::Store(error) => error.fmt(f),
+            Rejection::Result(result) => result.fmt(f),
+            Rejection::Exception(exception) => f.write_str(&exception.text),
+            Rejection::Store(error) => error.fmt(f),
         }
     }
 }
 
-impl std::error::Error for Refusal {}
+impl std::error::Error for Rejection {}
 
-impl From<ValidationResult> for Refusal {
+impl From<ValidationResult> for Rejection {
     fn from(result: ValidationResult) -> Self {
-        Refusal::Result(result)
+        Rejection::Result(result)
     }
 }
 
-impl From<Exception> for Refusal {
+impl From<Exception> for Rejection {
     fn from(exception: Exception) -> Self {
-        Refusal::Exception(exception)
+        Rejection::Exception(exception)
     }
 }
 
-impl From<StoreError> for Refusal {
+impl From<StoreError> for Rejection {
     fn from(error: StoreError) -> Self {
-        Refusal::Store(error)
+        Rejection::Store(error)
     }
 }
 
-impl From<StateError> for Refusal {
+impl From<StateError> for Rejection {
     fn from(error: StateError) -> Self {
         let kind = match error {
-            StateError::Store(error) => return Refusal::Store(error),
+            StateError::Store(error) => return Rejection::Store(error),
             StateError::Argument(_) => ExceptionKind::Argument,
             StateError::Arithmetic(_) | StateError::Impossible(_) => ExceptionKind::Other,
         };
-        Refusal::Exception(Exception { kind, text: error.to_string() })
+        Rejection::Exception(Exception { kind, text: error.to_string() })
     }
 }

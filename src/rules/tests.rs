@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::block_content::{mosaics_do_not_conflict, one_modification_per_account};
+use super::conflicts::{mosaics_do_not_conflict, one_modification_per_account};
 use super::result::ExceptionKind;
 use super::*;
 use crate::crypto::{PublicKey, Signature};
@@ -17,7 +17,7 @@ use crate::model::{
     Address, Amount, Block, BlockKind, Body, Hash256, Height, Levy, LevyKind, Mosaic, MosaicDefinition, MosaicId,
     MosaicProperties, NamespaceId, Network, NetworkByte, Timestamp, Transaction,
 };
-use crate::state::{Account, Lease, LinkRole, MosaicEntry, RemoteLink, StateView, Tenure, VestedBalance};
+use crate::state::{Account, Lease, LinkRole, MosaicEntry, OwnershipPeriod, RemoteLink, StateView, VestedBalance};
 use crate::store::StoreError;
 
 const NOW: Timestamp = Timestamp(10_000);
@@ -31,18 +31,18 @@ const DAVE: PublicKey = PublicKey([4; 32]);
 
 /// An in-memory state.
 #[derive(Default)]
-struct Memory {
+struct InMemoryState {
     accounts: BTreeMap<Address, Account>,
     cosignatories: BTreeMap<Address, Vec<Address>>,
     leases: BTreeMap<String, Vec<Lease>>,
     /// Sub-namespaces of each ownership period.
-    children: BTreeSet<(Tenure, String)>,
+    children: BTreeSet<(OwnershipPeriod, String)>,
     mosaics: BTreeMap<MosaicId, MosaicEntry>,
     balances: BTreeMap<(MosaicId, Address), u64>,
     hashes: BTreeSet<Hash256>,
 }
 
-impl StateView for Memory {
+impl StateView for InMemoryState {
     fn account(&self, address: &Address) -> Result<Cow<'_, Account>, StoreError> {
         Ok(self.accounts.get(address).map_or(Cow::Owned(Account::default()), Cow::Borrowed))
     }
@@ -60,7 +60,7 @@ impl StateView for Memory {
     }
 
     fn is_in_lease(&self, lease: &Lease, name: &NamespaceId) -> Result<bool, StoreError> {
-        Ok(name.is_root() || self.children.contains(&(lease.tenure, name.to_string())))
+        Ok(name.is_root() || self.children.contains(&(lease.ownership_period, name.to_string())))
     }
 
     fn owns_namespace(&self, account: &Address) -> Result<bool, StoreError> {
@@ -79,24 +79,25 @@ impl StateView for Memory {
         Ok(self.balances.get(&(id.clone(), *account)).copied().unwrap_or_default())
     }
 
-    fn knows_hash(&self, hash: &Hash256) -> Result<bool, StoreError> {
+    fn contains_hash(&self, hash: &Hash256) -> Result<bool, StoreError> {
         Ok(self.hashes.contains(hash))
     }
 }
 
 /// State, network, height and purpose of a test.
-struct Scene {
-    state: Memory,
+struct Fixture {
+    state: InMemoryState,
     network: Network,
     height: u64,
     purpose: Purpose,
 }
 
-impl Scene {
+impl Fixture {
     /// Creates a scene in which Alice has 1000 units and no rule is about to change.
-    fn new() -> Scene {
+    fn new() -> Fixture {
         let network = test_network(NetworkByte::TESTNET, address(&NEMESIS));
-        let mut scene = Scene { state: Memory::default(), network, height: HEIGHT, purpose: Purpose::ChainPart };
+        let mut scene =
+            Fixture { state: InMemoryState::default(), network, height: HEIGHT, purpose: Purpose::BlockProcessing };
         scene.pay(&ALICE, 1000);
         scene
     }
@@ -111,7 +112,7 @@ impl Scene {
 
     fn link(&mut self, key: &PublicKey, role: LinkRole, other: &PublicKey, mode: LinkMode, age: u64) {
         let height = Height(self.height - age);
-        self.account(key).links = vec![RemoteLink { role, other: address(other), height, mode }];
+        self.account(key).links = vec![RemoteLink { role, linked_address: address(other), height, mode }];
     }
 
     /// Links an owner and a remote, `age` blocks before the current height.
@@ -127,9 +128,9 @@ impl Scene {
 
     fn lease(&mut self, owner: &PublicKey, root: &str, age: u64, children: &[&str]) {
         let leases = self.state.leases.entry(root.to_owned()).or_default();
-        let tenure = Tenure(leases.len() as u32);
+        let tenure = OwnershipPeriod(leases.len() as u32);
         self.state.children.extend(children.iter().map(|child| (tenure, (*child).to_owned())));
-        leases.push(Lease { owner: address(owner), height: Height(self.height - age), tenure });
+        leases.push(Lease { owner: address(owner), height: Height(self.height - age), ownership_period: tenure });
     }
 
     /// Defines Alice's mosaic `alice:coin` with 100 units, all owned by her.
@@ -140,12 +141,12 @@ impl Scene {
         self.state.mosaics.insert(coin(), entry);
     }
 
-    fn case(&self) -> Case<'_, Memory> {
-        let Scene { state, network, height, purpose } = self;
-        Case { state, network, height: Height(*height), now: NOW, purpose: *purpose }
+    fn case(&self) -> ValidationContext<'_, InMemoryState> {
+        let Fixture { state, network, height, purpose } = self;
+        ValidationContext { state, network, height: Height(*height), now: NOW, purpose: *purpose }
     }
 
-    fn check(&self, transaction: &Transaction) -> Result<(), Refusal> {
+    fn check(&self, transaction: &Transaction) -> Result<(), Rejection> {
         check_transaction(transaction, &self.case()).map(drop)
     }
 
@@ -162,7 +163,7 @@ impl Scene {
     }
 }
 
-fn short(outcome: Verdict) -> String {
+fn short(outcome: RuleResult) -> String {
     let text = outcome.map_or_else(|refusal| refusal.to_string(), |()| "SUCCESS".to_owned());
     text.trim_start_matches("FAILURE_").to_owned()
 }
@@ -228,7 +229,7 @@ fn multisig(initiator: PublicKey, inner: Transaction, cosigners: &[PublicKey]) -
 
 fn provision(signer: PublicKey, parent: Option<&str>, new_part: &str, rent: u64) -> Transaction {
     let body = ProvisionNamespace {
-        rental_fee_sink: Scene::new().network.namespace_sink(),
+        rental_fee_sink: Fixture::new().network.namespace_sink(),
         rental_fee: Amount::whole(rent),
         new_part: new_part.to_owned(),
         parent: parent.map(|parent| NamespaceId::parse(parent).unwrap()),
@@ -239,7 +240,7 @@ fn provision(signer: PublicKey, parent: Option<&str>, new_part: &str, rent: u64)
 fn define(definition: MosaicDefinition) -> Transaction {
     let body = MosaicDefinitionCreation {
         definition,
-        creation_fee_sink: Scene::new().network.mosaic_sink(),
+        creation_fee_sink: Fixture::new().network.mosaic_sink(),
         creation_fee: Amount::whole(10),
     };
     transaction(ALICE, Body::MosaicDefinitionCreation(Box::new(body)))
@@ -248,8 +249,8 @@ fn define(definition: MosaicDefinition) -> Transaction {
 /// Starts with a transfer that violates all general rules, and fixes it step by step.
 #[test]
 fn rules_come_in_their_order() {
-    let mut scene = Scene::new();
-    scene.purpose = Purpose::Pool;
+    let mut scene = Fixture::new();
+    scene.purpose = Purpose::Mempool;
     scene.link(&BOB, LinkRole::Remote, &CAROL, LinkMode::Activate, 1);
     scene.make_multisig(&ALICE, &[CAROL], 0);
     scene.define(None);
@@ -265,7 +266,7 @@ fn rules_come_in_their_order() {
         body.amount = Amount(1_500_000);
         body.message = Some(Message { kind: MessageKind::Plain, payload: vec![0; 1025] });
     });
-    let mut expect = |result: &str, mend: &mut dyn FnMut(&mut Transaction, &mut Scene)| {
+    let mut expect = |result: &str, mend: &mut dyn FnMut(&mut Transaction, &mut Fixture)| {
         assert_eq!(scene.result(&one), result);
         mend(&mut one, &mut scene);
     };
@@ -284,13 +285,13 @@ fn rules_come_in_their_order() {
     expect("MOSAIC_DIVISIBILITY_VIOLATED", &mut |one, _| set(one, &|body| body.amount = Amount::whole(1)));
     expect("INSUFFICIENT_BALANCE", &mut |one, _| set(one, &|body| body.mosaics[0].quantity = 100));
     expect("SUCCESS", &mut |one, _| (one.timestamp, one.deadline) = (Timestamp(NOW.0 - 9), Timestamp(NOW.0 - 1)));
-    expect("PAST_DEADLINE", &mut |_, scene| scene.purpose = Purpose::ChainPart);
+    expect("PAST_DEADLINE", &mut |_, scene| scene.purpose = Purpose::BlockProcessing);
     expect("SUCCESS", &mut |_, _| {});
 }
 
 #[test]
 fn the_pool_keeps_what_expires_now_but_not_what_has_expired() {
-    let scene = Scene { purpose: Purpose::Pool, ..Scene::new() };
+    let scene = Fixture { purpose: Purpose::Mempool, ..Fixture::new() };
     let until = |deadline| {
         let deadline = Timestamp(deadline);
         scene.result(&Transaction { timestamp: Timestamp(NOW.0 - 9), deadline, ..transfer(ALICE, BOB, 1, Vec::new()) })
@@ -300,7 +301,7 @@ fn the_pool_keeps_what_expires_now_but_not_what_has_expired() {
 
 #[test]
 fn all_rules_of_a_multisig_transaction_come_before_those_of_its_children() {
-    let mut scene = Scene::new();
+    let mut scene = Fixture::new();
     scene.make_multisig(&ALICE, &[BOB, CAROL, DAVE], 0);
     let delete = |key| (ModificationKind::Delete, key);
     let inner = modify(ALICE, &[delete(BOB), delete(CAROL)], None);
@@ -315,14 +316,14 @@ fn all_rules_of_a_multisig_transaction_come_before_those_of_its_children() {
 
 #[test]
 fn a_pooled_multisig_transaction_waits_for_its_signatures() {
-    let mut scene = Scene::new();
+    let mut scene = Fixture::new();
     scene.make_multisig(&ALICE, &[BOB, CAROL], 0);
     let one = multisig(BOB, transfer(ALICE, DAVE, 1, Vec::new()), &[]);
     for (purpose, expected) in [
-        (Purpose::Pool, "SUCCESS"),
+        (Purpose::Mempool, "SUCCESS"),
         (Purpose::Prepare, "SUCCESS"),
         (Purpose::NewBlock, "MULTISIG_INVALID_COSIGNERS"),
-        (Purpose::ChainPart, "MULTISIG_INVALID_COSIGNERS"),
+        (Purpose::BlockProcessing, "MULTISIG_INVALID_COSIGNERS"),
     ] {
         scene.purpose = purpose;
         assert_eq!(scene.result(&one), expected);
@@ -332,9 +333,9 @@ fn a_pooled_multisig_transaction_waits_for_its_signatures() {
 
 #[test]
 fn exceptions_have_the_class_and_the_text_of_the_protocol() {
-    let mut scene = Scene::new();
-    let exception = |scene: &Scene, one: &Transaction| match scene.check(one) {
-        Err(Refusal::Exception(exception)) => (exception.http_status(), exception.text),
+    let mut scene = Fixture::new();
+    let exception = |scene: &Fixture, one: &Transaction| match scene.check(one) {
+        Err(Rejection::Exception(exception)) => (exception.http_status(), exception.text),
         other => panic!("{other:?}"),
     };
     let mut one = transfer(ALICE, BOB, 1, Vec::new());
@@ -371,7 +372,7 @@ fn an_unreadable_address_is_an_exception_of_its_own() {
 
 #[test]
 fn what_comes_in_pays_for_what_goes_out_afterwards_only() {
-    let mut scene = Scene::new();
+    let mut scene = Fixture::new();
     // The amount is returned before the fee is charged, but the sender must have it first.
     assert_eq!(scene.result(&transfer(ALICE, ALICE, 1000, Vec::new())), "SUCCESS");
     assert_eq!(scene.result(&transfer(ALICE, ALICE, 1001, Vec::new())), "INSUFFICIENT_BALANCE");
@@ -402,7 +403,7 @@ fn importance_links_have_the_recorded_boundaries() {
         (Deactivate, 359, [IN_PROGRESS; 3]),
         (Deactivate, 360, ["IMPORTANCE_TRANSFER_IS_NOT_ACTIVE", "SUCCESS", "SUCCESS"]),
     ] {
-        let mut scene = Scene::new();
+        let mut scene = Fixture::new();
         scene.link_both(&ALICE, &BOB, mode, age);
         scene.pay(&DAVE, 1000);
         let found = [link(ALICE, BOB, Deactivate), link(ALICE, CAROL, Activate), link(DAVE, BOB, Activate)];
@@ -412,8 +413,8 @@ fn importance_links_have_the_recorded_boundaries() {
 
 #[test]
 fn a_remote_has_no_life_of_its_own() {
-    type Happening<'a> = &'a dyn Fn(&mut Scene);
-    let in_use: [(&str, Happening<'_>); 4] = [
+    type Mutation<'a> = &'a dyn Fn(&mut Fixture);
+    let in_use: [(&str, Mutation<'_>); 4] = [
         ("a mosaic", &|scene| scene.state.balances.extend([((coin(), address(&BOB)), 1)])),
         ("a namespace", &|scene| scene.lease(&BOB, "bob", 1_000_000, &[])),
         ("cosignatories", &|scene| scene.make_multisig(&BOB, &[CAROL], 0)),
@@ -421,7 +422,7 @@ fn a_remote_has_no_life_of_its_own() {
     ];
     let activate = link(ALICE, BOB, LinkMode::Activate);
     for (what, happen) in in_use {
-        let mut scene = Scene::new();
+        let mut scene = Fixture::new();
         assert_eq!(scene.result(&activate), "SUCCESS");
         happen(&mut scene);
         assert_eq!(scene.result(&activate), "DESTINATION_ACCOUNT_IN_USE", "{what}");
@@ -441,7 +442,7 @@ fn remotes_take_no_part_until_their_link_has_ended() {
         (360, LinkMode::Deactivate, true, "SUCCESS"),
         (360, LinkMode::Deactivate, false, "TRANSACTION_NOT_ALLOWED_FOR_REMOTE"),
     ] {
-        let mut scene = Scene::new();
+        let mut scene = Fixture::new();
         scene.link(&BOB, LinkRole::Remote, &CAROL, mode, age);
         scene.network.chain.forks.mosaic_redefinition = if after_fork { HEIGHT } else { HEIGHT + 1 };
         assert_eq!(scene.result(&transfer(ALICE, BOB, 1, Vec::new())), expected, "{mode:?} {age} {after_fork}");
@@ -450,7 +451,7 @@ fn remotes_take_no_part_until_their_link_has_ended() {
 
 #[test]
 fn nobody_creates_a_mosaic_whose_levy_goes_to_a_remote() {
-    let mut scene = Scene::new();
+    let mut scene = Fixture::new();
     scene.lease(&ALICE, "alice", 10, &[]);
     let creation = define(definition(levy(LevyKind::Absolute, MosaicId::xem(), 1)));
     assert_eq!(scene.result(&creation), "SUCCESS");
@@ -461,7 +462,7 @@ fn nobody_creates_a_mosaic_whose_levy_goes_to_a_remote() {
 /// The remote is one of the accounts of the multisig transaction, and no remote may take part in one.
 #[test]
 fn a_multisig_account_ends_its_link_only_by_naming_another_account() {
-    let mut scene = Scene::new();
+    let mut scene = Fixture::new();
     scene.make_multisig(&ALICE, &[CAROL], 0);
     scene.link_both(&ALICE, &BOB, LinkMode::Activate, 1000);
     let end = |remote| multisig(CAROL, link(ALICE, remote, LinkMode::Deactivate), &[]);
@@ -479,7 +480,7 @@ fn signatures_are_counted_as_in_the_table() {
         (2, [MISSING, "SUCCESS", "SUCCESS"], [MISSING, "SUCCESS", MISSING]),
         (3, [MISSING, MISSING, "SUCCESS"], [MISSING, "MULTISIG_MIN_COSIGNATORIES_OUT_OF_RANGE", MISSING]),
     ] {
-        let mut scene = Scene::new();
+        let mut scene = Fixture::new();
         scene.make_multisig(&ALICE, &[BOB, CAROL, DAVE], needed);
         let inner = transfer(ALICE, BOB, 1, Vec::new());
         let signed = [&[][..], &[CAROL], &[CAROL, DAVE]].map(|with| multisig(BOB, inner.clone(), with));
@@ -493,7 +494,7 @@ fn signatures_are_counted_as_in_the_table() {
 #[test]
 fn modifications_are_possible_and_not_in_vain() {
     use ModificationKind::{Add, Delete, Unknown};
-    let mut scene = Scene::new();
+    let mut scene = Fixture::new();
     scene.make_multisig(&BOB, &[CAROL], 0);
     for (list, change, expected) in [
         (vec![(Add, DAVE)], Some(1), "SUCCESS"),
@@ -528,7 +529,7 @@ fn namespaces_are_renewed_as_in_the_table() {
         (568_799, "SUCCESS", EARLY, false),
         (568_800, "SUCCESS", "SUCCESS", false),
     ] {
-        let mut scene = Scene::new();
+        let mut scene = Fixture::new();
         scene.lease(&ALICE, "name", age, &[]);
         scene.pay(&BOB, 1000);
         let found = [ALICE, BOB].map(|signer| scene.result(&provision(signer, None, "name", 100)));
@@ -540,7 +541,7 @@ fn namespaces_are_renewed_as_in_the_table() {
 
 #[test]
 fn namespaces_are_rented_as_they_may_be() {
-    let mut scene = Scene::new();
+    let mut scene = Fixture::new();
     scene.pay(&BOB, 1000);
     scene.lease(&ALICE, "root", 10, &["root.sub"]);
     for (signer, parent, part, rent, expected) in [
@@ -566,7 +567,7 @@ fn namespaces_are_rented_as_they_may_be() {
 
 #[test]
 fn terms_of_a_mosaic_change_only_while_its_creator_has_everything() {
-    let mut scene = Scene::new();
+    let mut scene = Fixture::new();
     scene.define(None);
     let with = |change: &dyn Fn(&mut MosaicDefinition)| {
         let mut changed = definition(None);
@@ -579,7 +580,7 @@ fn terms_of_a_mosaic_change_only_while_its_creator_has_everything() {
     let fixed = with(&|definition| definition.properties.transferable = false);
     let levied = with(&|definition| definition.levy = levy(LevyKind::Absolute, MosaicId::xem(), 1));
     let unknown = with(&|definition| definition.levy = levy(LevyKind::Absolute, MosaicId::parse("a:b").unwrap(), 1));
-    let results = |scene: &Scene| {
+    let results = |scene: &Fixture| {
         [&same, &described, &more, &fixed, &levied, &unknown].map(|one| scene.result(one).replace("MOSAIC_", ""))
     };
     const REFUSED: &str = "MODIFICATION_NOT_ALLOWED";
@@ -590,7 +591,7 @@ fn terms_of_a_mosaic_change_only_while_its_creator_has_everything() {
 
 #[test]
 fn only_its_creator_passes_on_a_mosaic_that_is_not_transferable() {
-    let mut scene = Scene::new();
+    let mut scene = Fixture::new();
     scene.define(None);
     scene.pay(&BOB, 10);
     scene.state.balances.insert((coin(), address(&BOB)), 10);
@@ -606,16 +607,16 @@ fn only_its_creator_passes_on_a_mosaic_that_is_not_transferable() {
 #[test]
 fn a_supply_changes_within_its_bounds_and_by_its_creator() {
     use SupplyChangeKind::{Create, Delete};
-    let mut scene = Scene::new();
+    let mut scene = Fixture::new();
     scene.define(None);
     scene.pay(&BOB, 10);
     let change = |signer, kind, delta| {
         transaction(signer, Body::MosaicSupplyChange(MosaicSupplyChange { mosaic: coin(), kind, delta }))
     };
-    const REST: u64 = 9_000_000_000_000_000 - 100;
+    const REMAINING: u64 = 9_000_000_000_000_000 - 100;
     for (signer, kind, delta, expected) in [
-        (ALICE, Create, REST, "SUCCESS"),
-        (ALICE, Create, REST + 1, "MOSAIC_MAX_SUPPLY_EXCEEDED"),
+        (ALICE, Create, REMAINING, "SUCCESS"),
+        (ALICE, Create, REMAINING + 1, "MOSAIC_MAX_SUPPLY_EXCEEDED"),
         (ALICE, Delete, 100, "SUCCESS"),
         (ALICE, Delete, 101, "MOSAIC_SUPPLY_NEGATIVE"),
         (BOB, Create, 1, "MOSAIC_CREATOR_CONFLICT"),
@@ -631,7 +632,7 @@ fn a_supply_changes_within_its_bounds_and_by_its_creator() {
 /// Nobody has the key of the testnet address that owns `nem` on other networks.
 #[test]
 fn nobody_defines_a_mosaic_in_the_built_in_namespace() {
-    let mut scene = Scene::new();
+    let mut scene = Fixture::new();
     let mut xem = definition(None);
     xem.id = MosaicId::parse("nem:coin").unwrap();
     assert_eq!(scene.result(&define(xem.clone())), "NAMESPACE_OWNER_CONFLICT");
@@ -643,13 +644,13 @@ fn nobody_defines_a_mosaic_in_the_built_in_namespace() {
 
 #[test]
 fn the_treasury_re_issuance_has_its_exceptions() {
-    let mut scene = Scene::new();
+    let mut scene = Fixture::new();
     scene.make_multisig(&ALICE, &[BOB], 0);
     let one = transfer(ALICE, BOB, 1, Vec::new());
     let nemesis = transfer(NEMESIS, BOB, 0, Vec::new());
     let nemesis = Transaction { fee: Amount(0), ..nemesis };
-    const NEMESIS_RESTS: &str = "NEMESIS_ACCOUNT_TRANSACTION_AFTER_NEMESIS_BLOCK";
-    assert_eq!(scene.result(&nemesis), NEMESIS_RESTS);
+    const NEMESIS_REJECTED: &str = "NEMESIS_ACCOUNT_TRANSACTION_AFTER_NEMESIS_BLOCK";
+    assert_eq!(scene.result(&nemesis), NEMESIS_REJECTED);
     scene.network.chain.forks.treasury_reissuance = HEIGHT;
     assert_eq!(scene.result(&nemesis), "SUCCESS");
     assert_eq!(scene.result(&one), "TRANSACTION_NOT_ALLOWED_FOR_MULTISIG");
@@ -663,9 +664,9 @@ fn the_treasury_re_issuance_has_its_exceptions() {
 
 #[test]
 fn the_fee_sinks_are_found_on_testnet_only() {
-    let mut scene = Scene::new();
+    let mut scene = Fixture::new();
     let sink = crate::model::network::NAMESPACE_SINK;
-    let outcome = |scene: &mut Scene| {
+    let outcome = |scene: &mut Fixture| {
         let byte = scene.network.byte;
         let sink_address = Address::from_public_key(&sink, byte);
         let cosignatory = Address::from_public_key(&BOB, byte);
@@ -689,13 +690,13 @@ fn the_fee_sinks_are_found_on_testnet_only() {
 
 #[test]
 fn what_nobody_could_keep_is_refused() {
-    let mut scene = Scene::new();
+    let mut scene = Fixture::new();
     scene.make_multisig(&ALICE, &[BOB], 0);
     let alone = cosignature(BOB, &transfer(ALICE, BOB, 1, Vec::new()));
     let wrapped = multisig(BOB, cosignature(ALICE, &transfer(ALICE, BOB, 1, Vec::new())), &[]);
     for (purpose, expected) in [
-        (Purpose::Pool, "SUCCESS"),
-        (Purpose::ChainPart, "TRANSACTION_NOT_ALLOWED_FOR_MULTISIG"),
+        (Purpose::Mempool, "SUCCESS"),
+        (Purpose::BlockProcessing, "TRANSACTION_NOT_ALLOWED_FOR_MULTISIG"),
         (Purpose::NewBlock, "TRANSACTION_NOT_ALLOWED_FOR_MULTISIG"),
     ] {
         scene.purpose = purpose;
@@ -721,7 +722,7 @@ fn block(transactions: Vec<Transaction>) -> Block {
 /// Starts with a block that violates as many rules as possible, and fixes it step by step.
 #[test]
 fn block_rules_come_in_their_order() {
-    let mut scene = Scene::new();
+    let mut scene = Fixture::new();
     scene.network.chain.max_transactions_per_block = 3;
     scene.network.chain.forks.treasury_reissuance = HEIGHT;
     scene.link(&DAVE, LinkRole::Owner, &BOB, LinkMode::Activate, 360);
@@ -734,7 +735,7 @@ fn block_rules_come_in_their_order() {
     scene.state.hashes.insert(transactions[1].hash());
     let mut one =
         Block { timestamp: Timestamp(NOW.0 + 11), version: 2, signer: PublicKey(BLOCKED), ..block(transactions) };
-    let mut expect = |result: &str, mend: &mut dyn FnMut(&mut Block, &mut Scene)| {
+    let mut expect = |result: &str, mend: &mut dyn FnMut(&mut Block, &mut Fixture)| {
         assert_eq!(scene.check_block(&one), result);
         mend(&mut one, &mut scene);
     };
@@ -781,9 +782,9 @@ const BLOCKED: [u8; 32] = [
 fn a_mosaic_is_neither_used_nor_its_namespace_rented_in_the_block_that_defines_it() {
     let creation = define(definition(None));
     let holds = |others: &[&Transaction]| {
-        let mut content = BlockContent::default();
-        others.iter().for_each(|one| content.add(content.addition(one).unwrap()));
-        short(content.addition(&creation).map(drop))
+        let mut content = ConflictSet::default();
+        others.iter().for_each(|one| content.add(content.conflict_keys(one).unwrap()));
+        short(content.conflict_keys(&creation).map(drop))
     };
     assert_eq!(holds(&[]), "SUCCESS");
     assert_eq!(holds(&[&creation, &provision(ALICE, Some("alice"), "sub", 10)]), "SUCCESS");
@@ -820,7 +821,7 @@ proptest::proptest! {
     fn a_transaction_is_added_exactly_if_the_block_with_it_would_hold(
         list in proptest::collection::vec((proptest::bool::ANY, 0u8..30, 0u8..4), 1..8),
     ) {
-        let (mut content, mut added) = (BlockContent::default(), Vec::new());
+        let (mut content, mut added) = (ConflictSet::default(), Vec::new());
         for (signer, kind, which) in list {
             let one = conflicting(signer, kind, which);
             added.push(one.clone());
@@ -828,7 +829,7 @@ proptest::proptest! {
             if whole.is_err() {
                 added.pop();
             }
-            let outcome = content.addition(&one).map(|addition| content.add(addition));
+            let outcome = content.conflict_keys(&one).map(|addition| content.add(addition));
             proptest::prop_assert_eq!(short(outcome), short(whole));
         }
     }

@@ -1,10 +1,10 @@
 //! The rules for a transaction, in their order.
 
-use super::case::{Case, Purpose, Subject};
-use super::result::{Refusal, Verdict};
-use super::{balance, common, fees, hazard, importance_transfer, mosaic, multisig, namespace, remote, transfer};
+use super::context::{Purpose, TransactionContext, ValidationContext};
+use super::result::{Rejection, RuleResult};
+use super::{balance, common, fees, importance_transfer, mosaic, multisig, namespace, remote, transfer, unstorable};
 use crate::model::{Body, Transaction};
-use crate::state::{Effect, StateView, effects_by};
+use crate::state::{Effect, StateView, effects_with_signer};
 
 /// Applies the rules T1–T21 and U1 to a transaction and then to each direct child.
 ///
@@ -12,37 +12,37 @@ use crate::state::{Effect, StateView, effects_by};
 /// caller must apply them before any other change.
 pub fn check_transaction<'t, V: StateView>(
     transaction: &'t Transaction,
-    case: &Case<'_, V>,
-) -> Result<Vec<Effect<'t>>, Refusal> {
-    let subject = Subject::new(transaction, case);
+    context: &ValidationContext<'_, V>,
+) -> Result<Vec<Effect<'t>>, Rejection> {
+    let subject = TransactionContext::new(transaction, context);
     let mut list = Vec::with_capacity(8);
     rules_before_effects(&subject)?;
-    effects_by(subject.signer, transaction, case.state, case.network.byte, &mut list)?;
-    balance::currency_suffices(&list, case)?; // T6
+    effects_with_signer(subject.signer, transaction, context.state, context.network.byte, &mut list)?;
+    balance::currency_suffices(&list, context)?; // T6
     rules_on_state(&subject)?;
-    balance::mosaics_suffice(&list, case)?; // T20
+    balance::mosaics_suffice(&list, context)?; // T20
     rules_at_the_end(&subject)?;
     for child in transaction.children() {
-        let child = Subject::new(child, case);
+        let child = TransactionContext::new(child, context);
         rules_before_effects(&child)?;
         // T6 and T20 hold: the effects of the children are part of the parent's effects.
         rules_on_state(&child)?;
         rules_at_the_end(&child)?;
     }
-    hazard::transaction_can_be_kept(&subject)?;
+    unstorable::transaction_is_storable(&subject)?;
     Ok(list)
 }
 
-fn rules_before_effects<V: StateView>(subject: &Subject<'_, '_, V>) -> Verdict {
+fn rules_before_effects<V: StateView>(subject: &TransactionContext<'_, '_, V>) -> RuleResult {
     common::deadline_is_in_window(subject)?; // T1
     fees::fee_suffices(subject)?; // T2
     common::version_is_known(subject)?; // T3
     common::is_not_in_future(subject)?; // T4
-    common::nemesis_account_rests(subject) // T5
+    common::nemesis_signs_only_at_forks(subject) // T5
 }
 
-fn rules_on_state<V: StateView>(subject: &Subject<'_, '_, V>) -> Verdict {
-    common::network_is_ours(subject)?; // T7
+fn rules_on_state<V: StateView>(subject: &TransactionContext<'_, '_, V>) -> RuleResult {
+    common::network_matches(subject)?; // T7
     remote::no_remote_takes_part(subject)?; // T8
     multisig::multisig_account_does_not_sign(subject)?; // T9
     match &subject.transaction.body {
@@ -53,7 +53,7 @@ fn rules_on_state<V: StateView>(subject: &Subject<'_, '_, V>) -> Verdict {
         Body::ImportanceTransfer(body) => importance_transfer::link_may_change(body, subject), // T11
         Body::Multisig(body) => {
             multisig::initiator_is_cosignatory(body, subject)?; // T12
-            multisig::fee_sink_stays_put(body, subject) // T13
+            multisig::fee_sink_cannot_spend(body, subject) // T13
         }
         Body::AggregateModification(body) => {
             multisig::modifications_are_possible(body, subject)?; // T14
@@ -66,11 +66,11 @@ fn rules_on_state<V: StateView>(subject: &Subject<'_, '_, V>) -> Verdict {
     }
 }
 
-fn rules_at_the_end<V: StateView>(subject: &Subject<'_, '_, V>) -> Verdict {
-    match (subject.case.purpose, &subject.transaction.body) {
+fn rules_at_the_end<V: StateView>(subject: &TransactionContext<'_, '_, V>) -> RuleResult {
+    match (subject.context.purpose, &subject.transaction.body) {
         // A multisig transaction in the mempool may still lack cosignatures.
-        (Purpose::Pool, _) => common::is_not_expired(subject), // U1
-        (Purpose::ChainPart | Purpose::NewBlock, Body::Multisig(body)) => {
+        (Purpose::Mempool, _) => common::is_not_expired(subject), // U1
+        (Purpose::BlockProcessing | Purpose::NewBlock, Body::Multisig(body)) => {
             multisig::signatures_are_complete(body, subject)
         } // T21
         _ => Ok(()),

@@ -1,7 +1,7 @@
 //! Accounts and their remote links.
 
+use super::account_tx_list::AccountTxList;
 use super::bytes::{ByteReader, ByteWriter};
-use super::trail::Trail;
 use super::vesting::VestedBalance;
 use crate::model::transaction::LinkMode;
 use crate::model::units::MIN_STAKE;
@@ -14,7 +14,7 @@ pub const MAX_LINKS: usize = 2;
 /// State of an account.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Account {
-    /// Whether its public key is recorded ([`super::AccountNumber::public_key`]).
+    /// Whether its public key is recorded ([`super::AccountId::public_key`]).
     pub has_key: bool,
     /// Its balance.
     pub balance: VestedBalance,
@@ -29,9 +29,9 @@ pub struct Account {
     /// The last importance links, oldest first.
     pub links: Vec<RemoteLink>,
     /// List of the transactions that it sent.
-    pub sent: Trail,
+    pub sent: AccountTxList,
     /// List of the transactions that it received.
-    pub received: Trail,
+    pub received: AccountTxList,
 }
 
 /// Role of an account in an importance link.
@@ -49,7 +49,7 @@ pub struct RemoteLink {
     /// Role of this account.
     pub role: LinkRole,
     /// The other account.
-    pub other: Address,
+    pub linked_address: Address,
     /// Height of the block with the importance transfer.
     pub height: Height,
     /// Whether the link was activated or deactivated.
@@ -87,14 +87,14 @@ impl Account {
     }
 
     /// Increments the reference count.
-    pub fn touch(&mut self, height: Height) {
+    pub fn add_reference(&mut self, height: Height) {
         self.references += 1;
         if self.first_height == 0 {
             self.first_height = height.0;
         }
     }
 
-    /// Appends a link, dropping the oldest if there are more than [`MAX_LINKS`].
+    /// Appends a link, dropping the oldest if there are more than `MAX_LINKS`.
     pub fn push_link(&mut self, link: RemoteLink) {
         if self.links.len() == MAX_LINKS {
             self.links.remove(0);
@@ -127,7 +127,7 @@ impl Account {
     pub fn forwarded(&self, height: Height, rewrite_limit: u64) -> Option<Address> {
         match self.remote_status(height, rewrite_limit) {
             RemoteStatus::Remote(LinkPhase::Active | LinkPhase::Deactivating) => {
-                self.active_link(height).map(|link| link.other)
+                self.active_link(height).map(|link| link.linked_address)
             }
             _ => None,
         }
@@ -157,7 +157,7 @@ impl Account {
             out.u8(u8::from(link.role == LinkRole::Remote));
             out.u8(link.mode.code() as u8);
             out.u64(link.height.0);
-            out.array(&link.other.to_raw());
+            out.array(&link.linked_address.to_raw());
         }
         out.0
     }
@@ -170,12 +170,12 @@ impl Account {
         let balance = VestedBalance { height, unvested, vested };
         let mut account = Account {
             has_key,
-            balance: Some(balance).filter(VestedBalance::is_possible).ok_or(StoreError::Damaged("a balance"))?,
+            balance: Some(balance).filter(VestedBalance::is_valid).ok_or(StoreError::Damaged("a balance"))?,
             harvested_blocks: u64::from(input.u32()?),
             references: u64::from(input.u32()?),
             first_height: u64::from(input.u32()?),
-            sent: Trail::read(&mut input)?,
-            received: Trail::read(&mut input)?,
+            sent: AccountTxList::read(&mut input)?,
+            received: AccountTxList::read(&mut input)?,
             min_cosignatories: if input.is_empty() { 0 } else { input.u32()? },
             links: Vec::new(),
         };
@@ -184,7 +184,7 @@ impl Account {
                 role: if input.u8()? == 0 { LinkRole::Owner } else { LinkRole::Remote },
                 mode: LinkMode::from_code(i32::from(input.u8()?)).ok_or(StoreError::Damaged("a link"))?,
                 height: Height(input.u64()?),
-                other: Address::from_raw(&input.array()?),
+                linked_address: Address::from_raw(&input.array()?),
             });
         }
         Ok(account)
@@ -198,7 +198,12 @@ mod tests {
 
     fn linked(role: LinkRole, links: &[(u64, LinkMode)]) -> Account {
         let other = Address::from_stored([b'T'; 40]);
-        let links = links.iter().map(|(height, mode)| RemoteLink { role, other, height: Height(*height), mode: *mode });
+        let links = links.iter().map(|(height, mode)| RemoteLink {
+            role,
+            linked_address: other,
+            height: Height(*height),
+            mode: *mode,
+        });
         Account { links: links.collect(), ..Account::default() }
     }
 
@@ -217,7 +222,7 @@ mod tests {
         let mut account = linked(LinkRole::Owner, &[(7, LinkMode::Activate)]);
         account.has_key = true;
         account.balance = VestedBalance { height: 9, unvested: 1, vested: 2 };
-        account.touch(Height(4));
+        account.add_reference(Height(4));
         assert_eq!(Account::from_bytes(&account.to_bytes()).unwrap(), account);
     }
 

@@ -5,14 +5,14 @@
 //! A separate row holds the range of known heights, and every block extends it. A block that stores no history does not
 //! extend it; from then on no height counts as known, and the next block that stores history starts a new range.
 
+use super::account_ids::AccountId;
 use super::bytes::{ByteReader, ByteWriter};
 use super::importances;
-use super::numbers::AccountNumber;
 use super::queries;
 use super::vesting::VestedBalance;
 use crate::model::network::ChainParameters;
 use crate::model::{Address, Height};
-use crate::store::{Batch, Read, StoreError, Table, Write, tip};
+use crate::store::{Read, StoreError, Table, Write, WriteTxn, tip};
 
 /// Key of the range row. It is shorter than an account id and sorts before all of them.
 const RANGE_KEY: &[u8] = &[0];
@@ -43,15 +43,15 @@ impl HistoryRange {
     }
 
     /// Returns whether the last block of the range must store the balances that it replaces.
-    pub(super) fn keeps_changes(&self) -> bool {
+    pub(super) fn records_changes(&self) -> bool {
         self.from < self.to
     }
 
-    pub(super) fn put(self, batch: &mut impl Write) -> Result<(), StoreError> {
+    pub(super) fn put(self, txn: &mut impl Write) -> Result<(), StoreError> {
         let mut out = ByteWriter::default();
         out.u64(self.from.0);
         out.u64(self.to.0);
-        batch.put(Table::BalanceHistory, RANGE_KEY, &out.0)
+        txn.put(Table::BalanceHistory, RANGE_KEY, &out.0)
     }
 }
 
@@ -62,38 +62,38 @@ pub fn history_from(state: &impl Read, last: Height) -> Result<Option<Height>, S
 
 /// Deletes all stored balances outside the journal, but keeps the range. For a store whose history is compared with
 /// that of another store as it grows.
-pub fn forget_history(batch: &mut Batch<'_>) -> Result<(), StoreError> {
-    let range = batch.get(Table::BalanceHistory, RANGE_KEY)?.map(<[u8]>::to_vec);
-    batch.clear(Table::BalanceHistory)?;
-    range.map_or(Ok(()), |range| batch.put_unjournaled(Table::BalanceHistory, RANGE_KEY, &range))
+pub fn clear_history(txn: &mut WriteTxn<'_>) -> Result<(), StoreError> {
+    let range = txn.get(Table::BalanceHistory, RANGE_KEY)?.map(<[u8]>::to_vec);
+    txn.clear(Table::BalanceHistory)?;
+    range.map_or(Ok(()), |range| txn.put_unjournaled(Table::BalanceHistory, RANGE_KEY, &range))
 }
 
 /// Returns the height from which an account had the balance of a row; `None` if the row holds no balance.
 pub fn history_height(key: &[u8]) -> Option<Height> {
-    let (_, height) = AccountNumber::split_key(key).ok()?;
+    let (_, height) = AccountId::split_key(key).ok()?;
     height.try_into().map(u32::from_be_bytes).map(|height| Height(height.into())).ok()
 }
 
 /// Keys hold heights in 32 bits, like accounts.
-fn history_key(account: AccountNumber, height: u64) -> [u8; 8] {
+fn history_key(id: AccountId, height: u64) -> [u8; 8] {
     let mut key = [0; 8];
-    key[..4].copy_from_slice(&account.key());
+    key[..4].copy_from_slice(&id.key());
     key[4..].copy_from_slice(&u32::try_from(height).unwrap_or(u32::MAX).to_be_bytes());
     key
 }
 
 /// Stores a balance that is no longer current.
-pub(super) fn keep(batch: &mut impl Write, account: AccountNumber, over: &VestedBalance) -> Result<(), StoreError> {
+pub(super) fn store_replaced(txn: &mut impl Write, id: AccountId, over: &VestedBalance) -> Result<(), StoreError> {
     let mut out = ByteWriter::default();
-    out.variable(over.unvested);
-    out.variable(over.vested);
-    batch.insert(Table::BalanceHistory, &history_key(account, over.height), &out.0)
+    out.varint(over.unvested);
+    out.varint(over.vested);
+    txn.insert(Table::BalanceHistory, &history_key(id, over.height), &out.0)
 }
 
-fn read_kept(height: Height, value: &[u8]) -> Result<VestedBalance, StoreError> {
+fn read_balance(height: Height, value: &[u8]) -> Result<VestedBalance, StoreError> {
     let mut input = ByteReader::new(value, "the history of a balance");
-    let balance = VestedBalance { height: height.0, unvested: input.variable()?, vested: input.variable()? };
-    Some(balance).filter(VestedBalance::is_possible).ok_or(DAMAGED)
+    let balance = VestedBalance { height: height.0, unvested: input.varint()?, vested: input.varint()? };
+    Some(balance).filter(VestedBalance::is_valid).ok_or(DAMAGED)
 }
 
 /// Balance and importance of an account at a height.
@@ -112,12 +112,12 @@ pub struct HistoryEntry {
 #[derive(Clone, Debug)]
 pub struct AccountHistory {
     /// `None` if no block has changed the account.
-    account: Option<AccountNumber>,
-    known: HistoryRange,
-    present: VestedBalance,
+    account: Option<AccountId>,
+    range: HistoryRange,
+    current: VestedBalance,
     /// The balance found last, and the height at which it was replaced.
-    found: VestedBalance,
-    over: Height,
+    cached: VestedBalance,
+    replaced_at: Height,
     /// Importance height, importance and page rank found last.
     importance: (Height, f64, f64),
 }
@@ -128,18 +128,18 @@ impl AccountHistory {
         let Some(last) = tip(state)? else { return Ok(None) };
         let Some(from) = history_from(state, last.height)? else { return Ok(None) };
         Ok(Some(AccountHistory {
-            account: AccountNumber::of(state, address)?,
-            known: HistoryRange { from, to: last.height },
-            present: queries::account(state, address)?.balance,
-            found: VestedBalance::default(),
-            over: Height(0),
+            account: AccountId::of(state, address)?,
+            range: HistoryRange { from, to: last.height },
+            current: queries::account(state, address)?.balance,
+            cached: VestedBalance::default(),
+            replaced_at: Height(0),
             importance: (Height(0), 0.0, 0.0),
         }))
     }
 
     /// Returns the known heights.
-    pub fn known(&self) -> HistoryRange {
-        self.known
+    pub fn range(&self) -> HistoryRange {
+        self.range
     }
 
     /// Returns balance and importance at a height; `None` if the height is not known.
@@ -149,35 +149,35 @@ impl AccountHistory {
         height: Height,
         chain: &ChainParameters,
     ) -> Result<Option<HistoryEntry>, StoreError> {
-        if height < self.known.from || height > self.known.to {
+        if height < self.range.from || height > self.range.to {
             return Ok(None);
         }
-        if height.0 < self.found.height || height >= self.over {
-            (self.found, self.over) = self.find(state, height)?;
+        if height.0 < self.cached.height || height >= self.replaced_at {
+            (self.cached, self.replaced_at) = self.find(state, height)?;
         }
-        if self.importance.0 != height.grouped() {
-            self.importance = self.find_importance(state, height.grouped())?;
+        if self.importance.0 != height.importance_height() {
+            self.importance = self.find_importance(state, height.importance_height())?;
         }
         let (_, importance, page_rank) = self.importance;
-        Ok(Some(HistoryEntry { balance: self.found.at(height, chain), importance, page_rank }))
+        Ok(Some(HistoryEntry { balance: self.cached.at(height, chain), importance, page_rank }))
     }
 
     /// Returns the balance in force at a height, as of its last change, and the height at which it was replaced.
     fn find(&self, state: &impl Read, height: Height) -> Result<(VestedBalance, Height), StoreError> {
         const NEVER: Height = Height(u64::MAX);
         let Some(account) = self.account else { return Ok((VestedBalance::default(), NEVER)) };
-        if self.present.height <= height.0 {
-            return Ok((self.present, NEVER));
+        if self.current.height <= height.0 {
+            return Ok((self.current, NEVER));
         }
-        let mut walk = state.walk(Table::BalanceHistory)?;
+        let mut walk = state.cursor(Table::BalanceHistory)?;
         let later = walk.seek(&history_key(account, height.next().0))?;
         let over = later.filter(|(key, _)| key.starts_with(&account.key())).map(|(key, _)| history_height(key));
-        let over = over.unwrap_or(Some(Height(self.present.height))).ok_or(DAMAGED)?;
+        let over = over.unwrap_or(Some(Height(self.current.height))).ok_or(DAMAGED)?;
         let earlier = if later.is_some() { walk.previous()? } else { walk.last()? };
         let Some((key, value)) = earlier.filter(|(key, _)| key.starts_with(&account.key())) else {
             return Ok((VestedBalance::default(), over));
         };
-        Ok((read_kept(history_height(key).ok_or(DAMAGED)?, value)?, over))
+        Ok((read_balance(history_height(key).ok_or(DAMAGED)?, value)?, over))
     }
 
     fn find_importance(&self, state: &impl Read, group: Height) -> Result<(Height, f64, f64), StoreError> {

@@ -21,7 +21,7 @@ impl ByteWriter {
     }
 
     /// Writes a number as a LEB128 varint: seven bits per byte, lowest first; the high bit marks a continuation.
-    pub fn variable(&mut self, mut value: u64) {
+    pub fn varint(&mut self, mut value: u64) {
         while value >= 0x80 {
             self.u8(value as u8 | 0x80);
             value >>= 7;
@@ -72,7 +72,7 @@ impl<'a> ByteReader<'a> {
         Ok(u64::from_le_bytes(self.array()?))
     }
 
-    pub fn variable(&mut self) -> Result<u64, StoreError> {
+    pub fn varint(&mut self) -> Result<u64, StoreError> {
         let mut value = 0;
         for shift in (0..64).step_by(7) {
             let byte = self.u8()?;

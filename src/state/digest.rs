@@ -3,7 +3,7 @@
 use sha3::{Digest, Keccak256};
 
 use super::hashes::TOTALS_KEY as HASH_TOTALS_KEY;
-use super::importances::each_importance;
+use super::importances::for_each_importance;
 use crate::model::Hash256;
 use crate::store::{Read, StoreError, Table, tip};
 
@@ -18,7 +18,7 @@ pub fn digest(state: &impl Read) -> Result<Hash256, StoreError> {
     hasher.update(tip(state)?.map_or(Hash256::default(), |block| block.hash).0);
     for table in Table::state().filter(|table| !matches!(table, Table::Hashes | Table::HashRuns)) {
         hasher.update(table.name());
-        state.each(table, &[], |key, value| {
+        state.for_each_prefix(table, &[], |key, value| {
             if table == Table::Totals && key == HASH_TOTALS_KEY {
                 return Ok(true);
             }
@@ -29,7 +29,7 @@ pub fn digest(state: &impl Read) -> Result<Hash256, StoreError> {
             Ok(true)
         })?;
     }
-    each_importance(state, |entry| {
+    for_each_importance(state, |entry| {
         hasher.update(entry.to_bytes());
         Ok(())
     })?;

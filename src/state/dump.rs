@@ -7,21 +7,21 @@ use serde_json::{Map, Value, json};
 use sha3::{Digest, Keccak256};
 
 use super::account::{Account, LinkPhase, LinkRole, RemoteLink, RemoteStatus};
-use super::expiry_log::each_expired;
+use super::account_ids::AccountId;
+use super::expiry_log::for_each_expired;
 use super::hashes;
 use super::importances::{self, AccountImportance};
-use super::mosaics::{self, Edition, MosaicEntry};
+use super::mosaics::{self, DefinitionVersion, MosaicEntry};
 use super::namespaces::{self, Lease};
-use super::numbers::AccountNumber;
 use super::outlinks::Outlink;
 use super::queries;
 use super::view::StateView;
 use crate::codec::text::write_json_double;
 use crate::model::{Address, Height, NamespaceId, Network};
-use crate::store::{Read, StoreError, StoredBlock, Table};
+use crate::store::{Read, StoreError, StoredHeader, Table};
 
 /// Writes the state at the tip `block`, and a line feed.
-pub fn dump(state: &impl Read, network: &Network, block: &StoredBlock, out: &mut impl Write) -> io::Result<()> {
+pub fn dump(state: &impl Read, network: &Network, block: &StoredHeader, out: &mut impl Write) -> io::Result<()> {
     let recalculation = importances::last_recalculation(state).map_err(io::Error::other)?;
     let head = json!({
         "height": block.height.0,
@@ -30,17 +30,17 @@ pub fn dump(state: &impl Read, network: &Network, block: &StoredBlock, out: &mut
         "chainScore": block.score.to_string(),
         "sumOfBalances": sum_of_balances(state).map_err(io::Error::other)?,
         "lastRecalculationHeight": recalculation.map(|last| last.height.0),
-        "accountsHandedOver": recalculation.map(|last| last.handed_over),
+        "accountsHandedOver": recalculation.map(|last| last.accounts_counted),
     });
     let head = head.to_string();
     out.write_all(head.trim_end_matches('}').as_bytes())?;
     out.write_all(b",\"accounts\":[")?;
     write_accounts(state, network, block.height, out)?;
-    let rest = rest(state, network, block.height).map_err(io::Error::other)?;
+    let rest = remaining_fields(state, network, block.height).map_err(io::Error::other)?;
     writeln!(out, "],{}", rest.to_string().trim_start_matches('{'))
 }
 
-fn rest(state: &impl Read, network: &Network, height: Height) -> Result<Value, StoreError> {
+fn remaining_fields(state: &impl Read, network: &Network, height: Height) -> Result<Value, StoreError> {
     Ok(json!({
         "namespaces": namespaces_value(state, network, height)?,
         "transactionHashes": hashes_value(state)?,
@@ -50,7 +50,7 @@ fn rest(state: &impl Read, network: &Network, height: Height) -> Result<Value, S
 
 fn sum_of_balances(state: &impl Read) -> Result<u64, StoreError> {
     let mut sum = 0u64;
-    state.each(Table::Accounts, &[], |_, value| {
+    state.for_each_prefix(Table::Accounts, &[], |_, value| {
         let total = Account::from_bytes(value)?.balance.total();
         sum = sum.checked_add(total).ok_or(StoreError::Damaged("balances"))?;
         Ok(true)
@@ -58,7 +58,7 @@ fn sum_of_balances(state: &impl Read) -> Result<u64, StoreError> {
     Ok(sum)
 }
 
-type LinksBySender = BTreeMap<AccountNumber, Vec<Value>>;
+type LinksBySender = BTreeMap<AccountId, Vec<Value>>;
 
 fn write_accounts(state: &impl Read, network: &Network, height: Height, out: &mut impl Write) -> io::Result<()> {
     let mut outlinks = outlinks_by_sender(state).map_err(io::Error::other)?;
@@ -74,10 +74,10 @@ fn write_accounts(state: &impl Read, network: &Network, height: Height, out: &mu
     Ok(())
 }
 
-fn accounts_by_address(state: &impl Read) -> Result<BTreeMap<Address, AccountNumber>, StoreError> {
+fn accounts_by_address(state: &impl Read) -> Result<BTreeMap<Address, AccountId>, StoreError> {
     let mut accounts = BTreeMap::new();
     // An account that owns a mosaic has an id even if it was never referenced.
-    queries::each_account_after(state, None, |number, address, _| {
+    queries::for_each_account_after(state, None, |number, address, _| {
         accounts.insert(address, number);
         Ok(true)
     })?;
@@ -86,9 +86,9 @@ fn accounts_by_address(state: &impl Read) -> Result<BTreeMap<Address, AccountNum
 
 fn outlinks_by_sender(state: &impl Read) -> Result<LinksBySender, StoreError> {
     let mut outlinks = LinksBySender::new();
-    state.each(Table::Outlinks, &[], |key, value| {
+    state.for_each_prefix(Table::Outlinks, &[], |key, value| {
         let height = key.try_into().map(u64::from_be_bytes).map_err(|_| StoreError::Damaged("outlinks"))?;
-        for link in Outlink::read_some(value, 0, usize::MAX)?.0 {
+        for link in Outlink::read_range(value, 0, usize::MAX)?.0 {
             let entry = json!([height, link.weight, link.recipient.address(state)?.as_str()]);
             outlinks.entry(link.sender).or_default().push(entry);
         }
@@ -101,7 +101,7 @@ fn account_value(
     state: &impl Read,
     network: &Network,
     height: Height,
-    (address, number): (&Address, AccountNumber),
+    (address, number): (&Address, AccountId),
     outlinks: Vec<Value>,
 ) -> Result<Value, StoreError> {
     let account = queries::account_at(state, number)?;
@@ -162,7 +162,7 @@ fn status_name(status: RemoteStatus) -> String {
 fn link_value(link: &RemoteLink) -> Value {
     json!({
         "role": if link.role == LinkRole::Owner { "owner" } else { "remote" },
-        "linked": link.other.as_str(),
+        "linked": link.linked_address.as_str(),
         "height": link.height.0,
         "mode": link.mode.code(),
     })
@@ -170,7 +170,7 @@ fn link_value(link: &RemoteLink) -> Value {
 
 fn namespaces_value(state: &impl Read, network: &Network, height: Height) -> Result<Value, StoreError> {
     let mut roots = Vec::new();
-    state.each(Table::Namespaces, &[], |key, value| {
+    state.for_each_prefix(Table::Namespaces, &[], |key, value| {
         let root = std::str::from_utf8(key).map_err(|_| StoreError::Damaged("a namespace"))?;
         roots.push((root.to_owned(), namespaces::parse_leases(value)?));
         Ok(true)
@@ -206,7 +206,7 @@ fn namespace_value(
             names.insert(name.to_owned(), state.is_namespace_active(&id, height, term)?.into());
         }
         let mut ids = Vec::new();
-        mosaics::each_of(state, last.tenure, |id, _| {
+        mosaics::for_each_mosaic(state, last.ownership_period, |id, _| {
             ids.push(id);
             Ok(true)
         })?;
@@ -224,7 +224,7 @@ fn namespace_value(
 fn entry_value(
     state: &impl Read,
     network: &Network,
-    edition: Edition,
+    version: DefinitionVersion,
     entry: &MosaicEntry,
 ) -> Result<Value, StoreError> {
     let MosaicEntry { definition, supply } = entry;
@@ -245,7 +245,7 @@ fn entry_value(
         "transferable": definition.properties.transferable,
         "levy": levy,
         "supply": supply,
-        "balances": balances_value(mosaics::balances(state, edition)?),
+        "balances": balances_value(mosaics::balances(state, version)?),
     }))
 }
 
@@ -264,15 +264,15 @@ fn hashes_value(state: &impl Read) -> Result<Value, StoreError> {
 fn log_value(state: &impl Read) -> Result<Value, StoreError> {
     let mut log: BTreeMap<u64, Vec<Value>> = BTreeMap::new();
     let mut heights = BTreeSet::new();
-    state.each(Table::ExpiredMosaics, &[], |key, _| {
+    state.for_each_prefix(Table::ExpiredMosaics, &[], |key, _| {
         let height = key.first_chunk().ok_or(StoreError::Damaged("the log of expired mosaics"))?;
         heights.insert(u64::from_be_bytes(*height));
         Ok(true)
     })?;
     for height in heights {
-        each_expired(state, Height(height), |expired| {
+        for_each_expired(state, Height(height), |expired| {
             let mut balances = Vec::new();
-            expired.each_balance(state, None, |account, quantity| {
+            expired.for_each_balance(state, None, |account, quantity| {
                 if quantity > 0 {
                     balances.push((account.address(state)?, quantity));
                 }

@@ -13,7 +13,7 @@ use crate::model::{Address, Body, MosaicDefinition, MosaicId, NamespaceId, Netwo
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect<'t> {
     /// Increments the reference count of an account.
-    Touch(Address),
+    Reference(Address),
     /// Transfers currency.
     Transfer { from: Address, to: Address, amount: u64 },
     /// Deducts currency, as a fee.
@@ -41,11 +41,11 @@ pub fn effects<'t>(
     network: NetworkByte,
     out: &mut Vec<Effect<'t>>,
 ) -> Result<(), StateError> {
-    effects_by(transaction.signer_address(network), transaction, state, network, out)
+    effects_with_signer(transaction.signer_address(network), transaction, state, network, out)
 }
 
 /// Does the same as [`effects`] when the address of the signer is already known.
-pub fn effects_by<'t>(
+pub fn effects_with_signer<'t>(
     signer: Address,
     transaction: &'t Transaction,
     state: &impl StateView,
@@ -57,12 +57,12 @@ pub fn effects_by<'t>(
         Body::Transfer(body) => transfer_effects(signer, body, state, out)?,
         Body::ImportanceTransfer(body) => {
             let remote = address(&body.remote);
-            out.push(Effect::Touch(remote));
+            out.push(Effect::Reference(remote));
             out.push(Effect::Link { owner: signer, remote, mode: body.mode });
         }
         Body::AggregateModification(body) => {
             for modification in &body.modifications {
-                out.push(Effect::Touch(address(&modification.cosignatory)));
+                out.push(Effect::Reference(address(&modification.cosignatory)));
                 out.push(Effect::Cosignatory { account: signer, modification });
             }
             let change = body.min_cosignatories_change;
@@ -70,7 +70,7 @@ pub fn effects_by<'t>(
         }
         Body::ProvisionNamespace(body) => {
             let name = body.name().map_err(|error| StateError::argument(error.to_string()))?;
-            out.push(Effect::Touch(body.rental_fee_sink));
+            out.push(Effect::Reference(body.rental_fee_sink));
             out.push(Effect::Transfer { from: signer, to: body.rental_fee_sink, amount: body.rental_fee.0 });
             out.push(Effect::Namespace { owner: signer, name });
         }
@@ -85,7 +85,7 @@ pub fn effects_by<'t>(
             let account = body.inner.signer_address(network);
             let fees = body.cosignatures.iter().map(|cosignature| cosignature.fee.0);
             out.extend(fees.map(|amount| Effect::Debit { from: account, amount }));
-            effects_by(account, &body.inner, state, network, out)?;
+            effects_with_signer(account, &body.inner, state, network, out)?;
             out.push(Effect::Debit { from: account, amount: transaction.fee.0 });
             return Ok(());
         }
@@ -104,7 +104,7 @@ fn transfer_effects<'t>(
     state: &impl StateView,
     out: &mut Vec<Effect<'t>>,
 ) -> Result<(), StateError> {
-    out.push(Effect::Touch(body.recipient));
+    out.push(Effect::Reference(body.recipient));
     if let Some(amount) = currency_moved(body)? {
         out.push(Effect::Transfer { from: signer, to: body.recipient, amount });
     }
@@ -165,7 +165,7 @@ fn levy_effect(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::codec::{Context, Form};
+    use crate::codec::{Context, SigningForm};
     use crate::crypto::PublicKey;
     use crate::model::transaction::wire_version;
     use crate::model::{Amount, Mosaic, Timestamp};
@@ -188,7 +188,7 @@ mod tests {
             body: Body::Transfer(body),
         };
         let context = Context { network: NetworkByte::TESTNET, nemesis_signer: recipient, trusted: false };
-        let read = Transaction::from_bytes(&transaction.signed_bytes(), Form::NonVerifiable, context).unwrap();
+        let read = Transaction::from_bytes(&transaction.signed_bytes(), SigningForm::NonVerifiable, context).unwrap();
         let (store, _folder) = test_store();
         let mut list = Vec::new();
         effects(&read, &store.snapshot().unwrap(), NetworkByte::TESTNET, &mut list).unwrap();

@@ -3,10 +3,10 @@
 //! A row identifies the mosaics and the lease state of their ownership period. Balances are not copied: later changes
 //! are written under a later lease state or another definition, so the old balances remain readable.
 
+use super::account_ids::AccountId;
 use super::bytes::{ByteReader, ByteWriter};
-use super::mosaics::{self, Edition, MosaicNumber};
-use super::namespaces::{Stand, Tenure};
-use super::numbers::AccountNumber;
+use super::mosaics::{self, DefinitionVersion, MosaicNumber};
+use super::namespaces::{LeaseState, OwnershipPeriod};
 use crate::model::{Height, MosaicId};
 use crate::store::{Read, StoreError, Table, Write};
 
@@ -34,18 +34,18 @@ impl ExpiryKind {
 }
 
 /// The mosaics of a log entry.
-enum Subject {
+enum LoggedMosaics {
     /// All mosaics of an ownership period.
-    Tenure(Tenure),
+    OwnershipPeriod(OwnershipPeriod),
     /// One mosaic, as it was before a redefinition.
-    Mosaic(MosaicId, Edition),
+    Mosaic(MosaicId, DefinitionVersion),
 }
 
 struct LogEntry {
     kind: ExpiryKind,
     /// Lease state up to which balances count.
-    stand: Stand,
-    subject: Subject,
+    lease_state: LeaseState,
+    content: LoggedMosaics,
 }
 
 const DAMAGED: StoreError = StoreError::Damaged("the log of expired mosaics");
@@ -54,10 +54,10 @@ impl LogEntry {
     fn to_bytes(&self) -> Vec<u8> {
         let mut out = ByteWriter::default();
         out.u8(self.kind.code());
-        out.u32(self.stand.0);
-        match &self.subject {
-            Subject::Tenure(tenure) => out.u32(tenure.0),
-            Subject::Mosaic(id, Edition { mosaic, number, first }) => {
+        out.u32(self.lease_state.0);
+        match &self.content {
+            LoggedMosaics::OwnershipPeriod(tenure) => out.u32(tenure.0),
+            LoggedMosaics::Mosaic(id, DefinitionVersion { mosaic, number, balances_since: first }) => {
                 [mosaic.0, *number, *first].into_iter().for_each(|number| out.u32(number));
                 out.text(&id.to_string());
             }
@@ -68,16 +68,20 @@ impl LogEntry {
     fn from_bytes(bytes: &[u8]) -> Result<LogEntry, StoreError> {
         let mut input = ByteReader::new(bytes, "the log of expired mosaics");
         let kind = ExpiryKind::from_code(input.u8()?).ok_or(DAMAGED)?;
-        let stand = Stand(input.u32()?);
+        let stand = LeaseState(input.u32()?);
         let number = input.u32()?;
         let subject = match input.is_empty() {
-            true => Subject::Tenure(Tenure(number)),
+            true => LoggedMosaics::OwnershipPeriod(OwnershipPeriod(number)),
             false => {
-                let edition = Edition { mosaic: MosaicNumber(number), number: input.u32()?, first: input.u32()? };
-                Subject::Mosaic(MosaicId::parse(input.text()?).map_err(|_| DAMAGED)?, edition)
+                let edition = DefinitionVersion {
+                    mosaic: MosaicNumber(number),
+                    number: input.u32()?,
+                    balances_since: input.u32()?,
+                };
+                LoggedMosaics::Mosaic(MosaicId::parse(input.text()?).map_err(|_| DAMAGED)?, edition)
             }
         };
-        Ok(LogEntry { kind, stand, subject })
+        Ok(LogEntry { kind, lease_state: stand, content: subject })
     }
 }
 
@@ -95,32 +99,32 @@ impl ExpiryLog {
     }
 
     /// Appends all mosaics of an ownership period.
-    pub(super) fn add_tenure(
+    pub(super) fn add_ownership_period(
         &mut self,
-        batch: &mut impl Write,
+        txn: &mut impl Write,
         kind: ExpiryKind,
-        tenure: Tenure,
-        stand: Stand,
+        ownership_period: OwnershipPeriod,
+        lease_state: LeaseState,
     ) -> Result<(), StoreError> {
-        self.add(batch, &LogEntry { kind, stand, subject: Subject::Tenure(tenure) })
+        self.add(txn, &LogEntry { kind, lease_state, content: LoggedMosaics::OwnershipPeriod(ownership_period) })
     }
 
     /// Appends a mosaic that is redefined, as it was before.
     pub(super) fn add_redefined(
         &mut self,
-        batch: &mut impl Write,
+        txn: &mut impl Write,
         id: &MosaicId,
-        edition: Edition,
-        stand: Stand,
+        version: DefinitionVersion,
+        lease_state: LeaseState,
     ) -> Result<(), StoreError> {
-        let subject = Subject::Mosaic(id.clone(), edition);
-        self.add(batch, &LogEntry { kind: ExpiryKind::Expired, stand, subject })
+        let subject = LoggedMosaics::Mosaic(id.clone(), version);
+        self.add(txn, &LogEntry { kind: ExpiryKind::Expired, lease_state, content: subject })
     }
 
-    fn add(&mut self, batch: &mut impl Write, entry: &LogEntry) -> Result<(), StoreError> {
+    fn add(&mut self, txn: &mut impl Write, entry: &LogEntry) -> Result<(), StoreError> {
         let key = [self.height.0.to_be_bytes().as_slice(), &self.entries.to_be_bytes()].concat();
         self.entries += 1;
-        batch.insert(Table::ExpiredMosaics, &key, &entry.to_bytes())
+        txn.insert(Table::ExpiredMosaics, &key, &entry.to_bytes())
     }
 }
 
@@ -131,27 +135,27 @@ pub struct ExpiredMosaic {
     pub kind: ExpiryKind,
     /// The mosaic.
     pub id: MosaicId,
-    edition: Edition,
-    stand: Stand,
+    version: DefinitionVersion,
+    lease_state: LeaseState,
 }
 
 impl ExpiredMosaic {
     /// Calls `visit` with the balances at that time in the order of account ids, starting after `after`, until it
     /// returns `false`. Accounts that had a balance only at another time are visited with 0.
-    pub fn each_balance(
+    pub fn for_each_balance(
         &self,
         state: &impl Read,
-        after: Option<AccountNumber>,
-        visit: impl FnMut(AccountNumber, u64) -> Result<bool, StoreError>,
+        after: Option<AccountId>,
+        visit: impl FnMut(AccountId, u64) -> Result<bool, StoreError>,
     ) -> Result<(), StoreError> {
-        mosaics::each_balance(state, self.edition, self.stand, after, visit)
+        mosaics::for_each_balance(state, self.version, self.lease_state, after, visit)
     }
 }
 
 /// A resumable cursor over the mosaics that expired or were restored at a height, in that order. It reads one row at a
 /// time and holds no reference to the store, so it stays valid between snapshots.
 #[derive(Clone, Debug)]
-pub struct ExpiredWalk {
+pub struct ExpiredCursor {
     height: Height,
     /// Number of the current log entry.
     entry: u32,
@@ -159,48 +163,49 @@ pub struct ExpiredWalk {
     after: Option<MosaicId>,
 }
 
-/// Result of one step of an [`ExpiredWalk`].
+/// Result of one step of an [`ExpiredCursor`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExpiredRow {
     /// A mosaic.
     Mosaic(ExpiredMosaic),
     /// No mosaic in this row: it did not exist at that height, or the entry has no more mosaics.
-    Nothing,
+    Absent,
     /// No more rows.
     End,
 }
 
-impl ExpiredWalk {
+impl ExpiredCursor {
     /// Starts at the first entry of a height.
-    pub fn new(height: Height) -> ExpiredWalk {
-        ExpiredWalk { height, entry: 0, after: None }
+    pub fn new(height: Height) -> ExpiredCursor {
+        ExpiredCursor { height, entry: 0, after: None }
     }
 
     /// Reads the next row.
     pub fn step(&mut self, state: &impl Read) -> Result<ExpiredRow, StoreError> {
         let key = [self.height.0.to_be_bytes().as_slice(), &self.entry.to_be_bytes()].concat();
         let Some(value) = state.get(Table::ExpiredMosaics, &key)? else { return Ok(ExpiredRow::End) };
-        let LogEntry { kind, stand, subject } = LogEntry::from_bytes(value)?;
+        let LogEntry { kind, lease_state: stand, content: subject } = LogEntry::from_bytes(value)?;
         let (id, edition) = match subject {
-            Subject::Mosaic(id, edition) => {
+            LoggedMosaics::Mosaic(id, edition) => {
                 self.entry += 1;
                 (id, Some(edition))
             }
-            Subject::Tenure(tenure) => {
+            LoggedMosaics::OwnershipPeriod(tenure) => {
                 let Some((id, number)) = mosaics::mosaic_after(state, tenure, self.after.as_ref())? else {
                     (self.entry, self.after) = (self.entry + 1, None);
-                    return Ok(ExpiredRow::Nothing);
+                    return Ok(ExpiredRow::Absent);
                 };
                 self.after = Some(id.clone());
-                (id, mosaics::edition_at(state, number, self.last_defined(kind))?)
+                (id, mosaics::version_at(state, number, self.last_definition_height(kind))?)
             }
         };
-        Ok(edition
-            .map_or(ExpiredRow::Nothing, |edition| ExpiredRow::Mosaic(ExpiredMosaic { kind, id, edition, stand })))
+        Ok(edition.map_or(ExpiredRow::Absent, |edition| {
+            ExpiredRow::Mosaic(ExpiredMosaic { kind, id, version: edition, lease_state: stand })
+        }))
     }
 
     /// Returns the last height whose definitions count.
-    fn last_defined(&self, kind: ExpiryKind) -> Height {
+    fn last_definition_height(&self, kind: ExpiryKind) -> Height {
         match kind {
             ExpiryKind::Expired => self.height,
             // A restoration precedes any definition of the same block in the namespace.
@@ -210,12 +215,12 @@ impl ExpiredWalk {
 }
 
 /// Calls `visit` with the mosaics that expired or were restored at a height, in that order, until it returns `false`.
-pub fn each_expired(
+pub fn for_each_expired(
     state: &impl Read,
     height: Height,
     mut visit: impl FnMut(ExpiredMosaic) -> Result<bool, StoreError>,
 ) -> Result<(), StoreError> {
-    let mut walk = ExpiredWalk::new(height);
+    let mut walk = ExpiredCursor::new(height);
     loop {
         match walk.step(state)? {
             ExpiredRow::Mosaic(mosaic) => {
@@ -223,7 +228,7 @@ pub fn each_expired(
                     return Ok(());
                 }
             }
-            ExpiredRow::Nothing => {}
+            ExpiredRow::Absent => {}
             ExpiredRow::End => return Ok(()),
         }
     }

@@ -7,27 +7,27 @@
 //!
 //! NIS1 forgets hashes after some time. Their rows stay; the totals record what is forgotten.
 
-mod comparison;
-mod packing;
+mod compaction;
 mod row;
 mod runs;
 #[cfg(test)]
 mod tests;
+mod verifier;
 
 use std::collections::BTreeMap;
 
-pub use comparison::HashComparison;
-pub use packing::HashPacking;
+pub use compaction::HashCompaction;
+pub use verifier::HashVerifier;
 
 use self::row::HashRow;
 use super::bytes::{ByteReader, ByteWriter};
 use crate::codec::transaction::latest_timestamp;
-use crate::codec::{Context, Form};
+use crate::codec::{Context, SigningForm};
 use crate::model::{Hash256, Height, Timestamp, Transaction};
 use crate::store::{Read, StoreError, Table, Write, block_row, stored_block, stored_header};
 
 /// Log₂ of the transaction ids per epoch, unless the store was initialized with another value.
-const ERA_BITS: u8 = 13;
+const EPOCH_BITS: u8 = 13;
 
 const DAMAGED: StoreError = StoreError::Damaged("a transaction's hash");
 
@@ -45,15 +45,15 @@ pub struct HashEntry {
 }
 
 /// Number of a hash epoch.
-pub type Era = u32;
+pub type HashEpoch = u32;
 
 /// Global state of the hash index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct HashTotals {
     /// Log₂ of the transaction ids per epoch.
-    era_bits: u8,
+    epoch_bits: u8,
     /// The first epoch with hashes that are not forgotten.
-    first: Era,
+    first_epoch: HashEpoch,
     /// Hashes below this height are forgotten.
     forgotten_below: u64,
     /// Of the other blocks below `pruned_at`, hashes of transactions with time stamps below `limit` are forgotten.
@@ -66,7 +66,7 @@ pub const TOTALS_KEY: &[u8] = b"hashes";
 
 impl Default for HashTotals {
     fn default() -> HashTotals {
-        HashTotals { era_bits: ERA_BITS, first: 0, forgotten_below: 0, pruned_at: 0, limit: 0 }
+        HashTotals { epoch_bits: EPOCH_BITS, first_epoch: 0, forgotten_below: 0, pruned_at: 0, limit: 0 }
     }
 }
 
@@ -75,22 +75,22 @@ impl HashTotals {
         let Some(row) = state.get(Table::Totals, TOTALS_KEY)? else { return Ok(HashTotals::default()) };
         let mut input = ByteReader::new(row, "what is known of hashes");
         Ok(HashTotals {
-            era_bits: input.u8()?,
-            first: input.u32()?,
+            epoch_bits: input.u8()?,
+            first_epoch: input.u32()?,
             forgotten_below: input.u64()?,
             pruned_at: input.u64()?,
             limit: input.u32()? as i32,
         })
     }
 
-    fn put(self, batch: &mut impl Write) -> Result<(), StoreError> {
+    fn put(self, txn: &mut impl Write) -> Result<(), StoreError> {
         let mut out = ByteWriter::default();
-        out.u8(self.era_bits);
-        out.u32(self.first);
+        out.u8(self.epoch_bits);
+        out.u32(self.first_epoch);
         out.u64(self.forgotten_below);
         out.u64(self.pruned_at);
         out.u32(self.limit as u32);
-        batch.put(Table::Totals, TOTALS_KEY, &out.0)
+        txn.put(Table::Totals, TOTALS_KEY, &out.0)
     }
 
     fn has_forgotten(&self, entry: &HashEntry) -> bool {
@@ -98,64 +98,64 @@ impl HashTotals {
     }
 
     /// Returns the epoch of a block by its first transaction id.
-    fn era(&self, id: u64) -> Era {
-        let era = id.checked_shr(self.era_bits.into()).unwrap_or(0);
-        Era::try_from(era).unwrap_or(Era::MAX)
+    fn epoch(&self, id: u64) -> HashEpoch {
+        let era = id.checked_shr(self.epoch_bits.into()).unwrap_or(0);
+        HashEpoch::try_from(era).unwrap_or(HashEpoch::MAX)
     }
 }
 
 /// Sets the epoch size of a store without blocks to 2 to the power of `bits` transaction ids.
-pub fn begin_eras(batch: &mut impl Write, bits: u8) -> Result<(), StoreError> {
-    HashTotals { era_bits: bits, ..HashTotals::default() }.put(batch)
+pub fn set_epoch_size(txn: &mut impl Write, bits: u8) -> Result<(), StoreError> {
+    HashTotals { epoch_bits: bits, ..HashTotals::default() }.put(txn)
 }
 
 /// Copies the epoch size of another store to a store without blocks.
-pub fn begin_eras_like(state: &impl Read, batch: &mut impl Write) -> Result<(), StoreError> {
-    match HashTotals::of(state)?.era_bits {
-        ERA_BITS => Ok(()),
-        bits => begin_eras(batch, bits),
+pub fn copy_epoch_size(state: &impl Read, txn: &mut impl Write) -> Result<(), StoreError> {
+    match HashTotals::of(state)?.epoch_bits {
+        EPOCH_BITS => Ok(()),
+        bits => set_epoch_size(txn, bits),
     }
 }
 
 /// Returns the epoch of a block's hashes; `id` is its first transaction id.
-pub fn hash_era(state: &impl Read, id: u64) -> Result<Era, StoreError> {
-    Ok(HashTotals::of(state)?.era(id))
+pub fn hash_epoch(state: &impl Read, id: u64) -> Result<HashEpoch, StoreError> {
+    Ok(HashTotals::of(state)?.epoch(id))
 }
 
 /// Inserts the hashes of a transaction and of its nested transactions into the epoch of their block.
 pub fn insert_hashes<'a>(
-    batch: &mut impl Write,
-    era: Era,
+    txn: &mut impl Write,
+    epoch: HashEpoch,
     height: Height,
     index: u32,
     hashes: impl Iterator<Item = &'a Hash256>,
 ) -> Result<(), StoreError> {
     for (number, hash) in hashes.enumerate() {
         let row = HashRow::new(hash, height, index, number > 0);
-        batch.insert(Table::Hashes, &row_key(era, row), &[])?;
+        txn.insert(Table::Hashes, &row_key(epoch, row), &[])?;
     }
     Ok(())
 }
 
-const ROW_KEY_BYTES: usize = size_of::<Era>() + HashRow::BYTES;
+const ROW_KEY_BYTES: usize = size_of::<HashEpoch>() + HashRow::BYTES;
 
 /// Returns the key of an unpacked row.
-fn row_key(era: Era, row: HashRow) -> [u8; ROW_KEY_BYTES] {
+fn row_key(epoch: HashEpoch, row: HashRow) -> [u8; ROW_KEY_BYTES] {
     let mut key = [0; ROW_KEY_BYTES];
-    let (first, last) = key.split_at_mut(size_of::<Era>());
-    first.copy_from_slice(&era.to_be_bytes());
+    let (first, last) = key.split_at_mut(size_of::<HashEpoch>());
+    first.copy_from_slice(&epoch.to_be_bytes());
     last.copy_from_slice(&row.to_bytes());
     key
 }
 
-fn parse_key(key: &[u8]) -> Result<(Era, HashRow), StoreError> {
+fn parse_key(key: &[u8]) -> Result<(HashEpoch, HashRow), StoreError> {
     let (era, row) = key.split_first_chunk().ok_or(DAMAGED)?;
-    Ok((Era::from_be_bytes(*era), HashRow::from_bytes(row.try_into().map_err(|_| DAMAGED)?)))
+    Ok((HashEpoch::from_be_bytes(*era), HashRow::from_bytes(row.try_into().map_err(|_| DAMAGED)?)))
 }
 
 /// Returns the first unpacked row.
-fn first_row(state: &impl Read) -> Result<Option<(Era, HashRow)>, StoreError> {
-    state.walk(Table::Hashes)?.seek(&[])?.map(|(key, _)| parse_key(key)).transpose()
+fn first_row(state: &impl Read) -> Result<Option<(HashEpoch, HashRow)>, StoreError> {
+    state.cursor(Table::Hashes)?.seek(&[])?.map(|(key, _)| parse_key(key)).transpose()
 }
 
 /// Finds a transaction by its hash, whatever its age.
@@ -164,9 +164,9 @@ pub fn find_hash(state: &impl Read, hash: &Hash256) -> Result<Option<HashEntry>,
 }
 
 /// Finds a transaction by its hash, unless NIS1 has forgotten the hash.
-pub fn hash_entry(state: &impl Read, hash: &Hash256) -> Result<Option<HashEntry>, StoreError> {
+pub fn find_remembered_hash(state: &impl Read, hash: &Hash256) -> Result<Option<HashEntry>, StoreError> {
     let totals = HashTotals::of(state)?;
-    let found = find_from(state, hash, totals.first, Height(totals.forgotten_below))?;
+    let found = find_from(state, hash, totals.first_epoch, Height(totals.forgotten_below))?;
     Ok(found.filter(|entry| !totals.has_forgotten(entry)))
 }
 
@@ -176,7 +176,12 @@ pub fn remembered_from(state: &impl Read) -> Result<Height, StoreError> {
 }
 
 /// Finds the newest transaction with a hash, at or above the epoch `oldest` and the height `lowest`.
-fn find_from(state: &impl Read, hash: &Hash256, oldest: Era, lowest: Height) -> Result<Option<HashEntry>, StoreError> {
+fn find_from(
+    state: &impl Read,
+    hash: &Hash256,
+    oldest: HashEpoch,
+    lowest: Height,
+) -> Result<Option<HashEntry>, StoreError> {
     match find_in_rows(state, hash, oldest, lowest)? {
         Some(found) => Ok(Some(found)),
         None => runs::search(state, oldest, hash, |row| entry_at(state, hash, row, lowest)),
@@ -187,14 +192,14 @@ fn find_from(state: &impl Read, hash: &Hash256, oldest: Era, lowest: Height) -> 
 fn find_in_rows(
     state: &impl Read,
     hash: &Hash256,
-    oldest: Era,
+    oldest: HashEpoch,
     lowest: Height,
 ) -> Result<Option<HashEntry>, StoreError> {
-    let (mut walk, first) = (state.walk(Table::Hashes)?, HashRow::first_of(hash));
+    let (mut walk, first) = (state.cursor(Table::Hashes)?, HashRow::lowest_for(hash));
     let (mut from, mut found) = (Some(oldest), None);
     while let Some(era) = from {
         let mut next = walk.seek(&row_key(era, first))?.map(|(key, _)| parse_key(key)).transpose()?;
-        while let Some((_, row)) = next.filter(|(here, row)| *here == era && row.may_be_of(hash)) {
+        while let Some((_, row)) = next.filter(|(here, row)| *here == era && row.matches_prefix(hash)) {
             found = entry_at(state, hash, row, lowest)?.or(found);
             next = walk.next()?.map(|(key, _)| parse_key(key)).transpose()?;
         }
@@ -226,39 +231,39 @@ fn entry_at(state: &impl Read, hash: &Hash256, row: HashRow, lowest: Height) -> 
 fn transaction_at(state: &impl Read, height: Height, index: usize) -> Result<Transaction, StoreError> {
     let row = block_row(state, height)?.ok_or(DAMAGED)?;
     let bytes = row.transaction(index)?.ok_or(DAMAGED)?;
-    Transaction::from_bytes(bytes, Form::Verifiable, Context::of_store()).map_err(|_| DAMAGED)
+    Transaction::from_bytes(bytes, SigningForm::Verifiable, Context::trusted_store()).map_err(|_| DAMAGED)
 }
 
 /// Returns whether NIS1 still remembers the hash of a transaction, so that the transaction is rejected as a duplicate.
-pub fn knows_hash(state: &impl Read, hash: &Hash256) -> Result<bool, StoreError> {
-    Ok(hash_entry(state, hash)?.is_some())
+pub fn contains_hash(state: &impl Read, hash: &Hash256) -> Result<bool, StoreError> {
+    Ok(find_remembered_hash(state, hash)?.is_some())
 }
 
 /// Forgets the hashes of transactions in the blocks so far with time stamps before `limit`. The caller then calls
-/// [`forget_some`] until done.
-pub(super) fn forget(batch: &mut impl Write, height: Height, limit: Timestamp) -> Result<(), StoreError> {
-    let totals = HashTotals::of(batch)?;
+/// [`forget_step`] until done.
+pub(super) fn forget(txn: &mut impl Write, height: Height, limit: Timestamp) -> Result<(), StoreError> {
+    let totals = HashTotals::of(txn)?;
     let limit = totals.limit.max(limit.0);
-    HashTotals { pruned_at: height.0, limit, ..totals }.put(batch)
+    HashTotals { pruned_at: height.0, limit, ..totals }.put(txn)
 }
 
 /// Advances `forgotten_below` by one block if all hashes of that block are forgotten, so that lookups skip it. Returns
 /// whether work may remain.
-pub(super) fn forget_some(batch: &mut impl Write) -> Result<bool, StoreError> {
-    let totals = HashTotals::of(batch)?;
+pub(super) fn forget_step(txn: &mut impl Write) -> Result<bool, StoreError> {
+    let totals = HashTotals::of(txn)?;
     let next = Height(totals.forgotten_below.max(1));
     if next.0 >= totals.pruned_at {
         return Ok(false);
     }
-    let Some(block) = block_row(batch, next)? else { return Ok(false) };
+    let Some(block) = block_row(txn, next)? else { return Ok(false) };
     for transaction in block.transactions() {
         if latest_timestamp(transaction?).ok_or(DAMAGED)?.0 >= totals.limit {
             return Ok(false);
         }
     }
-    let behind = stored_header(batch, next.next())?.map(|header| totals.era(header.ids.0));
-    let first = behind.unwrap_or(totals.first);
-    HashTotals { forgotten_below: next.0 + 1, first, ..totals }.put(batch)?;
+    let behind = stored_header(txn, next.next())?.map(|header| totals.epoch(header.ids.0));
+    let first = behind.unwrap_or(totals.first_epoch);
+    HashTotals { forgotten_below: next.0 + 1, first_epoch: first, ..totals }.put(txn)?;
     Ok(true)
 }
 
@@ -267,7 +272,7 @@ pub(super) fn remembered(state: &impl Read) -> Result<BTreeMap<Hash256, HashEntr
     let totals = HashTotals::of(state)?;
     let mut found = BTreeMap::new();
     let mut height = Height(totals.forgotten_below.max(1));
-    while let Some((_, block)) = stored_block(state, height, Context::of_store())? {
+    while let Some((_, block)) = stored_block(state, height, Context::trusted_store())? {
         for (index, transaction) in (0..).zip(&block.transactions) {
             for (number, one) in transaction.self_and_children().enumerate() {
                 let entry = HashEntry { height, timestamp: one.timestamp, index, is_nested: number > 0 };

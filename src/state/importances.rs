@@ -4,10 +4,10 @@
 //! eligible ones with their previous values. So the list of a height is the whole state at that height, undoing a
 //! recalculation means deleting its list, and neither needs the journal. Lists that no rollback can reach are deleted.
 
+use super::account_ids::AccountId;
 use super::bytes::{ByteReader, ByteWriter};
-use super::numbers::AccountNumber;
 use crate::model::{Address, Height};
-use crate::store::{Batch, Read, StoreError, Table};
+use crate::store::{Read, StoreError, Table, WriteTxn};
 
 /// Entries per row: as many as fit into an LMDB page.
 const CHUNK: usize = 169;
@@ -17,7 +17,7 @@ const ENTRY_BYTES: usize = 4 + 4 + 8 + 8;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AccountImportance {
     /// The account.
-    pub account: AccountNumber,
+    pub account: AccountId,
     /// Importance height of the last recalculation for which the account was eligible.
     pub height: Height,
     /// Share of the total importance, 0 to 1.
@@ -32,7 +32,7 @@ pub struct RecalculationRecord {
     /// Importance height of the recalculation.
     pub height: Height,
     /// Accounts known at that height, the nemesis account not included.
-    pub handed_over: u64,
+    pub accounts_counted: u64,
     /// Those of them that were eligible.
     pub eligible: u64,
 }
@@ -42,7 +42,7 @@ fn list_key(height: Height) -> [u8; 8] {
 }
 
 /// Returns the key of a chunk: height and last account of the chunk, so that a seek for an account finds its chunk.
-fn chunk_key(height: Height, last: AccountNumber) -> Vec<u8> {
+fn chunk_key(height: Height, last: AccountId) -> Vec<u8> {
     [list_key(height).as_slice(), &last.key()].concat()
 }
 
@@ -59,7 +59,7 @@ impl AccountImportance {
 
     fn read(input: &mut ByteReader<'_>) -> Result<AccountImportance, StoreError> {
         Ok(AccountImportance {
-            account: AccountNumber(u32::from_be_bytes(input.array()?)),
+            account: AccountId(u32::from_be_bytes(input.array()?)),
             height: Height(u64::from(input.u32()?)),
             importance: f64::from_bits(input.u64()?),
             page_rank: f64::from_bits(input.u64()?),
@@ -70,13 +70,13 @@ impl AccountImportance {
 impl RecalculationRecord {
     fn from_bytes(height: Height, bytes: &[u8]) -> Result<RecalculationRecord, StoreError> {
         let mut input = ByteReader::new(bytes, "a recalculation");
-        Ok(RecalculationRecord { height, handed_over: input.u64()?, eligible: input.u64()? })
+        Ok(RecalculationRecord { height, accounts_counted: input.u64()?, eligible: input.u64()? })
     }
 }
 
 /// Returns the last recalculation; `None` before the nemesis block.
 pub fn last_recalculation(state: &impl Read) -> Result<Option<RecalculationRecord>, StoreError> {
-    let Some((key, _)) = state.walk(Table::Importances)?.last()? else { return Ok(None) };
+    let Some((key, _)) = state.cursor(Table::Importances)?.last()? else { return Ok(None) };
     let height = key.first_chunk().map(|height| Height(u64::from_be_bytes(*height)));
     let height = height.ok_or(StoreError::Damaged("a recalculation's key"))?;
     let head = state.get(Table::Importances, &list_key(height))?;
@@ -85,25 +85,21 @@ pub fn last_recalculation(state: &impl Read) -> Result<Option<RecalculationRecor
 
 /// Returns the importance of an account in the last recalculation; `None` if the account was never eligible.
 pub fn importance(state: &impl Read, address: &Address) -> Result<Option<AccountImportance>, StoreError> {
-    let Some(account) = AccountNumber::of(state, address)? else { return Ok(None) };
+    let Some(account) = AccountId::of(state, address)? else { return Ok(None) };
     importance_at(state, account)
 }
 
 /// Returns the same by account id.
-pub fn importance_at(state: &impl Read, account: AccountNumber) -> Result<Option<AccountImportance>, StoreError> {
-    last_recalculation(state)?.map_or(Ok(None), |last| importance_in(state, last.height, account))
+pub fn importance_at(state: &impl Read, id: AccountId) -> Result<Option<AccountImportance>, StoreError> {
+    last_recalculation(state)?.map_or(Ok(None), |last| importance_in(state, last.height, id))
 }
 
 /// Returns the same for the list of an earlier recalculation, if it is still stored.
-pub fn importance_in(
-    state: &impl Read,
-    list: Height,
-    account: AccountNumber,
-) -> Result<Option<AccountImportance>, StoreError> {
-    let chunk = state.walk(Table::Importances)?.seek(&chunk_key(list, account))?;
+pub fn importance_in(state: &impl Read, list: Height, id: AccountId) -> Result<Option<AccountImportance>, StoreError> {
+    let chunk = state.cursor(Table::Importances)?.seek(&chunk_key(list, id))?;
     let Some((_, bytes)) = chunk.filter(|(key, _)| key.starts_with(&list_key(list))) else { return Ok(None) };
     let (entries, _) = bytes.as_chunks::<ENTRY_BYTES>();
-    let found = entries.binary_search_by(|entry| entry[..4].cmp(&account.key()));
+    let found = entries.binary_search_by(|entry| entry[..4].cmp(&id.key()));
     let Ok(index) = found else { return Ok(None) };
     AccountImportance::read(&mut ByteReader::new(&entries[index], "an importance")).map(Some)
 }
@@ -112,13 +108,13 @@ pub fn importance_in(
 pub fn chunk_after(
     state: &impl Read,
     list: Height,
-    after: Option<AccountNumber>,
+    after: Option<AccountId>,
 ) -> Result<Vec<AccountImportance>, StoreError> {
     let mut key = list_key(list).to_vec();
-    key.extend(after.into_iter().flat_map(AccountNumber::key));
+    key.extend(after.into_iter().flat_map(AccountId::key));
     // The extra byte puts the key after that of the account itself, or after the header of the list.
     key.push(0);
-    let chunk = state.walk(Table::Importances)?.seek(&key)?;
+    let chunk = state.cursor(Table::Importances)?.seek(&key)?;
     let Some((key, bytes)) = chunk.filter(|(key, _)| key.starts_with(&list_key(list))) else { return Ok(Vec::new()) };
     let mut input = ByteReader::new(bytes, "importances");
     let mut entries = Vec::with_capacity(CHUNK);
@@ -135,7 +131,7 @@ pub fn chunk_after(
 }
 
 /// Calls `visit` with the entries of the last recalculation in the order of account ids.
-pub fn each_importance(
+pub fn for_each_importance(
     state: &impl Read,
     mut visit: impl FnMut(AccountImportance) -> Result<(), StoreError>,
 ) -> Result<(), StoreError> {
@@ -149,47 +145,50 @@ pub fn each_importance(
 }
 
 /// Writes the list of a recalculation chunk by chunk. Entries must come in the order of account ids.
-pub struct ListWriter {
+pub struct ImportanceListWriter {
     height: Height,
     chunk: Vec<AccountImportance>,
 }
 
-impl ListWriter {
+impl ImportanceListWriter {
     /// Starts a list. Rows that an interrupted recalculation left at its height are overwritten or deleted.
-    pub fn begin(recalculation: RecalculationRecord, batch: &mut Batch<'_>) -> Result<ListWriter, StoreError> {
+    pub fn begin(
+        recalculation: RecalculationRecord,
+        txn: &mut WriteTxn<'_>,
+    ) -> Result<ImportanceListWriter, StoreError> {
         let mut out = ByteWriter::default();
-        out.u64(recalculation.handed_over);
+        out.u64(recalculation.accounts_counted);
         out.u64(recalculation.eligible);
-        batch.put_unjournaled(Table::Importances, &list_key(recalculation.height), &out.0)?;
-        Ok(ListWriter { height: recalculation.height, chunk: Vec::with_capacity(CHUNK) })
+        txn.put_unjournaled(Table::Importances, &list_key(recalculation.height), &out.0)?;
+        Ok(ImportanceListWriter { height: recalculation.height, chunk: Vec::with_capacity(CHUNK) })
     }
 
     /// Appends an entry.
-    pub fn push(&mut self, entry: AccountImportance, batch: &mut Batch<'_>) -> Result<(), StoreError> {
+    pub fn push(&mut self, entry: AccountImportance, txn: &mut WriteTxn<'_>) -> Result<(), StoreError> {
         self.chunk.push(entry);
-        if self.chunk.len() == CHUNK { self.flush(batch) } else { Ok(()) }
+        if self.chunk.len() == CHUNK { self.flush(txn) } else { Ok(()) }
     }
 
     /// Writes the last chunk.
-    pub fn finish(mut self, batch: &mut Batch<'_>) -> Result<(), StoreError> {
-        self.flush(batch)
+    pub fn finish(mut self, txn: &mut WriteTxn<'_>) -> Result<(), StoreError> {
+        self.flush(txn)
     }
 
-    fn flush(&mut self, batch: &mut Batch<'_>) -> Result<(), StoreError> {
+    fn flush(&mut self, txn: &mut WriteTxn<'_>) -> Result<(), StoreError> {
         let Some(last) = self.chunk.last() else { return Ok(()) };
         let key = chunk_key(self.height, last.account);
         let bytes: Vec<u8> = self.chunk.drain(..).flat_map(|entry| entry.to_bytes()).collect();
-        batch.put_unjournaled(Table::Importances, &key, &bytes)
+        txn.put_unjournaled(Table::Importances, &key, &bytes)
     }
 }
 
 /// Deletes the lists above a height, as their blocks are undone.
-pub fn forget_above(batch: &mut Batch<'_>, height: Height) -> Result<(), StoreError> {
+pub fn delete_lists_above(txn: &mut WriteTxn<'_>, height: Height) -> Result<(), StoreError> {
     let lowest = list_key(height.next());
     loop {
-        let last = batch.walk(Table::Importances)?.last()?.map(|(key, _)| key.to_vec());
+        let last = txn.cursor(Table::Importances)?.last()?.map(|(key, _)| key.to_vec());
         match last.filter(|key| key.as_slice() >= lowest.as_slice()) {
-            Some(key) => batch.delete_unjournaled(Table::Importances, &key)?,
+            Some(key) => txn.delete_unjournaled(Table::Importances, &key)?,
             None => return Ok(()),
         }
     }
@@ -197,8 +196,8 @@ pub fn forget_above(batch: &mut Batch<'_>, height: Height) -> Result<(), StoreEr
 
 /// Returns the height below which lists can be deleted when those below `lowest` are no longer needed. Covers at most
 /// two lists, so that a long history is deleted in small parts.
-pub fn forgettable_below(state: &impl Read, lowest: Height) -> Result<Height, StoreError> {
-    let mut walk = state.walk(Table::Importances)?;
+pub fn deletable_below(state: &impl Read, lowest: Height) -> Result<Height, StoreError> {
+    let mut walk = state.cursor(Table::Importances)?;
     let mut from = Height(0);
     for _ in 0..2 {
         let Some((key, _)) = walk.seek(&list_key(from))? else { return Ok(lowest) };
@@ -209,10 +208,10 @@ pub fn forgettable_below(state: &impl Read, lowest: Height) -> Result<Height, St
 }
 
 /// Deletes at most one chunk of the lists below a height; returns whether more may exist.
-pub fn forget_below(batch: &mut Batch<'_>, height: Height) -> Result<bool, StoreError> {
-    let first = batch.walk(Table::Importances)?.seek(&[])?.map(|(key, _)| key.to_vec());
+pub fn delete_lists_below(txn: &mut WriteTxn<'_>, height: Height) -> Result<bool, StoreError> {
+    let first = txn.cursor(Table::Importances)?.seek(&[])?.map(|(key, _)| key.to_vec());
     let Some(key) = first.filter(|key| key.as_slice() < list_key(height).as_slice()) else { return Ok(false) };
-    batch.delete_unjournaled(Table::Importances, &key)?;
+    txn.delete_unjournaled(Table::Importances, &key)?;
     Ok(true)
 }
 
@@ -224,43 +223,43 @@ mod tests {
     #[test]
     fn of_a_long_history_of_lists_two_can_be_forgotten_at_a_time() {
         let (store, _folder) = test_store();
-        let mut batch = store.begin().unwrap();
-        assert_eq!(forgettable_below(&batch, Height(9)).unwrap(), Height(9));
+        let mut batch = store.begin_write().unwrap();
+        assert_eq!(deletable_below(&batch, Height(9)).unwrap(), Height(9));
         for height in [1, 359, 718, 1077].map(Height) {
-            let recalculation = RecalculationRecord { height, handed_over: 2, eligible: 2 };
-            ListWriter::begin(recalculation, &mut batch).unwrap().finish(&mut batch).unwrap();
+            let recalculation = RecalculationRecord { height, accounts_counted: 2, eligible: 2 };
+            ImportanceListWriter::begin(recalculation, &mut batch).unwrap().finish(&mut batch).unwrap();
         }
         for (lowest, expected) in [(1, 1), (359, 359), (718, 360), (1077, 360), (2000, 360)] {
-            assert_eq!(forgettable_below(&batch, Height(lowest)).unwrap(), Height(expected), "{lowest}");
+            assert_eq!(deletable_below(&batch, Height(lowest)).unwrap(), Height(expected), "{lowest}");
         }
-        while forget_below(&mut batch, Height(360)).unwrap() {}
-        let lists = batch.keys(Table::Importances, &[]).unwrap();
+        while delete_lists_below(&mut batch, Height(360)).unwrap() {}
+        let lists = batch.keys_with_prefix(Table::Importances, &[]).unwrap();
         assert_eq!(lists, [718, 1077].map(|height| list_key(Height(height)).to_vec()));
     }
 
     #[test]
     fn a_list_whose_last_account_is_not_that_of_its_key_is_damage_and_not_walked_for_ever() {
         let (store, _folder) = test_store();
-        let mut batch = store.begin().unwrap();
+        let mut batch = store.begin_write().unwrap();
         let entry = |number| AccountImportance {
-            account: AccountNumber(number),
+            account: AccountId(number),
             height: Height(1),
             importance: 0.5,
             page_rank: 0.5,
         };
-        let recalculation = RecalculationRecord { height: Height(7), handed_over: 2, eligible: 2 };
-        let mut list = ListWriter::begin(recalculation, &mut batch).unwrap();
+        let recalculation = RecalculationRecord { height: Height(7), accounts_counted: 2, eligible: 2 };
+        let mut list = ImportanceListWriter::begin(recalculation, &mut batch).unwrap();
         list.push(entry(1), &mut batch).unwrap();
         list.push(entry(3), &mut batch).unwrap();
         list.finish(&mut batch).unwrap();
         let mut found = Vec::new();
-        let visited = each_importance(&batch, |entry| {
+        let visited = for_each_importance(&batch, |entry| {
             found.push(entry);
             Ok(())
         });
         assert!(visited.is_ok() && found == [entry(1), entry(3)]);
         let key = chunk_key(Height(7), entry(3).account);
         batch.put_unjournaled(Table::Importances, &key, &entry(2).to_bytes()).unwrap();
-        assert!(matches!(each_importance(&batch, |_| Ok(())), Err(StoreError::Damaged(_))));
+        assert!(matches!(for_each_importance(&batch, |_| Ok(())), Err(StoreError::Damaged(_))));
     }
 }

@@ -5,19 +5,19 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::account::{Account, LinkRole, RemoteLink};
+use super::account_ids::{AccountId, AccountTotals};
+use super::account_tx_list::{BlockTxLists, Direction, TxLocation};
 use super::balance_history::{self, HistoryRange};
 use super::effects::Effect;
 use super::error::StateError;
 use super::expiry::Expiry;
 use super::expiry_log::ExpiryLog;
-use super::hashes::{self, Era};
-use super::history;
+use super::hashes::{self, HashEpoch};
 use super::mosaics::MosaicEntry;
 use super::namespaces::{self, Lease};
-use super::numbers::{AccountNumber, AccountTotals};
 use super::outlinks::{BlockOutlinks, Outlink};
 use super::pruning::Pruning;
-use super::trail::{BlockTrails, Direction, Place};
+use super::transaction_ids;
 use super::vesting::VestedBalance;
 use super::view::StateView;
 use crate::crypto::PublicKey;
@@ -35,27 +35,27 @@ pub struct BlockContext {
     pub height: Height,
     /// Time stamp of the block.
     pub timestamp: Timestamp,
-    accounts: BTreeMap<Address, OpenAccount>,
+    accounts: BTreeMap<Address, LoadedAccount>,
     /// Accounts that are staged for writing.
-    changed: BTreeMap<AccountNumber, ChangedAccount>,
+    changed: BTreeMap<AccountId, ChangedAccount>,
     /// Totals before the block and now; read when first needed.
     totals: Option<(AccountTotals, AccountTotals)>,
     /// Heights known to the balance history with this block; read when first needed.
     history: Option<HistoryRange>,
     outlinks: BlockOutlinks,
-    trails: BlockTrails,
+    tx_lists: BlockTxLists,
     pub(super) log: ExpiryLog,
 }
 
 /// An account that the block has read.
-struct OpenAccount {
+struct LoadedAccount {
     /// Its id, if one is assigned.
-    number: Option<AccountNumber>,
+    id: Option<AccountId>,
     account: Account,
     /// Its stored form before the block.
     before: Option<Vec<u8>>,
     balance_before: VestedBalance,
-    /// Whether it was known, and had enough balance to be listed in [`Table::Stakes`], before the block.
+    /// Whether it was known, and had enough balance to be listed in [`Table::EligibleAccounts`], before the block.
     was_known: bool,
     had_stake: bool,
 }
@@ -65,25 +65,25 @@ struct ChangedAccount {
     before: Option<Vec<u8>>,
     after: Vec<u8>,
     /// The balance before the block, if it goes to the balance history.
-    kept: Option<VestedBalance>,
+    replaced_balance: Option<VestedBalance>,
 }
 
-impl OpenAccount {
-    fn read(batch: &impl Write, address: &Address) -> Result<OpenAccount, StoreError> {
-        let number = AccountNumber::of(batch, address)?;
+impl LoadedAccount {
+    fn read(txn: &impl Write, address: &Address) -> Result<LoadedAccount, StoreError> {
+        let number = AccountId::of(txn, address)?;
         let before = match number {
-            Some(number) => batch.get(Table::Accounts, &number.key())?.map(<[u8]>::to_vec),
+            Some(number) => txn.get(Table::Accounts, &number.key())?.map(<[u8]>::to_vec),
             None => None,
         };
         let account = before.as_deref().map_or(Ok(Account::default()), Account::from_bytes)?;
         let (was_known, had_stake, balance_before) = (account.is_known(), account.has_stake(), account.balance);
-        Ok(OpenAccount { number, account, before, balance_before, was_known, had_stake })
+        Ok(LoadedAccount { id: number, account, before, balance_before, was_known, had_stake })
     }
 }
 
 impl BlockContext {
     /// Returns the current state of an account, if the block has read it.
-    pub(super) fn open_account(&self, address: &Address) -> Option<&Account> {
+    pub(super) fn loaded_account(&self, address: &Address) -> Option<&Account> {
         self.accounts.get(address).map(|open| &open.account)
     }
 
@@ -97,7 +97,7 @@ impl BlockContext {
             totals: None,
             history: None,
             outlinks: BlockOutlinks::default(),
-            trails: BlockTrails::default(),
+            tx_lists: BlockTxLists::default(),
             log: ExpiryLog::new(height),
         }
     }
@@ -106,7 +106,7 @@ impl BlockContext {
 /// Applies the changes of one block to a write transaction, or to an in-memory overlay on a snapshot.
 pub struct Ledger<'a, W> {
     /// Target of the changes.
-    pub batch: &'a mut W,
+    pub txn: &'a mut W,
     /// State of the block.
     pub block: &'a mut BlockContext,
     /// The network.
@@ -114,39 +114,39 @@ pub struct Ledger<'a, W> {
 }
 
 impl<W: Write> Ledger<'_, W> {
-    /// Returns the account of an address for modification. [`Ledger::finish_some`] writes it.
+    /// Returns the account of an address for modification. [`Ledger::flush_step`] writes it.
     pub fn account(&mut self, address: &Address) -> Result<&mut Account, StateError> {
-        Ok(&mut self.open(address)?.account)
+        Ok(&mut self.load(address)?.account)
     }
 
-    fn open(&mut self, address: &Address) -> Result<&mut OpenAccount, StateError> {
+    fn load(&mut self, address: &Address) -> Result<&mut LoadedAccount, StateError> {
         match self.block.accounts.entry(*address) {
             Entry::Occupied(open) => Ok(open.into_mut()),
-            Entry::Vacant(place) => Ok(place.insert(OpenAccount::read(self.batch, address)?)),
+            Entry::Vacant(place) => Ok(place.insert(LoadedAccount::read(self.txn, address)?)),
         }
     }
 
     /// Returns the id of an account that the block changes, allocating the next one if it has none.
-    pub(super) fn number(&mut self, address: &Address) -> Result<AccountNumber, StateError> {
-        if let Some(number) = self.open(address)?.number {
+    pub(super) fn account_id(&mut self, address: &Address) -> Result<AccountId, StateError> {
+        if let Some(number) = self.load(address)?.id {
             return Ok(number);
         }
-        let number = self.give_number(address)?;
-        self.open(address)?.number = Some(number);
+        let number = self.allocate_id(address)?;
+        self.load(address)?.id = Some(number);
         Ok(number)
     }
 
-    fn give_number(&mut self, address: &Address) -> Result<AccountNumber, StateError> {
+    fn allocate_id(&mut self, address: &Address) -> Result<AccountId, StateError> {
         let totals = self.totals()?;
-        let number = AccountNumber(totals.numbered);
-        totals.numbered = totals.numbered.checked_add(1).ok_or(StoreError::Damaged("the number of accounts"))?;
-        number.give(self.batch, address)?;
+        let number = AccountId(totals.allocated);
+        totals.allocated = totals.allocated.checked_add(1).ok_or(StoreError::Damaged("the number of accounts"))?;
+        number.assign(self.txn, address)?;
         Ok(number)
     }
 
     fn totals(&mut self) -> Result<&mut AccountTotals, StateError> {
         if self.block.totals.is_none() {
-            let before = AccountTotals::of(self.batch)?;
+            let before = AccountTotals::of(self.txn)?;
             self.block.totals = Some((before, before));
         }
         let totals = self.block.totals.as_mut().map(|(_, now)| now);
@@ -154,12 +154,12 @@ impl<W: Write> Ledger<'_, W> {
     }
 
     /// Records the public key of an account.
-    pub fn reveal(&mut self, key: &PublicKey) -> Result<(), StateError> {
+    pub fn record_public_key(&mut self, key: &PublicKey) -> Result<(), StateError> {
         let address = Address::from_public_key(key, self.network.byte);
         if std::mem::replace(&mut self.account(&address)?.has_key, true) {
             return Ok(());
         }
-        Ok(self.number(&address)?.reveal(self.batch, &address, key)?)
+        Ok(self.account_id(&address)?.record_public_key(self.txn, &address, key)?)
     }
 
     /// Credits the total supply to the nemesis account, before the nemesis block is applied.
@@ -174,9 +174,9 @@ impl<W: Write> Ledger<'_, W> {
     pub fn apply(&mut self, effect: &Effect<'_>) -> Result<(), StateError> {
         let network = self.network.byte;
         match effect {
-            Effect::Touch(address) => {
+            Effect::Reference(address) => {
                 let height = self.block.height;
-                self.account(address)?.touch(height);
+                self.account(address)?.add_reference(height);
                 Ok(())
             }
             Effect::Transfer { from, to, amount } => self.transfer(from, to, *amount),
@@ -219,7 +219,7 @@ impl<W: Write> Ledger<'_, W> {
             if !fresh {
                 return Err(StateError::impossible(format!("{to} is paid twice in the nemesis block")));
             }
-            account.balance.vest();
+            account.balance.vest_all();
         }
         Ok(())
     }
@@ -237,7 +237,7 @@ impl<W: Write> Ledger<'_, W> {
         let height = self.block.height;
         let left = self.account(from)?.balance.at(height, &self.network.chain);
         let weight = Outlink::weigh(amount, &left);
-        let (sender, recipient) = (self.number(from)?, self.number(to)?);
+        let (sender, recipient) = (self.account_id(from)?, self.account_id(to)?);
         self.block.outlinks.add(Outlink { sender, recipient, weight });
         Ok(())
     }
@@ -248,13 +248,13 @@ impl<W: Write> Ledger<'_, W> {
         // After the fork, a deactivation ends the existing link whatever remote it names.
         let remote = match mode {
             LinkMode::Deactivate if after_fork => {
-                let linked = self.account(owner)?.links.last().map(|link| link.other);
+                let linked = self.account(owner)?.links.last().map(|link| link.linked_address);
                 linked.ok_or_else(|| StateError::impossible(format!("{owner} has no remote account")))?
             }
             _ => *remote,
         };
-        self.account(owner)?.push_link(RemoteLink { role: LinkRole::Owner, other: remote, height, mode });
-        self.account(&remote)?.push_link(RemoteLink { role: LinkRole::Remote, other: *owner, height, mode });
+        self.account(owner)?.push_link(RemoteLink { role: LinkRole::Owner, linked_address: remote, height, mode });
+        self.account(&remote)?.push_link(RemoteLink { role: LinkRole::Remote, linked_address: *owner, height, mode });
         Ok(())
     }
 
@@ -268,21 +268,21 @@ impl<W: Write> Ledger<'_, W> {
         let (down, up) = (pair(account, cosignatory), pair(cosignatory, account));
         match kind {
             ModificationKind::Add => {
-                self.refuse_nested_multisig(account, cosignatory)?;
-                self.batch.put(Table::Cosignatories, &down, &[])?;
-                self.batch.put(Table::CosignatoryOf, &up, &[])?;
+                self.reject_nested_multisig(account, cosignatory)?;
+                self.txn.put(Table::Cosignatories, &down, &[])?;
+                self.txn.put(Table::CosignatoryOf, &up, &[])?;
             }
             ModificationKind::Delete | ModificationKind::Unknown => {
-                self.batch.delete(Table::Cosignatories, &down)?;
-                self.batch.delete(Table::CosignatoryOf, &up)?;
+                self.txn.delete(Table::Cosignatories, &down)?;
+                self.txn.delete(Table::CosignatoryOf, &up)?;
             }
         }
         Ok(())
     }
 
     /// Fails if an account would become both a multisig account and a cosignatory.
-    fn refuse_nested_multisig(&self, account: &Address, cosignatory: &Address) -> Result<(), StateError> {
-        let has = |table, address: &Address| self.batch.any(table, address.as_bytes());
+    fn reject_nested_multisig(&self, account: &Address, cosignatory: &Address) -> Result<(), StateError> {
+        let has = |table, address: &Address| self.txn.has_prefix(table, address.as_bytes());
         if has(Table::CosignatoryOf, account)? || has(Table::Cosignatories, cosignatory)? || account == cosignatory {
             return Err(StateError::impossible("a multisig account cannot be a cosignatory"));
         }
@@ -300,14 +300,14 @@ impl<W: Write> Ledger<'_, W> {
     fn provision(&mut self, owner: Address, name: &NamespaceId) -> Result<(), StateError> {
         let term = self.network.chain.blocks_per_year();
         let BlockContext { height, log, .. } = &mut *self.block;
-        namespaces::provision(self.batch, owner, name, *height, term, log)
+        namespaces::provision(self.txn, owner, name, *height, term, log)
     }
 
     /// Returns the last lease of a namespace's root; fails if the namespace does not exist in it.
-    pub(super) fn need_namespace(&self, name: &NamespaceId) -> Result<Lease, StateError> {
-        let lease = namespaces::leases(self.batch, name.root())?.pop();
+    pub(super) fn require_namespace(&self, name: &NamespaceId) -> Result<Lease, StateError> {
+        let lease = namespaces::leases(self.txn, name.root())?.pop();
         if let Some(lease) = lease
-            && namespaces::is_in_lease(self.batch, &lease, name)?
+            && namespaces::is_in_lease(self.txn, &lease, name)?
         {
             return Ok(lease);
         }
@@ -329,7 +329,7 @@ impl<W: Write> Ledger<'_, W> {
 
     /// Returns the leases that end with the block.
     pub fn expiry(&self) -> Result<Expiry, StoreError> {
-        Expiry::due(self.batch, self.block.height, &self.network.chain)
+        Expiry::due(self.txn, self.block.height, &self.network.chain)
     }
 
     /// Returns the pruning that is due with the block, if any.
@@ -339,10 +339,10 @@ impl<W: Write> Ledger<'_, W> {
 
     /// Adds the block to the harvest indexes of its signer and of its beneficiary.
     pub fn index_harvest(&mut self, signer: &Address, beneficiary: &Address) -> Result<(), StateError> {
-        let numbers = BTreeSet::from([self.number(signer)?, self.number(beneficiary)?]);
+        let numbers = BTreeSet::from([self.account_id(signer)?, self.account_id(beneficiary)?]);
         numbers.into_iter().try_for_each(|number| {
             let key = [number.key().as_slice(), &block_key(self.block.height)].concat();
-            Ok(self.batch.insert(Table::Harvests, &key, &[])?)
+            Ok(self.txn.insert(Table::Harvests, &key, &[])?)
         })
     }
 
@@ -353,39 +353,39 @@ impl<W: Write> Ledger<'_, W> {
         transaction: &Transaction,
         hashes: &Hashes,
         index: u32,
-        (id, era): (u64, Era),
+        (id, era): (u64, HashEpoch),
     ) -> Result<(), StateError> {
         let height = self.block.height;
-        hashes::insert_hashes(self.batch, era, height, index, hashes.all())?;
-        let parties = history::parties(self.batch, transaction, self.network.byte)?;
-        let place = Place { height, index };
-        self.block.trails.begin(place, id, parties.len());
+        hashes::insert_hashes(self.txn, era, height, index, hashes.all())?;
+        let parties = transaction_ids::affected_accounts(self.txn, transaction, self.network.byte)?;
+        let place = TxLocation { height, index };
+        self.block.tx_lists.begin(place, id, parties.len());
         for (address, direction) in parties {
-            let number = self.number(&address)?;
-            let BlockContext { accounts, trails, .. } = &mut *self.block;
+            let number = self.account_id(&address)?;
+            let BlockContext { accounts, tx_lists: trails, .. } = &mut *self.block;
             let open = accounts.get_mut(&address).ok_or(StoreError::Damaged("an open account"))?;
             let trail = match direction {
                 Direction::Outgoing => &mut open.account.sent,
                 Direction::Incoming => &mut open.account.received,
             };
-            trails.extend(self.batch, (place, id), (number, direction), trail)?;
+            trails.extend(self.txn, (place, id), (number, direction), trail)?;
         }
         Ok(())
     }
 
     /// Writes some of the changed accounts in the order of their ids, and finally the collected data of the block.
     /// Returns whether work remains.
-    pub fn finish_some(&mut self) -> Result<bool, StateError> {
+    pub fn flush_step(&mut self) -> Result<bool, StateError> {
         for _ in 0..ACCOUNTS_PER_STEP {
             if let Some((address, open)) = self.block.accounts.pop_first() {
-                self.set_aside(&address, open)?;
+                self.stage_write(&address, open)?;
             } else if let Some((number, changed)) = self.block.changed.pop_first() {
-                self.batch.replace(Table::Accounts, &number.key(), changed.before.as_deref(), &changed.after)?;
-                if let Some(kept) = &changed.kept {
-                    balance_history::keep(self.batch, number, kept)?;
+                self.txn.replace(Table::Accounts, &number.key(), changed.before.as_deref(), &changed.after)?;
+                if let Some(kept) = &changed.replaced_balance {
+                    balance_history::store_replaced(self.txn, number, kept)?;
                 }
             } else {
-                self.finish_block()?;
+                self.flush_block()?;
                 return Ok(false);
             }
         }
@@ -393,14 +393,14 @@ impl<W: Write> Ledger<'_, W> {
     }
 
     /// Writes everything that is left.
-    pub fn finish(&mut self) -> Result<(), StateError> {
-        while self.finish_some()? {}
+    pub fn flush(&mut self) -> Result<(), StateError> {
+        while self.flush_step()? {}
         Ok(())
     }
 
     /// Stages an account for writing if it has changed, allocating an id if it has none.
-    fn set_aside(&mut self, address: &Address, open: OpenAccount) -> Result<(), StateError> {
-        let OpenAccount { number, account, before, balance_before, was_known, had_stake } = open;
+    fn stage_write(&mut self, address: &Address, open: LoadedAccount) -> Result<(), StateError> {
+        let LoadedAccount { id: number, account, before, balance_before, was_known, had_stake } = open;
         let after = account.to_bytes();
         let is_untouched = before.is_none() && account == Account::default();
         if is_untouched || before.as_ref() == Some(&after) {
@@ -408,7 +408,7 @@ impl<W: Write> Ledger<'_, W> {
         }
         let number = match number {
             Some(number) => number,
-            None => self.give_number(address)?,
+            None => self.allocate_id(address)?,
         };
         if account.is_known() && !was_known {
             let height = self.block.height;
@@ -418,9 +418,9 @@ impl<W: Write> Ledger<'_, W> {
             self.set_stake(number, account.has_stake())?;
         }
         let is_over = balance_before.height > 0 && balance_before != account.balance;
-        let keeps = is_over && self.history()?.is_some_and(|history| history.keeps_changes());
+        let keeps = is_over && self.history()?.is_some_and(|history| history.records_changes());
         let kept = keeps.then_some(balance_before);
-        self.block.changed.insert(number, ChangedAccount { before, after, kept });
+        self.block.changed.insert(number, ChangedAccount { before, after, replaced_balance: kept });
         Ok(())
     }
 
@@ -431,34 +431,34 @@ impl<W: Write> Ledger<'_, W> {
             return Ok(None);
         }
         if self.block.history.is_none() {
-            self.block.history = Some(HistoryRange::with_block(self.batch, height)?);
+            self.block.history = Some(HistoryRange::with_block(self.txn, height)?);
         }
         Ok(self.block.history)
     }
 
-    fn set_stake(&mut self, number: AccountNumber, has_stake: bool) -> Result<(), StateError> {
+    fn set_stake(&mut self, id: AccountId, has_stake: bool) -> Result<(), StateError> {
         let stakes = &mut self.totals()?.stakes;
         match has_stake {
             true => {
                 *stakes += 1;
-                Ok(self.batch.insert(Table::Stakes, &number.key(), &[])?)
+                Ok(self.txn.insert(Table::EligibleAccounts, &id.key(), &[])?)
             }
             false => {
                 *stakes = stakes.saturating_sub(1);
-                Ok(self.batch.delete(Table::Stakes, &number.key())?)
+                Ok(self.txn.delete(Table::EligibleAccounts, &id.key())?)
             }
         }
     }
 
-    fn finish_block(&mut self) -> Result<(), StateError> {
+    fn flush_block(&mut self) -> Result<(), StateError> {
         let height = self.block.height;
-        std::mem::take(&mut self.block.outlinks).store(self.batch, height)?;
-        std::mem::take(&mut self.block.trails).store(self.batch, height)?;
+        std::mem::take(&mut self.block.outlinks).store(self.txn, height)?;
+        std::mem::take(&mut self.block.tx_lists).store(self.txn, height)?;
         if let Some(history) = self.history()? {
-            history.put(self.batch)?;
+            history.put(self.txn)?;
         }
         match self.block.totals.take() {
-            Some((before, now)) if before != now => Ok(now.put(self.batch)?),
+            Some((before, now)) if before != now => Ok(now.put(self.txn)?),
             _ => Ok(()),
         }
     }
@@ -467,46 +467,46 @@ impl<W: Write> Ledger<'_, W> {
 /// The state in the middle of a block, whose accounts are not written yet.
 impl<W: Write> StateView for Ledger<'_, W> {
     fn account(&self, address: &Address) -> Result<Cow<'_, Account>, StoreError> {
-        match self.block.open_account(address) {
+        match self.block.loaded_account(address) {
             Some(account) => Ok(Cow::Borrowed(account)),
-            None => StateView::account(self.batch, address),
+            None => StateView::account(self.txn, address),
         }
     }
 
     fn cosignatories(&self, account: &Address) -> Result<Vec<Address>, StoreError> {
-        StateView::cosignatories(self.batch, account)
+        StateView::cosignatories(self.txn, account)
     }
 
     fn is_cosignatory(&self, account: &Address) -> Result<bool, StoreError> {
-        self.batch.is_cosignatory(account)
+        self.txn.is_cosignatory(account)
     }
 
     fn leases(&self, root: &str) -> Result<Vec<Lease>, StoreError> {
-        StateView::leases(self.batch, root)
+        StateView::leases(self.txn, root)
     }
 
     fn is_in_lease(&self, lease: &Lease, name: &NamespaceId) -> Result<bool, StoreError> {
-        StateView::is_in_lease(self.batch, lease, name)
+        StateView::is_in_lease(self.txn, lease, name)
     }
 
     fn owns_namespace(&self, account: &Address) -> Result<bool, StoreError> {
-        self.batch.owns_namespace(account)
+        self.txn.owns_namespace(account)
     }
 
     fn holds_mosaic(&self, account: &Address) -> Result<bool, StoreError> {
-        self.batch.holds_mosaic(account)
+        self.txn.holds_mosaic(account)
     }
 
     fn mosaic(&self, id: &MosaicId) -> Result<Option<MosaicEntry>, StoreError> {
-        self.batch.mosaic(id)
+        self.txn.mosaic(id)
     }
 
     fn mosaic_balance(&self, id: &MosaicId, account: &Address) -> Result<u64, StoreError> {
-        self.batch.mosaic_balance(id, account)
+        self.txn.mosaic_balance(id, account)
     }
 
-    fn knows_hash(&self, hash: &Hash256) -> Result<bool, StoreError> {
-        self.batch.knows_hash(hash)
+    fn contains_hash(&self, hash: &Hash256) -> Result<bool, StoreError> {
+        self.txn.contains_hash(hash)
     }
 }
 
@@ -523,9 +523,9 @@ mod tests {
         let mut network = test_network(NetworkByte::TESTNET, nemesis);
         network.chain.vesting = vesting;
         let (store, _folder) = test_store();
-        let mut batch = store.begin().unwrap();
+        let mut batch = store.begin_write().unwrap();
         let mut block = BlockContext::new(Height::NEMESIS, Timestamp(0));
-        let mut ledger = Ledger { batch: &mut batch, block: &mut block, network: &network };
+        let mut ledger = Ledger { txn: &mut batch, block: &mut block, network: &network };
         ledger.seed().unwrap();
         for amount in [5, 7] {
             let payment = Effect::Transfer { from: nemesis, to: account, amount };

@@ -4,9 +4,10 @@
 //! effects: the store restores the old values.
 
 mod account;
+mod account_ids;
+mod account_tx_list;
 mod balance_history;
 mod bytes;
-pub mod catalogue;
 mod digest;
 mod dump;
 mod effects;
@@ -14,46 +15,46 @@ mod error;
 mod expiry;
 mod expiry_log;
 mod hashes;
-mod history;
 mod importances;
 mod ledger;
 mod mosaics;
 mod namespaces;
-mod numbers;
 mod outlinks;
 mod pruning;
 mod queries;
-mod trail;
+pub mod registry;
+mod transaction_ids;
 mod vesting;
 mod view;
 
 pub use account::{Account, LinkPhase, LinkRole, RemoteLink, RemoteStatus};
-pub use balance_history::{AccountHistory, HistoryEntry, HistoryRange, forget_history, history_from, history_height};
+pub use account_ids::{AccountId, AccountTotals};
+pub use account_tx_list::{AccountTxCursor, AccountTxList, Direction, TxLocation, transaction_id};
+pub use balance_history::{AccountHistory, HistoryEntry, HistoryRange, clear_history, history_from, history_height};
 pub use digest::digest;
 pub use dump::dump;
-pub use effects::{Effect, effects, effects_by};
+pub use effects::{Effect, effects, effects_with_signer};
 pub use error::StateError;
 pub use expiry::Expiry;
-pub use expiry_log::{ExpiredMosaic, ExpiredRow, ExpiredWalk, ExpiryKind, each_expired};
+pub use expiry_log::{ExpiredCursor, ExpiredMosaic, ExpiredRow, ExpiryKind, for_each_expired};
 pub use hashes::{
-    Era, HashComparison, HashEntry, HashPacking, TOTALS_KEY as HASH_TOTALS_KEY, begin_eras, begin_eras_like, find_hash,
-    hash_entry, hash_era, insert_hashes, remembered_from,
+    HashCompaction, HashEntry, HashEpoch, HashVerifier, TOTALS_KEY as HASH_TOTALS_KEY, copy_epoch_size, find_hash,
+    find_remembered_hash, hash_epoch, insert_hashes, remembered_from, set_epoch_size,
 };
-pub use history::assign_ids;
 pub use importances::{
-    AccountImportance, ListWriter, RecalculationRecord, chunk_after, each_importance, forget_above, forget_below,
-    forgettable_below, importance, importance_at, last_recalculation,
+    AccountImportance, ImportanceListWriter, RecalculationRecord, chunk_after, deletable_below, delete_lists_above,
+    delete_lists_below, for_each_importance, importance, importance_at, last_recalculation,
 };
 pub use ledger::{BlockContext, Ledger};
-pub use mosaics::{Edition, HoldingsPart, MosaicEntry};
-pub use namespaces::{Lease, Tenure, subnamespaces_after};
-pub use numbers::{AccountNumber, AccountTotals};
+pub use mosaics::{DefinitionVersion, HoldingsPage, MosaicEntry};
+pub use namespaces::{Lease, OwnershipPeriod, subnamespaces_after};
 pub use outlinks::Outlink;
 pub use pruning::Pruning;
 pub use queries::{
-    account, account_at, cosignatories, cosignatory_of, cosignatory_of_after, each_account_after, each_harvest_before,
-    each_holder_after, holdings_after, mosaic_definition, owned_mosaic, public_key, put_account,
+    account, account_at, cosignatories, cosignatory_of, cosignatory_of_after, for_each_account_after,
+    for_each_harvest_before, for_each_holder_after, holdings_after, mosaic_definition, owned_mosaic, public_key,
+    put_account,
 };
-pub use trail::{Direction, Place, Trail, TrailWalk, transaction_id};
+pub use transaction_ids::assign_ids;
 pub use vesting::{MAX_BALANCE, VestedBalance};
 pub use view::StateView;

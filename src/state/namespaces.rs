@@ -1,12 +1,12 @@
 //! Namespace leases: start, renewal and end.
 //!
 //! A renewal by the same owner keeps sub-namespaces and mosaics; a lease by another owner starts with none. So both
-//! belong to a [`Tenure`], the consecutive leases of a root by one owner. No rows are copied or removed for this.
+//! belong to a [`OwnershipPeriod`], the consecutive leases of a root by one owner. No rows are copied or removed for this.
 
+use super::account_ids::NameCounters;
 use super::bytes::{ByteReader, ByteWriter};
 use super::error::StateError;
 use super::expiry_log::{ExpiryKind, ExpiryLog};
-use super::numbers::NameTotals;
 use crate::model::{Address, Height, NamespaceId};
 use crate::store::{Read, StoreError, Table, Write};
 
@@ -18,7 +18,7 @@ pub struct Lease {
     /// First height at which it is active.
     pub height: Height,
     /// Ownership period that it belongs to.
-    pub tenure: Tenure,
+    pub ownership_period: OwnershipPeriod,
 }
 
 impl Lease {
@@ -30,21 +30,21 @@ impl Lease {
 
 /// Number of an ownership period: consecutive leases of a root by one owner. Numbers are never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Tenure(pub u32);
+pub struct OwnershipPeriod(pub u32);
 
 /// Lease state of an ownership period: (height of the last lease) · 2, plus 1 if it has ended. Later is greater.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Stand(pub u32);
+pub(super) struct LeaseState(pub u32);
 
-impl Stand {
+impl LeaseState {
     /// Returns the state at the start of a lease.
-    pub fn of_lease(lease: &Lease) -> Stand {
-        Stand((lease.height.0 as u32) << 1)
+    pub fn of_lease(lease: &Lease) -> LeaseState {
+        LeaseState((lease.height.0 as u32) << 1)
     }
 
     /// Returns the state after the end of the lease.
-    pub fn ended(self) -> Stand {
-        Stand(self.0 | 1)
+    pub fn ended(self) -> LeaseState {
+        LeaseState(self.0 | 1)
     }
 
     /// Returns whether the lease has ended, so that its mosaics have expired.
@@ -53,33 +53,34 @@ impl Stand {
     }
 
     /// Returns whether two states refer to the same lease.
-    pub fn is_same_lease(self, other: Stand) -> bool {
+    pub fn is_same_lease(self, other: LeaseState) -> bool {
         self.ended() == other.ended()
     }
 }
 
-impl Tenure {
+impl OwnershipPeriod {
     /// Returns the key prefix.
     pub(super) fn key(self) -> [u8; 4] {
         self.0.to_be_bytes()
     }
 
     /// Allocates a new ownership period.
-    fn begin(batch: &mut impl Write) -> Result<Tenure, StoreError> {
-        let mut totals = NameTotals::of(batch)?;
-        let tenure = Tenure(totals.tenures);
-        totals.tenures = totals.tenures.checked_add(1).ok_or(StoreError::Damaged("the number of tenures"))?;
-        totals.put(batch)?;
+    fn allocate(txn: &mut impl Write) -> Result<OwnershipPeriod, StoreError> {
+        let mut totals = NameCounters::of(txn)?;
+        let tenure = OwnershipPeriod(totals.ownership_periods);
+        totals.ownership_periods =
+            totals.ownership_periods.checked_add(1).ok_or(StoreError::Damaged("the number of tenures"))?;
+        totals.put(txn)?;
         Ok(tenure)
     }
 
-    pub(super) fn stand(self, state: &impl Read) -> Result<Stand, StoreError> {
-        let row = state.get(Table::Tenures, &self.key())?.and_then(|row| row.try_into().ok());
-        row.map(|row| Stand(u32::from_le_bytes(row))).ok_or(StoreError::Damaged("a tenure"))
+    pub(super) fn lease_state(self, state: &impl Read) -> Result<LeaseState, StoreError> {
+        let row = state.get(Table::OwnershipPeriods, &self.key())?.and_then(|row| row.try_into().ok());
+        row.map(|row| LeaseState(u32::from_le_bytes(row))).ok_or(StoreError::Damaged("a tenure"))
     }
 
-    fn put(self, batch: &mut impl Write, stand: Stand) -> Result<(), StoreError> {
-        batch.put(Table::Tenures, &self.key(), &stand.0.to_le_bytes())
+    fn put(self, txn: &mut impl Write, lease_state: LeaseState) -> Result<(), StoreError> {
+        txn.put(Table::OwnershipPeriods, &self.key(), &lease_state.0.to_le_bytes())
     }
 
     fn child_key(self, name: &str) -> Vec<u8> {
@@ -97,19 +98,23 @@ pub fn parse_leases(bytes: &[u8]) -> Result<Vec<Lease>, StoreError> {
     let mut input = ByteReader::new(bytes, "a namespace");
     let mut leases = Vec::new();
     while !input.is_empty() {
-        leases.push(Lease { owner: input.address()?, height: Height(input.u64()?), tenure: Tenure(input.u32()?) });
+        leases.push(Lease {
+            owner: input.address()?,
+            height: Height(input.u64()?),
+            ownership_period: OwnershipPeriod(input.u32()?),
+        });
     }
     Ok(leases)
 }
 
-fn put_leases(batch: &mut impl Write, root: &str, leases: &[Lease]) -> Result<(), StoreError> {
+fn put_leases(txn: &mut impl Write, root: &str, leases: &[Lease]) -> Result<(), StoreError> {
     let mut out = ByteWriter::default();
     for lease in leases {
         out.array(lease.owner.as_bytes());
         out.u64(lease.height.0);
-        out.u32(lease.tenure.0);
+        out.u32(lease.ownership_period.0);
     }
-    batch.put(Table::Namespaces, root.as_bytes(), &out.0)
+    txn.put(Table::Namespaces, root.as_bytes(), &out.0)
 }
 
 fn owner_key(owner: &Address, root: &str) -> Vec<u8> {
@@ -125,11 +130,11 @@ pub fn is_in_lease(state: &impl Read, lease: &Lease, name: &NamespaceId) -> Resu
     if name.is_root() {
         return Ok(true);
     }
-    let made = state.get(Table::Subnamespaces, &lease.tenure.child_key(name.as_str()))?;
-    Ok(made.map(read_made).transpose()?.is_some_and(|made| made <= lease.height))
+    let made = state.get(Table::Subnamespaces, &lease.ownership_period.child_key(name.as_str()))?;
+    Ok(made.map(read_creation_height).transpose()?.is_some_and(|made| made <= lease.height))
 }
 
-fn read_made(value: &[u8]) -> Result<Height, StoreError> {
+fn read_creation_height(value: &[u8]) -> Result<Height, StoreError> {
     value.try_into().map(|bytes| Height(u64::from_le_bytes(bytes))).map_err(|_| StoreError::Damaged("a sub-namespace"))
 }
 
@@ -142,12 +147,12 @@ pub fn subnamespaces_after(
     limit: usize,
 ) -> Result<Vec<String>, StoreError> {
     let mut found = Vec::new();
-    let mut walk = state.walk(Table::Subnamespaces)?;
-    let prefix = lease.tenure.key();
-    let mut entry = walk.seek(&[lease.tenure.child_key(after).as_slice(), &[0]].concat())?;
+    let mut walk = state.cursor(Table::Subnamespaces)?;
+    let prefix = lease.ownership_period.key();
+    let mut entry = walk.seek(&[lease.ownership_period.child_key(after).as_slice(), &[0]].concat())?;
     while let Some((key, value)) = entry.filter(|_| found.len() < limit) {
         let Some(name) = key.strip_prefix(prefix.as_slice()) else { break };
-        if read_made(value)? <= lease.height {
+        if read_creation_height(value)? <= lease.height {
             let name = std::str::from_utf8(name).map_err(|_| StoreError::Damaged("a sub-namespace"))?;
             found.push(name.to_owned());
         }
@@ -158,7 +163,7 @@ pub fn subnamespaces_after(
 
 /// Applies a provision. Mosaics that it restores are appended to `log`.
 pub fn provision(
-    batch: &mut impl Write,
+    txn: &mut impl Write,
     owner: Address,
     name: &NamespaceId,
     height: Height,
@@ -166,65 +171,74 @@ pub fn provision(
     log: &mut ExpiryLog,
 ) -> Result<(), StateError> {
     match name.is_root() {
-        true => Ok(provision_root(batch, owner, name.as_str(), height, term, log)?),
-        false => provision_child(batch, owner, name),
+        true => Ok(provision_root(txn, owner, name.as_str(), height, term, log)?),
+        false => provision_child(txn, owner, name),
     }
 }
 
 fn provision_root(
-    batch: &mut impl Write,
+    txn: &mut impl Write,
     owner: Address,
     root: &str,
     height: Height,
     term: u64,
     log: &mut ExpiryLog,
 ) -> Result<(), StoreError> {
-    let mut leases = leases(batch, root)?;
+    let mut leases = leases(txn, root)?;
     let was_active = leases.iter().any(|lease| lease.is_active(height, term));
     let tenure = match leases.last() {
         Some(last) if last.owner == owner => {
             if !was_active {
-                log.add_tenure(batch, ExpiryKind::Restored, last.tenure, Stand::of_lease(last).ended())?;
+                log.add_ownership_period(
+                    txn,
+                    ExpiryKind::Restored,
+                    last.ownership_period,
+                    LeaseState::of_lease(last).ended(),
+                )?;
             }
-            last.tenure
+            last.ownership_period
         }
         last => {
             if let Some(last) = last {
-                batch.delete(Table::NamespacesByOwner, &owner_key(&last.owner, root))?;
+                txn.delete(Table::NamespacesByOwner, &owner_key(&last.owner, root))?;
             }
-            Tenure::begin(batch)?
+            OwnershipPeriod::allocate(txn)?
         }
     };
-    let lease = Lease { owner, height, tenure };
-    tenure.put(batch, Stand::of_lease(&lease))?;
-    batch.put(Table::NamespacesByOwner, &owner_key(&owner, root), &[])?;
-    batch.put(Table::LeasesByHeight, &lease_key(height, root), &[])?;
+    let lease = Lease { owner, height, ownership_period: tenure };
+    tenure.put(txn, LeaseState::of_lease(&lease))?;
+    txn.put(Table::NamespacesByOwner, &owner_key(&owner, root), &[])?;
+    txn.put(Table::LeasesByHeight, &lease_key(height, root), &[])?;
     leases.push(lease);
-    put_leases(batch, root, &leases)
+    put_leases(txn, root, &leases)
 }
 
-fn provision_child(batch: &mut impl Write, owner: Address, name: &NamespaceId) -> Result<(), StateError> {
+fn provision_child(txn: &mut impl Write, owner: Address, name: &NamespaceId) -> Result<(), StateError> {
     let impossible = |why: &str| StateError::impossible(format!("namespace {name}: {why}"));
-    let lease = leases(batch, name.root())?.pop().ok_or_else(|| impossible("there is no such root"))?;
+    let lease = leases(txn, name.root())?.pop().ok_or_else(|| impossible("there is no such root"))?;
     if lease.owner != owner {
         return Err(impossible("the root belongs to another account"));
     }
     if let Some(parent) = name.parent()
-        && !is_in_lease(batch, &lease, &parent)?
+        && !is_in_lease(txn, &lease, &parent)?
     {
         return Err(impossible("there is no such parent"));
     }
-    if is_in_lease(batch, &lease, name)? {
+    if is_in_lease(txn, &lease, name)? {
         return Err(impossible("it exists already"));
     }
-    Ok(batch.put(Table::Subnamespaces, &lease.tenure.child_key(name.as_str()), &lease.height.0.to_le_bytes())?)
+    Ok(txn.put(
+        Table::Subnamespaces,
+        &lease.ownership_period.child_key(name.as_str()),
+        &lease.height.0.to_le_bytes(),
+    )?)
 }
 
 /// Returns every root whose last lease ends at a height, and that lease; at most as many as were rented in one block.
 pub fn ending_at(state: &impl Read, height: Height, term: u64) -> Result<Vec<(String, Lease)>, StoreError> {
     let mut ending = Vec::new();
     let Some(began) = height.0.checked_sub(term).filter(|began| *began > 0) else { return Ok(ending) };
-    state.each(Table::LeasesByHeight, &began.to_be_bytes(), |key, _| {
+    state.for_each_prefix(Table::LeasesByHeight, &began.to_be_bytes(), |key, _| {
         let root = root_of_key(key)?;
         let last = leases(state, root)?.pop().filter(|last| last.height.0 == began);
         ending.extend(last.map(|last| (root.to_owned(), last)));
@@ -234,33 +248,33 @@ pub fn ending_at(state: &impl Read, height: Height, term: u64) -> Result<Vec<(St
 }
 
 /// Ends the last lease of a root: its mosaics have expired.
-pub fn end(batch: &mut impl Write, lease: &Lease, log: &mut ExpiryLog) -> Result<(), StoreError> {
-    lease.tenure.put(batch, Stand::of_lease(lease).ended())?;
-    log.add_tenure(batch, ExpiryKind::Expired, lease.tenure, Stand::of_lease(lease))
+pub fn end_lease(txn: &mut impl Write, lease: &Lease, log: &mut ExpiryLog) -> Result<(), StoreError> {
+    lease.ownership_period.put(txn, LeaseState::of_lease(lease).ended())?;
+    log.add_ownership_period(txn, ExpiryKind::Expired, lease.ownership_period, LeaseState::of_lease(lease))
 }
 
 /// Prunes the root with the oldest lease if that lease was made below `cut`: removes all its leases below `cut`, and
 /// the root with its mosaics if none remains. Returns false if no lease is below `cut`.
-pub fn prune_one(batch: &mut impl Write, cut: Height) -> Result<bool, StoreError> {
+pub fn prune_oldest(txn: &mut impl Write, cut: Height) -> Result<bool, StoreError> {
     let mut oldest = None;
-    batch.each(Table::LeasesByHeight, &[], |key, _| {
+    txn.for_each_prefix(Table::LeasesByHeight, &[], |key, _| {
         oldest = (key < cut.0.to_be_bytes().as_slice()).then(|| key.to_vec());
         Ok(false)
     })?;
     let Some(key) = oldest else { return Ok(false) };
     let root = root_of_key(&key)?;
-    let mut leases = leases(batch, root)?;
+    let mut leases = leases(txn, root)?;
     let last = leases.last().cloned();
     leases.retain(|lease| lease.height >= cut);
     match (leases.is_empty(), last) {
         (true, Some(last)) => {
-            batch.delete(Table::NamespacesByOwner, &owner_key(&last.owner, root))?;
-            batch.delete(Table::Namespaces, root.as_bytes())?;
+            txn.delete(Table::NamespacesByOwner, &owner_key(&last.owner, root))?;
+            txn.delete(Table::Namespaces, root.as_bytes())?;
         }
         (true, None) => {}
-        (false, _) => put_leases(batch, root, &leases)?,
+        (false, _) => put_leases(txn, root, &leases)?,
     }
-    batch.delete(Table::LeasesByHeight, &key)?;
+    txn.delete(Table::LeasesByHeight, &key)?;
     Ok(true)
 }
 

@@ -1,7 +1,7 @@
 //! Outlinks: currency transfers as the importance calculation uses them.
 
+use super::account_ids::AccountId;
 use super::bytes::{ByteReader, ByteWriter};
-use super::numbers::AccountNumber;
 use super::vesting::VestedBalance;
 use crate::model::Height;
 use crate::store::{StoreError, Table, Write, block_key};
@@ -10,9 +10,9 @@ use crate::store::{StoreError, Table, Write, block_key};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outlink {
     /// The sender.
-    pub sender: AccountNumber,
+    pub sender: AccountId,
     /// The recipient.
-    pub recipient: AccountNumber,
+    pub recipient: AccountId,
     /// Amount in micro-units, reduced by the unvested share of the sender's remaining balance.
     pub weight: u64,
 }
@@ -36,15 +36,15 @@ impl Outlink {
 
     fn read(bytes: &[u8; OUTLINK_BYTES]) -> Result<Outlink, StoreError> {
         let mut input = ByteReader::new(bytes, "an outlink");
-        let (sender, recipient) = (AccountNumber(input.u32()?), AccountNumber(input.u32()?));
+        let (sender, recipient) = (AccountId(input.u32()?), AccountId(input.u32()?));
         Ok(Outlink { sender, recipient, weight: input.u64()? })
     }
 
-    /// Reads at most `most` outlinks of one block, starting at index `from`. Also returns whether there are more.
-    pub fn read_some(value: &[u8], from: usize, most: usize) -> Result<(Vec<Outlink>, bool), StoreError> {
+    /// Reads at most `limit` outlinks of one block, starting at index `from`. Also returns whether there are more.
+    pub fn read_range(value: &[u8], from: usize, limit: usize) -> Result<(Vec<Outlink>, bool), StoreError> {
         let (all, []) = value.as_chunks::<OUTLINK_BYTES>() else { return Err(StoreError::Damaged("outlinks")) };
-        let some = all.iter().skip(from).take(most).map(Outlink::read);
-        Ok((some.collect::<Result<_, _>>()?, all.len() > from.saturating_add(most)))
+        let some = all.iter().skip(from).take(limit).map(Outlink::read);
+        Ok((some.collect::<Result<_, _>>()?, all.len() > from.saturating_add(limit)))
     }
 }
 
@@ -57,10 +57,10 @@ impl BlockOutlinks {
         outlink.write(&mut self.0);
     }
 
-    pub fn store(self, batch: &mut impl Write, height: Height) -> Result<(), StoreError> {
+    pub fn store(self, txn: &mut impl Write, height: Height) -> Result<(), StoreError> {
         match self.0.0.is_empty() {
             true => Ok(()),
-            false => batch.insert(Table::Outlinks, &block_key(height), &self.0.0),
+            false => txn.insert(Table::Outlinks, &block_key(height), &self.0.0),
         }
     }
 }

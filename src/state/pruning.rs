@@ -34,7 +34,7 @@ enum Stage {
     Leases,
     Hashes,
     /// Advances the height below which no hash is remembered.
-    OldHashes,
+    ForgottenHashes,
 }
 
 impl Pruning {
@@ -44,51 +44,51 @@ impl Pruning {
             return None;
         }
         let day = chain.blocks_per_day();
-        let forgotten = |hours| (i64::from(timestamp.0) - i64::from(hours) * SECONDS_PER_HOUR).max(0) as i32;
+        let retention_start = |hours| (i64::from(timestamp.0) - i64::from(hours) * SECONDS_PER_HOUR).max(0) as i32;
         Some(Pruning {
             height,
             outlinks_below: height.minus(chain.blocks_per_month() + day),
             leases_below: height.minus(LEASE_DAYS * day),
-            hashes_below: chain.hash_retention_hours.map(|hours: u32| Timestamp(forgotten(hours))),
+            hashes_below: chain.hash_retention_hours.map(|hours: u32| Timestamp(retention_start(hours))),
             stage: Stage::Outlinks,
         })
     }
 
     /// Runs one step; returns whether work remains.
-    pub fn step(&mut self, batch: &mut impl Write) -> Result<bool, StateError> {
+    pub fn step(&mut self, txn: &mut impl Write) -> Result<bool, StateError> {
         match &mut self.stage {
             Stage::Outlinks => {
-                if remove_below(batch, Table::Outlinks, &block_key(self.outlinks_below))? {
+                if remove_below(txn, Table::Outlinks, &block_key(self.outlinks_below))? {
                     self.stage = Stage::Leases;
                 }
             }
             Stage::Leases => {
-                if !namespaces::prune_one(batch, self.leases_below)? {
+                if !namespaces::prune_oldest(txn, self.leases_below)? {
                     self.stage = Stage::Hashes;
                 }
             }
             Stage::Hashes => {
                 let Some(limit) = self.hashes_below else { return Ok(false) };
-                hashes::forget(batch, self.height, limit)?;
-                self.stage = Stage::OldHashes;
+                hashes::forget(txn, self.height, limit)?;
+                self.stage = Stage::ForgottenHashes;
             }
-            Stage::OldHashes => return Ok(hashes::forget_some(batch)?),
+            Stage::ForgottenHashes => return Ok(hashes::forget_step(txn)?),
         }
         Ok(true)
     }
 }
 
 /// Removes the first rows below the key `limit`; returns whether none remain.
-fn remove_below(batch: &mut impl Write, table: Table, limit: &[u8]) -> Result<bool, StoreError> {
+fn remove_below(txn: &mut impl Write, table: Table, limit: &[u8]) -> Result<bool, StoreError> {
     let mut keys = Vec::with_capacity(ROWS_PER_STEP);
-    batch.each(table, &[], |key, _| {
+    txn.for_each_prefix(table, &[], |key, _| {
         let is_old = key < limit && keys.len() < ROWS_PER_STEP;
         if is_old {
             keys.push(key.to_vec());
         }
         Ok(is_old)
     })?;
-    keys.iter().try_for_each(|key| batch.delete(table, key))?;
+    keys.iter().try_for_each(|key| txn.delete(table, key))?;
     Ok(keys.len() < ROWS_PER_STEP)
 }
 
@@ -102,7 +102,7 @@ mod tests {
     #[test]
     fn what_is_old_goes_in_steps_of_some_rows_and_the_rest_stays() {
         let (store, _folder) = test_store();
-        let mut batch = store.begin().unwrap();
+        let mut batch = store.begin_write().unwrap();
         let (height, timestamp) = (Height(360 * 200 + 1), Timestamp(10_000_000));
         let mut pruning = Pruning::due(height, timestamp, &CHAIN()).unwrap();
         let limit = pruning.outlinks_below.0;
@@ -117,7 +117,7 @@ mod tests {
             let bytes = batch.take_journal().len();
             assert!(bytes <= 2 * ROWS_PER_STEP * 100, "{bytes} bytes of journal in one step");
         }
-        let rows = batch.keys(Table::Outlinks, &[]).unwrap();
+        let rows = batch.keys_with_prefix(Table::Outlinks, &[]).unwrap();
         assert_eq!(rows.len(), 100);
         assert_eq!(rows[0], limit.to_be_bytes());
     }

@@ -1,45 +1,45 @@
 //! Queries on the state.
 
 use super::account::Account;
+use super::account_ids::{AccountId, AccountTotals};
 use super::importances::{AccountImportance, chunk_after, last_recalculation};
-use super::mosaics::{self, HoldingsPart};
-use super::numbers::{AccountNumber, AccountTotals};
+use super::mosaics::{self, HoldingsPage};
 use crate::crypto::PublicKey;
 use crate::model::{Address, Height, Mosaic, MosaicDefinition, MosaicId, address::ADDRESS_LENGTH};
 use crate::store::{Read, StoreError, Table, Write, block_key};
 
 /// Returns the account of an address; the default state if it is unknown.
 pub fn account(state: &impl Read, address: &Address) -> Result<Account, StoreError> {
-    match AccountNumber::of(state, address)? {
+    match AccountId::of(state, address)? {
         Some(number) => account_at(state, number),
         None => Ok(Account::default()),
     }
 }
 
 /// Returns the account with an id.
-pub fn account_at(state: &impl Read, number: AccountNumber) -> Result<Account, StoreError> {
-    state.get(Table::Accounts, &number.key())?.map_or(Ok(Account::default()), Account::from_bytes)
+pub fn account_at(state: &impl Read, id: AccountId) -> Result<Account, StoreError> {
+    state.get(Table::Accounts, &id.key())?.map_or(Ok(Account::default()), Account::from_bytes)
 }
 
 /// Returns the public key of an account, if it is recorded.
 pub fn public_key(state: &impl Read, address: &Address) -> Result<Option<PublicKey>, StoreError> {
-    AccountNumber::of(state, address)?.map_or(Ok(None), |number| number.public_key(state))
+    AccountId::of(state, address)?.map_or(Ok(None), |number| number.public_key(state))
 }
 
-/// Stores an account outside of any block, for tests. Of [`AccountTotals`] it updates only `numbered`.
-pub fn put_account(batch: &mut impl Write, address: &Address, account: &Account) -> Result<AccountNumber, StoreError> {
-    let number = match AccountNumber::of(batch, address)? {
+/// Stores an account outside of any block, for tests. Of [`AccountTotals`] it updates only `allocated`.
+pub fn put_account(txn: &mut impl Write, address: &Address, account: &Account) -> Result<AccountId, StoreError> {
+    let number = match AccountId::of(txn, address)? {
         Some(number) => number,
         None => {
-            let mut totals = AccountTotals::of(batch)?;
-            let number = AccountNumber(totals.numbered);
-            totals.numbered += 1;
-            totals.put(batch)?;
-            number.give(batch, address)?;
+            let mut totals = AccountTotals::of(txn)?;
+            let number = AccountId(totals.allocated);
+            totals.allocated += 1;
+            totals.put(txn)?;
+            number.assign(txn, address)?;
             number
         }
     };
-    batch.put(Table::Accounts, &number.key(), &account.to_bytes())?;
+    txn.put(Table::Accounts, &number.key(), &account.to_bytes())?;
     Ok(number)
 }
 
@@ -55,15 +55,15 @@ pub fn cosignatory_of(state: &impl Read, account: &Address) -> Result<Vec<Addres
 
 /// Calls `visit` with the heights below `before` of the blocks signed by or credited to an account, last first, until
 /// it returns `false`.
-pub fn each_harvest_before(
+pub fn for_each_harvest_before(
     state: &impl Read,
-    account: AccountNumber,
+    id: AccountId,
     before: Height,
     mut visit: impl FnMut(Height) -> Result<bool, StoreError>,
 ) -> Result<(), StoreError> {
-    let end = [account.key().as_slice(), &block_key(before)].concat();
-    state.each_before(Table::Harvests, &account.key(), &end, |key, _| {
-        let (_, height) = AccountNumber::split_key(key)?;
+    let end = [id.key().as_slice(), &block_key(before)].concat();
+    state.for_each_prefix_rev(Table::Harvests, &id.key(), &end, |key, _| {
+        let (_, height) = AccountId::split_key(key)?;
         let height = height.try_into().map_err(|_| StoreError::Damaged("the height of a harvested block"))?;
         visit(Height(u64::from_be_bytes(height)))
     })
@@ -71,23 +71,23 @@ pub fn each_harvest_before(
 
 /// Calls `visit` with all accounts in the order of their ids, starting after `after`, until it returns `false`. Passes
 /// the id, the address, and the entry of the last recalculation, if there is one.
-pub fn each_account_after(
+pub fn for_each_account_after(
     state: &impl Read,
-    after: Option<AccountNumber>,
-    mut visit: impl FnMut(AccountNumber, Address, Option<AccountImportance>) -> Result<bool, StoreError>,
+    after: Option<AccountId>,
+    mut visit: impl FnMut(AccountId, Address, Option<AccountImportance>) -> Result<bool, StoreError>,
 ) -> Result<(), StoreError> {
-    let Some(first) = after.map_or(Some(0), |after| after.0.checked_add(1)).map(AccountNumber) else { return Ok(()) };
-    let (mut list, mut behind) = (last_recalculation(state)?.map(|last| last.height), after);
+    let Some(first) = after.map_or(Some(0), |after| after.0.checked_add(1)).map(AccountId) else { return Ok(()) };
+    let (mut list, mut last_id) = (last_recalculation(state)?.map(|last| last.height), after);
     let mut importances = Vec::new().into_iter().peekable();
-    let mut walk = state.walk(Table::Identities)?;
+    let mut walk = state.cursor(Table::AccountAddresses)?;
     let mut entry = walk.seek(&first.key())?;
     while let Some((key, value)) = entry {
-        let (number, _) = AccountNumber::split_key(key)?;
+        let (number, _) = AccountId::split_key(key)?;
         let address = value.first_chunk().map(Address::from_raw).ok_or(StoreError::Damaged("an account's address"))?;
         if importances.len() == 0
             && let Some(height) = list
         {
-            importances = chunk_after(state, height, behind)?.into_iter().peekable();
+            importances = chunk_after(state, height, last_id)?.into_iter().peekable();
             // Nothing more is read once the list is at its end.
             list = list.filter(|_| importances.len() > 0);
         }
@@ -96,7 +96,7 @@ pub fn each_account_after(
         if !visit(number, address, importance)? {
             return Ok(());
         }
-        behind = Some(number);
+        last_id = Some(number);
         entry = walk.next()?;
     }
     Ok(())
@@ -109,7 +109,7 @@ pub fn cosignatory_of_after(
     after: Option<&Address>,
     limit: usize,
 ) -> Result<Vec<Address>, StoreError> {
-    let mut walk = state.walk(Table::CosignatoryOf)?;
+    let mut walk = state.cursor(Table::CosignatoryOf)?;
     // No key lies between a key and the same key with a zero byte appended.
     let after = after.map_or(Vec::new(), |after| [after.as_bytes().as_slice(), &[0]].concat());
     let (mut entry, mut found) = (walk.seek(&[account.as_bytes().as_slice(), &after].concat())?, Vec::new());
@@ -127,30 +127,30 @@ pub fn holdings_after(
     account: &Address,
     after: Option<&MosaicId>,
     limit: usize,
-) -> Result<HoldingsPart, StoreError> {
-    match AccountNumber::of(state, account)? {
+) -> Result<HoldingsPage, StoreError> {
+    match AccountId::of(state, account)? {
         Some(account) => mosaics::holdings_after(state, account, after, limit),
-        None => Ok(HoldingsPart { ids: Vec::new(), last: None }),
+        None => Ok(HoldingsPage { ids: Vec::new(), next_after: None }),
     }
 }
 
 /// Calls `visit` with the balances of a mosaic of the last lease of its namespace, in the order of account ids,
 /// starting after `after`, until it returns `false`. Balances of 0 may be included.
-pub fn each_holder_after(
+pub fn for_each_holder_after(
     state: &impl Read,
     mosaic: &MosaicId,
-    after: Option<AccountNumber>,
-    visit: impl FnMut(AccountNumber, u64) -> Result<bool, StoreError>,
+    after: Option<AccountId>,
+    visit: impl FnMut(AccountId, u64) -> Result<bool, StoreError>,
 ) -> Result<(), StoreError> {
-    match mosaics::current(state, mosaic)? {
-        Some(current) => mosaics::each_balance(state, current.edition, current.stand, after, visit),
+    match mosaics::current_mosaic(state, mosaic)? {
+        Some(current) => mosaics::for_each_balance(state, current.version, current.lease_state, after, visit),
         None => Ok(()),
     }
 }
 
 fn linked(state: &impl Read, table: Table, address: &Address) -> Result<Vec<Address>, StoreError> {
     let mut addresses = Vec::new();
-    state.each(table, address.as_bytes(), |key, _| {
+    state.for_each_prefix(table, address.as_bytes(), |key, _| {
         addresses.push(read_linked(&key[ADDRESS_LENGTH..])?);
         Ok(true)
     })?;
@@ -166,13 +166,13 @@ pub fn mosaic_definition(state: &impl Read, id: &MosaicId) -> Result<Option<Mosa
     if id.is_xem() {
         return Ok(Some(MosaicDefinition::xem()));
     }
-    Ok(mosaics::current(state, id)?.map(|mosaic| mosaic.entry.definition))
+    Ok(mosaics::current_mosaic(state, id)?.map(|mosaic| mosaic.entry.definition))
 }
 
 /// Returns the balance of an account in a mosaic other than `nem:xem`; `None` if the mosaic does not exist.
 pub fn owned_mosaic(state: &impl Read, account: &Address, id: MosaicId) -> Result<Option<Mosaic>, StoreError> {
-    let Some(mosaic) = mosaics::current(state, &id)? else { return Ok(None) };
-    let account = AccountNumber::of(state, account)?;
+    let Some(mosaic) = mosaics::current_mosaic(state, &id)? else { return Ok(None) };
+    let account = AccountId::of(state, account)?;
     let quantity = account.map_or(Ok(0), |account| mosaic.balance(state, account))?;
     Ok(Some(Mosaic { id, quantity }))
 }

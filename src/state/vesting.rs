@@ -28,7 +28,7 @@ impl VestedBalance {
     }
 
     /// Returns whether the sum is at most [`MAX_BALANCE`].
-    pub fn is_possible(&self) -> bool {
+    pub fn is_valid(&self) -> bool {
         self.unvested.checked_add(self.vested).is_some_and(|total| total <= MAX_BALANCE)
     }
 
@@ -61,7 +61,7 @@ impl VestedBalance {
             Vesting::Immediate => &mut balance.vested,
         };
         *part = part.saturating_add(amount);
-        if !balance.is_possible() {
+        if !balance.is_valid() {
             return Err(StateError::impossible(format!("a balance exceeds {MAX_BALANCE} micro-units")));
         }
         *self = balance;
@@ -91,7 +91,7 @@ impl VestedBalance {
     }
 
     /// Vests everything at once, as for amounts received in the nemesis block.
-    pub fn vest(&mut self) {
+    pub fn vest_all(&mut self) {
         self.vested = self.total();
         self.unvested = 0;
     }

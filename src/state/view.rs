@@ -3,10 +3,10 @@
 use std::borrow::Cow;
 
 use super::account::Account;
+use super::account_ids::AccountId;
 use super::hashes;
 use super::mosaics::{self, MosaicEntry};
 use super::namespaces::{self, Lease};
-use super::numbers::AccountNumber;
 use super::queries;
 use crate::model::network::NAMESPACE_SINK;
 use crate::model::{Address, Hash256, Height, MosaicId, NamespaceId, NetworkByte};
@@ -62,7 +62,7 @@ pub trait StateView {
     fn mosaic_balance(&self, id: &MosaicId, account: &Address) -> Result<u64, StoreError>;
 
     /// Returns whether a transaction is in the chain and its hash is not forgotten.
-    fn knows_hash(&self, hash: &Hash256) -> Result<bool, StoreError>;
+    fn contains_hash(&self, hash: &Hash256) -> Result<bool, StoreError>;
 }
 
 impl<R: Read> StateView for R {
@@ -75,7 +75,7 @@ impl<R: Read> StateView for R {
     }
 
     fn is_cosignatory(&self, account: &Address) -> Result<bool, StoreError> {
-        self.any(Table::CosignatoryOf, account.as_bytes())
+        self.has_prefix(Table::CosignatoryOf, account.as_bytes())
     }
 
     fn leases(&self, root: &str) -> Result<Vec<Lease>, StoreError> {
@@ -87,25 +87,25 @@ impl<R: Read> StateView for R {
     }
 
     fn owns_namespace(&self, account: &Address) -> Result<bool, StoreError> {
-        self.any(Table::NamespacesByOwner, account.as_bytes())
+        self.has_prefix(Table::NamespacesByOwner, account.as_bytes())
     }
 
     fn holds_mosaic(&self, account: &Address) -> Result<bool, StoreError> {
-        AccountNumber::of(self, account)?.map_or(Ok(false), |account| mosaics::holds_any(self, account))
+        AccountId::of(self, account)?.map_or(Ok(false), |account| mosaics::holds_any(self, account))
     }
 
     fn mosaic(&self, id: &MosaicId) -> Result<Option<MosaicEntry>, StoreError> {
         if id.is_xem() {
             return Ok(Some(MosaicEntry::xem()));
         }
-        Ok(mosaics::current(self, id)?.map(|mosaic| mosaic.entry))
+        Ok(mosaics::current_mosaic(self, id)?.map(|mosaic| mosaic.entry))
     }
 
     fn mosaic_balance(&self, id: &MosaicId, account: &Address) -> Result<u64, StoreError> {
         Ok(queries::owned_mosaic(self, account, id.clone())?.map_or(0, |owned| owned.quantity))
     }
 
-    fn knows_hash(&self, hash: &Hash256) -> Result<bool, StoreError> {
-        hashes::knows_hash(self, hash)
+    fn contains_hash(&self, hash: &Hash256) -> Result<bool, StoreError> {
+        hashes::contains_hash(self, hash)
     }
 }

@@ -4,13 +4,13 @@
 //! index share a checksum, and each transaction has its own, so that a reader reads and verifies only what it needs of
 //! a block of possibly several megabytes.
 
-use super::{Read, StoreError, Table, sealed};
+use super::{Read, StoreError, Table, row_checksum};
 use crate::codec::Context;
 use crate::model::{Address, Amount, Block, Hash256, Height, Timestamp, Transaction};
 
 /// The header of a stored block: data on the block in addition to the block itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StoredBlock {
+pub struct StoredHeader {
     /// Height of the block.
     pub height: Height,
     /// Hash of the block.
@@ -26,20 +26,20 @@ pub struct StoredBlock {
     /// Fees of all its transactions.
     pub total_fee: Amount,
     /// The account credited with the block, if that is not its signer.
-    pub lessor: Option<Address>,
+    pub beneficiary: Option<Address>,
     /// Id of its first transaction, and the first id after its last one.
     pub ids: (u64, u64),
 }
 
 pub(super) const HEADER_BYTES: usize = 32 + 32 + 4 + 8 + 16 + 8 + 40 + 8 + 8;
-const NO_LESSOR: [u8; 40] = [0; 40];
+const NO_BENEFICIARY: [u8; 40] = [0; 40];
 /// Bytes of an index entry: offset of the transaction's length in the block, and the transaction's checksum.
 const ENTRY_BYTES: usize = 4 + 4;
 /// Bytes after the entries: transaction count as NIS1 counts, number of entries, and the checksum of header, index and
 /// the part of the block before its transactions.
 const TRAILER_BYTES: usize = 4 + 4 + 4;
 
-impl StoredBlock {
+impl StoredHeader {
     /// Returns the row of a block.
     pub fn to_bytes(&self, block: &Block) -> Vec<u8> {
         let (body, starts) = block.to_indexed_bytes();
@@ -50,11 +50,11 @@ impl StoredBlock {
         out.extend_from_slice(&self.difficulty.to_le_bytes());
         out.extend_from_slice(&self.score.to_le_bytes());
         out.extend_from_slice(&self.total_fee.0.to_le_bytes());
-        out.extend_from_slice(self.lessor.as_ref().map_or(&NO_LESSOR, |lessor| lessor.as_bytes()));
+        out.extend_from_slice(self.beneficiary.as_ref().map_or(&NO_BENEFICIARY, |lessor| lessor.as_bytes()));
         out.extend_from_slice(&self.ids.0.to_le_bytes());
         out.extend_from_slice(&self.ids.1.to_le_bytes());
         out.extend_from_slice(&body);
-        self.append_index(&mut out, &body, &starts, counted_by_peers(block));
+        self.append_index(&mut out, &body, &starts, nis1_transaction_count(block));
         out
     }
 
@@ -63,18 +63,21 @@ impl StoredBlock {
         let ends = starts.iter().skip(1).copied().chain([body.len()]);
         for (start, end) in starts.iter().zip(ends) {
             out.extend_from_slice(&(*start as u32).to_le_bytes());
-            out.extend_from_slice(&sealed::sum(Table::Blocks, &key, &body[*start..end]).to_le_bytes());
+            out.extend_from_slice(
+                &row_checksum::compute_checksum(Table::Blocks, &key, &body[*start..end]).to_le_bytes(),
+            );
         }
         out.extend_from_slice(&counted.to_le_bytes());
         out.extend_from_slice(&(starts.len() as u32).to_le_bytes());
         let head = HEADER_BYTES + starts.first().copied().unwrap_or(body.len());
-        let checksum = sealed::sum_of(Table::Blocks, &key, [&out[..head], &out[HEADER_BYTES + body.len()..]]);
+        let checksum =
+            row_checksum::checksum_of_parts(Table::Blocks, &key, [&out[..head], &out[HEADER_BYTES + body.len()..]]);
         out.extend_from_slice(&checksum.to_le_bytes());
     }
 
-    fn from_bytes(height: Height, bytes: &[u8]) -> Result<StoredBlock, StoreError> {
+    fn from_bytes(height: Height, bytes: &[u8]) -> Result<StoredHeader, StoreError> {
         let mut input = Fields(bytes);
-        Ok(StoredBlock {
+        Ok(StoredHeader {
             height,
             hash: Hash256(input.take()?),
             generation_hash: Hash256(input.take()?),
@@ -82,7 +85,7 @@ impl StoredBlock {
             difficulty: u64::from_le_bytes(input.take()?),
             score: i128::from_le_bytes(input.take()?),
             total_fee: Amount(u64::from_le_bytes(input.take()?)),
-            lessor: Some(input.take()?).filter(|bytes| *bytes != NO_LESSOR).map(Address::from_stored),
+            beneficiary: Some(input.take()?).filter(|bytes| *bytes != NO_BENEFICIARY).map(Address::from_stored),
             ids: (u64::from_le_bytes(input.take()?), u64::from_le_bytes(input.take()?)),
         })
     }
@@ -105,38 +108,38 @@ pub struct BlockRow<'a> {
     header: &'a [u8],
     block: &'a [u8],
     entries: &'a [[u8; ENTRY_BYTES]],
-    counted: u32,
+    nis1_count: u32,
 }
 
 impl<'a> BlockRow<'a> {
     fn open(height: Height, row: &'a [u8]) -> Result<BlockRow<'a>, StoreError> {
         let opened = BlockRow::split(height, row);
-        opened.filter(|(row, rest)| row.is_whole(rest)).map(|(row, _)| row).ok_or_else(|| corrupt(height))
+        opened.filter(|(row, rest)| row.is_valid(rest)).map(|(row, _)| row).ok_or_else(|| corrupt(height))
     }
 
     /// Splits a row. Returns its parts, and the bytes after the block.
     fn split(height: Height, row: &'a [u8]) -> Option<(BlockRow<'a>, &'a [u8])> {
         let (header, rest) = row.split_at_checked(HEADER_BYTES)?;
-        let (block, behind) = rest.split_at_checked(rest.len().checked_sub(index_bytes(row)?)?)?;
+        let (block, behind) = rest.split_at_checked(rest.len().checked_sub(index_length(row)?)?)?;
         let (entries, trailer) = behind.split_last_chunk::<TRAILER_BYTES>()?;
         let (entries, _) = entries.as_chunks();
         let counted = u32::from_le_bytes(*trailer.first_chunk()?);
-        Some((BlockRow { height, header, block, entries, counted }, behind))
+        Some((BlockRow { height, header, block, entries, nis1_count: counted }, behind))
     }
 
-    fn is_whole(&self, behind: &[u8]) -> bool {
+    fn is_valid(&self, behind: &[u8]) -> bool {
         let Some((indexed, checksum)) = behind.split_last_chunk() else { return false };
         let key = block_key(self.height);
         let head = self.block.get(..self.start(0));
         head.is_some_and(|head| {
-            let sum = sealed::sum_of(Table::Blocks, &key, [self.header, head, indexed]);
+            let sum = row_checksum::checksum_of_parts(Table::Blocks, &key, [self.header, head, indexed]);
             sum == u32::from_le_bytes(*checksum)
         })
     }
 
     /// Returns the header.
-    pub fn header(&self) -> Result<StoredBlock, StoreError> {
-        StoredBlock::from_bytes(self.height, self.header)
+    pub fn header(&self) -> Result<StoredHeader, StoreError> {
+        StoredHeader::from_bytes(self.height, self.header)
     }
 
     /// Returns the number of transactions.
@@ -146,8 +149,8 @@ impl<'a> BlockRow<'a> {
 
     /// Returns the number of transactions as NIS1 counts them: a multisig transaction counts with its inner transaction
     /// and its cosignatures.
-    pub fn counted_by_peers(&self) -> u64 {
-        u64::from(self.counted)
+    pub fn nis1_transaction_count(&self) -> u64 {
+        u64::from(self.nis1_count)
     }
 
     /// Returns the verifiable binary form up to the first transaction.
@@ -166,7 +169,7 @@ impl<'a> BlockRow<'a> {
         let [_, _, _, _, checksum @ ..] = entry;
         let bytes = self.block.get(self.start(index)..self.start(index + 1));
         let bytes = bytes.filter(|bytes| {
-            let sum = sealed::sum(Table::Blocks, &block_key(self.height), bytes);
+            let sum = row_checksum::compute_checksum(Table::Blocks, &block_key(self.height), bytes);
             sum == u32::from_le_bytes(*checksum)
         });
         match bytes.and_then(|bytes| bytes.split_first_chunk::<4>()) {
@@ -181,7 +184,7 @@ impl<'a> BlockRow<'a> {
     }
 
     /// Returns the block in its verifiable binary form, after verifying all its transactions.
-    pub fn whole(&self) -> Result<&'a [u8], StoreError> {
+    pub fn verified_bytes(&self) -> Result<&'a [u8], StoreError> {
         for index in 0..self.count() {
             self.transaction(index)?;
         }
@@ -196,12 +199,12 @@ impl<'a> BlockRow<'a> {
 }
 
 /// Returns the number of bytes after the block in a row.
-pub(super) fn index_bytes(row: &[u8]) -> Option<usize> {
+pub(super) fn index_length(row: &[u8]) -> Option<usize> {
     let [_, _, _, _, count @ .., _, _, _, _] = row.last_chunk::<TRAILER_BYTES>()?;
     (u32::from_le_bytes(*count) as usize).checked_mul(ENTRY_BYTES)?.checked_add(TRAILER_BYTES)
 }
 
-fn counted_by_peers(block: &Block) -> u32 {
+fn nis1_transaction_count(block: &Block) -> u32 {
     let counted = |transaction: &Transaction| 1 + transaction.children().count() as u32;
     block.transactions.iter().map(counted).sum()
 }
@@ -217,12 +220,12 @@ pub fn block_key(height: Height) -> [u8; 8] {
 
 /// Returns the row of the block at a height.
 pub fn block_row(state: &impl Read, height: Height) -> Result<Option<BlockRow<'_>>, StoreError> {
-    let row = state.peek(Table::Blocks, &block_key(height))?;
+    let row = state.get_unverified(Table::Blocks, &block_key(height))?;
     row.map(|row| BlockRow::open(height, row)).transpose()
 }
 
 /// Returns the header of the block at a height.
-pub fn stored_header(state: &impl Read, height: Height) -> Result<Option<StoredBlock>, StoreError> {
+pub fn stored_header(state: &impl Read, height: Height) -> Result<Option<StoredHeader>, StoreError> {
     block_row(state, height)?.map(|row| row.header()).transpose()
 }
 
@@ -231,15 +234,16 @@ pub fn stored_block(
     state: &impl Read,
     height: Height,
     context: Context,
-) -> Result<Option<(StoredBlock, Block)>, StoreError> {
+) -> Result<Option<(StoredHeader, Block)>, StoreError> {
     let Some(row) = block_row(state, height)? else { return Ok(None) };
-    let block = Block::from_bytes(row.whole()?, context.trusting()).map_err(|_| StoreError::Damaged("a block"))?;
+    let block =
+        Block::from_bytes(row.verified_bytes()?, context.trusted()).map_err(|_| StoreError::Damaged("a block"))?;
     Ok(Some((row.header()?, block)))
 }
 
 /// Returns the header of the last block; `None` if there is none.
-pub fn tip(state: &impl Read) -> Result<Option<StoredBlock>, StoreError> {
-    let Some((key, row)) = state.walk(Table::Blocks)?.last()? else { return Ok(None) };
+pub fn tip(state: &impl Read) -> Result<Option<StoredHeader>, StoreError> {
+    let Some((key, row)) = state.cursor(Table::Blocks)?.last()? else { return Ok(None) };
     let height = key.try_into().map_err(|_| StoreError::Damaged("a block's key"))?;
     BlockRow::open(Height(u64::from_be_bytes(height)), row)?.header().map(Some)
 }
@@ -249,7 +253,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::codec::Form;
+    use crate::codec::SigningForm;
     use crate::crypto::{PublicKey, Signature};
     use crate::model::network::NAMESPACE_SINK;
     use crate::model::transaction::{Transfer, wire_version};
@@ -270,9 +274,9 @@ mod tests {
         }
     }
 
-    fn block(transactions: usize) -> (StoredBlock, Block) {
+    fn block(transactions: usize) -> (StoredHeader, Block) {
         let height = Height(7);
-        let header = StoredBlock {
+        let header = StoredHeader {
             height,
             hash: Hash256([1; 32]),
             generation_hash: Hash256([2; 32]),
@@ -280,7 +284,7 @@ mod tests {
             difficulty: 6,
             score: 7,
             total_fee: Amount(8),
-            lessor: None,
+            beneficiary: None,
             ids: (1, 1 + transactions as u64),
         };
         let block = Block {
@@ -303,10 +307,13 @@ mod tests {
             let bytes = header.to_bytes(&block);
             let row = BlockRow::open(header.height, &bytes).unwrap();
             assert_eq!(row.header().unwrap(), header);
-            assert_eq!(row.whole().unwrap(), block.to_bytes(Form::Verifiable));
-            assert_eq!((row.count(), row.counted_by_peers()), (count, count as u64));
+            assert_eq!(row.verified_bytes().unwrap(), block.to_bytes(SigningForm::Verifiable));
+            assert_eq!((row.count(), row.nis1_transaction_count()), (count, count as u64));
             for (index, transaction) in block.transactions.iter().enumerate() {
-                assert_eq!(row.transaction(index).unwrap(), Some(transaction.to_bytes(Form::Verifiable).as_slice()));
+                assert_eq!(
+                    row.transaction(index).unwrap(),
+                    Some(transaction.to_bytes(SigningForm::Verifiable).as_slice())
+                );
             }
             assert_eq!(row.transaction(count).unwrap(), None);
             assert_eq!(row.transactions().count(), count);
@@ -321,7 +328,7 @@ mod tests {
         fn a_changed_bit_is_noticed_by_whoever_reads_the_part_it_is_in(count in 0usize..4, place: prop::sample::Index) {
             let (header, block) = block(count);
             let mut bytes = header.to_bytes(&block);
-            let whole = block.to_bytes(Form::Verifiable);
+            let whole = block.to_bytes(SigningForm::Verifiable);
             let bit = place.index(bytes.len() * 8);
             bytes[bit / 8] ^= 1 << (bit % 8);
             let starts = block.to_indexed_bytes().1;
@@ -330,7 +337,7 @@ mod tests {
             match (BlockRow::open(header.height, &bytes), changed) {
                 (Err(_), None) => {}
                 (Ok(row), Some(changed)) => {
-                    prop_assert!(row.whole().is_err());
+                    prop_assert!(row.verified_bytes().is_err());
                     for index in 0..count {
                         prop_assert_eq!(row.transaction(index).is_err(), index == changed);
                     }

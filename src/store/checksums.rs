@@ -1,6 +1,6 @@
 //! Checksums of ranges of rows, which detect rows that are missing, out of order or of an earlier commit.
 //!
-//! The checksum of a row ([`super::sealed`]) does not help if the row is not found: after a bit flip in a key, or if a
+//! The checksum of a row ([`super::row_checksum`]) does not help if the row is not found: after a bit flip in a key, or if a
 //! page is replaced by another one or by one of an earlier commit, LMDB finds nothing or an outdated row. So the rows
 //! of each table are divided, by key, into ranges of about [`MAX_RANGE_BYTES`], and [`Table::Checksums`] holds the
 //! bytes of each range and the sum of a hash of each row. A change of a row subtracts the old hash and adds the new one
@@ -8,7 +8,7 @@
 //! one before it. The boundaries of ranges depend on the history of the store, their content does not.
 //!
 //! A reader compares a range with its checksum before it uses any of its rows, once per opening of the store
-//! ([`Verified`]). A row that is not found in a verified range is truly absent, and a cursor over verified ranges has
+//! ([`VerifiedRanges`]). A row that is not found in a verified range is truly absent, and a cursor over verified ranges has
 //! skipped nothing. A damaged range causes an error; all others stay readable. Rows of [`Table::Blocks`] are long and
 //! contain checksums of their parts. A block that is found is read without verifying its range, unless it can be
 //! undone: an earlier commit may have had another block at that height.
@@ -21,8 +21,8 @@ use lmdb::RoCursor;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::error::StoreError;
-use super::read::{FIRST, NEXT, SET, SET_RANGE, Walk};
-use super::sealed::{self, CHECKSUM_BYTES};
+use super::read::{FIRST, NEXT, SET, SET_RANGE, TableCursor};
+use super::row_checksum::{self, CHECKSUM_BYTES};
 use super::tables::Table;
 
 /// Maximum bytes of rows in a range, unless it is a single row. This much is read before the first answer from a range,
@@ -33,38 +33,43 @@ const MAX_BOUNDARY: usize = 500;
 
 /// Number of bytes of rows with their keys, and the sum of the rows' hashes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sum {
+pub struct RangeSum {
     pub bytes: u64,
     hash: u64,
 }
 
-impl Sum {
+impl RangeSum {
     /// Returns the sum of one row, as it is stored.
-    pub fn of_row(table: Table, key: &[u8], row: &[u8]) -> Sum {
+    pub fn of_row(table: Table, key: &[u8], row: &[u8]) -> RangeSum {
         let checksum = match row.last_chunk::<CHECKSUM_BYTES>() {
             Some(checksum) if table != Table::Meta => u32::from_le_bytes(*checksum),
-            _ => sealed::sum(table, key, row),
+            _ => row_checksum::compute_checksum(table, key, row),
         };
-        Sum::new(table, key, row.len(), checksum)
+        RangeSum::new(table, key, row.len(), checksum)
     }
 
     /// Returns the sum of a row with a value.
-    pub fn of_value(table: Table, key: &[u8], value: &[u8]) -> Sum {
-        Sum::new(table, key, sealed::length(table, value), sealed::sum(table, key, value))
+    pub fn of_value(table: Table, key: &[u8], value: &[u8]) -> RangeSum {
+        RangeSum::new(
+            table,
+            key,
+            row_checksum::stored_length(table, value),
+            row_checksum::compute_checksum(table, key, value),
+        )
     }
 
     /// The hash covers the row's checksum instead of its value.
-    fn new(table: Table, key: &[u8], row_bytes: usize, checksum: u32) -> Sum {
+    fn new(table: Table, key: &[u8], row_bytes: usize, checksum: u32) -> RangeSum {
         let seed = u64::from(table as u8) << 32 | u64::from(checksum);
-        Sum { bytes: (key.len() + row_bytes) as u64, hash: xxh3_64_with_seed(key, seed) }
+        RangeSum { bytes: (key.len() + row_bytes) as u64, hash: xxh3_64_with_seed(key, seed) }
     }
 
-    pub fn plus(self, other: Sum) -> Sum {
-        Sum { bytes: self.bytes.wrapping_add(other.bytes), hash: self.hash.wrapping_add(other.hash) }
+    pub fn plus(self, other: RangeSum) -> RangeSum {
+        RangeSum { bytes: self.bytes.wrapping_add(other.bytes), hash: self.hash.wrapping_add(other.hash) }
     }
 
-    pub fn minus(self, other: Sum) -> Sum {
-        Sum { bytes: self.bytes.wrapping_sub(other.bytes), hash: self.hash.wrapping_sub(other.hash) }
+    pub fn minus(self, other: RangeSum) -> RangeSum {
+        RangeSum { bytes: self.bytes.wrapping_sub(other.bytes), hash: self.hash.wrapping_sub(other.hash) }
     }
 
     /// Returns the value of a row of [`Table::Checksums`].
@@ -75,9 +80,9 @@ impl Sum {
         bytes
     }
 
-    fn from_bytes(value: &[u8]) -> Result<Sum, StoreError> {
+    fn from_bytes(value: &[u8]) -> Result<RangeSum, StoreError> {
         match value.as_chunks() {
-            ([bytes, hash], []) => Ok(Sum { bytes: u64::from_le_bytes(*bytes), hash: u64::from_le_bytes(*hash) }),
+            ([bytes, hash], []) => Ok(RangeSum { bytes: u64::from_le_bytes(*bytes), hash: u64::from_le_bytes(*hash) }),
             _ => Err(StoreError::Damaged("the checksum of a range")),
         }
     }
@@ -89,7 +94,7 @@ pub struct Range {
     /// First key; empty for the first range.
     pub first: Vec<u8>,
     pub end: Option<Vec<u8>>,
-    pub sum: Sum,
+    pub sum: RangeSum,
 }
 
 impl Range {
@@ -104,12 +109,12 @@ pub fn checksum_key(table: Table, first: &[u8]) -> Vec<u8> {
 }
 
 /// Returns the first key of the range whose checksum has this key; `None` if it belongs to another table.
-pub fn range_of(table: Table, checksum_key: &[u8]) -> Option<Vec<u8>> {
+pub fn range_start(table: Table, checksum_key: &[u8]) -> Option<Vec<u8>> {
     checksum_key.split_first().filter(|(of, _)| **of == table as u8).map(|(_, first)| first.to_vec())
 }
 
 /// Finds the range of a key in the checksums of all ranges.
-pub fn stored_range(mut checksums: Walk<'_>, table: Table, key: &[u8]) -> Result<Range, StoreError> {
+pub fn stored_range(mut checksums: TableCursor<'_>, table: Table, key: &[u8]) -> Result<Range, StoreError> {
     let wanted = checksum_key(table, key);
     // Only the start of the next range is needed, even if its checksum is damaged.
     let (begin, next) = match checksums.seek(&wanted) {
@@ -123,11 +128,11 @@ pub fn stored_range(mut checksums: Walk<'_>, table: Table, key: &[u8]) -> Result
         Err(StoreError::Corrupt { key, .. }) if key != wanted => (checksums.previous()?, Some(key)),
         Err(error) => return Err(error),
     };
-    let begin = begin.and_then(|(found, value)| range_of(table, found).map(|first| (first, value)));
-    let end = next.and_then(|found| range_of(table, &found));
+    let begin = begin.and_then(|(found, value)| range_start(table, found).map(|first| (first, value)));
+    let end = next.and_then(|found| range_start(table, &found));
     let (first, sum) = match begin {
-        Some((first, value)) => (first, Sum::from_bytes(value)?),
-        None => (Vec::new(), Sum::default()),
+        Some((first, value)) => (first, RangeSum::from_bytes(value)?),
+        None => (Vec::new(), RangeSum::default()),
     };
     let range = Range { first, end, sum };
     if range.contains(key) { Ok(range) } else { Err(StoreError::Damaged("the checksums of ranges")) }
@@ -137,11 +142,11 @@ pub fn stored_range(mut checksums: Walk<'_>, table: Table, key: &[u8]) -> Result
 /// still finds it, but a lookup does not.
 pub fn verify([rows, search]: [&RoCursor<'_>; 2], table: Table, range: &Range) -> Result<(), StoreError> {
     use lmdb::Cursor;
-    let (mut sum, mut before, mut is_right) = (Sum::default(), None, true);
-    each_row(rows, range, |key, row| {
-        sealed::unseal(table, key, row)?;
+    let (mut sum, mut before, mut is_right) = (RangeSum::default(), None, true);
+    for_each_row(rows, range, |key, row| {
+        row_checksum::verify(table, key, row)?;
         let is_behind = before.replace(key).is_none_or(|before| before < key);
-        sum = sum.plus(Sum::of_row(table, key, row));
+        sum = sum.plus(RangeSum::of_row(table, key, row));
         let is_found = search.get(Some(key), None, SET).is_ok_and(|(_, found)| found.as_ptr() == row.as_ptr());
         // A damaged page may lead back to a page that was already read.
         is_right = is_found && is_behind && range.contains(key) && sum.bytes <= range.sum.bytes;
@@ -154,9 +159,9 @@ pub fn verify([rows, search]: [&RoCursor<'_>; 2], table: Table, range: &Range) -
 }
 
 /// Splits a range at half of its bytes. Returns `None` if no row can start a second range.
-pub fn split(rows: &RoCursor<'_>, table: Table, range: &Range) -> Result<Option<[Range; 2]>, StoreError> {
-    let (mut sum, mut boundary) = (Sum::default(), None);
-    each_row(rows, range, |key, row| {
+pub fn split_range(rows: &RoCursor<'_>, table: Table, range: &Range) -> Result<Option<[Range; 2]>, StoreError> {
+    let (mut sum, mut boundary) = (RangeSum::default(), None);
+    for_each_row(rows, range, |key, row| {
         if sum.bytes > 0
             && sum.bytes + (key.len() + row.len()) as u64 > range.sum.bytes / 2
             && key.len() <= MAX_BOUNDARY
@@ -164,7 +169,7 @@ pub fn split(rows: &RoCursor<'_>, table: Table, range: &Range) -> Result<Option<
             boundary = Some(key.to_vec());
             return Ok(false);
         }
-        sum = sum.plus(Sum::of_row(table, key, row));
+        sum = sum.plus(RangeSum::of_row(table, key, row));
         Ok(true)
     })?;
     Ok(boundary.map(|boundary| {
@@ -176,7 +181,7 @@ pub fn split(rows: &RoCursor<'_>, table: Table, range: &Range) -> Result<Option<
 }
 
 /// Calls `visit` with the stored rows of a range until it returns `false`.
-fn each_row<'a>(
+fn for_each_row<'a>(
     rows: &RoCursor<'a>,
     range: &Range,
     mut visit: impl FnMut(&'a [u8], &'a [u8]) -> Result<bool, StoreError>,
@@ -197,34 +202,34 @@ fn each_row<'a>(
 }
 
 /// Start and end of each verified interval of keys; `None` is the end of the table.
-type Stretches = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
+type Intervals = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
 /// The key intervals of each table that were verified since the store was opened.
-pub struct Verified {
+pub struct VerifiedRanges {
     /// Whether all of a table is verified, so that no interval has to be looked up.
     whole: [Cell<bool>; Table::ALL.len()],
-    stretches: RefCell<[Stretches; Table::ALL.len()]>,
+    intervals: RefCell<[Intervals; Table::ALL.len()]>,
 }
 
-impl Default for Verified {
-    fn default() -> Verified {
+impl Default for VerifiedRanges {
+    fn default() -> VerifiedRanges {
         let stretches = RefCell::new(Table::ALL.map(|_| BTreeMap::new()));
-        Verified { whole: Table::ALL.map(|_| Cell::new(false)), stretches }
+        VerifiedRanges { whole: Table::ALL.map(|_| Cell::new(false)), intervals: stretches }
     }
 }
 
-impl Verified {
+impl VerifiedRanges {
     /// Returns whether a whole table is verified.
-    pub fn is_whole(&self, table: Table) -> bool {
+    pub fn is_fully_verified(&self, table: Table) -> bool {
         self.whole[table as usize].get()
     }
 
     /// Returns the first unverified key between `from` and `to`, or the end of the table.
-    fn gap(&self, table: Table, from: &[u8], to: Option<&[u8]>) -> Option<Vec<u8>> {
-        if self.is_whole(table) {
+    fn first_unverified(&self, table: Table, from: &[u8], to: Option<&[u8]>) -> Option<Vec<u8>> {
+        if self.is_fully_verified(table) {
             return None;
         }
-        let stretches = &self.stretches.borrow()[table as usize];
+        let stretches = &self.intervals.borrow()[table as usize];
         let (_, end) = stretches.range::<[u8], _>((Bound::Unbounded, Bound::Included(from))).next_back().unzip();
         match end {
             Some(None) => None,
@@ -234,7 +239,7 @@ impl Verified {
     }
 
     fn add(&self, table: Table, range: Range) {
-        let stretches = &mut self.stretches.borrow_mut()[table as usize];
+        let stretches = &mut self.intervals.borrow_mut()[table as usize];
         let Range { mut first, mut end, .. } = range;
         let touches = |end: &Option<Vec<u8>>, first: &[u8]| end.as_deref().is_none_or(|end| end >= first);
         if let Some((before, to)) =
@@ -256,9 +261,9 @@ impl Verified {
     }
 
     /// Marks a whole table as unverified.
-    pub fn forget(&self, table: Table) {
+    pub fn invalidate(&self, table: Table) {
         self.whole[table as usize].set(false);
-        self.stretches.borrow_mut()[table as usize].clear();
+        self.intervals.borrow_mut()[table as usize].clear();
     }
 }
 
@@ -269,25 +274,25 @@ fn later(a: Option<Vec<u8>>, b: Option<Vec<u8>>) -> Option<Vec<u8>> {
 /// A state of the store whose ranges can be compared with their checksums.
 pub trait Verify {
     /// Returns what is already verified.
-    fn verified(&self) -> &Verified;
+    fn verified(&self) -> &VerifiedRanges;
 
     /// Returns the range of a key, with its expected checksum.
     fn range(&self, table: Table, key: &[u8]) -> Result<Range, StoreError>;
 
     /// Opens a cursor over the rows of a table, without verification.
-    fn cursor(&self, table: Table) -> Result<RoCursor<'_>, StoreError>;
+    fn raw_cursor(&self, table: Table) -> Result<RoCursor<'_>, StoreError>;
 
     /// Compares the range of a key with its checksum, even if that was done before.
     fn verify_range(&self, table: Table, key: &[u8]) -> Result<Range, StoreError> {
         let range = self.range(table, key)?;
-        verify([&self.cursor(table)?, &self.cursor(table)?], table, &range)?;
+        verify([&self.raw_cursor(table)?, &self.raw_cursor(table)?], table, &range)?;
         self.verified().add(table, range.clone());
         Ok(range)
     }
 
     /// Verifies all unverified ranges from a key up to another key or to the end.
-    fn ensure(&self, table: Table, from: &[u8], to: Option<&[u8]>) -> Result<(), StoreError> {
-        while let Some(key) = self.verified().gap(table, from, to) {
+    fn ensure_verified(&self, table: Table, from: &[u8], to: Option<&[u8]>) -> Result<(), StoreError> {
+        while let Some(key) = self.verified().first_unverified(table, from, to) {
             self.verify_range(table, &key)?;
         }
         Ok(())
@@ -295,18 +300,18 @@ pub trait Verify {
 
     /// Verifies the range of a key, before a row is read by its key. A block that cannot be undone needs only its own
     /// checksums.
-    fn ensure_row(&self, table: Table, key: &[u8]) -> Result<(), StoreError> {
+    fn ensure_row_verified(&self, table: Table, key: &[u8]) -> Result<(), StoreError> {
         match table {
             Table::Checksums => Ok(()),
-            Table::Blocks if self.verified().is_whole(table) || !self.can_be_undone(key)? => Ok(()),
-            table => self.ensure(table, key, Some(key)),
+            Table::Blocks if self.verified().is_fully_verified(table) || !self.can_be_undone(key)? => Ok(()),
+            table => self.ensure_verified(table, key, Some(key)),
         }
     }
 
     /// Returns whether a block can be undone: an earlier commit may have had another block at that height.
     fn can_be_undone(&self, block: &[u8]) -> Result<bool, StoreError> {
         use lmdb::Cursor;
-        match self.cursor(Table::Undo)?.get(None, None, FIRST) {
+        match self.raw_cursor(Table::Undo)?.get(None, None, FIRST) {
             Ok((first, _)) => Ok(first.is_none_or(|first| first <= block)),
             Err(lmdb::Error::NotFound) => Ok(false),
             Err(error) => Err(error.into()),
@@ -314,9 +319,9 @@ pub trait Verify {
     }
 
     /// Verifies that a row that was not found is absent.
-    fn ensure_absence(&self, table: Table, key: &[u8]) -> Result<(), StoreError> {
+    fn ensure_absence_verified(&self, table: Table, key: &[u8]) -> Result<(), StoreError> {
         match table {
-            Table::Blocks => self.ensure(table, key, Some(key)),
+            Table::Blocks => self.ensure_verified(table, key, Some(key)),
             _ => Ok(()),
         }
     }
@@ -331,7 +336,7 @@ pub struct VerifyPosition {
 
 impl VerifyPosition {
     /// Returns the position, and moves to the next table; `None` after the last table, and then back to the first.
-    pub(super) fn take(&mut self) -> Option<(Table, Vec<u8>)> {
+    pub(super) fn advance(&mut self) -> Option<(Table, Vec<u8>)> {
         let table = Table::from_number(self.table).filter(|table| *table != Table::Checksums);
         let key = std::mem::take(&mut self.key);
         self.table = table.map_or(0, |table| table as u8 + 1);
@@ -339,7 +344,7 @@ impl VerifyPosition {
     }
 
     /// Moves to the next range of a table, which starts at `end`. With `None` stays at the next table.
-    pub(super) fn go_on_behind(&mut self, table: Table, end: Option<&[u8]>) {
+    pub(super) fn continue_at(&mut self, table: Table, end: Option<&[u8]>) {
         if let Some(end) = end {
             *self = VerifyPosition { table: table as u8, key: end.to_vec() };
         }
@@ -347,11 +352,11 @@ impl VerifyPosition {
 }
 
 /// Start of each range, with its end and checksum.
-type SummedRanges = BTreeMap<Vec<u8>, (Option<Vec<u8>>, Sum)>;
+type RangesByStart = BTreeMap<Vec<u8>, (Option<Vec<u8>>, RangeSum)>;
 
 /// The ranges that a write transaction has changed.
 pub struct ChangedRanges {
-    tables: [SummedRanges; Table::ALL.len()],
+    tables: [RangesByStart; Table::ALL.len()],
 }
 
 impl Default for ChangedRanges {
@@ -370,7 +375,7 @@ impl ChangedRanges {
     }
 
     /// Returns the checksum of the range of a key, to be changed, and whether that is the last range of its table.
-    pub fn get_mut(&mut self, table: Table, key: &[u8]) -> Option<(&mut Sum, bool)> {
+    pub fn get_mut(&mut self, table: Table, key: &[u8]) -> Option<(&mut RangeSum, bool)> {
         let ranges = &mut self.tables[table as usize];
         let (_, (end, sum)) = ranges.range_mut::<[u8], _>((Bound::Unbounded, Bound::Included(key))).next_back()?;
         let is_inside = end.as_deref().is_none_or(|end| key < end);
@@ -382,7 +387,7 @@ impl ChangedRanges {
     }
 
     /// Starts a range at a key that comes after all others.
-    pub fn begin(&mut self, table: Table, key: &[u8], sum: Sum) {
+    pub fn start_range(&mut self, table: Table, key: &[u8], sum: RangeSum) {
         let ranges = &mut self.tables[table as usize];
         if let Some((_, (end @ None, _))) = ranges.iter_mut().next_back() {
             *end = Some(key.to_vec());
@@ -392,16 +397,16 @@ impl ChangedRanges {
 
     /// Replaces the ranges of a table by a single empty one.
     pub fn clear(&mut self, table: Table) {
-        self.tables[table as usize] = BTreeMap::from([(Vec::new(), (None, Sum::default()))]);
+        self.tables[table as usize] = BTreeMap::from([(Vec::new(), (None, RangeSum::default()))]);
     }
 
     /// Returns the keys of all changed checksums, in order, with the new ones; `None` for an empty range.
-    pub fn take(&mut self) -> impl Iterator<Item = (Vec<u8>, Option<Sum>)> + use<> {
+    pub fn take(&mut self) -> impl Iterator<Item = (Vec<u8>, Option<RangeSum>)> + use<> {
         let ChangedRanges { tables } = std::mem::take(self);
         Table::ALL.into_iter().zip(tables).flat_map(|(table, ranges)| {
             ranges.into_iter().map(move |(first, (_, sum))| {
                 // If no rows are left but the sum is not zero, a row was lost: the checksum stays as evidence.
-                let is_empty = sum == Sum::default();
+                let is_empty = sum == RangeSum::default();
                 (checksum_key(table, &first), Some(sum).filter(|_| !is_empty))
             })
         })
@@ -415,13 +420,13 @@ mod tests {
     use lmdb::{Environment, EnvironmentFlags, Transaction, WriteFlags};
     use proptest::prelude::*;
 
-    use super::super::{Batch, Read, Snapshot, Store, Write, open, test_store};
+    use super::super::{Read, Snapshot, Store, Write, WriteTxn, open, test_store};
     use super::*;
 
     type Rows = BTreeMap<(Table, Vec<u8>), Vec<u8>>;
 
     /// A table that is appended to, one of long rows and one of short rows.
-    const TABLES: [Table; 3] = [Table::Trails, Table::Balances, Table::Stakes];
+    const TABLES: [Table; 3] = [Table::AccountTxLists, Table::Balances, Table::EligibleAccounts];
 
     #[derive(Clone, Debug)]
     enum Change {
@@ -446,45 +451,45 @@ mod tests {
     }
 
     /// Applies a change to a batch and to its expected rows. `before` is the state that an undo restores.
-    fn apply(batch: &mut Batch<'_>, rows: &mut Rows, before: &mut Rows, change: &Change) {
+    fn apply(txn: &mut WriteTxn<'_>, rows: &mut Rows, before: &mut Rows, change: &Change) {
         let place = |table: u8, key: u16| (TABLES[usize::from(table)], key.to_be_bytes().to_vec());
         // Unjournaled changes cannot be undone.
-        let unjournaled = |batch: &mut Batch<'_>, rows: &Rows, before: &mut Rows| {
-            batch.take_journal();
+        let unjournaled = |txn: &mut WriteTxn<'_>, rows: &Rows, before: &mut Rows| {
+            txn.take_journal();
             before.clone_from(rows);
         };
         match *change {
             Change::Put(table, key, length) => {
                 let ((table, key), value) = (place(table, key), vec![length as u8; length.into()]);
-                batch.put(table, &key, &value).unwrap();
+                txn.put(table, &key, &value).unwrap();
                 rows.insert((table, key), value);
             }
             Change::PutUnjournaled(table, key, length) => {
                 let ((table, key), value) = (place(table, key), vec![length as u8; length.into()]);
-                batch.put_unjournaled(table, &key, &value).unwrap();
+                txn.put_unjournaled(table, &key, &value).unwrap();
                 rows.insert((table, key), value);
-                unjournaled(batch, rows, before);
+                unjournaled(txn, rows, before);
             }
             Change::Delete(table, key) => {
                 let (table, key) = place(table, key);
-                batch.delete(table, &key).unwrap();
+                txn.delete(table, &key).unwrap();
                 rows.remove(&(table, key));
             }
             Change::DeleteRange(table, a, b) => {
                 let ((table, first), (_, last)) = (place(table, a.min(b)), place(table, a.max(b)));
-                batch.delete_range_unjournaled(table, &first, &last).unwrap();
+                txn.delete_range_unjournaled(table, &first, &last).unwrap();
                 rows.retain(|(of, key), _| *of != table || *key < first || *key > last);
-                unjournaled(batch, rows, before);
+                unjournaled(txn, rows, before);
             }
             Change::Clear(table) => {
                 let table = TABLES[usize::from(table)];
-                batch.clear(table).unwrap();
+                txn.clear(table).unwrap();
                 rows.retain(|(of, _), _| *of != table);
-                unjournaled(batch, rows, before);
+                unjournaled(txn, rows, before);
             }
             Change::Undo => {
-                let journal = batch.take_journal();
-                batch.undo(&journal).unwrap();
+                let journal = txn.take_journal();
+                txn.undo(&journal).unwrap();
                 rows.clone_from(before);
             }
         }
@@ -497,13 +502,13 @@ mod tests {
                 rows.insert((table, key.to_vec()), value.to_vec());
                 Ok(true)
             };
-            state.each(table, &[], visit).unwrap();
+            state.for_each_prefix(table, &[], visit).unwrap();
         }
         rows
     }
 
     fn forget(store: &Store) {
-        Table::ALL.into_iter().for_each(|table| store.verified.forget(table));
+        Table::ALL.into_iter().for_each(|table| store.verified.invalidate(table));
     }
 
     proptest! {
@@ -518,7 +523,7 @@ mod tests {
             let mut rows = Rows::new();
             for (changes, is_kept) in batches {
                 forget(&store);
-                let (mut batch, mut changed, mut before) = (store.begin().unwrap(), rows.clone(), rows.clone());
+                let (mut batch, mut changed, mut before) = (store.begin_write().unwrap(), rows.clone(), rows.clone());
                 changes.iter().for_each(|change| apply(&mut batch, &mut changed, &mut before, change));
                 prop_assert!(rows_of(&batch) == changed);
                 if is_kept {
@@ -530,7 +535,7 @@ mod tests {
                 forget(&store);
                 let snapshot = store.snapshot().unwrap();
                 snapshot.verify_all().unwrap();
-                TABLES.into_iter().for_each(|table| assert!(store.verified.is_whole(table)));
+                TABLES.into_iter().for_each(|table| assert!(store.verified.is_fully_verified(table)));
                 forget(&store);
                 prop_assert!(rows_of(&snapshot) == rows);
             }
@@ -540,15 +545,15 @@ mod tests {
     /// Returns a store with a thousand rows in several ranges.
     fn filled() -> (Store, tempfile::TempDir) {
         let (store, folder) = test_store();
-        let mut batch = store.begin().unwrap();
-        (0..1000u16).for_each(|key| batch.put(Table::Numbers, &key.to_be_bytes(), &[key as u8; 300]).unwrap());
+        let mut batch = store.begin_write().unwrap();
+        (0..1000u16).for_each(|key| batch.put(Table::AccountIds, &key.to_be_bytes(), &[key as u8; 300]).unwrap());
         batch.commit().unwrap();
         (store, folder)
     }
 
     /// Changes rows without updating checksums, and reopens the store.
     fn damage(store: Store, folder: &Path, change: impl FnOnce(&mut lmdb::RwTransaction<'_>, lmdb::Database)) -> Store {
-        damage_in(Table::Numbers, store, folder, change)
+        damage_in(Table::AccountIds, store, folder, change)
     }
 
     fn damage_in(
@@ -577,7 +582,7 @@ mod tests {
         let (store, _folder) = filled();
         let (snapshot, mut ranges, mut key) = (store.snapshot().unwrap(), Vec::new(), Some(Vec::new()));
         while let Some(first) = key {
-            ranges.push(snapshot.range(Table::Numbers, &first).unwrap());
+            ranges.push(snapshot.range(Table::AccountIds, &first).unwrap());
             key = ranges.last().and_then(|range| range.end.clone());
         }
         assert!((5..12).contains(&ranges.len()), "{}", ranges.len());
@@ -589,8 +594,8 @@ mod tests {
         type Damage = fn(&mut lmdb::RwTransaction<'_>, lmdb::Database);
         // An earlier value of the row, with a valid checksum of its own.
         let old: Damage = |transaction, table| {
-            let mut row = vec![0; sealed::length(Table::Numbers, &[7; 300])];
-            sealed::seal(Table::Numbers, &500u16.to_be_bytes(), &[7; 300], &mut row);
+            let mut row = vec![0; row_checksum::stored_length(Table::AccountIds, &[7; 300])];
+            row_checksum::append_checksum(Table::AccountIds, &500u16.to_be_bytes(), &[7; 300], &mut row);
             transaction.put(table, &500u16.to_be_bytes(), &row, WriteFlags::empty()).unwrap();
         };
         let damages: [Damage; 4] = [
@@ -611,14 +616,15 @@ mod tests {
             let store = damage(store, folder.path(), change);
             let snapshot = store.snapshot().unwrap();
             let key = 500u16.to_be_bytes();
-            let is_damage = |error: StoreError| matches!(error, StoreError::Incomplete { table: Table::Numbers, .. });
-            assert!(snapshot.get(Table::Numbers, &key).is_err_and(is_damage), "{number}");
-            assert!(snapshot.any(Table::Numbers, &key).is_err(), "{number}");
-            assert!(snapshot.each(Table::Numbers, &[], |_, _| Ok(true)).is_err(), "{number}");
-            assert!(snapshot.each_before(Table::Numbers, &[], &[9], |_, _| Ok(true)).is_err(), "{number}");
+            let is_damage =
+                |error: StoreError| matches!(error, StoreError::Incomplete { table: Table::AccountIds, .. });
+            assert!(snapshot.get(Table::AccountIds, &key).is_err_and(is_damage), "{number}");
+            assert!(snapshot.has_prefix(Table::AccountIds, &key).is_err(), "{number}");
+            assert!(snapshot.for_each_prefix(Table::AccountIds, &[], |_, _| Ok(true)).is_err(), "{number}");
+            assert!(snapshot.for_each_prefix_rev(Table::AccountIds, &[], &[9], |_, _| Ok(true)).is_err(), "{number}");
             assert!(snapshot.verify_all().is_err(), "{number}");
             // All other rows are readable.
-            assert!(snapshot.get(Table::Numbers, &3u16.to_be_bytes()).unwrap().is_some(), "{number}");
+            assert!(snapshot.get(Table::AccountIds, &3u16.to_be_bytes()).unwrap().is_some(), "{number}");
             assert!(snapshot.get(Table::Accounts, &key).unwrap().is_none(), "{number}");
         }
     }
@@ -662,7 +668,7 @@ mod tests {
             transaction.del(table, &990u16.to_be_bytes(), None).unwrap();
         });
         let store = damage_in(Table::Checksums, store, folder.path(), |transaction, table| {
-            let first = checksum_key(Table::Numbers, &[]);
+            let first = checksum_key(Table::AccountIds, &[]);
             let mut row = transaction.get(table, &first).unwrap().to_vec();
             row[3] ^= 1;
             transaction.put(table, &first, &row, WriteFlags::empty()).unwrap();
@@ -672,28 +678,28 @@ mod tests {
         // The checksum is damaged while the store is open.
         let (store, _folder) = filled();
         store.snapshot().unwrap().verify_all().unwrap();
-        assert!(store.verified.is_whole(Table::Numbers));
-        let mut batch = store.begin().unwrap();
-        batch.put_unjournaled(Table::Checksums, &checksum_key(Table::Numbers, &[]), &[9; 15]).unwrap();
+        assert!(store.verified.is_fully_verified(Table::AccountIds));
+        let mut batch = store.begin_write().unwrap();
+        batch.put_unjournaled(Table::Checksums, &checksum_key(Table::AccountIds, &[]), &[9; 15]).unwrap();
         batch.commit().unwrap();
         let snapshot = store.snapshot().unwrap();
         assert_eq!(damages(&snapshot), 1);
-        assert!(snapshot.get(Table::Numbers, &3u16.to_be_bytes()).is_err());
-        assert!(snapshot.get(Table::Numbers, &990u16.to_be_bytes()).unwrap().is_some());
+        assert!(snapshot.get(Table::AccountIds, &3u16.to_be_bytes()).is_err());
+        assert!(snapshot.get(Table::AccountIds, &990u16.to_be_bytes()).unwrap().is_some());
     }
 
     #[test]
     fn a_checksum_of_more_bytes_than_there_can_be_takes_another_row_without_harm() {
         let (store, _folder) = test_store();
-        let mut batch = store.begin().unwrap();
-        batch.append_unjournaled(Table::Trails, b"1", b"a row").unwrap();
+        let mut batch = store.begin_write().unwrap();
+        batch.append_unjournaled(Table::AccountTxLists, b"1", b"a row").unwrap();
         batch.commit().unwrap();
         store.snapshot().unwrap().verify_all().unwrap();
-        let mut batch = store.begin().unwrap();
-        batch.put_unjournaled(Table::Checksums, &checksum_key(Table::Trails, &[]), &[0xff; 16]).unwrap();
+        let mut batch = store.begin_write().unwrap();
+        batch.put_unjournaled(Table::Checksums, &checksum_key(Table::AccountTxLists, &[]), &[0xff; 16]).unwrap();
         batch.commit().unwrap();
-        let mut batch = store.begin().unwrap();
-        batch.append_unjournaled(Table::Trails, b"2", b"another one").unwrap();
+        let mut batch = store.begin_write().unwrap();
+        batch.append_unjournaled(Table::AccountTxLists, b"2", b"another one").unwrap();
         batch.commit().unwrap();
         assert!(store.snapshot().unwrap().verify_all().is_err());
     }
@@ -702,24 +708,24 @@ mod tests {
     fn a_block_that_was_replaced_is_not_believed_where_the_disk_brings_it_back() {
         let key = |height: u64| height.to_be_bytes();
         let (store, folder) = test_store();
-        let mut batch = store.begin().unwrap();
+        let mut batch = store.begin_write().unwrap();
         (1..=9).for_each(|height| batch.put_unjournaled(Table::Blocks, &key(height), b"a block").unwrap());
         (6..=9).for_each(|height| batch.put_unjournaled(Table::Undo, &key(height), b"old values").unwrap());
         batch.commit().unwrap();
         let store = damage_in(Table::Blocks, store, folder.path(), |transaction, table| {
             let value = b"another one";
-            let mut row = vec![0; sealed::length(Table::Blocks, value)];
-            sealed::seal(Table::Blocks, &key(8), value, &mut row);
+            let mut row = vec![0; row_checksum::stored_length(Table::Blocks, value)];
+            row_checksum::append_checksum(Table::Blocks, &key(8), value, &mut row);
             transaction.put(table, &key(8), &row, WriteFlags::empty()).unwrap();
         });
         let snapshot = store.snapshot().unwrap();
         let is_damage = |error: StoreError| matches!(error, StoreError::Incomplete { table: Table::Blocks, .. });
         assert!(snapshot.get(Table::Blocks, &key(8)).is_err_and(is_damage));
-        assert!(snapshot.peek(Table::Blocks, &key(8)).is_err_and(is_damage));
+        assert!(snapshot.get_unverified(Table::Blocks, &key(8)).is_err_and(is_damage));
         drop(snapshot);
         let (store, _) =
             Store::open_existing(folder.path(), open::AccessMode::Exclusive, open::Options { map_size: 1 << 22 })
                 .unwrap();
-        assert!(store.begin().unwrap().peek(Table::Blocks, &key(8)).is_err_and(is_damage));
+        assert!(store.begin_write().unwrap().get_unverified(Table::Blocks, &key(8)).is_err_and(is_damage));
     }
 }

@@ -71,7 +71,7 @@ pub const META_BYTES: usize = PAGE_HEADER + 8 + 2 * WORD + 2 * DATABASE + 2 * WO
 
 /// Content of one of the two meta pages.
 #[derive(Clone)]
-pub struct Meta {
+pub struct MetaPage {
     pub page_bytes: usize,
     pub last_page: u64,
     /// Root of the free-page tree.
@@ -79,19 +79,19 @@ pub struct Meta {
     /// Root of the tree of tables.
     main_root: u64,
     /// Id of the transaction that wrote it.
-    pub transaction: u64,
+    pub transaction_id: u64,
     /// All used bytes.
     pub bytes: [u8; META_BYTES],
 }
 
-impl Meta {
+impl MetaPage {
     /// Returns whether this meta page is of a later commit than `other`, or the same.
-    pub fn is_as_new_as(&self, other: &Meta) -> bool {
-        self.transaction > other.transaction || self.is_same_as(other)
+    pub fn is_as_new_as(&self, other: &MetaPage) -> bool {
+        self.transaction_id > other.transaction_id || self.is_same_as(other)
     }
 
     /// Returns whether both meta pages have the same content.
-    pub fn is_same_as(&self, other: &Meta) -> bool {
+    pub fn is_same_as(&self, other: &MetaPage) -> bool {
         // Each page starts with its own page number.
         self.bytes[WORD..] == other.bytes[WORD..]
     }
@@ -111,13 +111,13 @@ pub fn check(path: &Path) -> Result<(), FileFault> {
         return Ok(());
     }
     let mut free =
-        FreePages { file: &file, page_bytes: meta.page_bytes, unread: bytes, missing, found: BTreeSet::new() };
+        FreePages { file: &file, page_bytes: meta.page_bytes, read_budget: bytes, missing, found: BTreeSet::new() };
     let is_whole = free.visit(meta.free_root, MAX_DEPTH).is_some() && free.are_all_missing_found();
     if is_whole { Ok(()) } else { Err(FileFault::Short { bytes, expected }) }
 }
 
 /// Returns a checksum of the two root pages that a meta page names.
-pub fn roots(file: &File, meta: &Meta) -> io::Result<[u8; 32]> {
+pub fn root_checksum(file: &File, meta: &MetaPage) -> io::Result<[u8; 32]> {
     let mut hash = Sha3_256::new();
     for root in [meta.free_root, meta.main_root] {
         let mut page = vec![0; meta.page_bytes];
@@ -131,7 +131,7 @@ pub fn roots(file: &File, meta: &Meta) -> io::Result<[u8; 32]> {
 
 /// Restores the state of a meta page by writing it to both places. All its pages must still be present. The caller
 /// synchronises the file before the next commit; after a stop before that, the next opening repeats this.
-pub fn put_back(folder: &Path, meta: &Meta) -> io::Result<()> {
+pub fn restore_meta(folder: &Path, meta: &MetaPage) -> io::Result<()> {
     let file = File::options().write(true).open(folder.join(NAME))?;
     for number in [0usize, 1] {
         // Each page starts with its own page number.
@@ -143,16 +143,16 @@ pub fn put_back(folder: &Path, meta: &Meta) -> io::Result<()> {
 }
 
 /// Reads both meta pages. Returns the newer one. Both must be valid.
-pub fn newest_meta(file: &mut (impl Read + Seek)) -> Result<Meta, FileFault> {
+pub fn newest_meta(file: &mut (impl Read + Seek)) -> Result<MetaPage, FileFault> {
     let first = read_meta(file, 0)?;
     let second = read_meta(file, first.page_bytes as u64)?;
     if first.page_bytes != second.page_bytes {
         return Err(FileFault::Header);
     }
-    Ok(if second.transaction > first.transaction { second } else { first })
+    Ok(if second.transaction_id > first.transaction_id { second } else { first })
 }
 
-fn read_meta(file: &mut (impl Read + Seek), place: u64) -> Result<Meta, FileFault> {
+fn read_meta(file: &mut (impl Read + Seek), place: u64) -> Result<MetaPage, FileFault> {
     let mut bytes = [0; META_BYTES];
     file.seek(SeekFrom::Start(place)).map_err(FileFault::Io)?;
     file.read_exact(&mut bytes).map_err(|error| match error.kind() {
@@ -163,16 +163,16 @@ fn read_meta(file: &mut (impl Read + Seek), place: u64) -> Result<Meta, FileFaul
 }
 
 /// Parses a meta page.
-pub fn parse_meta(bytes: [u8; META_BYTES]) -> Option<Meta> {
+pub fn parse_meta(bytes: [u8; META_BYTES]) -> Option<MetaPage> {
     let meta = &bytes[PAGE_HEADER..];
     let databases = 8 + 2 * WORD;
     let is_known = u32_at(meta, 0)? == MAGIC && u32_at(meta, 4)? == VERSION;
-    let meta = Meta {
+    let meta = MetaPage {
         page_bytes: u32_at(meta, databases)? as usize,
         free_root: word_at(meta, databases + 8 + 4 * WORD)?,
         main_root: word_at(meta, databases + DATABASE + 8 + 4 * WORD)?,
         last_page: word_at(meta, databases + 2 * DATABASE)?,
-        transaction: word_at(meta, databases + 2 * DATABASE + WORD)?,
+        transaction_id: word_at(meta, databases + 2 * DATABASE + WORD)?,
         bytes,
     };
     let is_page = meta.page_bytes.is_power_of_two() && (MIN_PAGE..=MAX_PAGE).contains(&meta.page_bytes);
@@ -185,7 +185,7 @@ struct FreePages<'a> {
     file: &'a File,
     page_bytes: usize,
     /// Bytes that may still be read.
-    unread: u64,
+    read_budget: u64,
     /// Pages beyond the end of the file.
     missing: Range<u64>,
     /// Missing pages that are free.
@@ -210,7 +210,7 @@ impl FreePages<'_> {
             let node = bytes.get(usize::from(u16_at(&bytes, PAGE_HEADER + 2 * number)?)..)?;
             match flags & (BRANCH | LEAF) {
                 BRANCH => self.visit(child_of(node)?, levels)?,
-                LEAF => self.take(node)?,
+                LEAF => self.add_entry(node)?,
                 _ => return None,
             }
         }
@@ -218,7 +218,7 @@ impl FreePages<'_> {
     }
 
     /// Adds the free pages of one entry: their count, then their numbers.
-    fn take(&mut self, node: &[u8]) -> Option<()> {
+    fn add_entry(&mut self, node: &[u8]) -> Option<()> {
         let length = u32_at(node, 0)? as usize;
         let key_bytes = usize::from(u16_at(node, 6)?);
         let value = node.get(8 + key_bytes..)?;
@@ -238,7 +238,7 @@ impl FreePages<'_> {
 
     /// Reads bytes at an offset in a page. Returns `None` if they are not in the file.
     fn read(&mut self, page: u64, place: usize, length: usize) -> Option<Vec<u8>> {
-        self.unread = self.unread.checked_sub(length as u64)?;
+        self.read_budget = self.read_budget.checked_sub(length as u64)?;
         let start = page.checked_mul(self.page_bytes as u64)?.checked_add(place as u64)?;
         let mut bytes = vec![0; length];
         self.file.read_exact_at(&mut bytes, start).ok()?;
@@ -280,7 +280,7 @@ mod tests {
         let identity = ChainIdentity { name: "test".to_owned(), text: String::new() };
         let store = Store::open(folder, &identity, MAP).unwrap();
         for round in 0..12u32 {
-            let mut batch = store.begin().unwrap();
+            let mut batch = store.begin_write().unwrap();
             for number in 0..400u32 {
                 let key = [number.to_be_bytes(), (number * round).to_be_bytes()].concat();
                 batch.put(Table::Accounts, &key, &vec![round as u8; 100 + (number as usize * 37) % 5000]).unwrap();
@@ -302,7 +302,7 @@ mod tests {
             sum += value.iter().map(|byte| usize::from(*byte) + 1).sum::<usize>();
             Ok(true)
         };
-        Table::ALL.into_iter().for_each(|table| snapshot.each(table, &[], &mut count).unwrap());
+        Table::ALL.into_iter().for_each(|table| snapshot.for_each_prefix(table, &[], &mut count).unwrap());
         sum
     }
 
@@ -324,7 +324,7 @@ mod tests {
             std::fs::write(data_file(folder.path()), &bytes[..part]).unwrap();
             match opened(folder.path()) {
                 Ok(weight) => assert_eq!(weight, whole, "{part} of {} bytes", bytes.len()),
-                Err(StoreError::DataFile(..) | StoreError::Gone(_)) => refused += 1,
+                Err(StoreError::DataFile(..) | StoreError::DataFileMissing(_)) => refused += 1,
                 Err(error) => panic!("{part} of {} bytes: {error}", bytes.len()),
             }
         }
@@ -340,7 +340,7 @@ mod tests {
         let identity = ChainIdentity { name: "test".to_owned(), text: String::new() };
         let opened_store = Store::open(folder.path(), &identity, MAP).unwrap();
         // Pages are allocated at the end of the file and freed in the same transaction.
-        let mut batch = opened_store.begin().unwrap();
+        let mut batch = opened_store.begin_write().unwrap();
         (0..300u32).for_each(|key| batch.put(Table::Harvests, &key.to_be_bytes(), &[7; 3000]).unwrap());
         (0..300u32).for_each(|key| batch.delete(Table::Harvests, &key.to_be_bytes()).unwrap());
         batch.commit().unwrap();
@@ -354,8 +354,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let identity = ChainIdentity { name: "test".to_owned(), text: String::new() };
         let store = Store::open(folder.path(), &identity, MAP).unwrap();
-        let change = |change: &dyn Fn(&mut crate::store::Batch<'_>)| {
-            let mut batch = store.begin().unwrap();
+        let change = |change: &dyn Fn(&mut crate::store::WriteTxn<'_>)| {
+            let mut batch = store.begin_write().unwrap();
             change(&mut batch);
             batch.commit().unwrap();
         };

@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 
 use super::data_file::FileFault;
 use super::open::free_bytes;
-use super::replacement::Room;
+use super::rebuild::DiskSpace;
 use super::tables::Table;
-use crate::model::Difference;
+use crate::model::SettingDifference;
 
 /// Maximum characters of a setting's value in a message; some values are long lists.
-const LONGEST_SHOWN: usize = 80;
+const MAX_SHOWN_CHARACTERS: usize = 80;
 
 /// An error of the store. Input from peers or clients causes none of them.
 #[derive(Debug)]
@@ -23,9 +23,9 @@ pub enum StoreError {
     /// A write to the disk failed; the free bytes on it.
     Disk { folder: PathBuf, error: io::Error, free: Option<u64> },
     /// Synchronising the disk failed: commits since the last durable one may be lost.
-    NotTaken { folder: PathBuf, error: io::Error },
+    SyncFailed { folder: PathBuf, error: io::Error },
     /// The system stopped before the last commits were durable, and this read-only opening cannot recover the store.
-    Unsettled,
+    RecoveryNeeded,
     /// The folder could not be created or locked.
     Folder(PathBuf, std::io::Error),
     /// The store was written by another version of this program.
@@ -33,27 +33,27 @@ pub enum StoreError {
     /// The store was written by an older version, and a new one can be built from its blocks.
     OlderSchema { found: String, expected: String },
     /// The disk has too little free space for a second store, to be rebuilt or copied.
-    NoRoom { folder: PathBuf, room: Room },
+    NoSpace { folder: PathBuf, room: DiskSpace },
     /// The store holds the chain of another network. It differs from the configured one in these settings: the store's
     /// value first, then the configured one.
-    OtherNetwork { store: String, configured: String, differences: Vec<Difference> },
+    OtherNetwork { store: String, configured: String, differences: Vec<SettingDifference> },
     /// The data file cannot be used.
     DataFile(PathBuf, FileFault),
     /// The folder had a store, but the data file is gone or empty.
-    Gone(PathBuf),
+    DataFileMissing(PathBuf),
     /// There is too little address space to map the store.
     AddressSpace { bytes: usize },
     /// Another process has the store open for writing.
     InUse,
     /// This process has a write transaction already. This is a bug of the caller.
-    BeingChanged,
+    WriteInProgress,
     /// There is no chain in the folder.
     Empty,
     /// The target folder of a copy holds something that is neither a copy nor a part of one.
-    NotACopy { folder: PathBuf, other: OsString },
+    NotABackup { folder: PathBuf, other: OsString },
     /// The copy in this folder differs from its source.
-    NotTheSame { table: Table, folder: PathBuf },
-    /// [`crate::store::Store::stop_when`] interrupted a read.
+    BackupDiffers { table: Table, folder: PathBuf },
+    /// [`crate::store::Store::set_interrupt_flag`] interrupted a read.
     Interrupted,
     /// A row differs from what was written: the disk damaged it.
     Corrupt { table: Table, key: Vec<u8> },
@@ -69,19 +69,19 @@ impl fmt::Display for StoreError {
         match self {
             StoreError::Lmdb(error) => write_failed(f, error),
             StoreError::Disk { folder, error, free } => write_disk(f, folder, error, *free),
-            StoreError::NotTaken { folder, error } => write!(
+            StoreError::SyncFailed { folder, error } => write!(
                 f,
                 "the disk did not take what was written in the data folder {}: {error}; the last blocks may be lost, and \
                  no more are taken in. See the system's log, then start nisd again: it goes back to the last state that \
                  is whole",
                 folder.display()
             ),
-            StoreError::Unsettled => f.write_str(
+            StoreError::RecoveryNeeded => f.write_str(
                 "the system has stopped before the last blocks were on the disk; start the node or an import once, which \
                  goes back to the last state that is whole",
             ),
             StoreError::Folder(path, error) => {
-                write!(f, "the data folder {} cannot be used: {}", path.display(), folder_fault(error))
+                write!(f, "the data folder {} cannot be used: {}", path.display(), folder_error_text(error))
             }
             StoreError::Schema { found, expected } => write!(
                 f,
@@ -93,12 +93,12 @@ impl fmt::Display for StoreError {
                 "the store was written by an older version of nisd (schema {found}, this program has {expected}); \
                  `nisd reindex` builds it anew from its own blocks, and so does a start of the node"
             ),
-            StoreError::NoRoom { folder, room } => write_no_room(f, folder, room),
+            StoreError::NoSpace { folder, room } => write_no_space(f, folder, room),
             StoreError::OtherNetwork { store, configured, differences } => {
                 write_other_network(f, [store, configured], differences)
             }
             StoreError::DataFile(path, fault) => write!(f, "{} cannot be used: {fault}", path.display()),
-            StoreError::Gone(path) => write!(
+            StoreError::DataFileMissing(path) => write!(
                 f,
                 "{} is gone or empty, though there was a store in this folder; put it back from a backup, or, to begin \
                  anew, remove nisd.lock beside it or choose another data folder",
@@ -111,16 +111,16 @@ impl fmt::Display for StoreError {
                 bytes >> 20
             ),
             StoreError::InUse => f.write_str("another nisd uses the data folder; stop it or choose another folder"),
-            StoreError::BeingChanged => f.write_str("the store is being changed already"),
+            StoreError::WriteInProgress => f.write_str("the store is being changed already"),
             StoreError::Empty => f.write_str("there is no chain in the data folder; import one first"),
-            StoreError::NotACopy { folder, other } => write!(
+            StoreError::NotABackup { folder, other } => write!(
                 f,
                 "the folder {} holds {}, which belongs to no copy; name one that is empty, does not exist yet or holds an \
                  earlier copy alone",
                 folder.display(),
                 other.display()
             ),
-            StoreError::NotTheSame { table, folder } => write!(
+            StoreError::BackupDiffers { table, folder } => write!(
                 f,
                 "what was written in {} cannot be read back as it was, in the table {}; the disk or the memory of this \
                  machine is failing, so choose another disk, and look at the system's log",
@@ -158,7 +158,7 @@ fn write_disk(f: &mut fmt::Formatter<'_>, folder: &Path, error: &io::Error, free
     write!(f, ". {}; nothing that was committed is lost", remedy(error))
 }
 
-fn write_no_room(f: &mut fmt::Formatter<'_>, folder: &Path, room: &Room) -> fmt::Result {
+fn write_no_space(f: &mut fmt::Formatter<'_>, folder: &Path, room: &DiskSpace) -> fmt::Result {
     write!(f, "a second store needs about {} MiB in {}", room.needed.div_ceil(1 << 20), folder.display())?;
     if let Some(free) = room.free {
         write!(f, ", and {} MiB are free there", free >> 20)?;
@@ -169,17 +169,17 @@ fn write_no_room(f: &mut fmt::Formatter<'_>, folder: &Path, room: &Room) -> fmt:
 fn write_other_network(
     f: &mut fmt::Formatter<'_>,
     [store, configured]: [&str; 2],
-    differences: &[Difference],
+    differences: &[SettingDifference],
 ) -> fmt::Result {
     write!(f, "the store holds the chain of {store}, but the configuration is for {configured}: ")?;
-    for Difference { key, values: [stored, configured] } in differences {
-        write!(f, "{key} is {} in the store and {} here; ", shown(stored), shown(configured))?;
+    for SettingDifference { key, values: [stored, configured] } in differences {
+        write!(f, "{key} is {} in the store and {} here; ", shortened(stored), shortened(configured))?;
     }
     f.write_str("choose another data folder or the configuration that belongs to this one")
 }
 
 /// Returns a text on why a folder cannot be created or read.
-pub fn folder_fault(error: &io::Error) -> String {
+pub fn folder_error_text(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
             "it is a file, or lies below one; name a folder".to_owned()
@@ -247,8 +247,8 @@ fn remedy(error: &io::Error) -> &'static str {
 }
 
 /// Returns a setting's value, shortened for a message.
-fn shown(value: &str) -> Cow<'_, str> {
-    match value.char_indices().nth(LONGEST_SHOWN) {
+fn shortened(value: &str) -> Cow<'_, str> {
+    match value.char_indices().nth(MAX_SHOWN_CHARACTERS) {
         _ if value.is_empty() => "(nothing)".into(),
         Some((end, _)) => format!("{}…", &value[..end]).into(),
         None => value.into(),

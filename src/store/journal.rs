@@ -52,7 +52,7 @@ pub fn parse(mut bytes: &[u8]) -> Result<Vec<Change<'_>>, StoreError> {
 }
 
 /// Returns whether two stored journals are equal, except for changes of the table `but_in`.
-pub fn undoes_the_same(a: &[u8], b: &[u8], but_in: Table) -> bool {
+pub fn journals_equal_except(a: &[u8], b: &[u8], but_in: Table) -> bool {
     let changes = |bytes| Some(parse(bytes).ok()?.into_iter().filter(|change| change.table != but_in));
     a == b || changes(a).zip(changes(b)).is_some_and(|(a, b)| a.eq(b))
 }

@@ -11,16 +11,16 @@ use std::sync::atomic::AtomicBool;
 use lmdb::{Database, DatabaseFlags, Environment, EnvironmentFlags, RoTransaction, Transaction};
 use rustix::io::Errno;
 
-use super::batch::{Batch, Right, of_disk};
-use super::checksums::{Verified, stored_range, verify};
+use super::checksums::{VerifiedRanges, stored_range, verify};
 use super::data_file::{self, FileFault};
+use super::durability::{self, BootId, Durability};
 use super::error::StoreError;
-use super::older;
-use super::read::{Snapshot, Walk};
-use super::readers::ReaderList;
-use super::settled::{self, Boot, Durability};
+use super::lock_table::LockTable;
+use super::migration;
+use super::read::{Snapshot, TableCursor};
 use super::sync::SyncFile;
 use super::tables::Table;
+use super::write_txn::{WritePermit, WriteTxn, disk_error};
 
 /// Version of the table layout. A store with another version is rejected.
 pub const SCHEMA: &str = "6";
@@ -68,25 +68,25 @@ pub enum AccessMode {
 pub struct Store {
     pub(super) environment: Environment,
     /// LMDB's lock table, if it is used; closed after the environment.
-    pub(super) readers: Option<ReaderList>,
+    pub(super) readers: Option<LockTable>,
     databases: [Database; Table::ALL.len()],
     pub(super) folder: PathBuf,
     /// Durability of its commits, if this process may change it.
     pub(super) durability: Option<Durability>,
     /// Whether there is a write transaction.
-    has_batch: Cell<bool>,
+    has_write_txn: Cell<bool>,
     /// Ranges that were compared with their checksums.
-    pub(super) verified: Verified,
+    pub(super) verified: VerifiedRanges,
     /// Held for exclusive access. The system releases it however the process ends.
     _lock: Option<FolderLock>,
     stop: Option<Arc<AtomicBool>>,
 }
 
-/// File that the process holds locked while it may change the store. It contains [`MADE`] once a store was created.
+/// File that the process holds locked while it may change the store. It contains [`INITIALIZED`] once a store was created.
 const LOCK_FILE: &str = "nisd.lock";
-const MADE: &[u8; 5] = b"made\n";
+const INITIALIZED: &[u8; 5] = b"made\n";
 /// Minimum address space that is useful for a store.
-const LEAST_MAP_SIZE: usize = 64 << 20;
+const MIN_MAP_SIZE: usize = 64 << 20;
 const ENOMEM: i32 = Errno::NOMEM.raw_os_error();
 /// Name of LMDB's data file.
 pub(super) const DATA_FILE: &str = data_file::NAME;
@@ -108,17 +108,17 @@ pub fn exists(folder: &Path) -> bool {
 /// Returns the schema of the store in a folder, if it is an older one from which a new store can be built. Fails as
 /// opening for exclusive access does.
 pub fn older_schema(folder: &Path, options: Options) -> Result<Option<String>, StoreError> {
-    let _lock = lock_existing(folder, Boot::present())?;
+    let _lock = lock_existing(folder, BootId::current())?;
     let flags = EnvironmentFlags::READ_ONLY | EnvironmentFlags::NO_LOCK;
-    let stored = stored_meta(&environment(folder, options, flags)?)?;
-    Ok(stored.map(|(schema, _)| schema).filter(|schema| older::is_readable(schema)))
+    let stored = stored_meta(&open_environment(folder, options, flags)?)?;
+    Ok(stored.map(|(schema, _)| schema).filter(|schema| migration::can_migrate(schema)))
 }
 
 /// Returns the text that describes the network of the store in a folder, whatever its schema.
 pub fn stored_network(folder: &Path, options: Options) -> Result<String, StoreError> {
     check_existing(folder)?;
     let flags = EnvironmentFlags::READ_ONLY | EnvironmentFlags::NO_LOCK;
-    let (_, network) = stored_meta(&environment(folder, options, flags)?)?.ok_or(StoreError::Empty)?;
+    let (_, network) = stored_meta(&open_environment(folder, options, flags)?)?.ok_or(StoreError::Empty)?;
     Ok(network)
 }
 
@@ -133,7 +133,7 @@ pub fn free_bytes(folder: &Path) -> Result<u64, Errno> {
 }
 
 /// Returns the inode number of the data file.
-fn data_file_number(folder: &Path) -> Option<u64> {
+fn data_file_inode(folder: &Path) -> Option<u64> {
     std::fs::metadata(folder.join(DATA_FILE)).ok().map(|file| file.ino())
 }
 
@@ -141,17 +141,22 @@ impl Store {
     /// Opens the store in a folder, or creates it for the chain `identity`. A store of another chain or layout is not
     /// changed.
     pub fn open(folder: &Path, identity: &ChainIdentity, options: Options) -> Result<Store, StoreError> {
-        Store::open_in(Boot::present(), folder, identity, options)
+        Store::open_with_boot(BootId::current(), folder, identity, options)
     }
 
     /// Like [`Store::open`], with a given boot.
-    pub fn open_in(boot: Boot, folder: &Path, identity: &ChainIdentity, options: Options) -> Result<Store, StoreError> {
+    pub fn open_with_boot(
+        boot: BootId,
+        folder: &Path,
+        identity: &ChainIdentity,
+        options: Options,
+    ) -> Result<Store, StoreError> {
         std::fs::create_dir_all(folder).map_err(|error| StoreError::Folder(folder.to_owned(), error))?;
         let mut lock = lock(folder)?;
-        settled::go_back(folder, boot)?;
-        check_data_file(folder, has_been_made(&mut lock.0))?;
-        let readers = ReaderList::open(folder).map_err(|error| StoreError::Folder(folder.to_owned(), error))?;
-        let environment = environment(folder, options, EnvironmentFlags::NO_SYNC)?;
+        durability::recover_to_durable(folder, boot)?;
+        check_data_file(folder, is_initialized(&mut lock.0))?;
+        let readers = LockTable::open(folder).map_err(|error| StoreError::Folder(folder.to_owned(), error))?;
+        let environment = open_environment(folder, options, EnvironmentFlags::NO_SYNC)?;
         let stored = stored_meta(&environment)?;
         if let Some((schema, network)) = &stored {
             check_schema(schema)?;
@@ -164,54 +169,64 @@ impl Store {
             readers: Some(readers),
             folder: folder.to_owned(),
             durability: Some(durability),
-            has_batch: Cell::new(false),
-            verified: Verified::default(),
+            has_write_txn: Cell::new(false),
+            verified: VerifiedRanges::default(),
             _lock: None,
             stop: None,
         };
         // Nothing is written if nothing changes, so that a node can start on a full disk.
         if stored.is_none_or(|(_, network)| network != identity.text) {
-            let mut batch = store.begin()?;
+            let mut batch = store.begin_write()?;
             batch.put_unjournaled(Table::Meta, SCHEMA_KEY, SCHEMA.as_bytes())?;
             batch.put_unjournaled(Table::Meta, NETWORK_KEY, identity.text.as_bytes())?;
             batch.commit()?;
         }
-        remember_that_it_is_made(&mut lock.0).map_err(|error| StoreError::Folder(folder.to_owned(), error))?;
+        mark_initialized(&mut lock.0).map_err(|error| StoreError::Folder(folder.to_owned(), error))?;
         Ok(Store { _lock: Some(lock), ..store })
     }
 
     /// Creates a scratch store in an empty folder: nothing waits for the disk, and other processes are not locked out.
     pub fn scratch(folder: &Path, options: Options) -> Result<Store, StoreError> {
-        let readers = ReaderList::open(folder).map_err(|error| StoreError::Folder(folder.to_owned(), error))?;
-        let environment = environment(folder, options, EnvironmentFlags::NO_SYNC)?;
+        let readers = LockTable::open(folder).map_err(|error| StoreError::Folder(folder.to_owned(), error))?;
+        let environment = open_environment(folder, options, EnvironmentFlags::NO_SYNC)?;
         let databases = create_tables(&environment, folder, None)?;
         let (folder, readers, has_batch) = (folder.to_owned(), Some(readers), Cell::new(false));
-        let verified = Verified::default();
+        let verified = VerifiedRanges::default();
         let durability = None;
-        Ok(Store { environment, readers, databases, folder, durability, has_batch, verified, _lock: None, stop: None })
+        Ok(Store {
+            environment,
+            readers,
+            databases,
+            folder,
+            durability,
+            has_write_txn: has_batch,
+            verified,
+            _lock: None,
+            stop: None,
+        })
     }
 
     /// Returns the same store after its files were moved to another folder that is locked.
-    pub(super) fn moved(self, folder: PathBuf, lock: FolderLock) -> Store {
+    pub(super) fn relocated(self, folder: PathBuf, lock: FolderLock) -> Store {
         let durability = self.durability.map(|durability| durability.moved(folder.clone()));
         Store { folder, durability, _lock: Some(lock), ..self }
     }
 
     /// Opens an existing store, whatever its chain. Also returns the text of its identity.
     pub fn open_existing(folder: &Path, access: AccessMode, options: Options) -> Result<(Store, String), StoreError> {
-        Store::open_existing_in(Boot::present(), folder, access, options)
+        Store::open_existing_with_boot(BootId::current(), folder, access, options)
     }
 
     /// Like [`Store::open_existing`], with a given boot.
-    pub fn open_existing_in(
-        boot: Boot,
+    pub fn open_existing_with_boot(
+        boot: BootId,
         folder: &Path,
         access: AccessMode,
         options: Options,
     ) -> Result<(Store, String), StoreError> {
-        let file = data_file_number(folder);
+        let file = data_file_inode(folder);
         let opened = Store::try_open_existing(boot, folder, access, options)?;
-        match data_file_number(folder) == file {
+        match data_file_inode(folder) == file {
             true => Ok(opened),
             // Another store replaced this one meanwhile.
             false => {
@@ -222,7 +237,7 @@ impl Store {
     }
 
     fn try_open_existing(
-        boot: Boot,
+        boot: BootId,
         folder: &Path,
         access: AccessMode,
         options: Options,
@@ -232,18 +247,16 @@ impl Store {
             AccessMode::Shared => (None, EnvironmentFlags::READ_ONLY),
         };
         if access == AccessMode::Shared {
-            settled::refuse_unsettled(folder, boot)?;
+            durability::refuse_unrecovered(folder, boot)?;
             check_existing(folder)?;
         }
-        let (readers, flags) = match ReaderList::open(folder) {
+        let (readers, flags) = match LockTable::open(folder) {
             Ok(readers) => (Some(readers), flags),
             // Nobody writes, so the lock table, which protects pages in use, is not needed.
-            Err(_) if access == AccessMode::Shared && is_left_alone(folder) => {
-                (None, flags | EnvironmentFlags::NO_LOCK)
-            }
+            Err(_) if access == AccessMode::Shared && is_unlocked(folder) => (None, flags | EnvironmentFlags::NO_LOCK),
             Err(error) => return Err(StoreError::Folder(folder.to_owned(), error)),
         };
-        let environment = environment(folder, options, flags)?;
+        let environment = open_environment(folder, options, flags)?;
         let (schema, network) = stored_meta(&environment)?.ok_or(StoreError::Empty)?;
         check_schema(&schema)?;
         let durability = match access {
@@ -257,8 +270,8 @@ impl Store {
                 readers,
                 folder: folder.to_owned(),
                 durability,
-                has_batch: Cell::new(false),
-                verified: Verified::default(),
+                has_write_txn: Cell::new(false),
+                verified: VerifiedRanges::default(),
                 _lock,
                 stop: None,
             },
@@ -268,7 +281,7 @@ impl Store {
 
     /// Makes reads fail with [`StoreError::Interrupted`] once the flag is set. A process killed in the middle of a read
     /// would keep its reader slot, and old pages with it, until all processes have closed the store.
-    pub fn stop_when(&mut self, flag: Arc<AtomicBool>) {
+    pub fn set_interrupt_flag(&mut self, flag: Arc<AtomicBool>) {
         self.stop = Some(flag);
     }
 
@@ -279,53 +292,57 @@ impl Store {
     }
 
     /// Begins the write transaction. Fails if this process has one already, or has read-only access.
-    pub fn begin(&self) -> Result<Batch<'_>, StoreError> {
-        let right = Right::take(&self.has_batch).ok_or(StoreError::BeingChanged)?;
+    pub fn begin_write(&self) -> Result<WriteTxn<'_>, StoreError> {
+        let right = WritePermit::acquire(&self.has_write_txn).ok_or(StoreError::WriteInProgress)?;
         let durability = self.durability.as_ref();
-        durability.map_or(Ok(()), Durability::begin)?;
+        durability.map_or(Ok(()), Durability::ensure_record)?;
         let transaction = self.environment.begin_rw_txn()?;
-        Ok(Batch::new(transaction, &self.databases, &self.folder, durability, &self.verified, right))
+        Ok(WriteTxn::new(transaction, &self.databases, &self.folder, durability, &self.verified, right))
     }
 
     /// Returns whether the last commit is not yet durable.
-    pub fn is_unsettled(&self) -> bool {
-        self.durability.as_ref().is_some_and(Durability::is_unsettled)
+    pub fn has_unsynced_commit(&self) -> bool {
+        self.durability.as_ref().is_some_and(Durability::has_unsynced_commit)
     }
 
     /// Waits until all commits are durable.
-    pub fn settle(&self) -> Result<(), StoreError> {
-        match self.durability.as_ref().filter(|durability| durability.is_unsettled()) {
-            Some(durability) => durability.timed_settle(),
+    pub fn sync(&self) -> Result<(), StoreError> {
+        match self.durability.as_ref().filter(|durability| durability.has_unsynced_commit()) {
+            Some(durability) => durability.timed_sync(),
             None => Ok(()),
         }
     }
 
     /// Makes all commits durable. Returns whether they are. With a helper process it returns `false` at first: the
     /// caller must call it again once [`Store::waits_for_disk`] returns `false`, and must not commit before.
-    pub fn settle_soon(&self) -> Result<bool, StoreError> {
-        match self.durability.as_ref().filter(|durability| durability.is_unsettled() || durability.is_awaited()) {
-            Some(durability) => durability.settle_soon(),
+    pub fn poll_sync(&self) -> Result<bool, StoreError> {
+        match self
+            .durability
+            .as_ref()
+            .filter(|durability| durability.has_unsynced_commit() || durability.is_sync_awaited())
+        {
+            Some(durability) => durability.poll_sync(),
             None => Ok(true),
         }
     }
 
-    /// Returns whether the caller of [`Store::settle_soon`] has to wait for an answer of the helper.
+    /// Returns whether the caller of [`Store::poll_sync`] has to wait for an answer of the helper.
     pub fn waits_for_disk(&self) -> bool {
         self.durability.as_ref().is_some_and(Durability::is_waiting)
     }
 
-    /// Returns whether the caller of [`Store::settle_soon`] has not yet got its result.
-    pub fn is_awaited(&self) -> bool {
-        self.durability.as_ref().is_some_and(Durability::is_awaited)
+    /// Returns whether the caller of [`Store::poll_sync`] has not yet got its result.
+    pub fn is_sync_awaited(&self) -> bool {
+        self.durability.as_ref().is_some_and(Durability::is_sync_awaited)
     }
 
     /// Returns the files that a helper synchronises: the data file and the durable-meta file. They are opened again, so
     /// that the system reports disk errors to both the helper and this process. `None` for a scratch or read-only
     /// store. May wait for the disk once.
-    pub fn files_of_helper(&self) -> Result<Option<[File; 2]>, StoreError> {
+    pub fn helper_files(&self) -> Result<Option<[File; 2]>, StoreError> {
         let Some(durability) = &self.durability else { return Ok(None) };
-        durability.begin()?;
-        durability.files_of_helper().map(Some).map_err(|error| StoreError::disk(&self.folder, error))
+        durability.ensure_record()?;
+        durability.helper_files().map(Some).map_err(|error| StoreError::disk(&self.folder, error))
     }
 
     /// Sets whether a helper waits for the disk.
@@ -339,26 +356,26 @@ impl Store {
     }
 
     /// Handles the helper's answer.
-    pub fn synced(&self, result: io::Result<()>) {
+    pub fn on_synced(&self, result: io::Result<()>) {
         if let Some(durability) = &self.durability {
-            durability.synced(result);
+            durability.on_synced(result);
         }
     }
 }
 
 /// Locks the folder of an existing store and checks its data file.
-pub(super) fn lock_existing(folder: &Path, boot: Boot) -> Result<FolderLock, StoreError> {
-    refuse_absent(folder)?;
+pub(super) fn lock_existing(folder: &Path, boot: BootId) -> Result<FolderLock, StoreError> {
+    require_store(folder)?;
     let lock = lock(folder)?;
-    settled::go_back(folder, boot)?;
+    durability::recover_to_durable(folder, boot)?;
     check_existing(folder)?;
     Ok(lock)
 }
 
 /// Fails if a folder has no store that can be opened.
 fn check_existing(folder: &Path) -> Result<(), StoreError> {
-    refuse_absent(folder)?;
-    let is_made = File::open(folder.join(LOCK_FILE)).is_ok_and(|mut lock| has_been_made(&mut lock));
+    require_store(folder)?;
+    let is_made = File::open(folder.join(LOCK_FILE)).is_ok_and(|mut lock| is_initialized(&mut lock));
     check_data_file(folder, is_made)?;
     match size(folder) {
         // Its creation was interrupted.
@@ -368,7 +385,7 @@ fn check_existing(folder: &Path) -> Result<(), StoreError> {
 }
 
 /// Fails if there is no store in a folder, or a file in place of the folder.
-fn refuse_absent(folder: &Path) -> Result<(), StoreError> {
+fn require_store(folder: &Path) -> Result<(), StoreError> {
     match exists(folder) {
         true => Ok(()),
         false if folder.is_file() => Err(StoreError::Folder(folder.to_owned(), io::ErrorKind::NotADirectory.into())),
@@ -399,7 +416,7 @@ fn lock(folder: &Path) -> Result<FolderLock, StoreError> {
 }
 
 /// Returns whether no process may change the store, as far as can be checked without writing.
-pub fn is_left_alone(folder: &Path) -> bool {
+pub fn is_unlocked(folder: &Path) -> bool {
     match File::open(folder.join(LOCK_FILE)) {
         Ok(file) => file.try_lock_shared().is_ok(),
         Err(error) => error.kind() == io::ErrorKind::NotFound,
@@ -407,18 +424,18 @@ pub fn is_left_alone(folder: &Path) -> bool {
 }
 
 /// Returns whether the lock file says that a store was created in its folder.
-fn has_been_made(lock: &mut File) -> bool {
-    let mut mark = [0; MADE.len()];
-    lock.read_exact(&mut mark).is_ok() && mark == *MADE
+fn is_initialized(lock: &mut File) -> bool {
+    let mut mark = [0; INITIALIZED.len()];
+    lock.read_exact(&mut mark).is_ok() && mark == *INITIALIZED
 }
 
-fn remember_that_it_is_made(lock: &mut File) -> io::Result<()> {
+fn mark_initialized(lock: &mut File) -> io::Result<()> {
     lock.rewind()?;
-    if has_been_made(lock) {
+    if is_initialized(lock) {
         return Ok(());
     }
     lock.rewind()?;
-    lock.write_all(MADE)
+    lock.write_all(INITIALIZED)
 }
 
 /// Checks the data file. Fails if LMDB could not handle it, or if it is gone.
@@ -426,9 +443,11 @@ fn check_data_file(folder: &Path, has_been_made: bool) -> Result<(), StoreError>
     let path = folder.join(DATA_FILE);
     match std::fs::metadata(&path) {
         Ok(file) if file.len() > 0 => data_file::check(&path).map_err(|fault| StoreError::DataFile(path, fault)),
-        Ok(_) if has_been_made => Err(StoreError::Gone(path)),
+        Ok(_) if has_been_made => Err(StoreError::DataFileMissing(path)),
         Ok(_) => Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound && has_been_made => Err(StoreError::Gone(path)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound && has_been_made => {
+            Err(StoreError::DataFileMissing(path))
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(StoreError::DataFile(path, FileFault::Io(error))),
     }
@@ -444,12 +463,12 @@ fn create_tables(
 ) -> Result<Databases, StoreError> {
     tables(|table| match environment.open_db(Some(table.name())) {
         Err(lmdb::Error::NotFound) => {
-            durability.map_or(Ok(()), Durability::begin)?;
+            durability.map_or(Ok(()), Durability::ensure_record)?;
             let created = environment.create_db(Some(table.name()), DatabaseFlags::empty());
-            let database = created.map_err(|error| of_disk(error, folder))?;
+            let database = created.map_err(|error| disk_error(error, folder))?;
             if let Some(durability) = durability {
-                durability.committed();
-                durability.settle()?;
+                durability.on_commit();
+                durability.sync_and_record()?;
             }
             Ok(database)
         }
@@ -468,11 +487,15 @@ fn tables(open: impl Fn(Table) -> Result<Database, StoreError>) -> Result<Databa
 }
 
 /// Opens the environment with as much of the requested address space as is available.
-pub(super) fn environment(folder: &Path, options: Options, flags: EnvironmentFlags) -> Result<Environment, StoreError> {
+pub(super) fn open_environment(
+    folder: &Path,
+    options: Options,
+    flags: EnvironmentFlags,
+) -> Result<Environment, StoreError> {
     let mut bytes = options.map_size;
     loop {
         match try_environment(folder, bytes, flags) {
-            Err(lmdb::Error::Other(ENOMEM)) if bytes / 2 >= LEAST_MAP_SIZE => bytes /= 2,
+            Err(lmdb::Error::Other(ENOMEM)) if bytes / 2 >= MIN_MAP_SIZE => bytes /= 2,
             Err(lmdb::Error::Other(ENOMEM)) => return Err(StoreError::AddressSpace { bytes }),
             Err(error) => return Err(error.into()),
             Ok(environment) => {
@@ -512,7 +535,7 @@ pub(super) fn stored_meta(environment: &Environment) -> Result<Option<(String, S
     let reader: RoTransaction = environment.begin_ro_txn()?;
     let mut unverified = checksums.map(|checksums| (checksums, Vec::new()));
     while let Some((checksums, first)) = unverified {
-        let walk = Walk::new(Table::Checksums, reader.open_ro_cursor(checksums)?, None, None);
+        let walk = TableCursor::new(Table::Checksums, reader.open_ro_cursor(checksums)?, None, None);
         let range = stored_range(walk, Table::Meta, &first)?;
         verify([&reader.open_ro_cursor(meta)?, &reader.open_ro_cursor(meta)?], Table::Meta, &range)?;
         unverified = range.end.map(|end| (checksums, end));
@@ -535,7 +558,7 @@ fn check_schema(found: &str) -> Result<(), StoreError> {
     let (found, expected) = (found.to_owned(), SCHEMA.to_owned());
     match found == expected {
         true => Ok(()),
-        false if older::is_readable(&found) => Err(StoreError::OlderSchema { found, expected }),
+        false if migration::can_migrate(&found) => Err(StoreError::OlderSchema { found, expected }),
         false => Err(StoreError::Schema { found, expected }),
     }
 }
@@ -631,7 +654,7 @@ mod tests {
         let opens_otherwise = || {
             opens(AccessMode::Exclusive)
                 || open(folder.path(), &Network::example()).is_ok()
-                || older::OldStore::open(folder.path(), options).is_ok()
+                || migration::LegacyStore::open(folder.path(), options).is_ok()
                 || older_schema(folder.path(), options).is_ok()
         };
         for (number, place) in places.into_iter().enumerate() {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use super::error::StoreError;
-use super::read::{Read, Snapshot, Walk};
+use super::read::{Read, Snapshot, TableCursor};
 use super::tables::Table;
 use super::write::Write;
 
@@ -53,17 +53,17 @@ impl Read for Overlay<'_> {
         }
     }
 
-    fn peek(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>, StoreError> {
+    fn get_unverified(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>, StoreError> {
         match self.changes.tables.get(&table).and_then(|changes| changes.get(key)) {
             Some(value) => Ok(value.as_deref()),
-            None => self.base.peek(table, key),
+            None => self.base.get_unverified(table, key),
         }
     }
 
-    fn walk(&self, table: Table) -> Result<Walk<'_>, StoreError> {
-        let walk = self.base.walk(table)?;
+    fn cursor(&self, table: Table) -> Result<TableCursor<'_>, StoreError> {
+        let walk = self.base.cursor(table)?;
         Ok(match self.changes.tables.get(&table) {
-            Some(changes) => walk.below(changes),
+            Some(changes) => walk.with_changes(changes),
             None => walk,
         })
     }
@@ -108,12 +108,12 @@ mod tests {
         proptest::collection::vec(0u8..3, 1..3)
     }
 
-    fn entries<'a>(walk: &mut Walk<'a>, forward: bool) -> Vec<(Vec<u8>, Vec<u8>)> {
+    fn entries<'a>(cursor: &mut TableCursor<'a>, forward: bool) -> Vec<(Vec<u8>, Vec<u8>)> {
         let mut found = Vec::new();
-        let mut entry = if forward { walk.seek(&[]) } else { walk.last() }.unwrap();
+        let mut entry = if forward { cursor.seek(&[]) } else { cursor.last() }.unwrap();
         while let Some((key, value)) = entry {
             found.push((key.to_vec(), value.to_vec()));
-            entry = if forward { walk.next() } else { walk.previous() }.unwrap();
+            entry = if forward { cursor.next() } else { cursor.previous() }.unwrap();
         }
         found
     }
@@ -128,7 +128,7 @@ mod tests {
             place in keys(),
         ) {
             let (store, _folder) = test_store();
-            let mut batch = store.begin().unwrap();
+            let mut batch = store.begin_write().unwrap();
             let mut map = BTreeMap::new();
             for (key, value) in &base {
                 batch.put(TABLE, key, &[*value]).unwrap();
@@ -150,11 +150,11 @@ mod tests {
                 }
             }
             let expected: Vec<_> = map.clone().into_iter().collect();
-            prop_assert_eq!(entries(&mut overlay.walk(TABLE).unwrap(), true), expected.clone());
+            prop_assert_eq!(entries(&mut overlay.cursor(TABLE).unwrap(), true), expected.clone());
             let backward: Vec<_> = expected.into_iter().rev().collect();
-            prop_assert_eq!(entries(&mut overlay.walk(TABLE).unwrap(), false), backward);
+            prop_assert_eq!(entries(&mut overlay.cursor(TABLE).unwrap(), false), backward);
             prop_assert_eq!(overlay.get(TABLE, &place).unwrap(), map.get(&place).map(Vec::as_slice));
-            let mut walk = overlay.walk(TABLE).unwrap();
+            let mut walk = overlay.cursor(TABLE).unwrap();
             let found = walk.seek(&place).unwrap().map(|(key, _)| key.to_vec());
             prop_assert_eq!(found.as_ref(), map.range(place.clone()..).next().map(|(key, _)| key));
             if found.is_some() {

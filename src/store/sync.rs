@@ -1,6 +1,6 @@
 //! State machine of the helper process that waits for the disk: what is to be synchronised next, and how far it is.
 //!
-//! It does nothing itself. [`super::settled::Durability`] requests synchronisation and handles the answers; the event
+//! It does nothing itself. [`super::durability::Durability`] requests synchronisation and handles the answers; the event
 //! loop carries requests to the helper process and returns its answers.
 
 /// A file of a store.
@@ -25,16 +25,16 @@ pub enum SyncState {
     /// The helper is synchronising this file.
     Begun(SyncFile),
     /// The helper is working on a request that is obsolete: its next answer is ignored.
-    Outdated,
+    Obsolete,
 }
 
 /// Meaning of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answered {
+pub enum Answer {
     /// This file is on the disk, as it was when it was requested.
     Done(SyncFile),
     /// The answer is to be ignored.
-    Nothing,
+    Ignored,
 }
 
 impl SyncState {
@@ -63,14 +63,14 @@ impl SyncState {
     }
 
     /// Handles an answer of the helper.
-    pub fn answered(&mut self) -> Answered {
+    pub fn on_answer(&mut self) -> Answer {
         match std::mem::replace(self, SyncState::Idle) {
-            SyncState::Begun(file) => Answered::Done(file),
-            SyncState::Outdated | SyncState::Idle => Answered::Nothing,
+            SyncState::Begun(file) => Answer::Done(file),
+            SyncState::Obsolete | SyncState::Idle => Answer::Ignored,
             // The answer was not requested.
             other @ (SyncState::NoHelper | SyncState::Requested(_)) => {
                 *self = other;
-                Answered::Nothing
+                Answer::Ignored
             }
         }
     }
@@ -81,9 +81,9 @@ impl SyncState {
     }
 
     /// Marks requests as obsolete: the last commit was made durable otherwise, or another commit has followed.
-    pub fn outrun(&mut self) {
+    pub fn mark_obsolete(&mut self) {
         *self = match *self {
-            SyncState::Begun(_) => SyncState::Outdated,
+            SyncState::Begun(_) => SyncState::Obsolete,
             SyncState::Requested(_) => SyncState::Idle,
             other => other,
         };
@@ -103,10 +103,10 @@ mod tests {
         assert_eq!(state.begin(), Some(SyncFile::Data));
         assert_eq!(state.begin(), None);
         state.request();
-        assert_eq!(state.answered(), Answered::Done(SyncFile::Data));
+        assert_eq!(state.on_answer(), Answer::Done(SyncFile::Data));
         state.request_record();
         assert_eq!(state.begin(), Some(SyncFile::Record));
-        assert_eq!(state.answered(), Answered::Done(SyncFile::Record));
+        assert_eq!(state.on_answer(), Answer::Done(SyncFile::Record));
         assert_eq!((state, state.is_waiting()), (SyncState::Idle, false));
     }
 
@@ -115,10 +115,10 @@ mod tests {
         let mut state = SyncState::Idle;
         state.request();
         state.begin();
-        state.outrun();
+        state.mark_obsolete();
         state.request();
         assert_eq!(state.begin(), None, "the older answer has to come first");
-        assert_eq!(state.answered(), Answered::Nothing);
+        assert_eq!(state.on_answer(), Answer::Ignored);
         state.request();
         assert_eq!(state.begin(), Some(SyncFile::Data));
     }
@@ -128,10 +128,10 @@ mod tests {
         let mut state = SyncState::default();
         state.request();
         assert_eq!((state.begin(), state.is_waiting(), state.has_helper()), (None, false, false));
-        assert_eq!(state.answered(), Answered::Nothing);
+        assert_eq!(state.on_answer(), Answer::Ignored);
         let mut state = SyncState::Idle;
         state.request();
-        assert_eq!(state.answered(), Answered::Nothing);
+        assert_eq!(state.on_answer(), Answer::Ignored);
         assert_eq!(state.begin(), Some(SyncFile::Data));
     }
 }

@@ -5,7 +5,7 @@
 pub enum Table {
     /// `schema`, `network` → version and network of the store.
     Meta,
-    /// Height → header, block and index ([`crate::store::StoredBlock`]).
+    /// Height → header, block and index ([`crate::store::StoredHeader`]).
     Blocks,
     /// Height → undo journal, for the last blocks only.
     Undo,
@@ -15,14 +15,14 @@ pub enum Table {
     /// Account id → state of the account that blocks change ([`crate::state::Account`]).
     Accounts,
     /// Decoded address → account id.
-    Numbers,
+    AccountIds,
     /// Account id → decoded address, then the public key once it is known.
-    Identities,
+    AccountAddresses,
     /// Name → totals that are kept up to date with the blocks ([`crate::state::AccountTotals`] and others).
     Totals,
     /// Account id → nothing, for the accounts that are eligible for the importance calculation once their whole balance
     /// has vested.
-    Stakes,
+    EligibleAccounts,
     /// Multisig account ‖ cosignatory → nothing.
     Cosignatories,
     /// Cosignatory ‖ multisig account → nothing.
@@ -30,7 +30,7 @@ pub enum Table {
     /// Root name → its leases ([`crate::state::Lease`]), oldest first.
     Namespaces,
     /// Ownership period → its last lease, and whether it has ended.
-    Tenures,
+    OwnershipPeriods,
     /// Ownership period ‖ full name → height of the lease in which the sub-namespace was created.
     Subnamespaces,
     /// Height ‖ root name → nothing, for every lease that started there.
@@ -40,7 +40,7 @@ pub enum Table {
     /// Ownership period ‖ mosaic id → mosaic number.
     MosaicNumbers,
     /// Mosaic number ‖ definition version → the version from which its balances are kept, height, supply and definition
-    /// ([`crate::state::Edition`]).
+    /// ([`crate::state::DefinitionVersion`]).
     Mosaics,
     /// Mosaic number ‖ account id ‖ lease state and definition version at the time of writing → smallest units; 0 only
     /// if an older row holds more.
@@ -58,20 +58,20 @@ pub enum Table {
     /// Height ‖ number → a mosaic that expired or was restored ([`crate::state::ExpiredMosaic`]).
     ExpiredMosaics,
     /// Height → for each transaction of the block the affected accounts, and the location of their previous
-    /// transactions ([`crate::state::Trail`]).
-    Trails,
+    /// transactions ([`crate::state::AccountTxList`]).
+    AccountTxLists,
     /// Account id ‖ direction ‖ transaction id → height and index in the block, for every 32nd one: a skip pointer.
-    Signposts,
+    SkipPointers,
     /// Account id ‖ height → nothing, for every block signed by or credited to the account.
     Harvests,
-    /// Row id → provision of a namespace; never pruned ([`crate::state::catalogue::Provision`]).
+    /// Row id → provision of a namespace; never pruned ([`crate::state::registry::Provision`]).
     Provisions,
     /// Row id → definition of a mosaic with the height of its block; never pruned.
     Definitions,
-    /// List ‖ row id → nothing: rows in the order of their pages ([`crate::state::catalogue::List`]).
-    Lists,
+    /// List ‖ row id → nothing: rows in the order of their pages ([`crate::state::registry::ListingIndex`]).
+    ListingIndex,
     /// Row id of the definition that was in force ‖ height ‖ index in the block → change of a mosaic's supply; never
-    /// pruned ([`crate::state::catalogue::SupplyWalk`]).
+    /// pruned ([`crate::state::registry::SupplyQuery`]).
     SupplyChanges,
     /// Account id ‖ height → balance of the account from that height on until its next change; only if history is kept
     /// ([`crate::state::AccountHistory`]). A row of its own holds the known heights.
@@ -88,14 +88,14 @@ impl Table {
         Table::Undo,
         Table::Importances,
         Table::Accounts,
-        Table::Numbers,
-        Table::Identities,
+        Table::AccountIds,
+        Table::AccountAddresses,
         Table::Totals,
-        Table::Stakes,
+        Table::EligibleAccounts,
         Table::Cosignatories,
         Table::CosignatoryOf,
         Table::Namespaces,
-        Table::Tenures,
+        Table::OwnershipPeriods,
         Table::Subnamespaces,
         Table::LeasesByHeight,
         Table::NamespacesByOwner,
@@ -107,12 +107,12 @@ impl Table {
         Table::Hashes,
         Table::HashRuns,
         Table::ExpiredMosaics,
-        Table::Trails,
-        Table::Signposts,
+        Table::AccountTxLists,
+        Table::SkipPointers,
         Table::Harvests,
         Table::Provisions,
         Table::Definitions,
-        Table::Lists,
+        Table::ListingIndex,
         Table::SupplyChanges,
         Table::BalanceHistory,
         Table::Checksums,
@@ -126,11 +126,21 @@ impl Table {
     }
 
     /// Returns whether new rows come after all others, so that pages can be filled one after the other.
-    pub(super) fn grows_at_its_end(self) -> bool {
-        use Table::{Accounts, Blocks, Definitions, Identities, Importances, Outlinks, Provisions, Trails, Undo};
+    pub(super) fn appends_at_end(self) -> bool {
+        use Table::{
+            AccountAddresses, AccountTxLists, Accounts, Blocks, Definitions, Importances, Outlinks, Provisions, Undo,
+        };
         matches!(
             self,
-            Blocks | Undo | Importances | Accounts | Identities | Outlinks | Trails | Provisions | Definitions
+            Blocks
+                | Undo
+                | Importances
+                | Accounts
+                | AccountAddresses
+                | Outlinks
+                | AccountTxLists
+                | Provisions
+                | Definitions
         )
     }
 
@@ -147,14 +157,14 @@ impl Table {
             Table::Undo => "undo",
             Table::Importances => "importances",
             Table::Accounts => "accounts",
-            Table::Numbers => "numbers",
-            Table::Identities => "identities",
+            Table::AccountIds => "numbers",
+            Table::AccountAddresses => "identities",
             Table::Totals => "totals",
-            Table::Stakes => "stakes",
+            Table::EligibleAccounts => "stakes",
             Table::Cosignatories => "cosignatories",
             Table::CosignatoryOf => "cosignatory-of",
             Table::Namespaces => "namespaces",
-            Table::Tenures => "tenures",
+            Table::OwnershipPeriods => "tenures",
             Table::Subnamespaces => "subnamespaces",
             Table::LeasesByHeight => "leases-by-height",
             Table::NamespacesByOwner => "namespaces-by-owner",
@@ -166,12 +176,12 @@ impl Table {
             Table::Hashes => "hashes",
             Table::HashRuns => "hash-runs",
             Table::ExpiredMosaics => "expired-mosaics",
-            Table::Trails => "trails",
-            Table::Signposts => "signposts",
+            Table::AccountTxLists => "trails",
+            Table::SkipPointers => "signposts",
             Table::Harvests => "harvests",
             Table::Provisions => "provisions",
             Table::Definitions => "definitions",
-            Table::Lists => "lists",
+            Table::ListingIndex => "lists",
             Table::SupplyChanges => "supply-changes",
             Table::BalanceHistory => "balance-history",
             Table::Checksums => "checksums",

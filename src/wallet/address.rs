@@ -80,7 +80,7 @@ fn base32_digit(character: char) -> Option<u8> {
 }
 
 /// Returns whether a text is meant as an address, valid or not, rather than as the name of a file.
-pub fn looks_like_one(text: &str) -> bool {
+pub fn looks_like_address(text: &str) -> bool {
     let plain = text.trim().chars().filter(|c| *c != '-');
     plain.clone().count().abs_diff(ADDRESS_LENGTH) <= 1 && plain.clone().all(|c| c.is_ascii_alphanumeric())
 }
@@ -137,10 +137,10 @@ mod tests {
     #[test]
     fn a_mistyped_address_is_not_taken_for_a_file() {
         for text in [BOB, DASHED, &BOB[1..], &BOB.replace('7', "1")] {
-            assert!(looks_like_one(text), "{text}");
+            assert!(looks_like_address(text), "{text}");
         }
         for text in ["alice.key", "", "./TDHLS73IXYZFFBPZWJFK3DVGUUQ2BBIGVUPE6BMZ"] {
-            assert!(!looks_like_one(text), "{text}");
+            assert!(!looks_like_address(text), "{text}");
         }
     }
 }

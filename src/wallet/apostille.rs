@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 
 use super::address::{self, dashed};
-use super::commands::{Outside, load_key, node, notice, print, public_key};
+use super::commands::{Services, load_key, node, print, print_note, public_key};
 use super::error::WalletError;
 use super::send::{deliver, network_time};
-use super::transfer::Intent;
+use super::transfer::TransferRequest;
 use crate::cli::{self, ApostilleCommand};
 use crate::crypto::KeyPair;
 use crate::logging;
@@ -56,15 +56,15 @@ impl fmt::Display for ApostilleError {
 impl std::error::Error for ApostilleError {}
 
 /// Runs `nisd apostille`.
-pub fn execute(command: &ApostilleCommand, outside: Outside) -> Result<(), WalletError> {
+pub fn execute(command: &ApostilleCommand, services: Services) -> Result<(), WalletError> {
     match command {
-        ApostilleCommand::Create(command) => create(command, outside),
+        ApostilleCommand::Create(command) => create(command, services),
         ApostilleCommand::Verify(command) => verify(command),
     }
 }
 
 /// Announces the hash of a file, by default to the account itself.
-fn create(command: &cli::CreateApostille, outside: Outside) -> Result<(), WalletError> {
+fn create(command: &cli::CreateApostille, services: Services) -> Result<(), WalletError> {
     let how = &command.how;
     let node = node(&how.node)?;
     let multisig_account = how.multisig_account.as_deref().map(public_key).transpose()?;
@@ -76,12 +76,12 @@ fn create(command: &cli::CreateApostille, outside: Outside) -> Result<(), Wallet
         Some(to) => address::parse_on(to, network)?,
         None => Address::from_public_key(&multisig_account.unwrap_or(key.public()), network),
     };
-    notice(&format!("the SHA-256 of {} is {}", command.file.display(), hex::encode(hash)));
+    print_note(&format!("the SHA-256 of {} is {}", command.file.display(), hex::encode(hash)));
     let payload = [MARK.as_slice(), &hash].concat();
-    let intent = Intent {
+    let intent = TransferRequest {
         network,
-        now: network_time(&node, outside),
-        deadline: how.seconds(),
+        now: network_time(&node, services),
+        deadline: how.deadline_seconds(),
         signer: key.public(),
         multisig_account,
         recipient,
@@ -90,7 +90,7 @@ fn create(command: &cli::CreateApostille, outside: Outside) -> Result<(), Wallet
         mosaics: Vec::new(),
         fee: how.fee,
     };
-    deliver(&node, &key, intent, &[], how, outside)
+    deliver(&node, &key, intent, &[], how, services)
 }
 
 /// Compares a file with the hash in a confirmed transaction, and prints who notarised it and when.

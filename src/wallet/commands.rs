@@ -12,8 +12,8 @@ use zeroize::Zeroizing;
 use super::address::{self, NETWORKS, dashed};
 use super::describe::describe;
 use super::error::WalletError;
-use super::node::Node;
-use super::packet::{Packet, is_packet, read_transaction};
+use super::node::NodeClient;
+use super::signed_transaction::{SignedTransaction, is_signed_transaction, read_transaction};
 use super::{apostille, key_file, send};
 use crate::cli::values::network_name;
 use crate::cli::{self, KeyCommand, WalletCommand};
@@ -25,25 +25,25 @@ const MAX_INPUT_BYTES: u64 = 256 * 1024;
 /// Hex digits of a public key.
 const PUBLIC_KEY_DIGITS: usize = 64;
 /// Minimum hex digits of a text that is meant as a key, complete or not, unless it is the name of a file.
-const SHORTEST_KEY_TEXT: usize = 32;
+const MIN_KEY_DIGITS: usize = 32;
 
 /// Capacity for all output about a key pair.
 const KEY_TEXT_BYTES: usize = 1024;
 
 /// Services of the system that the commands need.
 #[derive(Clone, Copy)]
-pub struct Outside {
+pub struct Services {
     /// Milliseconds of Unix time.
     pub unix_millis: fn() -> i64,
     /// Milliseconds of a monotonic clock.
     pub millis: fn() -> u64,
     /// Sleeps for this time.
-    pub pause: fn(Duration),
+    pub sleep: fn(Duration),
     /// Fills bytes with the system's cryptographic randomness.
     pub random: fn(&mut [u8]) -> io::Result<()>,
 }
 
-impl Outside {
+impl Services {
     /// Returns random bytes.
     pub(super) fn random_bytes<const N: usize>(&self) -> Result<Zeroizing<[u8; N]>, WalletError> {
         let mut bytes = Zeroizing::new([0; N]);
@@ -53,20 +53,20 @@ impl Outside {
 }
 
 /// Runs a command.
-pub fn execute(command: &WalletCommand, outside: Outside) -> Result<(), WalletError> {
+pub fn execute(command: &WalletCommand, services: Services) -> Result<(), WalletError> {
     match command {
-        WalletCommand::Key(KeyCommand::New(command)) => new_key(command, outside),
+        WalletCommand::Key(KeyCommand::New(command)) => new_key(command, services),
         WalletCommand::Key(KeyCommand::Inspect(command)) => inspect_key(command),
         WalletCommand::Address(command) => show_address(command),
-        WalletCommand::Send(command) => send::send(command, outside),
-        WalletCommand::Apostille(command) => apostille::execute(command, outside),
+        WalletCommand::Send(command) => send::send(command, services),
+        WalletCommand::Apostille(command) => apostille::execute(command, services),
         WalletCommand::Sign(command) => sign(command),
         WalletCommand::Announce(command) => announce(command),
     }
 }
 
-fn new_key(command: &cli::NewKey, outside: Outside) -> Result<(), WalletError> {
-    let key = PrivateKey::from_seed(&*outside.random_bytes()?);
+fn new_key(command: &cli::NewKey, services: Services) -> Result<(), WalletError> {
+    let key = PrivateKey::from_seed(&*services.random_bytes()?);
     let mut text = Zeroizing::new(key_lines(&KeyPair::new(&key).public(), command.network));
     match &command.output {
         Some(path) => {
@@ -74,7 +74,7 @@ fn new_key(command: &cli::NewKey, outside: Outside) -> Result<(), WalletError> {
             text.push_str(&format!("key file     {}\n", path.display()));
         }
         None => {
-            notice("the private key is shown this once and kept nowhere; whoever sees it owns the account");
+            print_note("the private key is shown this once and kept nowhere; whoever sees it owns the account");
             push_private_line(&mut text, &key);
         }
     }
@@ -116,14 +116,14 @@ fn show_address(command: &cli::Address) -> Result<(), WalletError> {
     if subject.len() == PUBLIC_KEY_DIGITS && subject.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return print(&key_lines(&public_key(subject)?, command.network));
     }
-    if address::looks_like_one(subject) && !Path::new(subject).exists() {
+    if address::looks_like_address(subject) && !Path::new(subject).exists() {
         let (address, network) = address::parse(subject)?;
         if let Some(wanted) = command.network {
             address::parse_on(subject, wanted)?;
         }
         return print(&address_line(&address, network));
     }
-    if subject.len() >= SHORTEST_KEY_TEXT
+    if subject.len() >= MIN_KEY_DIGITS
         && subject.bytes().all(|byte| byte.is_ascii_hexdigit())
         && !Path::new(subject).exists()
     {
@@ -146,8 +146,8 @@ pub(super) fn public_key(text: &str) -> Result<PublicKey, WalletError> {
 
 fn sign(command: &cli::Sign) -> Result<(), WalletError> {
     let key = KeyPair::new(&load_key(&command.key_file)?);
-    let packet = Packet::sign(&read_transaction(&read_input(&command.file)?)?, &key)?;
-    say(&format!("signed:\n{}", describe(packet.transaction())));
+    let packet = SignedTransaction::sign(&read_transaction(&read_input(&command.file)?)?, &key)?;
+    print_stderr(&format!("signed:\n{}", describe(packet.transaction())));
     print(&format!("{}\n", packet.to_json()))
 }
 
@@ -156,8 +156,8 @@ fn announce(command: &cli::Announce) -> Result<(), WalletError> {
     let key = command.key_file.as_deref().map(load_key).transpose()?;
     let input = read_input(&command.file)?;
     let packet = match key {
-        _ if is_packet(&input) => Packet::parse(&input)?,
-        Some(key) => Packet::sign(&read_transaction(&input)?, &KeyPair::new(&key))?,
+        _ if is_signed_transaction(&input) => SignedTransaction::parse(&input)?,
+        Some(key) => SignedTransaction::sign(&read_transaction(&input)?, &KeyPair::new(&key))?,
         None => {
             // Other errors in the transaction are reported first.
             read_transaction(&input)?;
@@ -166,20 +166,20 @@ fn announce(command: &cli::Announce) -> Result<(), WalletError> {
             return Err(WalletError::Usage(text.to_owned()));
         }
     };
-    say(&format!("announcing to {}:\n{}", node.url(), describe(packet.transaction())));
-    hand_over(&node, &packet)
+    print_stderr(&format!("announcing to {}:\n{}", node.url(), describe(packet.transaction())));
+    submit(&node, &packet)
 }
 
 /// Announces a transaction and prints the answer.
-pub(super) fn hand_over(node: &Node, packet: &Packet) -> Result<(), WalletError> {
+pub(super) fn submit(node: &NodeClient, packet: &SignedTransaction) -> Result<(), WalletError> {
     let answer = node.announce(packet)?;
     print(&format!("{answer}\n"))?;
     if answer.is_success() { Ok(()) } else { Err(WalletError::Rejected(answer)) }
 }
 
 /// Returns the node at a URL of the command line.
-pub(super) fn node(url: &str) -> Result<Node, WalletError> {
-    Node::at(url).map_err(|reason| WalletError::Usage(format!("--node {url:?}: {reason}")))
+pub(super) fn node(url: &str) -> Result<NodeClient, WalletError> {
+    NodeClient::at(url).map_err(|reason| WalletError::Usage(format!("--node {url:?}: {reason}")))
 }
 
 /// Reads a key file, and warns about an exposed or short key.
@@ -187,10 +187,10 @@ pub(super) fn load_key(path: &Path) -> Result<PrivateKey, WalletError> {
     let file = key_file::read(path).map_err(|error| WalletError::KeyFile(path.to_owned(), error))?;
     let name = path.display();
     if file.is_exposed {
-        notice(&format!("others can read the key file {name}; take that from them: chmod 600 {name}"));
+        print_note(&format!("others can read the key file {name}; take that from them: chmod 600 {name}"));
     }
     if file.is_short {
-        notice(&format!("the key in {name} is shorter than usual; was it copied whole?"));
+        print_note(&format!("the key in {name} is shorter than usual; was it copied whole?"));
     }
     Ok(file.key)
 }
@@ -218,11 +218,11 @@ pub(super) fn print(text: &str) -> Result<(), WalletError> {
 }
 
 /// Writes a note for the user to standard error.
-pub(super) fn notice(text: &str) {
-    say(&format!("note: {text}\n"));
+pub(super) fn print_note(text: &str) {
+    print_stderr(&format!("note: {text}\n"));
 }
 
 /// Writes to standard error; ignores errors, since nobody could read about them.
-pub(super) fn say(text: &str) {
+pub(super) fn print_stderr(text: &str) {
     let _ = io::stderr().write_all(text.as_bytes());
 }

@@ -5,11 +5,11 @@ use std::io;
 use std::path::PathBuf;
 
 use super::address::AddressError;
-use super::announced::{Announced, plain_words};
+use super::announce_result::{AnnounceResult, explain_result};
 use super::apostille::ApostilleError;
 use super::key_file::KeyFileError;
 use super::node::NodeError;
-use super::packet::PacketError;
+use super::signed_transaction::SignedTransactionError;
 use super::transfer::TransferError;
 use crate::cli::{EXIT_FAILURE, EXIT_USAGE};
 
@@ -27,7 +27,7 @@ pub enum WalletError {
     /// This file, or standard input as `-`, cannot be read.
     File(PathBuf, io::Error),
     /// A file holds no transaction that can be announced.
-    Packet(PacketError),
+    SignedTransaction(SignedTransactionError),
     /// Standard output cannot be written.
     Output(io::Error),
     /// The system provided no randomness.
@@ -39,7 +39,7 @@ pub enum WalletError {
     /// A file does not match a transaction.
     Apostille(ApostilleError),
     /// The node rejected the transaction.
-    Rejected(Announced),
+    Rejected(AnnounceResult),
     /// The transaction was not confirmed before its deadline.
     NotConfirmed,
 }
@@ -62,7 +62,7 @@ impl fmt::Display for WalletError {
             WalletError::Transfer(error) => error.fmt(f),
             WalletError::KeyFile(path, error) => write!(f, "key file {}: {error}", path.display()),
             WalletError::File(path, error) => write!(f, "{}: {error}", path.display()),
-            WalletError::Packet(error) => error.fmt(f),
+            WalletError::SignedTransaction(error) => error.fmt(f),
             WalletError::Output(error) => write!(f, "cannot write the output: {error}"),
             WalletError::Randomness(error) => write!(f, "the system gives no randomness: {error}"),
             WalletError::Encryption(reason) => {
@@ -71,7 +71,7 @@ impl fmt::Display for WalletError {
             WalletError::Node(error) => error.fmt(f),
             WalletError::Apostille(error) => error.fmt(f),
             WalletError::Rejected(answer) => {
-                write!(f, "the node did not take it ({}): {}", answer.name, plain_words(answer.code))
+                write!(f, "the node did not take it ({}): {}", answer.name, explain_result(answer.code))
             }
             WalletError::NotConfirmed => f.write_str(
                 "the transaction is not in the chain although its deadline has passed; it cannot get there any more, \
@@ -96,7 +96,7 @@ macro_rules! from_error {
 from_error!(
     AddressError => Address,
     TransferError => Transfer,
-    PacketError => Packet,
+    SignedTransactionError => SignedTransaction,
     NodeError => Node,
     ApostilleError => Apostille
 );

@@ -2,19 +2,19 @@
 
 use std::borrow::Cow;
 
-use super::packet::nobody;
+use super::signed_transaction::ownerless_address;
 use crate::model::network::ChainParameters;
 use crate::model::{
     Address, Amount, Hash256, Height, MosaicId, NamespaceId, Network, NetworkByte, Timestamp, Transaction,
 };
-use crate::rules::{self, Case, Purpose, Refusal};
+use crate::rules::{self, Purpose, Rejection, ValidationContext};
 use crate::state::{Account, Lease, MosaicEntry, StateView};
 use crate::store::StoreError;
 
 /// State with some mosaics and nothing else. Fees depend on nothing else.
-struct Told(Vec<MosaicEntry>);
+struct KnownMosaics(Vec<MosaicEntry>);
 
-impl StateView for Told {
+impl StateView for KnownMosaics {
     fn account(&self, _: &Address) -> Result<Cow<'_, Account>, StoreError> {
         Ok(Cow::Owned(Account::default()))
     }
@@ -54,35 +54,35 @@ impl StateView for Told {
         Ok(0)
     }
 
-    fn knows_hash(&self, _: &Hash256) -> Result<bool, StoreError> {
+    fn contains_hash(&self, _: &Hash256) -> Result<bool, StoreError> {
         Ok(false)
     }
 }
 
 /// Calls `ask` with a validation context in which all forks are active.
-fn today<T>(mosaics: &[MosaicEntry], ask: impl FnOnce(&Case<'_, Told>) -> T) -> T {
+fn with_current_rules<T>(mosaics: &[MosaicEntry], ask: impl FnOnce(&ValidationContext<'_, KnownMosaics>) -> T) -> T {
     let byte = NetworkByte::MAINNET;
     let network = Network {
         name: String::new(),
         byte,
         generation_hash: Hash256::default(),
-        nemesis_signer: nobody(byte),
+        nemesis_signer: ownerless_address(byte),
         total_amount: Amount::whole(8_999_999_999),
         chain: ChainParameters::after_all_forks(),
     };
-    let (height, now, purpose) = (Height(2), Timestamp(0), Purpose::Pool);
-    ask(&Case { state: &Told(mosaics.to_vec()), network: &network, height, now, purpose })
+    let (height, now, purpose) = (Height(2), Timestamp(0), Purpose::Mempool);
+    ask(&ValidationContext { state: &KnownMosaics(mosaics.to_vec()), network: &network, height, now, purpose })
 }
 
 /// Returns the minimum fee of a transaction, without that of an inner one. `mosaics` are the attached mosaics;
 /// `nem:xem` may be missing, any other missing mosaic is an error.
-pub fn minimum(transaction: &Transaction, mosaics: &[MosaicEntry]) -> Result<Amount, Refusal> {
-    today(mosaics, |case| rules::minimum_fee(transaction, case))
+pub fn minimum(transaction: &Transaction, mosaics: &[MosaicEntry]) -> Result<Amount, Rejection> {
+    with_current_rules(mosaics, |case| rules::minimum_fee(transaction, case))
 }
 
 /// Returns the maximum bytes of a message.
 pub fn max_message_bytes() -> usize {
-    today(&[], rules::max_message_length)
+    with_current_rules(&[], rules::max_message_length)
 }
 
 #[cfg(test)]
@@ -95,7 +95,7 @@ mod tests {
     fn fee(amount: u64, message_bytes: usize, mosaics: &[(Mosaic, MosaicEntry)]) -> u64 {
         let payload = vec![1; message_bytes];
         let transfer = Transfer {
-            recipient: nobody(NetworkByte::TESTNET),
+            recipient: ownerless_address(NetworkByte::TESTNET),
             amount: Amount(amount),
             message: (message_bytes > 0).then_some(Message { kind: MessageKind::Plain, payload }),
             mosaics: mosaics.iter().map(|(mosaic, _)| mosaic.clone()).collect(),

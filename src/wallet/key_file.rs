@@ -20,7 +20,7 @@ const MAX_DIGITS: usize = 66;
 /// Minimum digits of an ordinary key; a shorter one does not occur by chance.
 const USUAL_DIGITS: usize = 58;
 /// Permission bits of group and others.
-const OTHERS: u32 = 0o077;
+const GROUP_AND_OTHERS: u32 = 0o077;
 
 /// A key file cannot be read or written.
 #[derive(Debug)]
@@ -83,7 +83,7 @@ pub struct KeyFile {
 /// Reads a key file.
 pub fn read(path: &Path) -> Result<KeyFile, KeyFileError> {
     let file = File::open(path)?;
-    let is_exposed = file.metadata()?.permissions().mode() & OTHERS != 0;
+    let is_exposed = file.metadata()?.permissions().mode() & GROUP_AND_OTHERS != 0;
     // With the full capacity, growth leaves no copy of the key behind.
     let mut bytes = Zeroizing::new(Vec::with_capacity(MAX_FILE_BYTES + 1));
     file.take(MAX_FILE_BYTES as u64 + 1).read_to_end(&mut bytes)?;

@@ -5,13 +5,13 @@
 //! | [`address`] | addresses as people write them |
 //! | [`key_file`] | files with private keys |
 //! | [`transfer`], [`fees`] | building transactions |
-//! | [`Packet`] | a signed transaction for announcement |
+//! | [`SignedTransaction`] | a signed transaction for announcement |
 //! | [`describe`] | descriptions of transactions for people |
-//! | [`Node`] | requests to a node |
+//! | [`NodeClient`] | requests to a node |
 //! | `apostille` | notarised files |
 //! | [`execute`] | the commands |
 //!
-//! Clocks, randomness and sleeping are passed in as [`Outside`].
+//! Clocks, randomness and sleeping are passed in as [`Services`].
 
 pub mod address;
 pub mod describe;
@@ -19,17 +19,17 @@ pub mod fees;
 pub mod key_file;
 pub mod transfer;
 
-mod announced;
+mod announce_result;
 mod apostille;
 mod commands;
 mod error;
 mod node;
-mod packet;
 mod send;
+mod signed_transaction;
 
-pub use announced::{Announced, plain_words};
+pub use announce_result::{AnnounceResult, explain_result};
 pub use apostille::ApostilleError;
-pub use commands::{Outside, execute};
+pub use commands::{Services, execute};
 pub use error::WalletError;
-pub use node::{Node, NodeError};
-pub use packet::{Packet, PacketError, context, read_transaction};
+pub use node::{NodeClient, NodeError};
+pub use signed_transaction::{SignedTransaction, SignedTransactionError, context, read_transaction};

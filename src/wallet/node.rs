@@ -6,14 +6,14 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::announced::Announced;
-use super::packet::{Packet, context, transaction_of};
-use crate::codec::json::JsonSource;
-use crate::codec::{lax_json, mosaic::read_definition};
+use super::announce_result::AnnounceResult;
+use super::signed_transaction::{SignedTransaction, context, transaction_of};
+use crate::codec::json::JsonDecoder;
+use crate::codec::{lenient_json, mosaic::read_definition};
 use crate::crypto::PublicKey;
-use crate::figures::Reading;
+use crate::metrics::Scrape;
 use crate::model::{Address, Hash256, Height, MosaicId, NetworkByte, Timestamp, Transaction};
-use crate::net::client::Client;
+use crate::net::blocking_client::BlockingClient;
 use crate::net::fetch::{Endpoint, FetchError, Response};
 use crate::state::MosaicEntry;
 
@@ -24,7 +24,7 @@ const PEERS: &str = "/local/peers";
 /// Route of the metrics.
 const METRICS: &str = "/metrics";
 /// Timeout of a request.
-const PATIENCE: Duration = Duration::from_secs(20);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
 /// Maximum characters of a node's message that are shown.
 const MAX_SHOWN: usize = 200;
 
@@ -32,11 +32,11 @@ const MAX_SHOWN: usize = 200;
 #[derive(Debug)]
 pub struct NodeError {
     node: String,
-    problem: Problem,
+    kind: NodeErrorKind,
 }
 
 #[derive(Debug)]
-enum Problem {
+enum NodeErrorKind {
     /// No answer.
     NoAnswer(FetchError),
     /// The node does not know the route.
@@ -44,21 +44,21 @@ enum Problem {
     /// The node rejected the request.
     Refused { route: &'static str, status: u16, words: String },
     /// The answer is invalid.
-    Nonsense { route: &'static str, reason: String },
+    InvalidAnswer { route: &'static str, reason: String },
 }
 
 impl NodeError {
     /// Returns whether no node answered.
     pub fn is_unanswered(&self) -> bool {
-        matches!(self.problem, Problem::NoAnswer(_))
+        matches!(self.kind, NodeErrorKind::NoAnswer(_))
     }
 
     /// Returns whether a retry may succeed.
     pub fn is_temporary(&self) -> bool {
-        match &self.problem {
-            Problem::NoAnswer(_) => true,
-            Problem::Refused { status, .. } => matches!(status, 429 | 503),
-            Problem::NoRoute { .. } | Problem::Nonsense { .. } => false,
+        match &self.kind {
+            NodeErrorKind::NoAnswer(_) => true,
+            NodeErrorKind::Refused { status, .. } => matches!(status, 429 | 503),
+            NodeErrorKind::NoRoute { .. } | NodeErrorKind::InvalidAnswer { .. } => false,
         }
     }
 }
@@ -66,30 +66,30 @@ impl NodeError {
 impl fmt::Display for NodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let node = &self.node;
-        match &self.problem {
-            Problem::NoAnswer(error) => {
+        match &self.kind {
+            NodeErrorKind::NoAnswer(error) => {
                 write!(f, "the node {node} does not answer: {error}. Is it running, and is --node right?")
             }
-            Problem::Refused { status: 429, .. } => {
+            NodeErrorKind::Refused { status: 429, .. } => {
                 write!(f, "the node {node} has had too many requests; wait a little")
             }
-            Problem::Refused { status: 503, words, .. } => {
+            NodeErrorKind::Refused { status: 503, words, .. } => {
                 write!(f, "the node {node} is not ready ({words}); try again when it has started")
             }
-            Problem::NoRoute { route } => write!(
+            NodeErrorKind::NoRoute { route } => write!(
                 f,
                 "the node {node} knows nothing of {route}: is it a nisd of this version, and is this the port of its HTTP \
                  interface?"
             ),
-            Problem::Refused { route, status: 401, words } => write!(
+            NodeErrorKind::Refused { route, status: 401, words } => write!(
                 f,
                 "the node {node} answers {route} only to callers from its own machine, who name it by an address of that \
                  ({words}); nis.additionalLocalIps and nisd.hostNames allow others"
             ),
-            Problem::Refused { route, status, words } => {
+            NodeErrorKind::Refused { route, status, words } => {
                 write!(f, "the node {node} refused {route} with status {status}: {words}")
             }
-            Problem::Nonsense { route, reason } => {
+            NodeErrorKind::InvalidAnswer { route, reason } => {
                 write!(f, "the node {node} answered {route} with nonsense ({reason}); is it a NEM node?")
             }
         }
@@ -99,8 +99,8 @@ impl fmt::Display for NodeError {
 impl std::error::Error for NodeError {}
 
 /// A node that is queried over HTTP.
-pub struct Node {
-    client: Client,
+pub struct NodeClient {
+    client: BlockingClient,
 }
 
 #[derive(Deserialize)]
@@ -191,10 +191,10 @@ struct Failure {
     message: Option<String>,
 }
 
-impl Node {
+impl NodeClient {
     /// Creates a client for the node at a URL. The error describes what is wrong with the URL.
-    pub fn at(url: &str) -> Result<Node, &'static str> {
-        Ok(Node { client: Client::new(Endpoint::parse(url, DEFAULT_PORT)?, PATIENCE) })
+    pub fn at(url: &str) -> Result<NodeClient, &'static str> {
+        Ok(NodeClient { client: BlockingClient::new(Endpoint::parse(url, DEFAULT_PORT)?, REQUEST_TIMEOUT) })
     }
 
     /// Returns the node's URL.
@@ -207,18 +207,18 @@ impl Node {
         const ROUTE: &str = "/node/info";
         let info: NodeInfo = self.get(ROUTE, "")?;
         let byte = i8::try_from(info.meta.network).map(|signed| signed as u8).or(u8::try_from(info.meta.network));
-        byte.map(NetworkByte).map_err(|_| self.nonsense(ROUTE, format!("network {}", info.meta.network)))
+        byte.map(NetworkByte).map_err(|_| self.invalid_answer(ROUTE, format!("network {}", info.meta.network)))
     }
 
     /// Returns the name of the node's network, if it is a nisd that gives local access; other nodes do not reveal it.
     pub fn network_name(&self) -> Option<String> {
-        let figures = self.figures("").ok()?;
-        let name = figures.of("nisd_info").next()?.label("network").to_owned();
+        let figures = self.metrics("").ok()?;
+        let name = figures.samples_of("nisd_info").next()?.label("network").to_owned();
         (!name.is_empty()).then(|| printable(&name))
     }
 
     /// Returns whether an account is the only one that harvests on the node.
-    pub fn harvests_alone(&self, address: &Address) -> Result<bool, NodeError> {
+    pub fn is_only_harvester(&self, address: &Address) -> Result<bool, NodeError> {
         const UNLOCKED: &str = "/account/unlocked/info";
         let account: AccountStatus = self.get("/account/status", &format!("?address={address}"))?;
         if account.status != "UNLOCKED" {
@@ -233,7 +233,7 @@ impl Node {
         const ROUTE: &str = "/time-sync/network-time";
         let time: NetworkTime = self.get(ROUTE, "")?;
         let seconds = i32::try_from(time.millis.div_euclid(1000)).ok().filter(|seconds| *seconds >= 0);
-        seconds.map(Timestamp).ok_or_else(|| self.nonsense(ROUTE, format!("time {}", time.millis)))
+        seconds.map(Timestamp).ok_or_else(|| self.invalid_answer(ROUTE, format!("time {}", time.millis)))
     }
 
     /// Returns the public key of an account, if the chain has revealed it.
@@ -241,52 +241,52 @@ impl Node {
         const ROUTE: &str = "/account/get";
         let pair: AccountPair = self.get(ROUTE, &format!("?address={address}"))?;
         let key = pair.account.public_key.map(|text| PublicKey::from_hex(&text)).transpose();
-        key.map_err(|error| self.nonsense(ROUTE, error))
+        key.map_err(|error| self.invalid_answer(ROUTE, error))
     }
 
     /// Returns a mosaic's definition and supply.
     pub fn mosaic(&self, id: &MosaicId, network: NetworkByte) -> Result<MosaicEntry, NodeError> {
         const ROUTE: &str = "/mosaic/definition";
         let query = format!("?mosaicId={}", id.to_string().replace(' ', "%20"));
-        let text = self.successful(ROUTE, self.client.get(&format!("{ROUTE}{query}")))?;
-        let value = lax_json::parse(&text).map_err(|error| self.nonsense(ROUTE, error))?;
-        let source = JsonSource::new(&value, context(network));
+        let text = self.success_body(ROUTE, self.client.get(&format!("{ROUTE}{query}")))?;
+        let value = lenient_json::parse(&text).map_err(|error| self.invalid_answer(ROUTE, error))?;
+        let source = JsonDecoder::new(&value, context(network));
         let definition = source.and_then(|mut source| read_definition(&mut source));
-        let definition = definition.map_err(|error| self.nonsense(ROUTE, error))?;
+        let definition = definition.map_err(|error| self.invalid_answer(ROUTE, error))?;
         if definition.id != *id {
-            return Err(self.nonsense(ROUTE, "another mosaic"));
+            return Err(self.invalid_answer(ROUTE, "another mosaic"));
         }
         let supply: MosaicSupply = self.get("/mosaic/supply", &query)?;
         Ok(MosaicEntry { definition, supply: supply.supply })
     }
 
     /// Announces a signed transaction.
-    pub fn announce(&self, packet: &Packet) -> Result<Announced, NodeError> {
+    pub fn announce(&self, packet: &SignedTransaction) -> Result<AnnounceResult, NodeError> {
         const ROUTE: &str = "/transaction/announce";
         let answer: Announcement = self.read(ROUTE, self.client.post_json(ROUTE, packet.to_json().as_bytes()))?;
         let hash = packet.hash();
         if answer.hash.data.as_deref().and_then(Hash256::from_hex) != Some(hash) {
-            return Err(self.nonsense(ROUTE, format!("another hash than {hash}")));
+            return Err(self.invalid_answer(ROUTE, format!("another hash than {hash}")));
         }
         let inner_hash = packet.transaction().inner().map(Transaction::hash);
-        Ok(Announced { code: answer.code, name: printable(&answer.message), hash, inner_hash })
+        Ok(AnnounceResult { code: answer.code, name: printable(&answer.message), hash, inner_hash })
     }
 
     /// Returns the node's peer report as JSON. `context` is its path prefix.
     pub fn peers(&self, context: &str) -> Result<Vec<u8>, NodeError> {
-        self.successful(PEERS, self.client.get(&format!("{context}{PEERS}")))
+        self.success_body(PEERS, self.client.get(&format!("{context}{PEERS}")))
     }
 
     /// Returns the node's metrics, parsed from Prometheus' text format. `context` is its path prefix.
-    pub fn figures(&self, context: &str) -> Result<Reading, NodeError> {
-        let body = self.successful(METRICS, self.client.get(&format!("{context}{METRICS}")))?;
-        let text = String::from_utf8(body).map_err(|error| self.nonsense(METRICS, error))?;
-        Reading::parse(&text).map_err(|error| self.nonsense(METRICS, error))
+    pub fn metrics(&self, context: &str) -> Result<Scrape, NodeError> {
+        let body = self.success_body(METRICS, self.client.get(&format!("{context}{METRICS}")))?;
+        let text = String::from_utf8(body).map_err(|error| self.invalid_answer(METRICS, error))?;
+        Scrape::parse(&text).map_err(|error| self.invalid_answer(METRICS, error))
     }
 
     /// Returns the error for a peer report that cannot be parsed.
-    pub fn misunderstood_peers(&self, reason: &impl fmt::Display) -> NodeError {
-        self.nonsense(PEERS, reason)
+    pub fn invalid_peers(&self, reason: &impl fmt::Display) -> NodeError {
+        self.invalid_answer(PEERS, reason)
     }
 
     /// Returns the height of the block with this transaction; `None` if it is not confirmed.
@@ -304,16 +304,17 @@ impl Node {
         const ROUTE: &str = "/transaction/get";
         let answer = match self.client.get(&format!("{ROUTE}?hash={hash}")) {
             Ok(Response { status: 400 | 404, .. }) => return Ok(None),
-            answer => self.successful(ROUTE, answer)?,
+            answer => self.success_body(ROUTE, answer)?,
         };
-        let pair: TransactionPair = serde_json::from_slice(&answer).map_err(|error| self.nonsense(ROUTE, error))?;
-        let value = lax_json::parse(&answer).map_err(|error| self.nonsense(ROUTE, error))?;
-        let transaction = value.get("transaction").ok_or_else(|| self.nonsense(ROUTE, "no transaction"))?;
-        let transaction = transaction_of(transaction).map_err(|error| self.nonsense(ROUTE, error))?;
+        let pair: TransactionPair =
+            serde_json::from_slice(&answer).map_err(|error| self.invalid_answer(ROUTE, error))?;
+        let value = lenient_json::parse(&answer).map_err(|error| self.invalid_answer(ROUTE, error))?;
+        let transaction = value.get("transaction").ok_or_else(|| self.invalid_answer(ROUTE, "no transaction"))?;
+        let transaction = transaction_of(transaction).map_err(|error| self.invalid_answer(ROUTE, error))?;
         let hashes = [Some(transaction.hash()), transaction.inner().map(Transaction::hash)];
         match hashes.contains(&Some(*hash)) {
             true => Ok(Some(Confirmed { transaction, height: Height(pair.meta.height) })),
-            false => Err(self.nonsense(ROUTE, format!("a transaction with another hash than {hash}"))),
+            false => Err(self.invalid_answer(ROUTE, format!("a transaction with another hash than {hash}"))),
         }
     }
 
@@ -334,13 +335,13 @@ impl Node {
         route: &'static str,
         answer: Result<Response, FetchError>,
     ) -> Result<T, NodeError> {
-        let body = self.successful(route, answer)?;
-        serde_json::from_slice(&body).map_err(|error| self.nonsense(route, error))
+        let body = self.success_body(route, answer)?;
+        serde_json::from_slice(&body).map_err(|error| self.invalid_answer(route, error))
     }
 
     /// Returns the body of a response with status 200; any other status is an error.
-    fn successful(&self, route: &'static str, answer: Result<Response, FetchError>) -> Result<Vec<u8>, NodeError> {
-        let answer = answer.map_err(|error| self.error(Problem::NoAnswer(error)))?;
+    fn success_body(&self, route: &'static str, answer: Result<Response, FetchError>) -> Result<Vec<u8>, NodeError> {
+        let answer = answer.map_err(|error| self.error(NodeErrorKind::NoAnswer(error)))?;
         let status = answer.status;
         if status == 200 {
             return Ok(answer.body);
@@ -348,20 +349,20 @@ impl Node {
         let failure = serde_json::from_slice::<Failure>(&answer.body).ok();
         let words = failure.and_then(|failure| failure.message).map(|words| printable(&words));
         Err(self.error(match words {
-            None if status == 404 => Problem::NoRoute { route },
+            None if status == 404 => NodeErrorKind::NoRoute { route },
             words => {
                 let words = words.unwrap_or_else(|| "no reason given".to_owned());
-                Problem::Refused { route, status, words }
+                NodeErrorKind::Refused { route, status, words }
             }
         }))
     }
 
-    fn nonsense(&self, route: &'static str, reason: impl fmt::Display) -> NodeError {
-        self.error(Problem::Nonsense { route, reason: printable(&reason.to_string()) })
+    fn invalid_answer(&self, route: &'static str, reason: impl fmt::Display) -> NodeError {
+        self.error(NodeErrorKind::InvalidAnswer { route, reason: printable(&reason.to_string()) })
     }
 
-    fn error(&self, problem: Problem) -> NodeError {
-        NodeError { node: self.url(), problem }
+    fn error(&self, problem: NodeErrorKind) -> NodeError {
+        NodeError { node: self.url(), kind: problem }
     }
 }
 

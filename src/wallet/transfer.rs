@@ -6,7 +6,7 @@ use super::fees;
 use crate::crypto::PublicKey;
 use crate::model::transaction::{Message, Multisig, Transfer, wire_version};
 use crate::model::{Address, Amount, Body, Mosaic, MosaicId, NetworkByte, Timestamp, Transaction};
-use crate::rules::Refusal;
+use crate::rules::Rejection;
 use crate::state::MosaicEntry;
 
 /// Maximum mosaics of a transfer besides `nem:xem`.
@@ -16,7 +16,7 @@ const MULTIPLIER: Amount = Amount::whole(1);
 
 /// A requested transfer.
 #[derive(Clone, Debug)]
-pub struct Intent {
+pub struct TransferRequest {
     /// The network.
     pub network: NetworkByte,
     /// Current network time.
@@ -47,9 +47,9 @@ pub enum TransferError {
     /// There are this many mosaics, which is too many.
     TooManyMosaics(usize),
     /// The same mosaic is attached twice.
-    Twice(MosaicId),
+    DuplicateMosaic(MosaicId),
     /// The minimum fee cannot be computed.
-    Fee(Refusal),
+    Fee(Rejection),
 }
 
 impl fmt::Display for TransferError {
@@ -62,7 +62,7 @@ impl fmt::Display for TransferError {
             TransferError::TooManyMosaics(count) => {
                 write!(f, "{count} mosaics are too many for one transfer; {MAX_MOSAICS} are allowed")
             }
-            TransferError::Twice(id) => write!(f, "the mosaic {id} is given twice; add the quantities up"),
+            TransferError::DuplicateMosaic(id) => write!(f, "the mosaic {id} is given twice; add the quantities up"),
             TransferError::Fee(refusal) => write!(f, "the least fee is not known: {refusal}; give one with --fee"),
         }
     }
@@ -71,8 +71,8 @@ impl fmt::Display for TransferError {
 impl std::error::Error for TransferError {}
 
 /// Builds a transfer, wrapped into a multisig transaction if a multisig account pays. `known` are the attached mosaics.
-pub fn build(intent: Intent, known: &[MosaicEntry]) -> Result<Transaction, TransferError> {
-    let Intent { network, now, deadline, signer, multisig_account, fee, .. } = intent;
+pub fn build(intent: TransferRequest, known: &[MosaicEntry]) -> Result<Transaction, TransferError> {
+    let TransferRequest { network, now, deadline, signer, multisig_account, fee, .. } = intent;
     let transaction = |signer, entity_version, body| Transaction {
         version: wire_version(network, entity_version),
         timestamp: now,
@@ -99,8 +99,8 @@ fn least_fee(transaction: &Transaction, known: &[MosaicEntry]) -> Result<Amount,
     fees::minimum(transaction, known).map_err(TransferError::Fee)
 }
 
-fn transfer(intent: Intent) -> Result<Transfer, TransferError> {
-    let Intent { recipient, amount, message, mut mosaics, .. } = intent;
+fn transfer(intent: TransferRequest) -> Result<Transfer, TransferError> {
+    let TransferRequest { recipient, amount, message, mut mosaics, .. } = intent;
     let length = message.as_ref().map_or(0, |message| message.payload.len());
     if length > fees::max_message_bytes() {
         return Err(TransferError::MessageTooLong(length));
@@ -110,7 +110,7 @@ fn transfer(intent: Intent) -> Result<Transfer, TransferError> {
     }
     mosaics.sort_by(|a, b| a.id.cmp(&b.id));
     if let Some(pair) = mosaics.windows(2).find(|pair| pair[0].id == pair[1].id) {
-        return Err(TransferError::Twice(pair[0].id.clone()));
+        return Err(TransferError::DuplicateMosaic(pair[0].id.clone()));
     }
     if mosaics.is_empty() {
         return Ok(Transfer { recipient, amount, message, mosaics });
@@ -124,7 +124,7 @@ fn transfer(intent: Intent) -> Result<Transfer, TransferError> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::packet::Packet;
+    use super::super::signed_transaction::SignedTransaction;
     use super::*;
     use crate::crypto::{KeyPair, PrivateKey};
     use crate::model::MosaicDefinition;
@@ -137,8 +137,8 @@ mod tests {
         KeyPair::new(&PrivateKey::from_hex(key).unwrap())
     }
 
-    fn intent(now: i32, amount: u64) -> Intent {
-        Intent {
+    fn intent(now: i32, amount: u64) -> TransferRequest {
+        TransferRequest {
             network: NetworkByte::TESTNET,
             now: Timestamp(now),
             deadline: 3600,
@@ -152,8 +152,8 @@ mod tests {
         }
     }
 
-    fn hash(intent: Intent, known: &[MosaicEntry]) -> String {
-        Packet::sign(&build(intent, known).unwrap(), &alice()).unwrap().hash().to_string()
+    fn hash(intent: TransferRequest, known: &[MosaicEntry]) -> String {
+        SignedTransaction::sign(&build(intent, known).unwrap(), &alice()).unwrap().hash().to_string()
     }
 
     fn coins(quantity: u64) -> Mosaic {
@@ -171,40 +171,40 @@ mod tests {
         assert_eq!(e1, "513f6d57c377204556ca71f7e29f869f273d7f0aa4229253e424b8c5d1257e12");
 
         let message = plain(b"hello devnet, this is a message of 46 bytes...");
-        let e2 = build(Intent { message, ..intent(300_000_050, 25_000_500_000) }, &[]).unwrap();
+        let e2 = build(TransferRequest { message, ..intent(300_000_050, 25_000_500_000) }, &[]).unwrap();
         assert_eq!(e2.fee, Amount(200_000));
 
         let mut definition = MosaicDefinition::xem();
         definition.id = coins(0).id;
         definition.properties.divisibility = 3;
         let known = [MosaicEntry { definition, supply: 1_500_000 }];
-        let e8 = hash(Intent { mosaics: vec![coins(5000)], ..intent(300_000_053, 2_000_000) }, &known);
+        let e8 = hash(TransferRequest { mosaics: vec![coins(5000)], ..intent(300_000_053, 2_000_000) }, &known);
         assert_eq!(e8, "53ad7d62339f7b057d79dd358820dd1d1911ba2cd35c70336f5d887fb6bc211c");
 
         let account = "8d02445a1d997a86a19bbce8ce8a080fd72de84d464937938c8c2c5e363f1f4c";
         let multisig_account = Some(PublicKey::from_hex(account).unwrap());
-        let e10 = hash(Intent { multisig_account, ..intent(300_000_055, 100_000_000) }, &[]);
+        let e10 = hash(TransferRequest { multisig_account, ..intent(300_000_055, 100_000_000) }, &[]);
         assert_eq!(e10, "0b5cea80f71e5fe361979aaad05e6acd61c44209f711630035a87d96957233c5");
     }
 
     #[test]
     fn limits_are_kept() {
         let error = |intent| build(intent, &[]).unwrap_err();
-        assert!(build(Intent { message: plain(&[1; 1024]), ..intent(1, 0) }, &[]).is_ok());
-        let long = Intent { message: plain(&[1; 1025]), ..intent(1, 0) };
+        assert!(build(TransferRequest { message: plain(&[1; 1024]), ..intent(1, 0) }, &[]).is_ok());
+        let long = TransferRequest { message: plain(&[1; 1025]), ..intent(1, 0) };
         assert!(matches!(error(long), TransferError::MessageTooLong(1025)));
-        let twice = Intent { mosaics: vec![coins(1), coins(2)], ..intent(1, 0) };
-        assert!(matches!(error(twice), TransferError::Twice(_)));
-        let many = Intent { mosaics: vec![coins(1); 11], ..intent(1, 0) };
+        let twice = TransferRequest { mosaics: vec![coins(1), coins(2)], ..intent(1, 0) };
+        assert!(matches!(error(twice), TransferError::DuplicateMosaic(_)));
+        let many = TransferRequest { mosaics: vec![coins(1); 11], ..intent(1, 0) };
         assert!(matches!(error(many), TransferError::TooManyMosaics(11)));
-        let unknown = Intent { mosaics: vec![coins(1)], ..intent(1, 0) };
+        let unknown = TransferRequest { mosaics: vec![coins(1)], ..intent(1, 0) };
         assert!(matches!(error(unknown), TransferError::Fee(_)));
     }
 
     #[test]
     fn a_fee_that_is_given_is_that_of_the_transfer() {
         let multisig_account = Some(PublicKey([9; 32]));
-        let wanted = Intent { fee: Some(Amount(7)), multisig_account, deadline: i32::MAX, ..intent(5, 1) };
+        let wanted = TransferRequest { fee: Some(Amount(7)), multisig_account, deadline: i32::MAX, ..intent(5, 1) };
         let outer = build(wanted, &[]).unwrap();
         let inner = outer.inner().unwrap();
         assert_eq!((outer.fee, inner.fee), (Amount(150_000), Amount(7)));

@@ -19,7 +19,7 @@ use common::data::from_environment;
 use common::data::private_network::{self, Genesis, address, key_pair, now, transfer};
 use common::data::websocket::Socket;
 use common::{Client, Node};
-use nisd::codec::Form;
+use nisd::codec::SigningForm;
 use nisd::crypto::{KeyPair, PublicKey, Signature, Verifier, verify};
 use nisd::model::{Address, Amount, Transaction};
 
@@ -167,7 +167,8 @@ fn play(
 }
 
 fn request(transfer: &Transaction) -> String {
-    let (data, signature) = (hex::encode(transfer.to_bytes(Form::NonVerifiable)), transfer.signature.expect("signed"));
+    let (data, signature) =
+        (hex::encode(transfer.to_bytes(SigningForm::NonVerifiable)), transfer.signature.expect("signed"));
     let body = format!("{{\"data\":\"{data}\",\"signature\":\"{}\"}}", hex::encode(signature.0));
     let length = body.len();
     format!(

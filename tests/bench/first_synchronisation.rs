@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use common::{Client, Node};
-use nisd::progress::Grouped;
+use nisd::progress::Thousands;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_nisd");
 const ROUNDS: usize = 3;
@@ -102,7 +102,7 @@ fn synchronise(chain: &Chain, count: usize) -> Took {
     let node = chain.run(folder.path(), &others);
     let (mut most, mut catches_up) = (0.0_f64, None);
     // Nothing is asked of it, as of any node before it has a chain; the log tells.
-    let end = format!("height {}: ", Grouped(chain.last));
+    let end = format!("height {}: ", Thousands(chain.last));
     loop {
         let log = node.log();
         if catches_up.is_none() && log.contains("the node catches up") {

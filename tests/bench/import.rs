@@ -12,10 +12,10 @@ use std::sync::OnceLock;
 use std::time::Instant;
 
 use clap::Parser;
-use nisd::chain::{Intake, IntakeOptions, IntakeProgress, SignatureCheck, check_block_signature, nemesis_block};
+use nisd::chain::{BlockImporter, ImportOptions, ImportProgress, SignatureCheck, check_block_signature, nemesis_block};
 use nisd::cli::{Cli, Command};
 use nisd::codec::block_file::BlockFile;
-use nisd::codec::{Context, Form};
+use nisd::codec::{Context, SigningForm};
 use nisd::commands::{self, Clocks};
 use nisd::config::{self, Settings};
 use nisd::crypto::{self, PublicKey, Signature, Verifier};
@@ -113,7 +113,7 @@ fn checks(settings: &Settings) -> Vec<Check> {
     let mut checks = Vec::new();
     for block in blocks(settings) {
         let signature = block.signature.expect("a signed block");
-        checks.push(Check { signer: block.signer, signed: block.to_bytes(Form::NonVerifiable), signature });
+        checks.push(Check { signer: block.signer, signed: block.to_bytes(SigningForm::NonVerifiable), signature });
         // The transactions of this block are not checked but known.
         if block.height.0 == settings.network.chain.forks.treasury_reissuance {
             continue;
@@ -148,15 +148,15 @@ fn time_stages(settings: &Settings) -> [f64; 5] {
         let nemesis = settings.nemesis.read().expect("the nemesis block");
         // As `nisd import` has it.
         let options =
-            IntakeOptions { batch_steps: 100_000, batch_blocks: 5_000, stop_at: None, trusted_below: Height(0) };
-        let mut intake = Intake::new(&store, &settings.network, nemesis, files, options).expect("an intake");
+            ImportOptions { batch_steps: 100_000, batch_blocks: 5_000, stop_at: None, trusted_below: Height(0) };
+        let mut intake = BlockImporter::new(&store, &settings.network, nemesis, files, options).expect("an intake");
         loop {
             let begun = Instant::now();
             match intake.step(Timestamp(i32::MAX - 100)).expect("a good chain") {
-                IntakeProgress::Working => {}
-                IntakeProgress::Settling => commit_time += begun.elapsed().as_secs_f64(),
-                IntakeProgress::Committed { .. } => commit_time += begun.elapsed().as_secs_f64(),
-                IntakeProgress::Done => break,
+                ImportProgress::Working => {}
+                ImportProgress::Syncing => commit_time += begun.elapsed().as_secs_f64(),
+                ImportProgress::Committed { .. } => commit_time += begun.elapsed().as_secs_f64(),
+                ImportProgress::Done => break,
             }
         }
     });

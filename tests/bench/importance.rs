@@ -9,7 +9,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use nisd::crypto::PublicKey;
-use nisd::importance::{CalculationProgress, Importances, Party, ProofOfImportance, Settings};
+use nisd::importance::{AccountInput, CalculationProgress, Importances, ProofOfImportance, Settings};
 use nisd::model::{Address, Amount, Height, NetworkByte};
 
 /// Units of work in a slice, worth about 0.1 ms in most phases and half a millisecond in the dearest.
@@ -108,7 +108,7 @@ fn feed(graph: &Graph, links: usize, hub: bool) -> (ProofOfImportance, Duration,
     let known = graph.eligible.len() as u64;
     let mut calculation = ProofOfImportance::new(Settings::new(HEIGHT, BLOCKS_PER_DAY, known));
     for (number, address) in (0..).zip(&graph.eligible) {
-        let party = Party { number, address: *address };
+        let party = AccountInput { id: number, address: *address };
         let vested = Amount::whole(10_000 + random.below(1_000_000) as u64);
         timed(&mut || calculation.add_account(party, vested, Height(1 + u64::from(number) % 70_000)));
     }

@@ -22,7 +22,7 @@ use common::data::from_environment;
 use common::data::private_network::{self, Genesis, address, key_pair, now, transfer};
 use common::sessions::open;
 use common::{Client, Node, PATIENCE};
-use nisd::codec::Form;
+use nisd::codec::SigningForm;
 use nisd::model::{Amount, Transaction};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_nisd");
@@ -114,7 +114,8 @@ fn wait_for_new_block(client: &mut Client) {
 }
 
 fn announce(client: &mut Client, transfer: &Transaction) {
-    let (data, signature) = (hex::encode(transfer.to_bytes(Form::NonVerifiable)), transfer.signature.expect("signed"));
+    let (data, signature) =
+        (hex::encode(transfer.to_bytes(SigningForm::NonVerifiable)), transfer.signature.expect("signed"));
     let body = format!("{{\"data\":\"{data}\",\"signature\":\"{}\"}}", hex::encode(signature.0));
     let request = format!(
         "POST /transaction/announce HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: \

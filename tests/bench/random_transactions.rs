@@ -31,12 +31,12 @@ const GOAL: u64 = 100;
 ///   blocks.bin       all blocks after it, as `nisd import` reads them
 ///   refused.jsonl    a line for each part that was refused: `above`, the height of the block that it follows; `tip`,
 ///                    that of the last block then, which is higher where a part begins with blocks of the chain;
-///                    `time`, network time in seconds; `trusted`, whether a user vouched for it, so that neither
+///                    `network`, network time in seconds; `trusted`, whether a user vouched for it, so that neither
 ///                    signatures nor the proof were looked at; `rule`, what is wrong in our words; `verdict`, the name
 ///                    of our result, or an object with a `text` for what NIS1 has none; `blocks`, the bytes that were
 ///                    sent in hex, which are not always those in which a program writes such blocks
 ///   undone.jsonl     a line for each part that was valid but does not stay, or was gone back over and returns: `above`,
-///                    `tip`, `time` and `blocks` likewise; `instead`, blocks that followed `above` then and were to be
+///                    `tip`, `network` and `blocks` likewise; `instead`, blocks that followed `above` then and were to be
 ///                    replaced, if not those of blocks.bin up to `tip`; `verdict`, SUCCESS, or an object with a `text`
 ///                    if the part is not better than what is there; `returned`, hashes of transactions that were in
 ///                    replaced blocks only; `states`, for each block of a part that was taken in what it changed, as in
@@ -46,9 +46,9 @@ const GOAL: u64 = 100;
 ///                    that have changed since the block before, as they are now, mosaics with their definitions and
 ///                    levies; `vested`, what counts of a balance at this height, and `importances`, each with the height
 ///                    for which it was computed, of all accounts for which that has changed
-///   pools.jsonl      a line for each pool: `above` and `time` likewise; `transactions`, in the order in which they were
+///   pools.jsonl      a line for each pool: `above` and `network` likewise; `transactions`, in the order in which they were
 ///                    offered, each with the `transaction` and the `verdict`
-///   announced.jsonl  a line for each unconfirmed transaction that was offered to an empty pool: `above`, `time`,
+///   announced.jsonl  a line for each unconfirmed transaction that was offered to an empty pool: `above`, `network`,
 ///                    `verdict` and `transaction` likewise
 #[derive(Parser)]
 #[command(name = "cargo bench --bench random_transactions --", verbatim_doc_comment)]

@@ -10,7 +10,7 @@ use crate::common::daemon::{Ended, run};
 use crate::common::{older_store, shared, tiny};
 use nisd::codec::Context;
 use nisd::state;
-use nisd::store::{AccessMode, Batch, ChainIdentity, Options, Read, SCHEMA, Store, Table, stored_block, tip};
+use nisd::store::{AccessMode, ChainIdentity, Options, Read, SCHEMA, Store, Table, WriteTxn, stored_block, tip};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -98,8 +98,8 @@ fn with_eras(era_bits: u8) -> Place {
     place.file("nemesis.bin", fs::read(tiny("nemesis.bin")).expect("the nemesis block"));
     let loaded = nisd::config::load(Some(&config), Vec::new(), Some(place.0.path())).expect("a configuration");
     let store = Store::open(&place.data(), &ChainIdentity::of(&loaded.network), Options::default()).expect("a store");
-    let mut batch = store.begin().expect("a batch");
-    state::begin_eras(&mut batch, era_bits).expect("room");
+    let mut batch = store.begin_write().expect("a batch");
+    state::set_epoch_size(&mut batch, era_bits).expect("room");
     batch.commit().expect("room");
     drop(store);
     place.import_with(&config, &tiny("blocks.bin"), &[]).expect_success();
@@ -613,9 +613,9 @@ fn a_check_finds_the_first_difference_of_state_and_blocks() {
     let change = |place: &Place, table: Table| {
         let (store, _) =
             Store::open_existing(&place.data(), AccessMode::Exclusive, Options::default()).expect("a store");
-        let mut batch = store.begin().expect("a batch");
+        let mut batch = store.begin_write().expect("a batch");
         let (key, mut value) = {
-            let (key, value) = batch.walk(table).unwrap().last().unwrap().expect("an entry");
+            let (key, value) = batch.cursor(table).unwrap().last().unwrap().expect("an entry");
             (key.to_vec(), value.to_vec())
         };
         if table == Table::Blocks {
@@ -643,9 +643,9 @@ fn a_check_finds_the_first_difference_of_state_and_blocks() {
 }
 
 /// The row of the last block as if another generation hash had been computed for it.
-fn with_another_generation_hash(batch: &Batch<'_>) -> Vec<u8> {
-    let height = tip(batch).expect("a chain").expect("a block").height;
-    let (mut header, block) = stored_block(batch, height, Context::of_store()).expect("a chain").expect("a block");
+fn with_another_generation_hash(txn: &WriteTxn<'_>) -> Vec<u8> {
+    let height = tip(txn).expect("a chain").expect("a block").height;
+    let (mut header, block) = stored_block(txn, height, Context::trusted_store()).expect("a chain").expect("a block");
     header.generation_hash.0[1] ^= 1;
     header.to_bytes(&block)
 }
@@ -658,14 +658,14 @@ fn rows(data: &Path, table: Table) -> Vec<(Vec<u8>, Vec<u8>)> {
         rows.push((key.to_vec(), value.to_vec()));
         Ok(true)
     };
-    store.snapshot().expect("a snapshot").each(table, &[], &mut take).expect("the rows");
+    store.snapshot().expect("a snapshot").for_each_prefix(table, &[], &mut take).expect("the rows");
     rows
 }
 
 /// Changes one bit of a row: of its value, or of its key if it has none.
 fn flip(data: &Path, table: Table, (key, value): &(Vec<u8>, Vec<u8>), at: usize) {
     let (store, _) = Store::open_existing(data, AccessMode::Exclusive, Options::default()).expect("a store");
-    let mut batch = store.begin().expect("a batch");
+    let mut batch = store.begin_write().expect("a batch");
     let (mut key, mut value) = (key.clone(), value.clone());
     batch.delete_unjournaled(table, &key).expect("a row");
     let bytes = if value.is_empty() { &mut key } else { &mut value };
@@ -728,10 +728,10 @@ fn a_check_finds_a_flipped_bit_a_missing_row_and_one_too_many_where_hashes_are_p
     for table in TABLES {
         let rows = rows(&place.data(), table);
         let (key, value) = &rows[rows.len() / 2];
-        let change = |change: &dyn Fn(&mut Batch<'_>)| {
+        let change = |change: &dyn Fn(&mut WriteTxn<'_>)| {
             let data = place.data();
             let (store, _) = Store::open_existing(&data, AccessMode::Exclusive, Options::default()).expect("a store");
-            let mut batch = store.begin().expect("a batch");
+            let mut batch = store.begin_write().expect("a batch");
             change(&mut batch);
             batch.commit().expect("room");
             drop(store);
@@ -811,7 +811,7 @@ fn a_damaged_block_is_never_exported() {
     }
     // A block that is missing.
     let (store, _) = Store::open_existing(&place.data(), AccessMode::Exclusive, Options::default()).expect("a store");
-    let mut batch = store.begin().expect("a batch");
+    let mut batch = store.begin_write().expect("a batch");
     batch.delete_unjournaled(Table::Blocks, &blocks[29].0).expect("a row");
     batch.commit().expect("room");
     drop(store);

@@ -30,7 +30,7 @@ fn flags(pairs: &[(&'static str, &str, &str)]) -> Result<Settings, ConfigError> 
 }
 
 fn notices(settings: &Settings) -> String {
-    settings.notices.iter().map(|notice| format!("{} {notice}\n", notice.level)).collect()
+    settings.diagnostics.iter().map(|notice| format!("{} {notice}\n", notice.level)).collect()
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn what_is_not_set_has_its_default() {
     assert_eq!((settings.http.bind, settings.clock), (Bind::All, ClockMode::System));
     assert_eq!(settings.websocket.blocks_new_body, BlocksNewBody::Auto);
     assert!(settings.websocket.register_on_subscribe && settings.websocket.implicit_subscription);
-    assert!(settings.websocket.forgiving_stomp && settings.http.dos_filter && settings.boot.auto);
+    assert!(settings.websocket.lenient_stomp && settings.http.dos_filter && settings.boot.auto);
     assert_eq!(settings.limits.idle_timeout, Duration::from_secs(30));
     assert_eq!(notices(&settings), "");
 }
@@ -90,10 +90,10 @@ fn the_other_known_networks_have_their_constants() {
     let testnet = flags(&[("--set", "nem.network", "testnet")]).unwrap();
     assert_eq!(testnet.network.nemesis_signer.as_str(), "TAUKHZ5VAUMJ7WG6CZLTVEJERBUZ3Y5EL7SXZVJP");
     assert_eq!(testnet.nemesis, NemesisFile("nemesis-testnet.bin".into()));
-    assert_eq!(testnet.network.chain.forks, Forks::behind(), "today's testnet began after all of them");
+    assert_eq!(testnet.network.chain.forks, Forks::all_past(), "today's testnet began after all of them");
     assert_eq!(notices(&testnet), "");
     let set = [("--set", "nem.network", "testnet"), ("--set", "nis.secondFeeForkHeight", "7")];
-    assert_eq!(flags(&set).unwrap().network.chain.forks, Forks { second_fee: 7, ..Forks::behind() });
+    assert_eq!(flags(&set).unwrap().network.chain.forks, Forks { second_fee: 7, ..Forks::all_past() });
     let mijinnet = flags(&[("--set", "nem.network", "mijinnet")]).unwrap();
     assert_eq!(mijinnet.network.nemesis_signer.as_str(), "MAMIJINSVHBIPKT5XCFHJYGWL7WVRZQ6U7JG7LLN");
     assert_eq!(mijinnet.network.byte, NetworkByte::MIJINNET);
@@ -272,7 +272,8 @@ fn either_port_leaves_a_fifth_of_the_connections_to_the_other_unless_told_otherw
 
 #[test]
 fn a_node_that_no_block_will_ever_reach_says_so() {
-    let said = |text: &str| nisd::config::standstill(&file(text).unwrap(), true).map(|notice| notice.to_string());
+    let said =
+        |text: &str| nisd::config::no_block_source_warning(&file(text).unwrap(), true).map(|notice| notice.to_string());
     assert_eq!(said(DEVNET), None, "it harvests");
     for text in [DEVNET.replace("nis.bootKey = ", "# "), format!("{DEVNET}nis.shouldAutoHarvestOnBoot = false")] {
         let said = said(&text).unwrap();
@@ -468,8 +469,8 @@ fn a_file_is_read_by_its_content_or_its_ending() {
 #[test]
 fn every_setting_is_accepted_as_its_own_default() {
     let set = |key: &nisd::config::Key| match key.default {
-        nisd::config::Default::Value(value) => Some(format!("{} = {value}\n", key.name)),
-        nisd::config::Default::Derived(_) => None,
+        nisd::config::DefaultValue::Value(value) => Some(format!("{} = {value}\n", key.name)),
+        nisd::config::DefaultValue::Derived(_) => None,
     };
     let text: String = nisd::config::table::keys().filter_map(set).collect();
     let settings = file(&text).unwrap();

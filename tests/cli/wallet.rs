@@ -14,7 +14,7 @@ use crate::common::daemon::{Ended, nisd, run};
 use clap::Parser;
 use nisd::cli::{Cli, Command};
 use nisd::crypto::{KeyPair, PrivateKey, PublicKey, cipher, hash::keccak256};
-use nisd::net::client::Client;
+use nisd::net::blocking_client::BlockingClient;
 use nisd::net::fetch::{Endpoint, FetchError};
 use nisd::wallet::{self, WalletError};
 use serde_json::{Value, json};
@@ -159,8 +159,8 @@ fn receive(stream: &TcpStream) -> Seen {
     Seen { line, body: String::from_utf8(body).expect("text") }
 }
 
-fn answer(mut stream: TcpStream, reply: Reply) {
-    let bytes = match reply {
+fn answer(mut stream: TcpStream, response: Reply) {
+    let bytes = match response {
         Reply::Raw(bytes) => bytes,
         Reply::Json(status, body) => {
             let body = body.to_string();
@@ -647,14 +647,14 @@ mod still_world {
     use std::sync::atomic::{AtomicU64, Ordering};
     use std::time::Duration;
 
-    use nisd::wallet::Outside;
+    use nisd::wallet::Services;
 
     static MILLIS: AtomicU64 = AtomicU64::new(0);
 
-    pub const OUTSIDE: Outside = Outside {
+    pub const OUTSIDE: Services = Services {
         unix_millis: || 0,
         millis: || MILLIS.load(Ordering::Relaxed),
-        pause: |time: Duration| {
+        sleep: |time: Duration| {
             MILLIS.fetch_add(time.as_millis() as u64, Ordering::Relaxed);
         },
         random: |_| Err(io::Error::other("none left")),
@@ -709,7 +709,7 @@ fn the_client_waits_for_a_slow_answer_but_not_for_ever() {
             stream.write_all(&[*byte]).expect("the client reads");
         }
     });
-    let answer = Client::new(slow, PATIENCE).get("/chain/height").expect("an answer");
+    let answer = BlockingClient::new(slow, PATIENCE).get("/chain/height").expect("an answer");
     assert_eq!((answer.status, answer.body.as_slice()), (200, b"{}".as_slice()));
 
     // A byte now and then does not make it wait longer.
@@ -725,7 +725,7 @@ fn the_client_waits_for_a_slow_answer_but_not_for_ever() {
     });
     for endpoint in [endless, silent] {
         let start = Instant::now();
-        let result = Client::new(endpoint, Duration::from_millis(300)).post_json("/x", b"{}");
+        let result = BlockingClient::new(endpoint, Duration::from_millis(300)).post_json("/x", b"{}");
         assert!(start.elapsed() < PATIENCE / 2);
         assert!(matches!(result, Err(FetchError::TimedOut(_))), "{result:?}");
     }

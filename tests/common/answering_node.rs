@@ -7,19 +7,21 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use nisd::chain::{ChainPart, Intake, IntakeOptions, IntakeProgress, PartProgress};
-use nisd::codec::Form;
+use nisd::chain::{BlockImporter, BranchProgress, CandidateBranch, ImportOptions, ImportProgress};
+use nisd::codec::SigningForm;
 use nisd::codec::block_file::BlockFile;
 use nisd::config::Settings;
 use nisd::model::{Block, Height, Timestamp};
-use nisd::net::SharedPool;
-use nisd::net::fetch::{Answer, Fetch, FetchError, FetchId};
-use nisd::net::http::{Gzip, Reply, RequestReader};
-use nisd::net::machine::{Caller, ConnectionId, Dropped, Effects, Event, Exchange, Machine, Message, Moment, Taken};
+use nisd::net::SharedBytesCounter;
+use nisd::net::fetch::{FetchError, FetchId, FetchRequest, FetchResponse};
+use nisd::net::http::{Gzip, RequestReader, Response};
+use nisd::net::service::{
+    Client, ConnectionId, Dropped, Effects, Event, Exchange, LoopTime, Message, Progress, Service,
+};
 use nisd::node::{HTTP, Node, Start};
 use nisd::store::{Store, StoreError};
 
-use crate::common::http::Response;
+use crate::common::http::HttpResponse;
 
 /// Units of work in a turn.
 const BUDGET: u32 = 500;
@@ -35,7 +37,7 @@ const STEP: Duration = Duration::from_millis(10);
 struct World {
     wake_at: Option<Duration>,
     resumed: BTreeSet<ConnectionId>,
-    fetches: VecDeque<(FetchId, Fetch)>,
+    fetches: VecDeque<(FetchId, FetchRequest)>,
     fetched: u64,
 }
 
@@ -56,10 +58,10 @@ impl Effects for World {
 
     fn charge(&mut self, _: ConnectionId, _: u32) {}
 
-    fn fetch(&mut self, fetch: Fetch) -> FetchId {
+    fn fetch(&mut self, request: FetchRequest) -> FetchId {
         self.fetched += 1;
         let id = FetchId(self.fetched);
-        self.fetches.push_back((id, fetch));
+        self.fetches.push_back((id, request));
         id
     }
 
@@ -73,7 +75,7 @@ impl Effects for World {
 }
 
 /// What another node answers, if it does.
-pub type Answers<'a> = &'a mut dyn FnMut(&Fetch, Duration) -> Option<nisd::net::fetch::Response>;
+pub type Answers<'a> = &'a mut dyn FnMut(&FetchRequest, Duration) -> Option<nisd::net::fetch::Response>;
 
 /// A node on a store.
 pub struct AnsweringNode<'s> {
@@ -100,16 +102,16 @@ impl<'s> AnsweringNode<'s> {
         began: i64,
         now: Duration,
     ) -> Result<AnsweringNode<'s>, StoreError> {
-        let moment = Moment { unix_millis: began + now.as_millis() as i64, running: now };
-        let (local, shared) = (settings.local.clone(), SharedPool::default());
+        let moment = LoopTime { unix_millis: began + now.as_millis() as i64, monotonic: now };
+        let (local, shared) = (settings.local.clone(), SharedBytesCounter::default());
         let start =
             Start { now: moment, seed: &[1; 32], local, shared, import: None, known: Vec::new(), kept: Vec::new() };
         let machine = Node::new(store, settings, start)?;
         Ok(AnsweringNode { machine, world: World::default(), store, settings, began, now, connections: 0 })
     }
 
-    fn moment(&self) -> Moment {
-        Moment { unix_millis: self.began + self.now.as_millis() as i64, running: self.now }
+    fn moment(&self) -> LoopTime {
+        LoopTime { unix_millis: self.began + self.now.as_millis() as i64, monotonic: self.now }
     }
 
     /// Lets time go by until a moment of the recording.
@@ -127,14 +129,14 @@ impl<'s> AnsweringNode<'s> {
         loop {
             self.world.wake_at = None;
             let now = self.moment();
-            self.machine.handle(Event::Turn { budget: BUDGET, took: Duration::ZERO }, now, &mut self.world);
+            self.machine.handle(Event::Tick { budget: BUDGET, last_tick: Duration::ZERO }, now, &mut self.world);
             while let Some((fetch, request)) = self.world.fetches.pop_front() {
                 let from = IpAddr::V4(Ipv4Addr::LOCALHOST);
                 let result = match answers(&request, self.now) {
-                    Some(response) => Ok(Answer { from, response }),
+                    Some(response) => Ok(FetchResponse { from, response }),
                     None => Err(FetchError::Unreachable(io::ErrorKind::ConnectionRefused.into())),
                 };
-                self.machine.handle(Event::Fetched { fetch, result }, now, &mut self.world);
+                self.machine.handle(Event::FetchCompleted { fetch, result }, now, &mut self.world);
             }
             if self.world.wake_at.is_none_or(|at| at > self.now) {
                 return;
@@ -143,35 +145,46 @@ impl<'s> AnsweringNode<'s> {
     }
 
     /// Sends a request from 127.0.0.1, and waits for the answer.
-    pub fn request(&mut self, bytes: &[u8], answers: Answers<'_>) -> Response {
+    pub fn request(&mut self, bytes: &[u8], answers: Answers<'_>) -> HttpResponse {
         self.connections += 1;
         let connection = ConnectionId(self.connections);
-        let caller =
-            Caller { listener: HTTP, address: IpAddr::V4(Ipv4Addr::LOCALHOST), is_forwarded: false, is_unnamed: false };
+        let caller = Client {
+            listener: HTTP,
+            address: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            is_forwarded: false,
+            is_unidentified: false,
+        };
         let mut reader = RequestReader::new(BODY_LIMIT);
         reader.receive(bytes);
-        let (mut reply, mut is_resumed, mut body) = (Reply::new(), false, Vec::new());
+        let (mut reply, mut is_resumed, mut body) = (Response::new(), false, Vec::new());
         let until = self.now + PATIENCE;
         loop {
             let request = reader.next_request().expect("a request").expect("a whole one");
-            let exchange =
-                Exchange { connection, caller, request: &request, reply: &mut reply, is_resumed, is_refused: false };
+            let exchange = Exchange {
+                connection,
+                client: caller,
+                request: &request,
+                response: &mut reply,
+                is_resumed,
+                is_rate_limited: false,
+            };
             let taken = self.machine.handle(Event::Request(exchange), self.moment(), &mut self.world);
-            if reply.pieces {
+            if reply.is_streaming {
                 body.append(&mut reply.body);
             }
-            if taken == Taken::Done {
+            if taken == Progress::Done {
                 body.append(&mut reply.body);
-                reply.pieces = false;
+                reply.is_streaming = false;
                 reply.body = body;
                 let mut written = Vec::new();
                 reply.write(&request, &mut Gzip::default(), &mut written);
                 self.work(answers);
-                return Response::parse(&written).expect("a response");
+                return HttpResponse::parse(&written).expect("a response");
             }
             is_resumed = true;
-            reader.put_back();
-            while matches!(taken, Taken::Parked | Taken::Held) && !self.world.resumed.remove(&connection) {
+            reader.restore_last();
+            while matches!(taken, Progress::Suspended | Progress::Streaming) && !self.world.resumed.remove(&connection)
+            {
                 assert!(self.now < until, "a parked request is resumed");
                 self.run_to(self.now + STEP, answers);
             }
@@ -184,9 +197,9 @@ impl<'s> AnsweringNode<'s> {
         let time = Timestamp::from_unix_millis(began + now.as_millis() as i64);
         drop(self.machine);
         let common = Height(blocks[0].height.0 - 1);
-        let part = ChainPart::new(store, &settings.network, common, blocks.to_vec()).expect("a part");
+        let part = CandidateBranch::new(store, &settings.network, common, blocks.to_vec()).expect("a part");
         let mut part = Box::new(part);
-        while let PartProgress::Working(next) = part.step(time).expect("a store that works") {
+        while let BranchProgress::Working(next) = part.step(time).expect("a store that works") {
             part = next;
         }
         AnsweringNode::start(store, settings, began, now)
@@ -197,12 +210,12 @@ impl<'s> AnsweringNode<'s> {
 pub fn take_in(store: &Store, settings: &Settings, nemesis: &[u8], blocks: &[Block]) {
     let mut file = Vec::new();
     for block in blocks {
-        let bytes = block.to_bytes(Form::Verifiable);
+        let bytes = block.to_bytes(SigningForm::Verifiable);
         file.extend((bytes.len() as u32).to_le_bytes());
         file.extend(bytes);
     }
-    let options = IntakeOptions { batch_steps: 20_000, batch_blocks: 1_000, stop_at: None, trusted_below: Height(0) };
+    let options = ImportOptions { batch_steps: 20_000, batch_blocks: 1_000, stop_at: None, trusted_below: Height(0) };
     let files = vec![BlockFile::new(file.as_slice()).expect("blocks")];
-    let mut intake = Intake::new(store, &settings.network, nemesis.to_vec(), files, options).expect("an intake");
-    while intake.step(Timestamp(i32::MAX - 100)).expect("valid blocks") != IntakeProgress::Done {}
+    let mut intake = BlockImporter::new(store, &settings.network, nemesis.to_vec(), files, options).expect("an intake");
+    while intake.step(Timestamp(i32::MAX - 100)).expect("valid blocks") != ImportProgress::Done {}
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::http::Response;
+use super::http::HttpResponse;
 use super::json_text::Json;
 use super::websocket::{BINARY, CLOSE, CONTINUATION, PING, PONG, Stomp, TEXT, decode, encode};
 
@@ -90,7 +90,7 @@ pub fn conversations(lines: &[Line]) -> Vec<Conversation> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Said {
     /// An answer of HTTP, that to a handshake among them.
-    Answer(Response),
+    Answer(HttpResponse),
     Stomp(Stomp),
     /// A frame of STOMP in a frame of SockJS.
     Sockjs(Stomp),
@@ -167,9 +167,9 @@ impl Said {
 }
 
 /// An answer as recorded, of an upgrade without the empty line behind it.
-fn recorded_answer(text: &str) -> Response {
+fn recorded_answer(text: &str) -> HttpResponse {
     let whole = if text.contains("\r\n\r\n") { text.to_owned() } else { format!("{text}\r\n\r\n") };
-    Response::parse(whole.as_bytes()).unwrap_or_else(|| panic!("not a response: {text:?}"))
+    HttpResponse::parse(whole.as_bytes()).unwrap_or_else(|| panic!("not a response: {text:?}"))
 }
 
 /// Headers that say nothing about the server's behaviour.
@@ -190,15 +190,15 @@ pub fn difference(expected: &Said, got: &Said) -> Option<String> {
     (!is_same).then(|| format!("expected {expected}\n      got      {got}"))
 }
 
-fn is_same_answer(expected: &Response, got: &Response) -> bool {
-    let headers = |answer: &Response| -> Vec<_> {
+fn is_same_answer(expected: &HttpResponse, got: &HttpResponse) -> bool {
+    let headers = |answer: &HttpResponse| -> Vec<_> {
         let counted = answer.headers.iter().filter(|(name, _)| !FREE_HEADERS.contains(&name.as_str()));
         let mut headers: Vec<_> = counted.cloned().collect();
         headers.iter_mut().filter(|(name, _)| name == "Expires").for_each(|(_, value)| value.clear());
         headers.sort();
         headers
     };
-    let json = |answer: &Response| {
+    let json = |answer: &HttpResponse| {
         let mut json = Json::parse(std::str::from_utf8(&answer.body).ok()?).ok()?;
         ["/timeStamp", "/entropy"].iter().for_each(|path| _ = json.at_path(path, &mut free));
         Some(json)
@@ -324,7 +324,7 @@ impl Wire {
 
     fn buffered(&mut self) -> Option<Said> {
         if !self.speaks_frames {
-            let answer = Response::parse(&self.buffer)?;
+            let answer = HttpResponse::parse(&self.buffer)?;
             let length = answer.header_values("Content-Length").first().map_or(0, |length| length.parse().unwrap_or(0));
             let head = self.buffer.len() - answer.body.len();
             if answer.body.len() < length {
@@ -332,7 +332,7 @@ impl Wire {
             }
             self.buffer.drain(..head + length);
             self.speaks_frames = answer.status == 101;
-            return Some(Said::Answer(Response { body: answer.body[..length].to_vec(), ..answer }));
+            return Some(Said::Answer(HttpResponse { body: answer.body[..length].to_vec(), ..answer }));
         }
         let (frame, length) = decode(&self.buffer)?;
         self.buffer.drain(..length);

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::http::Response;
+use super::http::HttpResponse;
 use super::json_text::Json;
 
 /// How an answer is compared.
@@ -32,7 +32,7 @@ pub struct Exchange {
     pub headers: Vec<(String, String)>,
     pub body: Option<Vec<u8>>,
     pub source: Option<IpAddr>,
-    pub expected: Response,
+    pub expected: HttpResponse,
     pub compare: Compare,
     pub mask: Vec<String>,
     pub mask_ranges: Vec<(i64, usize)>,
@@ -73,7 +73,7 @@ impl Exchange {
             headers: pairs(&row["headers"]),
             body: body("body", "bodyEncoding"),
             source: text("source").map(|source| source.parse().expect("an address")),
-            expected: Response {
+            expected: HttpResponse {
                 status: row["status"].as_u64().and_then(|status| status.try_into().ok()).expect("a status"),
                 headers: pairs(&row["responseHeaders"]),
                 body: body("responseBody", "responseEncoding").unwrap_or_default(),
@@ -99,7 +99,7 @@ impl Exchange {
     }
 
     /// What differs between the recorded answer and this one; empty if nothing does.
-    pub fn differences(&self, got: &Response) -> Vec<String> {
+    pub fn differences(&self, got: &HttpResponse) -> Vec<String> {
         let mut found = Vec::new();
         if got.status != self.expected.status {
             found.push(format!("status: expected {}, got {}", self.expected.status, got.status));
@@ -114,7 +114,7 @@ impl Exchange {
         found
     }
 
-    fn header_differences(&self, got: &Response) -> Vec<String> {
+    fn header_differences(&self, got: &HttpResponse) -> Vec<String> {
         let mut found = Vec::new();
         for name in ["Content-Type", "Access-Control-Allow-Origin", "Access-Control-Allow-Headers"] {
             let (expected, got) = (self.expected.header_values(name), got.header_values(name));
@@ -131,7 +131,7 @@ impl Exchange {
         found
     }
 
-    fn json_difference(&self, got: &Response) -> Option<String> {
+    fn json_difference(&self, got: &HttpResponse) -> Option<String> {
         let read = |body: &[u8]| Json::parse(std::str::from_utf8(body).map_err(|error| error.to_string())?);
         let expected = read(&self.expected.body).unwrap_or_else(|error| panic!("{}: {error}", self.id));
         match read(&got.body) {
@@ -162,7 +162,7 @@ impl Exchange {
         (!is_same(&expected, &got)).then(|| format!("body: expected {expected}\n      got      {got}"))
     }
 
-    fn bytes_difference(&self, got: &Response) -> Option<String> {
+    fn bytes_difference(&self, got: &HttpResponse) -> Option<String> {
         let (mut expected, mut bytes) = (self.expected.body.clone(), got.body.clone());
         let is_account = self.path.starts_with("/account/get") && self.expected.status == 200;
         if is_account {

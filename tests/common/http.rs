@@ -15,13 +15,13 @@ const CHUNK_BYTES: usize = 50;
 
 /// A response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Response {
+pub struct HttpResponse {
     pub status: u16,
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
 }
 
-impl Response {
+impl HttpResponse {
     /// All values of a header, in order.
     pub fn header_values(&self, name: &str) -> Vec<&str> {
         let found = self.headers.iter().filter(|(key, _)| key.eq_ignore_ascii_case(name));
@@ -38,7 +38,7 @@ impl Response {
     }
 
     /// Reads a whole response.
-    pub fn parse(bytes: &[u8]) -> Option<Response> {
+    pub fn parse(bytes: &[u8]) -> Option<HttpResponse> {
         let end = bytes.windows(4).position(|window| window == b"\r\n\r\n")?;
         let head = std::str::from_utf8(&bytes[..end]).ok()?;
         let mut lines = head.split("\r\n");
@@ -48,7 +48,7 @@ impl Response {
             Some((name.to_owned(), value.trim().to_owned()))
         };
         let headers = lines.map(header).collect::<Option<_>>()?;
-        let mut response = Response { status, headers, body: bytes[end + 4..].to_vec() };
+        let mut response = HttpResponse { status, headers, body: bytes[end + 4..].to_vec() };
         if response.header_values("Transfer-Encoding") == ["chunked"] {
             response.body = unchunked(&response.body)?;
         }
@@ -71,13 +71,13 @@ fn unchunked(mut bytes: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Sends the request of an exchange to a port of this machine.
-pub fn send(exchange: &Exchange, port: u16) -> io::Result<Response> {
+pub fn send(exchange: &Exchange, port: u16) -> io::Result<HttpResponse> {
     let mut stream = connect(exchange.source, port)?;
     // A node may answer and close before it has read a request that is too long.
     let sent = stream.write_all(&request(exchange, port));
     let mut bytes = Vec::new();
     let received = stream.read_to_end(&mut bytes);
-    match Response::parse(&bytes) {
+    match HttpResponse::parse(&bytes) {
         Some(response) => Ok(response),
         None => {
             sent?;

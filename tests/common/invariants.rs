@@ -36,7 +36,7 @@ pub fn check(store: &Store, network: &Network) -> Result<Facts, String> {
     for namespace in list(&state, "namespaces")? {
         check_mosaics(namespace, &accounts)?;
     }
-    let due = Height(last.height.0 + 1).grouped().0;
+    let due = Height(last.height.0 + 1).importance_height().0;
     let recalculated = number(&state, "lastRecalculationHeight")?;
     demand(recalculated == due, || format!("importances of {recalculated}, not of {due}"))?;
     Ok(Facts { hashes: number(&state["transactionHashes"], "count")? })

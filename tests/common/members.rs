@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use nisd::codec::Form;
+use nisd::codec::SigningForm;
 use nisd::model::{Amount, Transaction};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -48,7 +48,7 @@ pub fn wait_longer_for<T>(what: &str, patience: Duration, mut look: impl FnMut()
 /// A transaction as it is announced.
 pub fn announcement(transaction: &Transaction) -> String {
     let signature = transaction.signature.expect("a signature").to_string();
-    json!({"data": hex::encode(transaction.to_bytes(Form::NonVerifiable)), "signature": signature}).to_string()
+    json!({"data": hex::encode(transaction.to_bytes(SigningForm::NonVerifiable)), "signature": signature}).to_string()
 }
 
 /// The loopback address that ends in this number, with a port that is free there.

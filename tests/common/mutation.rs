@@ -1,6 +1,6 @@
 //! One random change of a chain part.
 
-use nisd::codec::{Context, Form};
+use nisd::codec::{Context, SigningForm};
 use nisd::crypto::PublicKey;
 use nisd::model::transaction::{LinkMode, SupplyChangeKind};
 use nisd::model::{Address, Block, BlockKind, Body, Network, Transaction};
@@ -72,7 +72,7 @@ pub fn mutate(part: &[Block], change: Change, network: &Network, random: &mut Ra
 }
 
 fn bytes_of(part: &[Block]) -> Vec<Vec<u8>> {
-    part.iter().map(|block| block.to_bytes(Form::Verifiable)).collect()
+    part.iter().map(|block| block.to_bytes(SigningForm::Verifiable)).collect()
 }
 
 fn effect(part: &[Block], mut changed: Vec<Block>) -> Effect {
@@ -94,7 +94,7 @@ fn apply(part: &mut Vec<Block>, change: Change, network: &Network, random: &mut 
             flip_transaction_field(&mut block.transactions[place], network, random);
         }
         Change::Bytes => {
-            let mut bytes = block.to_bytes(Form::Verifiable);
+            let mut bytes = block.to_bytes(SigningForm::Verifiable);
             flip(&mut bytes, random);
             *block = Block::from_bytes(&bytes, Context::of(network)).ok()?;
         }

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use nisd::codec::Form;
+use nisd::codec::SigningForm;
 use nisd::crypto::{KeyPair, PrivateKey};
 use nisd::model::transaction::{Message, MessageKind, Transfer, wire_version};
 use nisd::model::{
@@ -85,7 +85,7 @@ pub fn block(signer: &KeyPair, height: u64, time: Timestamp, parent: Hash256, tr
         height: Height(height),
         transactions,
     };
-    block.signature = Some(signer.sign(&block.to_bytes(Form::NonVerifiable)));
+    block.signature = Some(signer.sign(&block.to_bytes(SigningForm::NonVerifiable)));
     block
 }
 
@@ -107,7 +107,7 @@ impl Genesis {
         let transfers = funded.iter().map(|(to, amount)| transfer(&nemesis, *to, *amount, Amount::ZERO, time));
         let block = block(&nemesis, 1, time, Hash256::default(), transfers.collect());
         let (signer, generation_hash) = (address(&nemesis).to_string(), GENERATION_HASH.to_string());
-        Genesis { block: block.to_bytes(Form::Verifiable), signer, generation_hash }
+        Genesis { block: block.to_bytes(SigningForm::Verifiable), signer, generation_hash }
     }
 
     /// Writes the nemesis block and the settings of the network; `more` settings come last, and replace others. Gives

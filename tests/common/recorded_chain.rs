@@ -6,12 +6,12 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use flate2::read::GzDecoder;
-use nisd::chain::{Intake, IntakeError, IntakeOptions, IntakeProgress};
+use nisd::chain::{BlockImporter, ImportError, ImportOptions, ImportProgress};
 use nisd::codec::block_file::BlockFile;
 use nisd::config::{self, Settings};
 use nisd::model::{Block, Hash256, Height, Network, Timestamp};
-use nisd::state::{begin_eras, digest};
-use nisd::store::{ChainIdentity, Options, Store, StoredBlock, tip};
+use nisd::state::{digest, set_epoch_size};
+use nisd::store::{ChainIdentity, Options, Store, StoredHeader, tip};
 use serde_json::Value;
 
 use crate::common::{shared, tiny};
@@ -86,8 +86,8 @@ impl Chain {
     /// An empty store for it. Its eras of hashes are short, so that many are packed and merged.
     pub fn store(&self, folder: &Path) -> Store {
         let store = Store::open(folder, &ChainIdentity::of(&self.network), Options::default()).unwrap();
-        let mut batch = store.begin().unwrap();
-        begin_eras(&mut batch, 2).unwrap();
+        let mut batch = store.begin_write().unwrap();
+        set_epoch_size(&mut batch, 2).unwrap();
         batch.commit().unwrap();
         store
     }
@@ -103,10 +103,10 @@ impl Chain {
         store: &Store,
         files: Vec<BlockFile<'_>>,
         stop_at: Option<Height>,
-    ) -> Result<(), IntakeError> {
-        let options = IntakeOptions { batch_steps: 20_000, batch_blocks: 1_000, stop_at, trusted_below: Height(0) };
-        let mut intake = Intake::new(store, &self.network, self.nemesis.clone(), files, options).unwrap();
-        while intake.step(LATE)? != IntakeProgress::Done {}
+    ) -> Result<(), ImportError> {
+        let options = ImportOptions { batch_steps: 20_000, batch_blocks: 1_000, stop_at, trusted_below: Height(0) };
+        let mut intake = BlockImporter::new(store, &self.network, self.nemesis.clone(), files, options).unwrap();
+        while intake.step(LATE)? != ImportProgress::Done {}
         Ok(())
     }
 }
@@ -129,6 +129,6 @@ pub fn digest_of(store: &Store) -> Hash256 {
 }
 
 /// The last block of a store.
-pub fn tip_of(store: &Store) -> StoredBlock {
+pub fn tip_of(store: &Store) -> StoredHeader {
     tip(&store.snapshot().unwrap()).unwrap().unwrap()
 }

@@ -2,12 +2,12 @@
 
 #![allow(dead_code)] // not every test uses everything
 
-use nisd::chain::comparison::{Comparison, Finding, LastBlock, Step};
-use nisd::chain::{ChainPart, PartOutcome, PartProgress, check_block_signature, check_pushed, pushed_part};
+use nisd::chain::chain_comparer::{ChainComparer, ComparisonResult, ComparisonStep, TipInfo};
+use nisd::chain::{BranchOutcome, BranchProgress, CandidateBranch, check_block_signature, check_pushed, pushed_branch};
 use nisd::codec::Context;
 use nisd::crypto::Verifier;
 use nisd::model::{Block, Hash256, Height, Timestamp};
-use nisd::rules::{Exception, Refusal, ValidationResult};
+use nisd::rules::{Exception, Rejection, ValidationResult};
 use nisd::store::{Store, stored_block, stored_header};
 use serde_json::Value;
 
@@ -78,31 +78,31 @@ pub fn text_of(result: Result<ValidationResult, &Exception>) -> String {
 }
 
 /// Works on a part until it is decided.
-pub fn judge(mut part: Box<ChainPart<'_>>, now: Timestamp) -> PartOutcome {
+pub fn judge(mut part: Box<CandidateBranch<'_>>, now: Timestamp) -> BranchOutcome {
     loop {
         match part.step(now).unwrap() {
-            PartProgress::Working(next) => part = next,
-            PartProgress::Done(outcome) => return outcome,
+            BranchProgress::Working(next) => part = next,
+            BranchProgress::Done(outcome) => return outcome,
         }
     }
 }
 
 /// A block is pushed: the text of the result, and what came of the block as a chain part if it went that far.
-pub fn push(local: Local<'_>, block: Block, now: Timestamp) -> (String, Option<PartOutcome>) {
+pub fn push(local: Local<'_>, block: Block, now: Timestamp) -> (String, Option<BranchOutcome>) {
     let (store, network) = (local.store, &local.chain.network);
-    let refused = |refusal: Refusal| match refusal {
-        Refusal::Result(result) => (text_of(Ok(result)), None),
-        Refusal::Exception(exception) => (text_of(Err(&exception)), None),
-        Refusal::Store(error) => panic!("{error}"),
+    let refused = |refusal: Rejection| match refusal {
+        Rejection::Result(result) => (text_of(Ok(result)), None),
+        Rejection::Exception(exception) => (text_of(Err(&exception)), None),
+        Rejection::Store(error) => panic!("{error}"),
     };
     let front = check_pushed(&block, &store.snapshot().unwrap(), network, &mut Verifier::default());
     if let Err(refusal) = front {
         return refused(refusal);
     }
-    match pushed_part(store, network, block) {
+    match pushed_branch(store, network, block) {
         Ok(part) => {
             let outcome = judge(part, now);
-            (text_of(outcome.of_push()), Some(outcome))
+            (text_of(outcome.as_push_result()), Some(outcome))
         }
         Err(refusal) => refused(refusal),
     }
@@ -177,13 +177,13 @@ impl Remote {
 /// What a synchronisation came to.
 pub struct Synchronisation {
     /// What the comparison came to.
-    pub comparison: Finding,
+    pub comparison: ComparisonResult,
     /// What came of the blocks, if they were asked for.
-    pub outcome: Option<PartOutcome>,
+    pub outcome: Option<BranchOutcome>,
 }
 
-fn last_block(block: &Block) -> LastBlock {
-    LastBlock { height: block.height, hash: block.hash(), signature: block.signature }
+fn last_block(block: &Block) -> TipInfo {
+    TipInfo { height: block.height, hash: block.hash(), signature: block.signature }
 }
 
 /// Compares with a remote, and takes its blocks if they are better.
@@ -192,32 +192,33 @@ pub fn synchronise(local: Local<'_>, remote: &Remote, now: Timestamp) -> Synchro
     let tip = tip_of(store);
     let snapshot = store.snapshot().unwrap();
     let (_, ours) = stored_block(&snapshot, tip.height, Context::of(network)).unwrap().unwrap();
-    let comparison = Comparison::new(tip.score, last_block(&ours), &network.chain);
+    let comparison = ChainComparer::new(tip.score, last_block(&ours), &network.chain);
     let is_good = |block: &Block| check_block_signature(block, false, &mut Verifier::default()).1;
     let hash_at = |height| stored_header(&snapshot, Height(height)).unwrap().unwrap().hash;
     let mut step = comparison.on_score(remote.score);
     let compared = loop {
         step = match step {
-            Step::AskLastBlock => {
+            ComparisonStep::AskLastBlock => {
                 let last = remote.last(local);
                 let known = last.as_ref().map(last_block);
                 comparison.on_last_block(known.as_ref(), last.as_ref().is_some_and(is_good))
             }
-            Step::AskHashes => {
+            ComparisonStep::AskHashes => {
                 let ours: Vec<Hash256> = (comparison.first_hash().0..=tip.height.0).map(hash_at).collect();
                 comparison.on_hashes(&ours, &remote.hashes_from(local, comparison.first_hash()))
             }
-            Step::AskBlockAfter(fork) => {
+            ComparisonStep::AskBlockAfter(fork) => {
                 let block = remote.block_at(local, fork.common.next());
                 comparison.on_block_after(fork, block.as_ref().is_some_and(is_good))
             }
-            Step::Done(compared) => break compared,
+            ComparisonStep::Done(compared) => break compared,
         }
     };
     drop(snapshot);
     let outcome = match compared {
-        Finding::RemoteIsNotSynced(fork) => {
-            let part = ChainPart::new(store, network, fork.common, remote.blocks_after(local, fork.common)).unwrap();
+        ComparisonResult::RemoteIsNotSynced(fork) => {
+            let part =
+                CandidateBranch::new(store, network, fork.common, remote.blocks_after(local, fork.common)).unwrap();
             Some(judge(Box::new(part), now))
         }
         _ => None,

@@ -8,14 +8,14 @@ use std::time::Duration;
 use nisd::config::Settings;
 use nisd::model::units::EPOCH_UNIX_MILLIS;
 use nisd::model::{Height, Timestamp};
-use nisd::net::SharedPool;
-use nisd::net::fetch::{Answer, Fetch, FetchError, FetchId};
-use nisd::net::http::{Gzip, Reply, RequestReader};
-use nisd::net::machine::{
-    Caller, ConnectionId, Dropped, Effects, Event, Exchange, ListenerId, Machine, Message, Moment, Taken,
+use nisd::net::SharedBytesCounter;
+use nisd::net::fetch::{FetchError, FetchId, FetchRequest, FetchResponse};
+use nisd::net::http::{Gzip, RequestReader, Response};
+use nisd::net::service::{
+    Client, ConnectionId, Dropped, Effects, Event, Exchange, ListenerId, LoopTime, Message, Progress, Service,
 };
-use nisd::node::{HTTP, KnownPeer, Node, Start, WEBSOCKET};
-use nisd::peer::Load;
+use nisd::node::{HTTP, Node, PreTrustedPeer, Start, WEBSOCKET};
+use nisd::peer::LimitUsage;
 use nisd::store::Store;
 use sha2::{Digest, Sha256};
 
@@ -28,14 +28,14 @@ const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// What a node brings about, recorded.
 pub struct World {
-    now: Moment,
+    now: LoopTime,
     wake_at: Option<Duration>,
     open: BTreeSet<ConnectionId>,
     resumed: BTreeSet<ConnectionId>,
     /// What websockets were sent, the oldest first.
     pub sent: VecDeque<(ConnectionId, Vec<u8>)>,
     /// Requests to other nodes, the oldest first; none if nobody is there to be asked.
-    pub asked: Option<VecDeque<(FetchId, Fetch)>>,
+    pub asked: Option<VecDeque<(FetchId, FetchRequest)>>,
     /// Requests to other nodes that were given up.
     pub given_up: Vec<FetchId>,
     last_fetch: u64,
@@ -49,7 +49,7 @@ impl World {
     fn record(&mut self, kind: u8, connection: u64, bytes: &[&[u8]]) {
         let length: usize = bytes.iter().map(|part| part.len()).sum();
         self.digest.update([kind]);
-        self.digest.update(self.now.running.as_nanos().to_le_bytes());
+        self.digest.update(self.now.monotonic.as_nanos().to_le_bytes());
         self.digest.update(connection.to_le_bytes());
         self.digest.update((length as u64).to_le_bytes());
         bytes.iter().for_each(|part| self.digest.update(part));
@@ -86,11 +86,11 @@ impl Effects for World {
         self.record(4, connection.0, &[&units.to_le_bytes()]);
     }
 
-    fn fetch(&mut self, fetch: Fetch) -> FetchId {
+    fn fetch(&mut self, request: FetchRequest) -> FetchId {
         self.last_fetch += 1;
         let id = FetchId(self.last_fetch);
-        self.record(6, id.0, &[fetch.target.as_bytes(), &fetch.body]);
-        self.asked.as_mut().expect("nobody is there to be asked").push_back((id, fetch));
+        self.record(6, id.0, &[request.target.as_bytes(), &request.body]);
+        self.asked.as_mut().expect("nobody is there to be asked").push_back((id, request));
         id
     }
 
@@ -128,9 +128,9 @@ pub struct SimulatedNode<'s> {
 /// A request and its answer in the making.
 struct OpenRequest {
     reader: RequestReader,
-    caller: Caller,
+    caller: Client,
     is_refused: bool,
-    reply: Reply,
+    reply: Response,
     is_resumed: bool,
     body: Vec<u8>,
 }
@@ -156,11 +156,11 @@ impl<'s> SimulatedNode<'s> {
         settings: &'s Settings,
         clock: WallClock,
         seed: [u8; 32],
-        known: Option<Vec<KnownPeer>>,
+        known: Option<Vec<PreTrustedPeer>>,
         kept: Vec<u8>,
     ) -> SimulatedNode<'s> {
-        let now = Moment { unix_millis: clock.started, running: Duration::ZERO };
-        let (local, shared) = (settings.local.clone(), SharedPool::default());
+        let now = LoopTime { unix_millis: clock.started, monotonic: Duration::ZERO };
+        let (local, shared) = (settings.local.clone(), SharedBytesCounter::default());
         let asked = known.is_some().then(VecDeque::new);
         let start = Start { now, seed: &seed, local, shared, import: None, known: known.unwrap_or_default(), kept };
         let machine = Node::new(store, settings, start).expect("a node");
@@ -187,9 +187,9 @@ impl<'s> SimulatedNode<'s> {
 
     /// Lets time go by; the node has a turn whenever it wants one.
     pub fn run_for(&mut self, time: Duration) {
-        let end = self.world.now.running + time;
+        let end = self.world.now.monotonic + time;
         while let Some(at) = self.world.wake_at.filter(|at| *at <= end) {
-            self.set_time(at.max(self.world.now.running));
+            self.set_time(at.max(self.world.now.monotonic));
             self.turn();
         }
         self.set_time(end);
@@ -198,7 +198,7 @@ impl<'s> SimulatedNode<'s> {
     /// Sets the system's clock forwards or backwards, as somebody may do by mistake.
     pub fn shift_clock(&mut self, seconds: i64) {
         self.clock.started += 1000 * seconds;
-        self.set_time(self.world.now.running);
+        self.set_time(self.world.now.monotonic);
     }
 
     /// Digest of all effects so far.
@@ -228,7 +228,7 @@ impl<'s> SimulatedNode<'s> {
         assert!(whole.map_err(|error| error.status())?, "a part of a request");
         let connection = self.connect();
         let caller = caller(HTTP, from);
-        let (reply, body) = (Reply::new(), Vec::new());
+        let (reply, body) = (Response::new(), Vec::new());
         let request = OpenRequest { reader, caller, is_refused, reply, is_resumed: false, body };
         self.work_on(connection, request);
         Ok(connection)
@@ -237,15 +237,21 @@ impl<'s> SimulatedNode<'s> {
     fn work_on(&mut self, connection: ConnectionId, mut open: OpenRequest) {
         loop {
             let OpenRequest { reader, caller, is_refused, reply, is_resumed, body } = &mut open;
-            let request = reader.whole().expect("a whole request");
+            let request = reader.take_request().expect("a whole request");
             let (caller, is_refused) = (*caller, *is_refused);
-            let exchange =
-                Exchange { connection, caller, request: &request, reply, is_resumed: *is_resumed, is_refused };
+            let exchange = Exchange {
+                connection,
+                client: caller,
+                request: &request,
+                response: reply,
+                is_resumed: *is_resumed,
+                is_rate_limited: is_refused,
+            };
             let taken = self.machine.handle(Event::Request(exchange), self.world.now, &mut self.world);
-            if reply.pieces {
+            if reply.is_streaming {
                 body.append(&mut reply.body);
             }
-            if taken == Taken::Done {
+            if taken == Progress::Done {
                 let mut out = Vec::new();
                 reply.write(&request, &mut Gzip::default(), &mut out);
                 self.world.record(5, connection.0, &[&out, body]);
@@ -254,8 +260,8 @@ impl<'s> SimulatedNode<'s> {
                 return;
             }
             *is_resumed = true;
-            reader.put_back();
-            if matches!(taken, Taken::Parked | Taken::Held) {
+            reader.restore_last();
+            if matches!(taken, Progress::Suspended | Progress::Streaming) {
                 self.open_requests.insert(connection, open);
                 return;
             }
@@ -280,18 +286,18 @@ impl<'s> SimulatedNode<'s> {
     pub fn hang_up(&mut self, connection: ConnectionId) {
         self.answered.remove(&connection);
         if self.open_requests.remove(&connection).is_some() {
-            self.machine.handle(Event::Gone { connection }, self.world.now, &mut self.world);
+            self.machine.handle(Event::Disconnected { connection }, self.world.now, &mut self.world);
         }
     }
 
     /// A request to another node has come to its end.
-    pub fn fetched(&mut self, fetch: FetchId, result: Result<Answer, FetchError>) {
-        self.machine.handle(Event::Fetched { fetch, result }, self.world.now, &mut self.world);
+    pub fn fetched(&mut self, fetch: FetchId, result: Result<FetchResponse, FetchError>) {
+        self.machine.handle(Event::FetchCompleted { fetch, result }, self.world.now, &mut self.world);
     }
 
     /// How much it holds of what others can make grow.
-    pub fn loads(&self) -> Vec<Load> {
-        self.machine.loads()
+    pub fn loads(&self) -> Vec<LimitUsage> {
+        self.machine.limit_usage()
     }
 
     /// Its last block, as it knows it.
@@ -317,7 +323,7 @@ impl<'s> SimulatedNode<'s> {
     /// Gives it one turn; the last one took so long.
     pub fn turn_once(&mut self, took: Duration) {
         self.world.wake_at = None;
-        self.machine.handle(Event::Turn { budget: BUDGET, took }, self.world.now, &mut self.world);
+        self.machine.handle(Event::Tick { budget: BUDGET, last_tick: took }, self.world.now, &mut self.world);
     }
 
     /// Sends JSON by POST.
@@ -336,18 +342,18 @@ impl<'s> SimulatedNode<'s> {
     pub fn open(&mut self) -> ConnectionId {
         let socket = self.connect();
         self.world.open.insert(socket);
-        let opened = Event::Opened { socket, caller: caller(WEBSOCKET, HERE) };
+        let opened = Event::WebSocketOpened { socket, caller: caller(WEBSOCKET, HERE) };
         self.machine.handle(opened, self.world.now, &mut self.world);
         socket
     }
 
     /// Sends a message by a websocket.
     pub fn say(&mut self, socket: ConnectionId, message: &str) {
-        let event = Event::Heard { socket, message: message.as_bytes(), is_text: true };
+        let event = Event::WebSocketMessage { socket, message: message.as_bytes(), is_text: true };
         let mut taken = self.machine.handle(event, self.world.now, &mut self.world);
-        while taken != Taken::Done {
+        while taken != Progress::Done {
             self.turn();
-            taken = self.machine.handle(Event::Resumed { socket }, self.world.now, &mut self.world);
+            taken = self.machine.handle(Event::WebSocketResumed { socket }, self.world.now, &mut self.world);
         }
         self.turn();
     }
@@ -360,14 +366,14 @@ impl<'s> SimulatedNode<'s> {
     fn set_time(&mut self, running: Duration) {
         let gained = running.as_millis() as i64 * self.clock.drift / 1_000_000;
         let unix_millis = self.clock.started + running.as_millis() as i64 + gained;
-        self.world.now = Moment { unix_millis, running };
+        self.world.now = LoopTime { unix_millis, monotonic: running };
     }
 
     /// Gives the node turns until it wants none for now.
     fn turn(&mut self) {
         for _ in 0..MOST_TURNS {
             self.turn_once(Duration::ZERO);
-            if self.world.wake_at.is_none_or(|at| at > self.world.now.running) {
+            if self.world.wake_at.is_none_or(|at| at > self.world.now.monotonic) {
                 return;
             }
         }
@@ -375,6 +381,6 @@ impl<'s> SimulatedNode<'s> {
     }
 }
 
-fn caller(listener: ListenerId, address: IpAddr) -> Caller {
-    Caller { listener, address, is_forwarded: false, is_unnamed: false }
+fn caller(listener: ListenerId, address: IpAddr) -> Client {
+    Client { listener, address, is_forwarded: false, is_unidentified: false }
 }

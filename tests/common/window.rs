@@ -3,10 +3,10 @@
 
 use std::path::Path;
 
-use nisd::codec::Form;
+use nisd::codec::SigningForm;
 use nisd::codec::block_file::{BlockFile, write_block};
 use nisd::model::{Block, Hash256, Height};
-use nisd::store::{Store, StoredBlock};
+use nisd::store::{Store, StoredHeader};
 use tempfile::TempDir;
 
 use crate::recorded_chain::{Chain, copy_store, digest_of, tip_of};
@@ -15,7 +15,7 @@ use crate::recorded_chain::{Chain, copy_store, digest_of, tip_of};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Point {
     /// The last block.
-    pub tip: StoredBlock,
+    pub tip: StoredHeader,
     /// Digest of the state.
     pub digest: Hash256,
 }
@@ -93,7 +93,7 @@ impl Window {
     /// Takes in blocks as from a file.
     pub fn take_in(&self, store: &Store, blocks: &[&Block]) {
         let mut file = Vec::new();
-        blocks.iter().for_each(|block| write_block(&mut file, &block.to_bytes(Form::Verifiable)).unwrap());
+        blocks.iter().for_each(|block| write_block(&mut file, &block.to_bytes(SigningForm::Verifiable)).unwrap());
         self.chain.take_in(store, vec![BlockFile::new(file.as_slice()).unwrap()], None).unwrap();
     }
 

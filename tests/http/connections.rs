@@ -6,10 +6,10 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use nisd::net::fetch::{Fetcher, Fetching};
-use nisd::net::machine::{ConnectionId, Effects, Event, Exchange, ListenerId, Machine, Message, Moment, Taken};
+use nisd::net::fetch::{FetchConfig, Fetcher};
+use nisd::net::service::{ConnectionId, Effects, Event, Exchange, ListenerId, LoopTime, Message, Progress, Service};
 use nisd::net::websocket::handshake;
-use nisd::net::{Limits, Readiness, Server, Shared, Socket, Stats};
+use nisd::net::{Limits, Readiness, Server, SharedBytes, Socket, Stats};
 
 const LISTENER: ListenerId = ListenerId(0);
 
@@ -92,63 +92,63 @@ impl Socket for Wire {
 /// which are answered when they are resumed for the second time; leaves `/never` unfinished for ever; answers `/push` and
 /// `/query` with nothing, `/large` with much, and `/costly` with nothing after much work; upgrades on request.
 #[derive(Default)]
-struct Service {
+struct TestService {
     streaming: Option<ConnectionId>,
     held: u32,
     opened: Vec<ConnectionId>,
     gone: Vec<ConnectionId>,
     resume: bool,
-    publish: Option<Shared>,
+    publish: Option<SharedBytes>,
 }
 
-impl Service {
-    fn request(&mut self, exchange: Exchange<'_>, effects: &mut dyn Effects) -> Taken {
-        let Exchange { connection, request, reply, is_resumed, .. } = exchange;
+impl TestService {
+    fn request(&mut self, exchange: Exchange<'_>, effects: &mut dyn Effects) -> Progress {
+        let Exchange { connection, request, response: reply, is_resumed, .. } = exchange;
         match request.path {
             "/stream" => {
-                reply.pieces = true;
+                reply.is_streaming = true;
                 reply.body.extend_from_slice(b"piece");
                 self.streaming = Some(connection);
-                if is_resumed { Taken::Done } else { Taken::Parked }
+                if is_resumed { Progress::Done } else { Progress::Suspended }
             }
             "/held" | "/pieces" => {
-                reply.pieces = request.path == "/pieces";
-                if reply.pieces {
+                reply.is_streaming = request.path == "/pieces";
+                if reply.is_streaming {
                     reply.body.extend_from_slice(b"piece");
                 }
                 self.streaming = Some(connection);
                 self.held += u32::from(is_resumed);
                 if self.held < 2 {
-                    return Taken::Held;
+                    return Progress::Streaming;
                 }
                 reply.body.extend_from_slice(b"end");
-                Taken::Done
+                Progress::Done
             }
             "/large" => {
                 reply.body.resize(LARGE, b'x');
-                Taken::Done
+                Progress::Done
             }
-            "/never" => Taken::Unfinished,
-            "/push" | "/query" => Taken::Done,
+            "/never" => Progress::Yield,
+            "/push" | "/query" => Progress::Done,
             "/costly" => {
                 effects.charge(connection, COSTLY);
-                Taken::Done
+                Progress::Done
             }
             _ => {
                 reply.upgrade = handshake(request).ok();
-                Taken::Done
+                Progress::Done
             }
         }
     }
 }
 
-impl Machine for Service {
-    fn handle(&mut self, event: Event<'_>, _: Moment, effects: &mut dyn Effects) -> Taken {
+impl Service for TestService {
+    fn handle(&mut self, event: Event<'_>, _: LoopTime, effects: &mut dyn Effects) -> Progress {
         match event {
             Event::Request(exchange) => return self.request(exchange, effects),
-            Event::Opened { socket, .. } => self.opened.push(socket),
-            Event::Gone { connection } => self.gone.push(connection),
-            Event::Turn { .. } => {
+            Event::WebSocketOpened { socket, .. } => self.opened.push(socket),
+            Event::Disconnected { connection } => self.gone.push(connection),
+            Event::Tick { .. } => {
                 let body = self.publish.take();
                 for socket in body.is_some().then_some(&self.opened).into_iter().flatten() {
                     effects.send(*socket, Message { head: b"", body: body.as_ref(), tail: b"" }).unwrap();
@@ -157,7 +157,7 @@ impl Machine for Service {
             }
             _ => {}
         }
-        Taken::Done
+        Progress::Done
     }
 
     fn body_limit(&self, _: ListenerId, _: &str, path: &str) -> usize {
@@ -167,7 +167,7 @@ impl Machine for Service {
 
 struct World {
     server: Server<Wire>,
-    service: Service,
+    service: TestService,
     began: Instant,
     running: Duration,
 }
@@ -180,10 +180,10 @@ impl World {
     /// The same where these are trusted proxies.
     fn behind(limits: Limits, proxies: &'static [[u8; 4]]) -> World {
         let trusted = |address| proxies.iter().any(|proxy| IpAddr::from(*proxy) == address);
-        let (began, fetcher) = (Instant::now(), Fetcher::new(Fetching::default(), 0));
+        let (began, fetcher) = (Instant::now(), Fetcher::new(FetchConfig::default(), 0));
         let mut server = Server::new(limits, Box::new(trusted), fetcher, began);
         server.set_max(LISTENER, 1000);
-        World { server, service: Service::default(), began, running: Duration::ZERO }
+        World { server, service: TestService::default(), began, running: Duration::ZERO }
     }
 
     /// A client that has sent something that has not been served yet.
@@ -208,12 +208,12 @@ impl World {
 
     fn say(&mut self, wire: &Wire, slot: usize, said: &[u8]) {
         wire.sent.borrow_mut().extend_from_slice(said);
-        self.server.notice(slot, Readiness { readable: true, ..Readiness::default() });
+        self.server.set_readiness(slot, Readiness { readable: true, ..Readiness::default() });
     }
 
     fn pass(&mut self, time: Duration) {
         self.running += time;
-        self.server.set_time(self.began + self.running, Moment { unix_millis: 0, running: self.running });
+        self.server.set_time(self.began + self.running, LoopTime { unix_millis: 0, monotonic: self.running });
     }
 
     fn serve(&mut self) {
@@ -222,7 +222,7 @@ impl World {
     }
 
     fn turn(&mut self) {
-        self.server.turn(&mut self.service, 1000, Duration::ZERO);
+        self.server.tick(&mut self.service, 1000, Duration::ZERO);
     }
 }
 
@@ -255,7 +255,7 @@ fn send_slowly(world: &mut World, clients: &[(Wire, usize)]) -> usize {
 #[test]
 fn bodies_that_come_slowly_from_many_addresses_take_no_more_memory_than_all_may() {
     const MOST: usize = 8 << 20;
-    let limits = Limits { buffered_bytes: MOST, buffered_bytes_per_caller: MOST, ..Limits::default() };
+    let limits = Limits { buffered_bytes: MOST, buffered_bytes_per_client: MOST, ..Limits::default() };
     let mut world = World::new(limits);
     let clients = world.pushers(60, 4);
     let most = send_slowly(&mut world, &clients);
@@ -268,7 +268,7 @@ fn bodies_that_come_slowly_from_many_addresses_take_no_more_memory_than_all_may(
 #[test]
 fn bodies_that_come_slowly_from_one_address_take_no_more_memory_than_one_caller_may_and_do_not_keep_others_out() {
     const MOST: usize = 2 << 20;
-    let mut world = World::new(Limits { buffered_bytes_per_caller: MOST, ..Limits::default() });
+    let mut world = World::new(Limits { buffered_bytes_per_client: MOST, ..Limits::default() });
     let clients = world.pushers(1, 50);
     let most = send_slowly(&mut world, &clients);
     // The asker holds nothing between its questions.
@@ -281,7 +281,7 @@ fn bodies_that_come_slowly_from_one_address_take_no_more_memory_than_one_caller_
 
 #[test]
 fn the_machine_itself_may_hold_as_much_as_all_may() {
-    let mut world = World::new(Limits { buffered_bytes_per_caller: 1 << 20, ..Limits::default() });
+    let mut world = World::new(Limits { buffered_bytes_per_client: 1 << 20, ..Limits::default() });
     let head = push_head(PUSHED_BYTES);
     let clients: Vec<_> = (0..20).map(|_| world.client_at([127, 0, 0, 1], head.as_bytes())).collect();
     let most = send_slowly(&mut world, &clients);
@@ -299,7 +299,7 @@ fn an_answer_that_has_begun_is_cut_when_its_time_is_over() {
     world.pass(Duration::from_secs(31));
     world.server.sweep();
     world.serve();
-    world.server.report_gone(&mut world.service);
+    world.server.report_disconnects(&mut world.service);
     assert_eq!(wire.text(), begun, "no second answer within the first");
     assert_eq!((world.server.stats().connections, world.service.gone.len()), (0, 1));
 }
@@ -326,7 +326,7 @@ fn a_websocket_that_is_opened_while_the_server_shuts_down_is_told_so() {
     world.server.shutdown();
     world.say(&wire, slot, end.as_bytes());
     world.serve();
-    world.server.report_gone(&mut world.service);
+    world.server.report_disconnects(&mut world.service);
     assert!(wire.received.borrow().ends_with(&[0x88, 2, 3, 0xe9]), "1001");
     assert!(wire.is_over.get());
     assert_eq!(world.service.gone, world.service.opened);
@@ -357,7 +357,7 @@ fn pings_are_paid_for_like_messages() {
     world.serve();
     let pings = [0x89, 0x80, 0, 0, 0, 0].repeat(10_000);
     let mut rounds = 0;
-    while world.server.next_regained().is_none() {
+    while world.server.next_refill().is_none() {
         world.say(&wire, slot, &pings);
         world.serve();
         rounds += 1;
@@ -372,9 +372,9 @@ fn messages_that_the_machine_keeps_to_itself_cost_no_websocket() {
     let mut world = World::new(Limits { shared_bytes: 1000, ..Limits::default() });
     let (wire, _) = world.client(UPGRADE);
     world.serve();
-    let kept = world.server.shared_pool().share(vec![b'x'; 2000]);
+    let kept = world.server.shared_bytes_counter().share(vec![b'x'; 2000]);
     world.turn();
-    world.service.publish = Some(world.server.shared_pool().share(vec![b'y'; 10]));
+    world.service.publish = Some(world.server.shared_bytes_counter().share(vec![b'y'; 10]));
     world.serve();
     assert_eq!((world.server.stats().websockets, wire.is_over.get()), (1, false));
     drop(kept);
@@ -416,7 +416,7 @@ fn a_held_request_of_which_nothing_is_said_for_too_long_is_ended() {
         world.pass(Limits::default().websocket_idle);
         world.server.sweep();
         world.serve();
-        world.server.report_gone(&mut world.service);
+        world.server.report_disconnects(&mut world.service);
         assert!(wire.text().starts_with(answer) && !wire.text().ends_with("0\r\n\r\n"), "{:?}", wire.text());
         assert_eq!(world.service.gone.len(), 1);
     }
@@ -428,9 +428,9 @@ fn a_client_that_closes_its_side_while_its_request_is_held_is_gone_at_once() {
         let mut world = World::new(Limits::default());
         let (_, slot) = world.client(&format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
         world.serve();
-        world.server.notice(slot, Readiness { read_closed: true, ..Readiness::default() });
+        world.server.set_readiness(slot, Readiness { read_closed: true, ..Readiness::default() });
         world.serve();
-        world.server.report_gone(&mut world.service);
+        world.server.report_disconnects(&mut world.service);
         assert_eq!((world.server.stats().connections, world.service.gone.len()), (0, 1));
     }
 }
@@ -508,7 +508,7 @@ fn a_newcomer_gets_in_while_anybody_has_more_than_one_connection_and_takes_the_l
     let left = |world: &mut World, clients: &[(Wire, usize)]| clients.iter().filter(|client| world.has(client)).count();
     assert!(few.chunks(2).all(|own| left(&mut world, own) >= 1));
     assert!(many.chunks(50).all(|own| left(&mut world, own) >= 1) && left(&mut world, &most) >= 1);
-    assert_eq!((world.server.stats().displaced, world.server.stats().refused), (251, 0));
+    assert_eq!((world.server.stats().evicted, world.server.stats().rejected), (251, 0));
 }
 
 #[test]
@@ -531,7 +531,7 @@ fn where_everybody_has_one_connection_the_longest_idle_goes_after_a_second_and_w
     let sockets = world.crowd(1, 28, 1, UPGRADE);
     let idle = world.crowd(2, 2, 1, QUERY);
     assert!(!world.lets_in([10, 9, 0, 0]), "nobody has been idle for a second");
-    assert_eq!(world.server.stats().refused, 1);
+    assert_eq!(world.server.stats().rejected, 1);
     world.pass(Duration::from_secs(2));
     world.say(&idle[0].0, idle[0].1, QUERY.as_bytes());
     world.serve();
@@ -559,7 +559,7 @@ fn whoever_has_very_many_addresses_of_few_networks_does_not_keep_newcomers_out_w
     }
     assert!(rest.iter().all(|client| world.has(client)));
     let left = owned.iter().filter(|client| world.has(client)).count();
-    assert_eq!((left, world.server.stats().refused), (50, 0));
+    assert_eq!((left, world.server.stats().rejected), (50, 0));
 }
 
 #[test]
@@ -596,7 +596,7 @@ fn who_gives_way_is_found_in_few_looks_however_many_are_connected_and_active() {
             newcomers += 1;
         }
     }
-    let Stats { looks, displaced, connections, .. } = world.server.stats();
+    let Stats { eviction_checks: looks, evicted: displaced, connections, .. } = world.server.stats();
     assert!(connections >= 4_000 && displaced > 1_000, "{connections} {displaced}");
     assert!(looks <= active + newcomers, "{looks} looks for {newcomers} newcomers, {active} times something was done");
 }
@@ -618,7 +618,7 @@ fn connections_that_take_nothing_make_the_system_hold_no_more_than_all_may_and_r
     assert!(readers.iter().all(|client| world.has(client)), "those who read are not cut");
     let cut = stuck.iter().filter(|(wire, _)| wire.is_cut.get()).count() as u64;
     let held = stuck.iter().filter(|client| world.has(client)).count();
-    assert_eq!((cut, cut as usize + held), (world.server.stats().cut, stuck.len()));
+    assert_eq!((cut, cut as usize + held), (world.server.stats().kernel_evicted, stuck.len()));
     assert!((20..=8 * 1024 * 1024 / LARGE).contains(&held), "{held}");
 }
 
@@ -653,15 +653,17 @@ fn a_connection_ends_as_soon_as_its_client_has_taken_the_last_answer_and_no_earl
         let (wire, slot) = world.client_at([10, 1, 0, 0], b"");
         wire.kept.set(20_000);
         wire.sent.borrow_mut().extend_from_slice(closing);
-        world.server.notice(slot, Readiness { readable: true, read_closed: closes_its_side, ..Readiness::default() });
+        world
+            .server
+            .set_readiness(slot, Readiness { readable: true, read_closed: closes_its_side, ..Readiness::default() });
         world.serve();
         assert_eq!((world.server.stats().connections, world.server.stats().kernel_bytes), (1, 20_000));
         let looks = wire.looks.get();
-        world.server.notice(slot, Readiness { readable: true, ..Readiness::default() });
+        world.server.set_readiness(slot, Readiness { readable: true, ..Readiness::default() });
         world.serve();
         assert_eq!(wire.looks.get(), looks, "whatever else comes is not worth a look");
         wire.kept.set(0);
-        world.server.notice(slot, Readiness { writable: true, ..Readiness::default() });
+        world.server.set_readiness(slot, Readiness { writable: true, ..Readiness::default() });
         world.serve();
         assert_eq!((world.server.stats().connections, wire.is_cut.get()), (0, false));
     }
@@ -705,7 +707,7 @@ fn many_that_hold_little_do_not_cut_one_that_reads_fast_and_what_they_hold_is_fo
         }
     }
     assert!(all.iter().all(|client| world.has(client)));
-    assert_eq!(world.server.stats().cut, 0);
+    assert_eq!(world.server.stats().kernel_evicted, 0);
     // Of those who ask for nothing more some are looked at at a time.
     let before = looks(&all);
     world.server.sweep();
@@ -778,7 +780,7 @@ fn strangers_behind_a_proxy_on_this_machine_take_no_place_that_is_reserved_for_i
         world.serve();
         strangers.push(client);
     }
-    world.server.report_gone(&mut world.service);
+    world.server.report_disconnects(&mut world.service);
     // As from elsewhere: there are 300 places for them, and who is there stays.
     assert_eq!(world.server.stats().websockets, 300);
     assert!(strangers[..300].iter().all(|(wire, _)| !wire.is_over.get()));
@@ -803,7 +805,7 @@ fn tiny_chunks_are_paid_for() {
     let mut world = World::new(Limits::default());
     let head = b"POST /push HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
     let mut chunks = 0;
-    while world.server.next_regained().is_none() {
+    while world.server.next_refill().is_none() {
         let (wire, slot) = world.client_at([10, 1, 0, 0], head);
         world.serve();
         // As much as is read at once, of the smallest chunks there are.
@@ -839,7 +841,7 @@ fn whoever_connects_without_end_is_let_in_as_often_as_it_can_pay_and_others_alwa
     }
     // In a second, a quarter of it and what can be owed for half of one.
     assert!((5_000..=16_000).contains(&let_in), "{let_in} of 40,000");
-    assert_eq!(u64::from(40_000u32 - let_in), world.server.stats().declined);
+    assert_eq!(u64::from(40_000u32 - let_in), world.server.stats().reset);
 }
 
 #[test]
@@ -894,7 +896,7 @@ fn bytes_that_bring_nothing_are_paid_for() {
     let clients = world.crowd(1, 1, 200, "P");
     let (mut reads, mut bytes) = (0u32, 0);
     // A body that comes by the byte, beside others that do not even complete the head of a request.
-    while world.server.next_regained().is_none() {
+    while world.server.next_refill().is_none() {
         world.say(&wire, slot, b"x");
         (reads, bytes) = (reads + 1, bytes + 1);
         for (wire, slot) in clients.iter().skip(reads as usize % 200).take(10) {
@@ -917,7 +919,7 @@ fn a_websocket_that_is_silent_is_pinged_and_dropped_if_it_does_not_answer() {
         world.pass(Duration::from_secs(seconds));
         world.server.sweep();
         world.serve();
-        world.server.report_gone(&mut world.service);
+        world.server.report_disconnects(&mut world.service);
     };
     pass(&mut world, 59);
     assert_eq!(silent.received.borrow().len(), upgraded);

@@ -14,7 +14,7 @@ use crate::common::http_client::{Answer, Client};
 use crate::common::private_network::{Genesis, TOTAL, address, key_pair, now, private_key};
 use crate::common::websocket::Socket;
 use crate::common::{loudly, tiny};
-use nisd::figures::Reading;
+use nisd::metrics::Scrape;
 use nisd::model::Amount;
 use rustix::fs::OFlags;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
@@ -37,15 +37,15 @@ fn node(settings: &[&str]) -> (Node, TempDir) {
     (Node::start(&all), folder)
 }
 
-fn reading(node: SocketAddr) -> Reading {
+fn reading(node: SocketAddr) -> Scrape {
     let answer = Client::connect(node).get("/metrics");
     assert_eq!(answer.status, 200, "{answer:?}");
-    Reading::parse(answer.text()).expect("the text format")
+    Scrape::parse(answer.text()).expect("the text format")
 }
 
 /// The answered requests for a route.
-fn answered(reading: &Reading, route: &str, status: &str) -> f64 {
-    let all = reading.of("nisd_http_requests_total");
+fn answered(reading: &Scrape, route: &str, status: &str) -> f64 {
+    let all = reading.samples_of("nisd_http_requests_total");
     let of_route = all.filter(|sample| sample.label("route") == route && sample.label("status") == status);
     of_route.map(|sample| sample.value).sum()
 }
@@ -82,10 +82,10 @@ fn every_figure_is_well_formed_and_explained() {
             _ => drop(told.insert(line)),
         }
     }
-    let samples = Reading::parse(answer.text()).expect("the text format").samples;
+    let samples = Scrape::parse(answer.text()).expect("the text format").samples;
     assert!(samples.len() == told.len() && samples.iter().all(|sample| sample.value.is_finite()));
     assert_eq!(names(&told.into_iter().collect::<String>()).len(), typed.len());
-    let written = names(&source("src/node/figures.rs"));
+    let written = names(&source("src/node/metrics.rs"));
     let missing: Vec<_> = typed.iter().filter(|name| !written.contains(**name)).collect();
     assert!(typed == helped && missing.is_empty(), "{missing:?}");
     assert_eq!(names(&source("src/help/metrics.md")), written, "what src/help/metrics.md explains");
@@ -154,19 +154,21 @@ fn what_happens_is_counted_and_callers_cannot_add_names() {
     assert_eq!(answered(&after, "/chain/height", "200") - answered(&before, "/chain/height", "200"), 300.0);
     assert_eq!((answered(&after, "other", "404"), answered(&after, "other", "400")), (300.0, 1.0));
     assert_eq!(answered(&after, "websocket", "101"), 1.0);
-    let heights = after.of("nisd_http_request_duration_seconds_count");
+    let heights = after.samples_of("nisd_http_request_duration_seconds_count");
     let heights: Vec<f64> =
         heights.filter(|sample| sample.label("route") == "/chain/height").map(|sample| sample.value).collect();
     assert_eq!(heights, [answered(&after, "/chain/height", "200")]);
-    let routes: BTreeSet<&str> = after.of("nisd_http_requests_total").map(|sample| sample.label("route")).collect();
+    let routes: BTreeSet<&str> =
+        after.samples_of("nisd_http_requests_total").map(|sample| sample.label("route")).collect();
     assert_eq!(routes, BTreeSet::from(["/chain/height", "/metrics", "other", "websocket"]));
-    let methods: BTreeSet<&str> = after.of("nisd_http_requests_total").map(|sample| sample.label("method")).collect();
+    let methods: BTreeSet<&str> =
+        after.samples_of("nisd_http_requests_total").map(|sample| sample.label("method")).collect();
     assert_eq!(methods, BTreeSet::from(["GET", "other"]));
 
     assert_eq!(after.value("nisd_websocket_sessions"), Some(1.0));
     assert_eq!(after.value("nisd_websocket_messages_sent_total"), Some(1.0));
-    let received = |reading: &Reading| {
-        let all = reading.of("nisd_network_received_bytes_total");
+    let received = |reading: &Scrape| {
+        let all = reading.samples_of("nisd_network_received_bytes_total");
         all.filter(|sample| sample.label("connections") == "incoming").map(|sample| sample.value).sum::<f64>()
     };
     assert!(received(&after) - received(&before) > 300.0 * 100.0, "{}", received(&after));
@@ -200,10 +202,11 @@ fn a_node_tells_of_its_chain_and_its_peers() {
     assert!(of_first.value("nisd_commit_duration_seconds_count") >= of_first.value("nisd_harvested_blocks_total"));
     assert_eq!(of_first.value("nisd_harvesting_accounts"), Some(1.0));
     assert_eq!(of_second.value("nisd_harvested_blocks_total"), Some(0.0));
-    let active = of_second.of("nisd_peers").find(|sample| sample.label("state") == "active").map(|sample| sample.value);
+    let active =
+        of_second.samples_of("nisd_peers").find(|sample| sample.label("state") == "active").map(|sample| sample.value);
     assert_eq!((active, of_second.sum("nisd_peers")), (Some(1.0), Some(1.0)));
     let outgoing =
-        of_second.of("nisd_network_sent_bytes_total").find(|sample| sample.label("connections") == "outgoing");
+        of_second.samples_of("nisd_network_sent_bytes_total").find(|sample| sample.label("connections") == "outgoing");
     assert!(outgoing.is_some_and(|sample| sample.value > 0.0));
 }
 

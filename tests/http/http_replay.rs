@@ -9,7 +9,7 @@ use std::path::Path;
 
 use crate::common::daemon::{Node, run};
 use crate::common::exchange::{Compare, Exchange, read_file};
-use crate::common::http::{self, Response};
+use crate::common::http::{self, HttpResponse};
 use crate::common::{loudly, shared};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -161,7 +161,7 @@ fn is_unknown_path(exchange: &Exchange) -> bool {
 }
 
 /// What is wrong with the answer to a challenge that is not signed; nothing if it is one.
-fn not_unsigned(response: &Response) -> Vec<String> {
+fn not_unsigned(response: &HttpResponse) -> Vec<String> {
     let body = String::from_utf8_lossy(&response.body);
     let is_refused = response.status == 400 && body.contains("challenge must be 64 bytes");
     let zeros = format!("\"signature\":\"{}\"", "00".repeat(64));
@@ -183,7 +183,7 @@ struct Report {
 }
 
 impl Report {
-    fn judge(&mut self, exchange: &Exchange, got: std::io::Result<Response>) {
+    fn judge(&mut self, exchange: &Exchange, got: std::io::Result<HttpResponse>) {
         self.replayed += 1;
         let found = match got {
             Ok(response) if UNSIGNED_CHALLENGES.contains(&exchange.id.as_str()) => {
@@ -402,9 +402,9 @@ mod comparison {
         ))
     }
 
-    fn answered(body: &str) -> Response {
+    fn answered(body: &str) -> HttpResponse {
         let headers = vec![("content-type".to_owned(), "application/json".to_owned())];
-        Response { status: 200, headers, body: body.as_bytes().to_vec() }
+        HttpResponse { status: 200, headers, body: body.as_bytes().to_vec() }
     }
 
     fn is_equal(recorded: &Exchange, body: &str) -> bool {
@@ -502,7 +502,7 @@ mod comparison {
         recorded.path = "/account/get".to_owned();
         recorded.compare = Compare::Bytes;
         recorded.expected.body = pair(0.5, 7);
-        let got = |body| Response { body, ..answered("") };
+        let got = |body| HttpResponse { body, ..answered("") };
         assert!(recorded.differences(&got(pair(0.5, 7))).is_empty());
         assert!(!recorded.differences(&got(pair(0.5, 8))).is_empty());
         assert!(!recorded.differences(&got(pair(0.5, 7)[1..].to_vec())).is_empty());

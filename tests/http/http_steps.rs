@@ -10,23 +10,24 @@ use crate::common::{loudly, shared};
 use crate::recorded_chain::{Chain, tip_of};
 use nisd::api::views::ClockState;
 use nisd::api::{
-    Actions, Api, BootRequest, Budget, ChainView, Features, NodeDescription, NodeStatus, Now, Settings, UnlockedInfo,
+    Api, BootRequest, Budget, ChainSnapshot, Features, NodeDescription, NodeHandle, NodeStatus, Now, Settings,
+    UnlockedInfo,
 };
 use nisd::chain::harvest::UnlockResult;
 use nisd::crypto::{KeyPair, PrivateKey, PublicKey, Signature};
+use nisd::mempool::ShortId;
 use nisd::model::{Address, Block, Height, Timestamp, Transaction};
-use nisd::net::http::{Reply, Request, RequestReader};
-use nisd::net::machine::{Caller, ConnectionId, Exchange, ListenerId, Taken};
+use nisd::net::http::{Request, RequestReader, Response};
+use nisd::net::service::{Client, ConnectionId, Exchange, ListenerId, Progress};
 use nisd::peer::wire::{Challenge, Endpoint, Identity, MetaData, NodeInfo, limits};
-use nisd::pool::ShortId;
-use nisd::rules::{Refusal, ValidationResult, Verdict};
+use nisd::rules::{Rejection, RuleResult, ValidationResult};
 use nisd::store::{Store, StoreError};
 
 const NOW: Now = Now {
     network: Timestamp(3240),
     network_millis: 3_240_000,
-    clock: ClockState { chain_ahead: 0, jumps: 0, is_distrusted: false },
-    running: Duration::ZERO,
+    clock: ClockState { chain_ahead: 0, jumps: 0, is_unreliable: false },
+    uptime: Duration::ZERO,
 };
 /// More than any answer takes.
 const PLENTY: u32 = u32::MAX;
@@ -51,16 +52,16 @@ impl Idle {
     }
 }
 
-impl Actions for Idle {
-    fn announce(&mut self, _: Transaction) -> Verdict {
-        Err(Refusal::Result(ValidationResult::Neutral))
+impl NodeHandle for Idle {
+    fn announce(&mut self, _: Transaction) -> RuleResult {
+        Err(Rejection::Result(ValidationResult::Neutral))
     }
 
     fn push_block(&mut self, _: Block, _: PublicKey) -> Result<bool, StoreError> {
         Ok(true)
     }
 
-    fn note_early(&mut self, _: &Transaction) -> Option<ValidationResult> {
+    fn result_before_join(&mut self, _: &Transaction) -> Option<ValidationResult> {
         None
     }
 
@@ -90,7 +91,7 @@ impl Actions for Idle {
         UnlockedInfo { max: 0, count: 0 }
     }
 
-    fn node(&self) -> &NodeDescription {
+    fn description(&self) -> &NodeDescription {
         &self.description
     }
 
@@ -120,9 +121,9 @@ fn api() -> Api {
         host_names: Vec::new(),
         local_origins: Vec::new(),
         allowed_harvesters: Vec::new(),
-        forgets_hashes: false,
+        prunes_hashes: false,
         unaudited_paths: Vec::new(),
-        pushed_bytes: limits::PUSHED,
+        max_pushed_bytes: limits::PUSHED,
         ipv6_prefix: 64,
         metrics_listener: ListenerId(2),
     })
@@ -134,19 +135,20 @@ fn answer(
     chain: &Chain,
     store: &Store,
     request: &Request<'_>,
-    caller: Caller,
+    caller: Client,
     units: u32,
-) -> (Reply, u32) {
-    let (mut reply, mut steps) = (Reply::new(), 0);
+) -> (Response, u32) {
+    let (mut reply, mut steps) = (Response::new(), 0);
     loop {
         let snapshot = store.snapshot().unwrap();
         let (network, height) = (&chain.network, tip_of(store).height);
-        let view = ChainView { snapshot: &snapshot, network, height, status: NodeStatus::NoRemoteNode };
+        let view = ChainSnapshot { snapshot: &snapshot, network, height, status: NodeStatus::NoRemoteNode };
         let (connection, is_resumed) = (ConnectionId(1), steps > 0);
         let reply_to = &mut reply;
-        let mut exchange = Exchange { connection, caller, request, reply: reply_to, is_resumed, is_refused: false };
+        let mut exchange =
+            Exchange { connection, client: caller, request, response: reply_to, is_resumed, is_rate_limited: false };
         steps += 1;
-        if api.answer(&mut exchange, &view, &mut Idle::new(), NOW, &mut Budget::new(units)) == Taken::Done {
+        if api.answer(&mut exchange, &view, &mut Idle::new(), NOW, &mut Budget::new(units)) == Progress::Done {
             return (reply, steps);
         }
     }
@@ -182,7 +184,7 @@ fn replay(chain: &str, recording: &str) {
         reader.receive(&bytes_of(&recorded));
         let Ok(Some(request)) = reader.next_request() else { continue };
         let address = recorded.source.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
-        let caller = Caller { listener: ListenerId(0), address, is_forwarded: false, is_unnamed: false };
+        let caller = Client { listener: ListenerId(0), address, is_forwarded: false, is_unidentified: false };
         let (whole, _) = answer(&mut api, &chain, &store, &request, caller, PLENTY);
         let (stepped, steps) = answer(&mut stepping, &chain, &store, &request, caller, 1);
         assert!(stepped.body == whole.body, "{}", recorded.line());

@@ -11,7 +11,7 @@ use crate::common::http_client::{Answer, Client, PATIENCE, get, post};
 use crate::common::private_network::{self, Genesis, address, key_pair, now, transfer};
 use crate::common::tiny;
 use crate::common::websocket::{self, BINARY, CLOSE, CONTINUATION, PATH, PING, PONG, Socket, Stomp, TEXT, UPGRADE};
-use nisd::codec::Form;
+use nisd::codec::SigningForm;
 use nisd::crypto::{KeyPair, PrivateKey};
 use nisd::model::transaction::{
     AggregateModification, Modification, ModificationKind, Multisig, Transfer, wire_version,
@@ -413,7 +413,7 @@ fn signed(keys: &KeyPair, body: Body) -> Transaction {
 /// Announces a transaction, which must be accepted; its hash.
 #[track_caller]
 fn announce_now(client: &mut Client, transaction: &Transaction) -> Hash256 {
-    let data = hex::encode(transaction.to_bytes(Form::NonVerifiable));
+    let data = hex::encode(transaction.to_bytes(SigningForm::NonVerifiable));
     let signature = transaction.signature.expect("signed");
     let (status, result) = announce(client, &format!("{{\"data\":\"{data}\",\"signature\":\"{signature}\"}}"));
     assert_eq!((status, &result["message"]), (200, &json!("SUCCESS")));
@@ -446,7 +446,7 @@ fn transfer_to_announce(time: i32, to: &str) -> (Transaction, String) {
         deadline: Timestamp(time + 3600),
         body: Body::Transfer(body),
     };
-    let data = transaction.to_bytes(Form::NonVerifiable);
+    let data = transaction.to_bytes(SigningForm::NonVerifiable);
     let signature = pair.sign(&data);
     transaction.signature = Some(signature);
     (transaction, format!("{{\"data\":\"{}\",\"signature\":\"{signature}\"}}", hex::encode(data)))

@@ -7,12 +7,12 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use nisd::net::fetch::Fetching;
-use nisd::net::machine::{
-    ConnectionId, Effects, Event, Exchange, ListenerId, Machine, Message as Frame, Moment, Taken,
+use nisd::net::fetch::FetchConfig;
+use nisd::net::service::{
+    ConnectionId, Effects, Event, Exchange, ListenerId, LoopTime, Message as Frame, Progress, Service,
 };
 use nisd::net::websocket::handshake;
-use nisd::net::{Limits, Reactor, SharedPool, Stats};
+use nisd::net::{Limits, Reactor, SharedBytesCounter, Stats};
 use tungstenite::Message;
 
 /// No test waits longer than this for anything.
@@ -28,38 +28,39 @@ const LISTENER: ListenerId = ListenerId(0);
 struct Echo {
     open: HashMap<ConnectionId, u32>,
     closed: Vec<ConnectionId>,
-    shared: SharedPool,
+    shared: SharedBytesCounter,
     parked: Vec<ConnectionId>,
     /// Steps that unfinished work still takes.
     left: HashMap<ConnectionId, u32>,
 }
 
 impl Echo {
-    fn request(&mut self, exchange: Exchange<'_>, effects: &mut dyn Effects) -> Taken {
-        let Exchange { connection, caller, request, reply, is_resumed, is_refused } = exchange;
+    fn request(&mut self, exchange: Exchange<'_>, effects: &mut dyn Effects) -> Progress {
+        let Exchange { connection, client: caller, request, response: reply, is_resumed, is_rate_limited: is_refused } =
+            exchange;
         if is_refused {
             reply.status = 429;
         } else if request.path == "/ws" {
             match handshake(request) {
                 Ok(upgrade) => reply.upgrade = Some(upgrade),
-                Err(refusal) => refusal.answer(reply),
+                Err(refusal) => refusal.fill_response(reply),
             }
         } else if let Some(size) = request.path.strip_prefix("/big/") {
             reply.body.resize(size.parse().unwrap(), b'x');
         } else if let Some(count) = request.path.strip_prefix("/pieces/") {
-            reply.pieces = true;
+            reply.is_streaming = true;
             reply.body.extend_from_slice(&[b'p'; 10_000]);
             return self.step(connection, is_resumed, count);
         } else if let Some(count) = request.path.strip_prefix("/steps/") {
-            if self.step(connection, is_resumed, count) == Taken::Unfinished {
+            if self.step(connection, is_resumed, count) == Progress::Yield {
                 effects.charge(connection, 1000);
-                return Taken::Unfinished;
+                return Progress::Yield;
             }
             reply.body.extend_from_slice(b"done");
         } else if request.path == "/park" {
             if !is_resumed {
                 self.parked.push(connection);
-                return Taken::Parked;
+                return Progress::Suspended;
             }
             reply.body.extend_from_slice(b"resumed");
         } else if request.path == "/resume" {
@@ -71,24 +72,24 @@ impl Echo {
             write!(reply.body, "{} {}?{query} ", request.method, request.path).unwrap();
             reply.body.extend_from_slice(request.body);
         }
-        Taken::Done
+        Progress::Done
     }
 
     /// One of so many steps.
-    fn step(&mut self, connection: ConnectionId, is_resumed: bool, count: &str) -> Taken {
+    fn step(&mut self, connection: ConnectionId, is_resumed: bool, count: &str) -> Progress {
         if !is_resumed {
             self.left.insert(connection, count.parse().unwrap());
         }
         let left = self.left.get_mut(&connection).expect("it was begun");
         *left -= 1;
         if *left > 0 {
-            return Taken::Unfinished;
+            return Progress::Yield;
         }
         self.left.remove(&connection);
-        Taken::Done
+        Progress::Done
     }
 
-    fn heard(&mut self, socket: ConnectionId, message: &[u8], effects: &mut dyn Effects) -> Taken {
+    fn heard(&mut self, socket: ConnectionId, message: &[u8], effects: &mut dyn Effects) -> Progress {
         let text = std::str::from_utf8(message).unwrap_or_default();
         if let Some(size) = text.strip_prefix("all ") {
             let body = self.shared.share(vec![b'm'; size.parse().unwrap()]);
@@ -103,33 +104,33 @@ impl Echo {
         } else {
             let _ = effects.send(socket, Frame::of(message));
         }
-        Taken::Done
+        Progress::Done
     }
 }
 
-impl Machine for Echo {
-    fn handle(&mut self, event: Event<'_>, _: Moment, effects: &mut dyn Effects) -> Taken {
+impl Service for Echo {
+    fn handle(&mut self, event: Event<'_>, _: LoopTime, effects: &mut dyn Effects) -> Progress {
         match event {
             Event::Request(exchange) => return self.request(exchange, effects),
-            Event::Opened { socket, .. } => {
+            Event::WebSocketOpened { socket, .. } => {
                 assert_eq!(self.open.insert(socket, 9), None);
                 effects.send(socket, Frame { head: b"wel", body: None, tail: b"come 9" }).unwrap();
             }
-            Event::Heard { socket, message, .. } => return self.heard(socket, message, effects),
-            Event::Resumed { socket } => {
+            Event::WebSocketMessage { socket, message, .. } => return self.heard(socket, message, effects),
+            Event::WebSocketResumed { socket } => {
                 let taken = self.step(socket, true, "");
-                if taken == Taken::Done {
+                if taken == Progress::Done {
                     effects.send(socket, Frame::of(b"done")).unwrap();
                 }
                 return taken;
             }
-            Event::Gone { connection } => {
+            Event::Disconnected { connection } => {
                 assert!(self.open.remove(&connection).is_some() || self.parked.contains(&connection));
                 self.closed.push(connection);
             }
-            Event::Fetched { .. } | Event::Turn { .. } => {}
+            Event::FetchCompleted { .. } | Event::Tick { .. } => {}
         }
-        Taken::Done
+        Progress::Done
     }
 
     fn body_limit(&self, _: ListenerId, _: &str, path: &str) -> usize {
@@ -153,13 +154,13 @@ impl Server {
         // All that belongs to the reactor stays in its thread.
         let thread = std::thread::spawn(move || {
             let trusted = |address: IpAddr| address == IpAddr::from([127, 0, 0, 9]);
-            let mut reactor = Reactor::new(limits, Box::new(trusted), Fetching::default()).unwrap();
+            let mut reactor = Reactor::new(limits, Box::new(trusted), FetchConfig::default()).unwrap();
             bound.send(reactor.listen(LISTENER, "127.0.0.1:0".parse().unwrap(), max_connections).unwrap()).unwrap();
-            let mut echo = Echo { shared: reactor.shared_pool(), ..Echo::default() };
+            let mut echo = Echo { shared: reactor.shared_bytes_counter(), ..Echo::default() };
             let mut stopping: Option<Instant> = None;
             loop {
-                reactor.turn(Duration::from_millis(5), &mut echo).unwrap();
-                reactor.work(&mut echo, 500, Duration::ZERO);
+                reactor.poll(Duration::from_millis(5), &mut echo).unwrap();
+                reactor.tick(&mut echo, 500, Duration::ZERO);
                 let stats = reactor.stats();
                 assert_eq!(stats.websockets, echo.open.len());
                 let _ = report.send((stats, echo.closed.len()));
@@ -275,7 +276,7 @@ fn a_connection_serves_one_request_after_the_other() {
         stream.write_all(get(&format!("/{number}?q")).as_bytes()).unwrap();
         assert_eq!(read_answer(&mut stream).1, format!("GET /{number}?q "));
     }
-    server.wait_for(|stats, _| stats.accepted == 1 && stats.answered == 20);
+    server.wait_for(|stats, _| stats.accepted == 1 && stats.handled == 20);
     server.wait_for(|stats, _| stats.connections == 1 && stats.buffered_bytes == 0);
 }
 
@@ -425,7 +426,7 @@ fn a_connection_over_the_limit_is_told_so() {
     first.send(Message::text("hello")).unwrap();
     assert_eq!(first.read().unwrap(), Message::text("hello"));
     drop(second);
-    server.wait_for(|stats, _| stats.connections == 1 && stats.refused == 1);
+    server.wait_for(|stats, _| stats.connections == 1 && stats.rejected == 1);
     let mut fourth = server.connect();
     fourth.write_all(get("/").as_bytes()).unwrap();
     assert_eq!(read_answer(&mut fourth).1, "GET /?- ");
@@ -695,7 +696,7 @@ fn a_client_that_is_turned_away_can_read_why_even_while_it_sends() {
 
 #[test]
 fn one_caller_has_so_many_connections_and_others_are_let_in() {
-    let limits = Limits { connections_per_caller: 5, ..Limits::default() };
+    let limits = Limits { connections_per_client: 5, ..Limits::default() };
     let server = Server::start(limits, 1000);
     let mut held: Vec<TcpStream> = (0..5).map(|_| connect_from(&server, 2)).collect();
     server.wait_for(|stats, _| stats.connections == 5);
@@ -817,7 +818,7 @@ fn clients_that_read_nothing_are_cut_when_the_system_holds_too_much_for_them_and
     }
     server.wait_for(|stats, _| {
         assert!(stats.kernel_bytes <= 1 << 20, "{stats:?}");
-        stats.cut >= 30
+        stats.kernel_evicted >= 30
     });
     reader.write_all(get("/").as_bytes()).unwrap();
     assert_eq!(read_answer(&mut reader).1, "GET /?- ");

@@ -10,7 +10,7 @@ use crate::common::daemon::{Node, run};
 use crate::common::http_client::Client;
 use crate::common::private_network::{Genesis, NETWORK};
 use crate::common::{loudly, refusals, shared, tiny};
-use nisd::codec::{Context, Form};
+use nisd::codec::{Context, SigningForm};
 use nisd::crypto::{KeyPair, PrivateKey};
 use nisd::model::{Address, Body, Hash256, Height, Timestamp, Transaction};
 use serde_json::{Value, json};
@@ -54,7 +54,7 @@ impl Golden {
         let bytes = hex::decode(text(&self.data["transactions"][name]["data"])).unwrap();
         let nemesis_signer = Address::parse(text(&self.data["nemesisSigner"]), NETWORK).unwrap();
         let context = Context { network: NETWORK, nemesis_signer, trusted: false };
-        let mut transaction = Transaction::from_bytes(&bytes, Form::NonVerifiable, context).unwrap();
+        let mut transaction = Transaction::from_bytes(&bytes, SigningForm::NonVerifiable, context).unwrap();
         let time = self.client.block(1).json()["timeStamp"].as_i64().unwrap();
         assert_eq!(time, 300_000_000);
         let now = self.client.get("/time-sync/network-time").json()["sendTimeStamp"].as_i64().unwrap() / 1000;
@@ -65,7 +65,7 @@ impl Golden {
     /// Signs and announces a transaction and says what it is known by.
     #[track_caller]
     fn announce(&mut self, transaction: &Transaction) -> Hash256 {
-        let data = transaction.to_bytes(Form::NonVerifiable);
+        let data = transaction.to_bytes(SigningForm::NonVerifiable);
         let signer = self.keys().find(|pair| pair.public() == transaction.signer).expect("a key of the examples");
         let body = json!({"data": hex::encode(&data), "signature": signer.sign(&data).to_string()});
         let answer = self.client.post("/transaction/announce", &body.to_string());

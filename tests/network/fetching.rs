@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use mio::{Events, Poll};
 use nisd::net::fetch::{
-    Answer, Endpoint, Fetch, FetchError, FetchId, FetchLimits, FetchStats, Fetcher, Fetching, Method,
-    NameConfiguration, Response,
+    DnsConfig, Endpoint, FetchConfig, FetchError, FetchId, FetchLimits, FetchRequest, FetchResponse, FetchStats,
+    Fetcher, Method, Response,
 };
 use simple_dns::rdata::{A, AAAA, CNAME, RData};
 use simple_dns::{CLASS, Name, Packet, QTYPE, RCODE, ResourceRecord, TYPE};
@@ -44,17 +44,17 @@ struct Driver {
 }
 
 struct Outcome {
-    result: Result<Answer, FetchError>,
+    result: Result<FetchResponse, FetchError>,
     took: Duration,
 }
 
 impl Driver {
     fn new(limits: FetchLimits) -> Self {
-        Self::with_names(limits, NameConfiguration::parse("", ""))
+        Self::with_names(limits, DnsConfig::parse("", ""))
     }
 
-    fn with_names(limits: FetchLimits, names: NameConfiguration) -> Self {
-        let fetcher = Fetcher::new(Fetching { limits, names, seed: [3; 32] }, FIRST_TOKEN);
+    fn with_names(limits: FetchLimits, names: DnsConfig) -> Self {
+        let fetcher = Fetcher::new(FetchConfig { limits, dns: names, seed: [3; 32] }, FIRST_TOKEN);
         Self {
             poll: Poll::new().unwrap(),
             fetcher,
@@ -66,9 +66,9 @@ impl Driver {
         }
     }
 
-    fn start(&mut self, fetch: Fetch) -> FetchId {
+    fn start(&mut self, request: FetchRequest) -> FetchId {
         let now = Instant::now();
-        let id = self.fetcher.start(fetch, now);
+        let id = self.fetcher.start(request, now);
         self.started.insert(id, now);
         id
     }
@@ -83,7 +83,7 @@ impl Driver {
         let now = Instant::now();
         for event in &events {
             assert!(self.fetcher.tokens().contains(&event.token().0));
-            self.fetcher.notice(event);
+            self.fetcher.set_readiness(event);
         }
         let before = processor_time();
         self.fetcher.work(self.poll.registry(), now);
@@ -91,7 +91,7 @@ impl Driver {
         self.longest_work = self.longest_work.max(took);
         self.all_work += took;
         self.most_held = self.most_held.max(self.fetcher.held_bytes());
-        while let Some((id, result)) = self.fetcher.next_done() {
+        while let Some((id, result)) = self.fetcher.next_completed() {
             let took = self.started.remove(&id).expect("told once").elapsed();
             outcomes.insert(id, Outcome { result, took });
         }
@@ -109,14 +109,14 @@ impl Driver {
     }
 
     /// The outcome of one request.
-    fn fetch(&mut self, fetch: Fetch) -> Outcome {
-        let id = self.start(fetch);
+    fn fetch(&mut self, request: FetchRequest) -> Outcome {
+        let id = self.start(request);
         self.run().remove(&id).unwrap()
     }
 
     /// The body of the answer to one request.
-    fn body(&mut self, fetch: Fetch) -> String {
-        let response = self.fetch(fetch).result.unwrap().response;
+    fn body(&mut self, request: FetchRequest) -> String {
+        let response = self.fetch(request).result.unwrap().response;
         assert_eq!(response.status, 200);
         String::from_utf8(response.body).unwrap()
     }
@@ -133,21 +133,21 @@ fn processor_time() -> Duration {
     Duration::from_nanos(nanos.unwrap_or_default())
 }
 
-fn get(endpoint: &Endpoint) -> Fetch {
-    Fetch {
+fn get(endpoint: &Endpoint) -> FetchRequest {
+    FetchRequest {
         endpoint: endpoint.clone(),
         method: Method::Get,
         target: "/chain/height".to_owned(),
         media_type: "application/json",
         body: [].into(),
         body_limit: BODY_LIMIT,
-        time: TIME,
-        silence: TIME,
+        timeout: TIME,
+        read_timeout: TIME,
         is_idempotent: true,
     }
 }
 
-fn get_from(host: &str, port: u16) -> Fetch {
+fn get_from(host: &str, port: u16) -> FetchRequest {
     get(&Endpoint { host: host.to_owned(), port })
 }
 
@@ -262,11 +262,10 @@ fn nobody() -> Endpoint {
 }
 
 /// What must become of a request.
-type Expected = fn(&Result<Answer, FetchError>) -> bool;
+type Expected = fn(&Result<FetchResponse, FetchError>) -> bool;
 
-const GOOD: Expected =
-    |result| matches!(result, Ok(Answer { response: Response { status: 200, body }, .. }) if body == b"{\"height\":1}");
-const REDIRECT: Expected = |result| matches!(result, Ok(Answer { response: Response { status: 302, .. }, .. }));
+const GOOD: Expected = |result| matches!(result, Ok(FetchResponse { response: Response { status: 200, body }, .. }) if body == b"{\"height\":1}");
+const REDIRECT: Expected = |result| matches!(result, Ok(FetchResponse { response: Response { status: 302, .. }, .. }));
 const LATE_ONE: Expected = |result| matches!(result, Err(FetchError::TimedOut(TIME) | FetchError::Silent(TIME)));
 const TOO_LARGE: Expected = |result| matches!(result, Err(FetchError::TooLarge));
 const NONSENSE: Expected = |result| matches!(result, Err(FetchError::NotHttp(_)));
@@ -386,7 +385,7 @@ fn a_connection_serves_many_requests_and_one_that_was_closed_meanwhile_is_replac
         let _ = stream.read(&mut [0; 100]);
     });
     let mut driver = Driver::new(FetchLimits::default());
-    let post = Fetch { method: Method::Post, body: b"hello".as_slice().into(), ..get(&endpoint) };
+    let post = FetchRequest { method: Method::Post, body: b"hello".as_slice().into(), ..get(&endpoint) };
     let bodies: Vec<String> = (0..8).map(|_| driver.body(post.clone())).collect();
     let expected = ["0:hello", "0:hello", "0:hello", "1:hello", "1:hello", "1:hello", "2:hello", "2:hello"];
     assert_eq!(bodies, expected);
@@ -449,7 +448,7 @@ fn a_request_that_is_given_up_is_not_told_of() {
         driver.turn(Duration::from_millis(10), &mut outcomes);
     }
     driver.fetcher.cancel(id, Instant::now());
-    assert!(driver.fetcher.next_done().is_none() && outcomes.is_empty());
+    assert!(driver.fetcher.next_completed().is_none() && outcomes.is_empty());
     assert_eq!(driver.stats().connections, 0);
 }
 
@@ -530,8 +529,8 @@ fn answer(question: &[u8], addresses: &[(&'static str, IpAddr)]) -> Vec<u8> {
 }
 
 fn driver_with(servers: Vec<SocketAddr>) -> Driver {
-    let mut names = NameConfiguration::parse("127.0.0.1 filed.test\n", "");
-    (names.servers, names.patience, names.rounds) = (servers, Duration::from_millis(200), 2);
+    let mut names = DnsConfig::parse("127.0.0.1 filed.test\n", "");
+    (names.servers, names.timeout, names.attempts) = (servers, Duration::from_millis(200), 2);
     Driver::with_names(FetchLimits::default(), names)
 }
 

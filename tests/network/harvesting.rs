@@ -7,9 +7,9 @@ use std::rc::Rc;
 
 use crate::common::loudly;
 use crate::recorded_chain::{Chain, LATE, tip_of};
-use nisd::chain::harvest::{Harvested, Tick, TickProgress, UnlockResult, Unlocked};
-use nisd::chain::{ChainPart, Intake, IntakeOptions, IntakeProgress, PartProgress, pushed_part};
-use nisd::codec::{Context, Form};
+use nisd::chain::harvest::{HarvestProgress, HarvestRound, Harvested, UnlockResult, UnlockedAccounts};
+use nisd::chain::{BlockImporter, BranchProgress, CandidateBranch, ImportOptions, ImportProgress, pushed_branch};
+use nisd::codec::{Context, SigningForm};
 use nisd::crypto::{KeyPair, PrivateKey, Signature};
 use nisd::model::network::{ChainParameters, ImportanceScheme, Vesting};
 use nisd::model::{Address, Amount, Block, Body, Hash256, Height, Network, NetworkByte, Timestamp, Transaction};
@@ -67,7 +67,7 @@ impl Golden {
         let example = &self.data["transactions"][name];
         let bytes = hex::decode(example["data"].as_str().unwrap()).unwrap();
         let context = Context::of(&self.network);
-        let mut transaction = Transaction::from_bytes(&bytes, Form::NonVerifiable, context).unwrap();
+        let mut transaction = Transaction::from_bytes(&bytes, SigningForm::NonVerifiable, context).unwrap();
         assert_eq!(transaction.hash().to_string(), example["hash"], "{name}");
         transaction.signature = Some(signature(&example["signature"]));
         if let Body::Multisig(multisig) = &mut transaction.body {
@@ -81,9 +81,9 @@ impl Golden {
     fn store(&self, folder: &Path) -> Store {
         let store = Store::open(folder, &ChainIdentity::of(&self.network), Options::default()).unwrap();
         let nemesis = hex::decode(self.data["nemesis"].as_str().unwrap()).unwrap();
-        let options = IntakeOptions { batch_steps: u32::MAX, batch_blocks: 1, stop_at: None, trusted_below: Height(0) };
-        let mut intake = Intake::new(&store, &self.network, nemesis, Vec::new(), options).unwrap();
-        while intake.step(LATE).unwrap() != IntakeProgress::Done {}
+        let options = ImportOptions { batch_steps: u32::MAX, batch_blocks: 1, stop_at: None, trusted_below: Height(0) };
+        let mut intake = BlockImporter::new(&store, &self.network, nemesis, Vec::new(), options).unwrap();
+        while intake.step(LATE).unwrap() != ImportProgress::Done {}
         drop(intake);
         store
     }
@@ -113,19 +113,21 @@ fn network(data: &Value) -> Network {
 
 /// What a whole tick gives: a block, and the accounts whose blocks were discarded.
 fn tick(
-    unlocked: &mut Unlocked,
+    unlocked: &mut UnlockedAccounts,
     now: Timestamp,
     unconfirmed: &[Rc<Transaction>],
     state: &Snapshot<'_>,
     network: &Network,
 ) -> (Option<Harvested>, Vec<(Address, String)>) {
     let mut discarded = Vec::new();
-    let Some(mut tick) = Tick::begin(unlocked, now, false, state, network).unwrap() else { return (None, discarded) };
+    let Some(mut tick) = HarvestRound::begin(unlocked, now, false, state, network).unwrap() else {
+        return (None, discarded);
+    };
     loop {
         match tick.step(unlocked, || unconfirmed.to_vec(), state, network).unwrap() {
-            TickProgress::Working => {}
-            TickProgress::Discarded(address, error) => discarded.push((address, error.to_string())),
-            TickProgress::Done(harvested) => return (harvested, discarded),
+            HarvestProgress::Working => {}
+            HarvestProgress::Discarded(address, error) => discarded.push((address, error.to_string())),
+            HarvestProgress::Done(harvested) => return (harvested, discarded),
         }
     }
 }
@@ -133,19 +135,20 @@ fn tick(
 /// Puts a block that was made onto the chain.
 fn process(block: Block, store: &Store, network: &Network) {
     let now = block.timestamp;
-    let mut part: Box<ChainPart<'_>> = pushed_part(store, network, block).unwrap_or_else(|refusal| panic!("{refusal}"));
+    let mut part: Box<CandidateBranch<'_>> =
+        pushed_branch(store, network, block).unwrap_or_else(|refusal| panic!("{refusal}"));
     let outcome = loop {
         match part.step(now).unwrap() {
-            PartProgress::Working(more) => part = more,
-            PartProgress::Done(outcome) => break outcome,
+            BranchProgress::Working(more) => part = more,
+            BranchProgress::Done(outcome) => break outcome,
         }
     };
-    assert_eq!(outcome.of_push().unwrap(), ValidationResult::Success, "{outcome:?}");
+    assert_eq!(outcome.as_push_result().unwrap(), ValidationResult::Success, "{outcome:?}");
 }
 
 /// The first block that one of the accounts makes from a second on, and the accounts whose blocks were discarded.
 fn first_block(
-    unlocked: &mut Unlocked,
+    unlocked: &mut UnlockedAccounts,
     mut now: Timestamp,
     unconfirmed: &[Rc<Transaction>],
     state: &Snapshot<'_>,
@@ -179,7 +182,7 @@ fn make_golden_block(golden: &Golden, expected: &Value, store: &Store) {
     let signer = expected["signer"].as_str().unwrap();
     // The owner of the remote account that makes block 14 hits as well.
     let roles = if signer == "remote" { vec![signer, "alice"] } else { vec![signer] };
-    let mut unlocked = Unlocked::new(4);
+    let mut unlocked = UnlockedAccounts::new(4);
     for role in &roles {
         let result = unlocked.unlock(golden.key(role), parent.height, &snapshot, network).unwrap();
         assert_eq!(result, UnlockResult::Success, "{role}");
@@ -201,7 +204,7 @@ fn make_golden_block(golden: &Golden, expected: &Value, store: &Store) {
     let lessor = (signer == "remote").then(|| golden.address("alice"));
     assert_eq!(expected["difficulty"], tip.difficulty, "block {}", tip.height);
     assert_eq!(expected["generationHash"], tip.generation_hash.to_string(), "block {}", tip.height);
-    assert_eq!((tip.score - parent.score, tip.lessor), (score.into(), lessor), "block {}", tip.height);
+    assert_eq!((tip.score - parent.score, tip.beneficiary), (score.into(), lessor), "block {}", tip.height);
 }
 
 #[test]
@@ -239,13 +242,14 @@ fn replay(name: &str, stride: u64) -> Option<Replay> {
     let folder = tempfile::tempdir().unwrap();
     let store = chain.store(folder.path());
     let trusted_below = Height(u64::MAX);
-    let options = IntakeOptions { batch_steps: u32::MAX, batch_blocks: 1, stop_at: None, trusted_below };
-    let mut intake = Intake::new(&store, &chain.network, chain.nemesis.clone(), vec![chain.file()], options).unwrap();
+    let options = ImportOptions { batch_steps: u32::MAX, batch_blocks: 1, stop_at: None, trusted_below };
+    let mut intake =
+        BlockImporter::new(&store, &chain.network, chain.nemesis.clone(), vec![chain.file()], options).unwrap();
     let mut replay = Replay::default();
     loop {
         match intake.step(LATE).unwrap() {
-            IntakeProgress::Done => return Some(replay),
-            IntakeProgress::Committed { last, .. } if last.0 % stride == 0 => {
+            ImportProgress::Done => return Some(replay),
+            ImportProgress::Committed { last, .. } if last.0 % stride == 0 => {
                 let Some(block) = blocks.get(last.0 as usize - 1) else { continue };
                 assert_eq!(block.height, last.next());
                 let key = key(keys[block.signer.to_string().as_str()]);
@@ -261,7 +265,7 @@ fn replay(name: &str, stride: u64) -> Option<Replay> {
 
 /// Whether a block is made byte for byte.
 fn made_again(block: &Block, key: Box<KeyPair>, state: &Snapshot<'_>, network: &Network) -> Result<(), String> {
-    let mut unlocked = Unlocked::new(1);
+    let mut unlocked = UnlockedAccounts::new(1);
     let parent = Height(block.height.0 - 1);
     let result = unlocked.unlock(key, parent, state, network).unwrap();
     if result != UnlockResult::Success {
@@ -281,7 +285,7 @@ fn made_again(block: &Block, key: Box<KeyPair>, state: &Snapshot<'_>, network: &
             block.transactions.len()
         ));
     }
-    let same = harvested.to_bytes(Form::Verifiable) == block.to_bytes(Form::Verifiable);
+    let same = harvested.to_bytes(SigningForm::Verifiable) == block.to_bytes(SigningForm::Verifiable);
     same.then_some(()).ok_or_else(|| "other bytes".to_owned())
 }
 

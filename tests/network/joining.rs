@@ -14,10 +14,10 @@ use crate::common::http_client::Client;
 use crate::common::private_network::{Genesis, TOTAL, address, key_pair, now};
 use crate::common::{shared, tiny};
 use crate::recorded_chain::Chain;
-use nisd::codec::{Context, Form};
+use nisd::codec::{Context, SigningForm};
 use nisd::model::{Amount, Block};
 use nisd::peer::NemesisSearch;
-use nisd::peer::outside::{CallId, Reply};
+use nisd::peer::io::{CallId, Reply};
 use nisd::peer::wire::Endpoint;
 use tempfile::TempDir;
 
@@ -139,7 +139,7 @@ fn answering(status: &str, body: &[u8]) -> Behaviour {
 fn changed(genesis: &Genesis, change: impl FnOnce(&mut Block)) -> Vec<u8> {
     let mut block = read(&genesis.block);
     change(&mut block);
-    block.to_bytes(Form::Verifiable)
+    block.to_bytes(SigningForm::Verifiable)
 }
 
 fn read(bytes: &[u8]) -> Block {
@@ -148,7 +148,7 @@ fn read(bytes: &[u8]) -> Block {
 
 /// Signs a block anew, as only the owner of the nemesis key can.
 fn sign(block: &mut Block) {
-    block.signature = Some(key_pair(0).sign(&block.to_bytes(Form::NonVerifiable)));
+    block.signature = Some(key_pair(0).sign(&block.to_bytes(SigningForm::NonVerifiable)));
 }
 
 /// A transfer of a nemesis block that somebody else makes; signed by him, or not anew.
@@ -210,7 +210,7 @@ fn lying_nodes_are_passed_over_each_with_a_word_and_cost_little() {
     let genesis = genesis();
     let good = genesis.block.clone();
     let other = Genesis::new(now(), &[(address(&key_pair(3)), Amount::whole(TOTAL))]).block;
-    let other = Block { signer: key_pair(3).public(), ..read(&other) }.to_bytes(Form::Verifiable);
+    let other = Block { signer: key_pair(3).public(), ..read(&other) }.to_bytes(SigningForm::Verifiable);
     let forged = changed(&genesis, |block| block.timestamp.0 += 1);
     let richer = changed(&genesis, |block| {
         let more = block.transactions[1].clone();
@@ -379,12 +379,12 @@ fn the_answer_that_a_nis1_node_gave_is_taken() {
     let chain = Chain::tiny();
     let known = vec![Endpoint::http("127.0.0.1", 7890)];
     let mut search = NemesisSearch::new(chain.network.clone(), None, known, Duration::ZERO);
-    search.turn(Duration::ZERO, |_, request| {
+    search.tick(Duration::ZERO, |_, request| {
         assert_eq!((request.path, request.body.as_slice()), ("/block/at/public", &[1, 0, 0, 0, 0, 0, 0, 0][..]));
         CallId(1)
     });
     let reply = Reply::Answer { body, from: [127, 0, 0, 1].into() };
-    assert_eq!(search.ended(CallId(1), reply, Duration::ZERO), Some(chain.nemesis));
+    assert_eq!(search.on_reply(CallId(1), reply, Duration::ZERO), Some(chain.nemesis));
 }
 
 /// No test speaks to anybody but this machine.

@@ -10,7 +10,7 @@ use crate::common::tiny;
 use crate::recorded_chain::{Chain, digest_of, tip_of};
 use nisd::chain::rollback;
 use nisd::model::{Address, Height};
-use nisd::state::{self, AccountHistory, AccountNumber, HistoryEntry};
+use nisd::state::{self, AccountHistory, AccountId, HistoryEntry};
 use nisd::store::{AccessMode, Options, Read, Store, StoreError, Table};
 use tempfile::TempDir;
 
@@ -43,7 +43,7 @@ impl Place {
     }
 
     fn roll_back(&self, to: u64) {
-        let mut batch = self.store.begin().expect("a batch");
+        let mut batch = self.store.begin_write().expect("a batch");
         rollback(&mut batch, Height(to)).expect("a rollback");
         batch.commit().expect("a commit");
     }
@@ -75,17 +75,18 @@ impl Place {
 
     fn rows(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
         let mut rows = Vec::new();
-        let visited = self.store.snapshot().expect("a snapshot").each(Table::BalanceHistory, &[], |key, value| {
-            rows.push((key.to_vec(), value.to_vec()));
-            Ok(true)
-        });
+        let visited =
+            self.store.snapshot().expect("a snapshot").for_each_prefix(Table::BalanceHistory, &[], |key, value| {
+                rows.push((key.to_vec(), value.to_vec()));
+                Ok(true)
+            });
         visited.map(|()| rows).expect("a store")
     }
 }
 
 fn addresses(state: &impl Read) -> Vec<Address> {
-    let keys = state.keys(Table::Identities, &[]).expect("a store");
-    keys.iter().map(|key| AccountNumber::split_key(key).unwrap().0.address(state).unwrap()).collect()
+    let keys = state.keys_with_prefix(Table::AccountAddresses, &[]).expect("a store");
+    keys.iter().map(|key| AccountId::split_key(key).unwrap().0.address(state).unwrap()).collect()
 }
 
 /// What all accounts had at all heights, as a store says that has just come to each.
@@ -254,16 +255,16 @@ impl Folder {
     }
 
     /// Changes the store.
-    fn change(&self, change: impl FnOnce(&mut nisd::store::Batch<'_>)) {
+    fn change(&self, change: impl FnOnce(&mut nisd::store::WriteTxn<'_>)) {
         let store = self.open_to_change();
-        let mut batch = store.begin().expect("a batch");
+        let mut batch = store.begin_write().expect("a batch");
         change(&mut batch);
         batch.commit().expect("a commit");
     }
 
     fn is_without_history(&self) -> bool {
         let (store, _) = Store::open_existing(self.0.path(), AccessMode::Shared, Options::default()).expect("a store");
-        !store.snapshot().expect("a snapshot").any(Table::BalanceHistory, &[]).expect("a store")
+        !store.snapshot().expect("a snapshot").has_prefix(Table::BalanceHistory, &[]).expect("a store")
     }
 }
 
@@ -314,12 +315,13 @@ fn a_check_finds_a_balance_that_never_was_and_one_that_is_missing() {
     let folder = Folder::with(TIP, &FROM_20);
     let (mut last, mut first) = (Vec::new(), None);
     folder.change(|batch| {
-        let keys = batch.keys(Table::BalanceHistory, &[]).unwrap();
+        let keys = batch.keys_with_prefix(Table::BalanceHistory, &[]).unwrap();
         last = keys.last().unwrap().clone();
         first = keys.iter().find(|key| state::history_height(key).is_some_and(|height| height.0 > 20)).cloned();
     });
-    let value =
-        |batch: &nisd::store::Batch<'_>, key: &[u8]| batch.get(Table::BalanceHistory, key).unwrap().unwrap().to_vec();
+    let value = |batch: &nisd::store::WriteTxn<'_>, key: &[u8]| {
+        batch.get(Table::BalanceHistory, key).unwrap().unwrap().to_vec()
+    };
     for key in [last.clone(), first.expect("a balance")] {
         let mut before = Vec::new();
         folder.change(|batch| {

@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use crate::common::refusals::{FAILED_AFTERWARDS, is_foreign};
 use crate::common::{loudly, shared};
 use crate::recorded_chain::Chain;
-use nisd::codec::{Context as ReadContext, Form};
+use nisd::codec::{Context as ReadContext, SigningForm};
 use nisd::crypto::{Signature, Verifier};
+use nisd::mempool::{ConfirmedChain, Mempool};
 use nisd::model::{Height, Timestamp, Transaction};
-use nisd::pool::{Confirmed, Pool};
-use nisd::rules::{Exception, Refusal, ValidationResult};
+use nisd::rules::{Exception, Rejection, ValidationResult};
 use nisd::store::Store;
 use serde_json::Value;
 
@@ -21,12 +21,12 @@ enum Answer {
     Error(u16, String),
 }
 
-impl From<Refusal> for Answer {
-    fn from(refusal: Refusal) -> Self {
-        match refusal {
-            Refusal::Result(result) => Answer::Result(result),
-            Refusal::Exception(exception) => exception.into(),
-            Refusal::Store(error) => panic!("{error}"),
+impl From<Rejection> for Answer {
+    fn from(rejection: Rejection) -> Self {
+        match rejection {
+            Rejection::Result(result) => Answer::Result(result),
+            Rejection::Exception(exception) => exception.into(),
+            Rejection::Store(error) => panic!("{error}"),
         }
     }
 }
@@ -58,11 +58,11 @@ fn recorded(case: &Value) -> Answer {
 }
 
 /// Reads a transaction as it is announced, and gives it to the pool.
-fn announce(case: &Value, pool: &mut Pool, confirmed: &Confirmed<'_>, verifier: &mut Verifier) -> Answer {
+fn announce(case: &Value, pool: &mut Mempool, confirmed: &ConfirmedChain<'_>, verifier: &mut Verifier) -> Answer {
     let bytes = |name: &str| hex::decode(case[name].as_str().unwrap()).unwrap();
     let data = bytes(if case["data"].is_string() { "data" } else { "binary" });
     let context = ReadContext::of(confirmed.network);
-    let mut transaction = match Transaction::from_bytes(&data, Form::NonVerifiable, context) {
+    let mut transaction = match Transaction::from_bytes(&data, SigningForm::NonVerifiable, context) {
         Ok(transaction) => transaction,
         Err(error) => return Exception::from(error).into(),
     };
@@ -79,8 +79,8 @@ fn replay(chain: &Chain, store: &Store, case: &Value, verifier: &mut Verifier) -
     let snapshot = store.snapshot().unwrap();
     let height = Height(case["height"].as_u64().unwrap());
     let now = Timestamp(case["time"].as_i64().unwrap() as i32);
-    let confirmed = Confirmed { snapshot: &snapshot, network: &chain.network, height, now };
-    let mut pool = Pool::default();
+    let confirmed = ConfirmedChain { snapshot: &snapshot, network: &chain.network, height, now };
+    let mut pool = Mempool::default();
     for before in case["before"].as_array().into_iter().flatten() {
         let expected = before["result"].as_str().unwrap();
         let found = match announce(before, &mut pool, &confirmed, verifier) {

@@ -3,7 +3,7 @@
 
 use crate::common::loudly;
 use crate::recorded_chain::{Chain, LATE, digest_of, tip_of};
-use nisd::chain::{Intake, IntakeError, IntakeOptions, IntakeProgress, proof, rollback};
+use nisd::chain::{BlockImporter, ImportError, ImportOptions, ImportProgress, proof, rollback};
 use nisd::codec::block_file::{self, BlockFile};
 use nisd::model::{Address, Height};
 use nisd::state::{self, dump};
@@ -92,13 +92,13 @@ fn assert_blocks_equal(chain: &Chain, store: &Store) {
     for expected in chain.lines("blocks.jsonl.gz") {
         let height = Height(expected["height"].as_u64().unwrap());
         let row = block_row(&snapshot, height).unwrap().unwrap();
-        let (header, bytes) = (row.header().unwrap(), row.whole().unwrap());
+        let (header, bytes) = (row.header().unwrap(), row.verified_bytes().unwrap());
         assert_eq!(expected["hash"], header.hash.to_string());
         assert_eq!(expected["generationHash"], header.generation_hash.to_string(), "height {height}");
         assert_eq!(expected["difficulty"], header.difficulty, "height {height}");
         assert_eq!(expected["chainScore"], header.score.to_string(), "height {height}");
         assert_eq!(expected["totalFee"], header.total_fee.0, "height {height}");
-        assert_eq!(expected["lessor"].as_str(), header.lessor.as_ref().map(|lessor| lessor.as_str()));
+        assert_eq!(expected["lessor"].as_str(), header.beneficiary.as_ref().map(|lessor| lessor.as_str()));
         if height > Height::NEMESIS {
             block_file::write_block(&mut exported, bytes).unwrap();
         }
@@ -139,7 +139,7 @@ fn every_recalculation_is_as_recorded(name: &str) {
         chain.import(&store, grouped.0);
         let snapshot = store.snapshot().unwrap();
         let last = state::last_recalculation(&snapshot).unwrap().unwrap();
-        assert_eq!((last.height, last.handed_over), (grouped, number("accountsHandedOver")));
+        assert_eq!((last.height, last.accounts_counted), (grouped, number("accountsHandedOver")));
         assert_eq!(last.eligible, number("eligibleAccounts"), "height {grouped}");
         for account in recorded["importances"].as_array().unwrap() {
             let address = Address::parse(account["address"].as_str().unwrap(), chain.network.byte).unwrap();
@@ -190,7 +190,7 @@ fn every_losing_branch_leaves_no_trace(name: &str) {
         chain.take_in(&forked, vec![BlockFile::new(losing.as_slice()).unwrap()], None).unwrap();
         assert_eq!(tip_of(&forked).height.0, common + fork["losingLength"].as_u64().unwrap());
         assert_ne!(digest_of(&forked), before, "fork {}", fork["fork"]);
-        let mut batch = forked.begin().unwrap();
+        let mut batch = forked.begin_write().unwrap();
         rollback(&mut batch, Height(common)).unwrap();
         batch.commit().unwrap();
         assert_eq!(digest_of(&forked), before, "fork {}: the losing branch left a trace", fork["fork"]);
@@ -234,7 +234,7 @@ fn a_file_of_another_branch_is_refused_and_nothing_changes() {
     let before = digest_of(&store);
     let losing = losing_branch(&chain.lines("forks.jsonl.gz")[0]);
     let refused = chain.take_in(&store, vec![BlockFile::new(losing.as_slice()).unwrap()], None);
-    assert!(matches!(refused, Err(IntakeError::OtherChain(_))), "{refused:?}");
+    assert!(matches!(refused, Err(ImportError::OtherChain(_))), "{refused:?}");
     assert_eq!(digest_of(&store), before);
 }
 
@@ -265,7 +265,7 @@ fn a_changed_bit_is_refused_unless_the_block_stays_the_same_and_what_is_before_i
             Ok(()) => {
                 let hash = tip_of(&store).hash.to_string();
                 assert_eq!(recorded, hash, "byte {place}");
-                let mut batch = store.begin().unwrap();
+                let mut batch = store.begin_write().unwrap();
                 rollback(&mut batch, Height(20)).unwrap();
                 batch.commit().unwrap();
             }
@@ -279,15 +279,16 @@ fn a_changed_bit_is_refused_unless_the_block_stays_the_same_and_what_is_before_i
 fn a_store_that_is_full_says_so_keeps_what_was_committed_and_goes_on_when_there_is_room() {
     let Some(chain) = Chain::open("tiny") else { return };
     let folders = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let options = IntakeOptions { batch_steps: u32::MAX, batch_blocks: 5, stop_at: None, trusted_below: Height(0) };
+    let options = ImportOptions { batch_steps: u32::MAX, batch_blocks: 5, stop_at: None, trusted_below: Height(0) };
     let identity = ChainIdentity::of(&chain.network);
     let committed = {
         let small = Store::open(folders.0.path(), &identity, Options { map_size: 256 << 10 }).unwrap();
         let file = chain.file();
-        let mut intake = Intake::new(&small, &chain.network, chain.nemesis.clone(), vec![file], options).unwrap();
+        let mut intake =
+            BlockImporter::new(&small, &chain.network, chain.nemesis.clone(), vec![file], options).unwrap();
         let error = loop {
             match intake.step(LATE) {
-                Ok(progress) => assert_ne!(progress, IntakeProgress::Done, "the store is large enough"),
+                Ok(progress) => assert_ne!(progress, ImportProgress::Done, "the store is large enough"),
                 Err(error) => break error,
             }
         };

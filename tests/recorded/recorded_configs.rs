@@ -79,7 +79,7 @@ fn every_recorded_chain_has_its_recorded_parameters() {
         let settings = load(Some(&config), Vec::new(), Some(Path::new("/home/someone"))).unwrap();
         check(&settings, &serde_json::from_slice(&std::fs::read(&config).unwrap()).unwrap());
         assert_eq!(settings.nemesis.read().unwrap(), std::fs::read(folder.join("nemesis.bin")).unwrap());
-        assert!(settings.notices.is_empty(), "{:?}", settings.notices);
+        assert!(settings.diagnostics.is_empty(), "{:?}", settings.diagnostics);
         found += 1;
     }
     assert!(found >= 3, "{found} chains");

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 
 use crate::recorded_chain::{Chain, digest_of, tip_of};
 use crate::remote::{Local, Remote, bytes_of, push, synchronise};
-use nisd::chain::PartOutcome;
-use nisd::chain::comparison::Finding;
+use nisd::chain::BranchOutcome;
+use nisd::chain::chain_comparer::ComparisonResult;
 use nisd::model::{Block, Height, Timestamp};
 use nisd::store::{Store, stored_header};
 use serde_json::Value;
@@ -53,14 +53,14 @@ fn harvest_losing_branch(local: Local<'_>, fork: &Fork, step: &Value) {
     for (block, recorded) in fork.losing.iter().zip(fork.record["losingBranch"].as_array().unwrap()) {
         let (result, outcome) = push(local, block.clone(), block.timestamp);
         assert_eq!(result, "SUCCESS", "block {}", recorded["hash"]);
-        assert!(outcome.unwrap().switch.unwrap().returned.is_empty());
+        assert!(outcome.unwrap().update.unwrap().returned.is_empty());
         let tip = tip_of(local.store);
         assert_eq!(recorded["hash"], tip.hash.to_string());
         assert_eq!(recorded["generationHash"], tip.generation_hash.to_string());
         assert_eq!(recorded["difficulty"], tip.difficulty);
         assert_eq!(recorded["chainScore"], tip.score.to_string());
         assert_eq!(recorded["totalFee"], tip.total_fee.0);
-        assert_eq!(recorded["lessor"].as_str(), tip.lessor.as_ref().map(|lessor| lessor.as_str()));
+        assert_eq!(recorded["lessor"].as_str(), tip.beneficiary.as_ref().map(|lessor| lessor.as_str()));
     }
     let heights = [fork.losing[0].height.0, tip_of(local.store).height.0];
     assert_eq!(step["heights"], serde_json::json!(heights));
@@ -68,7 +68,7 @@ fn harvest_losing_branch(local: Local<'_>, fork: &Fork, step: &Value) {
 }
 
 /// The winning branch arrives the way it did.
-fn deliver_winning_branch(local: Local<'_>, fork: &Fork, step: &Value) -> PartOutcome {
+fn deliver_winning_branch(local: Local<'_>, fork: &Fork, step: &Value) -> BranchOutcome {
     let (result, outcome) = match fork.record["deliveredBy"].as_str().unwrap() {
         "push" => {
             let [block] = fork.winning.as_slice() else { panic!("one block is pushed") };
@@ -77,10 +77,10 @@ fn deliver_winning_branch(local: Local<'_>, fork: &Fork, step: &Value) -> PartOu
         "sync" => {
             let remote = Remote::new(fork.score("winningScore"), fork.common, fork.winning.clone());
             let found = synchronise(local, &remote, fork.clock());
-            let Finding::RemoteIsNotSynced(seen) = found.comparison else { panic!("{:?}", found.comparison) };
+            let ComparisonResult::RemoteIsNotSynced(seen) = found.comparison else { panic!("{:?}", found.comparison) };
             assert_eq!((seen.common, seen.consistent), (Height(fork.common), false));
             let outcome = found.outcome.unwrap();
-            (outcome.of_synchronisation().unwrap().name().to_owned(), Some(outcome))
+            (outcome.as_sync_result().unwrap().name().to_owned(), Some(outcome))
         }
         other => panic!("delivered by {other}"),
     };
@@ -89,7 +89,7 @@ fn deliver_winning_branch(local: Local<'_>, fork: &Fork, step: &Value) -> PartOu
 }
 
 /// Goes through the steps of a fork; what came of the winning branch.
-fn replay(local: Local<'_>, fork: &Fork) -> PartOutcome {
+fn replay(local: Local<'_>, fork: &Fork) -> BranchOutcome {
     let [begin, lose, win, again] = fork.record["steps"].as_array().unwrap().as_slice() else { panic!("four steps") };
     assert_eq!(begin["height"], tip_of(local.store).height.0);
     assert_eq!(tip_of(local.store).score, fork.score("commonScore"));
@@ -113,9 +113,9 @@ fn announced(chain: &Chain, forks: &[Fork]) -> Vec<Value> {
 
 /// What the switch gives back is what only the losing branch held, and the pool holds nothing afterwards that was not
 /// given back or unconfirmed before.
-fn check_pool(store: &Store, fork: &Fork, outcome: &PartOutcome, announced: &[Value]) {
-    let switch = outcome.switch.as_ref().unwrap();
-    assert_eq!((switch.common.0, switch.last), (fork.common, tip_of(store).height));
+fn check_pool(store: &Store, fork: &Fork, outcome: &BranchOutcome, announced: &[Value]) {
+    let switch = outcome.update.as_ref().unwrap();
+    assert_eq!((switch.common.0, switch.tip), (fork.common, tip_of(store).height));
     let returned: BTreeSet<String> = switch.returned.iter().map(|one| one.hash().to_string()).collect();
     assert_eq!(returned.len(), switch.returned.len());
     let direct = |blocks: &[Block]| -> BTreeSet<String> {

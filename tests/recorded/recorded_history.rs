@@ -10,7 +10,7 @@ use crate::recorded_chain::Chain;
 use nisd::chain::rollback;
 use nisd::model::{Address, Height, MosaicDefinition, MosaicId};
 use nisd::state::AccountHistory;
-use nisd::state::catalogue::{List, Supply, SupplyWalk, definition_at};
+use nisd::state::registry::{HistoricalSupply, ListingIndex, SupplyQuery, definition_at};
 use nisd::store::{AccessMode, Options, Read, Snapshot, Store, Table};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -113,7 +113,7 @@ fn what_accounts_of_the_chain_one_year_had_is_as_recorded() {
 
 /// Heights of the lists of importances in a store.
 fn lists(store: &Store) -> BTreeSet<u64> {
-    let keys = store.snapshot().expect("a snapshot").keys(Table::Importances, &[]).expect("a store");
+    let keys = store.snapshot().expect("a snapshot").keys_with_prefix(Table::Importances, &[]).expect("a store");
     keys.iter().map(|key| u64::from_be_bytes(key[..8].try_into().expect("a height"))).collect()
 }
 
@@ -142,8 +142,8 @@ fn a_check_compares_importances_of_a_long_history_from_where_it_is_known() {
     let check = || run(["check", "--data", folder.path().to_str().expect("a path")]);
     check().expect_success();
     let (store, _) = Store::open_existing(folder.path(), AccessMode::Exclusive, Options::default()).expect("a store");
-    let mut batch = store.begin().expect("a batch");
-    let keys = batch.keys(Table::Importances, &(5 * 359u64).to_be_bytes()).expect("a list");
+    let mut batch = store.begin_write().expect("a batch");
+    let keys = batch.keys_with_prefix(Table::Importances, &(5 * 359u64).to_be_bytes()).expect("a list");
     let key = keys.last().expect("entries").clone();
     let mut value = batch.get(Table::Importances, &key).expect("a store").expect("entries").to_vec();
     value[9] ^= 1;
@@ -173,7 +173,7 @@ fn asked(exchange: &Exchange) -> Option<(MosaicId, Height)> {
 fn compare_supply(state: &impl Read, exchange: &Exchange, answer: &Value, rows: u32) -> bool {
     let Some((id, height)) = asked(exchange) else { panic!("{} is not of the usual form", exchange.line()) };
     let recorded = answer["data"].as_array().expect("a list");
-    let Some(mut walk) = SupplyWalk::new(state, &id, height).expect("a store") else {
+    let Some(mut walk) = SupplyQuery::new(state, &id, height).expect("a store") else {
         assert!(recorded.is_empty(), "{}: {answer}", exchange.line());
         return false;
     };
@@ -185,7 +185,7 @@ fn compare_supply(state: &impl Read, exchange: &Exchange, answer: &Value, rows: 
             left > 0
         };
         pieces += 1;
-        match walk.go_on(state, visit).expect("a store") {
+        match walk.resume(state, visit).expect("a store") {
             Some(found) => break found,
             None => assert!(pieces < 100_000, "it never ends"),
         }
@@ -205,15 +205,15 @@ fn compare_supply(state: &impl Read, exchange: &Exchange, answer: &Value, rows: 
 }
 
 /// The supply of a mosaic at a height, if nothing before its definition counts.
-fn supply_since(state: &impl Read, found: &Supply, height: Height) -> i64 {
+fn supply_since(state: &impl Read, found: &HistoricalSupply, height: Height) -> i64 {
     let mut newest = None;
-    let visited = List::DefinitionsOf(&found.definition.id).each_before(state, u64::MAX, |row| {
+    let visited = ListingIndex::DefinitionsOf(&found.definition.id).for_each_before(state, u64::MAX, |row| {
         newest = Some(row).filter(|row| definition_at(state, *row).expect("a definition") == found.definition);
         Ok(newest.is_none())
     });
     visited.expect("a store");
     let mut supply = found.definition.properties.initial_supply as i64;
-    let visited = state.each(Table::SupplyChanges, &newest.expect("a row").to_be_bytes(), |key, value| {
+    let visited = state.for_each_prefix(Table::SupplyChanges, &newest.expect("a row").to_be_bytes(), |key, value| {
         let at = u64::from_be_bytes(key[8..16].try_into().expect("a height"));
         supply += if at <= height.0 { i64::from_le_bytes(value.try_into().expect("units")) } else { 0 };
         Ok(true)
@@ -257,13 +257,13 @@ fn a_rollback_takes_changes_of_supply_back() {
     let coin = MosaicId::parse("tiny:coin").expect("a mosaic");
     let supply = || {
         let snapshot = store.snapshot().expect("a snapshot");
-        let mut walk = SupplyWalk::new(&snapshot, &coin, Height(1000)).expect("a store")?;
-        Some(walk.go_on(&snapshot, || true).expect("a store").expect("an end").units)
+        let mut walk = SupplyQuery::new(&snapshot, &coin, Height(1000)).expect("a store")?;
+        Some(walk.resume(&snapshot, || true).expect("a store").expect("an end").units)
     };
     chain.import(&store, 60);
     assert_eq!(supply(), Some(1_000_400));
     for (height, expected) in [(50, Some(1_000_500)), (15, Some(1_000_000)), (9, None)] {
-        let mut batch = store.begin().expect("a batch");
+        let mut batch = store.begin_write().expect("a batch");
         rollback(&mut batch, Height(height)).expect("a rollback");
         batch.commit().expect("a commit");
         assert_eq!(supply(), expected, "at height {height}");

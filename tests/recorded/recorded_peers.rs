@@ -12,8 +12,8 @@ use nisd::codec::{Context, Format, Readable, Writable};
 use nisd::model::{Block, Height, Transaction};
 use nisd::peer::wire::{
     AnswerError, AuthenticatedRequest, AuthenticatedResponse, BlockList, ChainRequest, Challenge,
-    CommunicationTimeStamps, Endpoint, ErrorBody, ExperienceEntry, HashChain, List, Message, NodeCollection,
-    NodeExperiences, NodeInfo, NodeList, Outgoing, Query, Score, SecureEntity, ShortIds, read_answer,
+    CommunicationTimeStamps, EncodedRequest, Endpoint, ErrorBody, ExperienceEntry, HashChain, List, Message,
+    NodeCollection, NodeExperiences, NodeInfo, NodeList, Query, Score, SecureEntity, ShortIds, read_answer,
     read_introduction,
 };
 
@@ -189,7 +189,7 @@ impl Checked<'_> {
                 query.request(&challenge, format, &self.recording.network.chain)
             }
         };
-        let Outgoing { path, body: sent, answer_limit, .. } = sent;
+        let EncodedRequest { path, body: sent, answer_limit, .. } = sent;
         assert_eq!(path, self.call.path);
         if sent != body {
             return Err("sent otherwise");

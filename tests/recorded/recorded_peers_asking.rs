@@ -14,14 +14,15 @@ use crate::common::{Random, loudly, shared};
 use crate::peer_recording::{Call, Recording, read};
 use nisd::codec::{Context, Format};
 use nisd::model::{Address, Hash256, Height, Timestamp};
-use nisd::peer::nodes::State;
-use nisd::peer::outside::{
-    CallId, Importance, InquiryId, MeetingId, Now, Outside, OwnTip, Pulled, Reply, Unreadable, Verdict,
+use nisd::peer::io::{
+    CallId, FetchedBlocks, Importance, MaxHeightQueryId, Now, OwnTip, PeerIo, Reply, StoreUnreadable,
+    ValidationOutcome, VerificationId,
 };
+use nisd::peer::peer_table::State;
 use nisd::peer::wire::{
-    AuthenticatedResponse, Challenge, Endpoint, HashChain, Identity, MetaData, NodeInfo, Outgoing, Version,
+    AuthenticatedResponse, Challenge, EncodedRequest, Endpoint, HashChain, Identity, MetaData, NodeInfo, Version,
 };
-use nisd::peer::{IpDetection, KnownPeer, PeerSettings, Peers};
+use nisd::peer::{IpDetection, Manager, PeerSettings, PreTrustedPeer};
 use serde_json::Value;
 
 const FORMAT: Format = Format::Binary;
@@ -81,7 +82,7 @@ impl Others {
         Some(call)
     }
 
-    fn reply(&mut self, whom: &str, request: &Outgoing) -> (f64, Reply) {
+    fn reply(&mut self, whom: &str, request: &EncodedRequest) -> (f64, Reply) {
         let challenge = request.body.last_chunk().copied().map(Challenge);
         let Some(call) = self.recorded(whom, request.path) else {
             return (1.0, Reply::Unreachable("nobody answers here in the recording".to_owned()));
@@ -97,15 +98,15 @@ impl Others {
                 };
                 (took, Reply::Answer { body, from: IpAddr::V4(Ipv4Addr::LOCALHOST) })
             }
-            Some(status) => (took, Reply::Refused { status, body }),
-            None if took >= SOCKET_TIMEOUT => (SOCKET_TIMEOUT, Reply::Silent),
-            None => (took, Reply::Broken("the connection was closed".to_owned())),
+            Some(status) => (took, Reply::ErrorStatus { status, body }),
+            None if took >= SOCKET_TIMEOUT => (SOCKET_TIMEOUT, Reply::TimedOut),
+            None => (took, Reply::Failed("the connection was closed".to_owned())),
         }
     }
 }
 
-impl Outside for Others {
-    fn send(&mut self, to: &Endpoint, request: Outgoing) -> CallId {
+impl PeerIo for Others {
+    fn send(&mut self, to: &Endpoint, request: EncodedRequest) -> CallId {
         let call = CallId(self.asked.len() as u64);
         let is_here = to.host == "127.0.0.1";
         let port = u16::try_from(to.port).ok();
@@ -117,7 +118,7 @@ impl Outside for Others {
         call
     }
 
-    fn give_up(&mut self, call: CallId) {
+    fn cancel(&mut self, call: CallId) {
         self.replies.retain(|(_, other, _)| *other != call);
     }
 
@@ -125,11 +126,11 @@ impl Outside for Others {
         self.random.next()
     }
 
-    fn tip(&self) -> Result<OwnTip, Unreadable> {
+    fn tip(&self) -> Result<OwnTip, StoreUnreadable> {
         Ok(OwnTip { height: Height(1), hash: self.nemesis, signature: None, score: 0 })
     }
 
-    fn hashes_from(&self, _: Height, _: u64) -> Result<Vec<Hash256>, Unreadable> {
+    fn hashes_from(&self, _: Height, _: u64) -> Result<Vec<Hash256>, StoreUnreadable> {
         Ok(vec![self.nemesis])
     }
 
@@ -138,7 +139,7 @@ impl Outside for Others {
     }
 
     /// Those of the nodes A and B are important.
-    fn importance(&self, node: &Address) -> Result<Importance, Unreadable> {
+    fn importance(&self, node: &Address) -> Result<Importance, StoreUnreadable> {
         let is = |name: &str| {
             let key = self.recording.keys.get(name);
             key.is_some_and(|key| Address::from_public_key(key, self.recording.network.byte) == *node)
@@ -146,26 +147,26 @@ impl Outside for Others {
         Ok(Importance { value: if is("A") || is("B") { 0.1 } else { 0.0 } })
     }
 
-    fn important_accounts(&self) -> Result<u64, Unreadable> {
+    fn important_accounts(&self) -> Result<u64, StoreUnreadable> {
         Ok(10)
     }
 
-    fn judge(&mut self, pulled: Pulled) {
+    fn validate(&mut self, pulled: FetchedBlocks) {
         self.judging.push_back(pulled.from);
     }
 
-    fn take_unconfirmed(&mut self, _: Vec<u8>) {}
+    fn submit_unconfirmed(&mut self, _: Vec<u8>) {}
 
-    fn met(&mut self, _: MeetingId, _: Option<String>) {}
+    fn sign_of_life_verified(&mut self, _: VerificationId, _: Option<String>) {}
 
-    fn tell_largest_height(&mut self, _: InquiryId, _: Height) {}
+    fn report_max_height(&mut self, _: MaxHeightQueryId, _: Height) {}
 
     fn shift_clock(&mut self, _: i64) {}
 }
 
 /// This node with the settings of a recorded one, and the others.
 struct Replay {
-    peers: Peers,
+    peers: Manager,
     others: Others,
     /// How long it takes to judge blocks.
     judging_takes: Duration,
@@ -180,7 +181,7 @@ impl Replay {
         let file: Value = serde_json::from_slice(&file).expect("JSON");
         let context = Context::of(&network);
         let peer = |value: &Value| FORMAT_OF_FILES.read(value.to_string().as_bytes(), context).expect("a node");
-        let known = file["knownPeers"].as_array().expect("peers").iter().map(peer).map(KnownPeer::Node).collect();
+        let known = file["knownPeers"].as_array().expect("peers").iter().map(peer).map(PreTrustedPeer::Node).collect();
         let pair = &recording.pairs[asker];
         let port = recording.ports.iter().find(|(_, name)| *name == asker).map(|(port, _)| *port).expect("a port");
         let local = NodeInfo {
@@ -200,14 +201,14 @@ impl Replay {
             ip_detection: IpDetection::Required,
             chain: network.chain.clone(),
             context,
-            known,
+            pre_trusted: known,
             // NIS1 fetches all blocks from one node.
             far_ahead: u64::MAX,
             checkpoint: None,
         };
         // Nothing is signed with it: this node only asks.
         let keys = Rc::new(nisd::crypto::KeyPair::new(&nisd::crypto::PrivateKey::from_seed(&[1; 32])));
-        let peers = Peers::new(local, keys, settings, now(Duration::ZERO));
+        let peers = Manager::new(local, keys, settings, now(Duration::ZERO));
         Replay { peers, others: Others::new(recording, asker), judging_takes: Duration::ZERO }
     }
 
@@ -216,7 +217,7 @@ impl Replay {
         let mut judged_at = None;
         loop {
             let time = self.others.now;
-            self.peers.turn(now(time), 1_000, &mut self.others);
+            self.peers.tick(now(time), 1_000, &mut self.others);
             if judged_at.is_none() && !self.others.judging.is_empty() {
                 judged_at = Some(time + self.judging_takes);
             }
@@ -228,11 +229,11 @@ impl Replay {
             if judged_at.is_some_and(|at| at <= time) {
                 judged_at = None;
                 let from = self.others.judging.pop_front().expect("blocks");
-                self.peers.judged(&from, Verdict::Better, now(time));
+                self.peers.on_blocks_validated(&from, ValidationOutcome::Better, now(time));
             }
             while let Some(place) = self.others.replies.iter().position(|(at, _, _)| *at <= time) {
                 let (_, call, reply) = self.others.replies.remove(place);
-                self.peers.ended(call, reply, now(time), &mut self.others);
+                self.peers.on_reply(call, reply, now(time), &mut self.others);
             }
         }
     }
@@ -252,7 +253,7 @@ const FORMAT_OF_FILES: Format = Format::Json;
 
 fn now(running: Duration) -> Now {
     let millis = 300_000_000_000 + running.as_millis() as i64;
-    Now { running, time: Timestamp((millis / 1_000) as i32), millis }
+    Now { monotonic: running, network: Timestamp((millis / 1_000) as i32), network_millis: millis }
 }
 
 #[test]

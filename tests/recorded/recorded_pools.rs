@@ -6,13 +6,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::common::loudly;
 use crate::recorded_chain::{Chain, tip_of};
 use crate::remote::{Local, bytes_of, judge, push};
-use nisd::chain::harvest::{Tick, TickProgress, UnlockResult, Unlocked};
-use nisd::chain::pushed_part;
-use nisd::codec::{Context, Form};
+use nisd::chain::harvest::{HarvestProgress, HarvestRound, UnlockResult, UnlockedAccounts};
+use nisd::chain::pushed_branch;
+use nisd::codec::{Context, SigningForm};
 use nisd::crypto::{KeyPair, PrivateKey, Signature, Verifier};
+use nisd::mempool::{ConfirmedChain, Mempool};
 use nisd::model::{Block, Hash256, Height, Timestamp, Transaction};
-use nisd::pool::{Confirmed, Pool};
-use nisd::rules::{Refusal, Verdict};
+use nisd::rules::{Rejection, RuleResult};
 use nisd::store::Store;
 use serde_json::Value;
 
@@ -22,27 +22,31 @@ struct Node<'c> {
     store: &'c Store,
     blocks: BTreeMap<Height, Block>,
     keys: BTreeMap<[u8; 32], PrivateKey>,
-    pool: Pool,
+    pool: Mempool,
     verifier: Verifier,
     announced: usize,
     wrong: Vec<String>,
 }
 
 /// The text of an answer in the records.
-fn text_of_outcome(outcome: &Verdict) -> String {
+fn text_of_outcome(outcome: &RuleResult) -> String {
     match outcome {
         Ok(()) => "SUCCESS".to_owned(),
-        Err(Refusal::Result(result)) => result.name().to_owned(),
-        Err(Refusal::Exception(exception)) => format!("EXCEPTION: {}", exception.text),
-        Err(Refusal::Store(error)) => panic!("{error}"),
+        Err(Rejection::Result(result)) => result.name().to_owned(),
+        Err(Rejection::Exception(exception)) => format!("EXCEPTION: {}", exception.text),
+        Err(Rejection::Store(error)) => panic!("{error}"),
     }
 }
 
 impl Node<'_> {
-    fn with_pool<T>(&mut self, now: Timestamp, act: impl FnOnce(&mut Pool, &Confirmed<'_>, &mut Verifier) -> T) -> T {
+    fn with_pool<T>(
+        &mut self,
+        now: Timestamp,
+        act: impl FnOnce(&mut Mempool, &ConfirmedChain<'_>, &mut Verifier) -> T,
+    ) -> T {
         let height = tip_of(self.store).height;
         let snapshot = self.store.snapshot().unwrap();
-        let confirmed = Confirmed { snapshot: &snapshot, network: &self.chain.network, height, now };
+        let confirmed = ConfirmedChain { snapshot: &snapshot, network: &self.chain.network, height, now };
         act(&mut self.pool, &confirmed, &mut self.verifier)
     }
 
@@ -59,7 +63,8 @@ impl Node<'_> {
 
     fn announce(&mut self, event: &Value, now: Timestamp) {
         let context = Context::of(&self.chain.network);
-        let mut transaction = Transaction::from_bytes(&bytes_of(&event["data"]), Form::NonVerifiable, context).unwrap();
+        let mut transaction =
+            Transaction::from_bytes(&bytes_of(&event["data"]), SigningForm::NonVerifiable, context).unwrap();
         transaction.signature = Some(Signature(bytes_of(&event["signature"]).try_into().unwrap()));
         assert_eq!(event["hash"], transaction.hash().to_string());
         let outcome = self.with_pool(now, |pool, confirmed, verifier| pool.add(transaction, confirmed, verifier));
@@ -83,8 +88,8 @@ impl Node<'_> {
             self.wrong.push(format!("block {height} of {} transactions: made {count:?}", block.transactions.len()));
         }
         let hashes: BTreeSet<Hash256> = block.transactions.iter().map(Transaction::hash).collect();
-        let part = pushed_part(self.store, &self.chain.network, block).unwrap();
-        let switch = judge(part, now).switch.unwrap();
+        let part = pushed_branch(self.store, &self.chain.network, block).unwrap();
+        let switch = judge(part, now).update.unwrap();
         self.pool.on_chain_change(&hashes, switch.returned);
         self.rebuild(now);
     }
@@ -94,23 +99,23 @@ impl Node<'_> {
         let private = self.keys.get(&block.signer.0)?;
         let (network, height) = (&self.chain.network, tip_of(self.store).height);
         let snapshot = self.store.snapshot().unwrap();
-        let mut unlocked = Unlocked::new(1);
+        let mut unlocked = UnlockedAccounts::new(1);
         let result = unlocked.unlock(Box::new(KeyPair::new(private)), height, &snapshot, network).unwrap();
         assert_eq!(result, UnlockResult::Success);
-        let mut tick = Tick::begin(&mut unlocked, block.timestamp, false, &snapshot, network).unwrap()?;
+        let mut tick = HarvestRound::begin(&mut unlocked, block.timestamp, false, &snapshot, network).unwrap()?;
         loop {
             match tick.step(&unlocked, || self.pool.in_fee_order(), &snapshot, network).unwrap() {
-                TickProgress::Working => {}
-                TickProgress::Discarded(_, error) => panic!("{error}"),
-                TickProgress::Done(harvested) => return harvested.map(|harvested| harvested.block),
+                HarvestProgress::Working => {}
+                HarvestProgress::Discarded(_, error) => panic!("{error}"),
+                HarvestProgress::Done(harvested) => return harvested.map(|harvested| harvested.block),
             }
         }
     }
 
     fn rebuild(&mut self, now: Timestamp) {
         self.with_pool(now, |pool, confirmed, verifier| {
-            while pool.has_work() {
-                pool.work(confirmed, verifier).unwrap();
+            while pool.is_rebuilding() {
+                pool.step_rebuild(confirmed, verifier).unwrap();
             }
         });
     }
@@ -126,7 +131,8 @@ impl Node<'_> {
     fn batch(&mut self, event: &Value, now: Timestamp) {
         let context = Context::of(&self.chain.network);
         let list = event["transactions"].as_array().unwrap().iter();
-        let list = list.map(|bytes| Transaction::from_bytes(&bytes_of(bytes), Form::Verifiable, context).unwrap());
+        let list =
+            list.map(|bytes| Transaction::from_bytes(&bytes_of(bytes), SigningForm::Verifiable, context).unwrap());
         for transaction in list {
             let _ = self.with_pool(now, |pool, confirmed, verifier| pool.add(transaction, confirmed, verifier));
         }
@@ -150,7 +156,7 @@ fn every_event_is_answered_as_recorded(name: &str) {
     let store = chain.store(folder.path());
     chain.import(&store, 1);
     let blocks = chain.blocks().into_iter().map(|block| (block.height, block)).collect();
-    let (pool, verifier) = (Pool::default(), Verifier::default());
+    let (pool, verifier) = (Mempool::default(), Verifier::default());
     let mut node = Node {
         chain: &chain,
         store: &store,

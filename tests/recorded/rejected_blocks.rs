@@ -7,8 +7,8 @@ use std::fs;
 use crate::common::{loudly, shared};
 use crate::recorded_chain::{Chain, digest_of, tip_of};
 use crate::remote::{Remote, Stage, Synchronisation, bytes_of, push, synchronise, text_of};
-use nisd::chain::comparison::{Finding, Interaction};
-use nisd::chain::{PartOutcome, Validity};
+use nisd::chain::chain_comparer::{ComparisonResult, Interaction};
+use nisd::chain::{BranchOutcome, Validity};
 use nisd::codec::Context;
 use nisd::model::{Block, Timestamp};
 use nisd::rules::{Exception, ExceptionKind};
@@ -47,15 +47,15 @@ fn time_of(case: &Value) -> Timestamp {
 }
 
 /// What the rules say of a part, as it is recorded.
-fn validity_of(outcome: &PartOutcome) -> Value {
+fn validity_of(outcome: &BranchOutcome) -> Value {
     match &outcome.validity {
         Validity::Valid => json!("SUCCESS"),
-        Validity::Refused(result) => json!(result.name()),
+        Validity::Rejected(result) => json!(result.name()),
         Validity::Exception(_) => Value::Null,
     }
 }
 
-fn scores_of(outcome: &PartOutcome) -> Value {
+fn scores_of(outcome: &BranchOutcome) -> Value {
     let texts = |(ours, theirs): (i64, i64)| json!([ours.to_string(), theirs.to_string()]);
     outcome.scores.map_or(Value::Null, texts)
 }
@@ -68,7 +68,7 @@ fn compare(what: &str, expected: &Value, found: &Value, out: &mut Vec<String>) {
 }
 
 /// Scores are recorded for better parts only.
-fn compare_scores(recorded: &Value, outcome: Option<&PartOutcome>, out: &mut Vec<String>) {
+fn compare_scores(recorded: &Value, outcome: Option<&BranchOutcome>, out: &mut Vec<String>) {
     if !recorded.is_null() {
         compare("scores", recorded, &outcome.map_or(Value::Null, scores_of), out);
     }
@@ -80,7 +80,7 @@ fn is_stale_importance(text: &Value) -> bool {
 }
 
 /// What a switch has made of the chain.
-fn compare_after(stage: &Stage<'_>, case: &Value, outcome: Option<&PartOutcome>, out: &mut Vec<String>) {
+fn compare_after(stage: &Stage<'_>, case: &Value, outcome: Option<&BranchOutcome>, out: &mut Vec<String>) {
     let (tip, after) = (tip_of(stage.store()), &case["after"]);
     compare("last block", &after["tip"], &json!(tip.hash.to_string()), out);
     compare("last height", &after["height"], &json!(tip.height.0), out);
@@ -94,7 +94,7 @@ fn compare_after(stage: &Stage<'_>, case: &Value, outcome: Option<&PartOutcome>,
         false => after["score"].as_str().unwrap().parse().unwrap(),
     };
     compare("chain score", &json!(score.to_string()), &json!(tip.score.to_string()), out);
-    let returned = outcome.and_then(|outcome| outcome.switch.as_ref()).map(|switch| &switch.returned);
+    let returned = outcome.and_then(|outcome| outcome.update.as_ref()).map(|switch| &switch.returned);
     let returned: Vec<String> = returned.into_iter().flatten().map(|one| one.hash().to_string()).collect();
     for hash in after["pool"].as_array().into_iter().flatten() {
         if !returned.iter().any(|one| hash == one) {
@@ -115,7 +115,7 @@ fn nested(exception: Exception) -> Exception {
 }
 
 /// Pushes the block of a case, if it can be read.
-fn push_case(stage: &Stage<'_>, case: &Value) -> (String, Option<PartOutcome>) {
+fn push_case(stage: &Stage<'_>, case: &Value) -> (String, Option<BranchOutcome>) {
     match Block::from_bytes(&bytes_of(&case["block"]), Context::of(&stage.chain.network)) {
         Ok(block) => push(stage.local(), block, time_of(case)),
         Err(error) => (text_of(Err(&nested(error.into()))), None),
@@ -126,7 +126,7 @@ fn check_push_case(stage: &mut Stage<'_>, case: &Value) -> Vec<String> {
     let mut out = Vec::new();
     let (result, outcome) = push_case(stage, case);
     let validity = outcome.as_ref().map_or(Value::Null, validity_of);
-    let accepted = outcome.as_ref().is_some_and(|outcome| outcome.switch.is_some());
+    let accepted = outcome.as_ref().is_some_and(|outcome| outcome.update.is_some());
     if case["hazard"] == true {
         if accepted || result == "SUCCESS" {
             out.push(format!("a hazard was accepted: {result}"));
@@ -166,7 +166,7 @@ fn interaction_of(synchronisation: &Synchronisation) -> String {
         Interaction::Failure => "FAILURE".to_owned(),
     };
     match (&synchronisation.outcome, synchronisation.comparison.interaction()) {
-        (Some(outcome), _) => match outcome.of_synchronisation() {
+        (Some(outcome), _) => match outcome.as_sync_result() {
             Ok(result) if result.is_success() => name(Interaction::Success),
             Ok(_) => name(Interaction::Failure),
             Err(exception) => format!("EXCEPTION {}", exception.text),
@@ -180,14 +180,14 @@ fn interaction_of(synchronisation: &Synchronisation) -> String {
 fn compare_synchronisation(recorded: &Value, common: &str, found: &Synchronisation, out: &mut Vec<String>) {
     compare("comparison", &recorded["comparison"], &json!(found.comparison.name()), out);
     let asked = match found.comparison {
-        Finding::RemoteIsNotSynced(fork) => json!(fork.common.0),
+        ComparisonResult::RemoteIsNotSynced(fork) => json!(fork.common.0),
         _ => Value::Null,
     };
     compare("common height", &recorded[common], &asked, out);
     let (mut validity, mut result) = (Value::Null, Value::Null);
     if let Some(outcome) = &found.outcome {
         validity = validity_of(outcome);
-        result = outcome.of_synchronisation().map_or(Value::Null, |result| json!(result.name()));
+        result = outcome.as_sync_result().map_or(Value::Null, |result| json!(result.name()));
     }
     if is_stale_importance(&recorded["interaction"]) {
         return compare("chain part", &json!("FAILURE_BLOCK_NOT_HIT"), &validity, out);
@@ -199,7 +199,7 @@ fn compare_synchronisation(recorded: &Value, common: &str, found: &Synchronisati
 }
 
 fn was_accepted(found: &Synchronisation) -> bool {
-    found.outcome.as_ref().is_some_and(|outcome| outcome.switch.is_some())
+    found.outcome.as_ref().is_some_and(|outcome| outcome.update.is_some())
 }
 
 fn check_block_by_synchronisation(stage: &mut Stage<'_>, case: &Value) -> Vec<String> {
@@ -236,7 +236,7 @@ fn check_chain_part(stage: &mut Stage<'_>, case: &Value) -> Vec<String> {
     let height = tip_of(stage.store()).height;
     let found = synchronise(stage.local(), &remote, time_of(case));
     compare_synchronisation(case, "requestedAfter", &found, &mut out);
-    if let Finding::RemoteIsNotSynced(fork) = found.comparison {
+    if let ComparisonResult::RemoteIsNotSynced(fork) = found.comparison {
         let least = height.0 - fork.common.0;
         // The network asks for ten blocks at least.
         compare("least number of blocks", &case["minBlocks"], &json!(least.max(10)), &mut out);

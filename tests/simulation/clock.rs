@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::common::private_network::{Genesis, TOTAL, address, key_pair, private_key, transfer};
 use crate::simulation::SimulatedNode;
-use nisd::chain::{Intake, IntakeOptions, IntakeProgress};
+use nisd::chain::{BlockImporter, ImportOptions, ImportProgress};
 use nisd::config;
 use nisd::model::{Amount, Height, Timestamp};
 use nisd::store::{ChainIdentity, Options, Store};
@@ -33,9 +33,10 @@ fn with_node(test: impl FnOnce(&mut SimulatedNode<'_>)) {
     let settings = config::load(Some(&file), Vec::new(), Some(folder.path())).expect("settings");
     let store = Store::open(&folder.path().join("s"), &ChainIdentity::of(&settings.network), Options::default());
     let store = store.expect("a store");
-    let options = IntakeOptions { batch_steps: 1000, batch_blocks: 10, stop_at: None, trusted_below: Height(0) };
-    let mut intake = Intake::new(&store, &settings.network, genesis.block, Vec::new(), options).expect("an intake");
-    while intake.step(START).expect("a nemesis block") != IntakeProgress::Done {}
+    let options = ImportOptions { batch_steps: 1000, batch_blocks: 10, stop_at: None, trusted_below: Height(0) };
+    let mut intake =
+        BlockImporter::new(&store, &settings.network, genesis.block, Vec::new(), options).expect("an intake");
+    while intake.step(START).expect("a nemesis block") != ImportProgress::Done {}
     drop(intake);
     test(&mut SimulatedNode::start(&store, &settings, START, 1));
 }

@@ -16,9 +16,9 @@ use crate::common::{Random, from_environment, loudly};
 use crate::odds::{Pace, cells, chances, chi_square, chi_square_bound};
 use crate::simulation::SimulatedNode;
 use crate::traffic::{People, Traffic};
-use nisd::chain::{BlockSource, Intake, IntakeOptions, IntakeProgress, StoredBlocks};
+use nisd::chain::{BlockImporter, BlockSource, ImportOptions, ImportProgress, StoredBlockSource};
 use nisd::codec::block_file::BlockFiles;
-use nisd::codec::{Context, Form};
+use nisd::codec::{Context, SigningForm};
 use nisd::config::{self, Settings};
 use nisd::crypto::{KeyPair, PrivateKey};
 use nisd::model::network::{ChainParameters, ImportanceScheme, Vesting};
@@ -26,9 +26,9 @@ use nisd::model::transaction::{Transfer, wire_version};
 use nisd::model::{
     Address, Amount, Block, BlockKind, Body, Hash256, Height, Network, NetworkByte, Timestamp, Transaction,
 };
-use nisd::net::machine::ConnectionId;
+use nisd::net::service::ConnectionId;
 use nisd::state;
-use nisd::store::{ChainIdentity, Options, Store, StoredBlock, block_row, stored_block, stored_header};
+use nisd::store::{ChainIdentity, Options, Store, StoredHeader, block_row, stored_block, stored_header};
 
 /// The seed if no other is asked for.
 const SEED: u64 = 1;
@@ -149,7 +149,7 @@ fn nemesis() -> Block {
         height: Height::NEMESIS,
         transactions: harvesters.chain(senders).map(payment).collect(),
     };
-    block.signature = Some(signer.sign(&block.to_bytes(Form::NonVerifiable)));
+    block.signature = Some(signer.sign(&block.to_bytes(SigningForm::NonVerifiable)));
     block
 }
 
@@ -171,10 +171,10 @@ fn open(folder: &Path, network: &Network) -> Store {
 
 /// Takes blocks in after the nemesis block.
 fn take_in(store: &Store, network: &Network, blocks: Box<dyn BlockSource + '_>) {
-    let options = IntakeOptions { batch_steps: 8_000, batch_blocks: 500, stop_at: None, trusted_below: Height(0) };
-    let nemesis = nemesis().to_bytes(Form::Verifiable);
-    let mut intake = Intake::of(store, network, nemesis, blocks, options).unwrap();
-    while intake.step(Timestamp(i32::MAX - 100)).unwrap() != IntakeProgress::Done {}
+    let options = ImportOptions { batch_steps: 8_000, batch_blocks: 500, stop_at: None, trusted_below: Height(0) };
+    let nemesis = nemesis().to_bytes(SigningForm::Verifiable);
+    let mut intake = BlockImporter::from_source(store, network, nemesis, blocks, options).unwrap();
+    while intake.step(Timestamp(i32::MAX - 100)).unwrap() != ImportProgress::Done {}
 }
 
 /// What there was to win with a block, and who won.
@@ -203,7 +203,7 @@ impl Harvest {
 struct Made {
     block: Block,
     /// What is known of it.
-    header: StoredBlock,
+    header: StoredHeader,
 }
 
 /// A network being watched.
@@ -297,7 +297,7 @@ impl<'n> Simulation<'n> {
         })
     }
 
-    fn tip(&self) -> StoredBlock {
+    fn tip(&self) -> StoredHeader {
         nisd::store::tip(&self.store.snapshot().unwrap()).unwrap().unwrap()
     }
 
@@ -325,7 +325,7 @@ impl<'n> Simulation<'n> {
         let signed_by = Address::from_public_key(&block.signer, BYTE);
         let winner = signers.iter().position(|signer| *signer == signed_by).expect("one of those that may");
         self.assert_own_transactions_wait(made, winner);
-        assert_eq!(header.lessor, (signed_by == address(REMOTE)).then_some(harvester(LENDER)), "block {height}");
+        assert_eq!(header.beneficiary, (signed_by == address(REMOTE)).then_some(harvester(LENDER)), "block {height}");
         for one in block.transactions.iter().flat_map(Transaction::self_and_children) {
             self.pending.remove(&one.hash());
         }
@@ -366,10 +366,11 @@ impl<'n> Simulation<'n> {
         let snapshot = self.store.snapshot().unwrap();
         for (index, stake) in self.stakes.iter_mut().enumerate() {
             let found = state::importance(&snapshot, &harvester(index)).unwrap().unwrap();
-            assert_eq!(found.height, height.grouped());
+            assert_eq!(found.height, height.importance_height());
             *stake = (found.importance * SUPPLY as f64).trunc();
         }
-        let is_new = height == Height::NEMESIS.next() || height.grouped() != Height(height.0 - 1).grouped();
+        let is_new =
+            height == Height::NEMESIS.next() || height.importance_height() != Height(height.0 - 1).importance_height();
         if is_new && self.scenario.importance == ImportanceScheme::ProofOfStake {
             let shared_out = -self.books.balance(&address(NEMESIS));
             for (index, stake) in self.stakes.iter().enumerate() {
@@ -392,7 +393,7 @@ impl<'n> Simulation<'n> {
         }
         let now = self.node.time();
         for transaction in &self.announced {
-            let is_confirmed = state::hash_entry(&snapshot, &transaction.hash()).unwrap().is_some();
+            let is_confirmed = state::find_remembered_hash(&snapshot, &transaction.hash()).unwrap().is_some();
             let has_expired = transaction.self_and_children().any(|one| one.deadline < now);
             if !is_confirmed && !has_expired {
                 let signer = transaction.signer_address(BYTE);
@@ -495,8 +496,8 @@ fn assert_stands_every_check(folder: &Path, store: &Store, network: &Network) {
     assert_eq!(checked, format!("{} {digest}\n", tip.height));
     let other_folder = tempfile::tempdir().unwrap();
     let other = open(other_folder.path(), network);
-    let block_at = |height| block_row(&snapshot, height)?.map(|row| row.whole()).transpose();
-    take_in(&other, network, Box::new(StoredBlocks::new(Height::NEMESIS.next(), block_at)));
+    let block_at = |height| block_row(&snapshot, height)?.map(|row| row.verified_bytes()).transpose();
+    take_in(&other, network, Box::new(StoredBlockSource::new(Height::NEMESIS.next(), block_at)));
     let taken_in = other.snapshot().unwrap();
     assert_eq!(state::digest(&taken_in).unwrap(), digest);
     assert_eq!(stored_header(&taken_in, tip.height).unwrap().unwrap(), tip);

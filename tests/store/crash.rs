@@ -14,7 +14,7 @@ use crate::common::daemon::{Node, Process, nisd, run};
 use crate::common::http_client::{Client, post};
 use crate::common::private_network::{Genesis, address, key_pair, now, private_key, transfer};
 use crate::common::{Random, from_environment, loudly, shared};
-use nisd::codec::Form;
+use nisd::codec::SigningForm;
 use nisd::model::Amount;
 use tempfile::TempDir;
 
@@ -239,7 +239,7 @@ fn announce_until_it_ends(node: SocketAddr, first: u64) -> Vec<String> {
     let recipient = address(&key_pair(1));
     for (number, sender) in (first..).zip(senders.iter().cycle()) {
         let payment = transfer(sender, recipient, Amount(number), Amount(50_000), now());
-        let data = hex::encode(payment.to_bytes(Form::NonVerifiable));
+        let data = hex::encode(payment.to_bytes(SigningForm::NonVerifiable));
         let body = format!(r#"{{"data":"{data}","signature":"{}"}}"#, payment.signature.expect("signed"));
         let sent = stream.write_all(post("/transaction/announce", &body).as_bytes());
         match sent.and_then(|()| next_body(&mut answers)) {

@@ -12,7 +12,7 @@ use crate::common::daemon::{Ended, Node, Process, nisd, run};
 use crate::common::http_client::Client;
 use crate::common::private_network::{Genesis, address, key_pair, now, private_key, transfer};
 use crate::common::{loudly, shared, tiny};
-use nisd::codec::Form;
+use nisd::codec::SigningForm;
 use nisd::model::Amount;
 use tempfile::TempDir;
 
@@ -155,7 +155,7 @@ fn a_harvester_waits_for_room_on_a_full_disk_and_loses_no_transaction() {
                 Amount(50_000),
                 now(),
             );
-            let data = hex::encode(payment.to_bytes(Form::NonVerifiable));
+            let data = hex::encode(payment.to_bytes(SigningForm::NonVerifiable));
             let body = format!(r#"{{"data":"{data}","signature":"{}"}}"#, payment.signature.expect("signed"));
             let answer = client.post("/transaction/announce", &body);
             assert!(answer.text().contains("SUCCESS"), "{answer:?}");

@@ -60,7 +60,7 @@ impl Original {
         for part in 1..=6 {
             take_in(&store, &settings, &chain.nemesis, &blocks[(part - 1) * 10..(part * 10).min(blocks.len())]);
         }
-        store.settle().expect("a disk");
+        store.sync().expect("a disk");
         let requests = requests(&store);
         drop(store);
         let read = |name: &str| fs::read(folder.path().join(name)).expect("a file");
@@ -102,7 +102,7 @@ impl Original {
 fn requests(store: &Store) -> Vec<Vec<u8>> {
     let snapshot = store.snapshot().expect("a snapshot");
     let mut accounts = Vec::new();
-    state::each_account_after(&snapshot, None, |_, address, _| {
+    state::for_each_account_after(&snapshot, None, |_, address, _| {
         accounts.push(address.to_string());
         Ok(true)
     })
@@ -122,7 +122,7 @@ fn requests(store: &Store) -> Vec<Vec<u8>> {
         names.push(String::from_utf8_lossy(key).into_owned());
         Ok(true)
     };
-    snapshot.each(Table::Namespaces, &[], visit).expect("names");
+    snapshot.for_each_prefix(Table::Namespaces, &[], visit).expect("names");
     for name in names.iter().map(String::as_str).take(3).chain(["nothing"]) {
         paths.push(format!("/namespace?namespace={name}"));
         paths.push(format!("/namespace/mosaic/definition/page?namespace={name}"));

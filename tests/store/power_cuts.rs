@@ -13,7 +13,9 @@ use std::process::Command;
 
 use crate::common::slow_disk::SlowDisk;
 use crate::common::{Random, from_environment, loudly};
-use nisd::store::{AccessMode, Batch, Boot, ChainIdentity, Options, Read, Replacement, Store, SyncFile, Table, Write};
+use nisd::store::{
+    AccessMode, BootId, ChainIdentity, Options, Read, Store, StoreRebuild, SyncFile, Table, Write, WriteTxn,
+};
 use tempfile::TempDir;
 
 const OPTIONS: Options = Options { map_size: 64 << 20 };
@@ -42,7 +44,7 @@ fn digest(state: &impl Read) -> u64 {
             });
             Ok(true)
         };
-        state.each(table, &[], visit).expect("a table");
+        state.for_each_prefix(table, &[], visit).expect("a table");
     }
     hash.finish()
 }
@@ -69,8 +71,8 @@ impl Writer {
         self.mark(format!("told {before}"));
     }
 
-    fn changed<'s>(&mut self, store: &'s Store) -> Batch<'s> {
-        let mut batch = store.begin().expect("a batch");
+    fn changed<'s>(&mut self, store: &'s Store) -> WriteTxn<'s> {
+        let mut batch = store.begin_write().expect("a batch");
         for _ in 0..2 + self.random.below(6) {
             let table = [Table::Accounts, Table::Harvests][self.random.below(2)];
             let key = (self.random.below(60) as u32).to_be_bytes();
@@ -91,11 +93,11 @@ impl Writer {
                 self.told(0);
                 continue;
             }
-            batch.commit_soon().expect("room");
+            batch.commit_deferred_sync().expect("room");
             self.told(1);
             match number % 9 {
                 2 => {
-                    store.settle().expect("a disk");
+                    store.sync().expect("a disk");
                     self.told(0);
                 }
                 4 | 5 => self.settle_by_helper(store),
@@ -106,12 +108,12 @@ impl Writer {
 
     /// What a helper process does.
     fn settle_by_helper(&self, store: &Store) {
-        let files = store.files_of_helper().expect("a disk").expect("files");
+        let files = store.helper_files().expect("a disk").expect("files");
         store.set_helper(true);
-        while !store.settle_soon().expect("a disk") {
+        while !store.poll_sync().expect("a disk") {
             while let Some(file) = store.next_sync() {
                 let file = &files[usize::from(file == SyncFile::Record)];
-                store.synced(file.sync_data());
+                store.on_synced(file.sync_data());
             }
         }
         store.set_helper(false);
@@ -128,7 +130,7 @@ impl Writer {
         self.told(0);
         let store = Store::open(&self.folder, &identity(), OPTIONS).expect("a store");
         self.commits(&store, 4);
-        self.changed(&store).commit_soon().expect("room");
+        self.changed(&store).commit_deferred_sync().expect("room");
         self.told(1);
         // As after a kill.
         std::mem::forget(store);
@@ -142,15 +144,15 @@ impl Writer {
 
     /// Another run of the system finds that store.
     fn going_back(&mut self) {
-        let store = Store::open_in(Boot::UNKNOWN, &self.folder, &identity(), OPTIONS).expect("a store");
+        let store = Store::open_with_boot(BootId::UNKNOWN, &self.folder, &identity(), OPTIONS).expect("a store");
         self.commits(&store, 9);
     }
 
     /// A new store takes the place of that one.
     fn replacement(&mut self) {
-        let replacement = Replacement::open(&self.folder, |_| Ok(identity()), OPTIONS).expect("a store");
-        self.changed(&replacement.new).commit_soon().expect("room");
-        let store = replacement.put_in_place().expect("room");
+        let replacement = StoreRebuild::open(&self.folder, |_| Ok(identity()), OPTIONS).expect("a store");
+        self.changed(&replacement.new).commit_deferred_sync().expect("room");
+        let store = replacement.install().expect("room");
         self.told(0);
         self.commits(&store, 6);
     }
@@ -360,7 +362,7 @@ impl Disk {
             self.losses += 1;
             let place = tempfile::tempdir_in(store.parent().expect("a folder")).expect("a folder");
             self.write(store, place.path(), &mut kept.iter().copied());
-            let opened = Store::open_existing_in(Boot::UNKNOWN, place.path(), AccessMode::Exclusive, OPTIONS);
+            let opened = Store::open_existing_with_boot(BootId::UNKNOWN, place.path(), AccessMode::Exclusive, OPTIONS);
             let found = opened.map(|(store, _)| digest(&store.snapshot().expect("a snapshot")));
             let allowed = &self.states[self.told..];
             let is_right = found.as_ref().is_ok_and(|found| allowed.contains(found));

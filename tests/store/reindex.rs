@@ -89,9 +89,9 @@ impl Place {
     fn spoil(&self, table: Table) {
         let (store, _) =
             Store::open_existing(&self.data(), AccessMode::Exclusive, Options::default()).expect("a store");
-        let mut batch = store.begin().expect("a batch");
+        let mut batch = store.begin_write().expect("a batch");
         let (key, mut value) = {
-            let mut walk = batch.walk(table).unwrap();
+            let mut walk = batch.cursor(table).unwrap();
             let entry = if table == Table::Blocks { walk.seek(&30u64.to_be_bytes()) } else { walk.last() };
             let (key, value) = entry.unwrap().expect("an entry");
             (key.to_vec(), value.to_vec())
@@ -144,7 +144,7 @@ fn a_damaged_state_is_repaired_by_building_it_anew() {
 fn a_check_names_each_range_of_rows_that_is_damaged() {
     let place = Place::full();
     let (store, _) = Store::open_existing(&place.data(), AccessMode::Exclusive, Options::default()).expect("a store");
-    let mut batch = store.begin().expect("a batch");
+    let mut batch = store.begin_write().expect("a batch");
     for table in [Table::Accounts, Table::Namespaces, Table::Mosaics] {
         // The checksum of other rows.
         batch.put_unjournaled(Table::Checksums, &[table as u8], &[9; 16]).expect("room");

@@ -10,7 +10,7 @@ use crate::mutation::{Change, Effect, mutate};
 use crate::recorded_chain::{Chain, LATE};
 use crate::remote::judge;
 use crate::window::{MAIN, Point, Window, lowest};
-use nisd::chain::{ChainPart, PartOutcome, RollbackError, Validity, rollback};
+use nisd::chain::{BranchOutcome, CandidateBranch, RollbackError, Validity, rollback};
 use nisd::model::{Block, Height};
 use nisd::rules::ValidationResult;
 use nisd::store::{Store, stored_block};
@@ -97,13 +97,13 @@ impl<'w> Walker<'w> {
 }
 
 fn go_back(store: &Store, height: u64) -> Result<(), RollbackError> {
-    let mut batch = store.begin()?;
+    let mut batch = store.begin_write()?;
     rollback(&mut batch, Height(height))?;
     Ok(batch.commit()?)
 }
 
-fn offer(window: &Window, store: &Store, common: u64, part: Vec<Block>) -> Result<PartOutcome, RollbackError> {
-    let part = ChainPart::new(store, &window.chain.network, Height(common), part)?;
+fn offer(window: &Window, store: &Store, common: u64, part: Vec<Block>) -> Result<BranchOutcome, RollbackError> {
+    let part = CandidateBranch::new(store, &window.chain.network, Height(common), part)?;
     Ok(judge(Box::new(part), LATE))
 }
 
@@ -117,7 +117,7 @@ fn changed_parts(window: &Window) -> impl Strategy<Value = ChangedPart> + use<> 
 }
 
 /// What a part must come to: to the state after `last` if that is further than what is replaced.
-fn assert_outcome(window: &Window, store: &Store, outcome: &PartOutcome, [common, tip, last]: [u64; 3]) {
+fn assert_outcome(window: &Window, store: &Store, outcome: &BranchOutcome, [common, tip, last]: [u64; 3]) {
     let score = |height| window.point(MAIN, height).tip.score - window.point(MAIN, common).tip.score;
     assert_eq!(outcome.validity, Validity::Valid);
     assert_eq!(outcome.scores, Some((score(tip) as i64, score(last) as i64)));
@@ -126,8 +126,8 @@ fn assert_outcome(window: &Window, store: &Store, outcome: &PartOutcome, [common
         (false, true) => ValidationResult::Neutral,
         (false, false) => ValidationResult::FailureChainInvalid,
     };
-    assert_eq!(outcome.of_push(), Ok(expected));
-    assert_eq!(outcome.switch.is_some(), last > tip);
+    assert_eq!(outcome.as_push_result(), Ok(expected));
+    assert_eq!(outcome.update.is_some(), last > tip);
     assert_eq!(Point::of(store), *window.point(MAIN, tip.max(last)));
 }
 
@@ -145,7 +145,7 @@ fn check_changed_part(walker: &mut Walker<'_>, (common, undone, more, change, pl
         match effect {
             Effect::Refused => {
                 assert_ne!(outcome.validity, Validity::Valid);
-                assert!(outcome.switch.is_none() && outcome.scores.is_none());
+                assert!(outcome.update.is_none() && outcome.scores.is_none());
                 assert_eq!(Point::of(walker.store()), *window.point(MAIN, tip), "a refused part left a trace");
             }
             Effect::None => assert_outcome(window, walker.store(), &outcome, [common, tip, last]),
@@ -248,7 +248,7 @@ impl<'w> Journey<'w> {
                 for part in blocks.chunks(length as usize) {
                     let common = part[0].height.0 - 1;
                     let outcome = offer(window, self.walker.store(), common, part.to_vec()).unwrap();
-                    assert!(outcome.switch.is_some(), "{:?}", outcome.validity);
+                    assert!(outcome.update.is_some(), "{:?}", outcome.validity);
                 }
             }
         }
@@ -283,11 +283,11 @@ impl<'w> Journey<'w> {
         let score = |branch, height| window.point(branch, height).tip.score - window.point(branch, common).tip.score;
         let (ours, theirs) = (score(self.branch, self.height), score(branch, last));
         assert_eq!((outcome.validity.clone(), outcome.scores), (Validity::Valid, Some((ours as i64, theirs as i64))));
-        assert_eq!(outcome.switch.is_some(), theirs > ours, "{theirs} against {ours}");
+        assert_eq!(outcome.update.is_some(), theirs > ours, "{theirs} against {ours}");
         if theirs > ours {
             self.is_at(branch, last);
         } else if theirs > 0 {
-            assert_eq!(outcome.of_push(), Ok(ValidationResult::Neutral));
+            assert_eq!(outcome.as_push_result(), Ok(ValidationResult::Neutral));
         }
     }
 }

@@ -8,9 +8,9 @@ use std::path::Path;
 
 use crate::common::shared;
 use flate2::read::GzDecoder;
-use nisd::chain::comparison::{Comparison, Decision, Finding, LastBlock, Step, decide};
+use nisd::chain::chain_comparer::{ChainComparer, ComparisonResult, ComparisonStep, Decision, TipInfo, decide};
 use nisd::chain::proof::{block_score, effective_importance, generation_hash, hit, is_hit, target};
-use nisd::chain::{Window, nemesis_block};
+use nisd::chain::{DifficultyWindow, nemesis_block};
 use nisd::config::{self, Override};
 use nisd::crypto::PublicKey;
 use nisd::model::network::{ChainParameters, Forks, NAMESPACE_SINK};
@@ -88,7 +88,7 @@ fn generation_hashes_follow_from_the_parent_and_the_signer() {
 fn difficulties_follow_from_their_windows() {
     let Some(group) = vectors("difficulty") else { return };
     for case in list(&group["cases"]) {
-        let mut window = Window::default();
+        let mut window = DifficultyWindow::default();
         let blocks = case["difficulties"].as_array().unwrap().iter().zip(case["timestamps"].as_array().unwrap());
         blocks.for_each(|(difficulty, time)| window.push(unsigned(difficulty), timestamp(time)));
         let expected = text(&case["result"]).parse().ok();
@@ -101,7 +101,7 @@ fn difficulties_follow_from_their_windows() {
 #[test]
 fn a_chain_from_the_nemesis_block_has_its_difficulties_and_scores() {
     let Some(group) = vectors("difficulty_sequence_from_nemesis") else { return };
-    let mut window = Window::default();
+    let mut window = DifficultyWindow::default();
     let (mut parent, mut chain_score) = (Timestamp(0), 0);
     for block in list(&group) {
         let (difficulty, time) = (window.difficulty(60).unwrap(), timestamp(&block["timestamp"]));
@@ -176,7 +176,7 @@ fn remote_links_decide_who_is_credited() {
         let other = Address::from_public_key(&NAMESPACE_SINK, NetworkByte::TESTNET);
         let role = if case["side"] == "owner" { LinkRole::Owner } else { LinkRole::Remote };
         let mode = if case["mode"] == "Activate" { LinkMode::Activate } else { LinkMode::Deactivate };
-        let link = RemoteLink { role, other, height: Height(MADE), mode };
+        let link = RemoteLink { role, linked_address: other, height: Height(MADE), mode };
         let account = Account { links: vec![link], ..Account::default() };
         let height = Height(MADE + unsigned(&case["blocks_since_link"]));
         // `Owner(Active)` is OWNER_ACTIVE.
@@ -213,8 +213,8 @@ fn hash_chains_tell_where_chains_fork() {
     let chain = network(&[("nem.network", "mainnet")]).chain;
     for case in list(&group) {
         let height = Height(unsigned(&case["local_height"]));
-        let last = LastBlock { height, hash: Hash256::default(), signature: None };
-        let comparison = Comparison::new(0, last, &chain);
+        let last = TipInfo { height, hash: Hash256::default(), signature: None };
+        let comparison = ChainComparer::new(0, last, &chain);
         let start = comparison.first_hash();
         if let Some(expected) = case["start_height"].as_u64() {
             assert_eq!(start, Height(expected), "{case}");
@@ -232,15 +232,15 @@ fn hash_chains_tell_where_chains_fork() {
         let mismatch = case["first_mismatching_index"].as_u64().unwrap_or(u64::MAX);
         let remote = hashes(unsigned(&case["remote_hashes"]), mismatch);
         let outcome = match comparison.on_hashes(&local, &remote) {
-            Step::AskBlockAfter(fork) => {
+            ComparisonStep::AskBlockAfter(fork) => {
                 assert!(!fork.consistent, "{case}");
                 comparison.on_block_after(fork, true)
             }
             step => step,
         };
-        let Step::Done(outcome) = outcome else { panic!("{case}: {outcome:?}") };
+        let ComparisonStep::Done(outcome) = outcome else { panic!("{case}: {outcome:?}") };
         assert_eq!(outcome.name(), text(&case["code"]), "{case}");
-        if let Finding::RemoteIsNotSynced(fork) = outcome {
+        if let ComparisonResult::RemoteIsNotSynced(fork) = outcome {
             assert_eq!(case["common_height"], fork.common.0, "{case}");
             assert_eq!(case["chains_consistent"], fork.consistent, "{case}");
         }
@@ -366,7 +366,7 @@ fn every_block_of_a_recorded_chain_hits(name: &str) {
         let height = unsigned(&block["height"]);
         let found = generation_hash(&hash(&parent["generationHash"]), &key(&block["signer"]));
         assert_eq!(found, hash(&block["generationHash"]), "height {height}");
-        let grouped = Height(height).grouped().0;
+        let grouped = Height(height).importance_height().0;
         let beneficiary = block["lessor"].as_str().unwrap_or(text(&block["signerAddress"]));
         let importance = importances[&grouped]
             .get(beneficiary)

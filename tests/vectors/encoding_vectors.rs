@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 
 use nisd::api::views::{RequestResult, ResultKind, TransactionMeta, View};
 use nisd::api::{AccountInfo, AccountMeta, MultisigInfo, RemoteStatus};
-use nisd::codec::binary::{BinarySink, BinarySource};
-use nisd::codec::json::{JsonSink, JsonSource};
-use nisd::codec::{Context, Form, ReadError, Sink, Source, block, lax_json, mosaic, transaction};
+use nisd::codec::binary::{BinaryDecoder, BinaryEncoder};
+use nisd::codec::json::{JsonDecoder, JsonEncoder};
+use nisd::codec::{Context, Decoder, Encoder, ReadError, SigningForm, block, lenient_json, mosaic, transaction};
 use nisd::crypto::hash::keccak256;
 use nisd::crypto::{KeyPair, PrivateKey, PublicKey, Verifier};
 use nisd::model::network::NAMESPACE_SINK;
@@ -64,8 +64,8 @@ fn context(file: &Value, network: &str) -> Context {
     Context { network: byte, nemesis_signer: nemesis_signer.expect("an address"), trusted: false }
 }
 
-fn json_of(write: impl FnOnce(&mut JsonSink)) -> String {
-    String::from_utf8(JsonSink::document(write)).expect("JSON is UTF-8")
+fn json_of(write: impl FnOnce(&mut JsonEncoder)) -> String {
+    String::from_utf8(JsonEncoder::document(write)).expect("JSON is UTF-8")
 }
 
 #[test]
@@ -128,22 +128,22 @@ fn transactions_have_their_bytes_json_hash_and_signature() {
 fn check_transaction(file: &Value, row: &Value, network: &str) {
     let context = context(file, network);
     let (signed, verifiable) = (bytes(row, "data"), bytes(row, "verifiable"));
-    let read = Transaction::from_bytes(&verifiable, Form::Verifiable, context).expect("a transaction");
-    assert_eq!(hex::encode(read.to_bytes(Form::Verifiable)), hex::encode(&verifiable), "{row}");
+    let read = Transaction::from_bytes(&verifiable, SigningForm::Verifiable, context).expect("a transaction");
+    assert_eq!(hex::encode(read.to_bytes(SigningForm::Verifiable)), hex::encode(&verifiable), "{row}");
     assert_eq!(hex::encode(read.signed_bytes()), hex::encode(&signed), "{row}");
     assert_eq!(read.hash().to_string(), text(row, "hash"));
     assert_eq!(read.signature.expect("a signature").to_string(), text(row, "signature"));
     check_signatures(&mut Verifier::default(), &read);
 
-    let unsigned = Transaction::from_bytes(&signed, Form::NonVerifiable, context).expect("a transaction");
+    let unsigned = Transaction::from_bytes(&signed, SigningForm::NonVerifiable, context).expect("a transaction");
     assert_eq!(unsigned.signed_bytes(), signed);
     assert_eq!(unsigned.signature, None);
 
     if let Some(json) = row["json"].as_str() {
-        assert_eq!(json_of(|sink| transaction::write(sink, &read, Form::Verifiable)), json);
-        let value = lax_json::parse(json.as_bytes()).expect("JSON");
-        let mut source = JsonSource::new(&value, context).expect("an object");
-        assert_eq!(transaction::read(&mut source, Form::Verifiable).expect("a transaction"), read);
+        assert_eq!(json_of(|sink| transaction::write(sink, &read, SigningForm::Verifiable)), json);
+        let value = lenient_json::parse(json.as_bytes()).expect("JSON");
+        let mut source = JsonDecoder::new(&value, context).expect("an object");
+        assert_eq!(transaction::read(&mut source, SigningForm::Verifiable).expect("a transaction"), read);
     }
     if row["privateKey"].is_string() {
         let pair = KeyPair::new(&PrivateKey::from_hex(text(row, "privateKey")).expect("a private key"));
@@ -167,21 +167,21 @@ fn blocks_have_their_bytes_json_hash_and_signature() {
         let context = context(&file, text(row, "network"));
         let (signed, verifiable) = (bytes(row, "data"), bytes(row, "verifiable"));
         let read = Block::from_bytes(&verifiable, context).expect("a block");
-        assert_eq!(read.to_bytes(Form::Verifiable), verifiable);
-        assert_eq!(read.to_bytes(Form::NonVerifiable), signed);
+        assert_eq!(read.to_bytes(SigningForm::Verifiable), verifiable);
+        assert_eq!(read.to_bytes(SigningForm::NonVerifiable), signed);
         assert_eq!(read.hash().to_string(), text(row, "hash"));
         check_block_signatures(&read);
 
-        let mut source = BinarySource::new(&signed, context);
-        let unsigned = block::read(&mut source, Form::NonVerifiable).expect("a block");
+        let mut source = BinaryDecoder::new(&signed, context);
+        let unsigned = block::read(&mut source, SigningForm::NonVerifiable).expect("a block");
         assert_eq!(unsigned, Block { signature: None, ..read.clone() });
-        assert!(source.rest().is_empty());
+        assert!(source.remaining().is_empty());
 
         let json = text(row, "json");
-        assert_eq!(json_of(|sink| block::write(sink, &read, Form::Verifiable)), json);
-        let value = lax_json::parse(json.as_bytes()).expect("JSON");
-        let mut source = JsonSource::new(&value, context).expect("an object");
-        assert_eq!(block::read(&mut source, Form::Verifiable).expect("a block"), read);
+        assert_eq!(json_of(|sink| block::write(sink, &read, SigningForm::Verifiable)), json);
+        let value = lenient_json::parse(json.as_bytes()).expect("JSON");
+        let mut source = JsonDecoder::new(&value, context).expect("an object");
+        assert_eq!(block::read(&mut source, SigningForm::Verifiable).expect("a block"), read);
 
         let pair = KeyPair::new(&PrivateKey::from_hex(text(row, "privateKey")).expect("a private key"));
         assert_eq!(pair.sign(&signed).to_string(), text(row, "signature"));
@@ -195,7 +195,7 @@ fn blocks_have_their_bytes_json_hash_and_signature() {
 fn check_block_signatures(block: &Block) {
     let mut verifier = Verifier::default();
     let signature = block.signature.as_ref().expect("a signature");
-    assert_eq!(verifier.verify(&block.signer, &block.to_bytes(Form::NonVerifiable), signature), Ok(true));
+    assert_eq!(verifier.verify(&block.signer, &block.to_bytes(SigningForm::NonVerifiable), signature), Ok(true));
     block.transactions.iter().for_each(|transaction| check_signatures(&mut verifier, transaction));
 }
 
@@ -208,7 +208,7 @@ struct Written {
 /// Writes an entity in both formats. A macro, as no closure can take either sink.
 macro_rules! written {
     (|$sink:ident| $write:expr) => {{
-        let mut binary = BinarySink::default();
+        let mut binary = BinaryEncoder::default();
         {
             let $sink = &mut binary;
             $write;
@@ -354,7 +354,7 @@ const DEVIATIONS: [(&str, &str); 1] = [(
 )];
 
 enum Entity {
-    Transaction(Box<Transaction>, Form),
+    Transaction(Box<Transaction>, SigningForm),
     Block(Box<Block>),
 }
 
@@ -362,7 +362,7 @@ impl Entity {
     fn bytes(&self) -> Vec<u8> {
         match self {
             Entity::Transaction(transaction, form) => transaction.to_bytes(*form),
-            Entity::Block(block) => block.to_bytes(Form::Verifiable),
+            Entity::Block(block) => block.to_bytes(SigningForm::Verifiable),
         }
     }
 
@@ -377,22 +377,22 @@ impl Entity {
 /// Reads the input of a case and returns the entity.
 fn read_case(row: &Value, context: Context) -> Result<Entity, ReadError> {
     let form = match text(row, "mode") {
-        "verifiable" => Form::Verifiable,
-        "non-verifiable" => Form::NonVerifiable,
+        "verifiable" => SigningForm::Verifiable,
+        "non-verifiable" => SigningForm::NonVerifiable,
         other => panic!("mode {other}"),
     };
     let not_an_object = || ReadError::Argument("JSON Object was expected".to_owned());
     match text(row, "format") {
-        "binary" => read_entity(text(row, "entity"), &mut BinarySource::new(&bytes(row, "input"), context), form),
+        "binary" => read_entity(text(row, "entity"), &mut BinaryDecoder::new(&bytes(row, "input"), context), form),
         "json" => {
-            let value = lax_json::parse(text(row, "input").as_bytes()).map_err(|_| not_an_object())?;
-            read_entity(text(row, "entity"), &mut JsonSource::new(&value, context)?, form)
+            let value = lenient_json::parse(text(row, "input").as_bytes()).map_err(|_| not_an_object())?;
+            read_entity(text(row, "entity"), &mut JsonDecoder::new(&value, context)?, form)
         }
         other => panic!("format {other}"),
     }
 }
 
-fn read_entity<'a, S: Source<'a>>(entity: &str, source: &mut S, form: Form) -> Result<Entity, ReadError> {
+fn read_entity<'a, S: Decoder<'a>>(entity: &str, source: &mut S, form: SigningForm) -> Result<Entity, ReadError> {
     match entity {
         "transaction" => transaction::read(source, form).map(|read| Entity::Transaction(Box::new(read), form)),
         "block" => block::read(source, form).map(|read| Entity::Block(Box::new(read))),
@@ -477,7 +477,7 @@ fn nemesis_blocks_of_the_public_networks() {
         assert_eq!(network["nemesisFileSize"], bytes.len());
         assert_eq!(hex::encode(keccak256(&bytes)), text(network, "nemesisFileKeccak256"));
         let block = Block::from_bytes(&bytes, context(&file, name)).expect("a block");
-        assert!(block.to_bytes(Form::Verifiable) == bytes, "{name} is not written as it was read");
+        assert!(block.to_bytes(SigningForm::Verifiable) == bytes, "{name} is not written as it was read");
         check_nemesis(name, network, &block);
         check_block_signatures(&block);
         check_nemesis_json(&file, name, &block);
@@ -510,9 +510,9 @@ fn check_nemesis_json(file: &Value, name: &str, block: &Block) {
         return;
     }
     let Some(path) = crate::common::shared(&format!("data/nemesis-{name}.json")) else { return };
-    let value = lax_json::parse(&std::fs::read(path).expect("a readable file")).expect("JSON");
-    let mut source = JsonSource::new(&value, context(file, name)).expect("an object");
-    assert_eq!(block::read(&mut source, Form::Verifiable).as_ref(), Ok(block), "{name}");
+    let value = lenient_json::parse(&std::fs::read(path).expect("a readable file")).expect("JSON");
+    let mut source = JsonDecoder::new(&value, context(file, name)).expect("an object");
+    assert_eq!(block::read(&mut source, SigningForm::Verifiable).as_ref(), Ok(block), "{name}");
 }
 
 fn symbol_rows(file: &str) -> Option<Vec<Value>> {
@@ -549,14 +549,15 @@ fn public_transaction_vectors() {
     let mut unchanged = 0;
     for row in &rows {
         let payload = bytes(row, "payload");
-        let refused = Transaction::from_bytes(&payload, Form::Verifiable, context).expect_err("the fee is refused");
+        let refused =
+            Transaction::from_bytes(&payload, SigningForm::Verifiable, context).expect_err("the fee is refused");
         assert_eq!(refused.class(), 'A', "{refused}");
         let fee = format!("amount ({}) must be non-negative", i64::from_le_bytes(IMPOSSIBLE_FEE));
         assert_eq!(refused.to_string(), fee);
         let payload = with_possible_fees(&payload);
-        let outcome = Transaction::from_bytes(&payload, Form::Verifiable, context);
+        let outcome = Transaction::from_bytes(&payload, SigningForm::Verifiable, context);
         match &outcome {
-            Ok(read) if read.to_bytes(Form::Verifiable) == payload => unchanged += 1,
+            Ok(read) if read.to_bytes(SigningForm::Verifiable) == payload => unchanged += 1,
             outcome => assert!(is_exception(text(row, "test_name"), &payload, outcome), "{row}: {outcome:?}"),
         }
     }
@@ -576,7 +577,7 @@ fn with_possible_fees(payload: &[u8]) -> Vec<u8> {
 fn is_exception(name: &str, payload: &[u8], outcome: &Result<Transaction, ReadError>) -> bool {
     match outcome {
         // An empty message is dropped: its type and length, 8 bytes, inside an object.
-        Ok(read) => name.contains("transfer") && read.to_bytes(Form::Verifiable).len() + 8 == payload.len(),
+        Ok(read) => name.contains("transfer") && read.to_bytes(SigningForm::Verifiable).len() + 8 == payload.len(),
         Err(error) if name.contains("mosaic_definition") => error.to_string().ends_with("creator must be identical"),
         // Cosignatures are over the inner transaction with its impossible fee.
         Err(error) => name.contains("multisig_aggregate") && error.to_string().contains("for another transaction"),

@@ -11,7 +11,7 @@ use nisd::crypto::PublicKey;
 use nisd::model::{Address, NetworkByte, Timestamp};
 use nisd::peer::experiences::{Experience, Experiences};
 use nisd::peer::schedule::Task;
-use nisd::peer::time_sync::{Sample, TimeSync, Witness, coupling, tolerance};
+use nisd::peer::time_sync::{ClockAnswer, Sample, TimeSync, coupling, tolerance};
 use nisd::peer::trust::{Calculation, Members, TrustValues};
 use serde_json::Value;
 
@@ -127,12 +127,12 @@ fn sample(row: &Value) -> Sample {
 }
 
 /// Answers of listed nodes, each at a place of its own.
-fn answers(samples: &[Sample]) -> Vec<Witness> {
-    let answer = |(number, sample): (usize, &Sample)| Witness {
+fn answers(samples: &[Sample]) -> Vec<ClockAnswer> {
+    let answer = |(number, sample): (usize, &Sample)| ClockAnswer {
         node: address(number as i64),
         ip: IpAddr::from([45, number as u8, 7, 1]),
-        is_listed: true,
-        is_drawn: true,
+        is_pre_trusted: true,
+        is_selected: true,
         sample: *sample,
     };
     samples.iter().enumerate().map(answer).collect()

@@ -6,9 +6,10 @@ use std::collections::BTreeSet;
 use std::fmt::Debug;
 
 use crate::common::{loudly, shared};
-use nisd::codec::{Context, Form, Format, Readable, Writable};
+use nisd::codec::{Context, Format, Readable, SigningForm, Writable};
 use nisd::crypto::hash::keccak256;
 use nisd::crypto::{KeyPair, PrivateKey, PublicKey, Signature};
+use nisd::mempool::short_id;
 use nisd::model::network::ChainParameters;
 use nisd::model::{Address, Block, Height, NetworkByte, Transaction};
 use nisd::peer::wire::{
@@ -16,7 +17,6 @@ use nisd::peer::wire::{
     ErrorBody, HashChain, Identity, List, MetaData, NodeCollection, NodeExperiences, NodeInfo, NodeList, Query, Score,
     SecureEntity, ShortIds, read_answer,
 };
-use nisd::pool::short_id;
 use serde_json::Value;
 
 /// What has no type of its own here, with the reason.
@@ -162,7 +162,7 @@ fn check_request<Q: Readable + Writable + PartialEq + Debug>(row: &Value, query:
 struct Skipped;
 
 impl Readable for Skipped {
-    fn read<'a, S: nisd::codec::Source<'a>>(_: &mut S) -> Result<Self, nisd::codec::ReadError> {
+    fn read<'a, S: nisd::codec::Decoder<'a>>(_: &mut S) -> Result<Self, nisd::codec::ReadError> {
         Ok(Skipped)
     }
 }
@@ -219,11 +219,11 @@ fn check_block_list(row: &Value, challenge: &Challenge, node: &KeyPair) {
 fn a_pushed_transaction_is_signed_read_and_written_as_recorded() {
     let Some(file) = vectors() else { return };
     let row = &file["secureEntity"];
-    let transaction = Transaction::from_bytes(&bytes(row, "transactionBinary"), Form::Verifiable, context());
+    let transaction = Transaction::from_bytes(&bytes(row, "transactionBinary"), SigningForm::Verifiable, context());
     let transaction = transaction.expect("a transaction");
     assert_eq!(transaction.hash().to_string(), text(row, "transactionHash"));
     assert_eq!(short_id(&transaction.hash()).to_string(), row["hashShortId"].to_string().trim_matches('"'));
-    let salt = keccak256(&transaction.to_bytes(Form::Verifiable));
+    let salt = keccak256(&transaction.to_bytes(SigningForm::Verifiable));
     assert_eq!(hex::encode(salt), text(row, "saltKeccak256OfFullBinary"));
     let pushed = SecureEntity::sign(transaction, &pair(&file["keys"], "node2"), Some("bob".to_owned()));
     assert_eq!(pushed.signature.to_string(), text(row, "signature"));

@@ -8,15 +8,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use nisd::chain::proof::effective_importance;
 use nisd::crypto::PublicKey;
-use nisd::importance::allowance::Allowance;
+use nisd::importance::budget::WorkBudget;
 use nisd::importance::clusters::{ClusterRole, Clusters};
-use nisd::importance::grouped::{Grouped, Groups};
-use nisd::importance::hash_order::{HashOrder, Visit, capacity, hash};
-use nisd::importance::score::{Parts, Scoring};
+use nisd::importance::csr::{Csr, GroupAccess};
+use nisd::importance::java_hash_map::{JavaHashMapOrder, Visit, capacity, java_hash};
+use nisd::importance::score::{ScoreInputs, Scoring};
 use nisd::importance::structure::StructureBuilder;
 use nisd::importance::{
-    AccountOrder, CalculationProgress, Importance, Importances, Party, ProofOfImportance, ProofOfStake, Settings,
-    SparseMatrix, decay,
+    AccountInput, AccountOrder, CalculationProgress, Importance, Importances, ProofOfImportance, ProofOfStake,
+    Settings, SparseMatrix, decay,
 };
 use nisd::model::{Address, Amount, Height, NetworkByte};
 use serde_json::Value;
@@ -108,7 +108,7 @@ fn calculate(settings: Settings, accounts: &Accounts, links: &Links, slice: u32)
             AccountOrder::Given => place as u64,
             AccountOrder::HashTables { .. } => 1,
         };
-        let party = Party { number: numbers[&address], address };
+        let party = AccountInput { id: numbers[&address], address };
         calculation.add_account(party, Amount(accounts[place].1), Height(first_height));
     }
     for (height, sender, recipient, weight) in links {
@@ -167,7 +167,7 @@ fn rows(entries: Vec<(u64, u64, u64)>) -> Vec<Vec<(u64, u64)>> {
 fn heights_are_grouped() {
     let Some(rows) = section("groupedHeight") else { return };
     for row in list(&rows) {
-        assert_eq!(Height(number(&row[0])).grouped().0, number(&row[1]), "{row}");
+        assert_eq!(Height(number(&row[0])).importance_height().0, number(&row[1]), "{row}");
     }
 }
 
@@ -183,7 +183,7 @@ fn outlinks_decay() {
 fn addresses_have_the_platforms_hashes() {
     let Some(rows) = section("hashes") else { return };
     for row in list(&rows) {
-        assert_eq!(u64::from(hash(&address(&row[0]))), number(&row[2]), "{row}");
+        assert_eq!(u64::from(java_hash(&address(&row[0]))), number(&row[2]), "{row}");
     }
 }
 
@@ -191,11 +191,11 @@ fn addresses_have_the_platforms_hashes() {
 fn keys_come_in_the_order_of_the_platforms_tables() {
     let Some(rows) = section("hashOrder") else { return };
     for row in list(&rows) {
-        let (mut table, mut first) = (HashOrder::new(300), BTreeMap::new());
+        let (mut table, mut first) = (JavaHashMapOrder::new(300), BTreeMap::new());
         let mut inserted = Vec::new();
         for (index, key) in addresses(&row["keys"]).into_iter().enumerate() {
             if first.insert(key, index).is_none() {
-                table.insert(hash(&key));
+                table.insert(java_hash(&key));
                 inserted.push(index as u64);
             }
         }
@@ -203,7 +203,7 @@ fn keys_come_in_the_order_of_the_platforms_tables() {
         let mut order = Vec::new();
         loop {
             match table.visit() {
-                Visit::Nothing => {}
+                Visit::Pending => {}
                 Visit::Key(key) => order.push(inserted[key]),
                 Visit::End => break,
             }
@@ -219,14 +219,14 @@ fn graphs_have_the_clusters_and_the_proximity_of_the_reference() {
         let nodes = number(&graph["n"]) as usize;
         let edges: BTreeSet<_> =
             list(&graph["edges"]).iter().map(|edge| (number(&edge[0]), number(&edge[1]))).collect();
-        let mut matrix = Grouped::default();
+        let mut matrix = Csr::default();
         for row in 0..nodes as u64 {
             edges.range((row, 0)..(row + 1, 0)).for_each(|edge| matrix.push((edge.1 as u32, 1.0)));
-            matrix.close();
+            matrix.close_group();
         }
         let threshold = graph["epsilon"].as_f64().expect("a number");
         let mut builder = StructureBuilder::new(nodes, threshold);
-        while !builder.step(&matrix, &mut Allowance::new(1)) {}
+        while !builder.step(&matrix, &mut WorkBudget::new(1)) {}
         let structure = builder.finish();
         assert_eq!(partition(&structure.clusters), expected_partition(graph), "{graph}");
         assert_eq!(rows(entries(&structure.proximity)), rows(expected_entries(&graph["R"])), "{graph}");
@@ -241,13 +241,13 @@ fn scores_are_combined_as_by_the_reference() {
         let (outlinks, vested) = (part("outlinkScore"), part("vested"));
         let (ranks, weights) = (part("pageRank"), part("graphWeight"));
         let mut scoring = Scoring::new(ranks.len());
-        let parts = |index: usize| Parts {
+        let parts = |index: usize| ScoreInputs {
             outlinks: outlinks[index],
             vested: vested[index],
             rank: ranks[index],
             weight: weights[index],
         };
-        while !scoring.step(parts, &mut Allowance::new(1)) {}
+        while !scoring.step(parts, &mut WorkBudget::new(1)) {}
         assert_eq!(to_bits(&scoring.finish()), all_bits(&input["expected"]), "{input}");
     }
 }
@@ -293,7 +293,7 @@ fn complete_calculations_equal_those_of_the_reference_in_every_bit() {
         }
         let results = calculation.into_results();
         assert_eq!(results.height, settings.height, "{name}");
-        assert_eq!(results.handed_over, accounts.len() as u64, "{name}");
+        assert_eq!(results.accounts_counted, accounts.len() as u64, "{name}");
         assert_eq!(u64::from(results.iterations), number(&expected["iterations"]), "{name}");
         let found = by_address(results, &accounts);
         let eligible = numbers(&expected["eligible"]);
@@ -333,11 +333,11 @@ fn stakes_are_shared_as_by_the_reference() {
         let vested = numbers(&case["accounts"]);
         let holders = strangers(vested.len() as u8);
         let mut calculation = ProofOfStake::new(Height(number(&case["height"])));
-        let parties = (0..).zip(holders).map(|(number, address)| Party { number, address });
+        let parties = (0..).zip(holders).map(|(number, address)| AccountInput { id: number, address });
         parties.zip(&vested).for_each(|(party, vested)| calculation.add_account(party, Amount(*vested)));
         while calculation.step(3) == CalculationProgress::Working {}
         let results = calculation.into_results();
-        assert_eq!(results.handed_over, vested.len() as u64);
+        assert_eq!(results.accounts_counted, vested.len() as u64);
         let importances: Vec<_> = results.accounts.iter().map(|account| account.importance).collect();
         assert_eq!(to_bits(&importances), all_bits(&case["expected"]), "{}", case["name"]);
     }
@@ -380,7 +380,7 @@ fn the_nemesis_blocks_give_the_importances_of_the_reference() {
     for (network, recorded) in networks.as_object().expect("networks") {
         let (accounts, expected) = recorded_accounts(recorded, address);
         let results = calculate(in_given_order(1), &accounts, &Links::new(), 1000).into_results();
-        assert_eq!(results.handed_over, number(&recorded["nAll"]), "{network}");
+        assert_eq!(results.accounts_counted, number(&recorded["nAll"]), "{network}");
         assert_eq!(u64::from(results.iterations), number(&recorded["iterations"]), "{network}");
         assert_equal_bits(&by_address(results, &accounts), &expected);
         let settings = Settings::new(Height::NEMESIS, BLOCKS_PER_DAY, 0);
@@ -394,7 +394,7 @@ fn the_nemesis_accounts_are_recorded_in_the_order_of_their_buckets() {
     let Some(networks) = section("nemesis") else { return };
     for (network, recorded) in networks.as_object().expect("networks") {
         let buckets = capacity(number(&recorded["nAll"]) + 1);
-        let bucket = |account: &Value| hash(&address(&account[0])) & (buckets - 1);
+        let bucket = |account: &Value| java_hash(&address(&account[0])) & (buckets - 1);
         assert!(list(&recorded["accounts"]).is_sorted_by_key(bucket), "{network}");
     }
 }

@@ -15,11 +15,11 @@ use nisd::model::{
     Network, NetworkByte, Timestamp, Transaction,
 };
 use nisd::rules::{
-    self, Case, Purpose, Refusal, ResultKind, ValidationResult, check_transaction, creation_fee, max_message_length,
-    may_not_harvest, may_sign_block, minimum_fee, rental_fee,
+    self, Purpose, Rejection, ResultKind, ValidationContext, ValidationResult, check_transaction, creation_fee,
+    max_message_length, may_not_harvest, may_sign_block, minimum_fee, rental_fee,
 };
 use nisd::state::{BlockContext, Effect, Ledger, StateView, effects};
-use nisd::store::{Batch, ChainIdentity, Options, Store};
+use nisd::store::{ChainIdentity, Options, Store, WriteTxn};
 use serde_json::Value;
 
 /// Accounts of the tests.
@@ -62,13 +62,13 @@ fn mainnet() -> Network {
 }
 
 /// Runs a test in the middle of a block of an otherwise empty mainnet, where Alice and Bob are rich.
-fn at(height: u64, test: impl FnOnce(&mut Ledger<'_, Batch<'_>>)) {
+fn at(height: u64, test: impl FnOnce(&mut Ledger<'_, WriteTxn<'_>>)) {
     let network = mainnet();
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(folder.path(), &ChainIdentity::of(&network), Options::default()).unwrap();
-    let mut batch = store.begin().unwrap();
+    let mut batch = store.begin_write().unwrap();
     let mut block = BlockContext::new(Height(height), Timestamp(0));
-    let mut ledger = Ledger { batch: &mut batch, block: &mut block, network: &network };
+    let mut ledger = Ledger { txn: &mut batch, block: &mut block, network: &network };
     ledger.seed().unwrap();
     for key in [ALICE, BOB] {
         let (from, amount) = (network.nemesis_signer, Amount::whole(1_000_000_000).0);
@@ -78,11 +78,11 @@ fn at(height: u64, test: impl FnOnce(&mut Ledger<'_, Batch<'_>>)) {
 }
 
 fn context<'a, 'l, 'e>(
-    ledger: &'a Ledger<'l, Batch<'e>>,
+    ledger: &'a Ledger<'l, WriteTxn<'e>>,
     height: u64,
     purpose: Purpose,
-) -> Case<'a, Ledger<'l, Batch<'e>>> {
-    Case { state: ledger, network: ledger.network, height: Height(height), now: Timestamp(1000), purpose }
+) -> ValidationContext<'a, Ledger<'l, WriteTxn<'e>>> {
+    ValidationContext { state: ledger, network: ledger.network, height: Height(height), now: Timestamp(1000), purpose }
 }
 
 fn address(key: &PublicKey) -> Address {
@@ -110,7 +110,7 @@ fn transfer(amount: u64, message: usize, mosaics: Vec<Mosaic>) -> Transaction {
 
 /// Defines a mosaic of Alice.
 fn define(
-    ledger: &mut Ledger<'_, Batch<'_>>,
+    ledger: &mut Ledger<'_, WriteTxn<'_>>,
     name: &str,
     supply: u64,
     divisibility: u8,
@@ -149,7 +149,7 @@ fn transfers_cost_the_minimum_fees_of_all_three_eras() {
             let transfer = transfer(number(&case["amount_micro"]), number(&case["message_length"]) as usize, mosaics);
             let names = ["min_fee_before_first_fork", "min_fee_after_first_fork", "min_fee_after_second_fork"];
             for (height, name) in ERAS.into_iter().zip(names) {
-                let fee = minimum_fee(&transfer, &context(ledger, height, Purpose::Pool)).unwrap();
+                let fee = minimum_fee(&transfer, &context(ledger, height, Purpose::Mempool)).unwrap();
                 assert_eq!(fee.0, number(&case[name]), "{} at {height}", case["name"]);
             }
         }
@@ -160,7 +160,7 @@ fn transfers_cost_the_minimum_fees_of_all_three_eras() {
 fn the_first_fee_of_a_value_rises_at_the_thresholds() {
     let Some(group) = vectors("pre_first_fork_xem_fee_thresholds") else { return };
     at(2, |ledger| {
-        let context = context(ledger, 2, Purpose::Pool);
+        let context = context(ledger, 2, Purpose::Mempool);
         let fee = |units: u64| minimum_fee(&transfer(Amount::whole(units).0, 0, Vec::new()), &context).unwrap();
         for (index, threshold) in group["thresholds"].as_array().unwrap().iter().enumerate() {
             let (threshold, above) = (number(threshold), number(&group["first_fee"]) + index as u64);
@@ -181,7 +181,7 @@ fn scarce_mosaics_are_cheaper_from_the_thresholds_on() {
                 let supply = total / 10u64.pow(u32::from(divisibility)) + more;
                 let id = define(ledger, &format!("m{adjustment}_{more}"), supply, divisibility, None);
                 let transfer = transfer(1_000_000_000, 0, vec![Mosaic { id, quantity: supply }]);
-                let fee = minimum_fee(&transfer, &context(ledger, ERAS[1], Purpose::Pool)).unwrap();
+                let fee = minimum_fee(&transfer, &context(ledger, ERAS[1], Purpose::Mempool)).unwrap();
                 assert_eq!(fee, Amount::whole(25 - expected as u64), "threshold {threshold}, {more} more");
             }
         }
@@ -243,7 +243,7 @@ fn other_kinds_cost_the_minimum_fees_of_all_three_eras() {
     let Some(group) = vectors("other_minimum_fees") else { return };
     at(2, |ledger| {
         for (height, era) in ERAS.into_iter().zip(["before_first_fork", "after_first_fork", "after_second_fork"]) {
-            let context = context(ledger, height, Purpose::Pool);
+            let context = context(ledger, height, Purpose::Mempool);
             for (name, expected) in group[era].as_object().unwrap() {
                 if name != "MULTISIG_AGGREGATE_MODIFICATION" {
                     assert_eq!(minimum_fee(&of_kind(name), &context).unwrap().0, number(expected), "{era} {name}");
@@ -257,7 +257,7 @@ fn other_kinds_cost_the_minimum_fees_of_all_three_eras() {
             }
         }
         let upper = number(&group["signature_fee_upper_bound"]);
-        let context = context(ledger, ERAS[2], Purpose::Pool);
+        let context = context(ledger, ERAS[2], Purpose::Mempool);
         let pay = |fee| {
             let one = Transaction { fee: Amount(fee), ..cosignature(BOB, &transfer(0, 0, Vec::new())) };
             result(check_transaction(&one, &context).map(drop))
@@ -273,7 +273,7 @@ fn rents_and_creation_fees_are_those_of_the_era() {
     at(2, |ledger| {
         let (root, sub) = (NamespaceId::parse("a").unwrap(), NamespaceId::parse("a.b").unwrap());
         for (era, height) in ERAS.into_iter().enumerate() {
-            let context = context(ledger, height, Purpose::Pool);
+            let context = context(ledger, height, Purpose::Mempool);
             assert_eq!(rental_fee(&root, &context).0, number(&group["root"][era]));
             assert_eq!(rental_fee(&sub, &context).0, number(&group["sub"][era]));
             assert_eq!(creation_fee(&context).0, number(&group["mosaic_creation"][era]));
@@ -282,7 +282,7 @@ fn rents_and_creation_fees_are_those_of_the_era() {
 }
 
 /// The movements of mosaics of a transfer, or the text of the exception.
-fn moved(ledger: &Ledger<'_, Batch<'_>>, transfer: &Transaction) -> Result<Vec<u64>, String> {
+fn moved(ledger: &Ledger<'_, WriteTxn<'_>>, transfer: &Transaction) -> Result<Vec<u64>, String> {
     let mut list = Vec::new();
     effects(transfer, ledger, NetworkByte::MAINNET, &mut list).map_err(|error| error.to_string())?;
     let quantity = |effect: &Effect<'_>| match effect {
@@ -332,17 +332,17 @@ fn messages_may_be_longer_after_each_fork() {
     let Some(group) = vectors("max_message_length_mainnet") else { return };
     at(2, |ledger| {
         for case in cases(&group) {
-            let context = context(ledger, number(&case["height"]), Purpose::Pool);
+            let context = context(ledger, number(&case["height"]), Purpose::Mempool);
             assert_eq!(max_message_length(&context) as u64, number(&case["max"]), "{case}");
         }
     });
 }
 
 /// The result of a check; it must not be an exception.
-fn result(outcome: rules::Verdict) -> ValidationResult {
+fn result(outcome: rules::RuleResult) -> ValidationResult {
     match outcome {
         Ok(()) => ValidationResult::Success,
-        Err(Refusal::Result(result)) => result,
+        Err(Rejection::Result(result)) => result,
         Err(other) => panic!("{other}"),
     }
 }
@@ -362,7 +362,7 @@ fn namespaces_are_renewed_in_time() {
             assert_eq!(case["active"], active, "{case}");
             for (signer, member) in [(ALICE, "owner"), (BOB, "other_account")] {
                 let one = transaction(signer, provision("rented", None));
-                let found = result(check_transaction(&one, &context(ledger, height, Purpose::Pool)).map(drop));
+                let found = result(check_transaction(&one, &context(ledger, height, Purpose::Mempool)).map(drop));
                 assert_eq!(case[member], found.name(), "{case}");
             }
         }
@@ -373,7 +373,7 @@ fn namespaces_are_renewed_in_time() {
 fn names_of_namespaces_are_valid_and_claimable() {
     let Some(group) = vectors("namespace_ids") else { return };
     at(500_000, |ledger| {
-        let context = context(ledger, ERAS[2], Purpose::Pool);
+        let context = context(ledger, ERAS[2], Purpose::Mempool);
         for case in cases(&group) {
             let id = text(&case["id"]);
             assert_eq!(case["valid"], NamespaceId::parse(id).is_ok(), "{id}");
@@ -403,7 +403,7 @@ fn deadlines_are_within_a_day_of_the_time_stamp() {
             let mut one = transfer(1, 0, Vec::new());
             one.timestamp = Timestamp(number(&case["timestamp"]) as i32);
             one.deadline = Timestamp(number(&case["deadline"]) as i32);
-            let found = result(check_transaction(&one, &context(ledger, ERAS[2], Purpose::ChainPart)).map(drop));
+            let found = result(check_transaction(&one, &context(ledger, ERAS[2], Purpose::BlockProcessing)).map(drop));
             assert_eq!(case["result"], found.name(), "{case}");
         }
     });
@@ -458,7 +458,7 @@ fn multisig_transactions_need_the_right_signatures() {
             let signers = keys(&case["signers"]);
             // The rule does not care who among the signers began, but an earlier one wants a cosignatory.
             let one = multisig(signers[0], inner, &signers[1..]);
-            let found = result(check_transaction(&one, &context(ledger, ERAS[2], Purpose::ChainPart)).map(drop));
+            let found = result(check_transaction(&one, &context(ledger, ERAS[2], Purpose::BlockProcessing)).map(drop));
             assert_eq!(case["result"], found.name(), "{case}");
         });
     }

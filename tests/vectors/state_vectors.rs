@@ -15,19 +15,19 @@ use checkpoint::{checkpoint, interface_status};
 use nisd::chain::{due_after, nemesis_block};
 use nisd::config::{self, Settings};
 use nisd::crypto::{PublicKey, Signature};
-use nisd::importance::hash_order::{capacity, hash};
+use nisd::importance::java_hash_map::{capacity, java_hash};
 use nisd::model::network::ChainParameters;
 use nisd::model::transaction::{LinkMode, ProvisionNamespace, SupplyChangeKind, Transfer, wire_version};
 use nisd::model::{
     Address, Amount, Block, BlockKind, Body, Hash256, Height, Levy, LevyKind, Mosaic, MosaicDefinition, MosaicId,
     MosaicProperties, NamespaceId, Network, NetworkByte, Timestamp, Transaction,
 };
-use nisd::rules::{Case, Purpose, Refusal, ValidationResult, check_transaction};
+use nisd::rules::{Purpose, Rejection, ValidationContext, ValidationResult, check_transaction};
 use nisd::state::{
     self, BlockContext, Effect, Ledger, LinkPhase, Outlink, Pruning, RemoteStatus, StateError, StateView,
     VestedBalance, digest, dump,
 };
-use nisd::store::{Batch, ChainIdentity, Options, Read, Store, StoredBlock, Table, block_key};
+use nisd::store::{ChainIdentity, Options, Read, Store, StoredHeader, Table, WriteTxn, block_key};
 use scenario::{Run, Scenario};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -85,35 +85,35 @@ fn address(key: &PublicKey) -> Address {
 }
 
 /// Runs a test on a batch of an empty store.
-fn on_empty(network: &Network, test: impl FnOnce(&mut Batch<'_>)) {
+fn on_empty(network: &Network, test: impl FnOnce(&mut WriteTxn<'_>)) {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(folder.path(), &ChainIdentity::of(network), Options::default()).unwrap();
-    test(&mut store.begin().unwrap());
+    test(&mut store.begin_write().unwrap());
 }
 
 /// Does something in the middle of a block at a height.
 fn within<T>(
-    batch: &mut Batch<'_>,
+    txn: &mut WriteTxn<'_>,
     network: &Network,
     height: Height,
-    act: impl FnOnce(&mut Ledger<'_, Batch<'_>>) -> T,
+    act: impl FnOnce(&mut Ledger<'_, WriteTxn<'_>>) -> T,
 ) -> T {
     let mut block = BlockContext::new(height, Timestamp(0));
-    let mut ledger = Ledger { batch, block: &mut block, network };
+    let mut ledger = Ledger { txn, block: &mut block, network };
     let result = act(&mut ledger);
-    ledger.finish().unwrap();
+    ledger.flush().unwrap();
     result
 }
 
 /// Credits a block without fees, and forgets what is old.
-fn harvest(batch: &mut Batch<'_>, network: &Network, height: Height, timestamp: Timestamp) {
+fn harvest(txn: &mut WriteTxn<'_>, network: &Network, height: Height, timestamp: Timestamp) {
     let mut block = BlockContext::new(height, timestamp);
-    let mut ledger = Ledger { batch, block: &mut block, network };
+    let mut ledger = Ledger { txn, block: &mut block, network };
     ledger.harvest(&address(&BOB), Amount::ZERO).unwrap();
     let mut expiry = ledger.expiry().unwrap();
     while expiry.step(&mut ledger).unwrap() {}
     let mut pruning = Pruning::due(height, timestamp, &network.chain);
-    while pruning.as_mut().is_some_and(|pruning| pruning.step(batch).unwrap()) {}
+    while pruning.as_mut().is_some_and(|pruning| pruning.step(txn).unwrap()) {}
 }
 
 fn namespace(name: &str) -> NamespaceId {
@@ -121,7 +121,7 @@ fn namespace(name: &str) -> NamespaceId {
 }
 
 /// The state as it is dumped, before it is committed.
-fn dump_of(state: &impl Read, network: &Network, tip: &StoredBlock) -> Value {
+fn dump_of(state: &impl Read, network: &Network, tip: &StoredHeader) -> Value {
     let mut text = Vec::new();
     dump(state, network, tip, &mut text).unwrap();
     serde_json::from_slice(&text).unwrap()
@@ -131,7 +131,7 @@ fn dump_of(state: &impl Read, network: &Network, tip: &StoredBlock) -> Value {
 fn heights_are_grouped_by_359() {
     let Some(group) = vectors("groupedHeight") else { return };
     for case in cases(&group) {
-        assert_eq!(case["grouped"], height(&case["height"]).grouped().0, "{case}");
+        assert_eq!(case["grouped"], height(&case["height"]).importance_height().0, "{case}");
     }
 }
 
@@ -141,8 +141,8 @@ fn importances_are_due_after_the_nemesis_block_and_after_every_block_that_ends_a
     for case in cases(&group["execute"]) {
         let executed = height(&case["blockHeight"]);
         assert_eq!(case["effectiveHeight"], executed.next().0, "{case}");
-        assert_eq!(case["grouped"], executed.next().grouped().0, "{case}");
-        let in_force = (executed > Height::NEMESIS).then_some(executed.grouped().0);
+        assert_eq!(case["grouped"], executed.next().importance_height().0, "{case}");
+        let in_force = (executed > Height::NEMESIS).then_some(executed.importance_height().0);
         let expected = Some(number(&case["grouped"])).filter(|grouped| Some(*grouped) != in_force);
         assert_eq!(due_after(executed).map(|due| due.0), expected, "{case}");
     }
@@ -160,7 +160,7 @@ fn after_an_undone_block_the_importances_before_it_are_in_force() {
         for case in cases(&group["undo"]) {
             let undone = height(&case["blockHeight"]);
             run.run_to(undone.0);
-            assert_eq!(in_force(run), undone.next().grouped(), "{case}");
+            assert_eq!(in_force(run), undone.next().importance_height(), "{case}");
             run.undo_to(undone.0 - 1);
             assert_eq!(case["effectiveHeight"], undone.0);
             assert_eq!(case["grouped"], in_force(run).0, "{case}");
@@ -202,8 +202,8 @@ fn outlinks_and_leases_are_forgotten_below_the_cuts_in_every_360th_block() {
 /// Heights of the outlinks and of the leases in a state.
 fn kept(state: &impl Read) -> (Vec<u64>, Vec<u64>) {
     let height = |key: &Vec<u8>| u64::from_be_bytes(*key.first_chunk().unwrap());
-    let heights = |table| state.keys(table, &[]).unwrap().iter().map(height).collect::<Vec<_>>();
-    let roots = state.keys(Table::Namespaces, &[]).unwrap();
+    let heights = |table| state.keys_with_prefix(table, &[]).unwrap().iter().map(height).collect::<Vec<_>>();
+    let roots = state.keys_with_prefix(Table::Namespaces, &[]).unwrap();
     let leases = roots.iter().flat_map(|root| state.leases(std::str::from_utf8(root).unwrap()).unwrap());
     let mut leases: Vec<u64> = leases.map(|lease| lease.height.0).collect();
     leases.sort();
@@ -225,7 +225,7 @@ fn transaction_hashes_are_forgotten_after_the_configured_time_but_never_before_3
             let hashes = put_block(batch, &times);
             harvest(batch, &network, Height(361), Timestamp(number(&case["blockTimeStamp"]) as i32));
             for (time, hash) in times.iter().zip(&hashes) {
-                let kept = state::hash_entry(batch, hash).unwrap().map(|entry| entry.timestamp.0);
+                let kept = state::find_remembered_hash(batch, hash).unwrap().map(|entry| entry.timestamp.0);
                 assert_eq!(kept, (i64::from(*time) >= limit).then_some(*time), "{case}: {time}");
                 // Whoever asks for a transaction finds it all the same.
                 assert!(state::find_hash(batch, hash).unwrap().is_some_and(|entry| entry.timestamp.0 == *time));
@@ -235,7 +235,7 @@ fn transaction_hashes_are_forgotten_after_the_configured_time_but_never_before_3
 }
 
 /// Stores a block at height 1 with transactions of these time stamps; their hashes.
-fn put_block(batch: &mut Batch<'_>, times: &[i32]) -> Vec<Hash256> {
+fn put_block(txn: &mut WriteTxn<'_>, times: &[i32]) -> Vec<Hash256> {
     let signature = Some(Signature([1; 64]));
     let transfer = |time: &i32| Transaction {
         version: wire_version(NetworkByte::TESTNET, 1),
@@ -261,7 +261,7 @@ fn put_block(batch: &mut Batch<'_>, times: &[i32]) -> Vec<Hash256> {
         height: Height(1),
         transactions: times.iter().map(transfer).collect(),
     };
-    let stored = StoredBlock {
+    let stored = StoredHeader {
         height: block.height,
         hash: block.hash(),
         generation_hash: Hash256::default(),
@@ -269,13 +269,13 @@ fn put_block(batch: &mut Batch<'_>, times: &[i32]) -> Vec<Hash256> {
         difficulty: 1,
         score: 0,
         total_fee: Amount::ZERO,
-        lessor: None,
+        beneficiary: None,
         ids: (1, 1),
     };
-    batch.put_unjournaled(Table::Blocks, &block_key(block.height), &stored.to_bytes(&block)).unwrap();
+    txn.put_unjournaled(Table::Blocks, &block_key(block.height), &stored.to_bytes(&block)).unwrap();
     let hashes: Vec<Hash256> = block.transactions.iter().map(Transaction::hash).collect();
     for (index, hash) in (0..).zip(&hashes) {
-        state::insert_hashes(batch, 0, block.height, index, std::iter::once(hash)).unwrap();
+        state::insert_hashes(txn, 0, block.height, index, std::iter::once(hash)).unwrap();
     }
     hashes
 }
@@ -319,9 +319,9 @@ impl History {
             "addFullyVested" => self.push(|balance, chain| {
                 assert_eq!(*balance, VestedBalance::default());
                 balance.receive(height, amount, chain).unwrap();
-                balance.vest();
+                balance.vest_all();
             }),
-            "convertToFullyVested" => self.balances.last_mut().unwrap().vest(),
+            "convertToFullyVested" => self.balances.last_mut().unwrap().vest_all(),
             "undoSend" | "undoReceive" => self.undo(height, amount),
             // Blocks above were undone one by one; there is nothing else to take back.
             "undoChain" => assert!(self.last().height <= height.0),
@@ -423,7 +423,12 @@ fn the_amount_of_a_transfer_multiplies_the_quantities_of_its_mosaics() {
 }
 
 /// Lets Alice rent a namespace and define a mosaic in it.
-fn define(ledger: &mut Ledger<'_, Batch<'_>>, divisibility: u8, initial_supply: u64, levy: Option<Levy>) -> MosaicId {
+fn define(
+    ledger: &mut Ledger<'_, WriteTxn<'_>>,
+    divisibility: u8,
+    initial_supply: u64,
+    levy: Option<Levy>,
+) -> MosaicId {
     let id = mosaic_id(&"acme:coin".into());
     let rent = Effect::Namespace { owner: address(&ALICE), name: id.namespace.clone() };
     ledger.apply(&rent).unwrap();
@@ -483,7 +488,7 @@ fn a_supply_gives_its_creator_the_quantity_and_grows_up_to_the_most_there_may_be
 }
 
 /// The result of the rules for renting a namespace at a height.
-fn renting(ledger: &Ledger<'_, Batch<'_>>, signer: PublicKey, height: u64) -> ValidationResult {
+fn renting(ledger: &Ledger<'_, WriteTxn<'_>>, signer: PublicKey, height: u64) -> ValidationResult {
     let network = ledger.network;
     let body = ProvisionNamespace {
         rental_fee_sink: network.namespace_sink(),
@@ -492,11 +497,16 @@ fn renting(ledger: &Ledger<'_, Batch<'_>>, signer: PublicKey, height: u64) -> Va
         parent: None,
     };
     let one = transaction(signer, 1, Body::ProvisionNamespace(body));
-    let context =
-        Case { state: ledger, network, height: Height(height), now: Timestamp(0), purpose: Purpose::ChainPart };
+    let context = ValidationContext {
+        state: ledger,
+        network,
+        height: Height(height),
+        now: Timestamp(0),
+        purpose: Purpose::BlockProcessing,
+    };
     match check_transaction(&one, &context) {
         Ok(_) => ValidationResult::Success,
-        Err(Refusal::Result(result)) => result,
+        Err(Rejection::Result(result)) => result,
         Err(other) => panic!("{other}"),
     }
 }
@@ -573,7 +583,7 @@ fn links_take_effect_and_end_as_listed() {
 fn running(scenario: &Scenario, test: impl FnOnce(&mut Run<'_, '_>)) {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(folder.path(), &ChainIdentity::of(&scenario.network), Options::default()).unwrap();
-    test(&mut Run { scenario, batch: store.begin().unwrap() });
+    test(&mut Run { scenario, batch: store.begin_write().unwrap() });
 }
 
 #[test]
@@ -601,10 +611,10 @@ fn blocks_do_what_the_vectors_list_in_their_order() {
 fn rewards(run: &Run<'_, '_>) -> [Value; 3] {
     let tip = run.tip().unwrap();
     let signer = run.signer(tip.height.0);
-    let beneficiary = run.scenario.accounts.name(&tip.lessor.unwrap_or(signer)).to_owned();
+    let beneficiary = run.scenario.accounts.name(&tip.beneficiary.unwrap_or(signer)).to_owned();
     let mut hashes = 0;
     run.batch
-        .each(Table::Hashes, &[], |key, _| {
+        .for_each_prefix(Table::Hashes, &[], |key, _| {
             // Era, first bytes of the hash, height, index.
             hashes += u64::from(key[12..16] == (tip.height.0 as u32).to_be_bytes());
             Ok(true)
@@ -682,7 +692,7 @@ fn importances_are_recalculated_at_the_listed_heights_for_as_many_accounts() {
             while run.height() < scenario.last {
                 run.execute();
                 let last = state::last_recalculation(&run.batch).unwrap().unwrap();
-                let last = json!({ "groupedHeight": last.height.0, "accounts": last.handed_over });
+                let last = json!({ "groupedHeight": last.height.0, "accounts": last.accounts_counted });
                 if found.last() != Some(&last) {
                     found.push(last);
                 }
@@ -766,7 +776,7 @@ fn assert_order(network: &Network, block: &Block, expected: &Value) {
     let mut seen = BTreeSet::new();
     addresses.retain(|address| seen.insert(*address));
     let mask = capacity(addresses.len() as u64) - 1;
-    addresses.sort_by_key(|address| hash(address) & mask);
+    addresses.sort_by_key(|address| java_hash(address) & mask);
     let texts: Vec<&str> = addresses.iter().map(Address::as_str).collect();
     assert!(cases(&expected["first"]).iter().eq(&texts[..5]), "{:?}", &texts[..5]);
     assert_eq!(expected["sha256"], hex::encode(Sha256::digest(texts.join("\n"))));

@@ -4,7 +4,7 @@ use std::io::Read;
 
 use flate2::read::GzDecoder;
 
-use super::service::{Answered, Stage, Visitor, text};
+use super::service::{Answered, ConnectionRecord, Stage, text};
 
 /// How parsing ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub enum End {
 
 /// Parses all that a visitor received: its responses, each once and in order, perhaps followed by a rejection; or the
 /// frames of its websocket. `is_closed` means that no more bytes come, which ends a response to an HTTP/1.0 client.
-pub fn read(received: &[u8], visitor: &Visitor, is_closed: bool) -> End {
+pub fn read(received: &[u8], visitor: &ConnectionRecord, is_closed: bool) -> End {
     let mut answers = visitor.answered.iter();
     let mut rest = received;
     while !rest.is_empty() {
@@ -77,11 +77,11 @@ impl Head {
     /// Takes the body off the front, if it is complete.
     fn body(&self, answer: &Answered, rest: &mut &[u8], is_closed: bool) -> Option<Vec<u8>> {
         if self.value("Transfer-Encoding") == Some("chunked") {
-            assert!(answer.pieces && self.value("Content-Length").is_none());
+            assert!(answer.streaming && self.value("Content-Length").is_none());
             return if answer.is_head { Some(Vec::new()) } else { chunks(answer, rest) };
         }
         let Some(length) = self.value("Content-Length") else {
-            assert!(answer.pieces && answer.is_http_10, "{self:?} has no end");
+            assert!(answer.streaming && answer.is_http_10, "{self:?} has no end");
             let body = std::mem::take(rest);
             assert!(body.len() <= answer.length);
             return (is_closed && answer.is_done && body.len() == answer.length).then(|| body.to_vec());
@@ -123,7 +123,7 @@ fn take<'a>(rest: &mut &'a [u8], count: usize) -> Option<&'a [u8]> {
 }
 
 /// Checks frames: texts are those that were sent, in order; pongs may come between them; nothing follows a close frame.
-fn frames(mut rest: &[u8], visitor: &Visitor) -> End {
+fn frames(mut rest: &[u8], visitor: &ConnectionRecord) -> End {
     let mut sent = visitor.sent.iter();
     while !rest.is_empty() {
         let Some((opcode, payload)) = frame(&mut rest) else { return End::Cut };

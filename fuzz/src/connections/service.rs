@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use nisd::net::http::Request;
-use nisd::net::machine::{Caller, ConnectionId, Effects, Event, Exchange, ListenerId, Machine, Message, Moment, Taken};
+use nisd::net::service::{
+    Client, ConnectionId, Effects, Event, Exchange, ListenerId, LoopTime, Message, Progress, Service,
+};
 use nisd::net::websocket::handshake;
-use nisd::net::{Limits, SharedPool};
+use nisd::net::{Limits, SharedBytesCounter};
 
 /// Units of work for which one connection is served at a time.
 const SHARE: u32 = 100;
@@ -20,7 +22,7 @@ pub struct Answered {
     pub serial: u64,
     pub is_head: bool,
     pub is_http_10: bool,
-    pub pieces: bool,
+    pub streaming: bool,
     pub is_upgraded: bool,
     pub is_done: bool,
     /// Bytes of body so far.
@@ -41,29 +43,29 @@ pub enum Stage {
 
 /// The record of a connection.
 #[derive(Debug, Default)]
-pub struct Visitor {
+pub struct ConnectionRecord {
     pub answered: Vec<Answered>,
     pub stage: Stage,
     /// Number of received messages.
-    pub heard: usize,
+    pub received: usize,
     /// Serial number and length of each message sent.
     pub sent: Vec<(u64, usize)>,
     pub is_gone: bool,
     /// Remaining work for the present request or message.
-    work: Option<Work>,
+    work: Option<PendingWork>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Work {
+struct PendingWork {
     steps: u8,
     size: usize,
-    parks: bool,
-    is_parked: bool,
+    suspends: bool,
+    is_suspended: bool,
 }
 
 /// What the service does at its next tick.
 #[derive(Clone, Copy, Debug)]
-pub enum Wish {
+pub enum TickAction {
     Nothing,
     ResumeAll,
     ResumeOne(usize),
@@ -73,16 +75,16 @@ pub enum Wish {
     Charge(usize, u8),
 }
 
-pub struct Service {
-    pub visitors: BTreeMap<ConnectionId, Visitor>,
-    pub wish: Wish,
+pub struct FuzzService {
+    pub records: BTreeMap<ConnectionId, ConnectionRecord>,
+    pub tick_action: TickAction,
     /// Units charged since the present serving began.
     pub spent: u32,
     /// Total units that the server charged itself.
     pub units: u32,
     /// Requests and messages that were handled.
     pub handled: usize,
-    pool: SharedPool,
+    pool: SharedBytesCounter,
     output_bytes: usize,
     backlog_bytes: usize,
     serial: u64,
@@ -100,11 +102,11 @@ pub fn body_limit(path: &str) -> usize {
     if path.starts_with("/b") { 200_000 } else { 2000 }
 }
 
-impl Service {
-    pub fn new(limits: &Limits, pool: SharedPool, is_trusted: fn(IpAddr) -> bool) -> Service {
-        Service {
-            visitors: BTreeMap::new(),
-            wish: Wish::Nothing,
+impl FuzzService {
+    pub fn new(limits: &Limits, pool: SharedBytesCounter, is_trusted: fn(IpAddr) -> bool) -> FuzzService {
+        FuzzService {
+            records: BTreeMap::new(),
+            tick_action: TickAction::Nothing,
             spent: 0,
             units: 0,
             handled: 0,
@@ -124,11 +126,11 @@ impl Service {
 
     /// Returns whether a request or message has remaining work.
     pub fn has_work(&self) -> bool {
-        self.visitors.values().any(|visitor| visitor.work.is_some())
+        self.records.values().any(|visitor| visitor.work.is_some())
     }
 
     pub fn websockets(&self) -> usize {
-        self.visitors.values().filter(|visitor| visitor.stage != Stage::Http && !visitor.is_gone).count()
+        self.records.values().filter(|visitor| visitor.stage != Stage::Http && !visitor.is_gone).count()
     }
 
     fn next_serial(&mut self) -> u64 {
@@ -136,8 +138,8 @@ impl Service {
         self.serial
     }
 
-    fn visitor(&mut self, id: ConnectionId) -> &mut Visitor {
-        let visitor = self.visitors.entry(id).or_default();
+    fn visitor(&mut self, id: ConnectionId) -> &mut ConnectionRecord {
+        let visitor = self.records.entry(id).or_default();
         assert!(!visitor.is_gone, "nothing happens on a connection that is gone");
         visitor
     }
@@ -161,16 +163,23 @@ impl Service {
         self.units = self.units.saturating_add(units);
     }
 
-    fn check_caller(&self, id: ConnectionId, caller: Caller, request: &Request<'_>) {
+    fn check_caller(&self, id: ConnectionId, client: Client, request: &Request<'_>) {
         let peer = self.peers[&(id.0 >> 32)];
         let names: [&[u8]; 2] = [b"x-forwarded-for", b"forwarded"];
         let says_so = request.headers().any(|(name, _)| names.contains(&name.to_ascii_lowercase().as_slice()));
-        assert_eq!(caller.is_forwarded, says_so);
-        assert!(caller.address == peer || (says_so && (self.is_trusted)(peer)), "only a trusted proxy names callers");
+        assert_eq!(client.is_forwarded, says_so);
+        assert!(client.address == peer || (says_so && (self.is_trusted)(peer)), "only a trusted proxy names callers");
     }
 
-    fn request(&mut self, exchange: Exchange<'_>, effects: &mut dyn Effects) -> Taken {
-        let Exchange { connection: id, caller, request, reply, is_resumed, is_refused } = exchange;
+    fn request(&mut self, exchange: Exchange<'_>, effects: &mut dyn Effects) -> Progress {
+        let Exchange {
+            connection: id,
+            client: caller,
+            request,
+            response: reply,
+            is_resumed,
+            is_rate_limited: is_refused,
+        } = exchange;
         self.begin(id, effects);
         self.check_caller(id, caller, request);
         let visitor = self.visitor(id);
@@ -184,7 +193,7 @@ impl Service {
             reply.status = if is_refused { 429 } else { 200 };
             reply.header("X-N", serial.to_string());
             reply.compress = kind == b'z';
-            reply.pieces = matches!(kind, b's' | b't');
+            reply.is_streaming = matches!(kind, b's' | b't');
             reply.close = kind == b'c';
             let mut steps = if matches!(kind, b'u' | b'p' | b's' | b't') { amount & 15 } else { 0 };
             if kind == b'w'
@@ -196,13 +205,18 @@ impl Service {
                 serial,
                 is_head: request.method == "HEAD",
                 is_http_10: request.is_http_10,
-                pieces: reply.pieces,
+                streaming: reply.is_streaming,
                 is_upgraded: reply.upgrade.is_some(),
                 is_done: false,
                 length: 0,
             });
             let parks = matches!(kind, b'p' | b't');
-            visitor.work = Some(Work { steps, size: SIZES[usize::from(amount >> 4 & 7)], parks, is_parked: false });
+            visitor.work = Some(PendingWork {
+                steps,
+                size: SIZES[usize::from(amount >> 4 & 7)],
+                suspends: parks,
+                is_suspended: false,
+            });
             if kind == b'g' {
                 self.charge(id, u32::from(amount) * 16, effects);
             }
@@ -210,20 +224,20 @@ impl Service {
         let visitor = self.visitor(id);
         let (work, answered) = (visitor.work.take().expect("work"), visitor.answered.last_mut().expect("an answer"));
         assert_eq!(reply.headers.first().map(|(_, value)| value.parse()), Some(Ok(answered.serial)));
-        assert_eq!(reply.body.len(), if answered.pieces { 0 } else { answered.length }, "left as it was");
+        assert_eq!(reply.body.len(), if answered.streaming { 0 } else { answered.length }, "left as it was");
         reply.body.extend(text(answered.serial, work.size));
         answered.length += work.size;
-        let taken = go_on(work, &mut visitor.work);
-        answered.is_done = taken == Taken::Done;
+        let taken = advance(work, &mut visitor.work);
+        answered.is_done = taken == Progress::Done;
         self.charged_by_server(reply.body.len());
         taken
     }
 
-    fn heard(&mut self, id: ConnectionId, message: &[u8], effects: &mut dyn Effects) -> Taken {
+    fn on_message(&mut self, id: ConnectionId, message: &[u8], effects: &mut dyn Effects) -> Progress {
         let visitor = self.visitor(id);
         assert_eq!(visitor.stage, Stage::Open);
         assert!(visitor.work.is_none(), "nothing is heard before the last message is dealt with");
-        visitor.heard += 1;
+        visitor.received += 1;
         let (kind, amount) = (message.first().copied(), message.get(1).copied().unwrap_or_default());
         match kind.unwrap_or_default() {
             b'e' => self.send(id, amount, effects),
@@ -232,19 +246,20 @@ impl Service {
             b'g' => self.charge(id, u32::from(amount) * 16, effects),
             b'u' | b'p' => {
                 let parks = kind == Some(b'p');
-                self.visitor(id).work = Some(Work { steps: amount & 15, size: 0, parks, is_parked: false });
+                self.visitor(id).work =
+                    Some(PendingWork { steps: amount & 15, size: 0, suspends: parks, is_suspended: false });
                 return self.resumed(id, effects);
             }
             _ => {}
         }
-        Taken::Done
+        Progress::Done
     }
 
-    fn resumed(&mut self, id: ConnectionId, effects: &mut dyn Effects) -> Taken {
+    fn resumed(&mut self, id: ConnectionId, effects: &mut dyn Effects) -> Progress {
         let work = self.visitor(id).work.take().expect("something to go on with");
         self.send(id, 0x20, effects);
         let visitor = self.visitor(id);
-        if visitor.stage == Stage::Open { go_on(work, &mut visitor.work) } else { Taken::Done }
+        if visitor.stage == Stage::Open { advance(work, &mut visitor.work) } else { Progress::Done }
     }
 
     fn send(&mut self, id: ConnectionId, amount: u8, effects: &mut dyn Effects) {
@@ -258,7 +273,7 @@ impl Service {
         let (serial, length) = (self.next_serial(), SIZES[usize::from(amount >> 4 & 7)]);
         let body = self.pool.share(text(serial, length).collect());
         let own: Vec<u8> = text(serial, usize::from(amount & 15)).collect();
-        let open = self.visitors.iter().filter(|(_, visitor)| visitor.stage == Stage::Open && !visitor.is_gone);
+        let open = self.records.iter().filter(|(_, visitor)| visitor.stage == Stage::Open && !visitor.is_gone);
         let open: Vec<ConnectionId> = open.map(|(id, _)| *id).collect();
         for id in open {
             self.deliver(id, serial, Message { head: &own, body: Some(&body), tail: &own[..own.len() / 2] }, effects);
@@ -266,7 +281,7 @@ impl Service {
     }
 
     fn deliver(&mut self, id: ConnectionId, serial: u64, message: Message<'_>, effects: &mut dyn Effects) {
-        let Some(visitor) = self.visitors.get_mut(&id) else { return };
+        let Some(visitor) = self.records.get_mut(&id) else { return };
         let sent = effects.send(id, message);
         if visitor.stage != Stage::Open || visitor.is_gone {
             assert!(sent.is_err(), "a websocket that has ended takes no messages");
@@ -283,34 +298,34 @@ impl Service {
 
     fn close(&mut self, id: ConnectionId, effects: &mut dyn Effects) {
         effects.close(id, 1000, "as you wish");
-        if let Some(visitor) = self.visitors.get_mut(&id).filter(|visitor| visitor.stage == Stage::Open) {
+        if let Some(visitor) = self.records.get_mut(&id).filter(|visitor| visitor.stage == Stage::Open) {
             (visitor.stage, visitor.work) = (Stage::Over, None);
         }
     }
 
     fn turn(&mut self, effects: &mut dyn Effects) {
-        let nth = |number: usize| self.visitors.keys().nth(number % self.visitors.len().max(1)).copied();
-        match self.wish {
-            Wish::Nothing => {}
-            Wish::ResumeAll => self.resume(|_| true, effects),
-            Wish::ResumeOne(number) => {
+        let nth = |number: usize| self.records.keys().nth(number % self.records.len().max(1)).copied();
+        match self.tick_action {
+            TickAction::Nothing => {}
+            TickAction::ResumeAll => self.resume(|_| true, effects),
+            TickAction::ResumeOne(number) => {
                 let chosen = nth(number);
                 self.resume(|id| Some(id) == chosen, effects);
             }
-            Wish::Send(number, amount) => nth(number).into_iter().for_each(|id| self.send(id, amount, effects)),
-            Wish::Share(amount) => self.share(amount, effects),
-            Wish::Close(number) => nth(number).into_iter().for_each(|id| self.close(id, effects)),
-            Wish::Charge(number, units) => {
+            TickAction::Send(number, amount) => nth(number).into_iter().for_each(|id| self.send(id, amount, effects)),
+            TickAction::Share(amount) => self.share(amount, effects),
+            TickAction::Close(number) => nth(number).into_iter().for_each(|id| self.close(id, effects)),
+            TickAction::Charge(number, units) => {
                 nth(number).into_iter().for_each(|id| effects.charge(id, u32::from(units) * 1000));
             }
         }
-        self.wish = Wish::Nothing;
+        self.tick_action = TickAction::Nothing;
     }
 
     fn resume(&mut self, is_meant: impl Fn(ConnectionId) -> bool, effects: &mut dyn Effects) {
-        for (id, visitor) in self.visitors.iter_mut().filter(|(id, _)| is_meant(**id)) {
-            if let Some(work) = visitor.work.as_mut().filter(|work| work.is_parked) {
-                work.is_parked = false;
+        for (id, visitor) in self.records.iter_mut().filter(|(id, _)| is_meant(**id)) {
+            if let Some(work) = visitor.work.as_mut().filter(|work| work.is_suspended) {
+                work.is_suspended = false;
                 effects.resume(*id);
             } else {
                 // Has no effect on a connection that is not suspended.
@@ -319,7 +334,7 @@ impl Service {
         }
     }
 
-    fn gone(&mut self, id: ConnectionId) {
+    fn on_disconnect(&mut self, id: ConnectionId) {
         let visitor = self.visitor(id);
         assert!(visitor.stage != Stage::Http || visitor.work.is_some(), "only what was begun can be gone");
         (visitor.is_gone, visitor.work) = (true, None);
@@ -334,39 +349,39 @@ fn plan(path: &str, is_refused: bool) -> [u8; 2] {
 }
 
 /// Performs one step of the remaining work.
-fn go_on(work: Work, left: &mut Option<Work>) -> Taken {
-    let Some(steps) = work.steps.checked_sub(1) else { return Taken::Done };
-    let is_parked = work.parks && steps & 1 == 0;
-    *left = Some(Work { steps, is_parked, ..work });
-    if is_parked { Taken::Parked } else { Taken::Unfinished }
+fn advance(work: PendingWork, left: &mut Option<PendingWork>) -> Progress {
+    let Some(steps) = work.steps.checked_sub(1) else { return Progress::Done };
+    let is_parked = work.suspends && steps & 1 == 0;
+    *left = Some(PendingWork { steps, is_suspended: is_parked, ..work });
+    if is_parked { Progress::Suspended } else { Progress::Yield }
 }
 
-impl Machine for Service {
-    fn handle(&mut self, event: Event<'_>, _: Moment, effects: &mut dyn Effects) -> Taken {
+impl Service for FuzzService {
+    fn handle(&mut self, event: Event<'_>, _: LoopTime, effects: &mut dyn Effects) -> Progress {
         match event {
             Event::Request(exchange) => return self.request(exchange, effects),
-            Event::Opened { socket, .. } => {
+            Event::WebSocketOpened { socket, .. } => {
                 let visitor = self.visitor(socket);
                 assert!(visitor.answered.last().is_some_and(|last| last.is_upgraded && last.is_done));
                 assert_eq!(visitor.stage, Stage::Http);
                 visitor.stage = Stage::Open;
             }
-            Event::Heard { socket, message, is_text } => {
+            Event::WebSocketMessage { socket, message, is_text } => {
                 assert!(!is_text || str::from_utf8(message).is_ok());
                 self.begin(socket, effects);
                 self.charged_by_server(0);
-                return self.heard(socket, message, effects);
+                return self.on_message(socket, message, effects);
             }
-            Event::Resumed { socket } => {
+            Event::WebSocketResumed { socket } => {
                 self.begin(socket, effects);
                 assert_eq!(self.visitor(socket).stage, Stage::Open);
                 return self.resumed(socket, effects);
             }
-            Event::Gone { connection } => self.gone(connection),
-            Event::Turn { .. } => self.turn(effects),
-            Event::Fetched { .. } => panic!("nothing was fetched"),
+            Event::Disconnected { connection } => self.on_disconnect(connection),
+            Event::Tick { .. } => self.turn(effects),
+            Event::FetchCompleted { .. } => panic!("nothing was fetched"),
         }
-        Taken::Done
+        Progress::Done
     }
 
     fn body_limit(&self, _: ListenerId, _: &str, path: &str) -> usize {

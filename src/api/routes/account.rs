@@ -1,27 +1,29 @@
 //! Handlers of accounts.
 
 use crate::api::budget::cost;
-use crate::api::call::{Call, Readable, positive_height};
-use crate::api::failure::Failure;
-use crate::api::long::{AccountBatch, AccountWriter, HarvestPage, HistoryPoints, HistoryWriter, ImportanceList};
-use crate::codec::{ReadError, Source, limits};
+use crate::api::error::ApiError;
+use crate::api::request_context::{Readable, RequestContext, positive_height};
+use crate::api::streams::{
+    AccountBatchStream, AccountStream, HarvestPage, HistoryPoints, HistoryStream, ImportanceList,
+};
+use crate::codec::{Decoder, ReadError, limits};
 use crate::model::Address;
 
 /// Maximum number of heights of a request, for all accounts together.
-const MOST_POINTS: u64 = 10_000;
-const NO_HISTORY: Failure = Failure::internal("this node does not support historical account data retrieval");
+const MAX_POINTS: u64 = 10_000;
+const NO_HISTORY: ApiError = ApiError::internal("this node does not support historical account data retrieval");
 
 /// `{"data": [{"account": address}]}`, in this order; the addresses are not validated yet.
 struct Batch(Vec<String>);
 
 impl Readable for Batch {
-    fn read<'a, S: Source<'a>>(source: &mut S) -> Result<Self, ReadError> {
+    fn read<'a, S: Decoder<'a>>(source: &mut S) -> Result<Self, ReadError> {
         read_names(source, "data").map(Batch)
     }
 }
 
-fn read_names<'a, S: Source<'a>>(source: &mut S, label: &'static str) -> Result<Vec<String>, ReadError> {
-    source.need_list(label, |source| Ok(source.need_string("account", limits::TEXT_UNITS)?.into_owned()))
+fn read_names<'a, S: Decoder<'a>>(source: &mut S, label: &'static str) -> Result<Vec<String>, ReadError> {
+    source.need_list(label, |source| Ok(source.need_string("account", limits::MAX_TEXT_UTF16)?.into_owned()))
 }
 
 /// Accounts and the requested heights.
@@ -33,7 +35,7 @@ struct HistoryBatch {
 }
 
 impl Readable for HistoryBatch {
-    fn read<'a, S: Source<'a>>(source: &mut S) -> Result<Self, ReadError> {
+    fn read<'a, S: Decoder<'a>>(source: &mut S) -> Result<Self, ReadError> {
         Ok(HistoryBatch {
             accounts: read_names(source, "accounts")?,
             start: source.need_i64("startHeight")?,
@@ -44,104 +46,104 @@ impl Readable for HistoryBatch {
 }
 
 /// `GET /account/get`
-pub fn by_address(call: &mut Call<'_>) -> Result<(), Failure> {
-    let address = call.address()?;
-    let account = AccountWriter::new(call.view, call.actions, address, call.budget)?;
-    call.send_long(account)
+pub fn by_address(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    let address = context.address()?;
+    let account = AccountStream::new(context.chain, context.node, address, context.budget)?;
+    context.send_stream(account)
 }
 
 /// `GET /account/get/from-public-key`: the response shows the given key, whether or not the chain has it.
-pub fn by_public_key(call: &mut Call<'_>) -> Result<(), Failure> {
-    let key = call.public_key()?;
-    let account = AccountWriter::new(call.view, call.actions, call.address_of(&key), call.budget)?;
-    call.send_long(account.with_key(key))
+pub fn by_public_key(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    let key = context.public_key()?;
+    let account = AccountStream::new(context.chain, context.node, context.address_of(&key), context.budget)?;
+    context.send_stream(account.with_key(key))
 }
 
 /// `GET /account/get/forwarded`: a remote account is replaced by its owner.
-pub fn forwarded(call: &mut Call<'_>) -> Result<(), Failure> {
-    let address = call.address()?;
-    let address = owner_of(call, address)?;
-    let account = AccountWriter::new(call.view, call.actions, address, call.budget)?;
-    call.send_long(account)
+pub fn forwarded(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    let address = context.address()?;
+    let address = owner_of(context, address)?;
+    let account = AccountStream::new(context.chain, context.node, address, context.budget)?;
+    context.send_stream(account)
 }
 
 /// `GET /account/get/forwarded/from-public-key`: the response shows the given key only if the account is unknown.
-pub fn forwarded_by_public_key(call: &mut Call<'_>) -> Result<(), Failure> {
-    let key = call.public_key()?;
-    let address = call.address_of(&key);
-    let shown = owner_of(call, address)?;
-    let account = AccountWriter::new(call.view, call.actions, shown, call.budget)?;
-    let is_known = call.view.stored_account(&address)?.is_known();
-    call.send_long(if is_known { account } else { account.with_key(key) })
+pub fn forwarded_by_public_key(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    let key = context.public_key()?;
+    let address = context.address_of(&key);
+    let shown = owner_of(context, address)?;
+    let account = AccountStream::new(context.chain, context.node, shown, context.budget)?;
+    let is_known = context.chain.stored_account(&address)?.is_known();
+    context.send_stream(if is_known { account } else { account.with_key(key) })
 }
 
-fn owner_of(call: &mut Call<'_>, address: Address) -> Result<Address, Failure> {
-    call.budget.spend(cost::ACCOUNT);
-    Ok(call.view.linked_owner(&address)?.unwrap_or(address))
+fn owner_of(context: &mut RequestContext<'_>, address: Address) -> Result<Address, ApiError> {
+    context.budget.charge(cost::ACCOUNT);
+    Ok(context.chain.linked_owner(&address)?.unwrap_or(address))
 }
 
 /// `GET /account/status`
-pub fn status(call: &mut Call<'_>) -> Result<(), Failure> {
-    let address = call.address()?;
-    let account = AccountWriter::new(call.view, call.actions, address, call.budget)?;
-    call.send_long(account.meta_only())
+pub fn status(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    let address = context.address()?;
+    let account = AccountStream::new(context.chain, context.node, address, context.budget)?;
+    context.send_stream(account.meta_only())
 }
 
 /// `POST /account/get/batch`
-pub fn batch(call: &mut Call<'_>) -> Result<(), Failure> {
-    let Batch(names) = call.body()?;
-    call.send_long(AccountBatch::new(names))
+pub fn batch(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    let Batch(names) = context.body()?;
+    context.send_stream(AccountBatchStream::new(names))
 }
 
 /// `GET /account/harvests`: the id of a block is its height, and `id` must be that of an existing block.
-pub fn harvests(call: &mut Call<'_>) -> Result<(), Failure> {
-    let (account, page) = (call.address()?, call.page()?);
-    let is_first = call.parameter("id")?.is_none();
-    if !is_first && !(1..=call.view.height.0).contains(&page.before) {
-        return Err(Failure::internal("there is no block with this id"));
+pub fn harvests(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    let (account, page) = (context.address()?, context.page()?);
+    let is_first = context.parameter("id")?.is_none();
+    if !is_first && !(1..=context.chain.height.0).contains(&page.before) {
+        return Err(ApiError::internal("there is no block with this id"));
     }
-    call.send_long(HarvestPage::new(account, page))
+    context.send_stream(HarvestPage::new(account, page))
 }
 
 /// `GET /account/importances`
-pub fn importances(call: &mut Call<'_>) -> Result<(), Failure> {
-    call.send_long(ImportanceList::default())
+pub fn importances(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    context.send_stream(ImportanceList::default())
 }
 
 /// `GET /account/historical/get`
-pub fn history(call: &mut Call<'_>) -> Result<(), Failure> {
-    need_history(call)?;
-    let account = call.address()?;
-    let [start, end, increment] = ["startHeight", "endHeight", "increment"].map(|name| call.number(name));
+pub fn history(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    require_history(context)?;
+    let account = context.address()?;
+    let [start, end, increment] = ["startHeight", "endHeight", "increment"].map(|name| context.number(name));
     let points = points(start?, end?, increment?)?;
-    call.send_long(HistoryWriter::of_one(account, points))
+    context.send_stream(HistoryStream::of_one(account, points))
 }
 
 /// `POST /account/historical/get/batch`
-pub fn histories(call: &mut Call<'_>) -> Result<(), Failure> {
-    need_history(call)?;
-    let HistoryBatch { accounts, start, end, increment } = call.body()?;
+pub fn histories(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    require_history(context)?;
+    let HistoryBatch { accounts, start, end, increment } = context.body()?;
     let points = points(start, end, increment)?;
     let steps = (points.end.0 - points.start.0) / points.step;
-    if steps.saturating_mul(accounts.len() as u64) > MOST_POINTS {
-        return Err(Failure::argument("only up to 10000 data points are supported for batch operations"));
+    if steps.saturating_mul(accounts.len() as u64) > MAX_POINTS {
+        return Err(ApiError::argument("only up to 10000 data points are supported for batch operations"));
     }
-    call.send_long(HistoryWriter::of_many(accounts, points))
+    context.send_stream(HistoryStream::of_many(accounts, points))
 }
 
-fn need_history(call: &Call<'_>) -> Result<(), Failure> {
-    if call.settings.features.historical_account_data { Ok(()) } else { Err(NO_HISTORY) }
+fn require_history(context: &RequestContext<'_>) -> Result<(), ApiError> {
+    if context.settings.features.historical_account_data { Ok(()) } else { Err(NO_HISTORY) }
 }
 
-fn points(start: i64, end: i64, increment: i64) -> Result<HistoryPoints, Failure> {
+fn points(start: i64, end: i64, increment: i64) -> Result<HistoryPoints, ApiError> {
     let (start, end) = (positive_height(start)?, positive_height(end)?);
     if end < start {
-        return Err(Failure::argument("start and end height are out of valid range"));
+        return Err(ApiError::argument("start and end height are out of valid range"));
     }
     let step = u64::try_from(increment).ok().filter(|step| *step > 0);
-    let step = step.ok_or(Failure::argument("increment must be a positive integer"))?;
-    if (end.0 - start.0) / step > MOST_POINTS {
-        return Err(Failure::argument("only up to 10000 data points are supported"));
+    let step = step.ok_or(ApiError::argument("increment must be a positive integer"))?;
+    if (end.0 - start.0) / step > MAX_POINTS {
+        return Err(ApiError::argument("only up to 10000 data points are supported"));
     }
     Ok(HistoryPoints { start, end, step })
 }

@@ -2,15 +2,15 @@
 
 use std::collections::HashSet;
 
-use crate::api::call::{Call, Readable};
-use crate::api::failure::Failure;
-use crate::api::long::{
-    DefinitionRows, ExpiredMosaics, HolderPage, ListWriter, OwnedDefinitions, OwnedMosaics, PageWriter, SupplyAtHeight,
+use crate::api::error::ApiError;
+use crate::api::request_context::{Readable, RequestContext};
+use crate::api::streams::{
+    DefinitionRows, ExpiredMosaics, HolderPage, ListStream, OwnedDefinitions, OwnedMosaics, PageStream, SupplyAtHeight,
     SupplyBatch,
 };
 use crate::api::views::MosaicSupply;
 use crate::codec::mosaic::read_mosaic_id;
-use crate::codec::{ReadError, Source, limits};
+use crate::codec::{Decoder, ReadError, limits};
 use crate::model::{Address, MosaicDefinition, MosaicId, NamespaceId};
 
 /// Maximum number of different accounts in a batch. A larger batch is a 400 with a message that says so.
@@ -20,10 +20,10 @@ pub const MAX_BATCH_ACCOUNTS: usize = 512;
 struct Accounts(Vec<Address>);
 
 impl Readable for Accounts {
-    fn read<'a, S: Source<'a>>(source: &mut S) -> Result<Self, ReadError> {
+    fn read<'a, S: Decoder<'a>>(source: &mut S) -> Result<Self, ReadError> {
         let (mut seen, mut accounts) = (HashSet::new(), Vec::new());
         source.need_list("data", |source| {
-            let text = source.need_string("account", limits::TEXT_UNITS)?;
+            let text = source.need_string("account", limits::MAX_TEXT_UTF16)?;
             if seen.contains(&*text) {
                 return Ok(());
             }
@@ -44,7 +44,7 @@ impl Readable for Accounts {
 struct MosaicIds(Vec<MosaicId>);
 
 impl Readable for MosaicIds {
-    fn read<'a, S: Source<'a>>(source: &mut S) -> Result<Self, ReadError> {
+    fn read<'a, S: Decoder<'a>>(source: &mut S) -> Result<Self, ReadError> {
         let mut seen = HashSet::new();
         let mut ids = source.need_list("data", |source| read_mosaic_id(source))?;
         ids.retain(|id| seen.insert(id.clone()));
@@ -53,118 +53,122 @@ impl Readable for MosaicIds {
 }
 
 /// `GET /mosaic/definition`
-pub fn definition(call: &mut Call<'_>) -> Result<(), Failure> {
-    let id = call.mosaic_id()?;
-    let is_active = call.view.is_active(&id.namespace)?;
-    let definition = if is_active { call.view.last_definition(&id)? } else { None };
-    send_definition(call, &id, definition)
+pub fn definition(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    let id = context.mosaic_id()?;
+    let is_active = context.chain.is_active(&id.namespace)?;
+    let definition = if is_active { context.chain.last_definition(&id)? } else { None };
+    send_definition(context, &id, definition)
 }
 
 /// `GET /mosaic/definition/last`
-pub fn last_definition(call: &mut Call<'_>) -> Result<(), Failure> {
-    let id = call.mosaic_id()?;
-    let definition = call.view.last_definition(&id)?;
-    send_definition(call, &id, definition)
+pub fn last_definition(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    let id = context.mosaic_id()?;
+    let definition = context.chain.last_definition(&id)?;
+    send_definition(context, &id, definition)
 }
 
-fn send_definition(call: &mut Call<'_>, id: &MosaicId, found: Option<MosaicDefinition>) -> Result<(), Failure> {
+fn send_definition(
+    context: &mut RequestContext<'_>,
+    id: &MosaicId,
+    found: Option<MosaicDefinition>,
+) -> Result<(), ApiError> {
     let kind = "org.nem.core.model.mosaic.MosaicDefinition";
-    let unknown = || Failure::NotFound(format!("invalid mosaic definition '{id}' ({kind})"));
-    call.send(&found.ok_or_else(unknown)?)
+    let unknown = || ApiError::NotFound(format!("invalid mosaic definition '{id}' ({kind})"));
+    context.send(&found.ok_or_else(unknown)?)
 }
 
 /// `GET /mosaic/definition/page`
-pub fn definitions(call: &mut Call<'_>) -> Result<(), Failure> {
-    let page = call.page()?;
-    call.send_long(PageWriter::new(DefinitionRows::All, page))
+pub fn definitions(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    let page = context.page()?;
+    context.send_stream(PageStream::new(DefinitionRows::All, page))
 }
 
 /// `GET /namespace/mosaic/definition/page`: the page parameters are not parsed if the namespace is not active.
-pub fn in_namespace(call: &mut Call<'_>) -> Result<(), Failure> {
-    let namespace = call.namespace()?;
-    if !call.view.is_active(&namespace)? {
-        return send_nothing(call);
+pub fn in_namespace(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    let namespace = context.namespace()?;
+    if !context.chain.is_active(&namespace)? {
+        return send_empty_list(context);
     }
-    let page = call.page()?;
-    call.send_long(PageWriter::new(DefinitionRows::In(namespace), page))
+    let page = context.page()?;
+    context.send_stream(PageStream::new(DefinitionRows::In(namespace), page))
 }
 
 /// `GET /account/mosaic/definition/page`
-pub fn by_creator(call: &mut Call<'_>) -> Result<(), Failure> {
-    let (creator, parent) = (call.address()?, call.parent()?);
-    let page = call.page()?;
+pub fn by_creator(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    let (creator, parent) = (context.address()?, context.parent()?);
+    let page = context.page()?;
     let rows = match parent {
         None => DefinitionRows::By(creator),
-        Some(namespace) if !is_active(call, &namespace)? => return send_nothing(call),
+        Some(namespace) if !is_active(context, &namespace)? => return send_empty_list(context),
         Some(namespace) => DefinitionRows::ByIn(creator, namespace),
     };
-    call.send_long(PageWriter::new(rows, page))
+    context.send_stream(PageStream::new(rows, page))
 }
 
-fn is_active(call: &Call<'_>, namespace: &NamespaceId) -> Result<bool, Failure> {
-    Ok(call.view.is_active(namespace)?)
+fn is_active(context: &RequestContext<'_>, namespace: &NamespaceId) -> Result<bool, ApiError> {
+    Ok(context.chain.is_active(namespace)?)
 }
 
 /// Responds with an empty list.
-fn send_nothing(call: &mut Call<'_>) -> Result<(), Failure> {
-    call.send_long(ListWriter::new(OwnedDefinitions::new(Vec::new())))
+fn send_empty_list(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    context.send_stream(ListStream::new(OwnedDefinitions::new(Vec::new())))
 }
 
 /// `GET /account/mosaic/owned`
-pub fn owned(call: &mut Call<'_>) -> Result<(), Failure> {
-    let account = call.address()?;
-    call.send_long(ListWriter::new(OwnedMosaics::new(account)))
+pub fn owned(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    let account = context.address()?;
+    context.send_stream(ListStream::new(OwnedMosaics::new(account)))
 }
 
 /// `GET /account/mosaic/owned/definition`
-pub fn owned_definitions(call: &mut Call<'_>) -> Result<(), Failure> {
-    let account = call.address()?;
-    call.send_long(ListWriter::new(OwnedDefinitions::new(vec![account])))
+pub fn owned_definitions(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    let account = context.address()?;
+    context.send_stream(ListStream::new(OwnedDefinitions::new(vec![account])))
 }
 
 /// `POST /account/mosaic/owned/definition/batch`
-pub fn owned_definitions_of_all(call: &mut Call<'_>) -> Result<(), Failure> {
-    let Accounts(accounts) = call.body()?;
-    call.send_long(ListWriter::new(OwnedDefinitions::new(accounts)))
+pub fn owned_definitions_of_all(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    let Accounts(accounts) = context.body()?;
+    context.send_stream(ListStream::new(OwnedDefinitions::new(accounts)))
 }
 
 /// `GET /mosaic/holders`: of a mosaic in force. Every account has `nem:xem`, which has no such list.
-pub fn holders(call: &mut Call<'_>) -> Result<(), Failure> {
-    let (id, page) = (call.mosaic_id()?, call.page()?);
+pub fn holders(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    let (id, page) = (context.mosaic_id()?, context.page()?);
     if id.is_xem() {
-        return Err(Failure::argument("nem:xem has no list of holders: every account has it"));
+        return Err(ApiError::argument("nem:xem has no list of holders: every account has it"));
     }
-    if !call.view.is_active(&id.namespace)? || call.view.supply(&id)?.is_none() {
-        return Err(Failure::no_mosaic(&id));
+    if !context.chain.is_active(&id.namespace)? || context.chain.supply(&id)?.is_none() {
+        return Err(ApiError::no_mosaic(&id));
     }
-    call.send_long(HolderPage::new(id, page))
+    context.send_stream(HolderPage::new(id, page))
 }
 
 /// `GET /mosaic/supply`
-pub fn supply(call: &mut Call<'_>) -> Result<(), Failure> {
-    let id = call.mosaic_id()?;
-    let supply = call.view.supply(&id)?.ok_or_else(|| Failure::no_mosaic(&id))?;
-    call.send(&MosaicSupply { id: &id, supply })
+pub fn supply(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    let id = context.mosaic_id()?;
+    let supply = context.chain.supply(&id)?.ok_or_else(|| ApiError::no_mosaic(&id))?;
+    context.send(&MosaicSupply { id: &id, supply })
 }
 
 /// `POST /mosaic/supply/batch`, which never worked in NIS1.
-pub fn supplies(call: &mut Call<'_>) -> Result<(), Failure> {
-    let MosaicIds(ids) = call.body()?;
-    call.send_long(SupplyBatch::new(ids))
+pub fn supplies(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    let MosaicIds(ids) = context.body()?;
+    context.send_stream(SupplyBatch::new(ids))
 }
 
 /// `GET /local/mosaic/definition/supply`
-pub fn supply_at(call: &mut Call<'_>) -> Result<(), Failure> {
-    let (id, height) = (call.mosaic_id()?, call.height()?);
-    let supply = SupplyAtHeight::new(call.view, &id, height)?;
-    call.send_long(supply)
+pub fn supply_at(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    let (id, height) = (context.mosaic_id()?, context.height()?);
+    let supply = SupplyAtHeight::new(context.chain, &id, height)?;
+    context.send_stream(supply)
 }
 
 /// `GET /local/mosaics/expired`
-pub fn expired(call: &mut Call<'_>) -> Result<(), Failure> {
-    if !call.settings.features.track_expired_mosaics {
-        return Err(Failure::internal("this node does not support tracking expired mosaics"));
+pub fn expired(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    if !context.settings.features.track_expired_mosaics {
+        return Err(ApiError::internal("this node does not support tracking expired mosaics"));
     }
-    let height = call.height()?;
-    call.send_long(ExpiredMosaics::new(height))
+    let height = context.height()?;
+    context.send_stream(ExpiredMosaics::new(height))
 }

@@ -1,26 +1,26 @@
 //! Handlers of namespaces.
 
-use crate::api::call::Call;
-use crate::api::failure::Failure;
-use crate::api::long::{ListWriter, PageWriter, RentedNames, RootRows};
+use crate::api::error::ApiError;
+use crate::api::request_context::RequestContext;
+use crate::api::streams::{ListStream, PageStream, RentedNamespaces, RootRows};
 
 /// `GET /namespace`
-pub fn by_name(call: &mut Call<'_>) -> Result<(), Failure> {
-    let name = call.namespace()?;
-    let missing = || Failure::NotFound(format!("invalid namespace '{name}' (org.nem.core.model.namespace.Namespace)"));
-    let namespace = call.view.namespace(&name)?.ok_or_else(missing)?;
-    call.send(&namespace)
+pub fn by_name(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    let name = context.namespace()?;
+    let missing = || ApiError::NotFound(format!("invalid namespace '{name}' (org.nem.core.model.namespace.Namespace)"));
+    let namespace = context.chain.namespace(&name)?.ok_or_else(missing)?;
+    context.send(&namespace)
 }
 
 /// `GET /namespace/root/page`
-pub fn roots(call: &mut Call<'_>) -> Result<(), Failure> {
-    let page = call.page()?;
-    call.send_long(PageWriter::new(RootRows, page))
+pub fn roots(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    let page = context.page()?;
+    context.send_stream(PageStream::new(RootRows, page))
 }
 
 /// `GET /account/namespace/page`: `id` is validated but has no effect.
-pub fn by_owner(call: &mut Call<'_>) -> Result<(), Failure> {
-    let (owner, parent) = (call.address()?, call.parent()?);
-    let names = RentedNames::new(call.view, owner, parent.as_ref(), call.page()?.size)?;
-    call.send_long(ListWriter::new(names))
+pub fn by_owner(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    let (owner, parent) = (context.address()?, context.parent()?);
+    let names = RentedNamespaces::new(context.chain, owner, parent.as_ref(), context.page()?.size)?;
+    context.send_stream(ListStream::new(names))
 }

@@ -1,22 +1,22 @@
 //! Handlers of the node itself: boot, shutdown, identity, peers and debugging.
 
-use crate::api::actions::{Actions, BootRequest};
 use crate::api::budget::{Budget, cost};
-use crate::api::call::{Call, Readable};
-use crate::api::chain_view::ChainView;
-use crate::api::failure::Failure;
-use crate::api::long::{LongView, Sheet};
+use crate::api::chain_snapshot::ChainSnapshot;
+use crate::api::error::ApiError;
+use crate::api::node_handle::{BootRequest, NodeHandle};
+use crate::api::request_context::{Readable, RequestContext};
+use crate::api::streams::{BodyWriter, ResponseStream};
 use crate::api::views::{
-    Audit, AuditedRequests, ExtendedInfo, NewKey, NodeClock, NodeDescription, NodeStatus, PeersReport, ReorgsReport,
-    TimeSynchronisations, Timers,
+    ExtendedInfo, NewKey, NodeClock, NodeDescription, NodeStatus, PeersReport, ReorgsReport, RequestRecord,
+    RequestRecords, TimeSynchronisations, Timers,
 };
-use crate::chain::Reorgs;
-use crate::codec::{ReadError, Source, limits};
+use crate::chain::ReorgLog;
+use crate::codec::{Decoder, ReadError, limits};
 use crate::crypto::{KeyPair, PrivateKey};
 use crate::model::Height;
-use crate::net::machine::Taken;
+use crate::net::service::Progress;
 use crate::peer::wire::{CommunicationTimeStamps, Endpoint, List};
-use crate::peer::{AuditEntry, Largest, Peers};
+use crate::peer::{AuditEntry, Manager, MaxHeight};
 
 /// Identity of the node in a boot request.
 struct PrivateIdentity {
@@ -25,18 +25,18 @@ struct PrivateIdentity {
 }
 
 impl Readable for PrivateIdentity {
-    fn read<'a, S: Source<'a>>(source: &mut S) -> Result<Self, ReadError> {
+    fn read<'a, S: Decoder<'a>>(source: &mut S) -> Result<Self, ReadError> {
         let private_key = crate::api::secret::read_key(source, "private-key")?;
         Ok(PrivateIdentity { private_key, name: read_text(source, "name")? })
     }
 }
 
-fn read_text<'a, S: Source<'a>>(source: &mut S, label: &'static str) -> Result<Option<String>, ReadError> {
-    Ok(source.string(label, limits::TEXT_UNITS)?.map(|text| text.into_owned()))
+fn read_text<'a, S: Decoder<'a>>(source: &mut S, label: &'static str) -> Result<Option<String>, ReadError> {
+    Ok(source.string(label, limits::MAX_TEXT_UTF16)?.map(|text| text.into_owned()))
 }
 
 impl Readable for BootRequest {
-    fn read<'a, S: Source<'a>>(source: &mut S) -> Result<Self, ReadError> {
+    fn read<'a, S: Decoder<'a>>(source: &mut S) -> Result<Self, ReadError> {
         let PrivateIdentity { private_key, name } = source.need_object("identity", PrivateIdentity::read)?;
         let endpoint = source.need_object("endpoint", Endpoint::read)?;
         let application = source.need_object("metaData", |source| read_text(source, "application"))?;
@@ -45,173 +45,184 @@ impl Readable for BootRequest {
 }
 
 /// `POST /node/boot`
-pub fn boot(call: &mut Call<'_>) -> Result<(), Failure> {
-    let request: BootRequest = call.body()?;
-    if call.view.status != NodeStatus::Running {
-        return Err(Failure::ALREADY_BOOTED);
+pub fn boot(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    let request: BootRequest = context.body()?;
+    if context.chain.status != NodeStatus::Running {
+        return Err(ApiError::ALREADY_BOOTED);
     }
-    call.budget.spend(cost::KEY);
-    Ok(call.actions.boot(request)?)
+    context.budget.charge(cost::KEY);
+    Ok(context.node.boot(request)?)
 }
 
 /// `GET /shutdown`
-pub fn shut_down(call: &mut Call<'_>) -> Result<(), Failure> {
-    call.actions.shut_down();
+pub fn shut_down(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    context.node.shut_down();
     Ok(())
 }
 
 /// `GET /account/generate`
-pub fn new_key(call: &mut Call<'_>) -> Result<(), Failure> {
-    call.budget.spend(cost::KEY);
-    let private_key = call.actions.new_key();
+pub fn new_key(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    context.budget.charge(cost::KEY);
+    let private_key = context.node.new_key();
     let public_key = KeyPair::new(&private_key).public();
-    let address = call.address_of(&public_key);
-    call.send_secret(&NewKey { private_key: &private_key.printed(), public_key, address })
+    let address = context.address_of(&public_key);
+    context.send_secret(&NewKey { private_key: &private_key.printed(), public_key, address })
 }
 
 /// Returns the description of the node; fails unless it has joined its network.
-pub fn description(call: &Call<'_>) -> Result<NodeDescription, Failure> {
-    call.need_network()?;
-    Ok(call.actions.node().clone())
+pub fn description(context: &RequestContext<'_>) -> Result<NodeDescription, ApiError> {
+    context.require_joined()?;
+    Ok(context.node.description().clone())
 }
 
 /// `GET /node/info`
-pub fn info(call: &mut Call<'_>) -> Result<(), Failure> {
-    let node = description(call)?;
-    call.send(&node.info)
+pub fn info(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    let node = description(context)?;
+    context.send(&node.info)
 }
 
 /// `GET /node/extended-info`
-pub fn extended_info(call: &mut Call<'_>) -> Result<(), Failure> {
-    let node = description(call)?;
-    call.send(&ExtendedInfo { node: &node, now: call.now.network })
+pub fn extended_info(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    let node = description(context)?;
+    context.send(&ExtendedInfo { node: &node, now: context.now.network })
 }
 
 /// `GET /node/clock`, which NIS1 does not have: whether the clock is reliable.
-pub fn clock(call: &mut Call<'_>) -> Result<(), Failure> {
-    call.send(&NodeClock { time: call.now.network, state: call.now.clock })
+pub fn clock(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    context.send(&NodeClock { time: context.now.network, state: context.now.clock })
 }
 
 /// Returns the network time. Both times are equal, as a request is answered when it arrives.
-pub fn time_stamps(call: &Call<'_>) -> CommunicationTimeStamps {
-    let millis = call.now.network_millis;
+pub fn time_stamps(context: &RequestContext<'_>) -> CommunicationTimeStamps {
+    let millis = context.now.network_millis;
     CommunicationTimeStamps { send: millis, receive: millis }
 }
 
 /// `GET /time-sync/network-time`
-pub fn network_time(call: &mut Call<'_>) -> Result<(), Failure> {
-    call.send(&time_stamps(call))
+pub fn network_time(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    context.send(&time_stamps(context))
 }
 
 /// `GET /node/peer-list/all`
-pub fn known_nodes(call: &mut Call<'_>) -> Result<(), Failure> {
-    call.need_network()?;
-    let nodes = call.actions.peers().map(Peers::collection).unwrap_or_default();
-    call.send(&nodes)
+pub fn known_nodes(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    context.require_joined()?;
+    let nodes = context.node.peers().map(Manager::collection).unwrap_or_default();
+    context.send(&nodes)
 }
 
 /// `GET /node/peer-list/reachable`
-pub fn reachable_nodes(call: &mut Call<'_>) -> Result<(), Failure> {
-    call.need_network()?;
-    let nodes = call.actions.peers().map(Peers::active).unwrap_or_default();
-    call.send(&nodes)
+pub fn reachable_nodes(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    context.require_joined()?;
+    let nodes = context.node.peers().map(Manager::active).unwrap_or_default();
+    context.send(&nodes)
 }
 
 /// `GET /node/peer-list/active`
-pub fn partners(call: &mut Call<'_>) -> Result<(), Failure> {
-    call.need_network()?;
-    let nodes = call.actions.partners();
-    call.send(&nodes)
+pub fn active_nodes(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    context.require_joined()?;
+    let nodes = context.node.active_peer_sample();
+    context.send(&nodes)
 }
 
 /// `GET /node/experiences`
-pub fn experiences(call: &mut Call<'_>) -> Result<(), Failure> {
-    call.need_network()?;
-    let entries = call.actions.peers().map(Peers::experience_entries).unwrap_or_default();
-    call.send(&List(entries))
+pub fn experiences(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    context.require_joined()?;
+    let entries = context.node.peers().map(Manager::experience_entries).unwrap_or_default();
+    context.send(&List(entries))
 }
 
 /// `GET /node/active-peers/max-chain-height`: waits until the sync peers have reported their heights.
-pub fn most_height(call: &mut Call<'_>) -> Result<(), Failure> {
-    call.need_network()?;
-    match call.actions.largest_height() {
-        Largest::Known(height) => call.send(&height),
-        Largest::Asked(_) => call.send_long(LargestHeight(None)),
+pub fn max_chain_height(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    context.require_joined()?;
+    match context.node.max_chain_height() {
+        MaxHeight::Known(height) => context.send(&height),
+        MaxHeight::Pending(_) => context.send_stream(MaxChainHeight(None)),
     }
 }
 
 /// The maximum height of the sync peers, once they have reported.
-struct LargestHeight(Option<Height>);
+struct MaxChainHeight(Option<Height>);
 
-impl LongView for LargestHeight {
-    fn look(&mut self, _: &[u8], _: &ChainView<'_>, actions: &mut dyn Actions, _: &mut Budget) -> Result<(), Failure> {
-        self.0 = actions.told_height();
+impl ResponseStream for MaxChainHeight {
+    fn prepare(
+        &mut self,
+        _: &[u8],
+        _: &ChainSnapshot<'_>,
+        node: &mut dyn NodeHandle,
+        _: &mut Budget,
+    ) -> Result<(), ApiError> {
+        self.0 = node.reported_max_chain_height();
         Ok(())
     }
 
-    fn write_on(&mut self, _: &ChainView<'_>, sheet: &mut Sheet<'_>, _: &mut Budget) -> Result<Taken, Failure> {
-        let Some(height) = self.0 else { return Ok(Taken::Parked) };
-        sheet.write(&height);
-        Ok(Taken::Done)
+    fn write_chunk(
+        &mut self,
+        _: &ChainSnapshot<'_>,
+        writer: &mut BodyWriter<'_>,
+        _: &mut Budget,
+    ) -> Result<Progress, ApiError> {
+        let Some(height) = self.0 else { return Ok(Progress::Suspended) };
+        writer.write(&height);
+        Ok(Progress::Done)
     }
 
     fn held_bytes(&self) -> usize {
-        size_of::<LargestHeight>()
+        size_of::<MaxChainHeight>()
     }
 }
 
 /// `GET /local/peers`, which NIS1 does not have: the whole peer table, whether or not the node has joined its network.
-pub fn peers(call: &mut Call<'_>) -> Result<(), Failure> {
-    let (height, score, now) = (call.view.height, call.view.score()?, call.now.running);
-    let node = call.actions.node();
-    let address = call.address_of(&node.info.identity.key);
-    let peers = call.actions.peers();
+pub fn peers(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    let (height, score, now) = (context.chain.height, context.chain.score()?, context.now.uptime);
+    let node = context.node.description();
+    let address = context.address_of(&node.info.identity.key);
+    let peers = context.node.peers();
     let known = peers.map_or(0, |peers| peers.known().len());
-    let report = PeersReport { status: call.view.status, node: &node.info, address, height, score, peers, now };
-    call.writer.view(&report);
-    call.budget.spend(cost::PEER.saturating_mul(u32::try_from(known).unwrap_or(u32::MAX)));
+    let report = PeersReport { status: context.chain.status, node: &node.info, address, height, score, peers, now };
+    context.writer.view(&report);
+    context.budget.charge(cost::PEER.saturating_mul(u32::try_from(known).unwrap_or(u32::MAX)));
     Ok(())
 }
 
 /// `GET /local/reorgs`, which NIS1 does not have: the last reorgs and the blocks that they replaced.
-pub fn reorgs(call: &mut Call<'_>) -> Result<(), Failure> {
-    let reorgs = call.actions.reorgs();
-    let replaced = reorgs.map_or(0, Reorgs::held);
-    call.writer.view(&ReorgsReport { reorgs, network: call.view.network.byte });
-    call.budget.spend(cost::PEER.saturating_mul(u32::try_from(replaced).unwrap_or(u32::MAX)));
+pub fn reorgs(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    let reorgs = context.node.reorgs();
+    let count = reorgs.map_or(0, ReorgLog::kept_replaced);
+    context.writer.view(&ReorgsReport { reorgs, network: context.chain.network.byte });
+    context.budget.charge(cost::PEER.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX)));
     Ok(())
 }
 
 /// `GET /debug/timers`
-pub fn timers(call: &mut Call<'_>) -> Result<(), Failure> {
-    let timers = call.actions.peers().map(|peers| peers.timers().to_vec()).unwrap_or_default();
-    call.send(&Timers(&timers))
+pub fn timers(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    let timers = context.node.peers().map(|peers| peers.timers().to_vec()).unwrap_or_default();
+    context.send(&Timers(&timers))
 }
 
 /// `GET /debug/connections/incoming`
-pub fn incoming_requests(call: &mut Call<'_>) -> Result<(), Failure> {
-    let (outstanding, latest) = (call.audits.outstanding(), call.audits.latest());
-    call.send(&AuditedRequests { outstanding, latest, now: call.now.network })
+pub fn incoming_requests(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    let (outstanding, latest) = (context.request_history.outstanding(), context.request_history.latest());
+    context.send(&RequestRecords { outstanding, latest, now: context.now.network })
 }
 
 /// `GET /debug/connections/outgoing`
-pub fn outgoing_requests(call: &mut Call<'_>) -> Result<(), Failure> {
-    let audit = |entry: &AuditEntry| Audit {
+pub fn outgoing_requests(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    let audit = |entry: &AuditEntry| RequestRecord {
         number: entry.number,
         host: entry.host.clone(),
         path: entry.path.to_owned(),
         started: entry.started,
     };
-    let peers = call.actions.peers();
+    let peers = context.node.peers();
     let outstanding = peers.map(|peers| peers.outstanding_calls().into_iter().map(audit).collect());
     let latest = peers.map(|peers| peers.latest_calls().map(audit).collect());
     let (outstanding, latest) = (outstanding.unwrap_or_default(), latest.unwrap_or_default());
-    call.send(&AuditedRequests { outstanding, latest, now: call.now.network })
+    context.send(&RequestRecords { outstanding, latest, now: context.now.network })
 }
 
 /// `GET /debug/time-synchronization`
-pub fn time_synchronisation(call: &mut Call<'_>) -> Result<(), Failure> {
-    call.need_network()?;
-    let rounds = call.actions.peers().map(|peers| peers.time().rounds().copied().collect());
-    call.send(&TimeSynchronisations(rounds.unwrap_or_default()))
+pub fn time_synchronisation(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    context.require_joined()?;
+    let rounds = context.node.peers().map(|peers| peers.time().rounds().copied().collect());
+    context.send(&TimeSynchronisations(rounds.unwrap_or_default()))
 }

@@ -8,12 +8,12 @@ use proptest::prelude::*;
 
 use super::scene::*;
 use crate::api::{Api, Features, NodeStatus, Settings};
-use crate::net::http::Reply;
-use crate::net::machine::Taken;
+use crate::net::http::Response;
+use crate::net::service::Progress;
 
 #[test]
 fn every_answer_of_the_application_has_the_common_headers() {
-    let reply = Sent::new("GET /chain/height").of(&Scene::new());
+    let reply = TestRequest::new("GET /chain/height").send(&Scene::new());
     let expected = [
         ("Access-Control-Allow-Origin", "*"),
         ("Access-Control-Allow-Headers", "Content-Type"),
@@ -25,20 +25,20 @@ fn every_answer_of_the_application_has_the_common_headers() {
     assert_eq!(reply.body, b"{\"height\":1}\r\n");
     assert!(reply.compress);
     let mut api = Api::new(Settings { compress: false, ..settings() });
-    assert!(!Sent::new("GET /chain/height").to(&mut api, &Scene::new()).compress);
+    assert!(!TestRequest::new("GET /chain/height").send_to(&mut api, &Scene::new()).compress);
 }
 
 #[test]
 fn the_height_reads_nothing_else_and_allocates_no_header() {
     let (mut scene, stopped) = (Scene::new(), Arc::new(AtomicBool::new(false)));
-    scene.store.stop_when(Arc::clone(&stopped));
+    scene.store.set_interrupt_flag(Arc::clone(&stopped));
     // Every read of the store fails from here on.
     stopped.store(true, Ordering::Relaxed);
-    let reply = Sent::new("GET /chain/height").of(&scene);
+    let reply = TestRequest::new("GET /chain/height").send(&scene);
     assert_eq!(reply.status, 200);
     let is_borrowed = |text: &Cow<'static, str>| matches!(text, Cow::Borrowed(_));
     assert!(reply.headers.iter().all(|(name, value)| is_borrowed(name) && is_borrowed(value)));
-    let failed = Sent::new("GET /chain/last-block").fails(&scene);
+    let failed = TestRequest::new("GET /chain/last-block").status_and_error(&scene);
     assert_eq!(failed, (500, "the node's store failed".to_owned()));
 }
 
@@ -46,20 +46,20 @@ fn the_height_reads_nothing_else_and_allocates_no_header() {
 fn signs_of_life() {
     let scene = Scene::new();
     let expected = "{\"code\":1,\"type\":2,\"message\":\"ok\"}\r\n";
-    assert_eq!(Sent::new("GET /heartbeat").says(&scene), (200, expected.to_owned()));
+    assert_eq!(TestRequest::new("GET /heartbeat").status_and_body(&scene), (200, expected.to_owned()));
     let expected = "{\"code\":7,\"type\":4,\"message\":\"status\"}\r\n";
-    assert_eq!(Sent::new("GET /status/").says(&scene), (200, expected.to_owned()));
+    assert_eq!(TestRequest::new("GET /status/").status_and_body(&scene), (200, expected.to_owned()));
 }
 
 #[test]
 fn a_node_without_a_chain_tells_how_far_it_is_and_nothing_else() {
-    let reply = Sent::new("GET /status").while_loading();
+    let reply = TestRequest::new("GET /status").while_loading();
     assert_eq!((reply.status, text_of(&reply)), (200, "{\"code\":8,\"type\":4,\"message\":\"status\"}\r\n".to_owned()));
     for line in ["GET /chain/height", "POST /node/info", "GET /no/such/route", "GET /statuses"] {
-        let failure = failure_in(&Sent::new(line).while_loading());
+        let failure = failure_in(&TestRequest::new(line).while_loading());
         assert_eq!(failure, (503, "NIS_ILLEGAL_STATE_LOADING_CHAIN".to_owned()), "{line}");
     }
-    let refused = Sent { is_refused: true, ..Sent::new("GET /status") };
+    let refused = TestRequest { is_rate_limited: true, ..TestRequest::new("GET /status") };
     assert_eq!(refused.while_loading().status, 429);
 }
 
@@ -70,23 +70,27 @@ fn the_node_tells_of_itself_and_its_time() {
         r#"{{"metaData":{{"features":1,"application":null,"networkId":-104,"version":"0.6.102","platform":"p"}},"endpoint":{{"protocol":"http","port":7890,"host":"127.0.0.1"}},"identity":{{"name":"n\/","public-key":"{}"}}}}"#,
         key(1)
     );
-    assert_eq!(Sent::new("GET /node/info").says(&scene), (200, format!("{node}\r\n")));
-    let (status, info) = Sent::new("GET /node/extended-info").says(&scene);
+    assert_eq!(TestRequest::new("GET /node/info").status_and_body(&scene), (200, format!("{node}\r\n")));
+    let (status, info) = TestRequest::new("GET /node/extended-info").status_and_body(&scene);
     let version = env!("CARGO_PKG_VERSION");
     let program =
         format!(r#"{{"currentTime":3240,"application":"nisd","startTime":3000,"version":"{version}","signer":null}}"#);
     assert_eq!((status, info), (200, format!("{{\"node\":{node},\"nisInfo\":{program}}}\r\n")));
     let time = "{\"sendTimeStamp\":3240001,\"receiveTimeStamp\":3240001}\r\n".to_owned();
-    assert_eq!(Sent::new("GET /time-sync/network-time").says(&scene), (200, time));
+    assert_eq!(TestRequest::new("GET /time-sync/network-time").status_and_body(&scene), (200, time));
 }
 
 #[test]
 fn a_node_without_network_has_its_time_but_is_nobody() {
     let scene = Scene { status: NodeStatus::Running, ..Scene::new() };
     for line in ["GET /node/info", "GET /node/extended-info"] {
-        assert_eq!(Sent::new(line).fails(&scene), (503, "NIS_ILLEGAL_STATE_NOT_BOOTED".to_owned()), "{line}");
+        assert_eq!(
+            TestRequest::new(line).status_and_error(&scene),
+            (503, "NIS_ILLEGAL_STATE_NOT_BOOTED".to_owned()),
+            "{line}"
+        );
     }
-    assert_eq!(Sent::new("GET /time-sync/network-time").of(&scene).status, 200);
+    assert_eq!(TestRequest::new("GET /time-sync/network-time").send(&scene).status, 200);
 }
 
 #[test]
@@ -102,17 +106,17 @@ fn bad_parameters_have_their_texts() {
         ("GET /account/get/from-public-key?publicKey=zz", 500, &bad_digit),
         ("GET /transaction/get?hash=zz", 500, &bad_digit),
     ] {
-        assert_eq!(Sent::new(line).fails(&scene), (status, message.to_owned()), "{line}");
+        assert_eq!(TestRequest::new(line).status_and_error(&scene), (status, message.to_owned()), "{line}");
     }
-    assert_eq!(Sent::new("GET /transaction/get").fails(&scene).0, 500);
-    assert_eq!(Sent::new("GET /account/get/from-public-key").fails(&scene).0, 500);
-    assert_eq!(Sent::new("GET /chain/height?%zz").of(&scene).status, 200);
+    assert_eq!(TestRequest::new("GET /transaction/get").status_and_error(&scene).0, 500);
+    assert_eq!(TestRequest::new("GET /account/get/from-public-key").status_and_error(&scene).0, 500);
+    assert_eq!(TestRequest::new("GET /chain/height?%zz").send(&scene).status, 200);
 }
 
 #[test]
 fn bad_bodies_have_their_texts() {
     let scene = Scene::new();
-    let block_at = || Sent::new("POST /block/at/public");
+    let block_at = || TestRequest::new("POST /block/at/public");
     for (body, status, message) in [
         ("", 500, "Required request body is missing"),
         ("{", 400, "JSON Object was expected"),
@@ -124,24 +128,24 @@ fn bad_bodies_have_their_texts() {
         ("{\"height\":1.0}", 500, "property height has an incompatible value"),
         ("{\"height\":0}", 400, "height must be positive"),
     ] {
-        assert_eq!(block_at().json(body).fails(&scene), (status, message.to_owned()), "{body}");
+        assert_eq!(block_at().json(body).status_and_error(&scene), (status, message.to_owned()), "{body}");
     }
-    let plain = Sent { body: b"{}", ..block_at().with(&[("Content-Type", "text/plain")]) };
-    assert_eq!(plain.fails(&scene), (500, "Content type 'text/plain' not supported".to_owned()));
+    let plain = TestRequest { body: b"{}", ..block_at().with(&[("Content-Type", "text/plain")]) };
+    assert_eq!(plain.status_and_error(&scene), (500, "Content type 'text/plain' not supported".to_owned()));
     let binary = [("Content-Type", "application/binary")];
     let height = 1u64.to_le_bytes();
-    assert_eq!(Sent { body: &height, ..block_at().with(&binary) }.of(&scene).status, 200);
-    let cut = Sent { body: &height[..3], ..block_at().with(&binary) };
-    assert_eq!(cut.fails(&scene), (500, "unexpected end of stream reached".to_owned()));
+    assert_eq!(TestRequest { body: &height, ..block_at().with(&binary) }.send(&scene).status, 200);
+    let cut = TestRequest { body: &height[..3], ..block_at().with(&binary) };
+    assert_eq!(cut.status_and_error(&scene), (500, "unexpected end of stream reached".to_owned()));
 }
 
 #[test]
 fn binary_answers_hold_the_same_fields() {
     let (scene, binary) = (Scene::new(), [("Accept", "application/binary")]);
-    let reply = Sent::new("GET /chain/height").with(&binary).of(&scene);
+    let reply = TestRequest::new("GET /chain/height").with(&binary).send(&scene);
     assert_eq!(headers(&reply, "Content-Type"), ["application/binary"]);
     assert_eq!(reply.body, 1u64.to_le_bytes());
-    let error = Sent::new("GET /account/get?address=x").with(&binary).of(&scene);
+    let error = TestRequest::new("GET /account/get?address=x").with(&binary).send(&scene);
     assert_eq!(error.status, 400);
     let mut expected = hex::decode("900100000b000000").unwrap();
     expected.extend(b"Bad Request\x15\0\0\0address must be valid");
@@ -155,9 +159,9 @@ fn a_client_that_takes_neither_format_is_told_so_in_json() {
     for (line, status) in
         [("GET /chain/height", 406), ("GET /chain/last-block", 406), ("GET /account/get?address=x", 500)]
     {
-        let sent = Sent::new(line).with(&html);
-        assert_eq!(sent.fails(&scene), (status, "null".to_owned()));
-        assert_eq!(headers(&sent.of(&scene), "Cache-Control"), ["must-revalidate,no-cache,no-store"]);
+        let sent = TestRequest::new(line).with(&html);
+        assert_eq!(sent.status_and_error(&scene), (status, "null".to_owned()));
+        assert_eq!(headers(&sent.send(&scene), "Cache-Control"), ["must-revalidate,no-cache,no-store"]);
     }
 }
 
@@ -167,16 +171,16 @@ fn methods_are_answered_as_specified() {
     for line in ["PUT /chain/height", "get /chain/height", "HEAD /block/at/public", "GET /block/at/public"] {
         let method = line.split(' ').next().unwrap();
         let text = format!("Request method '{method}' not supported");
-        assert_eq!(Sent::new(line).fails(&scene), (500, text));
+        assert_eq!(TestRequest::new(line).status_and_error(&scene), (500, text));
     }
     for line in ["PUT /nosuch", "OPTIONS /nosuch", "FOO /nosuch"] {
-        let reply = Sent::new(line).of(&scene);
+        let reply = TestRequest::new(line).send(&scene);
         assert_eq!((reply.status, reply.body.len(), headers(&reply, "Content-Type").len()), (404, 0, 0), "{line}");
     }
     for line in ["GET /nosuch", "HEAD /nosuch", "POST /nosuch", "GET /", "GET /Chain/height"] {
-        assert_eq!(Sent::new(line).fails(&scene), (404, "null".to_owned()), "{line}");
+        assert_eq!(TestRequest::new(line).status_and_error(&scene), (404, "null".to_owned()), "{line}");
     }
-    assert_eq!(Sent::new("HEAD /chain/height").of(&scene).status, 200);
+    assert_eq!(TestRequest::new("HEAD /chain/height").send(&scene).status, 200);
 }
 
 #[test]
@@ -186,11 +190,11 @@ fn options_lists_the_methods_unless_it_is_a_preflight() {
         [("/chain/height", "GET,HEAD,POST"), ("/heartbeat", "GET,HEAD"), ("/block/at/public", "POST")]
     {
         let line = format!("OPTIONS {path}");
-        let reply = Sent::new(&line).of(&scene);
+        let reply = TestRequest::new(&line).send(&scene);
         assert_eq!((reply.status, reply.body.len()), (200, 0));
         assert_eq!(headers(&reply, "Allow"), ["GET, HEAD, POST, OPTIONS", methods]);
         let preflight = [("Origin", "http://wallet.example"), ("Access-Control-Request-Method", "POST")];
-        let reply = Sent::new(&line).with(&preflight).of(&scene);
+        let reply = TestRequest::new(&line).with(&preflight).send(&scene);
         assert_eq!(headers(&reply, "Allow"), ["GET, HEAD, POST, OPTIONS"]);
         assert!(headers(&reply, "Content-Type").is_empty());
     }
@@ -200,10 +204,10 @@ fn options_lists_the_methods_unless_it_is_a_preflight() {
 fn exotic_spellings_reach_their_route() {
     let scene = Scene::new();
     for line in ["GET //chain//height", "GET /chain%2Fheight", "GET /chain/height;a=b", "GET /chain/height.foo"] {
-        assert_eq!(Sent::new(line).of(&scene).status, 200, "{line}");
+        assert_eq!(TestRequest::new(line).send(&scene).status, 200, "{line}");
     }
-    assert_eq!(Sent::new("GET /chain/height.xml").of(&scene).status, 406);
-    let refused = Sent::new("GET /chain/height%").of(&scene);
+    assert_eq!(TestRequest::new("GET /chain/height.xml").send(&scene).status, 406);
+    let refused = TestRequest::new("GET /chain/height%").send(&scene);
     assert_eq!((refused.status, refused.close, headers(&refused, "Allow").len()), (400, true, 0));
 }
 
@@ -218,10 +222,10 @@ fn a_path_outside_of_the_context_is_unknown() {
         ("GET /nischain/height", 404),
         ("GET /nischain;/height", 404),
     ] {
-        assert_eq!(Sent::new(line).to(&mut api, &scene).status, status, "{line}");
+        assert_eq!(TestRequest::new(line).send_to(&mut api, &scene).status, status, "{line}");
     }
-    assert!(api.fills_pool("POST", "/nis/transaction/announce"));
-    assert!(!api.fills_pool("POST", "/transaction/announce"));
+    assert!(api.writes_mempool("POST", "/nis/transaction/announce"));
+    assert!(!api.writes_mempool("POST", "/transaction/announce"));
 }
 
 #[test]
@@ -235,7 +239,7 @@ fn what_goes_into_the_pool_is_known_however_its_path_is_spelt() {
         "/transaction/announce.json",
         "/transaction/prepare-announce",
     ] {
-        assert!(api.fills_pool("POST", path), "{path}");
+        assert!(api.writes_mempool("POST", path), "{path}");
     }
     for (method, path) in [
         ("GET", "/transaction/announce"),
@@ -244,7 +248,7 @@ fn what_goes_into_the_pool_is_known_however_its_path_is_spelt() {
         ("POST", "/nosuch"),
         ("GET", "/%"),
     ] {
-        assert!(!api.fills_pool(method, path), "{path}");
+        assert!(!api.writes_mempool(method, path), "{path}");
     }
 }
 
@@ -268,7 +272,7 @@ fn only_transactions_and_batches_may_have_large_bodies() {
 
 #[test]
 fn a_caller_that_sends_too_fast_is_refused_without_the_common_headers() {
-    let refused = Sent { is_refused: true, ..Sent::new("GET /nosuch") }.of(&Scene::new());
+    let refused = TestRequest { is_rate_limited: true, ..TestRequest::new("GET /nosuch") }.send(&Scene::new());
     let expected = "{\"timeStamp\":3240,\"error\":\"Too Many Requests\",\"message\":null,\"status\":429}\r\n";
     assert_eq!((refused.status, refused.body.as_slice()), (429, expected.as_bytes()));
     assert_eq!(headers(&refused, "DoSFilter"), ["unavailable"]);
@@ -277,7 +281,7 @@ fn a_caller_that_sends_too_fast_is_refused_without_the_common_headers() {
 
 #[test]
 fn a_node_that_fails_before_it_looks_says_so() {
-    let mut reply = Reply { body: b"left over".to_vec(), status: 200, ..Reply::new() };
+    let mut reply = Response { body: b"left over".to_vec(), status: 200, ..Response::new() };
     Api::new(settings()).fail(NOW, &mut reply);
     assert_eq!(failure_in(&reply), (500, "null".to_owned()));
     assert_eq!(headers(&reply, "Access-Control-Allow-Origin"), ["*"]);
@@ -287,7 +291,7 @@ fn a_node_that_fails_before_it_looks_says_so() {
 fn lookup_by_hash_can_be_switched_off() {
     let mut api = Api::new(Settings { features: Features::default(), ..settings() });
     for line in ["GET /transaction/get", "GET /transaction/get?hash=zz"] {
-        let body = text_of(&Sent::new(line).to(&mut api, &Scene::new()));
+        let body = text_of(&TestRequest::new(line).send_to(&mut api, &Scene::new()));
         assert!(body.contains("this node does not support transaction lookup using a hash"), "{body}");
     }
 }
@@ -296,7 +300,7 @@ fn lookup_by_hash_can_be_switched_off() {
 fn other_nodes_get_signed_answers_from_a_node_that_has_joined_its_network() {
     let scene = Scene::new();
     let missing = "expected value for property data, but none was found".to_owned();
-    assert_eq!(Sent::new("POST /chain/last-block").json("{}").fails(&scene), (500, missing));
+    assert_eq!(TestRequest::new("POST /chain/last-block").json("{}").status_and_error(&scene), (500, missing));
     let signature = "09".repeat(64);
     let challenge = format!("{{\"data\":\"{CHALLENGE}\"}}");
     for (line, entity) in [
@@ -305,15 +309,15 @@ fn other_nodes_get_signed_answers_from_a_node_that_has_joined_its_network() {
         ("POST /node/peer-list/active", r#"{"data":[]}"#),
     ] {
         let expected = format!("{{\"signature\":\"{signature}\",\"entity\":{entity}}}\r\n");
-        assert_eq!(Sent::new(line).json(&challenge).says(&scene), (200, expected), "{line}");
+        assert_eq!(TestRequest::new(line).json(&challenge).status_and_body(&scene), (200, expected), "{line}");
         let unbooted = Scene { status: NodeStatus::Running, ..Scene::new() };
         let refused = (503, "NIS_ILLEGAL_STATE_NOT_BOOTED".to_owned());
-        assert_eq!(Sent::new(line).json(&challenge).fails(&unbooted), refused, "{line}");
+        assert_eq!(TestRequest::new(line).json(&challenge).status_and_error(&unbooted), refused, "{line}");
         let short = format!("{{\"data\":\"{}\"}}", &CHALLENGE[..64]);
         let unsigned = format!("{{\"signature\":\"{}\",\"entity\":{entity}}}\r\n", "00".repeat(64));
-        assert_eq!(Sent::new(line).json(&short).says(&scene), (200, unsigned), "{line}");
+        assert_eq!(TestRequest::new(line).json(&short).status_and_body(&scene), (200, unsigned), "{line}");
         let long = format!("{{\"data\":\"{}\"}}", "07".repeat(1_025));
-        let (status, message) = Sent::new(line).json(&long).fails(&scene);
+        let (status, message) = TestRequest::new(line).json(&long).status_and_error(&scene);
         assert_eq!((status, &message[..26]), (400, "challenge must be 64 bytes"), "{line}");
     }
 }
@@ -333,12 +337,12 @@ proptest! {
         thread_local!(static SCENE: Scene = Scene::new());
         let line = format!("{method} {path}?{query}");
         let fields = [("Accept", accept.as_str()), ("Content-Type", &content_type)];
-        let sent = Sent { body: &body, ..Sent::new(&line).with(&fields) }.from([10, 0, 0, 1]);
-        let (mut api, mut reply, mut node) = (Api::new(settings()), Reply::new(), TestNode::default());
+        let sent = TestRequest { body: &body, ..TestRequest::new(&line).with(&fields) }.from([10, 0, 0, 1]);
+        let (mut api, mut reply, mut node) = (Api::new(settings()), Response::new(), TestNode::default());
         let step = SCENE.with(|scene| sent.step(&mut api, scene, &mut node, &mut reply, false, PLENTY));
         // The request reader rejects malformed requests before this point.
         let Some((taken, _)) = step else { return Ok(()) };
-        prop_assert_eq!(taken, Taken::Done);
+        prop_assert_eq!(taken, Progress::Done);
         let is_json = headers(&reply, "Content-Type").iter().any(|kind| kind.starts_with("application/json"));
         if is_json {
             let value: serde_json::Value = serde_json::from_slice(&reply.body).unwrap();

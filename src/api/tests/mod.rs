@@ -1,11 +1,11 @@
 //! Tests of the interface as a whole, on a small chain in a store.
 
-mod acting;
+mod actions;
 mod form;
-mod long;
 mod objects;
-mod others;
+mod operators;
+mod peers;
 mod scene;
 mod secrets;
+mod streams;
 mod transfers;
-mod wide;

@@ -7,7 +7,7 @@ use crate::api::Api;
 use crate::crypto::Signature;
 use crate::model::transaction::{LinkMode, kind};
 use crate::model::{Height, Transaction};
-use crate::net::http::Reply;
+use crate::net::http::Response;
 use crate::state::LinkRole;
 
 /// A chain with the root namespaces `n000` to `n119`.
@@ -17,8 +17,8 @@ fn with_roots() -> Scene {
     scene
 }
 
-fn json(reply: &Reply) -> serde_json::Value {
-    serde_json::from_slice(&reply.body).unwrap()
+fn json(response: &Response) -> serde_json::Value {
+    serde_json::from_slice(&response.body).unwrap()
 }
 
 #[test]
@@ -34,7 +34,7 @@ fn a_page_begins_below_a_number_and_has_five_to_a_hundred_entries() {
         ("?id=50&pageSize=-32768", 49, 5),
         ("?id=9223372036854775807&pageSize=32767", 120, 100),
     ] {
-        let reply = Sent::new(&format!("GET /namespace/root/page{query}")).of(&scene);
+        let reply = TestRequest::new(&format!("GET /namespace/root/page{query}")).send(&scene);
         let ids = (0..size).map(|place| {
             let id: i64 = first - place;
             let namespace = format!(r#"{{"owner":"{owner}","fqn":"n{:03}","height":1}}"#, id - 1);
@@ -50,7 +50,7 @@ fn a_page_begins_below_a_number_and_has_five_to_a_hundred_entries() {
         ("pageSize=32768", "Value out of range. Value:\"32768\" Radix:10"),
         ("pageSize=2147483648", "For input string: \"2147483648\""),
     ] {
-        let failure = Sent::new(&format!("GET /namespace/root/page?{query}")).fails(&scene);
+        let failure = TestRequest::new(&format!("GET /namespace/root/page?{query}")).status_and_error(&scene);
         assert_eq!(failure, (400, text.to_owned()), "{query}");
     }
 }
@@ -61,13 +61,15 @@ fn a_namespace_is_shown_if_it_is_active() {
     scene.add_block(vec![rent(1, "a", 1), rent(1, "a.b", 2), rent(1, "a.b.x", 3), rent(2, "c", 4)]);
     let owner = address(1);
     let shown = |name: &str| format!(r#"{{"owner":"{owner}","fqn":"{name}","height":1}}"#);
-    assert_eq!(Sent::new("GET /namespace/?namespace=a").says(&scene), (200, shown("a") + "\r\n"));
+    assert_eq!(TestRequest::new("GET /namespace/?namespace=a").status_and_body(&scene), (200, shown("a") + "\r\n"));
     let missing = "invalid namespace 'b' (org.nem.core.model.namespace.Namespace)".to_owned();
-    assert_eq!(Sent::new("GET /namespace?namespace=b").fails(&scene), (404, missing));
+    assert_eq!(TestRequest::new("GET /namespace?namespace=b").status_and_error(&scene), (404, missing));
     let malformed = "'A' is not a valid namespace id part.".to_owned();
-    assert_eq!(Sent::new("GET /namespace?namespace=A").fails(&scene), (400, malformed.clone()));
-    assert_eq!(Sent::new("GET /namespace").fails(&scene).0, 500);
-    let page = |query: &str| Sent::new(&format!("GET /account/namespace/page?address={owner}{query}")).says(&scene);
+    assert_eq!(TestRequest::new("GET /namespace?namespace=A").status_and_error(&scene), (400, malformed.clone()));
+    assert_eq!(TestRequest::new("GET /namespace").status_and_error(&scene).0, 500);
+    let page = |query: &str| {
+        TestRequest::new(&format!("GET /account/namespace/page?address={owner}{query}")).status_and_body(&scene)
+    };
     let listed = |names: &[&str]| {
         let names: Vec<_> = names.iter().map(|name| shown(name)).collect();
         (200, format!("{{\"data\":[{}]}}\r\n", names.join(",")))
@@ -75,13 +77,14 @@ fn a_namespace_is_shown_if_it_is_active() {
     assert_eq!(page("&parent="), listed(&["a", "a.b", "a.b.x"]));
     assert_eq!(page("&parent=a.b&id=3&pageSize=100"), listed(&["a.b.x"]));
     assert_eq!(page("&parent=c"), listed(&[]));
-    let failure = Sent::new(&format!("GET /account/namespace/page?address={owner}&parent=A&id=x")).fails(&scene);
+    let failure = TestRequest::new(&format!("GET /account/namespace/page?address={owner}&parent=A&id=x"))
+        .status_and_error(&scene);
     assert_eq!(failure, (400, malformed));
     // A year of blocks later the lease has ended, but its data is still there.
     let year = Height(scene.network.chain.blocks_per_year() + 2);
     let (mut api, mut node) = (Api::new(settings()), TestNode::default());
     let line = format!("GET /account/namespace/page?address={owner}");
-    let ended = Sent::new(&line).at_height(&mut api, &scene, &mut node, year);
+    let ended = TestRequest::new(&line).at_height(&mut api, &scene, &mut node, year);
     assert_eq!(text_of(&ended), "{\"data\":[]}\r\n");
 }
 
@@ -91,7 +94,7 @@ fn of_many_provisions_only_the_first_few_are_looked_at() {
     let names = (0..9).map(|number| rent(1, &format!("a.s{number}"), 10 + number));
     scene.add_block(std::iter::once(rent(1, "a", 1)).chain(names).collect());
     let line = format!("GET /account/namespace/page?address={}&pageSize=6", address(1));
-    let body = json(&Sent::new(&line).of(&scene));
+    let body = json(&TestRequest::new(&line).send(&scene));
     let names: Vec<_> = body["data"].as_array().unwrap().iter().map(|one| one["fqn"].as_str().unwrap()).collect();
     assert_eq!(names, ["a", "a.s0", "a.s1", "a.s2", "a.s3", "a.s4"]);
 }
@@ -106,24 +109,33 @@ fn a_definition_is_shown_by_mosaic_and_in_lists() {
     scene.add_block(vec![define(foreign, 4)]);
     let creator = key(1);
     let shown = format!(r#"{{"creator":"{creator}","description":"d\/",{DEFINITION},"levy":{{}}}}"#);
-    assert_eq!(Sent::new("GET /mosaic/definition?mosaicId=a:b").says(&scene), (200, shown.clone() + "\r\n"));
-    assert_eq!(Sent::new("GET /mosaic/definition?mosaicId=expired:b").fails(&scene).0, 404);
-    assert_eq!(Sent::new("GET /mosaic/definition/last?mosaicId=a:b").says(&scene), (200, shown.clone() + "\r\n"));
+    assert_eq!(
+        TestRequest::new("GET /mosaic/definition?mosaicId=a:b").status_and_body(&scene),
+        (200, shown.clone() + "\r\n")
+    );
+    assert_eq!(TestRequest::new("GET /mosaic/definition?mosaicId=expired:b").status_and_error(&scene).0, 404);
+    assert_eq!(
+        TestRequest::new("GET /mosaic/definition/last?mosaicId=a:b").status_and_body(&scene),
+        (200, shown.clone() + "\r\n")
+    );
     let missing = "invalid mosaic definition 'a:c' (org.nem.core.model.mosaic.MosaicDefinition)".to_owned();
-    assert_eq!(Sent::new("GET /mosaic/definition/last?mosaicId=a:c").fails(&scene), (404, missing));
+    assert_eq!(TestRequest::new("GET /mosaic/definition/last?mosaicId=a:c").status_and_error(&scene), (404, missing));
     let address = address_of(&creator);
     for line in ["/mosaic/definition/page?id=2&pageSize=9", "/namespace/mosaic/definition/page?namespace=a&id=8"] {
         let expected = format!("{{\"data\":[{{\"meta\":{{\"id\":1}},\"mosaic\":{shown}}}]}}\r\n");
-        assert_eq!(Sent::new(&format!("GET {line}")).says(&scene), (200, expected));
+        assert_eq!(TestRequest::new(&format!("GET {line}")).status_and_body(&scene), (200, expected));
     }
-    let all = json(&Sent::new("GET /mosaic/definition/page").of(&scene));
+    let all = json(&TestRequest::new("GET /mosaic/definition/page").send(&scene));
     assert_eq!((all["data"].as_array().unwrap().len(), &all["data"][0]["meta"]["id"]), (2, &2.into()));
     let nothing = (200, "{\"data\":[]}\r\n".to_owned());
-    assert_eq!(Sent::new("GET /namespace/mosaic/definition/page?namespace=b&id=x").says(&scene), nothing);
+    assert_eq!(
+        TestRequest::new("GET /namespace/mosaic/definition/page?namespace=b&id=x").status_and_body(&scene),
+        nothing
+    );
     for (query, is_shown) in [("", true), ("&parent=a", true), ("&parent=o", false), ("&parent=b", false)] {
         let line = format!("GET /account/mosaic/definition/page?address={address}{query}");
         let expected = if is_shown { (200, format!("{{\"data\":[{shown}]}}\r\n")) } else { nothing.clone() };
-        assert_eq!(Sent::new(&line).says(&scene), expected, "{query}");
+        assert_eq!(TestRequest::new(&line).status_and_body(&scene), expected, "{query}");
     }
 }
 
@@ -135,7 +147,7 @@ fn an_expired_definition_is_shown_only_as_the_last_one() {
     let (mut api, mut node) = (Api::new(settings()), TestNode::default());
     for (line, status) in [("/mosaic/definition?mosaicId=a:b", 404), ("/mosaic/definition/last?mosaicId=a:b", 200)] {
         let line = format!("GET {line}");
-        assert_eq!(Sent::new(&line).at_height(&mut api, &scene, &mut node, year).status, status);
+        assert_eq!(TestRequest::new(&line).at_height(&mut api, &scene, &mut node, year).status, status);
     }
 }
 
@@ -147,18 +159,18 @@ fn what_an_account_owns_comes_with_the_mosaics_of_its_levies() {
     let other = |name: &str| format!(r#"{{"quantity":90,"mosaicId":{{"namespaceId":"a","name":"{name}"}}}}"#);
     let line = format!("GET /account/mosaic/owned?address={rich}");
     let owned = format!("{{\"data\":[{xem},{},{}]}}\r\n", other("b"), other("paid"));
-    assert_eq!(Sent::new(&line).says(&scene), (200, owned));
-    let names = |reply: &Reply| {
+    assert_eq!(TestRequest::new(&line).status_and_body(&scene), (200, owned));
+    let names = |reply: &Response| {
         let name = |one: &serde_json::Value| one["id"]["name"].as_str().unwrap().to_owned();
         json(reply)["data"].as_array().unwrap().iter().map(name).collect::<Vec<_>>()
     };
     let line = format!("GET /account/mosaic/owned/definition?address={rich}");
-    assert_eq!(names(&Sent::new(&line).of(&scene)), ["b", "paid", "xem"]);
+    assert_eq!(names(&TestRequest::new(&line).send(&scene)), ["b", "paid", "xem"]);
     let line = format!("GET /account/mosaic/owned/definition?address={poor}");
-    assert_eq!(names(&Sent::new(&line).of(&scene)), ["xem"]);
+    assert_eq!(names(&TestRequest::new(&line).send(&scene)), ["xem"]);
     let body =
         format!("{{\"data\":[{{\"account\":\"{poor}\"}},{{\"account\":\"{rich}\"}},{{\"account\":\"{poor}\"}}]}}");
-    let batch = |body: &str| Sent::new("POST /account/mosaic/owned/definition/batch").json(body).of(&scene);
+    let batch = |body: &str| TestRequest::new("POST /account/mosaic/owned/definition/batch").json(body).send(&scene);
     assert_eq!(names(&batch(&body)), ["b", "paid", "xem"]);
     assert_eq!(text_of(&batch(r#"{"data":[]}"#)), "{\"data\":[]}\r\n");
     let refused = failure_in(&batch(r#"{"data":[{"account":"BAD"}]}"#));
@@ -171,7 +183,7 @@ fn who_does_not_own_the_mosaic_of_a_levy_is_told_of_it_too() {
     // The account keeps `a:b` and loses `a:paid`, the mosaic of its levy.
     scene.forget_holding(1, "a:paid");
     let line = format!("GET /account/mosaic/owned/definition?address={}", address(1));
-    let body = json(&Sent::new(&line).of(&scene));
+    let body = json(&TestRequest::new(&line).send(&scene));
     let names: Vec<_> =
         body["data"].as_array().unwrap().iter().map(|one| one["id"]["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["b", "paid", "xem"]);
@@ -181,11 +193,11 @@ fn who_does_not_own_the_mosaic_of_a_levy_is_told_of_it_too() {
 fn the_supply_of_a_mosaic_is_told_if_the_state_knows_it() {
     let scene = Scene::with_mosaics();
     let supply = "{\"mosaicId\":{\"namespaceId\":\"a\",\"name\":\"b\"},\"supply\":9}\r\n".to_owned();
-    assert_eq!(Sent::new("GET /mosaic/supply?mosaicId=a%3Ab").says(&scene), (200, supply));
+    assert_eq!(TestRequest::new("GET /mosaic/supply?mosaicId=a%3Ab").status_and_body(&scene), (200, supply));
     let unknown = "mosaic id a:c is unknown 'a:c' (org.nem.core.model.ncc.MosaicIdSupplyPair)".to_owned();
-    assert_eq!(Sent::new("GET /mosaic/supply?mosaicId=a:c").fails(&scene), (404, unknown));
+    assert_eq!(TestRequest::new("GET /mosaic/supply?mosaicId=a:c").status_and_error(&scene), (404, unknown));
     let malformed = "pattern 'A:b' could not be parsed".to_owned();
-    assert_eq!(Sent::new("GET /mosaic/supply?mosaicId=A:b").fails(&scene), (400, malformed));
+    assert_eq!(TestRequest::new("GET /mosaic/supply?mosaicId=A:b").status_and_error(&scene), (400, malformed));
 }
 
 #[test]
@@ -196,13 +208,13 @@ fn who_has_a_mosaic_is_told_in_pages() {
         format!(r#"{{"meta":{{"id":{id}}},"holder":{{"address":"{address}","quantity":90}}}}"#)
     };
     let line = "GET /mosaic/holders?mosaicId=a:b";
-    let body = json(&Sent::new(line).of(&scene));
+    let body = json(&TestRequest::new(line).send(&scene));
     let id = body["data"][0]["meta"]["id"].as_u64().unwrap() as u32;
-    assert_eq!(Sent::new(line).says(&scene), (200, format!("{{\"data\":[{}]}}\r\n", holder(id))));
+    assert_eq!(TestRequest::new(line).status_and_body(&scene), (200, format!("{{\"data\":[{}]}}\r\n", holder(id))));
     let next = format!("{line}&id={id}");
-    assert_eq!(Sent::new(&next).says(&scene), (200, "{\"data\":[]}\r\n".to_owned()));
-    assert_eq!(Sent::new("GET /mosaic/holders?mosaicId=a:c").fails(&scene).0, 404);
-    assert_eq!(Sent::new("GET /mosaic/holders?mosaicId=nem:xem").fails(&scene).0, 400);
+    assert_eq!(TestRequest::new(&next).status_and_body(&scene), (200, "{\"data\":[]}\r\n".to_owned()));
+    assert_eq!(TestRequest::new("GET /mosaic/holders?mosaicId=a:c").status_and_error(&scene).0, 404);
+    assert_eq!(TestRequest::new("GET /mosaic/holders?mosaicId=nem:xem").status_and_error(&scene).0, 400);
 }
 
 #[test]
@@ -213,10 +225,10 @@ fn a_block_is_found_by_its_hash_as_long_as_it_may_be_replaced() {
         scene.add_block(Vec::new());
     }
     let hash = |height: u64| scene.with_view(|view| view.header(Height(height)).unwrap().unwrap().hash);
-    let find = |hash: &str| Sent::new(&format!("GET /block/get?hash={hash}")).of(&scene);
+    let find = |hash: &str| TestRequest::new(&format!("GET /block/get?hash={hash}")).send(&scene);
     for height in [limit + 2, 2] {
         let found = find(&hash(height).to_string());
-        let shown = Sent::new("POST /block/at/public").json(&format!("{{\"height\":{height}}}")).of(&scene);
+        let shown = TestRequest::new("POST /block/at/public").json(&format!("{{\"height\":{height}}}")).send(&scene);
         assert_eq!(text_of(&found), text_of(&shown), "{height}");
     }
     let (status, message) = failure_in(&find(&hash(1).to_string()));
@@ -228,12 +240,12 @@ fn a_block_is_found_by_its_hash_as_long_as_it_may_be_replaced() {
 #[test]
 fn a_block_is_shown_by_height_and_as_the_last_one() {
     let scene = Scene::new();
-    let (status, block) = Sent::new("GET /chain/last-block").says(&scene);
+    let (status, block) = TestRequest::new("GET /chain/last-block").status_and_body(&scene);
     assert_eq!(status, 200);
     assert!(block.starts_with(r#"{"timeStamp":3,"signature":"0303"#), "{block}");
     assert!(block.ends_with("\"height\":1}\r\n"), "{block}");
-    assert_eq!(Sent::new("POST /block/at/public").json("{'height':1}").says(&scene), (200, block));
-    let missing = Sent::new("POST /block/at/public").json("{\"height\":2}").fails(&scene);
+    assert_eq!(TestRequest::new("POST /block/at/public").json("{'height':1}").status_and_body(&scene), (200, block));
+    let missing = TestRequest::new("POST /block/at/public").json("{\"height\":2}").status_and_error(&scene);
     assert_eq!(missing, (404, "block not found in the db '2' (org.nem.core.model.Block)".to_owned()));
 }
 
@@ -252,11 +264,11 @@ fn an_account_is_shown_by_address_and_by_key() {
         )
     };
     let line = format!("GET /account/get?address={}", address.as_str().to_lowercase());
-    assert_eq!(Sent::new(&line).says(&scene), (200, with_key("null")));
+    assert_eq!(TestRequest::new(&line).status_and_body(&scene), (200, with_key("null")));
     let line = format!("GET /account/get/from-public-key?publicKey={}", key(1));
-    assert_eq!(Sent::new(&line).says(&scene), (200, with_key(&format!("\"{}\"", key(1)))));
+    assert_eq!(TestRequest::new(&line).status_and_body(&scene), (200, with_key(&format!("\"{}\"", key(1)))));
     let line = format!("GET /account/get?address={other}");
-    let body = json(&Sent::new(&line).of(&scene));
+    let body = json(&TestRequest::new(&line).send(&scene));
     assert_eq!(body["meta"]["cosignatories"].as_array().unwrap().len(), 3);
 }
 
@@ -265,25 +277,25 @@ fn a_transaction_is_shown_with_its_meta_data() {
     let scene = Scene::new();
     let (multisig, plain) = (multisig(), signed_transfer());
     let (hash, inner) = (multisig.hash(), multisig.inner().unwrap().hash());
-    let (_, body) = Sent::new(&format!("GET /transaction/get?hash={hash}")).says(&scene);
+    let (_, body) = TestRequest::new(&format!("GET /transaction/get?hash={hash}")).status_and_body(&scene);
     let meta = format!(r#"{{"meta":{{"innerHash":{{"data":"{inner}"}},"id":1,"hash":{{"data":"{hash}"}},"height":1}}"#);
     assert!(body.starts_with(&meta), "{body}");
     assert!(body.contains(&format!("\"type\":{}", kind::MULTISIG)));
     // The transfer in the multisig transaction has the id 2.
-    let (_, body) = Sent::new(&format!("GET /transaction/get?hash={}", plain.hash())).says(&scene);
+    let (_, body) = TestRequest::new(&format!("GET /transaction/get?hash={}", plain.hash())).status_and_body(&scene);
     assert!(body.starts_with(r#"{"meta":{"innerHash":{},"id":3,"#), "{body}");
 
-    let nested = Sent::new(&format!("GET /transaction/get?hash={inner}")).fails(&scene);
+    let nested = TestRequest::new(&format!("GET /transaction/get?hash={inner}")).status_and_error(&scene);
     let text = format!("transaction not found in the db '{inner}' (class org.nem.core.crypto.Ha");
     assert_eq!((nested.0, nested.1.len(), nested.1), (404, 128, text));
     // With `nested=true` the response is the containing transaction.
     let ask = |nested: &str| format!("GET /transaction/get?hash={inner}&nested={nested}");
-    let (_, body) = Sent::new(&ask("true")).says(&scene);
+    let (_, body) = TestRequest::new(&ask("true")).status_and_body(&scene);
     assert!(body.starts_with(&meta), "{body}");
-    assert_eq!(Sent::new(&ask("false")).fails(&scene).0, 404);
-    assert_eq!(Sent::new(&ask("yes")).fails(&scene), (400, "nested is true or false".to_owned()));
+    assert_eq!(TestRequest::new(&ask("false")).status_and_error(&scene).0, 404);
+    assert_eq!(TestRequest::new(&ask("yes")).status_and_error(&scene), (400, "nested is true or false".to_owned()));
     for unknown in ["ab", "", &"0".repeat(64)] {
-        let failure = Sent::new(&format!("GET /transaction/get?hash={unknown}")).fails(&scene);
+        let failure = TestRequest::new(&format!("GET /transaction/get?hash={unknown}")).status_and_error(&scene);
         assert_eq!(failure, (400, "Hash was not found in cache".to_owned()));
     }
 }
@@ -295,17 +307,17 @@ fn at_most_25_unconfirmed_transactions_are_asked_for_and_shown_with_what_is_to_b
     let inner = multisig.inner().unwrap().hash();
     let mut node = TestNode::default();
     let transfer = Rc::new(transfer(Some(Signature([3; 64]))));
-    node.waiting = std::iter::repeat_n(transfer, 30).collect();
-    node.waiting.insert(0, Rc::new(multisig));
+    node.unconfirmed = std::iter::repeat_n(transfer, 30).collect();
+    node.unconfirmed.insert(0, Rc::new(multisig));
     let line = format!("GET /account/unconfirmedTransactions?address={}", address(1));
-    let reply = Sent::new(&line).at(&mut Api::new(settings()), &scene, &mut node);
+    let reply = TestRequest::new(&line).send_to_node(&mut Api::new(settings()), &scene, &mut node);
     let text = text_of(&reply);
     assert!(text.starts_with(&format!(r#"{{"data":[{{"meta":{{"data":"{inner}"}},"transaction":{{"timeStamp":100,"#)));
     let value = json(&reply);
     let data = value["data"].as_array().unwrap();
     assert_eq!((data.len(), &data[24]["meta"]["data"]), (25, &serde_json::Value::Null));
     assert_eq!(node.limit.get(), 25);
-    assert_eq!(Sent::new("GET /account/unconfirmedTransactions").fails(&scene).0, 400);
+    assert_eq!(TestRequest::new("GET /account/unconfirmedTransactions").status_and_error(&scene).0, 400);
 }
 
 #[test]
@@ -325,7 +337,7 @@ fn a_waiting_importance_transfer_shows_in_the_status_of_its_account() {
         if let Some((role, mode, height)) = link {
             scene.put_link(address(1), role, mode, height);
         }
-        let reply = Sent::new(&line).at_height(&mut Api::new(settings()), &scene, &mut node, Height(far));
+        let reply = TestRequest::new(&line).at_height(&mut Api::new(settings()), &scene, &mut node, Height(far));
         match shown {
             Some(shown) => assert!(text_of(&reply).contains(&format!("\"remoteStatus\":\"{shown}\"")), "{shown}"),
             None => {
@@ -359,7 +371,7 @@ fn a_transaction_of_any_kind_has_the_number_that_the_whole_block_gives_it() {
     });
     let (ids, _) = crate::state::assign_ids(&block, first);
     for (transaction, id) in transactions.iter().zip(ids) {
-        let reply = Sent::new(&format!("GET /transaction/get?hash={}", transaction.hash())).of(&scene);
+        let reply = TestRequest::new(&format!("GET /transaction/get?hash={}", transaction.hash())).send(&scene);
         assert_eq!(json(&reply)["meta"]["id"], id);
     }
 }

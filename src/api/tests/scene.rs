@@ -10,13 +10,14 @@ use tempfile::TempDir;
 
 use crate::api::views::ClockState;
 use crate::api::{
-    Actions, Api, BootRequest, Budget, ChainView, Features, LoadingApi, NodeDescription, NodeStatus, Now, Settings,
-    UnlockedInfo,
+    Api, BootRequest, Budget, ChainSnapshot, Features, LoadingApi, NodeDescription, NodeHandle, NodeStatus, Now,
+    Settings, UnlockedInfo,
 };
 use crate::chain::apply;
 use crate::chain::harvest::UnlockResult;
 use crate::codec::Context;
 use crate::crypto::{KeyPair, PrivateKey, PublicKey, Signature};
+use crate::mempool::ShortId;
 use crate::model::network::test_network;
 use crate::model::transaction::{
     Cosignature, LinkMode, MosaicDefinitionCreation, Multisig, ProvisionNamespace, Transfer, wire_version,
@@ -25,18 +26,19 @@ use crate::model::{
     Address, Amount, Block, BlockKind, Body, Hash256, Height, Levy, MosaicDefinition, MosaicId, MosaicProperties,
     NamespaceId, Network, NetworkByte, Timestamp, Transaction, WireHash,
 };
-use crate::net::http::{Reply, RequestReader};
-use crate::net::machine::{Caller, ConnectionId, Exchange, ListenerId, Taken};
-use crate::peer::outside::InquiryId;
+use crate::net::http::{RequestReader, Response};
+use crate::net::service::{Client, ConnectionId, Exchange, ListenerId, Progress};
+use crate::peer::io::MaxHeightQueryId;
 use crate::peer::wire::{Challenge, Endpoint, Identity, MetaData, NodeInfo, Version};
-use crate::peer::{Largest, Peers};
-use crate::pool::ShortId;
-use crate::rules::{self, Refusal, ValidationResult};
+use crate::peer::{Manager, MaxHeight};
+use crate::rules::{self, Rejection, ValidationResult};
 use crate::state::{
-    Account, AccountImportance, AccountNumber, Ledger, LinkRole, ListWriter, RecalculationRecord, RemoteLink,
+    Account, AccountId, AccountImportance, ImportanceListWriter, Ledger, LinkRole, RecalculationRecord, RemoteLink,
     VestedBalance, account, effects, put_account,
 };
-use crate::store::{ChainIdentity, Options, Snapshot, Store, StoreError, StoredBlock, Table, Write, stored_block, tip};
+use crate::store::{
+    ChainIdentity, Options, Snapshot, Store, StoreError, StoredHeader, Table, Write, stored_block, tip,
+};
 
 /// A challenge: 64 bytes in hex.
 pub const CHALLENGE: &str = "0707070707070707070707070707070707070707070707070707070707070707\
@@ -45,8 +47,8 @@ pub const NETWORK: NetworkByte = NetworkByte::TESTNET;
 pub const NOW: Now = Now {
     network: Timestamp(3240),
     network_millis: 3_240_001,
-    clock: ClockState { chain_ahead: 3, jumps: 2, is_distrusted: true },
-    running: Duration::from_secs(240),
+    clock: ClockState { chain_ahead: 3, jumps: 2, is_unreliable: true },
+    uptime: Duration::from_secs(240),
 };
 /// More units than any response of these tests costs.
 pub const PLENTY: u32 = 10_000_000;
@@ -170,7 +172,7 @@ impl Scene {
         let identity = ChainIdentity { name: "test".to_owned(), text: String::new() };
         let store = Store::open(folder.path(), &identity, Options { map_size: 1 << 28 }).unwrap();
         let scene = Scene { network, store, status: NodeStatus::NoRemoteNode, _folder: folder };
-        scene.put_rich(1);
+        scene.fund(1);
         scene
     }
 
@@ -178,7 +180,7 @@ impl Scene {
     /// first account.
     pub fn with_mosaics() -> Scene {
         let scene = Scene::new();
-        scene.put_rich(1);
+        scene.fund(1);
         let kind = crate::model::mosaic::LevyKind::Absolute;
         let levy = Levy { kind, recipient: address(2), mosaic: MosaicId::parse("a:paid").unwrap(), fee: 3 };
         scene.add_block(vec![
@@ -191,8 +193,8 @@ impl Scene {
         scene
     }
 
-    fn write(&self, change: impl FnOnce(&mut crate::store::Batch<'_>)) {
-        let mut batch = self.store.begin().unwrap();
+    fn write(&self, change: impl FnOnce(&mut crate::store::WriteTxn<'_>)) {
+        let mut batch = self.store.begin_write().unwrap();
         change(&mut batch);
         batch.commit().unwrap();
     }
@@ -202,7 +204,7 @@ impl Scene {
     }
 
     /// Gives an account enough funds for any test.
-    pub fn put_rich(&self, byte: u8) {
+    pub fn fund(&self, byte: u8) {
         let balance = VestedBalance { height: 1, unvested: 0, vested: Amount::whole(1_000_000).0 };
         self.put_account(byte, &Account { first_height: 1, balance, ..Account::default() });
     }
@@ -236,8 +238,8 @@ impl Scene {
 
     pub fn put_importance(&self, byte: u8, importance: f64) {
         self.write(|batch| {
-            let recalculation = RecalculationRecord { height: Height(1), handed_over: 1, eligible: 1 };
-            let mut list = ListWriter::begin(recalculation, batch).unwrap();
+            let recalculation = RecalculationRecord { height: Height(1), accounts_counted: 1, eligible: 1 };
+            let mut list = ImportanceListWriter::begin(recalculation, batch).unwrap();
             let known = account(batch, &address(byte)).unwrap();
             let account = put_account(batch, &address(byte), &known).unwrap();
             let entry = AccountImportance { account, height: Height(1), importance, page_rank: 0.0 };
@@ -248,7 +250,7 @@ impl Scene {
 
     /// Gives account `to` a remote link to the third account, in this role, since a height.
     pub fn put_link(&self, to: Address, role: LinkRole, mode: LinkMode, height: u64) {
-        let link = RemoteLink { role, other: address(3), height: Height(height), mode };
+        let link = RemoteLink { role, linked_address: address(3), height: Height(height), mode };
         let account = Account { first_height: 1, links: vec![link], ..Account::default() };
         self.write(|batch| assert!(put_account(batch, &to, &account).is_ok()));
     }
@@ -266,26 +268,26 @@ impl Scene {
             height,
             transactions,
         };
-        let mut batch = self.store.begin().unwrap();
+        let mut batch = self.store.begin_write().unwrap();
         let mut context = apply::begin(&block, &mut batch, &self.network).unwrap();
-        let mut ledger = Ledger { batch: &mut batch, block: &mut context, network: &self.network };
+        let mut ledger = Ledger { txn: &mut batch, block: &mut context, network: &self.network };
         for transaction in &block.transactions {
             let mut list = Vec::new();
             effects(transaction, &ledger, NETWORK, &mut list).unwrap();
             apply::apply_transaction(&mut ledger, transaction, &list).unwrap();
         }
-        let settled = apply::settle(&mut ledger, &block, parent.as_ref()).unwrap();
+        let settled = apply::credit_block(&mut ledger, &block, parent.as_ref()).unwrap();
         let mut expiry = ledger.expiry().unwrap();
         while expiry.step(&mut ledger).unwrap() {}
         let hashes: Vec<_> = block.transactions.iter().map(Transaction::hashes).collect();
         for number in 0..hashes.len() {
-            let relisting = apply::record(&mut ledger, &block, &hashes, &settled, number).unwrap();
+            let relisting = apply::index_transaction(&mut ledger, &block, &hashes, &settled, number).unwrap();
             if let Some(mut relisting) = relisting {
-                while relisting.step(ledger.batch, NETWORK).unwrap() {}
+                while relisting.step(ledger.txn, NETWORK).unwrap() {}
             }
         }
-        ledger.finish().unwrap();
-        let header = StoredBlock {
+        ledger.flush().unwrap();
+        let header = StoredHeader {
             height,
             hash: block.hash(),
             generation_hash: Hash256::default(),
@@ -293,7 +295,7 @@ impl Scene {
             difficulty: 1,
             score: 0,
             total_fee: block.total_fee(),
-            lessor: None,
+            beneficiary: None,
             ids: settled.ids,
         };
         apply::store(&mut batch, &header, &block, self.network.chain.rewrite_limit).unwrap();
@@ -309,52 +311,57 @@ impl Scene {
     /// Replaces a block by one with another hash, as a reorg would.
     pub fn replace_block(&self, height: Height) {
         self.write(|batch| {
-            let (header, block) = stored_block(batch, height, Context::of_store()).unwrap().unwrap();
-            let other = StoredBlock { hash: Hash256([0xee; 32]), ..header };
+            let (header, block) = stored_block(batch, height, Context::trusted_store()).unwrap().unwrap();
+            let other = StoredHeader { hash: Hash256([0xee; 32]), ..header };
             batch.put(Table::Blocks, &crate::store::block_key(height), &other.to_bytes(&block)).unwrap();
         });
     }
 
     pub fn forget_holding(&self, account: u8, mosaic: &str) {
         self.write(|batch| {
-            let account = AccountNumber::of(batch, &address(account)).unwrap().unwrap();
+            let account = AccountId::of(batch, &address(account)).unwrap().unwrap();
             let key = [account.key().as_slice(), mosaic.as_bytes()].concat();
             batch.delete(Table::Holdings, &key).unwrap();
         });
     }
 
-    pub fn with_view<T>(&self, look: impl FnOnce(&ChainView<'_>) -> T) -> T {
+    pub fn with_view<T>(&self, look: impl FnOnce(&ChainSnapshot<'_>) -> T) -> T {
         let snapshot = self.store.snapshot().unwrap();
         let height = tip(&snapshot).unwrap_or_default().map_or(Height(1), |tip| tip.height);
         self.with_view_at(height, &snapshot, look)
     }
 
-    fn with_view_at<T>(&self, height: Height, snapshot: &Snapshot<'_>, look: impl FnOnce(&ChainView<'_>) -> T) -> T {
-        look(&ChainView { snapshot, network: &self.network, height, status: self.status })
+    fn with_view_at<T>(
+        &self,
+        height: Height,
+        snapshot: &Snapshot<'_>,
+        look: impl FnOnce(&ChainSnapshot<'_>) -> T,
+    ) -> T {
+        look(&ChainSnapshot { snapshot, network: &self.network, height, status: self.status })
     }
 }
 
 /// The result with which [`TestNode`] answers an announced transaction.
 #[derive(Clone, Debug)]
-pub enum Answers {
+pub enum AnnounceOutcome {
     Result(ValidationResult),
     Exception(rules::Exception),
 }
 
 /// A node that records calls and returns configured results.
 pub struct TestNode {
-    pub result: Answers,
+    pub result: AnnounceOutcome,
     pub announced: Vec<Transaction>,
-    pub waiting: Vec<Rc<Transaction>>,
+    pub unconfirmed: Vec<Rc<Transaction>>,
     pub is_linking: bool,
     pub unlocked: Vec<Address>,
     /// Largest limit of unconfirmed transactions requested.
     pub limit: Cell<usize>,
     pub description: NodeDescription,
     pub is_shut_down: bool,
-    pub peers: Option<Peers>,
+    pub peers: Option<Manager>,
     /// Maximum height of the sync peers, once reported.
-    pub told_height: Option<Height>,
+    pub reported_height: Option<Height>,
     /// Results of pushed transactions.
     pub pushed: Vec<(PublicKey, ValidationResult)>,
 }
@@ -362,16 +369,16 @@ pub struct TestNode {
 impl TestNode {
     pub fn answering(result: ValidationResult) -> TestNode {
         TestNode {
-            result: Answers::Result(result),
+            result: AnnounceOutcome::Result(result),
             announced: Vec::new(),
-            waiting: Vec::new(),
+            unconfirmed: Vec::new(),
             is_linking: false,
             unlocked: Vec::new(),
             limit: Cell::new(0),
             description: description(),
             is_shut_down: false,
             peers: None,
-            told_height: Some(Height::NEMESIS),
+            reported_height: Some(Height::NEMESIS),
             pushed: Vec::new(),
         }
     }
@@ -383,13 +390,13 @@ impl Default for TestNode {
     }
 }
 
-impl Actions for TestNode {
-    fn announce(&mut self, transaction: Transaction) -> rules::Verdict {
+impl NodeHandle for TestNode {
+    fn announce(&mut self, transaction: Transaction) -> rules::RuleResult {
         self.announced.push(transaction);
         match self.result.clone() {
-            Answers::Result(ValidationResult::Success) => Ok(()),
-            Answers::Result(result) => Err(Refusal::Result(result)),
-            Answers::Exception(exception) => Err(Refusal::Exception(exception)),
+            AnnounceOutcome::Result(ValidationResult::Success) => Ok(()),
+            AnnounceOutcome::Result(result) => Err(Rejection::Result(result)),
+            AnnounceOutcome::Exception(exception) => Err(Rejection::Exception(exception)),
         }
     }
 
@@ -397,33 +404,33 @@ impl Actions for TestNode {
         Ok(true)
     }
 
-    fn peers(&self) -> Option<&Peers> {
+    fn peers(&self) -> Option<&Manager> {
         self.peers.as_ref()
     }
 
-    fn largest_height(&mut self) -> Largest {
-        self.told_height.map_or(Largest::Asked(InquiryId(1)), Largest::Known)
+    fn max_chain_height(&mut self) -> MaxHeight {
+        self.reported_height.map_or(MaxHeight::Pending(MaxHeightQueryId(1)), MaxHeight::Known)
     }
 
-    fn told_height(&mut self) -> Option<Height> {
-        self.told_height
+    fn reported_max_chain_height(&mut self) -> Option<Height> {
+        self.reported_height
     }
 
-    fn pushed(&mut self, by: &PublicKey, result: ValidationResult) {
+    fn record_push_result(&mut self, by: &PublicKey, result: ValidationResult) {
         self.pushed.push((*by, result));
     }
 
-    fn note_early(&mut self, _: &Transaction) -> Option<ValidationResult> {
+    fn result_before_join(&mut self, _: &Transaction) -> Option<ValidationResult> {
         None
     }
 
     fn unknown_to(&self, _: &BTreeSet<ShortId>) -> Vec<Rc<Transaction>> {
-        self.waiting.clone()
+        self.unconfirmed.clone()
     }
 
     fn unconfirmed(&self, _: &Address, limit: usize) -> Result<Vec<Rc<Transaction>>, StoreError> {
         self.limit.set(self.limit.get().max(limit));
-        Ok(self.waiting.iter().take(limit).cloned().collect())
+        Ok(self.unconfirmed.iter().take(limit).cloned().collect())
     }
 
     fn has_importance_transfer(&self, _: &Address) -> Result<bool, StoreError> {
@@ -450,7 +457,7 @@ impl Actions for TestNode {
         UnlockedInfo { max: 1, count: self.unlocked.len() as i32 }
     }
 
-    fn node(&self) -> &NodeDescription {
+    fn description(&self) -> &NodeDescription {
         &self.description
     }
 
@@ -504,9 +511,9 @@ pub fn settings() -> Settings {
         host_names: Vec::new(),
         local_origins: Vec::new(),
         allowed_harvesters: Vec::new(),
-        forgets_hashes: false,
+        prunes_hashes: false,
         unaudited_paths: vec!["/Quiet".to_owned(), "/heartbeat".to_owned()],
-        pushed_bytes: 100_000,
+        max_pushed_bytes: 100_000,
         ipv6_prefix: 64,
         metrics_listener: ListenerId(2),
     }
@@ -514,32 +521,39 @@ pub fn settings() -> Settings {
 
 /// A request: a line such as `GET /chain/height?a=b`, headers and a body.
 #[derive(Clone, Copy)]
-pub struct Sent<'a> {
+pub struct TestRequest<'a> {
     pub line: &'a str,
     pub headers: &'a [(&'a str, &'a str)],
     pub body: &'a [u8],
-    pub caller: Caller,
+    pub client: Client,
     pub connection: ConnectionId,
-    pub is_refused: bool,
+    pub is_rate_limited: bool,
 }
 
-impl<'a> Sent<'a> {
-    pub fn new(line: &'a str) -> Sent<'a> {
+impl<'a> TestRequest<'a> {
+    pub fn new(line: &'a str) -> TestRequest<'a> {
         let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        let caller = Caller { listener: ListenerId(0), address, is_forwarded: false, is_unnamed: false };
-        Sent { line, headers: &[], body: b"", caller, connection: ConnectionId(1), is_refused: false }
+        let caller = Client { listener: ListenerId(0), address, is_forwarded: false, is_unidentified: false };
+        TestRequest {
+            line,
+            headers: &[],
+            body: b"",
+            client: caller,
+            connection: ConnectionId(1),
+            is_rate_limited: false,
+        }
     }
 
-    pub fn with(self, headers: &'a [(&'a str, &'a str)]) -> Sent<'a> {
-        Sent { headers, ..self }
+    pub fn with(self, headers: &'a [(&'a str, &'a str)]) -> TestRequest<'a> {
+        TestRequest { headers, ..self }
     }
 
-    pub fn json(self, body: &'a str) -> Sent<'a> {
-        Sent { headers: &[("Content-Type", "application/json")], body: body.as_bytes(), ..self }
+    pub fn json(self, body: &'a str) -> TestRequest<'a> {
+        TestRequest { headers: &[("Content-Type", "application/json")], body: body.as_bytes(), ..self }
     }
 
-    pub fn from(self, address: [u8; 4]) -> Sent<'a> {
-        Sent { caller: Caller { address: IpAddr::from(address), ..self.caller }, ..self }
+    pub fn from(self, address: [u8; 4]) -> TestRequest<'a> {
+        TestRequest { client: Client { address: IpAddr::from(address), ..self.client }, ..self }
     }
 
     fn bytes(&self) -> Vec<u8> {
@@ -562,91 +576,104 @@ impl<'a> Sent<'a> {
         api: &mut Api,
         scene: &Scene,
         node: &mut TestNode,
-        reply: &mut Reply,
+        response: &mut Response,
         is_resumed: bool,
         units: u32,
-    ) -> Option<(Taken, u32)> {
-        scene.with_view(|view| self.step_over(api, view, node, reply, is_resumed, units))
+    ) -> Option<(Progress, u32)> {
+        scene.with_view(|view| self.step_over(api, view, node, response, is_resumed, units))
     }
 
     fn step_over(
         &self,
         api: &mut Api,
-        view: &ChainView<'_>,
+        view: &ChainSnapshot<'_>,
         node: &mut TestNode,
-        reply: &mut Reply,
+        reply: &mut Response,
         is_resumed: bool,
         units: u32,
-    ) -> Option<(Taken, u32)> {
+    ) -> Option<(Progress, u32)> {
         let mut reader = RequestReader::new(1 << 20);
         reader.receive(&self.bytes());
         let Ok(Some(request)) = reader.next_request() else { return None };
-        let (connection, caller, is_refused) = (self.connection, self.caller, self.is_refused);
-        let mut exchange = Exchange { connection, caller, request: &request, reply, is_resumed, is_refused };
+        let (connection, caller, is_refused) = (self.connection, self.client, self.is_rate_limited);
+        let mut exchange = Exchange {
+            connection,
+            client: caller,
+            request: &request,
+            response: reply,
+            is_resumed,
+            is_rate_limited: is_refused,
+        };
         let mut budget = Budget::new(units);
         let taken = api.answer(&mut exchange, view, node, NOW, &mut budget);
         Some((taken, budget.used()))
     }
 
     /// Returns the response at a height other than the tip's.
-    pub fn at_height(&self, api: &mut Api, scene: &Scene, node: &mut TestNode, height: Height) -> Reply {
-        let (mut reply, snapshot) = (Reply::new(), scene.store.snapshot().unwrap());
+    pub fn at_height(&self, api: &mut Api, scene: &Scene, node: &mut TestNode, height: Height) -> Response {
+        let (mut reply, snapshot) = (Response::new(), scene.store.snapshot().unwrap());
         scene.with_view_at(height, &snapshot, |view| self.step_over(api, view, node, &mut reply, false, PLENTY));
         reply
     }
 
-    pub fn to(&self, api: &mut Api, scene: &Scene) -> Reply {
-        self.at(api, scene, &mut TestNode::default())
+    pub fn send_to(&self, api: &mut Api, scene: &Scene) -> Response {
+        self.send_to_node(api, scene, &mut TestNode::default())
     }
 
-    pub fn at(&self, api: &mut Api, scene: &Scene, node: &mut TestNode) -> Reply {
-        let mut reply = Reply { body: b"left over".to_vec(), ..Reply::new() };
+    pub fn send_to_node(&self, api: &mut Api, scene: &Scene, node: &mut TestNode) -> Response {
+        let mut reply = Response { body: b"left over".to_vec(), ..Response::new() };
         let step = self.step(api, scene, node, &mut reply, false, PLENTY);
-        assert_eq!(step.expect(self.line).0, Taken::Done, "{}", self.line);
+        assert_eq!(step.expect(self.line).0, Progress::Done, "{}", self.line);
         reply
     }
 
-    pub fn of(&self, scene: &Scene) -> Reply {
-        self.to(&mut Api::new(settings()), scene)
+    pub fn send(&self, scene: &Scene) -> Response {
+        self.send_to(&mut Api::new(settings()), scene)
     }
 
     /// Returns the response of a node without a chain.
-    pub fn while_loading(&self) -> Reply {
-        let (mut reader, mut reply) = (RequestReader::new(1 << 20), Reply::new());
+    pub fn while_loading(&self) -> Response {
+        let (mut reader, mut reply) = (RequestReader::new(1 << 20), Response::new());
         reader.receive(&self.bytes());
         let request = reader.next_request().expect(self.line).expect("all of it");
-        let (connection, caller, is_refused) = (self.connection, self.caller, self.is_refused);
+        let (connection, caller, is_refused) = (self.connection, self.client, self.is_rate_limited);
         let reply_to = &mut reply;
-        let mut exchange =
-            Exchange { connection, caller, request: &request, reply: reply_to, is_resumed: false, is_refused };
+        let mut exchange = Exchange {
+            connection,
+            client: caller,
+            request: &request,
+            response: reply_to,
+            is_resumed: false,
+            is_rate_limited: is_refused,
+        };
         LoadingApi::new(settings()).answer(&mut exchange, NOW.network);
         reply
     }
 
-    pub fn says(&self, scene: &Scene) -> (u16, String) {
-        let reply = self.of(scene);
+    pub fn status_and_body(&self, scene: &Scene) -> (u16, String) {
+        let reply = self.send(scene);
         (reply.status, text_of(&reply))
     }
 
     /// Returns status and message of an error.
-    pub fn fails(&self, scene: &Scene) -> (u16, String) {
-        failure_in(&self.of(scene))
+    pub fn status_and_error(&self, scene: &Scene) -> (u16, String) {
+        failure_in(&self.send(scene))
     }
 }
 
 /// Returns status and message of an error.
-pub fn failure_in(reply: &Reply) -> (u16, String) {
-    let (status, body) = (reply.status, text_of(reply));
+pub fn failure_in(response: &Response) -> (u16, String) {
+    let (status, body) = (response.status, text_of(response));
     let error: serde_json::Value = serde_json::from_str(&body).expect(&body);
     assert_eq!(error["status"], status);
     assert_eq!(error["timeStamp"], 3240);
     (status, error["message"].as_str().unwrap_or("null").to_owned())
 }
 
-pub fn text_of(reply: &Reply) -> String {
-    String::from_utf8(reply.body.clone()).unwrap()
+pub fn text_of(response: &Response) -> String {
+    String::from_utf8(response.body.clone()).unwrap()
 }
 
-pub fn headers<'a>(reply: &'a Reply, name: &str) -> Vec<&'a str> {
-    reply.headers.iter().filter(|(key, _)| key == name).map(|(_, value)| value.as_ref()).collect()
+pub fn headers<'a>(response: &'a Response, name: &str) -> Vec<&'a str> {
+    response.headers.iter().filter(|(key, _)| key == name).map(|(_, value)| value.as_ref()).collect()
 }

@@ -1,7 +1,7 @@
 //! Tests that private keys leave no copy in memory, whatever the result of the request.
 
 use super::scene::*;
-use crate::codec::wipe::seen;
+use crate::codec::wipe::erased_log;
 use crate::model::transaction::wire_version;
 
 const KEY: &str = "ec323551f22cf49eeeca6fa9ed7177305a200c74e4492cd9a7b24a528277b1aa";
@@ -16,11 +16,11 @@ fn holds(text: &[u8], part: &[u8]) -> bool {
 
 /// Returns the status, and the buffers that were erased while a request was answered.
 fn erased(scene: &Scene, line: &str, content_type: &str, body: &[u8]) -> (u16, Vec<Vec<u8>>) {
-    drop(seen::take());
+    drop(erased_log::take());
     let fields = [("Content-Type", content_type)];
-    let reply = Sent { body, ..Sent::new(line).with(&fields) }.of(scene);
+    let reply = TestRequest { body, ..TestRequest::new(line).with(&fields) }.send(scene);
     assert!(!holds(&reply.body, KEY.as_bytes()), "{}", text_of(&reply));
-    (reply.status, seen::take())
+    (reply.status, erased_log::take())
 }
 
 fn times(erased: &[Vec<u8>], part: &[u8]) -> usize {

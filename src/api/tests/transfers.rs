@@ -24,10 +24,10 @@ fn between(from: u8, to: u8, number: i32) -> Transaction {
 }
 
 /// A chain of one block on which three accounts have funds.
-fn rich() -> Scene {
+fn funded() -> Scene {
     let scene = Scene::empty();
     scene.add_block(Vec::new());
-    (1..4).for_each(|account| scene.put_rich(account));
+    (1..4).for_each(|account| scene.fund(account));
     scene
 }
 
@@ -40,7 +40,7 @@ struct History {
 
 impl History {
     fn new(blocks: i32, of_each: i32) -> History {
-        let scene = rich();
+        let scene = funded();
         let mut expected = vec![[Vec::new(), Vec::new()]; 4];
         for block in 0..blocks {
             let party = |number: i32| (1 + number % 3) as u8;
@@ -88,7 +88,7 @@ fn rows_in(body: &[u8]) -> Vec<(u64, Hash256)> {
 
 fn ask(scene: &Scene, account: u8, path: &str, more: &str) -> Vec<(u64, Hash256)> {
     let line = format!("GET /account/transfers/{path}?address={}{more}", address(account));
-    let reply = Sent::new(&line).of(scene);
+    let reply = TestRequest::new(&line).send(scene);
     assert_eq!(reply.status, 200, "{line}: {}", text_of(&reply));
     rows_in(&reply.body)
 }
@@ -140,7 +140,7 @@ fn an_account_that_the_chain_does_not_know_has_no_transactions() {
 
 #[test]
 fn a_multisig_transaction_is_sent_by_the_account_and_all_who_sign_for_it() {
-    let scene = rich();
+    let scene = funded();
     for cosignatory in [2, 3] {
         scene.put_cosignatory(1, address(cosignatory));
     }
@@ -154,14 +154,14 @@ fn a_multisig_transaction_is_sent_by_the_account_and_all_who_sign_for_it() {
     assert_eq!(ask(&scene, 1, "incoming", ""), []);
     let line = format!("GET /account/transfers/all?address={}&hash={inner}", address(1));
     let text = format!("transaction not found in the db '{inner}' (class org.nem.core.crypto.Hash)");
-    assert_eq!(Sent::new(&line).fails(&scene), (404, text.chars().take(128).collect()));
-    let body = text_of(&Sent::new(&format!("GET /account/transfers/all?address={}", address(1))).of(&scene));
+    assert_eq!(TestRequest::new(&line).status_and_error(&scene), (404, text.chars().take(128).collect()));
+    let body = text_of(&TestRequest::new(&format!("GET /account/transfers/all?address={}", address(1))).send(&scene));
     assert!(body.contains(&format!(r#""innerHash":{{"data":"{inner}"}}"#)), "{body}");
 }
 
 #[test]
 fn bad_parameters_of_a_page_have_their_texts() {
-    let scene = rich();
+    let scene = funded();
     scene.add_block(vec![between(1, 2, 1), between(2, 1, 2)]);
     let good = address(1);
     let illegal = "java.lang.IllegalArgumentException: org.apache.commons.codec.DecoderException";
@@ -181,7 +181,7 @@ fn bad_parameters_of_a_page_have_their_texts() {
     for (query, status, text) in cases {
         for path in PATHS {
             let line = format!("GET /account/transfers/{path}?{query}");
-            let (found, message) = Sent::new(&line).fails(&scene);
+            let (found, message) = TestRequest::new(&line).status_and_error(&scene);
             assert_eq!((found, message.as_str()), (status, &text[..text.len().min(128)]), "{line}");
         }
     }
@@ -190,30 +190,30 @@ fn bad_parameters_of_a_page_have_their_texts() {
 
 #[test]
 fn a_node_that_looks_up_no_hashes_still_takes_ids() {
-    let scene = rich();
+    let scene = funded();
     scene.add_block(vec![between(1, 2, 1), between(2, 1, 2)]);
     let settings = || Settings { features: Default::default(), ..settings() };
     let line = |more: &str| format!("GET /account/transfers/all?address={}&hash={}{more}", address(1), "00".repeat(32));
-    let refused = Sent::new(&line("")).to(&mut Api::new(settings()), &scene);
+    let refused = TestRequest::new(&line("")).send_to(&mut Api::new(settings()), &scene);
     assert_eq!(failure_in(&refused), (500, "this node does not support transaction hash lookup".to_owned()));
-    let reply = Sent::new(&line("&id=9")).to(&mut Api::new(settings()), &scene);
+    let reply = TestRequest::new(&line("&id=9")).send_to(&mut Api::new(settings()), &scene);
     assert_eq!((reply.status, rows_in(&reply.body).len()), (200, 2));
 }
 
 /// A chain on which the account of a key has exchanged messages with another account.
-struct Letters {
+struct Messages {
     scene: Scene,
     own: Address,
     other: KeyPair,
 }
 
-impl Letters {
+impl Messages {
     fn pair() -> KeyPair {
         KeyPair::new(&PrivateKey::from_hex(KEY).unwrap())
     }
 
-    fn new() -> Letters {
-        let (own, other) = (Letters::pair(), KeyPair::new(&PrivateKey::from_seed(&[5; 32])));
+    fn new() -> Messages {
+        let (own, other) = (Messages::pair(), KeyPair::new(&PrivateKey::from_seed(&[5; 32])));
         let scene = Scene::empty();
         scene.add_block(Vec::new());
         let balance = VestedBalance { height: 1, unvested: 0, vested: Amount::whole(1_000_000).0 };
@@ -221,20 +221,20 @@ impl Letters {
         let (own_address, other_address) = (address_of(&own.public()), address_of(&other.public()));
         scene.put_account_of(own_address, &rich);
         scene.put_account_of(other_address, &rich);
-        let letters = Letters { scene, own: own_address, other };
+        let letters = Messages { scene, own: own_address, other };
         let other = &letters.other;
         let secret =
             |from: &KeyPair, to: &KeyPair, text: &[u8]| encrypt(from, &to.public(), [1; 32], [2; 16], text).unwrap();
         letters.scene.add_block(vec![
-            letter(&own, other_address, MessageKind::Secure, secret(&own, other, b"sent"), 1),
-            letter(other, own_address, MessageKind::Secure, secret(other, &own, b"got"), 2),
-            letter(other, own_address, MessageKind::Plain, b"plain".to_vec(), 3),
-            letter(other, own_address, MessageKind::Secure, b"rubbish".to_vec(), 4),
+            message_transfer(&own, other_address, MessageKind::Secure, secret(&own, other, b"sent"), 1),
+            message_transfer(other, own_address, MessageKind::Secure, secret(other, &own, b"got"), 2),
+            message_transfer(other, own_address, MessageKind::Plain, b"plain".to_vec(), 3),
+            message_transfer(other, own_address, MessageKind::Secure, b"rubbish".to_vec(), 4),
             // Its ciphertext is not a multiple of the block size.
-            letter(other, own_address, MessageKind::Secure, vec![7; 48 + 17], 5),
-            letter(other, own_address, MessageKind::Secure, secret(other, &own, b""), 6),
+            message_transfer(other, own_address, MessageKind::Secure, vec![7; 48 + 17], 5),
+            message_transfer(other, own_address, MessageKind::Secure, secret(other, &own, b""), 6),
             // The public key of this account is unknown.
-            letter(&own, address(70), MessageKind::Secure, secret(&own, other, b"lost"), 7),
+            message_transfer(&own, address(70), MessageKind::Secure, secret(&own, other, b"lost"), 7),
         ]);
         letters
     }
@@ -242,14 +242,14 @@ impl Letters {
     fn ask(&self, path: &str, more: &str) -> Vec<Value> {
         let line = format!("POST /local/account/transfers/{path}");
         let body = format!(r#"{{"value":"{KEY}"{more}}}"#);
-        let reply = Sent::new(&line).json(&body).of(&self.scene);
+        let reply = TestRequest::new(&line).json(&body).send(&self.scene);
         assert_eq!(reply.status, 200, "{}", text_of(&reply));
         let body: Value = serde_json::from_slice(&reply.body).unwrap();
         body["data"].as_array().unwrap().clone()
     }
 }
 
-fn letter(from: &KeyPair, to: Address, kind: MessageKind, payload: Vec<u8>, number: i32) -> Transaction {
+fn message_transfer(from: &KeyPair, to: Address, kind: MessageKind, payload: Vec<u8>, number: i32) -> Transaction {
     let message = Some(Message { kind, payload });
     let body = Body::Transfer(Transfer { recipient: to, amount: Amount(1), message, mosaics: Vec::new() });
     let transaction = transaction(Some(Signature([3; 64])), body);
@@ -258,7 +258,7 @@ fn letter(from: &KeyPair, to: Address, kind: MessageKind, payload: Vec<u8>, numb
 
 #[test]
 fn the_key_of_an_account_reads_its_messages() {
-    let letters = Letters::new();
+    let letters = Messages::new();
     let all = letters.ask("all", "");
     let shown: Vec<_> = all
         .iter()
@@ -275,7 +275,7 @@ fn the_key_of_an_account_reads_its_messages() {
         })
         .collect();
     let text = |text: &[u8]| Some(text.to_vec());
-    let lost = encrypt(&Letters::pair(), &letters.other.public(), [1; 32], [2; 16], b"lost").unwrap();
+    let lost = encrypt(&Messages::pair(), &letters.other.public(), [1; 32], [2; 16], b"lost").unwrap();
     assert_eq!(
         shown,
         [
@@ -290,14 +290,14 @@ fn the_key_of_an_account_reads_its_messages() {
     );
     // Location and hash are unchanged.
     let public = format!("GET /account/transfers/all?address={}", letters.own);
-    let public: Value = serde_json::from_slice(&Sent::new(&public).of(&letters.scene).body).unwrap();
+    let public: Value = serde_json::from_slice(&TestRequest::new(&public).send(&letters.scene).body).unwrap();
     let metas = |list: &[Value]| list.iter().map(|pair| pair["meta"].clone()).collect::<Vec<_>>();
     assert_eq!(metas(public["data"].as_array().unwrap()), metas(&all));
 }
 
 #[test]
 fn pages_of_a_key_are_asked_for_in_texts() {
-    let letters = Letters::new();
+    let letters = Messages::new();
     let count = |path: &str, more: &str| letters.ask(path, more).len();
     assert_eq!((count("incoming", ""), count("outgoing", ""), count("all", "")), (5, 2, 7));
     assert_eq!(count("all", r#","hash":"","id":"","pageSize":"""#), 7);
@@ -315,22 +315,22 @@ fn pages_of_a_key_are_asked_for_in_texts() {
         (r#","hash":"00""#, 400, Some("Neither transaction id was supplied nor hash was found in cache")),
     ] {
         let body = format!(r#"{{"value":"{KEY}"{more}}}"#);
-        let sent = Sent::new("POST /local/account/transfers/all").json(&body);
-        let (found, message) = sent.fails(&letters.scene);
+        let sent = TestRequest::new("POST /local/account/transfers/all").json(&body);
+        let (found, message) = sent.status_and_error(&letters.scene);
         assert_eq!((found, text.unwrap_or(&message)), (status, message.as_str()), "{more}");
     }
     let body = format!(r#"{{"value":"{KEY}"}}"#);
-    let foreign = Sent::new("POST /local/account/transfers/all").json(&body).from([10, 0, 0, 1]);
-    assert_eq!(foreign.fails(&letters.scene).0, 401);
+    let foreign = TestRequest::new("POST /local/account/transfers/all").json(&body).from([10, 0, 0, 1]);
+    assert_eq!(foreign.status_and_error(&letters.scene).0, 401);
 }
 
 #[test]
 fn a_page_that_is_being_written_goes_on_on_the_chain_that_there_is() {
     let history = History::new(30, 7);
     let line = format!("GET /account/transfers/all?address={}&pageSize=100", address(1));
-    let undone = super::long::in_steps(&Sent::new(&line), &history.scene, |step| {
+    let undone = super::streams::in_steps(&TestRequest::new(&line), &history.scene, |step| {
         if step == 1 {
-            let mut batch = history.scene.store.begin().unwrap();
+            let mut batch = history.scene.store.begin_write().unwrap();
             rollback(&mut batch, Height(5)).unwrap();
             batch.commit().unwrap();
             history.scene.add_block(vec![between(1, 2, 9_999)]);

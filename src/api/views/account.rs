@@ -1,7 +1,7 @@
 //! Views of accounts.
 
 use super::View;
-use crate::codec::Sink;
+use crate::codec::Encoder;
 use crate::crypto::PublicKey;
 use crate::model::{Address, Amount};
 
@@ -75,7 +75,7 @@ impl RemoteStatus {
 }
 
 impl View for AccountInfo {
-    fn write(&self, sink: &mut impl Sink) {
+    fn write(&self, sink: &mut impl Encoder) {
         sink.string("address", Some(self.address.as_str()));
         sink.bytes("publicKey", self.public_key.as_ref().map(|key| key.0.as_slice()));
         sink.u64("balance", self.balance.0);
@@ -91,7 +91,7 @@ impl View for AccountInfo {
 }
 
 impl View for AccountMeta {
-    fn write(&self, sink: &mut impl Sink) {
+    fn write(&self, sink: &mut impl Encoder) {
         self.write_with(sink, |sink| {
             sink.list("cosignatoryOf", &self.cosignatory_of, |sink, account| account.write(sink));
         });
@@ -99,7 +99,7 @@ impl View for AccountMeta {
 }
 
 impl AccountMeta {
-    fn write_with<S: Sink>(&self, sink: &mut S, cosignatory_of: impl FnOnce(&mut S)) {
+    fn write_with<S: Encoder>(&self, sink: &mut S, cosignatory_of: impl FnOnce(&mut S)) {
         sink.string("status", Some(if self.unlocked { "UNLOCKED" } else { "LOCKED" }));
         sink.string("remoteStatus", Some(self.remote_status.name()));
         cosignatory_of(sink);
@@ -117,31 +117,31 @@ pub struct AccountPair<'a> {
 }
 
 impl View for AccountPair<'_> {
-    fn write(&self, sink: &mut impl Sink) {
+    fn write(&self, sink: &mut impl Encoder) {
         sink.object("account", |sink| self.account.write(sink));
         sink.object("meta", |sink| self.meta.write(sink));
     }
 }
 
-/// An account with its metadata, and a [`Sink::gap`] for the multisig accounts that it cosigns.
+/// An account with its metadata, and a [`Encoder::spliced_list`] for the multisig accounts that it cosigns.
 #[derive(Clone, Copy, Debug)]
-pub struct AccountWithGap<'a>(pub AccountPair<'a>);
+pub struct AccountPairHead<'a>(pub AccountPair<'a>);
 
-impl View for AccountWithGap<'_> {
-    fn write(&self, sink: &mut impl Sink) {
+impl View for AccountPairHead<'_> {
+    fn write(&self, sink: &mut impl Encoder) {
         let AccountPair { account, meta } = self.0;
         sink.object("account", |sink| account.write(sink));
-        sink.object("meta", |sink| meta.write_with(sink, |sink| sink.gap("cosignatoryOf")));
+        sink.object("meta", |sink| meta.write_with(sink, |sink| sink.spliced_list("cosignatoryOf")));
     }
 }
 
-/// The metadata of an account, and a [`Sink::gap`] for the multisig accounts that it cosigns.
+/// The metadata of an account, and a [`Encoder::spliced_list`] for the multisig accounts that it cosigns.
 #[derive(Clone, Copy, Debug)]
-pub struct MetaWithGap<'a>(pub &'a AccountMeta);
+pub struct AccountMetaHead<'a>(pub &'a AccountMeta);
 
-impl View for MetaWithGap<'_> {
-    fn write(&self, sink: &mut impl Sink) {
-        self.0.write_with(sink, |sink| sink.gap("cosignatoryOf"));
+impl View for AccountMetaHead<'_> {
+    fn write(&self, sink: &mut impl Encoder) {
+        self.0.write_with(sink, |sink| sink.spliced_list("cosignatoryOf"));
     }
 }
 
@@ -155,7 +155,7 @@ pub struct UnlockedInfo {
 }
 
 impl View for UnlockedInfo {
-    fn write(&self, sink: &mut impl Sink) {
+    fn write(&self, sink: &mut impl Encoder) {
         sink.i32("num-unlocked", self.count);
         sink.i32("max-unlocked", self.max);
     }

@@ -1,9 +1,9 @@
 //! Views of blocks for explorers.
 
 use super::View;
-use crate::codec::{self, Form, Sink};
+use crate::codec::{self, Encoder, SigningForm};
 use crate::model::{Address, Block, Hash256, Transaction};
-use crate::store::StoredBlock;
+use crate::store::StoredHeader;
 
 /// A transaction of a block with its hashes.
 #[derive(Clone, Copy, Debug)]
@@ -17,8 +17,8 @@ pub struct ExplorerEntry<'a> {
 }
 
 impl View for ExplorerEntry<'_> {
-    fn write(&self, sink: &mut impl Sink) {
-        sink.object("tx", |sink| codec::transaction::write(sink, self.transaction, Form::Verifiable));
+    fn write(&self, sink: &mut impl Encoder) {
+        sink.object("tx", |sink| codec::transaction::write(sink, self.transaction, SigningForm::Verifiable));
         sink.bytes("hash", Some(&self.hash.0));
         if let Some(hash) = &self.inner_hash {
             sink.bytes("innerHash", Some(&hash.0));
@@ -26,23 +26,23 @@ impl View for ExplorerEntry<'_> {
     }
 }
 
-/// A block with header data and two [`Sink::gap`]s: for its transactions, and for those with hashes (first in JSON).
+/// A block with header data and two [`Encoder::spliced_list`]s: for its transactions, and for those with hashes (first in JSON).
 #[derive(Clone, Copy, Debug)]
-pub struct ExplorerWithGaps<'a> {
+pub struct ExplorerBlockHead<'a> {
     /// The block.
     pub block: &'a Block,
     /// Header.
-    pub header: &'a StoredBlock,
+    pub header: &'a StoredHeader,
     /// Account that received its fees.
     pub beneficiary: Address,
 }
 
-impl View for ExplorerWithGaps<'_> {
-    fn write(&self, sink: &mut impl Sink) {
-        sink.object("block", |sink| codec::block::write_with_gap(sink, self.block));
+impl View for ExplorerBlockHead<'_> {
+    fn write(&self, sink: &mut impl Encoder) {
+        sink.object("block", |sink| codec::block::write_spliced(sink, self.block));
         sink.bytes("hash", Some(&self.header.hash.0));
         sink.u64("difficulty", self.header.difficulty);
-        sink.gap("txes");
+        sink.spliced_list("txes");
         sink.string("beneficiary", Some(self.beneficiary.as_str()));
         sink.u64("totalFee", self.header.total_fee.0);
     }

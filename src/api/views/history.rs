@@ -1,17 +1,17 @@
 //! Views of harvested blocks, importances and historical account data.
 
 use super::View;
-use crate::codec::Sink;
+use crate::codec::Encoder;
 use crate::model::{Address, Height};
 use crate::state::{AccountImportance, HistoryEntry};
-use crate::store::StoredBlock;
+use crate::store::StoredHeader;
 
 /// A harvested block.
 #[derive(Clone, Copy, Debug)]
-pub struct HarvestInfo<'a>(pub &'a StoredBlock);
+pub struct HarvestInfo<'a>(pub &'a StoredHeader);
 
 impl View for HarvestInfo<'_> {
-    fn write(&self, sink: &mut impl Sink) {
+    fn write(&self, sink: &mut impl Encoder) {
         let block = self.0;
         sink.u64("id", block.height.0);
         sink.u64("height", block.height.0);
@@ -31,7 +31,7 @@ pub struct ImportanceEntry {
 }
 
 impl View for ImportanceEntry {
-    fn write(&self, sink: &mut impl Sink) {
+    fn write(&self, sink: &mut impl Encoder) {
         sink.string("address", Some(self.address.as_str()));
         sink.object("importance", |sink| {
             sink.i32("isSet", self.importance.is_some().into());
@@ -56,7 +56,7 @@ pub struct HistoryPoint {
 }
 
 impl View for HistoryPoint {
-    fn write(&self, sink: &mut impl Sink) {
+    fn write(&self, sink: &mut impl Encoder) {
         let HistoryEntry { balance, importance, page_rank } = self.entry;
         sink.u64("height", self.height.0);
         sink.string("address", Some(self.address.as_str()));

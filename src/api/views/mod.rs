@@ -10,22 +10,22 @@ mod reorgs;
 mod transaction;
 
 pub use account::{
-    AccountInfo, AccountMeta, AccountPair, AccountWithGap, MetaWithGap, MultisigInfo, RemoteStatus, UnlockedInfo,
+    AccountInfo, AccountMeta, AccountMetaHead, AccountPair, AccountPairHead, MultisigInfo, RemoteStatus, UnlockedInfo,
 };
-pub use explorer::{ExplorerEntry, ExplorerWithGaps};
+pub use explorer::{ExplorerBlockHead, ExplorerEntry};
 pub use history::{HarvestInfo, HistoryPoint, ImportanceEntry};
 pub use mosaic::{
-    DefinitionAndSupply, ExpiredWithGap, ExpiringDefinition, MosaicBalance, MosaicSupply, Namespace, Numbered,
+    DefinitionAndSupply, ExpiredMosaicHead, ExpiringDefinition, MosaicBalance, MosaicSupply, Namespace, Numbered,
 };
 pub use node::{
-    Audit, AuditedRequests, ClockState, ExtendedInfo, NodeClock, NodeDescription, NodeStatus, TimeSynchronisations,
-    Timers, date_and_time,
+    ClockState, ExtendedInfo, NodeClock, NodeDescription, NodeStatus, RequestRecord, RequestRecords,
+    TimeSynchronisations, Timers, date_and_time,
 };
 pub use peers::PeersReport;
 pub use reorgs::ReorgsReport;
-pub use transaction::{AnnounceResult, BlockWithGap, TransactionMeta, TransactionPair, Unconfirmed};
+pub use transaction::{AnnounceResult, BlockHead, TransactionMeta, TransactionPair, Unconfirmed};
 
-use crate::codec::Sink;
+use crate::codec::Encoder;
 use crate::crypto::PublicKey;
 use crate::model::Address;
 
@@ -55,7 +55,7 @@ pub enum ResultKind {
 }
 
 impl View for RequestResult {
-    fn write(&self, sink: &mut impl Sink) {
+    fn write(&self, sink: &mut impl Encoder) {
         let kind = match self.kind {
             ResultKind::Validation => 1,
             ResultKind::Heartbeat => 2,
@@ -72,7 +72,7 @@ impl View for RequestResult {
 pub struct Data<'a>(pub &'a [u8]);
 
 impl View for Data<'_> {
-    fn write(&self, sink: &mut impl Sink) {
+    fn write(&self, sink: &mut impl Encoder) {
         sink.bytes("data", Some(self.0));
     }
 }
@@ -88,19 +88,19 @@ pub struct NewKey<'a> {
 }
 
 impl View for NewKey<'_> {
-    fn write(&self, sink: &mut impl Sink) {
+    fn write(&self, sink: &mut impl Encoder) {
         sink.string("privateKey", Some(self.private_key));
         sink.string("publicKey", Some(&self.public_key.to_string()));
         sink.string("address", Some(self.address.as_str()));
     }
 }
 
-/// `{"data": [...]}`, with a [`Sink::gap`] for the list.
+/// `{"data": [...]}`, with a [`Encoder::spliced_list`] for the list.
 #[derive(Clone, Copy, Debug)]
-pub struct DataGap;
+pub struct DataListHead;
 
-impl View for DataGap {
-    fn write(&self, sink: &mut impl Sink) {
-        sink.gap("data");
+impl View for DataListHead {
+    fn write(&self, sink: &mut impl Encoder) {
+        sink.spliced_list("data");
     }
 }

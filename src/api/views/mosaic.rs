@@ -1,8 +1,8 @@
 //! Views of namespaces and mosaics.
 
 use super::View;
-use crate::codec::Sink;
-use crate::codec::mosaic::{cut_name, write_definition, write_mosaic, write_mosaic_id};
+use crate::codec::Encoder;
+use crate::codec::mosaic::{truncate_name, write_definition, write_mosaic, write_mosaic_id};
 use crate::model::{Address, Height, Mosaic, MosaicDefinition, MosaicId, NamespaceId};
 use crate::state::ExpiredMosaic;
 
@@ -27,41 +27,41 @@ pub struct Numbered<T> {
 }
 
 impl View for Namespace {
-    fn write(&self, sink: &mut impl Sink) {
-        sink.string("fqn", Some(cut_name(self.name.as_str())));
+    fn write(&self, sink: &mut impl Encoder) {
+        sink.string("fqn", Some(truncate_name(self.name.as_str())));
         sink.string("owner", Some(self.owner.as_str()));
         sink.u64("height", self.height.0);
     }
 }
 
 impl View for Numbered<Namespace> {
-    fn write(&self, sink: &mut impl Sink) {
+    fn write(&self, sink: &mut impl Encoder) {
         sink.object("namespace", |sink| self.item.write(sink));
         sink.object("meta", |sink| sink.u64("id", self.id));
     }
 }
 
 impl View for Mosaic {
-    fn write(&self, sink: &mut impl Sink) {
+    fn write(&self, sink: &mut impl Encoder) {
         write_mosaic(sink, self);
     }
 }
 
 impl View for Numbered<MosaicBalance> {
-    fn write(&self, sink: &mut impl Sink) {
+    fn write(&self, sink: &mut impl Encoder) {
         sink.object("holder", |sink| self.item.write(sink));
         sink.object("meta", |sink| sink.u64("id", self.id));
     }
 }
 
 impl View for MosaicDefinition {
-    fn write(&self, sink: &mut impl Sink) {
+    fn write(&self, sink: &mut impl Encoder) {
         write_definition(sink, self);
     }
 }
 
 impl View for Numbered<MosaicDefinition> {
-    fn write(&self, sink: &mut impl Sink) {
+    fn write(&self, sink: &mut impl Encoder) {
         sink.object("mosaic", |sink| self.item.write(sink));
         sink.object("meta", |sink| sink.u64("id", self.id));
     }
@@ -77,7 +77,7 @@ pub struct MosaicSupply<'a> {
 }
 
 impl View for MosaicSupply<'_> {
-    fn write(&self, sink: &mut impl Sink) {
+    fn write(&self, sink: &mut impl Encoder) {
         sink.object("mosaicId", |sink| write_mosaic_id(sink, self.id));
         sink.u64("supply", self.supply);
     }
@@ -93,7 +93,7 @@ pub struct DefinitionAndSupply<'a> {
 }
 
 impl View for DefinitionAndSupply<'_> {
-    fn write(&self, sink: &mut impl Sink) {
+    fn write(&self, sink: &mut impl Encoder) {
         sink.object("mosaicDefinition", |sink| self.definition.write(sink));
         sink.u64("supply", self.supply);
     }
@@ -111,22 +111,22 @@ pub struct ExpiringDefinition<'a> {
 }
 
 impl View for ExpiringDefinition<'_> {
-    fn write(&self, sink: &mut impl Sink) {
+    fn write(&self, sink: &mut impl Encoder) {
         sink.object("mosaicDefinition", |sink| self.definition.write(sink));
         sink.u64("supply", self.supply);
         sink.u64("expirationHeight", self.expiration.0);
     }
 }
 
-/// A mosaic that expired or was restored, with a [`Sink::gap`] for the balances at that time.
+/// A mosaic that expired or was restored, with a [`Encoder::spliced_list`] for the balances at that time.
 #[derive(Clone, Copy, Debug)]
-pub struct ExpiredWithGap<'a>(pub &'a ExpiredMosaic);
+pub struct ExpiredMosaicHead<'a>(pub &'a ExpiredMosaic);
 
-impl View for ExpiredWithGap<'_> {
-    fn write(&self, sink: &mut impl Sink) {
+impl View for ExpiredMosaicHead<'_> {
+    fn write(&self, sink: &mut impl Encoder) {
         sink.object("mosaicId", |sink| write_mosaic_id(sink, &self.0.id));
         sink.i32("expiredMosaicType", self.0.kind.code().into());
-        sink.gap("balances");
+        sink.spliced_list("balances");
     }
 }
 
@@ -140,7 +140,7 @@ pub struct MosaicBalance {
 }
 
 impl View for MosaicBalance {
-    fn write(&self, sink: &mut impl Sink) {
+    fn write(&self, sink: &mut impl Encoder) {
         sink.string("address", Some(self.address.as_str()));
         sink.u64("quantity", self.quantity);
     }

@@ -3,11 +3,11 @@
 use time::OffsetDateTime;
 
 use super::View;
-use crate::codec::Sink;
+use crate::codec::Encoder;
 use crate::model::Timestamp;
 use crate::model::units::EPOCH_UNIX_MILLIS;
 use crate::peer::schedule::Timer;
-use crate::peer::time_sync::Round;
+use crate::peer::time_sync::TimeSyncRound;
 use crate::peer::wire::NodeInfo;
 
 /// Description of the node.
@@ -49,7 +49,7 @@ impl NodeStatus {
 
 /// An incoming request, or one sent to a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Audit {
+pub struct RequestRecord {
     /// Number, counted from 1.
     pub number: u64,
     /// Client, or peer to which it was sent.
@@ -62,17 +62,17 @@ pub struct Audit {
 
 /// Requests in progress, oldest first, and the latest requests, newest first.
 #[derive(Clone, Debug)]
-pub struct AuditedRequests {
+pub struct RequestRecords {
     /// Requests in progress.
-    pub outstanding: Vec<Audit>,
+    pub outstanding: Vec<RequestRecord>,
     /// Latest requests, answered or not.
-    pub latest: Vec<Audit>,
+    pub latest: Vec<RequestRecord>,
     /// Network time.
     pub now: Timestamp,
 }
 
-impl View for AuditedRequests {
-    fn write(&self, sink: &mut impl Sink) {
+impl View for RequestRecords {
+    fn write(&self, sink: &mut impl Encoder) {
         for (label, audits) in [("outstanding", &self.outstanding), ("most-recent", &self.latest)] {
             sink.list(label, audits, |sink, audit| {
                 sink.i32("id", clamped(audit.number));
@@ -87,10 +87,10 @@ impl View for AuditedRequests {
 
 /// Rounds of time synchronization with peers, oldest first.
 #[derive(Clone, Debug)]
-pub struct TimeSynchronisations(pub Vec<Round>);
+pub struct TimeSynchronisations(pub Vec<TimeSyncRound>);
 
 impl View for TimeSynchronisations {
-    fn write(&self, sink: &mut impl Sink) {
+    fn write(&self, sink: &mut impl Encoder) {
         sink.list("data", &self.0, |sink, round| {
             sink.string("dateTime", Some(&date_and_time(round.time)));
             sink.i64("currentTimeOffset", round.offset);
@@ -112,7 +112,7 @@ pub fn date_and_time(time: Timestamp) -> String {
 pub struct Timers<'a>(pub &'a [Timer]);
 
 impl View for Timers<'_> {
-    fn write(&self, sink: &mut impl Sink) {
+    fn write(&self, sink: &mut impl Encoder) {
         sink.list("data", self.0, |sink, timer| {
             sink.string("name", Some(timer.task.name()));
             sink.i32("executions", clamped(timer.executions));
@@ -142,7 +142,7 @@ pub struct ExtendedInfo<'a> {
 }
 
 impl View for ExtendedInfo<'_> {
-    fn write(&self, sink: &mut impl Sink) {
+    fn write(&self, sink: &mut impl Encoder) {
         sink.object("node", |sink| self.node.info.write(sink));
         sink.object("nisInfo", |sink| {
             sink.string("application", Some(env!("CARGO_PKG_NAME")));
@@ -162,7 +162,7 @@ pub struct ClockState {
     /// Number of clock jumps since the start.
     pub jumps: u32,
     /// Harvesting is paused because the clock jumped recently.
-    pub is_distrusted: bool,
+    pub is_unreliable: bool,
 }
 
 /// The node's clock and its reliability.
@@ -175,13 +175,13 @@ pub struct NodeClock {
 }
 
 impl View for NodeClock {
-    fn write(&self, sink: &mut impl Sink) {
+    fn write(&self, sink: &mut impl Encoder) {
         sink.i32("networkTime", self.time.0);
         sink.i32("chainAheadSeconds", self.state.chain_ahead);
         sink.i64("clockJumps", i64::from(self.state.jumps));
         sink.string(
             "harvesting",
-            Some(if self.state.is_distrusted { "waits for the clock" } else { "follows the clock" }),
+            Some(if self.state.is_unreliable { "waits for the clock" } else { "follows the clock" }),
         );
     }
 }
@@ -189,12 +189,12 @@ impl View for NodeClock {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::codec::json::JsonSink;
+    use crate::codec::json::JsonEncoder;
 
     #[test]
     fn rounds_of_time_synchronisation_are_told_with_the_time_of_day() {
-        let rounds = vec![Round { time: Timestamp(86_400), offset: -3, change: 4 }];
-        let text = JsonSink::document(|sink| TimeSynchronisations(rounds.clone()).write(sink));
+        let rounds = vec![TimeSyncRound { time: Timestamp(86_400), offset: -3, change: 4 }];
+        let text = JsonEncoder::document(|sink| TimeSynchronisations(rounds.clone()).write(sink));
         let expected = r#"{"data":[{"dateTime":"2015-03-30 00:06:25","currentTimeOffset":-3,"change":4}]}"#;
         assert_eq!(String::from_utf8_lossy(&text).trim_end(), expected);
         assert_eq!(date_and_time(Timestamp(i32::MAX)), "2083-04-16 03:20:32");

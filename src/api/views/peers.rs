@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use super::{NodeStatus, View};
-use crate::codec::Sink;
+use crate::codec::Encoder;
 use crate::model::{Address, Height};
-use crate::peer::nodes::{Dropped, LastTrouble, State, Trouble, Why};
+use crate::peer::peer_table::{DropReason, Dropped, FailureKind, LastFailure, State};
 use crate::peer::wire::{NodeInfo, Score};
-use crate::peer::{About, Joined, PeerView, Peers, Unpinned};
+use crate::peer::{Joined, Manager, PeerInfo, PeerView, Unpinned};
 
 /// The whole peer table, and the state of this node.
 pub struct PeersReport<'a> {
@@ -22,39 +22,39 @@ pub struct PeersReport<'a> {
     /// Chain score.
     pub score: i128,
     /// The peer table; `None` if the node does not join its network.
-    pub peers: Option<&'a Peers>,
+    pub peers: Option<&'a Manager>,
     /// Time since the node started.
     pub now: Duration,
 }
 
 impl View for PeersReport<'_> {
-    fn write(&self, sink: &mut impl Sink) {
+    fn write(&self, sink: &mut impl Encoder) {
         sink.i32("status", self.status.code());
         sink.string("address", Some(self.address.as_str()));
         sink.object("node", |sink| self.node.write(sink));
         sink.u64("height", self.height.0);
         sink.object("score", |sink| Score(self.score).write(sink));
         // Number of rounds in which no peer has reported this node's own address.
-        let failures = match self.peers.map(Peers::joined) {
+        let failures = match self.peers.map(Manager::joined) {
             Some(Joined::NotYet { failures }) => failures,
             Some(Joined::Yes) | None => 0,
         };
         sink.i32("failuresToJoin", i32::try_from(failures).unwrap_or(i32::MAX));
         sink.i64("clockDifference", self.peers.and_then(|peers| peers.time().clock_difference()).unwrap_or(0));
-        let known = self.peers.map(Peers::known).unwrap_or_default();
+        let known = self.peers.map(Manager::known).unwrap_or_default();
         sink.list("peers", &known, |sink, peer| self.write_known(sink, peer));
-        let unpinned = self.peers.map(Peers::unpinned).unwrap_or_default();
-        sink.list("unpinned", unpinned, |sink, Unpinned { endpoint, last_trouble }| {
+        let unpinned = self.peers.map(Manager::unpinned).unwrap_or_default();
+        sink.list("unpinned", unpinned, |sink, Unpinned { endpoint, last_failure: last_trouble }| {
             sink.object("endpoint", |sink| endpoint.write(sink));
-            self.write_trouble(sink, last_trouble.as_ref());
+            self.write_last_failure(sink, last_trouble.as_ref());
         });
-        let dropped: Vec<_> = self.peers.into_iter().flat_map(Peers::dropped).collect();
+        let dropped: Vec<_> = self.peers.into_iter().flat_map(Manager::dropped).collect();
         sink.list("dropped", &dropped, |sink, dropped| self.write_dropped(sink, dropped));
     }
 }
 
 impl PeersReport<'_> {
-    fn write_known(&self, sink: &mut impl Sink, peer: &PeerView<'_>) {
+    fn write_known(&self, sink: &mut impl Encoder, peer: &PeerView<'_>) {
         sink.string("address", Some(peer.address.as_str()));
         sink.object("node", |sink| peer.info.write(sink));
         sink.string("ip", peer.ip.map(|ip| ip.to_string()).as_deref());
@@ -67,35 +67,35 @@ impl PeersReport<'_> {
         sink.u64("successes", peer.experience.successes());
         sink.u64("failures", peer.experience.failures());
         sink.i32("synchronisations", i32::try_from(peer.synchronisations).unwrap_or(i32::MAX));
-        self.write_trouble(sink, peer.last_trouble);
-        sink.optional("askedAgain", peer.asked_again, |sink, at| {
+        self.write_last_failure(sink, peer.last_failure);
+        sink.optional("askedAgain", peer.retry_at, |sink, at| {
             sink.u64("inSeconds", at.saturating_sub(self.now).as_secs());
         });
     }
 
-    fn write_dropped(&self, sink: &mut impl Sink, dropped: &Dropped<About>) {
+    fn write_dropped(&self, sink: &mut impl Encoder, dropped: &Dropped<PeerInfo>) {
         sink.string("address", Some(dropped.address.as_str()));
-        sink.object("node", |sink| dropped.node.about.info.write(sink));
+        sink.object("node", |sink| dropped.node.data.info.write(sink));
         sink.string(
             "why",
-            Some(match dropped.why {
-                Why::Silent => "silent",
-                Why::Displaced => "displaced",
-                Why::Moved => "moved",
+            Some(match dropped.reason {
+                DropReason::Unresponsive => "silent",
+                DropReason::Evicted => "displaced",
+                DropReason::Moved => "moved",
             }),
         );
         self.write_ago(sink, dropped.at);
-        self.write_trouble(sink, dropped.node.last_trouble.as_ref());
+        self.write_last_failure(sink, dropped.node.last_failure.as_ref());
     }
 
-    fn write_trouble(&self, sink: &mut impl Sink, trouble: Option<&LastTrouble>) {
-        sink.optional("lastTrouble", trouble, |sink, LastTrouble { at, trouble, reason }| {
+    fn write_last_failure(&self, sink: &mut impl Encoder, trouble: Option<&LastFailure>) {
+        sink.optional("lastTrouble", trouble, |sink, LastFailure { at, kind: trouble, reason }| {
             sink.string(
                 "state",
                 Some(state(match trouble {
-                    Trouble::Busy => State::Busy,
-                    Trouble::Inactive => State::Inactive,
-                    Trouble::Failure => State::Failure,
+                    FailureKind::Busy => State::Busy,
+                    FailureKind::Inactive => State::Inactive,
+                    FailureKind::Failure => State::Failure,
                 })),
             );
             sink.string("reason", Some(reason));
@@ -103,7 +103,7 @@ impl PeersReport<'_> {
         });
     }
 
-    fn write_ago(&self, sink: &mut impl Sink, at: Duration) {
+    fn write_ago(&self, sink: &mut impl Encoder, at: Duration) {
         sink.u64("secondsAgo", self.now.saturating_sub(at).as_secs());
     }
 }

@@ -1,17 +1,17 @@
 //! Views of transactions and blocks.
 
 use super::{RequestResult, ResultKind, View};
-use crate::codec::{self, Sink};
+use crate::codec::{self, Encoder};
 use crate::model::{Block, Hash256, Height, Transaction};
 use crate::rules::ValidationResult;
 
-/// A block with a [`Sink::gap`] for its transactions.
+/// A block with a [`Encoder::spliced_list`] for its transactions.
 #[derive(Clone, Copy, Debug)]
-pub struct BlockWithGap<'a>(pub &'a Block);
+pub struct BlockHead<'a>(pub &'a Block);
 
-impl View for BlockWithGap<'_> {
-    fn write(&self, sink: &mut impl Sink) {
-        codec::block::write_with_gap(sink, self.0);
+impl View for BlockHead<'_> {
+    fn write(&self, sink: &mut impl Encoder) {
+        codec::block::write_spliced(sink, self.0);
     }
 }
 
@@ -29,7 +29,7 @@ pub struct TransactionMeta {
 }
 
 impl View for TransactionMeta {
-    fn write(&self, sink: &mut impl Sink) {
+    fn write(&self, sink: &mut impl Encoder) {
         sink.u64("height", self.height.0);
         sink.u64("id", self.id);
         sink.hash("hash", &self.hash.0);
@@ -50,7 +50,7 @@ pub struct TransactionPair<'a> {
 }
 
 impl View for TransactionPair<'_> {
-    fn write(&self, sink: &mut impl Sink) {
+    fn write(&self, sink: &mut impl Encoder) {
         sink.object("transaction", |sink| self.transaction.write(sink));
         sink.object("meta", |sink| self.meta.write(sink));
     }
@@ -68,7 +68,7 @@ pub struct AnnounceResult {
 }
 
 impl View for AnnounceResult {
-    fn write(&self, sink: &mut impl Sink) {
+    fn write(&self, sink: &mut impl Encoder) {
         let (code, message) = (self.result.code(), self.result.name());
         RequestResult { kind: ResultKind::Validation, code, message }.write(sink);
         match &self.inner_hash {
@@ -84,7 +84,7 @@ impl View for AnnounceResult {
 pub struct Unconfirmed<'a>(pub &'a Transaction);
 
 impl View for Unconfirmed<'_> {
-    fn write(&self, sink: &mut impl Sink) {
+    fn write(&self, sink: &mut impl Encoder) {
         sink.object("transaction", |sink| self.0.write(sink));
         let inner_hash = self.0.inner().map(Transaction::hash);
         sink.object("meta", |sink| sink.bytes("data", inner_hash.as_ref().map(|hash| hash.0.as_slice())));

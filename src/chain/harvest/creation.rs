@@ -1,26 +1,26 @@
 //! Checks whether a key may create the next block, and creates it.
 
-use crate::chain::admission::harvesting_importance;
+use crate::chain::block_execution::harvesting_importance;
 use crate::chain::error::BlockError;
 use crate::chain::proof;
-use crate::codec::Form;
+use crate::codec::SigningForm;
 use crate::crypto::{KeyPair, PublicKey};
 use crate::model::transaction::{Hashes, wire_version};
 use crate::model::{Address, Block, BlockKind, Height, Network, Timestamp, Transaction};
-use crate::rules::{Case, Purpose, check_block};
-use crate::store::{Read, StoredBlock};
+use crate::rules::{Purpose, ValidationContext, check_block};
+use crate::store::{Read, StoredHeader};
 
 /// Parent, difficulty and time of the block to create.
-pub struct Place {
+pub struct NextBlockInfo {
     /// The parent block.
-    pub parent: StoredBlock,
+    pub parent: StoredHeader,
     /// Difficulty of the new block.
     pub difficulty: u64,
     /// Time stamp of the new block.
     pub timestamp: Timestamp,
 }
 
-impl Place {
+impl NextBlockInfo {
     /// Returns the height of the new block.
     pub fn height(&self) -> Height {
         self.parent.height.next()
@@ -38,16 +38,16 @@ impl Place {
 }
 
 /// The hit of a key that may create a block.
-pub struct Draw {
+pub struct HarvestHit {
     /// The hit.
     pub hit: u64,
     /// The importance that counts for the key, in whole units.
     pub importance: u64,
 }
 
-impl Draw {
+impl HarvestHit {
     /// Returns whether `other` would have hit earlier for the same block if time were not counted in whole seconds.
-    pub fn is_behind(&self, other: &Draw) -> bool {
+    pub fn hits_after(&self, other: &HarvestHit) -> bool {
         let product = |hit: u64, importance: u64| u128::from(hit) * u128::from(importance);
         product(other.hit, self.importance) < product(self.hit, other.importance)
     }
@@ -55,17 +55,17 @@ impl Draw {
 
 /// Returns the draw of a key, if its hit is below its target. The hit is that of the signing key; the importance is
 /// that of the account for which it harvests.
-pub fn draw(
+pub fn test_hit(
     signer: &PublicKey,
-    place: &Place,
+    place: &NextBlockInfo,
     state: &impl Read,
     network: &Network,
-) -> Result<Option<Draw>, BlockError> {
+) -> Result<Option<HarvestHit>, BlockError> {
     let address = Address::from_public_key(signer, network.byte);
     let importance = harvesting_importance(state, &address, place.height(), network)?;
     let target = proof::target(place.elapsed(), importance, place.difficulty, &network.chain);
     let hit = proof::hit(&proof::generation_hash(&place.parent.generation_hash, signer));
-    Ok(proof::is_hit(hit, &target).then_some(Draw { hit, importance }))
+    Ok(proof::is_hit(hit, &target).then_some(HarvestHit { hit, importance }))
 }
 
 /// Creates a block of transactions with these hashes and checks it by all rules for blocks on the state before it.
@@ -73,7 +73,7 @@ pub fn create(
     key: &KeyPair,
     transactions: Vec<Transaction>,
     hashes: &[Hashes],
-    place: &Place,
+    place: &NextBlockInfo,
     state: &impl Read,
     network: &Network,
 ) -> Result<Block, BlockError> {
@@ -87,8 +87,9 @@ pub fn create(
         height: place.height(),
         transactions,
     };
-    block.signature = Some(key.sign(&block.to_bytes(Form::NonVerifiable)));
-    let case = Case { state, network, height: block.height, now: block.timestamp, purpose: Purpose::NewBlock };
-    check_block(&block, hashes, &case).map_err(|refusal| BlockError::by_rule(refusal, None))?;
+    block.signature = Some(key.sign(&block.to_bytes(SigningForm::NonVerifiable)));
+    let case =
+        ValidationContext { state, network, height: block.height, now: block.timestamp, purpose: Purpose::NewBlock };
+    check_block(&block, hashes, &case).map_err(|refusal| BlockError::from_rejection(refusal, None))?;
     Ok(block)
 }

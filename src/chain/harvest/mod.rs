@@ -1,15 +1,15 @@
 //! Harvesting: which accounts may harvest, whether one of them hits, and which transactions its block contains.
 //!
 //! A harvested block is not part of the chain yet: it is processed like a block that a peer pushes
-//! ([`crate::chain::pushed_part`]).
+//! ([`crate::chain::pushed_branch`]).
 
-mod choice;
 mod creation;
+mod round;
+mod scratch_overlay;
 #[cfg(test)]
 mod tests;
-mod tick;
-mod trial;
+mod tx_selection;
 mod unlocked;
 
-pub use tick::{Harvested, Tick, TickProgress};
-pub use unlocked::{UnlockResult, Unlocked, may_be_unlocked};
+pub use round::{HarvestProgress, HarvestRound, Harvested};
+pub use unlocked::{UnlockResult, UnlockedAccounts, check_eligibility};

@@ -5,8 +5,8 @@ use std::rc::Rc;
 
 use tempfile::TempDir;
 
-use super::choice::Choice;
-use super::creation::Draw;
+use super::creation::HarvestHit;
+use super::tx_selection::TxSelection;
 use super::*;
 use crate::chain::proof;
 use crate::crypto::{KeyPair, PrivateKey, PublicKey, Signature};
@@ -19,13 +19,13 @@ use crate::model::{
     Address, Amount, Block, BlockKind, Body, Hash256, Height, Mosaic, MosaicDefinition, MosaicId, MosaicProperties,
     NamespaceId, Network, NetworkByte, Timestamp, Transaction,
 };
-use crate::rules::{Case, Purpose, Refusal, ValidationResult, check_transaction};
+use crate::rules::{Purpose, Rejection, ValidationContext, ValidationResult, check_transaction};
 use crate::state;
 use crate::state::{
-    Account, AccountImportance, BlockContext, Effect, Ledger, LinkRole, ListWriter, MAX_BALANCE, RecalculationRecord,
-    RemoteLink, VestedBalance, put_account,
+    Account, AccountImportance, BlockContext, Effect, ImportanceListWriter, Ledger, LinkRole, MAX_BALANCE,
+    RecalculationRecord, RemoteLink, VestedBalance, put_account,
 };
-use crate::store::{Snapshot, Store, StoredBlock, Table, Write, block_key, test_store};
+use crate::store::{Snapshot, Store, StoredHeader, Table, Write, block_key, test_store};
 
 const BYTE: NetworkByte = NetworkByte::TESTNET;
 /// Time of the created blocks; their parent is 40,000 seconds older.
@@ -52,18 +52,18 @@ fn hit(name: u8) -> u64 {
 }
 
 /// A chain in its own store.
-struct Scene {
+struct Fixture {
     network: Network,
     accounts: BTreeMap<Address, Account>,
     store: Store,
     _folder: TempDir,
 }
 
-impl Scene {
-    fn new() -> Scene {
+impl Fixture {
+    fn new() -> Fixture {
         let network = test_network(BYTE, address(255));
         let (store, folder) = test_store();
-        let scene = Scene { network, accounts: BTreeMap::new(), store, _folder: folder };
+        let scene = Fixture { network, accounts: BTreeMap::new(), store, _folder: folder };
         for height in LAST.0 - 60..=LAST.0 {
             scene.put_block(height);
         }
@@ -83,7 +83,7 @@ impl Scene {
             height: Height(height),
             transactions: Vec::new(),
         };
-        let stored = StoredBlock {
+        let stored = StoredHeader {
             height: Height(height),
             hash: Hash256([height as u8; 32]),
             generation_hash: Hash256([7; 32]),
@@ -91,56 +91,57 @@ impl Scene {
             difficulty: 100_000_000_000_000,
             score: 0,
             total_fee: Amount::ZERO,
-            lessor: None,
+            beneficiary: None,
             ids: (1, 1),
         };
-        let mut batch = self.store.begin().unwrap();
+        let mut batch = self.store.begin_write().unwrap();
         batch.put(Table::Blocks, &block_key(Height(height)), &stored.to_bytes(&block)).unwrap();
         batch.commit().unwrap();
     }
 
     /// Changes an account that is known to the chain.
-    fn with(mut self, name: u8, change: impl FnOnce(&mut Account)) -> Scene {
+    fn with(mut self, name: u8, change: impl FnOnce(&mut Account)) -> Fixture {
         let account = self.accounts.entry(address(name)).or_insert(Account { first_height: 1, ..Account::default() });
         change(account);
-        let mut batch = self.store.begin().unwrap();
+        let mut batch = self.store.begin_write().unwrap();
         put_account(&mut batch, &address(name), account).unwrap();
         batch.commit().unwrap();
         self
     }
 
-    fn paid(self, name: u8, units: u64) -> Scene {
+    fn with_vested(self, name: u8, units: u64) -> Fixture {
         let vested = Amount::whole(units).0;
         self.with(name, |account| account.balance = VestedBalance { height: 1, unvested: 0, vested })
     }
 
     /// Links an account to a remote account, at a height.
-    fn linked(self, owner: u8, remote: u8, height: u64) -> Scene {
-        let link = |role, other| RemoteLink { role, other, height: Height(height), mode: LinkMode::Activate };
+    fn linked(self, owner: u8, remote: u8, height: u64) -> Fixture {
+        let link =
+            |role, other| RemoteLink { role, linked_address: other, height: Height(height), mode: LinkMode::Activate };
         let scene = self.with(owner, |account| account.push_link(link(LinkRole::Owner, address(remote))));
         scene.with(remote, |account| account.push_link(link(LinkRole::Remote, address(owner))))
     }
 
     /// Rents a root namespace for an account, far below the tip.
-    fn leased(self, owner: u8, name: &str) -> Scene {
-        let mut batch = self.store.begin().unwrap();
+    fn leased(self, owner: u8, name: &str) -> Fixture {
+        let mut batch = self.store.begin_write().unwrap();
         let mut block = BlockContext::new(Height(LAST.0 - 100), Timestamp(0));
-        let mut ledger = Ledger { batch: &mut batch, block: &mut block, network: &self.network };
+        let mut ledger = Ledger { txn: &mut batch, block: &mut block, network: &self.network };
         ledger.apply(&Effect::Namespace { owner: address(owner), name: NamespaceId::parse(name).unwrap() }).unwrap();
         batch.commit().unwrap();
         self
     }
 
-    fn with_balance(self, address: Address, balance: VestedBalance) -> Scene {
+    fn with_balance(self, address: Address, balance: VestedBalance) -> Fixture {
         let account = Account { first_height: 1, balance, ..Account::default() };
-        let mut batch = self.store.begin().unwrap();
+        let mut batch = self.store.begin_write().unwrap();
         put_account(&mut batch, &address, &account).unwrap();
         batch.commit().unwrap();
         self
     }
 
-    fn multisig(self, account: u8, cosignatories: &[u8]) -> Scene {
-        let mut batch = self.store.begin().unwrap();
+    fn multisig(self, account: u8, cosignatories: &[u8]) -> Fixture {
+        let mut batch = self.store.begin_write().unwrap();
         for cosignatory in cosignatories {
             let [down, up] = [(account, *cosignatory), (*cosignatory, account)]
                 .map(|(a, b)| [address(a).as_bytes().as_slice(), address(b).as_bytes()].concat());
@@ -152,20 +153,22 @@ impl Scene {
     }
 
     /// Gives accounts equal shares of the total importance, computed for the importance height of `at`.
-    fn important(self, names: &[u8], at: Height) -> Scene {
-        let mut batch = self.store.begin().unwrap();
+    fn with_importance(self, names: &[u8], at: Height) -> Fixture {
+        let mut batch = self.store.begin_write().unwrap();
         let share = 1.0 / names.len() as f64;
         let addresses: Vec<Address> = names.iter().map(|name| address(*name)).collect();
         let count = addresses.len() as u64;
-        let list = RecalculationRecord { height: LAST.next().grouped(), handed_over: count, eligible: count };
-        let mut writer = ListWriter::begin(list, &mut batch).unwrap();
+        let list =
+            RecalculationRecord { height: LAST.next().importance_height(), accounts_counted: count, eligible: count };
+        let mut writer = ImportanceListWriter::begin(list, &mut batch).unwrap();
         let known = |address: &Address| state::account(&batch, address).unwrap();
         let accounts: Vec<(Address, Account)> = addresses.iter().map(|address| (*address, known(address))).collect();
         let numbers = accounts.iter().map(|(address, account)| put_account(&mut batch, address, account).unwrap());
         let mut numbers: Vec<_> = numbers.collect();
         numbers.sort();
         for account in numbers {
-            let entry = AccountImportance { account, height: at.grouped(), importance: share, page_rank: 0.0 };
+            let entry =
+                AccountImportance { account, height: at.importance_height(), importance: share, page_rank: 0.0 };
             writer.push(entry, &mut batch).unwrap();
         }
         writer.finish(&mut batch).unwrap();
@@ -178,48 +181,53 @@ impl Scene {
     }
 
     /// Returns the indices of the transactions that a block of account 1 contains.
-    fn chosen(&self, unconfirmed: &[Transaction]) -> Vec<usize> {
+    fn selected(&self, unconfirmed: &[Transaction]) -> Vec<usize> {
         let candidates = unconfirmed.iter().cloned().map(Rc::new).collect();
-        let mut choice = Choice::new(candidates, &address(1), LAST.next(), NOW, &self.network);
+        let mut choice = TxSelection::new(candidates, &address(1), LAST.next(), NOW, &self.network);
         let state = self.state();
         while choice.step(&state, &self.network).unwrap() {}
         let place = |chosen: Transaction| unconfirmed.iter().position(|one| *one == chosen).unwrap();
         choice.into_parts().0.into_iter().map(place).collect()
     }
 
-    fn unlocked(&self, names: &[u8]) -> Unlocked {
-        let mut unlocked = Unlocked::new(4);
+    fn unlocked(&self, names: &[u8]) -> UnlockedAccounts {
+        let mut unlocked = UnlockedAccounts::new(4);
         for name in names {
             assert_eq!(self.unlock(&mut unlocked, *name), UnlockResult::Success);
         }
         unlocked
     }
 
-    fn unlock(&self, unlocked: &mut Unlocked, name: u8) -> UnlockResult {
+    fn unlock(&self, unlocked: &mut UnlockedAccounts, name: u8) -> UnlockResult {
         unlocked.unlock(pair(name), LAST, &self.state(), &self.network).unwrap()
     }
 
-    fn configure(&self, unlocked: &mut Unlocked, name: u8) -> UnlockResult {
+    fn configure(&self, unlocked: &mut UnlockedAccounts, name: u8) -> UnlockResult {
         unlocked.unlock_configured(pair(name), LAST, &self.state(), &self.network).unwrap()
     }
 
-    fn begin(&self, unlocked: &mut Unlocked) -> Option<Tick> {
-        Tick::begin(unlocked, NOW, false, &self.state(), &self.network).unwrap()
+    fn begin(&self, unlocked: &mut UnlockedAccounts) -> Option<HarvestRound> {
+        HarvestRound::begin(unlocked, NOW, false, &self.state(), &self.network).unwrap()
     }
 
-    fn step(&self, tick: &mut Tick, unlocked: &Unlocked, unconfirmed: &[Transaction]) -> TickProgress {
+    fn step(
+        &self,
+        tick: &mut HarvestRound,
+        unlocked: &UnlockedAccounts,
+        unconfirmed: &[Transaction],
+    ) -> HarvestProgress {
         let unconfirmed = || unconfirmed.iter().cloned().map(Rc::new).collect();
         tick.step(unlocked, unconfirmed, &self.state(), &self.network).unwrap()
     }
 
     /// Runs a harvest round to its end. Returns its block and the errors of discarded blocks.
-    fn tick(&self, unlocked: &mut Unlocked) -> (Option<Harvested>, Vec<String>) {
+    fn tick(&self, unlocked: &mut UnlockedAccounts) -> (Option<Harvested>, Vec<String>) {
         let (mut discarded, mut tick) = (Vec::new(), self.begin(unlocked).unwrap());
         loop {
             match self.step(&mut tick, unlocked, &[]) {
-                TickProgress::Working => {}
-                TickProgress::Discarded(account, error) => discarded.push(format!("{account}: {error}")),
-                TickProgress::Done(harvested) => return (harvested, discarded),
+                HarvestProgress::Working => {}
+                HarvestProgress::Discarded(account, error) => discarded.push(format!("{account}: {error}")),
+                HarvestProgress::Done(harvested) => return (harvested, discarded),
             }
         }
     }
@@ -257,24 +265,25 @@ fn multisig(initiator: u8, cosignatories: &[u8], inner: Transaction) -> Transact
 
 #[test]
 fn only_transactions_older_than_the_block_and_not_expired_by_then_are_chosen() {
-    let scene = Scene::new().paid(2, 100);
+    let scene = Fixture::new().with_vested(2, 100);
     let at = |timestamp, deadline| Transaction {
         timestamp: Timestamp(NOW.0 + timestamp),
         deadline: Timestamp(NOW.0 + deadline),
         ..transfer(2, 3, 1)
     };
-    assert_eq!(scene.chosen(&[at(0, 10), at(-1, 10), at(-10, -1), at(-10, 0)]), [1, 3]);
+    assert_eq!(scene.selected(&[at(0, 10), at(-1, 10), at(-10, -1), at(-10, 0)]), [1, 3]);
 }
 
 #[test]
 fn what_the_account_signed_to_which_the_block_is_credited_is_left_out() {
-    let scene = Scene::new().paid(1, 100).paid(2, 100);
-    assert_eq!(scene.chosen(&[transfer(1, 3, 1), transfer(2, 1, 1)]), [1]);
+    let scene = Fixture::new().with_vested(1, 100).with_vested(2, 100);
+    assert_eq!(scene.selected(&[transfer(1, 3, 1), transfer(2, 1, 1)]), [1]);
 }
 
 #[test]
 fn the_first_transaction_that_does_not_fit_ends_the_choice() {
-    let mut scene = Scene::new().paid(2, 100).paid(10, 100).paid(20, 100).multisig(20, &[10, 11]);
+    let mut scene =
+        Fixture::new().with_vested(2, 100).with_vested(10, 100).with_vested(20, 100).multisig(20, &[10, 11]);
     scene.network.chain.max_transactions_per_block = 6;
     let unconfirmed = [
         transfer(2, 3, 1),
@@ -283,51 +292,56 @@ fn the_first_transaction_that_does_not_fit_ends_the_choice() {
         multisig(10, &[11], transfer(20, 3, 4)),
         transfer(2, 3, 5),
     ];
-    assert_eq!(scene.chosen(&unconfirmed), [0, 1, 2]);
+    assert_eq!(scene.selected(&unconfirmed), [0, 1, 2]);
     scene.network.chain.max_transactions_per_block = 9;
-    assert_eq!(scene.chosen(&unconfirmed), [0, 1, 2, 3, 4]);
+    assert_eq!(scene.selected(&unconfirmed), [0, 1, 2, 3, 4]);
 }
 
 #[test]
 fn a_transaction_may_spend_what_one_chosen_before_it_brings_but_not_one_after_it() {
-    let scene = Scene::new().paid(2, 100);
+    let scene = Fixture::new().with_vested(2, 100);
     let (brings, spends) = (transfer(2, 3, 50), transfer(3, 4, 40));
-    assert_eq!(scene.chosen(&[brings.clone(), spends.clone()]), [0, 1]);
-    assert_eq!(scene.chosen(&[spends, brings]), [1]);
+    assert_eq!(scene.selected(&[brings.clone(), spends.clone()]), [0, 1]);
+    assert_eq!(scene.selected(&[spends, brings]), [1]);
 }
 
 #[test]
 fn a_transaction_for_which_the_protocol_has_no_result_does_not_stop_the_others() {
-    let scene = Scene::new().paid(2, 100);
+    let scene = Fixture::new().with_vested(2, 100);
     let mut unknown = transfer(2, 3, 1);
     unknown.version = wire_version(BYTE, 2);
     if let Body::Transfer(body) = &mut unknown.body {
         body.mosaics = vec![Mosaic { id: MosaicId::parse("no:such").unwrap(), quantity: 1 }];
     }
     let state = scene.state();
-    let case =
-        Case { state: &state, network: &scene.network, height: LAST.next(), now: NOW, purpose: Purpose::NewBlock };
+    let case = ValidationContext {
+        state: &state,
+        network: &scene.network,
+        height: LAST.next(),
+        now: NOW,
+        purpose: Purpose::NewBlock,
+    };
     let refusal = check_transaction(&unknown, &case).unwrap_err();
-    assert!(matches!(refusal, Refusal::Exception(_)), "{refusal}");
-    assert_eq!(scene.chosen(&[unknown, transfer(2, 3, 2)]), [1]);
+    assert!(matches!(refusal, Rejection::Exception(_)), "{refusal}");
+    assert_eq!(scene.selected(&[unknown, transfer(2, 3, 2)]), [1]);
 }
 
 #[test]
 fn a_transaction_that_cannot_be_carried_out_leaves_no_trace() {
     let full = VestedBalance { height: LAST.0, unvested: MAX_BALANCE, vested: 0 };
-    let scene = Scene::new().paid(2, 100).paid(10, 100).paid(20, 100).multisig(20, &[10, 11]);
+    let scene = Fixture::new().with_vested(2, 100).with_vested(10, 100).with_vested(20, 100).multisig(20, &[10, 11]);
     let scene = scene.with(3, |account| account.balance = full);
     let mut fails = multisig(10, &[11], transfer(20, 3, 1));
     if let Body::Multisig(body) = &mut fails.body {
         body.cosignatures[0].fee = Amount::whole(50);
     }
     // It fails after the cosignature fee was paid; if that were kept, the last transaction would lack the fee.
-    assert_eq!(scene.chosen(&[transfer(2, 4, 1), fails, multisig(10, &[11], transfer(20, 4, 90))]), [0, 2]);
+    assert_eq!(scene.selected(&[transfer(2, 4, 1), fails, multisig(10, &[11], transfer(20, 4, 90))]), [0, 2]);
 }
 
 #[test]
 fn a_definition_that_cannot_be_carried_out_leaves_no_mosaic() {
-    let scene = Scene::new().paid(2, 1000).leased(2, "two");
+    let scene = Fixture::new().with_vested(2, 1000).leased(2, "two");
     let sink = Address::from_public_key(&MOSAIC_SINK, BYTE);
     let definition = MosaicDefinition {
         creator: public(2),
@@ -340,19 +354,19 @@ fn a_definition_that_cannot_be_carried_out_leaves_no_mosaic() {
     let body = MosaicDefinitionCreation { definition, creation_fee_sink: sink, creation_fee: Amount::whole(10) };
     let fails = transaction(2, Body::MosaicDefinitionCreation(Box::new(body)));
     let uses = transaction(2, Body::MosaicSupplyChange(MosaicSupplyChange { mosaic, kind, delta: 1 }));
-    assert_eq!(scene.chosen(&[fails.clone(), uses.clone()]), [0]);
+    assert_eq!(scene.selected(&[fails.clone(), uses.clone()]), [0]);
     let full = VestedBalance { height: LAST.0, unvested: MAX_BALANCE, vested: 0 };
     let scene = scene.with_balance(sink, full);
     // The mosaic is defined before crediting the fee fails.
-    assert_eq!(scene.chosen(&[fails, uses, transfer(2, 3, 1)]), [2]);
+    assert_eq!(scene.selected(&[fails, uses, transfer(2, 3, 1)]), [2]);
 }
 
 /// Returns the smallest CPU time per candidate of five selections, in seconds. CPU time does not grow with other load.
-fn seconds_for_each(scene: &Scene, unconfirmed: &[Transaction], chosen: usize) -> f64 {
+fn seconds_for_each(scene: &Fixture, unconfirmed: &[Transaction], chosen: usize) -> f64 {
     let state = scene.state();
     let run = || {
         let candidates = unconfirmed.iter().cloned().map(Rc::new).collect();
-        let mut choice = Choice::new(candidates, &address(1), LAST.next(), NOW, &scene.network);
+        let mut choice = TxSelection::new(candidates, &address(1), LAST.next(), NOW, &scene.network);
         let begin = processor_seconds();
         while choice.step(&state, &scene.network).unwrap() {}
         let seconds = processor_seconds() - begin;
@@ -370,7 +384,7 @@ fn processor_seconds() -> f64 {
 
 #[test]
 fn a_candidate_costs_the_same_however_many_are_chosen_already() {
-    let mut scene = Scene::new().paid(2, 1_000_000);
+    let mut scene = Fixture::new().with_vested(2, 1_000_000);
     scene.network.chain.max_transactions_per_block = 10_000;
     let unconfirmed: Vec<Transaction> = (0..4000).map(|units| transfer(2, 3, units % 50)).collect();
     let cost = |count: usize| seconds_for_each(&scene, &unconfirmed[..count], count);
@@ -382,7 +396,7 @@ fn a_candidate_costs_the_same_however_many_are_chosen_already() {
 #[test]
 fn a_candidate_costs_the_same_however_many_could_not_be_carried_out() {
     let full = VestedBalance { height: LAST.0, unvested: MAX_BALANCE, vested: 0 };
-    let mut scene = Scene::new().paid(2, 1_000_000).with(3, |account| account.balance = full);
+    let mut scene = Fixture::new().with_vested(2, 1_000_000).with(3, |account| account.balance = full);
     scene.network.chain.max_transactions_per_block = 10_000;
     let unconfirmed: Vec<Transaction> = (0..400).map(|place: u32| transfer(2, 3 + (place % 2) as u8, 1)).collect();
     let cost = |count: usize| seconds_for_each(&scene, &unconfirmed[..count], count / 2);
@@ -393,18 +407,18 @@ fn a_candidate_costs_the_same_however_many_could_not_be_carried_out() {
 
 #[test]
 fn two_changes_of_the_same_cosignatories_do_not_go_together() {
-    let scene = Scene::new().paid(2, 100).paid(3, 100);
+    let scene = Fixture::new().with_vested(2, 100).with_vested(3, 100);
     let change = |signer, cosignatory| {
         let added = Modification { kind: ModificationKind::Add, cosignatory: public(cosignatory) };
         let body = AggregateModification { modifications: vec![added], min_cosignatories_change: None };
         Transaction { fee: Amount(500_000), ..transaction(signer, Body::AggregateModification(body)) }
     };
-    assert_eq!(scene.chosen(&[change(2, 10), change(2, 11), change(3, 12)]), [0, 2]);
+    assert_eq!(scene.selected(&[change(2, 10), change(2, 11), change(3, 12)]), [0, 2]);
 }
 
 #[test]
 fn multisig_transactions_wait_for_their_cosignatures_and_those_are_never_chosen_alone() {
-    let scene = Scene::new().paid(10, 100).paid(20, 100).multisig(20, &[10, 11]);
+    let scene = Fixture::new().with_vested(10, 100).with_vested(20, 100).multisig(20, &[10, 11]);
     let inner = transfer(20, 3, 1);
     let unconfirmed = [
         multisig(10, &[], inner.clone()),
@@ -413,30 +427,30 @@ fn multisig_transactions_wait_for_their_cosignatures_and_those_are_never_chosen_
         multisig(10, &[11], multisig(20, &[], inner.clone())),
         multisig(10, &[11], inner),
     ];
-    assert_eq!(scene.chosen(&unconfirmed), [4]);
+    assert_eq!(scene.selected(&unconfirmed), [4]);
 }
 
 #[test]
 fn the_treasury_block_takes_what_is_listed_by_age_and_the_fallback_first() {
-    let mut scene = Scene::new();
+    let mut scene = Fixture::new();
     let aged = |units, age| Transaction { timestamp: Timestamp(NOW.0 - age), ..transfer(2, 3, units) };
     let unconfirmed = [aged(1, 10), aged(2, 30), aged(3, 20), aged(4, 40)];
     let hashes: Vec<Hash256> = unconfirmed.iter().map(Transaction::hash).collect();
     let forks = &mut scene.network.chain.forks;
     forks.treasury_reissuance = LAST.next().0;
     forks.treasury_hashes = vec![hashes[1], hashes[2], hashes[0]];
-    assert_eq!(scene.chosen(&unconfirmed), [1, 2, 0]);
+    assert_eq!(scene.selected(&unconfirmed), [1, 2, 0]);
     scene.network.chain.forks.treasury_fallback_hashes = vec![hashes[3]];
-    assert_eq!(scene.chosen(&unconfirmed), [3]);
-    assert_eq!(scene.chosen(&unconfirmed[..3]), [1, 2, 0]);
+    assert_eq!(scene.selected(&unconfirmed), [3]);
+    assert_eq!(scene.selected(&unconfirmed[..3]), [1, 2, 0]);
 }
 
 #[test]
 fn an_account_is_unlocked_if_it_is_known_and_has_enough_vested() {
-    let scene = Scene::new().paid(1, 10_000).with(2, |account| {
+    let scene = Fixture::new().with_vested(1, 10_000).with(2, |account| {
         account.balance = VestedBalance { height: 999, unvested: 1, vested: Amount::whole(10_000).0 - 1 };
     });
-    let mut unlocked = Unlocked::new(4);
+    let mut unlocked = UnlockedAccounts::new(4);
     assert_eq!(scene.unlock(&mut unlocked, 1), UnlockResult::Success);
     assert_eq!(scene.unlock(&mut unlocked, 2), UnlockResult::HarvestingIneligible);
     assert_eq!(scene.unlock(&mut unlocked, 3), UnlockResult::UnknownAccount);
@@ -446,21 +460,21 @@ fn an_account_is_unlocked_if_it_is_known_and_has_enough_vested() {
 
 #[test]
 fn for_a_remote_account_the_balance_of_its_owner_counts_from_the_first_link_on() {
-    let scene = Scene::new().paid(1, 10_000).linked(1, 2, LAST.0).linked(3, 4, LAST.0);
-    let mut unlocked = Unlocked::new(4);
+    let scene = Fixture::new().with_vested(1, 10_000).linked(1, 2, LAST.0).linked(3, 4, LAST.0);
+    let mut unlocked = UnlockedAccounts::new(4);
     assert_eq!(scene.unlock(&mut unlocked, 2), UnlockResult::Success);
     assert_eq!(scene.unlock(&mut unlocked, 4), UnlockResult::HarvestingIneligible);
 }
 
 #[test]
 fn the_limit_is_met_exactly_and_none_if_it_is_negative() {
-    let scene = Scene::new().paid(1, 10_000).paid(2, 10_000);
-    assert_eq!(scene.unlock(&mut Unlocked::new(0), 1), UnlockResult::ServerLimit);
-    let mut one = Unlocked::new(1);
+    let scene = Fixture::new().with_vested(1, 10_000).with_vested(2, 10_000);
+    assert_eq!(scene.unlock(&mut UnlockedAccounts::new(0), 1), UnlockResult::ServerLimit);
+    let mut one = UnlockedAccounts::new(1);
     assert_eq!(scene.unlock(&mut one, 1), UnlockResult::Success);
     assert_eq!(scene.unlock(&mut one, 2), UnlockResult::ServerLimit);
     assert_eq!(scene.unlock(&mut one, 1), UnlockResult::Success, "it harvests already");
-    let mut unlimited = Unlocked::new(-1);
+    let mut unlimited = UnlockedAccounts::new(-1);
     assert_eq!(scene.unlock(&mut unlimited, 1), UnlockResult::Success);
     assert_eq!(scene.unlock(&mut unlimited, 2), UnlockResult::Success);
 }
@@ -481,25 +495,25 @@ fn the_results_of_unlocking_have_the_names_of_the_protocol() {
 
 #[test]
 fn an_account_that_becomes_too_poor_stops_and_only_the_configuration_brings_it_back() {
-    let scene = Scene::new().paid(1, 10_000).paid(2, 10_000);
+    let scene = Fixture::new().with_vested(1, 10_000).with_vested(2, 10_000);
     let mut unlocked = scene.unlocked(&[1]);
     assert_eq!(scene.configure(&mut unlocked, 2), UnlockResult::Success);
-    let scene = scene.paid(1, 9_999).paid(2, 9_999);
+    let scene = scene.with_vested(1, 9_999).with_vested(2, 9_999);
     assert!(scene.begin(&mut unlocked).is_none());
     assert_eq!(unlocked.count(), 0);
-    let scene = scene.paid(1, 10_000).paid(2, 10_000);
+    let scene = scene.with_vested(1, 10_000).with_vested(2, 10_000);
     assert!(scene.begin(&mut unlocked).is_some());
     assert!(!unlocked.contains(&address(1)) && unlocked.contains(&address(2)));
 }
 
 #[test]
 fn an_account_of_the_configuration_harvests_once_it_may_unless_it_was_locked() {
-    let scene = Scene::new();
-    let mut unlocked = Unlocked::new(4);
+    let scene = Fixture::new();
+    let mut unlocked = UnlockedAccounts::new(4);
     assert_eq!(scene.configure(&mut unlocked, 1), UnlockResult::UnknownAccount);
     assert_eq!(scene.configure(&mut unlocked, 2), UnlockResult::UnknownAccount);
     unlocked.lock(&address(2));
-    let scene = scene.paid(1, 10_000).paid(2, 10_000);
+    let scene = scene.with_vested(1, 10_000).with_vested(2, 10_000);
     assert!(scene.begin(&mut unlocked).is_some());
     assert!(unlocked.contains(&address(1)) && !unlocked.contains(&address(2)));
     unlocked.lock(&address(1));
@@ -509,7 +523,7 @@ fn an_account_of_the_configuration_harvests_once_it_may_unless_it_was_locked() {
 
 #[test]
 fn an_account_that_hits_makes_a_block_that_is_signed_and_names_the_last_one() {
-    let scene = Scene::new().paid(1, 10_000).important(&[1], LAST.next());
+    let scene = Fixture::new().with_vested(1, 10_000).with_importance(&[1], LAST.next());
     let mut unlocked = scene.unlocked(&[1]);
     let (harvested, discarded) = scene.tick(&mut unlocked);
     let Harvested { block, hashes, score } = harvested.unwrap();
@@ -524,37 +538,37 @@ fn an_account_that_hits_makes_a_block_that_is_signed_and_names_the_last_one() {
 
 #[test]
 fn nobody_harvests_while_a_better_chain_is_known() {
-    let scene = Scene::new().paid(1, 10_000).important(&[1], LAST.next());
+    let scene = Fixture::new().with_vested(1, 10_000).with_importance(&[1], LAST.next());
     let mut unlocked = scene.unlocked(&[1]);
-    let behind = Tick::begin(&mut unlocked, NOW, true, &scene.state(), &scene.network).unwrap();
+    let behind = HarvestRound::begin(&mut unlocked, NOW, true, &scene.state(), &scene.network).unwrap();
     assert!(behind.is_none());
     assert!(scene.tick(&mut unlocked).0.is_some());
 }
 
 #[test]
 fn nobody_hits_at_the_time_of_the_last_block_or_before_it() {
-    let scene = Scene::new().paid(1, 10_000).important(&[1], LAST.next());
+    let scene = Fixture::new().with_vested(1, 10_000).with_importance(&[1], LAST.next());
     let mut unlocked = scene.unlocked(&[1]);
     for now in [0, 60_000] {
         let mut tick =
-            Tick::begin(&mut unlocked, Timestamp(now), false, &scene.state(), &scene.network).unwrap().unwrap();
-        assert!(matches!(scene.step(&mut tick, &unlocked, &[]), TickProgress::Working));
-        assert!(matches!(scene.step(&mut tick, &unlocked, &[]), TickProgress::Done(None)));
+            HarvestRound::begin(&mut unlocked, Timestamp(now), false, &scene.state(), &scene.network).unwrap().unwrap();
+        assert!(matches!(scene.step(&mut tick, &unlocked, &[]), HarvestProgress::Working));
+        assert!(matches!(scene.step(&mut tick, &unlocked, &[]), HarvestProgress::Done(None)));
     }
 }
 
 #[test]
 fn an_importance_of_an_older_height_is_none_and_concerns_one_account_only() {
-    let scene = Scene::new().paid(1, 10_000).important(&[1], Height(359));
+    let scene = Fixture::new().with_vested(1, 10_000).with_importance(&[1], Height(359));
     assert!(scene.tick(&mut scene.unlocked(&[1])).0.is_none());
-    let scene = Scene::new().paid(1, 10_000).paid(2, 10_000).important(&[2], LAST.next());
+    let scene = Fixture::new().with_vested(1, 10_000).with_vested(2, 10_000).with_importance(&[2], LAST.next());
     assert_eq!(scene.tick(&mut scene.unlocked(&[1, 2])).0.unwrap().block.signer, public(2));
 }
 
 #[test]
 fn a_block_that_is_not_valid_is_discarded_and_the_next_account_makes_one() {
     // The owner hits, but only its remote account may sign.
-    let scene = Scene::new().paid(1, 10_000).linked(1, 2, 10).important(&[1], LAST.next());
+    let scene = Fixture::new().with_vested(1, 10_000).linked(1, 2, 10).with_importance(&[1], LAST.next());
     let (harvested, discarded) = scene.tick(&mut scene.unlocked(&[1, 2]));
     assert_eq!(harvested.unwrap().block.signer, public(2));
     let (alone, discarded_alone) = scene.tick(&mut scene.unlocked(&[1]));
@@ -568,24 +582,25 @@ fn a_block_that_is_not_valid_is_discarded_and_the_next_account_makes_one() {
 fn of_accounts_that_hit_at_once_the_one_makes_the_block_that_draws_best_for_its_importance() {
     let names = [1, 2, 3];
     let best = names.into_iter().min_by_key(|name| hit(*name)).unwrap();
-    let scene = names.iter().fold(Scene::new(), |scene, name| scene.paid(*name, 10_000));
-    let scene = scene.important(&names, LAST.next());
+    let scene = names.iter().fold(Fixture::new(), |scene, name| scene.with_vested(*name, 10_000));
+    let scene = scene.with_importance(&names, LAST.next());
     assert_eq!(scene.tick(&mut scene.unlocked(&names)).0.unwrap().block.signer, public(best));
-    let draws = |hit, importance| Draw { hit, importance };
-    assert!(draws(11, 2).is_behind(&draws(5, 1)) && !draws(5, 1).is_behind(&draws(11, 2)));
-    assert!(draws(u64::MAX, 1).is_behind(&draws(u64::MAX, u64::MAX)));
+    let draws = |hit, importance| HarvestHit { hit, importance };
+    assert!(draws(11, 2).hits_after(&draws(5, 1)) && !draws(5, 1).hits_after(&draws(11, 2)));
+    assert!(draws(u64::MAX, 1).hits_after(&draws(u64::MAX, u64::MAX)));
 }
 
 #[test]
 fn the_transactions_of_the_owner_are_left_out_of_the_block_of_its_remote() {
-    let scene = Scene::new().paid(1, 10_000).paid(3, 10).linked(1, 2, 10).important(&[1], LAST.next());
+    let scene =
+        Fixture::new().with_vested(1, 10_000).with_vested(3, 10).linked(1, 2, 10).with_importance(&[1], LAST.next());
     let unlocked = &mut scene.unlocked(&[2]);
     let unconfirmed = [transfer(1, 4, 1), transfer(3, 4, 1)];
     let mut tick = scene.begin(unlocked).unwrap();
     let block = loop {
         match scene.step(&mut tick, unlocked, &unconfirmed) {
-            TickProgress::Working => {}
-            TickProgress::Done(harvested) => break harvested.unwrap().block,
+            HarvestProgress::Working => {}
+            HarvestProgress::Done(harvested) => break harvested.unwrap().block,
             discarded => panic!("{discarded:?}"),
         }
     };
@@ -594,17 +609,17 @@ fn the_transactions_of_the_owner_are_left_out_of_the_block_of_its_remote() {
 
 #[test]
 fn a_tick_ends_without_a_block_when_the_chain_goes_on_or_its_account_is_locked() {
-    let scene = Scene::new().paid(1, 10_000).important(&[1], LAST.next());
+    let scene = Fixture::new().with_vested(1, 10_000).with_importance(&[1], LAST.next());
     let mut unlocked = scene.unlocked(&[1]);
     let mut tick = scene.begin(&mut unlocked).unwrap();
-    assert!(matches!(scene.step(&mut tick, &unlocked, &[]), TickProgress::Working));
+    assert!(matches!(scene.step(&mut tick, &unlocked, &[]), HarvestProgress::Working));
     let mut locked = scene.begin(&mut unlocked).unwrap();
-    assert!(matches!(scene.step(&mut locked, &unlocked, &[]), TickProgress::Working));
+    assert!(matches!(scene.step(&mut locked, &unlocked, &[]), HarvestProgress::Working));
     unlocked.lock(&address(1));
     for _ in 0..2 {
-        assert!(matches!(scene.step(&mut locked, &unlocked, &[]), TickProgress::Working));
+        assert!(matches!(scene.step(&mut locked, &unlocked, &[]), HarvestProgress::Working));
     }
-    assert!(matches!(scene.step(&mut locked, &unlocked, &[]), TickProgress::Done(None)));
+    assert!(matches!(scene.step(&mut locked, &unlocked, &[]), HarvestProgress::Done(None)));
     scene.put_block(LAST.0 + 1);
-    assert!(matches!(scene.step(&mut tick, &unlocked, &[]), TickProgress::Done(None)));
+    assert!(matches!(scene.step(&mut tick, &unlocked, &[]), HarvestProgress::Done(None)));
 }

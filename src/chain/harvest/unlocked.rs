@@ -39,7 +39,7 @@ impl UnlockResult {
 }
 
 /// Checks whether an account, or the owner of a remote account, has enough vested balance to harvest at a height.
-pub fn may_be_unlocked(
+pub fn check_eligibility(
     address: &Address,
     height: Height,
     state: &impl StateView,
@@ -49,7 +49,7 @@ pub fn may_be_unlocked(
     if !account.is_known() {
         return Ok(UnlockResult::UnknownAccount);
     }
-    let owner = account.links.last().filter(|link| link.role == LinkRole::Remote).map(|link| link.other);
+    let owner = account.links.last().filter(|link| link.role == LinkRole::Remote).map(|link| link.linked_address);
     let behind = owner.map(|owner| state.account(&owner)).transpose()?.unwrap_or(account);
     let vested = Amount(behind.balance.at(height, &network.chain).vested);
     Ok(if vested < MIN_STAKE { UnlockResult::HarvestingIneligible } else { UnlockResult::Success })
@@ -57,23 +57,23 @@ pub fn may_be_unlocked(
 
 /// The keys that harvest, and configured keys that may not yet. Keys are erased when dropped, and boxed so that they
 /// are never moved in memory before.
-pub struct Unlocked {
+pub struct UnlockedAccounts {
     limit: i32,
-    keys: BTreeMap<Address, Unlocking>,
+    keys: BTreeMap<Address, UnlockedKey>,
     /// Configured keys that may not harvest at present.
-    waiting: Vec<(Address, Box<KeyPair>)>,
+    pending: Vec<(Address, Box<KeyPair>)>,
 }
 
-struct Unlocking {
+struct UnlockedKey {
     pair: Box<KeyPair>,
     /// Whether the configuration names the key: it is then retried after it had to stop.
     configured: bool,
 }
 
-impl Unlocked {
+impl UnlockedAccounts {
     /// Creates an empty set. At most `limit` accounts may harvest (`nis.unlockedLimit`); negative for no limit.
-    pub fn new(limit: i32) -> Unlocked {
-        Unlocked { limit, keys: BTreeMap::new(), waiting: Vec::new() }
+    pub fn new(limit: i32) -> UnlockedAccounts {
+        UnlockedAccounts { limit, keys: BTreeMap::new(), pending: Vec::new() }
     }
 
     /// Starts harvesting with a key that a client unlocks. `height` is that of the tip.
@@ -85,9 +85,9 @@ impl Unlocked {
         network: &Network,
     ) -> Result<UnlockResult, StoreError> {
         let address = address_of(&pair, network);
-        let result = self.examine(&address, &pair, height, state, network)?;
+        let result = self.check_unlock(&address, &pair, height, state, network)?;
         if result == UnlockResult::Success {
-            self.keys.entry(address).or_insert(Unlocking { pair, configured: false });
+            self.keys.entry(address).or_insert(UnlockedKey { pair, configured: false });
         }
         Ok(result)
     }
@@ -101,10 +101,10 @@ impl Unlocked {
         network: &Network,
     ) -> Result<UnlockResult, StoreError> {
         let address = address_of(&pair, network);
-        let result = self.examine(&address, &pair, height, state, network);
+        let result = self.check_unlock(&address, &pair, height, state, network);
         match result {
             Ok(UnlockResult::Success) => self.insert_configured(address, pair),
-            _ => self.waiting.push((address, pair)),
+            _ => self.pending.push((address, pair)),
         }
         result
     }
@@ -112,9 +112,9 @@ impl Unlocked {
     /// Starts the waiting configured accounts that are now eligible.
     pub fn retry(&mut self, height: Height, state: &impl StateView, network: &Network) -> Result<(), StoreError> {
         let mut index = 0;
-        while let Some((address, pair)) = self.waiting.get(index) {
-            if self.examine(address, pair, height, state, network)? == UnlockResult::Success {
-                let (address, pair) = self.waiting.remove(index);
+        while let Some((address, pair)) = self.pending.get(index) {
+            if self.check_unlock(address, pair, height, state, network)? == UnlockResult::Success {
+                let (address, pair) = self.pending.remove(index);
                 self.insert_configured(address, pair);
             } else {
                 index += 1;
@@ -124,11 +124,11 @@ impl Unlocked {
     }
 
     fn insert_configured(&mut self, address: Address, pair: Box<KeyPair>) {
-        self.keys.insert(address, Unlocking { pair, configured: true });
+        self.keys.insert(address, UnlockedKey { pair, configured: true });
     }
 
     /// Checks limit, key and balance. An account that already harvests is not counted again.
-    fn examine(
+    fn check_unlock(
         &self,
         address: &Address,
         pair: &KeyPair,
@@ -142,26 +142,26 @@ impl Unlocked {
         if may_not_harvest(&pair.public()) {
             return Ok(UnlockResult::HarvestingBlocked);
         }
-        may_be_unlocked(address, height, state, network)
+        check_eligibility(address, height, state, network)
     }
 
     /// Stops an account from harvesting, even a configured one.
     pub fn lock(&mut self, address: &Address) {
         self.keys.remove(address);
-        self.waiting.retain(|(waiting, _)| waiting != address);
+        self.pending.retain(|(waiting, _)| waiting != address);
     }
 
     /// Stops the accounts that may not harvest at a height. Configured ones are retried later.
     pub fn prune(&mut self, height: Height, state: &impl StateView, network: &Network) -> Result<(), StoreError> {
         let mut ended = Vec::new();
         for address in self.keys.keys() {
-            if may_be_unlocked(address, height, state, network)? != UnlockResult::Success {
+            if check_eligibility(address, height, state, network)? != UnlockResult::Success {
                 ended.push(*address);
             }
         }
         let ended = ended.into_iter().filter_map(|address| Some((address, self.keys.remove(&address)?)));
         let ended = ended.filter(|(_, key)| key.configured).map(|(address, key)| (address, key.pair));
-        self.waiting.extend(ended);
+        self.pending.extend(ended);
         Ok(())
     }
 
@@ -186,7 +186,7 @@ impl Unlocked {
     }
 
     /// Returns the first harvesting account whose address is greater than `address`, or the first of all.
-    pub(super) fn after(&self, address: Option<&Address>) -> Option<(Address, &KeyPair)> {
+    pub(super) fn next_after(&self, address: Option<&Address>) -> Option<(Address, &KeyPair)> {
         let from = address.map_or(Bound::Unbounded, Bound::Excluded);
         let (address, key) = self.keys.range::<Address, _>((from, Bound::Unbounded)).next()?;
         Some((*address, &key.pair))

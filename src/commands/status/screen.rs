@@ -1,27 +1,27 @@
 //! Formats metrics for people.
 
-use super::Seen;
+use super::StatusReport;
 use crate::commands::peers::duration;
-use crate::figures::{Reading, Sample};
-use crate::progress::Grouped;
+use crate::metrics::{Sample, Scrape};
+use crate::progress::Thousands;
 
 /// Quantile of requests and commits whose duration is shown.
-const MOST: f64 = 0.99;
+const QUANTILE: f64 = 0.99;
 
 /// Formats a screen. Rates are shown if `before` holds the previous metrics.
-pub(super) fn text(seen: &Seen, before: Option<&Reading>) -> String {
-    let view = View { figures: &seen.figures, before };
+pub(super) fn text(seen: &StatusReport, before: Option<&Scrape>) -> String {
+    let view = View { metrics: &seen.metrics, before };
     let rows = [
         ("Chain", view.chain()),
         ("Peers", view.peers()),
         ("Harvesting", view.harvesting()),
-        ("Pool", view.pool()),
+        ("Pool", view.mempool()),
         ("Requests", view.requests()),
         ("Connections", view.connections()),
         ("Sessions", view.sessions()),
         ("Network", view.network()),
-        ("Callers", view.callers()),
-        ("Loop", view.rounds()),
+        ("Callers", view.clients()),
+        ("Loop", view.event_loop()),
         ("Commits", view.commits()),
         ("Store", view.store()),
         ("Memory", view.memory()),
@@ -31,31 +31,31 @@ pub(super) fn text(seen: &Seen, before: Option<&Reading>) -> String {
     for (name, row) in rows {
         text.extend(row.map(|row| format!("{name:<12} {row}\n")));
     }
-    text.extend(view.advice().map(|advice| format!("! {advice}\n")));
+    text.extend(view.hints().map(|advice| format!("! {advice}\n")));
     text
 }
 
 /// The present and the previous metrics.
 struct View<'r> {
-    figures: &'r Reading,
-    before: Option<&'r Reading>,
+    metrics: &'r Scrape,
+    before: Option<&'r Scrape>,
 }
 
 impl View<'_> {
     fn value(&self, name: &str) -> Option<f64> {
-        self.figures.value(name)
+        self.metrics.value(name)
     }
 
     /// Returns the growth of a counter per second; `None` if the node was restarted in between.
     fn rate(&self, name: &str) -> Option<f64> {
-        let uptime = |figures: &Reading| figures.value("nisd_uptime_seconds");
-        let passed = uptime(self.figures)? - uptime(self.before?)?;
-        let grown = self.figures.sum(name)? - self.before?.sum(name).unwrap_or(0.0);
+        let uptime = |figures: &Scrape| figures.value("nisd_uptime_seconds");
+        let passed = uptime(self.metrics)? - uptime(self.before?)?;
+        let grown = self.metrics.sum(name)? - self.before?.sum(name).unwrap_or(0.0);
         (passed > 0.0 && grown >= 0.0).then(|| grown / passed)
     }
 
-    fn title(&self, seen: &Seen) -> String {
-        let info = self.figures.of("nisd_info").next();
+    fn title(&self, seen: &StatusReport) -> String {
+        let info = self.metrics.samples_of("nisd_info").next();
         let label = |name| info.map_or("", |info: &Sample| info.label(name));
         let (version, network, node) = (label("version"), label("network"), &seen.node);
         let uptime = time(self.value("nisd_uptime_seconds").unwrap_or(0.0));
@@ -85,7 +85,8 @@ impl View<'_> {
 
     fn peers(&self) -> Option<String> {
         let count = |sample: &Sample| format!("{} {}", number(sample.value), sample.label("state"));
-        let counts: Vec<String> = self.figures.of("nisd_peers").filter(|peers| peers.value > 0.0).map(count).collect();
+        let counts: Vec<String> =
+            self.metrics.samples_of("nisd_peers").filter(|peers| peers.value > 0.0).map(count).collect();
         self.value("nisd_peers")?;
         Some(if counts.is_empty() { "none".to_owned() } else { counts.join(", ") })
     }
@@ -98,18 +99,18 @@ impl View<'_> {
         Some(format!("{accounts}, {blocks} since the start{lost}"))
     }
 
-    fn pool(&self) -> Option<String> {
+    fn mempool(&self) -> Option<String> {
         let waiting = plural(self.value("nisd_unconfirmed_transactions")?, "transaction");
         Some(format!("{waiting}, {}", bytes(self.value("nisd_unconfirmed_bytes")?)))
     }
 
     fn requests(&self) -> Option<String> {
         const NAME: &str = "nisd_http_requests_total";
-        let mut parts = vec![format!("{} answered", number(self.figures.sum(NAME).unwrap_or(0.0)))];
+        let mut parts = vec![format!("{} answered", number(self.metrics.sum(NAME).unwrap_or(0.0)))];
         parts.extend(self.rate(NAME).map(|rate| format!("{rate:.1} a second")));
-        parts.extend(self.within("nisd_http_request_duration_seconds_bucket"));
+        parts.extend(self.quantile_text("nisd_http_request_duration_seconds_bucket"));
         for (status, what) in [("429", "too many"), ("503", "no room")] {
-            let refused = self.figures.of(NAME).filter(|sample| sample.label("status") == status);
+            let refused = self.metrics.samples_of(NAME).filter(|sample| sample.label("status") == status);
             let refused: f64 = refused.map(|sample| sample.value).sum();
             parts.extend((refused > 0.0).then(|| format!("{} refused as {what}", number(refused))));
         }
@@ -135,13 +136,13 @@ impl View<'_> {
     fn network(&self) -> Option<String> {
         let one = |what: &str, name: &str| {
             let rate = self.rate(name).map(|rate| format!(" ({} a second)", bytes(rate))).unwrap_or_default();
-            Some(format!("{} {what}{rate}", bytes(self.figures.sum(name)?)))
+            Some(format!("{} {what}{rate}", bytes(self.metrics.sum(name)?)))
         };
         let received = one("received", "nisd_network_received_bytes_total")?;
         Some(format!("{received}, {}", one("sent", "nisd_network_sent_bytes_total")?))
     }
 
-    fn callers(&self) -> Option<String> {
+    fn clients(&self) -> Option<String> {
         let (known, waiting) = (self.value("nisd_callers")?, self.value("nisd_callers_waiting")?);
         let share = 100.0 * self.value("nisd_caller_work_ratio")?;
         Some(format!(
@@ -151,13 +152,13 @@ impl View<'_> {
         ))
     }
 
-    fn rounds(&self) -> Option<String> {
+    fn event_loop(&self) -> Option<String> {
         Some(format!("longest step {}", short(self.value("nisd_loop_step_longest_seconds")?)))
     }
 
     fn commits(&self) -> Option<String> {
         let count = self.value("nisd_commit_duration_seconds_count")?;
-        let within = self.within("nisd_commit_duration_seconds_bucket").map(|within| format!(", {within}"));
+        let within = self.quantile_text("nisd_commit_duration_seconds_bucket").map(|within| format!(", {within}"));
         Some(number(count) + &within.unwrap_or_default())
     }
 
@@ -183,18 +184,19 @@ impl View<'_> {
         })
     }
 
-    /// Returns the smallest bucket bound of a histogram within which [`MOST`] of its observations lie.
-    fn within(&self, buckets: &str) -> Option<String> {
+    /// Returns the smallest bucket bound of a histogram within which [`QUANTILE`] of its observations lie.
+    fn quantile_text(&self, buckets: &str) -> Option<String> {
         let at_most = |bound: f64| {
-            let of_bound = self.figures.of(buckets).filter(move |bucket| bucket.label("le").parse() == Ok(bound));
+            let of_bound =
+                self.metrics.samples_of(buckets).filter(move |bucket| bucket.label("le").parse() == Ok(bound));
             of_bound.map(|bucket| bucket.value).sum::<f64>()
         };
         let mut bounds: Vec<f64> =
-            self.figures.of(buckets).filter_map(|bucket| bucket.label("le").parse().ok()).collect();
+            self.metrics.samples_of(buckets).filter_map(|bucket| bucket.label("le").parse().ok()).collect();
         bounds.sort_by(f64::total_cmp);
         bounds.dedup();
         let all = at_most(*bounds.last()?);
-        let bound = bounds.iter().copied().find(|bound| at_most(*bound) >= MOST * all).filter(|_| all > 0.0)?;
+        let bound = bounds.iter().copied().find(|bound| at_most(*bound) >= QUANTILE * all).filter(|_| all > 0.0)?;
         match bound.is_finite() {
             true => Some(format!("99 % within {}", short(bound))),
             false => Some(format!("99 % not within {}", short(*bounds.get(bounds.len().checked_sub(2)?)?))),
@@ -202,9 +204,9 @@ impl View<'_> {
     }
 
     /// Returns hints for the operator.
-    fn advice(&self) -> impl Iterator<Item = &'static str> {
+    fn hints(&self) -> impl Iterator<Item = &'static str> {
         let is = |name: &str, is_bad: fn(f64) -> bool| self.value(name).is_some_and(is_bad);
-        let is_alone = self.value("nisd_peers") == Some(0.0) && self.figures.sum("nisd_peers") > Some(0.0);
+        let is_alone = self.value("nisd_peers") == Some(0.0) && self.metrics.sum("nisd_peers") > Some(0.0);
         let used = self.value("nisd_store_map_used_bytes").zip(self.value("nisd_store_map_bytes"));
         [
             (is("nisd_store_failing", |failing| failing > 0.0), "the store fails; the log says why"),
@@ -242,7 +244,7 @@ impl View<'_> {
 /// Formats a whole number with thousands separators.
 fn number(value: f64) -> String {
     let sign = if value < -0.5 { "-" } else { "" };
-    format!("{sign}{}", Grouped(value.abs().round() as u64))
+    format!("{sign}{}", Thousands(value.abs().round() as u64))
 }
 
 fn plural(count: f64, noun: &str) -> String {
@@ -294,8 +296,8 @@ nisd_store_bytes 1536
 nisd_store_map_bytes 68719476736
 "#;
 
-    fn seen(page: &str) -> Seen {
-        Seen { node: "http://a".to_owned(), store: None, figures: Reading::parse(page).unwrap() }
+    fn seen(page: &str) -> StatusReport {
+        StatusReport { node: "http://a".to_owned(), store: None, metrics: Scrape::parse(page).unwrap() }
     }
 
     #[test]
@@ -312,8 +314,10 @@ Clock        1 jump
 ! no other node answers; `nisd peers` says why
 ";
         assert_eq!(text(&seen(PAGE), None), expected);
-        let stored =
-            Seen { store: Some("folder".to_owned()), ..seen("nisd_info{network=\"n\"} 1\nnisd_disk_free_bytes 1\n") };
+        let stored = StatusReport {
+            store: Some("folder".to_owned()),
+            ..seen("nisd_info{network=\"n\"} 1\nnisd_disk_free_bytes 1\n")
+        };
         let expected = "The store of n in folder, as no node of it answers:\n\n! the disk is nearly full; make room\n";
         assert_eq!(text(&stored, None), expected);
     }
@@ -321,9 +325,9 @@ Clock        1 jump
     #[test]
     fn rates_are_told_once_there_is_something_to_compare_with() {
         let before = PAGE.replace("7300", "7290").replace("status=\"200\"} 100", "status=\"200\"} 75");
-        let before = seen(&before).figures;
+        let before = seen(&before).metrics;
         assert!(text(&seen(PAGE), Some(&before)).contains("105 answered, 2.5 a second, "));
-        let restarted = seen(&PAGE.replace("7300", "9000")).figures;
+        let restarted = seen(&PAGE.replace("7300", "9000")).metrics;
         assert!(text(&seen(PAGE), Some(&restarted)).contains("105 answered, 99 %"));
     }
 

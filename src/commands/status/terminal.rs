@@ -18,7 +18,7 @@ const QUIT: u8 = b'q';
 
 /// User input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pressed {
+pub enum UserInput {
     /// No relevant key.
     Nothing,
     /// The user quits.
@@ -34,7 +34,7 @@ pub struct Terminal {
 
 impl Terminal {
     /// Takes over the terminal: keys are not echoed and arrive at once.
-    pub fn take() -> io::Result<Terminal> {
+    pub fn enter() -> io::Result<Terminal> {
         let (input, mut output) = (io::stdin(), io::stdout());
         let before = tcgetattr(&input)?;
         let mut modes = before.clone();
@@ -53,19 +53,19 @@ impl Terminal {
     }
 
     /// Waits for a key, for at most `time`, or for a signal.
-    pub fn wait(&mut self, time: Duration) -> io::Result<Pressed> {
+    pub fn wait(&mut self, time: Duration) -> io::Result<UserInput> {
         let time = Timespec::try_from(time).map_err(io::Error::other)?;
         let mut inputs = [PollFd::new(&self.input, PollFlags::IN)];
         match poll(&mut inputs, Some(&time)) {
-            Ok(0) | Err(Errno::INTR) => return Ok(Pressed::Nothing),
+            Ok(0) | Err(Errno::INTR) => return Ok(UserInput::Nothing),
             result => result?,
         };
         let mut keys = [0; 64];
         match rustix::io::read(&self.input, &mut keys) {
             // The terminal is gone.
-            Ok(0) => Ok(Pressed::Quit),
-            Ok(count) if keys[..count].contains(&QUIT) => Ok(Pressed::Quit),
-            Ok(_) | Err(Errno::INTR) => Ok(Pressed::Nothing),
+            Ok(0) => Ok(UserInput::Quit),
+            Ok(count) if keys[..count].contains(&QUIT) => Ok(UserInput::Quit),
+            Ok(_) | Err(Errno::INTR) => Ok(UserInput::Nothing),
             Err(error) => Err(error.into()),
         }
     }

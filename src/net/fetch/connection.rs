@@ -6,37 +6,37 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use super::response::{Complete, ResponseReader};
+use super::response::{CompleteResponse, ResponseReader};
 use super::{FetchError, FetchId, Response};
 
 /// A request in progress.
 #[derive(Debug)]
-pub struct Pending {
+pub struct PendingRequest {
     pub id: FetchId,
     pub head: Vec<u8>,
     pub body: Rc<[u8]>,
     pub body_limit: usize,
-    pub time: Duration,
+    pub timeout: Duration,
     pub deadline: Instant,
-    pub silence: Duration,
+    pub read_timeout: Duration,
     /// Next timeout: the earliest of deadline, read timeout and minimum rate.
     pub due: Instant,
     /// When the minimum number of bytes must have been received; set once there is a connection.
-    pub slow_due: Option<Instant>,
+    pub min_rate_due: Option<Instant>,
     /// Bytes received towards that minimum.
     pub recent_bytes: usize,
     pub is_idempotent: bool,
     /// A reused connection was closed before its response, and it waits for another.
-    pub is_repeated: bool,
+    pub is_retry: bool,
 }
 
 /// A connection, opened for a request, which serves one request at a time.
 #[derive(Debug)]
-pub struct ClientConnection {
+pub struct OutboundConnection {
     /// Slot of the host in the pool.
     pub host: usize,
     /// The request; `None` between requests.
-    pub pending: Option<Pending>,
+    pub pending: Option<PendingRequest>,
     /// Timeout of the connection attempt or of an idle connection.
     pub due: Option<Instant>,
     stage: Stage,
@@ -49,31 +49,31 @@ pub struct ClientConnection {
 #[derive(Debug)]
 enum Stage {
     /// The addresses of the host are not known yet.
-    Naming { is_asked: bool },
+    Resolving { is_queried: bool },
     /// The first of the addresses is being tried, once the attempt has begun.
     Connecting { addresses: VecDeque<SocketAddr>, has_begun: bool },
     /// The connection is established.
     Open { sent: usize, reader: ResponseReader },
 }
 
-impl ClientConnection {
+impl OutboundConnection {
     /// Returns a connection to open.
-    pub fn new(host: usize, pending: Pending) -> Self {
-        let stage = Stage::Naming { is_asked: false };
+    pub fn new(host: usize, pending: PendingRequest) -> Self {
+        let stage = Stage::Resolving { is_queried: false };
         Self { host, pending: Some(pending), due: None, stage, is_reused: false, address: None }
     }
 
     /// Returns whether to send a DNS query; true only the first time.
-    pub fn take_question(&mut self) -> bool {
+    pub fn take_dns_query(&mut self) -> bool {
         match &mut self.stage {
-            Stage::Naming { is_asked } => !std::mem::replace(is_asked, true),
+            Stage::Resolving { is_queried: is_asked } => !std::mem::replace(is_asked, true),
             _ => false,
         }
     }
 
     /// Sets the addresses of the host, in the order of attempts.
-    pub fn named(&mut self, addresses: VecDeque<SocketAddr>) {
-        if let Stage::Naming { .. } = self.stage {
+    pub fn resolved(&mut self, addresses: VecDeque<SocketAddr>) {
+        if let Stage::Resolving { .. } = self.stage {
             self.stage = Stage::Connecting { addresses, has_begun: false };
         }
     }
@@ -113,7 +113,7 @@ impl ClientConnection {
     }
 
     /// Assigns a request to an idle connection.
-    pub fn assign(&mut self, pending: Pending) {
+    pub fn assign(&mut self, pending: PendingRequest) {
         self.pending = Some(pending);
         self.is_reused = true;
         self.begin();
@@ -131,7 +131,7 @@ impl ClientConnection {
 
     /// Returns the bytes left to send, in two parts.
     pub fn unsent(&self) -> [&[u8]; 2] {
-        let (Stage::Open { sent, .. }, Some(Pending { head, body, .. })) = (&self.stage, &self.pending) else {
+        let (Stage::Open { sent, .. }, Some(PendingRequest { head, body, .. })) = (&self.stage, &self.pending) else {
             return [&[], &[]];
         };
         let of_head = head.get(*sent..).unwrap_or_default();
@@ -147,13 +147,13 @@ impl ClientConnection {
     }
 
     /// Handles received bytes. Returns the response once it is complete.
-    pub fn receive(&mut self, bytes: &[u8]) -> Result<Option<Complete>, FetchError> {
+    pub fn receive(&mut self, bytes: &[u8]) -> Result<Option<CompleteResponse>, FetchError> {
         let is_sent = self.unsent().iter().all(|part| part.is_empty());
         let (Stage::Open { reader, .. }, Some(_)) = (&mut self.stage, &self.pending) else {
             return Err(FetchError::NotHttp("it was not asked for"));
         };
         let complete = reader.receive(bytes)?;
-        Ok(complete.map(|complete| Complete { is_kept: complete.is_kept && is_sent, ..complete }))
+        Ok(complete.map(|complete| CompleteResponse { keep_alive: complete.keep_alive && is_sent, ..complete }))
     }
 
     /// Handles the end of the connection by the server, with or without an error. Returns the response if it ends so.
@@ -167,9 +167,9 @@ impl ClientConnection {
 
     /// Returns whether the request can be repeated after this connection has ended: the server may have closed it
     /// before it received the request.
-    pub fn may_repeat(&self) -> bool {
+    pub fn may_retry(&self) -> bool {
         let has_begun = matches!(&self.stage, Stage::Open { reader, .. } if reader.has_begun());
-        let allowed = self.pending.as_ref().is_some_and(|pending| pending.is_idempotent && !pending.is_repeated);
+        let allowed = self.pending.as_ref().is_some_and(|pending| pending.is_idempotent && !pending.is_retry);
         self.is_reused && !has_begun && allowed
     }
 
@@ -186,20 +186,20 @@ impl ClientConnection {
 mod tests {
     use super::*;
 
-    fn pending() -> Pending {
-        Pending {
+    fn pending() -> PendingRequest {
+        PendingRequest {
             id: FetchId(1),
             head: b"head".to_vec(),
             body: b"body".as_slice().into(),
             body_limit: 10,
-            time: Duration::ZERO,
+            timeout: Duration::ZERO,
             deadline: Instant::now(),
-            silence: Duration::ZERO,
+            read_timeout: Duration::ZERO,
             due: Instant::now(),
-            slow_due: None,
+            min_rate_due: None,
             recent_bytes: 0,
             is_idempotent: true,
-            is_repeated: false,
+            is_retry: false,
         }
     }
 
@@ -207,9 +207,9 @@ mod tests {
         ([127, 0, 0, last], 1).into()
     }
 
-    fn open() -> ClientConnection {
-        let mut connection = ClientConnection::new(0, pending());
-        connection.named([address(1)].into());
+    fn open() -> OutboundConnection {
+        let mut connection = OutboundConnection::new(0, pending());
+        connection.resolved([address(1)].into());
         connection.connected();
         connection
     }
@@ -218,9 +218,9 @@ mod tests {
 
     #[test]
     fn addresses_are_tried_in_turn_and_asked_for_once() {
-        let mut connection = ClientConnection::new(0, pending());
-        assert!(connection.take_question() && !connection.take_question());
-        connection.named([address(1), address(2)].into());
+        let mut connection = OutboundConnection::new(0, pending());
+        assert!(connection.take_dns_query() && !connection.take_dns_query());
+        connection.resolved([address(1), address(2)].into());
         assert_eq!(connection.take_attempt(), Some(address(1)));
         assert_eq!(connection.take_attempt(), None);
         assert!(connection.attempt_failed());
@@ -245,25 +245,25 @@ mod tests {
     fn an_answer_before_the_whole_request_was_sent_ends_the_connection() {
         let mut connection = open();
         connection.sent(7);
-        assert!(!connection.receive(ANSWER).unwrap().unwrap().is_kept);
+        assert!(!connection.receive(ANSWER).unwrap().unwrap().keep_alive);
         let mut connection = open();
         connection.sent(8);
-        assert!(connection.receive(ANSWER).unwrap().unwrap().is_kept);
+        assert!(connection.receive(ANSWER).unwrap().unwrap().keep_alive);
     }
 
     #[test]
     fn only_a_connection_that_was_kept_and_brought_nothing_lets_its_request_be_repeated() {
-        assert!(!open().may_repeat(), "a new connection");
+        assert!(!open().may_retry(), "a new connection");
         let mut connection = open();
         connection.receive(ANSWER).unwrap();
         connection.assign(pending());
-        assert!(connection.may_repeat());
+        assert!(connection.may_retry());
         connection.receive(b"H").unwrap();
-        assert!(!connection.may_repeat(), "the answer has begun");
-        connection.assign(Pending { is_idempotent: false, ..pending() });
-        assert!(!connection.may_repeat());
-        connection.assign(Pending { is_repeated: true, ..pending() });
-        assert!(!connection.may_repeat());
+        assert!(!connection.may_retry(), "the answer has begun");
+        connection.assign(PendingRequest { is_idempotent: false, ..pending() });
+        assert!(!connection.may_retry());
+        connection.assign(PendingRequest { is_retry: true, ..pending() });
+        assert!(!connection.may_retry());
     }
 
     #[test]

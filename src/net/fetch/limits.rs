@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-/// Limits of a [`Fetcher`](super::Fetcher). Each request has two more: [`Fetch::body_limit`] and [`Fetch::time`].
+/// Limits of a [`Fetcher`](super::Fetcher). Each request has two more: [`FetchRequest::body_limit`] and [`FetchRequest::timeout`].
 ///
-/// [`Fetch::body_limit`]: super::Fetch::body_limit
-/// [`Fetch::time`]: super::Fetch::time
+/// [`FetchRequest::body_limit`]: super::FetchRequest::body_limit
+/// [`FetchRequest::timeout`]: super::FetchRequest::timeout
 #[derive(Clone, Debug)]
 pub struct FetchLimits {
     /// Connections to one host and port, those being opened included.
@@ -19,11 +19,11 @@ pub struct FetchLimits {
     pub waiting: usize,
     /// Bytes of all responses in progress. When exceeded, the request with the largest response fails.
     pub held_bytes: usize,
-    /// Minimum bytes of an incomplete response per `least_time`; with fewer the request fails. Otherwise a server could
+    /// Minimum bytes of an incomplete response per `min_rate_window`; with fewer the request fails. Otherwise a server could
     /// hold a request until its timeout with a byte now and then.
-    pub least_bytes: usize,
-    /// See `least_bytes`.
-    pub least_time: Duration,
+    pub min_rate_bytes: usize,
+    /// See `min_rate_bytes`.
+    pub min_rate_window: Duration,
     /// Connect timeout for each address of a host.
     pub connect_time: Duration,
     /// Time after which an idle connection is closed. Shorter than the 30 s after which servers close theirs, so that a
@@ -43,8 +43,8 @@ impl Default for FetchLimits {
             waiting_per_host: 32,
             waiting: 1024,
             held_bytes: 32 * 1024 * 1024,
-            least_bytes: 64 * 1024,
-            least_time: Duration::from_secs(20),
+            min_rate_bytes: 64 * 1024,
+            min_rate_window: Duration::from_secs(20),
             connect_time: Duration::from_secs(5),
             idle_time: Duration::from_secs(25),
             queries: 32,

@@ -5,15 +5,15 @@
 //! | [`Fetcher`] | the part with sockets, driven by an event loop |
 //! | `pool` | assignment of requests to connections, and limits: pure |
 //! | `connection` | one connection from DNS to its last response: pure |
-//! | [`ResponseReader`] | parser of responses: pure, used by [`client`](super::client) as well |
-//! | `names` | DNS resolver with the system's files: pure |
+//! | [`ResponseReader`] | parser of responses: pure, used by [`blocking_client`](super::blocking_client) as well |
+//! | `dns` | DNS resolver with the system's files: pure |
 //!
 //! Redirects are not followed. There is no TLS.
 
 mod connection;
+mod dns;
 mod endpoint;
 mod limits;
-mod names;
 mod pool;
 mod request;
 mod response;
@@ -25,28 +25,28 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
+pub use dns::DnsConfig;
 pub use endpoint::Endpoint;
 pub use limits::FetchLimits;
-pub use names::NameConfiguration;
 pub use request::RequestHead;
-pub use response::{Complete, HEAD_LIMIT, ResponseReader};
+pub use response::{CompleteResponse, HEAD_LIMIT, ResponseReader};
 pub use sockets::{FetchStats, Fetcher};
 
 /// Configuration of a fetcher.
 #[derive(Clone, Debug)]
-pub struct Fetching {
+pub struct FetchConfig {
     /// Limits.
     pub limits: FetchLimits,
     /// Configuration of DNS.
-    pub names: NameConfiguration,
+    pub dns: DnsConfig,
     /// Random bytes, best from the system, that make DNS queries hard to guess.
     pub seed: [u8; 32],
 }
 
-impl Default for Fetching {
+impl Default for FetchConfig {
     /// Resolves through a name server on this machine, without randomness.
-    fn default() -> Fetching {
-        Fetching { limits: FetchLimits::default(), names: NameConfiguration::parse("", ""), seed: [0; 32] }
+    fn default() -> FetchConfig {
+        FetchConfig { limits: FetchLimits::default(), dns: DnsConfig::parse("", ""), seed: [0; 32] }
     }
 }
 
@@ -65,7 +65,7 @@ pub enum Method {
 
 /// A request to another server, with its limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fetch {
+pub struct FetchRequest {
     /// The server.
     pub endpoint: Endpoint,
     /// The method.
@@ -79,16 +79,16 @@ pub struct Fetch {
     /// Limit on the bytes of the response body, enforced before they are read if the length is announced.
     pub body_limit: usize,
     /// Timeout from the call to the complete response, including DNS, connecting and waiting for a connection.
-    pub time: Duration,
+    pub timeout: Duration,
     /// Timeout without a byte from the server once there is a connection.
-    pub silence: Duration,
+    pub read_timeout: Duration,
     /// The request may be repeated once if a reused connection is closed before the first byte of the response.
     pub is_idempotent: bool,
 }
 
 /// A response from another server, with its address.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct FetchResponse {
     /// Address of the server.
     pub from: IpAddr,
     /// The response.

@@ -11,33 +11,33 @@ use std::time::Instant;
 
 use slab::Slab;
 
-use super::connection::{ClientConnection, Pending};
-use super::response::Complete;
-use super::{Answer, Endpoint, Fetch, FetchError, FetchId, FetchLimits, RequestHead, Response};
-use crate::figures::take_off;
+use super::connection::{OutboundConnection, PendingRequest};
+use super::response::CompleteResponse;
+use super::{Endpoint, FetchError, FetchId, FetchLimits, FetchRequest, FetchResponse, RequestHead, Response};
+use crate::metrics::subtract;
 
 /// Addresses of a host to try for one request.
 const MAX_ADDRESSES: usize = 4;
 
 /// Expired timers handled in one call.
-const DUE_PER_CALL: usize = 16;
+const MAX_TIMEOUTS_PER_CALL: usize = 16;
 
 /// A completed request.
-pub type Fetched = (FetchId, Result<Answer, FetchError>);
+pub type FetchOutcome = (FetchId, Result<FetchResponse, FetchError>);
 
 /// A server with requests or connections.
 #[derive(Debug)]
 struct Host {
     endpoint: Endpoint,
     /// Requests without a connection.
-    waiting: VecDeque<Pending>,
+    queued: VecDeque<PendingRequest>,
     /// Connections, idle ones and those being opened included.
     connections: usize,
     /// Slots of connections without a request, the last used one at the end.
     idle: Vec<usize>,
     /// The address last connected to; tried first.
     good_address: Option<SocketAddr>,
-    is_starving: bool,
+    wants_connection: bool,
 }
 
 /// Where a request is.
@@ -53,26 +53,26 @@ pub struct ConnectionPool {
     limits: FetchLimits,
     hosts: Slab<Host>,
     hosts_by_endpoint: HashMap<Endpoint, usize>,
-    connections: Slab<ClientConnection>,
+    connections: Slab<OutboundConnection>,
     locations: HashMap<FetchId, Location>,
     /// Requests that wait for a connection.
     waiting: usize,
     /// Hosts with requests but no connection because all are in use, in the order in which they get one.
-    starving: VecDeque<usize>,
+    hosts_wanting_connection: VecDeque<usize>,
     /// Timeouts of requests.
     deadlines: BTreeSet<(Instant, FetchId)>,
     /// Timeouts of connection attempts, by slot.
     attempts: BTreeSet<(Instant, usize)>,
     /// Timeouts of idle connections, by slot.
     idle: BTreeSet<(Instant, usize)>,
-    questions: VecDeque<usize>,
-    attempts_wanted: VecDeque<usize>,
+    dns_queries: VecDeque<usize>,
+    pending_attempts: VecDeque<usize>,
     assigned: VecDeque<usize>,
     closed: VecDeque<usize>,
-    done: VecDeque<Fetched>,
+    completed: VecDeque<FetchOutcome>,
     /// Bytes of responses in progress, and of completed ones not taken yet.
     held_bytes: usize,
-    done_bytes: usize,
+    completed_bytes: usize,
 }
 
 impl ConnectionPool {
@@ -84,71 +84,81 @@ impl ConnectionPool {
             connections: Slab::new(),
             locations: HashMap::new(),
             waiting: 0,
-            starving: VecDeque::new(),
+            hosts_wanting_connection: VecDeque::new(),
             deadlines: BTreeSet::new(),
             attempts: BTreeSet::new(),
             idle: BTreeSet::new(),
-            questions: VecDeque::new(),
-            attempts_wanted: VecDeque::new(),
+            dns_queries: VecDeque::new(),
+            pending_attempts: VecDeque::new(),
             assigned: VecDeque::new(),
             closed: VecDeque::new(),
-            done: VecDeque::new(),
+            completed: VecDeque::new(),
             held_bytes: 0,
-            done_bytes: 0,
+            completed_bytes: 0,
         }
     }
 
     /// Starts a request.
-    pub fn start(&mut self, id: FetchId, fetch: Fetch, now: Instant) {
-        let Fetch { endpoint, method, target, media_type, body, body_limit, time, silence, is_idempotent } = fetch;
-        let head = RequestHead { endpoint: &endpoint, method, target: &target, media_type, is_kept: true };
+    pub fn start(&mut self, id: FetchId, request: FetchRequest, now: Instant) {
+        let FetchRequest {
+            endpoint,
+            method,
+            target,
+            media_type,
+            body,
+            body_limit,
+            timeout: time,
+            read_timeout: silence,
+            is_idempotent,
+        } = request;
+        let head = RequestHead { endpoint: &endpoint, method, target: &target, media_type, keep_alive: true };
         let head = match head.to_bytes(body.len()) {
             Ok(head) => head,
-            Err(error) => return self.done.push_back((id, Err(error))),
+            Err(error) => return self.completed.push_back((id, Err(error))),
         };
-        let slot = self.host(endpoint);
+        let slot = self.host_slot(endpoint);
         let Some(host) = self.hosts.get_mut(slot) else { return };
-        if host.waiting.len() >= self.limits.waiting_per_host || self.waiting >= self.limits.waiting {
+        if host.queued.len() >= self.limits.waiting_per_host || self.waiting >= self.limits.waiting {
             self.forget_if_unused(slot);
-            return self.done.push_back((id, Err(FetchError::Busy)));
+            return self.completed.push_back((id, Err(FetchError::Busy)));
         }
         let (deadline, is_repeated) = (now + time, false);
         let due = deadline;
-        host.waiting.push_back(Pending {
+        host.queued.push_back(PendingRequest {
             id,
             head,
             body,
             body_limit,
-            time,
+            timeout: time,
             deadline,
-            silence,
+            read_timeout: silence,
             due,
-            slow_due: None,
+            min_rate_due: None,
             recent_bytes: 0,
             is_idempotent,
-            is_repeated,
+            is_retry: is_repeated,
         });
         self.waiting += 1;
         self.deadlines.insert((deadline, id));
         self.locations.insert(id, Location::Waiting { host: slot });
-        self.serve(slot);
+        self.dispatch(slot);
     }
 
     /// Cancels a request; its outcome is not delivered.
     pub fn cancel(&mut self, id: FetchId) {
-        if self.give_up(id).is_none()
-            && let Some(index) = self.done.iter().position(|(done, _)| *done == id)
+        if self.remove_request(id).is_none()
+            && let Some(index) = self.completed.iter().position(|(done, _)| *done == id)
         {
-            self.done.remove(index).iter().for_each(|done| take_off(&mut self.done_bytes, body_bytes(done)));
+            self.completed.remove(index).iter().for_each(|done| subtract(&mut self.completed_bytes, body_bytes(done)));
         }
     }
 
-    /// Returns a connection that needs its host resolved, and the host's name. Answer with [`named`](Self::named),
+    /// Returns a connection that needs its host resolved, and the host's name. Answer with [`resolved`](Self::resolved),
     /// unless the connection is closed first.
-    pub fn next_question(&mut self) -> Option<(usize, &str)> {
-        while let Some(slot) = self.questions.pop_front() {
+    pub fn next_dns_query(&mut self) -> Option<(usize, &str)> {
+        while let Some(slot) = self.dns_queries.pop_front() {
             let Some(connection) = self.connections.get_mut(slot) else { continue };
-            if connection.take_question() {
+            if connection.take_dns_query() {
                 return self.hosts.get(connection.host).map(|host| (slot, host.endpoint.host.as_str()));
             }
         }
@@ -156,7 +166,7 @@ impl ConnectionPool {
     }
 
     /// Sets the addresses of a connection's host, or why it has none.
-    pub fn named(&mut self, slot: usize, addresses: Result<&[IpAddr], &str>, now: Instant) {
+    pub fn resolved(&mut self, slot: usize, addresses: Result<&[IpAddr], &str>, now: Instant) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let Some(host) = self.hosts.get(connection.host) else { return };
         match addresses {
@@ -167,7 +177,7 @@ impl ConnectionPool {
                 let mut addresses: Vec<_> = addresses.iter().map(|address| SocketAddr::new(*address, port)).collect();
                 addresses.sort_by_key(|address| host.good_address != Some(*address));
                 addresses.truncate(MAX_ADDRESSES);
-                connection.named(addresses.into());
+                connection.resolved(addresses.into());
                 self.attempt(slot, now);
             }
         }
@@ -176,8 +186,8 @@ impl ConnectionPool {
     /// Returns a connection to open, and its address. Answer with [`connected`](Self::connected) or
     /// [`attempt_failed`](Self::attempt_failed), unless the connection is closed first.
     pub fn next_attempt(&mut self) -> Option<(usize, SocketAddr)> {
-        while let Some(slot) = self.attempts_wanted.pop_front() {
-            if let Some(address) = self.connections.get_mut(slot).and_then(ClientConnection::take_attempt) {
+        while let Some(slot) = self.pending_attempts.pop_front() {
+            if let Some(address) = self.connections.get_mut(slot).and_then(OutboundConnection::take_attempt) {
                 return Some((slot, address));
             }
         }
@@ -193,20 +203,20 @@ impl ConnectionPool {
         {
             host.good_address = Some(address);
         }
-        self.wait_for_bytes(slot, 0, now);
+        self.restart_read_timeout(slot, 0, now);
     }
 
     /// Counts received bytes and restarts the read timeout.
-    fn wait_for_bytes(&mut self, slot: usize, count: usize, now: Instant) {
+    fn restart_read_timeout(&mut self, slot: usize, count: usize, now: Instant) {
         let pending = self.connections.get_mut(slot).and_then(|connection| connection.pending.as_mut());
         if let Some(pending) = pending {
             self.deadlines.remove(&(pending.due, pending.id));
             pending.recent_bytes += count;
-            if pending.slow_due.is_none() || pending.recent_bytes >= self.limits.least_bytes {
-                (pending.slow_due, pending.recent_bytes) = (Some(now + self.limits.least_time), 0);
+            if pending.min_rate_due.is_none() || pending.recent_bytes >= self.limits.min_rate_bytes {
+                (pending.min_rate_due, pending.recent_bytes) = (Some(now + self.limits.min_rate_window), 0);
             }
-            let quiet_due = now + pending.silence;
-            pending.due = pending.deadline.min(quiet_due).min(pending.slow_due.unwrap_or(quiet_due));
+            let read_due = now + pending.read_timeout;
+            pending.due = pending.deadline.min(read_due).min(pending.min_rate_due.unwrap_or(read_due));
             self.deadlines.insert((pending.due, pending.id));
         }
     }
@@ -227,18 +237,18 @@ impl ConnectionPool {
     /// Returns an established connection that has a new request to send.
     pub fn next_assigned(&mut self, now: Instant) -> Option<usize> {
         let slot = self.assigned.pop_front()?;
-        self.wait_for_bytes(slot, 0, now);
+        self.restart_read_timeout(slot, 0, now);
         Some(slot)
     }
 
     /// Returns whether a connection is being established.
     pub fn is_connecting(&self, slot: usize) -> bool {
-        self.connections.get(slot).is_some_and(ClientConnection::is_connecting)
+        self.connections.get(slot).is_some_and(OutboundConnection::is_connecting)
     }
 
     /// Returns the bytes that a connection has to send, in two parts.
     pub fn unsent(&self, slot: usize) -> [&[u8]; 2] {
-        self.connections.get(slot).map_or([&[], &[]], ClientConnection::unsent)
+        self.connections.get(slot).map_or([&[], &[]], OutboundConnection::unsent)
     }
 
     /// Records bytes as sent.
@@ -256,31 +266,31 @@ impl ConnectionPool {
         self.held_bytes = self.held_bytes + connection.held_bytes() - before;
         match result {
             Err(error) => self.fail(slot, error),
-            Ok(Some(complete)) => self.answered(slot, complete, now),
+            Ok(Some(complete)) => self.complete(slot, complete, now),
             Ok(None) if self.held_bytes > self.limits.held_bytes => {
-                let hog = self.connections.iter().max_by_key(|(_, connection)| connection.held_bytes());
-                if let Some((hog, _)) = hog {
+                let largest = self.connections.iter().max_by_key(|(_, connection)| connection.held_bytes());
+                if let Some((hog, _)) = largest {
                     self.fail(hog, FetchError::Busy);
                 }
             }
-            Ok(None) => self.wait_for_bytes(slot, bytes.len(), now),
+            Ok(None) => self.restart_read_timeout(slot, bytes.len(), now),
         }
     }
 
     /// Handles the end of a connection by the server, with or without an error.
-    pub fn ended(&mut self, slot: usize, cause: Option<io::Error>) {
+    pub fn closed_by_server(&mut self, slot: usize, cause: Option<io::Error>) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
-        let (host, may_repeat, from) = (connection.host, connection.may_repeat(), connection.address());
+        let (host, may_repeat, from) = (connection.host, connection.may_retry(), connection.address());
         let before = connection.held_bytes();
         let result = connection.end(cause);
         self.held_bytes = self.held_bytes + connection.held_bytes() - before;
         let pending = self.close(slot);
         match pending {
-            Some(pending) if may_repeat => self.repeat(host, pending),
+            Some(pending) if may_repeat => self.retry(host, pending),
             Some(pending) => self.finish(pending, from, result),
             None => {}
         }
-        self.serve(host);
+        self.dispatch(host);
     }
 
     /// Returns a slot whose socket is to be closed, if it has one.
@@ -289,25 +299,25 @@ impl ConnectionPool {
     }
 
     /// Returns a completed request.
-    pub fn next_done(&mut self) -> Option<Fetched> {
-        let done = self.done.pop_front()?;
-        take_off(&mut self.done_bytes, body_bytes(&done));
+    pub fn next_completed(&mut self) -> Option<FetchOutcome> {
+        let done = self.completed.pop_front()?;
+        subtract(&mut self.completed_bytes, body_bytes(&done));
         Some(done)
     }
 
     /// Handles expired timers, up to a limit per call.
-    pub fn deal_with_due(&mut self, now: Instant) {
-        for _ in 0..DUE_PER_CALL {
+    pub fn handle_timeouts(&mut self, now: Instant) {
+        for _ in 0..MAX_TIMEOUTS_PER_CALL {
             if let Some((_, id)) = self.deadlines.first().copied().filter(|(due, _)| *due <= now) {
-                if let Some(pending) = self.give_up(id) {
-                    self.done.push_back((id, Err(self.lateness(&pending, now))));
+                if let Some(pending) = self.remove_request(id) {
+                    self.completed.push_back((id, Err(self.timeout_error(&pending, now))));
                 }
             } else if let Some((_, slot)) = self.attempts.first().copied().filter(|(due, _)| *due <= now) {
                 self.attempt_failed(slot, io::ErrorKind::TimedOut.into(), now);
             } else if let Some((_, slot)) = self.idle.first().copied().filter(|(due, _)| *due <= now) {
                 let host = self.connections.get(slot).map_or(usize::MAX, |connection| connection.host);
                 self.close(slot);
-                self.serve(host);
+                self.dispatch(host);
             } else {
                 return;
             }
@@ -315,11 +325,11 @@ impl ConnectionPool {
     }
 
     /// Returns which timeout of a request has expired.
-    fn lateness(&self, pending: &Pending, now: Instant) -> FetchError {
-        match pending.slow_due {
-            _ if pending.deadline <= now => FetchError::TimedOut(pending.time),
-            Some(due) if due <= now => FetchError::TooSlow(self.limits.least_time),
-            _ => FetchError::Silent(pending.silence),
+    fn timeout_error(&self, pending: &PendingRequest, now: Instant) -> FetchError {
+        match pending.min_rate_due {
+            _ if pending.deadline <= now => FetchError::TimedOut(pending.timeout),
+            Some(due) if due <= now => FetchError::TooSlow(self.limits.min_rate_window),
+            _ => FetchError::Silent(pending.read_timeout),
         }
     }
 
@@ -332,14 +342,14 @@ impl ConnectionPool {
     }
 
     /// Returns whether an action or an outcome is waiting to be taken.
-    pub fn has_wishes(&self) -> bool {
-        let wanted = [&self.questions, &self.attempts_wanted, &self.assigned];
-        !self.done.is_empty() || wanted.iter().any(|slots| !slots.is_empty())
+    pub fn has_pending_work(&self) -> bool {
+        let wanted = [&self.dns_queries, &self.pending_attempts, &self.assigned];
+        !self.completed.is_empty() || wanted.iter().any(|slots| !slots.is_empty())
     }
 
     /// Returns the bytes of responses in progress or not taken yet.
     pub fn held_bytes(&self) -> usize {
-        self.held_bytes + self.done_bytes
+        self.held_bytes + self.completed_bytes
     }
 
     /// Returns the number of connections, and how many are idle.
@@ -353,43 +363,43 @@ impl ConnectionPool {
     }
 
     /// Returns the slot of a host, adding it if needed.
-    fn host(&mut self, endpoint: Endpoint) -> usize {
+    fn host_slot(&mut self, endpoint: Endpoint) -> usize {
         let key = Endpoint { host: endpoint.host.to_ascii_lowercase(), port: endpoint.port };
         *self.hosts_by_endpoint.entry(key).or_insert_with_key(|key| {
             self.hosts.insert(Host {
                 endpoint: key.clone(),
-                waiting: VecDeque::new(),
+                queued: VecDeque::new(),
                 connections: 0,
                 idle: Vec::new(),
                 good_address: None,
-                is_starving: false,
+                wants_connection: false,
             })
         })
     }
 
     /// Assigns connections to the waiting requests of a host, after the hosts that have none.
-    fn serve(&mut self, slot: usize) {
+    fn dispatch(&mut self, slot: usize) {
         while self.connections.len() < self.limits.connections
-            && let Some(starving) = self.starving.pop_front()
+            && let Some(starving) = self.hosts_wanting_connection.pop_front()
         {
             if let Some(host) = self.hosts.get_mut(starving) {
-                host.is_starving = false;
+                host.wants_connection = false;
             }
-            self.serve_host(starving);
+            self.dispatch_host(starving);
         }
-        self.serve_host(slot);
+        self.dispatch_host(slot);
     }
 
-    fn serve_host(&mut self, slot: usize) {
+    fn dispatch_host(&mut self, slot: usize) {
         while let Some(host) = self.hosts.get_mut(slot)
-            && let Some(first) = host.waiting.front()
+            && let Some(first) = host.queued.front()
         {
-            let is_repeated = first.is_repeated;
+            let is_repeated = first.is_retry;
             match host.idle.pop() {
                 // The server just closed its connection, so it will close other idle ones too.
                 Some(idle) if is_repeated => drop(self.close(idle)),
                 Some(idle) => self.assign(slot, idle),
-                None if self.has_room_for(slot) => self.open(slot),
+                None if self.may_open_for(slot) => self.open(slot),
                 None => break,
             }
         }
@@ -397,7 +407,7 @@ impl ConnectionPool {
     }
 
     /// Returns whether a host may have another connection. A host without any is queued if all are in use.
-    fn has_room_for(&mut self, slot: usize) -> bool {
+    fn may_open_for(&mut self, slot: usize) -> bool {
         let Some(host) = self.hosts.get_mut(slot) else { return false };
         let busy = self.connections.len() - self.idle.len();
         let is_first = host.connections == 0;
@@ -413,15 +423,15 @@ impl ConnectionPool {
             self.forget_if_unused(other);
             return true;
         }
-        if is_first && !host.is_starving {
-            host.is_starving = true;
-            self.starving.push_back(slot);
+        if is_first && !host.wants_connection {
+            host.wants_connection = true;
+            self.hosts_wanting_connection.push_back(slot);
         }
         false
     }
 
     fn forget_if_unused(&mut self, slot: usize) {
-        let is_used = |host: &Host| host.connections > 0 || !host.waiting.is_empty() || host.is_starving;
+        let is_used = |host: &Host| host.connections > 0 || !host.queued.is_empty() || host.wants_connection;
         if self.hosts.get(slot).is_some_and(|host| !is_used(host)) {
             let host = self.hosts.remove(slot);
             self.hosts_by_endpoint.remove(&host.endpoint);
@@ -429,9 +439,9 @@ impl ConnectionPool {
     }
 
     /// Takes the next request of a host from its queue.
-    fn next_waiting(&mut self, host: usize, slot: usize) -> Option<Pending> {
-        let pending = self.hosts.get_mut(host)?.waiting.pop_front()?;
-        take_off(&mut self.waiting, 1);
+    fn next_waiting(&mut self, host: usize, slot: usize) -> Option<PendingRequest> {
+        let pending = self.hosts.get_mut(host)?.queued.pop_front()?;
+        subtract(&mut self.waiting, 1);
         self.locations.insert(pending.id, Location::Connection { slot });
         Some(pending)
     }
@@ -440,8 +450,8 @@ impl ConnectionPool {
     fn open(&mut self, host: usize) {
         let slot = self.connections.vacant_key();
         if let Some(pending) = self.next_waiting(host, slot) {
-            self.connections.insert(ClientConnection::new(host, pending));
-            self.questions.push_back(slot);
+            self.connections.insert(OutboundConnection::new(host, pending));
+            self.dns_queries.push_back(slot);
             if let Some(host) = self.hosts.get_mut(host) {
                 host.connections += 1;
             }
@@ -465,16 +475,16 @@ impl ConnectionPool {
         if let Some(connection) = self.connections.get_mut(slot) {
             connection.due = Some(due);
             self.attempts.insert((due, slot));
-            self.attempts_wanted.push_back(slot);
+            self.pending_attempts.push_back(slot);
         }
     }
 
     /// Completes a request with its response.
-    fn answered(&mut self, slot: usize, complete: Complete, now: Instant) {
+    fn complete(&mut self, slot: usize, complete: CompleteResponse, now: Instant) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let (host, pending, from) = (connection.host, connection.pending.take(), connection.address());
         // A host that waits for a connection has priority over reuse of this one.
-        if complete.is_kept && self.starving.is_empty() {
+        if complete.keep_alive && self.hosts_wanting_connection.is_empty() {
             let due = now + self.limits.idle_time;
             connection.due = Some(due);
             self.idle.insert((due, slot));
@@ -487,7 +497,7 @@ impl ConnectionPool {
         if let Some(pending) = pending {
             self.finish(pending, from, Ok(complete.response));
         }
-        self.serve(host);
+        self.dispatch(host);
     }
 
     /// Closes a connection and fails its request.
@@ -497,62 +507,68 @@ impl ConnectionPool {
         if let Some(pending) = self.close(slot) {
             self.finish(pending, None, Err(error));
         }
-        self.serve(host);
+        self.dispatch(host);
     }
 
     /// Requeues a request first, for a new connection.
-    fn repeat(&mut self, host: usize, pending: Pending) {
+    fn retry(&mut self, host: usize, pending: PendingRequest) {
         if let Some(place) = self.hosts.get_mut(host) {
             self.locations.insert(pending.id, Location::Waiting { host });
             self.waiting += 1;
             self.deadlines.remove(&(pending.due, pending.id));
             self.deadlines.insert((pending.deadline, pending.id));
             let (due, slow_due) = (pending.deadline, None);
-            place.waiting.push_front(Pending { is_repeated: true, due, slow_due, recent_bytes: 0, ..pending });
+            place.queued.push_front(PendingRequest {
+                is_retry: true,
+                due,
+                min_rate_due: slow_due,
+                recent_bytes: 0,
+                ..pending
+            });
         }
     }
 
-    fn finish(&mut self, pending: Pending, from: Option<SocketAddr>, result: Result<Response, FetchError>) {
+    fn finish(&mut self, pending: PendingRequest, from: Option<SocketAddr>, result: Result<Response, FetchError>) {
         self.forget(&pending);
         let answer = |response| {
             let from = from.map_or(Ipv4Addr::UNSPECIFIED.into(), |address| address.ip());
-            Answer { from, response }
+            FetchResponse { from, response }
         };
         let result = result.map(answer);
         let done = (pending.id, result);
-        self.done_bytes += body_bytes(&done);
-        self.done.push_back(done);
+        self.completed_bytes += body_bytes(&done);
+        self.completed.push_back(done);
     }
 
-    fn forget(&mut self, pending: &Pending) {
+    fn forget(&mut self, pending: &PendingRequest) {
         self.locations.remove(&pending.id);
         self.deadlines.remove(&(pending.due, pending.id));
     }
 
     /// Removes a request, wherever it is.
-    fn give_up(&mut self, id: FetchId) -> Option<Pending> {
+    fn remove_request(&mut self, id: FetchId) -> Option<PendingRequest> {
         let (host, pending) = match *self.locations.get(&id)? {
             Location::Connection { slot } => (self.connections.get(slot)?.host, self.close(slot)?),
             Location::Waiting { host } => {
-                let waiting = &mut self.hosts.get_mut(host)?.waiting;
+                let waiting = &mut self.hosts.get_mut(host)?.queued;
                 let index = waiting.iter().position(|pending| pending.id == id)?;
-                take_off(&mut self.waiting, 1);
+                subtract(&mut self.waiting, 1);
                 (host, waiting.remove(index)?)
             }
         };
         self.forget(&pending);
-        self.serve(host);
+        self.dispatch(host);
         Some(pending)
     }
 
     /// Closes a connection and returns its request.
-    fn close(&mut self, slot: usize) -> Option<Pending> {
+    fn close(&mut self, slot: usize) -> Option<PendingRequest> {
         self.forget_timer(slot);
         let connection = self.connections.try_remove(slot)?;
-        take_off(&mut self.held_bytes, connection.held_bytes());
+        subtract(&mut self.held_bytes, connection.held_bytes());
         self.closed.push_back(slot);
         if let Some(host) = self.hosts.get_mut(connection.host) {
-            take_off(&mut host.connections, 1);
+            subtract(&mut host.connections, 1);
             host.idle.retain(|idle| *idle != slot);
         }
         connection.pending
@@ -566,7 +582,7 @@ impl ConnectionPool {
     }
 }
 
-fn body_bytes((_, result): &Fetched) -> usize {
+fn body_bytes((_, result): &FetchOutcome) -> usize {
     result.as_ref().map_or(0, |answer| answer.response.body.capacity())
 }
 

@@ -17,14 +17,14 @@ pub struct RequestHead<'a> {
     /// Media type of the body and of the wanted response.
     pub media_type: &'a str,
     /// Asks the server to keep the connection open.
-    pub is_kept: bool,
+    pub keep_alive: bool,
 }
 
 impl RequestHead<'_> {
     /// Encodes the head of a request with a body of `body_length` bytes. Fails if the target contains characters that
     /// would break it.
     pub fn to_bytes(self, body_length: usize) -> Result<Vec<u8>, FetchError> {
-        let RequestHead { endpoint, method, target, media_type, is_kept } = self;
+        let RequestHead { endpoint, method, target, media_type, keep_alive: is_kept } = self;
         if !target.starts_with('/') || !target.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(FetchError::BadTarget);
         }
@@ -51,7 +51,7 @@ mod tests {
         let endpoint = Endpoint { host: "::1".to_owned(), port: 7890 };
         let head = |method, target, is_kept| {
             let media_type = "application/json";
-            RequestHead { endpoint: &endpoint, method, target, media_type, is_kept }.to_bytes(5)
+            RequestHead { endpoint: &endpoint, method, target, media_type, keep_alive: is_kept }.to_bytes(5)
         };
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
         assert_eq!(

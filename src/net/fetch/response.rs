@@ -10,7 +10,7 @@ pub const HEAD_LIMIT: usize = 16 * 1024;
 const MAX_HEADERS: usize = 64;
 
 /// Interim responses (status 1xx) before the final one.
-const MAX_INTERIM: usize = 4;
+const MAX_INTERIM_RESPONSES: usize = 4;
 
 /// Bytes passed to the chunk decoder at a time. Undecoded bytes stay in the body buffer and must not need more room
 /// than a head.
@@ -31,7 +31,7 @@ enum Stage {
         body: Vec<u8>,
     },
     /// A response or an error has been returned.
-    Over,
+    Done,
 }
 
 /// The needed parts of a head.
@@ -40,7 +40,7 @@ struct ResponseHead {
     status: u16,
     framing: Framing,
     /// The server accepts another request on this connection.
-    is_kept: bool,
+    keep_alive: bool,
 }
 
 /// How the end of a body is found.
@@ -53,11 +53,11 @@ enum Framing {
 
 /// A complete response.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Complete {
+pub struct CompleteResponse {
     /// The response.
     pub response: Response,
     /// The connection can be used for another request.
-    pub is_kept: bool,
+    pub keep_alive: bool,
 }
 
 impl ResponseReader {
@@ -68,7 +68,7 @@ impl ResponseReader {
 
     /// Handles received bytes. Returns the response once it is complete; must not be called again after that or after
     /// an error.
-    pub fn receive(&mut self, mut bytes: &[u8]) -> Result<Option<Complete>, FetchError> {
+    pub fn receive(&mut self, mut bytes: &[u8]) -> Result<Option<CompleteResponse>, FetchError> {
         while let Stage::ResponseHead(reader) = &mut self.stage {
             let Some((head, used)) = reader.receive(bytes, self.body_limit)? else {
                 return Ok(None);
@@ -87,7 +87,7 @@ impl ResponseReader {
             None => return Ok(None),
         };
         // Bytes after the response are a fault of the server; do not reuse the connection.
-        let is_kept = head.is_kept && used == bytes.len();
+        let is_kept = head.keep_alive && used == bytes.len();
         Ok(self.complete(is_kept))
     }
 
@@ -115,13 +115,15 @@ impl ResponseReader {
         match &self.stage {
             Stage::ResponseHead(reader) => reader.bytes.capacity(),
             Stage::Body { body, .. } => body.capacity(),
-            Stage::Over => 0,
+            Stage::Done => 0,
         }
     }
 
-    fn complete(&mut self, is_kept: bool) -> Option<Complete> {
-        match std::mem::replace(&mut self.stage, Stage::Over) {
-            Stage::Body { head, body } => Some(Complete { response: Response { status: head.status, body }, is_kept }),
+    fn complete(&mut self, is_kept: bool) -> Option<CompleteResponse> {
+        match std::mem::replace(&mut self.stage, Stage::Done) {
+            Stage::Body { head, body } => {
+                Some(CompleteResponse { response: Response { status: head.status, body }, keep_alive: is_kept })
+            }
             _ => None,
         }
     }
@@ -155,7 +157,7 @@ fn receive_chunked(
     let mut used = 0;
     for piece in bytes.chunks(CHUNKED_PIECE) {
         append(body, piece, limit.saturating_add(HEAD_LIMIT));
-        let understood = chunked.advance(body, limit).map_err(in_chunks)?;
+        let understood = chunked.advance(body, limit).map_err(chunk_error)?;
         body.drain(chunked.decoded..understood);
         used += piece.len();
         if chunked.is_done() {
@@ -167,17 +169,17 @@ fn receive_chunked(
     Ok(None)
 }
 
-/// Appends bytes, growing by doubling, but to at most `most` bytes.
-fn append(to: &mut Vec<u8>, bytes: &[u8], most: usize) {
+/// Appends bytes, growing by doubling, but to at most `max` bytes.
+fn append(to: &mut Vec<u8>, bytes: &[u8], max: usize) {
     let needed = to.len() + bytes.len();
     if needed > to.capacity() {
-        let capacity = (to.capacity() * 2).min(most).max(needed);
+        let capacity = (to.capacity() * 2).min(max).max(needed);
         to.reserve_exact(capacity - to.len());
     }
     to.extend_from_slice(bytes);
 }
 
-fn in_chunks(error: HttpError) -> FetchError {
+fn chunk_error(error: HttpError) -> FetchError {
     match error {
         HttpError::BodyTooLarge | HttpError::HeadersTooLarge => FetchError::TooLarge,
         _ => FetchError::NotHttp("its chunks are malformed"),
@@ -217,7 +219,7 @@ impl HeadReader {
                 self.left += unused;
                 self.bytes = Vec::new();
                 self.interim += usize::from(head.status < 200);
-                if self.interim > MAX_INTERIM {
+                if self.interim > MAX_INTERIM_RESPONSES {
                     return Err(FetchError::NotHttp("interim answers without end"));
                 }
                 Ok(Some((head, taken.len() - unused)))
@@ -261,7 +263,7 @@ impl ResponseHead {
             Some(0) => has_token(headers, "Connection", "keep-alive"),
             _ => !has_token(headers, "Connection", "close"),
         };
-        Ok(ResponseHead { status, framing, is_kept })
+        Ok(ResponseHead { status, framing, keep_alive: is_kept })
     }
 }
 
@@ -312,7 +314,7 @@ mod tests {
     const BODY_LIMIT: usize = 64 * 1024;
 
     /// Reads `bytes` in pieces that end at `cuts`, then the end of the connection.
-    fn read(bytes: &[u8], cuts: impl IntoIterator<Item = usize>) -> Result<Complete, FetchError> {
+    fn read(bytes: &[u8], cuts: impl IntoIterator<Item = usize>) -> Result<CompleteResponse, FetchError> {
         let mut reader = ResponseReader::new(BODY_LIMIT);
         let mut at = 0;
         for cut in cuts.into_iter().chain([bytes.len()]) {
@@ -325,7 +327,7 @@ mod tests {
                 return Ok(complete);
             }
         }
-        reader.close().map(|response| Complete { response, is_kept: false })
+        reader.close().map(|response| CompleteResponse { response, keep_alive: false })
     }
 
     fn every(size: usize, bytes: &[u8]) -> impl Iterator<Item = usize> {
@@ -347,7 +349,7 @@ mod tests {
             }
         }
         let empty = read(b"HTTP/1.1 204 No Content\r\n\r\n", [3]).unwrap();
-        assert_eq!(empty, Complete { response: Response { status: 204, body: Vec::new() }, is_kept: true });
+        assert_eq!(empty, CompleteResponse { response: Response { status: 204, body: Vec::new() }, keep_alive: true });
     }
 
     #[test]
@@ -370,7 +372,7 @@ mod tests {
             ("HTTP/1.1 200 OK\r\n\r\nok", false),
         ] {
             let complete = read(text.as_bytes(), []).unwrap();
-            assert_eq!((complete.is_kept, complete.response.body.as_slice()), (is_kept, b"ok".as_slice()), "{text}");
+            assert_eq!((complete.keep_alive, complete.response.body.as_slice()), (is_kept, b"ok".as_slice()), "{text}");
         }
     }
 
@@ -393,7 +395,7 @@ mod tests {
                 assert!(matches!(result, Err(FetchError::NotHttp(_))), "{text}");
             }
         }
-        let interim = "HTTP/1.1 102 Processing\r\n\r\n".repeat(MAX_INTERIM + 1);
+        let interim = "HTTP/1.1 102 Processing\r\n\r\n".repeat(MAX_INTERIM_RESPONSES + 1);
         assert!(matches!(read(interim.as_bytes(), []), Err(FetchError::NotHttp(_))));
     }
 
@@ -486,7 +488,7 @@ mod tests {
         ) {
             let bytes = noise.concat();
             cuts.sort_unstable();
-            let told = |result: Result<Complete, FetchError>| {
+            let told = |result: Result<CompleteResponse, FetchError>| {
                 result.map(|complete| complete.response).map_err(|error| error.to_string())
             };
             prop_assert_eq!(told(read(&bytes, cuts)), told(read(&bytes, [])));

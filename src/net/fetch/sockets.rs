@@ -13,9 +13,9 @@ use mio::event::Event;
 use mio::net::{TcpStream, UdpSocket};
 use mio::{Interest, Registry, Token};
 
-use super::names::{Datagram, Resolver};
-use super::pool::{ConnectionPool, Fetched};
-use super::{Fetch, FetchId, Fetching};
+use super::dns::{Datagram, Resolver};
+use super::pool::{ConnectionPool, FetchOutcome};
+use super::{FetchConfig, FetchId, FetchRequest};
 
 /// Size of the shared read buffer.
 const READ_BYTES: usize = 64 * 1024;
@@ -41,7 +41,7 @@ struct ConnectionSocket {
 }
 
 /// Socket of a DNS query.
-struct QuestionSocket {
+struct DnsSocket {
     socket: UdpSocket,
     is_queued: bool,
 }
@@ -60,7 +60,7 @@ pub struct FetchStats {
     /// Connection attempts.
     pub attempts: u64,
     /// DNS queries sent.
-    pub questions: u64,
+    pub dns_queries: u64,
     /// Requests started.
     pub started: u64,
     /// Requests whose outcome was delivered; cancelled ones are not counted.
@@ -73,18 +73,18 @@ pub struct FetchStats {
 
 /// Sends requests to other servers, driven by an event loop.
 ///
-/// The loop passes events with a token in [`tokens`](Self::tokens) to [`notice`](Self::notice), then calls
-/// [`work`](Self::work) and takes the outcomes from [`next_done`](Self::next_done). It waits at most until
+/// The loop passes events with a token in [`tokens`](Self::tokens) to [`set_readiness`](Self::set_readiness), then calls
+/// [`work`](Self::work) and takes the outcomes from [`next_completed`](Self::next_completed). It waits at most until
 /// [`next_due`](Self::next_due), and not at all while [`has_work`](Self::has_work).
 pub struct Fetcher {
     pool: ConnectionPool,
     resolver: Resolver,
     first_token: usize,
     /// Connections have the first tokens, DNS queries the following ones.
-    max_lines: usize,
-    max_questions: usize,
-    lines: Vec<Option<ConnectionSocket>>,
-    questions: Vec<Option<QuestionSocket>>,
+    max_connections: usize,
+    max_dns_queries: usize,
+    connections: Vec<Option<ConnectionSocket>>,
+    dns_sockets: Vec<Option<DnsSocket>>,
     /// Token offsets of sockets with something to do.
     ready: VecDeque<usize>,
     last_id: u64,
@@ -94,17 +94,17 @@ pub struct Fetcher {
 
 impl Fetcher {
     /// Returns a fetcher that uses tokens from `first_token` on.
-    pub fn new(fetching: Fetching, first_token: usize) -> Self {
-        let Fetching { limits, names, seed } = fetching;
+    pub fn new(config: FetchConfig, first_token: usize) -> Self {
+        let FetchConfig { limits, dns: names, seed } = config;
         let (max_lines, max_questions) = (limits.connections, limits.queries);
         Self {
             resolver: Resolver::new(names, &seed, limits.queries, limits.cached_names),
             pool: ConnectionPool::new(limits),
             first_token,
-            max_lines,
-            max_questions,
-            lines: std::iter::repeat_with(|| None).take(max_lines).collect(),
-            questions: std::iter::repeat_with(|| None).take(max_questions).collect(),
+            max_connections: max_lines,
+            max_dns_queries: max_questions,
+            connections: std::iter::repeat_with(|| None).take(max_lines).collect(),
+            dns_sockets: std::iter::repeat_with(|| None).take(max_questions).collect(),
             ready: VecDeque::new(),
             last_id: 0,
             stats: FetchStats::default(),
@@ -114,30 +114,30 @@ impl Fetcher {
 
     /// Returns the range of its tokens.
     pub fn tokens(&self) -> Range<usize> {
-        self.first_token..self.first_token + self.max_lines + self.max_questions
+        self.first_token..self.first_token + self.max_connections + self.max_dns_queries
     }
 
     /// Starts a request. Nothing is sent before the next [`work`](Self::work).
-    pub fn start(&mut self, fetch: Fetch, now: Instant) -> FetchId {
+    pub fn start(&mut self, request: FetchRequest, now: Instant) -> FetchId {
         self.last_id += 1;
         self.stats.started += 1;
         let id = FetchId(self.last_id);
-        self.pool.start(id, fetch, now);
-        self.close_lines(now);
+        self.pool.start(id, request, now);
+        self.close_connections(now);
         id
     }
 
     /// Cancels a request; its outcome is not delivered.
     pub fn cancel(&mut self, id: FetchId, now: Instant) {
         self.pool.cancel(id);
-        self.close_lines(now);
+        self.close_connections(now);
     }
 
     /// Records the readiness reported by an event.
-    pub fn notice(&mut self, event: &Event) {
+    pub fn set_readiness(&mut self, event: &Event) {
         let Some(index) = event.token().0.checked_sub(self.first_token) else { return };
         // An event of an earlier socket in this slot is harmless: the socket reports `WouldBlock`.
-        if let Some(Some(line)) = self.lines.get_mut(index) {
+        if let Some(Some(line)) = self.connections.get_mut(index) {
             line.read_closed |= event.is_read_closed() || event.is_error();
             line.may_read |= event.is_readable() || line.read_closed;
             line.may_write |= event.is_writable();
@@ -147,25 +147,25 @@ impl Fetcher {
 
     /// Handles ready sockets and expired timers, about half a millisecond of work per call.
     pub fn work(&mut self, registry: &Registry, now: Instant) {
-        self.pool.deal_with_due(now);
-        self.close_lines(now);
-        self.resolver.deal_with_due(now);
-        self.close_questions();
+        self.pool.handle_timeouts(now);
+        self.close_connections(now);
+        self.resolver.handle_timeouts(now);
+        self.close_dns_sockets();
         let mut left = BYTES_PER_CALL;
         for _ in 0..self.ready.len().min(SOCKETS_PER_CALL) {
             if left == 0 {
                 break;
             }
             let Some(index) = self.ready.pop_front() else { break };
-            let read = match index.checked_sub(self.max_lines) {
-                None => self.drive_line(index, now),
-                Some(question) => self.drive_question(question, now),
+            let read = match index.checked_sub(self.max_connections) {
+                None => self.drive_connection(index, now),
+                Some(question) => self.drive_dns_query(question, now),
             };
             left = left.saturating_sub(read);
         }
-        self.exchange_names(now);
-        self.open_questions(registry, now);
-        self.open_lines(registry, now);
+        self.exchange_dns(now);
+        self.send_dns_queries(registry, now);
+        self.open_connections(registry, now);
     }
 
     /// Returns when [`work`](Self::work) must be called at the latest.
@@ -175,12 +175,12 @@ impl Fetcher {
 
     /// Returns whether there is work that needs no event.
     pub fn has_work(&self) -> bool {
-        !self.ready.is_empty() || self.pool.has_wishes() || self.resolver.has_wishes()
+        !self.ready.is_empty() || self.pool.has_pending_work() || self.resolver.has_pending_work()
     }
 
     /// Returns a completed request.
-    pub fn next_done(&mut self) -> Option<Fetched> {
-        let done = self.pool.next_done()?;
+    pub fn next_completed(&mut self) -> Option<FetchOutcome> {
+        let done = self.pool.next_completed()?;
         self.stats.ended += 1;
         Some(done)
     }
@@ -197,40 +197,40 @@ impl Fetcher {
     }
 
     /// Passes DNS queries and their results between pool and resolver.
-    fn exchange_names(&mut self, now: Instant) {
-        while let Some((slot, name)) = self.pool.next_question() {
-            self.resolver.ask(name, slot, now);
+    fn exchange_dns(&mut self, now: Instant) {
+        while let Some((slot, name)) = self.pool.next_dns_query() {
+            self.resolver.resolve(name, slot, now);
         }
-        while let Some((slot, known)) = self.resolver.next_found() {
-            self.pool.named(slot, known.as_deref().map_err(|reason| *reason), now);
-            self.close_lines(now);
+        while let Some((slot, known)) = self.resolver.next_resolved() {
+            self.pool.resolved(slot, known.as_deref().map_err(|reason| *reason), now);
+            self.close_connections(now);
         }
     }
 
     /// Sends DNS queries.
-    fn open_questions(&mut self, registry: &Registry, now: Instant) {
+    fn send_dns_queries(&mut self, registry: &Registry, now: Instant) {
         for _ in 0..NEW_SOCKETS_PER_CALL {
-            let Some(asked) = self.resolver.next_question() else { return };
-            let slot = asked.slot;
-            let token = Token(self.first_token + self.max_lines + slot);
-            self.stats.questions += 1;
-            match send_question(&asked, registry, token) {
+            let Some(query) = self.resolver.next_query() else { return };
+            let slot = query.slot;
+            let token = Token(self.first_token + self.max_connections + slot);
+            self.stats.dns_queries += 1;
+            match send_dns_query(&query, registry, token) {
                 Ok(socket) => {
-                    if let Some(place) = self.questions.get_mut(slot) {
-                        *place = Some(QuestionSocket { socket, is_queued: false });
+                    if let Some(place) = self.dns_sockets.get_mut(slot) {
+                        *place = Some(DnsSocket { socket, is_queued: false });
                     }
                 }
                 Err(error) => {
-                    log::debug!("cannot ask the name server {}: {error}", asked.server);
+                    log::debug!("cannot ask the name server {}: {error}", query.server);
                     self.resolver.unreachable(slot, now);
-                    self.close_questions();
+                    self.close_dns_sockets();
                 }
             }
         }
     }
 
     /// Starts connection attempts.
-    fn open_lines(&mut self, registry: &Registry, now: Instant) {
+    fn open_connections(&mut self, registry: &Registry, now: Instant) {
         while let Some(slot) = self.pool.next_assigned(now) {
             self.queue(slot);
         }
@@ -239,14 +239,14 @@ impl Fetcher {
             self.stats.attempts += 1;
             match connect(address, registry, Token(self.first_token + slot)) {
                 Ok(socket) => {
-                    if let Some(place) = self.lines.get_mut(slot) {
+                    if let Some(place) = self.connections.get_mut(slot) {
                         let (may_read, may_write, read_closed, is_queued) = (false, false, false, false);
                         *place = Some(ConnectionSocket { socket, may_read, may_write, read_closed, is_queued });
                     }
                 }
                 Err(error) => {
                     self.pool.attempt_failed(slot, error, now);
-                    self.close_lines(now);
+                    self.close_connections(now);
                 }
             }
         }
@@ -254,9 +254,9 @@ impl Fetcher {
 
     /// Queues a socket to be handled.
     fn queue(&mut self, index: usize) {
-        let is_queued = match index.checked_sub(self.max_lines) {
-            None => self.lines.get_mut(index).and_then(Option::as_mut).map(|line| &mut line.is_queued),
-            Some(slot) => self.questions.get_mut(slot).and_then(Option::as_mut).map(|socket| &mut socket.is_queued),
+        let is_queued = match index.checked_sub(self.max_connections) {
+            None => self.connections.get_mut(index).and_then(Option::as_mut).map(|line| &mut line.is_queued),
+            Some(slot) => self.dns_sockets.get_mut(slot).and_then(Option::as_mut).map(|socket| &mut socket.is_queued),
         };
         if let Some(is_queued) = is_queued
             && !std::mem::replace(is_queued, true)
@@ -266,8 +266,8 @@ impl Fetcher {
     }
 
     /// Writes and reads once for a connection. Returns the bytes read, at least 1.
-    fn drive_line(&mut self, slot: usize, now: Instant) -> usize {
-        let Some(Some(line)) = self.lines.get_mut(slot) else { return 1 };
+    fn drive_connection(&mut self, slot: usize, now: Instant) -> usize {
+        let Some(Some(line)) = self.connections.get_mut(slot) else { return 1 };
         line.is_queued = false;
         if self.pool.is_connecting(slot) {
             match line.is_connected() {
@@ -275,7 +275,7 @@ impl Fetcher {
                 Ok(true) => self.pool.connected(slot, now),
                 Err(error) => {
                     self.pool.attempt_failed(slot, error, now);
-                    self.close_lines(now);
+                    self.close_connections(now);
                     return 1;
                 }
             }
@@ -287,11 +287,11 @@ impl Fetcher {
         self.stats.received_bytes += count as u64;
         match read {
             Ok(None) => {}
-            Ok(Some(0)) => self.pool.ended(slot, None),
+            Ok(Some(0)) => self.pool.closed_by_server(slot, None),
             Ok(Some(count)) => self.pool.received(slot, self.buffer.get(..count).unwrap_or_default(), now),
-            Err(error) => self.pool.ended(slot, Some(error)),
+            Err(error) => self.pool.closed_by_server(slot, Some(error)),
         }
-        self.close_lines(now);
+        self.close_connections(now);
         if wants_more {
             self.queue(slot);
         }
@@ -299,10 +299,10 @@ impl Fetcher {
     }
 
     /// Reads the responses to a DNS query. Returns the bytes read, at least 1.
-    fn drive_question(&mut self, slot: usize, now: Instant) -> usize {
+    fn drive_dns_query(&mut self, slot: usize, now: Instant) -> usize {
         let mut bytes = 1;
         for _ in 0..MESSAGES_PER_TURN {
-            let Some(Some(question)) = self.questions.get_mut(slot) else { return bytes };
+            let Some(Some(question)) = self.dns_sockets.get_mut(slot) else { return bytes };
             question.is_queued = false;
             match question.socket.recv(&mut self.buffer) {
                 Ok(count) => {
@@ -313,26 +313,26 @@ impl Fetcher {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(_) => self.resolver.unreachable(slot, now),
             }
-            self.close_questions();
+            self.close_dns_sockets();
         }
-        self.queue(self.max_lines + slot);
+        self.queue(self.max_connections + slot);
         bytes
     }
 
     /// Closes the sockets of closed connections, which also deregisters them.
-    fn close_lines(&mut self, now: Instant) {
+    fn close_connections(&mut self, now: Instant) {
         while let Some(slot) = self.pool.next_closed() {
-            self.resolver.forget(slot, now);
-            if let Some(line) = self.lines.get_mut(slot) {
+            self.resolver.cancel(slot, now);
+            if let Some(line) = self.connections.get_mut(slot) {
                 *line = None;
             }
         }
-        self.close_questions();
+        self.close_dns_sockets();
     }
 
-    fn close_questions(&mut self) {
+    fn close_dns_sockets(&mut self) {
         while let Some(slot) = self.resolver.next_closed() {
-            if let Some(question) = self.questions.get_mut(slot) {
+            if let Some(question) = self.dns_sockets.get_mut(slot) {
                 *question = None;
             }
         }
@@ -411,14 +411,14 @@ fn connect(address: SocketAddr, registry: &Registry, token: Token) -> io::Result
 
 /// Sends a DNS query on a socket of its own, with a random port from the system, connected so that only the server can
 /// answer.
-fn send_question(asked: &Datagram, registry: &Registry, token: Token) -> io::Result<UdpSocket> {
-    let any: SocketAddr = match asked.server {
+fn send_dns_query(query: &Datagram, registry: &Registry, token: Token) -> io::Result<UdpSocket> {
+    let any: SocketAddr = match query.server {
         SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
         SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
     };
     let mut socket = UdpSocket::bind(any)?;
-    socket.connect(asked.server)?;
+    socket.connect(query.server)?;
     registry.register(&mut socket, token, Interest::READABLE)?;
-    socket.send(&asked.bytes)?;
+    socket.send(&query.bytes)?;
     Ok(socket)
 }

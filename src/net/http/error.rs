@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::Reply;
+use super::Response;
 
 /// A message that cannot be answered by a service. The connection is closed after the response, because the start of
 /// the next request is unknown.
@@ -49,16 +49,16 @@ impl HttpError {
         }
     }
 
-    /// Fills `reply` with the HTML page of NIS1's web container and closes the connection after it.
+    /// Fills `response` with the HTML page of NIS1's web container and closes the connection after it.
     ///
     /// Services use it too, for paths that the container rejects.
-    pub fn answer(self, reply: &mut Reply) {
-        reply.reset();
-        reply.status = self.status();
-        reply.close = true;
-        reply.header("Content-Type", "text/html;charset=iso-8859-1");
+    pub fn fill_response(self, response: &mut Response) {
+        response.reset();
+        response.status = self.status();
+        response.close = true;
+        response.header("Content-Type", "text/html;charset=iso-8859-1");
         let page = format!("<h1>Bad Message {}</h1><pre>reason: {}</pre>", self.status(), self.reason());
-        reply.body.extend_from_slice(page.as_bytes());
+        response.body.extend_from_slice(page.as_bytes());
     }
 }
 

@@ -49,7 +49,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Option<Head>, HttpError> {
         Ok(httparse::Status::Complete(len)) => len,
         Ok(httparse::Status::Partial) if bytes.len() < HEAD_LIMIT => return Ok(None),
         Ok(httparse::Status::Partial) => return Err(too_large(window)),
-        Err(error) => return Err(refusal(error)),
+        Err(error) => return Err(parse_error(error)),
     };
     let (method, target, version) = match (parsed.method, parsed.path, parsed.version) {
         (Some(method), Some(target), Some(version)) => (method, target, version),
@@ -75,7 +75,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Option<Head>, HttpError> {
 
 const MALFORMED: HttpError = HttpError::Malformed("Bad Request");
 
-fn refusal(error: httparse::Error) -> HttpError {
+fn parse_error(error: httparse::Error) -> HttpError {
     match error {
         httparse::Error::TooManyHeaders => HttpError::HeadersTooLarge,
         httparse::Error::Version => HttpError::UnknownVersion,

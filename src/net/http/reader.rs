@@ -6,19 +6,19 @@ use std::ops::Range;
 use super::chunked::ChunkedBody;
 use super::head::{self, Framing, HEAD_LIMIT, Head};
 use super::{HttpError, Request};
-use crate::net::inbox::Inbox;
+use crate::net::recv_buffer::RecvBuffer;
 
 /// Reads the requests of one connection, however their bytes were split.
 ///
 /// It holds at most one head, one body and the bytes of one [`receive`](Self::receive), if
 /// [`next_request`](Self::next_request) is called until it returns `None` before more is received. Between requests it
-/// needs no memory: see [`lend`](Self::lend).
+/// needs no memory: see [`acquire`](Self::acquire).
 #[derive(Debug)]
 pub struct RequestReader {
-    inbox: Inbox,
+    buffer: RecvBuffer,
     stage: Stage,
     /// The request returned last.
-    last: Option<Whole>,
+    last: Option<ParsedRequest>,
     /// Chunks read since the last count.
     chunks: u32,
     body_limit: usize,
@@ -37,13 +37,13 @@ enum Stage {
         continue_due: bool,
     },
     /// A complete request to return, perhaps again.
-    Whole(Whole),
-    Refused(HttpError),
+    Complete(ParsedRequest),
+    Rejected(HttpError),
 }
 
 /// A complete request: its head, the range of its body and its end, counted from the first unread byte.
 #[derive(Debug)]
-struct Whole {
+struct ParsedRequest {
     head: Head,
     body: Range<usize>,
     end: usize,
@@ -58,12 +58,12 @@ enum Body {
 impl RequestReader {
     /// Returns a reader that rejects bodies of more than `body_limit` bytes.
     pub fn new(body_limit: usize) -> Self {
-        Self { inbox: Inbox::default(), stage: Stage::Head { searched: 0 }, last: None, chunks: 0, body_limit }
+        Self { buffer: RecvBuffer::default(), stage: Stage::Head { searched: 0 }, last: None, chunks: 0, body_limit }
     }
 
     /// Appends received bytes.
     pub fn receive(&mut self, bytes: &[u8]) {
-        self.inbox.receive(bytes);
+        self.buffer.receive(bytes);
     }
 
     /// Returns the next complete request; `None` if more bytes are needed.
@@ -80,28 +80,28 @@ impl RequestReader {
         &mut self,
         body_limit: impl Fn(&str, &str) -> usize,
     ) -> Result<Option<Request<'_>>, HttpError> {
-        Ok(if self.advance(body_limit)? { self.whole() } else { None })
+        Ok(if self.advance(body_limit)? { self.take_request() } else { None })
     }
 
-    /// Reads on. Returns whether a request is complete, which [`whole`](Self::whole) then returns.
+    /// Reads on. Returns whether a request is complete, which [`whole`](Self::take_request) then returns.
     pub fn advance(&mut self, body_limit: impl Fn(&str, &str) -> usize) -> Result<bool, HttpError> {
         match self.read(body_limit) {
             Ok(Some(whole)) => {
-                self.stage = Stage::Whole(whole);
+                self.stage = Stage::Complete(whole);
                 Ok(true)
             }
             Ok(None) => Ok(false),
             Err(error) => {
-                self.stage = Stage::Refused(error);
+                self.stage = Stage::Rejected(error);
                 Err(error)
             }
         }
     }
 
     /// Returns the complete request and moves past it.
-    pub fn whole(&mut self) -> Option<Request<'_>> {
+    pub fn take_request(&mut self) -> Option<Request<'_>> {
         match mem::replace(&mut self.stage, Stage::Head { searched: 0 }) {
-            Stage::Whole(whole) => Some(self.take(whole)),
+            Stage::Complete(whole) => Some(self.take(whole)),
             other => {
                 self.stage = other;
                 None
@@ -111,10 +111,10 @@ impl RequestReader {
 
     /// Makes the request returned last the next one again. Must be called before more is received or storage is
     /// returned.
-    pub fn put_back(&mut self) {
+    pub fn restore_last(&mut self) {
         if let Some(whole) = self.last.take() {
-            self.inbox.untake(whole.end);
-            self.stage = Stage::Whole(whole);
+            self.buffer.unread_last(whole.end);
+            self.stage = Stage::Complete(whole);
         }
     }
 
@@ -134,37 +134,37 @@ impl RequestReader {
 
     /// Returns whether an incomplete request has begun.
     pub fn is_partial(&self) -> bool {
-        matches!(self.stage, Stage::Body { .. }) || !self.inbox.unread().is_empty()
+        matches!(self.stage, Stage::Body { .. }) || !self.buffer.unread().is_empty()
     }
 
     /// Returns the allocated bytes.
     pub fn held_bytes(&self) -> usize {
-        self.inbox.held_bytes()
+        self.buffer.held_bytes()
     }
 
     /// Lends `storage` to a reader without memory, so that reading does not allocate.
-    pub fn lend(&mut self, storage: &mut Vec<u8>) {
-        self.inbox.lend(storage);
+    pub fn acquire(&mut self, storage: &mut Vec<u8>) {
+        self.buffer.acquire(storage);
     }
 
     /// Returns lent storage. Unread bytes move to an allocation of their own of exactly their size.
-    pub fn give_back(&mut self, storage: &mut Vec<u8>) {
+    pub fn release(&mut self, storage: &mut Vec<u8>) {
         self.last = None;
-        self.inbox.give_back(storage);
+        self.buffer.release(storage);
     }
 
     /// Returns the bytes after the last request, for the protocol that the connection is upgraded to.
-    pub fn rest(&self) -> &[u8] {
-        self.inbox.unread()
+    pub fn remaining(&self) -> &[u8] {
+        self.buffer.unread()
     }
 
     /// Reads on until a request is complete.
-    fn read(&mut self, body_limit: impl Fn(&str, &str) -> usize) -> Result<Option<Whole>, HttpError> {
+    fn read(&mut self, body_limit: impl Fn(&str, &str) -> usize) -> Result<Option<ParsedRequest>, HttpError> {
         if let Stage::Head { searched } = self.stage {
             let Some(head) = self.read_head(searched)? else {
                 return Ok(None);
             };
-            let bytes = self.inbox.unread();
+            let bytes = self.buffer.unread();
             let limit = match head.framing {
                 Framing::Sized(0) => 0,
                 _ => body_limit(text(bytes, &head.method), text(bytes, &head.path)),
@@ -174,17 +174,17 @@ impl RequestReader {
             }
             // Common case: the request is complete, and needs no body stage.
             if let Framing::Sized(length) = head.framing
-                && self.inbox.unread().len() >= head.len + length
+                && self.buffer.unread().len() >= head.len + length
             {
                 let (begin, end) = (head.len, head.len + length);
-                return Ok(Some(Whole { head, body: begin..end, end }));
+                return Ok(Some(ParsedRequest { head, body: begin..end, end }));
             }
             self.begin_body(head, limit);
         }
         let Stage::Body { head, body, limit, .. } = &mut self.stage else {
             return match mem::replace(&mut self.stage, Stage::Head { searched: 0 }) {
-                Stage::Whole(whole) => Ok(Some(whole)),
-                Stage::Refused(error) => Err(error),
+                Stage::Complete(whole) => Ok(Some(whole)),
+                Stage::Rejected(error) => Err(error),
                 _ => Ok(None),
             };
         };
@@ -192,18 +192,18 @@ impl RequestReader {
         let (body, end) = match body {
             Body::Sized(length) => {
                 let end = begin + *length;
-                if self.inbox.unread().len() < end {
+                if self.buffer.unread().len() < end {
                     return Ok(None);
                 }
                 (begin..end, end)
             }
             Body::Chunked(chunked) => {
-                let bytes = &mut self.inbox.unread_mut()[begin..];
+                let bytes = &mut self.buffer.unread_mut()[begin..];
                 let used = chunked.advance(bytes, *limit);
                 self.chunks = self.chunks.saturating_add(mem::take(&mut chunked.chunks));
                 let used = used?;
                 if !chunked.is_done() {
-                    self.inbox.remove(begin + chunked.decoded..begin + used);
+                    self.buffer.remove(begin + chunked.decoded..begin + used);
                     return Ok(None);
                 }
                 (begin..begin + chunked.decoded, begin + used)
@@ -211,13 +211,13 @@ impl RequestReader {
         };
         let stage = mem::replace(&mut self.stage, Stage::Head { searched: 0 });
         Ok(match stage {
-            Stage::Body { head, .. } => Some(Whole { head: *head, body, end }),
+            Stage::Body { head, .. } => Some(ParsedRequest { head: *head, body, end }),
             _ => None,
         })
     }
 
     fn read_head(&mut self, searched: usize) -> Result<Option<Head>, HttpError> {
-        let unread = self.inbox.unread();
+        let unread = self.buffer.unread();
         // An incomplete head is parsed again only once its end has arrived, so that single bytes cost no more than one
         // piece.
         if unread.is_empty() || (searched > 0 && !may_end(unread, searched)) {
@@ -233,8 +233,8 @@ impl RequestReader {
 
     fn begin_body(&mut self, head: Head, limit: usize) {
         let declared = if let Framing::Sized(length) = head.framing { length } else { 0 };
-        self.inbox.expect(head.len + declared);
-        let arrived = self.inbox.unread().len() > head.len;
+        self.buffer.expect(head.len + declared);
+        let arrived = self.buffer.unread().len() > head.len;
         self.stage = Stage::Body {
             body: match head.framing {
                 Framing::Sized(length) => Body::Sized(length),
@@ -247,10 +247,10 @@ impl RequestReader {
     }
 
     /// Returns a complete request and moves past it.
-    fn take(&mut self, whole: Whole) -> Request<'_> {
+    fn take(&mut self, whole: ParsedRequest) -> Request<'_> {
         self.stage = Stage::Head { searched: 0 };
-        let Whole { head, body, end } = &*self.last.insert(whole);
-        let bytes = &*self.inbox.take(*end);
+        let ParsedRequest { head, body, end } = &*self.last.insert(whole);
+        let bytes = &*self.buffer.take(*end);
         let path = text(bytes, &head.path);
         Request {
             method: text(bytes, &head.method),
@@ -311,10 +311,10 @@ mod tests {
         let mut at = 0;
         for cut in cuts.iter().copied().chain([bytes.len()]) {
             let cut = cut.clamp(at, bytes.len());
-            reader.lend(&mut spare);
+            reader.acquire(&mut spare);
             reader.receive(&bytes[at..cut]);
             drain(&mut reader, &mut seen);
-            reader.give_back(&mut spare);
+            reader.release(&mut spare);
             at = cut;
         }
         seen
@@ -351,15 +351,15 @@ mod tests {
         for chunks in [None, Some([2, 3].as_slice())] {
             let mut spare = Vec::with_capacity(64);
             let mut reader = RequestReader::new(100);
-            reader.lend(&mut spare);
+            reader.acquire(&mut spare);
             reader.receive(&[request_bytes("/first", body, chunks), next[..9].to_vec()].concat());
             for _ in 0..3 {
                 let request = reader.next_request().unwrap().unwrap();
                 assert_eq!((request.path, request.body, request.headers().count()), ("/first", body, 3));
-                reader.put_back();
+                reader.restore_last();
                 assert!(reader.is_partial());
-                reader.give_back(&mut spare);
-                reader.lend(&mut spare);
+                reader.release(&mut spare);
+                reader.acquire(&mut spare);
             }
             reader.receive(&next[9..]);
             assert_eq!(reader.next_request().unwrap().unwrap().path, "/first");
@@ -436,15 +436,15 @@ mod tests {
     fn a_reader_between_requests_holds_no_memory() {
         let mut reader = RequestReader::new(100);
         let mut spare = Vec::with_capacity(4096);
-        reader.lend(&mut spare);
+        reader.acquire(&mut spare);
         reader.receive(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n");
         assert!(reader.next_request().unwrap().is_some());
-        reader.give_back(&mut spare);
+        reader.release(&mut spare);
         assert_eq!((reader.held_bytes(), spare.capacity()), (0, 4096));
-        reader.lend(&mut spare);
+        reader.acquire(&mut spare);
         reader.receive(b"GET /");
         assert!(reader.next_request().unwrap().is_none());
-        reader.give_back(&mut spare);
+        reader.release(&mut spare);
         assert!(reader.is_partial() && reader.held_bytes() < 64);
         assert_eq!(spare.capacity(), 4096);
     }

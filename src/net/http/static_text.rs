@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use super::{Reply, Request, accepts_gzip};
+use super::{Request, Response, accepts_gzip};
 
 /// A text with a version, sent plain or compressed, and only to clients that do not have this version.
 pub struct StaticText {
@@ -16,13 +16,13 @@ pub struct StaticText {
     /// ASCII text that identifies the version.
     version: String,
     /// Compressed form, created on first use.
-    packed: OnceLock<Vec<u8>>,
+    gzipped: OnceLock<Vec<u8>>,
 }
 
 impl StaticText {
     /// Returns a text with its media type. `version` consists of letters and digits and changes with the text.
     pub fn new(media_type: &'static str, plain: impl Into<Cow<'static, str>>, version: String) -> StaticText {
-        StaticText { media_type, plain: plain.into(), version, packed: OnceLock::new() }
+        StaticText { media_type, plain: plain.into(), version, gzipped: OnceLock::new() }
     }
 
     /// Returns the version.
@@ -32,24 +32,24 @@ impl StaticText {
 
     /// Answers a GET or HEAD request with the text, or with 304 if the client has it. `caching` is the value of
     /// `Cache-Control`. Without `may_compress` the text is always sent plain.
-    pub fn send(&self, caching: &'static str, may_compress: bool, request: &Request<'_>, reply: &mut Reply) {
+    pub fn send(&self, caching: &'static str, may_compress: bool, request: &Request<'_>, response: &mut Response) {
         let is_packed = may_compress && accepts_gzip(request.header_values("Accept-Encoding"));
         let tag = self.tag(is_packed);
-        let is_known = is_known(&tag, request);
-        reply.compress = false;
-        reply.header("ETag", tag);
-        reply.header("Cache-Control", caching);
-        reply.header("Vary", "Accept-Encoding");
+        let is_known = is_not_modified(&tag, request);
+        response.compress = false;
+        response.header("ETag", tag);
+        response.header("Cache-Control", caching);
+        response.header("Vary", "Accept-Encoding");
         if is_known {
-            reply.status = 304;
+            response.status = 304;
             return;
         }
-        reply.header("Content-Type", self.media_type);
+        response.header("Content-Type", self.media_type);
         if is_packed {
-            reply.header("Content-Encoding", "gzip");
-            reply.body.extend_from_slice(self.packed());
+            response.header("Content-Encoding", "gzip");
+            response.body.extend_from_slice(self.gzipped());
         } else {
-            reply.body.extend_from_slice(self.plain.as_bytes());
+            response.body.extend_from_slice(self.plain.as_bytes());
         }
     }
 
@@ -58,8 +58,8 @@ impl StaticText {
         format!("\"{}{}\"", self.version, if is_packed { "-gzip" } else { "" })
     }
 
-    fn packed(&self) -> &[u8] {
-        self.packed.get_or_init(|| {
+    fn gzipped(&self) -> &[u8] {
+        self.gzipped.get_or_init(|| {
             let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
             // Writing to memory cannot fail.
             drop(encoder.write_all(self.plain.as_bytes()));
@@ -69,7 +69,7 @@ impl StaticText {
 }
 
 /// Returns whether the client already has the entity of a tag (RFC 9110 §13.1.2: weak comparison).
-fn is_known(tag: &str, request: &Request<'_>) -> bool {
+fn is_not_modified(tag: &str, request: &Request<'_>) -> bool {
     let mut known = request.header_values("If-None-Match").flat_map(|value| value.split(',')).map(str::trim);
     known.any(|known| known == "*" || known.strip_prefix("W/").unwrap_or(known) == tag)
 }
@@ -79,18 +79,18 @@ mod tests {
     use super::*;
     use crate::net::http::RequestReader;
 
-    fn ask(headers: &str, may_compress: bool) -> Reply {
+    fn ask(headers: &str, may_compress: bool) -> Response {
         let text = StaticText::new("application/json", "{}".repeat(1000), "0a1b".to_owned());
         let mut reader = RequestReader::new(0);
         reader.receive(format!("GET / HTTP/1.1\r\nHost: a\r\n{headers}\r\n").as_bytes());
-        let mut reply = Reply { compress: true, ..Reply::new() };
+        let mut reply = Response { compress: true, ..Response::new() };
         text.send("no-cache", may_compress, &reader.next_request().unwrap().unwrap(), &mut reply);
         assert!(!reply.compress);
         reply
     }
 
-    fn header<'r>(reply: &'r Reply, name: &str) -> Option<&'r str> {
-        reply.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_ref())
+    fn header<'r>(response: &'r Response, name: &str) -> Option<&'r str> {
+        response.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_ref())
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::mem;
 use tungstenite::protocol::frame::FrameHeader;
 use tungstenite::protocol::frame::coding::{CloseCode, Control, Data, OpCode};
 
-use crate::net::inbox::Inbox;
+use crate::net::recv_buffer::RecvBuffer;
 
 /// Bytes of one reassembled message. A longer one closes the websocket with code 1009.
 pub const MESSAGE_LIMIT: usize = 65_536;
@@ -41,11 +41,11 @@ pub enum WsEvent<'a> {
 /// The receiving half of a websocket. Between messages it holds no memory.
 #[derive(Debug, Default)]
 pub struct WsConnection {
-    inbox: Inbox,
+    buffer: RecvBuffer,
     /// Fragments of the incomplete message.
     message: Vec<u8>,
     /// Type of the incomplete message.
-    unfinished: Option<Kind>,
+    partial_kind: Option<Kind>,
     /// Frames read since the last count.
     frames: u32,
     is_closed: bool,
@@ -84,7 +84,7 @@ impl WsConnection {
         if self.is_closed {
             return;
         }
-        self.inbox.receive(bytes);
+        self.buffer.receive(bytes);
     }
 
     /// Returns the next event; `None` if more bytes are needed. Appends pongs and close frames to `out`.
@@ -106,7 +106,7 @@ impl WsConnection {
         match step {
             Step::Wait | Step::Continue => None,
             Step::Message(kind, length) => {
-                Some(WsEvent::Message { data: self.inbox.taken(length), is_text: kind == Kind::Text })
+                Some(WsEvent::Message { data: self.buffer.taken(length), is_text: kind == Kind::Text })
             }
             Step::Assembled(kind) => Some(WsEvent::Message { data: &self.message, is_text: kind == Kind::Text }),
             Step::Closed(code, reason) => {
@@ -128,25 +128,25 @@ impl WsConnection {
 
     /// Returns the allocated bytes.
     pub fn held_bytes(&self) -> usize {
-        self.inbox.held_bytes() + self.message.capacity()
+        self.buffer.held_bytes() + self.message.capacity()
     }
 
     /// Lends `storage` to a websocket without a receive buffer.
-    pub fn lend(&mut self, storage: &mut Vec<u8>) {
-        self.inbox.lend(storage);
+    pub fn acquire(&mut self, storage: &mut Vec<u8>) {
+        self.buffer.acquire(storage);
     }
 
     /// Returns lent storage. Unread bytes move to an allocation of their own of exactly their size.
-    pub fn give_back(&mut self, storage: &mut Vec<u8>) {
-        if self.unfinished.is_none() {
+    pub fn release(&mut self, storage: &mut Vec<u8>) {
+        if self.partial_kind.is_none() {
             self.message = Vec::new();
         }
-        self.inbox.give_back(storage);
+        self.buffer.release(storage);
     }
 
     /// Takes one frame from the buffer.
     fn step(&mut self, out: &mut Vec<u8>) -> Result<Step, Violation> {
-        let mut cursor = Cursor::new(self.inbox.unread());
+        let mut cursor = Cursor::new(self.buffer.unread());
         let (header, length) = match FrameHeader::parse(&mut cursor) {
             Ok(Some(parsed)) => parsed,
             Ok(None) => return Ok(Step::Wait),
@@ -155,19 +155,19 @@ impl WsConnection {
         let header_length = usize::try_from(cursor.position()).unwrap_or(usize::MAX);
         let length = usize::try_from(length).unwrap_or(usize::MAX);
         self.check(&header, length)?;
-        if self.inbox.unread().len().saturating_sub(header_length) < length {
+        if self.buffer.unread().len().saturating_sub(header_length) < length {
             return Ok(Step::Wait);
         }
         self.frames = self.frames.saturating_add(1);
-        self.inbox.take(header_length);
-        let payload = self.inbox.take(length);
+        self.buffer.take(header_length);
+        let payload = self.buffer.take(length);
         unmask(payload, header.mask.unwrap_or_default());
         match header.opcode {
             OpCode::Control(Control::Ping) => {
                 write_frame(OpCode::Control(Control::Pong), payload, out);
                 Ok(Step::Continue)
             }
-            OpCode::Control(Control::Close) => client_close(payload, out),
+            OpCode::Control(Control::Close) => echo_close(payload, out),
             OpCode::Control(_) => Ok(Step::Continue),
             OpCode::Data(_) => self.data(&header, length),
         }
@@ -181,7 +181,7 @@ impl WsConnection {
         if header.mask.is_none() {
             return Err(protocol(UNMASKED));
         }
-        let kind = match (header.opcode, self.unfinished) {
+        let kind = match (header.opcode, self.partial_kind) {
             (OpCode::Control(_), _) if !header.is_final => {
                 return Err(protocol("Fragmented control frame"));
             }
@@ -197,7 +197,7 @@ impl WsConnection {
             (OpCode::Data(Data::Text), None) => Kind::Text,
             (OpCode::Data(_), None) => Kind::Binary,
         };
-        let size = match self.unfinished {
+        let size = match self.partial_kind {
             Some(_) => self.message.len().saturating_add(length),
             None => length,
         };
@@ -214,32 +214,32 @@ impl WsConnection {
 
     /// Handles a data frame whose payload is the last `length` bytes taken.
     fn data(&mut self, header: &FrameHeader, length: usize) -> Result<Step, Violation> {
-        let payload = self.inbox.taken(length);
-        let kind = match (header.opcode, self.unfinished) {
+        let payload = self.buffer.taken(length);
+        let kind = match (header.opcode, self.partial_kind) {
             (_, Some(kind)) => kind,
             (OpCode::Data(Data::Text), None) => Kind::Text,
             _ => Kind::Binary,
         };
-        if self.unfinished.is_none() && header.is_final {
+        if self.partial_kind.is_none() && header.is_final {
             check_text(kind, payload)?;
             return Ok(Step::Message(kind, length));
         }
-        if self.unfinished.is_none() {
+        if self.partial_kind.is_none() {
             self.message.clear();
         }
         self.message.extend_from_slice(payload);
         if !header.is_final {
-            self.unfinished = Some(kind);
+            self.partial_kind = Some(kind);
             return Ok(Step::Continue);
         }
-        self.unfinished = None;
+        self.partial_kind = None;
         check_text(kind, &self.message)?;
         Ok(Step::Assembled(kind))
     }
 }
 
 /// Echoes a close frame with the same code and reason.
-fn client_close(payload: &[u8], out: &mut Vec<u8>) -> Result<Step, Violation> {
+fn echo_close(payload: &[u8], out: &mut Vec<u8>) -> Result<Step, Violation> {
     let Some((code, reason)) = payload.split_first_chunk::<2>() else {
         if !payload.is_empty() {
             return Err(protocol("Invalid close frame"));
@@ -332,7 +332,7 @@ mod tests {
         let mut at = 0;
         for cut in cuts.iter().copied().chain([bytes.len()]) {
             let cut = cut.clamp(at, bytes.len());
-            ws.lend(&mut spare);
+            ws.acquire(&mut spare);
             ws.receive(&bytes[at..cut]);
             at = cut;
             while let Some(event) = ws.next_event(&mut out) {
@@ -344,7 +344,7 @@ mod tests {
                     WsEvent::Closed { code, reason, by_client } => Got::Closed(code, reason.into_owned(), by_client),
                 });
             }
-            ws.give_back(&mut spare);
+            ws.release(&mut spare);
         }
         (got, out)
     }
@@ -461,11 +461,11 @@ mod tests {
     #[test]
     fn a_websocket_between_messages_holds_no_memory() {
         let (mut ws, mut spare) = (WsConnection::new(), Vec::with_capacity(100));
-        ws.lend(&mut spare);
+        ws.acquire(&mut spare);
         ws.receive(&[masked(0x01, &[b'a'; 5000]), masked(0x80, b"b")].concat());
         assert!(ws.next_event(&mut Vec::new()).is_some());
         assert!(ws.next_event(&mut Vec::new()).is_none());
-        ws.give_back(&mut spare);
+        ws.release(&mut spare);
         assert_eq!(ws.held_bytes(), 0);
         assert!(spare.capacity() >= 5000);
     }

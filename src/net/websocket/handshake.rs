@@ -2,7 +2,7 @@
 
 use tungstenite::handshake::derive_accept_key;
 
-use crate::net::http::{HttpError, Reply, Request};
+use crate::net::http::{HttpError, Request, Response};
 
 /// Data that a reply needs to upgrade its connection to a websocket.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,7 +13,7 @@ pub struct Upgrade {
 
 /// Why an upgrade request is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum UpgradeError {
     /// `Upgrade` is missing or names another protocol.
     NotWebSocket,
     /// `Connection` does not contain `upgrade`.
@@ -24,22 +24,22 @@ pub enum Refusal {
     NoKey,
 }
 
-impl Refusal {
+impl UpgradeError {
     /// Sets status, body and the headers of the rejection; other headers stay.
-    pub fn answer(self, reply: &mut Reply) {
-        reply.body.clear();
+    pub fn fill_response(self, response: &mut Response) {
+        response.body.clear();
         match self {
             Self::NotWebSocket => {
-                reply.status = 400;
+                response.status = 400;
                 let text = b"Can \"Upgrade\" only to \"WebSocket\".";
-                reply.body.extend_from_slice(text);
+                response.body.extend_from_slice(text);
             }
-            Self::NotAnUpgrade => HttpError::Malformed("Bad Request").answer(reply),
+            Self::NotAnUpgrade => HttpError::Malformed("Bad Request").fill_response(response),
             Self::WrongVersion => {
-                reply.status = 426;
-                reply.header("Sec-WebSocket-Version", "13");
+                response.status = 426;
+                response.header("Sec-WebSocket-Version", "13");
             }
-            Self::NoKey => reply.status = 400,
+            Self::NoKey => response.status = 400,
         }
     }
 }
@@ -47,18 +47,18 @@ impl Refusal {
 /// Validates an upgrade request whose method is GET.
 ///
 /// As in NIS1, the key need not be base64 and the origin is not checked. Offered extensions are ignored.
-pub fn handshake(request: &Request<'_>) -> Result<Upgrade, Refusal> {
+pub fn handshake(request: &Request<'_>) -> Result<Upgrade, UpgradeError> {
     let upgrade = request.header("Upgrade").unwrap_or_default();
     if !upgrade.trim().eq_ignore_ascii_case("websocket") {
-        return Err(Refusal::NotWebSocket);
+        return Err(UpgradeError::NotWebSocket);
     }
     if !request.header_has_token("Connection", "upgrade") {
-        return Err(Refusal::NotAnUpgrade);
+        return Err(UpgradeError::NotAnUpgrade);
     }
     if request.header("Sec-WebSocket-Version") != Some("13") {
-        return Err(Refusal::WrongVersion);
+        return Err(UpgradeError::WrongVersion);
     }
-    let key = request.header("Sec-WebSocket-Key").ok_or(Refusal::NoKey)?;
+    let key = request.header("Sec-WebSocket-Key").ok_or(UpgradeError::NoKey)?;
     Ok(Upgrade { accept: derive_accept_key(key.as_bytes()) })
 }
 
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
     use crate::net::http::RequestReader;
 
-    fn decide(headers: &str) -> Result<Upgrade, Refusal> {
+    fn decide(headers: &str) -> Result<Upgrade, UpgradeError> {
         let mut reader = RequestReader::new(0);
         reader.receive(format!("GET / HTTP/1.1\r\nHost: a\r\n{headers}\r\n").as_bytes());
         handshake(&reader.next_request().unwrap().unwrap())
@@ -97,17 +97,17 @@ mod tests {
     #[test]
     fn each_missing_header_has_its_own_answer() {
         for (headers, refusal, status, body) in [
-            ([CONNECTION, VERSION, KEY].concat(), Refusal::NotWebSocket, 400, 34),
-            (["Upgrade: h2c\r\n", CONNECTION, VERSION, KEY].concat(), Refusal::NotWebSocket, 400, 34),
-            ([UPGRADE, "Connection: close\r\n", VERSION, KEY].concat(), Refusal::NotAnUpgrade, 400, 54),
-            ([UPGRADE, CONNECTION, "Sec-WebSocket-Version: 8\r\n", KEY].concat(), Refusal::WrongVersion, 426, 0),
-            ([UPGRADE, CONNECTION, VERSION].concat(), Refusal::NoKey, 400, 0),
+            ([CONNECTION, VERSION, KEY].concat(), UpgradeError::NotWebSocket, 400, 34),
+            (["Upgrade: h2c\r\n", CONNECTION, VERSION, KEY].concat(), UpgradeError::NotWebSocket, 400, 34),
+            ([UPGRADE, "Connection: close\r\n", VERSION, KEY].concat(), UpgradeError::NotAnUpgrade, 400, 54),
+            ([UPGRADE, CONNECTION, "Sec-WebSocket-Version: 8\r\n", KEY].concat(), UpgradeError::WrongVersion, 426, 0),
+            ([UPGRADE, CONNECTION, VERSION].concat(), UpgradeError::NoKey, 400, 0),
         ] {
             assert_eq!(decide(&headers).unwrap_err(), refusal);
-            let mut reply = Reply::new();
-            refusal.answer(&mut reply);
+            let mut reply = Response::new();
+            refusal.fill_response(&mut reply);
             assert_eq!((reply.status, reply.body.len()), (status, body));
-            assert_eq!(reply.close, refusal == Refusal::NotAnUpgrade);
+            assert_eq!(reply.close, refusal == UpgradeError::NotAnUpgrade);
         }
     }
 

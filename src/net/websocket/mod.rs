@@ -10,4 +10,4 @@ mod connection;
 mod handshake;
 
 pub use connection::{MESSAGE_LIMIT, WsConnection, WsEvent, write_close, write_ping, write_text_head};
-pub use handshake::{Refusal, Upgrade, handshake, negotiate_subprotocol};
+pub use handshake::{Upgrade, UpgradeError, handshake, negotiate_subprotocol};

@@ -50,7 +50,7 @@ impl Scene {
 
     fn turn(&mut self) {
         let Scene { search, now, calls, asked } = self;
-        search.turn(*now, |node, request| {
+        search.tick(*now, |node, request| {
             assert_eq!((request.path, request.body.len()), ("/block/at/public", 8));
             *calls += 1;
             asked.push((*now, usize::try_from(node.port - 1).unwrap(), CallId(*calls)));
@@ -67,8 +67,8 @@ impl Scene {
         self.asked.iter().map(|(_, node, _)| *node).collect()
     }
 
-    fn answer(&mut self, index: usize, reply: Reply) -> Option<Vec<u8>> {
-        let given = self.search.ended(self.asked[index].2, reply, self.now);
+    fn answer(&mut self, index: usize, response: Reply) -> Option<Vec<u8>> {
+        let given = self.search.on_reply(self.asked[index].2, response, self.now);
         self.turn();
         given
     }
@@ -79,7 +79,7 @@ fn answer(body: Vec<u8>) -> Reply {
 }
 
 fn good() -> Reply {
-    answer(block().to_bytes(Form::Verifiable))
+    answer(block().to_bytes(SigningForm::Verifiable))
 }
 
 fn gone() -> Reply {
@@ -90,17 +90,17 @@ fn gone() -> Reply {
 fn one_node_is_asked_at_first_the_next_when_it_fails_or_is_slow_and_few_at_once() {
     let mut scene = Scene::new(8, None);
     scene.turn();
-    scene.pass(HURRY - Duration::from_millis(1));
+    scene.pass(NEXT_PEER_DELAY - Duration::from_millis(1));
     assert_eq!(scene.nodes(), [0]);
     scene.pass(Duration::from_millis(1));
     assert_eq!(scene.nodes(), [0, 1], "the first is slow");
     scene.answer(1, gone());
     assert_eq!(scene.nodes(), [0, 1, 2], "the second has failed");
-    (0..9).for_each(|_| scene.pass(HURRY));
-    assert_eq!(scene.nodes().len(), AT_ONCE + 1);
+    (0..9).for_each(|_| scene.pass(NEXT_PEER_DELAY));
+    assert_eq!(scene.nodes().len(), MAX_IN_FLIGHT + 1);
     assert_eq!(scene.search.next_due(), None);
-    scene.answer(0, Reply::Silent);
-    assert_eq!(scene.nodes().len(), AT_ONCE + 2);
+    scene.answer(0, Reply::TimedOut);
+    assert_eq!(scene.nodes().len(), MAX_IN_FLIGHT + 2);
 }
 
 #[test]
@@ -108,14 +108,14 @@ fn the_block_that_is_right_is_handed_out_and_nobody_is_asked_while_it_is_taken_i
     for hash in [None, Some(block().hash())] {
         let mut scene = Scene::new(3, hash);
         scene.turn();
-        scene.pass(HURRY);
-        assert_eq!(scene.answer(0, good()), Some(block().to_bytes(Form::Verifiable)));
+        scene.pass(NEXT_PEER_DELAY);
+        assert_eq!(scene.answer(0, good()), Some(block().to_bytes(SigningForm::Verifiable)));
         assert_eq!((scene.search.next_due(), scene.search.outstanding().count()), (None, 1));
         assert_eq!(scene.answer(1, good()), None, "one is enough");
-        scene.pass(HURRY * 9);
+        scene.pass(NEXT_PEER_DELAY * 9);
         assert_eq!(scene.nodes(), [0, 1]);
         // Some rule violations are found only on import.
-        scene.search.refused("a transaction has a wrong signature", scene.now);
+        scene.search.on_block_rejected("a transaction has a wrong signature", scene.now);
         scene.turn();
         assert_eq!(scene.nodes(), [0, 1, 2]);
         assert!(scene.answer(2, good()).is_some());
@@ -124,7 +124,7 @@ fn the_block_that_is_right_is_handed_out_and_nobody_is_asked_while_it_is_taken_i
 
 #[test]
 fn what_is_not_the_block_is_passed_over() {
-    let bytes = |block: &Block| block.to_bytes(Form::Verifiable);
+    let bytes = |block: &Block| block.to_bytes(SigningForm::Verifiable);
     let (good_bytes, mut forged, mut regular, mut unsigned) = (bytes(&block()), block(), block(), block());
     forged.transactions.swap(0, 1);
     regular.height = Height(2);
@@ -156,8 +156,8 @@ fn what_is_not_the_block_is_passed_over() {
 fn a_known_hash_decides_between_blocks_that_the_same_account_has_signed() {
     let other = block_of(1, Amount(1_000));
     let mut other = Block { timestamp: Timestamp(300_000_001), ..other };
-    other.signature = Some(keys(1).sign(&other.to_bytes(Form::NonVerifiable)));
-    let other = other.to_bytes(Form::Verifiable);
+    other.signature = Some(keys(1).sign(&other.to_bytes(SigningForm::NonVerifiable)));
+    let other = other.to_bytes(SigningForm::Verifiable);
     let given = |hash| {
         let mut scene = Scene::new(1, hash);
         scene.turn();
@@ -172,11 +172,11 @@ fn replies_without_a_block_are_no_reason_to_stop() {
     let starting = Format::Binary.to_bytes(&ErrorBody::new(503, Some(ErrorBody::LOADING_CHAIN), Timestamp(1)));
     let replies = [
         gone(),
-        Reply::Silent,
-        Reply::Broken("the answer is too long".to_owned()),
-        Reply::Refused { status: 503, body: starting },
-        Reply::Refused { status: 404, body: vec![1, 2, 3] },
-        Reply::Refused { status: 302, body: Vec::new() },
+        Reply::TimedOut,
+        Reply::Failed("the answer is too long".to_owned()),
+        Reply::ErrorStatus { status: 503, body: starting },
+        Reply::ErrorStatus { status: 404, body: vec![1, 2, 3] },
+        Reply::ErrorStatus { status: 302, body: Vec::new() },
         good(),
     ];
     let mut scene = Scene::new(7, None);
@@ -228,7 +228,7 @@ proptest! {
     ) {
         let (mut scene, mut open) = (Scene::new(nodes, None), BTreeSet::new());
         let (mut is_taken_in, mut seen) = (false, 1);
-        let right = block().to_bytes(Form::Verifiable);
+        let right = block().to_bytes(SigningForm::Verifiable);
         scene.turn();
         open.insert(scene.asked[0].2);
         for step in steps {
@@ -239,7 +239,7 @@ proptest! {
                     let reply = match reply {
                         0..=15 => answer(right.clone()),
                         16..=60 => answer(vec![reply; usize::from(reply)]),
-                        61..=120 => Reply::Silent,
+                        61..=120 => Reply::TimedOut,
                         _ => gone(),
                     };
                     open.remove(&scene.asked[index].2);
@@ -248,7 +248,7 @@ proptest! {
                     is_taken_in |= given.is_some();
                 }
                 Step::Refused => {
-                    scene.search.refused("a rule", scene.now);
+                    scene.search.on_block_rejected("a rule", scene.now);
                     scene.turn();
                     is_taken_in = false;
                 }
@@ -257,7 +257,7 @@ proptest! {
             seen = scene.asked.len();
             let outstanding: BTreeSet<_> = scene.search.outstanding().collect();
             prop_assert_eq!(&outstanding, &open);
-            prop_assert!(outstanding.len() <= AT_ONCE);
+            prop_assert!(outstanding.len() <= MAX_IN_FLIGHT);
             prop_assert!(scene.search.next_due().is_some() || is_taken_in || !outstanding.is_empty(), "it stands still");
         }
         // Each round queries every peer once.

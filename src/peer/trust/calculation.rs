@@ -12,11 +12,11 @@ const MAX_ROUNDS: usize = 20;
 /// Fraction of the trust that stays with the initially trusted members.
 const ALPHA: f64 = 0.1;
 /// Change per iteration at which trust has converged.
-const SETTLED: f64 = 0.01;
+const CONVERGENCE: f64 = 0.01;
 /// Minimum number of calls with a member that is known well.
-const MANY_CALLS: u64 = 10;
+const WELL_KNOWN_CALLS: u64 = 10;
 /// Percentage of the total trust that is added and shared by members that are not known well.
-const BOOST: f64 = 30.0;
+const LITTLE_KNOWN_PERCENT: f64 = 30.0;
 
 // A set of members is stored as the bits of a `u128`.
 const _: () = assert!(MAX_MEMBERS <= u128::BITS as usize);
@@ -37,9 +37,9 @@ pub struct Calculation {
     /// The members that each had calls with, as bits.
     knows: Vec<u128>,
     /// Whether this node does not know a member well.
-    is_stranger: Vec<bool>,
+    is_little_known: Vec<bool>,
     /// Transition matrix: fractions of trust that a member passes on, one row per trusting member.
-    passes: Vec<f64>,
+    transition: Vec<f64>,
     /// Trust in each member.
     trust: Vec<f64>,
 }
@@ -51,7 +51,7 @@ enum Stage {
     /// Weights the trust of a member in the others.
     Weighing(usize),
     /// Runs an iteration; holds the number of those before.
-    Passing(usize),
+    Iterating(usize),
 }
 
 impl Calculation {
@@ -67,15 +67,15 @@ impl Calculation {
             trust_in: vec![0.0; count * count],
             known_by: vec![0.0; count * count],
             knows: vec![0; count],
-            is_stranger: vec![true; count],
-            passes: vec![0.0; count * count],
+            is_little_known: vec![true; count],
+            transition: vec![0.0; count * count],
             trust: members.source.clone(),
             members,
         }
     }
 
     /// Returns whether a node is a member.
-    pub(super) fn is_of(&self, node: &Address) -> bool {
+    pub(super) fn has_member(&self, node: &Address) -> bool {
         self.members.addresses.contains(node)
     }
 
@@ -92,14 +92,14 @@ impl Calculation {
                 }
                 Stage::Weighing(row) => {
                     self.weigh(row);
-                    self.stage = if row + 1 < count { Stage::Weighing(row + 1) } else { Stage::Passing(0) };
+                    self.stage = if row + 1 < count { Stage::Weighing(row + 1) } else { Stage::Iterating(0) };
                 }
-                Stage::Passing(round) => {
-                    let has_settled = self.pass();
+                Stage::Iterating(round) => {
+                    let has_settled = self.iterate();
                     if has_settled || round + 1 == MAX_ROUNDS {
                         return Some(self.result());
                     }
-                    self.stage = Stage::Passing(round + 1);
+                    self.stage = Stage::Iterating(round + 1);
                 }
             }
         }
@@ -113,7 +113,7 @@ impl Calculation {
         let shares = &mut self.shares[row * count..][..count];
         for (other, share) in shares.iter_mut().enumerate() {
             let unknown = if self.members.is_pre_trusted[other] || other == row { 1.0 } else { 0.0 };
-            *share = known[other].share().unwrap_or(unknown);
+            *share = known[other].success_ratio().unwrap_or(unknown);
         }
         let sum: f64 = shares.iter().sum();
         for (other, share) in shares.iter_mut().enumerate() {
@@ -124,7 +124,7 @@ impl Calculation {
             // A member's report about itself does not count in the weighting.
             self.known_by[other * count + row] = if calls > 0 && other != row { 1.0 } else { 0.0 };
             if row + 1 == count {
-                self.is_stranger[other] = calls < MANY_CALLS;
+                self.is_little_known[other] = calls < WELL_KNOWN_CALLS;
             }
         }
     }
@@ -158,7 +158,7 @@ impl Calculation {
                 *square += difference * difference * is_known;
             }
         }
-        let passes = &mut self.passes[row * count..][..count];
+        let passes = &mut self.transition[row * count..][..count];
         for (other, pass) in passes.iter_mut().enumerate() {
             let common = (self.knows[row] & self.knows[other] & !(1 << other)).count_ones();
             let credibility = match (other == row, common) {
@@ -172,11 +172,11 @@ impl Calculation {
     }
 
     /// Runs an iteration. Returns whether trust has converged.
-    fn pass(&mut self) -> bool {
+    fn iterate(&mut self) -> bool {
         let count = self.members.addresses.len();
         let mut passed = vec![0.0; count];
         for (row, trust) in self.trust.iter().enumerate() {
-            for (sum, pass) in passed.iter_mut().zip(&self.passes[row * count..][..count]) {
+            for (sum, pass) in passed.iter_mut().zip(&self.transition[row * count..][..count]) {
                 *sum += pass * trust;
             }
         }
@@ -185,7 +185,7 @@ impl Calculation {
         }
         let change: f64 = self.trust.iter().zip(&passed).map(|(old, new)| (old - new).abs()).sum();
         self.trust = passed;
-        change <= SETTLED
+        change <= CONVERGENCE
     }
 
     /// Returns the final values, with the share of members that are not known well.
@@ -193,11 +193,11 @@ impl Calculation {
         let trust = &mut self.trust;
         normalise(trust);
         trust.iter_mut().for_each(|trust| *trust = finite(*trust));
-        let strangers = self.is_stranger.iter().filter(|is_stranger| **is_stranger).count();
+        let strangers = self.is_little_known.iter().filter(|is_stranger| **is_stranger).count();
         if strangers > 0 {
             normalise(trust);
-            let boost = 1.0 / ((strangers as f64 / BOOST) * 100.0);
-            let boosted = trust.iter_mut().zip(&self.is_stranger).filter(|(_, is_stranger)| **is_stranger);
+            let boost = 1.0 / ((strangers as f64 / LITTLE_KNOWN_PERCENT) * 100.0);
+            let boosted = trust.iter_mut().zip(&self.is_little_known).filter(|(_, is_stranger)| **is_stranger);
             boosted.for_each(|(trust, _)| *trust += boost);
         }
         normalise(trust);

@@ -22,7 +22,7 @@ pub struct Members {
     pub(super) source: Vec<f64>,
     /// Whether each is on the operator's list.
     pub(super) is_pre_trusted: Vec<bool>,
-    others_in_all: usize,
+    candidate_count: usize,
 }
 
 impl Members {
@@ -50,12 +50,12 @@ impl Members {
         others.push(local);
         let is_pre_trusted: Vec<_> = others.iter().map(|node| pre_trusted.contains(node)).collect();
         let source = source(&is_pre_trusted, pre_trusted.len());
-        Members { addresses: others, source, is_pre_trusted, others_in_all }
+        Members { addresses: others, source, is_pre_trusted, candidate_count: others_in_all }
     }
 
     /// Returns the number of candidates.
-    pub(super) fn others_in_all(&self) -> usize {
-        self.others_in_all
+    pub(super) fn candidate_count(&self) -> usize {
+        self.candidate_count
     }
 }
 

@@ -6,7 +6,7 @@
 //!
 //! A calculation has at most [`MAX_MEMBERS`] members, holds 330 kB while it runs, and advances row by row so that it
 //! can be interleaved with other work. A row is one node's experiences with all members, or one node's weighting of
-//! them, or one iteration; it costs some microseconds. The result is used for [`LIFE`] seconds. Its size and the cost
+//! them, or one iteration; it costs some microseconds. The result is used for [`LIFETIME`] seconds. Its size and the cost
 //! of a selection are linear in the members.
 
 mod calculation;
@@ -23,12 +23,12 @@ use crate::model::{Address, Timestamp};
 use crate::peer::experiences::Experiences;
 
 /// Lifetime of a result in seconds of network time.
-pub const LIFE: i32 = 900;
+pub const LIFETIME: i32 = 900;
 
 /// A network with fewer other members than this is small.
-pub const SMALL: usize = 20;
+pub const SMALL_NETWORK: usize = 20;
 /// Lifetime in seconds of a result in a small network that has a member without a value.
-pub const SMALL_LIFE: i32 = 30;
+pub const SMALL_NETWORK_LIFETIME: i32 = 30;
 
 /// Current trust values, and the calculation of the next ones.
 #[derive(Debug, Default)]
@@ -45,27 +45,29 @@ impl Trust {
         self.calculation.is_none()
             && self.since.is_none_or(|(since, former)| {
                 let age = now.0.saturating_sub(since.0).saturating_abs();
-                age > LIFE || others > former.saturating_mul(2) || (former < SMALL && age >= SMALL_LIFE)
+                age > LIFETIME
+                    || others > former.saturating_mul(2)
+                    || (former < SMALL_NETWORK && age >= SMALL_NETWORK_LIFETIME)
             })
     }
 
     /// Returns whether a calculation is due; `others` are the nodes that could take part, without this one. In a
-    /// growing network it is due before the end of [`LIFE`]: when the nodes have more than doubled, and in a small
-    /// network after [`SMALL_LIFE`] if any node has no value. NIS1 uses only pre-trusted nodes in its first quarter of
+    /// growing network it is due before the end of [`LIFETIME`]: when the nodes have more than doubled, and in a small
+    /// network after [`SMALL_NETWORK_LIFETIME`] if any node has no value. NIS1 uses only pre-trusted nodes in its first quarter of
     /// an hour.
     pub fn is_due(&self, others: &[Address], now: Timestamp) -> bool {
         self.may_be_due(others.len(), now)
             && self.since.is_none_or(|(since, former)| {
                 let age = now.0.saturating_sub(since.0).saturating_abs();
                 let is_new = |node: &Address| self.values.of(node).is_none();
-                age > LIFE || others.len() > former.saturating_mul(2) || others.iter().any(is_new)
+                age > LIFETIME || others.len() > former.saturating_mul(2) || others.iter().any(is_new)
             })
     }
 
     /// Removes the trust value of a peer that has moved. Returns whether there was one.
     pub fn forget(&mut self, node: &Address) -> bool {
         // The running calculation is based on its former experiences.
-        if self.calculation.take_if(|calculation| calculation.is_of(node)).is_some() {
+        if self.calculation.take_if(|calculation| calculation.has_member(node)).is_some() {
             self.since = None;
         }
         self.values.forget(node)
@@ -78,7 +80,7 @@ impl Trust {
 
     /// Starts a calculation; discards a running one.
     pub fn begin(&mut self, members: Members, now: Timestamp) {
-        self.since = Some((now, members.others_in_all()));
+        self.since = Some((now, members.candidate_count()));
         self.calculation = Some(Calculation::new(members));
     }
 

@@ -8,7 +8,7 @@ use super::members::MAX_MEMBERS;
 use super::*;
 use crate::model::Address;
 use crate::peer::experiences::Experience;
-use crate::peer::nodes::{Limits, Nodes, Trouble};
+use crate::peer::peer_table::{FailureKind, Limits, PeerTable};
 use crate::peer::samples::{address, seeded};
 
 const NOW: Timestamp = Timestamp(100_000);
@@ -38,15 +38,15 @@ fn calculate(members: Members, experiences: &Experiences, rows: usize) -> TrustV
 }
 
 /// Returns a table whose first peers are pre-trusted, and whose active ones have addresses of separate networks.
-fn nodes(all: usize, pre_trusted: usize, active: &[usize]) -> Nodes<()> {
-    let mut nodes = Nodes::new(address(LOCAL), Limits::default());
+fn nodes(all: usize, pre_trusted: usize, active: &[usize]) -> PeerTable<()> {
+    let mut nodes = PeerTable::new(address(LOCAL), Limits::default());
     (0..pre_trusted).for_each(|node| nodes.add_pre_trusted(address(node), ()).expect("room"));
     for node in active.iter().copied().chain(pre_trusted..all) {
         let ip = IpAddr::V4(Ipv4Addr::from_bits(0x0808_0000 + ((node as u32) << 8)));
-        nodes.answered(address(node), ip, (), Duration::ZERO).expect("room");
+        nodes.record_introduction(address(node), ip, (), Duration::ZERO).expect("room");
     }
     for node in (pre_trusted..all).filter(|node| !active.contains(node)) {
-        nodes.failed(&address(node), Trouble::Inactive, "", Duration::ZERO);
+        nodes.record_failure(&address(node), FailureKind::Inactive, "", Duration::ZERO);
     }
     nodes
 }
@@ -160,7 +160,7 @@ fn few_nodes_all_take_part_and_this_one_once_at_the_end() {
     let members = Members::choose(others, address(LOCAL), &listed(0..0), &none, &mut seeded(1));
     let mut expected = addresses(0..100);
     expected.push(address(LOCAL));
-    assert_eq!((members.addresses.len(), members.others_in_all()), (MAX_MEMBERS, 100));
+    assert_eq!((members.addresses.len(), members.candidate_count()), (MAX_MEMBERS, 100));
     assert_eq!(members.addresses, expected);
 }
 
@@ -172,7 +172,7 @@ fn of_many_nodes_the_most_trusted_and_some_of_the_list_take_part_and_others_by_c
     for seed in 0..300 {
         let (all, list) = (addresses(0..400), listed(370..400));
         let members = Members::choose(all, address(LOCAL), &list, &former, &mut seeded(seed));
-        assert_eq!((members.addresses.len(), members.others_in_all()), (MAX_MEMBERS, 400));
+        assert_eq!((members.addresses.len(), members.candidate_count()), (MAX_MEMBERS, 400));
         assert_eq!(members.addresses.iter().collect::<BTreeSet<_>>().len(), MAX_MEMBERS);
         assert_eq!(members.addresses[100], address(LOCAL));
         let trusted: Vec<_> = [49, 99, 48, 98, 47, 97, 46, 96, 45, 95].map(address).into();
@@ -197,19 +197,19 @@ fn a_result_is_used_for_a_quarter_of_an_hour_or_until_there_are_twice_as_many_no
     let (mut trust, experiences) = (Trust::default(), Experiences::new(address(LOCAL)));
     assert!(trust.is_due(&[], NOW));
     assert!(!trust.advance(&experiences, 1));
-    trust.begin(members(SMALL, 2, 1), NOW);
-    assert!(!trust.is_due(&addresses(0..SMALL), NOW));
+    trust.begin(members(SMALL_NETWORK, 2, 1), NOW);
+    assert!(!trust.is_due(&addresses(0..SMALL_NETWORK), NOW));
     assert!(trust.advance(&experiences, 1));
     assert_eq!(*trust.values(), TrustValues::default());
     while trust.advance(&experiences, 1) {}
-    assert_eq!(trust.values().iter().count(), SMALL + 1);
+    assert_eq!(trust.values().iter().count(), SMALL_NETWORK + 1);
     let later = |seconds| Timestamp(NOW.0 + seconds);
-    assert!(!trust.is_due(&addresses(0..2 * SMALL), later(LIFE)) && !trust.is_due(&[], later(LIFE)));
-    assert!(trust.is_due(&addresses(0..SMALL), later(LIFE + 1)));
-    assert!(trust.is_due(&addresses(0..2 * SMALL + 1), NOW));
+    assert!(!trust.is_due(&addresses(0..2 * SMALL_NETWORK), later(LIFETIME)) && !trust.is_due(&[], later(LIFETIME)));
+    assert!(trust.is_due(&addresses(0..SMALL_NETWORK), later(LIFETIME + 1)));
+    assert!(trust.is_due(&addresses(0..2 * SMALL_NETWORK + 1), NOW));
     // A clock that was set back does not preserve the values.
-    let same = addresses(0..SMALL);
-    assert!(!trust.is_due(&same, later(-LIFE)) && trust.is_due(&same, later(-LIFE - 1)));
+    let same = addresses(0..SMALL_NETWORK);
+    assert!(!trust.is_due(&same, later(-LIFETIME)) && trust.is_due(&same, later(-LIFETIME - 1)));
     // The first peer of a node without peers need not wait.
     trust.begin(members(0, 0, 1), NOW);
     while trust.advance(&experiences, 1) {}
@@ -220,31 +220,31 @@ fn a_result_is_used_for_a_quarter_of_an_hour_or_until_there_are_twice_as_many_no
 fn in_a_small_network_somebody_new_waits_half_a_minute_whether_another_one_has_gone_or_not() {
     let experiences = Experiences::new(address(LOCAL));
     let later = |seconds| Timestamp(NOW.0 + seconds);
-    for former in [1, 2, 5, SMALL - 1] {
+    for former in [1, 2, 5, SMALL_NETWORK - 1] {
         let mut trust = Trust::default();
         trust.begin(members(former, 1, 1), NOW);
         while trust.advance(&experiences, 1) {}
         for others in [0..former + 1, 1..former + 1] {
             let others = addresses(others);
-            assert!(!trust.is_due(&others, later(SMALL_LIFE - 1)), "{former}");
-            assert!(trust.is_due(&others, later(SMALL_LIFE)), "{former}");
+            assert!(!trust.is_due(&others, later(SMALL_NETWORK_LIFETIME - 1)), "{former}");
+            assert!(trust.is_due(&others, later(SMALL_NETWORK_LIFETIME)), "{former}");
         }
-        assert!(!trust.is_due(&addresses(0..former), later(LIFE)), "nobody is new");
+        assert!(!trust.is_due(&addresses(0..former), later(LIFETIME)), "nobody is new");
     }
 }
 
 #[test]
 fn a_node_that_is_forgotten_has_no_value_and_what_is_being_calculated_begins_anew() {
     let (mut trust, experiences) = (Trust::default(), Experiences::new(address(LOCAL)));
-    trust.begin(members(SMALL, 2, 1), NOW);
+    trust.begin(members(SMALL_NETWORK, 2, 1), NOW);
     while trust.advance(&experiences, 1) {}
     assert!(trust.forget(&address(3)) && !trust.forget(&address(3)) && !trust.forget(&address(LOCAL + 1)));
-    assert_eq!((trust.values().of(&address(3)), trust.values().iter().count()), (None, SMALL));
-    assert!(!trust.is_due(&addresses(0..SMALL), NOW));
-    trust.begin(members(SMALL, 2, 1), NOW);
+    assert_eq!((trust.values().of(&address(3)), trust.values().iter().count()), (None, SMALL_NETWORK));
+    assert!(!trust.is_due(&addresses(0..SMALL_NETWORK), NOW));
+    trust.begin(members(SMALL_NETWORK, 2, 1), NOW);
     assert!(!trust.forget(&address(LOCAL + 1)) && trust.is_calculating(), "it has no part in it");
     trust.forget(&address(4));
-    assert!(!trust.is_calculating() && trust.is_due(&addresses(0..SMALL), NOW));
+    assert!(!trust.is_calculating() && trust.is_due(&addresses(0..SMALL_NETWORK), NOW));
 }
 
 #[test]
@@ -253,7 +253,7 @@ fn nodes_are_drawn_as_often_as_they_are_trusted() {
     let (candidates, mut random) = (values.admit(|_| true), seeded(1));
     let mut met = [0_i32; 4];
     for _ in 0..10_000 {
-        let drawn = candidates.draw(1, &mut random);
+        let drawn = candidates.select(1, &mut random);
         assert_eq!(drawn.len(), 1);
         met[(0..4).find(|node| address(*node) == drawn[0]).expect("a node")] += 1;
     }
@@ -269,7 +269,7 @@ fn a_draw_of_two_follows_the_weights_of_those_that_are_left() {
     let (candidates, mut random) = (values.admit(|_| true), seeded(1));
     let mut without = [0_i32; 3];
     for _ in 0..10_000 {
-        let drawn = candidates.draw(2, &mut random);
+        let drawn = candidates.select(2, &mut random);
         assert!(drawn.len() == 2 && drawn[0] != drawn[1]);
         without[(0..3).find(|node| !drawn.contains(&address(*node))).expect("a node")] += 1;
     }
@@ -284,9 +284,9 @@ fn a_draw_of_as_many_as_there_are_gives_all_in_their_order_without_chance() {
     let candidates = equal_trust(5).admit(|node| *node != address(2));
     let mut no_chance = || -> u64 { panic!("a number was taken") };
     let expected: Vec<_> = [0, 1, 3, 4, LOCAL].map(address).into();
-    assert_eq!(candidates.draw(5, &mut no_chance), expected);
-    assert_eq!(candidates.draw(usize::MAX, &mut no_chance), expected);
-    assert_eq!(candidates.draw(0, &mut no_chance), []);
+    assert_eq!(candidates.select(5, &mut no_chance), expected);
+    assert_eq!(candidates.select(usize::MAX, &mut no_chance), expected);
+    assert_eq!(candidates.select(0, &mut no_chance), []);
 }
 
 #[test]
@@ -303,7 +303,7 @@ fn each_draw_of_several_has_one_active_node_of_the_list_besides_those_by_trust()
     // Nodes 0 to 3 are pre-trusted, 0 and 1 are active; 4 to 29 are other peers.
     let active: Vec<_> = [0, 1].into_iter().chain(4..30).collect();
     let nodes = nodes(30, 4, &active);
-    let (selector, mut random) = (Selector::of_partners(&equal_trust(30), &nodes), seeded(1));
+    let (selector, mut random) = (Selector::among_active(&equal_trust(30), &nodes), seeded(1));
     let mut met = BTreeMap::new();
     for _ in 0..1_000 {
         let drawn = selector.several(5, &mut random);
@@ -322,12 +322,12 @@ fn each_draw_of_several_has_one_active_node_of_the_list_besides_those_by_trust()
 fn a_node_of_the_list_takes_all_active_ones_of_it() {
     let mut nodes = nodes(30, 4, &[0, 1, 2, 20]);
     nodes.add_pre_trusted(address(LOCAL), ()).expect("room");
-    let mut nobody = Selector::of_partners(&TrustValues::default(), &nodes).several(5, &mut seeded(1));
+    let mut nobody = Selector::among_active(&TrustValues::default(), &nodes).several(5, &mut seeded(1));
     nobody.sort_unstable();
     let mut expected = addresses(0..3);
     expected.sort_unstable();
     assert_eq!(nobody, expected);
-    let drawn = Selector::of_partners(&equal_trust(30), &nodes).several(2, &mut seeded(1));
+    let drawn = Selector::among_active(&equal_trust(30), &nodes).several(2, &mut seeded(1));
     assert!(addresses(0..3).iter().all(|node| drawn.contains(node)), "{drawn:?}");
 }
 
@@ -339,8 +339,9 @@ fn while_no_node_of_the_list_is_active_all_of_it_are_partners_but_not_this_node(
             nodes.add_pre_trusted(address(LOCAL), ()).expect("room");
         }
         // Contacts with some of them failed.
-        nodes.failed(&address(0), Trouble::Failure, "", Duration::ZERO);
-        for selector in [Selector::of_partners(&equal_trust(4), &nodes), Selector::of_all(&equal_trust(4), &nodes)] {
+        nodes.record_failure(&address(0), FailureKind::Failure, "", Duration::ZERO);
+        for selector in [Selector::among_active(&equal_trust(4), &nodes), Selector::among_all(&equal_trust(4), &nodes)]
+        {
             let drawn: BTreeSet<_> = selector.several(1, &mut seeded(2)).into_iter().collect();
             assert!(listed(0..3).is_subset(&drawn) && !drawn.contains(&address(LOCAL)), "{drawn:?}");
         }
@@ -351,21 +352,21 @@ fn while_no_node_of_the_list_is_active_all_of_it_are_partners_but_not_this_node(
 fn one_partner_is_drawn_by_trust_and_from_the_list_only_if_there_is_none() {
     let mut random = seeded(1);
     let with_others = nodes(4, 2, &[3]);
-    let selector = Selector::of_partners(&equal_trust(4), &with_others);
+    let selector = Selector::among_active(&equal_trust(4), &with_others);
     assert!((0..100).all(|_| selector.one(&mut random) == Some(address(3))));
     let alone = nodes(2, 2, &[]);
-    let selector = Selector::of_partners(&equal_trust(2), &alone);
+    let selector = Selector::among_active(&equal_trust(2), &alone);
     let met: BTreeSet<_> = (0..100).filter_map(|_| selector.one(&mut random)).collect();
     assert_eq!(met, listed(0..2));
     let nobody = nodes(0, 0, &[]);
-    let selector = Selector::of_partners(&equal_trust(0), &nobody);
+    let selector = Selector::among_active(&equal_trust(0), &nobody);
     assert_eq!((selector.one(&mut random), selector.several(5, &mut random)), (None, vec![]));
 }
 
 #[test]
 fn a_node_that_is_not_trusted_at_all_is_drawn_now_and_then() {
     let values = TrustValues::new(&addresses(0..3), &[0.0, 0.7, 0.3]);
-    let selector = Selector::of_partners(&values, &nodes(3, 0, &[0, 1, 2]));
+    let selector = Selector::among_active(&values, &nodes(3, 0, &[0, 1, 2]));
     let mut random = seeded(1);
     let drawn = (0..1_200).filter(|_| selector.one(&mut random) == Some(address(0))).count();
     assert!((60..140).contains(&drawn), "{drawn} of 1,200: one in four is drawn of three without regard to trust");
@@ -373,7 +374,7 @@ fn a_node_that_is_not_trusted_at_all_is_drawn_now_and_then() {
 
 #[test]
 fn one_partner_is_drawn_among_those_that_are_admitted() {
-    let selector = Selector::of_partners(&equal_trust(3), &nodes(3, 3, &[0, 1, 2]));
+    let selector = Selector::among_active(&equal_trust(3), &nodes(3, 3, &[0, 1, 2]));
     let drawn = |is_admitted: fn(&Address) -> bool| -> BTreeSet<_> {
         let mut random = seeded(1);
         (0..200).filter_map(|_| selector.one_of(is_admitted, &mut random)).collect()
@@ -386,7 +387,7 @@ fn one_partner_is_drawn_among_those_that_are_admitted() {
 #[test]
 fn sources_of_time_are_drawn_by_trust_alone_among_those_that_are_admitted() {
     let nodes = nodes(30, 2, &(0..30).collect::<Vec<_>>());
-    let selector = Selector::of_partners(&equal_trust(30), &nodes);
+    let selector = Selector::among_active(&equal_trust(30), &nodes);
     let important = listed(10..20);
     let drawn = selector.some_of(|node| important.contains(node), 20, &mut seeded(1));
     assert_eq!(drawn.into_iter().collect::<BTreeSet<_>>(), important);
@@ -397,11 +398,11 @@ fn sources_of_time_are_drawn_by_trust_alone_among_those_that_are_admitted() {
 #[test]
 fn only_active_nodes_are_partners_and_others_are_refreshed_too() {
     let mut nodes = nodes(3, 0, &[0, 1, 2]);
-    nodes.failed(&address(1), Trouble::Busy, "", Duration::ZERO);
+    nodes.record_failure(&address(1), FailureKind::Busy, "", Duration::ZERO);
     let values = equal_trust(3);
-    let partners = Selector::of_partners(&values, &nodes).several(9, &mut seeded(1));
+    let partners = Selector::among_active(&values, &nodes).several(9, &mut seeded(1));
     assert_eq!(partners, [address(0), address(2)]);
-    assert_eq!(Selector::of_all(&values, &nodes).several(9, &mut seeded(1)), addresses(0..3));
+    assert_eq!(Selector::among_all(&values, &nodes).several(9, &mut seeded(1)), addresses(0..3));
 }
 
 fn any_count() -> impl Strategy<Value = i64> {
@@ -438,9 +439,9 @@ proptest! {
         seed in any::<u64>(),
     ) {
         let candidates = TrustValues::new(&addresses(0..trust.len()), &trust).admit(|_| true);
-        let drawn = candidates.draw(most, &mut seeded(seed));
+        let drawn = candidates.select(most, &mut seeded(seed));
         prop_assert!(drawn.len() <= most);
         prop_assert_eq!(drawn.iter().collect::<BTreeSet<_>>().len(), drawn.len());
-        prop_assert_eq!(&drawn, &candidates.draw(most, &mut seeded(seed)));
+        prop_assert_eq!(&drawn, &candidates.select(most, &mut seeded(seed)));
     }
 }

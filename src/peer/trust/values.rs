@@ -79,15 +79,15 @@ impl Candidates {
         self.weights.retain(|(node, _)| stays(node));
     }
 
-    /// Selects at most `most` distinct candidates, or all in order. Each takes one random number and linear time.
-    pub fn draw(&self, most: usize, random: &mut impl RandomSource) -> Vec<Address> {
-        if most >= self.weights.len() {
+    /// Selects at most `max` distinct candidates, or all in order. Each takes one random number and linear time.
+    pub fn select(&self, max: usize, random: &mut impl RandomSource) -> Vec<Address> {
+        if max >= self.weights.len() {
             return self.weights.iter().map(|(node, _)| *node).collect();
         }
         let mut left = self.weights.clone();
         let mut remaining: f64 = left.iter().map(|(_, weight)| weight).sum();
-        let mut drawn = Vec::with_capacity(most);
-        while drawn.len() < most {
+        let mut drawn = Vec::with_capacity(max);
+        while drawn.len() < max {
             let (mark, mut sum) = (random.fraction() * remaining, 0.0);
             let hit = left.iter().position(|(_, weight)| {
                 sum += weight;

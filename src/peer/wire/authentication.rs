@@ -8,9 +8,9 @@
 use std::fmt;
 
 use super::node::NodeInfo;
-use crate::codec::binary::BinarySource;
-use crate::codec::json::JsonSource;
-use crate::codec::{self, Context, Format, ReadError, Readable, Sink, Source, Writable};
+use crate::codec::binary::BinaryDecoder;
+use crate::codec::json::JsonDecoder;
+use crate::codec::{self, Context, Decoder, Encoder, Format, ReadError, Readable, Writable};
 use crate::crypto::{KeyPair, PublicKey, Signature, verify};
 
 /// Bytes of a challenge.
@@ -46,13 +46,13 @@ impl Challenge {
 }
 
 impl Writable for Challenge {
-    fn write(&self, sink: &mut impl Sink) {
+    fn write(&self, sink: &mut impl Encoder) {
         sink.bytes("data", Some(&self.0));
     }
 }
 
 impl Readable for Challenge {
-    fn read<'a, S: Source<'a>>(source: &mut S) -> Result<Self, ReadError> {
+    fn read<'a, S: Decoder<'a>>(source: &mut S) -> Result<Self, ReadError> {
         let bytes = source.need_bytes("data")?;
         let challenge = bytes.as_ref().try_into().map(Challenge);
         challenge.map_err(|_| {
@@ -71,16 +71,16 @@ pub const MAX_CHALLENGE_BYTES: usize = 1_024;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AnyChallenge {
     /// Challenge of the regular length.
-    Proper(Challenge),
+    Valid(Challenge),
     /// Any other length, which is never signed.
     Unsigned,
 }
 
 impl Readable for AnyChallenge {
-    fn read<'a, S: Source<'a>>(source: &mut S) -> Result<Self, ReadError> {
+    fn read<'a, S: Decoder<'a>>(source: &mut S) -> Result<Self, ReadError> {
         let bytes = source.need_bytes("data")?;
         match bytes.as_ref().try_into() {
-            Ok(proper) => Ok(AnyChallenge::Proper(Challenge(proper))),
+            Ok(proper) => Ok(AnyChallenge::Valid(Challenge(proper))),
             Err(_) if bytes.len() <= MAX_CHALLENGE_BYTES => Ok(AnyChallenge::Unsigned),
             Err(_) => {
                 Err(ReadError::Argument(format!("challenge must be 64 bytes, and has more than {MAX_CHALLENGE_BYTES}")))
@@ -99,14 +99,14 @@ pub struct AuthenticatedRequest<T, C = Challenge> {
 }
 
 impl<T: Writable> Writable for AuthenticatedRequest<T> {
-    fn write(&self, sink: &mut impl Sink) {
+    fn write(&self, sink: &mut impl Encoder) {
         sink.object("entity", |sink| self.entity.write(sink));
         sink.object("challenge", |sink| self.challenge.write(sink));
     }
 }
 
 impl<T: Readable, C: Readable> Readable for AuthenticatedRequest<T, C> {
-    fn read<'a, S: Source<'a>>(source: &mut S) -> Result<Self, ReadError> {
+    fn read<'a, S: Decoder<'a>>(source: &mut S) -> Result<Self, ReadError> {
         let entity = source.need_object("entity", T::read)?;
         Ok(AuthenticatedRequest { entity, challenge: source.need_object("challenge", C::read)? })
     }
@@ -122,14 +122,14 @@ pub struct AuthenticatedResponse<T> {
 }
 
 impl<T: Writable> Writable for AuthenticatedResponse<T> {
-    fn write(&self, sink: &mut impl Sink) {
+    fn write(&self, sink: &mut impl Encoder) {
         sink.object("entity", |sink| self.entity.write(sink));
         sink.bytes("signature", Some(&self.signature.0));
     }
 }
 
 impl<T: Readable> Readable for AuthenticatedResponse<T> {
-    fn read<'a, S: Source<'a>>(source: &mut S) -> Result<Self, ReadError> {
+    fn read<'a, S: Decoder<'a>>(source: &mut S) -> Result<Self, ReadError> {
         let entity = source.need_object("entity", T::read)?;
         Ok(AuthenticatedResponse { entity, signature: source.signature("signature")? })
     }
@@ -162,21 +162,21 @@ impl From<ReadError> for AnswerError {
 }
 
 /// Placeholder for an entity that is not decoded.
-struct Unread;
+struct Undecoded;
 
-impl Readable for Unread {
-    fn read<'a, S: Source<'a>>(_: &mut S) -> Result<Self, ReadError> {
-        Ok(Unread)
+impl Readable for Undecoded {
+    fn read<'a, S: Decoder<'a>>(_: &mut S) -> Result<Self, ReadError> {
+        Ok(Undecoded)
     }
 }
 
 /// Checks the signature of an answer before decoding anything else.
-pub(super) fn check_signer<'a, S: Source<'a>>(
+pub(super) fn check_signer<'a, S: Decoder<'a>>(
     source: &mut S,
     challenge: &Challenge,
     expected: &PublicKey,
 ) -> Result<(), AnswerError> {
-    let AuthenticatedResponse::<Unread> { signature, .. } = AuthenticatedResponse::read(source)?;
+    let AuthenticatedResponse::<Undecoded> { signature, .. } = AuthenticatedResponse::read(source)?;
     if challenge.is_signed_by(expected, &signature) { Ok(()) } else { Err(AnswerError::Impersonated) }
 }
 
@@ -191,13 +191,13 @@ pub fn read_answer<T: Readable>(
 ) -> Result<T, AnswerError> {
     let answer: AuthenticatedResponse<T> = match format {
         Format::Binary => {
-            check_signer(&mut BinarySource::new(body, context), challenge, expected)?;
-            AuthenticatedResponse::read(&mut BinarySource::new(body, context))?
+            check_signer(&mut BinaryDecoder::new(body, context), challenge, expected)?;
+            AuthenticatedResponse::read(&mut BinaryDecoder::new(body, context))?
         }
         Format::Json => {
             let value = codec::parse(body)?;
-            check_signer(&mut JsonSource::new(&value, context)?, challenge, expected)?;
-            AuthenticatedResponse::read(&mut JsonSource::new(&value, context)?)?
+            check_signer(&mut JsonDecoder::new(&value, context)?, challenge, expected)?;
+            AuthenticatedResponse::read(&mut JsonDecoder::new(&value, context)?)?
         }
     };
     Ok(answer.entity)
@@ -212,8 +212,8 @@ pub fn check_answer(
     expected: &PublicKey,
 ) -> Result<(), AnswerError> {
     match format {
-        Format::Binary => check_signer(&mut BinarySource::new(body, context), challenge, expected),
-        Format::Json => check_signer(&mut JsonSource::new(&*codec::parse(body)?, context)?, challenge, expected),
+        Format::Binary => check_signer(&mut BinaryDecoder::new(body, context), challenge, expected),
+        Format::Json => check_signer(&mut JsonDecoder::new(&*codec::parse(body)?, context)?, challenge, expected),
     }
 }
 
@@ -262,7 +262,7 @@ mod tests {
         for format in [Format::Binary, Format::Json] {
             assert_eq!(format.read(&format.to_bytes(&challenge), context()), Ok(challenge.clone()));
             let any = format.read(&format.to_bytes(&challenge), context());
-            assert_eq!(any, Ok(AnyChallenge::Proper(challenge.clone())));
+            assert_eq!(any, Ok(AnyChallenge::Valid(challenge.clone())));
         }
     }
 

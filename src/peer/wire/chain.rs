@@ -4,19 +4,19 @@ use std::marker::PhantomData;
 use std::vec;
 
 use super::authentication::{AnswerError, Challenge, check_signer};
-use crate::codec::binary::BinarySource;
-use crate::codec::json::JsonSource;
-use crate::codec::lax_json::Value;
+use crate::codec::binary::BinaryDecoder;
+use crate::codec::json::JsonDecoder;
+use crate::codec::lenient_json::Value;
 use crate::codec::wipe::Wiped;
-use crate::codec::{self, Context, Format, ReadError, Readable, Sink, Source, Writable};
+use crate::codec::{self, Context, Decoder, Encoder, Format, ReadError, Readable, Writable};
 use crate::crypto::PublicKey;
+use crate::mempool::ShortId;
 use crate::model::network::ChainParameters;
 use crate::model::{Block, Hash256, Height, Transaction};
-use crate::pool::ShortId;
 
-/// Minimum of [`PartLimits::min_blocks`].
-const LEAST_BLOCKS: u64 = 10;
-/// Blocks of the first query beyond [`PartLimits::min_blocks`].
+/// Minimum of [`BlockListLimits::min_blocks`].
+const MIN_BLOCKS: u64 = 10;
+/// Blocks of the first query beyond [`BlockListLimits::min_blocks`].
 const SPARE_BLOCKS: u64 = 100;
 
 /// Score of a chain. Never negative.
@@ -25,7 +25,7 @@ pub struct Score(pub i128);
 
 /// Big-endian integer, as NIS1's `BigInteger`.
 impl Writable for Score {
-    fn write(&self, sink: &mut impl Sink) {
+    fn write(&self, sink: &mut impl Encoder) {
         let bytes = self.0.to_be_bytes();
         // As few bytes as show that it is not negative.
         let first = bytes.windows(2).position(|pair| pair[0] != 0 || pair[1] & 0x80 != 0);
@@ -35,7 +35,7 @@ impl Writable for Score {
 
 /// Rejects numbers that no chain can reach.
 impl Readable for Score {
-    fn read<'a, S: Source<'a>>(source: &mut S) -> Result<Self, ReadError> {
+    fn read<'a, S: Decoder<'a>>(source: &mut S) -> Result<Self, ReadError> {
         let bytes = source.need_bytes("score")?;
         let significant = bytes.iter().position(|byte| *byte != 0).map_or(&[][..], |first| &bytes[first..]);
         let mut padded = [0; 16];
@@ -59,7 +59,7 @@ pub struct ChainRequest {
 
 /// Limits of an answer with blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PartLimits {
+pub struct BlockListLimits {
     /// Requested number of blocks; a hint, not enforced.
     pub min_blocks: u64,
     /// Blocks of NIS1's first database query, which affects its count of transactions.
@@ -80,20 +80,20 @@ impl ChainRequest {
     }
 
     /// Returns the limits of the answer for the parameters of the chain.
-    pub fn limits(&self, chain: &ChainParameters) -> PartLimits {
+    pub fn limits(&self, chain: &ChainParameters) -> BlockListLimits {
         let (most, least) = (u64::from(chain.max_transactions), u64::from(chain.max_transactions_per_block));
         let blocks = chain.max_blocks_per_sync();
         // A negative number counts as 0.
         let wanted = |number: i32| u64::try_from(number).unwrap_or(0);
-        let min_blocks = self.min_blocks.map_or(blocks / 4, |number| wanted(number).max(LEAST_BLOCKS).min(blocks));
+        let min_blocks = self.min_blocks.map_or(blocks / 4, |number| wanted(number).max(MIN_BLOCKS).min(blocks));
         let transactions = self.max_transactions.map_or(most / 2, |number| wanted(number).max(least).min(most));
-        PartLimits { min_blocks, first_query: (min_blocks + SPARE_BLOCKS).min(blocks), blocks, transactions }
+        BlockListLimits { min_blocks, first_query: (min_blocks + SPARE_BLOCKS).min(blocks), blocks, transactions }
     }
 }
 
 /// The first missing number ends the message.
 impl Writable for ChainRequest {
-    fn write(&self, sink: &mut impl Sink) {
+    fn write(&self, sink: &mut impl Encoder) {
         sink.u64("height", self.after.0);
         let Some(min_blocks) = self.min_blocks else { return };
         sink.i32("minBlocks", min_blocks);
@@ -104,7 +104,7 @@ impl Writable for ChainRequest {
 }
 
 impl Readable for ChainRequest {
-    fn read<'a, S: Source<'a>>(source: &mut S) -> Result<Self, ReadError> {
+    fn read<'a, S: Decoder<'a>>(source: &mut S) -> Result<Self, ReadError> {
         Ok(ChainRequest {
             after: source.height("height")?,
             min_blocks: source.i32("minBlocks")?,
@@ -120,7 +120,7 @@ pub struct HashChain(pub Vec<Hash256>);
 struct Hash(Hash256);
 
 impl Readable for Hash {
-    fn read<'a, S: Source<'a>>(source: &mut S) -> Result<Self, ReadError> {
+    fn read<'a, S: Decoder<'a>>(source: &mut S) -> Result<Self, ReadError> {
         let bytes = source.need_bytes("data")?;
         let hash = Hash256::try_from(bytes.as_ref()).map(Hash);
         hash.map_err(|_| ReadError::Argument("the hash of a block must have 32 bytes".to_owned()))
@@ -128,13 +128,13 @@ impl Readable for Hash {
 }
 
 impl Writable for HashChain {
-    fn write(&self, sink: &mut impl Sink) {
+    fn write(&self, sink: &mut impl Encoder) {
         sink.list("data", &self.0, |sink, hash| sink.bytes("data", Some(&hash.0)));
     }
 }
 
 impl Readable for HashChain {
-    fn read<'a, S: Source<'a>>(source: &mut S) -> Result<Self, ReadError> {
+    fn read<'a, S: Decoder<'a>>(source: &mut S) -> Result<Self, ReadError> {
         let hashes = source.need_list("data", Hash::read)?;
         Ok(HashChain(hashes.into_iter().map(|Hash(hash)| hash).collect()))
     }
@@ -147,41 +147,41 @@ pub struct ShortIds(pub Vec<ShortId>);
 struct OneShortId(ShortId);
 
 impl Writable for OneShortId {
-    fn write(&self, sink: &mut impl Sink) {
+    fn write(&self, sink: &mut impl Encoder) {
         sink.i64("hashShortId", self.0);
     }
 }
 
 impl Writable for ShortIds {
-    fn write(&self, sink: &mut impl Sink) {
+    fn write(&self, sink: &mut impl Encoder) {
         sink.list("hashShortIds", &self.0, |sink, id| OneShortId(*id).write(sink));
     }
 }
 
 impl Readable for ShortIds {
-    fn read<'a, S: Source<'a>>(source: &mut S) -> Result<Self, ReadError> {
+    fn read<'a, S: Decoder<'a>>(source: &mut S) -> Result<Self, ReadError> {
         source.need_list("hashShortIds", |source| source.need_i64("hashShortId")).map(ShortIds)
     }
 }
 
 /// List in an answer, decoded one element at a time to spread the work.
-pub struct Listed<T> {
-    unread: Unread,
+pub struct LazyList<T> {
+    undecoded: Undecoded,
     kind: PhantomData<T>,
 }
 
 /// Blocks.
-pub type BlockList = Listed<Block>;
+pub type BlockList = LazyList<Block>;
 /// Unconfirmed transactions.
-pub type TransactionList = Listed<Transaction>;
+pub type TransactionList = LazyList<Transaction>;
 
-impl<T> std::fmt::Debug for Listed<T> {
+impl<T> std::fmt::Debug for LazyList<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.unread.fmt(f)
+        self.undecoded.fmt(f)
     }
 }
 
-enum Unread {
+enum Undecoded {
     /// Binary list.
     Binary {
         body: Vec<u8>,
@@ -195,16 +195,16 @@ enum Unread {
     Json(vec::IntoIter<Value>),
 }
 
-impl std::fmt::Debug for Unread {
+impl std::fmt::Debug for Undecoded {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Unread::Binary { at, end, left, .. } => write!(f, "{left} in {} bytes", end - at),
-            Unread::Json(values) => write!(f, "{} in JSON", values.len()),
+            Undecoded::Binary { at, end, left, .. } => write!(f, "{left} in {} bytes", end - at),
+            Undecoded::Json(values) => write!(f, "{} in JSON", values.len()),
         }
     }
 }
 
-impl<T: Readable> Listed<T> {
+impl<T: Readable> LazyList<T> {
     /// Opens an answer of the node with the expected key. The caller must bound the body ([`super::limits`]). Costs one
     /// signature check.
     pub fn open(
@@ -213,92 +213,92 @@ impl<T: Readable> Listed<T> {
         context: Context,
         challenge: &Challenge,
         expected: &PublicKey,
-    ) -> Result<Listed<T>, AnswerError> {
+    ) -> Result<LazyList<T>, AnswerError> {
         match format {
             Format::Binary => {
-                check_signer(&mut BinarySource::new(&body, context), challenge, expected)?;
-                Ok(Listed::of_binary(body, context)?)
+                check_signer(&mut BinaryDecoder::new(&body, context), challenge, expected)?;
+                Ok(LazyList::of_binary(body, context)?)
             }
             Format::Json => {
                 let value = codec::parse(&body)?;
-                check_signer(&mut JsonSource::new(&value, context)?, challenge, expected)?;
-                Ok(Listed::of_json(value)?)
+                check_signer(&mut JsonDecoder::new(&value, context)?, challenge, expected)?;
+                Ok(LazyList::of_json(value)?)
             }
         }
     }
 
     /// Opens an answer whose signature was checked.
-    pub fn of_checked(format: Format, body: Vec<u8>, context: Context) -> Result<Listed<T>, ReadError> {
+    pub fn from_verified(format: Format, body: Vec<u8>, context: Context) -> Result<LazyList<T>, ReadError> {
         match format {
-            Format::Binary => Listed::of_binary(body, context),
-            Format::Json => Listed::of_json(codec::parse(&body)?),
+            Format::Binary => LazyList::of_binary(body, context),
+            Format::Json => LazyList::of_json(codec::parse(&body)?),
         }
     }
 
-    fn of(unread: Unread) -> Listed<T> {
-        Listed { unread, kind: PhantomData }
+    fn of(unread: Undecoded) -> LazyList<T> {
+        LazyList { undecoded: unread, kind: PhantomData }
     }
 
-    fn of_binary(body: Vec<u8>, context: Context) -> Result<Listed<T>, ReadError> {
+    fn of_binary(body: Vec<u8>, context: Context) -> Result<LazyList<T>, ReadError> {
         /// Number of elements of a list.
-        struct Begun(usize);
-        impl Readable for Begun {
-            fn read<'a, S: Source<'a>>(source: &mut S) -> Result<Self, ReadError> {
+        struct ElementCount(usize);
+        impl Readable for ElementCount {
+            fn read<'a, S: Decoder<'a>>(source: &mut S) -> Result<Self, ReadError> {
                 match source.need_i32("data")? {
                     -1 => Err(ReadError::Missing("data")),
-                    count => Ok(Begun(usize::try_from(count).unwrap_or(0))),
+                    count => Ok(ElementCount(usize::try_from(count).unwrap_or(0))),
                 }
             }
         }
         /// Bytes of a length or count.
         const NUMBER: usize = 4;
-        let mut source = BinarySource::new(&body, context);
-        let Begun(left) = source.need_object("entity", Begun::read)?;
-        let end = body.len() - source.rest().len();
-        Ok(Listed::of(Unread::Binary { at: 2 * NUMBER, end, left, body }))
+        let mut source = BinaryDecoder::new(&body, context);
+        let ElementCount(left) = source.need_object("entity", ElementCount::read)?;
+        let end = body.len() - source.remaining().len();
+        Ok(LazyList::of(Undecoded::Binary { at: 2 * NUMBER, end, left, body }))
     }
 
-    fn of_json(mut value: Wiped<Value>) -> Result<Listed<T>, ReadError> {
+    fn of_json(mut value: Wiped<Value>) -> Result<LazyList<T>, ReadError> {
         let Some(Value::Array(values)) = member(&mut value, "entity").and_then(|entity| member(entity, "data")) else {
             return Err(ReadError::Missing("data"));
         };
-        Ok(Listed::of(Unread::Json(std::mem::take(values).into_iter())))
+        Ok(LazyList::of(Undecoded::Json(std::mem::take(values).into_iter())))
     }
 
     /// Returns the number of elements not yet decoded, as announced by the sender: there may be fewer.
     pub fn left(&self) -> usize {
-        match &self.unread {
-            Unread::Binary { left, .. } => *left,
-            Unread::Json(values) => values.len(),
+        match &self.undecoded {
+            Undecoded::Binary { left, .. } => *left,
+            Undecoded::Json(values) => values.len(),
         }
     }
 
     /// Returns the approximate bytes of memory held until it is dropped.
     pub fn held_bytes(&self) -> usize {
-        match &self.unread {
-            Unread::Binary { body, .. } => body.len(),
-            Unread::Json(values) => values.len() * size_of::<Value>(),
+        match &self.undecoded {
+            Undecoded::Binary { body, .. } => body.len(),
+            Undecoded::Json(values) => values.len() * size_of::<Value>(),
         }
     }
 
     /// Decodes the next element; `None` after the last one. After an error nothing more is returned.
     pub fn next(&mut self, context: Context) -> Option<Result<T, ReadError>> {
-        let read = match &mut self.unread {
-            Unread::Json(values) => {
+        let read = match &mut self.undecoded {
+            Undecoded::Json(values) => {
                 let value = values.next()?;
-                JsonSource::new(&value, context).and_then(|mut source| T::read(&mut source))
+                JsonDecoder::new(&value, context).and_then(|mut source| T::read(&mut source))
             }
-            Unread::Binary { left: 0, .. } => return None,
-            Unread::Binary { body, at, end, left } => {
+            Undecoded::Binary { left: 0, .. } => return None,
+            Undecoded::Binary { body, at, end, left } => {
                 *left -= 1;
-                let mut source = BinarySource::new(body.get(*at..*end).unwrap_or_default(), context);
+                let mut source = BinaryDecoder::new(body.get(*at..*end).unwrap_or_default(), context);
                 let element = source.need_object("data", T::read);
-                *at = *end - source.rest().len();
+                *at = *end - source.remaining().len();
                 element
             }
         };
         if read.is_err() {
-            self.unread = Unread::Json(Vec::new().into_iter());
+            self.undecoded = Undecoded::Json(Vec::new().into_iter());
         }
         Some(read)
     }

@@ -3,14 +3,14 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use crate::codec::text::cut_units;
-use crate::codec::{ReadError, Readable, Sink, Source, Writable, limits};
+use crate::codec::text::truncate_utf16;
+use crate::codec::{Decoder, Encoder, ReadError, Readable, Writable, limits};
 
 /// Default port of a node's HTTP interface.
 pub const DEFAULT_PORT: u16 = 7890;
 /// Protocols that NIS1 accepts in a URL.
 const PROTOCOLS: [&str; 5] = ["http", "https", "ftp", "file", "jar"];
-const LONGEST_HOST: usize = 253;
+const MAX_HOST_LENGTH: usize = 253;
 
 /// Network endpoint of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -106,7 +106,7 @@ fn may_be_host(text: &str) -> bool {
         (1..=63).contains(&label.len()) && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
     };
     let name = text.strip_suffix('.').unwrap_or(text);
-    bare(text).parse::<IpAddr>().is_ok() || (name.len() <= LONGEST_HOST && name.split('.').all(is_label))
+    bare(text).parse::<IpAddr>().is_ok() || (name.len() <= MAX_HOST_LENGTH && name.split('.').all(is_label))
 }
 
 impl fmt::Display for Endpoint {
@@ -116,24 +116,24 @@ impl fmt::Display for Endpoint {
 }
 
 impl Writable for Endpoint {
-    fn write(&self, sink: &mut impl Sink) {
+    fn write(&self, sink: &mut impl Encoder) {
         sink.string("protocol", Some(self.protocol));
-        sink.string("host", Some(&cut_units(&self.host, limits::TEXT_UNITS)));
+        sink.string("host", Some(&truncate_utf16(&self.host, limits::MAX_TEXT_UTF16)));
         sink.i32("port", self.port);
     }
 }
 
 impl Readable for Endpoint {
-    fn read<'a, S: Source<'a>>(source: &mut S) -> Result<Self, ReadError> {
+    fn read<'a, S: Decoder<'a>>(source: &mut S) -> Result<Self, ReadError> {
         Ok(Endpoint::read_unchecked(source)??)
     }
 }
 
 impl Endpoint {
     /// Decodes an endpoint; the inner error is an invalid endpoint, the outer one a malformed message.
-    pub(super) fn read_unchecked<'a, S: Source<'a>>(source: &mut S) -> Result<Result<Self, BadEndpoint>, ReadError> {
-        let protocol = source.need_string("protocol", limits::TEXT_UNITS)?;
-        let host = source.need_string("host", limits::TEXT_UNITS)?.into_owned();
+    pub(super) fn read_unchecked<'a, S: Decoder<'a>>(source: &mut S) -> Result<Result<Self, BadEndpoint>, ReadError> {
+        let protocol = source.need_string("protocol", limits::MAX_TEXT_UTF16)?;
+        let host = source.need_string("host", limits::MAX_TEXT_UTF16)?.into_owned();
         Ok(Endpoint::checked(&protocol, host, source.need_i32("port")?))
     }
 }

@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
-use crate::codec::limits::TEXT_UNITS;
-use crate::codec::text::cut_units;
-use crate::codec::{ReadError, Readable, Sink, Source, Writable};
+use crate::codec::limits::MAX_TEXT_UTF16;
+use crate::codec::text::truncate_utf16;
+use crate::codec::{Decoder, Encoder, ReadError, Readable, Writable};
 use crate::model::Timestamp;
 
 /// Error response.
@@ -62,8 +62,9 @@ fn reason_phrase(status: u16) -> Option<&'static str> {
 }
 
 impl Writable for ErrorBody<'_> {
-    fn write(&self, sink: &mut impl Sink) {
-        let cut = |text: &Option<Cow<'_, str>>| text.as_deref().map(|text| cut_units(text, TEXT_UNITS).into_owned());
+    fn write(&self, sink: &mut impl Encoder) {
+        let cut =
+            |text: &Option<Cow<'_, str>>| text.as_deref().map(|text| truncate_utf16(text, MAX_TEXT_UTF16).into_owned());
         sink.i32("status", self.status);
         sink.string("error", cut(&self.error).as_deref());
         sink.string("message", cut(&self.message).as_deref());
@@ -72,12 +73,12 @@ impl Writable for ErrorBody<'_> {
 }
 
 impl Readable for ErrorBody<'static> {
-    fn read<'a, S: Source<'a>>(source: &mut S) -> Result<Self, ReadError> {
+    fn read<'a, S: Decoder<'a>>(source: &mut S) -> Result<Self, ReadError> {
         let text = |text: Option<Cow<'a, str>>| text.map(|text| Cow::Owned(text.into_owned()));
         Ok(ErrorBody {
             status: source.need_i32("status")?,
-            error: text(source.string("error", TEXT_UNITS)?),
-            message: text(source.string("message", TEXT_UNITS)?),
+            error: text(source.string("error", MAX_TEXT_UTF16)?),
+            message: text(source.string("message", MAX_TEXT_UTF16)?),
             timestamp: source.timestamp("timeStamp")?,
         })
     }

@@ -3,7 +3,7 @@
 use super::limits;
 use super::list::{read_at_most, write_list};
 use super::node::NodeInfo;
-use crate::codec::{ReadError, Readable, Sink, Source, Writable};
+use crate::codec::{Decoder, Encoder, ReadError, Readable, Writable};
 
 /// Success and failure counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,14 +48,14 @@ pub struct ExperienceEntry {
 pub struct SignOfLife(pub NodeInfo);
 
 impl Writable for Experience {
-    fn write(&self, sink: &mut impl Sink) {
+    fn write(&self, sink: &mut impl Encoder) {
         sink.u64("s", self.successes);
         sink.u64("f", self.failures);
     }
 }
 
 impl Readable for Experience {
-    fn read<'a, S: Source<'a>>(source: &mut S) -> Result<Self, ReadError> {
+    fn read<'a, S: Decoder<'a>>(source: &mut S) -> Result<Self, ReadError> {
         // Negative numbers count as 0.
         let successes = source.need_i64("s")?.max(0).unsigned_abs();
         Ok(Experience { successes, failures: source.need_i64("f")?.max(0).unsigned_abs() })
@@ -63,28 +63,28 @@ impl Readable for Experience {
 }
 
 impl Writable for ExperiencePair {
-    fn write(&self, sink: &mut impl Sink) {
+    fn write(&self, sink: &mut impl Encoder) {
         sink.object("node", |sink| self.node.write(sink));
         sink.object("experience", |sink| self.experience.write(sink));
     }
 }
 
 impl Readable for ExperiencePair {
-    fn read<'a, S: Source<'a>>(source: &mut S) -> Result<Self, ReadError> {
+    fn read<'a, S: Decoder<'a>>(source: &mut S) -> Result<Self, ReadError> {
         let node = source.need_object("node", NodeInfo::read)?;
         Ok(ExperiencePair { node, experience: source.need_object("experience", Experience::read)? })
     }
 }
 
 impl Writable for NodeExperiences {
-    fn write(&self, sink: &mut impl Sink) {
+    fn write(&self, sink: &mut impl Encoder) {
         sink.object("node", |sink| self.node.write(sink));
         write_list(sink, "experiences", &self.experiences);
     }
 }
 
 impl Readable for NodeExperiences {
-    fn read<'a, S: Source<'a>>(source: &mut S) -> Result<Self, ReadError> {
+    fn read<'a, S: Decoder<'a>>(source: &mut S) -> Result<Self, ReadError> {
         let node = source.need_object("node", NodeInfo::read)?;
         let experiences = read_at_most(source, "experiences", limits::EXPERIENCES, ExperiencePair::read)?;
         Ok(NodeExperiences { node, experiences })
@@ -92,7 +92,7 @@ impl Readable for NodeExperiences {
 }
 
 impl Writable for ExperienceEntry {
-    fn write(&self, sink: &mut impl Sink) {
+    fn write(&self, sink: &mut impl Encoder) {
         sink.object("node", |sink| self.node.write(sink));
         sink.object("experience", |sink| self.experience.write(sink));
         sink.i32("syncs", self.syncs);
@@ -100,7 +100,7 @@ impl Writable for ExperienceEntry {
 }
 
 impl Readable for ExperienceEntry {
-    fn read<'a, S: Source<'a>>(source: &mut S) -> Result<Self, ReadError> {
+    fn read<'a, S: Decoder<'a>>(source: &mut S) -> Result<Self, ReadError> {
         Ok(ExperienceEntry {
             node: source.need_object("node", NodeInfo::read)?,
             experience: source.need_object("experience", Experience::read)?,
@@ -110,7 +110,7 @@ impl Readable for ExperienceEntry {
 }
 
 impl Readable for SignOfLife {
-    fn read<'a, S: Source<'a>>(source: &mut S) -> Result<Self, ReadError> {
+    fn read<'a, S: Decoder<'a>>(source: &mut S) -> Result<Self, ReadError> {
         let node = source.need_object("node", NodeInfo::read)?;
         source.need_list("experiences", |_| Ok(()))?;
         Ok(SignOfLife(node))

@@ -7,7 +7,7 @@
 //! | [`Challenge`], [`AuthenticatedRequest`], [`AuthenticatedResponse`] | answers with proof of identity |
 //! | [`SecureEntity`] | block or transaction signed by the relaying node |
 //! | [`ChainRequest`], [`HashChain`], [`BlockList`], [`Score`] | parts of the chain |
-//! | [`Listed`] | long answers, decoded one element at a time |
+//! | [`LazyList`] | long answers, decoded one element at a time |
 //! | [`ShortIds`], [`TransactionList`] | unconfirmed transactions |
 //! | [`Experience`], [`NodeExperiences`] | a node's experiences with others |
 //! | [`CommunicationTimeStamps`] | clock of a node |
@@ -32,13 +32,13 @@ pub use authentication::{
     AnswerError, AnyChallenge, AuthenticatedRequest, AuthenticatedResponse, CHALLENGE_BYTES, Challenge,
     MAX_CHALLENGE_BYTES, check_answer, read_answer, read_introduction,
 };
-pub use chain::{BlockList, ChainRequest, HashChain, Listed, PartLimits, Score, ShortIds, TransactionList};
+pub use chain::{BlockList, BlockListLimits, ChainRequest, HashChain, LazyList, Score, ShortIds, TransactionList};
 pub use endpoint::{BadEndpoint, DEFAULT_PORT, Endpoint};
 pub use error_body::ErrorBody;
 pub use experiences::{Experience, ExperienceEntry, ExperiencePair, NodeExperiences, SignOfLife};
 pub use list::List;
 pub use node::{Identity, MetaData, NodeCollection, NodeInfo, NodeList};
-pub use request::{Message, Outgoing, Query, nemesis_request};
+pub use request::{EncodedRequest, Message, Query, nemesis_request};
 pub use secure::SecureEntity;
 pub use time::CommunicationTimeStamps;
 pub use version::{BadVersion, Version};

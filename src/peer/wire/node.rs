@@ -4,9 +4,9 @@ use super::endpoint::{BadEndpoint, Endpoint};
 use super::limits;
 use super::list::{read_at_most, write_list};
 use super::version::Version;
-use crate::codec::limits::TEXT_UNITS;
-use crate::codec::text::cut_units;
-use crate::codec::{ReadError, Readable, Sink, Source, Writable};
+use crate::codec::limits::MAX_TEXT_UTF16;
+use crate::codec::text::truncate_utf16;
+use crate::codec::{Decoder, Encoder, ReadError, Readable, Writable};
 use crate::crypto::PublicKey;
 use crate::model::NetworkByte;
 
@@ -75,29 +75,29 @@ impl MetaData {
 }
 
 fn cut(text: &Option<String>) -> Option<std::borrow::Cow<'_, str>> {
-    text.as_deref().map(|text| cut_units(text, TEXT_UNITS))
+    text.as_deref().map(|text| truncate_utf16(text, MAX_TEXT_UTF16))
 }
 
-fn read_text<'a, S: Source<'a>>(source: &mut S, label: &'static str) -> Result<Option<String>, ReadError> {
-    Ok(source.string(label, TEXT_UNITS)?.map(|text| text.into_owned()))
+fn read_text<'a, S: Decoder<'a>>(source: &mut S, label: &'static str) -> Result<Option<String>, ReadError> {
+    Ok(source.string(label, MAX_TEXT_UTF16)?.map(|text| text.into_owned()))
 }
 
 impl Writable for Identity {
-    fn write(&self, sink: &mut impl Sink) {
+    fn write(&self, sink: &mut impl Encoder) {
         sink.bytes("public-key", Some(&self.key.0));
         sink.string("name", cut(&self.name).as_deref());
     }
 }
 
 impl Readable for Identity {
-    fn read<'a, S: Source<'a>>(source: &mut S) -> Result<Self, ReadError> {
+    fn read<'a, S: Decoder<'a>>(source: &mut S) -> Result<Self, ReadError> {
         Ok(Identity { key: source.public_key("public-key")?, name: read_text(source, "name")? })
     }
 }
 
 impl Writable for MetaData {
-    fn write(&self, sink: &mut impl Sink) {
-        sink.string("version", Some(&cut_units(&self.version.to_string(), TEXT_UNITS)));
+    fn write(&self, sink: &mut impl Encoder) {
+        sink.string("version", Some(&truncate_utf16(&self.version.to_string(), MAX_TEXT_UTF16)));
         sink.string("platform", cut(&self.platform).as_deref());
         sink.string("application", cut(&self.application).as_deref());
         sink.i32("features", self.features);
@@ -106,9 +106,9 @@ impl Writable for MetaData {
 }
 
 impl Readable for MetaData {
-    fn read<'a, S: Source<'a>>(source: &mut S) -> Result<Self, ReadError> {
+    fn read<'a, S: Decoder<'a>>(source: &mut S) -> Result<Self, ReadError> {
         Ok(MetaData {
-            version: source.need_string("version", TEXT_UNITS)?.parse::<Version>()?,
+            version: source.need_string("version", MAX_TEXT_UTF16)?.parse::<Version>()?,
             platform: read_text(source, "platform")?,
             application: read_text(source, "application")?,
             features: source.i32("features")?.unwrap_or_default(),
@@ -118,7 +118,7 @@ impl Readable for MetaData {
 }
 
 impl Writable for NodeInfo {
-    fn write(&self, sink: &mut impl Sink) {
+    fn write(&self, sink: &mut impl Encoder) {
         sink.object("identity", |sink| self.identity.write(sink));
         sink.object("endpoint", |sink| self.endpoint.write(sink));
         sink.object("metaData", |sink| self.meta_data.write(sink));
@@ -126,14 +126,14 @@ impl Writable for NodeInfo {
 }
 
 impl Readable for NodeInfo {
-    fn read<'a, S: Source<'a>>(source: &mut S) -> Result<Self, ReadError> {
+    fn read<'a, S: Decoder<'a>>(source: &mut S) -> Result<Self, ReadError> {
         Ok(NodeInfo::read_unchecked(source)??)
     }
 }
 
 impl NodeInfo {
     /// Decodes a node; the inner error is an invalid endpoint, the outer one a malformed message.
-    pub fn read_unchecked<'a, S: Source<'a>>(source: &mut S) -> Result<Result<Self, BadEndpoint>, ReadError> {
+    pub fn read_unchecked<'a, S: Decoder<'a>>(source: &mut S) -> Result<Result<Self, BadEndpoint>, ReadError> {
         let identity = source.need_object("identity", Identity::read)?;
         let endpoint = source.need_object("endpoint", Endpoint::read_unchecked)?;
         let meta_data = source.object("metaData", MetaData::read)?.unwrap_or_default();
@@ -142,19 +142,19 @@ impl NodeInfo {
 }
 
 impl Writable for NodeList {
-    fn write(&self, sink: &mut impl Sink) {
+    fn write(&self, sink: &mut impl Encoder) {
         write_list(sink, "data", &self.0);
     }
 }
 
 impl Readable for NodeList {
-    fn read<'a, S: Source<'a>>(source: &mut S) -> Result<Self, ReadError> {
+    fn read<'a, S: Decoder<'a>>(source: &mut S) -> Result<Self, ReadError> {
         read_nodes(source, "data").map(NodeList)
     }
 }
 
 impl Writable for NodeCollection {
-    fn write(&self, sink: &mut impl Sink) {
+    fn write(&self, sink: &mut impl Encoder) {
         let NodeCollection { active, busy, inactive, failure } = self;
         for (label, nodes) in [("active", active), ("busy", busy), ("inactive", inactive), ("failure", failure)] {
             write_list(sink, label, nodes);
@@ -163,7 +163,7 @@ impl Writable for NodeCollection {
 }
 
 impl Readable for NodeCollection {
-    fn read<'a, S: Source<'a>>(source: &mut S) -> Result<Self, ReadError> {
+    fn read<'a, S: Decoder<'a>>(source: &mut S) -> Result<Self, ReadError> {
         Ok(NodeCollection {
             active: read_nodes(source, "active")?,
             busy: read_nodes(source, "busy")?,
@@ -173,7 +173,7 @@ impl Readable for NodeCollection {
     }
 }
 
-fn read_nodes<'a, S: Source<'a>>(source: &mut S, label: &'static str) -> Result<Vec<NodeInfo>, ReadError> {
+fn read_nodes<'a, S: Decoder<'a>>(source: &mut S, label: &'static str) -> Result<Vec<NodeInfo>, ReadError> {
     let nodes = read_at_most(source, label, limits::LISTED_NODES, |source| Ok(NodeInfo::read(source).ok()))?;
     Ok(nodes.into_iter().flatten().collect())
 }

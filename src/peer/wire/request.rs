@@ -13,7 +13,7 @@ use crate::model::{Block, Height, Transaction};
 
 /// Encoded request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outgoing {
+pub struct EncodedRequest {
     /// Path.
     pub path: &'static str,
     /// Body.
@@ -70,15 +70,15 @@ impl Query {
     }
 
     /// Encodes the request. The answer limit follows from the chain parameters and the query.
-    pub fn request(&self, challenge: &Challenge, format: Format, chain: &ChainParameters) -> Outgoing {
+    pub fn request(&self, challenge: &Challenge, format: Format, chain: &ChainParameters) -> EncodedRequest {
         let body = match self {
-            Query::HashesFrom(height) | Query::BlockAt(height) => asked(format, height, challenge),
-            Query::BlocksAfter(request) => asked(format, request, challenge),
-            Query::Unconfirmed(known) => asked(format, known, challenge),
+            Query::HashesFrom(height) | Query::BlockAt(height) => authenticated_body(format, height, challenge),
+            Query::BlocksAfter(request) => authenticated_body(format, request, challenge),
+            Query::Unconfirmed(known) => authenticated_body(format, known, challenge),
             _ => format.to_bytes(challenge),
         };
         let answer_limit = answer_limit(self.entity_limit(chain), format);
-        Outgoing { path: self.path(), body, answer_limit, is_idempotent: true }
+        EncodedRequest { path: self.path(), body, answer_limit, is_idempotent: true }
     }
 
     /// Returns the maximum bytes of the answer's entity.
@@ -103,8 +103,8 @@ impl Query {
 
 /// Encodes a request for the nemesis block: a [`Block`] without an envelope. The block itself shows whether it is
 /// right, so no proof of identity is needed, and a node that has not joined its network answers too.
-pub fn nemesis_request(format: Format) -> Outgoing {
-    Outgoing {
+pub fn nemesis_request(format: Format) -> EncodedRequest {
+    EncodedRequest {
         path: "/block/at/public",
         body: format.to_bytes(&Height::NEMESIS),
         answer_limit: answer_limit(limits::NEMESIS, format),
@@ -112,7 +112,7 @@ pub fn nemesis_request(format: Format) -> Outgoing {
     }
 }
 
-fn asked(format: Format, entity: &impl Writable, challenge: &Challenge) -> Vec<u8> {
+fn authenticated_body(format: Format, entity: &impl Writable, challenge: &Challenge) -> Vec<u8> {
     format.to_bytes(&AuthenticatedRequest { entity, challenge: challenge.clone() })
 }
 
@@ -150,7 +150,7 @@ impl Message<'_> {
     }
 
     /// Encodes the request.
-    pub fn request(&self, format: Format) -> Outgoing {
+    pub fn request(&self, format: Format) -> EncodedRequest {
         let body = match self {
             Message::CanYouSeeMe(endpoint) => format.to_bytes(endpoint),
             Message::SignOfLife(node) => format.to_bytes(node),
@@ -158,7 +158,7 @@ impl Message<'_> {
             Message::PushBlock(block) => format.to_bytes(block),
         };
         let is_idempotent = matches!(self, Message::CanYouSeeMe(_));
-        Outgoing { path: self.path(), body, answer_limit: answer_limit(limits::NUMBERS, format), is_idempotent }
+        EncodedRequest { path: self.path(), body, answer_limit: answer_limit(limits::NUMBERS, format), is_idempotent }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::authentication::signed_payload;
 use super::node::Identity;
-use crate::codec::{Format, ReadError, Readable, Sink, Source, Writable};
+use crate::codec::{Decoder, Encoder, Format, ReadError, Readable, Writable};
 use crate::crypto::hash::keccak256;
 use crate::crypto::{KeyPair, PublicKey, Signature, verify};
 
@@ -39,7 +39,7 @@ fn payload(key: &PublicKey, entity: &impl Writable) -> (Vec<u8>, usize) {
 }
 
 impl<T: Writable> Writable for SecureEntity<T> {
-    fn write(&self, sink: &mut impl Sink) {
+    fn write(&self, sink: &mut impl Encoder) {
         sink.object("entity", |sink| self.entity.write(sink));
         sink.bytes("signature", Some(&self.signature.0));
         sink.object("identity", |sink| self.identity.write(sink));
@@ -47,7 +47,7 @@ impl<T: Writable> Writable for SecureEntity<T> {
 }
 
 impl<T: Readable> Readable for SecureEntity<T> {
-    fn read<'a, S: Source<'a>>(source: &mut S) -> Result<Self, ReadError> {
+    fn read<'a, S: Decoder<'a>>(source: &mut S) -> Result<Self, ReadError> {
         Ok(SecureEntity {
             entity: source.need_object("entity", T::read)?,
             signature: source.signature("signature")?,

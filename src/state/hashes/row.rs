@@ -21,19 +21,19 @@ impl HashRow {
     /// Creates the row of a transaction of a block or of one nested in it.
     pub fn new(hash: &Hash256, height: Height, index: u32, is_nested: bool) -> HashRow {
         let index = if is_nested { index | NESTED } else { index };
-        HashRow(HashRow::first_of(hash).0 | u128::from(height.0 as u32) << 32 | u128::from(index))
+        HashRow(HashRow::lowest_for(hash).0 | u128::from(height.0 as u32) << 32 | u128::from(index))
     }
 
     /// Returns the lowest possible row for a hash.
-    pub fn first_of(hash: &Hash256) -> HashRow {
+    pub fn lowest_for(hash: &Hash256) -> HashRow {
         let mut bytes = [0; HashRow::BYTES];
         bytes[..PREFIX].copy_from_slice(&hash.0[..PREFIX]);
         HashRow::from_bytes(bytes)
     }
 
     /// Returns whether the row has the prefix of the hash. If not, it belongs to another hash.
-    pub fn may_be_of(self, hash: &Hash256) -> bool {
-        self.0 >> 64 == HashRow::first_of(hash).0 >> 64
+    pub fn matches_prefix(self, hash: &Hash256) -> bool {
+        self.0 >> 64 == HashRow::lowest_for(hash).0 >> 64
     }
 
     /// Returns the height of the block.

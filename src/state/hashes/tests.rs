@@ -3,13 +3,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 use tempfile::TempDir;
 
-use super::packing::pack_some;
-use super::runs::{FAN_IN, LAST_LEVEL, PAGE_ROWS, Page, Run};
+use super::compaction::compact_page;
+use super::runs::{FAN_IN, LAST_LEVEL, PAGE_ROWS, RunPage, SortedRun};
 use super::*;
 use crate::crypto::{PublicKey, Signature};
 use crate::model::transaction::{Cosignature, Multisig, Transfer, wire_version};
 use crate::model::{Address, Amount, Block, BlockKind, Body, NetworkByte};
-use crate::store::{Batch, ChainIdentity, Options, Store, StoredBlock, block_key, tip};
+use crate::store::{ChainIdentity, Options, Store, StoredHeader, WriteTxn, block_key, tip};
 
 const BYTE: NetworkByte = NetworkByte::TESTNET;
 const SIGNATURE: Option<Signature> = Some(Signature([1; 64]));
@@ -59,24 +59,24 @@ struct Chain<'s> {
     blocks: Vec<ModelBlock>,
     committed: Vec<ModelBlock>,
     /// Number of blocks that can never be rolled back.
-    settled: usize,
-    settled_then: usize,
-    batch: Option<Batch<'s>>,
+    final_count: usize,
+    committed_final_count: usize,
+    batch: Option<WriteTxn<'s>>,
     store: &'s Store,
     numbers: u32,
 }
 
 impl<'s> Chain<'s> {
     fn new(store: &'s Store, era_bits: u8) -> Chain<'s> {
-        let mut batch = store.begin().unwrap();
-        begin_eras(&mut batch, era_bits).unwrap();
+        let mut batch = store.begin_write().unwrap();
+        set_epoch_size(&mut batch, era_bits).unwrap();
         batch.take_journal();
         batch.commit().unwrap();
-        let (blocks, committed, batch) = (Vec::new(), Vec::new(), Some(store.begin().unwrap()));
-        Chain { blocks, committed, settled: 0, settled_then: 0, batch, store, numbers: 0 }
+        let (blocks, committed, batch) = (Vec::new(), Vec::new(), Some(store.begin_write().unwrap()));
+        Chain { blocks, committed, final_count: 0, committed_final_count: 0, batch, store, numbers: 0 }
     }
 
-    fn batch(&mut self) -> &mut Batch<'s> {
+    fn batch(&mut self) -> &mut WriteTxn<'s> {
         self.batch.as_mut().unwrap()
     }
 
@@ -91,23 +91,23 @@ impl<'s> Chain<'s> {
         let next_id = first_id + transactions.iter().map(|one| one.self_and_children().count() as u64).sum::<u64>();
         let (block, header) = stored(height, transactions.clone(), (first_id, next_id));
         let batch = self.batch();
-        let era = hash_era(batch, first_id).unwrap();
+        let era = hash_epoch(batch, first_id).unwrap();
         for (index, one) in (0..).zip(&transactions) {
             insert_hashes(batch, era, height, index, one.hashes().all()).unwrap();
         }
         if let Some(limit) = limit {
             forget(batch, height, Timestamp(limit)).unwrap();
-            while forget_some(batch).unwrap() {}
+            while forget_step(batch).unwrap() {}
         }
         batch.put_unjournaled(Table::Blocks, &block_key(height), &header.to_bytes(&block)).unwrap();
         let journal = batch.take_journal();
         batch.put_unjournaled(Table::Undo, &block_key(height), &journal).unwrap();
         self.blocks.push(ModelBlock { transactions, next_id, limit });
-        self.settled = self.settled.max(self.blocks.len().saturating_sub(REWRITE_LIMIT as usize)).max(1);
+        self.final_count = self.final_count.max(self.blocks.len().saturating_sub(REWRITE_LIMIT as usize)).max(1);
     }
 
     fn undo(&mut self) {
-        if self.blocks.len() > self.settled {
+        if self.blocks.len() > self.final_count {
             let key = block_key(Height(self.blocks.len() as u64));
             let batch = self.batch.as_mut().unwrap();
             let journal = batch.get(Table::Undo, &key).unwrap().unwrap().to_vec();
@@ -119,8 +119,8 @@ impl<'s> Chain<'s> {
 
     /// Packs as a block with `hashes` hashes would; returns the number of steps.
     fn pack(&mut self, hashes: usize) -> usize {
-        let settled = Height(self.settled as u64);
-        let mut packing = HashPacking::new(self.batch(), settled, hashes).unwrap();
+        let settled = Height(self.final_count as u64);
+        let mut packing = HashCompaction::new(self.batch(), settled, hashes).unwrap();
         let mut steps = 0;
         while packing.step(self.batch()).unwrap() {
             steps += 1;
@@ -130,19 +130,19 @@ impl<'s> Chain<'s> {
 
     fn commit(&mut self) {
         self.batch.take().unwrap().commit().unwrap();
-        self.batch = Some(self.store.begin().unwrap());
-        (self.committed, self.settled_then) = (self.blocks.clone(), self.settled);
+        self.batch = Some(self.store.begin_write().unwrap());
+        (self.committed, self.committed_final_count) = (self.blocks.clone(), self.final_count);
     }
 
     /// Discards uncommitted changes.
     fn crash(&mut self) {
         self.batch = None;
-        self.batch = Some(self.store.begin().unwrap());
-        (self.blocks, self.settled) = (self.committed.clone(), self.settled_then);
+        self.batch = Some(self.store.begin_write().unwrap());
+        (self.blocks, self.final_count) = (self.committed.clone(), self.committed_final_count);
     }
 
     /// Returns the newest location of every hash.
-    fn places(&self) -> BTreeMap<Hash256, HashEntry> {
+    fn locations(&self) -> BTreeMap<Hash256, HashEntry> {
         let mut places = BTreeMap::new();
         for (height, block) in (1..).map(Height).zip(&self.blocks) {
             for (index, transaction) in (0..).zip(&block.transactions) {
@@ -157,14 +157,14 @@ impl<'s> Chain<'s> {
 
     /// Asserts that exactly the remembered hashes are found at their locations, and that no row is missing or surplus.
     fn check(&mut self) {
-        let places = self.places();
+        let places = self.locations();
         let limits = (1..).map(Height).zip(&self.blocks).filter_map(|(height, block)| Some((height, block.limit?)));
         let (pruned_at, limit) = limits.fold((Height(0), 0), |(_, most), (height, limit)| (height, limit.max(most)));
         let batch = self.batch.as_ref().unwrap();
         for (hash, entry) in &places {
             assert_eq!(find_hash(batch, hash).unwrap(), Some(*entry));
             let is_forgotten = entry.height < pruned_at && entry.timestamp.0 < limit;
-            assert_eq!(hash_entry(batch, hash).unwrap(), Some(*entry).filter(|_| !is_forgotten));
+            assert_eq!(find_remembered_hash(batch, hash).unwrap(), Some(*entry).filter(|_| !is_forgotten));
             let mut other = *hash;
             other.0[31] ^= 1;
             assert_eq!(find_hash(batch, &other).unwrap(), None);
@@ -176,7 +176,7 @@ impl<'s> Chain<'s> {
     }
 }
 
-fn stored(height: Height, transactions: Vec<Transaction>, ids: (u64, u64)) -> (Block, StoredBlock) {
+fn stored(height: Height, transactions: Vec<Transaction>, ids: (u64, u64)) -> (Block, StoredHeader) {
     let block = Block {
         kind: BlockKind::Regular,
         version: wire_version(BYTE, 1),
@@ -187,7 +187,7 @@ fn stored(height: Height, transactions: Vec<Transaction>, ids: (u64, u64)) -> (B
         height,
         transactions,
     };
-    let header = StoredBlock {
+    let header = StoredHeader {
         height,
         hash: block.hash(),
         generation_hash: Hash256::default(),
@@ -195,7 +195,7 @@ fn stored(height: Height, transactions: Vec<Transaction>, ids: (u64, u64)) -> (B
         difficulty: 1,
         score: 0,
         total_fee: Amount::ZERO,
-        lessor: None,
+        beneficiary: None,
         ids,
     };
     (block, header)
@@ -203,19 +203,19 @@ fn stored(height: Height, transactions: Vec<Transaction>, ids: (u64, u64)) -> (B
 
 /// Returns the table with a missing or surplus row.
 fn compare(state: &impl Read) -> Option<Table> {
-    let mut comparison = HashComparison::default();
+    let mut comparison = HashVerifier::default();
     for height in 1..=tip(state).unwrap().map_or(0, |block| block.height.0) {
-        if let Some((table, _)) = comparison.block(state, Height(height)).unwrap() {
+        if let Some((table, _)) = comparison.verify_block(state, Height(height)).unwrap() {
             return Some(table);
         }
     }
     comparison.surplus(state).unwrap().map(|(table, _)| table)
 }
 
-fn pages(state: &impl Read) -> Vec<(Run, usize)> {
+fn pages(state: &impl Read) -> Vec<(SortedRun, usize)> {
     let mut pages = Vec::new();
-    let each = state.each(Table::HashRuns, &[], |key, value| {
-        let page = Page::read((key, value))?;
+    let each = state.for_each_prefix(Table::HashRuns, &[], |key, value| {
+        let page = RunPage::read((key, value))?;
         pages.push((page.run, page.len()));
         Ok(true)
     });
@@ -229,8 +229,8 @@ fn run_count(state: &impl Read) -> usize {
 
 fn assert_is_sorted(state: &impl Read) {
     let mut last = None;
-    let each = state.each(Table::HashRuns, &[], |key, value| {
-        let page = Page::read((key, value))?;
+    let each = state.for_each_prefix(Table::HashRuns, &[], |key, value| {
+        let page = RunPage::read((key, value))?;
         for row in page.rows_from(0) {
             assert!(last < Some((page.run, row)), "{last:?} {row:?}");
             last = Some((page.run, row));
@@ -298,7 +298,7 @@ fn packing_keeps_up_with_blocks_and_ends_in_few_runs() {
     let batch = chain.batch();
     let (first, _) = first_row(batch).unwrap().unwrap();
     // Epochs that can be rolled back and the last epoch that cannot are not packed.
-    let behind = Era::try_from(chain.blocks[chain.settled - 1].next_id >> 3).unwrap();
+    let behind = HashEpoch::try_from(chain.blocks[chain.final_count - 1].next_id >> 3).unwrap();
     assert!(first + 3 >= behind, "{first} of {behind} eras");
     assert!(first > 250, "{first}");
     let levels: Vec<u8> = pages(chain.batch()).into_iter().map(|(run, _)| run.level).collect();
@@ -308,26 +308,26 @@ fn packing_keeps_up_with_blocks_and_ends_in_few_runs() {
 }
 
 /// Inserts rows of an epoch that need no blocks.
-fn insert_rows(batch: &mut Batch<'_>, era: Era, count: u32) {
+fn insert_rows(txn: &mut WriteTxn<'_>, epoch: HashEpoch, count: u32) {
     for number in 0..count {
         let mut hash = Hash256::default();
         hash.0[..4].copy_from_slice(&number.wrapping_mul(0x9E37_79B1).to_be_bytes());
-        insert_hashes(batch, era, Height(era.into()), number, std::iter::once(&hash)).unwrap();
+        insert_hashes(txn, epoch, Height(epoch.into()), number, std::iter::once(&hash)).unwrap();
     }
-    batch.take_journal();
+    txn.take_journal();
 }
 
 #[test]
 fn a_step_moves_a_page_of_rows_however_many_there_are() {
     let (store, _folder) = store();
-    let mut batch = store.begin().unwrap();
+    let mut batch = store.begin_write().unwrap();
     const ERAS: u32 = 16;
     const ROWS: u32 = 2_000;
     (0..ERAS).for_each(|era| insert_rows(&mut batch, era, ROWS));
     let (mut moved, mut steps) = (0, 0);
     loop {
         let rows = batch.rows();
-        let of_step = pack_some(&mut batch, ERAS).unwrap();
+        let of_step = compact_page(&mut batch, ERAS).unwrap();
         // One page is written, and each merged run loses up to two pages.
         let written = batch.rows() - rows;
         assert!(of_step <= PAGE_ROWS && written <= 2 + 2 * FAN_IN as u32, "{of_step} rows, {written} changes");
@@ -355,9 +355,9 @@ fn hashes_that_begin_alike_are_told_apart_across_pages_eras_and_runs() {
         chain.add(4, None, None);
     }
     // At the locations of other transactions.
-    let places = chain.places();
+    let places = chain.locations();
     let wanted = [numbered(3, 0), numbered(37, 90)].map(|one| one.hash());
-    let eras: Vec<Era> = (1..=40).map(|height| era_of(chain.batch(), height)).collect();
+    let eras: Vec<HashEpoch> = (1..=40).map(|height| era_of(chain.batch(), height)).collect();
     for hash in &wanted {
         for height in (1..=40u64).filter(|height| *height != places[hash].height.0) {
             for index in 0..8 {
@@ -372,16 +372,16 @@ fn hashes_that_begin_alike_are_told_apart_across_pages_eras_and_runs() {
         for hash in &wanted {
             assert_eq!(find_hash(chain.batch(), hash).unwrap(), Some(places[hash]));
         }
-        moved = pack_some(chain.batch(), 64).unwrap();
+        moved = compact_page(chain.batch(), 64).unwrap();
     }
     // The rows of one hash fill more than a page.
     assert!(first_row(chain.batch()).unwrap().is_none());
     assert_eq!((run_count(chain.batch()), pages(chain.batch()).len()), (1, 4));
 }
 
-fn era_of(state: &impl Read, height: u64) -> Era {
+fn era_of(state: &impl Read, height: u64) -> HashEpoch {
     let header = stored_header(state, Height(height)).unwrap().unwrap();
-    hash_era(state, header.ids.0).unwrap()
+    hash_epoch(state, header.ids.0).unwrap()
 }
 
 /// Returns a chain with packed and unpacked epochs and a half-finished merge.
@@ -390,9 +390,9 @@ fn half_packed(store: &Store) -> Chain<'_> {
     for _ in 0..100 {
         chain.add(20, None, None);
     }
-    let count = |state: &Batch<'_>, level| pages(state).iter().filter(|(run, _)| run.level == level).count();
+    let count = |state: &WriteTxn<'_>, level| pages(state).iter().filter(|(run, _)| run.level == level).count();
     while count(chain.batch(), 1) < 6 {
-        pack_some(chain.batch(), 4).unwrap();
+        compact_page(chain.batch(), 4).unwrap();
     }
     assert!(count(chain.batch(), 0) > 0);
     assert!(first_row(chain.batch()).unwrap().is_some_and(|(era, _)| era == 4));
@@ -409,7 +409,7 @@ fn a_comparison_finds_a_row_that_is_missing_wrong_or_too_many_in_either_table() 
     for table in [Table::Hashes, Table::HashRuns] {
         let rows: Vec<(Vec<u8>, Vec<u8>)> = {
             let mut rows = Vec::new();
-            let all = chain.batch().each(table, &[], |key, value| {
+            let all = chain.batch().for_each_prefix(table, &[], |key, value| {
                 rows.push((key.to_vec(), value.to_vec()));
                 Ok(true)
             });
@@ -454,15 +454,15 @@ fn a_comparison_finds_a_row_that_is_missing_wrong_or_too_many_in_either_table() 
 
 /// Returns whether all rows of a page are in the runs merged into its run.
 fn is_in_children(state: &impl Read, entry: (&[u8], &[u8])) -> bool {
-    let page = Page::read(entry).unwrap();
+    let page = RunPage::read(entry).unwrap();
     page.rows_from(0).all(|row| page.run.children().any(|child| child.contains(state, row).unwrap()))
 }
 
 /// Does the same as [`compare`], but accepts corrupt pages.
 fn compare_or_damage(state: &impl Read) -> Option<Table> {
-    let mut comparison = HashComparison::default();
+    let mut comparison = HashVerifier::default();
     for height in 1..=tip(state).unwrap().map_or(0, |block| block.height.0) {
-        match comparison.block(state, Height(height)) {
+        match comparison.verify_block(state, Height(height)) {
             Ok(None) => {}
             Ok(Some((table, _))) | Err(StoreError::Corrupt { table, .. }) => return Some(table),
             Err(error) => panic!("{error}"),
@@ -476,7 +476,7 @@ fn compare_or_damage(state: &impl Read) -> Option<Table> {
 }
 
 /// Modifies key and value of a page.
-type Spoil = fn(&mut Vec<u8>, &mut Vec<u8>);
+type Corruption = fn(&mut Vec<u8>, &mut Vec<u8>);
 
 #[test]
 fn a_page_that_is_none_is_named_and_stops_whoever_reads_it() {
@@ -484,10 +484,10 @@ fn a_page_that_is_none_is_named_and_stops_whoever_reads_it() {
     let mut chain = half_packed(&store);
     chain.commit();
     // Hashes that share a prefix with existing ones, so that all runs are searched.
-    let mut hashes: Vec<Hash256> = chain.places().into_keys().collect();
+    let mut hashes: Vec<Hash256> = chain.locations().into_keys().collect();
     hashes.iter_mut().for_each(|hash| hash.0[31] ^= 1);
-    let keys = chain.batch().keys(Table::HashRuns, &[]).unwrap();
-    let spoil: [Spoil; 5] = [
+    let keys = chain.batch().keys_with_prefix(Table::HashRuns, &[]).unwrap();
+    let spoil: [Corruption; 5] = [
         |_, value| value.truncate(value.len() - 1),
         |_, value| value.clear(),
         |_, value| value.extend([0; HashRow::BYTES]),

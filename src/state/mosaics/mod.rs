@@ -4,25 +4,25 @@
 //! force or under an older one whose balances it keeps. A mosaic is gone when its ownership period is over.
 
 mod balances;
+mod definition;
 mod holdings;
-mod terms;
 #[cfg(test)]
 mod tests;
 
+use super::account_ids::NameCounters;
 use super::bytes::{ByteReader, ByteWriter};
 use super::error::StateError;
 use super::ledger::Ledger;
-use super::namespaces::{self, Stand, Tenure};
-use super::numbers::NameTotals;
+use super::namespaces::{self, LeaseState, OwnershipPeriod};
 use crate::model::transaction::SupplyChangeKind;
 use crate::model::{Address, Height, MosaicDefinition, MosaicId};
 use crate::store::{Read, StoreError, Table, Write};
 
 pub use balances::balances;
-pub(super) use balances::each_balance;
-use holdings::set_not_held;
-pub use holdings::{HoldingsPart, holdings, holdings_after, holds_any};
-pub use terms::{read_terms, write_terms};
+pub(super) use balances::for_each_balance;
+pub use definition::{read_definition, write_definition};
+use holdings::mark_not_invested;
+pub use holdings::{HoldingsPage, holdings, holdings_after, holds_any};
 
 const DAMAGED: StoreError = StoreError::Damaged("a mosaic");
 
@@ -42,23 +42,23 @@ pub struct MosaicNumber(pub u32);
 /// Version of a mosaic's definition. A redefinition that changes only the description keeps the balances: they are not
 /// copied, but written under the new version when they change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Edition {
+pub struct DefinitionVersion {
     /// The mosaic.
     pub mosaic: MosaicNumber,
     /// Version number; the oldest is 0.
     pub number: u32,
     /// Version under which the current balances began.
-    pub first: u32,
+    pub balances_since: u32,
 }
 
 /// A mosaic that exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Current {
-    tenure: Tenure,
+pub struct CurrentMosaic {
+    ownership_period: OwnershipPeriod,
     /// Lease state of the ownership period.
-    pub(super) stand: Stand,
+    pub(super) lease_state: LeaseState,
     /// Version of the definition in force.
-    pub edition: Edition,
+    pub version: DefinitionVersion,
     /// The definition in force, and the current supply.
     pub entry: MosaicEntry,
     /// Height of the definition.
@@ -71,16 +71,24 @@ impl MosaicNumber {
     }
 
     /// Returns the number of a mosaic in an ownership period.
-    fn of(state: &impl Read, tenure: Tenure, id: &MosaicId) -> Result<Option<MosaicNumber>, StoreError> {
-        state.get(Table::MosaicNumbers, &name_key(tenure, id))?.map(read_number).transpose()
+    fn of(
+        state: &impl Read,
+        ownership_period: OwnershipPeriod,
+        id: &MosaicId,
+    ) -> Result<Option<MosaicNumber>, StoreError> {
+        state.get(Table::MosaicNumbers, &name_key(ownership_period, id))?.map(read_number).transpose()
     }
 
-    fn give(batch: &mut impl Write, tenure: Tenure, id: &MosaicId) -> Result<MosaicNumber, StoreError> {
-        let mut totals = NameTotals::of(batch)?;
+    fn allocate(
+        txn: &mut impl Write,
+        ownership_period: OwnershipPeriod,
+        id: &MosaicId,
+    ) -> Result<MosaicNumber, StoreError> {
+        let mut totals = NameCounters::of(txn)?;
         let number = MosaicNumber(totals.mosaics);
         totals.mosaics = totals.mosaics.checked_add(1).ok_or(StoreError::Damaged("the number of mosaics"))?;
-        totals.put(batch)?;
-        batch.insert(Table::MosaicNumbers, &name_key(tenure, id), &number.0.to_le_bytes())?;
+        totals.put(txn)?;
+        txn.insert(Table::MosaicNumbers, &name_key(ownership_period, id), &number.0.to_le_bytes())?;
         Ok(number)
     }
 }
@@ -90,11 +98,11 @@ fn read_number(value: &[u8]) -> Result<MosaicNumber, StoreError> {
     number.map(MosaicNumber).map_err(|_| StoreError::Damaged("the number of a mosaic"))
 }
 
-fn name_key(tenure: Tenure, id: &MosaicId) -> Vec<u8> {
-    [tenure.key().as_slice(), id.to_string().as_bytes()].concat()
+fn name_key(ownership_period: OwnershipPeriod, id: &MosaicId) -> Vec<u8> {
+    [ownership_period.key().as_slice(), id.to_string().as_bytes()].concat()
 }
 
-impl Edition {
+impl DefinitionVersion {
     fn key(self) -> [u8; 8] {
         let mut key = [0; 8];
         key[..4].copy_from_slice(&self.mosaic.key());
@@ -103,17 +111,17 @@ impl Edition {
     }
 
     /// Returns the version of the next definition.
-    fn next(self, goes_on: bool) -> Edition {
+    fn next(self, keeps_balances: bool) -> DefinitionVersion {
         let number = self.number.saturating_add(1);
-        Edition { number, first: if goes_on { self.first } else { number }, ..self }
+        DefinitionVersion { number, balances_since: if keeps_balances { self.balances_since } else { number }, ..self }
     }
 
     /// Decodes key and value of a definition row.
-    fn read(mosaic: MosaicNumber, key: &[u8], value: &[u8]) -> Result<Edition, StoreError> {
+    fn read(mosaic: MosaicNumber, key: &[u8], value: &[u8]) -> Result<DefinitionVersion, StoreError> {
         let number = key.get(4..).and_then(|number| number.try_into().ok()).map(u32::from_be_bytes);
         let number = number.ok_or(DAMAGED)?;
         let first = ByteReader::new(value, "a mosaic").u32()?;
-        if first > number { Err(DAMAGED) } else { Ok(Edition { mosaic, number, first }) }
+        if first > number { Err(DAMAGED) } else { Ok(DefinitionVersion { mosaic, number, balances_since: first }) }
     }
 }
 
@@ -124,13 +132,13 @@ impl MosaicEntry {
         MosaicEntry { supply: definition.properties.initial_supply, definition }
     }
 
-    fn put(&self, batch: &mut impl Write, edition: Edition, height: Height) -> Result<(), StoreError> {
+    fn put(&self, txn: &mut impl Write, version: DefinitionVersion, height: Height) -> Result<(), StoreError> {
         let mut out = ByteWriter::default();
-        out.u32(edition.first);
+        out.u32(version.balances_since);
         out.u64(height.0);
         out.u64(self.supply);
-        write_terms(&mut out, &self.definition);
-        batch.put(Table::Mosaics, &edition.key(), &out.0)
+        write_definition(&mut out, &self.definition);
+        txn.put(Table::Mosaics, &version.key(), &out.0)
     }
 
     /// Decodes the height of a definition, the definition and its supply.
@@ -138,55 +146,61 @@ impl MosaicEntry {
         let mut input = ByteReader::new(value, "a mosaic");
         input.u32()?;
         let (height, supply) = (Height(input.u64()?), input.u64()?);
-        Ok((height, MosaicEntry { supply, definition: read_terms(&mut input, id.clone())? }))
+        Ok((height, MosaicEntry { supply, definition: read_definition(&mut input, id.clone())? }))
     }
 }
 
 /// Returns a mosaic of the last lease of its namespace; never `nem:xem`.
-pub fn current(state: &impl Read, id: &MosaicId) -> Result<Option<Current>, StoreError> {
+pub fn current_mosaic(state: &impl Read, id: &MosaicId) -> Result<Option<CurrentMosaic>, StoreError> {
     let Some(lease) = namespaces::leases(state, id.namespace.root())?.pop() else { return Ok(None) };
-    let Some(mosaic) = MosaicNumber::of(state, lease.tenure, id)? else { return Ok(None) };
+    let Some(mosaic) = MosaicNumber::of(state, lease.ownership_period, id)? else { return Ok(None) };
     let (edition, value) = last_definition(state, mosaic)?;
     let (defined_at, entry) = MosaicEntry::read(id, value)?;
-    let stand = lease.tenure.stand(state)?;
-    Ok(Some(Current { tenure: lease.tenure, stand, edition, entry, defined_at }))
+    let stand = lease.ownership_period.lease_state(state)?;
+    Ok(Some(CurrentMosaic {
+        ownership_period: lease.ownership_period,
+        lease_state: stand,
+        version: edition,
+        entry,
+        defined_at,
+    }))
 }
 
 /// Returns the last definition of a mosaic, and its stored form.
-fn last_definition(state: &impl Read, mosaic: MosaicNumber) -> Result<(Edition, &[u8]), StoreError> {
-    let mut walk = state.walk(Table::Mosaics)?;
+fn last_definition(state: &impl Read, mosaic: MosaicNumber) -> Result<(DefinitionVersion, &[u8]), StoreError> {
+    let mut walk = state.cursor(Table::Mosaics)?;
     let last = match walk.seek(&[mosaic.key(), [0xFF; 4]].concat())? {
         Some(_) => walk.previous()?,
         None => walk.last()?,
     };
     let (key, value) = last.filter(|(key, _)| key.starts_with(&mosaic.key())).ok_or(DAMAGED)?;
-    Ok((Edition::read(mosaic, key, value)?, value))
+    Ok((DefinitionVersion::read(mosaic, key, value)?, value))
 }
 
 /// Returns all definitions of an existing mosaic, oldest first.
-pub fn history(state: &impl Read, id: &MosaicId) -> Result<Vec<(Edition, MosaicEntry)>, StoreError> {
-    let Some(Current { edition, .. }) = current(state, id)? else { return Ok(Vec::new()) };
+pub fn history(state: &impl Read, id: &MosaicId) -> Result<Vec<(DefinitionVersion, MosaicEntry)>, StoreError> {
+    let Some(CurrentMosaic { version: edition, .. }) = current_mosaic(state, id)? else { return Ok(Vec::new()) };
     let mut entries = Vec::new();
-    state.each(Table::Mosaics, &edition.mosaic.key(), |key, value| {
-        entries.push((Edition::read(edition.mosaic, key, value)?, MosaicEntry::read(id, value)?.1));
+    state.for_each_prefix(Table::Mosaics, &edition.mosaic.key(), |key, value| {
+        entries.push((DefinitionVersion::read(edition.mosaic, key, value)?, MosaicEntry::read(id, value)?.1));
         Ok(true)
     })?;
     Ok(entries)
 }
 
 /// Returns the definition of a mosaic in force after the block at a height, if there was one.
-pub(super) fn edition_at(
+pub(super) fn version_at(
     state: &impl Read,
     mosaic: MosaicNumber,
     height: Height,
-) -> Result<Option<Edition>, StoreError> {
+) -> Result<Option<DefinitionVersion>, StoreError> {
     let mut found = None;
     let behind = [mosaic.key(), [0xFF; 4]].concat();
-    state.each_before(Table::Mosaics, &mosaic.key(), &behind, |key, value| {
+    state.for_each_prefix_rev(Table::Mosaics, &mosaic.key(), &behind, |key, value| {
         let mut input = ByteReader::new(value, "a mosaic");
         let (_, made) = (input.u32()?, Height(input.u64()?));
         if made <= height {
-            found = Some(Edition::read(mosaic, key, value)?);
+            found = Some(DefinitionVersion::read(mosaic, key, value)?);
         }
         Ok(found.is_none())
     })?;
@@ -196,26 +210,28 @@ pub(super) fn edition_at(
 /// Returns the first mosaic of an ownership period, by text, after another one or of all.
 pub(super) fn mosaic_after(
     state: &impl Read,
-    tenure: Tenure,
+    ownership_period: OwnershipPeriod,
     after: Option<&MosaicId>,
 ) -> Result<Option<(MosaicId, MosaicNumber)>, StoreError> {
     let from = match after {
         // The extra byte puts the key after that of the mosaic itself.
-        Some(after) => [name_key(tenure, after).as_slice(), &[0]].concat(),
-        None => tenure.key().to_vec(),
+        Some(after) => [name_key(ownership_period, after).as_slice(), &[0]].concat(),
+        None => ownership_period.key().to_vec(),
     };
-    let entry = state.walk(Table::MosaicNumbers)?.seek(&from)?;
-    let entry = entry.filter(|(key, _)| key.starts_with(&tenure.key()));
+    let entry = state.cursor(Table::MosaicNumbers)?.seek(&from)?;
+    let entry = entry.filter(|(key, _)| key.starts_with(&ownership_period.key()));
     entry.map(|(key, value)| Ok((read_name(key)?, read_number(value)?))).transpose()
 }
 
 /// Calls `visit` with all mosaics of an ownership period, ordered by text, until it returns `false`.
-pub(super) fn each_of(
+pub(super) fn for_each_mosaic(
     state: &impl Read,
-    tenure: Tenure,
+    ownership_period: OwnershipPeriod,
     mut visit: impl FnMut(MosaicId, MosaicNumber) -> Result<bool, StoreError>,
 ) -> Result<(), StoreError> {
-    state.each(Table::MosaicNumbers, &tenure.key(), |key, value| visit(read_name(key)?, read_number(value)?))
+    state.for_each_prefix(Table::MosaicNumbers, &ownership_period.key(), |key, value| {
+        visit(read_name(key)?, read_number(value)?)
+    })
 }
 
 /// Decodes the mosaic id of a key that starts with the ownership period.
@@ -224,14 +240,14 @@ fn read_name(key: &[u8]) -> Result<MosaicId, StoreError> {
     text.and_then(|text| MosaicId::parse(text).ok()).ok_or(StoreError::Damaged("a mosaic's key"))
 }
 
-impl Current {
-    fn put(&self, batch: &mut impl Write) -> Result<(), StoreError> {
-        self.entry.put(batch, self.edition, self.defined_at)
+impl CurrentMosaic {
+    fn put(&self, txn: &mut impl Write) -> Result<(), StoreError> {
+        self.entry.put(txn, self.version, self.defined_at)
     }
 }
 
-fn need_current(state: &impl Read, id: &MosaicId) -> Result<Current, StateError> {
-    current(state, id)?.ok_or_else(|| StateError::impossible(format!("there is no mosaic {id}")))
+fn require_current_mosaic(state: &impl Read, id: &MosaicId) -> Result<CurrentMosaic, StateError> {
+    current_mosaic(state, id)?.ok_or_else(|| StateError::impossible(format!("there is no mosaic {id}")))
 }
 
 fn same_terms(a: &MosaicDefinition, b: &MosaicDefinition) -> bool {
@@ -242,31 +258,35 @@ impl<W: Write> Ledger<'_, W> {
     /// Applies a mosaic definition.
     pub(super) fn define(&mut self, definition: &MosaicDefinition) -> Result<(), StateError> {
         let id = &definition.id;
-        let lease = self.need_namespace(&id.namespace)?;
-        let creator = self.number(&Address::from_public_key(&definition.creator, self.network.byte))?;
-        let goes_on = self.block.height.0 >= self.network.chain.forks.mosaic_redefinition;
-        let before = current(self.batch, id)?;
-        if let Some(before) = before.as_ref().filter(|_| !goes_on) {
-            self.block.log.add_redefined(self.batch, id, before.edition, before.stand)?;
+        let lease = self.require_namespace(&id.namespace)?;
+        let creator = self.account_id(&Address::from_public_key(&definition.creator, self.network.byte))?;
+        let after_fork = self.block.height.0 >= self.network.chain.forks.mosaic_redefinition;
+        let before = current_mosaic(self.txn, id)?;
+        if let Some(before) = before.as_ref().filter(|_| !after_fork) {
+            self.block.log.add_redefined(self.txn, id, before.version, before.lease_state)?;
         }
-        let kept = before.as_ref().filter(|before| goes_on && same_terms(&before.entry.definition, definition));
+        let kept = before.as_ref().filter(|before| after_fork && same_terms(&before.entry.definition, definition));
         let properties = &definition.properties;
         let supply = kept.map_or(properties.initial_supply, |kept| kept.entry.supply);
-        let mosaic = Current {
-            tenure: lease.tenure,
-            stand: lease.tenure.stand(self.batch)?,
-            edition: match &before {
-                None => Edition { mosaic: MosaicNumber::give(self.batch, lease.tenure, id)?, number: 0, first: 0 },
-                Some(before) => before.edition.next(kept.is_some()),
+        let mosaic = CurrentMosaic {
+            ownership_period: lease.ownership_period,
+            lease_state: lease.ownership_period.lease_state(self.txn)?,
+            version: match &before {
+                None => DefinitionVersion {
+                    mosaic: MosaicNumber::allocate(self.txn, lease.ownership_period, id)?,
+                    number: 0,
+                    balances_since: 0,
+                },
+                Some(before) => before.version.next(kept.is_some()),
             },
             entry: MosaicEntry { definition: definition.clone(), supply },
             defined_at: self.block.height,
         };
-        mosaic.put(self.batch)?;
+        mosaic.put(self.txn)?;
         if kept.is_none() {
-            mosaic.set_balance(self.batch, creator, supply * properties.multiplier())?;
+            mosaic.set_balance(self.txn, creator, supply * properties.multiplier())?;
         }
-        Ok(mosaic.set_held(self.batch, creator)?)
+        Ok(mosaic.mark_invested(self.txn, creator)?)
     }
 
     /// Applies a supply change.
@@ -277,10 +297,11 @@ impl<W: Write> Ledger<'_, W> {
         delta: u64,
         kind: SupplyChangeKind,
     ) -> Result<(), StateError> {
-        let mut mosaic = need_current(self.batch, id)?;
+        let mut mosaic = require_current_mosaic(self.txn, id)?;
         let properties = mosaic.entry.definition.properties;
-        let creator = self.number(&Address::from_public_key(&mosaic.entry.definition.creator, self.network.byte))?;
-        let owned = mosaic.balance(self.batch, creator)?;
+        let creator =
+            self.account_id(&Address::from_public_key(&mosaic.entry.definition.creator, self.network.byte))?;
+        let owned = mosaic.balance(self.txn, creator)?;
         let impossible = || StateError::impossible(format!("the supply of {id} cannot change by {delta}"));
         let quantity = delta.checked_mul(properties.multiplier()).ok_or_else(impossible)?;
         let (supply, owned) = match kind {
@@ -290,14 +311,14 @@ impl<W: Write> Ledger<'_, W> {
         let (supply, owned) =
             supply.zip(owned).filter(|(s, _)| *s <= properties.max_supply()).ok_or_else(impossible)?;
         mosaic.entry.supply = supply;
-        mosaic.put(self.batch)?;
-        mosaic.set_balance(self.batch, creator, owned)?;
+        mosaic.put(self.txn)?;
+        mosaic.set_balance(self.txn, creator, owned)?;
         match kind {
-            SupplyChangeKind::Create => Ok(mosaic.set_held_later(self.batch, creator)?),
+            SupplyChangeKind::Create => Ok(mosaic.mark_invested_next_lease(self.txn, creator)?),
             SupplyChangeKind::Delete => {
-                let supplier = self.number(supplier)?;
-                if mosaic.balance(self.batch, supplier)? == 0 {
-                    set_not_held(self.batch, supplier, id)?;
+                let supplier = self.account_id(supplier)?;
+                if mosaic.balance(self.txn, supplier)? == 0 {
+                    mark_not_invested(self.txn, supplier, id)?;
                 }
                 Ok(())
             }
@@ -312,20 +333,20 @@ impl<W: Write> Ledger<'_, W> {
         to: &Address,
         quantity: u64,
     ) -> Result<(), StateError> {
-        let mosaic = need_current(self.batch, id)?;
-        let (sender, recipient) = (self.number(from)?, self.number(to)?);
-        let left = mosaic.balance(self.batch, sender)?.checked_sub(quantity);
+        let mosaic = require_current_mosaic(self.txn, id)?;
+        let (sender, recipient) = (self.account_id(from)?, self.account_id(to)?);
+        let left = mosaic.balance(self.txn, sender)?.checked_sub(quantity);
         let left = left.ok_or_else(|| StateError::impossible(format!("{from} has too little of {id}")))?;
-        mosaic.set_balance(self.batch, sender, left)?;
-        let sum = mosaic.balance(self.batch, recipient)?.checked_add(quantity);
+        mosaic.set_balance(self.txn, sender, left)?;
+        let sum = mosaic.balance(self.txn, recipient)?.checked_add(quantity);
         let sum = sum.ok_or_else(|| StateError::impossible("a quantity exceeds 64 bits"))?;
-        mosaic.set_balance(self.batch, recipient, sum)?;
+        mosaic.set_balance(self.txn, recipient, sum)?;
         let creator = Address::from_public_key(&mosaic.entry.definition.creator, self.network.byte);
         let left = if from == to { sum } else { left };
         for (address, account, has) in [(from, sender, left), (to, recipient, sum)] {
             match *address == creator || has > 0 {
-                true => mosaic.set_held(self.batch, account)?,
-                false => set_not_held(self.batch, account, id)?,
+                true => mosaic.mark_invested(self.txn, account)?,
+                false => mark_not_invested(self.txn, account, id)?,
             }
         }
         Ok(())

@@ -11,8 +11,8 @@ use crate::model::mosaic::{LevyKind, MosaicProperties};
 use crate::model::network::test_network;
 use crate::model::transaction::Transfer;
 use crate::model::{Amount, Body, Hash256, Levy, Mosaic, NamespaceId, Network, NetworkByte, Timestamp, Transaction};
-use crate::state::{BlockContext, Effect, ExpiryKind, StateView, each_expired, holdings_after};
-use crate::store::{Batch, StoredBlock, test_store};
+use crate::state::{BlockContext, Effect, ExpiryKind, StateView, for_each_expired, holdings_after};
+use crate::store::{StoredHeader, WriteTxn, test_store};
 
 /// Number of accounts that own the namespace and hold the mosaic.
 const ACCOUNTS: u8 = 4;
@@ -55,7 +55,7 @@ fn network(redefinition_fork: u64) -> Network {
 
 /// One action per block.
 #[derive(Clone, Copy, Debug)]
-enum Deed {
+enum Action {
     /// The owner defines the mosaic with this description and supply.
     Define(u8, u64),
     /// Transfers units from one account to another.
@@ -73,16 +73,16 @@ enum Deed {
     End,
 }
 
-fn deeds() -> impl Strategy<Value = Vec<Deed>> {
+fn actions() -> impl Strategy<Value = Vec<Action>> {
     let deed = prop_oneof![
-        4 => (0..3u8, 100..102u64).prop_map(|(text, supply)| Deed::Define(text, supply)),
-        4 => (0..ACCOUNTS, 0..ACCOUNTS, 0..60u64).prop_map(|(from, to, quantity)| Deed::Transfer(from, to, quantity)),
-        4 => (0..ACCOUNTS, 0..ACCOUNTS).prop_map(|(from, to)| Deed::TransferAll(from, to)),
-        2 => (1..50u64, any::<bool>()).prop_map(|(delta, more)| Deed::Supply(delta, more)),
-        1 => Just(Deed::DeleteAll),
-        2 => Just(Deed::Renew),
-        2 => (0..2u8, any::<bool>()).prop_map(|(owner, forgotten)| Deed::RentLater(owner, forgotten)),
-        2 => Just(Deed::End),
+        4 => (0..3u8, 100..102u64).prop_map(|(text, supply)| Action::Define(text, supply)),
+        4 => (0..ACCOUNTS, 0..ACCOUNTS, 0..60u64).prop_map(|(from, to, quantity)| Action::Transfer(from, to, quantity)),
+        4 => (0..ACCOUNTS, 0..ACCOUNTS).prop_map(|(from, to)| Action::TransferAll(from, to)),
+        2 => (1..50u64, any::<bool>()).prop_map(|(delta, more)| Action::Supply(delta, more)),
+        1 => Just(Action::DeleteAll),
+        2 => Just(Action::Renew),
+        2 => (0..2u8, any::<bool>()).prop_map(|(owner, forgotten)| Action::RentLater(owner, forgotten)),
+        2 => Just(Action::End),
     ];
     prop::collection::vec(deed, 1..60)
 }
@@ -169,20 +169,20 @@ impl Model {
 /// The model and the state side by side.
 struct World<'a, 'b> {
     network: Network,
-    batch: &'a mut Batch<'b>,
+    batch: &'a mut WriteTxn<'b>,
     model: Model,
 }
 
 impl World<'_, '_> {
-    fn within(&mut self, act: impl FnOnce(&mut Ledger<'_, Batch<'_>>) -> Result<(), StateError>) {
+    fn in_block(&mut self, act: impl FnOnce(&mut Ledger<'_, WriteTxn<'_>>) -> Result<(), StateError>) {
         let mut block = BlockContext::new(Height(self.model.height), Timestamp(0));
-        let mut ledger = Ledger { batch: self.batch, block: &mut block, network: &self.network };
+        let mut ledger = Ledger { txn: self.batch, block: &mut block, network: &self.network };
         act(&mut ledger).unwrap();
-        ledger.finish().unwrap();
+        ledger.flush().unwrap();
     }
 
     fn apply(&mut self, effects: &[Effect<'_>]) {
-        self.within(|ledger| effects.iter().try_for_each(|effect| ledger.apply(effect)));
+        self.in_block(|ledger| effects.iter().try_for_each(|effect| ledger.apply(effect)));
     }
 
     fn rent(&mut self, owner: u8) {
@@ -196,34 +196,34 @@ impl World<'_, '_> {
         }
     }
 
-    fn carry_out(&mut self, deed: Deed) {
+    fn apply_action(&mut self, deed: Action) {
         self.model.height += 1;
         let mosaic = id();
         // Units of an expired mosaic still move as levies. The rules allow no other change.
         let is_there = self.model.began > 0 && !self.model.definitions.is_empty();
         let is_alive = !self.model.has_ended && is_there;
         match deed {
-            Deed::Define(text, supply) if !self.model.has_ended => {
+            Action::Define(text, supply) if !self.model.has_ended => {
                 let after_fork = self.model.height >= self.network.chain.forks.mosaic_redefinition;
                 self.model.define(supply, after_fork);
                 self.apply(&[Effect::Definition(&definition(self.model.owner, text, supply))]);
             }
-            Deed::Transfer(from, to, quantity) if is_there => {
+            Action::Transfer(from, to, quantity) if is_there => {
                 let has = self.model.holders().get(&from).copied().unwrap_or(0);
                 self.transfer(from, to, quantity.min(has), &mosaic);
             }
-            Deed::TransferAll(from, to) if is_there => {
+            Action::TransferAll(from, to) if is_there => {
                 let has = self.model.holders().get(&from).copied().unwrap_or(0);
                 self.transfer(from, to, has, &mosaic);
             }
-            Deed::Supply(delta, true) if is_alive => {
+            Action::Supply(delta, true) if is_alive => {
                 self.model.add(self.model.creator, delta as i64);
                 self.model.definitions.last_mut().unwrap().1 += delta;
                 self.change_supply(delta, SupplyChangeKind::Create);
             }
-            Deed::Supply(_, false) | Deed::DeleteAll if is_alive => {
+            Action::Supply(_, false) | Action::DeleteAll if is_alive => {
                 let has = self.model.holders().get(&self.model.creator).copied().unwrap_or(0);
-                let delta = if let Deed::Supply(delta, _) = deed { delta.min(has) } else { has };
+                let delta = if let Action::Supply(delta, _) = deed { delta.min(has) } else { has };
                 self.model.add(self.model.creator, -(delta as i64));
                 self.model.definitions.last_mut().unwrap().1 -= delta;
                 if !self.model.holders().contains_key(&self.model.creator) {
@@ -231,19 +231,19 @@ impl World<'_, '_> {
                 }
                 self.change_supply(delta, SupplyChangeKind::Delete);
             }
-            Deed::Renew => self.rent(self.model.owner),
-            Deed::RentLater(owner, forgotten) if self.model.has_ended => {
+            Action::Renew => self.rent(self.model.owner),
+            Action::RentLater(owner, forgotten) if self.model.has_ended => {
                 self.model.height = self.model.height.max(self.model.began + TERM + 45_000);
                 if forgotten {
-                    while namespaces::prune_one(self.batch, Height(self.model.height)).unwrap() {}
+                    while namespaces::prune_oldest(self.batch, Height(self.model.height)).unwrap() {}
                     self.model.began = 0;
                     self.model.definitions.clear();
                 }
                 self.rent(owner);
             }
-            Deed::End if !self.model.has_ended => {
+            Action::End if !self.model.has_ended => {
                 self.model.end();
-                self.within(|ledger| {
+                self.in_block(|ledger| {
                     let mut expiry = ledger.expiry()?;
                     while expiry.step(ledger)? {}
                     Ok(())
@@ -292,9 +292,9 @@ impl World<'_, '_> {
         let mut found: Log = Vec::new();
         let heights: BTreeSet<u64> = self.model.log.iter().map(|(height, ..)| *height).collect();
         for height in heights {
-            each_expired(self.batch, Height(height), |expired| {
+            for_each_expired(self.batch, Height(height), |expired| {
                 let mut balances = Balances::new();
-                expired.each_balance(self.batch, None, |account, has| {
+                expired.for_each_balance(self.batch, None, |account, has| {
                     if has > 0 {
                         balances.insert(numbers[&account.address(self.batch)?], has);
                     }
@@ -315,16 +315,16 @@ proptest! {
 
     #[test]
     fn whatever_happens_to_a_mosaic_and_its_namespace_is_as_if_balances_were_copied_and_removed(
-        deeds in deeds(),
+        deeds in actions(),
         fork in prop_oneof![Just(0), Just(10), Just(u64::MAX)],
     ) {
         let (store, _folder) = test_store();
-        let mut batch = store.begin().unwrap();
+        let mut batch = store.begin_write().unwrap();
         let model = Model { height: 1, ..Model::default() };
         let mut world = World { network: network(fork), batch: &mut batch, model };
         world.rent(0);
         for deed in deeds {
-            world.carry_out(deed);
+            world.apply_action(deed);
             world.compare()?;
         }
     }
@@ -333,11 +333,11 @@ proptest! {
 /// Returns the journal bytes of an action when `holders` accounts hold the mosaic.
 fn cost(holders: u32, act: impl FnOnce(&mut World<'_, '_>)) -> usize {
     let (store, _folder) = test_store();
-    let mut batch = store.begin().unwrap();
+    let mut batch = store.begin_write().unwrap();
     let model = Model { height: 1, ..Model::default() };
     let mut world = World { network: network(0), batch: &mut batch, model };
     world.rent(0);
-    world.carry_out(Deed::Define(0, 1_000_000));
+    world.apply_action(Action::Define(0, 1_000_000));
     for number in 0..holders {
         let mut key = [7; 32];
         key[..4].copy_from_slice(&number.to_le_bytes());
@@ -352,16 +352,16 @@ fn cost(holders: u32, act: impl FnOnce(&mut World<'_, '_>)) -> usize {
 #[test]
 fn a_new_description_the_end_of_a_lease_and_its_renewal_cost_the_same_however_many_hold_the_mosaic() {
     let acts: [fn(&mut World<'_, '_>); 3] = [
-        |world| world.carry_out(Deed::Define(1, 1_000_000)),
-        |world| world.carry_out(Deed::End),
-        |world| world.carry_out(Deed::Renew),
+        |world| world.apply_action(Action::Define(1, 1_000_000)),
+        |world| world.apply_action(Action::End),
+        |world| world.apply_action(Action::Renew),
     ];
     for act in acts {
         assert_eq!(cost(3_000, act), cost(3, act));
     }
     let forgotten = |world: &mut World<'_, '_>| {
-        world.carry_out(Deed::End);
-        world.carry_out(Deed::RentLater(1, true));
+        world.apply_action(Action::End);
+        world.apply_action(Action::RentLater(1, true));
     };
     assert_eq!(cost(3_000, forgotten), cost(3, forgotten));
 }
@@ -369,13 +369,13 @@ fn a_new_description_the_end_of_a_lease_and_its_renewal_cost_the_same_however_ma
 #[test]
 fn an_account_that_owns_a_mosaic_and_was_never_touched_is_in_the_dump_and_gone_once_that_is_undone() {
     let (store, _folder) = test_store();
-    let mut batch = store.begin().unwrap();
+    let mut batch = store.begin_write().unwrap();
     let mut world = World { network: network(0), batch: &mut batch, model: Model { height: 1, ..Model::default() } };
     world.rent(0);
     let levy = Levy { kind: LevyKind::Absolute, recipient: account(77), mosaic: id(), fee: 5 };
     world.apply(&[Effect::Definition(&MosaicDefinition { levy: Some(levy), ..definition(0, 0, 1000) })]);
     world.batch.take_journal();
-    let block = StoredBlock {
+    let block = StoredHeader {
         height: Height(1),
         hash: Hash256::default(),
         generation_hash: Hash256::default(),
@@ -383,7 +383,7 @@ fn an_account_that_owns_a_mosaic_and_was_never_touched_is_in_the_dump_and_gone_o
         difficulty: 0,
         score: 0,
         total_fee: Amount(0),
-        lessor: None,
+        beneficiary: None,
         ids: (0, 0),
     };
     let dumped = |world: &World<'_, '_>| -> serde_json::Value {

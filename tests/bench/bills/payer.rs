@@ -1,6 +1,6 @@
 //! Accounts with money, whose transfers fill blocks.
 
-use nisd::codec::Form;
+use nisd::codec::SigningForm;
 use nisd::crypto::KeyPair;
 use nisd::model::transaction::{MosaicDefinitionCreation, ProvisionNamespace, wire_version};
 use nisd::model::{
@@ -99,7 +99,8 @@ fn signed(owner: &KeyPair, body: Body) -> Transaction {
 }
 
 fn announcement(transfer: &Transaction) -> String {
-    let (data, signature) = (hex::encode(transfer.to_bytes(Form::NonVerifiable)), transfer.signature.expect("signed"));
+    let (data, signature) =
+        (hex::encode(transfer.to_bytes(SigningForm::NonVerifiable)), transfer.signature.expect("signed"));
     let body = format!("{{\"data\":\"{data}\",\"signature\":\"{}\"}}", hex::encode(signature.0));
     post("/transaction/announce", &body)
 }

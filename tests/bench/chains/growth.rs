@@ -6,14 +6,16 @@ use std::collections::VecDeque;
 use std::io::{self, Read};
 use std::rc::Rc;
 
-use nisd::chain::{Intake, IntakeOptions, IntakeProgress, Window, due_after, harvesting_importance, proof};
+use nisd::chain::{
+    BlockImporter, DifficultyWindow, ImportOptions, ImportProgress, due_after, harvesting_importance, proof,
+};
 use nisd::codec::block_file::{BlockFile, write_block};
 use nisd::config::Settings;
 use nisd::crypto::PublicKey;
 use nisd::model::{Block, Body, Hash256, Height, Network, Timestamp, Transaction};
 use nisd::rules::may_sign_block;
 use nisd::state;
-use nisd::store::{Store, StoredBlock, tip};
+use nisd::store::{Store, StoredHeader, tip};
 
 use super::people::{HARVESTERS, LENDING_HARVESTER, People};
 use crate::common::private_network;
@@ -54,13 +56,13 @@ pub struct Growth<'s> {
     store: &'s Store,
     network: &'s Network,
     pipe: Pipe,
-    intake: Intake<'s>,
+    intake: BlockImporter<'s>,
     uncommitted: usize,
     height: Height,
     hash: Hash256,
     generation_hash: Hash256,
     time: Timestamp,
-    window: Window,
+    window: DifficultyWindow,
     /// Accounts that may make a block, and those that are paid for it.
     candidates: Vec<(usize, usize)>,
     /// The harvester that lends its importance.
@@ -74,16 +76,16 @@ impl<'s> Growth<'s> {
         let nemesis = settings.nemesis.read().expect("the nemesis block");
         // The chain is checked when somebody takes it in. Commits are asked for.
         let trusted_below = Height(u64::MAX);
-        let options = IntakeOptions { batch_steps: u32::MAX, batch_blocks: u32::MAX, stop_at: None, trusted_below };
+        let options = ImportOptions { batch_steps: u32::MAX, batch_blocks: u32::MAX, stop_at: None, trusted_below };
         let file = BlockFile::new(pipe.clone()).expect("a pipe");
-        let mut intake = Intake::new(store, network, nemesis, vec![file], options).expect("an empty store");
+        let mut intake = BlockImporter::new(store, network, nemesis, vec![file], options).expect("an empty store");
         intake.set_batch_rows(u32::MAX);
         take_until(&mut intake, Height::NEMESIS);
         intake.commit().expect("room");
         let snapshot = store.snapshot().expect("a snapshot");
         let first = tip(&snapshot).expect("a store").expect("the nemesis block");
-        let StoredBlock { height, hash, generation_hash, timestamp: time, .. } = first;
-        let window = Window::load(&snapshot, height).expect("a window");
+        let StoredHeader { height, hash, generation_hash, timestamp: time, .. } = first;
+        let window = DifficultyWindow::load(&snapshot, height).expect("a window");
         let own = (0..HARVESTERS).map(|place| (place, place));
         let candidates = own.chain(people.harvesting_remote().map(|remote| (remote, LENDING_HARVESTER))).collect();
         let (uncommitted, lender) = (0, people.get(LENDING_HARVESTER).keys.public());
@@ -178,9 +180,9 @@ impl<'s> Growth<'s> {
 }
 
 /// Takes blocks in until there is one at a height.
-fn take_until(intake: &mut Intake<'_>, height: Height) {
-    while intake.height() < height {
-        let progress = intake.step(LATE).unwrap_or_else(|error| panic!("{error}"));
-        assert_eq!(progress, IntakeProgress::Working, "the block is there, and nothing else is committed");
+fn take_until(importer: &mut BlockImporter<'_>, height: Height) {
+    while importer.height() < height {
+        let progress = importer.step(LATE).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(progress, ImportProgress::Working, "the block is there, and nothing else is committed");
     }
 }

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use flate2::write::GzEncoder;
-use nisd::codec::Form;
+use nisd::codec::SigningForm;
 use nisd::codec::block_file::write_block;
 use nisd::config;
 use nisd::model::{Amount, Timestamp};
@@ -123,7 +123,7 @@ fn grow(
         let transactions = traffic.fill(&place);
         let block = growth.make(&traffic.people, &place, transactions);
         traffic.book.enter(&block);
-        let bytes = block.to_bytes(Form::Verifiable);
+        let bytes = block.to_bytes(SigningForm::Verifiable);
         write_block(out, &bytes)?;
         growth.push(&block, &bytes, height == plan.blocks);
         let transactions = traffic.book.transactions;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use nisd::chain::{Intake, IntakeOptions, IntakeProgress};
+use nisd::chain::{BlockImporter, ImportOptions, ImportProgress};
 use nisd::codec::block_file::BlockFile;
 use nisd::config::Settings;
 use nisd::model::{Amount, Height, Timestamp};
@@ -198,15 +198,15 @@ pub fn take_in(
     stop_at: Option<Height>,
 ) -> Vec<f64> {
     let nemesis = settings.nemesis.read().expect("the nemesis block");
-    let options = IntakeOptions { batch_steps: 8_000, batch_blocks: 1_000, stop_at, trusted_below: Height(0) };
-    let mut intake = Intake::new(store, &settings.network, nemesis, files, options).expect("an intake");
+    let options = ImportOptions { batch_steps: 8_000, batch_blocks: 1_000, stop_at, trusted_below: Height(0) };
+    let mut intake = BlockImporter::new(store, &settings.network, nemesis, files, options).expect("an intake");
     let mut steps = Vec::new();
     loop {
         let begun = Instant::now();
         match intake.step(LATE).expect("a good chain") {
-            IntakeProgress::Working => steps.push(begun.elapsed().as_secs_f64()),
-            IntakeProgress::Settling | IntakeProgress::Committed { .. } => {}
-            IntakeProgress::Done => return steps,
+            ImportProgress::Working => steps.push(begun.elapsed().as_secs_f64()),
+            ImportProgress::Syncing | ImportProgress::Committed { .. } => {}
+            ImportProgress::Done => return steps,
         }
     }
 }

@@ -4,14 +4,14 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use nisd::chain::{Window, harvesting_importance, proof};
-use nisd::codec::Form;
+use nisd::chain::{DifficultyWindow, harvesting_importance, proof};
+use nisd::codec::SigningForm;
 use nisd::codec::block_file::write_block;
 use nisd::commands;
 use nisd::config::{self, Settings};
 use nisd::crypto::KeyPair;
 use nisd::model::{Address, Amount, Block, Hash256, Height, Timestamp, Transaction};
-use nisd::store::{Store, StoredBlock, tip};
+use nisd::store::{Store, StoredHeader, tip};
 
 use super::data::private_network::{Genesis, TOTAL, address, block, key_pair, transfer};
 use super::scatter;
@@ -47,7 +47,7 @@ impl Synthetic {
             let share = until(height) - until(height - 1);
             let transactions = (0..share).map(|number| payment(&keys, &addresses, height, number, time)).collect();
             let block = block(&keys[0], height, time, head.hash, transactions);
-            write_block(&mut file, &block.to_bytes(Form::Verifiable)).expect("room");
+            write_block(&mut file, &block.to_bytes(SigningForm::Verifiable)).expect("room");
             head.push(&block, &keys[0], &settings);
         }
         fs::write(&blocks, file).expect("room");
@@ -80,7 +80,7 @@ struct Head {
     hash: Hash256,
     generation_hash: Hash256,
     timestamp: Timestamp,
-    window: Window,
+    window: DifficultyWindow,
     /// Importance of the account that makes all blocks.
     importance: u64,
 }
@@ -89,10 +89,10 @@ fn import_nemesis(settings: &Settings, scratch: &Path) -> Head {
     let store: Store = commands::open_store(settings, scratch).expect("a store");
     super::take_in(&store, settings, Vec::new(), None);
     let snapshot = store.snapshot().expect("a snapshot");
-    let StoredBlock { hash, generation_hash, timestamp, .. } = tip(&snapshot).expect("a tip").expect("a tip");
+    let StoredHeader { hash, generation_hash, timestamp, .. } = tip(&snapshot).expect("a tip").expect("a tip");
     let harvester = address(&key_pair(1));
     let importance = harvesting_importance(&snapshot, &harvester, Height(2), &settings.network).expect("an importance");
-    let window = Window::load(&snapshot, Height::NEMESIS).expect("a window");
+    let window = DifficultyWindow::load(&snapshot, Height::NEMESIS).expect("a window");
     Head { hash, generation_hash, timestamp, window, importance }
 }
 

@@ -1,6 +1,6 @@
 //! Cases that break a rule for blocks, or one that is looked at before all others.
 
-use nisd::codec::Form;
+use nisd::codec::SigningForm;
 use nisd::crypto::PublicKey;
 use nisd::model::transaction::{LinkMode, ModificationKind, SupplyChangeKind, wire_version};
 use nisd::model::{Block, BlockKind, Body, Height, Mosaic, Transaction};
@@ -262,7 +262,7 @@ pub fn spoil(transaction: &mut Transaction, is_inner: bool, random: &mut Random)
 }
 
 pub fn resign(block: &mut Block, keys: &nisd::crypto::KeyPair) {
-    block.signature = Some(keys.sign(&block.to_bytes(Form::NonVerifiable)));
+    block.signature = Some(keys.sign(&block.to_bytes(SigningForm::NonVerifiable)));
 }
 
 impl Maker<'_> {

@@ -3,17 +3,17 @@
 use std::path::Path;
 
 use nisd::chain::{
-    BlockError, ChainPart, Intake, IntakeError, IntakeOptions, IntakeProgress, PartOutcome, PartProgress, Validity,
-    rollback,
+    BlockError, BlockImporter, BranchOutcome, BranchProgress, CandidateBranch, ImportError, ImportOptions,
+    ImportProgress, Validity, rollback,
 };
 use nisd::codec::block_file::{BlockFile, write_block};
-use nisd::codec::{Context, Form};
+use nisd::codec::{Context, SigningForm};
 use nisd::config::{self, Settings};
 use nisd::crypto::Verifier;
+use nisd::mempool::{ConfirmedChain, Mempool};
 use nisd::model::transaction::wire_version;
 use nisd::model::{Address, Block, BlockKind, Hash256, Height, MosaicId, Network, Timestamp, Transaction};
-use nisd::pool::{Confirmed, Pool};
-use nisd::rules::Refusal;
+use nisd::rules::Rejection;
 use nisd::state::{self, Lease, StateView};
 use nisd::store::{ChainIdentity, Options, Store, tip};
 use tempfile::TempDir;
@@ -57,9 +57,9 @@ impl Ground {
         let store = Store::open(folder.path(), &identity, Options { map_size: MAP_SIZE }).expect("a store");
         let nemesis = settings.nemesis.read().expect("the nemesis block");
         let options =
-            IntakeOptions { batch_steps: u32::MAX, batch_blocks: u32::MAX, stop_at: None, trusted_below: Height(0) };
-        let mut intake = Intake::new(&store, &settings.network, nemesis, Vec::new(), options).expect("a store");
-        while intake.step(Timestamp(LATE)).expect("a good nemesis block") != IntakeProgress::Done {}
+            ImportOptions { batch_steps: u32::MAX, batch_blocks: u32::MAX, stop_at: None, trusted_below: Height(0) };
+        let mut intake = BlockImporter::new(&store, &settings.network, nemesis, Vec::new(), options).expect("a store");
+        while intake.step(Timestamp(LATE)).expect("a good nemesis block") != ImportProgress::Done {}
         drop(intake);
         let nemesis = tip(&store.snapshot().expect("a snapshot")).expect("a store").expect("a chain").hash;
         Ground { settings, store, _folder: folder, hashes: vec![nemesis] }
@@ -98,15 +98,16 @@ impl Ground {
             Err(error) => return (Verdict::Exception(format!("{UNREADABLE}: {error}")), Vec::new()),
         };
         let hashes: Vec<Hash256> = blocks.iter().map(Block::hash).collect();
-        let part = ChainPart::new(&self.store, self.network(), Height(common), blocks).expect("a block of the chain");
+        let part =
+            CandidateBranch::new(&self.store, self.network(), Height(common), blocks).expect("a block of the chain");
         let outcome = finish(Box::new(part), now);
         let verdict = match outcome.validity {
-            Validity::Valid if outcome.switch.is_none() => Verdict::Exception(NOT_BETTER.to_owned()),
+            Validity::Valid if outcome.update.is_none() => Verdict::Exception(NOT_BETTER.to_owned()),
             Validity::Valid => Verdict::Valid,
-            Validity::Refused(result) => Verdict::Refused(result),
+            Validity::Rejected(result) => Verdict::Refused(result),
             Validity::Exception(exception) => Verdict::Exception(exception.text),
         };
-        let Some(switch) = outcome.switch else { return (verdict, Vec::new()) };
+        let Some(switch) = outcome.update else { return (verdict, Vec::new()) };
         self.hashes.truncate(common as usize);
         self.hashes.extend(hashes);
         (verdict, switch.returned)
@@ -152,16 +153,17 @@ impl Ground {
     /// Has a block taken in for which the user vouches: neither signatures nor the proof are looked at.
     pub fn take_in_trusted(&mut self, block: &Block) -> Verdict {
         let mut file = Vec::new();
-        write_block(&mut file, &block.to_bytes(Form::Verifiable)).expect("memory");
+        write_block(&mut file, &block.to_bytes(SigningForm::Verifiable)).expect("memory");
         let file = BlockFile::new(file.as_slice()).expect("memory");
         let trusted_below = Height(u64::MAX);
-        let options = IntakeOptions { batch_steps: u32::MAX, batch_blocks: u32::MAX, stop_at: None, trusted_below };
-        let mut intake = Intake::new(&self.store, self.network(), Vec::new(), vec![file], options).expect("a store");
+        let options = ImportOptions { batch_steps: u32::MAX, batch_blocks: u32::MAX, stop_at: None, trusted_below };
+        let mut intake =
+            BlockImporter::new(&self.store, self.network(), Vec::new(), vec![file], options).expect("a store");
         loop {
             match intake.step(Timestamp(LATE)) {
-                Ok(IntakeProgress::Done) => return Verdict::Valid,
+                Ok(ImportProgress::Done) => return Verdict::Valid,
                 Ok(_) => {}
-                Err(IntakeError::Block(_, BlockError::Refused(result, _))) => return Verdict::Refused(result),
+                Err(ImportError::Block(_, BlockError::Rejected(result, _))) => return Verdict::Refused(result),
                 Err(error) => return Verdict::Exception(error.to_string()),
             }
         }
@@ -169,25 +171,25 @@ impl Ground {
 
     /// Offers an unconfirmed transaction to an empty pool.
     pub fn announce(&self, transaction: &Transaction, now: i32) -> Verdict {
-        self.announce_to(&mut Pool::default(), transaction, now)
+        self.announce_to(&mut Mempool::default(), transaction, now)
     }
 
     /// Offers an unconfirmed transaction.
-    pub fn announce_to(&self, pool: &mut Pool, transaction: &Transaction, now: i32) -> Verdict {
+    pub fn announce_to(&self, pool: &mut Mempool, transaction: &Transaction, now: i32) -> Verdict {
         let snapshot = self.store.snapshot().expect("a snapshot");
         let (network, height) = (self.network(), Height(self.height()));
-        let confirmed = Confirmed { snapshot: &snapshot, network, height, now: Timestamp(now) };
+        let confirmed = ConfirmedChain { snapshot: &snapshot, network, height, now: Timestamp(now) };
         match pool.add(transaction.clone(), &confirmed, &mut Verifier::default()) {
             Ok(()) => Verdict::Valid,
-            Err(Refusal::Result(result)) => Verdict::Refused(result),
-            Err(Refusal::Exception(exception)) => Verdict::Exception(exception.text),
-            Err(Refusal::Store(error)) => panic!("{error}"),
+            Err(Rejection::Result(result)) => Verdict::Refused(result),
+            Err(Rejection::Exception(exception)) => Verdict::Exception(exception.text),
+            Err(Rejection::Store(error)) => panic!("{error}"),
         }
     }
 
     /// Goes back to a lower height.
     pub fn go_back(&mut self, height: u64) {
-        let mut batch = self.store.begin().expect("a batch");
+        let mut batch = self.store.begin_write().expect("a batch");
         rollback(&mut batch, Height(height)).expect("blocks taken a moment ago");
         batch.commit().expect("room");
         self.hashes.truncate(height as usize);
@@ -249,8 +251,9 @@ impl Ground {
         same("touches of", &name, expected.touched, found.references)?;
         same("least cosignatories of", &name, expected.least, i64::from(found.min_cosignatories))?;
         let link = |link: &Link| (link.is_owner, world.people.address(link.other), link.height, link.mode);
-        let found_link =
-            |link: &state::RemoteLink| (link.role == state::LinkRole::Owner, link.other, link.height.0, link.mode);
+        let found_link = |link: &state::RemoteLink| {
+            (link.role == state::LinkRole::Owner, link.linked_address, link.height.0, link.mode)
+        };
         let expected_links: Vec<_> = expected.links.iter().map(link).collect();
         same("links of", &name, expected_links, found.links.iter().map(found_link).collect::<Vec<_>>())?;
         let addresses = |list: &std::collections::BTreeSet<Who>| {
@@ -287,7 +290,7 @@ pub fn signed_block(
         height: Height(height),
         transactions,
     };
-    block.signature = Some(people.keys(signer).sign(&block.to_bytes(Form::NonVerifiable)));
+    block.signature = Some(people.keys(signer).sign(&block.to_bytes(SigningForm::NonVerifiable)));
     block
 }
 
@@ -296,11 +299,11 @@ fn same<T: PartialEq + std::fmt::Debug>(what: &str, whose: &str, expected: T, fo
 }
 
 /// Works on a part until it is decided.
-fn finish(mut part: Box<ChainPart<'_>>, now: i32) -> PartOutcome {
+fn finish(mut part: Box<CandidateBranch<'_>>, now: i32) -> BranchOutcome {
     loop {
         match part.step(Timestamp(now)).expect("a store that works") {
-            PartProgress::Working(next) => part = next,
-            PartProgress::Done(outcome) => return outcome,
+            BranchProgress::Working(next) => part = next,
+            BranchProgress::Done(outcome) => return outcome,
         }
     }
 }

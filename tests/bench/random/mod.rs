@@ -34,7 +34,7 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use nisd::codec::Form;
+use nisd::codec::SigningForm;
 use nisd::model::transaction::LinkMode;
 use nisd::model::{Block, Transaction};
 use tempfile::TempDir;
@@ -143,7 +143,7 @@ struct Stage {
 
 /// The bytes of blocks, in the form in which they are sent.
 fn bytes_of(blocks: &[Block]) -> Vec<Vec<u8>> {
-    blocks.iter().map(|block| block.to_bytes(Form::Verifiable)).collect()
+    blocks.iter().map(|block| block.to_bytes(SigningForm::Verifiable)).collect()
 }
 
 impl Stage {
@@ -361,7 +361,7 @@ impl Stage {
         let before = self.ground.digest();
         let found = self.ground.offer(std::slice::from_ref(block), now);
         if found != Verdict::Valid {
-            let hex = hex::encode(block.to_bytes(Form::Verifiable));
+            let hex = hex::encode(block.to_bytes(SigningForm::Verifiable));
             return self.differ(format!("a good block: given {found:?}; time {now}; {hex}"));
         }
         let own = std::mem::replace(&mut self.model, after);
@@ -522,7 +522,7 @@ impl Stage {
         }
         let is_refused = expected == Verdict::Somehow && *found != Verdict::Valid;
         if *found != expected && !is_refused {
-            let hex = hex::encode(transaction.to_bytes(Form::Verifiable));
+            let hex = hex::encode(transaction.to_bytes(SigningForm::Verifiable));
             let rule = judged.err().map_or("valid", |ruling| ruling.rule.name());
             self.differ(format!("unconfirmed, {rule}: expected {expected:?}, given {found:?}; time {now}; {hex}"));
         }

@@ -1,7 +1,7 @@
 //! Bytes that no program writes: lists out of order, things twice, other spellings; what no block may hold; and numbers
 //! at their limits.
 
-use nisd::codec::Form;
+use nisd::codec::SigningForm;
 use nisd::model::mosaic::LevyKind;
 use nisd::model::transaction::wire_version;
 use nisd::model::{Amount, Block, Body, Mosaic, MosaicDefinition, MosaicId, Transaction};
@@ -37,8 +37,8 @@ impl Stage {
         let Ok(after) = self.world.court(&self.model, time, Purpose::Block).judge_block(&block) else { return };
         let seed = self.random.next();
         let Some((class, odd)) = self.make_odd(&transaction, seed) else { return };
-        let usual = transaction.to_bytes(Form::Verifiable);
-        let bytes = replaced(&block.to_bytes(Form::Verifiable), &usual, &odd);
+        let usual = transaction.to_bytes(SigningForm::Verifiable);
+        let bytes = replaced(&block.to_bytes(SigningForm::Verifiable), &usual, &odd);
         self.figures.offered += 2;
         let before = self.ground.digest();
         let (found, _) = self.ground.offer_bytes(self.model.height, std::slice::from_ref(&bytes), time);
@@ -72,8 +72,8 @@ impl Stage {
         let signature = self.world.people.keys(signer).sign(&signed);
         let mut odd = odd.to_vec();
         odd[SIGNATURE].copy_from_slice(&signature.0);
-        let usual = transaction.to_bytes(Form::Verifiable);
-        let bytes = replaced(&block.to_bytes(Form::Verifiable), &usual, &odd);
+        let usual = transaction.to_bytes(SigningForm::Verifiable);
+        let bytes = replaced(&block.to_bytes(SigningForm::Verifiable), &usual, &odd);
         let now = block.timestamp.0;
         let (found, _) = self.ground.offer_bytes(self.model.height, std::slice::from_ref(&bytes), now);
         self.check_refusal(&Rule::BadTransactionSignature.into(), self.model.height, &[bytes], now, &found);
@@ -106,11 +106,11 @@ impl Stage {
                     }
                     _ => make_odd_struct(&mut body.inner.body, seed / 4)?,
                 };
-                Some((class, odd.to_bytes(Form::Verifiable)))
+                Some((class, odd.to_bytes(SigningForm::Verifiable)))
             }
             body => {
                 if let Some(class) = make_odd_struct(body, seed) {
-                    return Some((class, odd.to_bytes(Form::Verifiable)));
+                    return Some((class, odd.to_bytes(SigningForm::Verifiable)));
                 }
                 make_odd_text(transaction, seed)
             }
@@ -173,7 +173,7 @@ fn make_odd_struct(body: &mut Body, seed: u64) -> Option<Class> {
 
 /// Writes texts in other ways.
 fn make_odd_text(transaction: &Transaction, seed: u64) -> Option<(Class, Vec<u8>)> {
-    let mut bytes = transaction.to_bytes(Form::Verifiable);
+    let mut bytes = transaction.to_bytes(SigningForm::Verifiable);
     match &transaction.body {
         Body::Transfer(body) if body.message.is_none() && seed.is_multiple_of(2) => {
             let message = BODY + ADDRESS + 8;

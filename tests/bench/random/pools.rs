@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use nisd::mempool::Mempool;
 use nisd::model::transaction::Cosignature;
 use nisd::model::{Body, Hash256, Transaction};
-use nisd::pool::Pool;
 
 use super::Stage;
 use super::block_cases::spoil;
@@ -50,7 +50,7 @@ impl Stage {
         let count = (2 * per_block + self.random.below(2 * per_block)).min(MOST);
         let (roots, known, coming) = (Vec::new(), BTreeSet::new(), Vec::new());
         let mut book = Book { model: self.model.clone(), roots, known, coming };
-        let (mut pool, mut offered) = (Pool::default(), Vec::new());
+        let (mut pool, mut offered) = (Mempool::default(), Vec::new());
         for _ in 0..count {
             let Some((transaction, is_spoiled)) = self.candidate(&mut book, now) else { continue };
             let judged = self.judge_pooled(&mut book, &transaction, is_spoiled, now);
@@ -75,13 +75,13 @@ impl Stage {
         }
         let is_refused = expected == Verdict::Somehow && *found != Verdict::Valid;
         if *found != expected && !is_refused {
-            let hex = hex::encode(transaction.to_bytes(nisd::codec::Form::Verifiable));
+            let hex = hex::encode(transaction.to_bytes(nisd::codec::SigningForm::Verifiable));
             self.differ(format!("in a pool: expected {judged:?}, given {found:?}; time {now}; {hex}"));
         }
     }
 
     /// What waits, each with the cosignatures that count.
-    fn check_content(&mut self, book: &Book, pool: &Pool) {
+    fn check_content(&mut self, book: &Book, pool: &Mempool) {
         let found: BTreeMap<Hash256, BTreeSet<Hash256>> = pool
             .in_fee_order()
             .iter()

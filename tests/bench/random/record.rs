@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
-use nisd::codec::Form;
+use nisd::codec::SigningForm;
 use nisd::codec::block_file::write_block;
 use nisd::model::{Block, MosaicDefinition, Transaction};
 use serde_json::{Map, Value, json};
@@ -63,7 +63,7 @@ impl Recorder {
 
     /// A block that stays.
     pub fn accepted(&mut self, block: &Block) {
-        write_block(&mut self.blocks, &block.to_bytes(Form::Verifiable)).expect("room");
+        write_block(&mut self.blocks, &block.to_bytes(SigningForm::Verifiable)).expect("room");
     }
 
     /// Blocks that were refused as a part, which was to follow the block at a height, as the bytes that were sent.
@@ -96,7 +96,7 @@ impl Recorder {
     pub fn pool(&mut self, above: u64, now: i32, offered: &[(Transaction, Verdict)]) {
         let offered: Vec<Value> = offered
             .iter()
-            .map(|(one, found)| json!({ "transaction": hex::encode(one.to_bytes(Form::Verifiable)), "verdict": text(found) }))
+            .map(|(one, found)| json!({ "transaction": hex::encode(one.to_bytes(SigningForm::Verifiable)), "verdict": text(found) }))
             .collect();
         let line = json!({ "above": above, "time": now, "transactions": offered });
         writeln!(self.pools, "{line}").expect("room");
@@ -104,7 +104,7 @@ impl Recorder {
 
     /// An unconfirmed transaction.
     pub fn announced(&mut self, transaction: &Transaction, above: u64, now: i32, found: &Verdict) {
-        let hex = hex::encode(transaction.to_bytes(Form::Verifiable));
+        let hex = hex::encode(transaction.to_bytes(SigningForm::Verifiable));
         let line = json!({ "above": above, "time": now, "verdict": text(found), "transaction": hex });
         writeln!(self.announced, "{line}").expect("room");
     }

@@ -1,6 +1,6 @@
 //! Blocks that cannot be read: names, texts, addresses and numbers that nothing can have.
 
-use nisd::codec::Form;
+use nisd::codec::SigningForm;
 use nisd::model::mosaic::LevyKind;
 use nisd::model::transaction::SupplyChangeKind;
 use nisd::model::{Address, Amount, Body, Hash256, Levy, Mosaic, MosaicId, NamespaceId, Transaction};
@@ -37,7 +37,7 @@ impl Stage {
         resign(&mut block, self.world.people.keys(harvesters[0]));
         let mut bytes = bytes_of(std::slice::from_ref(&block));
         if let Some((usual, odd)) = change {
-            let whole = transaction.to_bytes(Form::Verifiable);
+            let whole = transaction.to_bytes(SigningForm::Verifiable);
             let Some(place) = whole.windows(usual.len()).rposition(|part| part == usual) else { return };
             let changed = [&whole[..place], &odd, &whole[place + usual.len()..]].concat();
             bytes[0] = replaced(&bytes[0], &whole, &changed);

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use nisd::codec::Form;
+use nisd::codec::SigningForm;
 use nisd::model::transaction::{AggregateModification, Modification, ModificationKind, Transfer, wire_version};
 use nisd::model::{Amount, Block, Body, Hash256, Timestamp, Transaction};
 
@@ -72,7 +72,8 @@ impl World {
         settings.push(("nem.network.addressStartChar", signer[..1].to_owned()));
         settings.push(("nem.network.nemesisSignerAddress", signer));
         let settings: Vec<(&str, &str)> = settings.iter().map(|(key, value)| (*key, value.as_str())).collect();
-        let genesis = Genesis { block: self.nemesis.to_bytes(Form::Verifiable), ..Genesis::new(Timestamp(0), &[]) };
+        let genesis =
+            Genesis { block: self.nemesis.to_bytes(SigningForm::Verifiable), ..Genesis::new(Timestamp(0), &[]) };
         genesis.write(folder, &settings)
     }
 }

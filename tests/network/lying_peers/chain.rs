@@ -1,6 +1,6 @@
 //! Lies about the chain: of one that says it has the better chain.
 
-use nisd::codec::Form;
+use nisd::codec::SigningForm;
 use nisd::crypto::Signature;
 use nisd::model::transaction::wire_version;
 use nisd::model::{Amount, Block, Hash256, NetworkByte, Timestamp, Transaction};
@@ -64,7 +64,7 @@ fn forged(block: Block) -> Block {
 fn of_mainnet(block: Block) -> Block {
     let mut block = Block { version: wire_version(NetworkByte::MAINNET, 1), signature: None, ..block };
     let signer = if block.signer == key_pair(POOR).public() { POOR } else { LIAR };
-    block.signature = Some(key_pair(signer).sign(&block.to_bytes(Form::NonVerifiable)));
+    block.signature = Some(key_pair(signer).sign(&block.to_bytes(SigningForm::NonVerifiable)));
     block
 }
 
@@ -134,7 +134,7 @@ pub fn attacks() -> Vec<Attack> {
             Says::entity(&List(own_blocks(asked, honest, 1, &[]).into_iter().map(of_mainnet).collect()))
         }),
         lie("blocks: cut short", Unblamed, BLOCKS, |asked, honest| {
-            let blocks = own_blocks(asked, honest, 1, &[])[0].to_bytes(Form::Verifiable);
+            let blocks = own_blocks(asked, honest, 1, &[])[0].to_bytes(SigningForm::Verifiable);
             list_of(1, &[&(blocks.len() as u32).to_le_bytes(), &blocks[..50]].concat())
         }),
         lie("blocks: two thousand millions of them", Unblamed, BLOCKS, |_, _| list_of(i32::MAX as u32, &[0; 100])),

@@ -7,7 +7,7 @@ use nisd::peer::wire::{
     HashChain, List, NodeExperiences, NodeInfo, NodeList, Score, ShortIds,
 };
 
-use crate::common::http::Response;
+use crate::common::http::HttpResponse;
 use crate::common::http_client::post;
 use crate::peer_recording::Call;
 
@@ -68,7 +68,7 @@ fn translated<Q: Readable + Writable, A: Readable + Writable>(call: &Call, conte
 }
 
 /// What is to be said of an answer to a recorded request.
-pub fn compare(call: &Call, got: &Response, context: Context) -> Outcome {
+pub fn compare(call: &Call, got: &HttpResponse, context: Context) -> Outcome {
     if Some(got.status) != call.status {
         return Outcome::Differs(format!("{:?} was {}: {}", call.status, got.status, shown(&got.body)));
     }
@@ -88,7 +88,7 @@ pub fn compare(call: &Call, got: &Response, context: Context) -> Outcome {
 /// Two answers that are not the same bytes.
 struct Masked<'a> {
     call: &'a Call,
-    got: &'a Response,
+    got: &'a HttpResponse,
     context: Context,
 }
 

@@ -5,7 +5,7 @@ use std::fs;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use nisd::chain::{BlockSource, Intake, IntakeOptions, IntakeProgress};
+use nisd::chain::{BlockImporter, BlockSource, ImportOptions, ImportProgress};
 use nisd::codec::Context;
 use nisd::codec::block_file::BlockFiles;
 use nisd::config::{self, IpDetection, PeerSettings, Secret, Settings};
@@ -106,9 +106,10 @@ impl Ground {
 
     /// Takes blocks in behind the nemesis block, all of which are judged.
     pub fn take_in(&self, store: &Store, blocks: Box<dyn BlockSource + '_>) {
-        let options = IntakeOptions { batch_steps: 8_000, batch_blocks: 500, stop_at: None, trusted_below: Height(0) };
-        let mut intake = Intake::of(store, &self.network, self.nemesis.clone(), blocks, options).expect("an intake");
-        while intake.step(Timestamp(i32::MAX - 100)).expect("valid blocks") != IntakeProgress::Done {}
+        let options = ImportOptions { batch_steps: 8_000, batch_blocks: 500, stop_at: None, trusted_below: Height(0) };
+        let mut intake =
+            BlockImporter::from_source(store, &self.network, self.nemesis.clone(), blocks, options).expect("an intake");
+        while intake.step(Timestamp(i32::MAX - 100)).expect("valid blocks") != ImportProgress::Done {}
     }
 
     pub fn context(&self) -> Context {

@@ -4,15 +4,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use nisd::codec::{Context, Format, Sink, Writable};
+use nisd::codec::{Context, Encoder, Format, Writable};
 use nisd::crypto::{KeyPair, Signature};
 use nisd::model::{Amount, Block, Hash256, Height, Timestamp, Transaction};
-use nisd::net::fetch::{Fetch, FetchError, FetchLimits};
+use nisd::net::fetch::{FetchError, FetchLimits, FetchRequest};
 use nisd::peer::wire::{
     AuthenticatedRequest, ChainRequest, Challenge, CommunicationTimeStamps, Endpoint, Experience, ExperiencePair,
     HashChain, Identity, List, NodeExperiences, NodeInfo, NodeList, Score, ShortIds,
 };
-use nisd::store::{Store, StoredBlock, stored_block, stored_header, tip};
+use nisd::store::{Store, StoredHeader, stored_block, stored_header, tip};
 
 use super::fault::{Fault, OF_ANSWERS, OF_COMPARISON};
 use super::ground::{Ground, PORT, liar_keys, member_key, member_name, node_info, person, stranger};
@@ -50,7 +50,7 @@ pub struct Scene<'a> {
 }
 
 impl Scene<'_> {
-    pub fn tip(&self) -> StoredBlock {
+    pub fn tip(&self) -> StoredHeader {
         tip(&self.store.snapshot().expect("a snapshot")).expect("a store").expect("a tip")
     }
 
@@ -113,7 +113,7 @@ enum Entity {
 }
 
 impl Writable for Entity {
-    fn write(&self, sink: &mut impl Sink) {
+    fn write(&self, sink: &mut impl Encoder) {
         match self {
             Entity::Node(node) => node.write(sink),
             Entity::Nodes(nodes) => nodes.write(sink),
@@ -136,7 +136,7 @@ struct Signed {
 }
 
 impl Writable for Signed {
-    fn write(&self, sink: &mut impl Sink) {
+    fn write(&self, sink: &mut impl Encoder) {
         sink.object("entity", |sink| self.entity.write(sink));
         sink.bytes("signature", Some(&self.signature));
     }
@@ -151,9 +151,9 @@ struct Question {
 }
 
 impl Question {
-    fn of(fetch: &Fetch, context: Context) -> Question {
-        let format = if fetch.media_type.ends_with("json") { Format::Json } else { Format::Binary };
-        let (path, body) = (fetch.target.clone(), &fetch.body);
+    fn of(request: &FetchRequest, context: Context) -> Question {
+        let format = if request.media_type.ends_with("json") { Format::Json } else { Format::Binary };
+        let (path, body) = (request.target.clone(), &request.body);
         let (challenge, height) = match path.as_str() {
             "/chain/hashes-from" | "/block/at" => {
                 let read = format.read::<AuthenticatedRequest<Height>>(body, context).expect("a request");
@@ -235,8 +235,8 @@ impl Liar {
     }
 
     /// Answers a member, under one of its names.
-    pub fn answer(&mut self, asker: usize, face: usize, fetch: &Fetch, scene: &mut Scene<'_>) -> Told {
-        let question = Question::of(fetch, scene.ground.context());
+    pub fn answer(&mut self, asker: usize, face: usize, request: &FetchRequest, scene: &mut Scene<'_>) -> Told {
+        let question = Question::of(request, scene.ground.context());
         let fault = self.choose(asker, &question.path, scene);
         self.check_trust(asker, &question.path, fault);
         let of_answer = fault.filter(|fault| OF_ANSWERS.contains(fault));
@@ -250,10 +250,10 @@ impl Liar {
                 let signature = self.signature(face, &question, fault);
                 format.to_bytes(&Signed { entity, signature })
             }
-            None if question.path == "/node/cysm" => seen(fault, format, &fetch.body, asker, scene),
+            None if question.path == "/node/cysm" => seen(fault, format, &request.body, asker, scene),
             None => Vec::new(),
         };
-        let (after, result) = spoilt(of_answer, body, fetch, scene.random);
+        let (after, result) = spoilt(of_answer, body, request, scene.random);
         Told { after, result, fault: fault.filter(|fault| is_told(*fault, &question.path)) }
     }
 
@@ -524,7 +524,7 @@ fn seen(fault: Option<Fault>, format: Format, body: &[u8], asker: usize, scene: 
 fn spoilt(
     fault: Option<Fault>,
     mut body: Vec<u8>,
-    fetch: &Fetch,
+    request: &FetchRequest,
     random: &mut Random,
 ) -> (Duration, Result<(u16, Vec<u8>), FetchError>) {
     let broken = || FetchError::Broken(std::io::ErrorKind::ConnectionReset.into());
@@ -546,7 +546,7 @@ fn spoilt(
         Some(Fault::Status503) => status = 503,
         Some(Fault::SlowAnswer) => after = SLOW,
         Some(Fault::Silence) => return (SILENT, Err(FetchError::Silent(SILENT))),
-        Some(Fault::EndlessDrip) => return drip(fetch),
+        Some(Fault::EndlessDrip) => return drip(request),
         Some(Fault::Closed) => return (after, Err(broken())),
         Some(Fault::Oversized) => return (after, Err(FetchError::TooLarge)),
         _ => {}
@@ -555,12 +555,12 @@ fn spoilt(
 }
 
 /// An answer that comes as slowly as it may, until it is as long as it may be or the time is over.
-fn drip(fetch: &Fetch) -> (Duration, Result<(u16, Vec<u8>), FetchError>) {
-    let FetchLimits { least_bytes, least_time, .. } = FetchLimits::default();
-    let longest = least_time * (1 + fetch.body_limit / least_bytes) as u32;
-    if longest < fetch.time {
+fn drip(request: &FetchRequest) -> (Duration, Result<(u16, Vec<u8>), FetchError>) {
+    let FetchLimits { min_rate_bytes: least_bytes, min_rate_window: least_time, .. } = FetchLimits::default();
+    let longest = least_time * (1 + request.body_limit / least_bytes) as u32;
+    if longest < request.timeout {
         (longest, Err(FetchError::TooSlow(least_time)))
     } else {
-        (fetch.time, Err(FetchError::TimedOut(fetch.time)))
+        (request.timeout, Err(FetchError::TimedOut(request.timeout)))
     }
 }

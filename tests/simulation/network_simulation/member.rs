@@ -8,8 +8,8 @@ use std::time::Duration;
 use nisd::config::Settings;
 use nisd::crypto::KeyPair;
 use nisd::model::units::EPOCH_UNIX_MILLIS;
-use nisd::net::machine::ConnectionId;
-use nisd::node::KnownPeer;
+use nisd::net::service::ConnectionId;
+use nisd::node::PreTrustedPeer;
 use nisd::peer::wire::NodeInfo;
 use nisd::store::Store;
 use serde_json::Value;
@@ -83,7 +83,7 @@ impl<'g> Member<'g> {
     }
 
     /// Starts it with what is in its folder.
-    pub fn start(&mut self, ground: &'g Ground, known: Vec<KnownPeer>, now: Duration, random: &mut Random) {
+    pub fn start(&mut self, ground: &'g Ground, known: Vec<PreTrustedPeer>, now: Duration, random: &mut Random) {
         self.life += 1;
         let store = ground.open(&self.folder);
         let ahead = self.plan.ahead + self.set_ahead + self.drifted(now);

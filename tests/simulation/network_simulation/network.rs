@@ -8,8 +8,8 @@ use std::time::Duration;
 use nisd::config::Settings;
 use nisd::crypto::KeyPair;
 use nisd::model::{Amount, Hash256, Timestamp, Transaction};
-use nisd::net::fetch::{Answer, Endpoint, Fetch, FetchError, FetchId, Method, RequestHead, Response};
-use nisd::node::KnownPeer;
+use nisd::net::fetch::{Endpoint, FetchError, FetchId, FetchRequest, FetchResponse, Method, RequestHead, Response};
+use nisd::node::PreTrustedPeer;
 
 use super::diary;
 use super::fault::{Fault, OF_PUSHES, Tally};
@@ -40,8 +40,8 @@ const RELAYED_LATER: Duration = Duration::from_secs(7);
 /// Names of a liar that has many: more than one address may have in anybody's table.
 const FACES: usize = 12;
 /// Requests to one node that may be under way, those to all, and those to one in a second, as the node promises.
-const MOST_TO_ONE: usize = nisd::peer::machine::calls::MAX_UNDER_WAY_PER_TARGET;
-const MOST_TO_ALL: usize = nisd::peer::machine::calls::MAX_UNDER_WAY;
+const MOST_TO_ONE: usize = nisd::peer::manager::request_queue::MAX_IN_FLIGHT_PER_TARGET;
+const MOST_TO_ALL: usize = nisd::peer::manager::request_queue::MAX_IN_FLIGHT;
 
 /// Who sends something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -55,7 +55,7 @@ pub struct Asking {
     from: Party,
     life: u32,
     id: FetchId,
-    fetch: Fetch,
+    fetch: FetchRequest,
     /// The answer gets lost, or the connection breaks before it has come.
     fate: Fate,
 }
@@ -77,7 +77,7 @@ type Open = (usize, u32, FetchId);
 enum Happening {
     Wake(usize, u32),
     Request(Box<Asking>, Party, usize),
-    End(Open, Box<Result<Answer, FetchError>>),
+    End(Open, Box<Result<FetchResponse, FetchError>>),
     /// A member has had so much time to answer that it is given up; whether the answer cannot have been lost.
     GiveUp(Open, usize, bool),
     Act(usize),
@@ -287,9 +287,9 @@ impl<'g> Network<'g> {
             return;
         }
         let known = self.plan.members[index].known.iter().map(|known| match known {
-            Known::ByKey(other) => KnownPeer::Node(self.members[*other].info.clone()),
-            Known::ByPlace(other) => KnownPeer::Endpoint(self.members[*other].info.endpoint.clone()),
-            Known::Liar(liar) => KnownPeer::Node(self.liars[*liar].info(0)),
+            Known::ByKey(other) => PreTrustedPeer::Node(self.members[*other].info.clone()),
+            Known::ByPlace(other) => PreTrustedPeer::Endpoint(self.members[*other].info.endpoint.clone()),
+            Known::Liar(liar) => PreTrustedPeer::Node(self.liars[*liar].info(0)),
         });
         let known = known.collect();
         let (ground, now) = (self.ground, self.now);
@@ -422,23 +422,24 @@ impl<'g> Network<'g> {
     }
 
     /// A member asks somebody.
-    fn ask(&mut self, from: usize, id: FetchId, fetch: Fetch) {
+    fn ask(&mut self, from: usize, id: FetchId, request: FetchRequest) {
         let life = self.members[from].life;
         let open = (from, life, id);
-        if fetch.target == "/chain/score" {
-            self.compare_anew(from, &fetch.endpoint);
+        if request.target == "/chain/score" {
+            self.compare_anew(from, &request.endpoint);
         }
-        let place = self.places.get(&fetch.endpoint).copied();
-        let is_lost_time = matches!(place, Some((Party::Liar(_), _))) && SYNCHRONISATION[..5].contains(&&*fetch.target);
-        let pending = Pending { to: fetch.endpoint.clone(), since: self.now, is_lost_time, lie: None };
+        let place = self.places.get(&request.endpoint).copied();
+        let is_lost_time =
+            matches!(place, Some((Party::Liar(_), _))) && SYNCHRONISATION[..5].contains(&&*request.target);
+        let pending = Pending { to: request.endpoint.clone(), since: self.now, is_lost_time, lie: None };
         self.open.insert(open, pending);
-        self.check_requests(from, &fetch.endpoint);
+        self.check_requests(from, &request.endpoint);
         let asker = Party::Member(from);
         let Some((to, face)) = place else {
             return self.schedule(self.now + CONNECT, Happening::End(open, Box::new(Err(refused()))));
         };
-        log::debug!("{from} asks {to:?} {}", fetch.target);
-        self.pushed_blocks += u64::from(fetch.target == "/push/block");
+        log::debug!("{from} asks {to:?} {}", request.target);
+        self.pushed_blocks += u64::from(request.target == "/push/block");
         let latency = self.latency(asker, to);
         if self.are_apart(asker, to) {
             self.tally.add(Fault::NoRoute);
@@ -453,7 +454,7 @@ impl<'g> Network<'g> {
                 self.schedule(self.now + SILENCE, Happening::End(open, Box::new(Err(FetchError::Silent(SILENCE)))));
             }
             Fate::Arrives | Fate::ResetAfter | Fate::LostAnswer => {
-                let asking = Box::new(Asking { from: asker, life, id, fetch, fate });
+                let asking = Box::new(Asking { from: asker, life, id, fetch: request, fate });
                 if let Party::Member(to) = to {
                     let is_safe = fate == Fate::Arrives;
                     self.schedule(self.now + latency + SILENCE, Happening::GiveUp(open, to, is_safe));
@@ -568,7 +569,7 @@ impl<'g> Network<'g> {
                 assert!(!is_honest || !is_too_large, "the answer to {path} is larger than it may be");
                 match is_too_large {
                     true => Err(FetchError::TooLarge),
-                    false => Ok(Answer { from: ip, response: Response { status, body } }),
+                    false => Ok(FetchResponse { from: ip, response: Response { status, body } }),
                 }
             }
             Err(error) => Err(error),
@@ -631,7 +632,7 @@ impl<'g> Network<'g> {
     }
 
     /// A request of a member comes to its end, if it has not before.
-    fn end(&mut self, open: Open, result: Result<Answer, FetchError>) {
+    fn end(&mut self, open: Open, result: Result<FetchResponse, FetchError>) {
         let (index, life, id) = open;
         let now = self.now;
         let member = &mut self.members[index];
@@ -794,15 +795,15 @@ impl<'g> Network<'g> {
         if self.are_apart(from, to_party) {
             return;
         }
-        let fetch = Fetch {
+        let fetch = FetchRequest {
             endpoint: place(self.plan.members[to].ip, 0),
             method: Method::Post,
             target: rumour.path.to_owned(),
             media_type: "application/binary",
             body: rumour.body.clone().into(),
             body_limit: rumour.length,
-            time: SILENCE,
-            silence: SILENCE,
+            timeout: SILENCE,
+            read_timeout: SILENCE,
             is_idempotent: false,
         };
         let asking = Asking { from, life: 0, id: FetchId(0), fetch, fate: Fate::Arrives };
@@ -834,10 +835,10 @@ impl<'g> Network<'g> {
 
 /// A request as it goes over the wire.
 fn request(asking: &Asking) -> Vec<u8> {
-    let Fetch { endpoint, method, target, media_type, body, body_limit, .. } = &asking.fetch;
+    let FetchRequest { endpoint, method, target, media_type, body, body_limit, .. } = &asking.fetch;
     // Liars say that they send more than they do.
     let length = if matches!(asking.from, Party::Liar(_)) { *body_limit } else { body.len() };
-    let head = RequestHead { endpoint, method: *method, target, media_type, is_kept: true };
+    let head = RequestHead { endpoint, method: *method, target, media_type, keep_alive: true };
     let mut bytes = head.to_bytes(length).expect("a proper request");
     bytes.extend_from_slice(body);
     bytes

@@ -1,6 +1,6 @@
 //! What liars push, and the signs of life that they give.
 
-use nisd::codec::{Form, Format, Writable};
+use nisd::codec::{Format, SigningForm, Writable};
 use nisd::crypto::{KeyPair, Signature};
 use nisd::model::{Amount, Block, Timestamp, Transaction};
 use nisd::peer::wire::{Identity, List, NodeInfo, SecureEntity};
@@ -83,7 +83,7 @@ pub fn rumours(liar: &Liar, fault: Fault, scene: &mut Scene<'_>) -> Vec<Rumour> 
         Fault::PushedKnownBlock => vec![Rumour::block(last, keys)],
         Fault::PushedBlockOfOtherNetwork => {
             let mut block = Block { version: OTHER_NETWORK, ..child(now, keys) };
-            block.signature = Some(keys.sign(&block.to_bytes(Form::NonVerifiable)));
+            block.signature = Some(keys.sign(&block.to_bytes(SigningForm::NonVerifiable)));
             vec![Rumour::block(block, keys)]
         }
         Fault::PushedInAnothersName => {

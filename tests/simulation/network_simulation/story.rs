@@ -282,9 +282,9 @@ impl Story<'_> {
     fn judge_anew(&self, store: &Store) -> &Store {
         let ground = self.network.ground;
         let snapshot = store.snapshot().expect("a snapshot");
-        let block_at = |height| block_row(&snapshot, height)?.map(|row| row.whole()).transpose();
+        let block_at = |height| block_row(&snapshot, height)?.map(|row| row.verified_bytes()).transpose();
         let other = ground.open(&ground.new_folder());
-        ground.take_in(other, Box::new(nisd::chain::StoredBlocks::new(Height(2), block_at)));
+        ground.take_in(other, Box::new(nisd::chain::StoredBlockSource::new(Height(2), block_at)));
         let last = self.network.running().next().map(|index| &self.network.members[index]);
         let expected = last.and_then(|member| member.running.as_ref()).expect("a member").view.tip();
         let taken_in = other.snapshot().expect("a snapshot");

@@ -59,7 +59,7 @@ impl Takeover {
         running.set_now(now);
         if self.lives.insert(index, life) != Some(life) {
             self.known.retain(|(one, _)| *one != index);
-            for kept in nisd::peer::kept_peers::read(&running.kept) {
+            for kept in nisd::peer::saved_peers::read(&running.kept) {
                 let is_it = |other: &usize| KeyPair::new(&member_key(*other)).public() == kept.info.identity.key;
                 let other = (0..places.len()).find(is_it).filter(|other| {
                     let endpoint = &kept.info.endpoint;

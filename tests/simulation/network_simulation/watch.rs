@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use nisd::codec::Form;
+use nisd::codec::SigningForm;
 use nisd::crypto::{PublicKey, verify};
 use nisd::model::{Block, Hash256, Height, Timestamp, Transaction};
-use nisd::net::machine::ConnectionId;
-use nisd::peer::Load;
+use nisd::net::service::ConnectionId;
+use nisd::peer::LimitUsage;
 use nisd::store::{Snapshot, Store, stored_block, stored_header, tip};
 
 use super::ground::Ground;
@@ -88,8 +88,8 @@ pub struct Fullest(BTreeMap<&'static str, (usize, usize)>);
 
 impl Fullest {
     /// Nothing exceeds its limit.
-    pub fn look(&mut self, loads: &[Load]) {
-        for Load { what, held, most } in loads {
+    pub fn look(&mut self, loads: &[LimitUsage]) {
+        for LimitUsage { name: what, used: held, max: most } in loads {
             assert!(held <= most, "{held} {what}, and {most} may be");
             let fullest = self.0.entry(what).or_insert((0, *most));
             fullest.0 = fullest.0.max(*held);
@@ -192,7 +192,7 @@ impl Watch {
             assert_eq!(block.hash(), link.hash);
             assert!(self.harvesters.contains(&block.signer), "block {height} is of somebody who harvests nothing");
             let signature = block.signature.expect("a signature");
-            let is_good = verify(&block.signer, &block.to_bytes(Form::NonVerifiable), &signature);
+            let is_good = verify(&block.signer, &block.to_bytes(SigningForm::NonVerifiable), &signature);
             assert_eq!(is_good, Ok(true), "signature of block {height}");
             let strange = block.transactions.iter().find(|one| !self.known.contains(&one.hash()));
             assert!(strange.is_none(), "block {height} holds what nobody has sent: {strange:?}");

@@ -160,7 +160,7 @@ impl Accounts {
     pub fn notification(&self, effect: &Effect<'_>) -> Value {
         let name = |address| self.name(address);
         match effect {
-            Effect::Touch(account) => json!(["N1", name(account)]),
+            Effect::Reference(account) => json!(["N1", name(account)]),
             Effect::Transfer { from, to, amount } => json!(["N2", name(from), name(to), amount]),
             Effect::Debit { from, amount } => json!(["N4", name(from), amount]),
             Effect::Link { owner, remote, mode } => json!(["N5", name(owner), name(remote), mode.code()]),

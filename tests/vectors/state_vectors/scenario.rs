@@ -4,13 +4,13 @@
 use std::collections::BTreeMap;
 
 use nisd::chain::{Recalculation, apply, due_after, rollback};
-use nisd::codec::{Context, Form};
+use nisd::codec::{Context, SigningForm};
 use nisd::crypto::Signature;
 use nisd::model::network::ChainParameters;
 use nisd::model::transaction::{Hashes, wire_version};
 use nisd::model::{Address, Block, BlockKind, Hash256, Height, Network, Timestamp, Transaction};
 use nisd::state::{self, Ledger};
-use nisd::store::{Batch, StoredBlock, tip};
+use nisd::store::{StoredHeader, WriteTxn, tip};
 use serde_json::Value;
 
 use super::accounts::Accounts;
@@ -62,7 +62,7 @@ impl Scenario {
             height: Height(height),
             transactions: transactions.iter().map(|one| self.accounts.transaction(one)).collect(),
         };
-        Block::from_bytes(&block.to_bytes(Form::Verifiable), Context::of(&self.network)).unwrap()
+        Block::from_bytes(&block.to_bytes(SigningForm::Verifiable), Context::of(&self.network)).unwrap()
     }
 }
 
@@ -84,12 +84,12 @@ fn configured(config: &Value, chain: ChainParameters) -> ChainParameters {
 /// A scenario under way.
 pub struct Run<'a, 'env> {
     pub scenario: &'a Scenario,
-    pub batch: Batch<'env>,
+    pub batch: WriteTxn<'env>,
 }
 
 impl Run<'_, '_> {
     /// The last block; `None` before the nemesis block.
-    pub fn tip(&self) -> Option<StoredBlock> {
+    pub fn tip(&self) -> Option<StoredHeader> {
         tip(&self.batch).unwrap()
     }
 
@@ -121,7 +121,7 @@ impl Run<'_, '_> {
         let parent = self.tip();
         let block = self.scenario.block(parent.as_ref().map_or(1, |parent| parent.height.0 + 1));
         let mut context = apply::begin(&block, &mut self.batch, network).unwrap();
-        let mut ledger = Ledger { batch: &mut self.batch, block: &mut context, network };
+        let mut ledger = Ledger { txn: &mut self.batch, block: &mut context, network };
         let mut notifications = Vec::new();
         for transaction in &block.transactions {
             let mut effects = Vec::new();
@@ -129,31 +129,31 @@ impl Run<'_, '_> {
             apply::apply_transaction(&mut ledger, transaction, &effects).unwrap();
             notifications.extend(effects.iter().map(|effect| accounts.notification(effect)));
         }
-        let settled = apply::settle(&mut ledger, &block, parent.as_ref()).unwrap();
+        let settled = apply::credit_block(&mut ledger, &block, parent.as_ref()).unwrap();
         let mut expiry = ledger.expiry().unwrap();
         while expiry.step(&mut ledger).unwrap() {}
         let mut pruning = ledger.pruning();
-        while pruning.as_mut().is_some_and(|pruning| pruning.step(ledger.batch).unwrap()) {}
+        while pruning.as_mut().is_some_and(|pruning| pruning.step(ledger.txn).unwrap()) {}
         let hashes: Vec<Hashes> = block.transactions.iter().map(Transaction::hashes).collect();
         for number in 0..hashes.len() {
-            let relisting = apply::record(&mut ledger, &block, &hashes, &settled, number).unwrap();
+            let relisting = apply::index_transaction(&mut ledger, &block, &hashes, &settled, number).unwrap();
             if let Some(mut relisting) = relisting {
-                while relisting.step(ledger.batch, network.byte).unwrap() {}
+                while relisting.step(ledger.txn, network.byte).unwrap() {}
             }
         }
-        ledger.finish().unwrap();
+        ledger.flush().unwrap();
         self.store(&block, settled);
         notifications
     }
 
     /// Recalculates importances if they are due, and stores a block that was carried out.
-    fn store(&mut self, block: &Block, settled: apply::Settled) {
+    fn store(&mut self, block: &Block, applied: apply::AppliedBlock) {
         let network = &self.scenario.network;
         if let Some(due) = due_after(block.height) {
             let mut recalculation = Recalculation::new(due);
             while recalculation.step(&mut self.batch, network).unwrap() {}
         }
-        let header = StoredBlock {
+        let header = StoredHeader {
             height: block.height,
             hash: block.hash(),
             generation_hash: Hash256::default(),
@@ -161,8 +161,8 @@ impl Run<'_, '_> {
             difficulty: 0,
             score: 0,
             total_fee: block.total_fee(),
-            lessor: settled.lessor,
-            ids: settled.ids,
+            beneficiary: applied.beneficiary,
+            ids: applied.ids,
         };
         apply::store(&mut self.batch, &header, block, network.chain.rewrite_limit).unwrap();
     }

@@ -14,16 +14,16 @@ struct Bench {
     last: u64,
 }
 
-fn fetch(host: &str) -> Fetch {
-    Fetch {
+fn fetch(host: &str) -> FetchRequest {
+    FetchRequest {
         endpoint: Endpoint { host: host.to_owned(), port: 7890 },
         method: Method::Get,
         target: "/".to_owned(),
         media_type: "application/json",
         body: [].into(),
         body_limit: 1000,
-        time: Duration::from_secs(10),
-        silence: Duration::from_secs(10),
+        timeout: Duration::from_secs(10),
+        read_timeout: Duration::from_secs(10),
         is_idempotent: true,
     }
 }
@@ -33,25 +33,25 @@ impl Bench {
         Self { pool: ConnectionPool::new(limits), now: Instant::now(), last: 0 }
     }
 
-    fn start(&mut self, fetch: Fetch) -> FetchId {
+    fn start(&mut self, request: FetchRequest) -> FetchId {
         self.last += 1;
-        self.pool.start(FetchId(self.last), fetch, self.now);
+        self.pool.start(FetchId(self.last), request, self.now);
         FetchId(self.last)
     }
 
     /// Answers all DNS queries with two addresses each. Returns the names.
-    fn name(&mut self) -> Vec<String> {
+    fn answer_dns(&mut self) -> Vec<String> {
         let mut names = Vec::new();
-        while let Some((slot, name)) = self.pool.next_question() {
+        while let Some((slot, name)) = self.pool.next_dns_query() {
             names.push(name.to_owned());
-            self.pool.named(slot, Ok(&[[10, 0, 0, 1].into(), [10, 0, 0, 2].into()]), self.now);
+            self.pool.resolved(slot, Ok(&[[10, 0, 0, 1].into(), [10, 0, 0, 2].into()]), self.now);
         }
         names
     }
 
     /// Answers all DNS queries and returns the connections to open.
     fn attempts(&mut self) -> Vec<(usize, SocketAddr)> {
-        self.name();
+        self.answer_dns();
         std::iter::from_fn(|| self.pool.next_attempt()).collect()
     }
 
@@ -85,23 +85,23 @@ impl Bench {
 
     fn pass(&mut self, time: Duration) {
         self.now += time;
-        self.pool.deal_with_due(self.now);
+        self.pool.handle_timeouts(self.now);
     }
 
     fn done(&mut self) -> Vec<(u64, String)> {
-        let done = std::iter::from_fn(|| self.pool.next_done());
-        let told = |(id, result): Fetched| match result {
+        let done = std::iter::from_fn(|| self.pool.next_completed());
+        let summary = |(id, result): FetchOutcome| match result {
             Ok(answer) => (id.0, answer.response.status.to_string()),
             Err(error) => (id.0, format!("{error:?}").split('(').next().unwrap_or_default().to_owned()),
         };
-        done.map(told).collect()
+        done.map(summary).collect()
     }
 
     /// Asserts that no request or connection is left.
     fn assert_empty(&mut self) {
         let pool = &self.pool;
         assert!(pool.hosts.is_empty() && pool.hosts_by_endpoint.is_empty() && pool.connections.is_empty());
-        assert!(pool.locations.is_empty() && pool.starving.is_empty());
+        assert!(pool.locations.is_empty() && pool.hosts_wanting_connection.is_empty());
         assert_eq!((pool.waiting, pool.held_bytes(), pool.next_due()), (0, 0, None));
     }
 }
@@ -140,10 +140,10 @@ fn a_request_is_repeated_once_on_a_new_connection_when_a_kept_one_turns_out_to_b
     slots.iter().for_each(|slot| bench.answer(*slot));
     bench.start(fetch("a"));
     assert_eq!(bench.assigned(), [1]);
-    bench.pool.ended(1, None);
+    bench.pool.closed_by_server(1, None);
     assert_eq!(bench.closed(), [1, 0], "the other idle connection is as old and goes too");
     let slots = bench.connect();
-    bench.pool.ended(slots[0], None);
+    bench.pool.closed_by_server(slots[0], None);
     assert_eq!(bench.done(), [done(1, "200"), done(2, "200"), done(3, "Broken")]);
     bench.closed();
     bench.assert_empty();
@@ -155,9 +155,9 @@ fn a_request_that_is_not_idempotent_is_never_repeated() {
     bench.start(fetch("a"));
     bench.connect();
     bench.answer(0);
-    bench.start(Fetch { is_idempotent: false, ..fetch("a") });
+    bench.start(FetchRequest { is_idempotent: false, ..fetch("a") });
     bench.assigned();
-    bench.pool.ended(0, None);
+    bench.pool.closed_by_server(0, None);
     assert_eq!(bench.done(), [done(1, "200"), done(2, "Broken")]);
 }
 
@@ -168,19 +168,19 @@ fn each_host_and_all_together_have_their_number_of_connections() {
     for _ in 0..10 {
         bench.start(fetch("greedy"));
     }
-    assert_eq!(bench.name().len(), 4, "no more for one host");
+    assert_eq!(bench.answer_dns().len(), 4, "no more for one host");
     for host in ["a", "a", "b", "c", "d", "e", "f"] {
         bench.start(fetch(host));
     }
-    assert_eq!(bench.name(), ["a", "b", "c", "d"], "the last half is for hosts that have none");
+    assert_eq!(bench.answer_dns(), ["a", "b", "c", "d"], "the last half is for hosts that have none");
     assert_eq!(bench.pool.connections(), (8, 0));
     let slots = bench.connect();
     bench.answer(slots[0]);
     assert_eq!(bench.closed(), [slots[0]], "it makes room for who has none, although its host has more to ask");
-    assert_eq!(bench.name(), ["e"]);
+    assert_eq!(bench.answer_dns(), ["e"]);
     bench.connect();
     bench.answer(slots[1]);
-    assert_eq!(bench.name(), ["f"]);
+    assert_eq!(bench.answer_dns(), ["f"]);
     bench.answer(slots[2]);
     assert_eq!(bench.assigned(), [slots[2]], "nobody else waits");
 }
@@ -195,7 +195,11 @@ fn an_idle_connection_makes_room_for_another_host() {
         bench.pass(seconds(1));
     }
     bench.start(fetch("c"));
-    assert_eq!((bench.closed(), bench.name()), (vec![0], vec!["c".to_owned()]), "that which was idle for longest");
+    assert_eq!(
+        (bench.closed(), bench.answer_dns()),
+        (vec![0], vec!["c".to_owned()]),
+        "that which was idle for longest"
+    );
     assert_eq!(bench.pool.hosts.len(), 2);
 }
 
@@ -243,8 +247,8 @@ fn a_request_ends_in_its_time_wherever_it_is() {
     for _ in 0..4 {
         bench.start(fetch("a"));
     }
-    let (first, _) = bench.pool.next_question().unwrap();
-    bench.pool.named(first, Ok(&[[10, 0, 0, 1].into()]), bench.now);
+    let (first, _) = bench.pool.next_dns_query().unwrap();
+    bench.pool.resolved(first, Ok(&[[10, 0, 0, 1].into()]), bench.now);
     bench.pool.next_attempt();
     bench.pool.connected(first, bench.now);
     bench.pool.received(first, b"HTTP/1.1 200 OK\r\n\r\n", bench.now);
@@ -274,8 +278,8 @@ fn an_unknown_host_is_told_to_each_of_its_requests() {
     let mut bench = Bench::new(FetchLimits { connections_per_host: 1, ..FetchLimits::default() });
     bench.start(fetch("a"));
     bench.start(fetch("a"));
-    while let Some((slot, _)) = bench.pool.next_question() {
-        bench.pool.named(slot, Err("there is no such name"), bench.now);
+    while let Some((slot, _)) = bench.pool.next_dns_query() {
+        bench.pool.resolved(slot, Err("there is no such name"), bench.now);
         bench.closed();
     }
     assert_eq!(bench.done(), [done(1, "UnknownHost"), done(2, "UnknownHost")]);
@@ -313,7 +317,7 @@ fn bytes_that_nobody_asked_for_end_a_connection() {
 #[test]
 fn a_target_that_would_break_the_request_is_refused() {
     let mut bench = Bench::new(FetchLimits::default());
-    bench.start(Fetch { target: "/\r\nX: y".to_owned(), ..fetch("a") });
+    bench.start(FetchRequest { target: "/\r\nX: y".to_owned(), ..fetch("a") });
     assert_eq!(bench.done(), [done(1, "BadTarget")]);
     bench.assert_empty();
 }
@@ -353,13 +357,13 @@ impl Bench {
     fn step(&mut self, step: Step, open: &mut BTreeSet<usize>) {
         match step {
             Step::Start { host, is_idempotent } => {
-                self.start(Fetch { is_idempotent, ..fetch(&format!("host{host}")) });
+                self.start(FetchRequest { is_idempotent, ..fetch(&format!("host{host}")) });
             }
             Step::Cancel { id } => self.pool.cancel(FetchId(id)),
             Step::Name { is_known } => {
-                if let Some((slot, _)) = self.pool.next_question() {
+                if let Some((slot, _)) = self.pool.next_dns_query() {
                     let addresses: &[IpAddr] = &[[10, 0, 0, 1].into(), [10, 0, 0, 2].into()];
-                    self.pool.named(slot, if is_known { Ok(addresses) } else { Err("unknown") }, self.now);
+                    self.pool.resolved(slot, if is_known { Ok(addresses) } else { Err("unknown") }, self.now);
                 }
             }
             Step::Attempt { succeeds } => match self.pool.next_attempt() {
@@ -375,7 +379,7 @@ impl Bench {
                 self.pool.received(slot, bytes, self.now);
             }
             Step::End { slot, is_error } if open.contains(&slot) => {
-                self.pool.ended(slot, is_error.then(|| io::ErrorKind::ConnectionReset.into()));
+                self.pool.closed_by_server(slot, is_error.then(|| io::ErrorKind::ConnectionReset.into()));
             }
             Step::Receive { .. } | Step::End { .. } => {}
             Step::Pass { millis } => self.pass(Duration::from_millis(millis)),
@@ -393,7 +397,7 @@ impl Bench {
         assert!(pool.waiting <= pool.limits.waiting + pool.limits.connections);
         assert!(pool.hosts.iter().all(|(_, host)| host.connections <= pool.limits.connections_per_host));
         assert_eq!(pool.hosts.iter().map(|(_, host)| host.connections).sum::<usize>(), pool.connections.len());
-        assert_eq!(pool.hosts.iter().map(|(_, host)| host.waiting.len()).sum::<usize>(), pool.waiting);
+        assert_eq!(pool.hosts.iter().map(|(_, host)| host.queued.len()).sum::<usize>(), pool.waiting);
         let held: usize = pool.connections.iter().map(|(_, connection)| connection.held_bytes()).sum();
         assert_eq!((held, pool.locations.len()), (pool.held_bytes, pool.deadlines.len()));
         assert!(held <= pool.limits.held_bytes);
@@ -414,31 +418,31 @@ proptest! {
             ..FetchLimits::default()
         };
         // A cancelled request counts as delivered.
-        let (mut bench, mut open, mut told) = (Bench::new(limits), BTreeSet::new(), Vec::new());
+        let (mut bench, mut open, mut delivered) = (Bench::new(limits), BTreeSet::new(), Vec::new());
         for step in steps {
             if let Step::Cancel { id } = step {
-                told.extend((id <= bench.last && !told.contains(&id)).then_some(id));
+                delivered.extend((id <= bench.last && !delivered.contains(&id)).then_some(id));
             }
             bench.step(step, &mut open);
             bench.assert_limits();
-            told.extend(bench.done().into_iter().map(|(id, _)| id));
+            delivered.extend(bench.done().into_iter().map(|(id, _)| id));
         }
         // All requests time out, then all idle connections.
         for _ in 0..20 {
             bench.pass(seconds(5));
             bench.closed();
-            told.extend(bench.done().into_iter().map(|(id, _)| id));
+            delivered.extend(bench.done().into_iter().map(|(id, _)| id));
         }
         bench.assert_empty();
-        told.sort_unstable();
-        prop_assert_eq!(told, (1..=bench.last).collect::<Vec<_>>());
+        delivered.sort_unstable();
+        prop_assert_eq!(delivered, (1..=bench.last).collect::<Vec<_>>());
     }
 }
 
 #[test]
 fn silence_ends_a_request_sooner_than_its_time_and_is_counted_from_the_last_byte() {
     let mut bench = Bench::new(FetchLimits::default());
-    let patient = Fetch { time: seconds(60), ..fetch("a") };
+    let patient = FetchRequest { timeout: seconds(60), ..fetch("a") };
     bench.start(patient.clone());
     bench.pass(seconds(3));
     let slot = bench.connect()[0];
@@ -471,8 +475,8 @@ fn silence_ends_a_request_sooner_than_its_time_and_is_counted_from_the_last_byte
 
 #[test]
 fn an_answer_that_hardly_comes_is_given_up_and_a_slow_one_is_not() {
-    let mut bench = Bench::new(FetchLimits { least_bytes: 100, ..FetchLimits::default() });
-    let patient = Fetch { time: seconds(180), ..fetch("a") };
+    let mut bench = Bench::new(FetchLimits { min_rate_bytes: 100, ..FetchLimits::default() });
+    let patient = FetchRequest { timeout: seconds(180), ..fetch("a") };
     bench.start(patient.clone());
     let slot = bench.connect()[0];
     bench.pool.received(slot, b"HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\n", bench.now);

@@ -1,0 +1,197 @@
+//! The recent incoming requests, as `/debug/connections/incoming` shows them: those in progress, and the latest.
+//!
+//! Every request with a route that its client may use is recorded, except those to paths that the operator excludes. An
+//! entry reuses the memory of the entry that it replaces.
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use super::views::RequestRecord;
+use crate::model::{Hash256, Timestamp};
+use crate::net::service::ConnectionId;
+
+/// Maximum number of latest requests that are kept.
+pub const MAX_LATEST: usize = 50;
+/// Maximum number of requests of more than one step that are kept at a time; further ones are not recorded.
+pub const MAX_OUTSTANDING: usize = 256;
+/// Minimum time between two log lines about transactions that were signed in another form.
+const WARN_INTERVAL: Duration = Duration::from_secs(60);
+/// Maximum number of bytes kept of a path. No route is that long.
+pub const MAX_PATH: usize = 128;
+
+/// History of incoming requests.
+#[derive(Debug)]
+pub struct RequestHistory {
+    /// Excluded paths.
+    excluded_paths: Vec<String>,
+    recorded: u32,
+    /// Newest first.
+    latest: VecDeque<Entry>,
+    /// Requests of more than one step, oldest first: at most [`MAX_OUTSTANDING`].
+    outstanding: Vec<(ConnectionId, Entry)>,
+    /// The newest recorded request is the one in hand.
+    has_current: bool,
+    /// When the next log line about a transaction that was signed in another form is due.
+    next_rewritten_warning: Duration,
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    number: u32,
+    address: IpAddr,
+    path: String,
+    started: Timestamp,
+}
+
+impl RequestHistory {
+    /// Creates an empty history that excludes the `unaudited` paths, ignoring case.
+    pub fn new(unaudited: Vec<String>) -> RequestHistory {
+        RequestHistory {
+            excluded_paths: unaudited,
+            recorded: 0,
+            latest: VecDeque::new(),
+            outstanding: Vec::new(),
+            has_current: false,
+            next_rewritten_warning: Duration::ZERO,
+        }
+    }
+
+    /// Replaces the excluded paths.
+    pub fn set_excluded_paths(&mut self, unaudited: Vec<String>) {
+        self.excluded_paths = unaudited;
+    }
+
+    /// Logs, at most once a minute, that a rejected transaction was signed in another form. Returns whether it was
+    /// logged.
+    pub fn warn_rewritten(&mut self, hash: &Hash256, running: Duration) -> bool {
+        let is_due = running >= self.next_rewritten_warning;
+        if is_due {
+            self.next_rewritten_warning = running + WARN_INTERVAL;
+            log::warn!(
+                "transaction {hash} is refused with FAILURE_SIGNATURE_NOT_VERIFIABLE: it was signed in another order than NIS1 has \
+                 (mosaics, modifications); nisd help coming-from-nis1 says which"
+            );
+        }
+        is_due
+    }
+
+    /// Starts a step of a request, the first or a later one.
+    pub fn begin_step(&mut self) {
+        self.has_current = false;
+    }
+
+    /// Records the request in hand, which has a route.
+    pub fn record(&mut self, path: &str, address: IpAddr, now: Timestamp) {
+        if self.excluded_paths.iter().any(|unaudited| unaudited.eq_ignore_ascii_case(path)) {
+            return;
+        }
+        self.recorded = self.recorded.wrapping_add(1);
+        let oldest = if self.latest.len() == MAX_LATEST { self.latest.pop_back() } else { None };
+        let mut text = oldest.map_or_else(|| String::with_capacity(MAX_PATH), |oldest| oldest.path);
+        text.clear();
+        text.push_str(&path[..path.floor_char_boundary(MAX_PATH)]);
+        self.latest.push_front(Entry { number: self.recorded, address, path: text, started: now });
+        self.has_current = true;
+    }
+
+    /// Records that the request in hand, of this connection, takes another step.
+    pub fn suspend(&mut self, connection: ConnectionId) {
+        let has_room = self.outstanding.len() < MAX_OUTSTANDING;
+        if let Some(entry) = self.latest.front().filter(|_| self.has_current && has_room) {
+            self.outstanding.push((connection, entry.clone()));
+        }
+    }
+
+    /// Removes the request of a connection from those in progress: it is answered, or its client disconnected.
+    pub fn finish(&mut self, connection: ConnectionId) {
+        self.outstanding.retain(|(waiting, _)| *waiting != connection);
+    }
+
+    /// Returns the requests in progress, including the one in hand, oldest first.
+    pub fn outstanding(&self) -> Vec<RequestRecord> {
+        let current = self.latest.front().filter(|_| self.has_current);
+        self.outstanding.iter().map(|(_, entry)| entry).chain(current).map(RequestRecord::from).collect()
+    }
+
+    /// Returns the latest requests, newest first.
+    pub fn latest(&self) -> Vec<RequestRecord> {
+        self.latest.iter().map(RequestRecord::from).collect()
+    }
+}
+
+impl From<&Entry> for RequestRecord {
+    fn from(entry: &Entry) -> RequestRecord {
+        let Entry { number, address, path, started } = entry;
+        RequestRecord { number: u64::from(*number), host: address.to_string(), path: path.clone(), started: *started }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOST: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+
+    fn numbers(audits: &[RequestRecord]) -> Vec<u64> {
+        audits.iter().map(|audit| audit.number).collect()
+    }
+
+    #[test]
+    fn the_last_requests_are_told_of_and_take_no_further_memory() {
+        let mut audits = RequestHistory::new(vec!["/Status".to_owned()]);
+        for path in ["/a", "/status", "/b"] {
+            audits.record(path, HOST, Timestamp(1));
+        }
+        assert_eq!(numbers(&audits.latest()), [2, 1]);
+        let long = "é".repeat(MAX_PATH);
+        for _ in 0..2 * MAX_LATEST {
+            audits.record(&long, HOST, Timestamp(2));
+        }
+        let latest = audits.latest();
+        assert_eq!((latest.len(), latest[0].number, latest[49].number), (MAX_LATEST, 102, 53));
+        assert!(audits.latest.iter().all(|entry| entry.path.len() <= MAX_PATH && entry.path.capacity() == MAX_PATH));
+    }
+
+    #[test]
+    fn a_request_is_outstanding_until_it_is_answered_or_its_connection_is_gone() {
+        let mut audits = RequestHistory::new(vec!["/quiet".to_owned()]);
+        audits.record("/a", HOST, Timestamp(1));
+        assert_eq!(numbers(&audits.outstanding()), [1]);
+        audits.suspend(ConnectionId(7));
+        audits.begin_step();
+        audits.record("/quiet", HOST, Timestamp(1));
+        audits.suspend(ConnectionId(8));
+        assert_eq!(numbers(&audits.outstanding()), [1], "one that is left out waits unseen");
+        audits.begin_step();
+        audits.suspend(ConnectionId(7));
+        audits.record("/b", HOST, Timestamp(2));
+        assert_eq!(numbers(&audits.outstanding()), [1, 2]);
+        audits.begin_step();
+        audits.finish(ConnectionId(7));
+        assert!(audits.outstanding().is_empty());
+        assert_eq!(numbers(&audits.latest()), [2, 1]);
+    }
+
+    #[test]
+    fn so_many_outstanding_requests_are_told_of_and_no_more() {
+        let mut audits = RequestHistory::new(Vec::new());
+        for connection in 0..2 * MAX_OUTSTANDING {
+            audits.begin_step();
+            audits.record("/a", HOST, Timestamp(1));
+            audits.suspend(ConnectionId(connection as u64));
+        }
+        audits.begin_step();
+        assert_eq!(audits.outstanding().len(), MAX_OUTSTANDING);
+        (0..2 * MAX_OUTSTANDING).for_each(|connection| audits.finish(ConnectionId(connection as u64)));
+        assert!(audits.outstanding().is_empty());
+    }
+
+    #[test]
+    fn a_transaction_that_was_signed_in_another_form_is_told_of_once_a_minute() {
+        let mut audits = RequestHistory::new(Vec::new());
+        let seconds = [0, 1, 59, 60, 61, 119, 121];
+        let told = seconds.map(|second| audits.warn_rewritten(&Hash256::default(), Duration::from_secs(second)));
+        assert_eq!(told, [true, false, false, true, false, false, true]);
+    }
+}

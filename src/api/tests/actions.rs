@@ -1,0 +1,429 @@
+//! Tests of routes that change the node: announcing, signing, unlocking, and their access.
+
+use std::net::IpAddr;
+
+use super::scene::*;
+use crate::api::route::{Access, Method};
+use crate::api::{Api, NodeStatus, ROUTES, Settings};
+use crate::crypto::{KeyPair, PrivateKey, Signature, verify};
+use crate::model::transaction::{LinkMode, wire_version};
+use crate::model::{Amount, Height, NetworkByte, Transaction};
+use crate::net::http::Response;
+use crate::rules::{Exception, ValidationResult};
+use crate::state::{Account, LinkRole, VestedBalance};
+
+/// A private key.
+const KEY: &str = "ec323551f22cf49eeeca6fa9ed7177305a200c74e4492cd9a7b24a528277b1aa";
+
+fn pair() -> KeyPair {
+    KeyPair::new(&PrivateKey::from_hex(KEY).unwrap())
+}
+
+fn announcement(transaction: &Transaction, signature: &str) -> String {
+    format!(r#"{{"data":"{}","signature":"{signature}"}}"#, hex::encode(transaction.signed_bytes()))
+}
+
+#[test]
+fn an_announced_transaction_reaches_the_pool_with_its_signature_and_its_result_is_a_success_in_any_case() {
+    let multisig = multisig();
+    let (hash, inner) = (multisig.hash(), multisig.inner().unwrap().hash());
+    let body = announcement(&multisig, &"AB".repeat(64));
+    let mut node = TestNode::answering(ValidationResult::FailurePastDeadline);
+    let sent = TestRequest::new("POST /transaction/announce").json(&body);
+    let reply = sent.send_to_node(&mut Api::new(settings()), &Scene::new(), &mut node);
+    let expected = format!(
+        "{{\"innerTransactionHash\":{{\"data\":\"{inner}\"}},\"code\":3,\"type\":1,\
+         \"message\":\"FAILURE_PAST_DEADLINE\",\"transactionHash\":{{\"data\":\"{hash}\"}}}}\r\n"
+    );
+    assert_eq!((reply.status, text_of(&reply)), (200, expected));
+    let signed = Transaction { signature: Some(Signature([0xab; 64])), ..multisig };
+    assert_eq!(node.announced, [signed]);
+}
+
+#[test]
+fn an_announcement_in_binary_is_answered_in_binary() {
+    let transaction = transfer(None);
+    let field = |bytes: &[u8]| [(bytes.len() as u32).to_le_bytes().as_slice(), bytes].concat();
+    let body = [field(&transaction.signed_bytes()), field(&[1; 64])].concat();
+    let headers = [("Content-Type", "application/binary"), ("Accept", "application/binary")];
+    let sent = TestRequest { body: &body, ..TestRequest::new("POST /transaction/announce").with(&headers) };
+    let reply = sent.send(&Scene::new());
+    let result = [1i32.to_le_bytes().as_slice(), &1i32.to_le_bytes(), &field(b"SUCCESS"), &[0; 4]].concat();
+    let hash = field(&field(&transaction.hash().0));
+    assert_eq!((reply.status, reply.body), (200, [result, hash].concat()));
+}
+
+#[test]
+fn bad_announcements_have_their_texts() {
+    let scene = Scene::new();
+    let good = announcement(&transfer(None), &"00".repeat(64));
+    let short = announcement(&transfer(None), "00");
+    let missing = |name| format!("expected value for property {name}, but none was found");
+    for (body, status, message) in [
+        ("{}", 500, missing("data")),
+        ("{\"data\":\"\"}", 500, missing("signature")),
+        ("{\"data\":\"\",\"signature\":\"\"}", 500, missing("type")),
+        ("{\"data\":\"00000000\",\"signature\":\"\"}", 400, "Unknown transaction type: 0".to_owned()),
+        (&short, 400, "binary signature representation must be 64 bytes".to_owned()),
+    ] {
+        assert_eq!(
+            TestRequest::new("POST /transaction/announce").json(body).status_and_error(&scene),
+            (status, message),
+            "{body}"
+        );
+    }
+    let mut node = TestNode { result: AnnounceOutcome::Exception(Exception::argument("x")), ..TestNode::default() };
+    let reply = TestRequest::new("POST /transaction/announce").json(&good).send_to_node(
+        &mut Api::new(settings()),
+        &scene,
+        &mut node,
+    );
+    assert_eq!(failure_in(&reply), (400, "x".to_owned()));
+}
+
+/// Announces an aggregate modification whose only modification is null, signed or not. It has version 2 and a relative
+/// change of the number of signatures.
+fn announce_null(network: NetworkByte, is_signed: bool, scene: &Scene) -> Response {
+    let version = wire_version(network, 2).to_le_bytes();
+    let [kind, key_bytes, change_bytes] = [0x1001i32, 32, 4].map(i32::to_le_bytes);
+    let signer = pair().public().0;
+    let header = [&kind, &version, &[1, 0, 0, 0], &key_bytes, signer.as_slice(), &[5; 4], &[0; 4], &[9, 0, 0, 0]];
+    let list = [[1, 0, 0, 0], [0; 4], change_bytes, [1, 0, 0, 0]].concat();
+    let data = [header.concat(), list].concat();
+    let signature = if is_signed { pair().sign(&data) } else { Signature([0x33; 64]) };
+    // Bytes after the transaction are ignored and not signed.
+    let (data, signature) = (hex::encode([data, vec![7]].concat()), hex::encode(signature.0));
+    let body = format!(r#"{{"data":"{data}","signature":"{signature}"}}"#);
+    TestRequest::new("POST /transaction/announce").json(&body).send(scene)
+}
+
+#[test]
+fn of_a_transaction_with_a_null_modification_the_signature_is_judged_first() {
+    let scene = Scene::new();
+    let reply = announce_null(NetworkByte::TESTNET, false, &scene);
+    assert!(text_of(&reply).contains("\"code\":8,"), "{}", text_of(&reply));
+    let reply = announce_null(NetworkByte::MAINNET, false, &scene);
+    assert!(text_of(&reply).contains("\"code\":20,"), "{}", text_of(&reply));
+    let expected = (500, "property modifications holds a null element".to_owned());
+    assert_eq!(failure_in(&announce_null(NetworkByte::TESTNET, true, &scene)), expected);
+    let unready = Scene { status: NodeStatus::Running, ..Scene::new() };
+    assert_eq!(announce_null(NetworkByte::TESTNET, false, &unready).status, 503);
+}
+
+#[test]
+fn a_node_without_network_takes_in_no_transaction_of_it_but_judges_those_of_others() {
+    let scene = Scene { status: NodeStatus::Running, ..Scene::new() };
+    let own = announcement(&transfer(None), &"00".repeat(64));
+    let foreign = Transaction { version: wire_version(NetworkByte::MAINNET, 1), ..transfer(None) };
+    let foreign = announcement(&foreign, &"00".repeat(64));
+    let mut node = TestNode::answering(ValidationResult::FailureWrongNetwork);
+    let mut announce = |body: &str| {
+        TestRequest::new("POST /transaction/announce").json(body).send_to_node(
+            &mut Api::new(settings()),
+            &scene,
+            &mut node,
+        )
+    };
+    assert_eq!(failure_in(&announce(&own)), (503, "NIS_ILLEGAL_STATE_NOT_BOOTED".to_owned()));
+    assert!(text_of(&announce(&foreign)).contains("FAILURE_WRONG_NETWORK"));
+    assert_eq!(node.announced.len(), 1);
+}
+
+#[test]
+fn a_transaction_is_signed_for_local_callers_only_and_no_answer_shows_the_key() {
+    let (scene, recipient) = (Scene::new(), address(2));
+    let transaction = format!(
+        r#"{{"type":257,"version":{},"timeStamp":3240,"signer":"{}","fee":50000,"deadline":3241,"recipient":"{recipient}","amount":7}}"#,
+        wire_version(NETWORK, 1),
+        pair().public()
+    );
+    let with_key = |key: &str| format!(r#"{{"transaction":{transaction},"privateKey":"{key}"}}"#);
+    let (good, bad, blank) = (with_key(KEY), with_key(&KEY.replace("ec", "zz")), with_key(""));
+    let sent = || TestRequest::new("POST /transaction/prepare-announce");
+    let mut node = TestNode::default();
+    let reply = sent().json(&good).send_to_node(&mut Api::new(settings()), &scene, &mut node);
+    assert_eq!(reply.status, 200);
+    let signed = &node.announced[0];
+    assert_eq!(verify(&signed.signer, &signed.signed_bytes(), &signed.signature.unwrap()), Ok(true));
+
+    let (status, message) = sent().json(&bad).status_and_error(&scene);
+    assert!(status == 500 && message.ends_with("Illegal hexadecimal character z at index 0"), "{message}");
+    assert!(!message.contains(&KEY[2..]), "{message}");
+    assert_eq!(
+        sent().json(&blank).status_and_error(&scene).1,
+        "expected value for property privateKey, but none was found"
+    );
+    assert_eq!(
+        sent().json("{}").status_and_error(&scene).1,
+        "expected value for property transaction, but none was found"
+    );
+    assert_eq!(sent().json(&good).from([10, 0, 0, 1]).status_and_error(&scene).0, 401);
+
+    // The confirmed state counts: at first the account has nothing, then enough.
+    let prepared = TestRequest::new("POST /transaction/prepare").json(&transaction);
+    assert_eq!(prepared.status_and_error(&scene), (400, "FAILURE_INSUFFICIENT_BALANCE".to_owned()));
+    let balance = VestedBalance { height: 1, unvested: 0, vested: Amount::whole(1).0 };
+    scene.put_account_of(address_of(&pair().public()), &Account { first_height: 1, balance, ..Account::default() });
+    let data = hex::encode(signed.signed_bytes());
+    assert_eq!(prepared.status_and_body(&scene), (200, format!("{{\"data\":\"{data}\"}}\r\n")));
+    assert_eq!(prepared.from([10, 0, 0, 1]).status_and_error(&scene).0, 401);
+}
+
+#[test]
+fn a_local_route_is_refused_to_others_before_anything_else_is_looked_at() {
+    let scene = Scene::new();
+    let sent = TestRequest::new("POST /transaction/prepare/").json("{");
+    let refused = sent.from([127, 0, 0, 2]).send(&scene);
+    assert_eq!(refused.status, 401);
+    let text = "\"remote 127.0.0.2 attempted to call local \\/transaction\\/prepare\\/\"";
+    assert!(text_of(&refused).contains(text), "{}", text_of(&refused));
+    assert_eq!(sent.status_and_error(&scene), (400, "JSON Object was expected".to_owned()));
+    assert_eq!(TestRequest::new("OPTIONS /transaction/prepare").from([1; 4]).send(&scene).status, 200);
+}
+
+#[test]
+fn accounts_are_unlocked_and_locked_by_their_keys() {
+    let (scene, mut api, mut node) = (Scene::new(), Api::new(settings()), TestNode::default());
+    let (body, accept) = (format!("{{\"value\":\"{KEY}\"}}"), "application/json");
+    let mut ask = |path: &str| {
+        let line = format!("POST {path}");
+        let reply = TestRequest::new(&line).json(&body).send_to_node(&mut api, &scene, &mut node);
+        (reply.status, text_of(&reply), headers(&reply, "Content-Type").concat())
+    };
+    let nothing = (200, String::new(), String::new());
+    let word = |text: &str| (200, text.to_owned(), "text/plain;charset=iso-8859-1".to_owned());
+    let info = |count| (200, format!("{{\"max-unlocked\":1,\"num-unlocked\":{count}}}\r\n"), accept.to_owned());
+    assert_eq!(ask("/account/unlocked/info"), info(0));
+    assert_eq!(ask("/local/account/isunlocked"), word("nope"));
+    assert_eq!(ask("/account/unlock"), nothing);
+    assert_eq!(ask("/local/account/isunlocked"), word("ok"));
+    assert_eq!(ask("/account/unlocked/info"), info(1));
+    let (status, text, _) = ask("/account/unlock");
+    assert!(status == 400 && text.contains("\"FAILURE_SERVER_LIMIT\""), "{text}");
+    assert_eq!(ask("/account/lock"), nothing);
+    assert_eq!(ask("/account/lock"), nothing);
+    assert_eq!(ask("/account/unlocked/info"), info(0));
+}
+
+#[test]
+fn whether_an_address_is_unlocked_can_be_asked_by_anybody() {
+    let (scene, mut api, mut node) = (Scene::new(), Api::new(settings()), TestNode::default());
+    node.unlocked.push(address(1));
+    for (member, byte, word) in [("account", 1, "ok"), ("value", 1, "ok"), ("account", 2, "nope")] {
+        let body = format!("{{\"{member}\":\"{}\"}}", address(byte));
+        let sent = TestRequest::new("POST /account/isunlocked").json(&body).from([192, 0, 2, 1]);
+        let reply = sent.send_to_node(&mut api, &scene, &mut node);
+        assert_eq!((reply.status, text_of(&reply)), (200, word.to_owned()), "{body}");
+    }
+    let sent = TestRequest::new("POST /account/isunlocked");
+    assert_eq!(sent.json("{\"value\":\"T\"}").status_and_error(&scene), (400, "address must be valid".to_owned()));
+    assert_eq!(sent.json("{}").status_and_error(&scene).0, 500);
+}
+
+/// A chain on which the account of the key is a remote account, and its height.
+fn with_remote() -> (Scene, Height) {
+    let scene = Scene::new();
+    scene.put_link(address_of(&pair().public()), LinkRole::Remote, LinkMode::Activate, 1);
+    (scene, Height(100_000))
+}
+
+#[test]
+fn only_who_may_send_a_private_key_can() {
+    let body = format!("{{\"value\":\"{KEY}\"}}");
+    let own = address_of(&pair().public());
+    let other = || Settings { allowed_harvesters: vec![address(5)], ..settings() };
+    let this = || Settings { allowed_harvesters: vec![own], ..settings() };
+    let foreign = format!("remote 10.0.0.1 attempted to call local /account/lock with non-remote address {own}");
+    let blocked = format!("blocking private key request with non-configured address {own}");
+    let (local, remote) = ([127, 0, 0, 1], [10, 0, 0, 1]);
+    for (settings, peer, is_remote_account, refusal) in [
+        (settings(), local, false, None),
+        (settings(), remote, false, Some(foreign)),
+        (settings(), remote, true, None),
+        (other(), local, true, Some(blocked)),
+        (this(), remote, true, None),
+    ] {
+        let (scene, height) = if is_remote_account { with_remote() } else { (Scene::new(), Height(1)) };
+        let sent = TestRequest::new("POST /account/lock").json(&body).from(peer);
+        let reply = sent.at_height(&mut Api::new(settings), &scene, &mut TestNode::default(), height);
+        match refusal {
+            Some(refusal) => assert_eq!(failure_in(&reply), (401, refusal)),
+            None => assert_eq!((reply.status, reply.body.len()), (200, 0)),
+        }
+    }
+}
+
+#[test]
+fn a_private_key_in_a_body_is_hex_of_any_length() {
+    let scene = Scene::new();
+    for (body, status) in [
+        ("{\"value\":\"\"}", 200),
+        ("{\"value\":\"1\"}", 200),
+        ("{\"value\":\"zz\"}", 400),
+        ("{\"value\":null}", 500),
+        ("{\"value\":5}", 500),
+    ] {
+        assert_eq!(TestRequest::new("POST /account/lock").json(body).send(&scene).status, status, "{body}");
+    }
+}
+
+/// Settings of a machine with the names `node.example` and `192.0.2.7`, with `10.0.0.7` as a local address and a
+/// trusted origin.
+fn named_host_settings() -> Settings {
+    let is_local = |address: IpAddr| address.is_loopback() || address == IpAddr::from([10, 0, 0, 7]);
+    let host_names = vec!["node.example".to_owned(), "192.0.2.7".to_owned(), "2001:db8::7".to_owned()];
+    let local_origins = vec!["http://localhost:3000".to_owned()];
+    Settings { is_local: Box::new(is_local), host_names, local_origins, ..settings() }
+}
+
+#[test]
+fn a_request_that_a_foreign_page_or_name_led_here_has_no_rights_of_a_local_caller() {
+    let (scene, key_body) = (Scene::new(), format!("{{\"value\":\"{KEY}\"}}"));
+    let json = ("Content-Type", "application/json");
+    for (host, origin, is_local) in [
+        (None, None, true),
+        (Some("localhost:7890"), None, true),
+        (Some("LOCALHOST."), None, true),
+        (Some("127.0.0.1:7890"), None, true),
+        (Some("127.9.8.7"), None, true),
+        (Some("[::1]:7890"), None, true),
+        (Some("[::ffff:127.0.0.1]:7890"), None, true),
+        (Some("10.0.0.7:7890"), None, true),
+        (Some("192.0.2.7:7890"), None, true),
+        (Some("[2001:db8:0::7]"), None, true),
+        (Some("Node.Example:7890"), None, true),
+        (Some("evil.example:7890"), None, false),
+        (Some("192.0.2.8:7890"), None, false),
+        (Some("localhost.evil.example"), None, false),
+        (Some("[::2]:7890"), None, false),
+        (Some("0.0.0.0:7890"), None, false),
+        (Some(""), None, false),
+        (Some("localhost:7890"), Some("http://localhost:7890"), true),
+        (Some("LocalHost:7890"), Some("http://localhost:7890"), true),
+        (Some("[::1]:7890"), Some("http://[::1]:7890"), true),
+        (Some("node.example"), Some("http://node.example"), true),
+        (Some("localhost:7890"), Some("http://localhost:3000"), true),
+        (Some("localhost:7890"), Some("http://localhost:22080"), false),
+        (Some("localhost:7890"), Some("http://localhost"), false),
+        (Some("localhost:7890"), Some("https://localhost:7890"), false),
+        (Some("localhost:7890"), Some("http://127.0.0.1:7890"), false),
+        (Some("localhost:7890"), Some("http://[::1]:7890"), false),
+        (Some("localhost:7890"), Some("https://node.example"), false),
+        (Some("localhost:7890"), Some("http://192.0.2.7:7890"), false),
+        (Some("localhost:7890"), Some("null"), false),
+        (Some("localhost:7890"), Some("http://evil.example"), false),
+        (Some("localhost:7890"), Some("http://10.0.0.7"), false),
+        (Some("localhost:7890"), Some("file://"), false),
+        (Some("localhost:7890"), Some("localhost"), false),
+        (Some("localhost:7890"), Some(""), false),
+        (Some("localhost:7890"), Some("http://localhost@evil.example"), false),
+        (Some("evil.example"), Some("http://localhost"), false),
+        (None, Some("http://evil.example"), false),
+    ] {
+        let host = host.map(|host| ("Host", host));
+        let origin = origin.map(|origin| ("Origin", origin));
+        let fields: Vec<_> = [json].into_iter().chain(host).chain(origin).collect();
+        let prepare = TestRequest { body: b"{", ..TestRequest::new("POST /transaction/prepare").with(&fields) };
+        let expected = if is_local {
+            (400, "JSON Object was expected".to_owned())
+        } else {
+            (401, "remote 127.0.0.1 attempted to call local /transaction/prepare".to_owned())
+        };
+        let reply = prepare.send_to(&mut Api::new(named_host_settings()), &scene);
+        assert_eq!(failure_in(&reply), expected, "{host:?} {origin:?}");
+        // Any client may send the key of a remote account; only local clients may send others.
+        let unlock =
+            TestRequest { body: key_body.as_bytes(), ..TestRequest::new("POST /account/unlock").with(&fields) };
+        let status = unlock.send_to(&mut Api::new(named_host_settings()), &scene).status;
+        assert_eq!(status, if is_local { 200 } else { 401 }, "{host:?} {origin:?}");
+        let (remote, height) = with_remote();
+        let mut api = Api::new(named_host_settings());
+        let status = unlock.at_height(&mut api, &remote, &mut TestNode::default(), height).status;
+        assert_eq!(status, 200, "{host:?} {origin:?}");
+    }
+}
+
+#[test]
+fn every_host_and_origin_counts_and_a_request_that_was_passed_on_is_not_local() {
+    let scene = Scene::new();
+    let prepare = TestRequest { body: b"{", ..TestRequest::new("POST /transaction/prepare") };
+    let json = ("Content-Type", "application/json");
+    let twice = [json, ("Host", "localhost"), ("Origin", "http://localhost"), ("Origin", "http://evil.example")];
+    assert_eq!(prepare.with(&twice[..3]).status_and_error(&scene).0, 400);
+    assert_eq!(prepare.with(&twice).status_and_error(&scene).0, 401);
+    let once = [json, ("Host", "localhost")];
+    assert_eq!(prepare.with(&once).status_and_error(&scene).0, 400);
+    let mut passed_on = prepare.with(&once);
+    passed_on.client.is_forwarded = true;
+    assert_eq!(passed_on.status_and_error(&scene).0, 401);
+    assert_eq!(prepare.with(&once).from([10, 0, 0, 9]).status_and_error(&scene).0, 401);
+}
+
+#[test]
+fn no_page_but_those_of_the_node_itself_uses_what_is_for_local_clients() {
+    let scene = Scene::new();
+    let (host, browser) = (("Host", "localhost:7890"), ("User-Agent", "Mozilla/5.0 (X11; Linux x86_64)"));
+    let far = ("Host", "10.0.0.7:7890");
+    let site = |site| ("Sec-Fetch-Site", site);
+    let (own, other) = (("Referer", "http://localhost:7890/explorer"), ("Referer", "http://evil.example/page?a"));
+    let named = ("Referer", "http://localhost:3000");
+    let allowed: [&[(&str, &str)]; 9] = [
+        &[],
+        &[host],
+        &[far],
+        &[host, browser, site("none")],
+        &[host, browser, site("same-origin"), own],
+        &[host, browser, own],
+        &[far, browser, ("Referer", "http://10.0.0.7:7890/explorer")],
+        &[host, browser, site("same-site"), named],
+        &[host, browser, site("same-site"), ("Origin", "http://localhost:3000")],
+    ];
+    let refused: [&[(&str, &str)]; 14] = [
+        &[host, site("cross-site")],
+        &[host, site("same-site")],
+        &[host, site("same-origin"), site("cross-site")],
+        &[host, site("")],
+        // Redirected through another site.
+        &[host, site("cross-site"), own],
+        &[host, site("same-site"), ("Origin", "http://localhost:7890")],
+        &[host, site("same-site"), named, ("Origin", "null")],
+        &[host, other],
+        &[host, ("Referer", "about:blank")],
+        &[host, ("Referer", "http://localhost:7890.evil.example/")],
+        &[host, ("Referer", "http://localhost:22080/")],
+        // A page that suppresses its referrer, in a browser or at a host without `Sec-Fetch-Site`.
+        &[host, browser],
+        &[far, browser],
+        &[("Host", "node.example"), browser],
+    ];
+    let closed: Vec<_> = ROUTES.iter().filter(|route| route.access != Access::Public).collect();
+    assert!(closed.iter().any(|route| route.path == "/shutdown") && closed.len() > 10);
+    for (requests, is_local) in [(&allowed[..], true), (&refused[..], false)] {
+        for headers in requests {
+            for route in &closed {
+                let method = if route.method == Method::Get { "GET" } else { "POST" };
+                let line = format!("{method} {}", route.path);
+                let reply = TestRequest::new(&line).with(headers).send_to(&mut Api::new(named_host_settings()), &scene);
+                assert_eq!(reply.status != 401, is_local, "{line} {headers:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn no_get_request_of_a_page_changes_anything() {
+    let scene = Scene::new();
+    let is_changed = |node: &TestNode| node.is_shut_down || !node.announced.is_empty() || !node.unlocked.is_empty();
+    for route in ROUTES.iter().filter(|route| route.method == Method::Get) {
+        for method in ["GET", "HEAD"] {
+            let mut node = TestNode { reported_height: Some(Height(1)), ..TestNode::default() };
+            let page = [("Host", "localhost:7890"), ("Sec-Fetch-Site", "cross-site")];
+            let line = format!("{method} {}", route.path);
+            TestRequest::new(&line).with(&page).send_to_node(&mut Api::new(named_host_settings()), &scene, &mut node);
+            assert!(!is_changed(&node), "{line}");
+        }
+    }
+    let mut node = TestNode::default();
+    TestRequest::new("GET /shutdown").send_to_node(&mut Api::new(named_host_settings()), &scene, &mut node);
+    assert!(is_changed(&node));
+}

@@ -1,0 +1,227 @@
+//! Tests of the routes about peers and requests, and of pushes by peers.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::scene::*;
+use crate::api::{Api, NodeStatus, Settings};
+use crate::codec::{Context, Format};
+use crate::crypto::{KeyPair, PrivateKey, Signature};
+use crate::model::network::ChainParameters;
+use crate::model::{Height, Timestamp, Transaction};
+use crate::net::http::Response;
+use crate::net::service::{ConnectionId, Progress};
+use crate::peer::io::Now;
+use crate::peer::wire::{Endpoint, Identity, List, MetaData, NodeInfo, SecureEntity, limits};
+use crate::peer::{IpDetection, Manager, PeerSettings, PreTrustedPeer};
+use crate::rules::ValidationResult;
+
+fn json_of(response: &Response) -> serde_json::Value {
+    serde_json::from_slice(&response.body).expect("JSON")
+}
+
+#[test]
+fn requests_are_told_of_whose_route_was_found_and_whose_caller_may_make_them() {
+    let (scene, mut api) = (Scene::new(), Api::new(settings()));
+    let said =
+        |api: &mut Api, line: &str, from: [u8; 4]| json_of(&TestRequest::new(line).from(from).send_to(api, &scene));
+    for (line, from) in [
+        ("GET /chain/height/", [127, 0, 0, 1]),
+        ("GET /HEARTBEAT", [127, 0, 0, 1]),
+        ("GET /heartbeat", [127, 0, 0, 1]),
+        ("POST /chain/last-block.json", [10, 0, 0, 1]),
+        ("GET /shutdown", [10, 0, 0, 1]),
+        ("GET /nosuch", [10, 0, 0, 1]),
+        ("PUT /chain/height", [10, 0, 0, 1]),
+        ("GET /account/get?address=x", [10, 0, 0, 1]),
+    ] {
+        TestRequest::new(line).from(from).send_to(&mut api, &scene);
+    }
+    let told = said(&mut api, "GET /debug/connections/incoming", [127, 0, 0, 1]);
+    let entry = |id: u32, host: &str, path: &str| json!({ "path": path, "start-time": 3240, "host": host, "elapsed-time": 0, "id": id });
+    let own = entry(4, "127.0.0.1", "/debug/connections/incoming");
+    let latest = [
+        own.clone(),
+        entry(3, "10.0.0.1", "/account/get"),
+        entry(2, "10.0.0.1", "/chain/last-block.json"),
+        entry(1, "127.0.0.1", "/chain/height/"),
+    ];
+    assert_eq!(told, json!({ "outstanding": [own], "most-recent": latest }));
+    let none = json!({ "outstanding": [], "most-recent": [] });
+    assert_eq!(said(&mut api, "GET /debug/connections/outgoing", [127, 0, 0, 1]), none);
+}
+
+#[test]
+fn the_largest_height_is_told_once_partners_have_told_theirs_and_the_request_is_outstanding_until_then() {
+    let (scene, mut api) = (Scene::new(), Api::new(settings()));
+    let mut node = TestNode { reported_height: None, ..TestNode::default() };
+    let sent =
+        TestRequest { connection: ConnectionId(7), ..TestRequest::new("GET /node/active-peers/max-chain-height") };
+    let mut reply = Response::new();
+    let step = |api: &mut Api, node: &mut TestNode, reply: &mut Response, is_resumed| {
+        sent.step(api, &scene, node, reply, is_resumed, PLENTY).expect("a request").0
+    };
+    assert_eq!(step(&mut api, &mut node, &mut reply, false), Progress::Suspended);
+    let outstanding = |api: &mut Api| {
+        let told = json_of(&TestRequest::new("GET /debug/connections/incoming").send_to(api, &scene));
+        let paths = told["outstanding"].as_array().expect("a list").iter().map(|entry| entry["path"].clone());
+        paths.map(|path| path.as_str().expect("a path").to_owned()).collect::<Vec<_>>()
+    };
+    let (own, waiting) = ("/debug/connections/incoming", "/node/active-peers/max-chain-height");
+    assert_eq!(outstanding(&mut api), [waiting, own]);
+    assert_eq!(step(&mut api, &mut node, &mut reply, true), Progress::Suspended);
+    node.reported_height = Some(Height(77));
+    assert_eq!(step(&mut api, &mut node, &mut reply, true), Progress::Done);
+    assert_eq!((reply.status, text_of(&reply)), (200, "{\"height\":77}\r\n".to_owned()));
+    assert_eq!(outstanding(&mut api), [own]);
+    // A closed connection has no request in progress.
+    node.reported_height = None;
+    assert_eq!(step(&mut api, &mut node, &mut reply, false), Progress::Suspended);
+    api.on_disconnect(ConnectionId(7));
+    assert_eq!(outstanding(&mut api), [own]);
+}
+
+fn keys() -> KeyPair {
+    KeyPair::new(&PrivateKey::from_seed(&[7; 32]))
+}
+
+/// Transactions pushed by a peer.
+fn pushes(count: i32) -> Vec<SecureEntity<Transaction>> {
+    let transaction = |number| Transaction { timestamp: Timestamp(number), ..signed_transfer() };
+    (0..count).map(|number| SecureEntity::sign(transaction(number), &keys(), None)).collect()
+}
+
+/// Returns the response to a body in steps of one unit, and the number of steps.
+fn push(body: &[u8], format: Format, node: &mut TestNode) -> (Response, usize) {
+    let (scene, mut api, mut reply) = (Scene::new(), Api::new(settings()), Response::new());
+    let media_type = [("Content-Type", format.media_type())];
+    let sent = TestRequest { body, ..TestRequest::new("POST /push/transactions").with(&media_type) };
+    for steps in 1..100 {
+        let step = sent.step(&mut api, &scene, node, &mut reply, steps > 1, 1);
+        if step.expect("a request").0 == Progress::Done {
+            return (reply, steps);
+        }
+    }
+    panic!("it never ends");
+}
+
+#[test]
+fn a_list_of_transactions_is_taken_in_step_by_step_in_either_format() {
+    for format in [Format::Binary, Format::Json] {
+        let mut node = TestNode::answering(ValidationResult::FailurePastDeadline);
+        let (reply, steps) = push(&format.to_bytes(&List(pushes(5))), format, &mut node);
+        assert_eq!((reply.status, reply.body.len(), steps), (200, 0, 5), "{format:?}");
+        let announced: Vec<_> = node.announced.iter().map(|transaction| transaction.timestamp.0).collect();
+        assert_eq!(announced, [0, 1, 2, 3, 4]);
+        assert_eq!(node.pushed, [(keys().public(), ValidationResult::FailurePastDeadline); 5]);
+        let mut node = TestNode::default();
+        assert_eq!(push(&format.to_bytes(&List(pushes(0))), format, &mut node).0.status, 200);
+    }
+}
+
+#[test]
+fn what_follows_a_push_that_is_not_signed_or_cannot_be_read_is_not_looked_at() {
+    let mut pushed = pushes(3);
+    pushed[1].signature = Signature([1; 64]);
+    for format in [Format::Binary, Format::Json] {
+        let mut node = TestNode::default();
+        let (reply, _) = push(&format.to_bytes(&List(pushed.clone())), format, &mut node);
+        assert_eq!(failure_in(&reply), (500, "entity source cannot be verified".to_owned()));
+        assert_eq!(node.announced.len(), 1);
+    }
+    let whole = Format::Binary.to_bytes(&List(pushes(3)));
+    for (cut, taken) in [(whole.len() - 1, 2), (5, 0), (3, 0)] {
+        let mut node = TestNode::default();
+        let (reply, _) = push(&whole[..cut], Format::Binary, &mut node);
+        assert_eq!((reply.status, node.announced.len()), (500, taken), "{cut} bytes");
+    }
+    // A count greater than the list, and invalid counts.
+    for count in [[4, 0, 0, 0], [0xff, 0xff, 0xff, 0x7f], [0xff; 4]] {
+        let body = [count.as_slice(), &whole[4..]].concat();
+        assert_eq!(push(&body, Format::Binary, &mut TestNode::default()).0.status, 500, "{count:?}");
+    }
+}
+
+#[test]
+fn other_nodes_may_send_as_much_as_the_largest_block_takes() {
+    let api = Api::new(Settings { max_pushed_bytes: 500_000, ..settings() });
+    for (path, limit) in [
+        ("/push/block", 500_000),
+        ("/push/transactions", 500_000),
+        ("/transactions/unconfirmed/", 500_000),
+        ("/push/transaction", 65_536),
+        ("/chain/blocks-after", 8_192),
+    ] {
+        assert_eq!(api.body_limit("POST", path), limit, "{path}");
+    }
+}
+
+#[test]
+fn json_that_would_take_long_to_read_is_refused_unread() {
+    let mut node = TestNode::default();
+    let text = |length: usize| format!("{{\"data\":[],\"x\":\"{}\"}}", "a".repeat(length - 18));
+    let limit = limits::PUSHED_JSON;
+    assert_eq!(push(text(limit).as_bytes(), Format::Json, &mut node).0.status, 200);
+    let (reply, _) = push(text(limit + 1).as_bytes(), Format::Json, &mut node);
+    assert_eq!(failure_in(&reply), (400, "the body is too long for JSON; application/binary may be longer".to_owned()));
+}
+
+fn known_peer() -> NodeInfo {
+    NodeInfo {
+        identity: Identity { key: keys().public(), name: Some("alice".to_owned()) },
+        endpoint: Endpoint::http("10.0.0.1", 7890),
+        meta_data: MetaData::default(),
+    }
+}
+
+fn peers(known: Vec<PreTrustedPeer>) -> Manager {
+    let now = Now { monotonic: Duration::ZERO, network: NOW.network, network_millis: NOW.network_millis };
+    let settings = PeerSettings {
+        node_limit: 5,
+        time_sync_node_limit: 20,
+        format: Format::Binary,
+        uses_network_time: true,
+        ip_detection: IpDetection::Required,
+        chain: ChainParameters::after_all_forks(),
+        far_ahead: 240,
+        checkpoint: None,
+        context: Context::of(&Scene::new().network),
+        pre_trusted: known,
+    };
+    Manager::new(TestNode::default().description.info, Rc::new(keys()), settings, now)
+}
+
+#[test]
+fn what_is_known_of_other_nodes_is_told_to_this_machine_only() {
+    let (scene, mut api) = (Scene { status: NodeStatus::Booting, ..Scene::new() }, Api::new(settings()));
+    let known = vec![PreTrustedPeer::Node(known_peer()), PreTrustedPeer::Endpoint(Endpoint::http("b.example", 1))];
+    let mut node = TestNode { peers: Some(peers(known)), ..TestNode::default() };
+    let sent = TestRequest::new("GET /local/peers");
+    let told = json_of(&sent.send_to_node(&mut api, &scene, &mut node));
+    assert_eq!((&told["status"], &told["height"], &told["score"]["score"]), (&json!(4), &json!(1), &json!("00")));
+    assert_eq!(told["address"], address(1).as_str());
+    let peer = json!({
+        "address": address_of(&keys().public()).as_str(), "ip": null, "state": "untried", "isPreTrusted": 1,
+        "node": {
+            "identity": { "name": "alice", "public-key": keys().public().to_string() },
+            "endpoint": { "protocol": "http", "host": "10.0.0.1", "port": 7890 },
+            "metaData": { "version": "0.0.0", "platform": null, "application": null, "features": 0, "networkId": 0 },
+        },
+        "height": {}, "score": {}, "lastContact": {}, "trust": {}, "successes": 0, "failures": 0,
+        "synchronisations": 0, "lastTrouble": {}, "askedAgain": {},
+    });
+    assert_eq!(told["peers"], json!([peer]));
+    let endpoint = json!({ "protocol": "http", "host": "b.example", "port": 1 });
+    assert_eq!(told["unpinned"], json!([{ "endpoint": endpoint, "lastTrouble": {} }]));
+    assert_eq!(told["dropped"], json!([]));
+    for refused in [
+        sent.from([10, 0, 0, 1]),
+        sent.with(&[("Host", "evil.example")]),
+        sent.with(&[("Host", "127.0.0.1"), ("Origin", "http://evil.example")]),
+    ] {
+        let (status, message) = failure_in(&refused.send_to_node(&mut api, &scene, &mut node));
+        assert_eq!((status, &message[..7]), (401, "remote "));
+    }
+}

@@ -1,0 +1,280 @@
+//! Verifies a whole store: rebuilds the state from its blocks by all rules in a scratch store and compares the result.
+//! The scratch store holds only what block processing needs: the last blocks, and no write-only rows. The stored form
+//! of hashes depends on when they were compacted, so hashes are checked against the blocks instead.
+
+use std::fmt;
+
+use crate::model::Height;
+use crate::state::{self, HashVerifier, history_height};
+use crate::store::{
+    Entry, Read, Store, StoreError, StoredHeader, Table, WriteTxn, block_key, journals_equal_except, stored_header,
+};
+
+/// Tables whose rows are written once and read by no rule. New rows are compared and deleted after each commit.
+const INDEXES: [Table; 3] = [Table::AccountTxLists, Table::SkipPointers, Table::Harvests];
+
+/// A difference between a store and the result of its blocks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreDifference {
+    /// A header field of the block at this height.
+    Block(Height, &'static str),
+    /// An entry of the state at the tip.
+    State(Table, Vec<u8>),
+    /// Surplus rows, which no block produces; the number of them.
+    Rows(Table, u64),
+    /// An entry of the importances.
+    Importances(Vec<u8>),
+    /// The undo journal with this key: a height, unless the table is damaged.
+    Undo(Vec<u8>),
+}
+
+impl fmt::Display for StoreDifference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StoreDifference::Block(height, member) => {
+                write!(f, "the {member} of the block at height {height} is not what its chain gives")
+            }
+            StoreDifference::State(table, key) => write!(
+                f,
+                "the state at the tip is not what the blocks give: the first difference is in table {} at {}",
+                table.name(),
+                key.escape_ascii()
+            ),
+            StoreDifference::Rows(table, count) => write!(
+                f,
+                "the state at the tip is not what the blocks give: table {} has {count} entries that come from no block",
+                table.name()
+            ),
+            StoreDifference::Importances(key) => write!(
+                f,
+                "the importances at the tip are not what the blocks give: the first difference is in table {} at {}",
+                Table::Importances.name(),
+                key.escape_ascii()
+            ),
+            StoreDifference::Undo(key) => match key.as_slice().try_into().map(u64::from_be_bytes) {
+                Ok(height) => write!(f, "what undoes the block at height {height} (table undo) is not what it changed"),
+                Err(_) => write!(f, "the table undo is damaged at {}", key.escape_ascii()),
+            },
+        }
+    }
+}
+
+/// Compares a store with the result of its blocks while they are imported into a scratch store.
+pub struct StoreVerifier<'a, R> {
+    ours: &'a R,
+    scratch: &'a Store,
+    /// Number of rows of [`INDEXES`] produced so far.
+    index_rows: [u64; INDEXES.len()],
+    hashes: HashVerifier,
+    old_values_from: Height,
+    history: Option<HistoryVerifier>,
+}
+
+/// Account history, compared from the first height at which it is known.
+struct HistoryVerifier {
+    from: Height,
+    /// Number of balance history rows produced so far from the height `from` on.
+    balance_rows: u64,
+}
+
+impl<'a, R: Read> StoreVerifier<'a, R> {
+    /// Creates a comparison with an empty scratch store. It compares undo journals from `old_values_from` on, and
+    /// account history from `history_from` on.
+    pub fn new(
+        ours: &'a R,
+        scratch: &'a Store,
+        old_values_from: Height,
+        history_from: Option<Height>,
+    ) -> Result<StoreVerifier<'a, R>, StoreError> {
+        let mut batch = scratch.begin_write()?;
+        state::copy_epoch_size(ours, &mut batch)?;
+        batch.take_journal();
+        batch.commit()?;
+        let history = history_from.map(|from| HistoryVerifier { from, balance_rows: 0 });
+        let (rows, hashes) = ([0; INDEXES.len()], HashVerifier::default());
+        Ok(StoreVerifier { ours, scratch, index_rows: rows, hashes, old_values_from, history })
+    }
+
+    /// Compares the header of an imported block, and the lookup of its transactions by hash.
+    pub fn verify_block(&mut self, computed: &StoredHeader) -> Result<Option<StoreDifference>, StoreError> {
+        let ours = stored_header(self.ours, computed.height)?;
+        let ours = ours.ok_or(StoreError::Damaged("a block is missing"))?;
+        if let Some(member) = first_difference(&ours, computed) {
+            return Ok(Some(StoreDifference::Block(computed.height, member)));
+        }
+        let missing = self.hashes.verify_block(self.ours, computed.height)?;
+        Ok(missing.map(|(table, key)| StoreDifference::State(table, key)))
+    }
+
+    /// Compares and deletes the index rows committed since the last call.
+    pub fn verify_indexes(&mut self) -> Result<Option<StoreDifference>, StoreError> {
+        let mut batch = self.scratch.begin_write()?;
+        for (table, rows) in INDEXES.into_iter().zip(&mut self.index_rows) {
+            let mut difference = None;
+            batch.for_each_prefix(table, &[], |key, value| {
+                *rows += 1;
+                if self.ours.get(table, key)? != Some(value) {
+                    difference = Some(StoreDifference::State(table, key.to_vec()));
+                }
+                Ok(difference.is_none())
+            })?;
+            if difference.is_some() {
+                return Ok(difference);
+            }
+            batch.clear(table)?;
+        }
+        if let Some(history) = &mut self.history
+            && let Some(difference) = history.compare(self.ours, &mut batch)?
+        {
+            return Ok(Some(difference));
+        }
+        batch.commit()?;
+        Ok(None)
+    }
+
+    /// Compares the state and the undo journals after all blocks were imported.
+    pub fn verify_state(&self) -> Result<Option<StoreDifference>, StoreError> {
+        let (ours, computed) = (self.ours, self.scratch.snapshot()?);
+        if let Some((table, more)) = self.hashes.surplus(ours)? {
+            return Ok(Some(StoreDifference::Rows(table, more)));
+        }
+        for table in Table::state().filter(|table| !matches!(table, Table::Hashes | Table::HashRuns)) {
+            let index = INDEXES.iter().position(|index| *index == table);
+            let difference = match index {
+                Some(index) => count(ours, table)?
+                    .checked_sub(self.index_rows[index])
+                    .filter(|more| *more > 0)
+                    .map(|more| StoreDifference::Rows(table, more)),
+                None => different_key(ours, &computed, table, &[], |a, b| a == b)?
+                    .map(|key| StoreDifference::State(table, key)),
+            };
+            if difference.is_some() {
+                return Ok(difference);
+            }
+        }
+        if let Some(difference) = self.history.as_ref().map_or(Ok(None), |history| history.compare_count(ours))? {
+            return Ok(Some(difference));
+        }
+        // After a rollback a store has fewer old importance lists and undo journals, but those it has are the newest. A
+        // store that keeps a history has more importance lists.
+        let first = first_key(ours, Table::Importances)?.max(first_key(&computed, Table::Importances)?);
+        if let Some(key) = different_key(ours, &computed, Table::Importances, &first, |a, b| a == b)? {
+            return Ok(Some(StoreDifference::Importances(key)));
+        }
+        if state::last_recalculation(ours)? != state::last_recalculation(&computed)? {
+            return Ok(Some(StoreDifference::Importances(first)));
+        }
+        let first = first_key(ours, Table::Undo)?;
+        if first.is_empty() {
+            return Ok(None);
+        }
+        let first = first.max(block_key(self.old_values_from).to_vec());
+        // Whether a block recorded history decides what its undo journal restores there, and only the last blocks tell.
+        let history_from = self.history.as_ref().map(|history| block_key(history.from));
+        let keeps = |key: &[u8]| history_from.as_ref().is_some_and(|from| key > from.as_slice());
+        let is_same = |a: Entry<'_>, b: Entry<'_>| {
+            a == b || a.0 == b.0 && !keeps(a.0) && journals_equal_except(a.1, b.1, Table::BalanceHistory)
+        };
+        Ok(different_key(ours, &computed, Table::Undo, &first, is_same)?.map(StoreDifference::Undo))
+    }
+}
+
+impl HistoryVerifier {
+    /// Compares and deletes what was committed since the last call: balances, and all importance lists but the last.
+    fn compare(&mut self, ours: &impl Read, txn: &mut WriteTxn<'_>) -> Result<Option<StoreDifference>, StoreError> {
+        let mut difference = None;
+        txn.for_each_prefix(Table::BalanceHistory, &[], |key, value| {
+            let Some(height) = history_height(key) else { return Ok(true) };
+            self.balance_rows += u64::from(height >= self.from);
+            if ours.get(Table::BalanceHistory, key)? != Some(value) {
+                difference = Some(StoreDifference::State(Table::BalanceHistory, key.to_vec()));
+            }
+            Ok(difference.is_none())
+        })?;
+        let last = state::last_recalculation(txn)?.map_or(Height(0), |last| last.height);
+        let (first, end) = (block_key(self.from.importance_height()), block_key(last));
+        txn.for_each_prefix(Table::Importances, &[], |key, value| {
+            let is_known = key >= first.as_slice() && key < end.as_slice();
+            if difference.is_none() && is_known && ours.get(Table::Importances, key)? != Some(value) {
+                difference = Some(StoreDifference::Importances(key.to_vec()));
+            }
+            Ok(difference.is_none())
+        })?;
+        if difference.is_none() {
+            state::clear_history(txn)?;
+            while state::delete_lists_below(txn, last)? {}
+        }
+        Ok(difference)
+    }
+
+    /// Returns a difference if the store has more history rows than the blocks produce.
+    fn compare_count(&self, ours: &impl Read) -> Result<Option<StoreDifference>, StoreError> {
+        let mut more = 0;
+        ours.for_each_prefix(Table::BalanceHistory, &[], |key, _| {
+            more += u64::from(history_height(key).is_some_and(|height| height >= self.from));
+            Ok(true)
+        })?;
+        let more = more.checked_sub(self.balance_rows).filter(|more| *more > 0);
+        Ok(more.map(|more| StoreDifference::Rows(Table::BalanceHistory, more)))
+    }
+}
+
+fn first_difference(a: &StoredHeader, b: &StoredHeader) -> Option<&'static str> {
+    let members = [
+        ("hash", a.hash == b.hash),
+        ("generation hash", a.generation_hash == b.generation_hash),
+        ("time stamp", a.timestamp == b.timestamp),
+        ("difficulty", a.difficulty == b.difficulty),
+        ("chain score", a.score == b.score),
+        ("total fee", a.total_fee == b.total_fee),
+        ("lessor", a.beneficiary == b.beneficiary),
+        ("numbering of the transactions", a.ids == b.ids),
+    ];
+    members.into_iter().find(|(_, same)| !same).map(|(member, _)| member)
+}
+
+/// Returns the first key of a table, or an empty key if the table is empty.
+fn first_key(state: &impl Read, table: Table) -> Result<Vec<u8>, StoreError> {
+    Ok(state.cursor(table)?.seek(&[])?.map(|(key, _)| key.to_vec()).unwrap_or_default())
+}
+
+fn count(state: &impl Read, table: Table) -> Result<u64, StoreError> {
+    let mut count = 0;
+    state.for_each_prefix(table, &[], |_, _| {
+        count += 1;
+        Ok(true)
+    })?;
+    Ok(count)
+}
+
+/// Returns whether an entry depends on settings that a node is free to choose.
+fn is_node_specific(table: Table, entry: Option<Entry<'_>>) -> bool {
+    table == Table::Totals && entry.is_some_and(|(key, _)| key == state::HASH_TOTALS_KEY)
+}
+
+/// Returns the first key, from `from` on, at which two stores have different entries in a table. Entries that depend on
+/// settings are skipped.
+fn different_key(
+    ours: &impl Read,
+    computed: &impl Read,
+    table: Table,
+    from: &[u8],
+    is_same: impl Fn(Entry<'_>, Entry<'_>) -> bool,
+) -> Result<Option<Vec<u8>>, StoreError> {
+    let (mut a, mut b) = (ours.cursor(table)?, computed.cursor(table)?);
+    let mut entries = (a.seek(from)?, b.seek(from)?);
+    while entries.0.is_some() || entries.1.is_some() {
+        if is_node_specific(table, entries.0) {
+            entries.0 = a.next()?;
+        } else if is_node_specific(table, entries.1) {
+            entries.1 = b.next()?;
+        } else if !entries.0.zip(entries.1).is_some_and(|(a, b)| is_same(a, b)) {
+            // The lower of two different keys is missing in the other store.
+            let keys = entries.0.into_iter().chain(entries.1).map(|(key, _)| key);
+            return Ok(keys.min().map(<[u8]>::to_vec));
+        } else {
+            entries = (a.next()?, b.next()?);
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,643 @@
+//! A lenient JSON reader for HTTP bodies and websocket payloads.
+//!
+//! NIS1's own parser accepts far more than JSON, and wallets rely on it: some send single-quoted text. The grammar is
+//! that of RFC 8259, plus:
+//!
+//! - strings in `'…'` or `"…"`, with the escapes `\'` and `\xHH`; unknown escapes are dropped;
+//! - unquoted keys, up to the `:`, and unquoted values, up to the `,` or the bracket that ends the container, both
+//!   trimmed; a value that is neither a literal nor a number is a string;
+//! - leading zeros, `NaN`, and superfluous commas;
+//! - anything after the first complete value, which is ignored;
+//! - duplicate keys, of which the last one counts.
+//!
+//! The reader has its own stack instead of recursing. It takes linear time (times the logarithm of the number of keys
+//! of one object) and linear memory. The caller limits the length of the text.
+
+mod scalar;
+
+use std::borrow::Cow;
+use std::cmp::Ordering;
+use std::fmt;
+
+use zeroize::Zeroize;
+
+use self::scalar::{Utf16Builder, classify};
+use super::text::repair_utf8;
+use super::wipe::{self, Wipe, Wiped};
+
+/// Maximum nesting depth of containers; deeper text is rejected.
+pub const MAX_DEPTH: usize = 400;
+
+/// A JSON value. It may hold a secret: the owner must wipe it after use.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Value {
+    /// `null`
+    Null,
+    /// `true` or `false`
+    Bool(bool),
+    /// An integer literal that fits 64 bits.
+    Integer(i64),
+    /// An integer literal beyond 64 bits. Nothing accepts one, so its digits are not kept.
+    HugeInteger,
+    /// A number with a point or an exponent, or `NaN`; infinite if beyond the range of a double.
+    Decimal(f64),
+    /// A string, quoted or unquoted. An unpaired surrogate is replaced by `?`.
+    String(String),
+    /// An array.
+    Array(Vec<Value>),
+    /// An object with each key once, in the order of first appearance.
+    Object(Vec<(String, Value)>),
+}
+
+impl Value {
+    /// Returns the member `key` of an object; `None` if there is none or this is not an object.
+    pub fn get(&self, key: &str) -> Option<&Value> {
+        let Self::Object(members) = self else {
+            return None;
+        };
+        members.iter().find(|(name, _)| name == key).map(|(_, value)| value)
+    }
+}
+
+impl Wipe for Value {
+    /// Erases all texts and numbers, including keys.
+    fn wipe(&mut self) {
+        match self {
+            Self::Null | Self::Bool(_) | Self::HugeInteger => {}
+            Self::Integer(number) => number.zeroize(),
+            Self::Decimal(number) => number.zeroize(),
+            Self::String(text) => wipe::text(text),
+            Self::Array(values) => values.iter_mut().for_each(Wipe::wipe),
+            Self::Object(members) => {
+                for (key, value) in members {
+                    wipe::text(key);
+                    value.wipe();
+                }
+            }
+        }
+    }
+}
+
+/// Why a text is not lenient JSON. Offsets are in bytes of the text after UTF-8 repair.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LenientJsonError {
+    /// The text starts with U+FEFF.
+    ByteOrderMark,
+    /// The text ends before the first value does, or holds none.
+    UnexpectedEnd,
+    /// A character that is not allowed here.
+    Unexpected {
+        /// The character.
+        character: char,
+        /// Offset of the character.
+        offset: usize,
+    },
+    /// `\u` or `\x` without its hex digits.
+    BadEscape {
+        /// Offset at which the digits should start.
+        offset: usize,
+    },
+    /// Containers are nested deeper than [`MAX_DEPTH`].
+    TooDeep {
+        /// Offset of the first container that is too deep.
+        offset: usize,
+    },
+}
+
+impl fmt::Display for LenientJsonError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ByteOrderMark => f.write_str("the JSON text must not start with a byte order mark"),
+            Self::UnexpectedEnd => f.write_str("the JSON text ends too early"),
+            Self::Unexpected { character, offset } => {
+                write!(f, "unexpected {character:?} in JSON at byte {offset}")
+            }
+            Self::BadEscape { offset } => {
+                write!(f, "an escape in JSON lacks hex digits at byte {offset}")
+            }
+            Self::TooDeep { offset } => {
+                write!(f, "JSON is nested deeper than {MAX_DEPTH} at byte {offset}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for LenientJsonError {}
+
+/// Parses the first value in `text`, which is decoded as UTF-8 with malformed sequences repaired.
+///
+/// No copy of a part of the text stays in freed memory: everything that does not become part of the result is erased.
+pub fn parse(text: &[u8]) -> Result<Value, LenientJsonError> {
+    match repair_utf8(text) {
+        Cow::Borrowed(text) => parse_text(text),
+        Cow::Owned(repaired) => parse_text(&Wiped(repaired)),
+    }
+}
+
+fn parse_text(text: &str) -> Result<Value, LenientJsonError> {
+    if text.starts_with('\u{feff}') {
+        return Err(LenientJsonError::ByteOrderMark);
+    }
+    Parser::new(text).run()
+}
+
+/// A container that was opened and not yet closed.
+#[derive(Clone, Copy)]
+struct OpenContainer {
+    is_object: bool,
+    /// Index of its first value in the stack of values.
+    first_value: usize,
+    /// Index of its first key in the stack of keys.
+    first_key: usize,
+}
+
+/// The next item of a container.
+enum NextItem {
+    Value,
+    Close(OpenContainer),
+}
+
+/// The parser. The members of all open containers are on two shared stacks, and a container that closes takes its own
+/// from the top, so that every vector in the result has its exact size.
+struct Parser<'a> {
+    text: &'a str,
+    position: usize,
+    open: Vec<OpenContainer>,
+    values: Vec<Value>,
+    keys: Vec<String>,
+}
+
+impl<'a> Parser<'a> {
+    fn new(text: &'a str) -> Self {
+        Self { text, position: 0, open: Vec::new(), values: Vec::new(), keys: Vec::new() }
+    }
+
+    fn run(mut self) -> Result<Value, LenientJsonError> {
+        loop {
+            let value = match self.next_member()? {
+                NextItem::Close(container) => self.close(container),
+                NextItem::Value => match self.value()? {
+                    Some(value) => value,
+                    None => continue,
+                },
+            };
+            if self.open.is_empty() {
+                return Ok(value);
+            }
+            self.values.push(value);
+            self.end_of_member()?;
+        }
+    }
+
+    /// Moves to the next value of the innermost container, after reading its key in an object, or past the closing
+    /// bracket.
+    fn next_member(&mut self) -> Result<NextItem, LenientJsonError> {
+        let Some(container) = self.open.last().copied() else {
+            return Ok(NextItem::Value);
+        };
+        self.skip(b" \r\n\t,");
+        if self.peek()? == closing(container) {
+            self.position += 1;
+            self.open.pop();
+            return Ok(NextItem::Close(container));
+        }
+        if container.is_object {
+            self.key()?;
+        }
+        Ok(NextItem::Value)
+    }
+
+    fn key(&mut self) -> Result<(), LenientJsonError> {
+        let key = match self.peek()? {
+            b':' | b'[' | b'{' | b']' => return Err(self.unexpected()),
+            quote @ (b'"' | b'\'') => self.quoted(quote)?,
+            _ => self.unquoted(b":").to_owned(),
+        };
+        self.keys.push(key);
+        self.skip(b" \r\n\t");
+        if self.peek()? != b':' {
+            return Err(self.unexpected());
+        }
+        self.position += 1;
+        Ok(())
+    }
+
+    /// Reads a scalar. Returns `None` if a container was opened.
+    fn value(&mut self) -> Result<Option<Value>, LenientJsonError> {
+        self.skip(b" \r\n\t");
+        match self.peek()? {
+            bracket @ (b'{' | b'[') => {
+                self.open_container(bracket == b'{')?;
+                Ok(None)
+            }
+            b'}' | b']' | b':' | b',' => Err(self.unexpected()),
+            quote @ (b'"' | b'\'') => Ok(Some(Value::String(self.quoted(quote)?))),
+            _ => {
+                let ends: &[u8] = match self.open.last() {
+                    None => b"",
+                    Some(OpenContainer { is_object, .. }) if *is_object => b",}",
+                    Some(_) => b",]",
+                };
+                Ok(Some(classify(self.unquoted(ends))))
+            }
+        }
+    }
+
+    fn open_container(&mut self, is_object: bool) -> Result<(), LenientJsonError> {
+        if self.open.len() == MAX_DEPTH {
+            return Err(LenientJsonError::TooDeep { offset: self.position });
+        }
+        self.position += 1;
+        self.open.push(OpenContainer { is_object, first_value: self.values.len(), first_key: self.keys.len() });
+        Ok(())
+    }
+
+    fn close(&mut self, container: OpenContainer) -> Value {
+        let values = split_off(&mut self.values, container.first_value);
+        if container.is_object {
+            let keys = split_off(&mut self.keys, container.first_key);
+            Value::Object(last_of_each_key(keys, values))
+        } else {
+            Value::Array(values)
+        }
+    }
+
+    /// Checks that a comma or the end of the container follows a value.
+    fn end_of_member(&mut self) -> Result<(), LenientJsonError> {
+        let Some(container) = self.open.last().copied() else {
+            return Ok(());
+        };
+        self.skip(b" \r\n\t");
+        match self.peek()? {
+            b',' => Ok(()),
+            bracket if bracket == closing(container) => Ok(()),
+            _ => Err(self.unexpected()),
+        }
+    }
+
+    fn remaining(&self) -> &'a str {
+        self.text.get(self.position..).unwrap_or_default()
+    }
+
+    fn peek(&self) -> Result<u8, LenientJsonError> {
+        let next = self.text.as_bytes().get(self.position).copied();
+        next.ok_or(LenientJsonError::UnexpectedEnd)
+    }
+
+    /// Skips any number of the ASCII characters in `these`.
+    fn skip(&mut self, these: &[u8]) {
+        let rest = self.remaining().bytes();
+        self.position += rest.take_while(|byte| these.contains(byte)).count();
+    }
+
+    fn unexpected(&self) -> LenientJsonError {
+        match self.remaining().chars().next() {
+            Some(character) => LenientJsonError::Unexpected { character, offset: self.position },
+            None => LenientJsonError::UnexpectedEnd,
+        }
+    }
+
+    /// Reads the text up to one of the ASCII characters in `ends` or to the end, trimmed.
+    fn unquoted(&mut self, ends: &[u8]) -> &'a str {
+        let rest = self.remaining();
+        let length = rest.bytes().position(|byte| ends.contains(&byte));
+        let token = length.and_then(|length| rest.get(..length)).unwrap_or(rest);
+        self.position += token.len();
+        token.trim_matches(|character| character <= ' ')
+    }
+
+    /// Reads the string that starts here and ends at the next unescaped `quote`.
+    fn quoted(&mut self, quote: u8) -> Result<String, LenientJsonError> {
+        self.position += 1;
+        let mut run = self.text_to(quote)?;
+        if self.peek()? == quote {
+            self.position += 1;
+            return Ok(run.to_owned());
+        }
+        let mut text = Utf16Builder::with_capacity(run.len() + quoted_length(self.remaining(), quote));
+        loop {
+            text.push_str(run);
+            let is_end = self.peek()? == quote;
+            self.position += 1;
+            if is_end {
+                return Ok(text.finish());
+            }
+            self.escape(&mut text)?;
+            run = self.text_to(quote)?;
+        }
+    }
+
+    /// Reads the text up to the next `quote` or backslash.
+    fn text_to(&mut self, quote: u8) -> Result<&'a str, LenientJsonError> {
+        let rest = self.remaining();
+        let stop = rest.bytes().position(|byte| byte == quote || byte == b'\\');
+        let run = stop.and_then(|stop| rest.get(..stop)).ok_or(LenientJsonError::UnexpectedEnd)?;
+        self.position += run.len();
+        Ok(run)
+    }
+
+    /// Reads an escape after its backslash.
+    fn escape(&mut self, text: &mut Utf16Builder) -> Result<(), LenientJsonError> {
+        let mut rest = self.remaining().chars();
+        let character = rest.next().ok_or(LenientJsonError::UnexpectedEnd)?;
+        self.position += character.len_utf8();
+        match character {
+            't' => text.push_str("\t"),
+            'n' => text.push_str("\n"),
+            'r' => text.push_str("\r"),
+            'f' => text.push_str("\u{c}"),
+            'b' => text.push_str("\u{8}"),
+            '\\' => text.push_str("\\"),
+            '/' => text.push_str("/"),
+            '\'' => text.push_str("'"),
+            '"' => text.push_str("\""),
+            'u' => text.push_unit(self.hex_digits(4)?),
+            'x' => text.push_unit(self.hex_digits(2)?),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Reads a number of `count` hex digits, at most four.
+    fn hex_digits(&mut self, count: usize) -> Result<u16, LenientJsonError> {
+        let digits = self.remaining().get(..count);
+        // The parser of the standard library would also accept a sign.
+        let digits = digits.filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        let unit = digits.and_then(|digits| u16::from_str_radix(digits, 16).ok());
+        let unit = unit.ok_or(LenientJsonError::BadEscape { offset: self.position })?;
+        self.position += count;
+        Ok(unit)
+    }
+}
+
+impl Drop for Parser<'_> {
+    /// Erases what was read before an error. Otherwise nothing is left.
+    fn drop(&mut self) {
+        self.keys.iter_mut().for_each(wipe::text);
+        self.values.iter_mut().for_each(Wipe::wipe);
+    }
+}
+
+/// Returns the bytes up to the closing quote, or to the end. The string is never longer, as an escape is longer than
+/// the character that it encodes.
+fn quoted_length(text: &str, quote: u8) -> usize {
+    let mut is_escaped = false;
+    let end = text.bytes().position(|byte| {
+        let is_end = byte == quote && !is_escaped;
+        is_escaped = byte == b'\\' && !is_escaped;
+        is_end
+    });
+    end.unwrap_or(text.len())
+}
+
+fn closing(container: OpenContainer) -> u8 {
+    if container.is_object { b'}' } else { b']' }
+}
+
+/// Elements for which a container may have spare memory.
+const SMALL_CONTAINER: usize = 8;
+
+/// Removes the elements of a stack from an index on and returns them.
+fn split_off<T>(stack: &mut Vec<T>, place: usize) -> Vec<T> {
+    if place > 0 {
+        return stack.drain(place..).collect();
+    }
+    let mut all = std::mem::take(stack);
+    all.shrink_to(SMALL_CONTAINER);
+    all
+}
+
+/// Orders keys so that equal ones are adjacent. Empty keys are not compared by bytes: their dangling pointers take some
+/// processors a long time.
+fn compare_keys(left: &str, right: &str) -> Ordering {
+    left.len().cmp(&right.len()).then_with(|| if left.is_empty() { Ordering::Equal } else { left.cmp(right) })
+}
+
+/// Pairs keys with values. Each key occurs once, with its last value at its first position.
+fn last_of_each_key(keys: Vec<String>, mut values: Vec<Value>) -> Vec<(String, Value)> {
+    if keys.len() < 2 {
+        return keys.into_iter().zip(values).collect();
+    }
+    let mut order: Vec<usize> = (0..keys.len()).collect();
+    // A stable sort: indices ascend within a run of equal keys.
+    order.sort_by(|left, right| compare_keys(&keys[*left], &keys[*right]));
+    let mut is_repeat = vec![false; keys.len()];
+    for run in order.chunk_by(|left, right| compare_keys(&keys[*left], &keys[*right]).is_eq()) {
+        if let [first, between @ .., last] = run {
+            values.swap(*first, *last);
+            for repeat in between.iter().chain([last]) {
+                is_repeat[*repeat] = true;
+            }
+        }
+    }
+    let mut members: Vec<_> = keys.into_iter().zip(values).collect();
+    if is_repeat.contains(&true) {
+        let mut is_repeat = is_repeat.into_iter();
+        members.retain_mut(|(key, value)| {
+            let is_kept = is_repeat.next() == Some(false);
+            if !is_kept {
+                wipe::text(key);
+                value.wipe();
+            }
+            is_kept
+        });
+        members.shrink_to_fit();
+    }
+    members
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn read(text: &str) -> Value {
+        parse(text.as_bytes()).unwrap_or_else(|error| panic!("{text}: {error}"))
+    }
+
+    fn string(text: &str) -> Value {
+        Value::String(text.to_owned())
+    }
+
+    fn array<const N: usize>(values: [Value; N]) -> Value {
+        Value::Array(values.into())
+    }
+
+    fn object<const N: usize>(members: [(&str, Value); N]) -> Value {
+        let owned = members.map(|(key, value)| (key.to_owned(), value));
+        Value::Object(owned.into())
+    }
+
+    fn unexpected(character: char, offset: usize) -> LenientJsonError {
+        LenientJsonError::Unexpected { character, offset }
+    }
+
+    #[test]
+    fn plain_json_is_read() {
+        assert_eq!(
+            read(r#" {"a": [1, -2, 3.5, 1e2, true, false, null, "x"], "b": {}, "c": []} "#),
+            object([
+                (
+                    "a",
+                    array([
+                        Value::Integer(1),
+                        Value::Integer(-2),
+                        Value::Decimal(3.5),
+                        Value::Decimal(100.0),
+                        Value::Bool(true),
+                        Value::Bool(false),
+                        Value::Null,
+                        string("x"),
+                    ])
+                ),
+                ("b", object([])),
+                ("c", array([])),
+            ])
+        );
+    }
+
+    #[test]
+    fn single_quotes_and_no_quotes_are_read() {
+        let account = object([("account", string("TALICE"))]);
+        assert_eq!(read("{'account':'TALICE'}"), account);
+        assert_eq!(read("{account:TALICE}"), account);
+        assert_eq!(read("{ account : TALICE \r\n}"), account);
+        assert_eq!(read(r#"'it\'s "it"'"#), string("it's \"it\""));
+        assert_eq!(read("{a b:c d}"), object([("a b", string("c d"))]));
+        assert_eq!(read("{a:x]y}"), object([("a", string("x]y"))]));
+        assert_eq!(read("[a}b]"), array([string("a}b")]));
+        assert_eq!(read(" abc, def "), string("abc, def"));
+    }
+
+    #[test]
+    fn superfluous_commas_and_what_follows_the_first_value_are_ignored() {
+        assert_eq!(read("[,1,,2,]"), array([Value::Integer(1), Value::Integer(2)]));
+        assert_eq!(read("{,a:1,, b:2 , }").get("b"), Some(&Value::Integer(2)));
+        assert_eq!(read("{} trailing"), object([]));
+        assert_eq!(read("{}{\"a\":1}"), object([]));
+        assert_eq!(read("\"x\"]"), string("x"));
+    }
+
+    #[test]
+    fn the_last_of_equal_keys_counts_and_keeps_the_place_of_the_first() {
+        assert_eq!(
+            read("{a:1,b:2,'a':3,c:4,\"a\":5,b:6}"),
+            object([("a", Value::Integer(5)), ("b", Value::Integer(6)), ("c", Value::Integer(4)),])
+        );
+    }
+
+    #[test]
+    fn escapes_are_read_and_unknown_ones_dropped() {
+        assert_eq!(read(r#""\t\n\r\f\b\\\/\'\"\u00e9\x41\q\😀.""#), string("\t\n\r\u{c}\u{8}\\/'\"éA."));
+        assert_eq!(read(r#""\ud83d\ude00""#), string("😀"));
+        for short in [r#""\u12""#, r#""\x1""#, r#""\u+123""#, r#""\u00é""#] {
+            let error = parse(short.as_bytes());
+            assert_eq!(error, Err(LenientJsonError::BadEscape { offset: 3 }));
+        }
+    }
+
+    #[test]
+    fn malformed_utf8_is_repaired() {
+        assert_eq!(parse(b"'a\xffb\xed\xa0\x80'"), Ok(string("a\u{fffd}b\u{fffd}")));
+    }
+
+    #[test]
+    fn what_does_not_complete_a_value_is_refused() {
+        for cut in ["", " ", "{", "[", "{\"a", "{a", "{a:", "{\"a\":1", "[1", "[1,", "'a", "'\\"] {
+            assert_eq!(parse(cut.as_bytes()), Err(LenientJsonError::UnexpectedEnd), "{cut}");
+        }
+        for (text, character, offset) in [
+            ("}", '}', 0),
+            ("]", ']', 0),
+            (":", ':', 0),
+            ("{\"a\" 1}", '1', 5),
+            ("{a:}", '}', 3),
+            ("{a:,b:1}", ',', 3),
+            ("{:1}", ':', 1),
+            ("{a:'b' 'c'}", '\'', 7),
+            ("['a'😀]", '😀', 4),
+            ("[1}", '}', 2),
+        ] {
+            // An unquoted `1}` is a string, so the array has no end.
+            let expected = match text {
+                "[1}" => LenientJsonError::UnexpectedEnd,
+                _ => unexpected(character, offset),
+            };
+            assert_eq!(parse(text.as_bytes()), Err(expected), "{text}");
+        }
+        let marked = parse("\u{feff}{}".as_bytes());
+        assert_eq!(marked, Err(LenientJsonError::ByteOrderMark));
+    }
+
+    #[test]
+    fn nesting_is_read_to_the_limit_and_refused_beyond() {
+        let nested = |depth| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+        assert!(parse(nested(MAX_DEPTH).as_bytes()).is_ok());
+        assert_eq!(parse(nested(MAX_DEPTH + 1).as_bytes()), Err(LenientJsonError::TooDeep { offset: MAX_DEPTH }));
+        assert!(parse("{a:".repeat(1 << 18).as_bytes()).is_err());
+    }
+
+    #[test]
+    fn a_megabyte_of_keys_takes_no_quadratic_time() {
+        let distinct: String = (0..90_000).map(|number| format!("{number}:{number},")).collect();
+        let Value::Object(members) = read(&format!("{{{distinct}}}")) else {
+            panic!("an object was written");
+        };
+        assert_eq!(members.len(), 90_000);
+        let equal = "a:1,".repeat(250_000);
+        assert_eq!(read(&format!("{{{equal}a:2}}")), object([("a", Value::Integer(2))]));
+    }
+
+    /// Returns the value that a strict reader would give.
+    fn from_strict(value: &serde_json::Value) -> Value {
+        match value {
+            serde_json::Value::Null => Value::Null,
+            serde_json::Value::Bool(bool) => Value::Bool(*bool),
+            serde_json::Value::Number(number) => match (number.as_i64(), number.as_f64()) {
+                (Some(integer), _) => Value::Integer(integer),
+                (None, Some(decimal)) if number.is_f64() => Value::Decimal(decimal),
+                _ => Value::HugeInteger,
+            },
+            serde_json::Value::String(text) => string(text),
+            serde_json::Value::Array(values) => Value::Array(values.iter().map(from_strict).collect()),
+            serde_json::Value::Object(members) => {
+                let members = members.iter();
+                Value::Object(members.map(|(key, value)| (key.clone(), from_strict(value))).collect())
+            }
+        }
+    }
+
+    fn strict_json() -> impl Strategy<Value = serde_json::Value> {
+        let scalar = prop_oneof![
+            Just(serde_json::Value::Null),
+            any::<bool>().prop_map(Into::into),
+            any::<i64>().prop_map(Into::into),
+            any::<u64>().prop_map(Into::into),
+            (-1e15..1e15).prop_map(Into::into),
+            "\\PC*|[\\x00-\\x{ff}]*".prop_map(Into::into),
+        ];
+        scalar.prop_recursive(4, 64, 6, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..6).prop_map(Into::into),
+                prop::collection::btree_map("\\PC{0,4}", inner, 0..6).prop_map(|members| members.into_iter().collect()),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn strict_json_means_the_same_as_to_a_strict_reader(value in strict_json()) {
+            // A top-level number or word extends to the end, as intended.
+            let compact = value.to_string();
+            prop_assert_eq!(parse(compact.as_bytes()), Ok(from_strict(&value)));
+            let pretty = serde_json::to_string_pretty(&value).unwrap();
+            prop_assert_eq!(parse(pretty.as_bytes()), Ok(from_strict(&value)));
+        }
+
+        #[test]
+        fn any_bytes_give_an_answer(text in "[\\[\\]{}:,'\"\\\\ux01a.e \\t-]{0,60}", bytes: Vec<u8>) {
+            let _ = parse(text.as_bytes());
+            let _ = parse(&bytes);
+        }
+    }
+}

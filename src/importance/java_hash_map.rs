@@ -1,0 +1,171 @@
+//! Iteration order of Java's `HashMap`.
+//!
+//! NIS1 adds some floating-point sums in this order, which decides their last bits.
+
+use crate::model::Address;
+
+/// Minimum number of buckets.
+const MIN_CAPACITY: u32 = 16;
+/// Maximum number of buckets.
+const MAX_CAPACITY: u32 = 1 << 30;
+/// When a bucket with at least this many keys gets another, a table of fewer than `CROWDED_CAPACITY` buckets grows.
+const CROWDED_KEYS: usize = 8;
+/// Number of buckets from which on a crowded bucket no longer makes the table grow.
+const CROWDED_CAPACITY: u32 = 64;
+
+/// Returns the Java hash of an address.
+pub fn java_hash(address: &Address) -> u32 {
+    let text = address.as_bytes().iter().fold(0u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(u32::from(*byte)));
+    text ^ (text >> 16)
+}
+
+/// Returns the number of buckets of a table with `keys` keys, without growth for crowded buckets: the smallest capacity
+/// of which three quarters are at least `keys`.
+pub fn capacity(keys: u64) -> u32 {
+    let mut capacity = MIN_CAPACITY;
+    while is_over_full(keys, capacity) {
+        capacity *= 2;
+    }
+    capacity
+}
+
+fn is_over_full(keys: u64, capacity: u32) -> bool {
+    capacity < MAX_CAPACITY && keys > u64::from(capacity / 4 * 3)
+}
+
+/// A hash table that yields only an order. Keys are numbered by insertion. The caller inserts all keys and then visits
+/// them, which leaves the table empty for reuse.
+#[derive(Debug)]
+pub struct JavaHashMapOrder {
+    hashes: Vec<u32>,
+    capacity: u32,
+    /// Per bucket its first key plus one; 0 if the bucket is empty. Sized for the largest table.
+    heads: Vec<u32>,
+    /// Per key the next key of its bucket plus one; 0 if there is none.
+    next: Vec<u32>,
+    /// Keys not yet linked. The last is linked first, so that a bucket starts with its oldest key.
+    unlinked: Option<usize>,
+    bucket: usize,
+}
+
+/// Result of one unit of work of an iteration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Visit {
+    /// No key yet.
+    Pending,
+    /// The next key in order.
+    Key(usize),
+    /// No more keys; the table is empty.
+    End,
+}
+
+impl JavaHashMapOrder {
+    /// Creates a table for at most `keys` keys.
+    pub fn new(keys: usize) -> JavaHashMapOrder {
+        let buckets = capacity(keys as u64).max(CROWDED_CAPACITY);
+        JavaHashMapOrder {
+            hashes: Vec::with_capacity(keys),
+            capacity: MIN_CAPACITY,
+            heads: vec![0; buckets as usize],
+            next: Vec::with_capacity(keys),
+            unlinked: None,
+            bucket: 0,
+        }
+    }
+
+    /// Inserts a new key by its hash.
+    pub fn insert(&mut self, hash: u32) {
+        if self.capacity < CROWDED_CAPACITY {
+            let bucket = |hash: u32| hash & (self.capacity - 1);
+            let sharing = self.hashes.iter().filter(|other| bucket(**other) == bucket(hash)).count();
+            if sharing >= CROWDED_KEYS {
+                self.capacity *= 2;
+            }
+        }
+        self.hashes.push(hash);
+        self.next.push(0);
+        if is_over_full(self.hashes.len() as u64, self.capacity) {
+            self.capacity *= 2;
+        }
+    }
+
+    /// Returns the number of buckets.
+    pub fn capacity(&self) -> u32 {
+        self.capacity
+    }
+
+    /// Does one unit of work of the iteration through all keys in order.
+    pub fn visit(&mut self) -> Visit {
+        let unlinked = *self.unlinked.get_or_insert(self.hashes.len());
+        if let Some(key) = unlinked.checked_sub(1) {
+            self.link(key);
+            return Visit::Pending;
+        }
+        if self.bucket == self.capacity as usize {
+            self.clear();
+            return Visit::End;
+        }
+        let head = &mut self.heads[self.bucket];
+        let Some(key) = head.checked_sub(1) else {
+            self.bucket += 1;
+            return Visit::Pending;
+        };
+        // Removing keys while visiting them leaves the buckets empty for the next table.
+        *head = self.next[key as usize];
+        Visit::Key(key as usize)
+    }
+
+    fn link(&mut self, key: usize) {
+        let bucket = (self.hashes[key] & (self.capacity - 1)) as usize;
+        self.next[key] = std::mem::replace(&mut self.heads[bucket], key as u32 + 1);
+        self.unlinked = Some(key);
+    }
+
+    fn clear(&mut self) {
+        self.hashes.clear();
+        self.next.clear();
+        (self.capacity, self.unlinked, self.bucket) = (MIN_CAPACITY, None, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn walk(table: &mut JavaHashMapOrder, hashes: &[u32]) -> (u32, Vec<usize>) {
+        hashes.iter().for_each(|hash| table.insert(*hash));
+        let (capacity, mut order) = (table.capacity(), Vec::new());
+        loop {
+            match table.visit() {
+                Visit::Pending => {}
+                Visit::Key(key) => order.push(key),
+                Visit::End => return (capacity, order),
+            }
+        }
+    }
+
+    #[test]
+    fn a_table_grows_when_more_than_three_quarters_are_full() {
+        assert_eq!([0, 12, 13, 24, 25, 1355].map(capacity), [16, 16, 32, 32, 64, 2048]);
+        assert_eq!(capacity(u64::MAX), MAX_CAPACITY);
+        for keys in 0..200 {
+            let hashes: Vec<u32> = (0..keys).collect();
+            assert_eq!(walk(&mut JavaHashMapOrder::new(200), &hashes).0, capacity(u64::from(keys)));
+        }
+    }
+
+    #[test]
+    fn keys_come_by_bucket_and_in_a_bucket_by_age_and_the_table_can_be_used_again() {
+        let mut table = JavaHashMapOrder::new(200);
+        assert_eq!(walk(&mut table, &[17, 0, 1, 33, 15]), (16, vec![1, 0, 2, 3, 4]));
+        assert_eq!(walk(&mut table, &(0..100).rev().collect::<Vec<_>>()).1, (0..100).rev().collect::<Vec<_>>());
+        assert_eq!(walk(&mut table, &[17, 0, 1, 33, 15]), (16, vec![1, 0, 2, 3, 4]));
+        assert_eq!(walk(&mut table, &[]), (16, vec![]));
+    }
+
+    #[test]
+    fn the_ninth_key_of_a_bucket_makes_a_small_table_grow() {
+        assert_eq!(walk(&mut JavaHashMapOrder::new(200), &[5; 8]).0, 16);
+        assert_eq!(walk(&mut JavaHashMapOrder::new(200), &[5; 9]).0, 32);
+    }
+}

@@ -1,0 +1,284 @@
+//! Tests of the mempool.
+
+use std::collections::BTreeSet;
+
+use tempfile::TempDir;
+
+use super::*;
+use crate::crypto::{KeyPair, PrivateKey, Verifier};
+use crate::model::network::test_network;
+use crate::model::transaction::{Cosignature, Multisig, Transfer, wire_version};
+use crate::model::{Address, Amount, Body, NetworkByte};
+use crate::rules::{Rejection, RuleResult, ValidationResult};
+use crate::state::{Account, VestedBalance, put_account};
+use crate::store::{Store, Table, Write, test_store};
+
+const BYTE: NetworkByte = NetworkByte::TESTNET;
+const NOW: Timestamp = Timestamp(100_000);
+const FEE: Amount = Amount(150_000);
+/// Accounts with funds. The last one is a multisig account of the first two.
+const NAMES: [u8; 4] = [1, 2, 3, MULTISIG];
+const MULTISIG: u8 = 4;
+
+fn pair(name: u8) -> KeyPair {
+    KeyPair::new(&PrivateKey::from_seed(&[name; 32]))
+}
+
+fn address(name: u8) -> Address {
+    Address::from_public_key(&pair(name).public(), BYTE)
+}
+
+fn unsigned(signer: u8, body: Body) -> Transaction {
+    let deadline = Timestamp(NOW.0 + 3600);
+    let (version, signer) = (wire_version(BYTE, 1), pair(signer).public());
+    Transaction { version, timestamp: NOW, signer, signature: None, fee: FEE, deadline, body }
+}
+
+fn signed(signer: u8, body: Body) -> Transaction {
+    let mut transaction = unsigned(signer, body);
+    transaction.signature = Some(pair(signer).sign(&transaction.signed_bytes()));
+    transaction
+}
+
+fn transfer(units: u64) -> Body {
+    Body::Transfer(Transfer { recipient: address(3), amount: Amount::whole(units), message: None, mosaics: Vec::new() })
+}
+
+fn payment(signer: u8, units: u64) -> Transaction {
+    signed(signer, transfer(units))
+}
+
+/// The same with a given fee in micro XEM.
+fn paying(signer: u8, units: u64, fee: u64) -> Transaction {
+    let mut transaction = payment(signer, units);
+    transaction.fee = Amount(fee);
+    transaction.signature = Some(pair(signer).sign(&transaction.signed_bytes()));
+    transaction
+}
+
+/// A multisig transaction initiated by the first cosignatory.
+fn multisig() -> Transaction {
+    multisig_of(1)
+}
+
+/// The same with a given initiator.
+fn multisig_of(initiator: u8) -> Transaction {
+    let inner = unsigned(MULTISIG, transfer(1));
+    signed(initiator, Body::Multisig(Box::new(Multisig { inner, cosignatures: Vec::new() })))
+}
+
+fn cosignature(signer: u8, multisig: &Transaction) -> Transaction {
+    let other_hash = multisig.inner().unwrap().hash().into();
+    signed(signer, Body::Cosignature(Cosignature { other_hash, other_account: address(MULTISIG) }))
+}
+
+/// A mempool on a chain.
+struct Scene {
+    network: Network,
+    store: Store,
+    pool: Mempool,
+    _folder: TempDir,
+}
+
+impl Scene {
+    fn new() -> Scene {
+        let network = test_network(BYTE, address(255));
+        let (store, folder) = test_store();
+        let mut batch = store.begin_write().unwrap();
+        for name in NAMES {
+            let balance = VestedBalance { height: 1, unvested: 0, vested: Amount::whole(100).0 };
+            let account = Account { first_height: 1, balance, min_cosignatories: 2, ..Account::default() };
+            put_account(&mut batch, &address(name), &account).unwrap();
+        }
+        for cosignatory in [1, 2] {
+            let pair = |a: u8, b: u8| [address(a).as_bytes().as_slice(), address(b).as_bytes()].concat();
+            batch.put(Table::Cosignatories, &pair(MULTISIG, cosignatory), &[]).unwrap();
+            batch.put(Table::CosignatoryOf, &pair(cosignatory, MULTISIG), &[]).unwrap();
+        }
+        batch.commit().unwrap();
+        Scene { network, store, pool: Mempool::default(), _folder: folder }
+    }
+
+    fn with<T>(&mut self, act: impl FnOnce(&mut Mempool, &ConfirmedChain<'_>, &mut Verifier) -> T) -> T {
+        let snapshot = self.store.snapshot().unwrap();
+        let confirmed = ConfirmedChain { snapshot: &snapshot, network: &self.network, height: Height(1000), now: NOW };
+        act(&mut self.pool, &confirmed, &mut Verifier::default())
+    }
+
+    fn announce(&mut self, transaction: &Transaction) -> RuleResult {
+        self.with(|pool, confirmed, verifier| pool.announce(transaction.clone(), confirmed, verifier))
+    }
+
+    /// Adds a transaction as received from a peer's mempool.
+    fn add_remote(&mut self, transaction: &Transaction) -> RuleResult {
+        self.with(|pool, confirmed, verifier| pool.add(transaction.clone(), confirmed, verifier))
+    }
+
+    fn work(&mut self) {
+        self.with(|pool, confirmed, verifier| pool.step_rebuild(confirmed, verifier)).unwrap();
+    }
+
+    /// Completes pending work and returns the transactions to publish.
+    fn published(&mut self) -> Vec<Transaction> {
+        while self.pool.is_rebuilding() {
+            self.work();
+        }
+        std::iter::from_fn(|| self.pool.pop_newly_accepted()).map(Rc::unwrap_or_clone).collect()
+    }
+}
+
+fn hashes(transactions: &[&Transaction]) -> BTreeSet<Hash256> {
+    transactions.iter().map(|transaction| transaction.hash()).collect()
+}
+
+#[test]
+fn a_cosignature_is_told_of_by_itself_and_its_multisig_transaction_as_it_came_in() {
+    let mut scene = Scene::new();
+    let begun = multisig();
+    let agreed = cosignature(2, &begun);
+    for transaction in [&begun, &agreed] {
+        assert!(scene.announce(transaction).is_ok());
+        assert!(scene.announce(transaction).is_err());
+    }
+    assert_eq!(scene.published(), [begun.clone(), agreed.clone()]);
+    let held = scene.pool.in_fee_order();
+    assert_eq!((held.len(), held[0].cosignatures()), (1, &[agreed][..]));
+    assert_eq!(scene.published(), []);
+}
+
+#[test]
+fn what_another_node_offers_is_told_of_like_what_is_announced() {
+    let mut scene = Scene::new();
+    let begun = multisig();
+    let agreed = cosignature(2, &begun);
+    let offered = [payment(1, 1), begun, agreed];
+    for transaction in offered.clone() {
+        assert!(scene.add_remote(&transaction).is_ok());
+    }
+    assert_eq!(scene.published(), offered);
+}
+
+#[test]
+fn a_copy_with_a_wrong_signature_does_not_keep_the_true_transaction_out() {
+    let mut scene = Scene::new();
+    let genuine = payment(1, 1);
+    let mut forged = genuine.clone();
+    forged.signature = payment(1, 2).signature;
+    assert_eq!(forged.hash(), genuine.hash());
+    let refused = |verdict| match verdict {
+        Err(Rejection::Result(result)) => Some(result),
+        _ => None,
+    };
+    let bad = Some(ValidationResult::FailureSignatureNotVerifiable);
+    assert_eq!(refused(scene.announce(&forged)), bad);
+    assert_eq!(refused(scene.announce(&forged)), bad, "the same bytes are answered from memory");
+    assert!(scene.announce(&genuine).is_ok());
+    assert_eq!(refused(scene.announce(&genuine)), Some(ValidationResult::Neutral));
+    assert_eq!(refused(scene.announce(&forged)), bad);
+    assert_eq!(scene.published(), [genuine]);
+}
+
+#[test]
+fn a_wrong_cosignature_attached_to_a_copy_does_not_keep_a_multisig_transaction_out() {
+    let mut scene = Scene::new();
+    let (genuine, mut agreed) = (multisig(), cosignature(2, &multisig()));
+    agreed.signature = cosignature(1, &multisig()).signature;
+    let mut forged = genuine.clone();
+    let Body::Multisig(body) = &mut forged.body else { unreachable!() };
+    body.cosignatures.push(agreed);
+    assert_eq!(forged.hash(), genuine.hash());
+    assert!(scene.announce(&forged).is_err() && scene.announce(&genuine).is_ok());
+}
+
+#[test]
+fn a_wrong_copy_that_comes_before_the_node_has_joined_is_remembered_by_itself() {
+    let mut scene = Scene::new();
+    let genuine = payment(1, 1);
+    let forged = Transaction { signature: payment(1, 2).signature, ..genuine.clone() };
+    let mut note = |one: &Transaction| scene.with(|pool, confirmed, _| pool.result_before_join(one, confirmed.now));
+    assert_eq!([note(&forged), note(&genuine)], [None, None]);
+    assert_eq!(note(&genuine), Some(ValidationResult::Neutral));
+}
+
+#[test]
+fn building_the_pool_anew_tells_of_nothing() {
+    let mut scene = Scene::new();
+    let (kept, confirmed) = (payment(1, 1), payment(2, 1));
+    assert!(scene.announce(&kept).is_ok() && scene.announce(&confirmed).is_ok());
+    assert_eq!(scene.published().len(), 2);
+    scene.pool.on_chain_change(&hashes(&[&confirmed]), Vec::new());
+    assert_eq!(scene.published(), []);
+    assert_eq!(scene.pool.in_fee_order(), [Rc::new(kept)]);
+}
+
+#[test]
+fn what_has_lost_its_block_is_told_of_once_however_the_chain_changes_meanwhile() {
+    let mut scene = Scene::new();
+    let returned = [payment(1, 1), payment(2, 1)];
+    scene.pool.on_chain_change(&BTreeSet::new(), returned.to_vec());
+    scene.work();
+    scene.pool.on_chain_change(&BTreeSet::new(), Vec::new());
+    assert_eq!(scene.published(), returned);
+    assert_eq!(scene.pool.len(), 2);
+}
+
+#[test]
+fn what_finds_another_block_before_it_has_come_back_stays_out() {
+    let mut scene = Scene::new();
+    let [back, still_out, gone] = [payment(1, 1), payment(2, 1), payment(3, 1)];
+    scene.pool.on_chain_change(&BTreeSet::new(), vec![gone.clone(), back.clone(), still_out.clone()]);
+    scene.work();
+    scene.pool.on_chain_change(&hashes(&[&gone, &still_out]), Vec::new());
+    assert_eq!(scene.published(), [gone, back.clone()]);
+    assert_eq!(scene.pool.in_fee_order(), [Rc::new(back)]);
+}
+
+fn is_rejected_with(result: ValidationResult, verdict: &RuleResult) -> bool {
+    matches!(verdict, Err(Rejection::Result(found)) if *found == result)
+}
+
+#[test]
+fn a_block_s_worth_is_taken_in_whatever_it_pays_and_after_that_as_many_of_an_account_as_its_fee_allows() {
+    let mut scene = Scene::new();
+    scene.network.chain.max_transactions_per_block = 2;
+    assert!(scene.add_remote(&payment(1, 1)).is_ok() && scene.add_remote(&payment(1, 2)).is_ok());
+    // With two transactions, 0.74 * 1,800 times the fee in thousands of XEM are allowed: none, two and three.
+    for refused in [payment(2, 1), payment(1, 3), paying(1, 3, 1_600_000)] {
+        assert!(is_rejected_with(ValidationResult::FailureTransactionCacheTooFull, &scene.add_remote(&refused)));
+    }
+    assert!(scene.add_remote(&paying(1, 3, 2_500_000)).is_ok());
+    assert!(scene.add_remote(&paying(2, 3, 1_600_000)).is_ok());
+    // Multisig transactions are counted separately.
+    assert!(scene.add_remote(&multisig()).is_ok());
+    assert_eq!(scene.pool.len(), 5);
+}
+
+#[test]
+fn what_is_inside_a_transaction_of_the_pool_or_attached_to_it_does_not_come_again() {
+    let mut scene = Scene::new();
+    let begun = multisig();
+    let agreed = cosignature(2, &begun);
+    assert!(scene.add_remote(&begun).is_ok() && scene.add_remote(&agreed).is_ok());
+    // The same inner transaction, initiated by the other cosignatory; and the cosignature once more.
+    for known in [multisig_of(2), agreed] {
+        assert!(is_rejected_with(ValidationResult::Neutral, &scene.add_remote(&known)));
+    }
+    assert_eq!(scene.pool.len(), 1);
+}
+
+#[test]
+fn a_surplus_cosignature_does_not_come_again() {
+    let mut scene = Scene::new();
+    let begun = multisig();
+    let (agreed, dearer) = (cosignature(2, &begun), {
+        let mut dearer = cosignature(2, &begun);
+        dearer.fee = Amount(FEE.0 + 1);
+        dearer.signature = Some(pair(2).sign(&dearer.signed_bytes()));
+        dearer
+    });
+    for transaction in [&begun, &agreed, &dearer] {
+        assert!(scene.add_remote(transaction).is_ok());
+    }
+    assert!(is_rejected_with(ValidationResult::Neutral, &scene.add_remote(&dearer)));
+    assert_eq!(scene.pool.in_fee_order()[0].cosignatures(), [agreed]);
+}

@@ -1,0 +1,728 @@
+//! Usage, rate limits and round-robin scheduling of clients.
+//!
+//! A client is an IPv4 address, or the prefix of an IPv6 address. Clients are served round-robin, one connection at a
+//! time. New work and continuations alternate, so that a short request waits only for other new ones, not for every
+//! long response. 127.0.0.1 is exempt from limits on request rate, work and connections, because local wallets and
+//! proxies use it, but is scheduled like any other client.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::hash::{BuildHasher, RandomState};
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+
+use slab::Slab;
+
+use super::limits::Limits;
+use super::metrics::{TOP_CLIENTS, TopUsage};
+use super::service::ListenerId;
+use crate::ip::network;
+use crate::metrics::{RollingWindow, subtract};
+
+/// Clients with a usage record of their own. When this many have connections or sent something recently, further ones
+/// share the overflow buckets.
+pub const MAX_CLIENTS: usize = 8192;
+/// Overflow buckets. A client's bucket is chosen by a randomly seeded hash.
+const OVERFLOW_BUCKETS: u64 = 1024;
+/// Window of the request rate, and the time after which an inactive client is forgotten.
+pub const RATE_WINDOW: Duration = Duration::from_secs(1);
+/// Units of work a client may cause per second, and in one burst: a quarter of the processor. Beyond this it is
+/// throttled until the deficit is refilled.
+pub const WORK_PER_SECOND: i64 = 250_000;
+/// Units charged for a connection without any request, for the work of the kernel.
+pub(super) const UNITS_PER_CONNECTION: u32 = 40;
+/// Units charged for a connection that is reset on arrival because its client exceeded its quota.
+const UNITS_PER_RESET: u32 = 8;
+/// Connections of a client are accepted if its deficit is refilled within this time.
+const MAX_ADMITTED_DEFICIT: Duration = Duration::from_millis(500);
+/// Connections are not charged if the deficit takes longer than this to refill. Otherwise a flood would lock out other
+/// users of its address for as long as it lasted.
+const MAX_CHARGED_DEFICIT: Duration = Duration::from_secs(5);
+/// Added to the refill time of a deficit, so that a throttled client is served in batches and does not wake the loop
+/// for each piece.
+const THROTTLE_DELAY: Duration = Duration::from_millis(10);
+/// A client whose rejected requests within a window reach this multiple of the limit is banned.
+const BAN_FACTOR: usize = 10;
+/// How long connections of a banned client are reset on arrival.
+const BAN_TIME: Duration = Duration::from_secs(5);
+
+/// Index of a client's usage record. Valid while the client has connections.
+pub(super) type ClientId = usize;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Key {
+    Address(IpAddr),
+    /// 127.0.0.1, not forwarded.
+    Exempt,
+    Overflow(u64),
+}
+
+/// A request compared with its client's rate limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RateLimit {
+    Within,
+    /// Too many; reject the request.
+    Exceeded,
+    /// Far too many; disconnect and ban the client.
+    Ban,
+}
+
+/// Arrival times of the last requests on one listener, rejected ones included.
+#[derive(Debug, Default)]
+struct SlidingWindow {
+    times: Vec<Duration>,
+    /// Index of the oldest time once the ring is full.
+    oldest: usize,
+}
+
+impl SlidingWindow {
+    /// Records a request and returns whether it exceeds the limit.
+    fn record(&mut self, now: Duration, limit: usize) -> bool {
+        if self.times.len() < limit {
+            self.times.push(now);
+            return false;
+        }
+        let earlier = std::mem::replace(&mut self.times[self.oldest], now);
+        self.oldest = (self.oldest + 1) % limit;
+        now.saturating_sub(earlier) < RATE_WINDOW
+    }
+}
+
+/// Token bucket of units of work, refilled with time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TokenBucket {
+    tokens: i64,
+    last_refill: Duration,
+}
+
+impl TokenBucket {
+    pub fn new(per_second: i64, now: Duration) -> TokenBucket {
+        TokenBucket { tokens: per_second, last_refill: now }
+    }
+
+    /// Refills the bucket, up to one second's worth, then takes units from it.
+    pub fn take(&mut self, units: u32, per_second: i64, now: Duration) {
+        let passed = i64::try_from(now.saturating_sub(self.last_refill).as_micros()).unwrap_or(i64::MAX);
+        let refilled = passed.saturating_mul(per_second) / 1_000_000;
+        self.last_refill = now;
+        self.tokens = self.tokens.saturating_add(refilled).min(per_second).saturating_sub(i64::from(units));
+    }
+
+    /// Returns when the bucket can be used again if it has a deficit.
+    pub fn refill_at(&self, per_second: i64) -> Option<Duration> {
+        let deficit = u64::try_from(-self.tokens).ok().filter(|owed| *owed > 0)?;
+        let time = Duration::from_micros(deficit.saturating_mul(1_000_000) / per_second.unsigned_abs().max(1));
+        Some(self.last_refill + time + THROTTLE_DELAY)
+    }
+}
+
+#[derive(Debug)]
+struct ClientUsage {
+    key: Key,
+    connections: usize,
+    held_bytes: usize,
+    windows: Vec<SlidingWindow>,
+    rejected: usize,
+    rejected_since: Duration,
+    banned_until: Duration,
+    last_active: Duration,
+    bucket: TokenBucket,
+    /// Units charged to the client, also if it is exempt.
+    work: RollingWindow<u64>,
+    /// Slots of ready connections, for each [`Priority`]. While one is not empty, the client is in the matching queue or
+    /// throttled.
+    ready: [VecDeque<usize>; 2],
+}
+
+/// Scheduling priority of a ready connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Priority {
+    /// New input has arrived.
+    New,
+    /// The connection used up its budget and has more to do.
+    Continuation,
+}
+
+impl ClientUsage {
+    fn is_exempt(&self) -> bool {
+        self.key == Key::Exempt
+    }
+
+    fn has_ready(&self) -> bool {
+        self.ready.iter().any(|connections| !connections.is_empty())
+    }
+}
+
+/// Usage records of all clients.
+#[derive(Debug)]
+pub(super) struct ClientTable {
+    connections_per_client: usize,
+    bytes_per_client: usize,
+    ipv6_prefix: u8,
+    requests_per_second: Option<usize>,
+    ids_by_key: HashMap<Key, ClientId>,
+    clients: Slab<ClientUsage>,
+    /// Clients with ready connections, for each [`Priority`].
+    ready: [VecDeque<ClientId>; 2],
+    /// The task served last; the other is served next.
+    last_served: Priority,
+    /// Throttled clients with ready connections, by the time at which they may continue.
+    throttled: BTreeSet<(Duration, ClientId, Priority)>,
+    last_sweep: Duration,
+    hasher: RandomState,
+}
+
+impl ClientTable {
+    pub fn new(limits: &Limits) -> ClientTable {
+        ClientTable {
+            connections_per_client: limits.connections_per_client,
+            bytes_per_client: limits.buffered_bytes_per_client,
+            ipv6_prefix: limits.ipv6_prefix,
+            requests_per_second: limits.requests_per_second,
+            ids_by_key: HashMap::new(),
+            clients: Slab::new(),
+            ready: Default::default(),
+            last_served: Priority::Continuation,
+            throttled: BTreeSet::new(),
+            last_sweep: Duration::ZERO,
+            hasher: RandomState::new(),
+        }
+    }
+
+    /// Replaces the limits, except the IPv6 prefix length.
+    pub fn set_limits(&mut self, limits: &Limits) {
+        self.connections_per_client = limits.connections_per_client;
+        self.bytes_per_client = limits.buffered_bytes_per_client;
+        self.requests_per_second = limits.requests_per_second;
+    }
+
+    /// Returns the usage record of a client, created if needed. A forwarded client is never exempt.
+    pub fn client_id(&mut self, address: IpAddr, is_forwarded: bool, now: Duration) -> ClientId {
+        let key = match network(address, 32, self.ipv6_prefix) {
+            IpAddr::V4(Ipv4Addr::LOCALHOST) if !is_forwarded => Key::Exempt,
+            caller => Key::Address(caller),
+        };
+        if let Some(account) = self.ids_by_key.get(&key) {
+            return *account;
+        }
+        if self.clients.len() >= MAX_CLIENTS && key != Key::Exempt {
+            self.remove_inactive(now);
+            if self.clients.len() >= MAX_CLIENTS {
+                let overflow = Key::Overflow(self.hasher.hash_one(key) % OVERFLOW_BUCKETS);
+                return self.ids_by_key.get(&overflow).copied().unwrap_or_else(|| self.insert(overflow, now));
+            }
+        }
+        self.insert(key, now)
+    }
+
+    /// Returns the number of usage records.
+    pub fn len(&self) -> usize {
+        self.clients.len()
+    }
+
+    fn insert(&mut self, key: Key, now: Duration) -> ClientId {
+        let account = self.clients.insert(ClientUsage {
+            key,
+            connections: 0,
+            held_bytes: 0,
+            windows: Vec::new(),
+            rejected: 0,
+            rejected_since: now,
+            banned_until: Duration::ZERO,
+            last_active: now,
+            bucket: TokenBucket::new(WORK_PER_SECOND, now),
+            work: RollingWindow::default(),
+            ready: Default::default(),
+        });
+        self.ids_by_key.insert(key, account);
+        account
+    }
+
+    /// Forgets clients without connections, recent activity, ban or deficit. Runs at most once per window because it
+    /// scans all.
+    pub fn remove_inactive(&mut self, now: Duration) {
+        if now.saturating_sub(self.last_sweep) < RATE_WINDOW {
+            return;
+        }
+        self.last_sweep = now;
+        let ClientTable { clients: accounts, ids_by_key: by_key, .. } = self;
+        accounts.retain(|_, account| {
+            let is_active = account.connections > 0
+                || account.has_ready()
+                || now.saturating_sub(account.last_active) < RATE_WINDOW
+                || now < account.banned_until
+                || account.bucket.refill_at(WORK_PER_SECOND).is_some_and(|regained| now < regained);
+            if !is_active {
+                by_key.remove(&account.key);
+            }
+            is_active
+        });
+    }
+
+    /// Returns whether a client may have one more connection.
+    pub fn may_connect(&self, client: ClientId) -> bool {
+        let most = self.connections_per_client;
+        self.clients.get(client).is_some_and(|client| client.is_exempt() || client.connections < most)
+    }
+
+    /// Returns whether a client is banned for its request rate.
+    pub fn is_banned(&self, client: ClientId, now: Duration) -> bool {
+        self.clients.get(client).is_some_and(|client| now < client.banned_until)
+    }
+
+    /// Charges a client for a new connection. Returns whether it is accepted: not if the client's deficit is too large.
+    pub fn charge_connection(&mut self, client: ClientId, now: Duration) -> bool {
+        let refill_at = self.clients.get(client).and_then(|client| client.bucket.refill_at(WORK_PER_SECOND));
+        let is_admitted = refill_at.is_none_or(|regained| regained <= now + MAX_ADMITTED_DEFICIT);
+        if refill_at.is_none_or(|regained| regained <= now + MAX_CHARGED_DEFICIT) {
+            self.charge(client, if is_admitted { UNITS_PER_CONNECTION } else { UNITS_PER_RESET }, now);
+        }
+        is_admitted
+    }
+
+    /// Adds a connection to a client.
+    pub fn connected(&mut self, client: ClientId, now: Duration) {
+        if let Some(client) = self.clients.get_mut(client) {
+            client.connections += 1;
+            client.last_active = now;
+        }
+    }
+
+    /// Removes a connection that held `held_bytes` from a client.
+    pub fn disconnected(&mut self, client: ClientId, held_bytes: usize, now: Duration) {
+        let Some(client) = self.clients.get_mut(client) else { return };
+        subtract(&mut client.connections, 1);
+        subtract(&mut client.held_bytes, held_bytes);
+        client.last_active = now;
+    }
+
+    /// Counts a request and compares it with the rate limit.
+    pub fn count_request(&mut self, client: ClientId, listener: ListenerId, now: Duration) -> RateLimit {
+        let Some(client) = self.clients.get_mut(client) else { return RateLimit::Within };
+        client.last_active = now;
+        let Some(limit) = self.requests_per_second.filter(|_| !client.is_exempt()) else { return RateLimit::Within };
+        if client.windows.len() <= listener.0 {
+            client.windows.resize_with(listener.0 + 1, SlidingWindow::default);
+        }
+        if !client.windows[listener.0].record(now, limit) {
+            return RateLimit::Within;
+        }
+        if now.saturating_sub(client.rejected_since) >= RATE_WINDOW {
+            (client.rejected, client.rejected_since) = (0, now);
+        }
+        client.rejected += 1;
+        if client.rejected < BAN_FACTOR * limit {
+            return RateLimit::Exceeded;
+        }
+        client.banned_until = now + BAN_TIME;
+        RateLimit::Ban
+    }
+
+    /// Replaces `before` by `held` in the bytes held for a client.
+    pub fn update_held_bytes(&mut self, client: ClientId, before: usize, held: usize) {
+        let Some(client) = self.clients.get_mut(client) else { return };
+        client.held_bytes = client.held_bytes.saturating_add(held);
+        subtract(&mut client.held_bytes, before);
+    }
+
+    /// Returns whether more is held for a client than allowed.
+    pub fn exceeds_held_bytes(&self, client: ClientId) -> bool {
+        let most = self.bytes_per_client;
+        self.clients.get(client).is_some_and(|client| !client.is_exempt() && client.held_bytes > most)
+    }
+
+    /// Returns the client with the most bytes held.
+    pub fn largest(&self) -> Option<ClientId> {
+        self.clients.iter().max_by_key(|(_, account)| account.held_bytes).map(|(id, _)| id)
+    }
+
+    /// Returns the largest shares of work and the largest held bytes, each in descending order. The two values of an
+    /// entry may belong to different clients.
+    pub fn top_clients(&self, now: Duration) -> [TopUsage; TOP_CLIENTS] {
+        let (mut by_share, mut by_bytes) = ([0.0; TOP_CLIENTS], [0; TOP_CLIENTS]);
+        for (_, account) in &self.clients {
+            let ([before, current], time) = account.work.last_two(now);
+            keep_largest(&mut by_share, (before + current) as f64 / time.as_micros() as f64);
+            keep_largest(&mut by_bytes, account.held_bytes);
+        }
+        std::array::from_fn(|rank| TopUsage { share: by_share[rank], held_bytes: by_bytes[rank] })
+    }
+
+    /// Returns the number of throttled clients with ready connections.
+    pub fn throttled_count(&self) -> usize {
+        self.throttled.len()
+    }
+
+    /// Charges work to a client.
+    pub fn charge(&mut self, client: ClientId, units: u32, now: Duration) {
+        let Some(client) = self.clients.get_mut(client) else { return };
+        *client.work.current_mut(now) += u64::from(units);
+        if !client.is_exempt() {
+            client.bucket.take(units, WORK_PER_SECOND, now);
+        }
+    }
+
+    /// Queues a connection to be served.
+    pub fn enqueue(&mut self, client: ClientId, slot: usize, priority: Priority) {
+        let Some(connections) = self.clients.get_mut(client).map(|client| &mut client.ready[priority as usize]) else {
+            return;
+        };
+        if connections.is_empty() {
+            self.ready[priority as usize].push_back(client);
+        }
+        connections.push_back(slot);
+    }
+
+    /// Returns the next connection to serve; `None` if no connection is ready or all clients with one are throttled.
+    pub fn next(&mut self, now: Duration) -> Option<usize> {
+        while let Some((_, account, task)) = self.throttled.first().copied().filter(|(due, ..)| *due <= now) {
+            self.throttled.pop_first();
+            self.ready[task as usize].push_back(account);
+        }
+        while let Some((id, task)) = self.next_client() {
+            let Some(account) = self.clients.get_mut(id) else { continue };
+            if let Some(regained) = account.bucket.refill_at(WORK_PER_SECOND).filter(|regained| *regained > now) {
+                self.throttled.insert((regained, id, task));
+                continue;
+            }
+            let connections = &mut account.ready[task as usize];
+            let slot = connections.pop_front();
+            if !connections.is_empty() {
+                self.ready[task as usize].push_back(id);
+            }
+            self.last_served = task;
+            return slot;
+        }
+        None
+    }
+
+    /// Returns the next client to serve and the task.
+    fn next_client(&mut self) -> Option<(ClientId, Priority)> {
+        let turns = match self.last_served {
+            Priority::New => [Priority::Continuation, Priority::New],
+            Priority::Continuation => [Priority::New, Priority::Continuation],
+        };
+        turns.into_iter().find_map(|task| Some((self.ready[task as usize].pop_front()?, task)))
+    }
+
+    /// Returns whether any client is queued.
+    pub fn has_ready(&self) -> bool {
+        self.ready.iter().any(|callers| !callers.is_empty())
+    }
+
+    /// Returns whether a client is throttled.
+    pub fn is_throttled(&self, client: ClientId, now: Duration) -> bool {
+        let credit = self.clients.get(client).map(|client| client.bucket);
+        credit.and_then(|credit| credit.refill_at(WORK_PER_SECOND)).is_some_and(|regained| regained > now)
+    }
+
+    /// Returns when the next throttled client may continue.
+    pub fn next_refill(&self) -> Option<Duration> {
+        self.throttled.first().map(|(regained, ..)| *regained)
+    }
+}
+
+/// Inserts a value into a list of the largest in descending order.
+fn keep_largest<T: PartialOrd + Copy>(largest: &mut [T], value: T) {
+    if let Some(place) = largest.iter().position(|other| value > *other) {
+        largest[place..].rotate_right(1);
+        largest[place] = value;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv6Addr;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const HTTP: ListenerId = ListenerId(0);
+
+    fn address(number: u32) -> IpAddr {
+        IpAddr::V4(Ipv4Addr::from(0x0a00_0000 + number))
+    }
+
+    fn at(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    fn callers() -> ClientTable {
+        ClientTable::new(&Limits::default())
+    }
+
+    #[test]
+    fn the_fifty_first_request_within_a_second_is_refused_on_each_listener() {
+        let mut callers = callers();
+        let account = callers.client_id(address(1), false, at(5000));
+        for request in 0..50 {
+            assert_eq!(callers.count_request(account, HTTP, at(5000 + request)), RateLimit::Within);
+        }
+        assert_eq!(callers.count_request(account, HTTP, at(5999)), RateLimit::Exceeded);
+        assert_eq!(callers.count_request(account, ListenerId(1), at(5999)), RateLimit::Within);
+        // The second request came at 5001, and the rejected one counts too.
+        assert_eq!(callers.count_request(account, HTTP, at(6000)), RateLimit::Exceeded);
+        assert_eq!(callers.count_request(account, HTTP, at(7000)), RateLimit::Within);
+    }
+
+    #[test]
+    fn a_caller_far_over_its_rate_is_banned_for_a_while() {
+        let mut callers = callers();
+        let account = callers.client_id(address(1), false, at(0));
+        let rates: Vec<RateLimit> = (0..600).map(|_| callers.count_request(account, HTTP, at(10))).collect();
+        assert_eq!(rates.iter().filter(|rate| **rate == RateLimit::Exceeded).count(), 499);
+        assert_eq!(rates.last(), Some(&RateLimit::Ban));
+        assert!(callers.is_banned(account, at(5000)) && !callers.is_banned(account, at(5010)));
+    }
+
+    #[test]
+    fn the_ipv4_loopback_is_exempt_by_its_own_word_only() {
+        let mut callers = callers();
+        let own = ["127.0.0.1", "::ffff:127.0.0.1"].map(|text| callers.client_id(text.parse().unwrap(), false, at(0)));
+        assert_eq!(own[0], own[1]);
+        let named = callers.client_id("127.0.0.1".parse().unwrap(), true, at(0));
+        let loopback6 = callers.client_id("::1".parse().unwrap(), false, at(0));
+        for _ in 0..100 {
+            assert_eq!(callers.count_request(own[0], HTTP, at(1)), RateLimit::Within);
+            callers.connected(own[0], at(1));
+        }
+        assert!((0..200).all(|_| callers.may_connect(own[0])));
+        for account in [named, loopback6] {
+            assert!((0..51).any(|_| callers.count_request(account, HTTP, at(1)) == RateLimit::Exceeded));
+        }
+    }
+
+    #[test]
+    fn an_ipv6_client_is_one_caller_with_all_its_addresses() {
+        let mut callers = callers();
+        let account = |callers: &mut ClientTable, text: &str| callers.client_id(text.parse().unwrap(), false, at(0));
+        let first = account(&mut callers, "2001:db8:1:2::1");
+        assert_eq!(first, account(&mut callers, "2001:db8:1:2:ffff::9"));
+        assert_ne!(first, account(&mut callers, "2001:db8:1:3::1"));
+    }
+
+    #[test]
+    fn beyond_the_accounts_strangers_share_theirs_and_known_callers_keep_their_own() {
+        let mut callers = callers();
+        let known = callers.client_id(address(0), false, at(5000));
+        callers.connected(known, at(5000));
+        for number in 1..3 * MAX_CLIENTS as u32 {
+            callers.client_id(address(number), false, at(5000));
+        }
+        assert!(callers.clients.len() <= MAX_CLIENTS + OVERFLOW_BUCKETS as usize);
+        assert_eq!(callers.client_id(address(0), false, at(5001)), known);
+        // Clients in the overflow buckets are rate-limited together.
+        let refused = (0..OVERFLOW_BUCKETS as u32 * 60).filter(|number| {
+            let account = callers.client_id(address(1_000_000 + number), false, at(5001));
+            callers.count_request(account, HTTP, at(5001)) != RateLimit::Within
+        });
+        assert!(refused.count() > 300);
+        // Inactive clients are forgotten.
+        let fresh = callers.client_id(address(5_000_000), false, at(7000));
+        assert!(matches!(callers.clients[fresh].key, Key::Address(_)));
+        assert_eq!(callers.clients.len(), 2);
+    }
+
+    #[test]
+    fn callers_take_turns_however_many_connections_they_have() {
+        let mut callers = callers();
+        let [many, one] = [1, 2].map(|number| callers.client_id(address(number), false, at(0)));
+        (0..100).for_each(|slot| callers.enqueue(many, slot, Priority::New));
+        callers.enqueue(one, 1000, Priority::New);
+        let order: Vec<usize> = std::iter::from_fn(|| callers.next(at(0))).take(4).collect();
+        assert_eq!(order, [0, 1000, 1, 2]);
+    }
+
+    #[test]
+    fn what_is_new_comes_before_what_goes_on() {
+        let mut callers = callers();
+        let account = callers.client_id(address(1), false, at(0));
+        callers.enqueue(account, 1, Priority::Continuation);
+        callers.enqueue(account, 2, Priority::Continuation);
+        callers.enqueue(account, 3, Priority::New);
+        assert_eq!(std::iter::from_fn(|| callers.next(at(0))).collect::<Vec<_>>(), [3, 1, 2]);
+        assert!(!callers.has_ready());
+    }
+
+    #[test]
+    fn what_has_just_come_waits_for_one_share_of_what_goes_on() {
+        let mut callers = callers();
+        let accounts: Vec<ClientId> = (0..51).map(|number| callers.client_id(address(number), false, at(0))).collect();
+        for (slot, account) in accounts[1..].iter().enumerate() {
+            callers.enqueue(*account, 100 + slot, Priority::Continuation);
+        }
+        assert_eq!(callers.next(at(0)), Some(100));
+        callers.enqueue(accounts[0], 1, Priority::New);
+        callers.enqueue(accounts[0], 2, Priority::New);
+        let order: Vec<usize> = std::iter::from_fn(|| callers.next(at(0))).take(4).collect();
+        assert_eq!(order, [1, 101, 2, 102]);
+    }
+
+    #[test]
+    fn a_caller_that_has_caused_much_work_waits_until_it_has_paid() {
+        let mut callers = callers();
+        let [heavy, light] = [1, 2].map(|number| callers.client_id(address(number), false, at(0)));
+        callers.charge(heavy, 3 * WORK_PER_SECOND as u32, at(0));
+        callers.enqueue(heavy, 1, Priority::New);
+        callers.enqueue(light, 2, Priority::New);
+        assert_eq!((callers.next(at(0)), callers.next(at(0))), (Some(2), None));
+        assert!(callers.is_throttled(heavy, at(2009)) && !callers.is_throttled(light, at(0)));
+        assert_eq!(callers.next_refill(), Some(at(2010)));
+        assert_eq!((callers.next(at(2009)), callers.next(at(2010))), (None, Some(1)));
+        assert!(!callers.is_throttled(heavy, at(2010)));
+    }
+
+    #[test]
+    fn who_owes_something_is_not_forgotten_and_no_flood_of_connections_is_owed_for_longer_than_five_seconds() {
+        let mut callers = callers();
+        let connect = |callers: &mut ClientTable, now| {
+            let account = callers.client_id(address(1), false, now);
+            callers.charge_connection(account, now)
+        };
+        let let_in = (0..1_000_000).filter(|_| connect(&mut callers, at(0))).count();
+        assert_eq!(
+            let_in,
+            1 + (375_000 - 2_500) / UNITS_PER_CONNECTION as usize,
+            "a second's work, and half of one's that is owed with the pause"
+        );
+        for millis in [1_500, 3_000] {
+            callers.remove_inactive(at(millis));
+            assert!(!connect(&mut callers, at(millis)), "after {millis} ms");
+        }
+        assert!(!connect(&mut callers, at(4_400)));
+        assert!(connect(&mut callers, at(4_600)));
+        // A client without deficit is forgotten.
+        callers.remove_inactive(at(4_900));
+        assert_eq!(callers.len(), 1);
+        callers.remove_inactive(at(6_100));
+        assert_eq!(callers.len(), 0);
+    }
+
+    #[test]
+    fn sixty_thousand_addresses_that_connect_and_ask_lock_nobody_out_who_was_there() {
+        let (mut callers, mut now) = (callers(), Duration::ZERO);
+        let known = callers.client_id(address(0), false, now);
+        callers.connected(known, now);
+        let (mut newcomers, mut refused) = (0u32, 0u32);
+        // 6,000 connections a second with a request each, every address once in ten seconds.
+        for number in 0..180_000 {
+            now = Duration::from_micros(number * 1_000_000 / 6_000);
+            let account = callers.client_id(address(1_000 + (number % 60_000) as u32), false, now);
+            assert!(callers.charge_connection(account, now));
+            callers.connected(account, now);
+            let _ = callers.count_request(account, HTTP, now);
+            callers.disconnected(account, 0, now);
+            if number % 120 == 0 {
+                let newcomer = callers.client_id(address(1_000_000 + newcomers), false, now);
+                newcomers += 1;
+                refused += u32::from(callers.count_request(newcomer, HTTP, now) != RateLimit::Within);
+                assert_eq!(callers.count_request(known, HTTP, now), RateLimit::Within);
+                callers.remove_inactive(now);
+            }
+        }
+        assert!(callers.len() <= MAX_CLIENTS + OVERFLOW_BUCKETS as usize + 1, "{}", callers.len());
+        assert_eq!((newcomers, refused), (1_500, 0));
+    }
+
+    #[test]
+    fn work_that_was_paid_for_by_waiting_is_not_owed_again() {
+        let mut callers = callers();
+        let heavy = callers.client_id(address(1), false, at(0));
+        callers.charge(heavy, 11 * WORK_PER_SECOND as u32, at(0));
+        callers.enqueue(heavy, 1, Priority::New);
+        assert_eq!((callers.next(at(10_009)), callers.next(at(10_010))), (None, Some(1)));
+        // The units refilled during the pause, plus one.
+        callers.charge(heavy, 2_501, at(10_010));
+        callers.enqueue(heavy, 1, Priority::New);
+        assert_eq!((callers.next(at(10_020)), callers.next(at(10_021))), (None, Some(1)));
+    }
+
+    #[test]
+    fn the_costliest_callers_are_told_in_order_by_work_and_by_bytes() {
+        let mut callers = callers();
+        for number in 1..=8 {
+            let account = callers.client_id(address(number), false, at(0));
+            callers.charge(account, 3_000_000 * number, at(10));
+            callers.update_held_bytes(account, 0, 100 - number as usize);
+        }
+        let costliest = callers.top_clients(at(30_000));
+        assert_eq!(costliest.map(|cost| cost.held_bytes), [99, 98, 97, 96, 95]);
+        let shares = costliest.map(|cost| (cost.share * 30.0).round());
+        assert_eq!(shares, [24.0, 21.0, 18.0, 15.0, 12.0]);
+        assert_eq!(callers.top_clients(at(90_000))[0].share, 0.0);
+    }
+
+    #[test]
+    fn the_hog_is_the_caller_for_whom_most_is_held() {
+        let mut callers = callers();
+        let [first, second] = [1, 2].map(|number| callers.client_id(address(number), false, at(0)));
+        for account in [first, second, second] {
+            callers.connected(account, at(0));
+            callers.update_held_bytes(account, 0, 100);
+        }
+        assert_eq!(callers.largest(), Some(second));
+        callers.disconnected(second, 100, at(0));
+        callers.update_held_bytes(first, 100, 101);
+        assert_eq!(callers.largest(), Some(first));
+    }
+
+    /// Groups of clients: first address, whether they stay connected, number of clients, and the pause in milliseconds
+    /// afterwards. Addresses are dense or spread out.
+    fn crowds() -> impl Strategy<Value = Vec<(u128, bool, u16, u64)>> {
+        let address = prop_oneof![0..40u128, any::<u32>().prop_map(u128::from), any::<u128>()];
+        proptest::collection::vec((address, any::<bool>(), 0..1000u16, 0..3000u64), 1..60)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn there_are_never_more_accounts_than_callers_and_strangers_may_have(crowds in crowds()) {
+            let (mut callers, mut now) = (callers(), Duration::ZERO);
+            let mut connected = Vec::new();
+            for (first, stay, size, pause) in crowds {
+                for number in 0..u128::from(size) {
+                    // Each address is in a /64 of its own.
+                    let address = IpAddr::V6(Ipv6Addr::from(first.wrapping_add(number << 64)));
+                    let account = callers.client_id(address, false, now);
+                    let _ = callers.count_request(account, HTTP, now);
+                    if stay && callers.may_connect(account) {
+                        callers.connected(account, now);
+                        connected.push(account);
+                    }
+                }
+                prop_assert!(callers.len() <= MAX_CLIENTS + OVERFLOW_BUCKETS as usize + 1);
+                now += Duration::from_millis(pause);
+            }
+            for account in connected {
+                callers.disconnected(account, 0, now);
+            }
+            callers.remove_inactive(now + 2 * BAN_TIME);
+            prop_assert_eq!((callers.len(), callers.ids_by_key.len()), (0, 0));
+        }
+
+        #[test]
+        fn whoever_has_something_ready_is_served_within_twice_as_many_servings_as_there_are_callers(
+            connections in proptest::collection::vec(1..20usize, 2..30),
+            units in proptest::collection::vec(0..50_000u32, 1..40),
+        ) {
+            let mut callers = callers();
+            let accounts: Vec<ClientId> =
+                (0..connections.len() as u32).map(|number| callers.client_id(address(number), false, at(0))).collect();
+            for (number, count) in connections.iter().enumerate() {
+                (0..*count).for_each(|slot| callers.enqueue(accounts[number], 100 * number + slot, Priority::New));
+            }
+            let (mut last_served, mut served) = (vec![0; accounts.len()], 0);
+            for units in units.iter().cycle().take(1000) {
+                let Some(slot) = callers.next(at(0)) else { break };
+                served += 1;
+                let number = slot / 100;
+                prop_assert!(served - last_served[number] <= 2 * accounts.len(), "{number} waited");
+                last_served[number] = served;
+                callers.charge(accounts[number], *units, at(0));
+                callers.enqueue(accounts[number], slot, Priority::Continuation);
+            }
+            prop_assert!(served >= accounts.len());
+        }
+    }
+}

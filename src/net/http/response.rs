@@ -1,0 +1,337 @@
+//! Responses: filled by a service, written as bytes.
+
+use std::borrow::Cow;
+
+use zeroize::Zeroize;
+
+use super::error::reason_phrase;
+use super::gzip::{GZIP_MAX_BYTES, GZIP_MIN_BYTES, Gzip, accepts_gzip};
+use super::{HttpError, Request};
+use crate::net::websocket::Upgrade;
+
+/// A body buffer larger than this is freed by the next [`Response::reset`].
+const MAX_SPARE_BODY_BYTES: usize = 256 * 1024;
+
+/// Maximum bytes of the head of a response with a secret.
+const MAX_SECRET_HEAD_BYTES: usize = 4096;
+
+/// A response being filled. One instance serves all requests of a reactor; [`reset`] keeps its memory.
+///
+/// [`write`] adds `Content-Length`, `Connection` and the headers of a websocket upgrade; services must not set them.
+///
+/// [`reset`]: Self::reset
+/// [`write`]: Self::write
+#[derive(Debug, Default)]
+pub struct Response {
+    /// Status code.
+    pub status: u16,
+    /// Headers in the order of sending. Those with a control character in name or value are left out, so that echoed
+    /// input cannot forge headers.
+    pub headers: Vec<(Cow<'static, str>, Cow<'static, str>)>,
+    /// Uncompressed body. For HEAD only its length is sent.
+    pub body: Vec<u8>,
+    /// Streams the response in chunks without a known length; `body` holds the next chunk. Set before the first chunk,
+    /// as are status and headers, and not changed later.
+    pub is_streaming: bool,
+    /// Closes the connection after this response.
+    pub close: bool,
+    /// Answers 101 and continues as a websocket; status and body are ignored.
+    pub upgrade: Option<Upgrade>,
+    /// Compresses the body if the client accepts gzip and it becomes shorter.
+    pub compress: bool,
+    /// The body contains a secret: it is never compressed, and all copies are wiped.
+    pub is_secret: bool,
+    /// Route number given by the service for the metrics, 0 by default. Not changed by [`reset`](Self::reset).
+    pub route_id: usize,
+}
+
+impl Response {
+    /// Returns an empty response of status 200.
+    pub fn new() -> Self {
+        Self { status: 200, ..Self::default() }
+    }
+
+    /// Makes this an empty response of status 200 again.
+    pub fn reset(&mut self) {
+        self.status = 200;
+        self.headers.clear();
+        if self.is_secret {
+            self.body.zeroize();
+            self.is_secret = false;
+        }
+        self.body.clear();
+        if self.body.capacity() > MAX_SPARE_BODY_BYTES {
+            self.body = Vec::new();
+        }
+        self.is_streaming = false;
+        self.close = false;
+        self.upgrade = None;
+        self.compress = false;
+    }
+
+    /// Adds a header.
+    pub fn header(&mut self, name: impl Into<Cow<'static, str>>, value: impl Into<Cow<'static, str>>) {
+        self.headers.push((name.into(), value.into()));
+    }
+
+    /// Appends the response to `request` to `out`. Returns whether the connection must be closed after it.
+    pub fn write(&self, request: &Request<'_>, gzip: &mut Gzip, out: &mut Vec<u8>) -> bool {
+        if let Some(upgrade) = &self.upgrade {
+            self.write_upgrade(upgrade, out);
+            return false;
+        }
+        let close = self.close || !request.keep_alive;
+        let connection = match (close, request.is_http_10) {
+            (true, _) => "Connection: close\r\n",
+            (false, true) => "Connection: keep-alive\r\n",
+            (false, false) => "",
+        };
+        let is_head = request.method == "HEAD";
+        let may_shrink = !self.is_secret && self.is_compressible(request, is_head);
+        if self.is_secret {
+            // The body must not be moved by a reallocation.
+            out.reserve(self.body.len() + MAX_SECRET_HEAD_BYTES);
+        }
+        self.write_head(out);
+        if may_shrink {
+            out.extend_from_slice(b"Vary: Accept-Encoding\r\n");
+        }
+        let packed = if may_shrink && !is_head {
+            let wanted = accepts_gzip(request.header_values("Accept-Encoding"));
+            wanted.then(|| gzip.compress(&self.body)).flatten()
+        } else {
+            None
+        };
+        if packed.is_some() {
+            out.extend_from_slice(b"Content-Encoding: gzip\r\n");
+        }
+        let body = packed.unwrap_or(&self.body);
+        self.write_head_end(connection, body.len(), out);
+        if !is_head && has_body(self.status) {
+            out.extend_from_slice(body);
+        }
+        close
+    }
+
+    /// Appends the head of a streamed response to `out`. Returns whether the connection must be closed after it.
+    pub fn write_streaming_head(&self, request: &Request<'_>, out: &mut Vec<u8>) -> bool {
+        // HTTP/1.0 has no chunks: the end of the connection ends the response.
+        let close = self.close || !request.keep_alive || request.is_http_10;
+        self.write_head(out);
+        let coding = if request.is_http_10 { "" } else { "Transfer-Encoding: chunked\r\n" };
+        out.extend_from_slice(coding.as_bytes());
+        out.extend_from_slice(if close { b"Connection: close\r\n\r\n" } else { b"\r\n" });
+        close
+    }
+
+    /// Appends the body to `out` as the next chunk of a streamed response and empties it; with `is_last`, also appends
+    /// the end of the response.
+    pub fn write_chunk(&mut self, request: &Request<'_>, is_last: bool, out: &mut Vec<u8>) {
+        let is_chunked = !request.is_http_10;
+        if request.method != "HEAD" {
+            if !self.body.is_empty() {
+                if is_chunked {
+                    out.extend_from_slice(format!("{:x}\r\n", self.body.len()).as_bytes());
+                }
+                out.extend_from_slice(&self.body);
+                out.extend_from_slice(if is_chunked { b"\r\n" } else { b"" });
+            }
+            if is_last && is_chunked {
+                out.extend_from_slice(b"0\r\n\r\n");
+            }
+        }
+        self.body.clear();
+    }
+
+    /// Appends the response to a message that could not be parsed.
+    pub(in crate::net) fn write_rejection(error: HttpError, out: &mut Vec<u8>) {
+        let mut reply = Self::new();
+        error.fill_response(&mut reply);
+        reply.write_head(out);
+        reply.write_head_end("Connection: close\r\n", reply.body.len(), out);
+        out.extend_from_slice(&reply.body);
+    }
+
+    /// Returns whether this response is sent compressed to a client that accepts gzip.
+    fn is_compressible(&self, request: &Request<'_>, is_head: bool) -> bool {
+        self.compress
+            && (GZIP_MIN_BYTES..=GZIP_MAX_BYTES).contains(&self.body.len())
+            && has_body(self.status)
+            && (is_head || request.method == "GET")
+    }
+
+    fn write_head(&self, out: &mut Vec<u8>) {
+        if self.status == 200 {
+            out.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
+        } else {
+            out.extend_from_slice(b"HTTP/1.1 ");
+            write_decimal(usize::from(self.status), out);
+            out.push(b' ');
+            out.extend_from_slice(reason_phrase(self.status).as_bytes());
+            out.extend_from_slice(b"\r\n");
+        }
+        for (name, value) in &self.headers {
+            if is_safe(name) && is_safe(value) {
+                write_header(name, value, out);
+            } else {
+                log::debug!("left out a header with control characters: {name:?}");
+            }
+        }
+    }
+
+    fn write_head_end(&self, connection: &str, length: usize, out: &mut Vec<u8>) {
+        out.extend_from_slice(connection.as_bytes());
+        // RFC 9110 §8.6 forbids the header where there can be no body.
+        if has_body(self.status) {
+            out.extend_from_slice(b"Content-Length: ");
+            write_decimal(length, out);
+            out.extend_from_slice(b"\r\n");
+        }
+        out.extend_from_slice(b"\r\n");
+    }
+
+    fn write_upgrade(&self, upgrade: &Upgrade, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"HTTP/1.1 101 Switching Protocols\r\n");
+        for (name, value) in &self.headers {
+            if is_safe(name) && is_safe(value) {
+                write_header(name, value, out);
+            }
+        }
+        write_header("Connection", "Upgrade", out);
+        write_header("Sec-WebSocket-Accept", &upgrade.accept, out);
+        write_header("Upgrade", "WebSocket", out);
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+/// Returns false for 1xx, 204 and 304, which never have a body.
+fn has_body(status: u16) -> bool {
+    status >= 200 && status != 204 && status != 304
+}
+
+fn is_safe(text: &str) -> bool {
+    text.bytes().all(|byte| (byte >= b' ' || byte == b'\t') && byte != 0x7f)
+}
+
+fn write_header(name: &str, value: &str, out: &mut Vec<u8>) {
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(b": ");
+    out.extend_from_slice(value.as_bytes());
+    out.extend_from_slice(b"\r\n");
+}
+
+fn write_decimal(number: usize, out: &mut Vec<u8>) {
+    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::net::http::RequestReader;
+
+    fn answer(response: &Response, request: &str) -> (String, bool) {
+        let mut reader = RequestReader::new(100);
+        reader.receive(request.as_bytes());
+        let request = reader.next_request().unwrap().unwrap();
+        let mut out = Vec::new();
+        let close = response.write(&request, &mut Gzip::default(), &mut out);
+        (String::from_utf8_lossy(&out).into_owned(), close)
+    }
+
+    fn get(headers: &str) -> String {
+        format!("GET / HTTP/1.1\r\nHost: a\r\n{headers}\r\n")
+    }
+
+    #[test]
+    fn every_answer_has_its_length() {
+        let mut reply = Response::new();
+        let (text, close) = answer(&reply, &get(""));
+        assert_eq!(text, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+        assert!(!close);
+        reply.status = 404;
+        reply.header("A", "b");
+        reply.body.extend(b"hello");
+        let (text, _) = answer(&reply, &get(""));
+        assert_eq!(text, "HTTP/1.1 404 Not Found\r\nA: b\r\nContent-Length: 5\r\n\r\nhello");
+        let (text, _) = answer(&reply, "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert!(text.ends_with("Content-Length: 5\r\n\r\n"), "{text}");
+        reply.reset();
+        reply.status = 204;
+        let (text, _) = answer(&reply, &get(""));
+        assert_eq!(text, "HTTP/1.1 204 No Content\r\n\r\n");
+    }
+
+    #[test]
+    fn the_connection_header_follows_client_and_service() {
+        let mut reply = Response::new();
+        let (text, close) = answer(&reply, &get("Connection: close\r\n"));
+        assert!(close && text.contains("\r\nConnection: close\r\n"));
+        let old = "GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n";
+        let (text, close) = answer(&reply, old);
+        assert!(!close && text.contains("\r\nConnection: keep-alive\r\n"));
+        reply.close = true;
+        let (text, close) = answer(&reply, old);
+        assert!(close && text.contains("\r\nConnection: close\r\n"));
+    }
+
+    #[test]
+    fn an_answer_in_pieces_ends_with_its_last_chunk_or_with_the_connection() {
+        for (request, head, pieces) in [
+            (get(""), "Transfer-Encoding: chunked\r\n\r\n", "3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n"),
+            ("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n".to_owned(), "Connection: close\r\n\r\n", "abcde"),
+            ("HEAD / HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(), "Transfer-Encoding: chunked\r\n\r\n", ""),
+        ] {
+            let mut reader = RequestReader::new(100);
+            reader.receive(request.as_bytes());
+            let request = reader.next_request().unwrap().unwrap();
+            let (mut reply, mut out) = (Response { is_streaming: true, ..Response::new() }, Vec::new());
+            assert_eq!(reply.write_streaming_head(&request, &mut out), request.is_http_10);
+            for (piece, is_last) in [("abc", false), ("", false), ("de", true)] {
+                reply.body.extend_from_slice(piece.as_bytes());
+                reply.write_chunk(&request, is_last, &mut out);
+            }
+            assert_eq!(String::from_utf8(out).unwrap(), format!("HTTP/1.1 200 OK\r\n{head}{pieces}"));
+        }
+    }
+
+    #[test]
+    fn a_header_cannot_be_forged() {
+        let mut reply = Response::new();
+        reply.header("A", "x\r\nSet-Cookie: y");
+        reply.header("B\n", "x");
+        reply.header("C", "fine");
+        let (text, _) = answer(&reply, &get(""));
+        assert_eq!(text, "HTTP/1.1 200 OK\r\nC: fine\r\nContent-Length: 0\r\n\r\n");
+    }
+
+    #[test]
+    fn only_get_answers_worth_it_are_compressed() {
+        let mut reply = Response::new();
+        reply.compress = true;
+        reply.body = b"{\"height\":12345}".repeat(100);
+        let (text, _) = answer(&reply, &get("Accept-Encoding: gzip\r\n"));
+        assert!(text.contains("Content-Encoding: gzip\r\n") && text.len() < 400);
+        assert!(text.contains("Vary: Accept-Encoding\r\n"));
+        let (text, _) = answer(&reply, &get(""));
+        assert!(!text.contains("Content-Encoding") && text.contains("Vary"));
+        let post = get("Accept-Encoding: gzip\r\n").replace("GET", "POST");
+        let (text, _) = answer(&reply, &post);
+        assert!(!text.contains("Content-Encoding") && !text.contains("Vary"));
+        reply.body.truncate(GZIP_MIN_BYTES - 1);
+        let (text, _) = answer(&reply, &get("Accept-Encoding: gzip\r\n"));
+        assert!(!text.contains("Content-Encoding") && !text.contains("Vary"));
+    }
+
+    #[test]
+    fn a_refusal_is_the_page_of_the_web_container() {
+        let mut out = Vec::new();
+        Response::write_rejection(HttpError::UriTooLong, &mut out);
+        let text = String::from_utf8(out).unwrap();
+        assert_eq!(
+            text,
+            "HTTP/1.1 414 URI Too Long\r\nContent-Type: text/html;charset=iso-8859-1\r\n\
+             Connection: close\r\nContent-Length: 55\r\n\r\n\
+             <h1>Bad Message 414</h1><pre>reason: URI Too Long</pre>"
+        );
+    }
+}

@@ -1,0 +1,182 @@
+//! Metrics of the server.
+
+use std::time::Duration;
+
+use super::fetch::FetchStats;
+use super::server::Stats;
+use crate::metrics::{Histogram, RollingWindow};
+
+/// Status codes with a counter of their own; all others share one.
+pub const STATUSES: [u16; 17] = [101, 200, 204, 304, 400, 401, 403, 404, 406, 408, 413, 414, 429, 431, 500, 503, 505];
+/// Number of routes with metrics of their own. A higher number counts as route 0.
+pub const MAX_ROUTES: usize = 256;
+/// Clients listed in [`Metrics::top_clients`].
+pub const TOP_CLIENTS: usize = 5;
+
+const fn micros(count: u64) -> Duration {
+    Duration::from_micros(count)
+}
+
+/// Histogram buckets of response times.
+const RESPONSE_TIME_BUCKETS: &[Duration] = &[
+    micros(500),
+    micros(1_000),
+    micros(2_500),
+    micros(5_000),
+    micros(10_000),
+    micros(25_000),
+    micros(100_000),
+    micros(500_000),
+    micros(5_000_000),
+];
+/// Histogram buckets of loop iterations.
+const ITERATION_TIME_BUCKETS: &[Duration] = &[
+    micros(100),
+    micros(500),
+    micros(1_000),
+    micros(2_000),
+    micros(5_000),
+    micros(10_000),
+    micros(25_000),
+    micros(100_000),
+    micros(1_000_000),
+];
+
+/// Responses of one route.
+#[derive(Clone, Debug)]
+pub struct RouteMetrics {
+    /// Responses by status in the order of [`STATUSES`]; all other statuses last.
+    pub responses: [u64; STATUSES.len() + 1],
+    /// Response times: from the request's first incomplete read, or its arrival if it came whole, to the complete
+    /// response; for a held request, from its last resume. Requests rejected while being read are not included.
+    pub times: Histogram,
+}
+
+impl Default for RouteMetrics {
+    fn default() -> RouteMetrics {
+        RouteMetrics { responses: [0; STATUSES.len() + 1], times: Histogram::new(RESPONSE_TIME_BUCKETS) }
+    }
+}
+
+impl RouteMetrics {
+    fn count(&mut self, status: u16) {
+        let place = STATUSES.iter().position(|known| *known == status).unwrap_or(STATUSES.len());
+        self.responses[place] += 1;
+    }
+}
+
+/// Counters since the start.
+#[derive(Clone, Debug)]
+pub struct Counters {
+    /// Responses by the route number of [`Response::route_id`](super::http::Response::route_id), as far as the highest one seen.
+    pub routes: Vec<RouteMetrics>,
+    /// Bytes read from connections.
+    pub received_bytes: u64,
+    /// Bytes written to connections.
+    pub sent_bytes: u64,
+    /// Websockets dropped because their clients sent nothing, not even pongs.
+    pub silent_websockets: u64,
+    /// Websockets dropped because their clients did not take their messages.
+    pub dropped_websockets: u64,
+    /// Durations of loop iterations, from the end of one poll to the start of the next.
+    pub iterations: Histogram,
+    /// Longest recent iteration.
+    pub longest_iteration: RollingWindow<Duration>,
+}
+
+impl Default for Counters {
+    fn default() -> Counters {
+        Counters {
+            routes: Vec::new(),
+            received_bytes: 0,
+            sent_bytes: 0,
+            silent_websockets: 0,
+            dropped_websockets: 0,
+            iterations: Histogram::new(ITERATION_TIME_BUCKETS),
+            longest_iteration: RollingWindow::default(),
+        }
+    }
+}
+
+impl Counters {
+    /// Counts a response.
+    pub(super) fn count_response(&mut self, route_id: usize, status: u16, took: Duration) {
+        let kind = self.route(route_id);
+        kind.count(status);
+        kind.times.observe(took);
+    }
+
+    /// Counts a request that was rejected before the service saw it.
+    pub(super) fn count_rejection(&mut self, status: u16) {
+        self.route(0).count(status);
+    }
+
+    /// Counts a loop iteration that ended at `now` (monotonic).
+    pub(super) fn count_iteration(&mut self, took: Duration, now: Duration) {
+        self.iterations.observe(took);
+        let longest = self.longest_iteration.current_mut(now);
+        *longest = took.max(*longest);
+    }
+
+    fn route(&mut self, kind: usize) -> &mut RouteMetrics {
+        let kind = if kind < MAX_ROUTES { kind } else { 0 };
+        if self.routes.len() <= kind {
+            self.routes.resize_with(kind + 1, RouteMetrics::default);
+        }
+        &mut self.routes[kind]
+    }
+}
+
+/// Resources used by a client.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct TopUsage {
+    /// Recent fraction of the processor, by charged units of work.
+    pub share: f64,
+    /// Bytes buffered for its connections.
+    pub held_bytes: usize,
+}
+
+/// All metrics at one time.
+#[derive(Clone, Debug, Default)]
+pub struct Metrics {
+    /// Gauges and counters of connections.
+    pub stats: Stats,
+    /// Counters of requests and the loop.
+    pub counters: Counters,
+    /// Requests to other servers.
+    pub fetch: FetchStats,
+    /// The largest users, in descending order. `share` and `held_bytes` are ranked independently: the two values of an
+    /// entry may belong to different clients.
+    pub top_clients: [TopUsage; TOP_CLIENTS],
+    /// Clients that have work pending but are throttled.
+    pub throttled_clients: usize,
+    /// Longest recent loop iteration.
+    pub longest_iteration: Duration,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_and_statuses_without_end_are_counted_in_places_that_are_few() {
+        let mut counts = Counters::default();
+        for kind in 0..10 * MAX_ROUTES {
+            counts.count_response(kind, kind as u16, Duration::ZERO);
+        }
+        assert_eq!(counts.routes.len(), MAX_ROUTES);
+        let total: u64 = counts.routes.iter().flat_map(|kind| kind.responses).sum();
+        assert_eq!(total, 10 * MAX_ROUTES as u64);
+        let of_ok: Vec<u64> = counts.routes.iter().map(|kind| kind.responses[1]).filter(|count| *count > 0).collect();
+        assert_eq!(of_ok, [1]);
+    }
+
+    #[test]
+    fn what_is_refused_unread_has_no_time() {
+        let mut counts = Counters::default();
+        counts.count_rejection(431);
+        counts.count_response(0, 200, micros(1));
+        let place = STATUSES.iter().position(|status| *status == 431).unwrap();
+        assert_eq!((counts.routes[0].responses[place], counts.routes[0].times.count()), (1, 1));
+    }
+}

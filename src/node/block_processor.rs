@@ -1,0 +1,354 @@
+//! Processing of blocks from peers: blocks that this node pulled, and blocks that peers push.
+//!
+//! One candidate branch is processed at a time, in small steps. It holds the right to change the chain from its first
+//! undone or applied block to its end. Either the whole branch enters the chain or nothing does.
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+
+use crate::chain::{
+    BranchOutcome, BranchProgress, CandidateBranch, ChainUpdate, RollbackError, check_pushed, pushed_branch,
+};
+use crate::codec::{Context, ReadError, SigningForm};
+use crate::crypto::Verifier;
+use crate::mempool::{ConfirmedChain, ContentHash, MAX_RESULTS, RecentResults};
+use crate::model::{Address, Block, Height, Network, Timestamp};
+use crate::peer::io::FetchedBlocks;
+use crate::peer::peer_table::host;
+use crate::peer::{LimitUsage, Pusher};
+use crate::rules::{Exception, Rejection, ValidationResult};
+use crate::store::{Store, StoreError, stored_header, tip};
+
+#[cfg(test)]
+mod tests;
+
+/// Limits of the queue of pushed blocks: blocks and bytes. Beyond them the newest block of the host with the most
+/// blocks is dropped, if that host has at least two more than the current sender; otherwise the new block is dropped.
+const MAX_QUEUED: usize = 16;
+const MAX_QUEUED_BYTES: usize = 4 << 20;
+/// Seconds for which the result of a pushed block is remembered.
+const RESULT_TTL: i32 = 6_000;
+
+/// Source of blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockOrigin {
+    /// A peer that this node requested them from.
+    Pulled(Address),
+    /// A peer that pushed one.
+    Pushed(Pusher),
+}
+
+/// Immediate result of a push.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PushOutcome {
+    /// The block is queued.
+    Queued,
+    /// The block was rejected before processing, with this result.
+    Rejected(ValidationResult),
+    /// The block is queued or was seen before, or the queue is full.
+    Ignored,
+    /// The node has not joined its network and accepts no blocks.
+    NotBooted,
+}
+
+/// Result of processing blocks.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    /// A validation result of the protocol.
+    Result(ValidationResult),
+    /// The blocks are invalid in a way for which NIS1 has an error text instead of a result.
+    Exception(Exception),
+    /// The blocks would undo more of our blocks than allowed; the peer is not blamed.
+    TooDeep,
+    /// The blocks cannot be decoded; the peer is not blamed, since a response may have been cut short.
+    Unreadable(ReadError),
+}
+
+/// Blocks whose processing has ended.
+#[derive(Debug)]
+pub struct ProcessedBlocks {
+    /// The source of the blocks.
+    pub sender: BlockOrigin,
+    /// The result.
+    pub outcome: Outcome,
+    /// The chain update, if the blocks changed our chain.
+    pub chain_update: Option<ChainUpdate>,
+    /// The block to relay, if it was pushed and accepted.
+    pub accepted: Option<Box<Block>>,
+}
+
+/// The block processor.
+pub struct BlockProcessor<'s> {
+    store: &'s Store,
+    network: &'s Network,
+    queue: VecDeque<QueuedBlock>,
+    queue_bytes: usize,
+    work: Work<'s>,
+    /// The peer whose blocks were dropped because the store failed.
+    dropped: Option<Address>,
+    recent_results: RecentResults,
+    verifier: Verifier,
+}
+
+/// A queued pushed block.
+struct QueuedBlock {
+    block: PushedBlock,
+    by: Pusher,
+    bytes: usize,
+}
+
+/// A pushed block and its key in the memory of results.
+struct PushedBlock {
+    block: Box<Block>,
+    hash: ContentHash,
+}
+
+enum Work<'s> {
+    Idle,
+    /// Pulled blocks that are being decoded, and the blocks decoded so far.
+    Decoding(Box<FetchedBlocks>, Vec<Block>),
+    /// A candidate branch in validation, its source, and the block if it was pushed.
+    Validating(Box<CandidateBranch<'s>>, BlockOrigin, Option<PushedBlock>),
+}
+
+impl<'s> BlockProcessor<'s> {
+    /// Creates an idle block processor.
+    pub fn new(store: &'s Store, network: &'s Network) -> BlockProcessor<'s> {
+        let (memory, verifier) = (RecentResults::with_ttl(RESULT_TTL), Verifier::default());
+        BlockProcessor {
+            store,
+            network,
+            queue: VecDeque::new(),
+            queue_bytes: 0,
+            work: Work::Idle,
+            dropped: None,
+            recent_results: memory,
+            verifier,
+        }
+    }
+
+    /// Usage of the queue and of the memory of results.
+    pub fn limit_usage(&self) -> [LimitUsage; 3] {
+        [
+            LimitUsage::new("pushed blocks that wait", self.queue.len(), MAX_QUEUED),
+            LimitUsage::new("bytes of pushed blocks", self.queue_bytes, MAX_QUEUED_BYTES),
+            LimitUsage::new("answers to blocks", self.recent_results.len(), MAX_RESULTS),
+        ]
+    }
+
+    /// Returns whether there are blocks to process.
+    pub fn has_work(&self) -> bool {
+        !matches!(self.work, Work::Idle) || !self.queue.is_empty()
+    }
+
+    /// Returns whether a branch is in validation; nothing else may change the chain meanwhile.
+    pub fn holds_chain(&self) -> bool {
+        matches!(self.work, Work::Validating(..))
+    }
+
+    /// Returns whether pulled blocks can be accepted: nothing is in progress.
+    pub fn may_pull(&self) -> bool {
+        matches!(self.work, Work::Idle)
+    }
+
+    /// Accepts pulled blocks if the processor is free; they go before all queued pushed blocks.
+    pub fn pull(&mut self, pulled: FetchedBlocks) {
+        if self.may_pull() {
+            self.work = Work::Decoding(Box::new(pulled), Vec::new());
+        }
+    }
+
+    /// Queues a block of this network that a peer pushed. A block that was seen before or does not extend our tip is
+    /// not queued. A node that has not joined its network rejects the block but remembers it.
+    pub fn push(
+        &mut self,
+        block: Block,
+        by: Pusher,
+        confirmed: &ConfirmedChain<'_>,
+        is_booted: bool,
+    ) -> Result<PushOutcome, StoreError> {
+        let bytes = block.to_bytes(SigningForm::Verifiable);
+        let (hash, bytes) = (ContentHash::of(&bytes), bytes.len());
+        let is_waiting = self.queue.iter().any(|waiting| waiting.block.hash == hash);
+        if is_waiting || self.recent_results.get(&hash, confirmed.now).is_some() {
+            return Ok(PushOutcome::Ignored);
+        }
+        if !is_booted {
+            self.recent_results.insert(hash, confirmed.now);
+            return Ok(PushOutcome::NotBooted);
+        }
+        match check_pushed(&block, confirmed.snapshot, self.network, &mut self.verifier) {
+            Ok(()) => {}
+            Err(Rejection::Store(error)) => return Err(error),
+            Err(Rejection::Result(result)) => {
+                self.recent_results.insert(hash, confirmed.now);
+                self.recent_results.set_result(&hash, result);
+                return Ok(PushOutcome::Rejected(result));
+            }
+            Err(Rejection::Exception(_)) => {
+                self.recent_results.insert(hash, confirmed.now);
+                return Ok(PushOutcome::Rejected(ValidationResult::FailureChainInvalid));
+            }
+        }
+        if !self.evict_for(host(by.from), bytes) {
+            return Ok(PushOutcome::Ignored);
+        }
+        self.queue_bytes += bytes;
+        self.queue.push_back(QueuedBlock { block: PushedBlock { block: Box::new(block), hash }, by, bytes });
+        Ok(PushOutcome::Queued)
+    }
+
+    /// Makes room for a pushed block of this size. Returns whether there is room. A block that finds no room or is
+    /// dropped is not remembered: it may be pushed again.
+    fn evict_for(&mut self, pusher: IpAddr, bytes: usize) -> bool {
+        while self.queue.len() >= MAX_QUEUED || self.queue_bytes + bytes > MAX_QUEUED_BYTES {
+            let count = |from| self.queue.iter().filter(|waiting| host(waiting.by.from) == from).count();
+            let counts = self.queue.iter().map(|waiting| count(host(waiting.by.from)));
+            let largest = counts.enumerate().max_by_key(|(_, count)| *count);
+            let Some((newest, _)) = largest.filter(|(_, most)| *most > count(pusher) + 1) else { return false };
+            let dropped = self.queue.remove(newest);
+            self.queue_bytes -= dropped.map_or(0, |dropped| dropped.bytes);
+        }
+        true
+    }
+
+    /// Performs one step; `now` is network time. Returns the processed blocks once their result is known. If the store
+    /// fails, the current blocks are dropped, since peers will send them again; [`BlockProcessor::take_dropped`] returns their
+    /// source.
+    pub fn step(&mut self, now: Timestamp) -> Result<Option<ProcessedBlocks>, StoreError> {
+        let work = std::mem::replace(&mut self.work, Work::Idle);
+        let pulled_from = match &work {
+            Work::Decoding(pulled, _) => Some(pulled.from),
+            Work::Validating(_, BlockOrigin::Pulled(from), _) => Some(*from),
+            _ => None,
+        };
+        let result = match work {
+            Work::Idle => self.start_pushed(now),
+            Work::Decoding(pulled, read) => self.decode_next(pulled, read),
+            Work::Validating(part, sender, pushed) => self.validate(part, sender, pushed, now),
+        };
+        if result.is_err() {
+            self.dropped = pulled_from;
+        }
+        result
+    }
+
+    /// Returns, once, the peer whose pulled blocks were dropped because the store failed.
+    pub fn take_dropped(&mut self) -> Option<Address> {
+        self.dropped.take()
+    }
+
+    fn start_pushed(&mut self, now: Timestamp) -> Result<Option<ProcessedBlocks>, StoreError> {
+        let Some(QueuedBlock { block, by, bytes }) = self.queue.pop_front() else { return Ok(None) };
+        self.queue_bytes -= bytes;
+        self.recent_results.insert(block.hash, now);
+        let sender = BlockOrigin::Pushed(by);
+        match pushed_branch(self.store, self.network, (*block.block).clone()) {
+            Ok(part) => {
+                self.work = Work::Validating(part, sender, Some(block));
+                Ok(None)
+            }
+            Err(Rejection::Store(error)) => Err(error),
+            Err(Rejection::Result(result)) => Ok(Some(self.finish_pushed(sender, block.hash, Ok(result)))),
+            Err(Rejection::Exception(exception)) => Ok(Some(self.finish_pushed(sender, block.hash, Err(&exception)))),
+        }
+    }
+
+    /// Decodes one block. When all are decoded and our tip is still the compared one, validation starts.
+    fn decode_next(
+        &mut self,
+        mut pulled: Box<FetchedBlocks>,
+        mut read: Vec<Block>,
+    ) -> Result<Option<ProcessedBlocks>, StoreError> {
+        let sender = BlockOrigin::Pulled(pulled.from);
+        match pulled.blocks.next(Context::of(self.network)) {
+            // Any number of blocks above the sync limit is too many.
+            Some(Ok(block)) if read.len() as u64 <= self.network.chain.max_blocks_per_sync() => {
+                // The peer may have adopted our chain since the comparison. Common blocks are skipped, so that no block
+                // is published twice.
+                match read.is_empty() && self.is_ours(&block, pulled.common.next())? {
+                    true => pulled.common = pulled.common.next(),
+                    false => read.push(block),
+                }
+                self.work = Work::Decoding(pulled, read);
+                return Ok(None);
+            }
+            Some(Err(error)) => return Ok(Some(ProcessedBlocks::of(sender, Outcome::Unreadable(error)))),
+            _ => {}
+        }
+        let FetchedBlocks { common, base, .. } = *pulled;
+        let last = tip(&self.store.snapshot()?)?.ok_or(StoreError::Empty)?;
+        if last.hash != base {
+            return Ok(Some(ProcessedBlocks::of(sender, Outcome::Result(ValidationResult::Neutral))));
+        }
+        match CandidateBranch::new(self.store, self.network, common, read) {
+            Ok(part) => {
+                self.work = Work::Validating(Box::new(part), sender, None);
+                Ok(None)
+            }
+            Err(RollbackError::Store(error)) => Err(error),
+            // The branch cannot be applied to our chain; the peer is not blamed.
+            Err(RollbackError::NotBelow { .. }) => {
+                Ok(Some(ProcessedBlocks::of(sender, Outcome::Result(ValidationResult::Neutral))))
+            }
+            Err(RollbackError::TooDeep { .. }) => Ok(Some(ProcessedBlocks::of(sender, Outcome::TooDeep))),
+        }
+    }
+
+    /// Returns whether our block at a height is this one.
+    fn is_ours(&self, block: &Block, height: Height) -> Result<bool, StoreError> {
+        let ours = stored_header(&self.store.snapshot()?, height)?;
+        Ok(ours.is_some_and(|ours| ours.hash == block.hash()))
+    }
+
+    fn validate(
+        &mut self,
+        part: Box<CandidateBranch<'s>>,
+        sender: BlockOrigin,
+        pushed: Option<PushedBlock>,
+        now: Timestamp,
+    ) -> Result<Option<ProcessedBlocks>, StoreError> {
+        let outcome = match part.step(now)? {
+            BranchProgress::Working(part) => {
+                self.work = Work::Validating(part, sender, pushed);
+                return Ok(None);
+            }
+            BranchProgress::Done(outcome) => outcome,
+        };
+        let mut processed = match &pushed {
+            Some(block) => self.finish_pushed(sender, block.hash, outcome.as_push_result()),
+            None => ProcessedBlocks::of(sender, Outcome::of(outcome.as_sync_result())),
+        };
+        let BranchOutcome { update: switch, .. } = outcome;
+        processed.accepted = pushed.filter(|_| switch.is_some()).map(|pushed| pushed.block);
+        processed.chain_update = switch;
+        Ok(Some(processed))
+    }
+
+    fn finish_pushed(
+        &mut self,
+        sender: BlockOrigin,
+        hash: ContentHash,
+        result: Result<ValidationResult, &Exception>,
+    ) -> ProcessedBlocks {
+        if let Ok(result) = result {
+            self.recent_results.set_result(&hash, result);
+        }
+        ProcessedBlocks::of(sender, Outcome::of(result))
+    }
+}
+
+impl Outcome {
+    fn of(result: Result<ValidationResult, &Exception>) -> Outcome {
+        match result {
+            Ok(result) => Outcome::Result(result),
+            Err(exception) => Outcome::Exception(exception.clone()),
+        }
+    }
+}
+
+impl ProcessedBlocks {
+    fn of(sender: BlockOrigin, outcome: Outcome) -> ProcessedBlocks {
+        ProcessedBlocks { sender, outcome, chain_update: None, accepted: None }
+    }
+}

@@ -1,0 +1,275 @@
+use std::ffi::OsString;
+use std::path::Path;
+
+use clap::Parser;
+use tempfile::TempDir;
+
+use super::*;
+use crate::cli::{Cli, Command};
+use crate::codec::Format;
+use crate::codec::block_file::BlockFile;
+use crate::commands::{self, Clocks};
+use crate::config::{self, Settings};
+use crate::crypto::{KeyPair, PrivateKey, PublicKey};
+use crate::model::{Hash256, Height};
+use crate::peer::wire::{AuthenticatedResponse, BlockList, Challenge, List};
+use crate::state;
+use crate::store::{AccessMode, Options};
+
+const CLOCKS: Clocks = Clocks { unix_millis: || 1_800_000_000_000, millis: || 0 };
+/// Network time after all blocks.
+const AFTER_ALL_BLOCKS: Timestamp = Timestamp(i32::MAX - 100);
+const SENDER: Pusher = Pusher { key: PublicKey([1; 32]), from: std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST) };
+
+fn tiny(name: &str) -> OsString {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/tiny").join(name).into()
+}
+
+/// The recorded chain up to a height, in its own store.
+struct Chain {
+    folder: TempDir,
+    settings: Settings,
+}
+
+impl Chain {
+    fn up_to(height: u64) -> Chain {
+        let folder = tempfile::tempdir().unwrap();
+        let words = ["nisd", "import", "--stop-at", &height.to_string(), "--data"].map(OsString::from);
+        let files = [folder.path().into(), "--config".into(), tiny("config.json"), tiny("blocks.bin")];
+        let mut cli = Cli::try_parse_from(words.into_iter().chain(files)).unwrap();
+        let overrides = cli.command.take_overrides().unwrap();
+        let settings = config::load(cli.command.config(), overrides, Some(Path::new("unused"))).unwrap();
+        let Command::Import(command) = &cli.command else { unreachable!() };
+        commands::import(command, &settings, CLOCKS).unwrap();
+        Chain { folder, settings }
+    }
+
+    fn store(&self) -> Store {
+        Store::open_existing(self.folder.path(), AccessMode::Exclusive, Options { map_size: 1 << 26 }).unwrap().0
+    }
+
+    /// The blocks of the recorded chain, from height 2.
+    fn blocks(&self) -> Vec<Block> {
+        let mut file = BlockFile::new(std::fs::File::open(tiny("blocks.bin")).unwrap()).unwrap();
+        let (mut blocks, mut bytes) = (Vec::new(), Vec::new());
+        while file.next(&mut bytes).unwrap() {
+            blocks.push(Block::from_bytes(&bytes, Context::of(&self.settings.network)).unwrap());
+        }
+        blocks
+    }
+}
+
+/// Blocks as a peer's response contains them.
+fn answered(blocks: &[Block], network: &Network) -> BlockList {
+    let (challenge, pair) = (Challenge([1; 64]), KeyPair::new(&PrivateKey::from_seed(&[2; 32])));
+    let answer = AuthenticatedResponse { entity: List(blocks.to_vec()), signature: challenge.sign(&pair) };
+    let body = Format::Binary.to_bytes(&answer);
+    BlockList::open(Format::Binary, body, Context::of(network), &challenge, &pair.public()).unwrap()
+}
+
+fn pulled(blocks: &[Block], common: u64, base: Hash256, network: &Network) -> FetchedBlocks {
+    let from = Address::from_public_key(&SENDER.key, network.byte);
+    FetchedBlocks { from, common: Height(common), base, blocks: answered(blocks, network) }
+}
+
+fn run(processor: &mut BlockProcessor<'_>) -> Vec<ProcessedBlocks> {
+    let mut all = Vec::new();
+    for _ in 0..100_000 {
+        if !processor.has_work() {
+            return all;
+        }
+        all.extend(processor.step(AFTER_ALL_BLOCKS).unwrap());
+    }
+    panic!("it does not end");
+}
+
+fn result(judged: &[ProcessedBlocks]) -> &Outcome {
+    assert_eq!(judged.len(), 1);
+    &judged[0].outcome
+}
+
+fn tip_hash(store: &Store) -> Hash256 {
+    tip(&store.snapshot().unwrap()).unwrap().unwrap().hash
+}
+
+#[test]
+fn blocks_that_were_pulled_make_the_chain_that_an_import_makes() {
+    let (chain, whole) = (Chain::up_to(20), Chain::up_to(60));
+    let (store, network) = (chain.store(), &chain.settings.network);
+    let mut judge = BlockProcessor::new(&store, network);
+    judge.pull(pulled(&chain.blocks()[19..59], 20, tip_hash(&store), network));
+    let judged = run(&mut judge);
+    assert_eq!(result(&judged), &Outcome::Result(ValidationResult::Success));
+    let switch = judged[0].chain_update.as_ref().unwrap();
+    assert_eq!((switch.common, switch.tip), (Height(20), Height(60)));
+    let digest = |store: &Store| state::digest(&store.snapshot().unwrap()).unwrap();
+    assert_eq!(digest(&store), digest(&whole.store()));
+}
+
+#[test]
+fn blocks_that_both_chains_have_are_left_alone() {
+    let chain = Chain::up_to(20);
+    let (store, network) = (chain.store(), &chain.settings.network);
+    let mut judge = BlockProcessor::new(&store, network);
+    judge.pull(pulled(&chain.blocks()[15..30], 16, tip_hash(&store), network));
+    let judged = run(&mut judge);
+    assert_eq!(result(&judged), &Outcome::Result(ValidationResult::Success));
+    let switch = judged[0].chain_update.as_ref().unwrap();
+    assert_eq!((switch.common, switch.tip), (Height(20), Height(31)));
+    judge.pull(pulled(&chain.blocks()[15..30], 16, tip_hash(&store), network));
+    let judged = run(&mut judge);
+    assert_eq!(result(&judged), &Outcome::Result(ValidationResult::FailureChainScoreInferior), "nothing is new");
+    assert_eq!(tip(&store.snapshot().unwrap()).unwrap().unwrap().height, Height(31));
+}
+
+#[test]
+fn blocks_that_were_compared_with_an_older_end_of_our_chain_are_dropped_and_nobody_is_blamed() {
+    let chain = Chain::up_to(20);
+    let (store, network) = (chain.store(), &chain.settings.network);
+    let mut judge = BlockProcessor::new(&store, network);
+    judge.pull(pulled(&chain.blocks()[19..30], 20, Hash256([7; 32]), network));
+    assert_eq!(result(&run(&mut judge)), &Outcome::Result(ValidationResult::Neutral));
+    assert_eq!(tip(&store.snapshot().unwrap()).unwrap().unwrap().height, Height(20));
+}
+
+#[test]
+fn who_sends_no_blocks_or_bad_ones_is_blamed_and_nothing_of_it_stays() {
+    let chain = Chain::up_to(20);
+    let (store, network) = (chain.store(), &chain.settings.network);
+    let (blocks, before) = (chain.blocks(), tip_hash(&store));
+    let mut forged = blocks[19..30].to_vec();
+    forged[5].signature = forged[4].signature;
+    let mut gap = blocks[19..30].to_vec();
+    gap.remove(3);
+    for bad in [Vec::new(), forged, gap] {
+        let mut judge = BlockProcessor::new(&store, network);
+        judge.pull(pulled(&bad, 20, before, network));
+        let judged = run(&mut judge);
+        assert_eq!(result(&judged), &Outcome::Result(ValidationResult::FailureChainScoreInferior));
+        assert!(judged[0].chain_update.is_none());
+        assert_eq!(tip_hash(&store), before);
+    }
+}
+
+#[test]
+fn a_pushed_block_comes_into_the_chain_once_and_is_there_to_be_passed_on() {
+    let chain = Chain::up_to(20);
+    let (store, network) = (chain.store(), &chain.settings.network);
+    let (blocks, mut judge) = (chain.blocks(), BlockProcessor::new(&store, network));
+    let snapshot = store.snapshot().unwrap();
+    let confirmed = ConfirmedChain { snapshot: &snapshot, network, height: Height(20), now: AFTER_ALL_BLOCKS };
+    let push =
+        |judge: &mut BlockProcessor<'_>, block: &Block| judge.push(block.clone(), SENDER, &confirmed, true).unwrap();
+    assert_eq!(push(&mut judge, &blocks[19]), PushOutcome::Queued);
+    assert_eq!(push(&mut judge, &blocks[19]), PushOutcome::Ignored, "it has come before");
+    assert_eq!(push(&mut judge, &blocks[25]), PushOutcome::Rejected(ValidationResult::FailureEntityUnusableOutOfSync));
+    let forged = Block { signature: blocks[3].signature, timestamp: Timestamp(1), ..blocks[19].clone() };
+    assert_eq!(push(&mut judge, &forged), PushOutcome::Rejected(ValidationResult::FailureSignatureNotVerifiable));
+    let judged = run(&mut judge);
+    assert_eq!(result(&judged), &Outcome::Result(ValidationResult::Success));
+    assert_eq!(judged[0].sender, BlockOrigin::Pushed(SENDER));
+    assert_eq!(judged[0].accepted.as_deref(), Some(&blocks[19]));
+    assert_eq!(judged[0].chain_update.as_ref().unwrap().tip, Height(21));
+    assert_eq!(tip_hash(&store), blocks[19].hash());
+}
+
+#[test]
+fn a_copy_of_a_block_with_a_wrong_signature_does_not_keep_the_true_one_out() {
+    let chain = Chain::up_to(20);
+    let (store, network) = (chain.store(), &chain.settings.network);
+    let (blocks, mut judge) = (chain.blocks(), BlockProcessor::new(&store, network));
+    let snapshot = store.snapshot().unwrap();
+    let confirmed = ConfirmedChain { snapshot: &snapshot, network, height: Height(20), now: AFTER_ALL_BLOCKS };
+    let push = |judge: &mut BlockProcessor<'_>, block| judge.push(block, SENDER, &confirmed, true).unwrap();
+    let forged = Block { signature: blocks[3].signature, ..blocks[19].clone() };
+    assert_eq!(forged.hash(), blocks[19].hash());
+    assert_eq!(
+        push(&mut judge, forged.clone()),
+        PushOutcome::Rejected(ValidationResult::FailureSignatureNotVerifiable)
+    );
+    assert_eq!(push(&mut judge, forged), PushOutcome::Ignored);
+    assert_eq!(push(&mut judge, blocks[19].clone()), PushOutcome::Queued);
+    drop(snapshot);
+    run(&mut judge);
+    assert_eq!(tip_hash(&store), blocks[19].hash());
+}
+
+#[test]
+fn a_sibling_of_the_last_block_is_judged_and_what_is_no_better_changes_nothing() {
+    let chain = Chain::up_to(20);
+    let (store, network) = (chain.store(), &chain.settings.network);
+    let (blocks, mut judge) = (chain.blocks(), BlockProcessor::new(&store, network));
+    let snapshot = store.snapshot().unwrap();
+    let confirmed = ConfirmedChain { snapshot: &snapshot, network, height: Height(20), now: AFTER_ALL_BLOCKS };
+    let sibling = Block { timestamp: Timestamp(blocks[18].timestamp.0 + 1), ..blocks[18].clone() };
+    assert_eq!(judge.push(sibling, SENDER, &confirmed, true).unwrap(), PushOutcome::Queued);
+    drop(snapshot);
+    let judged = run(&mut judge);
+    assert_eq!(result(&judged), &Outcome::Result(ValidationResult::FailureChainInvalid), "its signature is wrong");
+    assert!(judged[0].accepted.is_none());
+    assert_eq!(tip_hash(&store), blocks[18].hash());
+}
+
+#[test]
+fn whoever_pushes_many_blocks_that_wait_keeps_nobody_else_out() {
+    let chain = Chain::up_to(20);
+    let (store, network) = (chain.store(), &chain.settings.network);
+    let (blocks, mut judge) = (chain.blocks(), BlockProcessor::new(&store, network));
+    let snapshot = store.snapshot().unwrap();
+    let confirmed = ConfirmedChain { snapshot: &snapshot, network, height: Height(20), now: AFTER_ALL_BLOCKS };
+    // A sender has as many keys and, in an IPv6 network, addresses as it likes.
+    let attacker = |number: u8| {
+        let from = std::net::Ipv6Addr::new(0x2001, 0xdb8, 0, 1, 0, 0, 0, number.into()).into();
+        Pusher { key: PublicKey([number; 32]), from }
+    };
+    let sibling = |second| Block { timestamp: Timestamp(blocks[18].timestamp.0 + second), ..blocks[18].clone() };
+    for number in 0..MAX_QUEUED as u8 {
+        let pushed = judge.push(sibling(i32::from(number) + 1), attacker(number), &confirmed, true).unwrap();
+        assert_eq!(pushed, PushOutcome::Queued);
+    }
+    assert_eq!(judge.push(sibling(1000), attacker(99), &confirmed, true).unwrap(), PushOutcome::Ignored);
+    assert_eq!(judge.push(blocks[19].clone(), SENDER, &confirmed, true).unwrap(), PushOutcome::Queued);
+    assert_eq!((judge.queue.len(), judge.queue.back().unwrap().by), (MAX_QUEUED, SENDER));
+    let bytes: usize =
+        judge.queue.iter().map(|waiting| waiting.block.block.to_bytes(SigningForm::Verifiable).len()).sum();
+    assert_eq!(judge.queue_bytes, bytes);
+    drop(snapshot);
+    let judged = run(&mut judge);
+    assert_eq!(judged.iter().filter(|judged| judged.accepted.is_some()).count(), 1);
+    assert_eq!(tip_hash(&store), blocks[19].hash());
+    // The newest of the attacker's blocks was dropped, and may be pushed again.
+    let snapshot = store.snapshot().unwrap();
+    let confirmed = ConfirmedChain { snapshot: &snapshot, network, height: Height(21), now: AFTER_ALL_BLOCKS };
+    let push =
+        |judge: &mut BlockProcessor<'_>, second| judge.push(sibling(second), attacker(1), &confirmed, true).unwrap();
+    assert_eq!(push(&mut judge, MAX_QUEUED as i32 - 1), PushOutcome::Ignored);
+    assert_eq!(
+        push(&mut judge, MAX_QUEUED as i32),
+        PushOutcome::Rejected(ValidationResult::FailureEntityUnusableOutOfSync)
+    );
+}
+
+#[test]
+fn a_node_that_has_not_joined_takes_no_block_and_few_wait() {
+    let chain = Chain::up_to(20);
+    let (store, network) = (chain.store(), &chain.settings.network);
+    let (blocks, mut judge) = (chain.blocks(), BlockProcessor::new(&store, network));
+    let snapshot = store.snapshot().unwrap();
+    let confirmed = ConfirmedChain { snapshot: &snapshot, network, height: Height(20), now: AFTER_ALL_BLOCKS };
+    assert_eq!(judge.push(blocks[19].clone(), SENDER, &confirmed, false).unwrap(), PushOutcome::NotBooted);
+    assert_eq!(judge.push(blocks[19].clone(), SENDER, &confirmed, true).unwrap(), PushOutcome::Ignored);
+    assert!(!judge.has_work());
+    let sibling = |second| Block { timestamp: Timestamp(blocks[18].timestamp.0 + second), ..blocks[18].clone() };
+    for second in 0..MAX_QUEUED as i32 {
+        assert_eq!(judge.push(sibling(second + 1), SENDER, &confirmed, true).unwrap(), PushOutcome::Queued);
+    }
+    assert_eq!(judge.push(sibling(1000), SENDER, &confirmed, true).unwrap(), PushOutcome::Ignored);
+    assert_eq!(judge.queue.len(), MAX_QUEUED);
+    assert_eq!(run(&mut judge).len(), MAX_QUEUED);
+    assert_eq!(judge.queue_bytes, 0);
+    assert_eq!(
+        judge.push(sibling(1000), SENDER, &confirmed, true).unwrap(),
+        PushOutcome::Queued,
+        "there is room again"
+    );
+}

@@ -1,0 +1,349 @@
+//! All metrics of the node; `nisd help metrics` describes each.
+
+use std::time::Duration;
+
+use super::api_context::ApiContext;
+use super::verification::Verification;
+use crate::api::route::Method;
+use crate::api::views::ClockState;
+use crate::api::{FIRST_ROUTE_ID, ROUTES};
+use crate::metrics::Exposition;
+use crate::model::Height;
+use crate::net::metrics::{MAX_ROUTES, Metrics, RouteMetrics, STATUSES, TOP_CLIENTS};
+use crate::peer::Manager;
+use crate::peer::peer_table::State;
+use crate::store::{ReaderCounts, Store, StoreMetrics};
+use crate::websocket_api::Broker;
+
+/// Route id of requests to the websocket port; follows the ids of the HTTP API.
+pub const WEBSOCKET_ROUTE_ID: usize = FIRST_ROUTE_ID + ROUTES.len();
+/// Route id of requests for the explorer exposition.
+pub const EXPLORER_ROUTE_ID: usize = WEBSOCKET_ROUTE_ID + 1;
+const _: () = assert!(EXPLORER_ROUTE_ID < MAX_ROUTES);
+/// Label for requests without a route: none was found, or none was looked up.
+const OTHER: &str = "other";
+/// Rank labels of the top clients, the most expensive first.
+const RANKS: [&str; TOP_CLIENTS] = ["1", "2", "3", "4", "5"];
+
+/// Sources of metrics besides [`ApiContext`].
+pub struct MetricsSources<'a> {
+    /// The store.
+    pub store: &'a Store,
+    /// Results of the background verification of the store's checksums.
+    pub verification: &'a Verification,
+    /// The websocket sessions.
+    pub broker: &'a Broker,
+    /// State of the node's clock.
+    pub clock: ClockState,
+    /// The store is failing to read or write.
+    pub is_store_failing: bool,
+    /// Returns the memory usage of the process.
+    pub memory: fn() -> Memory,
+}
+
+/// Memory of the process in bytes, as far as it is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// Resident memory, mapped files included.
+    pub resident: Option<u64>,
+    /// The private part of it.
+    pub private: Option<u64>,
+}
+
+/// Collects all metrics.
+pub fn collect(context: &ApiContext<'_, '_>, sources: &MetricsSources<'_>) -> Exposition {
+    let mut exposition = Exposition::default();
+    let network = context.effects.as_ref().map(|effects| effects.metrics()).unwrap_or_default();
+    let version = env!("CARGO_PKG_VERSION");
+    let labels = vec![("version", version), ("network", context.view.network.name.as_str())];
+    exposition.gauges("nisd_info", "Version of the program and name of the network; always 1.", [(labels, 1)]);
+    exposition.gauge("nisd_uptime_seconds", "Time since the node was started.", context.now.monotonic);
+    let status = context.view.status.code();
+    exposition.gauge("nisd_status", "State of the node, as /status tells it: 6 is in step with others.", status);
+    chain(&mut exposition, context, sources);
+    peers(&mut exposition, context.peer_adapter.peers(), context.now.monotonic);
+    requests(&mut exposition, &network.counters.routes);
+    connections(&mut exposition, &network);
+    clients(&mut exposition, &network);
+    sessions(&mut exposition, &network, sources.broker);
+    loop_iterations(&mut exposition, &network);
+    if let Ok(figures) = sources.store.metrics() {
+        store(&mut exposition, &figures);
+    }
+    exposition.gauge("nisd_store_failing", "1 while the store cannot be read or written.", sources.is_store_failing);
+    exposition.gauge(
+        "nisd_store_damaged_ranges",
+        "Ranges of rows that are not as they were written; what needs them is not answered.",
+        sources.verification.damaged_ranges(),
+    );
+    exposition.counter(
+        "nisd_store_verifications_total",
+        "How often all of the store was compared with its checksums.",
+        sources.verification.passes(),
+    );
+    let memory = (sources.memory)();
+    exposition.gauge(
+        "nisd_memory_resident_bytes",
+        "Memory that the process has, mapped files included.",
+        memory.resident,
+    );
+    exposition.gauge("nisd_memory_private_bytes", "The part of it that is its own.", memory.private);
+    exposition
+}
+
+fn chain(exposition: &mut Exposition, context: &ApiContext<'_, '_>, sources: &MetricsSources<'_>) {
+    let height = context.view.height;
+    exposition.gauge("nisd_height", "Height of the last block.", height.0);
+    let blocks_behind = peer_height(context).map(|others| others.0.saturating_sub(height.0));
+    exposition.gauge(
+        "nisd_blocks_behind",
+        "Blocks that half of the other nodes are ahead, by what they tell.",
+        blocks_behind,
+    );
+    let age = -i64::from(sources.clock.chain_ahead);
+    exposition.gauge(
+        "nisd_last_block_age_seconds",
+        "Time since the time stamp of the last block, by the network's clock.",
+        age,
+    );
+    let pool = &context.mempool.pool;
+    exposition.gauge("nisd_unconfirmed_transactions", "Transactions that wait for a block.", pool.len());
+    exposition.gauge("nisd_unconfirmed_bytes", "Memory that they and their effects take.", pool.bytes());
+    let harvester = &context.harvester;
+    exposition.gauge("nisd_harvesting_accounts", "Accounts that harvest on this node.", harvester.unlocked.count());
+    exposition.counter(
+        "nisd_harvested_blocks_total",
+        "Blocks that they have put onto the chain.",
+        harvester.harvested(),
+    );
+    let reorgs = context.reorgs;
+    exposition.counter("nisd_reorgs_total", "Changes of the chain that have replaced blocks.", reorgs.count());
+    exposition.counter("nisd_replaced_blocks_total", "Blocks that they have replaced.", reorgs.replaced());
+    exposition.counter("nisd_harvested_blocks_lost_total", "Those of them that were harvested here.", reorgs.own());
+    let offset = context.peer_adapter.peers().map(|peers| peers.time().clock_difference().unwrap_or(0) as f64 / 1000.0);
+    exposition.gauge(
+        "nisd_clock_offset_seconds",
+        "How far clocks of other nodes are ahead of this machine's; 0 if not worth a word.",
+        offset,
+    );
+    let refused = context.peer_adapter.peers().map(|peers| peers.time().rejected_offset().unwrap_or(0) as f64 / 1000.0);
+    exposition.gauge(
+        "nisd_clock_refused_offset_seconds",
+        "How far other nodes would put network time ahead of this machine's clock, though too few listed nodes agree; 0 if \
+         they do not.",
+        refused,
+    );
+    exposition.counter("nisd_clock_jumps_total", "How often the system's clock has jumped.", sources.clock.jumps);
+}
+
+/// Returns the height that half of the active peers report, or the target of the block download if that is higher.
+fn peer_height(context: &ApiContext<'_, '_>) -> Option<Height> {
+    let peers = context.peer_adapter.peers()?;
+    let active = peers.known().into_iter().filter(|peer| peer.state == State::Active);
+    let reached = reached_by_half(active.filter_map(|peer| peer.height).collect());
+    reached.into_iter().chain(peers.sync_progress().map(|outlook| outlook.target)).max()
+}
+
+/// Returns the greatest height that at least half of these have reached, so that one false report among several changes
+/// nothing.
+fn reached_by_half(mut heights: Vec<Height>) -> Option<Height> {
+    heights.sort_unstable();
+    heights.get(heights.len() / 2).copied()
+}
+
+fn peers(exposition: &mut Exposition, peers: Option<&Manager>, now: Duration) {
+    const STATES: [(State, &str); 5] = [
+        (State::Active, "active"),
+        (State::Busy, "busy"),
+        (State::Inactive, "inactive"),
+        (State::Failure, "failure"),
+        (State::Untried, "untried"),
+    ];
+    let known = peers.map(Manager::known).unwrap_or_default();
+    let count = |state: State| known.iter().filter(|peer| peer.state == state).count();
+    let unknown = (vec![("state", "unknown")], peers.map_or(0, |peers| peers.unpinned().len()));
+    let counts = STATES.iter().map(|(state, name)| (vec![("state", *name)], count(*state))).chain([unknown]);
+    exposition.gauges("nisd_peers", "Other nodes that are known, by what became of the last contact.", counts);
+    exposition.gauge(
+        "nisd_peers_apart",
+        "Active ones on a chain that neither they nor this node can leave: the network is split for good.",
+        peers.map(|peers| peers.split_peers(now).nodes.len()),
+    );
+}
+
+/// Method and path for a route id.
+fn route(kind: usize) -> (&'static str, &'static str) {
+    match kind.checked_sub(FIRST_ROUTE_ID).and_then(|number| ROUTES.get(number)) {
+        Some(route) if route.method == Method::Get => ("GET", route.path),
+        Some(route) => ("POST", route.path),
+        None => match kind {
+            WEBSOCKET_ROUTE_ID => (OTHER, "websocket"),
+            EXPLORER_ROUTE_ID => (OTHER, "explorer"),
+            _ => (OTHER, OTHER),
+        },
+    }
+}
+
+fn requests(exposition: &mut Exposition, requests: &[RouteMetrics]) {
+    let names = STATUSES.map(|status| status.to_string());
+    let names: Vec<&str> = names.iter().map(String::as_str).chain([OTHER]).collect();
+    let routes = || {
+        requests.iter().enumerate().map(|(kind, figures)| {
+            let (method, path) = route(kind);
+            (vec![("method", method), ("route", path)], figures)
+        })
+    };
+    let answers = routes().flat_map(|(labels, figures)| {
+        let counts = names.iter().zip(figures.responses).filter(|(_, count)| *count > 0);
+        counts.map(move |(status, count)| (labels.iter().copied().chain([("status", *status)]).collect(), count))
+    });
+    exposition.counters("nisd_http_requests_total", "Requests that were answered, by route and status.", answers);
+    let times = routes().map(|(labels, figures)| (labels, &figures.times)).filter(|(_, times)| times.count() > 0);
+    exposition.histograms(
+        "nisd_http_request_duration_seconds",
+        "Time from the whole request to the whole answer, by route.",
+        times,
+    );
+}
+
+fn connections(exposition: &mut Exposition, metrics: &Metrics) {
+    let Metrics { stats, counters: counts, fetch, .. } = metrics;
+    exposition.gauge("nisd_connections", "Open connections that others have made to this node.", stats.connections);
+    exposition.gauge("nisd_connections_outgoing", "Connections that this node has made to others.", fetch.connections);
+    exposition.counter("nisd_connections_accepted_total", "Connections that were let in.", stats.accepted);
+    exposition.counter(
+        "nisd_connections_refused_total",
+        "Connections that were turned away for lack of room.",
+        stats.rejected,
+    );
+    exposition.counter(
+        "nisd_connections_displaced_total",
+        "Connections that gave way to newcomers as places were short: those of the callers that had most.",
+        stats.evicted,
+    );
+    exposition.counter(
+        "nisd_connections_declined_total",
+        "Connections that were closed as they came, because their callers had caused too much work.",
+        stats.reset,
+    );
+    exposition.counter(
+        "nisd_connections_cut_total",
+        "Connections that were cut as the system held too much that their clients did not take.",
+        stats.kernel_evicted,
+    );
+    exposition.gauge(
+        "nisd_kernel_bytes",
+        "Memory that the system may hold for connections: what was sent and not taken, or came and was not read.",
+        stats.kernel_bytes,
+    );
+    exposition.gauge("nisd_buffered_bytes", "Memory in buffers of connections.", stats.buffered_bytes);
+    let sides = |incoming: u64, outgoing: u64| {
+        [(vec![("connections", "incoming")], incoming), (vec![("connections", "outgoing")], outgoing)]
+    };
+    exposition.counters(
+        "nisd_network_received_bytes_total",
+        "Bytes read from connections that others have made, and that this node has made.",
+        sides(counts.received_bytes, fetch.received_bytes),
+    );
+    exposition.counters(
+        "nisd_network_sent_bytes_total",
+        "Bytes written to these connections.",
+        sides(counts.sent_bytes, fetch.sent_bytes),
+    );
+}
+
+/// Usage of the top clients. Their addresses are private and not reported.
+fn clients(exposition: &mut Exposition, metrics: &Metrics) {
+    let Metrics { stats, top_clients: costliest, throttled_clients: resting, .. } = metrics;
+    exposition.gauge("nisd_callers", "Callers that have an account of what they cost.", stats.clients);
+    exposition.gauge(
+        "nisd_callers_waiting",
+        "Callers that wait until they have paid for the work that they have caused.",
+        *resting,
+    );
+    let ranked = || RANKS.into_iter().zip(costliest).map(|(rank, cost)| (vec![("rank", rank)], cost));
+    exposition.gauges(
+        "nisd_caller_work_ratio",
+        "Part of the processor that the callers have lately used that used most, by rank.",
+        ranked().map(|(labels, cost)| (labels, cost.share)),
+    );
+    exposition.gauges(
+        "nisd_caller_buffered_bytes",
+        "Memory in buffers of the callers that hold most, by rank.",
+        ranked().map(|(labels, cost)| (labels, cost.held_bytes)),
+    );
+}
+
+fn sessions(exposition: &mut Exposition, metrics: &Metrics, broker: &Broker) {
+    let (sessions, counts) = (broker.usage(), broker.counts());
+    exposition.gauge(
+        "nisd_websocket_sessions",
+        "Open sessions of the websocket port, those of SockJS included.",
+        sessions.sessions,
+    );
+    exposition.gauge("nisd_websocket_session_bytes", "Memory that they are reckoned to take.", sessions.session_bytes);
+    exposition.gauge(
+        "nisd_websocket_waiting_bytes",
+        "Messages for several of them that wait to be sent, each counted once.",
+        sessions.message_bytes,
+    );
+    exposition.gauge("nisd_websocket_accounts", "Accounts that they have registered.", sessions.addresses);
+    exposition.counter(
+        "nisd_websocket_messages_sent_total",
+        "Messages that were sent to subscribers.",
+        counts.messages,
+    );
+    let net = &metrics.counters;
+    let dropped = net.dropped_websockets + net.silent_websockets + counts.dropped;
+    exposition.counter(
+        "nisd_websocket_sessions_dropped_total",
+        "Sessions that were dropped as their clients did not take their messages, or were not there any more.",
+        dropped,
+    );
+}
+
+fn loop_iterations(exposition: &mut Exposition, metrics: &Metrics) {
+    let times = [(Vec::new(), &metrics.counters.iterations)];
+    exposition.histograms(
+        "nisd_loop_step_duration_seconds",
+        "Time between two looks at the sockets, the waiting left out.",
+        times,
+    );
+    let longest = metrics.longest_iteration;
+    exposition.gauge("nisd_loop_step_longest_seconds", "The longest of these in the last 30 to 60 seconds.", longest);
+}
+
+fn store(exposition: &mut Exposition, figures: &StoreMetrics) {
+    exposition.gauge("nisd_store_bytes", "Size of the store's file.", figures.bytes);
+    exposition.gauge("nisd_store_map_bytes", "Size to which it may grow.", figures.map_bytes);
+    exposition.gauge("nisd_store_map_used_bytes", "Bytes of that up to the last page in use.", figures.used_bytes);
+    exposition.gauge("nisd_disk_free_bytes", "Bytes that are free on its disk.", figures.free_bytes);
+    let readers = |count: fn(ReaderCounts) -> usize| figures.readers.map(count);
+    exposition.gauge(
+        "nisd_store_readers",
+        "Programs and parts of programs that read it now.",
+        readers(|readers| readers.reading),
+    );
+    exposition.gauge(
+        "nisd_store_stale_readers",
+        "Those of them that were killed, and whose pages are not used again.",
+        readers(|readers| readers.stale),
+    );
+    let times = figures.commit_times.iter().map(|times| (Vec::new(), times));
+    exposition.histograms("nisd_commit_duration_seconds", "Time of commits, waiting for the disk included.", times);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_that_boasts_among_several_changes_nothing() {
+        let reached = |heights: &[u64]| reached_by_half(heights.iter().copied().map(Height).collect());
+        assert_eq!(reached(&[]), None);
+        assert_eq!(reached(&[7]), Some(Height(7)));
+        assert_eq!(reached(&[9_000_000, 100, 101]), Some(Height(101)));
+        assert_eq!(reached(&[1, 9_000_000, 99, 101, 100]), Some(Height(100)));
+        assert_eq!(reached(&[100, 101, 99, 102]), Some(Height(101)), "two of four are there");
+    }
+}

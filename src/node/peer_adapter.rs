@@ -1,0 +1,442 @@
+//! Adapter between the peer layer and the rest of the node: chain, mempool and event loop.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::block_processor::{BlockOrigin, BlockProcessor, Outcome, ProcessedBlocks};
+use super::randomness::Randomness;
+use crate::codec::block::read_without_transactions;
+use crate::codec::{Context, Format};
+use crate::crypto::KeyPair;
+use crate::mempool::{Mempool, ShortId};
+use crate::model::{Address, Block, Hash256, Height, Network, Transaction};
+use crate::net::fetch::{self, FetchError, FetchId, FetchRequest, FetchResponse, Method, Response};
+use crate::net::service::{ConnectionId, Effects};
+use crate::peer::block_download::NextBlock;
+use crate::peer::io::{
+    CallId, FetchedBlocks, Importance, MaxHeightQueryId, Now, OwnTip, PeerIo, Reply, StoreUnreadable,
+    ValidationOutcome, VerificationId,
+};
+use crate::peer::saved_peers::SavedPeer;
+use crate::peer::wire::{EncodedRequest, Endpoint, NodeInfo, TransactionList};
+use crate::peer::{
+    Manager, MaxHeight, PeerSettings, PreTrustedPeer, PushResult, Pusher, SignOfLifeResult, SyncProgress,
+};
+use crate::rules::ValidationResult;
+use crate::state;
+use crate::store::{Snapshot, StoreError, block_row, stored_header, tip};
+
+/// Timeouts for a whole request and for a pause within it, as in NIS1.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(180);
+const READ_TIMEOUT: Duration = Duration::from_secs(10);
+/// Rows of the trust calculation per tick.
+const TRUST_ROWS_PER_TICK: usize = 32;
+/// Limit for unconfirmed transactions taken from one response.
+const MAX_REMOTE_TRANSACTIONS: usize = 10_000;
+
+/// What the peer layer works with: the last commit, the mempool and the event loop.
+pub struct PeerContext<'a> {
+    pub snapshot: &'a Snapshot<'a>,
+    pub network: &'a Network,
+    pub pool: &'a Mempool,
+    pub randomness: &'a mut Randomness,
+    pub effects: &'a mut dyn Effects,
+}
+
+/// The peer layer, once this node joins its network, and what it waits for.
+#[derive(Default)]
+pub struct PeerAdapter {
+    peers: Option<Manager>,
+    pending_requests: BTreeMap<FetchId, CallId>,
+    /// Format of requests to peers and of their responses.
+    format: Option<Format>,
+    /// Senders of pings that wait for their verification.
+    ping_verifications: BTreeMap<VerificationId, WaitingPing>,
+    /// Clients that wait for the maximum height of the peers, and the height once it is known.
+    max_height_queries: BTreeMap<ConnectionId, (MaxHeightQueryId, Option<Height>)>,
+    /// Transactions of a remote mempool that are still to be read and processed, and how many of them at most.
+    remote_mempool: Option<(TransactionList, usize)>,
+    pulled: Option<FetchedBlocks>,
+    /// Pending adjustment of network time, in milliseconds.
+    clock_shift: i64,
+}
+
+/// The sender of a ping, waiting until this node has contacted it in turn.
+struct WaitingPing {
+    connection: ConnectionId,
+    /// The result once it is known: `None` if the sender was reached, or else why not.
+    result: Option<Option<String>>,
+}
+
+impl PeerAdapter {
+    /// Joins the network as this node.
+    pub fn join(&mut self, local: NodeInfo, keys: Rc<KeyPair>, settings: PeerSettings, kept: &[SavedPeer], now: Now) {
+        self.format = Some(settings.format);
+        let mut peers = Manager::new(local, keys, settings, now);
+        peers.add_saved_peers(kept);
+        self.peers = Some(peers);
+    }
+
+    /// Returns whether this node has started to join its network.
+    pub fn has_started(&self) -> bool {
+        self.peers.is_some()
+    }
+
+    /// Adds new peers of the operator's list.
+    pub fn add_listed(&mut self, known: Vec<PreTrustedPeer>) {
+        self.peers.iter_mut().for_each(|peers| peers.add_pre_trusted_peers(known.clone()));
+    }
+
+    /// Returns the peer layer, once this node joins its network.
+    pub fn peers(&self) -> Option<&Manager> {
+        self.peers.as_ref()
+    }
+
+    /// Returns whether this node has joined its network.
+    pub fn has_joined(&self) -> bool {
+        self.peers.as_ref().is_some_and(Manager::is_booted)
+    }
+
+    /// Returns the time before which no block may be harvested; see [`Manager::harvesting_blocked_until`].
+    pub fn harvest_blocked_until(&self, now: Duration) -> Duration {
+        self.peers.as_ref().map_or(Duration::ZERO, |peers| peers.harvesting_blocked_until(now))
+    }
+
+    /// Returns when the next work is due.
+    pub fn next_due(&self) -> Option<Duration> {
+        self.peers.as_ref().and_then(Manager::next_due)
+    }
+
+    /// Runs the due work.
+    pub fn tick(&mut self, now: Now, peer_context: PeerContext<'_>) {
+        self.with(peer_context, |peers, outside| peers.tick(now, TRUST_ROWS_PER_TICK, outside));
+    }
+
+    /// Handles the result of a request.
+    pub fn on_fetch_completed(
+        &mut self,
+        fetch: FetchId,
+        result: Result<FetchResponse, FetchError>,
+        now: Now,
+        peer_context: PeerContext<'_>,
+    ) {
+        let Some(call) = self.pending_requests.remove(&fetch) else { return };
+        self.with(peer_context, |peers, outside| peers.on_reply(call, to_peer_reply(result), now, outside));
+    }
+
+    /// Handles a ping from a node at this address.
+    pub fn on_ping(
+        &mut self,
+        node: &NodeInfo,
+        from: std::net::IpAddr,
+        now: Now,
+        peer_context: PeerContext<'_>,
+    ) -> SignOfLifeResult {
+        self.with(peer_context, |peers, outside| peers.on_sign_of_life(node, from, now, outside))
+            .unwrap_or(SignOfLifeResult::Ignored)
+    }
+
+    /// Registers the connection on which the sender of a ping waits.
+    pub fn wait_for_verification(&mut self, verification: VerificationId, connection: ConnectionId) {
+        self.ping_verifications.insert(verification, WaitingPing { connection, result: None });
+    }
+
+    /// Returns the result for the sender of a ping, once it is known.
+    pub fn take_ping_result(&mut self, verification: VerificationId) -> Option<Option<String>> {
+        self.ping_verifications.get(&verification)?.result.as_ref()?;
+        self.ping_verifications.remove(&verification)?.result
+    }
+
+    /// Queries peers for their maximum height, or returns it if it is known.
+    pub fn max_height(&mut self, now: Now, peer_context: PeerContext<'_>) -> MaxHeight {
+        let asked = self.with(peer_context, |peers, outside| peers.max_chain_height(now, outside));
+        asked.unwrap_or(MaxHeight::Known(Height::NEMESIS))
+    }
+
+    /// Registers a connection that waits for the maximum height.
+    pub fn wait_for_max_height(&mut self, query: MaxHeightQueryId, connection: ConnectionId) {
+        self.max_height_queries.insert(connection, (query, None));
+    }
+
+    /// Returns, once, the maximum height for a connection, when it is known.
+    pub fn take_max_height(&mut self, connection: ConnectionId) -> Option<Height> {
+        let (_, told) = self.max_height_queries.get(&connection)?;
+        let height = (*told)?;
+        self.max_height_queries.remove(&connection);
+        Some(height)
+    }
+
+    /// Forgets a closed connection.
+    pub fn on_disconnect(&mut self, connection: ConnectionId) {
+        self.max_height_queries.remove(&connection);
+        self.ping_verifications.retain(|_, waiting| waiting.connection != connection);
+    }
+
+    /// Relays a block.
+    pub fn push_block(&mut self, block: Block, now: Now, peer_context: PeerContext<'_>) {
+        self.with(peer_context, |peers, outside| peers.push_block(block, now, outside));
+    }
+
+    /// Relays an accepted transaction.
+    pub fn relay(&mut self, transaction: &Transaction) {
+        if let Some(peers) = self.peers.as_mut().filter(|peers| peers.is_booted()) {
+            peers.queue_transaction(transaction.clone(), transaction.hash());
+        }
+    }
+
+    /// Records the result of something that a peer pushed.
+    pub fn record_push(&mut self, by: &Pusher, result: ValidationResult, now: Now) {
+        if let Some(peers) = &mut self.peers {
+            peers.record_push(by, push_result(result), now);
+        }
+    }
+
+    /// Records the result of processed blocks.
+    pub fn record_processed(&mut self, judged: &ProcessedBlocks, now: Now) {
+        let Some(peers) = &mut self.peers else { return };
+        match (&judged.sender, &judged.outcome) {
+            (BlockOrigin::Pulled(node), outcome) => peers.on_blocks_validated(node, verdict(outcome), now),
+            (BlockOrigin::Pushed(by), Outcome::Result(result)) => peers.record_push(by, push_result(*result), now),
+            (BlockOrigin::Pushed(by), Outcome::TooDeep) => peers.record_push(by, PushResult::Neutral, now),
+            (BlockOrigin::Pushed(by), _) => peers.record_push(by, PushResult::Harmful, now),
+        }
+    }
+
+    /// Records that the store failed while blocks pulled from a peer were validated; the peer is not blamed.
+    pub fn validation_aborted(&mut self, from: &Address, now: Now) {
+        self.peers.iter_mut().for_each(|peers| peers.on_blocks_validated(from, ValidationOutcome::Neutral, now));
+    }
+
+    /// Returns the next block of the block download; see [`Manager::next_block`].
+    pub fn next_block(&mut self, now: Now) -> Option<NextBlock> {
+        self.peers.as_mut().and_then(|peers| peers.next_block(now))
+    }
+
+    /// Returns the progress of the block download, if one is running.
+    pub fn sync_progress(&self) -> Option<SyncProgress> {
+        self.peers.as_ref().and_then(Manager::sync_progress)
+    }
+
+    /// Ends the block download: its blocks are imported as far as possible.
+    pub fn end_download(&mut self, now: Now) {
+        self.peers.iter_mut().for_each(|peers| peers.end_block_download(now));
+    }
+
+    /// Ends the block download because a block is invalid.
+    pub fn reject_downloaded(&mut self, reason: &str, now: Now) {
+        self.peers.iter_mut().for_each(|peers| peers.on_block_rejected(reason, now));
+    }
+
+    fn format(&self) -> Format {
+        self.format.unwrap_or(Format::Binary)
+    }
+
+    /// Passes pulled blocks to the block processor, if it can accept them.
+    pub fn dispatch_pulled(&mut self, block_processor: &mut BlockProcessor<'_>) {
+        if self.pulled.is_some() && block_processor.may_pull() {
+            self.pulled.take().into_iter().for_each(|pulled| block_processor.pull(pulled));
+        }
+    }
+
+    /// Returns the next transaction of the remote mempool. The first undecodable transaction ends the list.
+    pub fn next_remote_transaction(&mut self, context: Context) -> Option<Transaction> {
+        let (list, left) = self.remote_mempool.as_mut()?;
+        let next = if *left > 0 { list.next(context) } else { None };
+        *left = left.saturating_sub(1);
+        match next {
+            Some(Ok(transaction)) => return Some(transaction),
+            Some(Err(error)) => log::debug!("an unconfirmed transaction of another node cannot be read: {error}"),
+            None => {}
+        }
+        self.remote_mempool = None;
+        None
+    }
+
+    /// Returns, once, by how many milliseconds network time is to change.
+    pub fn take_clock_shift(&mut self) -> i64 {
+        std::mem::take(&mut self.clock_shift)
+    }
+
+    /// Returns whether there is work for the rest of the node: blocks to process, transactions to add, or a clock
+    /// shift.
+    pub fn has_work(&self) -> bool {
+        self.pulled.is_some() || self.remote_mempool.is_some() || self.clock_shift != 0
+    }
+
+    fn with<T>(
+        &mut self,
+        peer_context: PeerContext<'_>,
+        run: impl FnOnce(&mut Manager, &mut PeerHost<'_, '_>) -> T,
+    ) -> Option<T> {
+        let mut peers = self.peers.take()?;
+        let result = run(&mut peers, &mut PeerHost { partners: self, means: peer_context });
+        self.peers = Some(peers);
+        Some(result)
+    }
+}
+
+/// The peer layer's access to everything else.
+struct PeerHost<'a, 'm> {
+    partners: &'a mut PeerAdapter,
+    means: PeerContext<'m>,
+}
+
+impl PeerIo for PeerHost<'_, '_> {
+    fn send(&mut self, to: &Endpoint, request: EncodedRequest) -> CallId {
+        let fetch = self.means.effects.fetch(to_client_request(
+            to,
+            request,
+            self.partners.format(),
+            REQUEST_TIMEOUT,
+            READ_TIMEOUT,
+        ));
+        let call = CallId(fetch.0);
+        self.partners.pending_requests.insert(fetch, call);
+        call
+    }
+
+    fn cancel(&mut self, call: CallId) {
+        let fetch = FetchId(call.0);
+        if self.partners.pending_requests.remove(&fetch).is_some() {
+            self.means.effects.cancel(fetch);
+        }
+    }
+
+    fn random(&mut self) -> u64 {
+        self.means.randomness.next_u64()
+    }
+
+    fn tip(&self) -> Result<OwnTip, StoreUnreadable> {
+        let read = || {
+            let last = tip(self.means.snapshot)?.ok_or(StoreError::Empty)?;
+            let row = block_row(self.means.snapshot, last.height)?.ok_or(StoreError::Empty)?;
+            let context = Context::of(self.means.network).trusted();
+            let head = read_without_transactions(row.head(), context).map_err(|_| StoreError::Damaged("a block"))?;
+            Ok(OwnTip { height: last.height, hash: last.hash, signature: head.signature, score: last.score })
+        };
+        read().map_err(unreadable)
+    }
+
+    fn hashes_from(&self, first: Height, most: u64) -> Result<Vec<Hash256>, StoreUnreadable> {
+        let mut hashes = Vec::new();
+        for height in (first.0..first.0.saturating_add(most)).map(Height) {
+            match stored_header(self.means.snapshot, height).map_err(unreadable)? {
+                Some(header) => hashes.push(header.hash),
+                None => break,
+            }
+        }
+        Ok(hashes)
+    }
+
+    fn short_ids(&self) -> Vec<ShortId> {
+        self.means.pool.short_ids()
+    }
+
+    fn importance(&self, node: &Address) -> Result<Importance, StoreUnreadable> {
+        let read = || {
+            let (state, network) = (self.means.snapshot, self.means.network);
+            let Some(last) = state::last_recalculation(state)? else { return Ok(0.0) };
+            let account = state::account(state, node)?;
+            let height = tip(state)?.ok_or(StoreError::Empty)?.height;
+            let lender = account.forwarded(height, network.chain.rewrite_limit).unwrap_or(*node);
+            let importance = state::importance(state, &lender)?.filter(|found| found.height == last.height);
+            Ok(importance.map_or(0.0, |found| found.importance))
+        };
+        read().map(|value| Importance { value }).map_err(unreadable)
+    }
+
+    fn important_accounts(&self) -> Result<u64, StoreUnreadable> {
+        let last = state::last_recalculation(self.means.snapshot).map_err(unreadable)?;
+        Ok(last.map_or(0, |last| last.eligible))
+    }
+
+    fn validate(&mut self, pulled: FetchedBlocks) {
+        self.partners.pulled = Some(pulled);
+    }
+
+    fn submit_unconfirmed(&mut self, body: Vec<u8>) {
+        let context = Context::of(self.means.network);
+        match TransactionList::from_verified(self.partners.format(), body, context) {
+            Ok(transactions) => self.partners.remote_mempool = Some((transactions, MAX_REMOTE_TRANSACTIONS)),
+            Err(error) => log::debug!("unconfirmed transactions of another node cannot be read: {error}"),
+        }
+    }
+
+    fn sign_of_life_verified(&mut self, verification: VerificationId, failure: Option<String>) {
+        if let Some(waiting) = self.partners.ping_verifications.get_mut(&verification) {
+            waiting.result = Some(failure);
+            self.means.effects.resume(waiting.connection);
+        }
+    }
+
+    fn report_max_height(&mut self, query: MaxHeightQueryId, height: Height) {
+        for (connection, (awaited, told)) in &mut self.partners.max_height_queries {
+            if *awaited == query {
+                *told = Some(height);
+                self.means.effects.resume(*connection);
+            }
+        }
+    }
+
+    fn shift_clock(&mut self, millis: i64) {
+        self.partners.clock_shift += millis;
+    }
+}
+
+fn unreadable(error: StoreError) -> StoreUnreadable {
+    log::warn!("{error}");
+    StoreUnreadable
+}
+
+/// Converts a request to a peer into one of the HTTP client.
+pub(super) fn to_client_request(
+    to: &Endpoint,
+    request: EncodedRequest,
+    format: Format,
+    time: Duration,
+    silence: Duration,
+) -> FetchRequest {
+    let EncodedRequest { path, body, answer_limit, is_idempotent } = request;
+    let (host, port) = to.to_connect().unwrap_or(("", 0));
+    FetchRequest {
+        endpoint: fetch::Endpoint { host: host.to_owned(), port },
+        method: Method::Post,
+        target: path.to_owned(),
+        media_type: format.media_type(),
+        body: body.into(),
+        body_limit: answer_limit,
+        timeout: time,
+        read_timeout: silence,
+        is_idempotent,
+    }
+}
+
+/// Converts a result of the HTTP client into one of the peer layer.
+pub(super) fn to_peer_reply(result: Result<FetchResponse, FetchError>) -> Reply {
+    match result {
+        Ok(FetchResponse { from, response: Response { status: 200, body } }) => Reply::Answer { body, from },
+        Ok(FetchResponse { response: Response { status, body }, .. }) => Reply::ErrorStatus { status, body },
+        Err(FetchError::Unreachable(error)) => Reply::Unreachable(error.to_string()),
+        Err(FetchError::Silent(_)) => Reply::TimedOut,
+        Err(error) => Reply::Failed(error.to_string()),
+    }
+}
+
+fn push_result(result: ValidationResult) -> PushResult {
+    use ValidationResult::{FailureEntityUnusableOutOfSync, FailureTransactionCacheTooFull, Neutral, Success};
+    match result {
+        Success => PushResult::Useful,
+        Neutral | FailureEntityUnusableOutOfSync | FailureTransactionCacheTooFull => PushResult::Neutral,
+        _ => PushResult::Harmful,
+    }
+}
+
+fn verdict(outcome: &Outcome) -> ValidationOutcome {
+    match outcome {
+        Outcome::Result(ValidationResult::Success) => ValidationOutcome::Better,
+        Outcome::TooDeep => ValidationOutcome::TooDeep,
+        Outcome::Result(ValidationResult::Neutral) | Outcome::Unreadable(_) => ValidationOutcome::Neutral,
+        Outcome::Result(_) | Outcome::Exception(_) => ValidationOutcome::Bad,
+    }
+}

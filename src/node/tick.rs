@@ -1,0 +1,343 @@
+//! The node's tick: block import, mempool maintenance, harvesting and publishing.
+
+use std::time::Duration;
+
+use super::import::ImportProgress;
+use super::query_context::QueryContext;
+use super::{ApiContext, Node, UNITS_PER_STEP};
+use crate::api::views::{ClockState, date_and_time};
+use crate::api::{Budget, ChainSnapshot};
+use crate::chain::ChainUpdate;
+use crate::clock::ClockMode;
+use crate::mempool::ConfirmedChain;
+use crate::model::{Height, Network, Timestamp};
+use crate::net::service::{Effects, LoopTime};
+use crate::store::{SnapshotCache, StoreError, tip};
+
+/// How many seconds the tip may be ahead of the clock, as the rules of the network allow for blocks.
+const MAX_AHEAD: i32 = 10;
+/// Minimum interval between warnings about the clock or about a chain that is ahead of it.
+const CLOCK_WARNING_INTERVAL: Duration = Duration::from_secs(600);
+
+impl Node<'_> {
+    /// Runs pending and due work. `last_tick` is the duration of the last tick.
+    pub(super) fn tick(&mut self, budget: u32, last_tick: Duration, now: LoopTime, effects: &mut dyn Effects) {
+        // While a commit is not yet durable, everything reads the state before it.
+        if !self.reader.store().is_sync_awaited() {
+            self.reader.release();
+        }
+        self.check_clock(now);
+        let is_idle = self.is_idle(now);
+        self.import.iter_mut().for_each(|import| import.observe_slice(last_tick, is_idle));
+        self.download_import.observe_slice(last_tick, is_idle);
+        if now.monotonic >= self.read_backoff.retry_at() {
+            let changed = match now.monotonic >= self.write_backoff.retry_at() {
+                true => self.change_chain(Budget::new(budget), now),
+                false => Ok(()),
+            };
+            match (self.work(budget, now, effects), changed) {
+                (Err(error), _) => self.read_backoff.record_failure(&error, now.monotonic),
+                (Ok(()), Err(error)) => {
+                    self.write_backoff.record_failure(&error, now.monotonic);
+                    self.handle_late_commit(now);
+                }
+                (Ok(()), Ok(())) => self.read_backoff.record_no_failure(now.monotonic),
+            }
+            if let Err(error) = self.verification.work(&self.reader, now.monotonic) {
+                self.read_backoff.record_failure(&error, now.monotonic);
+            }
+        }
+        self.run_peers(now, effects);
+        self.warn_of_splits(now);
+        self.log_metrics(now, effects);
+        self.broker.on_timer(now.monotonic, effects);
+        effects.wake_at(self.next_tick(now));
+    }
+
+    /// Maintains the mempool and publishes news, on the last commit.
+    fn work(&mut self, budget: u32, now: LoopTime, effects: &mut dyn Effects) -> Result<(), StoreError> {
+        let time = self.time(now);
+        self.mempool.drop_expired(time, now.monotonic);
+        let mut mempool_budget = Budget::new(budget);
+        let Node { reader, network, height, mempool: unconfirmed, .. } = self;
+        if unconfirmed.has_work() {
+            unconfirmed.work(&confirmed(reader, network, *height, time)?, &mut mempool_budget)?;
+        }
+        while let Some(transaction) = self.mempool.pool.pop_newly_accepted() {
+            self.broker.on_transaction(transaction);
+        }
+        self.publish(budget, now, effects)?;
+        if self.can_accept_announcements() {
+            std::mem::take(&mut self.waiting_announcements)
+                .into_iter()
+                .for_each(|connection| effects.resume(connection));
+        }
+        Ok(())
+    }
+
+    /// Returns whether an announced transaction can be validated at once: the mempool is up to date, and publishing is
+    /// not far behind.
+    pub(super) fn can_accept_announcements(&self) -> bool {
+        !self.mempool.has_work() && !self.broker.is_behind()
+    }
+
+    /// Imports blocks, harvests, or processes blocks of peers; only one of them may change the chain at a time. Does
+    /// nothing while the store waits for the disk.
+    fn change_chain(&mut self, mut budget: Budget, now: LoopTime) -> Result<(), StoreError> {
+        if self.reader.store().waits_for_disk() {
+            return Ok(());
+        }
+        // Takes the snapshot that everything reads until the commit below is durable.
+        self.reader.snapshot()?;
+        let time = self.time(now);
+        let Some(import) = &mut self.import else {
+            if self.may_import_download() {
+                return self.import_download(&mut budget, now);
+            }
+            if !self.block_processor.holds_chain() {
+                self.harvest(&mut budget, now)?;
+            }
+            return if self.harvester.holds_chain() { Ok(()) } else { self.process_blocks(&mut budget, now) };
+        };
+        match import.work(time, now.monotonic, &mut budget) {
+            ImportProgress::Working => {}
+            ImportProgress::Committed { first, last } => self.on_committed(first, last)?,
+            ImportProgress::Failed(error) => return Err(error),
+            // The node continues with the chain as it is, since that may be what the operator needs most.
+            ImportProgress::Ended(result) => {
+                self.import = None;
+                if let Err(error) = result {
+                    log::error!("no more blocks are taken in: {error}");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns whether the node has joined its network and does not wait for a known peer to answer.
+    fn may_harvest(&self, now: LoopTime) -> bool {
+        self.peer_adapter.has_joined() && self.peer_adapter.harvest_blocked_until(now.monotonic) <= now.monotonic
+    }
+
+    /// Works on this node's next block.
+    fn harvest(&mut self, budget: &mut Budget, now: LoopTime) -> Result<(), StoreError> {
+        let time = self.time(now);
+        // An attempt that has started is always finished: other work waits for the right to change the chain, and for
+        // what is published.
+        while (self.harvester.has_work() || self.may_harvest(now)) && !budget.is_exhausted() {
+            budget.charge(UNITS_PER_STEP);
+            let Node { reader, network, height, mempool: unconfirmed, harvester, .. } = self;
+            let confirmed = confirmed(reader, network, *height, time)?;
+            if let Some((chain_update, block)) =
+                harvester.step(now.monotonic, &confirmed, || unconfirmed.in_fee_order())?
+            {
+                self.on_chain_update(chain_update, time)?;
+                self.relay_queue.push(*block);
+            }
+            if !self.harvester.has_work() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Processes blocks of peers.
+    fn process_blocks(&mut self, budget: &mut Budget, now: LoopTime) -> Result<(), StoreError> {
+        let time = self.time(now);
+        while self.block_processor.has_work() && !budget.is_exhausted() {
+            budget.charge(UNITS_PER_STEP);
+            let step = self.block_processor.step(time);
+            if let Some(from) = self.block_processor.take_dropped() {
+                self.peer_adapter.validation_aborted(&from, self.peer_now(now));
+            }
+            let Some(processed) = step? else { continue };
+            self.peer_adapter.record_processed(&processed, self.peer_now(now));
+            if let Some(chain_update) = processed.chain_update {
+                self.on_chain_update(chain_update, time)?;
+            }
+            self.relay_queue.extend(processed.accepted.map(|block| *block));
+        }
+        Ok(())
+    }
+
+    /// Updates the node's state after a chain update that is visible and durable.
+    fn on_chain_update(&mut self, chain_update: ChainUpdate, time: Timestamp) -> Result<(), StoreError> {
+        self.write_backoff.record_success();
+        self.note_reorg(&chain_update, time);
+        self.set_tip(chain_update.common, chain_update.tip)?;
+        self.mempool.chain_changed(chain_update.confirmed, chain_update.returned);
+        Ok(())
+    }
+
+    /// Handles a commit that is visible although it failed because the disk did not accept it in the end.
+    fn handle_late_commit(&mut self, now: LoopTime) {
+        self.reader.release();
+        let last = self.reader.snapshot().and_then(tip);
+        let result = match last {
+            Ok(Some(last)) if last.height > self.height => {
+                let before = self.height;
+                self.mempool.blocks_added(before.next(), last.height);
+                self.set_tip(before, last.height)
+            }
+            Ok(_) => Ok(()),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = result {
+            self.read_backoff.record_failure(&error, now.monotonic);
+        }
+    }
+
+    /// Sets the tip to `last`; the chain is unchanged up to `common`.
+    pub(super) fn set_tip(&mut self, common: Height, last: Height) -> Result<(), StoreError> {
+        self.reader.release();
+        self.height = last;
+        self.broker.chain_changed(common, last);
+        if let Some(tip) = tip(self.reader.snapshot()?)? {
+            self.tip_time = tip.timestamp;
+        }
+        Ok(())
+    }
+
+    /// Publishes news and answers queries. Blocks are published only once the mempool is up to date with them: an
+    /// account's data shows what waits in the mempool, and transactions that a reorg returned to the mempool are
+    /// published before the blocks that replace theirs.
+    fn publish(&mut self, budget: u32, now: LoopTime, effects: &mut dyn Effects) -> Result<(), StoreError> {
+        let (time, status, may_publish_blocks) = (self.time(now), self.status(), !self.mempool.has_work());
+        if !self.broker.has_work(may_publish_blocks) {
+            return Ok(());
+        }
+        let present = self.peer_now(now);
+        let Node {
+            reader,
+            network,
+            height,
+            broker,
+            mempool: unconfirmed,
+            harvester,
+            block_processor: judge,
+            peer_adapter: partners,
+            identity,
+            randomness,
+            reorgs,
+            ..
+        } = self;
+        let view = ChainSnapshot { snapshot: reader.snapshot()?, network, height: *height, status };
+        let api = ApiContext {
+            mempool: unconfirmed,
+            harvester,
+            block_processor: judge,
+            identity,
+            randomness,
+            peer_adapter: partners,
+            reorgs,
+            effects: None,
+            now: present,
+            connection: None,
+            client_address: None,
+            ping_verification: None,
+            max_height_query: None,
+            shutdown_requested: false,
+            metrics_sources: None,
+            view,
+            time,
+        };
+        let context = QueryContext { api };
+        broker.work(may_publish_blocks, &context, now.monotonic, time, &mut { budget }, effects);
+        Ok(())
+    }
+
+    /// Returns when the next tick is due.
+    fn next_tick(&self, now: LoopTime) -> Duration {
+        let may_publish_blocks = !self.mempool.has_work();
+        let next_harvest = match self.peer_adapter.has_joined() {
+            true => self.harvester.due().max(self.peer_adapter.harvest_blocked_until(now.monotonic)),
+            false => Duration::MAX,
+        };
+        let changes_chain = self.import.is_some() || self.harvester.has_work() || self.block_processor.has_work();
+        let for_chain = match changes_chain {
+            // A tick follows when the disk is done.
+            _ if self.reader.store().waits_for_disk() => Duration::MAX,
+            _ if self.may_import_download() => self.download_import.due(),
+            true => now.monotonic,
+            false => next_harvest,
+        };
+        let for_chain = for_chain.max(self.write_backoff.retry_at());
+        let is_busy = self.mempool.has_work()
+            || self.broker.has_work(may_publish_blocks)
+            || (self.can_accept_announcements() && !self.waiting_announcements.is_empty())
+            || self.peer_adapter.has_work();
+        let peers_due = self.peer_adapter.next_due().unwrap_or(Duration::MAX);
+        let due = self.mempool.due().min(self.broker.next_due().unwrap_or(Duration::MAX)).min(peers_due);
+        let due = due.min(self.verification.due());
+        let other_work_at = if is_busy { now.monotonic } else { due };
+        for_chain.min(other_work_at).max(self.read_backoff.retry_at()).min(self.shutdown_at.unwrap_or(Duration::MAX))
+    }
+
+    /// Warns if the system's clock has jumped, if the chain is ahead of it, or if it differs from the clocks of peers.
+    fn check_clock(&mut self, now: LoopTime) {
+        let follows_system_clock = self.clock.mode() == ClockMode::System;
+        if let Some(jump) = self.clock_monitor.check(now).filter(|_| follows_system_clock) {
+            let seconds = jump as f64 / 1000.0;
+            log::warn!(
+                "the system's clock has jumped by {seconds:+.1} s; nothing is harvested until it has been steady for a \
+                 while"
+            );
+            self.harvester.postpone(self.clock_monitor.distrusted_until());
+        }
+        let ahead = self.seconds_ahead(now);
+        if ahead > MAX_AHEAD && now.monotonic >= self.warn_ahead_at {
+            self.warn_ahead_at = now.monotonic + CLOCK_WARNING_INTERVAL;
+            log::warn!(
+                "the last block is {ahead} s ahead of this machine's clock, and none can follow it before; is the clock \
+                 right?"
+            );
+        }
+        let difference = self.peer_adapter.peers().and_then(|peers| peers.time().clock_difference());
+        if let Some(millis) = difference.filter(|_| follows_system_clock && now.monotonic >= self.warn_offset_at) {
+            self.warn_offset_at = now.monotonic + CLOCK_WARNING_INTERVAL;
+            let seconds = millis as f64 / 1000.0;
+            log::warn!("the clocks of other nodes are ahead of this machine's by {seconds:+.1} s; is the clock right?");
+        }
+        if follows_system_clock {
+            self.warn_of_refused_time(now);
+        }
+    }
+
+    /// Warns that peers report a time that too few listed peers confirm.
+    fn warn_of_refused_time(&mut self, now: LoopTime) {
+        let refused = self.peer_adapter.peers().and_then(|peers| peers.time().rejected_offset());
+        let Some(offset) = refused.filter(|_| now.monotonic >= self.warn_refused_time_at) else { return };
+        self.warn_refused_time_at = now.monotonic + CLOCK_WARNING_INTERVAL;
+        let [theirs, own] = [offset, 0]
+            .map(|offset| date_and_time(Timestamp::from_unix_millis(now.unix_millis.saturating_add(offset))));
+        log::warn!(
+            "other nodes say that it is {theirs} (UTC), and this machine's clock that it is {own}: network time does not \
+             follow them, as too few nodes of the operator's list agree. If the clock is wrong, set it; if it is right, \
+             somebody tells a wrong time, and nothing is to be done"
+        );
+    }
+
+    /// Returns the state of the clock for the API.
+    pub(super) fn clock_state(&self, now: LoopTime) -> ClockState {
+        ClockState {
+            chain_ahead: self.seconds_ahead(now),
+            jumps: self.clock_monitor.jumps(),
+            is_unreliable: self.clock.mode() == ClockMode::System
+                && now.monotonic < self.clock_monitor.distrusted_until(),
+        }
+    }
+
+    /// How many seconds the tip is ahead of the clock; negative if it is not.
+    fn seconds_ahead(&self, now: LoopTime) -> i32 {
+        self.tip_time.0.saturating_sub(self.time(now).0)
+    }
+}
+
+pub(super) fn confirmed<'a>(
+    reader: &'a SnapshotCache<'_>,
+    network: &'a Network,
+    height: Height,
+    now: Timestamp,
+) -> Result<ConfirmedChain<'a>, StoreError> {
+    Ok(ConfirmedChain { snapshot: reader.snapshot()?, network, height, now })
+}

@@ -1,0 +1,314 @@
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::*;
+use crate::codec::Format;
+use crate::crypto::{KeyPair, PrivateKey, Signature};
+use crate::model::{BlockKind, Network, Timestamp};
+use crate::peer::random::RandomSource;
+use crate::peer::samples::{address, seeded};
+use crate::peer::wire::{AuthenticatedResponse, Challenge, List};
+
+/// Maximum number of hashes in an answer.
+const ANSWER: u64 = 40;
+
+/// Returns blocks from height 2 on that follow each other; those of another branch differ above `fork`. Their
+/// signatures are not checked here.
+fn chain(last: u64, fork: u64, branch: u8) -> Vec<Block> {
+    let mut blocks: Vec<Block> = Vec::new();
+    for height in 2..=last {
+        let previous_hash = blocks.last().map_or(Hash256([1; 32]), Block::hash).into();
+        let signature = Some(Signature([if height > fork { branch } else { 0 }; 64]));
+        blocks.push(Block {
+            kind: BlockKind::Regular,
+            version: 0x9800_0001_u32 as i32,
+            timestamp: Timestamp(height as i32 * 60 + if height > fork { i32::from(branch) } else { 0 }),
+            signer: key().public(),
+            signature,
+            previous_hash,
+            height: Height(height),
+            transactions: Vec::new(),
+        });
+    }
+    blocks
+}
+
+fn key() -> KeyPair {
+    KeyPair::new(&PrivateKey::from_seed(&[7; 32]))
+}
+
+fn base() -> BlockRef {
+    BlockRef { height: Height(1), hash: Hash256([1; 32]) }
+}
+
+fn list(blocks: &[Block]) -> BlockList {
+    let challenge = Challenge([9; 64]);
+    let response = AuthenticatedResponse { entity: List(blocks.to_vec()), signature: challenge.sign(&key()) };
+    let body = Format::Binary.to_bytes(&response);
+    BlockList::open(Format::Binary, body, context(), &challenge, &key().public()).expect("blocks")
+}
+
+fn context() -> Context {
+    Context::of(&Network::example())
+}
+
+/// Behaviour of a peer.
+enum Behaviour {
+    /// Has a chain and sends at most this many blocks at a time.
+    Honest(Vec<Block>, usize),
+    /// Fails every request.
+    Failing,
+    /// Never answers.
+    Silent,
+    /// Sends the hashes of one chain and the blocks of another.
+    Byzantine(Vec<Block>, Vec<Block>),
+}
+
+/// A download among peers whose answers arrive in any order.
+struct Scene {
+    run: BlockDownload,
+    nodes: Vec<Behaviour>,
+    waiting: Vec<DownloadRequest>,
+    taken: Vec<Block>,
+    now: Duration,
+    random: Box<dyn FnMut() -> u64>,
+    most_held: usize,
+}
+
+impl Scene {
+    fn new(nodes: Vec<Behaviour>, target: u64, checkpoint: Option<Checkpoint>, seed: u64) -> Scene {
+        let mut run = BlockDownload::new(1, address(0), (base(), Height(target)), ANSWER, checkpoint);
+        (1..nodes.len()).for_each(|node| run.add_peer(address(node)));
+        let random = Box::new(seeded(seed));
+        Scene { run, nodes, waiting: Vec::new(), taken: Vec::new(), now: Duration::ZERO, random, most_held: 0 }
+    }
+
+    fn answer(&self, ask: &DownloadRequest) -> Option<Result<DownloadAnswer, ()>> {
+        let number = (0..self.nodes.len()).find(|number| address(*number) == ask.peer).expect("a node");
+        let after = |blocks: &[Block], height: Height, most: usize| -> Vec<Block> {
+            blocks.iter().skip(height.0 as usize - 1).take(most).cloned().collect()
+        };
+        let hashes = |blocks: &[Block], first: Height| {
+            let after = after(blocks, Height(first.0 - 1), ANSWER as usize);
+            DownloadAnswer::Hashes(after.iter().map(Block::hash).collect())
+        };
+        Some(match (&self.nodes[number], ask.query) {
+            (Behaviour::Silent, _) => return None,
+            (Behaviour::Failing, _) => Err(()),
+            (Behaviour::Honest(blocks, _) | Behaviour::Byzantine(blocks, _), DownloadQuery::HashesFrom(first)) => {
+                Ok(hashes(blocks, first))
+            }
+            (Behaviour::Honest(blocks, most), DownloadQuery::BlocksAfter(height)) => {
+                Ok(DownloadAnswer::Blocks(list(&after(blocks, height, *most))))
+            }
+            (Behaviour::Byzantine(_, blocks), DownloadQuery::BlocksAfter(height)) => {
+                Ok(DownloadAnswer::Blocks(list(&after(blocks, height, 20))))
+            }
+        })
+    }
+
+    fn run(&mut self) -> DownloadOutcome {
+        for _ in 0..100_000 {
+            while let Some(ask) = self.run.next_request(self.now) {
+                self.waiting.push(ask);
+            }
+            self.hear_one();
+            let is_slow = (self.random)().is_multiple_of(3);
+            match if is_slow { NextBlock::Waiting } else { self.run.next(context()) } {
+                NextBlock::Block(block) => self.taken.push(*block),
+                NextBlock::Working => {}
+                NextBlock::Waiting => self.now += Duration::from_millis(100),
+                NextBlock::Ended => return self.run.outcome().expect("an end"),
+            }
+            let (under_way, held, hashes) = self.run.load();
+            self.most_held = self.most_held.max(held);
+            assert!(under_way <= MAX_IN_FLIGHT && hashes < MAX_PENDING_HASHES + ANSWER as usize);
+            assert!(self.waiting.iter().all(|ask| self.of_one(&ask.peer) <= MAX_IN_FLIGHT_PER_PEER));
+        }
+        panic!("it never ends");
+    }
+
+    fn of_one(&self, node: &Address) -> usize {
+        self.waiting.iter().filter(|ask| ask.peer == *node).count()
+    }
+
+    fn hear_one(&mut self) {
+        let answered: VecDeque<_> =
+            (0..self.waiting.len()).filter(|place| self.answer(&self.waiting[*place]).is_some()).collect();
+        if answered.is_empty() {
+            return;
+        }
+        let place = answered[self.random.below(answered.len())];
+        let ask = self.waiting.remove(place);
+        match self.answer(&ask) {
+            Some(Ok(heard)) => self.run.on_answer(ask.id, heard),
+            Some(Err(())) => self.run.on_failure(ask.id, self.now),
+            None => {}
+        }
+    }
+}
+
+fn honest(last: u64) -> Behaviour {
+    Behaviour::Honest(chain(last, 0, 0), 33)
+}
+
+#[test]
+fn blocks_come_in_their_order_from_one_node_and_from_several() {
+    for (nodes, seed) in (1..=4).flat_map(|nodes| (0..10).map(move |seed| (nodes, seed))) {
+        let mut scene = Scene::new((0..nodes).map(|_| honest(500)).collect(), 500, None, seed);
+        assert_eq!(scene.run(), DownloadOutcome::Done, "{nodes} nodes, seed {seed}");
+        assert!(scene.taken == chain(500, 0, 0), "{nodes} nodes, seed {seed}");
+        let helpful: BTreeSet<_> = scene.run.take_useful_peers().into_iter().collect();
+        assert_eq!(helpful.len(), nodes, "all have done something");
+    }
+}
+
+#[test]
+fn nodes_that_fail_are_silent_or_too_short_do_not_hold_it_up() {
+    for seed in 0..20 {
+        let nodes = vec![honest(500), Behaviour::Failing, Behaviour::Silent, honest(100), honest(500)];
+        let mut scene = Scene::new(nodes, 500, None, seed);
+        assert_eq!(scene.run(), DownloadOutcome::Done, "seed {seed}");
+        assert!(scene.taken == chain(500, 0, 0), "seed {seed}");
+        assert!(scene.now < Duration::from_secs(90), "{:?}", scene.now);
+    }
+}
+
+#[test]
+fn another_node_leads_when_the_leader_is_gone() {
+    for leader in [Behaviour::Failing, honest(60)] {
+        let mut scene = Scene::new(vec![leader, honest(500), honest(500)], 500, None, 1);
+        assert_eq!(scene.run(), DownloadOutcome::Done);
+        assert!(scene.taken == chain(500, 0, 0));
+    }
+}
+
+#[test]
+fn a_leader_that_has_claims_but_no_blocks_costs_a_while_and_nobody_else_the_blame() {
+    for seed in 0..20 {
+        let leader = Behaviour::Byzantine(chain(300, 100, 3), Vec::new());
+        let mut scene = Scene::new(vec![leader, honest(300), honest(300), honest(300)], 300, None, seed);
+        let ending = scene.run();
+        assert!(
+            matches!(ending, DownloadOutcome::Done) || ending == DownloadOutcome::SyncPeerMisbehaved(address(0)),
+            "{ending:?}, seed {seed}"
+        );
+        assert!(scene.taken == chain(300, 0, 0)[..scene.taken.len()], "seed {seed}");
+    }
+}
+
+#[test]
+fn it_ends_when_nobody_is_left() {
+    let mut scene = Scene::new(vec![Behaviour::Failing, Behaviour::Failing], 500, None, 1);
+    assert_eq!(scene.run(), DownloadOutcome::NoPeersLeft);
+    assert!(scene.taken.is_empty());
+}
+
+#[test]
+fn blocks_that_were_not_claimed_are_not_handed_out_and_asked_of_somebody_else() {
+    let (ours, other) = (chain(300, 0, 0), chain(300, 100, 3));
+    for seed in 0..20 {
+        let nodes = vec![honest(300), Behaviour::Byzantine(ours.clone(), other.clone()), honest(300)];
+        let mut scene = Scene::new(nodes, 300, None, seed);
+        assert_eq!(scene.run(), DownloadOutcome::Done);
+        assert!(scene.taken == ours);
+    }
+}
+
+#[test]
+fn a_leader_whose_chain_most_others_do_not_have_is_left() {
+    for seed in 0..20 {
+        let leader = Behaviour::Honest(chain(300, 100, 3), 20);
+        let mut scene = Scene::new(vec![leader, honest(300), honest(300), honest(300)], 300, None, seed);
+        match scene.run() {
+            DownloadOutcome::SyncPeerMisbehaved(node) => assert_eq!(node, address(0)),
+            // It supplied all blocks before enough other peers were queried.
+            DownloadOutcome::Done => assert!(scene.run.disagreeing.len() < 3, "seed {seed}"),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn claims_that_are_no_chain_are_held_against_the_leader() {
+    let mut broken = chain(300, 0, 0);
+    broken[150].previous_hash = Hash256([5; 32]).into();
+    let mut scene = Scene::new(vec![Behaviour::Honest(broken, 33)], 300, None, 1);
+    assert_eq!(scene.run(), DownloadOutcome::SyncPeerMisbehaved(address(0)));
+    assert_eq!(scene.taken.len(), 150);
+    let mut run = BlockDownload::new(1, address(0), (base(), Height(300)), ANSWER, None);
+    let ask = run.next_request(Duration::ZERO).expect("a question");
+    run.on_answer(ask.id, DownloadAnswer::Hashes(vec![Hash256([1; 32]); ANSWER as usize + 1]));
+    assert_eq!(run.outcome(), Some(DownloadOutcome::SyncPeerMisbehaved(address(0))), "more than a node gives");
+}
+
+fn checkpoint(blocks: &[Block], height: u64) -> Checkpoint {
+    Checkpoint { height: Height(height), hash: blocks[height as usize - 2].hash() }
+}
+
+#[test]
+fn nothing_is_handed_out_before_blocks_lead_to_the_one_that_is_vouched_for() {
+    let blocks = chain(300, 0, 0);
+    for seed in 0..10 {
+        let vouched = Some(checkpoint(&blocks, 217));
+        let mut scene = Scene::new(vec![honest(300), honest(300)], 300, vouched, seed);
+        while scene.run.verifying().is_some() {
+            assert!(scene.taken.is_empty() && scene.run.trusted_below() == Height(0));
+            while let Some(ask) = scene.run.next_request(scene.now) {
+                scene.waiting.push(ask);
+            }
+            scene.hear_one();
+            assert!(!matches!(scene.run.next(context()), NextBlock::Block(_) | NextBlock::Ended));
+        }
+        assert_eq!(scene.run.trusted_below(), Height(217));
+        assert_eq!(scene.run(), DownloadOutcome::Done);
+        assert!(scene.taken == blocks, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_chain_without_the_block_that_is_vouched_for_gives_nothing() {
+    let (blocks, other) = (chain(300, 0, 0), chain(300, 100, 3));
+    let vouched = checkpoint(&blocks, 217);
+    let mut scene = Scene::new(vec![Behaviour::Honest(other.clone(), 33)], 300, Some(vouched), 1);
+    let found = checkpoint(&other, 217).hash;
+    assert_eq!(scene.run(), DownloadOutcome::CheckpointMismatch(address(0), found));
+    assert!(scene.taken.is_empty());
+    // A checkpoint above the sync peer's chain is ignored.
+    let run = BlockDownload::new(1, address(0), (base(), Height(216)), ANSWER, Some(vouched));
+    assert!(run.verifying().is_none());
+}
+
+#[test]
+fn what_led_to_the_block_that_is_vouched_for_cannot_be_exchanged_afterwards() {
+    let (blocks, other) = (chain(300, 0, 0), chain(300, 100, 3));
+    let mut scene = Scene::new(vec![honest(300)], 300, Some(checkpoint(&blocks, 217)), 1);
+    while scene.run.verifying().is_some() {
+        while let Some(ask) = scene.run.next_request(scene.now) {
+            scene.waiting.push(ask);
+        }
+        scene.hear_one();
+        scene.run.next(context());
+    }
+    scene.nodes[0] = Behaviour::Honest(other, 33);
+    assert_eq!(scene.run(), DownloadOutcome::NoPeersLeft);
+    assert!(scene.taken == blocks[..scene.taken.len()] && scene.taken.len() < 120);
+}
+
+#[test]
+fn as_little_waits_as_is_allowed_however_slowly_blocks_are_taken() {
+    let blocks = chain(60_000, 0, 0);
+    let bytes: usize = blocks.iter().map(|block| block.to_bytes(crate::codec::SigningForm::Verifiable).len()).sum();
+    assert!(bytes > 4 * MAX_BUFFERED_BYTES);
+    let nodes = (0..4).map(|_| Behaviour::Honest(blocks.clone(), ANSWER as usize)).collect();
+    let mut scene = Scene::new(nodes, 60_000, None, 1);
+    for _ in 0..2_000 {
+        while let Some(ask) = scene.run.next_request(scene.now) {
+            scene.waiting.push(ask);
+        }
+        scene.hear_one();
+    }
+    let (_, held, _) = scene.run.load();
+    assert!(held <= MAX_BUFFERED_BYTES && held > MAX_BUFFERED_BYTES / 2, "{held}");
+    assert!(scene.run.next_request(scene.now).is_none());
+}

@@ -1,0 +1,498 @@
+//! Comparison of our chain with that of one peer, which determines the blocks to download and validate, if any.
+//!
+//! All requests go to the same peer, one after the other: its score; its last block, if its score is greater; the
+//! hashes of as many blocks as can be rolled back, and more; the first block after the common one, if blocks of ours
+//! would be replaced; and the blocks. Our own chain may change meanwhile, so it is read again with each score, last
+//! block and hash list, and the comparison ends as soon as there is nothing to gain.
+
+use std::cmp::Ordering;
+
+use super::io::{OwnTip, StoreUnreadable};
+use super::wire::{AnswerError, BlockList, ChainRequest, Challenge, HashChain, Query, Score, read_answer};
+use crate::chain::check_block_signature;
+use crate::codec::{Context, Format};
+use crate::crypto::{PublicKey, Verifier};
+use crate::model::network::ChainParameters;
+use crate::model::{Block, Hash256, Height};
+
+/// Returns how many blocks a chain must be ahead to be downloaded from several peers: four single-peer downloads.
+pub fn far_ahead(chain: &ChainParameters) -> u64 {
+    const ATTEMPTS: u64 = 4;
+    ATTEMPTS.saturating_mul(chain.max_blocks_per_sync())
+}
+
+/// Context of an authenticated answer.
+#[derive(Clone, Copy, Debug)]
+pub struct AnswerContext<'a> {
+    /// Format of the answer.
+    pub format: Format,
+    /// Challenge that the answer must sign.
+    pub challenge: &'a Challenge,
+    /// Key of the queried peer.
+    pub key: &'a PublicKey,
+    /// Network context for decoding.
+    pub context: Context,
+}
+
+/// Read access to our own chain.
+pub trait OwnChain {
+    /// Returns the tip.
+    fn tip(&self) -> Result<OwnTip, StoreUnreadable>;
+
+    /// Returns the hashes of the blocks from height `first` on, at most `most`.
+    fn hashes_from(&self, first: Height, max: u64) -> Result<Vec<Hash256>, StoreUnreadable>;
+}
+
+/// Misbehavior of a peer that is malicious or broken. [`InvalidHashes`](Misbehavior::InvalidHashes) also occurs if the chains
+/// forked further back than the rewrite limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Misbehavior {
+    /// The signature of a block is invalid.
+    NonVerifiableBlock,
+    /// The peer sent more hashes than the protocol allows.
+    TooManyHashes,
+    /// Not even the first hash matches our chain.
+    InvalidHashes,
+    /// The peer announced a greater score, but has no block that we lack.
+    LiedAboutScore,
+}
+
+/// Result of a comparison.
+#[derive(Debug)]
+pub enum SyncOutcome {
+    /// Both chains are the same or have the same score. The peer may have unconfirmed transactions that we lack.
+    Same,
+    /// Our chain has the greater score.
+    LowerScore,
+    /// The peer's chain extends ours from this tip up to this height, by more than `far_ahead` blocks.
+    FarAhead(OwnTip, Height),
+    /// The peer's chain ends more than the rewrite limit below ours, whatever its score.
+    TooFarBehind,
+    /// The peer misbehaved.
+    Misbehaved(Misbehavior),
+    /// Blocks to validate.
+    Blocks {
+        /// Height of the last common block.
+        common: Height,
+        /// Hash of our tip at the time of the comparison.
+        base: Hash256,
+        /// The blocks.
+        blocks: BlockList,
+    },
+}
+
+/// Step that follows an answer.
+#[derive(Debug)]
+pub enum NextStep {
+    /// Send a further request.
+    Request(Query),
+    /// The comparison has ended.
+    End(SyncOutcome),
+}
+
+/// Error that stops a comparison. The peer's experience is not affected.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ComparisonError {
+    /// The answer is invalid.
+    Answer(AnswerError),
+    /// Our own store cannot be read.
+    Unreadable,
+}
+
+impl From<AnswerError> for ComparisonError {
+    fn from(error: AnswerError) -> ComparisonError {
+        ComparisonError::Answer(error)
+    }
+}
+
+impl From<StoreUnreadable> for ComparisonError {
+    fn from(StoreUnreadable: StoreUnreadable) -> ComparisonError {
+        ComparisonError::Unreadable
+    }
+}
+
+/// State of a comparison that waits for an answer.
+#[derive(Clone, Debug)]
+pub struct ChainComparison {
+    stage: Stage,
+    /// Score of the peer's chain; 0 before [`Stage::Score`] is answered.
+    score: i128,
+    /// The peer's chain is far ahead if it extends ours by more than this many blocks.
+    far_ahead: u64,
+    /// Maximum number of transactions to request with the blocks.
+    max_transactions: u32,
+}
+
+/// Point where our chain and the peer's diverge.
+#[derive(Clone, Copy, Debug)]
+struct Fork {
+    common: Height,
+    base: OwnTip,
+}
+
+#[derive(Clone, Debug)]
+enum Stage {
+    Score,
+    LastBlock,
+    /// Hashes from height `from` on, of a chain that ends at `last`.
+    Hashes {
+        from: Height,
+        last: Height,
+    },
+    /// The first block that would replace one of ours.
+    FirstReplacement(Fork),
+    Blocks(Fork),
+}
+
+impl ChainComparison {
+    /// Starts a comparison and returns the first request. A chain that extends ours by more than `far_ahead` blocks
+    /// ends it with [`SyncOutcome::FarAhead`]; otherwise blocks with at most `max_transactions` transactions are requested.
+    pub fn begin(far_ahead: u64, max_transactions: u32) -> (ChainComparison, Query) {
+        (ChainComparison { stage: Stage::Score, score: 0, far_ahead, max_transactions }, Query::Score)
+    }
+
+    /// Returns whether blocks have been requested.
+    pub fn waits_for_blocks(&self) -> bool {
+        matches!(self.stage, Stage::Blocks(_))
+    }
+
+    /// Returns the score of the peer's chain, if known.
+    pub fn score(&self) -> Option<i128> {
+        (!matches!(self.stage, Stage::Score)).then_some(self.score)
+    }
+
+    /// Processes the answer to the last request.
+    pub fn on_answer(
+        &mut self,
+        body: Vec<u8>,
+        asked: AnswerContext<'_>,
+        own: &impl OwnChain,
+        chain: &ChainParameters,
+    ) -> Result<NextStep, ComparisonError> {
+        let AnswerContext { format, challenge, key, context } = asked;
+        match self.stage.clone() {
+            Stage::Score => {
+                Score(self.score) = read_answer(format, &body, context, challenge, key)?;
+                self.stage = Stage::LastBlock;
+                Ok(self.outcome_unless_better(own.tip()?).unwrap_or(NextStep::Request(Query::LastBlock)))
+            }
+            Stage::LastBlock => {
+                let last = read_answer(format, &body, context, challenge, key)?;
+                let own = own.tip()?;
+                Ok(self.outcome_unless_better(own).unwrap_or_else(|| self.compare_last(&last, own, chain)))
+            }
+            Stage::Hashes { from, last } => {
+                let HashChain(theirs) = read_answer(format, &body, context, challenge, key)?;
+                let (ours, own) = (own.hashes_from(from, chain.max_blocks_per_sync())?, own.tip()?);
+                // The hashes are empty if a reorg has made our chain shorter than `from` meanwhile.
+                let end = if ours.is_empty() {
+                    Some(NextStep::End(SyncOutcome::LowerScore))
+                } else {
+                    self.outcome_unless_better(own)
+                };
+                Ok(end.unwrap_or_else(|| self.compare_hashes((from, last), &ours, &theirs, own, chain)))
+            }
+            Stage::FirstReplacement(fork) => {
+                let block = read_answer(format, &body, context, challenge, key)?;
+                Ok(match is_signed(&block) {
+                    true => self.request_blocks(fork, chain),
+                    false => NextStep::End(SyncOutcome::Misbehaved(Misbehavior::NonVerifiableBlock)),
+                })
+            }
+            Stage::Blocks(Fork { common, base }) => {
+                let blocks = BlockList::open(format, body, context, challenge, key)?;
+                Ok(NextStep::End(SyncOutcome::Blocks { common, base: base.hash, blocks }))
+            }
+        }
+    }
+
+    /// Returns the end if our chain is no worse by now.
+    fn outcome_unless_better(&self, own: OwnTip) -> Option<NextStep> {
+        match self.score.cmp(&own.score) {
+            Ordering::Equal => Some(NextStep::End(SyncOutcome::Same)),
+            Ordering::Less => Some(NextStep::End(SyncOutcome::LowerScore)),
+            Ordering::Greater => None,
+        }
+    }
+
+    fn compare_last(&mut self, last: &Block, own: OwnTip, chain: &ChainParameters) -> NextStep {
+        let (hash, is_good) = check_block_signature(last, false, &mut Verifier::default());
+        if !is_good {
+            return NextStep::End(SyncOutcome::Misbehaved(Misbehavior::NonVerifiableBlock));
+        }
+        if (last.height, hash, last.signature) == (own.height, own.hash, own.signature) {
+            return NextStep::End(SyncOutcome::Same);
+        }
+        if own.height.0.saturating_sub(last.height.0) > chain.rewrite_limit {
+            return NextStep::End(SyncOutcome::TooFarBehind);
+        }
+        let from = Height(own.height.0.saturating_sub(chain.rewrite_limit).max(1));
+        self.stage = Stage::Hashes { from, last: last.height };
+        NextStep::Request(Query::HashesFrom(from))
+    }
+
+    fn compare_hashes(
+        &mut self,
+        (from, last): (Height, Height),
+        ours: &[Hash256],
+        theirs: &[Hash256],
+        base: OwnTip,
+        chain: &ChainParameters,
+    ) -> NextStep {
+        if theirs.len() as u64 > chain.max_blocks_per_sync() {
+            return NextStep::End(SyncOutcome::Misbehaved(Misbehavior::TooManyHashes));
+        }
+        let same = ours.iter().zip(theirs).take_while(|(ours, theirs)| ours == theirs).count();
+        if same == 0 {
+            return NextStep::End(SyncOutcome::Misbehaved(Misbehavior::InvalidHashes));
+        }
+        if same == theirs.len() {
+            return NextStep::End(SyncOutcome::Misbehaved(Misbehavior::LiedAboutScore));
+        }
+        let common = Height(from.0 + same as u64 - 1);
+        let fork = Fork { common, base };
+        if common == base.height && last.0.saturating_sub(common.0) > self.far_ahead {
+            return NextStep::End(SyncOutcome::FarAhead(base, last));
+        }
+        if same == ours.len() {
+            return self.request_blocks(fork, chain);
+        }
+        self.stage = Stage::FirstReplacement(fork);
+        NextStep::Request(Query::BlockAt(common.next()))
+    }
+
+    fn request_blocks(&mut self, fork: Fork, chain: &ChainParameters) -> NextStep {
+        self.stage = Stage::Blocks(fork);
+        let undone = fork.base.height.0.saturating_sub(fork.common.0);
+        let least = i32::try_from(undone).unwrap_or(i32::MAX);
+        let transactions = i32::try_from(self.max_transactions).unwrap_or(i32::MAX);
+        NextStep::Request(Query::BlocksAfter(ChainRequest::new(fork.common, least, transactions, chain)))
+    }
+}
+
+fn is_signed(block: &Block) -> bool {
+    check_block_signature(block, false, &mut Verifier::default()).1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec::Writable;
+    use crate::crypto::{KeyPair, PrivateKey, Signature};
+    use crate::model::{BlockKind, Network, Timestamp};
+    use crate::peer::wire::{AuthenticatedResponse, List};
+
+    /// Own chain: a hash and a score of 10 for each block.
+    struct Own(Vec<Hash256>);
+
+    impl OwnChain for Own {
+        fn tip(&self) -> Result<OwnTip, StoreUnreadable> {
+            let height = self.0.len() as u64;
+            let hash = *self.0.last().ok_or(StoreUnreadable)?;
+            Ok(OwnTip { height: Height(height), hash, signature: None, score: i128::from(height) * 10 })
+        }
+
+        fn hashes_from(&self, first: Height, most: u64) -> Result<Vec<Hash256>, StoreUnreadable> {
+            Ok(self.0.iter().skip(first.0 as usize - 1).take(most as usize).copied().collect())
+        }
+    }
+
+    fn pair(number: u8) -> KeyPair {
+        KeyPair::new(&PrivateKey::from_seed(&[number; 32]))
+    }
+
+    fn hash(branch: u8, height: u64) -> Hash256 {
+        let mut hash = Hash256([branch; 32]);
+        hash.0[..8].copy_from_slice(&height.to_le_bytes());
+        hash
+    }
+
+    /// Hashes of the trunk up to `common`, then of a branch up to `last`.
+    fn hashes(common: u64, branch: u8, last: u64) -> Vec<Hash256> {
+        (1..=last).map(|height| hash(if height <= common { 0 } else { branch }, height)).collect()
+    }
+
+    fn chain() -> ChainParameters {
+        ChainParameters { rewrite_limit: 20, ..ChainParameters::after_all_forks() }
+    }
+
+    fn block(height: u64) -> Block {
+        let signer = pair(7);
+        let mut block = Block {
+            kind: BlockKind::Regular,
+            version: 0x9800_0001_u32 as i32,
+            timestamp: Timestamp(height as i32),
+            signer: signer.public(),
+            signature: None,
+            previous_hash: hash(0, height - 1).into(),
+            height: Height(height),
+            transactions: Vec::new(),
+        };
+        block.signature = Some(signer.sign(&block.to_bytes(crate::codec::SigningForm::NonVerifiable)));
+        block
+    }
+
+    fn forged(height: u64) -> Block {
+        Block { signature: Some(Signature([1; 64])), ..block(height) }
+    }
+
+    fn answer(comparison: &mut ChainComparison, own: &Own, entity: impl Writable) -> Result<NextStep, ComparisonError> {
+        answer_by(comparison, own, entity, &pair(1))
+    }
+
+    fn answer_by(
+        comparison: &mut ChainComparison,
+        own: &Own,
+        entity: impl Writable,
+        signer: &KeyPair,
+    ) -> Result<NextStep, ComparisonError> {
+        let (challenge, format) = (Challenge([9; 64]), Format::Binary);
+        let body = format.to_bytes(&AuthenticatedResponse { entity, signature: challenge.sign(signer) });
+        let key = pair(1).public();
+        let asked =
+            AnswerContext { format, challenge: &challenge, key: &key, context: Context::of(&Network::example()) };
+        comparison.on_answer(body, asked, own, &chain())
+    }
+
+    fn asks(next: Result<NextStep, ComparisonError>) -> Query {
+        match next {
+            Ok(NextStep::Request(query)) => query,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn ends(next: Result<NextStep, ComparisonError>) -> SyncOutcome {
+        match next {
+            Ok(NextStep::End(ending)) => ending,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Returns a comparison that waits for hashes.
+    fn at_hashes(own: &Own, last: u64) -> ChainComparison {
+        let (mut attempt, query) = ChainComparison::begin(far_ahead(&chain()), chain().max_transactions);
+        assert_eq!(query, Query::Score);
+        assert_eq!(asks(answer(&mut attempt, own, Score(i128::from(last) * 10 + 1))), Query::LastBlock);
+        let from = (own.0.len() as u64).saturating_sub(20).max(1);
+        assert_eq!(asks(answer(&mut attempt, own, block(last))), Query::HashesFrom(Height(from)));
+        attempt
+    }
+
+    #[test]
+    fn nothing_is_asked_of_a_node_whose_score_is_not_greater() {
+        let own = Own(hashes(30, 0, 30));
+        for (score, is_same) in [(300, true), (299, false), (0, false)] {
+            let (mut attempt, _) = ChainComparison::begin(far_ahead(&chain()), chain().max_transactions);
+            let ending = ends(answer(&mut attempt, &own, Score(score)));
+            assert!(matches!((ending, is_same), (SyncOutcome::Same, true) | (SyncOutcome::LowerScore, false)));
+        }
+    }
+
+    #[test]
+    fn a_longer_chain_is_asked_for_the_blocks_that_are_missing() {
+        let own = Own(hashes(30, 0, 30));
+        let mut attempt = at_hashes(&own, 40);
+        let theirs = HashChain(hashes(40, 0, 40).split_off(9));
+        let wanted = ChainRequest::new(Height(30), 10, 10_000, &chain());
+        assert_eq!(asks(answer(&mut attempt, &own, theirs)), Query::BlocksAfter(wanted));
+        let ending = ends(answer(&mut attempt, &own, List(vec![block(31), block(32)])));
+        let SyncOutcome::Blocks { common, base, blocks } = ending else { panic!("{ending:?}") };
+        assert_eq!((common, base, blocks.left()), (Height(30), hash(0, 30), 2));
+    }
+
+    #[test]
+    fn blocks_that_are_far_ahead_are_left_to_others_if_all_of_ours_stay() {
+        let own = Own(hashes(30, 0, 30));
+        let theirs = |common: u64| HashChain(hashes(common, 2, 69).split_off(9));
+        let mut attempt = at_hashes(&own, 271);
+        let ending = ends(answer(&mut attempt, &own, theirs(30)));
+        assert!(matches!(ending, SyncOutcome::FarAhead(base, Height(271)) if base.hash == hash(0, 30)), "{ending:?}");
+        let mut attempt = at_hashes(&own, 270);
+        assert!(matches!(asks(answer(&mut attempt, &own, theirs(30))), Query::BlocksAfter(_)));
+        let mut attempt = at_hashes(&own, 271);
+        assert_eq!(asks(answer(&mut attempt, &own, theirs(15))), Query::BlockAt(Height(16)));
+    }
+
+    #[test]
+    fn a_fork_is_looked_at_before_its_blocks_and_asked_for_as_many_as_it_replaces() {
+        let own = Own(hashes(15, 1, 30));
+        let mut attempt = at_hashes(&own, 33);
+        let theirs = HashChain(hashes(15, 2, 33).split_off(9));
+        assert_eq!(asks(answer(&mut attempt, &own, theirs)), Query::BlockAt(Height(16)));
+        let wanted = ChainRequest::new(Height(15), 15, 10_000, &chain());
+        assert_eq!(asks(answer(&mut attempt, &own, block(16))), Query::BlocksAfter(wanted));
+        let mut attempt = at_hashes(&own, 33);
+        let theirs = HashChain(hashes(15, 2, 33).split_off(9));
+        asks(answer(&mut attempt, &own, theirs));
+        let ending = ends(answer(&mut attempt, &own, forged(16)));
+        assert!(matches!(ending, SyncOutcome::Misbehaved(Misbehavior::NonVerifiableBlock)));
+    }
+
+    #[test]
+    fn who_cheats_is_blamed() {
+        let own = Own(hashes(30, 0, 30));
+        let many = || (10..71).map(|height| hash(0, height)).collect();
+        for (theirs, evil) in [
+            (many(), Misbehavior::TooManyHashes),
+            (Vec::new(), Misbehavior::InvalidHashes),
+            (hashes(0, 3, 40).split_off(9), Misbehavior::InvalidHashes),
+            (hashes(30, 0, 30).split_off(9), Misbehavior::LiedAboutScore),
+            (hashes(30, 0, 10).split_off(9), Misbehavior::LiedAboutScore),
+        ] {
+            let mut attempt = at_hashes(&own, 40);
+            let ending = ends(answer(&mut attempt, &own, HashChain(theirs)));
+            assert!(
+                matches!(ending, SyncOutcome::Misbehaved(found) if found == evil),
+                "{ending:?} instead of {evil:?}"
+            );
+        }
+        let (mut attempt, _) = ChainComparison::begin(far_ahead(&chain()), chain().max_transactions);
+        asks(answer(&mut attempt, &own, Score(1000)));
+        let ending = ends(answer(&mut attempt, &own, forged(40)));
+        assert!(matches!(ending, SyncOutcome::Misbehaved(Misbehavior::NonVerifiableBlock)));
+    }
+
+    #[test]
+    fn exactly_as_many_blocks_as_may_be_rolled_back_are_not_too_many() {
+        let own = Own(hashes(40, 0, 40));
+        for (last, is_too_far) in [(20, false), (19, true)] {
+            let (mut attempt, _) = ChainComparison::begin(far_ahead(&chain()), chain().max_transactions);
+            asks(answer(&mut attempt, &own, Score(1000)));
+            match answer(&mut attempt, &own, block(last)) {
+                Ok(NextStep::End(SyncOutcome::TooFarBehind)) => assert!(is_too_far),
+                Ok(NextStep::Request(query)) => assert_eq!((query, is_too_far), (Query::HashesFrom(Height(20)), false)),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_chain_of_ours_that_has_grown_meanwhile_ends_the_attempt() {
+        let (short, long) = (Own(hashes(30, 0, 30)), Own(hashes(60, 0, 60)));
+        let (mut attempt, _) = ChainComparison::begin(far_ahead(&chain()), chain().max_transactions);
+        asks(answer(&mut attempt, &short, Score(400)));
+        assert!(matches!(ends(answer(&mut attempt, &long, block(40))), SyncOutcome::LowerScore));
+        let mut attempt = at_hashes(&short, 40);
+        assert!(matches!(ends(answer(&mut attempt, &long, HashChain(hashes(40, 0, 40)))), SyncOutcome::LowerScore));
+        let (mut attempt, last) = (at_hashes(&Own(hashes(60, 0, 60)), 61), hashes(61, 0, 61));
+        assert!(
+            matches!(ends(answer(&mut attempt, &short, HashChain(last))), SyncOutcome::LowerScore),
+            "it has become shorter"
+        );
+    }
+
+    #[test]
+    fn answers_of_others_and_answers_that_cannot_be_read_end_it_without_blame() {
+        let own = Own(hashes(30, 0, 30));
+        let (mut attempt, _) = ChainComparison::begin(far_ahead(&chain()), chain().max_transactions);
+        let result = answer_by(&mut attempt, &own, Score(1000), &pair(2));
+        assert!(matches!(result, Err(ComparisonError::Answer(AnswerError::Impersonated))));
+        let (mut attempt, _) = ChainComparison::begin(far_ahead(&chain()), chain().max_transactions);
+        assert!(matches!(answer(&mut attempt, &Own(Vec::new()), Score(1)), Err(ComparisonError::Unreadable)));
+        let mut attempt = at_hashes(&own, 40);
+        assert!(matches!(
+            answer(&mut attempt, &own, Height(3)),
+            Err(ComparisonError::Answer(AnswerError::Unreadable(_)))
+        ));
+    }
+}

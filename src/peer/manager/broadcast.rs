@@ -1,0 +1,141 @@
+//! Relay of blocks (at once) and transactions (in lists, once a second), and signs of life.
+//!
+//! A peer that does not accept pushes is skipped for a while and delays nobody else. Transactions that do not fit into
+//! the buffer are not relayed by this node; peers get them by requesting unconfirmed transactions.
+
+use std::collections::BTreeSet;
+
+use super::fan_out::FanOutQuery;
+use super::request_queue::{Request, RequestKind};
+use super::{Manager, PeerSettings};
+use crate::model::{Block, Hash256, Transaction};
+use crate::peer::io::{Now, PeerIo};
+use crate::peer::schedule::Task;
+use crate::peer::wire::{EncodedRequest, Endpoint, List, Message, SecureEntity, limits};
+
+/// Maximum number of transactions in the relay buffer.
+pub const MAX_BUFFERED: usize = 2_000;
+/// Maximum number of peers that get a sign of life at once, unless more are selected by trust.
+pub const MAX_SIGNS_OF_LIFE: usize = 20;
+/// Maximum number of them of one network among those not selected by trust, as long as there are others.
+pub const MAX_SIGNS_OF_LIFE_PER_NETWORK: usize = 2;
+/// Maximum overhead in bytes of a transaction in a list.
+const LIST_OVERHEAD: usize = 4;
+
+/// Returns the maximum bytes of the relay buffer: a list must not exceed what a peer like this node accepts.
+pub fn max_buffered_bytes(settings: &PeerSettings) -> usize {
+    limits::pushed(&settings.chain, settings.format) - limits::ENVELOPE
+}
+
+/// Transactions to relay.
+#[derive(Debug)]
+pub struct RelayBuffer {
+    transactions: List<SecureEntity<Transaction>>,
+    hashes: BTreeSet<Hash256>,
+    bytes: usize,
+}
+
+impl Default for RelayBuffer {
+    fn default() -> RelayBuffer {
+        RelayBuffer { transactions: List(Vec::new()), hashes: BTreeSet::new(), bytes: 0 }
+    }
+}
+
+impl RelayBuffer {
+    /// Returns the number of transactions and their bytes.
+    pub fn usage(&self) -> (usize, usize) {
+        (self.hashes.len(), self.bytes)
+    }
+}
+
+impl Manager {
+    /// Queues a transaction with this hash for relay, signed at once. Returns whether it was added; it is not if it is
+    /// queued already or there is no room.
+    pub fn queue_transaction(&mut self, transaction: Transaction, hash: Hash256) -> bool {
+        let buffer = &mut self.relay_buffer;
+        if !self.phase.is_booted() || buffer.hashes.len() >= MAX_BUFFERED || buffer.hashes.contains(&hash) {
+            return false;
+        }
+        let signed = SecureEntity::sign(transaction, &self.keys, self.local.identity.name.clone());
+        let bytes = self.settings.format.to_bytes(&signed).len() + LIST_OVERHEAD;
+        if buffer.bytes + bytes > max_buffered_bytes(&self.settings) {
+            return false;
+        }
+        buffer.bytes += bytes;
+        buffer.hashes.insert(hash);
+        buffer.transactions.0.push(signed);
+        true
+    }
+
+    /// Relays a block, signed with this node's key.
+    pub fn push_block(&mut self, block: Block, now: Now, io: &mut impl PeerIo) {
+        if !self.is_booted() {
+            return;
+        }
+        let block = SecureEntity::sign(block, &self.keys, self.local.identity.name.clone());
+        self.push(&Message::PushBlock(&block), io);
+        self.requests.send(now, io);
+    }
+
+    /// Relays the buffered transactions. The answers are ignored.
+    pub(super) fn flush_buffer(&mut self, now: Now, io: &mut impl PeerIo) {
+        let RelayBuffer { transactions, .. } = std::mem::take(&mut self.relay_buffer);
+        if !transactions.0.is_empty() {
+            self.push(&Message::PushTransactions(&transactions), io);
+        }
+        self.end_task(Task::BroadcastOfBuffer, true, now);
+    }
+
+    fn push(&mut self, message: &Message<'_>, io: &mut impl PeerIo) {
+        let request = message.request(self.settings.format);
+        for partner in self.select_peers(io) {
+            if !self.queue_message(&partner.endpoint, request.clone(), RequestKind::Push) {
+                log::debug!("{} is left out of {}", partner.endpoint, request.path);
+            }
+        }
+    }
+
+    /// Sends signs of life to peers selected by trust, and to active peers that have not received one lately. Peers
+    /// without trust are never selected; such a peer may know an old address of this node and learns the new one only
+    /// here.
+    pub(super) fn send_signs_of_life(&mut self, now: Now, io: &mut impl PeerIo) {
+        let request = Message::SignOfLife(&self.local).request(self.settings.format);
+        let mut receivers = self.select_peers(io);
+        let drawn: Vec<_> = receivers.iter().map(|node| self.address_of(node)).collect();
+        let more = MAX_SIGNS_OF_LIFE.saturating_sub(drawn.len());
+        receivers.extend(self.infos(self.table.due_for_sign_of_life(
+            &drawn,
+            now.monotonic,
+            more,
+            MAX_SIGNS_OF_LIFE_PER_NETWORK,
+        )));
+        let mut sent = 0;
+        for node in receivers {
+            if self.queue_message(&node.endpoint, request.clone(), RequestKind::SignOfLife) {
+                self.table.record_sign_sent(&self.address_of(&node), now.monotonic);
+                sent += 1;
+            }
+        }
+        self.signs_of_life = FanOutQuery::new(sent);
+        if self.signs_of_life.is_over() {
+            self.end_task(Task::Broadcast, true, now);
+        }
+    }
+
+    /// Processes the answer to a sign of life, or its failure.
+    pub(super) fn on_sign_of_life_reply(&mut self, now: Now) {
+        if self.signs_of_life.record(Some(())).is_some() {
+            self.end_task(Task::Broadcast, true, now);
+        }
+    }
+
+    /// Queues a request without a challenge. Returns whether there was room.
+    pub(super) fn queue_message(
+        &mut self,
+        endpoint: &Endpoint,
+        outgoing: EncodedRequest,
+        purpose: RequestKind,
+    ) -> bool {
+        self.requests.enqueue(Request { endpoint: endpoint.clone(), outgoing, kind: purpose, proof: None })
+    }
+}

@@ -1,0 +1,11 @@
+//! Tests of the peer state machine, with well-behaved and byzantine peers.
+
+mod broadcasting;
+mod joining;
+mod limits;
+mod queries;
+mod refreshing;
+mod request_queue;
+mod signs_of_life;
+mod splitting;
+mod synchronising;

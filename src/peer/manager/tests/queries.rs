@@ -1,0 +1,242 @@
+use crate::model::{Address, Height};
+use crate::peer::experiences::LIFETIME;
+use crate::peer::io::{MaxHeightQueryId, Now, Reply};
+use crate::peer::manager::queries::{MAX_HEIGHT_TIMEOUT, MAX_HEIGHT_TTL};
+use crate::peer::manager::{MaxHeight, PeerSettings, PreTrustedPeer, PushResult};
+use crate::peer::schedule::{Task, Timer};
+use crate::peer::testing::{Behaviour, LOCAL, Scene, Sent, address_of, info, pusher, settings};
+use crate::peer::wire::{Endpoint, Experience, ExperiencePair, NodeInfo};
+
+fn timer(scene: &Scene, task: Task) -> &Timer {
+    scene.manager.timers().iter().find(|timer| timer.task == task).expect("a timer")
+}
+
+fn pairs(numbers: impl IntoIterator<Item = usize>) -> Vec<ExperiencePair> {
+    let experience = Experience { successes: 20, failures: 1 };
+    numbers.into_iter().map(|number| ExperiencePair { node: info(number), experience }).collect()
+}
+
+#[test]
+fn a_node_counts_as_synchronised_until_its_partners_were_higher_four_times() {
+    let mut scene = Scene::new(settings(&[0, 1]), 2);
+    scene.run_seconds(2);
+    assert!(scene.manager.is_synchronised());
+    scene.simulated_peers[1].height = 2;
+    scene.run_seconds(100);
+    assert!(scene.manager.is_synchronised());
+    scene.run_seconds(30);
+    assert!(!scene.manager.is_synchronised());
+    let heights: Vec<_> = scene.manager.known().iter().map(|view| (view.address, view.height)).collect();
+    assert!(heights.contains(&(address_of(1), Some(Height(2)))) && heights.contains(&(address_of(0), Some(Height(1)))));
+    scene.simulated_peers[1].behaviour = Behaviour::Garbage;
+    scene.run_seconds(30);
+    assert!(scene.manager.is_synchronised(), "the only height that is told is no higher");
+}
+
+#[test]
+fn the_largest_height_of_partners_is_asked_once_for_all_who_want_to_know_it() {
+    let mut scene = Scene::new(settings(&[0, 1, 2]), 3);
+    scene.run_seconds(1);
+    (scene.simulated_peers[1].height, scene.simulated_peers[2].behaviour) = (7, Behaviour::Garbage);
+    scene.fake.history.clear();
+    let now = scene.now();
+    let ask = |scene: &mut Scene| scene.manager.max_chain_height(now, &mut scene.fake);
+    assert_eq!([ask(&mut scene), ask(&mut scene)], [MaxHeight::Pending(MaxHeightQueryId(1)); 2]);
+    scene.answer_all();
+    assert_eq!(
+        (scene.asked("/chain/height").len(), &scene.fake.heights[..]),
+        (3, &[(MaxHeightQueryId(1), Height(7))][..])
+    );
+    assert_eq!(ask(&mut scene), MaxHeight::Known(Height(7)), "it was told just now");
+    let later = Now { monotonic: now.monotonic + MAX_HEIGHT_TTL, ..now };
+    assert_eq!(scene.manager.max_chain_height(later, &mut scene.fake), MaxHeight::Pending(MaxHeightQueryId(2)));
+    scene.simulated_peers.iter_mut().for_each(|other| other.behaviour = Behaviour::Broken);
+    scene.answer_all();
+    assert_eq!(scene.fake.heights[1], (MaxHeightQueryId(2), Height(1)));
+    let mut alone = Scene::new(settings(&[]), 0);
+    assert_eq!(ask(&mut alone), MaxHeight::Known(Height(1)));
+}
+
+#[test]
+fn a_partner_that_takes_too_long_to_tell_its_height_is_left_out() {
+    let mut scene = Scene::new(settings(&[0, 1]), 2);
+    scene.run_seconds(1);
+    (scene.simulated_peers[0].height, scene.simulated_peers[1].height) = (7, 9);
+    scene.simulated_peers[1].behaviour = Behaviour::SilentAt("/chain/height");
+    let now = scene.now();
+    assert_eq!(scene.manager.max_chain_height(now, &mut scene.fake), MaxHeight::Pending(MaxHeightQueryId(1)));
+    scene.answer_all();
+    scene.now += MAX_HEIGHT_TIMEOUT;
+    assert!(scene.fake.heights.is_empty() && scene.manager.next_due().is_some_and(|due| due <= scene.now));
+    scene.tick();
+    assert_eq!(scene.fake.heights, [(MaxHeightQueryId(1), Height(7))]);
+    let is_late = |sent: &&Sent| sent.at == now.monotonic && sent.request.path == "/chain/height";
+    let late = scene.fake.waiting.iter().find(is_late).expect("the call").call;
+    scene.end(late, Reply::TimedOut);
+    scene.now += MAX_HEIGHT_TTL;
+    let now = scene.now();
+    assert_eq!(scene.manager.max_chain_height(now, &mut scene.fake), MaxHeight::Pending(MaxHeightQueryId(2)));
+    assert_eq!(scene.fake.heights.len(), 1, "what comes late counts for nothing");
+}
+
+#[test]
+fn the_clock_follows_nodes_of_important_accounts_and_asks_besides_only_listed_ones() {
+    let mut scene = Scene::new(settings(&[0, 1, 2]), 4);
+    scene.simulated_peers[0].list = vec![info(3)];
+    scene.simulated_peers.iter_mut().for_each(|other| other.ahead = 700);
+    scene.fake.importances.extend([(address_of(0), 0.01), (address_of(1), 0.000_24), (address_of(2), 0.000_25)]);
+    scene.run_seconds(3);
+    let mut asked = scene.asked("/time-sync/network-time");
+    asked.sort_unstable();
+    assert_eq!((asked, scene.manager.active().0.len()), (vec![0, 1, 2], 4));
+    // Two of a hundred accounts have too small a share for the full change.
+    let [round] = scene.manager.time().rounds().collect::<Vec<_>>()[..] else { panic!("a round") };
+    assert_eq!((round.change, scene.fake.shifted), (358, 358));
+    assert_eq!(timer(&scene, Task::TimeSynchronisation).successes, 1);
+}
+
+#[test]
+fn a_round_without_samples_fails_and_moves_nothing() {
+    let mut scene = Scene::new(settings(&[0]), 1);
+    scene.simulated_peers[0].ahead = 700;
+    scene.run_seconds(3);
+    assert!(scene.asked("/time-sync/network-time").is_empty());
+    assert_eq!((timer(&scene, Task::TimeSynchronisation).failures, scene.fake.shifted), (1, 0));
+    let mut scene = Scene::new(PeerSettings { uses_network_time: false, ..settings(&[0]) }, 1);
+    scene.fake.importances.insert(address_of(0), 0.01);
+    scene.run_seconds(200);
+    assert!(scene.asked("/time-sync/network-time").is_empty(), "it was not wanted");
+}
+
+#[test]
+fn a_node_whose_clock_is_off_is_told_so() {
+    let mut scene = Scene::new(settings(&[0]), 1);
+    scene.simulated_peers[0].ahead = 9_000;
+    scene.fake.importances.insert(address_of(0), 0.01);
+    scene.run_seconds(3);
+    assert_eq!(scene.manager.time().clock_difference(), Some(9_000));
+}
+
+#[test]
+fn a_time_that_is_told_where_a_node_is_known_no_more_moves_nothing() {
+    for has_moved in [false, true] {
+        let mut scene = Scene::new(settings(&[0]), 1);
+        scene.fake.importances.extend([(address_of(0), 0.3)]);
+        scene.simulated_peers[0].ahead = 700;
+        scene.simulated_peers[0].behaviour = Behaviour::SilentAt("/time-sync/network-time");
+        scene.run_seconds(3);
+        let is_question = |sent: &&Sent| sent.request.path == "/time-sync/network-time";
+        let question = scene.fake.waiting.iter().find(is_question).expect("a question");
+        let (call, to) = (question.call, question.to.clone());
+        scene.simulated_peers[0].behaviour = Behaviour::Good;
+        let reply = scene.reply(question);
+        if has_moved {
+            let elsewhere = NodeInfo { endpoint: Endpoint::http("77.7.7.7", 7890), ..info(0) };
+            scene.manager.add_pre_trusted_peers(vec![PreTrustedPeer::Node(elsewhere)]);
+        }
+        scene.end(call, reply);
+        assert_eq!((to, scene.fake.shifted != 0), (info(0).endpoint, !has_moved));
+    }
+}
+
+#[test]
+fn network_time_does_not_follow_a_few_listed_nodes_and_says_so() {
+    let mut scene = Scene::new(settings(&[0, 1, 2]), 3);
+    scene.fake.importances.extend((0..3).map(|number| (address_of(number), 0.3)));
+    scene.simulated_peers.iter_mut().take(2).for_each(|other| other.ahead = 3_600_000);
+    scene.run_seconds(3);
+    assert_eq!((scene.fake.shifted, scene.manager.time().rejected_offset().is_some()), (0, true));
+    assert_eq!(timer(&scene, Task::TimeSynchronisation).failures, 1);
+    scene.simulated_peers[2].ahead = 3_600_000;
+    scene.run_seconds(61);
+    assert!((3_599_000..=3_600_000).contains(&scene.fake.shifted), "{}", scene.fake.shifted);
+    assert_eq!(scene.manager.time().rejected_offset(), None);
+}
+
+#[test]
+fn what_a_partner_thinks_of_others_is_taken_only_in_its_own_name() {
+    let between = |scene: &Scene, who: usize, of: usize| -> u64 {
+        scene.manager.experiences.between(&address_of(who), &address_of(of)).calls()
+    };
+    let mut scene = Scene::new(settings(&[0, 3]), 1);
+    scene.simulated_peers[0].experiences = pairs([3, 4]);
+    scene.run_seconds(2);
+    assert_eq!((between(&scene, 0, 3), between(&scene, 0, 5)), (21, 0));
+    assert_eq!(between(&scene, 0, 4), 0, "it is not known");
+    for speaks_for in [info(1), info(LOCAL)] {
+        let mut scene = Scene::new(settings(&[0, 3]), 1);
+        scene.simulated_peers[0].experiences = pairs([3, 4]);
+        scene.simulated_peers[0].speaks_for = Some(speaks_for);
+        scene.run_seconds(2);
+        assert_eq!([0, 1, LOCAL].map(|who| between(&scene, who, 3)), [0, 0, 0]);
+        assert_eq!(timer(&scene, Task::UpdatingExperiences).failures, 1);
+    }
+    let mut scene = Scene::new(settings(&[0, 3]), 1);
+    scene.simulated_peers[0].experiences = pairs(0..101);
+    scene.run_seconds(2);
+    assert_eq!(between(&scene, 0, 3), 0, "too many of them");
+}
+
+#[test]
+fn what_a_partner_thinks_of_a_node_at_another_place_says_nothing_about_the_one_that_is_known() {
+    let calls = |endpoint: Option<Endpoint>| {
+        let mut scene = Scene::new(settings(&[0]), 2);
+        scene.simulated_peers[0].list = vec![info(1)];
+        let mut about = pairs([1]);
+        endpoint.into_iter().for_each(|endpoint| about[0].node.endpoint = endpoint);
+        scene.simulated_peers[0].experiences = about;
+        scene.run_seconds(2);
+        scene.manager.experiences.between(&address_of(0), &address_of(1)).calls()
+    };
+    assert_eq!((calls(None), calls(Some(Endpoint::http("99.9.9.9", 7890)))), (21, 0));
+}
+
+#[test]
+fn pushes_count_for_nodes_that_are_known_and_not_shunned() {
+    let mut scene = Scene::new(settings(&[0, 1, 2]), 3);
+    scene.simulated_peers[1].behaviour = Behaviour::Silent;
+    scene.simulated_peers[2].behaviour = Behaviour::Broken;
+    scene.run_seconds(20);
+    let now = scene.now();
+    for number in 0..4 {
+        for result in [PushResult::Useful, PushResult::Harmful, PushResult::Neutral, PushResult::Useful] {
+            scene.manager.record_push(&pusher(number), result, now);
+        }
+    }
+    // The second peer has never answered: harmful pushes may come from anybody.
+    assert_eq!([0, 1, 2].map(|number| scene.experience(number)), [(2, 1), (2, 0), (0, 0)]);
+    let told = scene.manager.experiences(&mut || 0).experiences;
+    let about = |number: usize| {
+        let is_about = |pair: &&ExperiencePair| pair.node.identity.key == info(number).identity.key;
+        told.iter().find(is_about).map(|pair| (pair.experience.successes, pair.experience.failures))
+    };
+    assert_eq!([0, 1, 2].map(about), [Some((2, 1)), Some((2, 0)), None]);
+}
+
+#[test]
+fn own_experiences_last_a_day() {
+    let mut scene = Scene::new(settings(&[0]), 1);
+    scene.run_seconds(1);
+    let now = scene.now();
+    scene.manager.record_push(&pusher(0), PushResult::Useful, now);
+    scene.run_seconds(LIFETIME as u64 - 3_600);
+    assert_eq!(scene.experience(0), (1, 0));
+    scene.run_seconds(8 * 3_600);
+    assert_eq!(scene.experience(0), (0, 0));
+}
+
+#[test]
+fn runs_with_the_same_seed_are_the_same_and_others_differ() {
+    let run = |seed| {
+        let mut scene = Scene::seeded(settings(&(0..20).collect::<Vec<_>>()), 60, seed);
+        for number in 0..20 {
+            scene.simulated_peers[number].list = (20..60).map(info).collect();
+        }
+        scene.run_seconds(200);
+        let known: Vec<Address> = scene.manager.known().iter().map(|view| view.address).collect();
+        (scene.fake.history, known)
+    };
+    let first = run(1);
+    assert!(first.0.len() > 200, "{}", first.0.len());
+    assert!(first == run(1) && first != run(2));
+}

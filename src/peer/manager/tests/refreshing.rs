@@ -1,0 +1,298 @@
+use std::time::Duration;
+
+use super::super::refresh::{MAX_GOSSIP_PROBES, MAX_PROBES_PER_LIST};
+use crate::model::NetworkByte;
+use crate::peer::io::Reply;
+use crate::peer::manager::PreTrustedPeer;
+use crate::peer::peer_table::State;
+use crate::peer::testing::{Behaviour, LOCAL, Scene, SimulatedPeer, address_of, info, ip_of, settings, signed};
+use crate::peer::wire::{Endpoint, ErrorBody, MetaData, NodeInfo, Version};
+
+/// Returns a scene after the first refresh, whose first `listed` peers are pre-trusted.
+fn refreshed(listed: usize, others: usize, prepare: impl FnOnce(&mut [SimulatedPeer])) -> Scene {
+    let mut scene = Scene::new(settings(&(0..listed).collect::<Vec<_>>()), others);
+    scene.tick();
+    scene.answer_all();
+    prepare(&mut scene.simulated_peers);
+    scene.run(Duration::from_millis(300));
+    scene
+}
+
+#[test]
+fn nodes_of_the_list_are_active_only_when_they_have_answered() {
+    let mut scene = Scene::new(settings(&[0, 1]), 2);
+    scene.tick();
+    assert_eq!(scene.state(0), Some(State::Untried));
+    assert!(!scene.manager.has_active_node() && scene.manager.active().0.is_empty());
+    scene.simulated_peers[1].behaviour = Behaviour::Unreachable;
+    scene.simulated_peers[0].behaviour = Behaviour::Good;
+    scene.run_seconds(1);
+    assert_eq!((scene.state(0), scene.state(1)), (Some(State::Active), Some(State::Inactive)));
+    assert_eq!(scene.manager.collection().inactive, [info(1)]);
+}
+
+#[test]
+fn the_state_of_a_drawn_node_follows_from_how_it_answers() {
+    let starting = [ErrorBody::NOT_BOOTED, ErrorBody::LOADING_CHAIN];
+    let mut cases = vec![
+        (Behaviour::Good, State::Active),
+        (Behaviour::Unreachable, State::Inactive),
+        (Behaviour::Broken, State::Failure),
+        (Behaviour::Status(429, None), State::Failure),
+        (Behaviour::Status(503, None), State::Failure),
+        (Behaviour::Status(503, Some(ErrorBody::ALREADY_BOOTED)), State::Failure),
+        (Behaviour::SignedByAnother, State::Failure),
+        (Behaviour::OtherIdentity, State::Failure),
+        (Behaviour::Garbage, State::Failure),
+        (Behaviour::Silent, State::Busy),
+        (Behaviour::SilentAt("/node/peer-list/active"), State::Busy),
+    ];
+    cases.extend(starting.map(|message| (Behaviour::Status(503, Some(message)), State::Busy)));
+    for (behaviour, state) in cases {
+        let mut scene = refreshed(1, 1, |others| others[0].behaviour = behaviour.clone());
+        scene.run_seconds(11);
+        assert_eq!(scene.state(0), Some(state), "{behaviour:?}");
+    }
+}
+
+#[test]
+fn a_node_that_does_not_know_its_address_is_worked_with_where_it_has_answered() {
+    let mut scene = refreshed(1, 1, |others| others[0].behaviour = Behaviour::KnowsNoAddress);
+    scene.run_seconds(200);
+    assert_eq!(scene.state(0), Some(State::Active));
+    assert_eq!(scene.manager.collection().active, [info(0)]);
+}
+
+#[test]
+fn nodes_of_another_network_or_of_a_version_that_does_not_go_with_ours_are_not_worked_with() {
+    let of = |network, version: &str| MetaData {
+        network_id: MetaData::network_id_of(network),
+        version: version.parse::<Version>().expect("a version"),
+        ..MetaData::default()
+    };
+    for (meta_data, state) in [
+        (of(NetworkByte::TESTNET, "0.7.1"), State::Active),
+        (of(NetworkByte::TESTNET, "0.0.0"), State::Active),
+        (of(NetworkByte::TESTNET, "0.5.9"), State::Failure),
+        (of(NetworkByte::TESTNET, "1.6.1"), State::Failure),
+        (of(NetworkByte::MAINNET, "0.6.102"), State::Failure),
+    ] {
+        let scene = refreshed(1, 1, |others| others[0].info.meta_data = meta_data.clone());
+        assert_eq!(scene.state(0), Some(state), "{meta_data:?}");
+    }
+}
+
+#[test]
+fn a_node_that_others_tell_of_is_known_only_when_it_has_answered_itself() {
+    let scene = refreshed(1, 4, |others| {
+        others[0].list = [1, 2, 3].map(info).to_vec();
+        others[2].behaviour = Behaviour::Unreachable;
+        others[3].behaviour = Behaviour::SignedByAnother;
+    });
+    assert_eq!([0, 1, 2, 3].map(|node| scene.state(node)), [Some(State::Active), Some(State::Active), None, None]);
+    // Only selected peers are asked for their peers.
+    assert_eq!(scene.asked("/node/peer-list/active"), [0]);
+}
+
+#[test]
+fn a_bad_entry_in_a_list_costs_only_itself() {
+    let scene = refreshed(1, 3, |others| {
+        let mut wrong = info(1);
+        wrong.endpoint = Endpoint { port: 70_000, ..wrong.endpoint };
+        let mut dead = info(77);
+        dead.endpoint.host = "no.such.host".to_owned();
+        others[0].list = vec![wrong, dead, info(2)];
+    });
+    assert_eq!([0, 1, 2].map(|node| scene.state(node)), [Some(State::Active), None, Some(State::Active)]);
+}
+
+#[test]
+fn this_node_and_those_met_already_are_not_contacted_by_hearsay() {
+    let scene = refreshed(2, 3, |others| {
+        others[0].list = vec![info(LOCAL), info(0), info(1), info(2), info(2)];
+        others[1].list = vec![info(2), info(0)];
+    });
+    let mut asked = scene.asked("/node/info");
+    asked.sort_unstable();
+    assert_eq!(asked, [0, 1, 2]);
+}
+
+#[test]
+fn whoever_tells_of_a_node_in_a_wrong_place_does_not_keep_it_away() {
+    for liar in [0, 1] {
+        let scene = refreshed(2, 3, |others| {
+            others[liar].list = vec![NodeInfo { endpoint: Endpoint::http("99.1.1.1", 7890), ..info(2) }];
+            others[1 - liar].list = vec![info(2)];
+        });
+        assert_eq!(scene.state(2), Some(State::Active));
+    }
+}
+
+#[test]
+fn a_node_that_does_not_answer_any_more_is_found_wherever_several_say_that_it_is() {
+    for place in 0..3 {
+        let mut scene = Scene::new(settings(&[0, 1, 2]), 4);
+        scene.simulated_peers[0].list = vec![info(3)];
+        scene.run_seconds(10);
+        assert_eq!(scene.state(3), Some(State::Active));
+        let there = Endpoint::http("77.7.7.7", 7890);
+        scene.simulated_peers[3].behaviour = Behaviour::Unreachable;
+        scene.relay(3, there.clone());
+        let told = |host: &str| vec![NodeInfo { endpoint: Endpoint::http(host, 7890), ..info(3) }];
+        (0..3).for_each(|teller| scene.simulated_peers[teller].list = told(&format!("99.1.1.{teller}")));
+        scene.simulated_peers[place].list = told("77.7.7.7");
+        scene.run_seconds(400);
+        assert_eq!(scene.place(3), Some(there), "{place}");
+    }
+}
+
+#[test]
+fn one_list_and_all_lists_together_lead_to_a_bounded_number_of_contacts() {
+    let scene = refreshed(1, 1, |others| others[0].list = (10..1_000).map(info).collect());
+    assert_eq!(scene.fake.history.iter().filter(|(_, _, path)| *path == "/node/info").count(), 1 + MAX_PROBES_PER_LIST);
+    let scene = refreshed(8, 8, |others| {
+        for (number, other) in others.iter_mut().enumerate() {
+            other.list = (100 * number + 100..100 * number + 200).map(info).collect();
+        }
+    });
+    let contacts = scene.fake.history.iter().filter(|(_, _, path)| *path == "/node/info").count();
+    assert_eq!(contacts, 8 + MAX_GOSSIP_PROBES);
+}
+
+#[test]
+fn of_a_long_list_those_that_are_not_active_yet_come_first() {
+    let mut scene = refreshed(1, 40, |others| others[0].list = (1..15).map(info).collect());
+    assert_eq!(scene.manager.active().0.len(), 15);
+    scene.simulated_peers[0].list = (1..31).map(info).collect();
+    scene.run_seconds(70);
+    assert_eq!(scene.manager.active().0.len(), 31);
+}
+
+#[test]
+fn a_node_elsewhere_does_not_lead_this_one_into_private_networks() {
+    let private = |others: &mut [SimulatedPeer]| {
+        others[1].info.endpoint = Endpoint::http("10.0.0.5", 7890);
+        let listed = others[1].info.clone();
+        others[0].list = vec![listed];
+    };
+    assert_eq!(refreshed(1, 2, private).asked("/node/info"), [0]);
+    let neighbour = |others: &mut [SimulatedPeer]| {
+        others[0].info.endpoint = Endpoint::http("10.0.0.4", 7890);
+        private(others);
+    };
+    let mut settings = settings(&[]);
+    settings.pre_trusted =
+        vec![PreTrustedPeer::Node(NodeInfo { endpoint: Endpoint::http("10.0.0.4", 7890), ..info(0) })];
+    let mut scene = Scene::new(settings, 2);
+    neighbour(&mut scene.simulated_peers);
+    scene.run_seconds(1);
+    assert_eq!(scene.asked("/node/info"), [0, 1]);
+}
+
+#[test]
+fn nobody_leads_this_one_to_what_is_no_host_or_by_name_to_this_machine() {
+    let places =
+        ["0.0.0.0", "[::]", "224.0.0.1", "[ff02::1]", "255.255.255.255", "localhost", "a.LOCALHOST.", "router"];
+    let scene = refreshed(1, 1, |others| {
+        let nodes = places.iter().enumerate();
+        let nodes = nodes.map(|(number, host)| NodeInfo { endpoint: Endpoint::http(*host, 80), ..info(10 + number) });
+        others[0].list = nodes.collect();
+    });
+    let asked = scene.fake.history.iter().filter(|(_, _, path)| *path == "/node/info");
+    assert_eq!(asked.map(|(_, to, _)| to.as_str()).collect::<Vec<_>>(), [info(0).endpoint.to_string()]);
+}
+
+#[test]
+fn a_node_stays_where_it_is_known_whatever_it_says() {
+    let mut scene = Scene::new(settings(&[0]), 2);
+    scene.simulated_peers[0].list = vec![info(1)];
+    scene.run_seconds(10);
+    // A relay listens there.
+    for number in [0, 1] {
+        let there = Endpoint::http(format!("99.9.9.{number}"), 7890);
+        let relay = scene.relay(number, there.clone());
+        scene.simulated_peers[number].reported_info = Some(NodeInfo { endpoint: there, ..info(number) });
+        scene.simulated_peers[relay].reported_info = scene.simulated_peers[number].reported_info.clone();
+    }
+    scene.run_seconds(1_000);
+    for number in [0, 1] {
+        assert_eq!((scene.state(number), scene.place(number)), (Some(State::Active), Some(info(number).endpoint)));
+    }
+    assert!(scene.fake.history.iter().all(|(_, to, _)| !to.contains("99.9.9")));
+}
+
+#[test]
+fn a_node_that_others_tell_of_is_taken_where_it_has_answered() {
+    let mut scene = Scene::new(settings(&[0]), 2);
+    scene.simulated_peers[0].list = vec![info(1)];
+    scene.run(Duration::from_millis(100));
+    scene.now = Duration::from_millis(200);
+    scene.tick();
+    while scene.fake.waiting.front().is_some_and(|sent| sent.to == info(0).endpoint) {
+        scene.answer_one();
+    }
+    let sent = scene.fake.waiting.pop_front().expect("a question");
+    let elsewhere = NodeInfo { endpoint: Endpoint::http("99.9.9.9", 7890), ..info(1) };
+    let body = signed(&scene.simulated_peers[1], &sent.request, elsewhere);
+    scene.end(sent.call, Reply::Answer { body, from: ip_of(1) });
+    assert!(scene.manager.active().0.contains(&info(1)), "{:?}", scene.manager.active());
+}
+
+#[test]
+fn a_node_that_has_failed_is_looked_at_again_and_told_of() {
+    let mut scene = refreshed(2, 2, |others| others[1].behaviour = Behaviour::Status(500, Some("\nno\tgood")));
+    assert_eq!(scene.state(1), Some(State::Failure));
+    let known = scene.manager.known();
+    let failed = known.iter().find(|view| view.address == address_of(1)).expect("a node");
+    assert_eq!(failed.last_failure.expect("a failure").reason, "status 500: ?no?good");
+    scene.simulated_peers[1].behaviour = Behaviour::Good;
+    scene.run_seconds(130);
+    assert_eq!(scene.state(1), Some(State::Active));
+}
+
+#[test]
+fn tasks_follow_the_first_refresh_at_their_offsets() {
+    let mut scene = Scene::new(settings(&[0]), 1);
+    scene.fake.importances.insert(address_of(0), 0.1);
+    scene.run_seconds(4);
+    let path = |(at, _, path): &(Duration, String, &'static str)| (at.as_millis() as u64, *path);
+    let questions: Vec<_> = scene.fake.history.iter().map(path).collect();
+    let expected = [
+        (0, "/node/cysm"),
+        (200, "/node/info"),
+        (200, "/node/peer-list/active"),
+        (600, "/node/sign-of-life"),
+        (800, "/chain/score"),
+        (800, "/transactions/unconfirmed"),
+        (1_200, "/chain/height"),
+        (1_600, "/node/experiences"),
+        (2_000, "/time-sync/network-time"),
+        (2_200, "/node/cysm"),
+        (3_800, "/chain/score"),
+        (3_800, "/transactions/unconfirmed"),
+    ];
+    assert_eq!(questions, expected);
+    assert!(scene.manager.is_synchronised() && scene.manager.has_active_node());
+}
+
+#[test]
+fn nodes_that_stay_away_are_forgotten_and_told_of_as_dropped() {
+    let mut scene = refreshed(1, 2, |others| others[0].list = vec![info(1)]);
+    scene.run_seconds(1_000);
+    assert_eq!(scene.state(1), Some(State::Active));
+    scene.simulated_peers[1].behaviour = Behaviour::Unreachable;
+    scene.simulated_peers[0].list.clear();
+    scene.run_seconds(3 * 3_600);
+    assert_eq!(scene.state(1), None);
+    assert_eq!(scene.manager.dropped().map(|dropped| dropped.address).collect::<Vec<_>>(), [address_of(1)]);
+}
+
+#[test]
+fn nodes_that_have_come_by_hearsay_become_partners_without_waiting_for_a_quarter_of_an_hour() {
+    let mut scene = refreshed(1, 6, |others| others[0].list = (1..6).map(info).collect());
+    scene.run_seconds(120);
+    let mut asked = scene.asked("/chain/height");
+    asked.sort_unstable();
+    asked.dedup();
+    assert_eq!(asked, [0, 1, 2, 3, 4, 5]);
+}

@@ -1,0 +1,157 @@
+use std::time::Duration;
+
+use super::super::request_queue::*;
+use crate::peer::io::CallId;
+use crate::peer::testing::{FakeIo, at};
+use crate::peer::wire::{EncodedRequest, Endpoint};
+
+fn request(host: usize, purpose: RequestKind, bytes: usize) -> Request {
+    let outgoing = EncodedRequest { path: "/test", body: vec![0; bytes], answer_limit: 0, is_idempotent: true };
+    Request { endpoint: Endpoint::http(format!("h{host}"), 1), outgoing, kind: purpose, proof: None }
+}
+
+fn question(host: usize) -> Request {
+    request(host, RequestKind::SignOfLife, 10)
+}
+
+fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// Ends all sent requests and returns their number.
+fn end_all(calls: &mut RequestQueue, fake: &mut FakeIo, now: Duration) -> usize {
+    let sent: Vec<_> = fake.waiting.drain(..).collect();
+    sent.iter().for_each(|sent| assert!(calls.complete(sent.call, now).is_some()));
+    sent.len()
+}
+
+#[test]
+fn a_node_is_not_asked_more_than_forty_times_a_second_however_fast_it_answers() {
+    let (mut calls, mut fake) = (RequestQueue::default(), FakeIo::new(1));
+    (0..200).for_each(|_| assert!(calls.enqueue(question(0))));
+    let mut sent = Vec::new();
+    for step in 0..6_000 {
+        let now = millis(step);
+        loop {
+            calls.send(at(now), &mut fake);
+            let count = end_all(&mut calls, &mut fake, now);
+            sent.extend(std::iter::repeat_n(now, count));
+            if count == 0 {
+                break;
+            }
+        }
+    }
+    assert_eq!(sent.len(), 200);
+    assert!(
+        sent.windows(MAX_PER_SECOND + 1).all(|window| window[MAX_PER_SECOND] >= window[0] + RATE_WINDOW),
+        "{sent:?}"
+    );
+    assert_eq!(sent[199], millis(4_000), "and no slower than it may be");
+}
+
+#[test]
+fn requests_that_wait_for_time_to_pass_say_when_they_are_due() {
+    let (mut calls, mut fake) = (RequestQueue::default(), FakeIo::new(1));
+    (0..=MAX_PER_SECOND).for_each(|_| assert!(calls.enqueue(question(0))));
+    for _ in 0..MAX_PER_SECOND {
+        calls.send(at(millis(5)), &mut fake);
+        end_all(&mut calls, &mut fake, millis(5));
+    }
+    assert_eq!(calls.next_due(), Some(millis(1_005)));
+    calls.send(at(millis(1_004)), &mut fake);
+    assert!(fake.waiting.is_empty());
+    calls.send(at(millis(1_005)), &mut fake);
+    assert_eq!((fake.waiting.len(), calls.next_due()), (1, None));
+}
+
+#[test]
+fn requests_under_way_are_bounded_for_each_node_and_in_all() {
+    let (mut calls, mut fake) = (RequestQueue::default(), FakeIo::new(1));
+    (0..20).for_each(|_| assert!(calls.enqueue(question(0))));
+    calls.send(at(millis(0)), &mut fake);
+    assert_eq!(fake.waiting.len(), MAX_IN_FLIGHT_PER_TARGET);
+    (1..=200).for_each(|host| assert!(calls.enqueue(question(host))));
+    calls.send(at(millis(0)), &mut fake);
+    // Requests that wait for a slow peer block no others.
+    assert_eq!(fake.waiting.len(), MAX_IN_FLIGHT);
+    assert_eq!(calls.usage(), (100, 120, 2_200));
+    assert_eq!(calls.next_due(), None, "it waits for answers, not for time");
+}
+
+#[test]
+fn what_waits_is_bounded_in_number_and_in_bytes_and_what_has_ended_makes_room() {
+    let (mut calls, mut fake) = (RequestQueue::default(), FakeIo::new(1));
+    let taken = (0..MAX_WAITING + 10).filter(|_| calls.enqueue(question(0))).count();
+    assert_eq!(taken, MAX_WAITING);
+    let mut calls = RequestQueue::default();
+    assert!(!calls.enqueue(request(0, RequestKind::Push, MAX_PUSHED_BYTES + 1)));
+    assert!(calls.enqueue(request(0, RequestKind::Push, MAX_PUSHED_BYTES)));
+    assert!(!calls.enqueue(request(1, RequestKind::Push, 1)));
+    assert!(calls.enqueue(question(1)), "pushes leave room for others");
+    assert!(!calls.enqueue(request(1, RequestKind::Synchronisation, MAX_BYTES - MAX_PUSHED_BYTES)));
+    calls.send(at(millis(0)), &mut fake);
+    end_all(&mut calls, &mut fake, millis(0));
+    assert_eq!(calls.usage(), (0, 0, 0));
+    assert!(calls.enqueue(request(1, RequestKind::Push, MAX_PUSHED_BYTES)));
+}
+
+#[test]
+fn a_node_that_takes_no_pushes_is_left_out_until_it_does() {
+    let (mut calls, mut fake) = (RequestQueue::default(), FakeIo::new(1));
+    let taken = (0..10).filter(|_| calls.enqueue(request(0, RequestKind::Push, 1))).count();
+    assert_eq!(taken, MAX_PUSHES_PER_TARGET);
+    assert!(calls.enqueue(request(1, RequestKind::Push, 1)) && calls.enqueue(question(0)));
+    calls.send(at(millis(0)), &mut fake);
+    end_all(&mut calls, &mut fake, millis(0));
+    assert!(calls.enqueue(request(0, RequestKind::Push, 1)));
+}
+
+#[test]
+fn what_cannot_be_reached_is_not_taken() {
+    let mut calls = RequestQueue::default();
+    for port in [-1, 0, 70_000] {
+        let endpoint = Endpoint { port, ..Endpoint::http("a", 1) };
+        assert!(!calls.enqueue(Request { endpoint, ..question(0) }));
+    }
+    assert_eq!(calls.usage(), (0, 0, 0));
+}
+
+#[test]
+fn nodes_are_kept_count_of_for_a_second_and_their_number_is_bounded() {
+    let (mut calls, mut fake) = (RequestQueue::default(), FakeIo::new(1));
+    let mut taken = 0;
+    for host in 0..2 * MAX_TARGETS {
+        taken += usize::from(calls.enqueue(question(host)));
+        calls.send(at(millis(0)), &mut fake);
+        end_all(&mut calls, &mut fake, millis(0));
+    }
+    assert_eq!(taken, MAX_TARGETS);
+    calls.send(at(millis(1_000)), &mut fake);
+    assert!(calls.enqueue(question(2 * MAX_TARGETS)));
+}
+
+#[test]
+fn a_call_that_was_not_begun_does_not_end_and_none_ends_twice() {
+    let (mut calls, mut fake) = (RequestQueue::default(), FakeIo::new(1));
+    assert!(calls.enqueue(question(0)));
+    calls.send(at(millis(0)), &mut fake);
+    assert!(calls.complete(CallId(99), millis(0)).is_none());
+    assert!(calls.complete(CallId(1), millis(0)).is_some());
+    assert!(calls.complete(CallId(1), millis(0)).is_none());
+}
+
+#[test]
+fn calls_are_told_of_the_latest_fifty_and_all_that_have_not_ended() {
+    let (mut calls, mut fake) = (RequestQueue::default(), FakeIo::new(1));
+    for host in 0..60 {
+        assert!(calls.enqueue(question(host)));
+        calls.send(at(millis(host as u64 * 1_000)), &mut fake);
+    }
+    let latest: Vec<_> = calls.latest().collect();
+    assert_eq!((latest.len(), latest[0].number, latest[49].number), (MAX_LATEST_CALLS, 60, 11));
+    assert_eq!((latest[0].host.as_str(), latest[0].path), ("h59", "/test"));
+    assert_eq!(latest[0].started, at(millis(59_000)).network);
+    calls.complete(fake.waiting[3].call, millis(60_000));
+    let outstanding: Vec<_> = calls.outstanding().iter().map(|entry| entry.number).collect();
+    assert_eq!((outstanding.len(), &outstanding[..4]), (59, &[1, 2, 3, 5][..]));
+}

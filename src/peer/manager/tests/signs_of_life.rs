@@ -1,0 +1,554 @@
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use super::super::signs_of_life::{
+    EVICTION_AGE, MAX_SIGN_PROBES_PER_NETWORK, MAX_VERIFICATIONS, MAX_VERIFICATIONS_PER_HOST, SignOfLifeResult,
+};
+use crate::model::NetworkByte;
+use crate::peer::io::{PeerIo, VerificationId};
+use crate::peer::manager::{PeerSettings, PreTrustedPeer, PushResult, Pusher};
+use crate::peer::peer_table::State;
+use crate::peer::testing::{Behaviour, LOCAL, Scene, address_of, info, ip_of, pusher, settings};
+use crate::peer::wire::{Endpoint, MetaData, NodeInfo};
+
+/// Returns a node that has joined a network without knowing any peer.
+fn alone(others: usize) -> Scene {
+    let mut scene = Scene::new(settings(&[]), others);
+    scene.tick();
+    scene
+}
+
+fn greet(scene: &mut Scene, node: &NodeInfo, from: IpAddr) -> SignOfLifeResult {
+    scene.fake.now = scene.now;
+    let now = scene.now();
+    scene.manager.on_sign_of_life(node, from, now, &mut scene.fake)
+}
+
+#[test]
+fn a_stranger_becomes_active_when_it_proves_who_it_is_and_is_answered_only_then() {
+    let mut scene = alone(1);
+    assert_eq!(greet(&mut scene, &info(0), ip_of(0)), SignOfLifeResult::Pending(VerificationId(1)));
+    assert!(scene.fake.verified.is_empty() && scene.manager.known().is_empty());
+    scene.answer_all();
+    assert_eq!(scene.fake.verified, [(VerificationId(1), None)]);
+    assert_eq!(scene.manager.active().0, [info(0)]);
+    assert_eq!(scene.asked("/node/peer-list/active"), [0; 0]);
+}
+
+#[test]
+fn a_sender_that_cannot_be_asked_back_is_told_so_and_stays_unknown() {
+    for behaviour in [
+        Behaviour::Unreachable,
+        Behaviour::Silent,
+        Behaviour::SignedByAnother,
+        Behaviour::Garbage,
+        Behaviour::OtherIdentity,
+    ] {
+        let mut scene = alone(1);
+        scene.simulated_peers[0].behaviour = behaviour.clone();
+        assert_eq!(greet(&mut scene, &info(0), ip_of(0)), SignOfLifeResult::Pending(VerificationId(1)));
+        scene.run_seconds(11);
+        let [(VerificationId(1), Some(reason))] = &scene.fake.verified[..] else {
+            panic!("{behaviour:?}: {:?}", scene.fake.verified)
+        };
+        assert!(!reason.is_empty());
+        assert!(scene.manager.known().is_empty(), "{behaviour:?}");
+    }
+}
+
+#[test]
+fn whoever_cannot_be_what_it_says_is_ignored_without_a_call() {
+    let mut scene = alone(1);
+    let of_mainnet = MetaData { network_id: MetaData::network_id_of(NetworkByte::MAINNET), ..info(0).meta_data };
+    let elsewhere = NodeInfo { endpoint: Endpoint::http("99.1.1.1", 7890), ..info(0) };
+    for (node, from) in
+        [(NodeInfo { meta_data: of_mainnet, ..info(0) }, ip_of(0)), (elsewhere, ip_of(0)), (info(LOCAL), ip_of(LOCAL))]
+    {
+        assert_eq!(greet(&mut scene, &node, from), SignOfLifeResult::Ignored, "{node:?}");
+    }
+    assert!(scene.fake.history.is_empty());
+}
+
+#[test]
+fn before_it_has_joined_the_network_a_node_meets_nobody() {
+    let mut scene = Scene::new(settings(&[0]), 1);
+    scene.tick();
+    assert_eq!(greet(&mut scene, &info(0), ip_of(0)), SignOfLifeResult::Ignored);
+}
+
+#[test]
+fn a_sender_is_called_back_only_at_the_address_that_it_comes_from() {
+    let mut scene = alone(1);
+    let named = NodeInfo { endpoint: Endpoint::http("victim.example", 7890), ..info(0) };
+    assert_eq!(greet(&mut scene, &named, ip_of(0)), SignOfLifeResult::Pending(VerificationId(1)));
+    assert_eq!(scene.fake.waiting[0].to, info(0).endpoint);
+    // An IPv4-mapped IPv6 address is the same address.
+    let IpAddr::V4(v4) = ip_of(0) else { panic!("IPv4") };
+    assert_eq!(greet(&mut scene, &info(0), v4.to_ipv6_mapped().into()), SignOfLifeResult::Pending(VerificationId(2)));
+    let v6: IpAddr = "2001:db8::5".parse().expect("an address");
+    let there = NodeInfo { endpoint: Endpoint::http("[2001:db8:0:0:0:0:0:5]", 80), ..info(0) };
+    assert_eq!(greet(&mut scene, &there, v6), SignOfLifeResult::Pending(VerificationId(3)));
+    assert_eq!(scene.fake.waiting[2].to.to_string(), "http://[2001:db8::5]:80");
+}
+
+/// Returns an unknown node at a port of its own.
+fn stranger(host: &str, port: usize) -> NodeInfo {
+    NodeInfo { endpoint: Endpoint::http(host, port as u16), ..info(1_000 + port) }
+}
+
+fn ip(host: &str) -> IpAddr {
+    host.parse().expect("an address")
+}
+
+#[test]
+fn strangers_that_wait_are_bounded_in_all_and_from_each_host() {
+    let mut scene = alone(0);
+    for port in 1..=MAX_VERIFICATIONS_PER_HOST {
+        let node = stranger("20.0.8.1", port);
+        assert!(matches!(greet(&mut scene, &node, ip("20.0.8.1")), SignOfLifeResult::Pending(_)));
+    }
+    assert!(matches!(greet(&mut scene, &stranger("20.0.8.1", 99), ip("20.0.8.1")), SignOfLifeResult::Failed(_)));
+    for node in 1..=MAX_VERIFICATIONS - MAX_VERIFICATIONS_PER_HOST {
+        assert!(matches!(greet(&mut scene, &info(node), ip_of(node)), SignOfLifeResult::Pending(_)), "{node}");
+    }
+    assert_eq!(scene.fake.waiting.len(), MAX_VERIFICATIONS);
+    scene.answer_all();
+    assert_eq!(scene.fake.verified.len(), MAX_VERIFICATIONS);
+    assert!(matches!(greet(&mut scene, &info(100), ip_of(100)), SignOfLifeResult::Pending(_)));
+}
+
+#[test]
+fn of_strangers_who_do_not_answer_the_host_that_holds_most_places_gives_way_at_once() {
+    let mut scene = alone(1);
+    let hosts: Vec<_> =
+        (1..=MAX_VERIFICATIONS / MAX_VERIFICATIONS_PER_HOST).map(|host| format!("66.0.{host}.1")).collect();
+    for host in &hosts {
+        for port in 1..=MAX_VERIFICATIONS_PER_HOST {
+            assert!(matches!(greet(&mut scene, &stranger(host, port), ip(host)), SignOfLifeResult::Pending(_)));
+        }
+    }
+    let waiting: Vec<_> = scene.fake.waiting.iter().map(|sent| sent.call).collect();
+    let honest = greet(&mut scene, &info(0), ip_of(0));
+    assert!(matches!(honest, SignOfLifeResult::Pending(_)), "{honest:?}");
+    // The oldest slot was evicted with its request, and its sender gets an answer.
+    assert_eq!(scene.fake.verified, [(VerificationId(1), Some("too many signs of life at once".to_owned()))]);
+    assert_eq!(scene.fake.waiting.len(), MAX_VERIFICATIONS);
+    assert!(scene.fake.waiting.iter().all(|sent| sent.call != waiting[0]));
+    assert_eq!(scene.manager.outstanding_calls().len(), MAX_VERIFICATIONS);
+    scene.answer_all();
+    assert_eq!(scene.state(0), Some(State::Active));
+}
+
+#[test]
+fn hosts_that_hold_a_place_each_give_way_to_another_one_after_two_seconds() {
+    let mut scene = alone(1);
+    let greet_all = |scene: &mut Scene| {
+        (0..MAX_VERIFICATIONS)
+            .filter(|host| {
+                let host = format!("66.0.{host}.1");
+                matches!(greet(scene, &stranger(&host, 1), ip(&host)), SignOfLifeResult::Pending(_))
+            })
+            .count()
+    };
+    assert_eq!(greet_all(&mut scene), MAX_VERIFICATIONS);
+    scene.now += EVICTION_AGE - Duration::from_millis(1);
+    assert!(matches!(greet(&mut scene, &info(0), ip_of(0)), SignOfLifeResult::Failed(_)));
+    scene.now += Duration::from_millis(1);
+    // They do not evict each other, and asking again renews nothing.
+    assert_eq!(greet_all(&mut scene), 0);
+    assert!(matches!(greet(&mut scene, &info(0), ip_of(0)), SignOfLifeResult::Pending(_)));
+    assert_eq!(scene.fake.waiting.len(), MAX_VERIFICATIONS);
+    scene.answer_all();
+    assert_eq!(scene.state(0), Some(State::Active));
+}
+
+#[test]
+fn a_network_with_many_hosts_does_not_take_back_the_places_that_it_gives_up() {
+    for host in [(|n| format!("66.0.0.{n}")) as fn(usize) -> String, |n| format!("2a01:1:2:{n:x}::1")] {
+        let mut scene = alone(10);
+        for number in 0..MAX_VERIFICATIONS {
+            let host = host(number);
+            let node = stranger(&if host.contains(':') { format!("[{host}]") } else { host.clone() }, 1);
+            assert!(matches!(greet(&mut scene, &node, ip(&host)), SignOfLifeResult::Pending(_)));
+        }
+        scene.simulated_peers.iter_mut().for_each(|other| other.behaviour = Behaviour::Silent);
+        for honest in 0..10 {
+            assert!(
+                matches!(greet(&mut scene, &info(honest), ip_of(honest)), SignOfLifeResult::Pending(_)),
+                "{honest}"
+            );
+            scene.now += EVICTION_AGE;
+            // Another host of the network evicts only a slot of its own network.
+            let again = host(200 + honest);
+            let node = stranger(&if again.contains(':') { format!("[{again}]") } else { again.clone() }, 1);
+            greet(&mut scene, &node, ip(&again));
+            let is_honest = |number: usize| scene.fake.waiting.iter().any(|sent| sent.to == info(number).endpoint);
+            assert!((0..=honest).all(is_honest), "{honest}");
+        }
+    }
+}
+
+#[test]
+fn a_stranger_loses_its_place_only_to_one_that_can_be_asked() {
+    let mut scene = alone(0);
+    for host in 0..MAX_VERIFICATIONS {
+        let host = format!("66.0.{host}.1");
+        assert!(matches!(greet(&mut scene, &stranger(&host, 1), ip(&host)), SignOfLifeResult::Pending(_)));
+    }
+    scene.now += EVICTION_AGE;
+    let nowhere = NodeInfo { endpoint: Endpoint { port: 0, ..info(0).endpoint }, ..info(0) };
+    assert!(matches!(greet(&mut scene, &nowhere, ip_of(0)), SignOfLifeResult::Failed(_)));
+    assert!(scene.fake.verified.is_empty() && scene.fake.waiting.len() == MAX_VERIFICATIONS);
+}
+
+#[test]
+fn one_network_does_not_take_all_places_of_nodes_that_are_looked_at_after_signs_of_life() {
+    const OTHERS: usize = 4 * MAX_SIGN_PROBES_PER_NETWORK;
+    let mut scene = alone(OTHERS);
+    for number in 0..OTHERS {
+        greet(&mut scene, &info(number), ip_of(number));
+        scene.answer_all();
+    }
+    scene.simulated_peers.iter_mut().for_each(|other| other.behaviour = Behaviour::Unreachable);
+    scene.run_seconds(3_600);
+    scene.simulated_peers.iter_mut().for_each(|other| other.behaviour = Behaviour::Silent);
+    scene.fake.waiting.clear();
+    let known: Vec<_> = (0..OTHERS).filter(|number| scene.state(*number) == Some(State::Inactive)).collect();
+    assert!(known.len() > 2 * MAX_SIGN_PROBES_PER_NETWORK, "{known:?}");
+    let looks = |scene: &Scene| scene.fake.waiting.len();
+    for (place, number) in known.iter().enumerate() {
+        let host = format!("66.0.0.{place}");
+        greet(&mut scene, &NodeInfo { endpoint: Endpoint::http(host.clone(), 1), ..info(*number) }, ip(&host));
+    }
+    assert_eq!(looks(&scene), MAX_SIGN_PROBES_PER_NETWORK);
+    let last = *known.last().expect("a node");
+    greet(&mut scene, &NodeInfo { endpoint: Endpoint::http("77.0.0.1", 1), ..info(last) }, ip("77.0.0.1"));
+    assert_eq!(looks(&scene), MAX_SIGN_PROBES_PER_NETWORK + 1);
+}
+
+#[test]
+fn nothing_from_the_network_moves_a_node_of_the_list() {
+    let there = Endpoint::http("66.6.6.6", 7890);
+    let relayed = NodeInfo { endpoint: there.clone(), ..info(0) };
+    let check = |scene: &Scene, when: &str| {
+        assert_eq!(scene.place(0), Some(info(0).endpoint), "{when}");
+        assert!(scene.fake.history.iter().all(|(_, to, _)| *to != there.to_string()), "{when}");
+    };
+    for is_silent in [false, true] {
+        let mut scene = Scene::new(settings(&[0, 1]), 2);
+        scene.relay(0, there.clone());
+        scene.simulated_peers[1].list = vec![relayed.clone()];
+        scene.tick();
+        scene.answer_all();
+        // Before the first answer.
+        (0..50).for_each(|_| assert_eq!(greet(&mut scene, &relayed, ip("66.6.6.6")), SignOfLifeResult::Ignored));
+        check(&scene, "at the start");
+        assert_eq!(
+            scene.state(0),
+            Some(State::Untried),
+            "it is not believed before it has answered where it is listed"
+        );
+        let looks = scene.fake.waiting.iter().filter(|sent| sent.to == info(0).endpoint).count();
+        assert_eq!(looks, 1, "it is looked at there, once");
+        scene.answer_all();
+        assert_eq!(scene.state(0), Some(State::Active));
+        scene.run_seconds(10);
+        if is_silent {
+            scene.simulated_peers[0].behaviour = Behaviour::Unreachable;
+            scene.run_seconds(200);
+            assert_eq!(scene.state(0), Some(State::Inactive));
+        }
+        for _ in 0..100 {
+            greet(&mut scene, &relayed, ip("66.6.6.6"));
+            scene.run_seconds(7);
+            check(&scene, "later");
+        }
+        scene.simulated_peers[0].behaviour = Behaviour::Good;
+        scene.run_seconds(61);
+        greet(&mut scene, &relayed, ip("66.6.6.6"));
+        scene.answer_all();
+        check(&scene, "back");
+        assert_eq!(scene.state(0), Some(State::Active), "whoever says so, it is there");
+    }
+}
+
+#[test]
+fn a_node_that_is_known_moves_only_after_a_minute_without_an_answer_and_is_a_stranger_there() {
+    let there = Endpoint::http("66.6.6.6", 7890);
+    let relayed = NodeInfo { endpoint: there.clone(), ..info(1) };
+    let mut scene = Scene::new(settings(&[0]), 2);
+    scene.relay(1, there.clone());
+    scene.simulated_peers[0].list = vec![info(1)];
+    scene.run_seconds(10);
+    let now = scene.now();
+    scene.manager.record_push(&pusher(1), PushResult::Useful, now);
+    assert_eq!(scene.experience(1), (1, 0));
+    // It keeps its endpoint while it answers there.
+    for _ in 0..40 {
+        greet(&mut scene, &relayed, ip("66.6.6.6"));
+        scene.run_seconds(10);
+    }
+    assert_eq!((scene.place(1), scene.state(1)), (Some(info(1).endpoint), Some(State::Active)));
+    assert!(scene.experience(1).0 == 1 && scene.trust(1).is_some());
+    // It fails: it becomes inactive, but keeps its endpoint for at least a minute.
+    scene.simulated_peers[1].behaviour = Behaviour::Unreachable;
+    scene.simulated_peers[0].list.clear();
+    let mut failed_at = None;
+    while scene.place(1) == Some(info(1).endpoint) {
+        scene.run_seconds(5);
+        failed_at = failed_at.or_else(|| (scene.state(1) != Some(State::Active)).then_some(scene.now));
+        greet(&mut scene, &relayed, ip("66.6.6.6"));
+        scene.answer_all();
+        assert!(scene.now < Duration::from_secs(2_000), "it never moves");
+    }
+    let gone_for = scene.now - failed_at.expect("it is not active at first");
+    assert!((55..200).contains(&gone_for.as_secs()), "{gone_for:?}");
+    assert_eq!((scene.place(1), scene.state(1)), (Some(there.clone()), Some(State::Active)));
+    assert_eq!((scene.experience(1), scene.trust(1)), ((0, 0), None), "nobody trusts it for what it was elsewhere");
+    // A push from the known endpoint gives no credit to the other endpoint.
+    let now = scene.now();
+    scene.manager.record_push(&pusher(1), PushResult::Useful, now);
+    assert_eq!(scene.experience(1), (0, 0));
+    scene.manager.record_push(&Pusher { from: ip("66.6.6.6"), ..pusher(1) }, PushResult::Useful, now);
+    assert_eq!(scene.experience(1), (1, 0));
+}
+
+/// Returns a scene with a pre-trusted peer and another one that moved to a relay which has left.
+fn taken_for_a_relay() -> (Scene, NodeInfo) {
+    let mut scene = Scene::new(settings(&[0]), 2);
+    let there = Endpoint::http("66.6.6.6", 7890);
+    let relay = scene.relay(1, there.clone());
+    scene.run_seconds(10);
+    let relayed = NodeInfo { endpoint: there, ..info(1) };
+    greet(&mut scene, &relayed, ip("66.6.6.6"));
+    scene.answer_all();
+    assert_eq!(scene.place(1), Some(relayed.endpoint.clone()));
+    scene.simulated_peers[relay].behaviour = Behaviour::Unreachable;
+    (scene, relayed)
+}
+
+#[test]
+fn what_a_node_pushes_from_elsewhere_does_not_keep_it_where_it_does_not_answer() {
+    let (mut scene, _) = taken_for_a_relay();
+    for _ in 0..40 {
+        scene.run_seconds(10);
+        let now = scene.now();
+        scene.manager.record_push(&pusher(1), PushResult::Useful, now);
+        greet(&mut scene, &info(1), ip_of(1));
+        scene.answer_all();
+    }
+    assert_eq!((scene.place(1), scene.state(1)), (Some(info(1).endpoint), Some(State::Active)));
+}
+
+#[test]
+fn on_one_machine_whatever_address_a_push_comes_from_is_that_of_the_node() {
+    let mut scene = Scene::new(settings(&[]), 0);
+    let relay = scene.relay(1, Endpoint::http("127.0.0.2", 7890));
+    scene.tick();
+    greet(&mut scene, &NodeInfo { endpoint: Endpoint::http("127.0.0.2", 7890), ..info(1) }, ip("127.0.0.2"));
+    scene.answer_all();
+    scene.simulated_peers[relay].behaviour = Behaviour::Unreachable;
+    scene.run_seconds(200);
+    assert_eq!(scene.state(1), Some(State::Inactive));
+    let now = scene.now();
+    scene.manager.record_push(&pusher(1), PushResult::Useful, now);
+    assert_eq!(scene.state(1), Some(State::Inactive));
+    scene.manager.record_push(&Pusher { from: ip("127.0.0.1"), ..pusher(1) }, PushResult::Useful, now);
+    assert_eq!((scene.state(1), scene.experience(1)), (Some(State::Active), (1, 0)));
+}
+
+#[test]
+fn a_sign_of_life_just_after_a_node_was_asked_in_vain_has_it_asked_where_the_sign_comes_from() {
+    let (mut scene, relayed) = taken_for_a_relay();
+    let fails = |scene: &mut Scene| {
+        let looks = |scene: &Scene| scene.asked("/node/info").iter().filter(|node| **node == 2).count();
+        let before = looks(scene);
+        while looks(scene) == before {
+            scene.run_seconds(1);
+        }
+    };
+    fails(&mut scene);
+    scene.run_seconds(10);
+    greet(&mut scene, &info(1), ip_of(1));
+    scene.answer_all();
+    assert_eq!(scene.place(1), Some(relayed.endpoint.clone()), "it has not been away for a minute");
+    fails(&mut scene);
+    let asked = scene.fake.history.len();
+    // The relay was there before, which does not lock the peer out; nor is it probed for each of its signs.
+    (0..20).for_each(|_| {
+        _ = greet(&mut scene, &NodeInfo { endpoint: Endpoint::http("66.6.6.7", 1), ..info(1) }, ip("66.6.6.7"))
+    });
+    scene.answer_all();
+    assert_eq!(scene.fake.history.len(), asked + 1);
+    greet(&mut scene, &info(1), ip_of(1));
+    scene.answer_all();
+    assert_eq!((scene.place(1), scene.state(1)), (Some(info(1).endpoint), Some(State::Active)));
+}
+
+#[test]
+fn a_node_that_is_starting_is_there_and_does_not_move() {
+    let there = Endpoint::http("66.6.6.6", 7890);
+    let mut scene = Scene::new(settings(&[]), 1);
+    scene.relay(0, there.clone());
+    scene.tick();
+    greet(&mut scene, &info(0), ip_of(0));
+    scene.answer_all();
+    scene.simulated_peers[0].behaviour = Behaviour::Status(503, Some("NIS_ILLEGAL_STATE_LOADING_CHAIN"));
+    for _ in 0..20 {
+        scene.run_seconds(61);
+        greet(&mut scene, &NodeInfo { endpoint: there.clone(), ..info(0) }, ip("66.6.6.6"));
+        scene.answer_all();
+    }
+    assert_eq!((scene.place(0), scene.state(0)), (Some(info(0).endpoint), Some(State::Busy)));
+}
+
+#[test]
+fn the_operator_moves_a_node_that_has_come_by_itself_and_it_is_asked_anew() {
+    let mut scene = Scene::new(settings(&[]), 1);
+    let there = Endpoint::http("66.6.6.6", 7890);
+    scene.relay(0, there.clone());
+    scene.tick();
+    greet(&mut scene, &NodeInfo { endpoint: there.clone(), ..info(0) }, ip("66.6.6.6"));
+    scene.answer_all();
+    assert_eq!((scene.place(0), scene.state(0)), (Some(there), Some(State::Active)));
+    scene.manager.add_pre_trusted_peers(vec![PreTrustedPeer::Node(info(0))]);
+    assert_eq!((scene.place(0), scene.state(0)), (Some(info(0).endpoint), Some(State::Untried)));
+    scene.run_seconds(200);
+    assert_eq!(scene.state(0), Some(State::Active));
+    // The same for a peer that is listed already.
+    let elsewhere = NodeInfo { endpoint: Endpoint::http("77.7.7.7", 7890), ..info(0) };
+    scene.manager.add_pre_trusted_peers(vec![PreTrustedPeer::Node(elsewhere.clone())]);
+    assert_eq!((scene.place(0), scene.state(0)), (Some(elsewhere.endpoint), Some(State::Untried)));
+}
+
+#[test]
+fn a_node_whose_push_or_answer_was_just_accepted_is_active() {
+    let mut scene = Scene::new(settings(&[0]), 1);
+    scene.run_seconds(10);
+    scene.simulated_peers[0].behaviour = Behaviour::Unreachable;
+    scene.run_seconds(200);
+    assert_eq!(scene.state(0), Some(State::Inactive));
+    let now = scene.now();
+    for result in [PushResult::Neutral, PushResult::Harmful] {
+        scene.manager.record_push(&pusher(0), result, now);
+        assert_eq!(scene.state(0), Some(State::Inactive), "{result:?}");
+    }
+    let elsewhere = Pusher { from: ip("66.6.6.6"), ..pusher(0) };
+    scene.manager.record_push(&elsewhere, PushResult::Useful, now);
+    assert_eq!((scene.state(0), scene.place(0)), (Some(State::Active), Some(info(0).endpoint)));
+    assert!(scene.manager.has_active_node());
+    // The same by an answer: it is asked for its chain, as no other pre-trusted peer answers.
+    scene.run_seconds(70);
+    assert_eq!(scene.state(0), Some(State::Inactive));
+    scene.simulated_peers[0].behaviour = Behaviour::Good;
+    scene.run_seconds(4);
+    assert_eq!(scene.state(0), Some(State::Active));
+}
+
+#[test]
+fn a_node_is_active_whatever_it_has_answered() {
+    for path in ["/node/experiences", "/time-sync/network-time", "/transactions/unconfirmed"] {
+        let mut scene = Scene::new(settings(&[0]), 1);
+        scene.fake.importances.insert(address_of(0), 0.1);
+        while !scene.fake.waiting.iter().any(|sent| sent.request.path == path) {
+            scene.now += Duration::from_millis(100);
+            scene.tick();
+            while let Some(place) = scene.fake.waiting.iter().position(|sent| sent.request.path != path) {
+                let sent = scene.fake.waiting.remove(place).expect("a request");
+                let reply = scene.reply(&sent);
+                scene.end(sent.call, reply);
+            }
+        }
+        let sent = scene.fake.waiting.pop_front().expect("a request");
+        scene.simulated_peers[0].behaviour = Behaviour::Unreachable;
+        scene.run_seconds(200);
+        assert_eq!(scene.state(0), Some(State::Inactive), "{path}");
+        scene.simulated_peers[0].behaviour = Behaviour::Good;
+        let reply = scene.reply(&sent);
+        scene.end(sent.call, reply);
+        assert_eq!(scene.state(0), Some(State::Active), "{path}");
+    }
+}
+
+#[test]
+fn the_second_node_of_a_small_network_is_a_partner_within_a_minute() {
+    let mut scene = Scene::new(settings(&[0]), 2);
+    scene.run_seconds(100);
+    greet(&mut scene, &info(1), ip_of(1));
+    scene.run_seconds(60);
+    assert!(scene.trust(1).is_some_and(|trust| trust > 0.0));
+    assert!((0..20).any(|_| scene.manager.peers_to_share(&mut || scene.fake.random()).0.contains(&info(1))));
+}
+
+#[test]
+fn active_nodes_that_nobody_draws_are_told_of_up_to_the_node_limit_one_at_least() {
+    for (limit, told) in [(20, 6), (5, 5), (3, 3), (1, 2)] {
+        let mut scene = Scene::new(PeerSettings { node_limit: limit, ..settings(&[0]) }, 6);
+        scene.run_seconds(100);
+        for node in 1..6 {
+            greet(&mut scene, &info(node), ip_of(node));
+            scene.answer_all();
+        }
+        // Trust was calculated before they appeared: only the pre-trusted peer is selected.
+        let lists: Vec<_> = (0..60).map(|_| scene.manager.peers_to_share(&mut || scene.fake.random()).0).collect();
+        for list in &lists {
+            let named: BTreeSet<_> = list.iter().map(|node| node.identity.key).collect();
+            assert_eq!((list.len(), named.len()), (told, told), "limit {limit}");
+        }
+        assert!((0..6).all(|node| lists.iter().flatten().any(|one| *one == info(node))), "limit {limit}");
+    }
+}
+
+#[test]
+fn a_node_that_has_failed_is_looked_at_again_after_a_sign_of_life_at_most_once_a_minute() {
+    let mut scene = Scene::new(settings(&[0, 1]), 2);
+    scene.simulated_peers[1].behaviour = Behaviour::Broken;
+    scene.run_seconds(20);
+    assert_eq!(scene.state(1), Some(State::Failure));
+    let looks = |scene: &Scene| scene.asked("/node/peer-list/active").iter().filter(|node| **node == 1).count();
+    scene.simulated_peers[1].behaviour = Behaviour::SilentAt("/node/peer-list/active");
+    // Its failure is less than a minute old.
+    greet(&mut scene, &info(1), ip_of(1));
+    scene.answer_all();
+    assert_eq!((scene.state(1), looks(&scene)), (Some(State::Failure), 0));
+    scene.now += Duration::from_secs(45);
+    for _ in 0..3 {
+        greet(&mut scene, &info(1), ip_of(1));
+        scene.answer_all();
+    }
+    assert_eq!(looks(&scene), 1);
+    scene.run_seconds(11);
+    assert_eq!(scene.state(1), Some(State::Busy), "it gets the state that follows");
+    scene.simulated_peers[1].behaviour = Behaviour::Good;
+    scene.now += Duration::from_secs(60);
+    greet(&mut scene, &info(1), ip_of(1));
+    scene.answer_all();
+    assert_eq!(scene.state(1), Some(State::Active));
+}
+
+#[test]
+fn a_sign_of_life_of_an_active_node_changes_nothing_about_it() {
+    let mut scene = Scene::new(settings(&[0]), 1);
+    scene.run_seconds(1);
+    scene.simulated_peers[0].info.identity.name = Some("renamed".to_owned());
+    greet(&mut scene, &info(0), ip_of(0));
+    scene.answer_all();
+    assert_eq!(scene.manager.active().0, [info(0)]);
+    assert!(scene.fake.waiting.is_empty() && scene.asked("/node/info").len() == 1, "nobody is asked");
+}
+
+#[test]
+fn a_node_that_is_looked_at_again_after_a_sign_of_life_does_not_bring_others_into_a_refresh() {
+    let mut scene = Scene::new(settings(&[0, 1]), 3);
+    scene.simulated_peers[1].behaviour = Behaviour::Broken;
+    scene.run_seconds(20);
+    // The refresh at second 131 waits for the other pre-trusted peer.
+    scene.simulated_peers[0].behaviour = Behaviour::SilentAt("/node/info");
+    scene.run_seconds(115);
+    assert!(scene.fake.waiting.iter().any(|sent| sent.request.path == "/node/info"));
+    (scene.simulated_peers[1].behaviour, scene.simulated_peers[1].list) = (Behaviour::Good, vec![info(2)]);
+    greet(&mut scene, &info(1), ip_of(1));
+    scene.run_seconds(10);
+    assert_eq!((scene.state(1), scene.state(2)), (Some(State::Active), None));
+}

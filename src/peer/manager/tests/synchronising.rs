@@ -1,0 +1,285 @@
+use std::time::Duration;
+
+use crate::codec::{SigningForm, Writable};
+use crate::crypto::Signature;
+use crate::model::{Block, BlockKind, Hash256, Height, Timestamp};
+use crate::peer::io::{OwnTip, Reply, ValidationOutcome};
+use crate::peer::manager::PreTrustedPeer;
+use crate::peer::schedule::Task;
+use crate::peer::testing::{Behaviour, Scene, address_of, info, ip_of, pair, settings, signed};
+use crate::peer::wire::{AuthenticatedRequest, ChainRequest, Endpoint, HashChain, List, NodeInfo, Score};
+
+pub fn block(height: u64) -> Block {
+    let signer = pair(77);
+    let mut block = Block {
+        kind: BlockKind::Regular,
+        version: 0x9800_0001_u32 as i32,
+        timestamp: Timestamp(height as i32),
+        signer: signer.public(),
+        signature: None,
+        previous_hash: Hash256([1; 32]).into(),
+        height: Height(height),
+        transactions: Vec::new(),
+    };
+    block.signature = Some(signer.sign(&block.to_bytes(SigningForm::NonVerifiable)));
+    block
+}
+
+/// Returns a node that has just asked its only peer for its score.
+fn comparing() -> Scene {
+    let mut scene = Scene::new(settings(&[0]), 1);
+    scene.simulated_peers[0].behaviour = Behaviour::SilentAt("/chain/score");
+    scene.run(Duration::from_millis(850));
+    assert_eq!(last_question(&scene), "/chain/score");
+    scene.simulated_peers[0].behaviour = Behaviour::Good;
+    scene
+}
+
+fn last_question(scene: &Scene) -> &'static str {
+    scene.fake.waiting.back().expect("a question").request.path
+}
+
+fn answer(scene: &mut Scene, entity: impl Writable) {
+    let sent = scene.fake.waiting.pop_back().expect("a question");
+    let body = signed(&scene.simulated_peers[0], &sent.request, entity);
+    scene.end(sent.call, Reply::Answer { body, from: ip_of(0) });
+}
+
+fn timer(scene: &Scene) -> (bool, u64, u64) {
+    let timer = scene.manager.timers().iter().find(|timer| timer.task == Task::Synchronisation).expect("a timer");
+    (timer.is_executing, timer.successes, timer.failures)
+}
+
+/// Answers the score request and those after it, until blocks are requested.
+fn answer_until_blocks(scene: &mut Scene) {
+    answer(scene, Score(500));
+    assert_eq!(last_question(scene), "/chain/last-block");
+    answer(scene, block(2));
+    assert_eq!(last_question(scene), "/chain/hashes-from");
+    answer(scene, HashChain(vec![Hash256([1; 32]), Hash256([2; 32])]));
+    assert_eq!(last_question(scene), "/chain/blocks-after");
+}
+
+/// Runs until blocks are to be validated.
+fn pulled() -> Scene {
+    let mut scene = comparing();
+    answer_until_blocks(&mut scene);
+    answer(&mut scene, List(vec![block(2)]));
+    scene
+}
+
+#[test]
+fn blocks_of_a_better_chain_are_judged_and_the_partner_is_credited_with_the_outcome() {
+    for (verdict, experience) in [
+        (ValidationOutcome::Better, (1, 0)),
+        (ValidationOutcome::Bad, (0, 1)),
+        (ValidationOutcome::Neutral, (0, 0)),
+        (ValidationOutcome::TooDeep, (0, 0)),
+    ] {
+        let mut scene = pulled();
+        let [pulled] = &scene.fake.fetched[..] else { panic!("{:?}", scene.fake.fetched) };
+        assert_eq!((pulled.from, pulled.common, pulled.base), (address_of(0), Height(1), Hash256([1; 32])));
+        assert_eq!(pulled.blocks.left(), 1);
+        assert!(timer(&scene).0, "it goes on until they are judged");
+        let now = scene.now();
+        scene.manager.on_blocks_validated(&address_of(7), verdict, now);
+        assert!(timer(&scene).0, "that was another node's");
+        scene.manager.on_blocks_validated(&address_of(0), verdict, now);
+        scene.manager.on_blocks_validated(&address_of(0), verdict, now);
+        assert_eq!((scene.experience(0), timer(&scene).0), (experience, false), "{verdict:?}");
+        assert_eq!(scene.manager.known()[0].score, Some(500));
+        let apart = scene.manager.split_peers(now.monotonic).nodes.len();
+        assert_eq!(apart, usize::from(verdict == ValidationOutcome::TooDeep));
+    }
+}
+
+#[test]
+fn whoever_has_the_name_of_a_partner_elsewhere_is_not_credited_with_its_blocks() {
+    for verdict in [ValidationOutcome::Better, ValidationOutcome::Bad] {
+        let mut scene = pulled();
+        let elsewhere = NodeInfo { endpoint: Endpoint::http("66.6.6.6", 7890), ..info(0) };
+        scene.manager.add_pre_trusted_peers(vec![PreTrustedPeer::Node(elsewhere)]);
+        let now = scene.now();
+        scene.manager.on_blocks_validated(&address_of(0), verdict, now);
+        assert_eq!((scene.experience(0), timer(&scene).0), ((0, 0), false), "{verdict:?}");
+    }
+}
+
+#[test]
+fn while_blocks_are_judged_no_further_synchronisation_is_begun() {
+    let mut scene = pulled();
+    scene.run_seconds(100);
+    assert_eq!(scene.asked("/chain/score").len(), 1);
+    let now = scene.now();
+    scene.manager.on_blocks_validated(&address_of(0), ValidationOutcome::Better, now);
+    scene.run_seconds(4);
+    assert_eq!(scene.asked("/chain/score").len(), 2, "three seconds later");
+}
+
+#[test]
+fn whoever_has_just_come_nearer_to_its_aim_need_not_rest() {
+    let mut scene = pulled();
+    let now = scene.now();
+    scene.manager.on_blocks_validated(&address_of(0), ValidationOutcome::Better, now);
+    scene.manager.synchronise_soon(now);
+    scene.tick();
+    assert_eq!(scene.asked("/chain/score").len(), 2);
+}
+
+#[test]
+fn a_partner_that_cheats_is_blamed() {
+    let mut scene = comparing();
+    answer(&mut scene, Score(500));
+    answer(&mut scene, Block { signature: Some(Signature([1; 64])), ..block(2) });
+    assert_eq!((scene.experience(0), timer(&scene)), ((0, 1), (false, 1, 0)));
+}
+
+#[test]
+fn a_better_chain_that_has_left_ours_too_far_back_is_noticed() {
+    let mut scene = comparing();
+    answer(&mut scene, Score(500));
+    answer(&mut scene, block(2));
+    assert_eq!(last_question(&scene), "/chain/hashes-from");
+    answer(&mut scene, HashChain(vec![Hash256([7; 32]), Hash256([2; 32])]));
+    assert_eq!(scene.manager.split_peers(scene.now().monotonic).nodes, [address_of(0)]);
+}
+
+#[test]
+fn a_partner_that_cannot_be_reached_or_understood_is_not_blamed() {
+    let good = Reply::Answer { body: vec![1, 2, 3], from: ip_of(0) };
+    let refused = Reply::ErrorStatus { status: 500, body: b"no".to_vec() };
+    for reply in [Reply::TimedOut, Reply::Failed(String::new()), Reply::Unreachable(String::new()), refused, good] {
+        let mut scene = comparing();
+        answer(&mut scene, Score(500));
+        let sent = scene.fake.waiting.pop_back().expect("a question");
+        scene.end(sent.call, reply.clone());
+        assert_eq!((scene.experience(0), timer(&scene)), ((0, 0), (false, 0, 1)), "{reply:?}");
+        scene.run_seconds(3);
+        assert_eq!(scene.asked("/chain/score").len(), 2);
+        assert_eq!(scene.manager.active().0, [info(0)], "and its state is as it was");
+    }
+}
+
+#[test]
+fn after_blocks_that_did_not_come_fewer_are_asked_for_and_more_again_once_they_do() {
+    let mut scene = comparing();
+    let (mut failing, mut coming) = (Vec::new(), Vec::new());
+    for attempt in 0..13 {
+        if attempt > 0 {
+            scene.simulated_peers[0].behaviour = Behaviour::SilentAt("/chain/score");
+            scene.run_seconds(3);
+            scene.simulated_peers[0].behaviour = Behaviour::Good;
+        }
+        answer_until_blocks(&mut scene);
+        let sent = scene.fake.waiting.back().expect("a question");
+        let asked: AuthenticatedRequest<ChainRequest> =
+            settings(&[]).format.read(&sent.request.body, settings(&[]).context).expect("a request");
+        let transactions = asked.entity.max_transactions.expect("a number");
+        if attempt < 7 {
+            failing.push(transactions);
+            let call = scene.fake.waiting.pop_back().expect("a question").call;
+            scene.end(call, Reply::Failed("the answer is too long".to_owned()));
+        } else {
+            coming.push(transactions);
+            answer(&mut scene, List(vec![block(2)]));
+            let now = scene.now();
+            scene.manager.on_blocks_validated(&address_of(0), ValidationOutcome::Better, now);
+        }
+    }
+    assert_eq!(failing, [10_000, 5_000, 2_500, 1_250, 625, 625, 625]);
+    assert_eq!(coming, [625, 1_250, 2_500, 5_000, 10_000, 10_000]);
+}
+
+#[test]
+fn a_partner_with_the_same_chain_is_asked_for_what_is_unconfirmed_and_one_with_a_lower_score_is_not() {
+    let mut scene = comparing();
+    answer(&mut scene, Score(0));
+    assert_eq!(last_question(&scene), "/transactions/unconfirmed");
+    scene.answer_all();
+    assert_eq!((scene.fake.unconfirmed.len(), timer(&scene)), (1, (false, 1, 0)));
+    let mut scene = comparing();
+    scene.fake.tip = scene.fake.tip.map(|tip| OwnTip { score: 10, ..tip });
+    answer(&mut scene, Score(9));
+    assert_eq!((scene.fake.waiting.len(), timer(&scene), scene.experience(0)), (0, (false, 1, 0), (0, 0)));
+}
+
+#[test]
+fn unconfirmed_transactions_of_an_impostor_are_not_handed_over() {
+    let mut scene = comparing();
+    answer(&mut scene, Score(0));
+    scene.simulated_peers[0].behaviour = Behaviour::SignedByAnother;
+    scene.answer_all();
+    assert_eq!((scene.fake.unconfirmed.len(), timer(&scene), scene.experience(0)), (0, (false, 1, 0), (0, 0)));
+}
+
+#[test]
+fn a_store_that_cannot_be_read_ends_an_attempt_and_nobody_is_blamed() {
+    let mut scene = comparing();
+    scene.fake.tip = None;
+    answer(&mut scene, Score(500));
+    assert_eq!((timer(&scene), scene.experience(0)), ((false, 0, 1), (0, 0)));
+}
+
+/// Returns the score requests: peer and time since the start.
+fn comparisons(scene: &Scene) -> Vec<(usize, Duration)> {
+    let asked = scene.fake.history.iter().filter(|(_, _, path)| *path == "/chain/score");
+    let times = asked.map(|(at, _, _)| *at);
+    scene.asked("/chain/score").into_iter().zip(times).collect()
+}
+
+#[test]
+fn a_partner_that_wastes_time_has_a_small_part_of_it_if_there_is_another() {
+    let mut scene = Scene::new(settings(&[0, 1]), 2);
+    scene.simulated_peers[0].behaviour = Behaviour::SilentAt("/chain/score");
+    scene.run_seconds(3_600);
+    let times: Vec<_> = comparisons(&scene).into_iter().filter(|(node, _)| *node == 0).map(|(_, at)| at).collect();
+    let least = Duration::from_secs(10 + 100);
+    assert!(times.windows(2).all(|pair| pair[1] - pair[0] >= least), "{times:?}");
+    assert!((20..=33).contains(&times.len()), "{} of 3600 s are wasted", 10 * times.len());
+}
+
+#[test]
+fn a_partner_that_is_slow_and_brings_nothing_rests_for_long_and_one_that_is_quick_does_not() {
+    for (took, rests) in [(9, false), (11, true)] {
+        let mut scene = Scene::new(settings(&[0, 1]), 2);
+        scene.simulated_peers.iter_mut().for_each(|other| other.behaviour = Behaviour::SilentAt("/chain/score"));
+        scene.run(Duration::from_millis(850));
+        let sent = scene.fake.waiting.pop_back().expect("a question");
+        let slow = comparisons(&scene)[0].0;
+        scene.now += Duration::from_secs(took);
+        scene.simulated_peers.iter_mut().for_each(|other| other.behaviour = Behaviour::Good);
+        let from = ip_of(slow);
+        let body = signed(&scene.simulated_peers[slow], &sent.request, Score(0));
+        scene.end(sent.call, Reply::Answer { body, from });
+        scene.run_seconds(59);
+        let is_asked = comparisons(&scene).into_iter().skip(1).any(|(node, _)| node == slow);
+        assert_eq!(is_asked, !rests, "{took} s");
+    }
+}
+
+#[test]
+fn a_partner_that_is_slow_with_what_is_unconfirmed_holds_no_comparison_up() {
+    let mut scene = Scene::new(settings(&[0]), 1);
+    scene.simulated_peers[0].behaviour = Behaviour::SilentAt("/transactions/unconfirmed");
+    scene.run_seconds(10);
+    let asked = [scene.asked("/chain/score").len(), scene.asked("/transactions/unconfirmed").len()];
+    assert_eq!(asked, [4, 1], "one answer is waited for at a time");
+    scene.run_seconds(10);
+    assert!(scene.asked("/transactions/unconfirmed").len() > 1);
+}
+
+#[test]
+fn attempts_are_counted_also_those_that_fail() {
+    let mut scene = comparing();
+    scene.simulated_peers[0].behaviour = Behaviour::SilentAt("/chain/score");
+    scene.run_seconds(15);
+    let entries = scene.manager.experience_entries();
+    assert_eq!((entries.len(), entries[0].syncs), (1, 2));
+}
+
+#[test]
+fn without_partners_a_synchronisation_fails_at_once() {
+    let mut scene = Scene::new(settings(&[]), 0);
+    scene.run_seconds(2);
+    assert_eq!(timer(&scene), (false, 0, 1));
+}

@@ -1,0 +1,275 @@
+//! Data about peers for people and other nodes.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use super::request_queue::{AuditEntry, Completed};
+use super::unpinned::Unpinned;
+use super::{Manager, PeerInfo, Phase};
+use crate::crypto::PublicKey;
+use crate::model::{Address, Height};
+use crate::peer::experiences::Experience;
+use crate::peer::io::{Now, PeerIo};
+use crate::peer::peer_table::{self, Dropped, LastFailure, PeerEntry, State};
+use crate::peer::random::RandomSource;
+use crate::peer::schedule::Timer;
+use crate::peer::time_sync::TimeSync;
+use crate::peer::wire::{
+    self, Endpoint, ExperienceEntry, ExperiencePair, NodeCollection, NodeExperiences, NodeInfo, NodeList,
+};
+
+/// Data about a peer, for people.
+#[derive(Clone, Debug)]
+pub struct PeerView<'p> {
+    /// Address of its account.
+    pub address: Address,
+    /// What the peer reports about itself.
+    pub info: &'p NodeInfo,
+    /// IP address that last answered.
+    pub ip: Option<IpAddr>,
+    /// Result of the last contact.
+    pub state: State,
+    /// Whether it is on the operator's list.
+    pub is_pre_trusted: bool,
+    /// Last reported chain height.
+    pub height: Option<Height>,
+    /// Last reported chain score.
+    pub score: Option<i128>,
+    /// Time of its last answer, since the start of this node.
+    pub last_contact: Option<Duration>,
+    /// Its share of the trust, if it took part in the last calculation.
+    pub trust: Option<f64>,
+    /// This node's experience with it.
+    pub experience: Experience,
+    /// Synchronisations started with it.
+    pub synchronisations: u32,
+    /// Last failure.
+    pub last_failure: Option<&'p LastFailure>,
+    /// Time of the next retry since the start of this node, if it has failed.
+    pub retry_at: Option<Duration>,
+}
+
+/// Whether the node has joined its network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Joined {
+    /// Joined.
+    Yes,
+    /// Not joined: no peer has reported this node's address.
+    NotYet {
+        /// Number of rounds without an answer.
+        failures: u32,
+    },
+}
+
+/// Result of a peer's push.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PushResult {
+    /// New and valid.
+    Useful,
+    /// No statement about the peer: known already, too early, or no room.
+    Neutral,
+    /// Invalid.
+    Harmful,
+}
+
+/// Sender of a push.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pusher {
+    /// Key that signed the push.
+    pub key: PublicKey,
+    /// Address that the push came from.
+    pub from: IpAddr,
+}
+
+impl Manager {
+    /// Returns this node's public description, with the detected endpoint.
+    pub fn local(&self) -> &NodeInfo {
+        &self.local
+    }
+
+    /// Returns whether the node has joined its network, and the failures so far.
+    pub fn joined(&self) -> Joined {
+        match &self.phase {
+            Phase::Running(_) => Joined::Yes,
+            Phase::Joining(joining) => Joined::NotYet { failures: joining.failures() },
+        }
+    }
+
+    /// Returns whether the node has joined its network.
+    pub fn is_booted(&self) -> bool {
+        self.phase.is_booted()
+    }
+
+    /// Returns whether the last height checks found this node synchronised.
+    pub fn is_synchronised(&self) -> bool {
+        self.height_check.is_synchronised()
+    }
+
+    /// Returns whether any peer is active.
+    pub fn has_active_node(&self) -> bool {
+        self.table.in_state(State::Active).next().is_some()
+    }
+
+    /// Returns the peers to name when asked: freshly selected ones, plus a random choice of other active peers up to
+    /// the node limit, at least one. Peers without trust are never selected; if they were never named, two such peers
+    /// with outdated endpoints would not find each other again. Linear in the peer table.
+    pub fn peers_to_share(&self, random: &mut impl RandomSource) -> NodeList {
+        let mut told = self.select(&self.selector, random);
+        let mut others: Vec<_> = self.table.in_state(State::Active).map(|(address, _)| *address).collect();
+        others.retain(|node| !told.contains(node));
+        let room = self.settings.node_limit.saturating_sub(told.len()).max(1);
+        random.choose(&mut others, room);
+        told.extend(others.into_iter().take(room));
+        NodeList(self.infos(told))
+    }
+
+    /// Returns all active peers.
+    pub fn active(&self) -> NodeList {
+        NodeList(self.in_state(State::Active))
+    }
+
+    /// Returns all peers by state, except those that were not contacted yet.
+    pub fn collection(&self) -> NodeCollection {
+        NodeCollection {
+            active: self.in_state(State::Active),
+            busy: self.in_state(State::Busy),
+            inactive: self.in_state(State::Inactive),
+            failure: self.in_state(State::Failure),
+        }
+    }
+
+    fn in_state(&self, state: State) -> Vec<NodeInfo> {
+        self.table.in_state(state).map(|(_, node)| node.data.info.clone()).collect()
+    }
+
+    /// Returns own experiences to send to a peer: at most 100, chosen at random.
+    pub fn experiences(&self, random: &mut impl RandomSource) -> NodeExperiences {
+        let pair = |(address, experience): (Address, Experience)| {
+            let node = self.table.get(&address)?.data.info.clone();
+            Some(ExperiencePair { node, experience: on_wire(experience) })
+        };
+        let experiences = self.experiences.selection(random).into_iter().filter_map(pair).collect();
+        NodeExperiences { node: self.local.clone(), experiences }
+    }
+
+    /// Returns own experiences with all known peers, for people.
+    pub fn experience_entries(&self) -> Vec<ExperienceEntry> {
+        let entry = |(address, node): (&Address, &PeerEntry<PeerInfo>)| ExperienceEntry {
+            node: node.data.info.clone(),
+            experience: on_wire(self.experiences.between(&self.address, address)),
+            syncs: i32::try_from(node.synchronisations).unwrap_or(i32::MAX),
+        };
+        self.table.iter().map(entry).collect()
+    }
+
+    /// Returns the recurring tasks; empty before joining.
+    pub fn timers(&self) -> &[Timer] {
+        match &self.phase {
+            Phase::Running(schedule) => schedule.timers(),
+            Phase::Joining(_) => &[],
+        }
+    }
+
+    /// Returns the state of time synchronisation.
+    pub fn time(&self) -> &TimeSync {
+        &self.time_sync
+    }
+
+    /// Returns the calls in flight, oldest first.
+    pub fn outstanding_calls(&self) -> Vec<&AuditEntry> {
+        self.requests.outstanding()
+    }
+
+    /// Returns the latest calls, newest first.
+    pub fn latest_calls(&self) -> impl Iterator<Item = &AuditEntry> {
+        self.requests.latest()
+    }
+
+    /// Returns all known peers in order of address.
+    pub fn known<'p>(&'p self) -> Vec<PeerView<'p>> {
+        let trust: BTreeMap<_, _> = self.trust.values().iter().collect();
+        let view = |(address, node): (&'_ Address, &'p PeerEntry<PeerInfo>)| PeerView {
+            address: *address,
+            info: &node.data.info,
+            ip: node.ip,
+            state: node.state,
+            is_pre_trusted: node.is_pre_trusted,
+            height: node.data.height,
+            score: node.data.score,
+            last_contact: node.last_contact,
+            trust: trust.get(address).copied(),
+            experience: self.experiences.between(&self.address, address),
+            synchronisations: node.synchronisations,
+            last_failure: node.last_failure.as_ref(),
+            retry_at: node.retry_at(),
+        };
+        self.table.iter().map(view).collect()
+    }
+
+    /// Returns the pre-trusted peers without a known key.
+    pub fn unpinned(&self) -> &[Unpinned] {
+        &self.unpinned
+    }
+
+    /// Returns the peers that were dropped last, oldest first.
+    pub fn dropped(&self) -> impl Iterator<Item = &Dropped<PeerInfo>> {
+        self.table.dropped()
+    }
+
+    /// Records the validation result of a push. It counts only for known peers that are active or busy, and only if the
+    /// push came from the peer's known address: pushes are signed, but anyone can replay them later, and the peer would
+    /// be trusted or blamed for it; nor does a push from elsewhere show that the peer is at its known endpoint. A
+    /// useful push of a pre-trusted peer counts wherever it comes from, as such a peer never moves.
+    pub fn record_push(&mut self, by: &Pusher, result: PushResult, now: Now) {
+        let node = Address::from_public_key(&by.key, self.settings.context.network);
+        // All loopback addresses are this machine; which of them a connection uses is irrelevant.
+        let host = |ip: IpAddr| (!ip.to_canonical().is_loopback()).then(|| peer_table::host(ip));
+        let may_be_elsewhere = |known: &PeerEntry<PeerInfo>| known.is_pre_trusted && result == PushResult::Useful;
+        let is_there =
+            |known: &PeerEntry<PeerInfo>| may_be_elsewhere(known) || known.ip.map(host) == Some(host(by.from));
+        if !self.table.get(&node).is_some_and(is_there) {
+            return;
+        }
+        if result == PushResult::Useful {
+            self.record_alive(&node, now);
+        }
+        let counts = |known: &PeerEntry<PeerInfo>| matches!(known.state, State::Active | State::Busy);
+        if !self.table.get(&node).is_some_and(counts) {
+            return;
+        }
+        match result {
+            PushResult::Useful => self.experiences.succeeded(node, now.network),
+            PushResult::Harmful => self.experiences.failed(node, now.network),
+            PushResult::Neutral => {}
+        }
+    }
+
+    /// Records a valid answer of a peer from an endpoint. A peer that has never introduced itself is probed.
+    pub(super) fn record_valid_answer(&mut self, node: &Address, endpoint: &Endpoint, now: Now, io: &mut impl PeerIo) {
+        let Some(known) = self.table.get(node).filter(|_| self.has_endpoint(node, endpoint)) else { return };
+        match known.last_contact {
+            Some(_) => self.record_alive(node, now),
+            None => self.probe_known(*node, endpoint.clone(), now, io),
+        }
+    }
+
+    /// Returns the peer that was queried, if the answer had to prove it.
+    pub(super) fn queried_peer(&self, completed: &Completed) -> Option<Address> {
+        let key = completed.proof.as_ref()?.key?;
+        Some(Address::from_public_key(&key, self.settings.context.network))
+    }
+
+    /// Records a valid signed message of a peer. The owner of the key is alive, so the peer is active at its known
+    /// endpoint; the message does not prove where it is.
+    fn record_alive(&mut self, node: &Address, now: Now) {
+        if self.table.record_alive(node, now.monotonic) {
+            log::info!("{node} is active again: it has sent something of use");
+            self.renew_selector();
+        }
+    }
+}
+
+fn on_wire(experience: Experience) -> wire::Experience {
+    wire::Experience { successes: experience.successes(), failures: experience.failures() }
+}

@@ -1,0 +1,710 @@
+//! Table of known peers and the result of the last contact with each.
+//!
+//! A peer enters the table by answering, never by gossip alone. Pre-trusted peers (from the operator's list) are in it
+//! from the start, stay for good, and become active with their first answer. Peers saved before a restart are in it at
+//! their saved endpoints, without trust, and stay until others need their slots, whether they answer or not.
+//!
+//! **A peer keeps its endpoint.** An answer is signed, but the signature covers only the challenge: a relay can forward
+//! challenges to a peer and return its answers with another endpoint in them. So an answer proves that the owner of the
+//! key is alive, not where. A pre-trusted peer stays at its configured endpoint for good. Any other moves only after it
+//! has been unreachable for [`MOVE_DELAY`], and counts as unknown at its new endpoint.
+//!
+//! **Limits.** An unknown peer fills a slot only by answering at an address of its own. The table is limited in all,
+//! per address and per network ([`Limits`]). When it is full, a failed peer is evicted for one that answers; an active
+//! peer is never evicted. Private addresses share one limit whatever their network, since one machine may run a whole
+//! network of nodes. A slot takes the caller's data and about 300 bytes.
+//!
+//! **Backoff.** A failed peer is not contacted for a minute, doubling with each further failure up to an hour. NIS1
+//! backs off for one to two hours at once, so a restarted node is lost for that long, and nodes that are started
+//! together lose each other. Here a restart costs a minute, and a dead peer costs six calls in the first hour and one
+//! per hour later, as few as with NIS1.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+
+use super::limit_usage::LimitUsage;
+use crate::ip::{network, site};
+use crate::model::Address;
+
+/// Backoff after the first failure.
+pub const FIRST_BACKOFF: Duration = Duration::from_secs(60);
+/// Maximum backoff.
+pub const MAX_BACKOFF: Duration = Duration::from_secs(60 * 60);
+/// Minimum interval between probes of a failed peer that signs of life cause.
+pub const SIGN_PROBE_INTERVAL: Duration = Duration::from_secs(60);
+/// The same for a peer that may have moved, and the time for which a failed probe counts as recent.
+pub const MOVED_SIGN_PROBE_INTERVAL: Duration = Duration::from_secs(10);
+/// Time for which a peer must be unreachable before it may move.
+pub const MOVE_DELAY: Duration = Duration::from_secs(60);
+/// Time since its last introduction after which an active peer is probed, if it is not selected meanwhile. Otherwise a
+/// peer without trust (never selected) would stay active wherever it went, and would never be asked for its peers.
+pub const RECHECK_INTERVAL: Duration = Duration::from_secs(5 * 60);
+/// Time since its last sign of life, or since the start, after which an active peer that is not selected gets one.
+pub const SIGN_OF_LIFE_INTERVAL: Duration = Duration::from_secs(4 * 60);
+/// Maximum number of dropped peers that are remembered.
+pub const MAX_DROPPED: usize = 50;
+/// Maximum number of characters of a failure reason.
+pub const MAX_REASON: usize = 128;
+
+/// Limits of the table.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Peers in all, including pre-trusted ones.
+    pub nodes: usize,
+    /// Peers per IPv4 address or IPv6 /64, the usual share of one host.
+    pub per_address: usize,
+    /// Peers per IPv4 /24 or IPv6 /48, the usual share of one site.
+    pub per_network: usize,
+    /// Peers at private and loopback addresses.
+    pub private: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { nodes: 1_000, per_address: 8, per_network: 16, private: 250 }
+    }
+}
+
+/// Result of the last contact.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum State {
+    /// In the table from the start and not contacted yet.
+    Untried,
+    /// It answered.
+    Active,
+    /// It timed out, or is starting.
+    Busy,
+    /// It was unreachable.
+    Inactive,
+    /// It failed in another way.
+    Failure,
+}
+
+impl State {
+    /// Returns whether such a peer is backed off from.
+    fn is_backed_off(self) -> bool {
+        matches!(self, State::Inactive | State::Failure)
+    }
+}
+
+/// Kind of a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailureKind {
+    /// Timed out, or starting.
+    Busy,
+    /// Unreachable.
+    Inactive,
+    /// Anything else.
+    Failure,
+}
+
+/// Last failure of a peer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LastFailure {
+    /// Time since the start of this node.
+    pub at: Duration,
+    /// Kind of the failure.
+    pub kind: FailureKind,
+    /// Message for people, at most [`MAX_REASON`] characters.
+    pub reason: String,
+}
+
+/// Entry of the table. `T` is the caller's data: name, endpoint and the like.
+#[derive(Clone, Debug)]
+pub struct PeerEntry<T> {
+    /// The caller's data.
+    pub data: T,
+    /// Address that answered; `None` before the first answer of a peer that is known by name.
+    pub ip: Option<IpAddr>,
+    /// Result of the last contact.
+    pub state: State,
+    /// Whether it is on the operator's list.
+    pub is_pre_trusted: bool,
+    /// Time of the last answer, since the start of this node.
+    pub last_contact: Option<Duration>,
+    /// Time of the last introduction at its known endpoint, since the start of this node.
+    introduced_at: Option<Duration>,
+    /// Time of the last sign of life sent to it, since the start of this node; zero if none.
+    sign_sent_at: Duration,
+    /// Last failure; successes do not reset it.
+    pub last_failure: Option<LastFailure>,
+    /// Failures since its last answer.
+    pub failures: u32,
+    /// Time of the first of these failures.
+    failing_since: Option<Duration>,
+    /// Time of the last of them, if nothing answered at the known endpoint.
+    unreachable_at: Option<Duration>,
+    /// Synchronisations started with it.
+    pub synchronisations: u32,
+    /// Time of the next retry after a failure.
+    retry_at: Duration,
+    /// Time of the last probe that a failure or a sign of life caused.
+    last_recheck: Option<Duration>,
+    /// Host and time of the last sign of life that caused a probe at once after a failed one.
+    immediate_probe: Option<(IpAddr, Duration)>,
+    /// Time until which other sync peers are preferred.
+    sync_retry_at: Duration,
+}
+
+impl<T> PeerEntry<T> {
+    /// Creates the entry of a peer that has just introduced itself at an endpoint that was not known.
+    fn new_introduced(about: T, ip: IpAddr, now: Duration) -> PeerEntry<T> {
+        let (last_contact, introduced) = (Some(now), Some(now));
+        PeerEntry { ip: Some(ip), last_contact, introduced_at: introduced, ..PeerEntry::new(about, State::Active) }
+    }
+
+    fn new(about: T, state: State) -> PeerEntry<T> {
+        PeerEntry {
+            data: about,
+            ip: None,
+            state,
+            is_pre_trusted: false,
+            last_contact: None,
+            introduced_at: None,
+            sign_sent_at: Duration::ZERO,
+            last_failure: None,
+            failures: 0,
+            failing_since: None,
+            unreachable_at: None,
+            synchronisations: 0,
+            retry_at: Duration::ZERO,
+            last_recheck: None,
+            immediate_probe: None,
+            sync_retry_at: Duration::ZERO,
+        }
+    }
+
+    /// Returns the time of the next retry, if the last contact failed.
+    pub fn retry_at(&self) -> Option<Duration> {
+        (!matches!(self.state, State::Untried | State::Active)).then_some(self.retry_at)
+    }
+
+    /// Returns the time of the next probe independent of selection; `None` if it was never tried.
+    fn next_recheck(&self) -> Option<Duration> {
+        match self.state {
+            State::Untried => None,
+            State::Active => self.introduced_at.map(|last| last + RECHECK_INTERVAL),
+            State::Busy | State::Inactive | State::Failure => Some(self.retry_at),
+        }
+    }
+
+    fn set_active(&mut self, now: Duration) {
+        self.state = State::Active;
+        self.last_contact = Some(now);
+        self.failures = 0;
+        self.failing_since = None;
+        self.unreachable_at = None;
+    }
+
+    fn set_failed(&mut self, trouble: FailureKind, reason: &str, now: Duration) {
+        self.state = match trouble {
+            FailureKind::Busy => State::Busy,
+            FailureKind::Inactive => State::Inactive,
+            FailureKind::Failure => State::Failure,
+        };
+        self.last_failure =
+            Some(LastFailure { at: now, kind: trouble, reason: reason.chars().take(MAX_REASON).collect() });
+        self.retry_at = now + backoff(self.failures);
+        self.failures = self.failures.saturating_add(1);
+        self.failing_since.get_or_insert(now);
+        self.unreachable_at = None;
+        self.last_recheck = Some(now);
+    }
+}
+
+/// Returns the backoff after a failure that `before` others precede.
+fn backoff(before: u32) -> Duration {
+    let factor = 2_u32.checked_pow(before).unwrap_or(u32::MAX);
+    FIRST_BACKOFF.saturating_mul(factor).min(MAX_BACKOFF)
+}
+
+/// Peer that was dropped from the table.
+#[derive(Clone, Debug)]
+pub struct Dropped<T> {
+    /// Address of its account.
+    pub address: Address,
+    /// Last entry.
+    pub node: PeerEntry<T>,
+    /// Time since the start of this node.
+    pub at: Duration,
+    /// Reason.
+    pub reason: DropReason,
+}
+
+/// Reason for dropping a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DropReason {
+    /// It did not answer for a long time.
+    Unresponsive,
+    /// It had failed and was evicted for another peer.
+    Evicted,
+    /// It was unreachable and has moved.
+    Moved,
+}
+
+/// Reason for not adding a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AddError {
+    /// It is this node.
+    Local,
+    /// Its address or network has no free slot.
+    SubnetFull,
+    /// The table is full.
+    Full,
+}
+
+/// Set of addresses with a common limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Group {
+    /// Host, by its first address.
+    Host(IpAddr),
+    /// Network, by its first address.
+    Network(IpAddr),
+    /// All private addresses.
+    Private,
+}
+
+/// Returns whether an address is private, link-local or loopback.
+pub fn is_private(ip: IpAddr) -> bool {
+    match ip.to_canonical() {
+        IpAddr::V4(ip) => ip.is_private() || ip.is_loopback() || ip.is_link_local(),
+        IpAddr::V6(ip) => ip.is_unique_local() || ip.is_loopback() || ip.is_unicast_link_local(),
+    }
+}
+
+/// Returns whether an address is a unicast address of a host.
+pub fn is_unicast(ip: IpAddr) -> bool {
+    let ip = ip.to_canonical();
+    !ip.is_unspecified() && !ip.is_multicast() && ip != IpAddr::V4(Ipv4Addr::BROADCAST)
+}
+
+/// Returns the first address of a host's share: the IPv4 address or the IPv6 /64.
+pub fn host(ip: IpAddr) -> IpAddr {
+    network(ip, 32, 64)
+}
+
+impl Group {
+    /// Returns the groups of an address.
+    fn of(ip: IpAddr) -> impl Iterator<Item = Group> {
+        let groups = match is_private(ip) {
+            true => [Some(Group::Private), None],
+            false => [Some(Group::Host(host(ip))), Some(Group::Network(site(ip)))],
+        };
+        groups.into_iter().flatten()
+    }
+
+    fn limit(self, limits: &Limits) -> usize {
+        match self {
+            Group::Host(_) => limits.per_address,
+            Group::Network(_) => limits.per_network,
+            Group::Private => limits.private,
+        }
+    }
+}
+
+/// Table of known peers.
+#[derive(Debug)]
+pub struct PeerTable<T> {
+    local: Address,
+    limits: Limits,
+    entries: BTreeMap<Address, PeerEntry<T>>,
+    /// The operator's list, which may contain this node.
+    pre_trusted: BTreeSet<Address>,
+    /// Number of peers per group, without pre-trusted ones.
+    groups: BTreeMap<Group, usize>,
+    /// Peers that had not answered at the last pruning, nor since.
+    prune_candidates: BTreeSet<Address>,
+    dropped: VecDeque<Dropped<T>>,
+}
+
+impl<T> PeerTable<T> {
+    /// Creates an empty table for the node with address `local`.
+    pub fn new(local: Address, limits: Limits) -> PeerTable<T> {
+        PeerTable {
+            local,
+            limits,
+            entries: BTreeMap::new(),
+            pre_trusted: BTreeSet::new(),
+            groups: BTreeMap::new(),
+            prune_candidates: BTreeSet::new(),
+            dropped: VecDeque::new(),
+        }
+    }
+
+    /// Returns the address of this node.
+    pub fn local(&self) -> Address {
+        self.local
+    }
+
+    /// Adds a pre-trusted peer, which counts towards [`Limits::nodes`] only. This node may be listed, but is not added.
+    pub fn add_pre_trusted(&mut self, node: Address, about: T) -> Result<(), AddError> {
+        if node == self.local {
+            self.pre_trusted.insert(node);
+            return Ok(());
+        }
+        if let Some(known) = self.entries.get_mut(&node) {
+            if !known.is_pre_trusted {
+                known.is_pre_trusted = true;
+                let ip = known.ip;
+                self.leave_groups(ip);
+            }
+        } else if self.entries.len() >= self.limits.nodes {
+            return Err(AddError::Full);
+        } else {
+            self.entries.insert(node, PeerEntry { is_pre_trusted: true, ..PeerEntry::new(about, State::Untried) });
+        }
+        self.pre_trusted.insert(node);
+        Ok(())
+    }
+
+    /// Adds a saved peer if it is unknown; `ip` is `None` if its endpoint is a name.
+    pub fn add_saved(&mut self, node: Address, ip: Option<IpAddr>, about: T) -> Result<(), AddError> {
+        if self.entries.contains_key(&node) {
+            return Ok(());
+        }
+        if self.entries.len() >= self.limits.nodes {
+            return Err(AddError::Full);
+        }
+        if let Some(ip) = ip {
+            self.reserve_slot(node, ip, Duration::ZERO)?;
+        }
+        self.entries
+            .insert(node, PeerEntry { ip: ip.map(|ip| ip.to_canonical()), ..PeerEntry::new(about, State::Untried) });
+        Ok(())
+    }
+
+    /// Records that a peer introduced itself at `ip`, its known endpoint or that of a new peer: it becomes active with
+    /// the data `about`. If its name now resolves to an address without a free slot, it becomes active with its former
+    /// data.
+    pub fn record_introduction(&mut self, node: Address, ip: IpAddr, about: T, now: Duration) -> Result<(), AddError> {
+        let ip = ip.to_canonical();
+        self.prune_candidates.remove(&node);
+        if let Some(known) = self.entries.get_mut(&node) {
+            known.set_active(now);
+            known.introduced_at = Some(now);
+        }
+        self.reserve_slot(node, ip, now)?;
+        match self.entries.get_mut(&node) {
+            Some(known) => (known.data, known.ip) = (about, Some(ip)),
+            None => drop(self.entries.insert(node, PeerEntry::new_introduced(about, ip, now))),
+        }
+        Ok(())
+    }
+
+    /// Records that an unreachable peer introduced itself at another endpoint, at `ip`. All former data are dropped.
+    pub fn record_move(&mut self, node: Address, ip: IpAddr, about: T, now: Duration) -> Result<(), AddError> {
+        let ip = ip.to_canonical();
+        self.reserve_slot(node, ip, now)?;
+        self.prune_candidates.remove(&node);
+        if let Some(former) = self.entries.insert(node, PeerEntry::new_introduced(about, ip, now)) {
+            self.note_dropped(Dropped { address: node, node: former, at: now, reason: DropReason::Moved });
+        }
+        Ok(())
+    }
+
+    /// Returns whether a peer may be probed elsewhere: not pre-trusted, and unreachable for [`MOVE_DELAY`].
+    pub fn may_move(&self, node: &Address, now: Duration) -> bool {
+        let is_gone = |since: Duration| now.saturating_sub(since) >= MOVE_DELAY;
+        self.entries.get(node).is_some_and(|node| !node.is_pre_trusted && node.failing_since.is_some_and(is_gone))
+    }
+
+    /// Records that nothing answered at a peer's known endpoint, and starts its unreachable time unless it is running.
+    pub fn record_unreachable(&mut self, node: &Address, now: Duration) {
+        if let Some(node) = self.entries.get_mut(node) {
+            node.unreachable_at = Some(now);
+            node.failing_since = node.failing_since.or(Some(now));
+        }
+    }
+
+    /// Returns whether a peer may move and a probe of its known endpoint has just failed.
+    pub fn may_move_at_once(&self, node: &Address, now: Duration) -> bool {
+        let is_new = |unreached: Duration| now.saturating_sub(unreached) < MOVED_SIGN_PROBE_INTERVAL;
+        self.may_move(node, now) && self.entries.get(node).is_some_and(|node| node.unreachable_at.is_some_and(is_new))
+    }
+
+    /// Returns whether a sign of life from this host causes a probe there at once although a probe of the known
+    /// endpoint has just failed, and records it: if the peer may move, or if it is known there (`is_there`) and has not
+    /// answered since the start. At most once per [`SIGN_PROBE_INTERVAL`] and host, unless another host's sign comes between.
+    pub fn admit_immediate_probe(&mut self, node: &Address, host: IpAddr, is_there: bool, now: Duration) -> bool {
+        let may_move = !is_there && self.may_move_at_once(node, now);
+        let is_asked =
+            |node: &&mut PeerEntry<T>| may_move || (is_there && !node.is_pre_trusted && node.last_contact.is_none());
+        let Some(node) = self.entries.get_mut(node).filter(is_asked) else { return false };
+        let is_other = |(last, asked)| last != host || now.saturating_sub(asked) >= SIGN_PROBE_INTERVAL;
+        let may = node.immediate_probe.is_none_or(is_other);
+        if may {
+            node.immediate_probe = Some((host, now));
+        }
+        may
+    }
+
+    /// Records a valid signed message of a peer, which becomes active if it ever introduced itself. Returns whether it
+    /// was inactive.
+    pub fn record_alive(&mut self, node: &Address, now: Duration) -> bool {
+        let Some(known) = self.entries.get_mut(node).filter(|known| known.last_contact.is_some()) else { return false };
+        let is_back = known.state != State::Active;
+        known.set_active(now);
+        self.prune_candidates.remove(node);
+        is_back
+    }
+
+    /// Records a failed contact. Ignores unknown peers.
+    pub fn record_failure(&mut self, node: &Address, kind: FailureKind, reason: &str, now: Duration) {
+        if let Some(node) = self.entries.get_mut(node) {
+            node.set_failed(kind, reason, now);
+        }
+    }
+
+    /// Counts a synchronisation with a peer.
+    pub fn count_synchronisation(&mut self, node: &Address) {
+        if let Some(node) = self.entries.get_mut(node) {
+            node.synchronisations = node.synchronisations.saturating_add(1);
+        }
+    }
+
+    /// Prefers other sync peers until the given time.
+    pub fn back_off_sync(&mut self, node: &Address, until: Duration) {
+        if let Some(node) = self.entries.get_mut(node) {
+            node.sync_retry_at = node.sync_retry_at.max(until);
+        }
+    }
+
+    /// Returns whether other sync peers are preferred.
+    pub fn is_sync_backed_off(&self, node: &Address, now: Duration) -> bool {
+        self.entries.get(node).is_some_and(|node| now < node.sync_retry_at)
+    }
+
+    /// Returns whether a peer may be contacted: it is not this node, and is unknown or not backed off.
+    pub fn may_be_contacted(&self, node: &Address, now: Duration) -> bool {
+        *node != self.local
+            && self.entries.get(node).is_none_or(|node| !node.state.is_backed_off() || node.retry_at <= now)
+    }
+
+    /// Returns at most `most` peers to probe: failed ones, then those that have not introduced themselves for
+    /// [`RECHECK_INTERVAL`], each kind in turn.
+    pub fn due_for_recheck(&self, now: Duration, most: usize, share: usize) -> Vec<Address> {
+        let due = |node: &PeerEntry<T>| {
+            let next_look = node.next_recheck().filter(|next_look| *next_look <= now)?;
+            Some((node.state == State::Active, next_look))
+        };
+        self.in_due_order(due, most, share)
+    }
+
+    /// Returns at most `most` active peers, except `drawn`, whose last sign of life is [`SIGN_OF_LIFE_INTERVAL`] old.
+    pub fn due_for_sign_of_life(&self, drawn: &[Address], now: Duration, most: usize, share: usize) -> Vec<Address> {
+        let due = |node: &PeerEntry<T>| {
+            let is_due = node.state == State::Active && node.sign_sent_at + SIGN_OF_LIFE_INTERVAL <= now;
+            is_due.then_some(node.sign_sent_at)
+        };
+        let mut nodes = self.in_due_order(due, most.saturating_add(drawn.len()), share);
+        nodes.retain(|node| !drawn.contains(node));
+        nodes.truncate(most);
+        nodes
+    }
+
+    /// Records that a sign of life was sent to a peer.
+    pub fn record_sign_sent(&mut self, node: &Address, now: Duration) {
+        self.entries.get_mut(node).into_iter().for_each(|node| node.sign_sent_at = now);
+    }
+
+    /// Returns at most `most` peers in the order of the key that `due` returns, pre-trusted ones first, and at most
+    /// `share` of one network as long as there are others. Linear in the table.
+    fn in_due_order<D: Ord>(
+        &self,
+        due: impl Fn(&PeerEntry<T>) -> Option<D>,
+        most: usize,
+        share: usize,
+    ) -> Vec<Address> {
+        let waiting = self.entries.iter().filter_map(|(address, node)| {
+            let ip = node.ip.filter(|ip| !node.is_pre_trusted && !is_private(*ip));
+            Some((!node.is_pre_trusted, due(node)?, *address, ip.map(site)))
+        });
+        let mut waiting: Vec<_> = waiting.collect();
+        waiting.sort_unstable();
+        let mut counts = BTreeMap::<IpAddr, usize>::new();
+        let (mut first, beyond): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|(.., network)| {
+            network.is_none_or(|network| {
+                let count = counts.entry(network).or_default();
+                *count += 1;
+                *count <= share
+            })
+        });
+        first.extend(beyond);
+        first.truncate(most);
+        first.into_iter().map(|(_, _, address, _)| address).collect()
+    }
+
+    /// Returns whether a peer's sign of life causes a probe in spite of backoff, and records it: at most once per
+    /// [`SIGN_PROBE_INTERVAL`], or [`MOVED_SIGN_PROBE_INTERVAL`] if the peer may move.
+    pub fn admit_sign_probe(&mut self, node: &Address, now: Duration) -> bool {
+        let rest = if self.may_move(node, now) { MOVED_SIGN_PROBE_INTERVAL } else { SIGN_PROBE_INTERVAL };
+        let Some(node) = self.entries.get_mut(node) else { return false };
+        let may = node.last_recheck.is_none_or(|looked| now.saturating_sub(looked) >= rest);
+        if may {
+            node.last_recheck = Some(now);
+        }
+        may
+    }
+
+    /// Drops peers that had not answered at the last pruning, nor since, and returns their number. Pre-trusted peers
+    /// stay, and so do saved peers that have not answered since the start.
+    pub fn prune(&mut self, now: Duration) -> usize {
+        let silent: BTreeSet<_> = self
+            .entries
+            .iter()
+            .filter(|(_, node)| !node.is_pre_trusted && node.last_contact.is_some() && node.state != State::Active)
+            .map(|(address, _)| *address)
+            .collect();
+        let gone: Vec<_> = silent.intersection(&self.prune_candidates).copied().collect();
+        gone.iter().for_each(|node| self.drop_peer(*node, DropReason::Unresponsive, now));
+        self.prune_candidates = silent.into_iter().filter(|node| self.entries.contains_key(node)).collect();
+        gone.len()
+    }
+
+    /// Returns the entry of a peer.
+    pub fn get(&self, node: &Address) -> Option<&PeerEntry<T>> {
+        self.entries.get(node)
+    }
+
+    /// Returns the caller's data about a peer.
+    pub fn data_mut(&mut self, node: &Address) -> Option<&mut T> {
+        self.entries.get_mut(node).map(|node| &mut node.data)
+    }
+
+    /// Returns whether a peer answered at the last contact.
+    pub fn is_active(&self, node: &Address) -> bool {
+        self.entries.get(node).is_some_and(|node| node.state == State::Active)
+    }
+
+    /// Returns all entries in order of address.
+    pub fn iter(&self) -> impl Iterator<Item = (&Address, &PeerEntry<T>)> {
+        self.entries.iter()
+    }
+
+    /// Returns the entries with one state, in order of address.
+    pub fn in_state(&self, state: State) -> impl Iterator<Item = (&Address, &PeerEntry<T>)> {
+        self.entries.iter().filter(move |(_, node)| node.state == state)
+    }
+
+    /// Returns the number of peers.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Returns whether the table is empty.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Returns the usage of the table, and of the fullest group of each kind.
+    pub fn usage(&self) -> [LimitUsage; 5] {
+        let fullest = |is_one: fn(&Group) -> bool| {
+            let counts = self.groups.iter().filter(|(group, _)| is_one(group)).map(|(_, count)| *count);
+            counts.max().unwrap_or(0)
+        };
+        let Limits { nodes, per_address, per_network, private } = self.limits;
+        [
+            LimitUsage::new("known nodes", self.entries.len(), nodes),
+            LimitUsage::new("nodes of one address", fullest(|group| matches!(group, Group::Host(_))), per_address),
+            LimitUsage::new("nodes of one network", fullest(|group| matches!(group, Group::Network(_))), per_network),
+            LimitUsage::new("nodes of private networks", fullest(|group| matches!(group, Group::Private)), private),
+            LimitUsage::new("nodes that were dropped", self.dropped.len(), MAX_DROPPED),
+        ]
+    }
+
+    /// Returns the operator's list, which may contain this node.
+    pub fn pre_trusted(&self) -> &BTreeSet<Address> {
+        &self.pre_trusted
+    }
+
+    /// Returns the peers for a trust calculation, without this node: active ones, busy ones that have answered before
+    /// or are pre-trusted, and untried pre-trusted ones.
+    pub fn trust_candidates(&self) -> Vec<Address> {
+        let is_met = |node: &PeerEntry<T>| node.is_pre_trusted || node.last_contact.is_some();
+        [State::Active, State::Busy, State::Untried]
+            .into_iter()
+            .flat_map(|state| self.in_state(state).filter(|(_, node)| is_met(node)).map(|(address, _)| *address))
+            .collect()
+    }
+
+    /// Returns the peers that were dropped last, oldest first.
+    pub fn dropped(&self) -> impl Iterator<Item = &Dropped<T>> {
+        self.dropped.iter()
+    }
+
+    /// Counts a peer towards the groups of its address; evicts a peer if one is full.
+    fn reserve_slot(&mut self, node: Address, ip: IpAddr, now: Duration) -> Result<(), AddError> {
+        if node == self.local {
+            return Err(AddError::Local);
+        }
+        let former = match self.entries.get(&node) {
+            Some(known) if known.is_pre_trusted || known.ip == Some(ip) => return Ok(()),
+            known => known.and_then(|known| known.ip),
+        };
+        // At most one peer is evicted: an eviction from a host also frees a slot of its network and of the table.
+        for group in Group::of(ip) {
+            let stays = former.is_some_and(|former| Group::of(former).any(|other| other == group));
+            let count = self.groups.get(&group).copied().unwrap_or(0);
+            if count >= group.limit(&self.limits) && !stays {
+                self.evict(Some(group), now).ok_or(AddError::SubnetFull)?;
+            }
+        }
+        if self.entries.len() >= self.limits.nodes && !self.entries.contains_key(&node) {
+            self.evict(None, now).ok_or(AddError::Full)?;
+        }
+        self.leave_groups(former);
+        Group::of(ip).for_each(|group| *self.groups.entry(group).or_default() += 1);
+        Ok(())
+    }
+
+    /// Drops the failed peer that answered longest ago, of a group if given. Linear in the table.
+    fn evict(&mut self, group: Option<Group>, now: Duration) -> Option<()> {
+        let belongs = |ip: Option<IpAddr>| {
+            group.is_none_or(|group| ip.is_some_and(|ip| Group::of(ip).any(|other| other == group)))
+        };
+        let (victim, _) = self
+            .entries
+            .iter()
+            .filter(|(_, node)| !node.is_pre_trusted && node.state.is_backed_off() && belongs(node.ip))
+            .min_by_key(|(_, node)| node.last_contact)?;
+        self.drop_peer(*victim, DropReason::Evicted, now);
+        Some(())
+    }
+
+    /// Removes a peer from the table.
+    pub fn remove(&mut self, node: &Address) -> Option<PeerEntry<T>> {
+        let known = self.entries.remove(node)?;
+        self.prune_candidates.remove(node);
+        if !known.is_pre_trusted {
+            self.leave_groups(known.ip);
+        }
+        Some(known)
+    }
+
+    fn drop_peer(&mut self, address: Address, why: DropReason, at: Duration) {
+        let Some(node) = self.remove(&address) else { return };
+        self.note_dropped(Dropped { address, node, at, reason: why });
+    }
+
+    fn note_dropped(&mut self, dropped: Dropped<T>) {
+        if self.dropped.len() == MAX_DROPPED {
+            self.dropped.pop_front();
+        }
+        self.dropped.push_back(dropped);
+    }
+
+    fn leave_groups(&mut self, ip: Option<IpAddr>) {
+        for group in ip.into_iter().flat_map(Group::of) {
+            if let Some(count) = self.groups.get_mut(&group) {
+                *count = count.saturating_sub(1);
+                if *count == 0 {
+                    self.groups.remove(&group);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

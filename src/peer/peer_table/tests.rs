@@ -1,0 +1,505 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::peer::samples::address;
+
+const LOCAL: usize = 999_999;
+
+fn table() -> PeerTable<&'static str> {
+    PeerTable::new(address(LOCAL), Limits::default())
+}
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().expect("an address")
+}
+
+/// Returns an address of a separate network for each number.
+fn elsewhere(number: usize) -> IpAddr {
+    IpAddr::V4(Ipv4Addr::from_bits(0x0800_0001 + ((number as u32) << 8)))
+}
+
+fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+fn state(nodes: &PeerTable<&'static str>, node: usize) -> Option<State> {
+    nodes.get(&address(node)).map(|node| node.state)
+}
+
+#[test]
+fn nodes_of_the_list_are_known_from_the_start_and_active_when_they_have_answered() {
+    let mut nodes = table();
+    nodes.add_pre_trusted(address(1), "listed").expect("room");
+    assert_eq!(state(&nodes, 1), Some(State::Untried));
+    assert_eq!(nodes.trust_candidates(), [address(1)]);
+    assert!(nodes.may_be_contacted(&address(1), seconds(0)) && !nodes.is_active(&address(1)));
+    nodes.record_introduction(address(1), ip("8.8.8.8"), "answered", seconds(5)).expect("room");
+    let node = nodes.get(&address(1)).expect("a node");
+    assert_eq!((node.state, node.data, node.last_contact), (State::Active, "answered", Some(seconds(5))));
+    assert_eq!(node.ip, Some(ip("8.8.8.8")));
+}
+
+#[test]
+fn this_node_is_never_in_its_own_table() {
+    let mut nodes = table();
+    nodes.add_pre_trusted(address(LOCAL), "").expect("room");
+    assert_eq!(nodes.record_introduction(address(LOCAL), ip("8.8.8.8"), "", seconds(0)), Err(AddError::Local));
+    assert!(nodes.is_empty() && !nodes.may_be_contacted(&address(LOCAL), seconds(0)));
+    assert!(nodes.pre_trusted().contains(&address(LOCAL)));
+    assert!(nodes.groups.is_empty());
+}
+
+#[test]
+fn only_a_node_that_was_out_of_reach_for_a_minute_may_move_and_it_is_a_stranger_then() {
+    let mut nodes = table();
+    nodes.record_introduction(address(1), ip("8.8.8.8"), "here", seconds(0)).expect("room");
+    nodes.count_synchronisation(&address(1));
+    assert!(!nodes.may_move(&address(1), seconds(1_000)), "it has answered");
+    for trouble in [FailureKind::Busy, FailureKind::Inactive, FailureKind::Failure] {
+        nodes.record_failure(&address(1), trouble, "", seconds(1_000));
+    }
+    nodes.record_failure(&address(1), FailureKind::Failure, "", seconds(1_050));
+    assert!(!nodes.may_move(&address(1), seconds(1_059)));
+    assert!(nodes.may_move(&address(1), seconds(1_060)), "the first of its failures counts");
+    nodes.record_move(address(1), ip("9.9.9.9"), "there", seconds(1_060)).expect("room");
+    let node = nodes.get(&address(1)).expect("a node");
+    assert_eq!((node.data, node.ip, node.synchronisations), ("there", Some(ip("9.9.9.9")), 0));
+    assert!(node.last_failure.is_none() && !nodes.may_move(&address(1), seconds(9_000)));
+    assert_eq!(
+        nodes.dropped().map(|dropped| (dropped.node.data, dropped.reason)).collect::<Vec<_>>(),
+        [("here", DropReason::Moved)]
+    );
+    // A peer that answers again stays, and so does a pre-trusted one.
+    nodes.record_failure(&address(1), FailureKind::Inactive, "", seconds(2_000));
+    nodes.record_introduction(address(1), ip("9.9.9.9"), "there", seconds(2_030)).expect("room");
+    nodes.record_failure(&address(1), FailureKind::Inactive, "", seconds(2_050));
+    assert!(!nodes.may_move(&address(1), seconds(2_100)));
+    nodes.add_pre_trusted(address(1), "listed").expect("room");
+    assert!(!nodes.may_move(&address(1), seconds(9_000)));
+    // A failure of an unknown peer adds nothing.
+    nodes.record_failure(&address(2), FailureKind::Failure, "", seconds(4));
+    assert_eq!(nodes.len(), 1);
+}
+
+#[test]
+fn a_node_that_others_tell_of_and_that_does_not_answer_where_it_is_known_may_move_a_minute_later() {
+    let mut nodes = table();
+    nodes.record_introduction(address(1), ip("8.8.8.8"), "here", seconds(0)).expect("room");
+    nodes.record_unreachable(&address(1), seconds(100));
+    nodes.record_unreachable(&address(1), seconds(130));
+    assert_eq!(state(&nodes, 1), Some(State::Active), "only a contact of this node's own decides on that");
+    assert!(!nodes.may_move(&address(1), seconds(159)) && nodes.may_move(&address(1), seconds(160)));
+    nodes.record_introduction(address(1), ip("8.8.8.8"), "here", seconds(161)).expect("room");
+    assert!(!nodes.may_move(&address(1), seconds(1_000)));
+}
+
+#[test]
+fn a_node_moves_only_where_there_is_room() {
+    let mut nodes = table();
+    let per_address = Limits::default().per_address;
+    (0..per_address)
+        .for_each(|node| nodes.record_introduction(address(node), ip("8.8.8.8"), "", seconds(0)).expect("room"));
+    nodes.record_introduction(address(99), ip("9.9.9.9"), "here", seconds(0)).expect("room");
+    nodes.record_failure(&address(99), FailureKind::Inactive, "", seconds(1));
+    assert_eq!(nodes.record_move(address(99), ip("8.8.8.8"), "there", seconds(100)), Err(AddError::SubnetFull));
+    let node = nodes.get(&address(99)).expect("a node");
+    assert_eq!((node.data, node.state, node.ip), ("here", State::Inactive, Some(ip("9.9.9.9"))));
+}
+
+#[test]
+fn whoever_has_given_something_is_active_if_it_has_ever_answered() {
+    let mut nodes = table();
+    nodes.add_pre_trusted(address(1), "listed").expect("room");
+    assert!(!nodes.record_alive(&address(1), seconds(1)) && !nodes.record_alive(&address(2), seconds(1)));
+    assert_eq!((state(&nodes, 1), state(&nodes, 2)), (Some(State::Untried), None));
+    nodes.record_introduction(address(1), ip("8.8.8.8"), "listed", seconds(2)).expect("room");
+    nodes.record_failure(&address(1), FailureKind::Inactive, "", seconds(3));
+    assert!(nodes.record_alive(&address(1), seconds(4)) && !nodes.record_alive(&address(1), seconds(5)));
+    let node = nodes.get(&address(1)).expect("a node");
+    assert_eq!((node.state, node.last_contact, node.failures), (State::Active, Some(seconds(5)), 0));
+}
+
+#[test]
+fn a_node_that_fails_is_left_alone_for_a_minute_then_twice_as_long_up_to_an_hour() {
+    let mut nodes = table();
+    nodes.record_introduction(address(1), ip("8.8.8.8"), "", seconds(0)).expect("room");
+    let mut now = seconds(0);
+    for minutes in [1, 2, 4, 8, 16, 32, 60, 60, 60] {
+        nodes.record_failure(&address(1), FailureKind::Failure, "wrong", now);
+        let end = now + seconds(60 * minutes);
+        let just_before = end - Duration::from_millis(1);
+        assert!(!nodes.may_be_contacted(&address(1), just_before), "{minutes}");
+        assert_eq!(nodes.due_for_recheck(just_before, 9, 9), []);
+        assert!(nodes.may_be_contacted(&address(1), end), "{minutes}");
+        assert_eq!(nodes.due_for_recheck(end, 9, 9), [address(1)]);
+        now = end;
+    }
+    (0..100).for_each(|_| nodes.record_failure(&address(1), FailureKind::Failure, "wrong", now));
+    assert!(nodes.may_be_contacted(&address(1), now + MAX_BACKOFF));
+    // An answer resets the backoff.
+    nodes.record_introduction(address(1), ip("8.8.8.8"), "", now).expect("room");
+    nodes.record_failure(&address(1), FailureKind::Inactive, "refused", now);
+    assert!(nodes.may_be_contacted(&address(1), now + FIRST_BACKOFF));
+}
+
+#[test]
+fn busy_nodes_may_be_contacted_at_any_time_and_are_looked_at_again() {
+    let mut nodes = table();
+    nodes.record_introduction(address(1), ip("8.8.8.8"), "", seconds(0)).expect("room");
+    nodes.record_failure(&address(1), FailureKind::Busy, "silent", seconds(0));
+    assert!(nodes.may_be_contacted(&address(1), seconds(0)));
+    assert_eq!(nodes.due_for_recheck(seconds(59), 9, 9), []);
+    assert_eq!(nodes.due_for_recheck(seconds(60), 9, 9), [address(1)]);
+    assert_eq!(nodes.trust_candidates(), [address(1)]);
+}
+
+#[test]
+fn an_active_node_is_asked_again_five_minutes_after_it_last_said_who_it_is() {
+    let mut nodes = table();
+    nodes.record_introduction(address(1), ip("8.8.8.8"), "", seconds(10)).expect("room");
+    // Its other messages do not tell its peers, and may be replayed by others.
+    nodes.record_alive(&address(1), seconds(300));
+    assert_eq!(nodes.due_for_recheck(seconds(309), 9, 9), []);
+    assert_eq!(nodes.due_for_recheck(seconds(310), 9, 9), [address(1)]);
+    nodes.record_introduction(address(1), ip("8.8.8.8"), "", seconds(310)).expect("room");
+    assert_eq!(nodes.due_for_recheck(seconds(609), 9, 9), []);
+    nodes.record_move(address(1), ip("9.9.9.9"), "", seconds(400)).expect("room");
+    assert_eq!(nodes.due_for_recheck(seconds(699), 9, 9), []);
+    assert_eq!(nodes.due_for_recheck(seconds(700), 9, 9), [address(1)]);
+}
+
+#[test]
+fn failed_nodes_are_looked_at_before_active_ones_however_many_these_are() {
+    let mut nodes = table();
+    for node in 0..20 {
+        nodes.record_introduction(address(node), elsewhere(node), "", seconds(0)).expect("room");
+    }
+    nodes.record_failure(&address(7), FailureKind::Inactive, "", seconds(500));
+    let looked_at = nodes.due_for_recheck(seconds(560), 8, 2);
+    assert_eq!((looked_at.len(), looked_at[0]), (8, address(7)));
+}
+
+#[test]
+fn active_nodes_that_are_not_drawn_are_given_a_sign_of_life_when_they_had_none_for_four_minutes() {
+    let mut nodes = table();
+    for node in 0..4 {
+        nodes.record_introduction(address(node), elsewhere(node), "", seconds(node as u64)).expect("room");
+    }
+    nodes.record_failure(&address(3), FailureKind::Inactive, "", seconds(9));
+    assert_eq!(nodes.due_for_sign_of_life(&[], seconds(239), 9, 2), []);
+    let mut due = nodes.due_for_sign_of_life(&[address(1)], seconds(240), 9, 2);
+    due.sort_unstable();
+    let mut others = [address(0), address(2)];
+    others.sort_unstable();
+    assert_eq!(due, others, "one is drawn, and one is not active");
+    assert_eq!(nodes.due_for_sign_of_life(&[address(1)], seconds(240), 1, 2).len(), 1);
+    nodes.record_sign_sent(&address(0), seconds(240));
+    nodes.record_sign_sent(&address(1), seconds(250));
+    assert_eq!(nodes.due_for_sign_of_life(&[], seconds(251), 9, 2), [address(2)], "the only one that had none");
+    nodes.record_sign_sent(&address(2), seconds(251));
+    nodes.record_move(address(1), ip("9.9.9.9"), "", seconds(310)).expect("room");
+    assert_eq!(nodes.due_for_sign_of_life(&[], seconds(311), 9, 2), [address(1)], "it had none where it is now");
+    nodes.record_sign_sent(&address(1), seconds(311));
+    assert_eq!(nodes.due_for_sign_of_life(&[], seconds(479), 9, 2), []);
+    let in_turn = [address(0), address(2), address(1)];
+    assert_eq!(nodes.due_for_sign_of_life(&[], seconds(551), 9, 2), in_turn, "who has waited longest first");
+}
+
+#[test]
+fn one_network_does_not_keep_nodes_of_others_from_a_sign_of_life() {
+    let mut nodes = table();
+    for node in 0..6 {
+        nodes.record_introduction(address(node), ip(&format!("66.1.1.{node}")), "", seconds(0)).expect("room");
+    }
+    nodes.record_introduction(address(7), ip("77.1.1.1"), "", seconds(0)).expect("room");
+    nodes.record_sign_sent(&address(7), seconds(10));
+    assert_eq!(nodes.due_for_sign_of_life(&[], seconds(300), 3, 2)[2], address(7));
+}
+
+#[test]
+fn those_that_have_waited_longest_are_looked_at_first() {
+    let mut nodes = table();
+    for node in 0..5 {
+        nodes.record_introduction(address(node), elsewhere(node), "", seconds(0)).expect("room");
+        nodes.record_failure(&address(node), FailureKind::Inactive, "", seconds(10 - node as u64));
+    }
+    assert_eq!(nodes.due_for_recheck(seconds(1_000), 2, 9), [address(4), address(3)]);
+    assert_eq!(nodes.due_for_recheck(seconds(1_000), 0, 9), []);
+}
+
+#[test]
+fn one_network_does_not_keep_nodes_of_others_from_being_looked_at() {
+    let mut nodes = table();
+    for node in 0..6 {
+        nodes.record_introduction(address(node), ip(&format!("66.1.1.{node}")), "", seconds(0)).expect("room");
+        nodes.record_failure(&address(node), FailureKind::Inactive, "", seconds(node as u64));
+    }
+    nodes.record_introduction(address(7), ip("77.1.1.1"), "", seconds(0)).expect("room");
+    nodes.record_failure(&address(7), FailureKind::Inactive, "", seconds(50));
+    let order = [0, 1, 7, 2, 3, 4, 5].map(address);
+    assert_eq!(nodes.due_for_recheck(seconds(1_000), 9, 2), order);
+    assert_eq!(nodes.due_for_recheck(seconds(1_000), 3, 2), order[..3]);
+}
+
+#[test]
+fn a_sign_of_life_leads_to_a_look_at_a_shunned_node_once_a_minute() {
+    let mut nodes = table();
+    nodes.record_introduction(address(1), ip("8.8.8.8"), "", seconds(0)).expect("room");
+    assert!(!nodes.admit_sign_probe(&address(2), seconds(100)), "it is not known");
+    assert!(nodes.admit_sign_probe(&address(1), seconds(30)) && !nodes.admit_sign_probe(&address(1), seconds(89)));
+    nodes.record_failure(&address(1), FailureKind::Failure, "", seconds(100));
+    assert!(!nodes.admit_sign_probe(&address(1), seconds(159)));
+    assert!(nodes.admit_sign_probe(&address(1), seconds(160)));
+    // It may have moved.
+    assert!(!nodes.admit_sign_probe(&address(1), seconds(169)));
+    assert!(nodes.admit_sign_probe(&address(1), seconds(170)));
+    // A pre-trusted peer never moves.
+    nodes.add_pre_trusted(address(1), "").expect("room");
+    assert!(!nodes.admit_sign_probe(&address(1), seconds(229)));
+    assert!(nodes.admit_sign_probe(&address(1), seconds(230)));
+}
+
+#[test]
+fn a_node_moves_at_once_only_if_it_was_just_asked_in_vain_and_one_host_asks_for_it_once_a_minute() {
+    let mut nodes = table();
+    nodes.record_introduction(address(1), ip("8.8.8.8"), "", seconds(0)).expect("room");
+    let hosts = [ip("9.9.9.9"), ip("7.7.7.7")];
+    let fail = |nodes: &mut PeerTable<&'static str>, at: u64| {
+        nodes.record_failure(&address(1), FailureKind::Inactive, "", seconds(at));
+        nodes.record_unreachable(&address(1), seconds(at));
+    };
+    fail(&mut nodes, 100);
+    assert!(!nodes.admit_immediate_probe(&address(1), hosts[0], false, seconds(101)), "not yet");
+    fail(&mut nodes, 160);
+    assert!(!nodes.admit_immediate_probe(&address(1), hosts[0], false, seconds(170)), "it may be back");
+    assert!(nodes.admit_immediate_probe(&address(1), hosts[0], false, seconds(169)));
+    assert!(!nodes.admit_immediate_probe(&address(1), hosts[0], false, seconds(169)));
+    assert!(nodes.admit_immediate_probe(&address(1), hosts[1], false, seconds(169)));
+    // A peer that answers with an HTTP error is present.
+    nodes.record_failure(&address(1), FailureKind::Busy, "it is starting", seconds(300));
+    assert!(nodes.may_move(&address(1), seconds(301)) && !nodes.may_move_at_once(&address(1), seconds(301)));
+    fail(&mut nodes, 400);
+    assert!(nodes.admit_immediate_probe(&address(1), hosts[1], false, seconds(401)));
+}
+
+#[test]
+fn kept_nodes_are_known_without_trust_until_others_need_their_places() {
+    let mut nodes = table();
+    nodes.add_saved(address(1), Some(ip("8.8.8.8")), "kept").expect("room");
+    assert_eq!((state(&nodes, 1), nodes.trust_candidates().len()), (Some(State::Untried), 0));
+    nodes.record_failure(&address(1), FailureKind::Busy, "", seconds(1));
+    assert!(nodes.trust_candidates().is_empty() && !nodes.record_alive(&address(1), seconds(2)));
+    (0..9).for_each(|second| assert_eq!(nodes.prune(seconds(second)), 0));
+    assert_eq!(nodes.add_saved(address(1), None, "again"), Ok(()));
+    assert_eq!(nodes.get(&address(1)).map(|node| (node.data, node.is_pre_trusted)), Some(("kept", false)));
+    nodes.record_introduction(address(1), ip("8.8.8.8"), "met", seconds(9)).expect("room");
+    assert_eq!(nodes.trust_candidates(), [address(1)]);
+}
+
+#[test]
+fn a_node_goes_at_the_second_pruning_unless_it_has_answered_between_them() {
+    let mut nodes = table();
+    for node in 0..4 {
+        nodes.record_introduction(address(node), elsewhere(node), "", seconds(0)).expect("room");
+    }
+    nodes.add_pre_trusted(address(3), "").expect("room");
+    for (node, trouble) in [(0, FailureKind::Busy), (1, FailureKind::Inactive), (3, FailureKind::Failure)] {
+        nodes.record_failure(&address(node), trouble, "why", seconds(1));
+    }
+    assert_eq!(nodes.prune(seconds(2)), 0);
+    nodes.record_introduction(address(0), elsewhere(0), "", seconds(3)).expect("room");
+    nodes.record_failure(&address(0), FailureKind::Failure, "again", seconds(4));
+    assert_eq!(nodes.prune(seconds(5)), 1);
+    assert_eq!((0..4).map(|node| state(&nodes, node).is_some()).collect::<Vec<_>>(), [true, false, true, true]);
+    assert_eq!(nodes.prune(seconds(6)), 1);
+    assert_eq!(nodes.prune(seconds(7)), 0);
+    let dropped: Vec<_> = nodes.dropped().map(|dropped| (dropped.address, dropped.reason, dropped.at)).collect();
+    assert_eq!(
+        dropped,
+        [(address(1), DropReason::Unresponsive, seconds(5)), (address(0), DropReason::Unresponsive, seconds(6))]
+    );
+    let last = nodes.dropped().last().and_then(|dropped| dropped.node.last_failure.as_ref()).expect("a reason");
+    assert_eq!((last.reason.as_str(), last.at, last.kind), ("again", seconds(4), FailureKind::Failure));
+}
+
+#[test]
+fn a_node_that_was_forgotten_comes_back_as_if_it_were_new() {
+    let mut nodes = table();
+    nodes.record_introduction(address(1), ip("8.8.8.8"), "", seconds(0)).expect("room");
+    nodes.record_failure(&address(1), FailureKind::Failure, "", seconds(0));
+    [1, 1].into_iter().for_each(|second| _ = nodes.prune(seconds(second)));
+    assert!(nodes.may_be_contacted(&address(1), seconds(1)) && nodes.groups.is_empty());
+    nodes.record_introduction(address(1), ip("8.8.8.8"), "", seconds(2)).expect("room");
+    assert_eq!(nodes.prune(seconds(3)), 0);
+    assert_eq!(state(&nodes, 1), Some(State::Active));
+}
+
+#[test]
+fn reasons_and_dropped_nodes_are_bounded() {
+    let mut nodes = table();
+    for node in 0..2 * MAX_DROPPED {
+        nodes.record_introduction(address(node), elsewhere(node), "", seconds(0)).expect("room");
+        nodes.record_failure(&address(node), FailureKind::Failure, &"ä".repeat(10_000), seconds(0));
+    }
+    [1, 1].into_iter().for_each(|second| _ = nodes.prune(seconds(second)));
+    assert_eq!((nodes.len(), nodes.dropped().count()), (0, MAX_DROPPED));
+    let reason =
+        |dropped: &Dropped<_>| dropped.node.last_failure.as_ref().map(|trouble| trouble.reason.chars().count());
+    assert!(nodes.dropped().all(|dropped| reason(dropped) == Some(MAX_REASON)));
+}
+
+#[test]
+fn one_address_and_one_network_have_a_bounded_part_of_the_table() {
+    let limits = Limits::default();
+    // One address, a /64, a /24 and a /48, and an IPv4-mapped IPv6 address.
+    let cases: [(&dyn Fn(usize) -> String, usize); 5] = [
+        (&|_| "8.8.8.8".to_owned(), limits.per_address),
+        (&|node| format!("2001:db8:1:2:{node:x}::1"), limits.per_address),
+        (&|node| format!("8.8.8.{}", node % 256), limits.per_network),
+        (&|node| format!("2001:db8:1:{node:x}::1"), limits.per_network),
+        (&|node| if node % 2 == 0 { "8.8.8.8" } else { "::ffff:8.8.8.8" }.to_owned(), limits.per_address),
+    ];
+    for (place, limit) in cases {
+        let mut nodes = table();
+        for node in 0..100 {
+            let outcome = nodes.record_introduction(address(node), ip(&place(node)), "", seconds(0));
+            assert_eq!(outcome.is_ok(), node < limit, "{}: {outcome:?}", place(node));
+        }
+        assert_eq!(nodes.len(), limit);
+        assert_eq!(nodes.record_introduction(address(999), ip("9.9.9.9"), "", seconds(0)), Ok(()));
+    }
+}
+
+#[test]
+fn a_whole_network_of_nodes_may_live_on_one_machine() {
+    let (mut nodes, limits) = (table(), Limits::default());
+    let places = ["127.0.0.1", "10.1.2.3", "192.168.7.7", "169.254.1.1", "::1", "fd00::1", "fe80::1"];
+    for node in 0..limits.private {
+        nodes.record_introduction(address(node), ip(places[node % places.len()]), "", seconds(0)).expect("room");
+    }
+    assert_eq!(
+        nodes.record_introduction(address(LOCAL - 1), ip("172.16.0.1"), "", seconds(0)),
+        Err(AddError::SubnetFull)
+    );
+    assert_eq!(nodes.record_introduction(address(LOCAL - 1), ip("172.32.0.1"), "", seconds(0)), Ok(()));
+}
+
+#[test]
+fn a_node_that_is_out_of_reach_makes_room_for_one_that_answers_and_others_do_not() {
+    let mut nodes = table();
+    let limit = Limits::default().per_address;
+    for node in 0..limit {
+        nodes.record_introduction(address(node), ip("8.8.8.8"), "", seconds(node as u64)).expect("room");
+    }
+    nodes.record_failure(&address(3), FailureKind::Inactive, "", seconds(100));
+    nodes.record_failure(&address(2), FailureKind::Failure, "", seconds(101));
+    nodes.record_failure(&address(0), FailureKind::Busy, "", seconds(102));
+    // The peer that answered longest ago is evicted first.
+    nodes.record_introduction(address(100), ip("8.8.8.8"), "", seconds(103)).expect("room");
+    assert_eq!((state(&nodes, 2), nodes.len()), (None, limit));
+    nodes.record_introduction(address(101), ip("8.8.8.8"), "", seconds(104)).expect("room");
+    assert_eq!((state(&nodes, 3), nodes.len()), (None, limit));
+    assert_eq!(nodes.record_introduction(address(102), ip("8.8.8.8"), "", seconds(105)), Err(AddError::SubnetFull));
+    assert_eq!(nodes.dropped().map(|dropped| dropped.reason).collect::<Vec<_>>(), [DropReason::Evicted; 2]);
+}
+
+#[test]
+fn a_full_table_takes_nobody_but_in_place_of_one_that_is_out_of_reach() {
+    let mut nodes = PeerTable::new(address(LOCAL), Limits { nodes: 10, ..Limits::default() });
+    nodes.add_pre_trusted(address(0), "").expect("room");
+    for node in 1..10 {
+        nodes.record_introduction(address(node), elsewhere(node), "", seconds(0)).expect("room");
+    }
+    nodes.record_failure(&address(0), FailureKind::Failure, "", seconds(1));
+    assert_eq!(nodes.record_introduction(address(10), elsewhere(10), "", seconds(2)), Err(AddError::Full));
+    assert_eq!(nodes.add_pre_trusted(address(11), ""), Err(AddError::Full));
+    nodes.record_failure(&address(5), FailureKind::Failure, "", seconds(3));
+    assert_eq!(nodes.record_introduction(address(10), elsewhere(10), "", seconds(4)), Ok(()));
+    assert_eq!((state(&nodes, 5), state(&nodes, 0), nodes.len()), (None, Some(State::Failure), 10));
+}
+
+#[test]
+fn a_node_that_moves_is_counted_where_it_is_and_stays_where_it_was_if_there_is_no_room() {
+    let mut nodes = table();
+    let limit = Limits::default().per_address;
+    for node in 0..limit {
+        nodes.record_introduction(address(node), ip("8.8.8.8"), "", seconds(0)).expect("room");
+    }
+    nodes.record_introduction(address(100), ip("9.9.9.9"), "before", seconds(0)).expect("room");
+    nodes.record_failure(&address(100), FailureKind::Failure, "", seconds(1));
+    assert_eq!(nodes.record_introduction(address(100), ip("8.8.8.8"), "after", seconds(2)), Err(AddError::SubnetFull));
+    let node = nodes.get(&address(100)).expect("a node");
+    assert_eq!((node.state, node.data, node.ip), (State::Active, "before", Some(ip("9.9.9.9"))));
+    // A peer that moves frees its slot; one that keeps its address needs none.
+    nodes.record_introduction(address(0), ip("9.9.9.9"), "", seconds(3)).expect("room");
+    nodes.record_introduction(address(1), ip("8.8.8.8"), "", seconds(3)).expect("room");
+    nodes.record_introduction(address(100), ip("8.8.8.8"), "after", seconds(4)).expect("room");
+    assert_eq!(nodes.get(&address(100)).expect("a node").data, "after");
+}
+
+#[test]
+fn nodes_of_the_list_take_nothing_of_the_part_of_their_address() {
+    let mut nodes = table();
+    for node in 0..100 {
+        nodes.add_pre_trusted(address(node), "").expect("room");
+        nodes.record_introduction(address(node), ip("8.8.8.8"), "", seconds(0)).expect("room");
+    }
+    assert!(nodes.groups.is_empty());
+    nodes.record_introduction(address(100), ip("8.8.8.8"), "", seconds(0)).expect("room");
+    assert_eq!(nodes.groups.len(), 2);
+    // A peer that becomes pre-trusted is no longer counted.
+    nodes.add_pre_trusted(address(100), "").expect("room");
+    assert!(nodes.groups.is_empty());
+}
+
+#[test]
+fn trust_is_calculated_for_active_nodes_then_busy_ones_then_those_not_tried_yet() {
+    let mut nodes = table();
+    for node in 0..4 {
+        nodes.record_introduction(address(node), elsewhere(node), "", seconds(0)).expect("room");
+    }
+    nodes.add_pre_trusted(address(4), "").expect("room");
+    nodes.record_failure(&address(0), FailureKind::Busy, "", seconds(0));
+    nodes.record_failure(&address(1), FailureKind::Inactive, "", seconds(0));
+    let mut active = [address(2), address(3)];
+    active.sort_unstable();
+    assert_eq!(nodes.trust_candidates(), [active[0], active[1], address(0), address(4)]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn whatever_happens_no_limit_is_exceeded_and_groups_are_counted_right(
+        events in prop::collection::vec((0..6_u8, 0..40_usize, 0..6_u8, 0..3_u8), 0..400),
+    ) {
+        let limits = Limits { nodes: 12, per_address: 2, per_network: 4, private: 3 };
+        let mut nodes = PeerTable::new(address(LOCAL), limits);
+        for (time, (event, node, host, network)) in events.into_iter().enumerate() {
+            let (now, node) = (seconds(60 * time as u64), address(node));
+            let place = match network {
+                0 => IpAddr::from([10, 0, 0, host]),
+                1 => IpAddr::from([8, 8, host / 3, host]),
+                _ => IpAddr::from([0x2001, 0xdb8, 1, u16::from(host / 2), 0, 0, 0, u16::from(host)]),
+            };
+            match event {
+                0 | 1 => _ = nodes.record_introduction(node, place, (), now),
+                2 if nodes.may_move(&node, now) => _ = nodes.record_move(node, place, (), now),
+                3 => nodes.record_failure(&node, if host == 0 { FailureKind::Busy } else { FailureKind::Inactive }, "", now),
+                4 if network == 0 && host == 0 => _ = nodes.add_pre_trusted(node, ()),
+                4 => _ = nodes.prune(now),
+                _ => _ = nodes.admit_sign_probe(&node, now),
+            }
+            prop_assert!(nodes.len() <= limits.nodes);
+            let mut counted = BTreeMap::new();
+            for (_, node) in nodes.iter().filter(|(_, node)| !node.is_pre_trusted) {
+                let ip = node.ip.expect("a stranger has answered somewhere");
+                Group::of(ip).for_each(|group| *counted.entry(group).or_insert(0) += 1);
+            }
+            prop_assert!(counted.iter().all(|(group, count)| *count <= group.limit(&limits)));
+            prop_assert_eq!(&counted, &nodes.groups);
+            prop_assert!(nodes.prune_candidates.iter().all(|node| nodes.get(node).is_some()));
+            prop_assert!(nodes.pre_trusted().iter().all(|node| nodes.get(node).is_some()));
+        }
+    }
+}

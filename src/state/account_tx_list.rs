@@ -1,0 +1,373 @@
+//! Transaction list of an account, newest first.
+//!
+//! An account stores how many transactions it has sent and received, and the location of the newest of each. A row per
+//! block stores, for each of its transactions, the affected accounts and the location of their previous ones. So a new
+//! transaction costs a few bytes at the end of the store, and no row in the middle of an index of all accounts. Every
+//! 32nd transaction of a list has a skip pointer, by which a position is found without a full walk.
+
+use super::account_ids::AccountId;
+use super::bytes::{ByteReader, ByteWriter};
+use super::queries;
+use crate::model::{Address, Height};
+use crate::store::{Read, StoreError, Table, Write, block_key};
+
+/// Transactions from one skip pointer of a list to the next.
+const SKIP_POINTER_EVERY: u32 = 32;
+/// Length of the key prefix of the skip pointers of one list: account id and direction.
+const SKIP_POINTER_PREFIX: usize = 5;
+
+const DAMAGED: StoreError = StoreError::Damaged("the trail of an account");
+
+/// Direction of a transaction for an account.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Direction {
+    /// The account received it.
+    Incoming,
+    /// The account sent it.
+    Outgoing,
+}
+
+/// Location of a transaction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TxLocation {
+    /// Height of its block.
+    pub height: Height,
+    /// Index among the transactions of the block.
+    pub index: u32,
+}
+
+/// Head of the transaction list of an account in one direction, stored with the account.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AccountTxList {
+    /// Number of transactions.
+    pub length: u32,
+    /// Location of the newest transaction; meaningless if `length` is 0.
+    pub last: TxLocation,
+}
+
+impl TxLocation {
+    fn to_bytes(self) -> [u8; 8] {
+        let mut bytes = [0; 8];
+        bytes[..4].copy_from_slice(&(self.height.0 as u32).to_le_bytes());
+        bytes[4..].copy_from_slice(&self.index.to_le_bytes());
+        bytes
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Result<TxLocation, StoreError> {
+        let mut input = ByteReader::new(bytes, "a place");
+        Ok(TxLocation { height: Height(u64::from(input.u32()?)), index: input.u32()? })
+    }
+}
+
+impl AccountTxList {
+    pub(super) fn write(&self, out: &mut ByteWriter) {
+        out.u32(self.length);
+        out.array(&self.last.to_bytes());
+    }
+
+    pub(super) fn read(input: &mut ByteReader<'_>) -> Result<AccountTxList, StoreError> {
+        Ok(AccountTxList { length: input.u32()?, last: TxLocation::from_bytes(&input.array::<8>()?)? })
+    }
+
+    fn newest(&self) -> Option<TxLocation> {
+        (self.length > 0).then_some(self.last)
+    }
+
+    /// Appends a transaction; returns whether it gets a skip pointer.
+    fn extend(&mut self, location: TxLocation) -> bool {
+        self.length = self.length.saturating_add(1);
+        self.last = location;
+        self.length.is_multiple_of(SKIP_POINTER_EVERY)
+    }
+}
+
+/// An entry of one account at a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct AccountTxEntry {
+    account: AccountId,
+    direction: Direction,
+    /// Location of the account's previous transaction in the same direction.
+    previous: Option<TxLocation>,
+}
+
+/// Collects the list entries of a block. Transactions must come in the order of their ids.
+#[derive(Debug, Default)]
+pub struct BlockTxLists {
+    /// Offset of the entries of each transaction, by index.
+    starts: Vec<u32>,
+    entries: ByteWriter,
+}
+
+impl BlockTxLists {
+    /// Starts a transaction with this many entries.
+    pub(super) fn begin(&mut self, location: TxLocation, id: u64, parties: usize) {
+        let index = location.index as usize;
+        if self.starts.len() <= index {
+            self.starts.resize(index + 1, 0);
+        }
+        self.starts[index] = self.entries.0.len() as u32;
+        self.entries.varint(id);
+        self.entries.varint(parties as u64);
+    }
+
+    /// Appends the transaction to the list of an affected account. An account may occur once per direction.
+    pub(super) fn extend(
+        &mut self,
+        txn: &mut impl Write,
+        (place, id): (TxLocation, u64),
+        (account, direction): (AccountId, Direction),
+        trail: &mut AccountTxList,
+    ) -> Result<(), StoreError> {
+        self.add_entry(AccountTxEntry { account, direction, previous: trail.newest() }, place);
+        if trail.extend(place) {
+            txn.insert(Table::SkipPointers, &skip_pointer_key(account, direction, id), &place.to_bytes())?;
+        }
+        Ok(())
+    }
+
+    fn add_entry(&mut self, step: AccountTxEntry, location: TxLocation) {
+        self.entries.varint(u64::from(step.account.0) << 1 | step.direction as u64);
+        // Difference of the heights plus one; 0 if there is no previous transaction.
+        let back = step.previous.map_or(0, |before| location.height.0 - before.height.0 + 1);
+        self.entries.varint(back);
+        if let Some(before) = step.previous {
+            self.entries.varint(u64::from(before.index));
+        }
+    }
+
+    /// Writes the collected entries of the block.
+    pub(super) fn store(self, txn: &mut impl Write, height: Height) -> Result<(), StoreError> {
+        if self.starts.is_empty() {
+            return Ok(());
+        }
+        let mut out = ByteWriter::default();
+        out.u32(self.starts.len() as u32);
+        self.starts.iter().for_each(|start| out.u32(*start));
+        out.array(&self.entries.0);
+        txn.insert(Table::AccountTxLists, &block_key(height), &out.0)
+    }
+}
+
+/// Reads the id of a transaction, and the entry of one account at it.
+fn account_entry_at(
+    state: &impl Read,
+    location: TxLocation,
+    account: AccountId,
+    direction: Direction,
+) -> Result<(u64, AccountTxEntry), StoreError> {
+    let row = state.get(Table::AccountTxLists, &block_key(location.height))?.ok_or(DAMAGED)?;
+    let mut input = entry_at(row, location.index).ok_or(DAMAGED)?;
+    let (id, parties) = (input.varint()?, input.varint()?);
+    for _ in 0..parties {
+        let step = read_entry(&mut input, location)?;
+        if (step.account, step.direction) == (account, direction) {
+            return Ok((id, step));
+        }
+    }
+    Err(DAMAGED)
+}
+
+fn entry_at(row: &[u8], index: u32) -> Option<ByteReader<'_>> {
+    let number = |at: usize| row.get(at..)?.first_chunk().map(|bytes| u32::from_le_bytes(*bytes) as usize);
+    let count = number(0)?;
+    let start = number(4 + 4 * Some(index as usize).filter(|index| *index < count)?)?;
+    let entry = row.get((4 + 4 * count).checked_add(start)?..)?;
+    Some(ByteReader::new(entry, "the trail of an account"))
+}
+
+fn read_entry(input: &mut ByteReader<'_>, location: TxLocation) -> Result<AccountTxEntry, StoreError> {
+    let party = input.varint()?;
+    let account = u32::try_from(party >> 1).map(AccountId).map_err(|_| DAMAGED)?;
+    let direction = if party & 1 == 0 { Direction::Incoming } else { Direction::Outgoing };
+    let before = match input.varint()? {
+        0 => None,
+        back => {
+            let height = location.height.0.checked_sub(back - 1).map(Height).ok_or(DAMAGED)?;
+            let index = u32::try_from(input.varint()?).map_err(|_| DAMAGED)?;
+            Some(TxLocation { height, index })
+        }
+    };
+    Ok(AccountTxEntry { account, direction, previous: before })
+}
+
+fn skip_pointer_key(account: AccountId, direction: Direction, id: u64) -> Vec<u8> {
+    [account.key().as_slice(), &[direction as u8], &id.to_be_bytes()].concat()
+}
+
+/// Returns the id of the transaction at a location; `None` if there is none.
+pub fn transaction_id(state: &impl Read, location: TxLocation) -> Result<Option<u64>, StoreError> {
+    let Some(row) = state.get(Table::AccountTxLists, &block_key(location.height))? else { return Ok(None) };
+    entry_at(row, location.index).map(|mut entry| entry.varint()).transpose()
+}
+
+/// A cursor over the transactions of an account in one direction, newest first. It holds no reference to the store, so
+/// it stays valid between snapshots while the chain only grows.
+#[derive(Clone, Debug)]
+pub struct AccountTxCursor {
+    account: AccountId,
+    direction: Direction,
+    /// Id and location of the next transaction, and the location of the one after it.
+    next: Option<(u64, TxLocation, Option<TxLocation>)>,
+    /// Upper bound of the transactions left.
+    remaining: u32,
+}
+
+impl AccountTxCursor {
+    /// Starts at the newest transaction with an id below `before`. An unknown address has no transactions. Reads at
+    /// most as many blocks as one skip pointer spans.
+    pub fn new(
+        state: &impl Read,
+        address: &Address,
+        direction: Direction,
+        before: u64,
+    ) -> Result<AccountTxCursor, StoreError> {
+        let Some(account) = AccountId::of(state, address)? else {
+            return Ok(AccountTxCursor { account: AccountId(0), direction, next: None, remaining: 0 });
+        };
+        let known = queries::account_at(state, account)?;
+        let trail = if direction == Direction::Outgoing { known.sent } else { known.received };
+        let start = match skip_pointer_from(state, account, direction, before)? {
+            Some(place) => Some(place),
+            None => trail.newest(),
+        };
+        let mut walk = AccountTxCursor { account, direction, next: None, remaining: trail.length };
+        walk.move_to(state, start)?;
+        while walk.peek().is_some_and(|(id, _)| id >= before) {
+            walk.advance(state)?;
+        }
+        Ok(walk)
+    }
+
+    /// Returns id and location of the next transaction.
+    pub fn peek(&self) -> Option<(u64, TxLocation)> {
+        self.next.map(|(id, place, _)| (id, place))
+    }
+
+    /// Skips the next transaction.
+    pub fn advance(&mut self, state: &impl Read) -> Result<(), StoreError> {
+        let Some((_, place, before)) = self.next else { return Ok(()) };
+        self.move_to(state, before.filter(|before| *before != place))
+    }
+
+    fn move_to(&mut self, state: &impl Read, place: Option<TxLocation>) -> Result<(), StoreError> {
+        self.next = None;
+        if let Some(place) = place {
+            // The bound makes the iteration end even in a damaged store.
+            self.remaining = self.remaining.checked_sub(1).ok_or(DAMAGED)?;
+            let (id, step) = account_entry_at(state, place, self.account, self.direction)?;
+            self.next = Some((id, place, step.previous));
+        }
+        Ok(())
+    }
+}
+
+/// Returns the location of the first skip pointer at or above an id.
+fn skip_pointer_from(
+    state: &impl Read,
+    account: AccountId,
+    direction: Direction,
+    id: u64,
+) -> Result<Option<TxLocation>, StoreError> {
+    if id == u64::MAX {
+        return Ok(None);
+    }
+    let key = skip_pointer_key(account, direction, id);
+    let mut walk = state.cursor(Table::SkipPointers)?;
+    let signpost = walk.seek(&key)?.filter(|(found, _)| found.starts_with(&key[..SKIP_POINTER_PREFIX]));
+    signpost.map(|(_, place)| TxLocation::from_bytes(place)).transpose()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::crypto::PublicKey;
+    use crate::model::NetworkByte;
+    use crate::state::Account;
+    use crate::store::test_store;
+
+    fn address(number: u8) -> Address {
+        Address::from_public_key(&PublicKey([number; 32]), NetworkByte::TESTNET)
+    }
+
+    type Parties = Vec<(u8, bool)>;
+
+    /// The expected lists, from a scan of all transactions.
+    type Model = BTreeMap<(u8, bool), Vec<(u64, TxLocation)>>;
+
+    fn build(txn: &mut impl Write, blocks: &[Vec<Parties>]) -> Model {
+        let mut accounts: Vec<Account> = vec![Account { first_height: 1, ..Account::default() }; 4];
+        (0..4u8).for_each(|number| AccountId(number.into()).assign(txn, &address(number)).unwrap());
+        let (mut model, mut id) = (Model::new(), 100);
+        for (height, block) in (1..).map(Height).zip(blocks) {
+            let mut trails = BlockTxLists::default();
+            // Ids do not follow the order of the block.
+            for (index, parties) in block.iter().enumerate().rev() {
+                let place = TxLocation { height, index: index as u32 };
+                id += 3;
+                let parties: BTreeSet<(u8, bool)> = parties.iter().copied().collect();
+                trails.begin(place, id, parties.len());
+                for (account, is_sender) in parties {
+                    model.entry((account, is_sender)).or_default().push((id, place));
+                    let state = &mut accounts[usize::from(account)];
+                    let (direction, trail) = match is_sender {
+                        true => (Direction::Outgoing, &mut state.sent),
+                        false => (Direction::Incoming, &mut state.received),
+                    };
+                    trails.extend(txn, (place, id), (AccountId(account.into()), direction), trail).unwrap();
+                }
+            }
+            trails.store(txn, height).unwrap();
+        }
+        for (number, account) in (0..).map(AccountId).zip(&accounts) {
+            txn.put(Table::Accounts, &number.key(), &account.to_bytes()).unwrap();
+        }
+        model
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn a_walk_gives_all_transactions_of_an_account_below_any_id(
+            blocks in proptest::collection::vec(
+                proptest::collection::vec(proptest::collection::vec((0u8..4, any::<bool>()), 0..4), 0..9),
+                0..60,
+            ),
+            before in 90u64..1_500,
+        ) {
+            let (store, _folder) = test_store();
+            let mut batch = store.begin_write().unwrap();
+            let model = build(&mut batch, &blocks);
+            for account in 0..5u8 {
+                for (is_sender, direction) in [(true, Direction::Outgoing), (false, Direction::Incoming)] {
+                    let mut expected = model.get(&(account, is_sender)).cloned().unwrap_or_default();
+                    expected.retain(|(id, _)| *id < before);
+                    let mut walk = AccountTxCursor::new(&batch, &address(account), direction, before).unwrap();
+                    let mut found = Vec::new();
+                    while let Some((id, place)) = walk.peek() {
+                        prop_assert_eq!(transaction_id(&batch, place).unwrap(), Some(id));
+                        found.push((id, place));
+                        walk.advance(&batch).unwrap();
+                    }
+                    expected.reverse();
+                    prop_assert_eq!(&found, &expected);
+                }
+            }
+        }
+
+        #[test]
+        fn a_row_of_any_bytes_is_read_or_said_to_be_damaged(row: Vec<u8>, index in 0u32..8) {
+            let (store, _folder) = test_store();
+            let mut batch = store.begin_write().unwrap();
+            batch.put(Table::AccountTxLists, &block_key(Height(9)), &row).unwrap();
+            let found = account_entry_at(&batch, TxLocation { height: Height(9), index }, AccountId(1), Direction::Incoming);
+            prop_assert!(matches!(found, Ok(_) | Err(StoreError::Damaged(_))));
+            let id = transaction_id(&batch, TxLocation { height: Height(9), index });
+            prop_assert!(matches!(id, Ok(_) | Err(StoreError::Damaged(_))));
+        }
+    }
+}

@@ -1,0 +1,390 @@
+//! Registry of all namespace provisions and mosaic definitions, with row ids by which the API pages.
+//!
+//! Other state tables forget what has been lost; the registry forgets nothing. The listing indexes of active entries
+//! follow the leases: entries go when a lease ends and return when it is renewed, so that a page is one range scan.
+
+mod supply;
+
+pub use self::supply::{HistoricalSupply, SupplyQuery};
+
+use super::account_tx_list::TxLocation;
+use super::bytes::{ByteReader, ByteWriter};
+use super::error::StateError;
+use super::mosaics::{read_definition, write_definition};
+use super::namespaces::{self, Lease};
+use crate::model::{Address, Block, Body, Height, MosaicDefinition, MosaicId, NamespaceId, NetworkByte, Transaction};
+use crate::store::{Read, StoreError, Table, Write};
+
+/// Terminates a name in a key. It sorts before every character of a name.
+const SEPARATOR: u8 = 0;
+
+/// A namespace provision.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Provision {
+    /// Height of its block.
+    pub height: Height,
+    /// The account that rents the namespace.
+    pub owner: Address,
+    /// The full name.
+    pub name: NamespaceId,
+}
+
+impl Provision {
+    /// Reads the provision with a row id.
+    pub fn at(state: &impl Read, row: u64) -> Result<Provision, StoreError> {
+        let damaged = || StoreError::Damaged("a provision");
+        let bytes = state.get(Table::Provisions, &row.to_be_bytes())?.ok_or_else(damaged)?;
+        let mut input = ByteReader::new(bytes, "a provision");
+        let (height, owner) = (Height(input.u64()?), input.address()?);
+        Ok(Provision { height, owner, name: NamespaceId::parse(input.text()?).map_err(|_| damaged())? })
+    }
+
+    fn to_bytes(&self) -> Vec<u8> {
+        let mut out = ByteWriter::default();
+        out.u64(self.height.0);
+        out.array(self.owner.as_bytes());
+        out.text(self.name.as_str());
+        out.0
+    }
+}
+
+/// Reads the definition with a row id.
+pub fn definition_at(state: &impl Read, row: u64) -> Result<MosaicDefinition, StoreError> {
+    definition_and_height_at(state, row).map(|(_, definition)| definition)
+}
+
+/// Reads the same, with the height of its block.
+fn definition_and_height_at(state: &impl Read, row: u64) -> Result<(Height, MosaicDefinition), StoreError> {
+    let damaged = || StoreError::Damaged("a definition");
+    let bytes = state.get(Table::Definitions, &row.to_be_bytes())?.ok_or_else(damaged)?;
+    let mut input = ByteReader::new(bytes, "a definition");
+    let height = Height(input.u64()?);
+    let id = MosaicId::parse(input.text()?).map_err(|_| damaged())?;
+    Ok((height, read_definition(&mut input, id)?))
+}
+
+/// A listing index: an ordered list of row ids. Where a mosaic has several definitions, "the definition" is the newest.
+#[derive(Clone, Copy, Debug)]
+pub enum ListingIndex<'a> {
+    /// The newest provision of every active root.
+    Roots,
+    /// The definition of every mosaic with an active namespace.
+    Definitions,
+    /// The same, for one creator.
+    DefinitionsBy(&'a Address),
+    /// The definition of every mosaic of exactly this namespace, active or not.
+    DefinitionsIn(&'a str),
+    /// All definitions of a mosaic.
+    DefinitionsOf(&'a MosaicId),
+    /// All provisions of a name by an account.
+    ProvisionsBy(&'a Address, &'a str),
+    /// All provisions of a root, by any account.
+    ProvisionsOf(&'a str),
+}
+
+impl ListingIndex<'_> {
+    /// Returns the common prefix of the keys of the index.
+    fn prefix(self) -> Vec<u8> {
+        match self {
+            ListingIndex::Roots => b"r".to_vec(),
+            ListingIndex::Definitions => b"d".to_vec(),
+            ListingIndex::DefinitionsBy(creator) => [b"c", creator.as_bytes().as_slice()].concat(),
+            ListingIndex::DefinitionsIn(namespace) => [b"n", namespace.as_bytes(), &[SEPARATOR]].concat(),
+            ListingIndex::DefinitionsOf(id) => [b"m", id.to_string().as_bytes(), &[SEPARATOR]].concat(),
+            ListingIndex::ProvisionsBy(owner, name) => {
+                [&provisions_prefix(owner, name), [SEPARATOR].as_slice()].concat()
+            }
+            ListingIndex::ProvisionsOf(root) => [b"p", root.as_bytes(), &[SEPARATOR]].concat(),
+        }
+    }
+
+    fn key(self, row: u64) -> Vec<u8> {
+        let mut key = self.prefix();
+        key.extend_from_slice(&row.to_be_bytes());
+        key
+    }
+
+    /// Calls `visit` with the row ids below `end` in descending order, until it returns `false`.
+    pub fn for_each_before(
+        self,
+        state: &impl Read,
+        end: u64,
+        mut visit: impl FnMut(u64) -> Result<bool, StoreError>,
+    ) -> Result<(), StoreError> {
+        let prefix = self.prefix();
+        state.for_each_prefix_rev(Table::ListingIndex, &prefix, &self.key(end), |key, _| {
+            visit(parse_row_id(&key[prefix.len()..])?)
+        })
+    }
+
+    /// Returns the last row id.
+    pub fn last(self, state: &impl Read) -> Result<Option<u64>, StoreError> {
+        self.last_before(state, u64::MAX)
+    }
+
+    /// Returns the last row id below `end`.
+    fn last_before(self, state: &impl Read, end: u64) -> Result<Option<u64>, StoreError> {
+        let mut last = None;
+        self.for_each_before(state, end, |row| {
+            last = Some(row);
+            Ok(false)
+        })?;
+        Ok(last)
+    }
+
+    /// Returns the first row id at or above `start`.
+    fn first_from(self, state: &impl Read, start: u64) -> Result<Option<u64>, StoreError> {
+        let prefix = self.prefix();
+        let entry = state.cursor(Table::ListingIndex)?.seek(&self.key(start))?;
+        entry.and_then(|(key, _)| key.strip_prefix(prefix.as_slice())).map(parse_row_id).transpose()
+    }
+
+    fn put(self, txn: &mut impl Write, row: u64, listed: bool) -> Result<(), StoreError> {
+        let key = self.key(row);
+        match listed {
+            true if txn.contains(Table::ListingIndex, &key)? => Ok(()),
+            true => txn.insert(Table::ListingIndex, &key, &[]),
+            false => txn.delete(Table::ListingIndex, &key),
+        }
+    }
+}
+
+/// Returns the key prefix of an account's provisions of names that start with `start`.
+fn provisions_prefix(owner: &Address, start: &str) -> Vec<u8> {
+    [b"o", owner.as_bytes().as_slice(), start.as_bytes()].concat()
+}
+
+fn parse_row_id(bytes: &[u8]) -> Result<u64, StoreError> {
+    bytes.try_into().map(u64::from_be_bytes).map_err(|_| StoreError::Damaged("a row"))
+}
+
+/// A resumable cursor over the provisions of an account, ordered by name.
+#[derive(Clone, Debug)]
+pub struct ProvisionCursor {
+    owner: Address,
+    parent: String,
+    /// Key at which to continue.
+    from: Vec<u8>,
+}
+
+impl ProvisionCursor {
+    /// Selects all provisions, or those of names below `parent`. An underscore in `parent` matches any character.
+    /// Returns `None` if the account never rented the root of `parent`.
+    pub fn new(
+        state: &impl Read,
+        owner: Address,
+        parent: Option<&NamespaceId>,
+    ) -> Result<Option<ProvisionCursor>, StoreError> {
+        if let Some(parent) = parent
+            && ListingIndex::ProvisionsBy(&owner, parent.root()).last(state)?.is_none()
+        {
+            return Ok(None);
+        }
+        let parent = parent.map_or("", NamespaceId::as_str).to_owned();
+        let from = provisions_prefix(&owner, literal_prefix(&parent));
+        Ok(Some(ProvisionCursor { owner, parent, from }))
+    }
+
+    /// Calls `visit` with the name of each provision and whether it matches, until it returns `false`. Returns whether
+    /// all provisions were visited.
+    pub fn resume(
+        &mut self,
+        state: &impl Read,
+        mut visit: impl FnMut(NamespaceId, bool) -> Result<bool, StoreError>,
+    ) -> Result<bool, StoreError> {
+        let prefix = provisions_prefix(&self.owner, literal_prefix(&self.parent));
+        let mut walk = state.cursor(Table::ListingIndex)?;
+        let mut entry = walk.seek(&self.from)?;
+        while let Some((key, _)) = entry.filter(|(key, _)| key.starts_with(&prefix)) {
+            let name = key[provisions_prefix(&self.owner, "").len()..].split(|byte| *byte == SEPARATOR).next();
+            let name = name.and_then(|name| std::str::from_utf8(name).ok());
+            let name = name.and_then(|name| NamespaceId::parse(name).ok()).ok_or(StoreError::Damaged("a name"))?;
+            let is_match = self.parent.is_empty() || is_below(&self.parent, name.as_str());
+            self.from = [key, &[0]].concat();
+            if !visit(name, is_match)? {
+                return Ok(false);
+            }
+            entry = walk.next()?;
+        }
+        Ok(true)
+    }
+}
+
+/// Returns the literal prefix of a pattern.
+fn literal_prefix(pattern: &str) -> &str {
+    pattern.split('_').next().unwrap_or_default()
+}
+
+/// Returns whether a name starts with the pattern `parent` and a dot.
+fn is_below(parent: &str, name: &str) -> bool {
+    let alike = parent.bytes().zip(name.bytes()).all(|(pattern, letter)| pattern == b'_' || pattern == letter);
+    alike && name.as_bytes().get(parent.len()) == Some(&b'.')
+}
+
+/// Returns the next free row id of a table.
+fn next_row_id(state: &impl Read, table: Table) -> Result<u64, StoreError> {
+    let last = state.cursor(table)?.last()?.map(|(key, _)| parse_row_id(key)).transpose()?;
+    Ok(last.unwrap_or(0).saturating_add(1))
+}
+
+/// Assigns row ids to the provisions and definitions of a block, by transaction; 0 for other transactions. Provisions
+/// and definitions have separate sequences. Provisions inside multisig transactions precede the others.
+pub fn assign_row_ids(state: &impl Read, block: &Block) -> Result<Vec<u64>, StoreError> {
+    let mut rows = vec![0; block.transactions.len()];
+    let mut next = next_row_id(state, Table::Provisions)?;
+    for is_nested in [true, false] {
+        for (transaction, row) in block.transactions.iter().zip(&mut rows) {
+            let is_provision = matches!(inner_or_self(transaction).body, Body::ProvisionNamespace(_));
+            if is_provision && transaction.inner().is_some() == is_nested {
+                *row = next;
+                next += 1;
+            }
+        }
+    }
+    let mut next = next_row_id(state, Table::Definitions)?;
+    for (transaction, row) in block.transactions.iter().zip(&mut rows) {
+        if matches!(inner_or_self(transaction).body, Body::MosaicDefinitionCreation(_)) {
+            *row = next;
+            next += 1;
+        }
+    }
+    Ok(rows)
+}
+
+fn inner_or_self(transaction: &Transaction) -> &Transaction {
+    transaction.inner().unwrap_or(transaction)
+}
+
+/// Adds a transaction to the registry, after its whole block was applied. Returns the pending update of the listing
+/// indexes, if there is one.
+pub fn record(
+    txn: &mut impl Write,
+    transaction: &Transaction,
+    row: u64,
+    location: TxLocation,
+    network: NetworkByte,
+) -> Result<Option<ListingUpdate>, StateError> {
+    let transaction = inner_or_self(transaction);
+    let height = location.height;
+    match &transaction.body {
+        Body::ProvisionNamespace(body) => {
+            let name = body.name().map_err(|error| StateError::argument(error.to_string()))?;
+            let provision = Provision { height, owner: transaction.signer_address(network), name };
+            Ok(Some(record_provision(txn, &provision, row)?))
+        }
+        Body::MosaicDefinitionCreation(body) => {
+            record_definition(txn, &body.definition, row, height, network)?;
+            Ok(None)
+        }
+        Body::MosaicSupplyChange(body) => {
+            supply::record(txn, body, location)?;
+            Ok(None)
+        }
+        _ => Ok(None),
+    }
+}
+
+fn record_provision(txn: &mut impl Write, provision: &Provision, row: u64) -> Result<ListingUpdate, StoreError> {
+    let name = &provision.name;
+    let own = ListingIndex::ProvisionsBy(&provision.owner, name.as_str());
+    if name.is_root() {
+        ListingIndex::ProvisionsOf(name.as_str()).put(txn, row, true)?;
+    }
+    let relisting = match namespaces::leases(txn, name.as_str())?.pop().filter(|_| name.is_root()) {
+        Some(lease) => {
+            // If the previous lease has not ended, its provision is still listed, and it belongs to the same account.
+            if let Some(before) = own.last(txn)? {
+                ListingIndex::Roots.put(txn, before, false)?;
+            }
+            ListingIndex::Roots.put(txn, row, true)?;
+            ListingUpdate::of_lease(name.as_str(), lease, true)
+        }
+        None => ListingUpdate::of_subnamespace(name.as_str()),
+    };
+    own.put(txn, row, true)?;
+    txn.insert(Table::Provisions, &row.to_be_bytes(), &provision.to_bytes())?;
+    Ok(relisting)
+}
+
+fn record_definition(
+    txn: &mut impl Write,
+    definition: &MosaicDefinition,
+    row: u64,
+    height: Height,
+    network: NetworkByte,
+) -> Result<(), StoreError> {
+    let id = &definition.id;
+    if let Some(before) = ListingIndex::DefinitionsOf(id).last(txn)? {
+        set_definition_listed(txn, before, false, network)?;
+        ListingIndex::DefinitionsIn(id.namespace.as_str()).put(txn, before, false)?;
+    }
+    let mut out = ByteWriter::default();
+    out.u64(height.0);
+    out.text(&id.to_string());
+    write_definition(&mut out, definition);
+    txn.insert(Table::Definitions, &row.to_be_bytes(), &out.0)?;
+    set_definition_listed(txn, row, true, network)?;
+    ListingIndex::DefinitionsIn(id.namespace.as_str()).put(txn, row, true)?;
+    ListingIndex::DefinitionsOf(id).put(txn, row, true)
+}
+
+/// Removes a root whose last lease ends from the listing index. Returns the pending update of its mosaics.
+pub fn expire(txn: &mut impl Write, root: &str, lease: Lease) -> Result<ListingUpdate, StoreError> {
+    if let Some(row) = ListingIndex::ProvisionsBy(&lease.owner, root).last(txn)? {
+        ListingIndex::Roots.put(txn, row, false)?;
+    }
+    Ok(ListingUpdate::of_lease(root, lease, false))
+}
+
+/// Definitions listed or unlisted in one step.
+const ROWS_PER_STEP: usize = 32;
+
+/// An incremental update of the listing indexes: adds or removes the mosaics of namespaces, some rows per step.
+pub struct ListingUpdate {
+    listed: bool,
+    /// The current namespace, and the row id below which its definitions are still to be processed.
+    name: String,
+    before: u64,
+    /// The lease whose sub-namespaces follow.
+    lease: Option<Lease>,
+}
+
+impl ListingUpdate {
+    /// Creates the update of a root and of all sub-namespaces of one of its leases.
+    fn of_lease(root: &str, lease: Lease, listed: bool) -> ListingUpdate {
+        ListingUpdate { listed, name: root.to_owned(), before: u64::MAX, lease: Some(lease) }
+    }
+
+    /// Creates the update of a new sub-namespace.
+    fn of_subnamespace(name: &str) -> ListingUpdate {
+        ListingUpdate { listed: true, name: name.to_owned(), before: u64::MAX, lease: None }
+    }
+
+    /// Runs one step; returns whether work remains.
+    pub fn step(&mut self, txn: &mut impl Write, network: NetworkByte) -> Result<bool, StoreError> {
+        let mut rows = Vec::with_capacity(ROWS_PER_STEP);
+        ListingIndex::DefinitionsIn(&self.name).for_each_before(txn, self.before, |row| {
+            rows.push(row);
+            Ok(rows.len() < ROWS_PER_STEP)
+        })?;
+        rows.iter().try_for_each(|row| set_definition_listed(txn, *row, self.listed, network))?;
+        if let Some(last) = rows.last().filter(|_| rows.len() == ROWS_PER_STEP) {
+            self.before = *last;
+            return Ok(true);
+        }
+        let after = if self.name.contains('.') { self.name.as_str() } else { "" };
+        let next = match &self.lease {
+            Some(lease) => namespaces::subnamespaces_after(txn, lease, after, 1)?.pop(),
+            None => None,
+        };
+        let Some(next) = next else { return Ok(false) };
+        (self.name, self.before) = (next, u64::MAX);
+        Ok(true)
+    }
+}
+
+fn set_definition_listed(txn: &mut impl Write, row: u64, listed: bool, network: NetworkByte) -> Result<(), StoreError> {
+    let creator = Address::from_public_key(&definition_at(txn, row)?.creator, network);
+    ListingIndex::Definitions.put(txn, row, listed)?;
+    ListingIndex::DefinitionsBy(&creator).put(txn, row, listed)
+}

@@ -1,0 +1,877 @@
+//! Durability: tracks which state of the store is certainly on the disk, so that a commit need not wait for the disk.
+//!
+//! LMDB commits without waiting here (`MDB_NOSYNC`): a commit is copied into the system's page cache, and the system
+//! may write its pages in any order, including the root pages. A killed process loses nothing by that. A system stop
+//! (crash or power cut) may leave meta pages that lead to pages that were never written.
+//!
+//! So a commit is made durable later: the data file is synchronised, then a record of its meta page is written beside
+//! it, in the file `settled`. After a system stop the store recovers the recorded state, by writing the recorded meta
+//! page to both places. Later commits are lost as a whole; consistency never is.
+//!
+//! Why the recorded state is still present: **at most one commit is not yet durable when the next transaction is
+//! committed without waiting.** Let S be durable and S+1 committed. LMDB overwrites no page in use: a transaction
+//! writes to free pages. Transaction T uses pages that were freed by transaction T-2 or before (`mdb_page_alloc`,
+//! `mdb_find_oldest`), which no state from T-2 on uses. So neither S+1 nor S+2 overwrites a page of S, and S+3 does not
+//! begin before S+1 or S+2 is durable. Pages that a transaction allocates and frees itself were free before; pages that
+//! it writes before its commit (spilled ones) are pages that it allocated; the file only grows. The two meta pages are
+//! overwritten in turn, hence the record.
+//!
+//! The record has two slots, each with a number and a checksum. The slot that does not hold the present record is
+//! overwritten, which needs no space on a full disk. An interrupted write damages only the new record. The old one
+//! stays intact until the new one is synchronised, and nothing else is committed before.
+//!
+//! A record contains the boot id of the system run in which it was written. During that run the page cache is intact,
+//! and the newest commit is the state of the store, whatever happened to processes. The record is written before the
+//! first transaction of each opening, so that nothing is committed in another run than the recorded one. A store
+//! without a record is used as it is: it was written by a version that waited for the disk.
+//!
+//! A helper process, if there is one, does the waiting (`src/event_loop/disk_helper.rs`): it synchronises the data
+//! file; then the record is written here, and the helper synchronises that. No other commit is made before both answers
+//! ([`Durability::poll_sync`] reports this). A transaction may be built meanwhile, as it writes to free pages only. A
+//! caller that cannot wait for answers synchronises here ([`Durability::sync_and_record`]), and later answers are ignored. The
+//! helper opens the files itself, so that if it ends with an error that it did not report, the system reports the same
+//! error to this process.
+//!
+//! If synchronising fails, the system may have dropped the data already, and a retry proves nothing (Linux reports such
+//! an error once and marks the pages clean). So nothing becomes durable any more and no transaction begins. The record
+//! is rewritten without a boot id, so that the next opening recovers it.
+
+use std::cell::{Cell, OnceCell, RefCell};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::io::Errno;
+use sha3::{Digest, Sha3_256};
+
+use super::data_file::{self, FileFault, META_BYTES, MetaPage};
+use super::error::StoreError;
+use super::metrics::COMMIT_TIME_BUCKETS;
+use super::sync::{Answer, SyncFile, SyncState};
+use crate::metrics::Histogram;
+
+/// The durable-meta file, beside the data file.
+pub const FILE: &str = "settled";
+const MARK: &[u8; 8] = b"settled1";
+/// Offset of the second slot. An interrupted write damages at most this many bytes of a disk.
+const SLOT_OFFSET: u64 = 4096;
+const CHECKSUM: usize = 32;
+const RECORD_BYTES: usize = CHECKSUM + MARK.len() + 8 + BOOT_BYTES + CHECKSUM + META_BYTES;
+
+/// Maximum number of commits after the recorded one. If there are more, the data file belongs to another record.
+const MAX_COMMITS_AHEAD: u64 = 2;
+
+const BOOT_BYTES: usize = 36;
+
+/// The id of a run of the system, from its start to its stop or crash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BootId([u8; BOOT_BYTES]);
+
+impl BootId {
+    /// An unknown run.
+    pub const UNKNOWN: BootId = BootId([0; BOOT_BYTES]);
+
+    /// Returns the present run. It is known on Linux only.
+    pub fn current() -> BootId {
+        let name = std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        name.first_chunk().map_or(BootId::UNKNOWN, |name| BootId(*name))
+    }
+
+    /// Returns whether both are known and the same run.
+    fn is_same_run(self, other: BootId) -> bool {
+        self != BootId::UNKNOWN && self == other
+    }
+}
+
+/// A record of a state that is on the disk.
+#[derive(Clone)]
+struct MetaRecord {
+    /// Increases from record to record.
+    number: u64,
+    /// The run of the system in which it was written.
+    boot: BootId,
+    /// Checksum of the root pages, which identifies the data file and its state.
+    roots: [u8; CHECKSUM],
+    /// The meta page of the data file.
+    meta: MetaPage,
+}
+
+impl MetaRecord {
+    fn to_bytes(&self) -> [u8; RECORD_BYTES] {
+        let parts = [&MARK[..], &self.number.to_le_bytes(), &self.boot.0, &self.roots, &self.meta.bytes];
+        let content = parts.concat();
+        let mut bytes = [0; RECORD_BYTES];
+        bytes[..CHECKSUM].copy_from_slice(&Sha3_256::digest(&content));
+        bytes[CHECKSUM..].copy_from_slice(&content);
+        bytes
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Option<MetaRecord> {
+        let (checksum, content) = bytes.split_at_checked(CHECKSUM)?;
+        let rest = content.strip_prefix(MARK)?;
+        let (number, rest) = rest.split_first_chunk()?;
+        let (boot, rest) = rest.split_first_chunk()?;
+        let (roots, meta) = rest.split_first_chunk()?;
+        let meta = data_file::parse_meta(meta.try_into().ok()?)?;
+        let is_whole = Sha3_256::digest(content).as_slice() == checksum;
+        is_whole.then_some(MetaRecord { number: u64::from_le_bytes(*number), boot: BootId(*boot), roots: *roots, meta })
+    }
+
+    /// Reads the newest valid record.
+    fn read(folder: &Path) -> io::Result<Option<MetaRecord>> {
+        let file = match File::open(folder.join(FILE)) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let mut newest: Option<MetaRecord> = None;
+        for place in [0, SLOT_OFFSET] {
+            let mut bytes = [0; RECORD_BYTES];
+            let record = match file.read_exact_at(&mut bytes, place) {
+                Ok(()) => MetaRecord::from_bytes(&bytes),
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => None,
+                Err(error) => return Err(error),
+            };
+            let is_newer = |record: &MetaRecord| newest.as_ref().is_none_or(|newest| record.number > newest.number);
+            newest = record.filter(is_newer).or(newest);
+        }
+        Ok(newest)
+    }
+
+    /// Writes the record to its slot. The slot of the previous record is not touched.
+    fn put(&self, file: &File) -> io::Result<()> {
+        file.write_all_at(&self.to_bytes(), self.number % 2 * SLOT_OFFSET)
+    }
+
+    /// Writes the record and synchronises it. The `first` write of an opening also synchronises the folder.
+    fn write(&self, file: &File, folder: &Path, first: bool) -> io::Result<()> {
+        self.put(file)?;
+        if !first {
+            return file.sync_data();
+        }
+        if file.metadata()?.len() < SLOT_OFFSET + RECORD_BYTES as u64 {
+            // Allocates the other slot, so that it can be written on a full disk.
+            file.write_all_at(&[0; RECORD_BYTES], (self.number + 1) % 2 * SLOT_OFFSET)?;
+        }
+        file.sync_all()?;
+        match File::open(folder)?.sync_all() {
+            // Some file systems do not support this.
+            Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => Ok(()),
+            other => other,
+        }
+    }
+}
+
+/// Returns the record to which a store must be recovered: the system has stopped since and there are later commits, or
+/// the meta pages of the data file are damaged.
+fn record_to_recover(folder: &Path, boot: BootId) -> io::Result<Option<MetaRecord>> {
+    let mut data = match File::open(folder.join(data_file::NAME)) {
+        Ok(file) if file.metadata()?.len() > 0 => file,
+        _ => return Ok(None),
+    };
+    // Before the record: a process that changes the store writes the record before it commits.
+    let newest = data_file::newest_meta(&mut data).ok();
+    let Some(record) = MetaRecord::read(folder)? else { return Ok(None) };
+    // After the record: the file cannot be older than the record unless its meta pages were damaged.
+    let is_damaged = data_file::newest_meta(&mut data).map_or(true, |newest| !newest.is_as_new_as(&record.meta));
+    let is_near = |newest: &MetaPage| {
+        (1..=MAX_COMMITS_AHEAD).contains(&newest.transaction_id.wrapping_sub(record.meta.transaction_id))
+    };
+    if !is_damaged && (record.boot.is_same_run(boot) || !newest.as_ref().is_none_or(is_near)) {
+        return Ok(None);
+    }
+    let is_meant = data_file::root_checksum(&data, &record.meta).is_ok_and(|roots| roots == record.roots);
+    if !is_meant {
+        let path = folder.join(FILE);
+        log::warn!("{} speaks of another data file than the one beside it, and is not used", path.display());
+    }
+    Ok(is_meant.then_some(record))
+}
+
+/// Fails if the data file is in the recorded state, but its root pages are not the recorded ones: they are damaged, or
+/// of an earlier commit.
+fn verify_roots(folder: &Path) -> Result<(), StoreError> {
+    let path = folder.join(data_file::NAME);
+    let is_damaged = || -> io::Result<bool> {
+        let (Some(record), mut data) = (MetaRecord::read(folder)?, File::open(&path)?) else { return Ok(false) };
+        let mut is_recorded = || data_file::newest_meta(&mut data).is_ok_and(|meta| meta.is_same_as(&record.meta));
+        if !is_recorded() {
+            return Ok(false);
+        }
+        let roots = data_file::root_checksum(&File::open(&path)?, &record.meta);
+        // Another process may have committed meanwhile.
+        Ok(roots.map_or(true, |roots| roots != record.roots) && is_recorded())
+    };
+    match is_damaged().unwrap_or(false) {
+        true => Err(StoreError::DataFile(path, FileFault::Roots)),
+        false => Ok(()),
+    }
+}
+
+/// Recovers the durable state of a store if the system has stopped since it was changed. For exclusive access, before
+/// LMDB opens the store.
+pub fn recover_to_durable(folder: &Path, boot: BootId) -> Result<(), StoreError> {
+    let put_back = || -> io::Result<()> {
+        let Some(record) = record_to_recover(folder, boot)? else { return Ok(()) };
+        log::warn!(
+            "the system has stopped before the last commits were on the disk; the store goes back to the last that was, \
+             and the blocks after it are to be taken in again"
+        );
+        data_file::restore_meta(folder, &record.meta)
+    };
+    put_back().map_err(|error| StoreError::disk(folder, error))?;
+    verify_roots(folder)
+}
+
+/// Fails if a store must be recovered. For read-only access.
+pub fn refuse_unrecovered(folder: &Path, boot: BootId) -> Result<(), StoreError> {
+    match record_to_recover(folder, boot) {
+        Ok(None) => verify_roots(folder),
+        Ok(Some(_)) => Err(StoreError::RecoveryNeeded),
+        Err(error) => Err(StoreError::Folder(folder.to_owned(), error)),
+    }
+}
+
+/// Whether the last commit is durable.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum CommitState {
+    /// Unknown: no transaction was begun since the store was opened.
+    Opened,
+    /// The last commit is durable.
+    Durable,
+    /// The last commit is not yet durable.
+    NotYetDurable,
+    /// Synchronising the data file failed; the error number.
+    Failed(i32),
+}
+
+/// Makes commits durable. Exists in a process that may change the store.
+pub struct Durability {
+    folder: PathBuf,
+    data: File,
+    /// The durable-meta file, once it is open.
+    record_file: OnceCell<File>,
+    boot: BootId,
+    record: RefCell<Option<MetaRecord>>,
+    /// The record that is written but not yet synchronised.
+    pending: RefCell<Option<MetaRecord>>,
+    state: Cell<CommitState>,
+    sync: Cell<SyncState>,
+    /// Whether a caller waits until the last commit is durable, or has failed to become so.
+    is_awaited: Cell<bool>,
+    /// The error that occurred with the helper, for the waiting caller.
+    failure: RefCell<Option<StoreError>>,
+    /// Time at which the helper was asked to make the last commit durable.
+    sync_began: Cell<Duration>,
+    /// The clock by which commits are timed, if one is set.
+    clock: Cell<Option<fn() -> Duration>>,
+    commit_times: RefCell<Histogram>,
+    /// Makes synchronising fail.
+    #[cfg(test)]
+    pub fails: Cell<bool>,
+}
+
+impl Durability {
+    /// Creates it for a store that LMDB has opened.
+    pub fn new(folder: &Path, boot: BootId) -> Result<Durability, StoreError> {
+        let open = || {
+            Ok((File::options().read(true).write(true).open(folder.join(data_file::NAME))?, MetaRecord::read(folder)?))
+        };
+        let (data, record) = open().map_err(|error| StoreError::Folder(folder.to_owned(), error))?;
+        Ok(Durability {
+            folder: folder.to_owned(),
+            data,
+            record_file: OnceCell::new(),
+            boot,
+            record: RefCell::new(record),
+            pending: RefCell::default(),
+            state: Cell::new(CommitState::Opened),
+            sync: Cell::default(),
+            is_awaited: Cell::new(false),
+            failure: RefCell::default(),
+            sync_began: Cell::default(),
+            clock: Cell::new(None),
+            commit_times: RefCell::new(Histogram::new(COMMIT_TIME_BUCKETS)),
+            #[cfg(test)]
+            fails: Cell::new(false),
+        })
+    }
+
+    /// Returns it after the files were moved to another folder.
+    pub fn moved(mut self, folder: PathBuf) -> Durability {
+        self.folder = folder;
+        self
+    }
+
+    /// Sets the clock by which commits are timed.
+    pub fn time_commits(&self, clock: fn() -> Duration) {
+        self.clock.set(Some(clock));
+    }
+
+    /// Returns the durations of commits.
+    pub fn commit_times(&self) -> Histogram {
+        self.commit_times.borrow().clone()
+    }
+
+    /// Runs a commit or synchronisation and records its duration.
+    pub fn timed<T>(&self, commit: impl FnOnce() -> T) -> T {
+        let Some(clock) = self.clock.get() else { return commit() };
+        let begun = clock();
+        let result = commit();
+        self.commit_times.borrow_mut().observe(clock().saturating_sub(begun));
+        result
+    }
+
+    /// Ensures, before a transaction begins, that there is a record of this run of the system.
+    pub fn ensure_record(&self) -> Result<(), StoreError> {
+        match self.state.get() {
+            CommitState::Durable | CommitState::NotYetDurable => Ok(()),
+            CommitState::Opened | CommitState::Failed(_) => self.sync_and_record(),
+        }
+    }
+
+    /// Returns whether the last commit is not yet durable.
+    pub fn has_unsynced_commit(&self) -> bool {
+        self.state.get() == CommitState::NotYetDurable
+    }
+
+    /// Notes a commit, which is not yet durable.
+    pub fn on_commit(&self) {
+        self.cancel_request();
+        self.state.set(CommitState::NotYetDurable);
+    }
+
+    /// Makes all commits durable, without waiting if there is a helper. Returns whether they are durable. If not, the
+    /// caller must call it again once [`Durability::is_waiting`] returns `false`, and must not commit before.
+    pub fn poll_sync(&self) -> Result<bool, StoreError> {
+        self.is_awaited.set(false);
+        if let Some(failure) = self.failure.take() {
+            return Err(failure);
+        }
+        if self.state.get() != CommitState::NotYetDurable || !self.sync.get().has_helper() {
+            return self.timed_sync().map(|()| true);
+        }
+        let was_waiting = self.sync.get().is_waiting();
+        self.change_sync(SyncState::request);
+        if !was_waiting {
+            self.sync_began.set(self.clock.get().map_or(Duration::ZERO, |clock| clock()));
+        }
+        self.is_awaited.set(true);
+        Ok(false)
+    }
+
+    /// Returns whether a caller waits until the last commit is durable.
+    pub fn is_sync_awaited(&self) -> bool {
+        self.is_awaited.get()
+    }
+
+    /// Returns whether a caller waits for an answer of the helper.
+    pub fn is_waiting(&self) -> bool {
+        self.is_awaited.get() && self.sync.get().is_waiting()
+    }
+
+    /// Sets whether there is a helper. If it is gone, the waiting caller does its work.
+    pub fn set_helper(&self, is_there: bool) {
+        self.sync.set(if is_there { SyncState::Idle } else { SyncState::NoHelper });
+    }
+
+    /// Returns the file that the helper is to synchronise now. Returns each request once.
+    pub fn next_sync(&self) -> Option<SyncFile> {
+        self.change_sync(SyncState::begin)
+    }
+
+    /// Handles an answer of the helper.
+    pub fn on_synced(&self, result: io::Result<()>) {
+        let Answer::Done(file) = self.change_sync(SyncState::on_answer) else { return };
+        let folder = &self.folder;
+        let done = match (file, result) {
+            (SyncFile::Data, Ok(())) => self.write_record().map_err(|error| StoreError::disk(folder, error)),
+            (SyncFile::Data, Err(error)) => Err(self.fail(&error)),
+            (SyncFile::Record, Ok(())) => {
+                self.on_record_synced();
+                Ok(())
+            }
+            // The previous record is intact, and this one will be written again.
+            (SyncFile::Record, Err(error)) => Err(StoreError::disk(folder, error)),
+        };
+        if let Err(error) = done {
+            self.pending.take();
+            self.failure.replace(Some(error));
+        }
+    }
+
+    /// Writes the record of the synchronised data file and requests its synchronisation.
+    fn write_record(&self) -> io::Result<()> {
+        match self.current_record()? {
+            Some(record) => {
+                record.put(self.open_record_file()?)?;
+                self.pending.replace(Some(record));
+                self.change_sync(SyncState::request_record);
+            }
+            None => self.on_record_synced(),
+        }
+        Ok(())
+    }
+
+    /// Notes that the record is on the disk too.
+    fn on_record_synced(&self) {
+        if let Some(record) = self.pending.take() {
+            self.record.replace(Some(record));
+        }
+        self.state.set(CommitState::Durable);
+        if let Some(clock) = self.clock.get() {
+            self.commit_times.borrow_mut().observe(clock().saturating_sub(self.sync_began.get()));
+        }
+    }
+
+    fn change_sync<T>(&self, change: impl FnOnce(&mut SyncState) -> T) -> T {
+        let mut state = self.sync.get();
+        let result = change(&mut state);
+        self.sync.set(state);
+        result
+    }
+
+    /// Cancels what the helper does: its answer will be ignored.
+    fn cancel_request(&self) {
+        self.change_sync(SyncState::mark_obsolete);
+        self.pending.take();
+        self.failure.take();
+    }
+
+    /// Like [`Durability::sync_and_record`], and records the duration if there is something to wait for.
+    pub fn timed_sync(&self) -> Result<(), StoreError> {
+        match self.has_unsynced_commit() {
+            true => self.timed(|| self.sync_and_record()),
+            false => self.sync_and_record(),
+        }
+    }
+
+    /// Waits until the last commit is on the disk, and records it.
+    pub fn sync_and_record(&self) -> Result<(), StoreError> {
+        match self.state.get() {
+            CommitState::Durable => return Ok(()),
+            CommitState::Failed(error) => return Err(self.sync_failed(error)),
+            CommitState::Opened | CommitState::NotYetDurable => {}
+        }
+        self.cancel_request();
+        self.sync_data_file().map_err(|error| self.fail(&error))?;
+        self.record_current().map_err(|error| StoreError::disk(&self.folder, error))?;
+        self.state.set(CommitState::Durable);
+        Ok(())
+    }
+
+    /// Handles a failure to synchronise the data file.
+    fn fail(&self, error: &io::Error) -> StoreError {
+        let error = error.raw_os_error().unwrap_or(Errno::IO.raw_os_error());
+        self.state.set(CommitState::Failed(error));
+        self.poison();
+        self.sync_failed(error)
+    }
+
+    fn sync_data_file(&self) -> io::Result<()> {
+        #[cfg(test)]
+        if self.fails.get() {
+            return Err(Errno::IO.into());
+        }
+        self.data.sync_data()
+    }
+
+    /// Records the synchronised data file.
+    fn record_current(&self) -> io::Result<()> {
+        if let Some(record) = self.current_record()? {
+            record.write(self.open_record_file()?, &self.folder, self.state.get() == CommitState::Opened)?;
+            self.record.replace(Some(record));
+        }
+        Ok(())
+    }
+
+    /// Returns the record of the last commit, or `None` if it equals the present record.
+    fn current_record(&self) -> io::Result<Option<MetaRecord>> {
+        let meta = data_file::newest_meta(&mut &self.data).map_err(|fault| io::Error::other(fault.to_string()))?;
+        let roots = data_file::root_checksum(&self.data, &meta)?;
+        let last = self.record.borrow();
+        let is_known = |last: &MetaRecord| last.boot.is_same_run(self.boot) && last.meta.bytes == meta.bytes;
+        if last.as_ref().is_some_and(is_known) {
+            return Ok(None);
+        }
+        let number = last.as_ref().map_or(0, |last| last.number + 1);
+        Ok(Some(MetaRecord { number, boot: self.boot, roots, meta }))
+    }
+
+    /// Returns the data file and the durable-meta file, opened again for the helper.
+    pub fn helper_files(&self) -> io::Result<[File; 2]> {
+        // Creates the durable-meta file if necessary.
+        self.open_record_file()?;
+        let open = |name: &str| File::options().read(true).write(true).open(self.folder.join(name));
+        Ok([open(data_file::NAME)?, open(FILE)?])
+    }
+
+    fn open_record_file(&self) -> io::Result<&File> {
+        if let Some(file) = self.record_file.get() {
+            return Ok(file);
+        }
+        let file = File::options().write(true).create(true).truncate(false).open(self.folder.join(FILE))?;
+        Ok(self.record_file.get_or_init(|| file))
+    }
+
+    /// Rewrites the record without a boot id, so that the next opening recovers it, if the disk still allows that.
+    fn poison(&self) {
+        let last = self.record.borrow().clone();
+        if let Some(last) = last {
+            let record = MetaRecord { number: last.number + 1, boot: BootId::UNKNOWN, ..last };
+            if let Err(error) = self.open_record_file().and_then(|place| record.write(place, &self.folder, false)) {
+                log::error!("{}: {error}", self.folder.join(FILE).display());
+            }
+        }
+    }
+
+    fn sync_failed(&self, error: i32) -> StoreError {
+        StoreError::SyncFailed { folder: self.folder.clone(), error: io::Error::from_raw_os_error(error) }
+    }
+}
+
+impl Drop for Durability {
+    /// Makes the last commit durable before the process ends.
+    fn drop(&mut self) {
+        if self.has_unsynced_commit()
+            && let Err(error) = self.sync_and_record()
+        {
+            log::error!("{error}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use proptest::test_runner::TestRng;
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::store::{AccessMode, ChainIdentity, Options, Read as _, Store, Table, Write as _, WriteTxn};
+
+    const OPTIONS: Options = Options { map_size: 64 << 20 };
+    const PAGE: usize = 4096;
+    const ONE: BootId = BootId([b'1'; BOOT_BYTES]);
+    const OTHER: BootId = BootId([b'2'; BOOT_BYTES]);
+
+    fn identity() -> ChainIdentity {
+        ChainIdentity { name: "test".to_owned(), text: String::new() }
+    }
+
+    fn open(boot: BootId, folder: &Path) -> Store {
+        Store::open_with_boot(boot, folder, &identity(), OPTIONS).unwrap()
+    }
+
+    /// Returns a checksum of everything in a store.
+    fn digest(store: &Store) -> Vec<u8> {
+        let snapshot = store.snapshot().unwrap();
+        let mut hash = Sha3_256::new();
+        for table in Table::ALL {
+            let each = &mut |key: &[u8], value: &[u8]| {
+                [key, value].iter().for_each(|part| hash.update([&(part.len() as u32).to_le_bytes(), *part].concat()));
+                Ok(true)
+            };
+            snapshot.for_each_prefix(table, &[], each).unwrap();
+        }
+        hash.finalize().to_vec()
+    }
+
+    #[test]
+    fn a_record_has_its_own_place_and_makes_room_for_the_other_one() {
+        let folder = tempfile::tempdir().unwrap();
+        drop(open(ONE, folder.path()));
+        let record = MetaRecord::read(folder.path()).unwrap().expect("a record");
+        let path = folder.path().join("records");
+        let file = File::options().create_new(true).read(true).write(true).open(&path).unwrap();
+        let numbered = |number| MetaRecord { number, ..record.clone() };
+        let whole = (SLOT_OFFSET as usize) + RECORD_BYTES;
+        // Only the length of the existing content matters.
+        for length in [0, RECORD_BYTES as u64, SLOT_OFFSET, SLOT_OFFSET + RECORD_BYTES as u64 - 1] {
+            file.set_len(0).unwrap();
+            file.set_len(length).unwrap();
+            numbered(4).write(&file, folder.path(), true).unwrap();
+            let bytes = std::fs::read(&path).unwrap();
+            assert_eq!(bytes.len(), whole, "{length}");
+            assert_eq!(bytes[..RECORD_BYTES], numbered(4).to_bytes());
+            assert!(bytes[RECORD_BYTES..].iter().all(|byte| *byte == 0));
+        }
+        for (number, place, other) in [(5, SLOT_OFFSET as usize, 4), (7, SLOT_OFFSET as usize, 4), (8, 0, 7)] {
+            numbered(number).write(&file, folder.path(), true).unwrap();
+            let bytes = std::fs::read(&path).unwrap();
+            assert_eq!(bytes.len(), whole);
+            assert_eq!(bytes[place..place + RECORD_BYTES], numbered(number).to_bytes());
+            let elsewhere = SLOT_OFFSET as usize - place;
+            assert_eq!(bytes[elsewhere..elsewhere + RECORD_BYTES], numbered(other).to_bytes(), "it stays as it was");
+        }
+    }
+
+    fn files(folder: &Path) -> (Vec<u8>, Vec<u8>) {
+        (std::fs::read(folder.join(data_file::NAME)).unwrap(), std::fs::read(folder.join(FILE)).unwrap())
+    }
+
+    /// Creates a folder with these files, as found after a restart of the system.
+    fn found(data: &[u8], record: &[u8]) -> TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join(data_file::NAME), data).unwrap();
+        std::fs::write(folder.path().join(FILE), record).unwrap();
+        std::fs::write(folder.path().join("nisd.lock"), "made\n").unwrap();
+        folder
+    }
+
+    fn below(rng: &mut TestRng, bound: usize) -> usize {
+        (rng.next_u64() % bound.max(1) as u64) as usize
+    }
+
+    /// Changes rows, some of which have long values.
+    fn change(txn: &mut WriteTxn<'_>, rng: &mut TestRng) {
+        for _ in 0..below(rng, 60) {
+            let table = [Table::Accounts, Table::Harvests][below(rng, 2)];
+            let key = (below(rng, 300) as u32).to_be_bytes();
+            let length = [10, 200, 1500, 9000][below(rng, 4)];
+            match below(rng, 3) {
+                0 => txn.delete(table, &key).unwrap(),
+                _ => txn.put(table, &key, &vec![below(rng, 256) as u8; length]).unwrap(),
+            }
+        }
+    }
+
+    /// Returns what a disk may hold of a file after a power cut: each page as in any of its images since the file was
+    /// synchronised, and the length of any of them.
+    fn torn(images: &[Vec<u8>], rng: &mut TestRng) -> Vec<u8> {
+        let longest = images.iter().map(Vec::len).max().unwrap();
+        let mut file = vec![0; longest];
+        for start in (0..longest).step_by(PAGE) {
+            let image = &images[below(rng, images.len())];
+            if let Some(page) = image.get(start..start + PAGE) {
+                file[start..start + PAGE].copy_from_slice(page);
+            }
+        }
+        file.truncate(images[below(rng, images.len())].len().max(images[0].len()));
+        file
+    }
+
+    /// A store, the images of its data file since it was last synchronised, and its durable content.
+    struct CrashSimulation {
+        folder: TempDir,
+        images: Vec<Vec<u8>>,
+        settled: Vec<u8>,
+        /// The previous record and the durable content at that time, while the present record may be lost.
+        earlier: Option<(Vec<u8>, Vec<u8>)>,
+        /// The file that the helper is synchronising, and the content of the store when that began.
+        begun: Option<(SyncFile, Vec<u8>)>,
+    }
+
+    impl CrashSimulation {
+        /// Takes note of the state after a step.
+        fn observe(&mut self, store: &Store) {
+            let (data, _) = files(self.folder.path());
+            match store.has_unsynced_commit() {
+                true => self.images.push(data),
+                false => (self.images, self.settled, self.earlier) = (vec![data], digest(store), None),
+            }
+        }
+
+        /// Lets the helper begin what the store requests, or finish what it has begun.
+        fn step_helper(&mut self, store: &Store) {
+            if store.poll_sync().unwrap() {
+                return self.observe(store);
+            }
+            let Some((file, held)) = self.begun.take() else {
+                self.begun = store.next_sync().map(|file| (file, digest(store)));
+                return;
+            };
+            let ((data, record), is_of_this_commit) = (files(self.folder.path()), held == digest(store));
+            store.on_synced(Ok(()));
+            if is_of_this_commit && file == SyncFile::Data {
+                self.earlier = Some((record, std::mem::replace(&mut self.settled, held)));
+                self.images = vec![data];
+            }
+            self.observe(store);
+        }
+
+        /// Simulates a power cut and checks the recovered content.
+        fn expect_whole_after_a_stop(&self, rng: &mut TestRng) {
+            let (_, record) = files(self.folder.path());
+            let present = (&record, &self.settled);
+            for (record, held) in self.earlier.iter().map(|(record, held)| (record, held)).chain([present]) {
+                let folder = found(&torn(&self.images, rng), record);
+                assert_eq!(&digest(&open(OTHER, folder.path())), held, "{} states", self.images.len());
+                // The next opening has nothing to recover.
+                assert_eq!(&digest(&open(BootId::UNKNOWN, folder.path())), held);
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 8, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn a_power_cut_leaves_the_settled_state_whatever_pages_were_written(seed in any::<[u8; 32]>()) {
+            let rng = &mut TestRng::from_seed(proptest::test_runner::RngAlgorithm::ChaCha, &seed);
+            let folder = tempfile::tempdir().unwrap();
+            let mut store = open(ONE, folder.path());
+            store.set_helper(true);
+            let mut life = CrashSimulation { folder, images: Vec::new(), settled: Vec::new(), earlier: None, begun: None };
+            life.observe(&store);
+            for _ in 0..40 {
+                match below(rng, 8) {
+                    0..4 => {
+                        let before = (files(life.folder.path()).0, digest(&store));
+                        let mut batch = store.begin_write().unwrap();
+                        change(&mut batch, rng);
+                        batch.commit_deferred_sync().unwrap();
+                        // The commit has made the previous one durable.
+                        (life.images, life.settled, life.earlier) = (vec![before.0], before.1, None);
+                        life.observe(&store);
+                    }
+                    4 => {
+                        let mut batch = store.begin_write().unwrap();
+                        change(&mut batch, rng);
+                        // Visible but not on the disk, as in the middle of a commit that waits.
+                        batch.commit_unsynced().unwrap();
+                        life.observe(&store);
+                        life.expect_whole_after_a_stop(rng);
+                        store.sync().unwrap();
+                        life.observe(&store);
+                    }
+                    5 => {
+                        for _ in 0..below(rng, 6) {
+                            life.step_helper(&store);
+                            life.expect_whole_after_a_stop(rng);
+                        }
+                    }
+                    6 => {
+                        store.sync().unwrap();
+                        life.observe(&store);
+                    }
+                    _ => {
+                        drop(store);
+                        store = open(ONE, life.folder.path());
+                        store.set_helper(true);
+                        life.begun = None;
+                        life.observe(&store);
+                    }
+                }
+                life.expect_whole_after_a_stop(rng);
+            }
+        }
+    }
+
+    /// Returns a store with a durable state and one more commit, and the digests of both.
+    fn unsettled() -> (TempDir, Store, [Vec<u8>; 2]) {
+        let folder = tempfile::tempdir().unwrap();
+        let store = open(ONE, folder.path());
+        let mut digests = Vec::new();
+        for number in 0..20u8 {
+            let mut batch = store.begin_write().unwrap();
+            (0..90u8).for_each(|key| batch.put(Table::Accounts, &[key], &vec![number; 500]).unwrap());
+            if number < 19 {
+                batch.commit().unwrap()
+            } else {
+                batch.commit_deferred_sync().unwrap()
+            }
+            digests.push(digest(&store));
+        }
+        let last = digests.split_off(18);
+        (folder, store, last.try_into().unwrap())
+    }
+
+    #[test]
+    fn what_a_killed_process_has_committed_stays_while_the_system_runs() {
+        let (folder, _store, [settled, newest]) = unsettled();
+        let (data, record) = files(folder.path());
+        assert_ne!(settled, newest);
+        let found_by = |boot| digest(&open(boot, found(&data, &record).path()));
+        assert_eq!(found_by(ONE), newest);
+        assert_eq!(found_by(OTHER), settled);
+        assert_eq!(found_by(BootId::UNKNOWN), settled);
+    }
+
+    #[test]
+    fn a_record_that_was_cut_short_anywhere_leaves_the_one_before_it() {
+        let (folder, store, [settled, newest]) = unsettled();
+        let (_, before) = files(folder.path());
+        store.sync().unwrap();
+        let (data, after) = files(folder.path());
+        let place = (0..before.len().min(after.len())).find(|place| before[*place] != after[*place]).unwrap();
+        let start = place / SLOT_OFFSET as usize * SLOT_OFFSET as usize;
+        for written in 0..=RECORD_BYTES {
+            let mut record = before.clone();
+            record.resize(after.len().max(before.len()), 0);
+            record[start..start + written].copy_from_slice(&after[start..start + written]);
+            let expected = if record[..after.len()] == after { &newest } else { &settled };
+            let folder = found(&data, &record);
+            recover_to_durable(folder.path(), OTHER).unwrap();
+            // The whole store is checked for some of the lengths only.
+            if written % 40 == 0 || written == RECORD_BYTES {
+                assert_eq!(&digest(&open(ONE, folder.path())), expected, "{written} bytes");
+            }
+        }
+    }
+
+    #[test]
+    fn who_may_only_read_is_not_shown_what_may_be_torn() {
+        let (folder, _store, [settled, newest]) = unsettled();
+        let (data, record) = files(folder.path());
+        let copy = found(&data, &record);
+        let look = |boot| Store::open_existing_with_boot(boot, copy.path(), AccessMode::Shared, OPTIONS);
+        assert!(matches!(look(OTHER), Err(StoreError::RecoveryNeeded)));
+        assert_eq!(digest(&look(ONE).unwrap().0), newest);
+        let opened = Store::open_existing_with_boot(OTHER, copy.path(), AccessMode::Exclusive, OPTIONS).unwrap();
+        assert_eq!(digest(&opened.0), settled);
+        drop(opened);
+        assert_eq!(digest(&look(OTHER).unwrap().0), settled);
+    }
+
+    #[test]
+    fn a_store_without_a_record_is_taken_as_it_is() {
+        let (folder, store, [_, newest]) = unsettled();
+        drop(store);
+        std::fs::remove_file(folder.path().join(FILE)).unwrap();
+        let store = open(OTHER, folder.path());
+        assert_eq!(digest(&store), newest);
+        store.begin_write().unwrap().commit().unwrap();
+        assert!(folder.path().join(FILE).exists());
+    }
+
+    #[test]
+    fn a_data_file_that_was_put_beside_another_record_is_left_alone() {
+        let (folder, store, _) = unsettled();
+        let (_, record) = files(folder.path());
+        drop((folder, store));
+        let (folder, store, _) = unsettled();
+        for number in 0..5u8 {
+            let mut batch = store.begin_write().unwrap();
+            batch.put(Table::Harvests, &[number], &[number]).unwrap();
+            batch.commit().unwrap();
+        }
+        let (expected, (data, _)) = (digest(&store), files(folder.path()));
+        assert_eq!(digest(&open(OTHER, found(&data, &record).path())), expected);
+    }
+
+    #[test]
+    fn after_an_error_of_the_disk_nothing_is_settled_until_the_next_opening_which_goes_back() {
+        for soon in [true, false] {
+            let (folder, store, [settled, newest]) = unsettled();
+            let durability = store.durability.as_ref().unwrap();
+            durability.fails.set(true);
+            let mut batch = store.begin_write().unwrap();
+            batch.put(Table::Harvests, b"key", b"value").unwrap();
+            let result = if soon { batch.commit_deferred_sync() } else { batch.commit() };
+            let said = result.unwrap_err().to_string();
+            assert!(said.contains("may be lost") && said.contains("start nisd again"), "{said}");
+            assert!(!soon || digest(&store) == newest);
+            // Later writes succeed, which says nothing about the lost ones.
+            durability.fails.set(false);
+            assert!(matches!(store.begin_write().err(), Some(StoreError::SyncFailed { .. })));
+            assert!(durability.sync_and_record().is_err());
+            drop(store);
+            let store = open(ONE, folder.path());
+            assert_eq!(digest(&store), settled);
+            store.begin_write().unwrap().commit().unwrap();
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! Signed transactions for announcement, and the JSON that they are read from.
+
+use std::fmt;
+
+use serde_json::json;
+
+use crate::codec::json::JsonDecoder;
+use crate::codec::lenient_json::{self, LenientJsonError, Value};
+use crate::codec::{Context, Decoder, ReadError, SigningForm, limits, transaction};
+use crate::crypto::{self, KeyPair, PublicKey, Signature};
+use crate::model::transaction::wire_network;
+use crate::model::{Address, Hash256, NetworkByte, Transaction};
+
+/// Maximum bytes of a transaction that a node reads.
+const MAX_DATA_BYTES: usize = limits::MAX_BYTES;
+
+/// A text is not a transaction that can be announced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SignedTransactionError {
+    /// The text is not JSON.
+    NotJson(LenientJsonError),
+    /// The version is missing, whose upper byte is the network byte.
+    NoVersion,
+    /// It is not a transaction.
+    Read(ReadError),
+    /// The transaction names a signer other than the owner of the key.
+    OtherSigner { named: PublicKey, key: PublicKey },
+    /// The transaction has this number of bytes, which is too many.
+    TooLong(usize),
+    /// The signature is not that of the signer for this transaction.
+    WrongSignature,
+}
+
+impl fmt::Display for SignedTransactionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SignedTransactionError::NotJson(error) => write!(f, "this is no JSON: {error}"),
+            SignedTransactionError::NoVersion => f.write_str(
+                "this is no transaction: the number \"version\" is missing, such as -1744830463 for version 1 on testnet",
+            ),
+            SignedTransactionError::Read(error) => write!(f, "this is no transaction: {error}"),
+            SignedTransactionError::OtherSigner { named, key } => write!(
+                f,
+                "the transaction names the signer {named}, but the key file belongs to {key}; use the other key file, \
+                 or correct \"signer\""
+            ),
+            SignedTransactionError::TooLong(length) => {
+                write!(f, "the transaction has {length} bytes, and nodes take {MAX_DATA_BYTES} at most")
+            }
+            SignedTransactionError::WrongSignature => f.write_str(
+                "the signature does not fit the transaction; a node would refuse it, and for ten minutes the right one \
+                 as well. Sign it again",
+            ),
+        }
+    }
+}
+
+impl std::error::Error for SignedTransactionError {}
+
+impl From<ReadError> for SignedTransactionError {
+    fn from(error: ReadError) -> Self {
+        SignedTransactionError::Read(error)
+    }
+}
+
+/// Returns the address of the all-zero public key, an account without an owner.
+pub fn ownerless_address(network: NetworkByte) -> Address {
+    Address::from_public_key(&PublicKey([0; 32]), network)
+}
+
+/// Returns the context for reading transactions. No account is exempt from fees: the nemesis account cannot send.
+pub fn context(network: NetworkByte) -> Context {
+    Context { network, nemesis_signer: ownerless_address(network), trusted: false }
+}
+
+/// Parses the JSON of an unsigned transaction. Its version determines the network.
+pub fn read_transaction(text: &[u8]) -> Result<Transaction, SignedTransactionError> {
+    transaction_of(&lenient_json::parse(text).map_err(SignedTransactionError::NotJson)?)
+}
+
+/// Parses the transaction in a JSON value, without its signature. Its version determines the network.
+pub(super) fn transaction_of(value: &Value) -> Result<Transaction, SignedTransactionError> {
+    let Some(Value::Integer(version)) = value.get("version") else { return Err(SignedTransactionError::NoVersion) };
+    let mut source = JsonDecoder::new(value, context(wire_network(*version as i32)))?;
+    Ok(transaction::read(&mut source, SigningForm::NonVerifiable)?)
+}
+
+/// A signed transaction for announcement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SignedTransaction {
+    transaction: Transaction,
+    data: Vec<u8>,
+    signature: Signature,
+}
+
+impl SignedTransaction {
+    /// Signs a transaction in the normal form in which a node reads it.
+    pub fn sign(transaction: &Transaction, key: &KeyPair) -> Result<SignedTransaction, SignedTransactionError> {
+        if transaction.signer != key.public() {
+            return Err(SignedTransactionError::OtherSigner { named: transaction.signer, key: key.public() });
+        }
+        let transaction = parse_signed_bytes(&transaction.signed_bytes())?;
+        let data = transaction.signed_bytes();
+        let signature = key.sign(&data);
+        Ok(SignedTransaction { transaction, data, signature })
+    }
+
+    /// Parses `{"data":…,"signature":…}` and verifies the signature.
+    pub fn parse(text: &[u8]) -> Result<SignedTransaction, SignedTransactionError> {
+        let value = lenient_json::parse(text).map_err(SignedTransactionError::NotJson)?;
+        // Neither field holds an address, so any network works here.
+        let mut source = JsonDecoder::new(&value, context(NetworkByte::MAINNET))?;
+        let data = source.need_bytes("data")?.into_owned();
+        let signature = source.signature("signature")?;
+        let transaction = parse_signed_bytes(&data)?;
+        // A node verifies the signature over its own serialisation.
+        let data = transaction.signed_bytes();
+        match crypto::verify(&transaction.signer, &data, &signature) {
+            Ok(true) => Ok(SignedTransaction { transaction, data, signature }),
+            _ => Err(SignedTransactionError::WrongSignature),
+        }
+    }
+
+    /// The transaction.
+    pub fn transaction(&self) -> &Transaction {
+        &self.transaction
+    }
+
+    /// Returns its hash.
+    pub fn hash(&self) -> Hash256 {
+        self.transaction.hash()
+    }
+
+    /// Returns the body of an announcement.
+    pub fn to_json(&self) -> String {
+        json!({ "data": hex::encode(&self.data), "signature": self.signature.to_string() }).to_string()
+    }
+}
+
+/// Returns whether a text is meant as a [`SignedTransaction`] rather than as a transaction.
+pub fn is_signed_transaction(text: &[u8]) -> bool {
+    lenient_json::parse(text).is_ok_and(|value| value.get("data").is_some())
+}
+
+/// Parses the transaction in `data` as a node does.
+fn parse_signed_bytes(data: &[u8]) -> Result<Transaction, SignedTransactionError> {
+    /// Offset of the version, after the type.
+    const VERSION: usize = 4;
+    if data.len() > MAX_DATA_BYTES {
+        return Err(SignedTransactionError::TooLong(data.len()));
+    }
+    let version = data.get(VERSION..).and_then(|rest| rest.first_chunk()).ok_or_else(ReadError::end_of_stream)?;
+    let network = wire_network(i32::from_le_bytes(*version));
+    Ok(Transaction::from_bytes(data, SigningForm::NonVerifiable, context(network))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::crypto::PrivateKey;
+
+    const ALICE: &str = "0d02bca37b877f1321e0fc339f154b6135728780e9f42e98adf73416180d67fd";
+    /// E8 of `tests/data/wallet/examples.json`, with its mosaics in the wrong order and one of them split in two.
+    const UNORDERED: &str = r#"{"timeStamp":300000053,"amount":1000000,"fee":100000,
+        "recipient":"TDHLS73IXYZFFBPZWJFK3DVGUUQ2BBIGVUPE6BMZ","mosaics":[
+        {"quantity":2000000,"mosaicId":{"namespaceId":"nem","name":"xem"}},
+        {"quantity":4000,"mosaicId":{"namespaceId":"devnet","name":"coin"}},
+        {"quantity":1000,"mosaicId":{"namespaceId":"devnet","name":"coin"}}],"type":257,"deadline":300003653,
+        "message":{},"version":-1744830462,
+        "signer":"be6a7bb594e6c141a9ea1b671891a7a0c99999253f22bcf0fe36013bdeebded9"}"#;
+    const E8_HASH: &str = "53ad7d62339f7b057d79dd358820dd1d1911ba2cd35c70336f5d887fb6bc211c";
+
+    fn alice() -> KeyPair {
+        KeyPair::new(&PrivateKey::from_hex(ALICE).unwrap())
+    }
+
+    #[test]
+    fn the_help_shows_a_transaction_of_each_kind_that_can_be_signed() {
+        let lines = crate::cli::TRANSACTIONS.lines().map(str::trim).filter(|line| line.starts_with('{'));
+        let mut types: Vec<_> = lines
+            .map(|line| {
+                let transaction = read_transaction(line.as_bytes()).unwrap_or_else(|error| panic!("{line}: {error}"));
+                let value: serde_json::Value = serde_json::from_str(line).unwrap();
+                assert!(parse_signed_bytes(&transaction.signed_bytes()).is_ok(), "{line}");
+                value["type"].as_u64().unwrap()
+            })
+            .collect();
+        types.dedup();
+        assert_eq!(types, [257, 2049, 4097, 4100, 4098, 8193, 16385, 16386]);
+    }
+
+    #[test]
+    fn what_is_signed_has_the_normal_form() {
+        let transaction = read_transaction(UNORDERED.as_bytes()).unwrap();
+        let packet = SignedTransaction::sign(&transaction, &alice()).unwrap();
+        assert_eq!(packet.hash().to_string(), E8_HASH);
+        assert_eq!(SignedTransaction::parse(packet.to_json().as_bytes()), Ok(packet));
+    }
+
+    #[test]
+    fn mistakes_are_found_before_a_node_sees_them() {
+        let transaction = read_transaction(UNORDERED.as_bytes()).unwrap();
+        let other = KeyPair::new(&PrivateKey::from_hex("1").unwrap());
+        assert!(matches!(
+            SignedTransaction::sign(&transaction, &other),
+            Err(SignedTransactionError::OtherSigner { .. })
+        ));
+        let json = SignedTransaction::sign(&transaction, &alice()).unwrap().to_json();
+        let changed = json.replace("a0860100", "a1860100");
+        assert_ne!(changed, json);
+        assert_eq!(SignedTransaction::parse(changed.as_bytes()), Err(SignedTransactionError::WrongSignature));
+        let long = format!(r#"{{"data":"{}","signature":"{}"}}"#, "00".repeat(3000), "00".repeat(64));
+        assert!(SignedTransaction::parse(long.as_bytes()).is_err());
+        for (text, words) in [
+            ("", "no JSON"),
+            ("[]", "version"),
+            ("{}", "version"),
+            (r#"{"version":-1744830463,"type":1}"#, "Unknown transaction type: 1"),
+            (&UNORDERED.replace("TDHLS", "NDHLS"), "invalid address"),
+        ] {
+            let error = read_transaction(text.as_bytes()).unwrap_err().to_string();
+            assert!(error.contains(words), "{text}: {error}");
+        }
+        for text in ["{}", r#"{"data":"01","signature":"02"}"#, r#"{"data":"zz"}"#, "null"] {
+            assert!(SignedTransaction::parse(text.as_bytes()).is_err(), "{text}");
+        }
+        assert!(
+            is_signed_transaction(json.as_bytes())
+                && !is_signed_transaction(UNORDERED.as_bytes())
+                && !is_signed_transaction(b"")
+        );
+    }
+}

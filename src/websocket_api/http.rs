@@ -1,0 +1,535 @@
+//! HTTP requests on the port of the websocket API, except those that a session answers.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use super::sockjs::payload::{MAX_BYTES, MAX_FORM_BYTES};
+use super::sockjs::transport::Transport;
+use crate::model::Timestamp;
+use crate::net::http::{Request, Response};
+use crate::net::service::Exchange;
+use crate::net::websocket::{handshake, negotiate_subprotocol};
+
+/// Prefix of all paths.
+const BASE: &str = "/w/messages";
+/// `Cache-Control` of responses that must not be cached.
+pub(super) const NO_CACHE: &str = "no-store, no-cache, must-revalidate, max-age=0";
+/// `Cache-Control` of JSON errors.
+const ERROR_CACHE: &str = "must-revalidate,no-cache,no-store";
+/// One year in seconds: how long a response to OPTIONS may be cached.
+const ONE_YEAR_SECONDS: u64 = 31_536_000;
+/// The network's epoch, 2015-03-29 00:06:25 UTC, in Unix seconds.
+const EPOCH_UNIX_SECONDS: u64 = 1_427_587_585;
+
+const IFRAME: &str = r#"<!DOCTYPE html>
+<html>
+<head>
+  <meta http-equiv="X-UA-Compatible" content="IE=edge" />
+  <meta http-equiv="Content-Type" content="text/html; charset=UTF-8" />
+  <script>
+    document.domain = document.domain;
+    _sockjs_onload = function(){SockJS.bootstrap_iframe();};
+  </script>
+  <script src="https://cdn.jsdelivr.net/sockjs/1.0.0/sockjs.min.js"></script>
+</head>
+<body>
+  <h2>Don't panic!</h2>
+  <p>This is a SockJS hidden iframe. It's used for cross domain magic.</p>
+</body>
+</html>"#;
+/// Quoted `0` and MD5 of [`IFRAME`].
+const IFRAME_ETAG: &str = "\"0096cbd37f2a5218c33bb0826a7c74cbf\"";
+
+/// Supported subprotocols. They do not influence the STOMP version.
+pub const SUBPROTOCOLS: [&str; 3] = ["v10.stomp", "v11.stomp", "v12.stomp"];
+
+/// Maximum length of a session name, in bytes; clients generate 8.
+const MAX_SESSION_NAME_BYTES: usize = 128;
+/// Limit for bodies that are ignored, in bytes.
+const IGNORED_BODY_BYTES: usize = 8 * 1024;
+
+/// What remains to be done for a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum RequestOutcome<'a> {
+    /// Nothing: the response is complete.
+    Complete,
+    /// Nothing: the connection becomes a websocket; a SockJS one if it has a session name.
+    Upgrade(Option<&'a str>),
+    /// A session answers it.
+    Session(SessionRequest<'a>),
+}
+
+/// A request for a session, parsed from the path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SessionRequest<'a> {
+    /// The client's name for the session.
+    pub session: &'a str,
+    /// The requested transport.
+    pub transport: Transport,
+}
+
+/// A request and its response in progress.
+struct RequestHandler<'r, 'a> {
+    request: &'a Request<'a>,
+    reply: &'r mut Response,
+    time: Timestamp,
+}
+
+/// Answers a request, possibly by a websocket upgrade, unless a session must answer it. `time` is network time;
+/// `entropy` is a fresh random number, used only by `/info`.
+pub fn answer<'a>(exchange: &mut Exchange<'a>, time: Timestamp, entropy: i32) -> RequestOutcome<'a> {
+    let Exchange { request, response: reply, is_rate_limited: is_refused, .. } = exchange;
+    let mut handling = RequestHandler { request, reply, time };
+    if *is_refused {
+        // This response has none of the common headers.
+        handling.reply.header("DoSFilter", "unavailable");
+        handling.json_error(429, "Too Many Requests");
+        return RequestOutcome::Complete;
+    }
+    handling.common_headers();
+    handling.route(entropy)
+}
+
+/// Returns the limit for the body of a request, in bytes.
+pub fn body_limit(path: &str) -> usize {
+    match parse_session_path(path).map(|call| call.transport) {
+        Some(Transport::XhrSend) => MAX_BYTES,
+        Some(Transport::JsonpSend) => MAX_FORM_BYTES,
+        _ => IGNORED_BODY_BYTES,
+    }
+}
+
+/// Parses the path of a session, `/w/messages/<server>/<session>/<transport>`.
+pub fn parse_session_path(path: &str) -> Option<SessionRequest<'_>> {
+    let path = path.strip_suffix('/').unwrap_or(path);
+    let mut segments = path.strip_prefix(BASE)?.strip_prefix('/')?.split('/');
+    let (server, session) = (segments.next()?, segments.next()?);
+    let transport = Transport::from_name(segments.next()?)?;
+    let is_id = |id: &str| !id.trim().is_empty() && !id.contains('.') && id.len() <= MAX_SESSION_NAME_BYTES;
+    (segments.next().is_none() && is_id(server) && is_id(session)).then_some(SessionRequest { session, transport })
+}
+
+impl<'a> RequestHandler<'_, 'a> {
+    fn route(&mut self, entropy: i32) -> RequestOutcome<'a> {
+        let request: &'a Request<'a> = self.request;
+        // A trailing slash is tolerated after any path.
+        let path = request.path.strip_suffix('/').unwrap_or(request.path);
+        let below = match path.strip_prefix(BASE) {
+            Some("") => {
+                self.reply.header("Content-Type", "text/plain;charset=utf-8");
+                self.reply.body.extend_from_slice(b"Welcome to SockJS!\n");
+                return RequestOutcome::Complete;
+            }
+            Some(below) => below.strip_prefix('/'),
+            None => None,
+        };
+        match below {
+            None => self.json_error(404, "Not Found"),
+            Some(_) if self.is_preflight() => {}
+            Some("info") => self.info(entropy),
+            Some("websocket") if request.method == "GET" => return self.upgrade(None),
+            Some("websocket") => self.method_not_allowed("GET"),
+            Some(below) if is_iframe(below) => self.iframe(),
+            Some(_) => match parse_session_path(path) {
+                Some(call) => return self.session(call),
+                None => self.reply.status = 404,
+            },
+        }
+        RequestOutcome::Complete
+    }
+
+    fn session(&mut self, call: SessionRequest<'a>) -> RequestOutcome<'a> {
+        let transport = call.transport;
+        if self.request.method == "OPTIONS" && transport.answers_options() {
+            self.options();
+        } else if self.request.method != transport.method() {
+            self.method_not_allowed(transport.allow());
+        } else if transport == Transport::Websocket {
+            return self.upgrade(Some(call.session));
+        } else {
+            return RequestOutcome::Session(call);
+        }
+        RequestOutcome::Complete
+    }
+
+    /// Adds the common headers. For a browser the origin is named instead of `*`, because modern SockJS clients send
+    /// credentials.
+    fn common_headers(&mut self) {
+        match self.request.header("Origin").filter(|origin| !origin.contains(char::is_control)) {
+            Some(origin) => {
+                self.reply.header("Access-Control-Allow-Origin", origin.to_owned());
+                self.reply.header("Access-Control-Allow-Credentials", "true");
+                self.reply.header("Vary", "Origin");
+            }
+            None => self.reply.header("Access-Control-Allow-Origin", "*"),
+        }
+        self.reply.header("Access-Control-Allow-Headers", "Content-Type");
+        self.reply.header("Allow", "GET, HEAD, POST, OPTIONS");
+    }
+
+    fn is_preflight(&self) -> bool {
+        self.request.method == "OPTIONS"
+            && self.request.header("Origin").is_some()
+            && self.request.header("Access-Control-Request-Method").is_some()
+    }
+
+    fn info(&mut self, entropy: i32) {
+        match self.request.method {
+            "GET" => {
+                self.reply.header("Content-Type", "application/json;charset=utf-8");
+                self.reply.header("Cache-Control", NO_CACHE);
+                let body = format!(
+                    "{{\"entropy\":{entropy},\"origins\":[\"*:*\"],\"cookie_needed\":true,\"websocket\":true}}"
+                );
+                self.reply.body.extend_from_slice(body.as_bytes());
+            }
+            "OPTIONS" => self.options(),
+            _ => self.method_not_allowed("GET,OPTIONS"),
+        }
+    }
+
+    /// Upgrades to a websocket, if the request is a valid handshake.
+    fn upgrade(&mut self, session: Option<&'a str>) -> RequestOutcome<'a> {
+        match handshake(self.request) {
+            Ok(upgrade) => {
+                let offers = self.request.header_values("Sec-WebSocket-Protocol");
+                if let Some(protocol) = negotiate_subprotocol(offers, &SUBPROTOCOLS) {
+                    self.reply.header("Sec-WebSocket-Protocol", protocol.to_owned());
+                }
+                self.reply.upgrade = Some(upgrade);
+                RequestOutcome::Upgrade(session)
+            }
+            Err(refusal) => {
+                refusal.fill_response(self.reply);
+                RequestOutcome::Complete
+            }
+        }
+    }
+
+    fn iframe(&mut self) {
+        if self.request.method != "GET" {
+            return self.method_not_allowed("GET");
+        }
+        if self.request.header("If-None-Match") == Some(IFRAME_ETAG) {
+            self.reply.status = 304;
+            return;
+        }
+        self.reply.header("Content-Type", "text/html;charset=utf-8");
+        self.reply.header("Cache-Control", NO_CACHE);
+        self.reply.header("ETag", IFRAME_ETAG);
+        self.reply.body.extend_from_slice(IFRAME.as_bytes());
+    }
+
+    /// Answers OPTIONS: an empty response that may be cached for a year.
+    fn options(&mut self) {
+        let expires = EPOCH_UNIX_SECONDS + u64::from(self.time.0.unsigned_abs()) + ONE_YEAR_SECONDS;
+        self.reply.header("Cache-Control", format!("public, max-age={ONE_YEAR_SECONDS}"));
+        self.reply.header("Expires", httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(expires)));
+        self.reply.status = 204;
+    }
+
+    fn method_not_allowed(&mut self, allow: &'static str) {
+        self.reply.header("Allow", allow);
+        self.reply.status = 405;
+    }
+
+    fn json_error(&mut self, status: u16, error: &str) {
+        self.reply.header("Content-Type", "application/json");
+        self.reply.header("Cache-Control", ERROR_CACHE);
+        let time = self.time.0;
+        let body = format!("{{\"timeStamp\":{time},\"error\":\"{error}\",\"message\":null,\"status\":{status}}}\r\n");
+        self.reply.body.extend_from_slice(body.as_bytes());
+        self.reply.status = status;
+    }
+}
+
+/// Returns whether the last segment names the iframe page, `iframe<x>.html`.
+fn is_iframe(below: &str) -> bool {
+    let version = below.strip_prefix("iframe");
+    let version = version.and_then(|rest| rest.strip_suffix(".html"));
+    let allowed = |byte| matches!(byte, b'0'..=b'9' | b'-' | b'.' | b'a'..=b'z' | b'_');
+    version.is_some_and(|version| version.bytes().all(allowed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::net::http::RequestReader;
+    use crate::net::service::ConnectionId;
+    use crate::websocket_api::testing::client;
+    use std::borrow::Cow;
+
+    const UPGRADE: [(&str, &str); 4] = [
+        ("Upgrade", "websocket"),
+        ("Connection", "Upgrade"),
+        ("Sec-WebSocket-Version", "13"),
+        ("Sec-WebSocket-Key", "MDEyMzQ1Njc4OWFiY2RlZg=="),
+    ];
+
+    fn exchange(method: &str, path: &str, headers: &[(&str, &str)], is_refused: bool) -> Response {
+        asked(method, path, headers, is_refused, |_| {})
+    }
+
+    /// Returns the response, after passing the remaining task to `look`.
+    fn asked(
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        is_refused: bool,
+        look: impl FnOnce(RequestOutcome<'_>),
+    ) -> Response {
+        let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        let mut reader = RequestReader::new(100);
+        reader.receive(format!("{method} {path} HTTP/1.1\r\nHost: a\r\n{headers}\r\n").as_bytes());
+        let request = reader.next_request().unwrap().unwrap();
+        let mut reply = Response::new();
+        let mut exchange = Exchange {
+            connection: ConnectionId(1),
+            client: client("10.0.0.1"),
+            request: &request,
+            response: &mut reply,
+            is_resumed: false,
+            is_rate_limited: is_refused,
+        };
+        look(answer(&mut exchange, Timestamp(367_575_237), -17_305_541));
+        reply
+    }
+
+    fn ask(method: &str, path: &str, headers: &[(&str, &str)]) -> Response {
+        exchange(method, path, headers, false)
+    }
+
+    type Headers = Vec<(Cow<'static, str>, Cow<'static, str>)>;
+
+    /// Status, headers beyond the three common ones, and body; status 101 for an upgrade.
+    fn plain(method: &str, path: &str, headers: &[(&str, &str)]) -> (u16, Headers, String) {
+        let mut reply = ask(method, path, headers);
+        let own = reply.headers.split_off(3);
+        let status = if reply.upgrade.is_some() { 101 } else { reply.status };
+        (status, own, String::from_utf8(reply.body).unwrap())
+    }
+
+    fn owned(headers: &[(&'static str, &str)]) -> Headers {
+        headers.iter().map(|&(name, value)| (name.into(), value.to_owned().into())).collect()
+    }
+
+    #[test]
+    fn the_greeting_answers_any_method() {
+        for path in ["/w/messages", "/w/messages/"] {
+            for method in ["GET", "POST", "OPTIONS", "BREW"] {
+                let (status, headers, body) = plain(method, path, &[]);
+                assert_eq!((status, body.as_str()), (200, "Welcome to SockJS!\n"));
+                assert_eq!(headers, owned(&[("Content-Type", "text/plain;charset=utf-8")]));
+            }
+        }
+    }
+
+    #[test]
+    fn info_is_the_documented_text() {
+        let (status, headers, body) = plain("GET", "/w/messages/info", &[]);
+        assert_eq!(status, 200);
+        assert_eq!(headers, owned(&[("Content-Type", "application/json;charset=utf-8"), ("Cache-Control", NO_CACHE),]));
+        assert_eq!(body, "{\"entropy\":-17305541,\"origins\":[\"*:*\"],\"cookie_needed\":true,\"websocket\":true}");
+        assert_eq!(plain("GET", "/w/messages/info/", &[]).2, body);
+    }
+
+    #[test]
+    fn options_on_info_is_kept_for_a_year_and_other_methods_are_refused() {
+        let (status, headers, body) = plain("OPTIONS", "/w/messages/info", &[]);
+        assert_eq!((status, body.as_str()), (204, ""));
+        assert_eq!(
+            headers,
+            owned(&[("Cache-Control", "public, max-age=31536000"), ("Expires", "Sat, 20 Nov 2027 08:20:22 GMT"),])
+        );
+        for method in ["HEAD", "POST"] {
+            let refused = plain(method, "/w/messages/info", &[]);
+            assert_eq!(refused, (405, owned(&[("Allow", "GET,OPTIONS")]), String::new()));
+        }
+    }
+
+    #[test]
+    fn a_preflight_is_granted_for_any_path_below() {
+        let asked = [("origin", "http://a"), ("access-control-request-method", "POST")];
+        for path in ["info", "x", "1/2/xhr_send"] {
+            let reply = ask("OPTIONS", &format!("/w/messages/{path}"), &asked);
+            assert_eq!((reply.status, reply.body.len()), (200, 0));
+        }
+    }
+
+    #[test]
+    fn the_iframe_page_is_490_bytes_and_is_not_sent_twice() {
+        assert_eq!(IFRAME.len(), 490);
+        for name in ["iframe.html", "iframe-1.0_a.html", "iframe0.3.4.html"] {
+            let path = format!("/w/messages/{name}");
+            assert_eq!(plain("GET", &path, &[]).2, IFRAME);
+            let again = plain("GET", &path, &[("if-none-match", IFRAME_ETAG)]);
+            assert_eq!(again, (304, vec![], String::new()));
+            assert_eq!(plain("POST", &path, &[]).0, 405);
+        }
+        for name in ["iframeA.html", "iframe.htm", "iframe/.html", "xiframe.html"] {
+            assert_eq!(plain("GET", &format!("/w/messages/{name}"), &[]).0, 404, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_raw_endpoint_is_for_get() {
+        for path in ["/w/messages/websocket", "/w/messages/websocket/"] {
+            assert_eq!(plain("GET", path, &UPGRADE), (101, vec![], String::new()));
+            let refused = plain("GET", path, &UPGRADE[1..]);
+            assert_eq!((refused.0, refused.2.as_str()), (400, "Can \"Upgrade\" only to \"WebSocket\"."));
+            assert_eq!(plain("POST", path, &UPGRADE), (405, owned(&[("Allow", "GET")]), String::new()));
+        }
+    }
+
+    #[test]
+    fn the_first_subprotocol_that_is_supported_is_agreed_to() {
+        let mut headers = UPGRADE.to_vec();
+        headers.push(("Sec-WebSocket-Protocol", "foo, V12.STOMP, v10.stomp"));
+        let (status, own, _) = plain("GET", "/w/messages/websocket", &headers);
+        assert_eq!((status, own), (101, owned(&[("Sec-WebSocket-Protocol", "V12.STOMP")])));
+    }
+
+    #[test]
+    fn paths_of_sessions_are_for_the_session_to_answer() {
+        let called = |method: &str, path: &str| {
+            let mut called = None;
+            let reply = asked(method, &format!("/w/messages/{path}"), &[], false, |answer| {
+                if let RequestOutcome::Session(call) = answer {
+                    called = Some((call.session.to_owned(), call.transport));
+                }
+            });
+            (called, reply.status)
+        };
+        for (method, name) in [
+            ("POST", "xhr"),
+            ("POST", "xhr_streaming"),
+            ("GET", "eventsource"),
+            ("GET", "htmlfile"),
+            ("GET", "jsonp"),
+            ("POST", "xhr_send"),
+            ("POST", "jsonp_send"),
+        ] {
+            let transport = Transport::from_name(name).unwrap();
+            for path in [format!("435/kdlicigz/{name}"), format!("435/kdlicigz/{name}/")] {
+                assert_eq!(called(method, &path), (Some(("kdlicigz".to_owned(), transport)), 200), "{path}");
+            }
+            assert_eq!(called("PUT", &format!("435/kdlicigz/{name}")), (None, 405));
+        }
+        let long = "x".repeat(MAX_SESSION_NAME_BYTES + 1);
+        let long = format!("1/{long}/xhr");
+        for path in ["1/a.b/xhr", "1.2/ab/xhr", "1/2/3/xhr", "1//xhr", "/2/xhr", "1/2/other", "1/2/xhr;x", &long] {
+            assert_eq!(called("POST", path), (None, 404), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_session_of_sockjs_may_have_a_websocket() {
+        let mut session = None;
+        let path = "/w/messages/435/kdlicigz/websocket";
+        let reply = asked("GET", path, &UPGRADE, false, |answer| match answer {
+            RequestOutcome::Upgrade(name) => session = name.map(str::to_owned),
+            other => panic!("{other:?}"),
+        });
+        assert!(reply.upgrade.is_some());
+        assert_eq!(session.as_deref(), Some("kdlicigz"));
+        assert_eq!(plain("GET", path, &UPGRADE[1..]).0, 400);
+        assert_eq!(plain("POST", path, &UPGRADE), (405, owned(&[("Allow", "GET")]), String::new()));
+    }
+
+    #[test]
+    fn bodies_are_as_long_as_somebody_reads_them() {
+        assert_eq!(body_limit("/w/messages/1/2/xhr_send"), 64 * 1024);
+        assert_eq!(body_limit("/w/messages/1/2/jsonp_send/"), 192 * 1024);
+        for path in ["/w/messages/1/2/xhr", "/w/messages/1/a.b/xhr_send", "/", "/w/messages/info"] {
+            assert_eq!(body_limit(path), 8 * 1024);
+        }
+    }
+
+    #[test]
+    fn sockjs_transports_name_their_methods() {
+        let cases = [
+            ("xhr", "GET", "POST,OPTIONS"),
+            ("xhr_streaming", "GET", "POST,OPTIONS"),
+            ("xhr_send", "GET", "POST,OPTIONS"),
+            ("websocket", "POST", "GET"),
+            ("eventsource", "POST", "GET"),
+            ("jsonp", "OPTIONS", "GET"),
+            ("htmlfile", "POST", "GET,OPTIONS"),
+            ("jsonp_send", "OPTIONS", "POST"),
+        ];
+        for (transport, method, allow) in cases {
+            let refused = plain(method, &format!("/w/messages/1/2/{transport}"), &[]);
+            assert_eq!(refused, (405, owned(&[("Allow", allow)]), String::new()), "{transport}");
+        }
+        for transport in ["xhr", "xhr_streaming", "xhr_send", "htmlfile"] {
+            let path = format!("/w/messages/1/2/{transport}");
+            assert_eq!(plain("OPTIONS", &path, &[]).0, 204, "{transport}");
+        }
+    }
+
+    #[test]
+    fn other_paths_below_are_empty_404s() {
+        for path in [
+            "x",
+            "1/2",
+            "1/2/xhr/4",
+            "1/2/carrier-pigeon",
+            "1.0/2/xhr",
+            "1/2.0/xhr",
+            "/2/xhr",
+            "1//xhr",
+            "1/2/xhr;a=b",
+            "/",
+            "Info",
+        ] {
+            let answer = plain("POST", &format!("/w/messages/{path}"), &[]);
+            assert_eq!(answer, (404, vec![], String::new()), "{path}");
+        }
+    }
+
+    #[test]
+    fn paths_elsewhere_are_json_404s() {
+        for path in ["/", "/w", "/w/messagesx", "/W/messages", "/chain/height"] {
+            let (status, headers, body) = plain("GET", path, &[]);
+            assert_eq!(status, 404, "{path}");
+            assert_eq!(headers, owned(&[("Content-Type", "application/json"), ("Cache-Control", ERROR_CACHE),]));
+            assert_eq!(
+                body,
+                "{\"timeStamp\":367575237,\"error\":\"Not Found\",\"message\":null,\
+                 \"status\":404}\r\n"
+            );
+        }
+    }
+
+    #[test]
+    fn the_origin_is_echoed_unless_it_could_break_the_response() {
+        assert_eq!(
+            ask("GET", "/w/messages/info", &[("Origin", "https://a.b")]).headers[..5],
+            owned(&[
+                ("Access-Control-Allow-Origin", "https://a.b"),
+                ("Access-Control-Allow-Credentials", "true"),
+                ("Vary", "Origin"),
+                ("Access-Control-Allow-Headers", "Content-Type"),
+                ("Allow", "GET, HEAD, POST, OPTIONS"),
+            ])
+        );
+        let reply = ask("GET", "/w/messages/info", &[("Origin", "a\tb: c")]);
+        assert_eq!(reply.headers[0], ("Access-Control-Allow-Origin".into(), "*".into()));
+    }
+
+    #[test]
+    fn the_rate_filter_refuses_without_common_headers() {
+        let reply = exchange("GET", "/w/messages/websocket", &UPGRADE, true);
+        assert_eq!(reply.status, 429);
+        assert_eq!(
+            reply.headers,
+            owned(&[
+                ("DoSFilter", "unavailable"),
+                ("Content-Type", "application/json"),
+                ("Cache-Control", ERROR_CACHE),
+            ])
+        );
+        let text = "{\"timeStamp\":367575237,\"error\":\"Too Many Requests\",\"message\":null,\"status\":429}\r\n";
+        assert_eq!((reply.body.as_slice(), reply.upgrade), (text.as_bytes(), None));
+    }
+}

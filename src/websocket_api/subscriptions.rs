@@ -1,0 +1,345 @@
+//! The subscriptions of one session, indexed by id and by destination.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use super::pattern;
+use super::range_set::RangeSet;
+use crate::metrics::subtract;
+
+/// Prefix of generated ids; a number follows.
+const GENERATED_PREFIX: &str = "sub-";
+/// Memory of a subscription besides its strings, in bytes: its entries in the tables of session and broker, and the
+/// allocator's overhead for each.
+const SUBSCRIPTION_BYTES: usize = 320;
+
+/// Estimated memory of a subscription, in bytes.
+pub fn bytes_of(id: &str, destination: &str) -> usize {
+    SUBSCRIPTION_BYTES + id.len() + destination.len()
+}
+
+/// A subscription; the pair of id and destination is unique within its session.
+#[derive(Debug)]
+struct Subscription {
+    id: Rc<str>,
+    /// Position in the session's order of subscription.
+    serial: u64,
+    is_implicit: bool,
+}
+
+/// A subscription that has ended.
+#[derive(Debug, PartialEq, Eq)]
+pub struct EndedSubscription {
+    /// Its id.
+    pub id: Rc<str>,
+    /// Its topic or pattern.
+    pub destination: Rc<str>,
+    /// It was created by `account/subscribe`, not by SUBSCRIBE.
+    pub is_implicit: bool,
+}
+
+/// The subscriptions of one session.
+#[derive(Debug, Default)]
+pub struct Subscriptions {
+    /// Subscriptions to each topic or pattern, in the order of creation.
+    by_destination: BTreeMap<Rc<str>, Vec<Subscription>>,
+    /// The destinations of each id.
+    by_id: BTreeMap<Rc<str>, Vec<Rc<str>>>,
+    /// The destinations that are patterns.
+    patterns: Vec<Rc<str>>,
+    count: usize,
+    pattern_count: usize,
+    /// The numbers of ids in use that have the generated form.
+    generated_numbers: RangeSet,
+    next_serial: u64,
+    next_generated: u32,
+}
+
+impl Subscriptions {
+    /// Number of subscriptions.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Number of subscriptions to patterns.
+    pub fn pattern_count(&self) -> usize {
+        self.pattern_count
+    }
+
+    /// Number of subscriptions to exactly this destination.
+    pub fn count_at(&self, destination: &str) -> usize {
+        self.by_destination.get(destination).map_or(0, Vec::len)
+    }
+
+    /// Returns whether a SUBSCRIBE has created exactly this subscription.
+    pub fn has_explicit(&self, id: &str, destination: &str) -> bool {
+        let held = self.by_destination.get(destination);
+        held.is_some_and(|held| held.iter().any(|one| !one.is_implicit && *one.id == *id))
+    }
+
+    /// Returns the id of the implicit subscription to `destination`, if there is one.
+    pub fn implicit_id_at(&self, destination: &str) -> Option<Rc<str>> {
+        let held = self.by_destination.get(destination)?;
+        held.iter().find(|one| one.is_implicit).map(|one| Rc::clone(&one.id))
+    }
+
+    /// Returns the destination of the implicit subscription with this id, if there is one.
+    pub fn implicit_destination(&self, id: &str) -> Option<Rc<str>> {
+        let mut destinations = self.by_id.get(id)?.iter();
+        let is_implicit = |destination: &&Rc<str>| self.implicit_id_at(destination).is_some_and(|own| *own == *id);
+        destinations.find(is_implicit).map(Rc::clone)
+    }
+
+    /// Adds a subscription that does not exist yet.
+    pub fn add(&mut self, id: &str, destination: &Rc<str>, is_implicit: bool) {
+        let id = self.add_id(id, destination);
+        self.next_serial += 1;
+        let subscription = Subscription { id, serial: self.next_serial, is_implicit };
+        let is_pattern = pattern::is_pattern(destination);
+        match self.by_destination.get_mut(destination) {
+            Some(held) => held.push(subscription),
+            None => {
+                self.by_destination.insert(Rc::clone(destination), vec![subscription]);
+                if is_pattern {
+                    self.patterns.push(Rc::clone(destination));
+                }
+            }
+        }
+        self.count += 1;
+        self.pattern_count += usize::from(is_pattern);
+    }
+
+    /// Removes all subscriptions with this id.
+    pub fn remove(&mut self, id: &str) -> Vec<EndedSubscription> {
+        let Some((id, destinations)) = self.by_id.remove_entry(id) else { return Vec::new() };
+        if let Some(number) = generated_number(&id) {
+            self.generated_numbers.remove(number);
+        }
+        let ended = destinations.into_iter().filter_map(|destination| self.take(&id, destination));
+        ended.collect()
+    }
+
+    /// Removes the implicit subscription to `destination`, if there is one.
+    pub fn remove_implicit(&mut self, destination: &str) -> Option<EndedSubscription> {
+        let id = self.implicit_id_at(destination)?;
+        // An implicit subscription never shares its id.
+        self.remove(&id).pop()
+    }
+
+    /// Removes all subscriptions.
+    pub fn remove_all(&mut self) -> Vec<EndedSubscription> {
+        let Self { next_serial, next_generated, .. } = *self;
+        let all = std::mem::replace(self, Self { next_serial, next_generated, ..Self::default() });
+        let of_one = |(destination, held): (Rc<str>, Vec<Subscription>)| {
+            held.into_iter().map(move |one| EndedSubscription {
+                id: one.id,
+                destination: Rc::clone(&destination),
+                is_implicit: one.is_implicit,
+            })
+        };
+        all.by_destination.into_iter().flat_map(of_one).collect()
+    }
+
+    /// Assigns another id to the implicit subscription to `destination`; its position in the order stays.
+    pub fn rename_implicit(&mut self, destination: &Rc<str>, new: &str) {
+        let Some(old) = self.implicit_id_at(destination) else { return };
+        self.remove_id(&old, destination);
+        let new = self.add_id(new, destination);
+        let held = self.by_destination.get_mut(destination);
+        if let Some(one) = held.and_then(|held| held.iter_mut().find(|one| one.is_implicit)) {
+            one.id = new;
+        }
+    }
+
+    /// Returns the generated id with the lowest free number.
+    pub fn free_id(&self) -> String {
+        format!("{GENERATED_PREFIX}{}", self.generated_numbers.free_from(0))
+    }
+
+    /// Returns a generated id with a number higher than those returned before, until the numbers wrap around.
+    pub fn generate_id(&mut self) -> String {
+        let number = self.generated_numbers.free_from(self.next_generated);
+        self.next_generated = number.wrapping_add(1);
+        format!("{GENERATED_PREFIX}{number}")
+    }
+
+    /// Returns whether any subscription matches `topic`.
+    pub fn matches(&self, topic: &str) -> bool {
+        self.by_destination.contains_key(topic) || self.patterns.iter().any(|pattern| pattern::matches(pattern, topic))
+    }
+
+    /// Calls `use_id` with the id of each subscription that matches `topic`, the oldest first.
+    pub fn for_each_match(&self, topic: &str, mut use_id: impl FnMut(&str)) {
+        let exact = self.by_destination.get(topic).map_or(&[][..], Vec::as_slice);
+        if self.patterns.is_empty() {
+            return exact.iter().for_each(|one| use_id(&one.id));
+        }
+        let matching = self.patterns.iter().filter(|pattern| pattern::matches(pattern, topic));
+        let by_pattern = matching.filter_map(|pattern| self.by_destination.get(pattern)).flatten();
+        let mut all: Vec<&Subscription> = exact.iter().chain(by_pattern).collect();
+        all.sort_by_key(|one| one.serial);
+        all.into_iter().for_each(|one| use_id(&one.id));
+    }
+
+    /// Adds a destination to an id.
+    fn add_id(&mut self, id: &str, destination: &Rc<str>) -> Rc<str> {
+        if let Some((id, _)) = self.by_id.get_key_value(id) {
+            let id = Rc::clone(id);
+            self.by_id.entry(Rc::clone(&id)).or_default().push(Rc::clone(destination));
+            return id;
+        }
+        if let Some(number) = generated_number(id) {
+            self.generated_numbers.insert(number);
+        }
+        let id: Rc<str> = Rc::from(id);
+        self.by_id.insert(Rc::clone(&id), vec![Rc::clone(destination)]);
+        id
+    }
+
+    /// Removes a destination from an id.
+    fn remove_id(&mut self, id: &str, destination: &str) {
+        let Some(destinations) = self.by_id.get_mut(id) else { return };
+        destinations.retain(|other| **other != *destination);
+        if destinations.is_empty() {
+            self.by_id.remove(id);
+            if let Some(number) = generated_number(id) {
+                self.generated_numbers.remove(number);
+            }
+        }
+    }
+
+    /// Removes a subscription from the table of destinations.
+    fn take(&mut self, id: &str, destination: Rc<str>) -> Option<EndedSubscription> {
+        let held = self.by_destination.get_mut(&destination)?;
+        let place = held.iter().position(|one| *one.id == *id)?;
+        let Subscription { id, is_implicit, .. } = held.remove(place);
+        let is_last = held.is_empty();
+        subtract(&mut self.count, 1);
+        let is_pattern = pattern::is_pattern(&destination);
+        subtract(&mut self.pattern_count, usize::from(is_pattern));
+        if is_last {
+            self.by_destination.remove(&destination);
+            self.patterns.retain(|pattern| *pattern != destination);
+        }
+        Some(EndedSubscription { id, destination, is_implicit })
+    }
+}
+
+/// Returns the number of an id that has the generated form.
+fn generated_number(id: &str) -> Option<u32> {
+    let digits = id.strip_prefix(GENERATED_PREFIX)?;
+    let is_plain = digits.bytes().all(|byte| byte.is_ascii_digit()) && (digits == "0" || !digits.starts_with('0'));
+    if is_plain { digits.parse().ok() } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn add(held: &mut Subscriptions, id: &str, destination: &str) {
+        held.add(id, &Rc::from(destination), false);
+    }
+
+    fn matches(held: &Subscriptions, topic: &str) -> Vec<String> {
+        let mut ids = Vec::new();
+        held.for_each_match(topic, |id| ids.push(id.to_owned()));
+        assert_eq!(held.matches(topic), !ids.is_empty());
+        ids
+    }
+
+    #[test]
+    fn an_id_and_a_destination_make_a_subscription_only_together() {
+        let mut held = Subscriptions::default();
+        for (id, destination) in [("a", "/blocks"), ("a", "/errors"), ("b", "/blocks")] {
+            add(&mut held, id, destination);
+        }
+        assert!(held.has_explicit("a", "/errors") && !held.has_explicit("b", "/errors"));
+        assert_eq!(held.remove("a").len(), 2);
+        assert_eq!((held.count_at("/blocks"), held.count_at("/errors"), held.len()), (1, 0, 1));
+    }
+
+    #[test]
+    fn matches_come_in_the_order_of_subscription() {
+        let mut held = Subscriptions::default();
+        for (id, destination) in [("b", "/blocks/*"), ("x", "/blocks"), ("a", "/blocks/new"), ("c", "/blocks/*")] {
+            add(&mut held, id, destination);
+        }
+        assert_eq!(matches(&held, "/blocks/new"), ["b", "a", "c"]);
+        assert_eq!(matches(&held, "/blocks"), ["x"]);
+        held.remove("b");
+        assert_eq!(matches(&held, "/blocks/new"), ["a", "c"]);
+        held.remove("c");
+        assert_eq!((matches(&held, "/blocks/new"), held.pattern_count()), (vec!["a".to_owned()], 0));
+    }
+
+    #[test]
+    fn generated_ids_count_up_and_skip_those_in_use() {
+        let mut held = Subscriptions::default();
+        add(&mut held, "sub-1", "/blocks");
+        assert_eq!((held.generate_id(), held.generate_id()), ("sub-0".to_owned(), "sub-2".to_owned()));
+    }
+
+    #[test]
+    fn the_free_id_is_the_lowest_that_is_not_in_use() {
+        let mut held = Subscriptions::default();
+        for id in ["sub-0", "sub-1", "sub-03", "sub-", "sub-+2", "sub-4294967296", "sub-3"] {
+            add(&mut held, id, "/blocks");
+        }
+        assert_eq!(held.free_id(), "sub-2");
+        add(&mut held, "sub-2", "/blocks");
+        add(&mut held, "sub-2", "/errors");
+        assert_eq!(held.free_id(), "sub-4");
+        held.remove("sub-2");
+        held.remove("sub-0");
+        assert_eq!(held.free_id(), "sub-0");
+    }
+
+    #[test]
+    fn an_implicit_subscription_keeps_its_place_under_another_id() {
+        let mut held = Subscriptions::default();
+        let topic: Rc<str> = Rc::from("/transactions/A");
+        held.add("sub-0", &topic, true);
+        add(&mut held, "sub-0", "/blocks");
+        assert_eq!(held.implicit_destination("sub-0"), Some(Rc::clone(&topic)));
+        add(&mut held, "z", "/transactions/*");
+        held.rename_implicit(&topic, &held.free_id());
+        assert_eq!(matches(&held, &topic), ["sub-1", "z"]);
+        assert_eq!((held.implicit_destination("sub-0"), held.remove("sub-0").len()), (None, 1));
+        let ended = held.remove_implicit(&topic).unwrap();
+        assert!(ended.is_implicit && *ended.id == *"sub-1");
+        assert_eq!(held.free_id(), "sub-0");
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_is_left_of_what_was_removed(
+            changes in prop::collection::vec((0..4u8, 0..6usize, 0..5usize), 0..60)
+        ) {
+            let ids = ["a", "b", "sub-0", "sub-1", "sub-2", "c"];
+            let destinations = ["/blocks", "/blocks/*", "/errors", "/**", "/node"].map(Rc::<str>::from);
+            let mut held = Subscriptions::default();
+            let mut plain: Vec<(&str, &str)> = Vec::new();
+            for (change, id, destination) in changes {
+                let (id, destination) = (ids[id], &destinations[destination]);
+                if change == 0 {
+                    let before = plain.len();
+                    plain.retain(|(other, _)| *other != id);
+                    prop_assert_eq!(held.remove(id).len(), before - plain.len());
+                } else if !held.has_explicit(id, destination) {
+                    held.add(id, destination, false);
+                    plain.push((id, destination));
+                }
+                for topic in ["/blocks", "/blocks/new", "/errors"] {
+                    let expected = plain.iter().filter(|(_, d)| *d == topic || pattern::matches(d, topic));
+                    prop_assert_eq!(matches(&held, topic), expected.map(|(id, _)| *id).collect::<Vec<_>>());
+                }
+                prop_assert_eq!(held.len(), plain.len());
+            }
+            held.remove_all();
+            prop_assert!(held.by_destination.is_empty() && held.by_id.is_empty() && held.patterns.is_empty());
+            prop_assert!(held.generated_numbers.is_empty());
+            prop_assert_eq!((held.len(), held.pattern_count()), (0, 0));
+        }
+    }
+}

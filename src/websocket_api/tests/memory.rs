@@ -1,0 +1,84 @@
+//! Memory accounting per client and session.
+
+use super::*;
+
+#[test]
+fn a_caller_who_takes_too_much_is_refused_and_others_are_not() {
+    let mut bench = Bench::limited(Limits { client_bytes: 6_000, ..Limits::default() });
+    bench.open(3, "10.0.0.1");
+    let mut refused = 0;
+    for n in 0..50 {
+        let subscribe = format!("SUBSCRIBE\nid:{n}\ndestination:/blocks/{n}\n\n\0");
+        let out = bench.receive(1 + 2 * (n % 2), &subscribe);
+        refused += out.iter().filter(|text| text.contains("this address take too much memory")).count();
+    }
+    assert!((40..50).contains(&refused), "{refused}");
+    bench.open(4, "10.0.0.1");
+    assert_eq!(bench.effects.drain(), ["4 close 1013"]);
+    bench.subscribe(2, "a", "/blocks");
+}
+
+#[test]
+fn ipv6_callers_are_networks() {
+    let mut bench =
+        Bench::empty(Settings { limits: Limits { client_bytes: 5_000, ..Limits::default() }, ..Settings::default() });
+    bench.open(1, "2001:db8::1");
+    bench.open(2, "2001:db8::2");
+    bench.open(3, "2001:db8::3");
+    assert_eq!(bench.effects.drain(), ["3 close 1013"]);
+    bench.open(4, "2001:db8:0:1::3");
+    assert_eq!(bench.effects.drain(), NOTHING);
+}
+
+#[test]
+fn a_session_has_a_limit_of_its_own() {
+    let mut bench = Bench::limited(Limits { session_bytes: 4_000, ..Limits::default() });
+    (0..5).for_each(|n| bench.subscribe(1, &n.to_string(), "/blocks"));
+    assert!(bench.receive(1, "SUBSCRIBE\nid:x\ndestination:/blocks\n\n\0")[0].contains("session takes too much"));
+}
+
+#[test]
+fn when_all_memory_is_taken_the_hog_pays_and_newcomers_are_served() {
+    let mut bench = Bench::limited(Limits { total_bytes: 16_000, ..Limits::default() });
+    bench.open(3, "10.0.0.1");
+    for n in 0..12 {
+        bench.subscribe(1, &n.to_string(), &format!("/blocks/{n}"));
+        bench.subscribe(3, &n.to_string(), &format!("/blocks/{n}"));
+    }
+    (0..4).for_each(|n| bench.subscribe(2, &n.to_string(), &format!("/blocks/{n}")));
+    let mut out = Vec::new();
+    for socket in 4..8 {
+        bench.open(socket, &format!("10.0.1.{socket}"));
+        out.extend(bench.receive(socket, "SUBSCRIBE\nid:a\ndestination:/blocks\nreceipt:1\n\n\0"));
+    }
+    let closed: Vec<_> = out.iter().filter(|text| text.contains("close")).collect();
+    assert!(closed.iter().all(|text| ["1 close 1002", "3 close 1002"].contains(&text.as_str())), "{out:?}");
+    assert!(!closed.is_empty() && out.iter().any(|text| text.contains("ERROR\nmessage:The node is short of memory")));
+    assert_eq!(out.iter().filter(|text| text.contains("RECEIPT")).count(), 4);
+    assert!(bench.broker.usage().session_bytes <= 16_000);
+}
+
+#[test]
+fn when_all_patterns_are_taken_the_hog_pays() {
+    let mut bench = Bench::limited(Limits { patterns: 4, ..Limits::default() });
+    bench.subscribe(2, "a", "/errors*");
+    (0..3).for_each(|n| bench.subscribe(1, &n.to_string(), &format!("/blocks/{n}*")));
+    bench.subscribe(2, "b", "/errors*");
+    bench.open(3, "10.0.0.3");
+    let out = bench.receive(3, "SUBSCRIBE\nid:a\ndestination:/node*\n\n\0");
+    assert_eq!(out[1..], ["1 close 1002"]);
+    assert_eq!(bench.broker.usage().patterns, 2);
+}
+
+#[test]
+fn unfinished_frames_count_for_their_caller() {
+    let mut bench = Bench::limited(Limits { client_bytes: 90_000, ..Limits::default() });
+    bench.open(3, "10.0.0.1");
+    let part = "x".repeat(60_000);
+    assert_eq!(bench.receive(1, &part), NOTHING);
+    assert_eq!(bench.receive(2, &part), NOTHING);
+    assert_eq!(bench.receive(3, &part)[1..], ["3 close 1002"]);
+    let before = bench.broker.usage().session_bytes;
+    assert_eq!(bench.receive(1, "\n\n").len(), 1, "no command");
+    assert!(bench.broker.usage().session_bytes + 50_000 < before);
+}

@@ -1,0 +1,152 @@
+//! Queries and their answers.
+
+use super::*;
+
+#[test]
+fn answers_go_to_the_session_that_asks_and_to_no_other() {
+    let mut bench = Bench::default();
+    for socket in [1, 2] {
+        for topic in [format!("/account/{A1}"), "/errors".to_owned(), "/blocks".to_owned(), "/unconfirmed".to_owned()] {
+            bench.subscribe(socket, &topic, &topic);
+        }
+    }
+    bench.node.blocks.insert(7, block_of(Height(7), 1));
+    bench.node.pool = vec![Rc::new(transfer(1)), Rc::new(transfer(2))];
+    assert_eq!(topics(&bench.ask(1, &send("account/get", A1))), [format!("1 /account/{A1}")]);
+    assert_eq!(topics(&bench.ask(2, &send("account/get", "TALICE"))), ["2 /errors"]);
+    let block = bench.ask(1, "SEND\ndestination:/w/api//block/last\n\nignored\0");
+    assert_eq!(topics(&block), ["1 /blocks".to_owned(), format!("1 /account/{A1}")]);
+    assert_eq!(topics(&bench.ask(2, &send("account/transfers/unconfirmed", A1))), ["2 /unconfirmed"; 2]);
+}
+
+#[test]
+fn a_session_without_the_subscription_hears_nothing_and_costs_no_body() {
+    let mut bench = Bench::default();
+    bench.subscribe(2, "a", &format!("/account/{A1}"));
+    assert_eq!(bench.ask(1, &send("account/get", A1)), NOTHING);
+    assert_eq!(bench.ask(1, &send("account/get", "TALICE")), NOTHING);
+    assert_eq!(bench.node.accounts_asked.get(), 0);
+}
+
+#[test]
+fn a_failed_query_is_told_in_the_words_of_nis1() {
+    let mut bench = Bench::default();
+    bench.subscribe(2, "sub-0", "/errors");
+    assert_eq!(
+        bench.ask(2, &send("account/get", "TALICE")),
+        ["2 MESSAGE\ndestination:/errors\nsubscription:sub-0\nmessage-id:2-0\n\
+             content-length:94\n\n{\"timeStamp\":367575434,\"error\":\"Bad Request\",\
+             \"message\":\"address must be valid\",\"status\":400}\r\n\0"]
+    );
+}
+
+#[test]
+fn what_the_node_cannot_say_is_told_once_to_the_session_that_asked() {
+    let mut bench = Bench::default();
+    for socket in [1, 2] {
+        bench.subscribe(socket, "e", "/errors");
+        bench.subscribe(socket, "a", &format!("/account/{A1}"));
+    }
+    bench.node.broken = Some(address(A1));
+    let sent = bench.ask(1, &send("account/get", A1));
+    assert_eq!(topics(&sent), ["1 /errors"]);
+    assert!(sent[0].contains("\"message\":\"it is broken\""));
+}
+
+#[test]
+fn unconfirmed_transactions_are_told_on_the_topics_of_their_arrival() {
+    let mut bench = Bench::default();
+    for topic in ["/unconfirmed".to_owned(), format!("/unconfirmed/{A1}"), format!("/unconfirmed/{A2}")] {
+        bench.subscribe(1, &topic, &topic);
+    }
+    bench.node.pool = (0..15).map(|number| Rc::new(transfer(number))).collect();
+    let sent = topics(&bench.ask(1, &send("account/transfers/unconfirmed", A2)));
+    let each = ["1 /unconfirmed".to_owned(), format!("1 /unconfirmed/{A1}"), format!("1 /unconfirmed/{A2}")];
+    assert_eq!(sent, std::iter::repeat_n(each, 10).flatten().collect::<Vec<_>>());
+}
+
+#[test]
+fn a_session_that_asks_for_much_waits_and_loses_nothing() {
+    let mut bench = Bench::default();
+    bench.subscribe(1, "a", &format!("/account/{A1}"));
+    let message = send("account/get", A1).repeat(40);
+    assert_eq!(bench.feed(1, message.as_bytes()), None, "it is parked");
+    assert_eq!(bench.broker.on_resumed(ConnectionId(1), PRESENT, &mut bench.effects), Progress::Suspended);
+    assert_eq!(bench.work().len(), 40);
+    assert!(bench.effects.resumed.is_empty());
+    assert!(bench.charged(1) >= 40 * 20);
+}
+
+#[test]
+fn callers_take_turns_and_then_their_sessions() {
+    let mut bench = Bench::default();
+    bench.open(3, "10.0.0.1");
+    for (socket, count) in [(1, 4), (3, 4), (2, 2)] {
+        bench.subscribe(socket, "a", &format!("/account/{A1}"));
+        bench.receive(socket, &send("account/get", A1).repeat(count));
+    }
+    let order: Vec<_> = bench.work().iter().map(|text| text[..1].to_owned()).collect();
+    assert_eq!(order.concat(), "1232131313");
+}
+
+#[test]
+fn nothing_is_begun_for_a_session_that_has_much_to_take() {
+    let mut bench = Bench::default();
+    bench.receive(1, "\n");
+    bench.receive(2, "\n");
+    bench.subscribe(1, "a", &format!("/account/{A1}"));
+    bench.subscribe(2, "a", &format!("/account/{A1}"));
+    bench.effects.backlogs.insert(1, 64 * 1024);
+    bench.receive(1, &send("account/get", A1));
+    bench.receive(2, &send("account/get", A1));
+    assert_eq!(topics(&bench.work()), [format!("2 /account/{A1}")]);
+    let retry = bench.broker.next_due().unwrap();
+    assert!(retry > NOW);
+    bench.effects.backlogs.insert(1, 64 * 1024 - 1);
+    bench.broker.on_timer(retry, &mut bench.effects);
+    assert_eq!(topics(&bench.work()), [format!("1 /account/{A1}")]);
+    assert_eq!(bench.broker.next_due(), None);
+}
+
+#[test]
+fn the_frames_of_a_message_are_handled_in_order_and_answers_follow() {
+    let mut bench = Bench::default();
+    let frames = format!(
+        "SUBSCRIBE\nid:a\ndestination:/account/{A1}\nreceipt:1\n\n\0{}UNSUBSCRIBE\nid:a\n\
+         receipt:2\n\n\0SUBSCRIBE\nid:b\ndestination:/account/{A1}\n\n\0",
+        send("account/get", A1)
+    );
+    let out = bench.ask(1, &frames);
+    assert!(out[0].starts_with("1 RECEIPT") && out[1].starts_with("1 RECEIPT"), "{out:?}");
+    assert_eq!(ids(&out[2..]), ["b"]);
+}
+
+#[test]
+fn a_block_that_is_replaced_while_it_is_told_is_told_anew() {
+    let mut bench = Bench::default();
+    bench.subscribe(1, "a", "/blocks");
+    bench.node.blocks.insert(7, block_of(Height(7), 100));
+    bench.receive(1, &send("block/last", ""));
+    bench.slice(100);
+    assert_eq!(bench.effects.sent.len(), 0, "it is not told yet");
+    bench.node.blocks.insert(7, block_of(Height(7), 1));
+    bench.broker.chain_changed(Height(6), Height(7));
+    let sent = bench.work();
+    assert_eq!(topics(&sent), ["1 /blocks", "1 /blocks"], "one that was asked for and one that is new");
+    assert!(sent.iter().all(|text| text.contains("\ncontent-length:832\n")), "{sent:?}");
+}
+
+#[test]
+fn the_queries_of_a_session_that_is_gone_are_forgotten() {
+    let mut bench = Bench::default();
+    bench.node.blocks.insert(7, block_of(Height(7), 500));
+    bench.subscribe(1, "a", "/blocks");
+    bench.receive(1, &send("block/last", "").repeat(3));
+    bench.slice(50);
+    bench.disconnect(1);
+    assert!(!bench.broker.has_work(true));
+    bench.receive(2, &send("block/last", "").repeat(3));
+    bench.receive(2, "DISCONNECT\n\n\0");
+    bench.work();
+    assert_eq!(bench.node.blocks_asked.get(), 1);
+}

@@ -1,0 +1,236 @@
+//! Opening, CONNECT, DISCONNECT, valid and invalid frames, and the end of sessions.
+
+use super::*;
+
+#[test]
+fn a_client_without_headers_sees_exactly_what_the_interface_text_shows() {
+    let mut bench = Bench::default();
+    assert_eq!(bench.receive(1, "CONNECT\n\n\0"), ["1 CONNECTED\nheart-beat:0,0\n\n\0"]);
+    bench.subscribe(1, "sub-0", "/blocks/new");
+    assert_eq!(
+        bench.height(77),
+        ["1 MESSAGE\ndestination:/blocks/new\nsubscription:sub-0\nmessage-id:1-0\ncontent-length:4\n\n77\r\n\0"]
+    );
+}
+
+#[test]
+fn a_stomp_library_gets_the_height_as_an_object() {
+    let mut bench = Bench::default();
+    let connect = "CONNECT\naccept-version:1.1,1.0\nheart-beat:10000,10000\n\n\0";
+    assert_eq!(bench.receive(1, connect), ["1 CONNECTED\nversion:1.1\nheart-beat:0,0\n\n\0"]);
+    bench.subscribe(1, "sub-0", "/blocks/new");
+    assert_eq!(
+        bench.height(2),
+        ["1 MESSAGE\ndestination:/blocks/new\nsubscription:sub-0\nmessage-id:1-0\n\
+             content-length:14\n\n{\"height\":2}\r\n\0"]
+    );
+}
+
+#[test]
+fn an_empty_accept_version_counts_as_none() {
+    let mut bench = Bench::default();
+    let connect = "CONNECT\naccept-version:\n\n\0";
+    assert_eq!(bench.receive(1, connect), ["1 CONNECTED\nheart-beat:0,0\n\n\0"]);
+    bench.subscribe(1, "a", "/blocks/new");
+    assert!(bench.height(7)[0].ends_with("\n\n7\r\n\0"));
+    let connect = "CONNECT\naccept-version: \n\n\0";
+    assert_eq!(bench.receive(2, connect), ["2 CONNECTED\nheart-beat:0,0\n\n\0"]);
+}
+
+#[test]
+fn the_form_of_the_height_can_be_fixed() {
+    for (form, body) in [(BlocksNewBody::Object, "\n\n{\"height\":7}\r\n\0"), (BlocksNewBody::Number, "\n\n7\r\n\0")] {
+        for connect in ["CONNECT\n\n\0", "STOMP\naccept-version:1.2\n\n\0"] {
+            let mut bench = Bench::new(Settings { blocks_new: form, ..Settings::default() });
+            bench.receive(1, connect);
+            bench.subscribe(1, "1", "/blocks/*");
+            let sent = bench.height(7);
+            assert!(sent.len() == 1 && sent[0].ends_with(body), "{sent:?}");
+        }
+    }
+}
+
+#[test]
+fn unknown_versions_are_ignored_or_refused() {
+    let connect = "CONNECT\naccept-version:1.3\n\n\0CONNECT\n\n\0";
+    assert_eq!(Bench::strict().receive(1, connect), ["1 CONNECTED\nheart-beat:0,0\n\n\0"]);
+    assert_eq!(
+        Bench::default().receive(1, connect),
+        ["1 ERROR\nmessage:Supported protocol versions are 1.0, 1.1, 1.2\ncontent-length:0\n\n\0", "1 close 1002"]
+    );
+}
+
+#[test]
+fn forgiving_input_is_understood() {
+    let mut bench = Bench::default();
+    let subscribe = "SUBSCRIBE\ndestination: /blocks \nreceipt:r:1\n\n\0";
+    assert_eq!(bench.receive(1, subscribe), ["1 RECEIPT\nreceipt-id:r\\c1\n\n\0"]);
+    assert_eq!(ids(&bench.height(2)), ["sub-0"]);
+    let unsubscribe = "UNSUBSCRIBE\nid: sub-0\nreceipt:2\n\n\0SEND\nreceipt:3\n\n\0";
+    assert_eq!(bench.receive(1, unsubscribe), ["1 RECEIPT\nreceipt-id:2\n\n\0", "1 RECEIPT\nreceipt-id:3\n\n\0"]);
+    assert_eq!(bench.broker.usage().topics, 0);
+    assert_eq!(Bench::strict().receive(1, subscribe), NOTHING);
+}
+
+#[test]
+fn disconnect_with_receipt_leaves_the_connection_to_the_client() {
+    let mut bench = Bench::default();
+    bench.subscribe(1, "a", "/blocks");
+    assert_eq!(bench.receive(1, "DISCONNECT\nreceipt:close-1\n\n\0"), ["1 RECEIPT\nreceipt-id:close-1\n\n\0"]);
+    assert_eq!(bench.broker.usage().topics, 0);
+    bench.subscribe(1, "a", "/blocks");
+    assert_eq!(bench.height(2).len(), 1);
+}
+
+#[test]
+fn disconnect_without_receipt_ends_the_session() {
+    let mut bench = Bench::default();
+    bench.subscribe(1, "a", "/blocks");
+    assert_eq!(
+        bench.receive(1, "DISCONNECT\n\n\0CONNECT\n\n\0"),
+        ["1 ERROR\nmessage:Session closed.\ncontent-length:0\n\n\0", "1 close 1002"]
+    );
+    assert_eq!(bench.receive(1, "CONNECT\n\n\0"), NOTHING);
+    assert_eq!(bench.height(2), NOTHING);
+    bench.disconnect(1);
+    assert_eq!(bench.receive(1, "CONNECT\n\n\0"), NOTHING);
+}
+
+#[test]
+fn closing_the_socket_ends_the_subscriptions() {
+    let mut bench = Bench::default();
+    bench.subscribe(1, "a", "/blocks");
+    bench.disconnect(1);
+    assert_eq!((bench.broker.usage().topics, bench.broker.usage().sessions), (0, 1));
+}
+
+#[test]
+fn an_undecodable_frame_is_answered_and_the_session_goes_on() {
+    let mut bench = Bench::default();
+    assert_eq!(
+        bench.receive(1, "SEND\nbad\n\n\0CONNECT\n\n\0"),
+        ["1 ERROR\nmessage:Illegal header\\c 'bad'. A header must be of the form \
+             <name>\\c[<value>].\ncontent-length:0\n\n\0"]
+    );
+    assert_eq!(bench.receive(1, "\n"), NOTHING);
+    assert_eq!(bench.receive(1, "CONNECT\n\n\0").len(), 1);
+}
+
+#[test]
+fn frames_beyond_the_limit_end_the_session() {
+    let mut bench = Bench::default();
+    assert_eq!(
+        bench.receive(1, "SEND\ncontent-length:70000\n\n"),
+        [
+            "1 ERROR\nmessage:STOMP 'content-length' header value 70000  exceeds configured \
+             buffer size limit 65536\ncontent-length:0\n\n\0",
+            "1 close 1002"
+        ]
+    );
+    let half = "x".repeat(40_000);
+    assert_eq!(bench.receive(2, &half), NOTHING);
+    assert_eq!(bench.receive(2, &half)[1..], ["2 close 1002"]);
+    assert_eq!(bench.broker.usage().session_bytes, 0);
+}
+
+#[test]
+fn clients_cannot_publish() {
+    let mut bench = Bench::default();
+    bench.subscribe(2, "a", "/blocks/new");
+    for command in ["SEND", "MESSAGE"] {
+        let forged = format!("{command}\ndestination:/blocks/new\n\n{{\"height\":9}}\0");
+        assert_eq!(bench.ask(1, &forged), NOTHING);
+    }
+    let ignored = "ACK\nid:1\n\n\0NACK\n\n\0BEGIN\n\n\0COMMIT\n\n\0ABORT\n\n\0\
+                   CONNECTED\n\n\0RECEIPT\n\n\0ERROR\n\nx\0";
+    assert_eq!(bench.receive(1, ignored), NOTHING);
+}
+
+#[test]
+fn sessions_are_limited_and_get_names_of_their_own() {
+    let mut bench = Bench::limited(Limits { sessions: 2, ..Limits::default() });
+    bench.open(3, "10.0.0.3");
+    assert_eq!(bench.effects.drain(), ["3 close 1013"]);
+    assert_eq!(bench.receive(3, "CONNECT\n\n\0"), NOTHING);
+    bench.disconnect(1);
+    bench.open(4, "10.0.0.3");
+    bench.subscribe(4, "a", "/blocks/new");
+    assert!(bench.height(2)[0].contains("\nmessage-id:3-0\n"));
+}
+
+#[test]
+fn a_session_that_says_nothing_for_a_minute_is_closed() {
+    let mut bench = Bench::default();
+    assert_eq!(bench.broker.next_due(), Some(NOW + Duration::from_secs(60)));
+    bench.receive(1, "\n");
+    bench.receive(2, "");
+    let almost = NOW + Duration::from_secs(60) - Duration::from_millis(1);
+    bench.broker.on_timer(almost, &mut bench.effects);
+    assert_eq!(bench.effects.drain(), NOTHING);
+    bench.broker.on_timer(NOW + Duration::from_secs(60), &mut bench.effects);
+    assert_eq!(bench.effects.drain(), ["2 close 4500"]);
+    assert_eq!(bench.broker.next_due(), None);
+}
+
+#[test]
+fn a_session_that_cannot_be_sent_to_has_come_to_its_end() {
+    let mut bench = Bench::default();
+    bench.subscribe(1, "a", "/blocks");
+    bench.effects.dropped.push(1);
+    assert_eq!(bench.height(2), NOTHING);
+    assert_eq!(bench.broker.usage().topics, 0);
+    assert_eq!(bench.receive(1, "CONNECT\n\n\0"), NOTHING);
+}
+
+/// A broker without sessions, with this limit of sessions.
+fn places(sessions: usize) -> Bench {
+    Bench::empty(Settings { limits: Limits { sessions, ..Limits::default() }, ..Settings::default() })
+}
+
+#[test]
+fn when_places_are_short_whoever_has_most_loses_the_session_that_was_silent_for_longest() {
+    let mut bench = places(100);
+    for socket in 0..99 {
+        bench.broker.open_websocket(
+            ConnectionId(socket),
+            &client(&format!("10.0.0.{}", 1 + socket % 9)),
+            NOW,
+            &mut bench.effects,
+        );
+        let later = BrokerTime { monotonic: NOW + Duration::from_secs(socket), ..PRESENT };
+        bench.broker.on_message(ConnectionId(socket), b"\n", true, later, &mut bench.effects);
+    }
+    // Each newcomer evicts the longest silent session among those of the clients with the most sessions.
+    for newcomer in 100..140 {
+        bench.open(newcomer, &format!("10.0.1.{newcomer}"));
+        assert_eq!(
+            bench.receive(newcomer, "CONNECT\n\n\0").last().unwrap(),
+            &format!("{newcomer} CONNECTED\nheart-beat:0,0\n\n\0")
+        );
+    }
+    let ended = bench.effects.dropped.clone();
+    assert_eq!(ended.len(), 40);
+    for client in 0..9 {
+        let of_client: Vec<u64> = ended.iter().copied().filter(|socket| socket % 9 == client).collect();
+        let expected: Vec<u64> = (0..of_client.len() as u64).map(|turn| client + 9 * turn).collect();
+        assert!(of_client == expected && (4..=5).contains(&expected.len()), "{client}: {of_client:?}");
+    }
+    // A client with the most sessions gets no further one.
+    bench.open(200, "10.0.0.1");
+    assert_eq!(bench.effects.drain().last().unwrap(), "200 close 1013");
+}
+
+#[test]
+fn when_everybody_has_one_session_a_newcomer_is_told_so_and_clients_of_this_machine_are_not() {
+    let mut bench = places(100);
+    (1..=99).for_each(|socket| bench.open(socket, &format!("10.0.0.{socket}")));
+    assert_eq!(bench.effects.drain(), NOTHING);
+    bench.open(100, "10.0.1.1");
+    assert_eq!(bench.effects.drain(), ["100 close 1013"]);
+    bench.open(101, "127.0.0.1");
+    assert_eq!(bench.effects.drain(), NOTHING);
+    let mut forwarded = client("127.0.0.1");
+    forwarded.is_forwarded = true;
+    bench.broker.open_websocket(ConnectionId(102), &forwarded, NOW, &mut bench.effects);
+    assert_eq!(bench.effects.drain(), ["102 close 1013"]);
+}

@@ -1,0 +1,112 @@
+//! SUBSCRIBE, UNSUBSCRIBE and their limits.
+
+use super::*;
+
+#[test]
+fn escaped_ids_come_back_as_they_were_sent() {
+    let mut bench = Bench::default();
+    bench.subscribe(1, "a\\cb\\nc\\\\d", "/blocks");
+    assert_eq!(ids(&bench.height(2)), ["a\\cb\\nc\\\\d"]);
+}
+
+#[test]
+fn subscriptions_are_pairs_of_id_and_destination() {
+    let mut bench = Bench::default();
+    for (id, destination) in [("a", "/blocks"), ("a", "/blocks"), ("b", "/blocks"), ("a", "/errors")] {
+        bench.subscribe(1, id, destination);
+    }
+    assert_eq!(ids(&bench.height(2)), ["a", "b"]);
+    bench.receive(1, "UNSUBSCRIBE\nid:undefined\n\n\0UNSUBSCRIBE\n\n\0");
+    assert_eq!(bench.broker.usage().topics, 2);
+    bench.receive(1, "UNSUBSCRIBE\nid:a\n\n\0");
+    assert_eq!(ids(&bench.height(3)), ["b"]);
+    assert_eq!(bench.broker.usage().topics, 1);
+}
+
+#[test]
+fn useless_subscriptions_are_ignored() {
+    let mut bench = Bench::strict();
+    for head in [
+        "id:a\ndestination:/w/api/account/get",
+        "id:a\ndestination:/user/errors",
+        "id:a\ndestination: /blocks",
+        "id:a",
+        "destination:/blocks",
+    ] {
+        assert_eq!(bench.receive(1, &format!("SUBSCRIBE\n{head}\n\n\0")), NOTHING);
+    }
+    assert_eq!(bench.broker.usage().topics, 0);
+}
+
+#[test]
+fn a_subscription_too_many_is_refused_and_the_session_goes_on() {
+    let mut bench = Bench::default();
+    for id in 0..1_000 {
+        bench.subscribe(1, &id.to_string(), &format!("/blocks/{}", id / 8));
+    }
+    assert_eq!(
+        bench.receive(1, "SUBSCRIBE\nid:x\ndestination:/blocks\nreceipt:1\n\n\0"),
+        ["1 ERROR\nmessage:The session has too many subscriptions, unsubscribe first\ncontent-length:0\n\n\0"]
+    );
+    bench.receive(1, "UNSUBSCRIBE\nid:17\n\n\0");
+    bench.subscribe(1, "x", "/blocks");
+}
+
+#[test]
+fn one_destination_is_subscribed_to_eight_times_at_most() {
+    let mut bench = Bench::default();
+    (0..8).for_each(|id| bench.subscribe(1, &id.to_string(), "/blocks"));
+    let charged = bench.charged(1);
+    assert_eq!(
+        bench.receive(1, "SUBSCRIBE\nid:8\ndestination:/blocks\n\n\0"),
+        ["1 ERROR\nmessage:The session has too many subscriptions to this destination\ncontent-length:0\n\n\0"]
+    );
+    assert!(bench.charged(1) - charged < 10);
+    bench.subscribe(1, "7", "/blocks");
+    bench.subscribe(2, "8", "/blocks");
+    assert_eq!(bench.height(2).len(), 9);
+}
+
+#[test]
+fn patterns_have_a_limit_of_their_own() {
+    let mut bench = Bench::limited(Limits { patterns_per_session: 2, ..Limits::default() });
+    bench.subscribe(1, "a", "/blocks/*");
+    bench.subscribe(1, "b", "/blocks/*");
+    bench.subscribe(1, "c", "/blocks");
+    assert!(bench.receive(1, "SUBSCRIBE\nid:d\ndestination:/errors*\n\n\0")[0].contains("too many patterns"));
+    bench.receive(1, "UNSUBSCRIBE\nid:a\n\n\0");
+    bench.subscribe(1, "d", "/errors*");
+}
+
+#[test]
+fn a_long_id_is_refused() {
+    let mut bench = Bench::default();
+    let subscribe = |length| format!("SUBSCRIBE\nid:{}\ndestination:/blocks\n\n\0", "x".repeat(length));
+    assert!(bench.receive(1, &subscribe(257))[0].contains("id is too long"));
+    assert_eq!(bench.receive(1, &subscribe(256)), NOTHING);
+}
+
+#[test]
+fn each_session_gets_its_messages_in_the_order_of_publication() {
+    let mut bench = Bench::default();
+    for socket in [1, 2] {
+        bench.subscribe(socket, "a", "/blocks/**");
+        bench.subscribe(socket, "b", "/blocks/**");
+    }
+    (2..50).for_each(|height| bench.add_block(height, 0));
+    let sent = bench.work();
+    for to in ["1 ", "2 "] {
+        let own: Vec<_> = sent.iter().filter(|text| text.starts_with(to)).collect();
+        let heights = own
+            .iter()
+            .filter(|text| text.contains("/blocks/new"))
+            .map(|text| text.split("\n\n").nth(1).unwrap().trim_end_matches("\r\n\0").parse::<u64>().unwrap());
+        assert!(heights.eq((2..50).flat_map(|height| [height, height])));
+        assert!(own.chunks(4).all(|chunk| chunk[0].contains("/blocks/new") && chunk[2].contains(":/blocks\n")));
+    }
+    let number = |text: &String| {
+        let id = text.split("message-id:").nth(1).unwrap().split('\n').next().unwrap();
+        id.rsplit('-').next().unwrap().parse::<usize>().unwrap()
+    };
+    assert!(sent.iter().map(number).eq(0..sent.len()), "one counter for all");
+}
