@@ -131,7 +131,7 @@ fn limit_unsent(options: &SockRef<'_>, write_stall: Duration) -> io::Result<()> 
 
 /// On other systems only the size of the buffer is a limit.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
-fn bound_unsent(_: &SockRef<'_>, _: Duration) -> io::Result<()> {
+fn limit_unsent(_: &SockRef<'_>, _: Duration) -> io::Result<()> {
     Ok(())
 }
 

@@ -105,7 +105,7 @@ fn set_notsent_lowat(socket: &TcpStream, bytes: u32) {
 }
 
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
-fn set_sent_ahead(_: &TcpStream, _: u32) {}
+fn set_notsent_lowat(_: &TcpStream, _: u32) {}
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 #[cfg(test)]
