@@ -45,92 +45,92 @@ Examples:
   nisd run --config tiny/config.json --import tiny/blocks.bin --clock 3240 --data store
   nisd import --config tiny/config.json --data store tiny/blocks.bin
   nisd backup --data store copy                  copy the store of a running node
-  nisd status                                    how the running node is
-  nisd peers                                     what it knows of other nodes
-  nisd settings                                  every setting, what is allowed, and its default
-  nisd key new --output alice.key                make a key pair for an account
+  nisd status                                    show the state of the running node
+  nisd peers                                     show the peers it knows
+  nisd settings                                  list every setting, its allowed values and its default
+  nisd key new --output alice.key                create a key pair for an account
   nisd send --from-key-file alice.key --to TDHLS7… --amount 12.5
 
-Exit codes: 0 all went well, 1 something failed, 2 wrong usage or wrong settings.";
+Exit codes: 0 success, 1 failure, 2 wrong usage or wrong settings.";
 
 const RUN_EXAMPLES: &str = "\
 Examples:
   nisd run
-      Starts a private network of your own, or goes on with it: a block every 10 s, accounts to try things out with.
+      Starts or continues a private network of your own: a block every 10 s, accounts with a balance.
   nisd run --data mine --fresh-keys --block-time 15
-      Another one, in the folder mine, whose keys nobody else knows.
+      Starts another one in the folder mine, with keys that nobody else knows.
   nisd run --data mine2 --set 'nis.blockChainFeatures=PROOF_OF_IMPORTANCE|WB_TIME_BASED_VESTING'
-      One that works like mainnet.
+      Starts one with the consensus features of mainnet.
   nisd run --network mainnet
-      Joins mainnet (or testnet) by the nodes that NIS1 comes with, which also send the first block.
+      Joins mainnet (or testnet) through NIS1's built-in peers, which also send the nemesis block.
   nisd run --network mainnet --peer node.example.org --data /var/lib/nisd
-      Joins it by this node only, which may name others.
+      Joins it through this peer only, which may name others.
   nisd run --config node.properties --data /var/lib/nisd
-      Runs a node on its own settings.
+      Runs a node with these settings.
   nisd run --config tiny/config.json --data store --import tiny/blocks.bin --clock 3240
-      Takes in a recorded chain while it answers, with the clock standing still.
+      Imports a recorded chain and answers requests at the same time; the clock stands still.
   nisd run --http-port 0 --websocket-port 0 --bind 127.0.0.1
-      On ports that the system chooses, for this machine only.
+      Listens on ports that the system chooses, for this machine only.
   nisd run --set nem.useDosFilter=false --set nisd.blocksNewBody=object
-      Any setting can be given here. But not private keys: others can read the command line.
+      Changes any setting. Do not pass private keys: other users can read the command line.
 
-Flags win over --set, --set over the file, the file over defaults.";
+Flags override --set, --set overrides the file, the file overrides defaults.";
 
 const IMPORT_EXAMPLES: &str = "\
 Examples:
   nisd import --config tiny/config.json --data store tiny/blocks.bin
   nisd import --config tiny/config.json --data store --stop-at 30 tiny/blocks.bin
   nisd import --config node.properties --data store --trust-below 4000000:9f3c… blocks.bin.gz
-      Saves the time for signatures and proofs below a block whose hash you know to be right.
+      Skips signatures and proofs below a block whose hash you know to be right, to save time.
 
-Every block is checked by all rules of the network.
+Every block is verified by all rules of the network.
 
-It can be stopped at any moment: what was reported as taken in stays, and the same command
-goes on.";
+It can be interrupted at any time: committed blocks stay, and the same command resumes.";
 
 const CHECK_NOTE: &str = "\
-Takes the blocks of the store into an empty one by all rules, and compares what comes out: what is
-known of every block, and the state at the tip. Prints the height and the digest of the state if
-all is well, and where the first difference is otherwise. It needs room in the data folder, less
-than half of what the store takes. A node may run on the store meanwhile.";
+Imports the blocks of the store into an empty one by all rules, and compares the results: the data
+of every block, and the state at the tip. Prints the height and the digest of the state if they are
+equal, otherwise the first difference. It needs less than half of the store's size as free space in
+the data folder. A node can run on the store at the same time.";
 
 const BACKUP_NOTE: &str = "\
-Copies the last commit, while a node runs on the store or none does; blocks that come meanwhile are
-not part of it. Pages are filled, so that the copy is smaller than the store. Every row is compared,
-then height and digest of the state are printed, as `nisd digest` prints them.
+Copies the last commit, whether a node runs on the store or not; blocks that arrive later are not
+part of the copy. Its pages are filled, so it is smaller than the store. Every row is compared, then
+height and digest of the state are printed, as by `nisd digest`.
 
-The folder holds the earlier copy, or no store, until the new one is complete: then that takes its
-place at once. What was interrupted is begun anew by the same command. While it runs, the store of the
-node grows by what is written there. A folder that holds anything else is left alone. An earlier
-copy of another version, or a damaged one, is replaced; one of another network is not.
+The folder holds the earlier copy, or no store, until the new copy is complete and replaces it in one
+step. After an interruption the same command starts again from the beginning. During the copy the
+node's store grows by the data that the node writes. A folder with any other content is not changed.
+An earlier copy is replaced even if it is of another version or damaged; one of another network is not.
 
-With --keep, what was interrupted is removed first, and older copies when the new one is complete. A
-copy beside which something else lies, or on which a node runs, is not removed: a warning names it.
+With --keep, interrupted copies are removed first, and the oldest copies when the new one is complete.
+A copy with other files beside it, or on which a node runs, is not removed; a warning names it.
 
-To use a copy, stop the node, and put the file data.mdb into an empty data folder; settings and keys
-are not part of the store.
+To restore a copy, stop the node and put the file data.mdb into an empty data folder; settings and
+keys are not part of the store.
 
 Examples:
   nisd backup --data /var/lib/nisd /mnt/backup/nisd
-      Every night into the same folder, for instance.
+      Replaces the earlier copy, for example every night.
   nisd backup --data /var/lib/nisd --keep 7 /mnt/backup/nisd
-      Each copy in a folder of its own, /mnt/backup/nisd/2026-11-24T031500Z, and seven of them at most.
+      Writes each copy to its own folder, /mnt/backup/nisd/2026-11-24T031500Z, and keeps at most seven.
   nisd check --data /mnt/backup/nisd --no-signatures
-      Verifies what is known of every block, and the state, as it follows from the blocks.";
+      Verifies the data of every block, and that the state follows from the blocks.";
 
 const CONFIG_EXAMPLES: &str = "\
 Examples:
   nisd config check config-user.properties peers-config_mainnet.json
   nisd config check nis/*.properties nis/*.json
-      What a file is tells its content. Several files of settings are laid over each other, as NIS1 does it.
+      Recognises each file by its content. Of several files with settings, later ones override earlier ones,
+      as in NIS1.
 
 Private keys are never shown. The exit code is 2 if the node would not start with these files.";
 
 const SERVICE_NOTE: &str = "\
-The unit starts what `nisd run` would start with the same flags, by this program where it is now,
-with no more rights than a node needs. The user must be able to read the settings, and to write the
-folder of the store; below /var/lib systemd makes it, and that is where the store goes if neither
---data nor the settings name a folder.
+The unit runs this program, from its present path, as `nisd run` with the same flags, and only with the
+rights that a node needs. The user must be able to read the settings and to write the folder of the
+store. Below /var/lib systemd creates that folder; if neither --data nor the settings name a folder,
+the store goes to /var/lib/nisd.
 
 Examples:
   nisd service --network mainnet
@@ -144,12 +144,13 @@ Examples:
   nisd completions fish > ~/.config/fish/completions/nisd.fish";
 
 const REINDEX_NOTE: &str = "\
-Needs no network and checks no signatures: the blocks are those of the store. The new store grows
-beside the old one, in the folder reindex, and takes its place once it is complete; until then the
-old one is as it was. It needs about as much room as the old one, which it says before it begins.
+Needs no network and checks no signatures, because the blocks are those of the store. The new store
+is built in the folder reindex in the data folder and replaces the old one when it is complete; until
+then the old one is not changed. It needs about as much free space as the old store takes, and reports
+this first.
 
-It can be stopped at any moment, and goes on when it is called again. A start of the node does the
-same by itself where the store was written by an older version.";
+It can be interrupted at any time; the next call resumes. If the store was written by an older version,
+a start of the node does the same by itself.";
 
 /// A NEM (NIS1) node in one thread.
 #[derive(Parser, Debug)]
@@ -401,7 +402,7 @@ fn user(text: &str) -> Result<String, String> {
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
     match !text.is_empty() && text.len() <= 31 && text.bytes().all(is_name) && !text.starts_with('-') {
         true => Ok(text.to_owned()),
-        false => Err("a name of a user is 1 to 31 letters, digits, _ and -".to_owned()),
+        false => Err("a user name has 1 to 31 letters, digits, _ and -".to_owned()),
     }
 }
 
@@ -615,7 +616,7 @@ impl Common {
         let mut overrides = Vec::new();
         for Assignment(text) in std::mem::take(&mut self.set) {
             let Some((key, value)) = text.split_once('=') else {
-                return Err(UsageError("--set needs KEY=VALUE; one of them has no = (it is not shown)".to_owned()));
+                return Err(UsageError("--set needs KEY=VALUE; one of its values has no = (not shown)".to_owned()));
             };
             overrides.push(flag_override("--set", key.trim(), value));
         }
@@ -798,8 +799,8 @@ mod tests {
     fn help_shows_examples_and_exit_codes() {
         for (line, expected) in [
             ("nisd --help", ["nisd run --config", "Exit codes: 0"]),
-            ("nisd run --help", ["--clock 3240", "others can read the command line"]),
-            ("nisd import -h", ["--stop-at", "can be stopped at any moment"]),
+            ("nisd run --help", ["--clock 3240", "other users can read the command line"]),
+            ("nisd import -h", ["--stop-at", "can be interrupted at any time"]),
         ] {
             let help = parse(line).unwrap_err();
             assert_eq!(help.kind(), ErrorKind::DisplayHelp, "{line}");

@@ -25,7 +25,7 @@ pub struct InvalidClockMode;
 
 impl fmt::Display for InvalidClockMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("is neither \"system\" nor a number of network seconds with or without a + behind it")
+        f.write_str("is neither \"system\" nor a number of network seconds, optionally followed by +")
     }
 }
 
@@ -100,10 +100,10 @@ impl NetworkClock {
         match self.mode {
             ClockMode::System => None,
             ClockMode::Still(at) => {
-                Some(format!("THE CLOCK STANDS STILL at network second {at}: for tests only, no use on a live network"))
+                Some(format!("THE CLOCK STANDS STILL at network second {at}: for tests only, not for a live network"))
             }
             ClockMode::RunsFrom(from) => Some(format!(
-                "THE CLOCK IS SET to run from network second {from}: for tests only, no use on a live network"
+                "THE CLOCK IS SET to run from network second {from}: for tests only, not for a live network"
             )),
         }
     }

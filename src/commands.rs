@@ -110,7 +110,7 @@ impl fmt::Display for CommandError {
             CommandError::Open(_, error @ StoreError::Folder(..)) => error.fmt(f),
             CommandError::Open(folder, error @ StoreError::Schema { .. }) => write!(
                 f,
-                "{folder}: {error}, or carry the chain over: `nisd export --data {folder} --output blocks.bin` with that \
+                "{folder}: {error}, or transfer the chain: `nisd export --data {folder} --output blocks.bin` with that \
                  version, then `nisd import --config SETTINGS --data NEW-FOLDER blocks.bin` with this one",
                 folder = folder.display()
             ),
@@ -118,8 +118,8 @@ impl fmt::Display for CommandError {
             CommandError::Nemesis(error) => error.fmt(f),
             CommandError::WrongNemesis(path, error) => write!(
                 f,
-                "{}: {error}; nem.network.nemesisFilePath names another file, and one that does not exist makes \
-                 `nisd run` ask other nodes",
+                "{}: {error}; set nem.network.nemesisFilePath to another file; if that does not exist, `nisd run` \
+                 requests the block from peers",
                 path.display()
             ),
             CommandError::Peers(error) => error.fmt(f),
@@ -135,10 +135,10 @@ impl fmt::Display for CommandError {
             CommandError::Rollback(error) => error.fmt(f),
             CommandError::Checkpoint(error) => error.fmt(f),
             CommandError::Difference(difference) => {
-                write!(f, "{difference}; roll back below that height, or build the store anew with `nisd reindex`")
+                write!(f, "{difference}; roll back below that height, or rebuild the store with `nisd reindex`")
             }
             CommandError::Broken(broken) => {
-                write!(f, "{broken}; put the folder back from a backup, or import the chain into an empty folder")
+                write!(f, "{broken}; restore the folder from a backup, or import the chain into an empty folder")
             }
             CommandError::Devnet(error) => error.fmt(f),
             CommandError::File(path, error) => write!(f, "{}: {error}", path.display()),
@@ -499,14 +499,17 @@ pub fn devnet(command: &cli::DevnetCommand, settings: &Settings, devnet: Option<
         cli::DevnetCommand::ExportConfig(export) => {
             let join = JoinFiles::new(settings, export.host.as_deref())?;
             let paths = join.write(&export.output)?;
-            log::info!("others are told to reach this node at {}; --host and --http-port name another place", join.url);
+            log::info!(
+                "other nodes will reach this node at {}; --host and --http-port name another endpoint",
+                join.url
+            );
             // The flags of the running node are not known here.
             let (host, own) = (export.host.as_ref(), &settings.endpoint.host);
             if let Some(host) = host.filter(|host| *host != own) {
-                log::info!("NIS1 nodes go by what the node says of itself: run it with --set nem.host={host}");
+                log::info!("NIS1 nodes use the address that the node reports: run it with --set nem.host={host}");
             }
             if settings.http.bind.is_loopback() {
-                log::info!("its settings keep other machines out: run it with --bind '*', or another nisd.bindAddress");
+                log::info!("its settings allow only this machine: run it with --bind '*', or set nisd.bindAddress");
             }
             let lines: String = paths.iter().map(|path| format!("{}\n", path.display())).collect();
             io::stdout().write_all(lines.as_bytes()).map_err(CommandError::Output)

@@ -1,9 +1,9 @@
 //! The log: lines on standard error, with UTC time stamps.
 //!
 //! ```text
-//! 2026-11-20 08:16:10.209Z INFO  height 60, in step
-//! {"time":"2026-11-20T08:16:10.209Z","level":"INFO","target":"nisd::node","message":"height 60, in step"}
-//! <6>height 60, in step
+//! 2026-11-20 08:16:10.209Z INFO  height 60, synchronised
+//! {"time":"2026-11-20T08:16:10.209Z","level":"INFO","target":"nisd::node","message":"height 60, synchronised"}
+//! <6>height 60, synchronised
 //! ```
 //!
 //! The second line is [`Style::Json`]. The third is [`Style::Journal`] for systemd, which adds times and names itself.
@@ -122,7 +122,7 @@ impl Log for Logger {
 
 impl Logger {
     fn dropped_line(&self, dropped: u64) -> String {
-        let text = format_args!("{dropped} lines of this log are missing: standard error did not take them");
+        let text = format_args!("{dropped} lines of this log are missing: standard error did not accept them");
         let record = Record::builder().level(Level::Warn).target(OWN_TARGET).args(text).build();
         format_line((self.now)(), &record, self.style)
     }
@@ -226,8 +226,8 @@ mod tests {
     #[test]
     fn a_line_has_time_level_and_message() {
         assert_eq!(
-            line(Level::Info, "nisd", "in step\n", Style::Plain),
-            format!("{}Z INFO  in step\n", utc(1_795_162_570_209))
+            line(Level::Info, "nisd", "synchronised\n", Style::Plain),
+            format!("{}Z INFO  synchronised\n", utc(1_795_162_570_209))
         );
         assert!(line(Level::Debug, "nisd::net", "x", Style::Plain).ends_with("Z DEBUG [nisd::net] x\n"));
         assert!(line(Level::Warn, "nisd", "x", Style::Terminal).starts_with("\r\x1b[K20"));

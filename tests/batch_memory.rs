@@ -1,4 +1,5 @@
-//! What a batch takes of memory. The only test of its program, so that nothing else changes what is measured.
+//! Memory use of a write transaction. This is the only test of its binary, so that nothing else affects the
+//! measurement.
 
 use std::path::Path;
 
@@ -6,20 +7,20 @@ use nisd::config;
 use nisd::model::Height;
 use nisd::store::{ChainIdentity, Options, Read, Store, Table, Write, block_key};
 
-/// Rows of a batch, and bytes of each value: more than three times of what is kept in memory.
+/// Number of rows, and bytes of each value: more than three times what is kept in memory.
 const ROWS: u64 = 120_000;
 const VALUE: usize = 900;
-/// 2^13 pages, what LMDB keeps besides, and what this test allocates.
+/// 2^13 pages, plus LMDB's own memory and that of this test.
 const MOST: u64 = 44 << 20;
 
-/// Bytes of memory that the process has for itself.
+/// Returns the private memory of this process in bytes.
 fn own_memory() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("what the system tells of a process");
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("its memory");
     line.trim().trim_end_matches(" kB").trim().parse::<u64>().expect("a number") << 10
 }
 
-/// Scatters the rows over the table, so that a page is changed again and again.
+/// Scatters the rows over the table, so that each page is changed repeatedly.
 fn key(number: u64) -> [u8; 8] {
     block_key(Height(number.wrapping_mul(0x9E37_79B9_7F4A_7C15)))
 }
@@ -49,7 +50,7 @@ fn a_batch_of_any_size_takes_bounded_memory_reads_what_it_wrote_and_is_gone_when
                 );
             }
         }
-        // Half of them go again: pages that were written already too.
+        // Half of them are deleted again, including rows on pages already written.
         for number in (0..ROWS).step_by(2) {
             batch.delete(Table::ListingIndex, &key(number)).expect("room");
             batch.take_journal();

@@ -1,4 +1,4 @@
-//! A configured private key lies in the node's memory once, wherever it was read from.
+//! A configured private key exists in the node's memory only once, wherever it was read from.
 #![cfg(target_os = "linux")]
 
 mod common;
@@ -17,14 +17,14 @@ use rustix::process::{Resource, Rlimit, getrlimit, getuid, setrlimit};
 use serde_json::{Map, Value, json};
 
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Mappings that are larger are those of the store.
+/// Larger mappings belong to the store.
 const MAX_MAPPING: u64 = 1 << 30;
-/// A key that nobody has ever used.
+/// A key that was never used.
 const KEY: &str = "5be1cafe0ddba11f8badf00d1ceb00dafacade5ca1ab1e7ab1ade5eed0b5e55e";
-/// A part of it, to find copies of which the beginning was overwritten.
+/// A part of it, to find copies with an overwritten start.
 const PART: Range<usize> = 20..52;
 
-/// A private network, and its settings by key. Its own key is replaced by [`KEY`].
+/// Returns the settings of a private network by key; the boot key is replaced by [`KEY`].
 fn settings(folder: &Path) -> Vec<(String, String)> {
     let data = folder.join("devnet");
     let node = start(&["--data", data.to_str().expect("a path"), "--fresh-keys"]);
@@ -36,14 +36,14 @@ fn settings(folder: &Path) -> Vec<(String, String)> {
     pairs.map(|(key, value)| if key == "nis.bootKey" { (key, KEY.to_owned()) } else { (key, value) }).collect()
 }
 
-/// Starts a node into whose memory not only the administrator may look.
+/// Starts a node whose memory other processes may read too.
 fn start(arguments: &[&str]) -> Node {
     let mut command = Node::command(arguments);
     command.env("NISD_CORE_DUMPS", "1");
     Node::of(command)
 }
 
-/// How often a text occurs in the writable memory of a process.
+/// Returns how often a text occurs in the writable memory of a process.
 fn occurrences(process: u32, text: &str) -> usize {
     let maps = fs::read_to_string(format!("/proc/{process}/maps")).expect("the mappings of a child");
     let memory = File::open(format!("/proc/{process}/mem")).expect("the memory of a child");
@@ -57,7 +57,7 @@ fn occurrences(process: u32, text: &str) -> usize {
             continue;
         }
         let mut bytes = vec![0; (end - start) as usize];
-        // Some mappings cannot be read by anybody.
+        // Some mappings cannot be read by anyone.
         if memory.read_exact_at(&mut bytes, start).is_ok() {
             found += bytes.windows(text.len()).filter(|window| *window == text.as_bytes()).count();
         }
@@ -73,7 +73,7 @@ fn a_configured_key_lies_in_memory_once() {
     let continued = lines.replace(KEY, &format!("{}\\\n    {}\\\n  {}", &KEY[..10], &KEY[10..40], &KEY[40..]));
     let members: Map<_, _> = pairs.into_iter().map(|(key, value)| (key, Value::from(value))).collect();
     let json = json!({ "nisConfiguration": members }).to_string();
-    // In the other encoding of such files the text is made anew.
+    // In the other encoding of such files the text is converted.
     let latin = [lines.as_bytes(), b"# \xe4\n"].concat();
     let forms = [("a.properties", lines.into_bytes()), ("b.properties", continued.into_bytes())];
     for (name, content) in forms.into_iter().chain([("c.json", json.into_bytes()), ("d.properties", latin)]) {
@@ -110,7 +110,7 @@ fn a_key_that_a_request_brings_is_nowhere_in_memory_afterwards() {
         post("/account/isunlocked", &format!("{{\"account\":\"{KEY}\"}}")),
         post("/node/boot", &boot),
         post("/node/boot", &boot.replace("http", "nosuch")),
-        // Malformed behind the key, of the wrong length, and for routes that know no key.
+        // Malformed after the key, of wrong length, and for routes that expect no key.
         post("/account/unlock", &format!("{{\"value\":\"{KEY}\",\"x\":")),
         post("/account/unlock", &format!("{{\"x\":[1,{{\"y\":\"{KEY}\"}}],\"value\":7}}")),
         post("/account/unlock", &body(&format!("{KEY}zz"))),
@@ -124,7 +124,7 @@ fn a_key_that_a_request_brings_is_nowhere_in_memory_afterwards() {
         client.answer();
         assert_nowhere(process, &request);
     }
-    // Refused by the node, and given up by the client, in the middle.
+    // Rejected by the node, and aborted by the client, in the middle.
     let declared = |length: usize| format!("{head}Content-Length: {length}\r\n\r\n{{\"value\":\"{KEY}\"");
     let mut client = Client::connect(node.http);
     client.send(declared(1_000_000));
@@ -160,7 +160,7 @@ fn a_key_that_is_made_for_a_caller_is_nowhere_in_memory_afterwards() {
     }
 }
 
-/// Waits a moment for the node to be done with a connection.
+/// Waits for the node to finish with a connection.
 #[track_caller]
 fn assert_nowhere(process: u32, request: &str) {
     assert_key_nowhere(process, KEY, request);
@@ -175,19 +175,19 @@ fn assert_key_nowhere(process: u32, key: &str, request: &str) {
     }
 }
 
-/// Somebody without rights, to whom what this test does as the administrator is given.
+/// An unprivileged user for what this test otherwise does as root.
 const NOBODY: u32 = 65_534;
 
 #[test]
 fn no_core_dump_is_written_of_a_node_nor_of_its_helper_unless_that_is_asked_for() {
     let folder = tempfile::tempdir().expect("a folder");
     let data = folder.path().join("devnet");
-    // Processes that are started from here on might dump.
+    // Processes started from here on may dump core.
     let most = getrlimit(Resource::Core).maximum;
     setrlimit(Resource::Core, Rlimit { current: most, maximum: most }).expect("a limit");
     let own = fs::read_to_string("/proc/self/limits").expect("the limits of this process");
     assert_ne!(core_limits(&own), ["0", "0"], "cores are forbidden here, so that nothing can be seen");
-    // The files of a process that must not be looked into belong to the administrator, and those of others to its user.
+    // The files in /proc of a process that is not dumpable belong to root, others to its user.
     let is_reachable = || nisd(["--version"]).uid(NOBODY).status().is_ok_and(|status| status.success());
     let user = match getuid().is_root() {
         true if is_reachable() => NOBODY,
@@ -212,12 +212,12 @@ fn no_core_dump_is_written_of_a_node_nor_of_its_helper_unless_that_is_asked_for(
             let limits = fs::read_to_string(format!("/proc/{process}/limits")).expect("its limits");
             let owner = || fs::metadata(format!("/proc/{process}/environ")).expect("its files").uid();
             let expected = if is_asked_for { (core_limits(&own), user) } else { (["0", "0"], 0) };
-            // The node answers before its helper has begun, which holds nothing by then.
+            // The node may answer before its helper has started; the helper holds nothing by then.
             let is_begun = || owner() == expected.1;
             (0..100).take_while(|_| !is_begun()).for_each(|_| std::thread::sleep(Duration::from_millis(20)));
             assert_eq!((core_limits(&limits), owner()), expected);
         }
-        // What it tells of itself does not suffer.
+        // The metrics of its own process remain available.
         let mut client = Client::connect(node.http);
         let metrics = client.get("/metrics").text().to_owned();
         assert!(metrics.contains("nisd_memory_resident_bytes"), "{metrics}");
@@ -226,7 +226,7 @@ fn no_core_dump_is_written_of_a_node_nor_of_its_helper_unless_that_is_asked_for(
     }
 }
 
-/// How large cores may be, and how large a process may allow them to be.
+/// Returns the soft and the hard limit of core dumps.
 fn core_limits(limits: &str) -> [&str; 2] {
     let core = limits.lines().find_map(|line| line.strip_prefix("Max core file size")).expect("the limit of cores");
     let mut words = core.split_whitespace();

@@ -1,7 +1,7 @@
-//! Memory that batches leave behind which were too large to be kept in memory. The only test of its program, so that nothing
-//! else changes what is measured.
+//! Memory leaked by write transactions that were too large to be kept in memory. This is the only test of its binary,
+//! so that nothing else affects the measurement.
 //!
-//! `BATCHES=2000 TMPDIR=/dev/shm cargo test --test spilled_batches -- --nocapture` looks at so many.
+//! `BATCHES=2000 TMPDIR=/dev/shm cargo test --test spilled_batches -- --nocapture` runs that many.
 #![cfg(target_os = "linux")]
 
 use std::path::Path;
@@ -10,16 +10,16 @@ use nisd::config;
 use nisd::model::Height;
 use nisd::store::{ChainIdentity, Options, Store, Table, block_key};
 
-/// Rows of a batch, each of which fills a page: more than the 2^13 that are kept in memory.
+/// Rows of a write transaction, each of which fills a page: more than the 2^13 kept in memory.
 const ROWS: u64 = 12_000;
 const VALUE: [u8; 3000] = [7; 3000];
-/// Batches until memory is what it stays, and after it, unless the environment says another number (`BATCHES=2000`).
+/// Write transactions until memory use is stable, and default number after that (`BATCHES=2000` changes it).
 const FIRST: u32 = 6;
 const MORE: u32 = 24;
-/// LMDB 0.9.24 lost 64 KiB and more with each.
+/// LMDB 0.9.24 lost at least 64 KiB with each.
 const MOST: u64 = 512 << 10;
 
-/// Bytes of memory that the process has for itself.
+/// Returns the private memory of this process in bytes.
 fn own_memory() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("what the system tells of a process");
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("its memory");

@@ -69,8 +69,8 @@ impl RequestHistory {
         if is_due {
             self.next_rewritten_warning = running + WARN_INTERVAL;
             log::warn!(
-                "transaction {hash} is refused with FAILURE_SIGNATURE_NOT_VERIFIABLE: it was signed in another order than NIS1 has \
-                 (mosaics, modifications); nisd help coming-from-nis1 says which"
+                "transaction {hash} is rejected with FAILURE_SIGNATURE_NOT_VERIFIABLE: its mosaics or modifications \
+                 were signed in another order than that of NIS1; see `nisd help coming-from-nis1`"
             );
         }
         is_due

@@ -101,7 +101,7 @@ impl ResponseWriter<'_> {
     /// connection is closed instead, so that the client notices that the rest is missing.
     pub fn failure(&mut self, error: &ApiError) {
         if self.response.is_streaming {
-            log::debug!("the rest of an answer is not sent: {error}");
+            log::debug!("the rest of a response is not sent: {error}");
             self.response.body.clear();
             self.response.close = true;
             return;

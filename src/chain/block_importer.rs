@@ -64,7 +64,7 @@ impl fmt::Display for ImportError {
         match self {
             // The store failed, not the block.
             ImportError::Block(height, BlockError::Store(error)) => write!(f, "at height {height}: {error}"),
-            ImportError::Block(height, error) => write!(f, "the block at height {height} is refused: {error}"),
+            ImportError::Block(height, error) => write!(f, "the block at height {height} is rejected: {error}"),
             ImportError::File(height, error) => write!(f, "after height {height}: {error}"),
             ImportError::OtherChain(height) => write!(
                 f,

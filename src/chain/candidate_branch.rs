@@ -192,7 +192,7 @@ impl<'s> CandidateBranch<'s> {
     /// Does one piece of work; `now` is network time. Must not be called while the store waits for the disk
     /// ([`Store::waits_for_disk`]). Fails only if the store does; then nothing has changed, or it is not known whether
     /// the change is durable.
-    #[allow(clippy::boxed_local, reason = "who carries a part on keeps it in a box")]
+    #[allow(clippy::boxed_local, reason = "the caller keeps the branch in a box")]
     pub fn step(self: Box<Self>, now: Timestamp) -> Result<BranchProgress<'s>, StoreError> {
         let CandidateBranch { store, work } = *self;
         let go_on = |work| Ok(BranchProgress::Working(Box::new(CandidateBranch { store, work })));

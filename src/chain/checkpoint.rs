@@ -30,18 +30,18 @@ impl fmt::Display for CheckpointError {
         match self {
             CheckpointError::OtherHash(checkpoint, found) => write!(
                 f,
-                "--trust-below: the block at height {} has the hash {found}, not {}; nothing was taken in",
+                "--trust-below: the block at height {} has the hash {found}, not {}; nothing was imported",
                 checkpoint.height, checkpoint.hash
             ),
             CheckpointError::TooShort(checkpoint, last) => write!(
                 f,
-                "--trust-below: the blocks end at height {last}, so that the hash at height {} is not known; \
-                 nothing was taken in",
+                "--trust-below: the blocks end at height {last}, so the hash at height {} is not known; \
+                 nothing was imported",
                 checkpoint.height
             ),
             CheckpointError::ParentMismatch(height) => write!(
                 f,
-                "--trust-below: the block at height {height} does not follow the one before it; nothing was taken in"
+                "--trust-below: the block at height {height} does not follow the one before it; nothing was imported"
             ),
             CheckpointError::Import(error) => error.fmt(f),
             CheckpointError::Store(error) => error.fmt(f),

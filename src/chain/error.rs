@@ -49,7 +49,7 @@ impl fmt::Display for BlockError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             BlockError::Unreadable(error) => write!(f, "it cannot be read: {error}"),
-            BlockError::Height { expected, found } => write!(f, "it has height {found}, expected was {expected}"),
+            BlockError::Height { expected, found } => write!(f, "it has height {found} instead of {expected}"),
             BlockError::Parent => f.write_str("it does not follow the block before it"),
             BlockError::Rejected(result, transaction) => {
                 write_transaction_prefix(f, *transaction)?;
@@ -62,8 +62,8 @@ impl fmt::Display for BlockError {
                 write_transaction_prefix(f, *transaction)?;
                 f.write_str(&exception.text)
             }
-            BlockError::ZeroElapsedTime => f.write_str("no time passes in the blocks before it"),
-            BlockError::Nemesis(why) => write!(f, "the nemesis block does not fit the network: {why}"),
+            BlockError::ZeroElapsedTime => f.write_str("the time stamps of the blocks before it do not advance"),
+            BlockError::Nemesis(why) => write!(f, "the nemesis block does not belong to the network: {why}"),
             BlockError::Impossible(why) => f.write_str(why),
             BlockError::Importance(error) => error.fmt(f),
             BlockError::Store(error) => error.fmt(f),
@@ -80,11 +80,11 @@ fn explanation(result: ValidationResult) -> Option<&'static str> {
     match result {
         ValidationResult::FailureBlockUnexpectedHeight => Some("its height is not the next one"),
         ValidationResult::FailureBlockUnverifiable => Some("its signature is wrong, or it follows another block"),
-        ValidationResult::FailureBlockNotHit => Some("its signer may not make a block at that time"),
+        ValidationResult::FailureBlockNotHit => Some("its signer may not harvest a block at that time"),
         ValidationResult::FailureTransactionUnverifiable => Some("a signature is wrong"),
-        ValidationResult::FailureTransactionDuplicateInChain => Some("it is there twice"),
-        ValidationResult::Neutral => Some("a transaction is in the chain already"),
-        ValidationResult::FailureUnknown => Some("it does not hold the transactions that the network agreed on"),
+        ValidationResult::FailureTransactionDuplicateInChain => Some("the block contains it twice"),
+        ValidationResult::Neutral => Some("a transaction is already in the chain"),
+        ValidationResult::FailureUnknown => Some("it does not contain the transactions that the network agreed on"),
         _ => None,
     }
 }

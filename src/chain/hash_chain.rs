@@ -21,7 +21,7 @@ impl fmt::Display for BrokenChain {
         match self {
             BrokenChain::Missing(height) => write!(f, "the store is damaged: the block at height {height} is missing"),
             BrokenChain::WrongBlock(height) => {
-                write!(f, "the store is damaged: the block at height {height} (table blocks) does not give its hash")
+                write!(f, "the store is damaged: the block at height {height} (table blocks) does not match its hash")
             }
             BrokenChain::Parent(height) => write!(
                 f,

@@ -10,7 +10,7 @@ use crate::model::{Address, Block, BlockKind, Hash256, Height, Network};
 pub fn nemesis_block(bytes: &[u8], network: &Network) -> Result<Block, BlockError> {
     let block = Block::from_bytes(bytes, Context::of(network))?;
     if block.kind != BlockKind::Nemesis || block.height != Height::NEMESIS {
-        return Err(BlockError::Nemesis("it is not the first of a chain"));
+        return Err(BlockError::Nemesis("it is not the first block of a chain"));
     }
     if Address::from_public_key(&block.signer, network.byte) != network.nemesis_signer {
         return Err(BlockError::Nemesis("it is signed by another account"));
@@ -28,7 +28,7 @@ pub fn authentic_nemesis_block(
     let block = nemesis_block(bytes, network)?;
     let (hash, is_signed) = check_block_signature(&block, false, &mut Verifier::default());
     if known_hash.is_some_and(|known| known != hash) {
-        return Err(BlockError::Nemesis("it has another hash"));
+        return Err(BlockError::Nemesis("it does not have the expected hash"));
     }
     if !is_signed {
         return Err(BlockError::Nemesis("its signature is wrong"));

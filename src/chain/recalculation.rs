@@ -152,7 +152,7 @@ impl Recalculation {
         let all = u64::from(totals.known) - u64::from(nemesis.is_known());
         let young = u64::from(totals.new_at(self.height)) - u64::from(nemesis.first_height == self.height.0);
         let rest = all.checked_sub(handed.counted).zip(young.checked_sub(handed.new_accounts));
-        let (rest, young) = rest.ok_or(StoreError::Damaged("what is counted of the accounts"))?;
+        let (rest, young) = rest.ok_or(StoreError::Damaged("the account totals"))?;
         calculation.skip_ineligible(rest, young);
         self.accounts_counted = all;
         Ok(())

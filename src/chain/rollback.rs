@@ -20,9 +20,9 @@ pub enum RollbackError {
 impl fmt::Display for RollbackError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            RollbackError::NotBelow { tip } => write!(f, "the chain is at height {tip}; choose a height below"),
+            RollbackError::NotBelow { tip } => write!(f, "the chain is at height {tip}; choose a height below it"),
             RollbackError::TooDeep { lowest } => {
-                write!(f, "what the blocks changed is remembered down to height {lowest} only")
+                write!(f, "undo journals allow a rollback down to height {lowest} only")
             }
             RollbackError::Store(error) => error.fmt(f),
         }
@@ -53,7 +53,7 @@ pub fn rollback(txn: &mut WriteTxn<'_>, to: Height) -> Result<(), RollbackError>
 /// Undoes the tip, which is at `height`.
 pub fn undo_tip(txn: &mut WriteTxn<'_>, height: Height) -> Result<(), StoreError> {
     let key = block_key(height);
-    let journal = txn.get(Table::Undo, &key)?.ok_or(StoreError::Damaged("a journal is missing"))?.to_vec();
+    let journal = txn.get(Table::Undo, &key)?.ok_or(StoreError::Damaged("an undo journal is missing"))?.to_vec();
     txn.undo(&journal)?;
     txn.delete_unjournaled(Table::Undo, &key)?;
     txn.delete_unjournaled(Table::Blocks, &key)?;
@@ -64,7 +64,7 @@ pub fn undo_tip(txn: &mut WriteTxn<'_>, height: Height) -> Result<(), StoreError
 pub fn lowest_undoable(state: &impl Read, tip: Height) -> Result<Height, StoreError> {
     let Some((key, _)) = state.cursor(Table::Undo)?.seek(&[])? else { return Ok(tip) };
     let first = key.try_into().ok().map(u64::from_be_bytes);
-    let below = first.and_then(|first| first.checked_sub(1)).ok_or(StoreError::Damaged("a journal's key"))?;
+    let below = first.and_then(|first| first.checked_sub(1)).ok_or(StoreError::Damaged("an undo journal's key"))?;
     Ok(Height(below.max(1)))
 }
 

@@ -32,27 +32,29 @@ impl fmt::Display for StoreDifference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             StoreDifference::Block(height, member) => {
-                write!(f, "the {member} of the block at height {height} is not what its chain gives")
+                write!(f, "the {member} of the block at height {height} differs from the one computed from the blocks")
             }
             StoreDifference::State(table, key) => write!(
                 f,
-                "the state at the tip is not what the blocks give: the first difference is in table {} at {}",
+                "the state at the tip differs from that of the blocks: the first difference is in table {} at {}",
                 table.name(),
                 key.escape_ascii()
             ),
             StoreDifference::Rows(table, count) => write!(
                 f,
-                "the state at the tip is not what the blocks give: table {} has {count} entries that come from no block",
+                "the state at the tip differs from that of the blocks: table {} has {count} entries without a block",
                 table.name()
             ),
             StoreDifference::Importances(key) => write!(
                 f,
-                "the importances at the tip are not what the blocks give: the first difference is in table {} at {}",
+                "the importances at the tip differ from those of the blocks: the first difference is in table {} at {}",
                 Table::Importances.name(),
                 key.escape_ascii()
             ),
             StoreDifference::Undo(key) => match key.as_slice().try_into().map(u64::from_be_bytes) {
-                Ok(height) => write!(f, "what undoes the block at height {height} (table undo) is not what it changed"),
+                Ok(height) => {
+                    write!(f, "the undo journal of the block at height {height} (table undo) differs from its changes")
+                }
                 Err(_) => write!(f, "the table undo is damaged at {}", key.escape_ascii()),
             },
         }
@@ -227,8 +229,8 @@ fn first_difference(a: &StoredHeader, b: &StoredHeader) -> Option<&'static str> 
         ("difficulty", a.difficulty == b.difficulty),
         ("chain score", a.score == b.score),
         ("total fee", a.total_fee == b.total_fee),
-        ("lessor", a.beneficiary == b.beneficiary),
-        ("numbering of the transactions", a.ids == b.ids),
+        ("beneficiary", a.beneficiary == b.beneficiary),
+        ("transaction ids", a.ids == b.ids),
     ];
     members.into_iter().find(|(_, same)| !same).map(|(member, _)| member)
 }

@@ -11,9 +11,9 @@ use crate::config::Override;
 pub const EXAMPLES: &str = "\
 Examples:
   nisd devnet show
-      The accounts of the private network that nisd run has made, and commands to copy.
+      Shows the accounts of the private network that nisd run has created, and commands to copy.
   nisd devnet export-config --output for-others --host 192.168.1.5 --http-port 7890
-      What another node, nisd or NIS1, needs to join it: settings, nemesis block, list of peers.";
+      Writes what another node, nisd or NIS1, needs to join it: settings, nemesis block, list of peers.";
 
 /// `nisd devnet`.
 #[derive(Subcommand, Debug)]

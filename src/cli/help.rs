@@ -34,29 +34,25 @@ impl Topic {
 pub const TOPICS: &[Topic] = &[
     Topic::page(
         "private-networks",
-        "Networks of your own, on one machine or several",
+        "Your own networks, on one machine or several",
         include_str!("../help/private-networks.md"),
     ),
-    Topic::page(
-        "joining",
-        "Mainnet and testnet, the first synchronisation, other nodes",
-        include_str!("../help/joining.md"),
-    ),
+    Topic::page("joining", "Mainnet and testnet, the first synchronisation, peers", include_str!("../help/joining.md")),
     Topic::page(
         "operating",
-        "Service, settings, upgrade, backup, proxies, the store",
+        "Service, settings, upgrade, backup, moving, proxies, commands on a store",
         include_str!("../help/operating.md"),
     ),
     Topic::page(
         "trouble",
-        "What to do about disk, clock, forks, a node without others",
+        "What to do about disk, clock, forks, a node without peers",
         include_str!("../help/trouble.md"),
     ),
-    Topic::page("limits", "Every limit, and what happens at it", include_str!("../help/limits.md")),
+    Topic::page("limits", "Every limit and its effect", include_str!("../help/limits.md")),
     Topic::page("interface", "HTTP, websocket, SockJS", include_str!("../help/interface.md")),
     Topic::page(
         "coming-from-nis1",
-        "What is different, for operators and for client authors",
+        "Differences, for operators and for client authors",
         include_str!("../help/coming-from-nis1.md"),
     ),
     Topic::page(
@@ -65,9 +61,13 @@ pub const TOPICS: &[Topic] = &[
         include_str!("../help/wallet.md"),
     ),
     Topic::page("architecture", "How it is built, tested and measured", include_str!("../help/architecture.md")),
-    Topic::page("metrics", "What the figures of GET /metrics and nisd status mean", include_str!("../help/metrics.md")),
-    Topic::file("alerts", "Alert rules for Prometheus, and what to do for each", include_str!("../help/alerts.yml")),
-    Topic::file("dashboard", "A dashboard for Grafana", include_str!("../help/dashboard.json")),
+    Topic::page(
+        "metrics",
+        "The meaning of the metrics of GET /metrics and nisd status",
+        include_str!("../help/metrics.md"),
+    ),
+    Topic::file("alerts", "Alert rules for Prometheus, with advice", include_str!("../help/alerts.yml")),
+    Topic::file("dashboard", "A Grafana dashboard", include_str!("../help/dashboard.json")),
 ];
 
 /// `nisd help`.

@@ -10,22 +10,22 @@ use super::Common;
 pub const NOTE: &str = "\
 Examples:
   nisd peers
-      Asks the node of this machine on port 7890.
+      Queries the node on this machine, on port 7890.
   nisd peers --config ~/nem/nisd/devnet/devnet.properties
-      Asks the node that runs on these settings.
+      Queries the node that runs with these settings.
   nisd peers --node http://127.0.0.1:8000 --json | jq '.peers[].state'
 
-A node answers callers from its own machine only, and those of nis.additionalLocalIps.
+A node answers only clients on its own machine and those in nis.additionalLocalIps.
 
-A table on a terminal, without addresses; for other programs lines with tabs between the columns, or JSON.
-  STATE   active: it answers; busy: it is slow, or starts; inactive: it is not reached;
-          failure: it answers wrongly; untried: it is known from the start and was not asked yet;
-          unknown: it is on the list and has not said who it is; dropped: no longer known
+Prints a table without addresses on a terminal, tab-separated lines for other programs, or JSON.
+  STATE   active: it answers; busy: it is slow, or starts; inactive: it cannot be reached;
+          failure: its answers are wrong; untried: an initial peer that was not contacted yet;
+          unknown: a listed peer that has not reported its key yet; dropped: no longer known
   LISTED  whether it is on the operator's list (peers-config_NETWORK.json, --peer)
   SEEN    when it last answered
-  TRUST   its share of the trust in all nodes, by which partners are drawn
-  GOOD, BAD  blocks and transactions of use that it was the first to bring, and useless ones
-  NOTE    why it failed, and when it is asked again";
+  TRUST   its share of the trust in all peers; sync peers are drawn by it
+  GOOD, BAD  useful blocks and transactions that it was the first to send, and useless ones
+  NOTE    the reason of its last failure, and the time of the next attempt";
 
 /// `nisd peers`.
 #[derive(Args, Debug)]

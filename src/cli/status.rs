@@ -11,15 +11,15 @@ use crate::config::Override;
 pub const NOTE: &str = "\
 Examples:
   nisd status
-      The node of this machine on port 7890: redrawn every second on a terminal, until q or Ctrl-C.
+      Shows the node on this machine, on port 7890; on a terminal refreshed every second until q or Ctrl-C.
   nisd status --config node.properties
-      The node that runs on these settings, or its store while none runs.
+      Shows the node that runs with these settings, or its store while none runs.
   nisd status --data ~/nem/nisd/devnet
-      A store, or the node on port 7890 while one runs on that store.
+      Shows a store, or the node on port 7890 while one runs on that store.
   nisd status --json | jq .figures.nisd_height
 
-A node answers callers from its own machine only, and those of nis.additionalLocalIps.
-`nisd help metrics` tells what each figure means.";
+A node answers only clients on its own machine and those in nis.additionalLocalIps.
+`nisd help metrics` explains each metric.";
 
 /// `nisd status`.
 #[derive(Args, Debug)]

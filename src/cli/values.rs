@@ -24,11 +24,9 @@ impl fmt::Display for InvalidAmount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             InvalidAmount::Negative => "an amount cannot be negative",
-            InvalidAmount::Malformed => {
-                "an amount is written like 12 or 0.05: digits, with at most one point between them"
-            }
+            InvalidAmount::Malformed => "an amount has digits and at most one point between them, such as 12 or 0.05",
             InvalidAmount::TooPrecise => "an amount has at most 6 decimal places: one micro-XEM is 0.000001",
-            InvalidAmount::TooLarge => "there are not so many XEM",
+            InvalidAmount::TooLarge => "an amount is at most 9223372036854.775807 XEM",
         })
     }
 }
@@ -91,7 +89,7 @@ pub fn network_name(network: NetworkByte) -> String {
 
 /// Parses `namespace:name=QUANTITY`, the quantity in smallest units.
 pub fn mosaic(text: &str) -> Result<Mosaic, String> {
-    let form = "a mosaic is attached as namespace:name=QUANTITY, the quantity a whole number of smallest units";
+    let form = "a mosaic is written as namespace:name=QUANTITY, where the quantity is a whole number of smallest units";
     let (id, quantity) = text.rsplit_once('=').ok_or(form)?;
     let id = MosaicId::parse(id).map_err(|error| format!("{error}; {form}"))?;
     if id.is_xem() {

@@ -11,8 +11,8 @@ use crate::model::{Amount, Mosaic, NetworkByte};
 
 const KEY_EXAMPLES: &str = "\
 Examples:
-  nisd key new --output alice.key                make a key pair; the file is for your eyes only
-  nisd key inspect alice.key                     its public key and addresses
+  nisd key new --output alice.key                create a key pair; only you can read the file
+  nisd key inspect alice.key                     show its public key and addresses
 
 A key file holds the private key as one line of hex; lines that begin with # are comments.";
 
@@ -28,22 +28,22 @@ Examples:
   nisd send --from-key-file alice.key --to TDHLS73IXYZFFBPZWJFK3DVGUUQ2BBIGVUPE6BMZ --amount 12.5
   nisd send --from-key-file alice.key --to TDHLS7… --amount 1 --message 'thank you' --wait
   nisd send --from-key-file alice.key --to TDHLS7… --mosaic devnet:coin=5000
-      5000 smallest units: 5 coins, if they have three decimal places.
+      Sends 5000 smallest units: 5 coins, if they have three decimal places.
   nisd send --from-key-file alice.key --to TDHLS7… --amount 100 --multisig-account 8d02445a…
       Proposes to spend from a multisig account; the other cosignatories must agree.
   nisd send --from-key-file alice.key --to TDHLS7… --amount 1 --dry-run > signed.json
-      Shows what would be done and writes the signed transaction, for nisd announce.
+      Announces nothing; shows the transaction and writes it signed, for nisd announce.
 
-What is about to be done is said on standard error, what the node answered on standard output.";
+The transaction is shown on standard error, the node's answer on standard output.";
 
 const APOSTILLE_EXAMPLES: &str = "\
 Examples:
   nisd apostille create contract.pdf --from-key-file alice.key --wait
       Announces a transfer whose message is FE4E545903 and the SHA-256 of the file.
   nisd apostille verify contract.pdf --transaction 513f6d57c377204556ca71f7e29f869f273d7f0aa4229253e424b8c5d1257e12
-      Tells who notarised it, at which height and when. The exit code is 0 if the file is what was notarised.
+      Shows who notarised it, when and at which height. The exit code is 0 only if the file is the same.
 
-The node that is asked is believed about the height; that the transaction is the one with this hash is checked here.";
+nisd verifies the hash of the transaction, but trusts the node about the height.";
 
 /// One transaction of each kind as JSON.
 pub const TRANSACTIONS: &str = include_str!("../help/transactions.txt");

@@ -40,7 +40,7 @@ pub fn backup(command: &cli::Backup, settings: &Settings, clocks: Clocks, stop: 
     let tip = store::tip(&snapshot)?.ok_or(StoreError::Empty)?;
     let size = store::size(data).map_err(|error| CommandError::File(data.clone(), error))?;
     let copy = StoreBackup::begin(&snapshot, size, &folder, options).map_err(failed)?;
-    log::info!("copying the store as it is at height {}; nodes go on meanwhile", tip.height);
+    log::info!("copying the store at height {}; nodes keep running", tip.height);
     let mut reporter = ProgressReporter { clocks, next: (clocks.millis)() + REPORT_INTERVAL };
     let bytes = copy.write(&mut |bytes| reporter.report("copied", bytes, size))?;
     copy.compare(&mut |done| reporter.report("compared", done, bytes))?;
@@ -63,7 +63,7 @@ fn check_replaceable(data: &Path, folder: &Path, network: &Network, options: Opt
     let failed = |error| CommandError::Open(folder.to_owned(), error);
     let whole = |path: &Path| fs::canonicalize(path).map_err(|error| CommandError::File(path.to_owned(), error));
     if whole(data)? == whole(folder)? {
-        let text = "the copy has to go to another folder than that of the store";
+        let text = "the copy must go to another folder than that of the store";
         return Err(CommandError::Usage(text.to_owned()));
     }
     let stored = store::stored_network(folder, options)
@@ -71,7 +71,7 @@ fn check_replaceable(data: &Path, folder: &Path, network: &Network, options: Opt
     match stored {
         Ok(stored) => check_same_network(&stored, Some(network)).map_err(failed),
         Err(error) => {
-            log::warn!("the earlier copy in {} is replaced, though it cannot be read: {error}", folder.display());
+            log::warn!("replacing the earlier copy in {}, which cannot be read: {error}", folder.display());
             Ok(())
         }
     }

@@ -21,10 +21,10 @@ pub fn check(command: &CheckConfig, home: Option<&Path>) -> Result<(), CommandEr
     let text: String = checked.iter().map(lines).collect::<Vec<_>>().join("\n");
     let count = |verdict| checked.iter().flat_map(|file| &file.findings).filter(|one| one.status == verdict).count();
     let [taken, without, wrong] = [LineStatus::Applied, LineStatus::NoEffect, LineStatus::Invalid].map(count);
-    let summary = format!("\n{taken} taken, {without} without effect, {wrong} wrong\n");
+    let summary = format!("\n{taken} used, {without} without effect, {wrong} wrong\n");
     io::stdout().write_all((text + &summary).as_bytes()).map_err(CommandError::Output)?;
     if wrong > 0 {
-        let text = "the node does not start with what is WRONG above; `nisd settings` describes every setting";
+        let text = "the node does not start with the lines marked WRONG; `nisd settings` describes every setting";
         return Err(CommandError::Usage(text.to_owned()));
     }
     match checked.iter().find(|file| file.kind == FileKind::Settings) {

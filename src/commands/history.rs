@@ -22,19 +22,18 @@ pub fn log_history(store: &Store, network: &Network) -> Result<(), StoreError> {
 fn describe_kept(from: Height, last: Height, known: Option<Height>) -> Option<String> {
     match known {
         Some(known) if known <= from => Some(format!("is known from height {known} on")),
-        Some(known) => Some(format!("is known from height {known} on; `nisd reindex` fills in those before")),
+        Some(known) => Some(format!("is known from height {known} on; `nisd reindex` adds the earlier ones")),
         // The chain has not reached that height.
         None if last < from => None,
         None => {
-            Some(format!("is known from height {} on, the next one; `nisd reindex` fills in those before", last.next()))
+            Some(format!("is known from height {} on, the next one; `nisd reindex` adds the earlier ones", last.next()))
         }
     }
 }
 
 /// Describes a store that does not keep the data.
 fn describe_dropped(range: Option<HistoryRange>, is_there: bool) -> Option<String> {
-    let text =
-        |to| format!("is not kept any more, and not answered from{to}; `nisd reindex` removes what there is of it");
+    let text = |to| format!("is no longer kept and no longer returned{to}; `nisd reindex` removes it");
     is_there.then(|| text(range.map(|range| format!(" (it ends at height {})", range.to)).unwrap_or_default()))
 }
 
@@ -52,6 +51,6 @@ mod tests {
         assert!(said(1, 60, None).unwrap().starts_with("is known from height 61 on, the next one; `nisd reindex`"));
         assert_eq!(describe_dropped(None, false), None);
         let ended = describe_dropped(Some(HistoryRange { from: Height(1), to: Height(40) }), true).unwrap();
-        assert!(ended.contains("not kept any more") && ended.contains("height 40"), "{ended}");
+        assert!(ended.contains("no longer kept") && ended.contains("height 40"), "{ended}");
     }
 }

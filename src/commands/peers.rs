@@ -156,7 +156,7 @@ pub(super) fn node_of<'s>(named: Option<&str>, settings: &'s Settings) -> Result
 fn url_of(settings: &Settings) -> Result<String, CommandError> {
     let port = settings.http.port;
     if port == 0 {
-        let text = "nem.httpPort = 0 lets the system choose a port, which the node tells when it starts: name it with \
+        let text = "nem.httpPort = 0 lets the system choose a port, which the node logs at its start: name it with \
                     --node http://127.0.0.1:PORT";
         return Err(CommandError::Usage(text.to_owned()));
     }
@@ -176,27 +176,29 @@ fn hints(report: &Report) -> Vec<String> {
     let mut notices = Vec::new();
     match report.status {
         3 => notices.push(
-            "the node has not joined its network: nis.shouldAutoBoot = true or nis.bootKey has it do so when it starts, \
-             POST /node/boot at once"
+            "the node has not joined its network: set nis.shouldAutoBoot = true or nis.bootKey and restart it, or send \
+             it POST /node/boot"
                 .to_owned(),
         ),
         4 => notices.push(format!(
-            "the node has not joined its network yet: no other node has told it its address so far, in {} attempts. \
-             nis.ipDetectionMode = AutoOptional joins without",
+            "the node has not joined its network yet: no peer has reported the node's address in {} attempts. \
+             nis.ipDetectionMode = AutoOptional joins without it",
             report.failures_to_join
         )),
         _ => {}
     }
     if report.status != 3 && report.peers.is_empty() && report.unpinned.is_empty() {
         notices.push(
-            "the node knows no others: name some with --peer HOST[:PORT] when it starts, or in peers-config_NETWORK.json \
-             beside its settings"
+            "the node knows no peers: name some with --peer HOST[:PORT] when it starts, or in \
+             peers-config_NETWORK.json beside its settings"
                 .to_owned(),
         );
     }
     if report.clock_difference != 0 {
         let seconds = report.clock_difference as f64 / 1000.0;
-        notices.push(format!("the clocks of the others are ahead of this machine's by {seconds:.1} s; is it right?"));
+        notices.push(format!(
+            "the peers' clocks are ahead of this machine's by {seconds:.1} s; check this machine's clock"
+        ));
     }
     notices
 }
@@ -206,7 +208,7 @@ type Row = [String; COLUMNS.len()];
 fn rows(report: &Report) -> Vec<Row> {
     let known = report.peers.iter().map(|peer| {
         let trust = peer.trust.share.map(|share| format!("{:.1} %", 100.0 * share));
-        let again = peer.asked_again.in_seconds.map(|seconds| format!("asked again in {}", duration(seconds)));
+        let again = peer.asked_again.in_seconds.map(|seconds| format!("next attempt in {}", duration(seconds)));
         let trouble = again.as_ref().and_then(|_| failure_text(&peer.last_trouble));
         Row::from([
             peer.state.clone(),
@@ -233,9 +235,9 @@ fn rows(report: &Report) -> Vec<Row> {
         (row[2], row[3]) = (dropped.node.name(), dropped.address.clone());
         (row[4], row[5]) = (dropped.node.endpoint.to_string(), dropped.node.meta_data.version.clone());
         let what = match dropped.why.as_str() {
-            "displaced" => "another took its place",
-            "moved" => "it is elsewhere now",
-            _ => "no answer for long",
+            "displaced" => "evicted for another peer",
+            "moved" => "it has moved to another endpoint",
+            _ => "no answer for a long time",
         };
         let gone = format!("{what}, {} ago", duration(dropped.seconds_ago));
         row[11] = note([Some(gone), failure_text(&dropped.last_trouble)]);
@@ -359,10 +361,10 @@ mod tests {
             lines[1],
             ["active", "yes", "alice", "TA", "10.0.0.1:7890", "0.6.102", "7", "128", seen, "25.0 %", "3/1", "-"]
         );
-        let failed = "status 500 (3 min ago); asked again in 60 s";
+        let failed = "status 500 (3 min ago); next attempt in 60 s";
         assert_eq!((lines[2][0], lines[2][2], lines[2][11]), ("failure", "tab and [31mred", failed));
         assert_eq!((lines[3][0], lines[3][4], lines[3][11]), ("unknown", "a:1", "-"));
-        assert_eq!((lines[4][0], lines[4][2], lines[4][11]), ("dropped", "-", "no answer for long, 2 h ago"));
+        assert_eq!((lines[4][0], lines[4][2], lines[4][11]), ("dropped", "-", "no answer for a long time, 2 h ago"));
         assert!(lines.iter().all(|line| line.len() == COLUMNS.len()));
     }
 

@@ -50,7 +50,7 @@ pub fn rebuild_if_outdated(
         // Opening the store reports whatever is wrong with it.
         _ => {
             if store::is_rebuild_pending(folder) {
-                log::info!("`nisd reindex` was begun in {}, and goes on when it is called again", folder.display());
+                log::info!("`nisd reindex` is incomplete in {}; it resumes when it is called again", folder.display());
             }
             Ok(())
         }
@@ -85,7 +85,7 @@ fn rebuild(
         import_old_blocks(&replacement, &network, (height, hash), clocks)?;
     }
     let store = replacement.install()?;
-    log::info!("the store is built anew, the chain is at height {}", tip.map_or(0, |(height, _)| height.0));
+    log::info!("the store is rebuilt; the chain is at height {}", tip.map_or(0, |(height, _)| height.0));
     Ok((store, network))
 }
 
@@ -95,8 +95,8 @@ fn log_required_space(folder: &Path, replacement: &StoreRebuild) -> Result<(), S
     let free = room.free.map(|free| format!(" ({} MiB are free there)", free >> 20)).unwrap_or_default();
     let from = reached.map(|height| format!(", from height {height} on")).unwrap_or_default();
     log::info!(
-        "building state and indexes anew from the store's own blocks{from}: needs about {} MiB in {}{free}; may be \
-         interrupted at any moment, and goes on when it is called again",
+        "rebuilding state and indexes from the store's own blocks{from}: needs about {} MiB in {}{free}; can be \
+         interrupted at any time and resumes when it is called again",
         room.needed.div_ceil(1 << 20),
         folder.display()
     );

@@ -72,7 +72,7 @@ const UNIT: &str = "\
 # A NEM (NIS1) node. Put this file into /etc/systemd/system/nisd.service, then:
 #   systemctl daemon-reload && systemctl enable --now nisd
 # `systemctl status nisd` shows the height, `journalctl -u nisd` the log, and
-# `systemctl reload nisd` has the settings read anew.
+# `systemctl reload nisd` reloads the settings.
 
 [Unit]
 Description=NEM (NIS1) node
@@ -86,17 +86,17 @@ ExecReload=/bin/sh -c 'kill -HUP $MAINPID'
 User=USER
 Restart=on-failure
 RestartSec=5
-# Wrong settings do not become right by trying again.
+# A restart does not correct wrong settings.
 RestartPreventExitStatus=2
-# A store of an older version is brought up to date first, which may take hours.
+# A store of an older version is rebuilt first, which can take hours.
 TimeoutStartSec=infinity
 TimeoutStopSec=2min
 WatchdogSec=2min
 LimitNOFILE=20000
-# A core dump would hold private keys.
+# A core dump would contain private keys.
 LimitCORE=0
 
-# What it may write and see.
+# Folders that it may read and write.
 FOLDERS
 ProtectSystem=strict
 PrivateTmp=yes
@@ -105,7 +105,7 @@ ProtectProc=invisible
 ProcSubset=pid
 UMask=0077
 
-# What it may do.
+# Rights.
 NoNewPrivileges=yes
 CapabilityBoundingSet=
 AmbientCapabilities=

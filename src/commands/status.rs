@@ -94,7 +94,7 @@ fn show_live(node: &NodeClient, context: &str, mut seen: StatusReport, stop: &St
         if let Some(error) = &last_error {
             shown += &format!("\n{error}\n");
         }
-        terminal.show(&(shown + "\nq ends\n"))?;
+        terminal.show(&(shown + "\nq quits\n"))?;
         let pressed = terminal.wait(REFRESH_INTERVAL)?;
         if stop.load(Ordering::Relaxed) || pressed == UserInput::Quit {
             return Ok(());

@@ -59,7 +59,7 @@ impl fmt::Display for SettingChange {
         match counts {
             ReloadEffect::Immediate => write!(f, "{key} is {is} now; it was {was}"),
             ReloadEffect::RestartRequired => {
-                write!(f, "{key} stays {was} until the node is started again; it will be {is} then")
+                write!(f, "{key} stays {was} until the node restarts; then it will be {is}")
             }
         }
     }
@@ -152,7 +152,7 @@ mod tests {
         for times in 0..2 {
             let changes = old.reload(settings("nisd.maxBacklog = 2M\nnem.httpPort = 1"));
             let said: Vec<_> = changes.iter().map(SettingChange::to_string).collect();
-            assert_eq!(said[0], "nem.httpPort stays \"7890\" until the node is started again; it will be \"1\" then");
+            assert_eq!(said[0], "nem.httpPort stays \"7890\" until the node restarts; then it will be \"1\"");
             assert_eq!(said.len(), 2 - times, "{said:?}");
         }
         assert_eq!(old.reload(settings("nisd.maxBacklog = 2M")), []);

@@ -43,7 +43,7 @@ impl fmt::Display for FileKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             FileKind::Settings => "settings",
-            FileKind::Peers => "known nodes",
+            FileKind::Peers => "list of peers",
             FileKind::Database => "settings of NIS1's database",
             FileKind::Log => "settings of NIS1's log",
         })
@@ -64,7 +64,7 @@ pub enum LineStatus {
 impl fmt::Display for LineStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            LineStatus::Applied => "taken",
+            LineStatus::Applied => "used",
             LineStatus::NoEffect => "no effect",
             LineStatus::Invalid => "WRONG",
         })
@@ -99,8 +99,8 @@ pub struct FileReport {
 const REMARKS: &[(&str, &str)] = &[
     (
         "nem.folder",
-        "the store is made in nisd/NETWORK below it; NIS1's database there is neither read nor changed: the node fetches \
-         the chain from others, or `nisd import` takes it from a file of blocks",
+        "the store is created in nisd/NETWORK below it; NIS1's database there is neither read nor changed: the node \
+         downloads the chain from peers, or `nisd import` imports it from a file of blocks",
     ),
     ("nis.bootKey", "keep the file readable by the node only: chmod 600"),
     ("nis.additionalHarvesterPrivateKeys", "keep the file readable by the node only: chmod 600"),
@@ -108,21 +108,18 @@ const REMARKS: &[(&str, &str)] = &[
 
 /// What to do instead of settings of NIS1's database, by prefix of the key.
 const OF_DATABASE: &[(&str, &str)] = &[
-    (
-        "jdbc.",
-        "the chain is kept in a store of this node's own, in the folder nisd.data; a database of NIS1 cannot be read",
-    ),
-    ("flyway.", "a store of an older version is brought up to date when the node starts"),
-    ("hibernate.", "there is no SQL here"),
+    ("jdbc.", "the chain is stored in this node's own store, in the folder nisd.data; NIS1's database cannot be read"),
+    ("flyway.", "a store of an older version is rebuilt when the node starts"),
+    ("hibernate.", "this node uses no SQL"),
     ("", "this node has no database of this kind"),
 ];
 
 /// What to do instead of settings of NIS1's log, by suffix of the key.
 const OF_LOG: &[(&str, &str)] = &[
     ("handlers", "the log goes to standard error, which systemd keeps in its journal"),
-    (".level", "one level counts for everything: nisd.logLevel, or --log"),
-    (".pattern", "the log goes to standard error; a file is made by the shell or by systemd"),
-    ("", "the log goes to standard error, one line each, with its time in UTC"),
+    (".level", "one level applies to everything: nisd.logLevel, or --log"),
+    (".pattern", "the log goes to standard error; the shell or systemd can write it to a file"),
+    ("", "the log goes to standard error, one line per message, with its time in UTC"),
 ];
 
 /// Checks all files together: later settings override earlier ones, as in NIS1, and peer lists are checked against the
@@ -168,7 +165,7 @@ pub fn check(files: &[File], home: Option<&Path>) -> Vec<FileReport> {
         first.findings.splice(0..0, missing.map(|problem| wrong(0, problem)));
         settings.for_each(|further| {
             let text =
-                "this node takes one file of settings (--config): put them together, later ones over earlier ones";
+                "this node reads one file of settings (--config): merge the files, later values override earlier ones";
             further.findings.insert(0, file_finding(LineStatus::NoEffect, text.to_owned()));
         });
     }
@@ -216,7 +213,7 @@ fn check_settings(path: &Path, properties: &[Property], layers: &Layers, problem
         }
         let winning = layers.get(key).map(|value| &value.origin).filter(|origin| **origin != here);
         let (verdict, text) = match (table::find(key), winning) {
-            (Some(_), Some(winning)) => (LineStatus::NoEffect, format!("it is set again at {winning}, which counts")),
+            (Some(_), Some(winning)) => (LineStatus::NoEffect, format!("it is set again at {winning}, which is used")),
             (Some(Key { support: Support::Ignored, meaning, .. }), None) => {
                 (LineStatus::NoEffect, (*meaning).to_owned())
             }
@@ -234,7 +231,7 @@ fn remark(key: &str) -> &'static str {
 
 fn unknown(key: &str) -> String {
     let meant = suggest_key(key).map(|meant| format!("; did you mean {meant}?")).unwrap_or_default();
-    format!("there is no such setting, and NIS1 would not refuse it either{meant}")
+    format!("there is no such setting; NIS1 does not reject it either{meant}")
 }
 
 fn wrong(place: usize, problem: &Problem) -> Finding {
@@ -255,7 +252,7 @@ fn check_peers(path: &Path, bytes: &[u8], network: Option<&Network>) -> Vec<Find
     let mut findings = Vec::new();
     let expected_name = network.map(|network| file_name(&network.name)).filter(|wanted| *wanted != name);
     if let Some(wanted) = expected_name {
-        let text = format!("the list is read from a file {wanted} beside the settings: give it that name");
+        let text = format!("the list is read only from a file {wanted} beside the settings: rename it");
         findings.push(file_finding(LineStatus::NoEffect, text));
     }
     match KnownPeers::parse(bytes, context) {
@@ -312,18 +309,18 @@ mod tests {
         let [checked] = &checked(&[file("config-user.properties", &text)])[..] else { panic!("one file") };
         assert_eq!(checked.kind, FileKind::Settings);
         let expected = [
-            "2 nem.network: taken",
+            "2 nem.network: used",
             "3 nis.bootKey: no effect",
             "4 nem.maxThreads: no effect",
             "5 nis.unlokedLimit: no effect",
             "6 nem.httpPort: WRONG",
-            "7 nem.folder: taken",
+            "7 nem.folder: used",
             "8 nis.bootKey: WRONG",
         ];
         assert_eq!(said(checked), expected);
         let texts: String = checked.findings.iter().map(|one| one.text.as_str()).collect();
         for words in
-            ["did you mean nis.unlockedLimit", "\"many\"", "config-user.properties:8, which counts", "database"]
+            ["did you mean nis.unlockedLimit", "\"many\"", "config-user.properties:8, which is used", "database"]
         {
             assert!(texts.contains(words), "{words} is missing in {texts}");
         }
@@ -336,8 +333,8 @@ mod tests {
         let further = file("config-user.properties", "nem.network.version = 152\n");
         let [first, second] = &checked(&[private, further])[..] else { panic!("two files") };
         assert!(said(first).contains(&"0 nem.network.generationHash: WRONG".to_owned()), "{first:?}");
-        assert!(said(first).contains(&"1 nem.network: taken".to_owned()), "{first:?}");
-        assert_eq!(said(second), ["0 the file: no effect", "1 nem.network.version: taken"]);
+        assert!(said(first).contains(&"1 nem.network: used".to_owned()), "{first:?}");
+        assert_eq!(said(second), ["0 the file: no effect", "1 nem.network.version: used"]);
     }
 
     #[test]
@@ -363,7 +360,7 @@ mod tests {
         let settings = || file("config-user.properties", "nem.network = testnet\n");
         let peers = |name: &str, nodes: &str| checked(&[settings(), file(name, &list(nodes))]).swap_remove(1);
         let good = peers("etc/peers-config_testnet.json", &node("10.0.0.1"));
-        assert_eq!((good.kind, said(&good)), (FileKind::Peers, vec!["1 http://10.0.0.1:7890: taken".to_owned()]));
+        assert_eq!((good.kind, said(&good)), (FileKind::Peers, vec!["1 http://10.0.0.1:7890: used".to_owned()]));
         let elsewhere = peers("peers-config_mainnet.json", &node("10.0.0.1"));
         assert!(elsewhere.findings[0].text.contains("peers-config_testnet.json"), "{elsewhere:?}");
         let broken = peers("peers-config_testnet.json", "7");

@@ -32,7 +32,7 @@ pub fn parse(bytes: &[u8]) -> Result<Vec<Property>, SyntaxError> {
 fn explain(error: &serde_json::Error) -> SyntaxError {
     let what = match error.classify() {
         serde_json::error::Category::Data => {
-            format!("a {MEMBER:?} object is needed whose values are texts, whole numbers or booleans")
+            format!("the file needs an object {MEMBER:?} whose values are texts, whole numbers or booleans")
         }
         _ => format!("not valid JSON (column {})", error.column()),
     };

@@ -153,13 +153,13 @@ impl fmt::Display for Kind {
             Kind::Integer { min, max } => return write!(f, "a whole number from {min} to {max}"),
             Kind::Size { min, max } => {
                 let (min, max) = (Bytes(*min), Bytes(*max));
-                return write!(f, "bytes, or a number with K, M, G or T behind it, from {min} to {max}");
+                return write!(f, "bytes, or a number followed by K, M, G or T, from {min} to {max}");
             }
             Kind::Choice(names) => return f.write_str(&names.join(" or ")),
             Kind::Names(names) => return write!(f, "nothing, or some of {}, joined by |", names.join(", ")),
             Kind::Text => "a text",
             Kind::Name => "a name of 1 to 64 characters",
-            Kind::Path => "a path; a relative one begins at the folder of the configuration file",
+            Kind::Path => "a path; a relative one starts at the folder of the configuration file",
             Kind::Boolean => "true or false",
             Kind::Hash => "64 hex digits",
             Kind::Hashes => "nothing, or hashes of 64 hex digits, joined by |",
@@ -183,8 +183,8 @@ impl fmt::Display for Kind {
             }
             Kind::Bind => "an IP address of this machine, localhost for 127.0.0.1 and ::1, or * for all",
             Kind::Context => "nothing, or a path that begins with / and does not end with it",
-            Kind::Version => "MAJOR.MINOR.BUILD that goes with 0.6 and 0.7, such as 0.6.102",
-            Kind::Clock => "system, or network seconds: N stands still there, N+ runs from there",
+            Kind::Version => "MAJOR.MINOR.BUILD compatible with 0.6 and 0.7, such as 0.6.102",
+            Kind::Clock => "system, or network seconds: N holds the clock there, N+ lets it run from there",
         };
         f.write_str(text)
     }

@@ -100,8 +100,8 @@ impl fmt::Display for NemesisError {
         let (path, error) = (self.path.display(), &self.error);
         write!(
             f,
-            "cannot read the nemesis block {path}: {error}; nem.network.nemesisFilePath names another file, and \
-             `nisd run --peer HOST` a node that sends it"
+            "cannot read the nemesis block {path}: {error}; set nem.network.nemesisFilePath to another file, or name a \
+             peer that sends the block with `nisd run --peer HOST`"
         )
     }
 }

@@ -37,7 +37,7 @@ impl LocalAddresses {
                 return Err(format!("has more than {MAX_ENTRIES} entries"));
             }
             let known = read.add_entry(entry);
-            known.ok_or_else(|| format!("holds {}, which is none of these", quoted(entry)))?;
+            known.ok_or_else(|| format!("holds {}, which is no IP address, host name or pattern", quoted(entry)))?;
         }
         Ok(read)
     }

@@ -87,13 +87,13 @@ pub(super) fn identity(reader: &mut Reader<'_>) -> Option<Identity> {
     match KNOWN.iter().find(|known| known.name.eq_ignore_ascii_case(&name)) {
         Some(known) if known.name == name => Some(known_identity(known, reader)),
         Some(known) => {
-            let allowed = format!("{}, in small letters, or a quite different name", known.name);
-            reader.problem("nem.network", "is almost the name of a known network", allowed);
+            let allowed = format!("{}, in lower case, or a clearly different name", known.name);
+            reader.problem("nem.network", "differs from the name of a known network only in case", allowed);
             None
         }
         None => match suggest_network(&name, reader) {
             Some(known) => {
-                let why = format!("is no network that nisd knows; did you mean {}?", known.name);
+                let why = format!("is not a known network; did you mean {}?", known.name);
                 let allowed = "mainnet, testnet, mijinnet, or the name of a network whose nem.network.* are set";
                 reader.problem("nem.network", why, allowed);
                 None
@@ -204,11 +204,11 @@ fn check_rewrite_limit(reader: &mut Reader<'_>, target_time: i64, rewrite_limit:
     let blocks_per_day = 86_400 / target_time.max(1);
     if blocks_per_day < LEAST {
         let allowed = format!("at most {}, so that a day has at least {LEAST} blocks", 86_400 / LEAST);
-        reader.problem(TARGET, format!("leaves no value for {LIMIT}"), allowed);
+        reader.problem(TARGET, format!("leaves no allowed value for {LIMIT}"), allowed);
     } else if rewrite_limit > blocks_per_day {
         let allowed =
             format!("a whole number from {LEAST} to {blocks_per_day}, the blocks of a day at {TARGET} = {target_time}");
-        reader.problem(LIMIT, "is too great", allowed);
+        reader.problem(LIMIT, "is too large", allowed);
     }
 }
 
@@ -223,7 +223,7 @@ fn check_max_transactions(reader: &mut Reader<'_>, per_block: i64, rewrite_limit
         "a whole number from {per_block} (nis.maxTransactionsPerBlock) to {most} (this × nis.blockChainRewriteLimit = \
          {rewrite_limit})"
     );
-    let why = if per_attempt < per_block { "is too small" } else { "is too great" };
+    let why = if per_attempt < per_block { "is too small" } else { "is too large" };
     reader.problem(ATTEMPT, why, allowed);
 }
 

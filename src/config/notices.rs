@@ -51,12 +51,11 @@ pub(super) fn check_keys(layers: &Layers, problems: &mut Vec<Problem>) -> Vec<Di
     for (key, hidden, winning) in &layers.repeated {
         let known = table::find(key).is_some();
         if known {
-            notices.push(Diagnostic::warn(format!("{winning}: {key} was already set at {hidden}; this one counts")));
+            notices.push(Diagnostic::warn(format!("{winning}: {key} was already set at {hidden}; this value is used")));
         }
     }
     if !never.is_empty() {
-        notices
-            .push(Diagnostic::info(format!("settings accepted but without effect in this node: {}", never.join(", "))));
+        notices.push(Diagnostic::info(format!("settings without effect in this node: {}", never.join(", "))));
     }
     notices
 }
@@ -107,7 +106,7 @@ pub(super) fn check_network(reader: &mut Reader<'_>, network: &Network) -> Vec<D
     let forks_are_default = !is_after_all_forks && FORK_KEYS.iter().all(|key| !reader.is_set(key));
     if network.byte == NetworkByte::TESTNET && forks_are_default {
         notices.push(Diagnostic::warn(format!(
-            "network byte 152 without any fork height: the heights of an earlier testnet hold. Most private networks \
+            "network byte 152 without any fork height: those of an earlier testnet apply. Most private networks \
              need the value 1 for {}",
             FORK_KEYS.join(", ")
         )));
@@ -159,9 +158,9 @@ pub fn no_block_source_warning(settings: &Settings, is_alone: bool) -> Option<Di
     let name = &settings.network.name;
     (is_alone && !harvests).then(|| {
         Diagnostic::warn(format!(
-            "THE CHAIN OF {name} STANDS STILL: this node knows no other nodes (peers-config_{name}.json beside the \
-             settings, or --peer HOST), and it harvests with no key of its own. Blocks come in with --import, or are made \
-             here: set nis.bootKey to the key of an account with importance, and nis.shouldAutoHarvestOnBoot to true"
+            "THE CHAIN OF {name} STANDS STILL: this node knows no peers (peers-config_{name}.json beside the settings, \
+             or --peer HOST) and harvests with no key. To add blocks, import them with --import, or harvest here: set \
+             nis.bootKey to the key of an account with importance, and nis.shouldAutoHarvestOnBoot to true"
         ))
     })
 }

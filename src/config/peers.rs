@@ -73,7 +73,7 @@ pub enum PeersErrorKind {
 
 impl fmt::Display for PeersError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the list of known nodes {}: {}", self.path.display(), self.kind)
+        write!(f, "the list of peers {}: {}", self.path.display(), self.kind)
     }
 }
 
@@ -169,7 +169,8 @@ impl KnownPeers {
             Ok(node) => self.nodes.push(node),
             Err(error) => {
                 let name = named(name().as_deref());
-                self.diagnostics.push(Diagnostic::warn(format!("known node {number}{name} is left out: {error}")));
+                self.diagnostics
+                    .push(Diagnostic::warn(format!("entry {number}{name} of the list of peers is left out: {error}")));
             }
         }
         Ok(())
@@ -294,8 +295,8 @@ mod tests {
         assert_eq!(
             notices,
             [
-                "WARN known node 1 (\"n\") is left out: host is unknown",
-                "WARN known node 2 (\"n\") is left out: url is malformed"
+                "WARN entry 1 (\"n\") of the list of peers is left out: host is unknown",
+                "WARN entry 2 (\"n\") of the list of peers is left out: url is malformed"
             ]
         );
     }

@@ -35,7 +35,7 @@ impl fmt::Display for ConfigError {
                 write!(f, "cannot read the configuration file {}: {error}", path.display())
             }
             ConfigError::Syntax { path, error } => {
-                write!(f, "cannot understand the configuration file {}: {error}", path.display())
+                write!(f, "cannot parse the configuration file {}: {error}", path.display())
             }
             ConfigError::Wrong(problems) => {
                 match problems.len() {

@@ -21,7 +21,7 @@ pub const OPTIONAL_FEATURES: &[&str] = &["TRANSACTION_HASH_LOOKUP", "HISTORICAL_
 const MAP_SIZE: &str = if cfg!(target_pointer_width = "32") { "1G" } else { "64G" };
 const MAX_MAP_SIZE: u64 = if cfg!(target_pointer_width = "32") { 2 * G } else { 4096 * G };
 
-const BY_NETWORK: &str = "mainnet, mijinnet, testnet: the network's; others must set it";
+const BY_NETWORK: &str = "mainnet, mijinnet, testnet: that of the network; others must set it";
 const BY_BYTE: &str =
     "testnet: 1; others by network byte: 104 mainnet's height, 152 that of an earlier testnet, else 1";
 
@@ -35,7 +35,7 @@ pub const SECTIONS: &[Section] = &[
     Section { title: "Websocket interface", keys: WEBSOCKET },
     Section { title: "Limits", keys: LIMITS },
     Section { title: "Peers and harvesting", keys: PEERS },
-    Section { title: "Of NIS1's own software only", keys: NIS1_ONLY },
+    Section { title: "NIS1's own software only", keys: NIS1_ONLY },
 ];
 
 const NETWORK: &[Key] = &[
@@ -43,7 +43,7 @@ const NETWORK: &[Key] = &[
         "nem.network",
         Name,
         "mainnet",
-        "mainnet, testnet, mijinnet, or any other name for a private network (--network). Without any configuration `nisd run` makes a private network of its own",
+        "mainnet, testnet, mijinnet, or any other name for a private network (--network). Without any configuration `nisd run` creates its own private network",
     ),
     Key::new(
         "nem.network.version",
@@ -56,7 +56,7 @@ const NETWORK: &[Key] = &[
         "nem.network.addressStartChar",
         Name,
         "",
-        "First letter of addresses; it follows from the network byte, so it is only compared",
+        "First letter of addresses; only compared, because it follows from the network byte",
     )
     .derived("follows from the network byte"),
     Key::new("nem.network.generationHash", Hash, "", "Generation hash of the nemesis block").derived(BY_NETWORK),
@@ -73,7 +73,7 @@ const NETWORK: &[Key] = &[
         "nem.network.nemesisFilePath",
         Path,
         "",
-        "The nemesis block in binary form. Where there is no such file, other nodes are asked for the block",
+        "The nemesis block in binary form. Without this file the block is requested from peers",
     )
     .derived("mainnet: nemesis.bin; testnet, mijinnet: nemesis-NETWORK.bin; others must set it"),
 ];
@@ -83,25 +83,25 @@ const CHAIN: &[Key] = &[
         "nis.blockGenerationTargetTime",
         Integer { min: 10, max: 86_400 },
         "60",
-        "Seconds between blocks that the difficulty aims at",
+        "Target time between blocks in seconds",
     ),
     Key::new(
         "nis.blockChainRewriteLimit",
         Integer { min: 10, max: 8_640 },
         "360",
-        "How many blocks may be rolled back; at most the blocks of a day",
+        "Maximum number of blocks that can be rolled back; at most the blocks of a day",
     ),
     Key::new(
         "nis.maxTransactionsPerBlock",
         Integer { min: 1, max: 10_000 },
         "120",
-        "Most transactions in a block, those nested in others included",
+        "Maximum transactions in a block, including those nested in others",
     ),
     Key::new(
         "nis.maxTransactions",
         Integer { min: 1, max: 86_400_000 },
         "10000",
-        "Most transactions in one synchronisation attempt; at least those of one block, at most those of as many blocks as may be rolled back",
+        "Maximum transactions in one synchronisation attempt; from nis.maxTransactionsPerBlock to that number times nis.blockChainRewriteLimit",
     ),
     Key::new(
         "nis.blockChainFeatures",
@@ -114,7 +114,7 @@ const CHAIN: &[Key] = &[
         "nis.transactionHashRetentionTime",
         Integer { min: -1, max: I32_MAX },
         "36",
-        "Hours for which transactions are refused as duplicates; -1 for ever, less than 36 acts as 36",
+        "Hours for which repeated transactions are rejected as duplicates; -1 for ever; less than 36 counts as 36",
     ),
 ];
 
@@ -129,21 +129,21 @@ const FORKS: &[Key] = &[
         "nis.treasuryReissuanceForkHeight",
         Integer { min: 1, max: I32_MAX },
         "",
-        "Height of mainnet's treasury block. On every private network set it to 1, and the two lists below to nothing: a chain without these transactions stops there",
+        "Height of mainnet's treasury block. On every private network set it to 1 and the two lists below to nothing: a chain without these transactions stops at this height",
     )
     .derived("3481580; testnet: 1"),
     Key::new(
         "nis.treasuryReissuanceForkTransactionHashes",
         Hashes,
         "",
-        "Hashes of the transactions that the treasury block must hold, in order",
+        "Hashes of the transactions that the treasury block must contain, in order",
     )
     .derived("mainnet's 52 hashes; testnet: nothing"),
     Key::new(
         "nis.treasuryReissuanceForkFallbackTransactionHashes",
         Hashes,
         "",
-        "Hashes of the transactions that it must hold otherwise",
+        "Hashes of the transactions that it must contain otherwise",
     )
     .derived("mainnet's one hash; testnet: nothing"),
 ];
@@ -159,44 +159,34 @@ const NODE: &[Key] = &[
         "nisd.mapSize",
         Size { min: 16 * M, max: MAX_MAP_SIZE },
         MAP_SIZE,
-        "Most bytes the chain store can grow to; only address space is taken, not disk or memory",
+        "Maximum size of the chain store; reserves address space only, no disk or memory",
     ),
-    Key::new(
-        "nisd.logLevel",
-        Choice(&["off", "error", "warn", "info", "debug", "trace"]),
-        "info",
-        "What is logged (--log)",
-    )
-    .reloadable(),
+    Key::new("nisd.logLevel", Choice(&["off", "error", "warn", "info", "debug", "trace"]), "info", "Log level (--log)")
+        .reloadable(),
     Key::new(
         "nisd.logFormat",
         Choice(&["text", "json"]),
         "text",
-        "How it is logged (--log-format): as text, whose lines begin with their priority where systemd reads them, or as an object of JSON on each line",
+        "Log format (--log-format): text, whose lines begin with their priority if systemd reads them, or one JSON object per line",
     ),
-    Key::new(
-        "nisd.clock",
-        Clock,
-        "system",
-        "Where the network time comes from (--clock); anything but system is for tests",
-    ),
+    Key::new("nisd.clock", Clock, "system", "Source of network time (--clock); any value but system is for tests"),
     Key::new(
         "nis.optionalFeatures",
         Names(OPTIONAL_FEATURES),
         "TRANSACTION_HASH_LOOKUP",
-        "Optional parts of the HTTP interface. HISTORICAL_ACCOUNT_DATA makes the store grow by what accounts had at earlier heights, beginning with the next block; `nisd reindex` fills in those before",
+        "Optional parts of the HTTP interface. HISTORICAL_ACCOUNT_DATA stores account data of earlier heights, beginning with the next block; `nisd reindex` adds the heights before it",
     ),
     Key::new(
         "nisd.historyFrom",
         Integer { min: 1, max: I32_MAX },
         "1",
-        "With HISTORICAL_ACCOUNT_DATA, the height from which on what accounts had is kept",
+        "Height from which HISTORICAL_ACCOUNT_DATA keeps account data",
     ),
     Key::new(
         "nisd.forgetHashes",
         Boolean,
         "false",
-        "Whether transactions are found by their hashes only for nis.transactionHashRetentionTime, as NIS1 finds them, instead of for ever",
+        "Whether transactions are found by their hashes only for nis.transactionHashRetentionTime, as in NIS1, instead of for ever",
     ),
     Key::new(
         "nis.shouldAutoBoot",
@@ -208,26 +198,26 @@ const NODE: &[Key] = &[
         "nis.bootKey",
         Secret,
         "",
-        "Private key of the node's identity, and the first to harvest. Keep it in the file, never on the command line",
+        "Private key of the node's identity, also the first that harvests. Keep it in the file, never on the command line",
     ),
     Key::new("nis.bootName", Text, "", "Name of the node").derived("address of the boot key"),
     Key::new(
         "nem.protocol",
         Choice(&["http", "https"]),
         "http",
-        "Protocol of the endpoint that the node tells others; what listens is always plain HTTP",
+        "Protocol of the endpoint that the node announces; the node itself always serves plain HTTP",
     ),
     Key::new(
         "nem.host",
         Name,
         "127.0.0.1",
-        "Host of the endpoint that the node tells others; it does not limit who can connect",
+        "Host of the endpoint that the node announces; does not limit who can connect",
     ),
     Key::new(
         "nem.httpsPort",
         port(),
         "7891",
-        "Port of the endpoint that the node tells others if nem.protocol is https; nothing listens there",
+        "Port of the endpoint that the node announces if nem.protocol is https; the node does not listen there",
     ),
 ];
 
@@ -240,7 +230,7 @@ const HTTP: &[Key] = &[
         "nisd.bindAddress",
         Bind,
         "*",
-        "Address on which both interfaces listen (--bind). A private network with demo keys is made with localhost",
+        "Address on which both interfaces listen (--bind). A private network with demo keys is created with localhost",
     ),
     Key::new("nem.httpPort", port(), "7890", "Port of the HTTP interface (--http-port); 0 lets the system choose"),
     Key::new("nem.apiContext", Context, "", "Path in front of all paths of the HTTP interface"),
@@ -248,55 +238,55 @@ const HTTP: &[Key] = &[
         "nem.useDosFilter",
         Boolean,
         "true",
-        "Whether a caller from other than 127.0.0.1 gets at most 50 answers a second, on each port",
+        "Whether each client except 127.0.0.1 is limited to 50 requests a second on each port",
     ).reloadable(),
     Key::new(
         "nis.additionalLocalIps",
         LocalAddresses,
         "",
-        "Callers that may use what only local ones may, besides 127.0.0.1 and ::1",
+        "Clients with local access, besides 127.0.0.1 and ::1",
     ).reloadable(),
     Key::new(
         "nisd.trustedProxies",
         AddressRanges,
         "",
-        "Reverse proxies in front of this node: a request from one of them counts as that of the caller whom X-Forwarded-For or Forwarded names. From anybody else such a header names nobody, and takes a local caller's rights away",
+        "Reverse proxies in front of this node: a request from one of them counts for the client that X-Forwarded-For or Forwarded names. From any other client such a header names nobody and removes local access",
     ).reloadable(),
     Key::new(
         "nisd.hostNames",
         HostNames,
         "",
-        "Names, besides nem.host, under which browsers and proxies reach this node. What only local callers may do, a request may whose Host is local or one of these, and whose Origin, if it has one, is that very Host or in nisd.localOrigins: else a foreign web page could do it in a browser on this machine",
+        "Names, besides nem.host, under which browsers and proxies reach this node. A request has local access only if its Host is local or one of these, and its Origin, if any, is the same host or in nisd.localOrigins; otherwise a foreign web page could send such a request from a browser on this machine",
     ).reloadable(),
     Key::new(
         "nisd.localOrigins",
         Origins,
         "",
-        "Origins of web pages, such as http://127.0.0.1:3000, that may do what only local clients may; otherwise only the pages of this node itself",
+        "Origins of web pages, such as http://127.0.0.1:3000, with local access; otherwise only this node's own pages have it",
     ).reloadable(),
     Key::new(
         "nis.allowedHarvesterAddresses",
         Addresses,
         "",
-        "Accounts whose private keys requests may bring; nothing allows all",
+        "Accounts whose private keys requests may contain; nothing allows all",
     ).reloadable(),
     Key::new(
         "nisd.gzip",
         Boolean,
         "true",
-        "Whether answers to GET are compressed when the caller accepts it and it pays",
+        "Whether responses to GET are compressed if the client accepts it and it is worthwhile",
     ).reloadable(),
     Key::new(
         "nisd.explorer",
         Boolean,
         "true",
-        "Whether the page /explorer is served, by which people look at the chain",
+        "Whether the explorer page /explorer is served",
     ),
     Key::new(
         "nisd.metricsBind",
         Listener,
         "",
-        "Address and port on which anybody who reaches it gets GET /metrics, and nothing else: for a Prometheus on another machine. Without it only local callers do, on the HTTP port",
+        "Address and port that serve GET /metrics to every client, and nothing else: for a Prometheus on another machine. Without it only local clients get the metrics, on the HTTP port",
     ),
 ];
 
@@ -329,7 +319,7 @@ const WEBSOCKET: &[Key] = &[
         "nisd.forgivingStomp",
         Boolean,
         "true",
-        "Whether STOMP frames are read forgivingly: blanks around header values, SUBSCRIBE without id, receipts",
+        "Whether STOMP frames are parsed leniently: blanks around header values, SUBSCRIBE without id, receipts",
     ),
 ];
 
@@ -338,47 +328,47 @@ const LIMITS: &[Key] = &[
         "nisd.maxConnections",
         Integer { min: 16, max: 1_000_000 },
         "10000",
-        "Most open connections of both interfaces together; for a further one the client that has most of them loses one",
+        "Maximum open connections of both ports together; a further one evicts a connection of the client with the most",
     ).reloadable(),
     Key::new(
         "nisd.maxHttpConnections",
         Integer { min: 8, max: 1_000_000 },
         "",
-        "Most open connections of the HTTP port, at most nisd.maxConnections; for a further one the client that has most \
-         of them loses one",
+        "Maximum open connections of the HTTP port, at most nisd.maxConnections; a further one evicts a connection of \
+         the client with the most",
     ).reloadable()
-    .derived("four fifths of nisd.maxConnections: a fifth stays free for websockets"),
+    .derived("four fifths of nisd.maxConnections: one fifth is reserved for websockets"),
     Key::new(
         "nisd.maxWebsocketConnections",
         Integer { min: 8, max: 1_000_000 },
         "",
-        "Most open connections of the websocket port, at most nisd.maxConnections; for a further one the client that has \
-         most of them loses one",
+        "Maximum open connections of the websocket port, at most nisd.maxConnections; a further one evicts a connection \
+         of the client with the most",
     ).reloadable()
-    .derived("four fifths of nisd.maxConnections: a fifth stays free for HTTP"),
+    .derived("four fifths of nisd.maxConnections: one fifth is reserved for HTTP"),
     Key::new(
         "nisd.maxConnectionsPerAddress",
         Integer { min: 1, max: 1_000_000 },
         "250",
-        "Most open connections of one IPv4 address or IPv6 prefix, on both ports together; those of this machine and of nisd.trustedProxies do not count",
+        "Maximum open connections of one IPv4 address or IPv6 prefix on both ports together; this machine and nisd.trustedProxies are exempt",
     ).reloadable(),
     Key::new(
         "nisd.ipv6PrefixLength",
         Integer { min: 32, max: 128 },
         "64",
-        "First bits of an IPv6 address that tell callers apart where they are counted: whoever has an address usually has all that begin with the same 64 bits",
+        "Number of leading bits of an IPv6 address that identify a client; the owner of an address usually has all addresses with the same first 64 bits",
     ),
     Key::new(
         "nisd.maxBuffered",
         Size { min: M, max: 64 * G },
         "128M",
-        "Most bytes of requests and unsent answers of all connections; beyond it, the caller that holds most loses the connection that holds most. A single caller but 127.0.0.1 may hold a quarter of it",
+        "Maximum bytes of requests and unsent responses of all connections; beyond it, the client that holds most loses the connection that holds most. One client except 127.0.0.1 may hold a quarter of it",
     ).reloadable(),
     Key::new(
         "nisd.maxBodySize",
         Size { min: K, max: M },
         "1M",
-        "Longest body of any request; 413 is answered above. Every route has a limit of its own, which holds where it is less: mostly 8K, 64K where transactions are announced or lists sent, the largest block where other nodes pass on blocks and transactions (481K with nis.maxTransactionsPerBlock = 120, at most 1M, 256K in JSON)",
+        "Maximum body of a request; a longer one gets 413. Each route also has its own limit, and the lower one applies: mostly 8K, 64K for announcements and batches, the largest block for blocks and transactions that peers push (481K with nis.maxTransactionsPerBlock = 120, at most 1M, 256K in JSON)",
     ).reloadable(),
     Key::new(
         "nisd.idleTimeout",
@@ -390,7 +380,7 @@ const LIMITS: &[Key] = &[
         "nisd.requestTimeout",
         Integer { min: 1, max: 3_600 },
         "30",
-        "Seconds within which a request must arrive completely and its answer must be taken",
+        "Seconds within which a request must arrive completely and its response must be received",
     ).reloadable(),
     Key::new(
         "nisd.websocketIdleTimeout",
@@ -402,20 +392,20 @@ const LIMITS: &[Key] = &[
         "nisd.sendTimeout",
         Integer { min: 1, max: 3_600 },
         "10",
-        "Seconds a subscriber may leave a message unread before it is dropped",
+        "Seconds after which a subscriber that does not receive a message is dropped",
     ).reloadable(),
     Key::new(
         "nisd.maxBacklog",
         Size { min: 64 * K, max: 256 * M },
         "512K",
-        "Most bytes waiting for one subscriber; it is dropped above",
+        "Maximum bytes of messages that wait for one subscriber; beyond it the subscriber is dropped",
     ).reloadable(),
-    Key::new("nisd.maxSubscriptions", Integer { min: 1, max: 100_000 }, "1000", "Most subscriptions of one session").reloadable(),
+    Key::new("nisd.maxSubscriptions", Integer { min: 1, max: 100_000 }, "1000", "Maximum subscriptions of one session").reloadable(),
     Key::new(
         "nisd.maxRegisteredAddresses",
         Integer { min: 1, max: 100_000 },
         "1000",
-        "Most accounts that one session registers for messages; the session is told of those beyond",
+        "Maximum accounts that one session can register for messages; further ones get an error",
     ).reloadable(),
 ];
 
@@ -427,50 +417,50 @@ const PEERS: &[Key] = &[
         "Whether harvesting starts at boot with nis.bootKey and nis.additionalHarvesterPrivateKeys",
     ),
     Key::new("nis.additionalHarvesterPrivateKeys", Secrets, "", "Further private keys to harvest with"),
-    Key::new("nis.unlockedLimit", Integer { min: 0, max: I32_MAX }, "4", "Most accounts that harvest on this node"),
+    Key::new("nis.unlockedLimit", Integer { min: 0, max: I32_MAX }, "4", "Maximum accounts that harvest on this node"),
     Key::new(
         "nisd.peers",
         Endpoints,
         "",
-        "Nodes to begin with (--peer), besides those of peers-config_NETWORK.json, which lies beside the configuration file. Without such a file and without this, mainnet and testnet have the nodes that NIS1 comes with. Each is known from then on by the key that it shows first",
+        "Initial peers (--peer), in addition to those of peers-config_NETWORK.json beside the configuration file. Without that file and this setting, mainnet and testnet use NIS1's built-in peers. The key of each is pinned when it first answers",
     ).reloadable(),
     Key::new(
         "nisd.trustBelow",
         Checkpoint,
         "",
-        "A block that you vouch for (--trust-below): blocks of other nodes are not taken in, as long as this node is far behind, before it is clear that they lead to this one; below it their signatures and proofs are not checked then",
+        "Trusted checkpoint (--trust-below): while this node is far behind, it imports no blocks of peers unless they lead to this block, and verifies no signatures and proofs below it",
     ),
     Key::new(
         "nisd.announcedVersion",
         Version,
         "0.6.102",
-        "The version of NIS1 as which this node presents itself to others and in /node/info. Programmes that pay for nodes may ask for the one that is current",
+        "Version of NIS1 that this node announces to peers and in /node/info. Reward programmes for nodes may require the current one",
     ),
-    Key::new("nis.nodeLimit", Integer { min: 0, max: I32_MAX }, "5", "Nodes asked or told at a time"),
-    Key::new("nis.timeSyncNodeLimit", Integer { min: 0, max: I32_MAX }, "20", "Nodes asked for their time"),
-    Key::new("nis.useBinaryTransport", Boolean, "true", "Whether calls to other nodes are binary instead of JSON"),
-    Key::new("nis.useNetworkTime", Boolean, "true", "Whether the clock follows that of other nodes"),
+    Key::new("nis.nodeLimit", Integer { min: 0, max: I32_MAX }, "5", "Peers per query or broadcast"),
+    Key::new("nis.timeSyncNodeLimit", Integer { min: 0, max: I32_MAX }, "20", "Peers queried for their time"),
+    Key::new("nis.useBinaryTransport", Boolean, "true", "Whether requests to peers are binary instead of JSON"),
+    Key::new("nis.useNetworkTime", Boolean, "true", "Whether the clock follows that of peers"),
     Key::new(
         "nis.ipDetectionMode",
         Choice(&["AutoRequired", "AutoOptional", "Disabled"]),
         "AutoRequired",
-        "Whether other nodes are asked for the own address",
+        "Whether peers are queried for the node's own address",
     ),
     Key::new(
         "nem.nonAuditedApiPaths",
         Text,
         "/heartbeat|/status|/chain/height|/chain/score|/chain/last-block|/chain/hashes-from|/push/transaction|/node/ping|/node/info|/node/extended-info|/node/peer-list/active|/account/get|/account/status|/account/unconfirmedTransactions|/account/transfers/all|/account/get/batch",
-        "Paths that /debug/connections/incoming does not tell of, joined by |; small and capital letters count alike",
+        "Paths that /debug/connections/incoming leaves out, joined by |; not case-sensitive",
     ).reloadable(),
 ];
 
 const NIS1_ONLY: &[Key] = &[
     Key::new("nem.shortServerName", Text, "Nis", "Name of NIS1's lock file; here the folder of the store is locked").ignored(),
-    Key::new("nem.maxThreads", Integer { min: 1, max: I32_MAX }, "500", "Threads that serve requests; this node has one thread, and limits what callers cost it instead").ignored(),
+    Key::new("nem.maxThreads", Integer { min: 1, max: I32_MAX }, "500", "Threads that serve requests; this node has one thread and limits the work of each client instead").ignored(),
     Key::new("nem.webContext", Text, "", "Not used by NIS1 either").ignored(),
     Key::new("nem.homePath", Text, "", "Not used by NIS1 either").ignored(),
-    Key::new("nem.shutdownPath", Text, "/shutdown", "Path that NIS1 calls to stop another instance on its port; this node stops none, and says that the port is taken").ignored(),
-    Key::new("nis.delayBlockLoading", Boolean, "true", "Whether NIS1 listens before it has read all blocks; this node reads none when it starts, and listens before it boots")
+    Key::new("nem.shutdownPath", Text, "/shutdown", "Path that NIS1 calls to stop another instance on its port; this node stops none, and reports that the port is in use").ignored(),
+    Key::new("nis.delayBlockLoading", Boolean, "true", "Whether NIS1 listens before it has read all blocks; this node reads none at its start, and listens before it boots")
         .ignored(),
 ];
 
@@ -525,17 +515,17 @@ pub fn file() -> String {
 }
 
 const FILE_INTRODUCTION: &str = "\
-# Settings of a node, for `nisd run --config FILE`. What begins with # is a comment; each setting
-# stands here as it is when nobody sets it. `nisd config check FILE` says whether all is right.
+# Settings of a node, for `nisd run --config FILE`. Lines that begin with # are comments; each setting
+# is shown with its default. `nisd config check FILE` checks the file.
 #
-# Private keys may stand here: keep the file readable by the node only.
+# The file may contain private keys: keep it readable by the node only.
 ";
 
 const INTRODUCTION: &str = "\
-Settings of nisd. They stand in the file given with --config, one `key = value` to a line,
-or on the command line as --set KEY=VALUE. Keys that begin with nem. and nis. are those of
-NIS1 and mean the same. A running node reads the file again when it gets the signal SIGHUP;
-what is not marked so below counts from the next start on.
+Settings of nisd, from the file given with --config, one `key = value` per line, or from the
+command line as --set KEY=VALUE. Keys that begin with nem. and nis. are those of NIS1 and have
+the same meaning. A running node reloads the file when it receives the signal SIGHUP; settings
+without this mark below change at the next start.
 ";
 
 fn print_key(text: &mut String, key: &Key, width: usize) {
@@ -546,7 +536,7 @@ fn print_key(text: &mut String, key: &Key, width: usize) {
     };
     let used = match (key.support, key.reload_effect) {
         (Support::Ignored, _) => " (accepted, has no effect)",
-        (Support::Active, ReloadEffect::Immediate) => " (read again on SIGHUP)",
+        (Support::Active, ReloadEffect::Immediate) => " (reloaded on SIGHUP)",
         (Support::Active, ReloadEffect::RestartRequired) => "",
     };
     let _ = writeln!(text, "  {}{used}", key.name);

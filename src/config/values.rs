@@ -89,7 +89,7 @@ pub(super) fn integer(text: &str, min: i64, max: i64) -> Parsed<i64> {
         Ok(value) if value < min => Err("is too small".to_owned()),
         Ok(value) if value <= max => Ok(value),
         Err(_) if text.starts_with('-') => Err("is too small".to_owned()),
-        _ => Err("is too great".to_owned()),
+        _ => Err("is too large".to_owned()),
     }
 }
 
@@ -106,7 +106,7 @@ pub(super) fn size(text: &str, min: u64, max: u64) -> Parsed<u64> {
     match number.checked_mul(1 << shift) {
         Some(bytes) if bytes < min => Err("is too small".to_owned()),
         Some(bytes) if bytes <= max => Ok(bytes),
-        _ => Err("is too great".to_owned()),
+        _ => Err("is too large".to_owned()),
     }
 }
 
@@ -121,7 +121,7 @@ pub(super) fn boolean(text: &str) -> Parsed<bool> {
 /// Returns the one of `names` that matches exactly.
 pub(super) fn choice(text: &str, names: &[&'static str]) -> Parsed<&'static str> {
     let text = text.trim();
-    names.iter().find(|name| **name == text).copied().ok_or_else(|| "is not one of them".to_owned())
+    names.iter().find(|name| **name == text).copied().ok_or_else(|| "is not one of the allowed values".to_owned())
 }
 
 /// Splits a list at its bars. Empty elements at the end are dropped; others are kept and cause errors.
@@ -146,7 +146,7 @@ pub(super) fn version(text: &str) -> Parsed<Version> {
     let version: Version = text.trim().parse().map_err(|_| "is no version".to_owned())?;
     match version.is_compatible(&Version::OWN) {
         true => Ok(version),
-        false => Err("does not go with the versions of other nodes".to_owned()),
+        false => Err("is incompatible with the versions of other nodes".to_owned()),
     }
 }
 
@@ -210,7 +210,7 @@ pub(super) fn bind(text: &str) -> Parsed<Bind> {
 pub(super) fn listener(text: &str) -> Parsed<Option<SocketAddr>> {
     match text.trim() {
         "" => Ok(None),
-        text => text.parse().map(Some).map_err(|_| "is not an IP address with a port behind it".to_owned()),
+        text => text.parse().map(Some).map_err(|_| "is not an IP address with a port".to_owned()),
     }
 }
 
@@ -279,7 +279,7 @@ pub(super) fn context(text: &str) -> Parsed<String> {
         "" => Ok(String::new()),
         text if text.len() > MAX_NAME => Err("is too long".to_owned()),
         text if !text.starts_with('/') => Err("does not begin with /".to_owned()),
-        text if text.ends_with('/') || text.contains("//") => Err("has a / too many".to_owned()),
+        text if text.ends_with('/') || text.contains("//") => Err("has a superfluous /".to_owned()),
         text if text.bytes().all(allowed) => Ok(text.to_owned()),
         _ => Err("has characters other than letters, digits, and - . _ ~ /".to_owned()),
     }
@@ -301,7 +301,7 @@ mod tests {
         assert_eq!(integer(" +7 ", 0, 9), Ok(7));
         assert_eq!(integer("-1", -1, 9), Ok(-1));
         assert_eq!(integer("9223372036854775807", 0, i64::MAX), Ok(i64::MAX));
-        for (text, wrong) in [("10", "great"), ("-1", "small"), ("9".repeat(30).as_str(), "great")] {
+        for (text, wrong) in [("10", "large"), ("-1", "small"), ("9".repeat(30).as_str(), "large")] {
             assert!(integer(text, 0, 9).unwrap_err().contains(wrong), "{text}");
         }
         for text in ["", "+", "0x98", "1 000", "1.0", "+-1", "\u{664}"] {

@@ -36,8 +36,8 @@ impl fmt::Display for CipherError {
         match self {
             Self::PartialBlock(length) => write!(
                 f,
-                "a cipher text of {length} bytes is cut or damaged: whole blocks of {BLOCK_BYTES} \
-                 bytes are needed"
+                "a cipher text of {length} bytes is truncated or damaged: it must consist of whole blocks of \
+                 {BLOCK_BYTES} bytes"
             ),
             Self::NotAPoint(error) => error.fmt(f),
         }

@@ -48,40 +48,40 @@ impl fmt::Display for DevnetError {
             }
             DevnetError::File(path, error) => write!(f, "{}: {error}", path.display()),
             DevnetError::KeyFile(path, error) => write!(f, "the key file {}: {error}", path.display()),
-            DevnetError::Randomness(error) => write!(f, "the system gives no randomness for keys: {error}"),
+            DevnetError::Randomness(error) => write!(f, "the system provides no random numbers for keys: {error}"),
             DevnetError::HasKeys(folder) => write!(
                 f,
-                "the private network in {} has its keys already; choose another folder with --data, or remove this one",
+                "the private network in {} already has its keys; choose another folder with --data, or remove this one",
                 folder.display()
             ),
             DevnetError::OtherChain(folder) => write!(
                 f,
-                "the private network in {} was made with another block time or other rules, which cannot change any \
-                 more; choose another folder with --data, or remove this one",
+                "the private network in {} was created with another block time or other rules, which cannot change \
+                 later; choose another folder with --data, or remove this one",
                 folder.display()
             ),
             DevnetError::Identity(key) => write!(
                 f,
-                "{key} cannot be chosen for the private network that nisd makes; bring a configuration of your own \
-                 with --config, or leave it out"
+                "{key} cannot be set for nisd's own private network; omit it, or pass your own configuration with \
+                 --config"
             ),
             DevnetError::ForeignStore(folder) => write!(
                 f,
-                "{} holds the store of a chain that was configured otherwise; give that configuration with --config, \
-                 or choose another folder with --data",
+                "{} holds the store of a chain with another configuration; pass that configuration with --config, or \
+                 choose another folder with --data",
                 folder.display()
             ),
             DevnetError::Absent(folder) => write!(
                 f,
-                "there is no private network in {}; nisd run makes one, and --data names the folder of another",
+                "there is no private network in {}; nisd run creates one, and --data names another folder",
                 folder.display()
             ),
             DevnetError::Exists(path) => {
                 write!(f, "{} exists and is not overwritten; choose another folder with --output", path.display())
             }
             DevnetError::NoPort => f.write_str(
-                "nem.httpPort is 0, a port that the system chooses anew at each start; name one with --http-port, and \
-                 start the node with the same",
+                "nem.httpPort is 0, so the system chooses another port at each start; name one with --http-port, and \
+                 start the node with the same port",
             ),
             DevnetError::Missing(key) => write!(f, "{key} is missing in the settings of the private network"),
         }

@@ -23,13 +23,13 @@ const SETTINGS_FILE: &str = "devnet.properties";
 const NEMESIS_FILE: &str = "nemesis.bin";
 /// Start of the settings file.
 const HEADER: &str = "\
-# A private network, made by nisd. It goes on with `nisd run --data` and this folder.
+# A private network, created by nisd. `nisd run --data` with this folder continues it.
 #
 # All nodes of the network must have the same values here:
 ";
 /// Comment before the setting that keeps other machines away from demo keys.
 const DEMO_HEADER: &str = "
-# The keys are demo keys that everybody knows: only this machine reaches the node. The value * lets others in.
+# The keys are publicly known demo keys, so only this machine can reach the node. The value * allows others.
 ";
 /// Comment between the settings of the network and those of the node.
 const NODE_HEADER: &str = "
@@ -134,7 +134,7 @@ fn plan(flags: &[Override], home: Option<&Path>) -> Result<Settings, DevnetError
     if let Some(flag) = flags.iter().find(|flag| flag.key.starts_with("nem.network")) {
         return Err(DevnetError::Identity(flag.key.clone()));
     }
-    let template = Path::new("(the private network that nisd makes)");
+    let template = Path::new("(nisd's own private network)");
     let text = format!("{TEMPLATE}nis.blockChainRewriteLimit = {}\n", default_rewrite_limit(flags));
     Ok(config::build(Some((template, text.as_bytes())), flags.to_vec(), home)?)
 }

@@ -35,9 +35,9 @@ fn summary(devnet: &Devnet, settings: &Settings) -> String {
     let folder = devnet.folder.display();
     let time = chain.target_time;
     let mut text = format!("A private network of your own: a block every {time} s, proof of {consensus}.\n");
-    text.push_str(&format!("It lives in {folder} and goes on where it stopped.\n"));
+    text.push_str(&format!("It is stored in {folder}; every later start continues it.\n"));
     text.push_str(match devnet.accounts.iter().any(|account| account.is_demo) {
-        true => "THE KEYS ARE DEMO KEYS THAT EVERYBODY KNOWS: WORTHLESS. For keys of your own: --fresh-keys --data DIR",
+        true => "THE KEYS ARE PUBLICLY KNOWN DEMO KEYS: WORTHLESS. For your own keys: --fresh-keys --data DIR",
         false => "Its keys are your own; keep the key files.",
     });
     text.push('\n');
@@ -54,11 +54,9 @@ fn reach(devnet: &Devnet, bind: Bind) -> String {
         Bind::One(address) => address.to_string(),
     };
     let remark = match (bind.is_loopback(), has_demo_keys) {
-        (true, _) => ": other machines do not reach it. --bind '*' lets them",
-        (false, true) => {
-            ", SO THAT OTHER MACHINES MAY REACH IT AND ITS WELL-KNOWN KEYS. --bind localhost keeps them out"
-        }
-        (false, false) => ": other machines may reach it. --bind localhost keeps them out",
+        (true, _) => ": other machines cannot reach it. --bind '*' allows them",
+        (false, true) => ", SO OTHER MACHINES CAN REACH IT AND ITS PUBLICLY KNOWN KEYS. --bind localhost prevents this",
+        (false, false) => ": other machines can reach it. --bind localhost prevents this",
     };
     format!("It listens on {place}{remark}.")
 }
@@ -67,7 +65,7 @@ fn accounts(devnet: &Devnet) -> String {
     let line = |account: &Account| {
         let Account { role, address, balance, key_file, .. } = account;
         let (name, balance, file) = (role.name(), currency(*balance), key_file.display());
-        let remark = if *role == Role::Harvester { "  (makes the blocks; it must not send)" } else { "" };
+        let remark = if *role == Role::Harvester { "  (harvests the blocks; must not send)" } else { "" };
         format!("  {name:<9}  {address}  {balance:>14}  {file}{remark}\n")
     };
     devnet.accounts.iter().map(line).collect()

@@ -16,15 +16,15 @@ const HEADER: &str = "\
 #
 #   nisd run --config config-user.properties
 #
-# With NIS1: put the three files where its own configuration is (on its class path).
+# With NIS1: put the three files into the folder of its own configuration (on its class path).
 #
 # All nodes of the network must have the same values here:
 ";
 const NODE_HEADER: &str = "
-# The node that joins: it needs a key of its own (nis.bootKey), else it makes one at each start. To harvest it needs an
-# account with importance: the key of one of the network's accounts as nis.bootKey, and the value true below.
+# The node that joins. Without its own key (nis.bootKey) it generates one at each start. To harvest, set nis.bootKey to
+# the key of an account of the network that has importance, and the value below to true.
 nis.shouldAutoHarvestOnBoot = false
-# Others tell it under which address they see it. If they cannot, name it with nem.host, and let this be Disabled.
+# Peers report the node's address to it. If they cannot, set nem.host, and this to Disabled.
 nis.ipDetectionMode = AutoOptional
 ";
 

@@ -75,7 +75,7 @@ impl<'a> DiskHelper<'a> {
                 }),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return self.drop_helper(&format!("cannot be heard ({error})")),
+                Err(error) => return self.drop_helper(&format!("cannot be read from ({error})")),
             }
         }
     }
@@ -96,7 +96,7 @@ impl<'a> DiskHelper<'a> {
         };
         // The socket has space: at most one byte is in flight.
         if let Err(error) = helper.socket.write_all(&[byte]) {
-            self.drop_helper(&format!("cannot be asked ({error})"));
+            self.drop_helper(&format!("cannot be written to ({error})"));
         }
     }
 
@@ -119,7 +119,7 @@ impl<'a> DiskHelper<'a> {
             Err(error) => {
                 if !std::mem::replace(&mut self.failure_logged, true) {
                     log::warn!(
-                        "no helper process can wait for the disk ({error}): the node does, and answers nobody then"
+                        "no helper process can wait for the disk ({error}): the node does, and requests wait meanwhile"
                     );
                 }
             }
@@ -146,7 +146,9 @@ impl<'a> DiskHelper<'a> {
         if let Some(Running { mut child, .. }) = self.running.take() {
             let _ = child.kill();
             self.exiting = Some(child);
-            log::warn!("the helper process that waits for the disk {why}; the node does until there is another");
+            log::warn!(
+                "the helper process that waits for the disk {why}; the node waits itself until it has another one"
+            );
         }
         self.store.set_helper(false);
     }

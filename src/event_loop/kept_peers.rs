@@ -34,7 +34,7 @@ impl KeptPeersFile {
         };
         read().unwrap_or_else(|error| {
             if error.kind() != io::ErrorKind::NotFound {
-                log::warn!("{} cannot be read: {error}; it will be written anew", self.folder.join(FILE).display());
+                log::warn!("{} cannot be read: {error}; it will be replaced", self.folder.join(FILE).display());
             }
             Vec::new()
         })
@@ -55,7 +55,7 @@ impl KeptPeersFile {
         match write() {
             Ok(()) => self.has_failed = false,
             Err(error) if !self.has_failed => {
-                log::warn!("the nodes that are known cannot be kept in {}: {error}", self.folder.join(FILE).display());
+                log::warn!("the known peers cannot be saved in {}: {error}", self.folder.join(FILE).display());
                 self.has_failed = true;
             }
             Err(_) => {}

@@ -41,7 +41,7 @@ pub fn open(settings: &Settings, seed: &[u8; 32]) -> Result<(Reactor, Addresses)
     if let Some(address) = http.metrics {
         let listening = reactor.listen(node::METRICS, address, node::METRICS_CONNECTIONS);
         let address = listening.map_err(|error| NodeError::Listen(address, error))?;
-        log::info!("figures for everybody on http://{address}/metrics");
+        log::info!("metrics for all clients on http://{address}/metrics");
     }
     let addresses = Addresses {
         http: listen(&mut reactor, node::HTTP, http.bind, http.port, max_http)?,

@@ -142,7 +142,7 @@ impl Runnable for Node<'_> {
 
 impl Runnable for Bootstrap<'_> {
     fn status_line(&self) -> String {
-        "asks known nodes for the nemesis block".to_owned()
+        "requesting the nemesis block from peers".to_owned()
     }
 
     /// The peers to ask stay the same until the block arrives.
@@ -247,11 +247,11 @@ fn fetch_nemesis(
         return Err(file.missing().into());
     }
     log::info!(
-        "there is no nemesis block of {name} in {}: known nodes ({}) are asked for it",
+        "there is no nemesis block of {name} in {}: requesting it from known peers ({})",
         file.absolute().display(),
         known.len()
     );
-    log::info!("until it is there, http://{}/status says 8 and all else is answered 503", addresses.http);
+    log::info!("until it arrives, http://{}/status returns 8 and all other routes return 503", addresses.http);
     let mut beginning = Bootstrap::new(store, settings, known, reactor.time());
     let told = run_loop(reactor, &mut beginning, operation, |beginning, _| beginning.is_finished())?;
     if told == ExitReason::Signalled {
@@ -354,7 +354,7 @@ fn log_startup(settings: &Settings, devnet: Option<&Devnet>, addresses: &Address
             let port = addresses.http.port();
             let page =
                 if settings.http.explorer { format!("http://127.0.0.1:{port}/explorer, ") } else { String::new() };
-            log::info!("look at it: {page}nisd status --node http://127.0.0.1:{port}");
+            log::info!("view the node: {page}nisd status --node http://127.0.0.1:{port}");
         }
     }
 }

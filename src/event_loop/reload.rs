@@ -38,12 +38,12 @@ impl<'a> ActiveSettings<'a> {
         let (changes, known) = match self.read() {
             Ok(read) => read,
             Err(error) => {
-                log::error!("the settings stay as they are: {error}");
+                log::error!("no setting is changed: {error}");
                 return None;
             }
         };
         // Logged before the log level may change.
-        log::info!("the settings are read anew: {} changes", changes.len());
+        log::info!("the settings are reloaded: {} changes", changes.len());
         for change in changes {
             log::log!(
                 if change.reload_effect == ReloadEffect::Immediate { log::Level::Info } else { log::Level::Warn },
@@ -72,12 +72,10 @@ impl<'a> ActiveSettings<'a> {
         let new: Vec<_> = known.iter().filter(|peer| !self.known.contains(peer)).cloned().collect();
         let gone = self.known.iter().filter(|peer| !known.contains(peer)).count();
         if !new.is_empty() {
-            log::info!("nodes that are new on the list of known nodes: {}", new.len());
+            log::info!("new peers on the operator's list: {}", new.len());
         }
         if gone > 0 {
-            log::warn!(
-                "nodes that are on the list of known nodes no more: {gone}; until the next start they count as before"
-            );
+            log::warn!("peers removed from the operator's list: {gone}; they stay listed until the next start");
         }
         self.known.extend(new.iter().cloned());
         new

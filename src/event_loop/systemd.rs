@@ -39,7 +39,7 @@ impl SystemdNotifier {
         let line = env::var_os("NOTIFY_SOCKET").and_then(|name| match NotifySocket::to(&name) {
             Ok(line) => Some(line),
             Err(error) => {
-                log::warn!("systemd cannot be told anything at {}: {error}", name.display());
+                log::warn!("systemd cannot be notified at {}: {error}", name.display());
                 None
             }
         });

@@ -57,7 +57,7 @@ impl Accounts {
 
     /// Counts an account, and stores it if its vested balance reaches [`MIN_STAKE`]. Ids must be ascending.
     pub fn add(&mut self, party: &AccountInput, vested: Amount, first_height: Height, height: Height) {
-        assert!(self.ids.last().is_none_or(|last| *last < party.id), "accounts come in ascending order");
+        assert!(self.ids.last().is_none_or(|last| *last < party.id), "accounts must be added in ascending order");
         self.skip_ineligible(1, u64::from(first_height == height));
         if vested >= MIN_STAKE {
             self.hashes.push(java_hash(&party.address));

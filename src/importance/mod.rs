@@ -133,7 +133,7 @@ impl fmt::Display for ImportanceError {
                 write!(f, "POI: power iteration failed to converge in {} iterations", rank::MAX_ITERATIONS)
             }
             ImportanceError::TooManyOutlinks => {
-                write!(f, "there are more than {MAX_OUTLINKS} movements in the last 30 days")
+                write!(f, "there are more than {MAX_OUTLINKS} outlinks in the last 30 days")
             }
         }
     }

@@ -79,7 +79,7 @@ impl ProofOfImportance {
     /// Adds a known account other than the nemesis account. Ids must be ascending. `vested` is the vested balance at
     /// the height of the calculation.
     pub fn add_account(&mut self, party: AccountInput, vested: Amount, first_height: Height) {
-        assert!(self.accepts_input() && self.outlink_log.is_empty(), "accounts come before movements");
+        assert!(self.accepts_input() && self.outlink_log.is_empty(), "accounts must be added before outlinks");
         self.accounts.add(&party, vested, first_height, self.settings.height);
     }
 
@@ -99,7 +99,7 @@ impl ProofOfImportance {
         weight: u64,
         address: impl FnOnce() -> Result<Address, E>,
     ) -> Result<(), E> {
-        assert!(self.accepts_input(), "movements come before the first step");
+        assert!(self.accepts_input(), "outlinks must be added before the first step");
         let age = Age::new(height, self.settings.height, self.settings.blocks_per_day);
         self.outlink_log.add(&self.accounts, age, [sender, recipient], weight, address)
     }

@@ -20,7 +20,10 @@ impl ProofOfStake {
 
     /// Adds a known account other than the nemesis account. Ids must be ascending.
     pub fn add_account(&mut self, party: AccountInput, vested: Amount) {
-        assert!(self.accounts.last().is_none_or(|(last, _)| *last < party.id), "accounts come in ascending order");
+        assert!(
+            self.accounts.last().is_none_or(|(last, _)| *last < party.id),
+            "accounts must be added in ascending order"
+        );
         self.accounts.push((party.id, vested));
         self.results.accounts_counted += 1;
         // NIS1 adds in signed 64 bits.

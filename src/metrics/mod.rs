@@ -24,7 +24,7 @@ pub use scrape::{Sample, Scrape};
 
 /// Subtracts from a counter. A result below zero is a bug: a debug build panics, a release build stays at zero.
 pub fn subtract(counter: &mut usize, count: usize) {
-    debug_assert!(*counter >= count, "{count} taken off {counter}");
+    debug_assert!(*counter >= count, "{count} subtracted from {counter}");
     *counter = counter.saturating_sub(count);
 }
 

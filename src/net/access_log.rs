@@ -66,12 +66,12 @@ impl fmt::Display for Details<'_> {
             f.write_str(if index == 0 { "?" } else { "&" })?;
             match is_loggable(parameter) {
                 true => write!(f, "{}", Escaped(parameter.as_bytes()))?,
-                false => f.write_str("(not told)")?,
+                false => f.write_str("(redacted)")?,
             }
         }
         for (name, value) in self.0.headers() {
             let is_secret = SECRET_HEADERS.iter().any(|secret| name.eq_ignore_ascii_case(secret.as_bytes()));
-            let value = if is_secret { b"(not told)".as_slice() } else { value };
+            let value = if is_secret { b"(redacted)".as_slice() } else { value };
             write!(f, ", {}: {}", Escaped(name), Escaped(value))?;
         }
         Ok(())
@@ -113,13 +113,13 @@ mod tests {
         let key = "5".repeat(64);
         let query = format!("publicKey={key}&key={key}&id=5&{key}&x=%20{}", "a".repeat(60));
         let told = Details(&request(Some(&query), b"")).to_string();
-        assert_eq!(told, format!("/a?publicKey={key}&(not told)&id=5&(not told)&(not told)"));
+        assert_eq!(told, format!("/a?publicKey={key}&(redacted)&id=5&(redacted)&(redacted)"));
     }
 
     #[test]
     fn headers_that_say_who_the_client_is_are_not_told() {
         let told = Details(&request(None, b"Host: a\r\ncookie: secret\r\nauthorization:secret\r\n")).to_string();
-        assert_eq!(told, "/a, Host: a, cookie: (not told), authorization: (not told)");
+        assert_eq!(told, "/a, Host: a, cookie: (redacted), authorization: (redacted)");
     }
 
     #[test]

@@ -345,7 +345,7 @@ impl<S: Socket> Connection<S> {
 
     /// Sends an error response and ends the connection.
     pub fn reject(&mut self, error: HttpError) {
-        log::debug!("{:?}: refused: {error}", self.id);
+        log::debug!("{:?}: rejected: {error}", self.id);
         Response::write_rejection(error, self.output.queue());
         self.closing = Closing::Linger;
     }

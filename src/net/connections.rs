@@ -306,7 +306,7 @@ impl<S: Socket> Connections<S> {
         let slowest = waiting.max_by_key(|(_, connection)| connection.output.shared_pending());
         let slowest = slowest.filter(|(_, connection)| connection.output.shared_pending() > 0).map(|(slot, _)| slot);
         if let Some(connection) = slowest.and_then(|slot| self.slab.get(slot)) {
-            self.drop_slow(connection.id, "no memory left for messages that wait");
+            self.drop_slow(connection.id, "the memory for queued messages is exhausted");
         }
     }
 
@@ -422,7 +422,7 @@ impl<S: Socket> Effects for Connections<S> {
         };
         // A socket error is handled when the connection is flushed again.
         if exceeds(connection) && (connection.flush(now).is_err() || exceeds(connection)) {
-            self.drop_slow(socket, "its client does not take its messages");
+            self.drop_slow(socket, "its client does not receive its messages");
             return Err(Dropped);
         }
         connection.queue_text(message, now);

@@ -58,7 +58,7 @@ impl Listeners {
         options.set_recv_buffer_size(RECEIVE_BUFFER)?;
         if let Err(error) = limit_unsent(&options, write_stall) {
             log::info!(
-                "the system does not let what it buffers for a connection be bounded by more than its size: {error}"
+                "the system cannot limit unsent data of a connection other than by the size of its buffer: {error}"
             );
         }
         // Listening again only changes the length of the queue.

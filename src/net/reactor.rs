@@ -93,7 +93,7 @@ impl Reactor {
     pub fn listen(&mut self, id: ListenerId, address: SocketAddr, max: usize) -> io::Result<SocketAddr> {
         let index = self.listeners.len();
         if index >= MAX_LISTENERS {
-            let message = format!("no more than {MAX_LISTENERS} listeners");
+            let message = format!("at most {MAX_LISTENERS} listeners are allowed");
             return Err(io::Error::new(ErrorKind::InvalidInput, message));
         }
         self.server.set_max(id, max);
@@ -264,7 +264,7 @@ impl Reactor {
         while let Some((slot, socket)) = self.server.unmute() {
             let (token, interest) = (Token(self.first_connection + slot), Interest::READABLE | Interest::WRITABLE);
             if let Err(error) = self.poll.registry().reregister(socket, token, interest) {
-                log::warn!("cannot serve a connection any more: {error}");
+                log::warn!("cannot continue to serve a connection: {error}");
                 self.server.remove(slot);
             }
         }

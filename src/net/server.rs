@@ -478,7 +478,7 @@ impl<S: Socket> Server<S> {
         }
         let excess = self.connections.kernel_evictions();
         if !excess.is_empty() {
-            log::info!("{} connections cut: the system holds too much that their clients do not take", excess.len());
+            log::info!("{} connections closed: the kernel held too much that clients did not receive", excess.len());
         }
         self.connections.stats.kernel_evicted += excess.len() as u64;
         excess.into_iter().for_each(|slot| self.remove(slot));
@@ -487,7 +487,7 @@ impl<S: Socket> Server<S> {
     /// Closes a connection whose client holds too much.
     fn evict(&mut self, slot: usize) {
         let Some(connection) = self.connections.slab.get(slot) else { return };
-        log::info!("{:?}: closed: no memory left for buffers, and its caller holds most", connection.id);
+        log::info!("{:?}: closed: the memory for buffers is exhausted, and its client holds the most", connection.id);
         if connection.is_websocket || connection.closing != Closing::Open || !connection.output.is_empty() {
             return self.remove(slot);
         }

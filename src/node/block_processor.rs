@@ -130,9 +130,9 @@ impl<'s> BlockProcessor<'s> {
     /// Usage of the queue and of the memory of results.
     pub fn limit_usage(&self) -> [LimitUsage; 3] {
         [
-            LimitUsage::new("pushed blocks that wait", self.queue.len(), MAX_QUEUED),
-            LimitUsage::new("bytes of pushed blocks", self.queue_bytes, MAX_QUEUED_BYTES),
-            LimitUsage::new("answers to blocks", self.recent_results.len(), MAX_RESULTS),
+            LimitUsage::new("queued pushed blocks", self.queue.len(), MAX_QUEUED),
+            LimitUsage::new("bytes of queued pushed blocks", self.queue_bytes, MAX_QUEUED_BYTES),
+            LimitUsage::new("cached results of pushed blocks", self.recent_results.len(), MAX_RESULTS),
         ]
     }
 

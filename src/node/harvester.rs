@@ -146,7 +146,7 @@ impl<'s> Harvester<'s> {
                 match tick.step(&self.unlocked, unconfirmed, confirmed.snapshot, self.network)? {
                     HarvestProgress::Working => self.work = Work::Round(tick),
                     HarvestProgress::Discarded(address, error) => {
-                        log::warn!("a block of {address} is not valid: {error}");
+                        log::warn!("the block harvested by {address} is invalid: {error}");
                         self.work = Work::Round(tick);
                     }
                     HarvestProgress::Done(Some(harvested)) => self.begin_block(harvested)?,
@@ -168,7 +168,7 @@ impl<'s> Harvester<'s> {
                                 switch.confirmed.len()
                             );
                         }
-                        None => log::warn!("the harvested block was not taken: {:?}", outcome.validity),
+                        None => log::warn!("the harvested block was not accepted: {:?}", outcome.validity),
                     }
                     return Ok(outcome.update.map(|switch| (switch, block)));
                 }
@@ -182,7 +182,7 @@ impl<'s> Harvester<'s> {
         match harvested_branch(self.store, self.network, harvested) {
             Ok(part) => self.work = Work::Block(part, block),
             Err(Rejection::Store(error)) => return Err(error),
-            Err(refusal) => log::warn!("the harvested block was not taken: {refusal}"),
+            Err(refusal) => log::warn!("the harvested block was not accepted: {refusal}"),
         }
         Ok(())
     }

@@ -11,8 +11,8 @@ impl Node<'_> {
         let pool = &self.mempool.pool;
         let mut loads = vec![
             LimitUsage::new("unconfirmed transactions", pool.len(), mempool::max_transactions(&self.network.chain)),
-            LimitUsage::new("bytes of the pool", pool.bytes(), mempool::MAX_BYTES),
-            LimitUsage::new("answers to transactions", pool.remembered_results(), mempool::MAX_RESULTS),
+            LimitUsage::new("bytes of the mempool", pool.bytes(), mempool::MAX_BYTES),
+            LimitUsage::new("cached results of transactions", pool.remembered_results(), mempool::MAX_RESULTS),
         ];
         loads.extend(self.block_processor.limit_usage());
         loads.extend(self.peer_adapter.peers().into_iter().flat_map(Manager::usage));

@@ -57,9 +57,9 @@ pub fn collect(context: &ApiContext<'_, '_>, sources: &MetricsSources<'_>) -> Ex
     let version = env!("CARGO_PKG_VERSION");
     let labels = vec![("version", version), ("network", context.view.network.name.as_str())];
     exposition.gauges("nisd_info", "Version of the program and name of the network; always 1.", [(labels, 1)]);
-    exposition.gauge("nisd_uptime_seconds", "Time since the node was started.", context.now.monotonic);
+    exposition.gauge("nisd_uptime_seconds", "Time since the start.", context.now.monotonic);
     let status = context.view.status.code();
-    exposition.gauge("nisd_status", "State of the node, as /status tells it: 6 is in step with others.", status);
+    exposition.gauge("nisd_status", "State of the node, as in /status; 6 is synchronised.", status);
     chain(&mut exposition, context, sources);
     peers(&mut exposition, context.peer_adapter.peers(), context.now.monotonic);
     requests(&mut exposition, &network.counters.routes);
@@ -73,21 +73,17 @@ pub fn collect(context: &ApiContext<'_, '_>, sources: &MetricsSources<'_>) -> Ex
     exposition.gauge("nisd_store_failing", "1 while the store cannot be read or written.", sources.is_store_failing);
     exposition.gauge(
         "nisd_store_damaged_ranges",
-        "Ranges of rows that are not as they were written; what needs them is not answered.",
+        "Damaged ranges of rows; requests that need them get an error.",
         sources.verification.damaged_ranges(),
     );
     exposition.counter(
         "nisd_store_verifications_total",
-        "How often all of the store was compared with its checksums.",
+        "Complete verifications of the store against its checksums.",
         sources.verification.passes(),
     );
     let memory = (sources.memory)();
-    exposition.gauge(
-        "nisd_memory_resident_bytes",
-        "Memory that the process has, mapped files included.",
-        memory.resident,
-    );
-    exposition.gauge("nisd_memory_private_bytes", "The part of it that is its own.", memory.private);
+    exposition.gauge("nisd_memory_resident_bytes", "Memory of the process, mapped files included.", memory.resident);
+    exposition.gauge("nisd_memory_private_bytes", "Private memory of the process.", memory.private);
     exposition
 }
 
@@ -97,43 +93,47 @@ fn chain(exposition: &mut Exposition, context: &ApiContext<'_, '_>, sources: &Me
     let blocks_behind = peer_height(context).map(|others| others.0.saturating_sub(height.0));
     exposition.gauge(
         "nisd_blocks_behind",
-        "Blocks that half of the other nodes are ahead, by what they tell.",
+        "How many blocks half of the peers are ahead, by their reported heights.",
         blocks_behind,
     );
     let age = -i64::from(sources.clock.chain_ahead);
     exposition.gauge(
         "nisd_last_block_age_seconds",
-        "Time since the time stamp of the last block, by the network's clock.",
+        "Time since the time stamp of the last block, by network time.",
         age,
     );
     let pool = &context.mempool.pool;
-    exposition.gauge("nisd_unconfirmed_transactions", "Transactions that wait for a block.", pool.len());
-    exposition.gauge("nisd_unconfirmed_bytes", "Memory that they and their effects take.", pool.bytes());
+    exposition.gauge("nisd_unconfirmed_transactions", "Unconfirmed transactions.", pool.len());
+    exposition.gauge("nisd_unconfirmed_bytes", "Memory of the mempool.", pool.bytes());
     let harvester = &context.harvester;
     exposition.gauge("nisd_harvesting_accounts", "Accounts that harvest on this node.", harvester.unlocked.count());
     exposition.counter(
         "nisd_harvested_blocks_total",
-        "Blocks that they have put onto the chain.",
+        "Blocks that these accounts have added to the chain.",
         harvester.harvested(),
     );
     let reorgs = context.reorgs;
-    exposition.counter("nisd_reorgs_total", "Changes of the chain that have replaced blocks.", reorgs.count());
-    exposition.counter("nisd_replaced_blocks_total", "Blocks that they have replaced.", reorgs.replaced());
-    exposition.counter("nisd_harvested_blocks_lost_total", "Those of them that were harvested here.", reorgs.own());
+    exposition.counter("nisd_reorgs_total", "Reorgs.", reorgs.count());
+    exposition.counter("nisd_replaced_blocks_total", "Blocks that reorgs have replaced.", reorgs.replaced());
+    exposition.counter(
+        "nisd_harvested_blocks_lost_total",
+        "Replaced blocks that were harvested on this node.",
+        reorgs.own(),
+    );
     let offset = context.peer_adapter.peers().map(|peers| peers.time().clock_difference().unwrap_or(0) as f64 / 1000.0);
     exposition.gauge(
         "nisd_clock_offset_seconds",
-        "How far clocks of other nodes are ahead of this machine's; 0 if not worth a word.",
+        "How far the peers' clocks are ahead of this machine's; 0 while the difference does not matter.",
         offset,
     );
     let refused = context.peer_adapter.peers().map(|peers| peers.time().rejected_offset().unwrap_or(0) as f64 / 1000.0);
     exposition.gauge(
         "nisd_clock_refused_offset_seconds",
-        "How far other nodes would put network time ahead of this machine's clock, though too few listed nodes agree; 0 if \
-         they do not.",
+        "How far the peers would move network time ahead of this machine's clock, although too few listed peers agree; \
+         0 if they would not.",
         refused,
     );
-    exposition.counter("nisd_clock_jumps_total", "How often the system's clock has jumped.", sources.clock.jumps);
+    exposition.counter("nisd_clock_jumps_total", "Jumps of the system's clock.", sources.clock.jumps);
 }
 
 /// Returns the height that half of the active peers report, or the target of the block download if that is higher.
@@ -163,10 +163,10 @@ fn peers(exposition: &mut Exposition, peers: Option<&Manager>, now: Duration) {
     let count = |state: State| known.iter().filter(|peer| peer.state == state).count();
     let unknown = (vec![("state", "unknown")], peers.map_or(0, |peers| peers.unpinned().len()));
     let counts = STATES.iter().map(|(state, name)| (vec![("state", *name)], count(*state))).chain([unknown]);
-    exposition.gauges("nisd_peers", "Other nodes that are known, by what became of the last contact.", counts);
+    exposition.gauges("nisd_peers", "Peers by state.", counts);
     exposition.gauge(
         "nisd_peers_apart",
-        "Active ones on a chain that neither they nor this node can leave: the network is split for good.",
+        "Active peers on a chain that neither they nor this node can leave: the network is split for good.",
         peers.map(|peers| peers.split_peers(now).nodes.len()),
     );
 }
@@ -197,43 +197,43 @@ fn requests(exposition: &mut Exposition, requests: &[RouteMetrics]) {
         let counts = names.iter().zip(figures.responses).filter(|(_, count)| *count > 0);
         counts.map(move |(status, count)| (labels.iter().copied().chain([("status", *status)]).collect(), count))
     });
-    exposition.counters("nisd_http_requests_total", "Requests that were answered, by route and status.", answers);
+    exposition.counters("nisd_http_requests_total", "Responses by method, route and status.", answers);
     let times = routes().map(|(labels, figures)| (labels, &figures.times)).filter(|(_, times)| times.count() > 0);
     exposition.histograms(
         "nisd_http_request_duration_seconds",
-        "Time from the whole request to the whole answer, by route.",
+        "Time from the complete request to the complete response, by method and route.",
         times,
     );
 }
 
 fn connections(exposition: &mut Exposition, metrics: &Metrics) {
     let Metrics { stats, counters: counts, fetch, .. } = metrics;
-    exposition.gauge("nisd_connections", "Open connections that others have made to this node.", stats.connections);
-    exposition.gauge("nisd_connections_outgoing", "Connections that this node has made to others.", fetch.connections);
-    exposition.counter("nisd_connections_accepted_total", "Connections that were let in.", stats.accepted);
+    exposition.gauge("nisd_connections", "Open incoming connections.", stats.connections);
+    exposition.gauge("nisd_connections_outgoing", "Open outgoing connections.", fetch.connections);
+    exposition.counter("nisd_connections_accepted_total", "Accepted connections.", stats.accepted);
     exposition.counter(
         "nisd_connections_refused_total",
-        "Connections that were turned away for lack of room.",
+        "Connections rejected because a quota was full.",
         stats.rejected,
     );
     exposition.counter(
         "nisd_connections_displaced_total",
-        "Connections that gave way to newcomers as places were short: those of the callers that had most.",
+        "Connections evicted for new ones, of the clients with the most.",
         stats.evicted,
     );
     exposition.counter(
         "nisd_connections_declined_total",
-        "Connections that were closed as they came, because their callers had caused too much work.",
+        "Connections reset on arrival, because their clients had exceeded their work quota.",
         stats.reset,
     );
     exposition.counter(
         "nisd_connections_cut_total",
-        "Connections that were cut as the system held too much that their clients did not take.",
+        "Connections closed because the kernel held too much that their clients did not receive.",
         stats.kernel_evicted,
     );
     exposition.gauge(
         "nisd_kernel_bytes",
-        "Memory that the system may hold for connections: what was sent and not taken, or came and was not read.",
+        "Kernel memory that connections may hold: sent and not received, or received and not read.",
         stats.kernel_bytes,
     );
     exposition.gauge("nisd_buffered_bytes", "Memory in buffers of connections.", stats.buffered_bytes);
@@ -242,12 +242,12 @@ fn connections(exposition: &mut Exposition, metrics: &Metrics) {
     };
     exposition.counters(
         "nisd_network_received_bytes_total",
-        "Bytes read from connections that others have made, and that this node has made.",
+        "Bytes read from connections, incoming and outgoing.",
         sides(counts.received_bytes, fetch.received_bytes),
     );
     exposition.counters(
         "nisd_network_sent_bytes_total",
-        "Bytes written to these connections.",
+        "Bytes written to connections, incoming and outgoing.",
         sides(counts.sent_bytes, fetch.sent_bytes),
     );
 }
@@ -255,21 +255,17 @@ fn connections(exposition: &mut Exposition, metrics: &Metrics) {
 /// Usage of the top clients. Their addresses are private and not reported.
 fn clients(exposition: &mut Exposition, metrics: &Metrics) {
     let Metrics { stats, top_clients: costliest, throttled_clients: resting, .. } = metrics;
-    exposition.gauge("nisd_callers", "Callers that have an account of what they cost.", stats.clients);
-    exposition.gauge(
-        "nisd_callers_waiting",
-        "Callers that wait until they have paid for the work that they have caused.",
-        *resting,
-    );
+    exposition.gauge("nisd_callers", "Clients with a usage record.", stats.clients);
+    exposition.gauge("nisd_callers_waiting", "Clients that are throttled until their deficit is refilled.", *resting);
     let ranked = || RANKS.into_iter().zip(costliest).map(|(rank, cost)| (vec![("rank", rank)], cost));
     exposition.gauges(
         "nisd_caller_work_ratio",
-        "Part of the processor that the callers have lately used that used most, by rank.",
+        "Share of the processor used recently by the clients that used most, by rank.",
         ranked().map(|(labels, cost)| (labels, cost.share)),
     );
     exposition.gauges(
         "nisd_caller_buffered_bytes",
-        "Memory in buffers of the callers that hold most, by rank.",
+        "Buffered bytes of the clients that hold most, by rank.",
         ranked().map(|(labels, cost)| (labels, cost.held_bytes)),
     );
 }
@@ -278,26 +274,22 @@ fn sessions(exposition: &mut Exposition, metrics: &Metrics, broker: &Broker) {
     let (sessions, counts) = (broker.usage(), broker.counts());
     exposition.gauge(
         "nisd_websocket_sessions",
-        "Open sessions of the websocket port, those of SockJS included.",
+        "Open sessions of the websocket port, SockJS without a websocket included.",
         sessions.sessions,
     );
-    exposition.gauge("nisd_websocket_session_bytes", "Memory that they are reckoned to take.", sessions.session_bytes);
+    exposition.gauge("nisd_websocket_session_bytes", "Estimated memory of the sessions.", sessions.session_bytes);
     exposition.gauge(
         "nisd_websocket_waiting_bytes",
-        "Messages for several of them that wait to be sent, each counted once.",
+        "Bytes of messages that wait for several sessions, each counted once.",
         sessions.message_bytes,
     );
-    exposition.gauge("nisd_websocket_accounts", "Accounts that they have registered.", sessions.addresses);
-    exposition.counter(
-        "nisd_websocket_messages_sent_total",
-        "Messages that were sent to subscribers.",
-        counts.messages,
-    );
+    exposition.gauge("nisd_websocket_accounts", "Accounts that the sessions have registered.", sessions.addresses);
+    exposition.counter("nisd_websocket_messages_sent_total", "Messages to subscribers.", counts.messages);
     let net = &metrics.counters;
     let dropped = net.dropped_websockets + net.silent_websockets + counts.dropped;
     exposition.counter(
         "nisd_websocket_sessions_dropped_total",
-        "Sessions that were dropped as their clients did not take their messages, or were not there any more.",
+        "Sessions whose clients did not receive their messages or were gone.",
         dropped,
     );
 }
@@ -306,31 +298,35 @@ fn loop_iterations(exposition: &mut Exposition, metrics: &Metrics) {
     let times = [(Vec::new(), &metrics.counters.iterations)];
     exposition.histograms(
         "nisd_loop_step_duration_seconds",
-        "Time between two looks at the sockets, the waiting left out.",
+        "Time from one poll of the sockets to the next, without the waiting.",
         times,
     );
     let longest = metrics.longest_iteration;
-    exposition.gauge("nisd_loop_step_longest_seconds", "The longest of these in the last 30 to 60 seconds.", longest);
+    exposition.gauge("nisd_loop_step_longest_seconds", "The longest such time in the last 30 to 60 seconds.", longest);
 }
 
 fn store(exposition: &mut Exposition, figures: &StoreMetrics) {
     exposition.gauge("nisd_store_bytes", "Size of the store's file.", figures.bytes);
-    exposition.gauge("nisd_store_map_bytes", "Size to which it may grow.", figures.map_bytes);
-    exposition.gauge("nisd_store_map_used_bytes", "Bytes of that up to the last page in use.", figures.used_bytes);
-    exposition.gauge("nisd_disk_free_bytes", "Bytes that are free on its disk.", figures.free_bytes);
+    exposition.gauge("nisd_store_map_bytes", "Maximum size of the store's file.", figures.map_bytes);
+    exposition.gauge(
+        "nisd_store_map_used_bytes",
+        "Bytes of the store's file up to the last page in use.",
+        figures.used_bytes,
+    );
+    exposition.gauge("nisd_disk_free_bytes", "Free space on the disk of the store.", figures.free_bytes);
     let readers = |count: fn(ReaderCounts) -> usize| figures.readers.map(count);
     exposition.gauge(
         "nisd_store_readers",
-        "Programs and parts of programs that read it now.",
+        "Readers of the store, other programs included.",
         readers(|readers| readers.reading),
     );
     exposition.gauge(
         "nisd_store_stale_readers",
-        "Those of them that were killed, and whose pages are not used again.",
+        "Readers whose programs were killed; the pages that they read are not reused.",
         readers(|readers| readers.stale),
     );
     let times = figures.commit_times.iter().map(|times| (Vec::new(), times));
-    exposition.histograms("nisd_commit_duration_seconds", "Time of commits, waiting for the disk included.", times);
+    exposition.histograms("nisd_commit_duration_seconds", "Duration of commits, waiting for the disk included.", times);
 }
 
 #[cfg(test)]

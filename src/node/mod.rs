@@ -267,12 +267,12 @@ impl<'s> Node<'s> {
     /// Returns a one-line status for the operator.
     pub fn status_line(&self) -> String {
         let activity = match (&self.import, self.status()) {
-            (Some(_), _) => "takes in blocks of files",
+            (Some(_), _) => "importing blocks from files",
             (None, NodeStatus::Running) => "not booted",
-            (None, NodeStatus::Booting) => "joins its network",
-            (None, NodeStatus::Booted) => "synchronises",
-            (None, NodeStatus::NoRemoteNode) => "without other nodes",
-            (None, _) => "in step",
+            (None, NodeStatus::Booting) => "joining its network",
+            (None, NodeStatus::Booted) => "synchronising",
+            (None, NodeStatus::NoRemoteNode) => "without active peers",
+            (None, _) => "synchronised",
         };
         format!("height {}, {activity}", self.height)
     }

@@ -246,7 +246,7 @@ impl PeerAdapter {
         *left = left.saturating_sub(1);
         match next {
             Some(Ok(transaction)) => return Some(transaction),
-            Some(Err(error)) => log::debug!("an unconfirmed transaction of another node cannot be read: {error}"),
+            Some(Err(error)) => log::debug!("an unconfirmed transaction of a peer cannot be decoded: {error}"),
             None => {}
         }
         self.remote_mempool = None;
@@ -359,7 +359,7 @@ impl PeerIo for PeerHost<'_, '_> {
         let context = Context::of(self.means.network);
         match TransactionList::from_verified(self.partners.format(), body, context) {
             Ok(transactions) => self.partners.remote_mempool = Some((transactions, MAX_REMOTE_TRANSACTIONS)),
-            Err(error) => log::debug!("unconfirmed transactions of another node cannot be read: {error}"),
+            Err(error) => log::debug!("unconfirmed transactions of a peer cannot be decoded: {error}"),
         }
     }
 

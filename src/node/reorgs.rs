@@ -27,7 +27,7 @@ impl Node<'_> {
         harvesters.sort_unstable();
         harvesters.dedup();
         log::info!(
-            "reorg: blocks {} to {} are replaced ({} back), the chain ends at {} now; they were harvested by {}; {} \
+            "reorg: blocks {} to {} are replaced ({} back), the tip is now at height {}; they were harvested by {}; {} \
              transactions are unconfirmed again",
             reorg.common.next(),
             reorg.common.0 + reorg.replaced.len() as u64,
@@ -37,7 +37,9 @@ impl Node<'_> {
             reorg.returned
         );
         for ReplacedBlock { height, hash, .. } in reorg.own() {
-            log::warn!("the block {hash} that was harvested here is lost: another one has its height {height}");
+            log::warn!(
+                "the block {hash} that was harvested here is lost: another block replaced it at height {height}"
+            );
         }
         self.reorgs.add(reorg);
     }
@@ -60,10 +62,10 @@ impl Node<'_> {
         let is_majority = 2 * split.nodes.len() >= split.active;
         log::log!(
             if is_majority { log::Level::Error } else { log::Level::Warn },
-            "the network is split for good: {} of {} active nodes ({}) have another chain, which has left this one more than \
-             {} blocks back, so that neither side can change to the other's. Decide which chain is to stay; stop the nodes \
-             of the other, move data.mdb, lock.mdb and nisd.lock out of their data folders, and start them again with the \
-             list of peers: they fetch the chain that stays. `nisd help trouble` says more",
+            "the network is split for good: {} of {} active peers ({}) are on another chain, which branches off more \
+             than {} blocks back, so neither side can switch to the other's chain. Decide which chain to keep; stop \
+             the nodes of the other, move data.mdb, lock.mdb and nisd.lock out of their data folders, and start them \
+             again with the list of peers: they download the chain that is kept. See `nisd help trouble`",
             split.nodes.len(),
             split.active,
             format_addresses(&split.nodes),

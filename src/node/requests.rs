@@ -78,7 +78,7 @@ impl Node<'_> {
             inquiry.into_iter().for_each(|inquiry| self.peer_adapter.wait_for_max_height(inquiry, connection));
         }
         if is_to_end && self.shutdown_at.is_none() {
-            log::info!("told to end by a request");
+            log::info!("shutdown requested by a client");
             self.shutdown_at = Some(now.monotonic + SHUTDOWN_GRACE);
         }
         effects.charge(connection, budget.used());

@@ -22,7 +22,7 @@ impl StoreBackoff {
     /// Records a failure at `running`, the time since the start. The first failure is logged.
     pub fn record_failure(&mut self, error: &StoreError, running: Duration) {
         if !self.is_failing() {
-            log::error!("{error}; the node answers what it can, and tries again");
+            log::error!("{error}; the node serves what it can, and retries");
         }
         if running >= self.retry_at {
             self.pause = (2 * self.pause).clamp(MIN_PAUSE, MAX_PAUSE);

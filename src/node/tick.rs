@@ -107,7 +107,7 @@ impl Node<'_> {
             ImportProgress::Ended(result) => {
                 self.import = None;
                 if let Err(error) = result {
-                    log::error!("no more blocks are taken in: {error}");
+                    log::error!("the import has stopped: {error}");
                 }
             }
         }
@@ -279,8 +279,8 @@ impl Node<'_> {
         if let Some(jump) = self.clock_monitor.check(now).filter(|_| follows_system_clock) {
             let seconds = jump as f64 / 1000.0;
             log::warn!(
-                "the system's clock has jumped by {seconds:+.1} s; nothing is harvested until it has been steady for a \
-                 while"
+                "the system's clock has jumped by {seconds:+.1} s; harvesting pauses until it has been stable \
+                 for a while"
             );
             self.harvester.postpone(self.clock_monitor.distrusted_until());
         }
@@ -288,15 +288,15 @@ impl Node<'_> {
         if ahead > MAX_AHEAD && now.monotonic >= self.warn_ahead_at {
             self.warn_ahead_at = now.monotonic + CLOCK_WARNING_INTERVAL;
             log::warn!(
-                "the last block is {ahead} s ahead of this machine's clock, and none can follow it before; is the clock \
-                 right?"
+                "the last block is {ahead} s ahead of this machine's clock, and no block can follow it before that \
+                 time; check this machine's clock"
             );
         }
         let difference = self.peer_adapter.peers().and_then(|peers| peers.time().clock_difference());
         if let Some(millis) = difference.filter(|_| follows_system_clock && now.monotonic >= self.warn_offset_at) {
             self.warn_offset_at = now.monotonic + CLOCK_WARNING_INTERVAL;
             let seconds = millis as f64 / 1000.0;
-            log::warn!("the clocks of other nodes are ahead of this machine's by {seconds:+.1} s; is the clock right?");
+            log::warn!("the peers' clocks are ahead of this machine's by {seconds:+.1} s; check this machine's clock");
         }
         if follows_system_clock {
             self.warn_of_refused_time(now);
@@ -311,9 +311,9 @@ impl Node<'_> {
         let [theirs, own] = [offset, 0]
             .map(|offset| date_and_time(Timestamp::from_unix_millis(now.unix_millis.saturating_add(offset))));
         log::warn!(
-            "other nodes say that it is {theirs} (UTC), and this machine's clock that it is {own}: network time does not \
-             follow them, as too few nodes of the operator's list agree. If the clock is wrong, set it; if it is right, \
-             somebody tells a wrong time, and nothing is to be done"
+            "peers report the time {theirs} (UTC), but this machine's clock shows {own}: network time does not follow \
+             the peers, because too few peers of the operator's list agree. If the clock is wrong, set it; if it is \
+             right, some peers report a wrong time, and no action is needed"
         );
     }
 

@@ -42,7 +42,7 @@ impl Verification {
             Ok(true) => {}
             Ok(false) => {
                 if self.damaged > MAX_NAMED {
-                    log::error!("{} ranges of the store are damaged; `nisd check` says more", self.damaged);
+                    log::error!("{} ranges of the store are damaged; see `nisd check`", self.damaged);
                 }
                 self.damaged_last_pass = std::mem::take(&mut self.damaged);
                 self.passes += 1;
@@ -51,7 +51,7 @@ impl Verification {
             Err(error) => {
                 self.damaged += 1;
                 if self.damaged <= MAX_NAMED {
-                    log::error!("{error}; the node answers what does not need these rows");
+                    log::error!("{error}; requests that do not need these rows are still answered");
                 }
             }
         }

@@ -178,7 +178,7 @@ impl Experiences {
         [
             LimitUsage::new("own experiences", self.own.0.len(), MAX_OWN),
             LimitUsage::new("reported experiences", self.reports.len(), MAX_REPORTERS),
-            LimitUsage::new("pairs of a report", longest, MAX_PAIRS),
+            LimitUsage::new("pairs of the longest report", longest, MAX_PAIRS),
         ]
     }
 

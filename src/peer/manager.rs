@@ -203,7 +203,7 @@ impl Manager {
                 PreTrustedPeer::Node(info) => {
                     let node = self.address_of(&info);
                     if let Err(refused) = self.add_pre_trusted_peer(info) {
-                        log::warn!("{node} of the list of peers is left out: {refused:?}");
+                        log::warn!("listed peer {node} is not added: {refused:?}");
                     }
                 }
             }
@@ -288,7 +288,7 @@ impl Manager {
         let gone = self.table.prune(now.monotonic);
         let skipped = self.table.dropped().count().saturating_sub(gone);
         for dropped in self.table.dropped().skip(skipped) {
-            log::info!("{} is dropped: no answer for long", describe(&dropped.node.data.info, &dropped.address));
+            log::info!("{} is dropped: no answer for a long time", describe(&dropped.node.data.info, &dropped.address));
         }
         self.end_task(Task::PruningNodes, true, now);
     }

@@ -86,7 +86,7 @@ impl NemesisSearch {
                 self.supplier = Some(index);
                 return Some(block.to_bytes(SigningForm::Verifiable));
             }
-            Err(UnusableAnswer::NoBlock(mishap)) => log::info!("{name} sends no nemesis block: {mishap}"),
+            Err(UnusableAnswer::NoBlock(mishap)) => log::info!("{name} has not sent a nemesis block: {mishap}"),
             Err(UnusableAnswer::WrongBlock(reason)) => self.warn_wrong_block(&name, &reason),
         }
         self.schedule_next(now);
@@ -107,7 +107,7 @@ impl NemesisSearch {
     }
 
     fn warn_wrong_block(&self, node: &str, reason: &str) {
-        log::warn!("{node} sends something else than the nemesis block of {}: {reason}", self.network.name);
+        log::warn!("{node} has sent something other than the nemesis block of {}: {reason}", self.network.name);
     }
 
     /// Makes the next query due now, or starts a new round after a backoff.
@@ -116,7 +116,7 @@ impl NemesisSearch {
         let is_over = self.next >= self.peers.len() && self.in_flight.is_empty() && self.supplier.is_none();
         if is_over {
             log::warn!(
-                "no known node ({}) has sent the nemesis block of {}; asking again in {} s",
+                "none of the known peers ({}) has sent the nemesis block of {}; asking again in {} s",
                 self.peers.len(),
                 self.network.name,
                 self.backoff.as_secs()
@@ -135,12 +135,12 @@ impl NemesisSearch {
         };
         let block = authentic_nemesis_block(&body, &self.network, self.hash).map_err(|error| match error {
             // The exact decoding error is of little use to people.
-            BlockError::Unreadable(_) => UnusableAnswer::WrongBlock("it is no block of this network".to_owned()),
+            BlockError::Unreadable(_) => UnusableAnswer::WrongBlock("it is not a block of this network".to_owned()),
             other => UnusableAnswer::WrongBlock(other.to_string()),
         })?;
         match total_transferred(&block) {
             Some(amount) if amount == self.network.total_amount => Ok(block),
-            _ => Err(UnusableAnswer::WrongBlock("it does not hand out what nem.network.totalAmount says".to_owned())),
+            _ => Err(UnusableAnswer::WrongBlock("its transfers do not add up to nem.network.totalAmount".to_owned())),
         }
     }
 }

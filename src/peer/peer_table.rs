@@ -605,11 +605,11 @@ impl<T> PeerTable<T> {
         };
         let Limits { nodes, per_address, per_network, private } = self.limits;
         [
-            LimitUsage::new("known nodes", self.entries.len(), nodes),
-            LimitUsage::new("nodes of one address", fullest(|group| matches!(group, Group::Host(_))), per_address),
-            LimitUsage::new("nodes of one network", fullest(|group| matches!(group, Group::Network(_))), per_network),
-            LimitUsage::new("nodes of private networks", fullest(|group| matches!(group, Group::Private)), private),
-            LimitUsage::new("nodes that were dropped", self.dropped.len(), MAX_DROPPED),
+            LimitUsage::new("known peers", self.entries.len(), nodes),
+            LimitUsage::new("peers of one address", fullest(|group| matches!(group, Group::Host(_))), per_address),
+            LimitUsage::new("peers of one network", fullest(|group| matches!(group, Group::Network(_))), per_network),
+            LimitUsage::new("peers of private networks", fullest(|group| matches!(group, Group::Private)), private),
+            LimitUsage::new("dropped peers", self.dropped.len(), MAX_DROPPED),
         ]
     }
 

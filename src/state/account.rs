@@ -182,7 +182,7 @@ impl Account {
         while !input.is_empty() {
             account.links.push(RemoteLink {
                 role: if input.u8()? == 0 { LinkRole::Owner } else { LinkRole::Remote },
-                mode: LinkMode::from_code(i32::from(input.u8()?)).ok_or(StoreError::Damaged("a link"))?,
+                mode: LinkMode::from_code(i32::from(input.u8()?)).ok_or(StoreError::Damaged("a remote link"))?,
                 height: Height(input.u64()?),
                 linked_address: Address::from_raw(&input.array()?),
             });

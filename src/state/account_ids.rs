@@ -12,7 +12,7 @@ use crate::store::{Read, StoreError, Table, Write};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AccountId(pub u32);
 
-const DAMAGED: StoreError = StoreError::Damaged("the identity of an account");
+const DAMAGED: StoreError = StoreError::Damaged("the address or key of an account");
 
 impl AccountId {
     /// Encodes the id for keys.
@@ -22,7 +22,7 @@ impl AccountId {
 
     /// Splits a key that starts with an id into the id and the rest.
     pub fn split_key(key: &[u8]) -> Result<(AccountId, &[u8]), StoreError> {
-        let (number, rest) = key.split_first_chunk().ok_or(StoreError::Damaged("the number of an account"))?;
+        let (number, rest) = key.split_first_chunk().ok_or(StoreError::Damaged("an account id"))?;
         Ok((AccountId(u32::from_be_bytes(*number)), rest))
     }
 
@@ -30,7 +30,7 @@ impl AccountId {
     pub fn of(state: &impl Read, address: &Address) -> Result<Option<AccountId>, StoreError> {
         let number = state.get(Table::AccountIds, &address.to_raw())?;
         let number = number.map(|bytes| bytes.try_into().map(u32::from_le_bytes).map(AccountId));
-        number.transpose().map_err(|_| StoreError::Damaged("the number of an account"))
+        number.transpose().map_err(|_| StoreError::Damaged("an account id"))
     }
 
     /// Returns the address with the id.
@@ -84,7 +84,7 @@ impl AccountTotals {
     /// Reads the counts.
     pub fn of(state: &impl Read) -> Result<AccountTotals, StoreError> {
         let Some(row) = state.get(Table::Totals, TOTALS_KEY)? else { return Ok(AccountTotals::default()) };
-        let mut input = ByteReader::new(row, "what is counted of the accounts");
+        let mut input = ByteReader::new(row, "the account totals");
         Ok(AccountTotals {
             allocated: input.u32()?,
             known: input.u32()?,
@@ -127,7 +127,7 @@ impl NameCounters {
 
     pub fn of(state: &impl Read) -> Result<NameCounters, StoreError> {
         let Some(row) = state.get(Table::Totals, NameCounters::KEY)? else { return Ok(NameCounters::default()) };
-        let mut input = ByteReader::new(row, "what is counted of the names");
+        let mut input = ByteReader::new(row, "the namespace and mosaic counters");
         Ok(NameCounters { ownership_periods: input.u32()?, mosaics: input.u32()? })
     }
 

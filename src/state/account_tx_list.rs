@@ -16,7 +16,7 @@ const SKIP_POINTER_EVERY: u32 = 32;
 /// Length of the key prefix of the skip pointers of one list: account id and direction.
 const SKIP_POINTER_PREFIX: usize = 5;
 
-const DAMAGED: StoreError = StoreError::Damaged("the trail of an account");
+const DAMAGED: StoreError = StoreError::Damaged("the transaction list of an account");
 
 /// Direction of a transaction for an account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -54,7 +54,7 @@ impl TxLocation {
     }
 
     fn from_bytes(bytes: &[u8]) -> Result<TxLocation, StoreError> {
-        let mut input = ByteReader::new(bytes, "a place");
+        let mut input = ByteReader::new(bytes, "the location of a transaction");
         Ok(TxLocation { height: Height(u64::from(input.u32()?)), index: input.u32()? })
     }
 }
@@ -172,7 +172,7 @@ fn entry_at(row: &[u8], index: u32) -> Option<ByteReader<'_>> {
     let count = number(0)?;
     let start = number(4 + 4 * Some(index as usize).filter(|index| *index < count)?)?;
     let entry = row.get((4 + 4 * count).checked_add(start)?..)?;
-    Some(ByteReader::new(entry, "the trail of an account"))
+    Some(ByteReader::new(entry, "the transaction list of an account"))
 }
 
 fn read_entry(input: &mut ByteReader<'_>, location: TxLocation) -> Result<AccountTxEntry, StoreError> {

@@ -32,7 +32,7 @@ impl HistoryRange {
     /// Reads the range that the last block with history stored.
     pub fn of(state: &impl Read) -> Result<Option<HistoryRange>, StoreError> {
         let Some(row) = state.get(Table::BalanceHistory, RANGE_KEY)? else { return Ok(None) };
-        let mut input = ByteReader::new(row, "the heights whose balances are known");
+        let mut input = ByteReader::new(row, "the height range of the balance history");
         Ok(Some(HistoryRange { from: Height(input.u64()?), to: Height(input.u64()?) }))
     }
 

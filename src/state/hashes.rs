@@ -73,7 +73,7 @@ impl Default for HashTotals {
 impl HashTotals {
     fn of(state: &impl Read) -> Result<HashTotals, StoreError> {
         let Some(row) = state.get(Table::Totals, TOTALS_KEY)? else { return Ok(HashTotals::default()) };
-        let mut input = ByteReader::new(row, "what is known of hashes");
+        let mut input = ByteReader::new(row, "the hash totals");
         Ok(HashTotals {
             epoch_bits: input.u8()?,
             first_epoch: input.u32()?,

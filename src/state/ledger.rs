@@ -363,7 +363,7 @@ impl<W: Write> Ledger<'_, W> {
         for (address, direction) in parties {
             let number = self.account_id(&address)?;
             let BlockContext { accounts, tx_lists: trails, .. } = &mut *self.block;
-            let open = accounts.get_mut(&address).ok_or(StoreError::Damaged("an open account"))?;
+            let open = accounts.get_mut(&address).ok_or(StoreError::Damaged("an account of a block"))?;
             let trail = match direction {
                 Direction::Outgoing => &mut open.account.sent,
                 Direction::Incoming => &mut open.account.received,

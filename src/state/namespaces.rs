@@ -69,14 +69,14 @@ impl OwnershipPeriod {
         let mut totals = NameCounters::of(txn)?;
         let tenure = OwnershipPeriod(totals.ownership_periods);
         totals.ownership_periods =
-            totals.ownership_periods.checked_add(1).ok_or(StoreError::Damaged("the number of tenures"))?;
+            totals.ownership_periods.checked_add(1).ok_or(StoreError::Damaged("the number of ownership periods"))?;
         totals.put(txn)?;
         Ok(tenure)
     }
 
     pub(super) fn lease_state(self, state: &impl Read) -> Result<LeaseState, StoreError> {
         let row = state.get(Table::OwnershipPeriods, &self.key())?.and_then(|row| row.try_into().ok());
-        row.map(|row| LeaseState(u32::from_le_bytes(row))).ok_or(StoreError::Damaged("a tenure"))
+        row.map(|row| LeaseState(u32::from_le_bytes(row))).ok_or(StoreError::Damaged("an ownership period"))
     }
 
     fn put(self, txn: &mut impl Write, lease_state: LeaseState) -> Result<(), StoreError> {

@@ -55,9 +55,9 @@ pub fn definition_at(state: &impl Read, row: u64) -> Result<MosaicDefinition, St
 
 /// Reads the same, with the height of its block.
 fn definition_and_height_at(state: &impl Read, row: u64) -> Result<(Height, MosaicDefinition), StoreError> {
-    let damaged = || StoreError::Damaged("a definition");
+    let damaged = || StoreError::Damaged("a mosaic definition");
     let bytes = state.get(Table::Definitions, &row.to_be_bytes())?.ok_or_else(damaged)?;
-    let mut input = ByteReader::new(bytes, "a definition");
+    let mut input = ByteReader::new(bytes, "a mosaic definition");
     let height = Height(input.u64()?);
     let id = MosaicId::parse(input.text()?).map_err(|_| damaged())?;
     Ok((height, read_definition(&mut input, id)?))
@@ -155,7 +155,7 @@ fn provisions_prefix(owner: &Address, start: &str) -> Vec<u8> {
 }
 
 fn parse_row_id(bytes: &[u8]) -> Result<u64, StoreError> {
-    bytes.try_into().map(u64::from_be_bytes).map_err(|_| StoreError::Damaged("a row"))
+    bytes.try_into().map(u64::from_be_bytes).map_err(|_| StoreError::Damaged("a row id"))
 }
 
 /// A resumable cursor over the provisions of an account, ordered by name.

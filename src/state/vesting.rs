@@ -86,7 +86,8 @@ impl VestedBalance {
         // Rounding can deduct one unit more than is vested.
         let (unvested, vested) = if vested < 0 { (unvested + vested, 0) } else { (unvested, vested) };
         let parts = u64::try_from(unvested).ok().zip(u64::try_from(vested).ok());
-        (self.unvested, self.vested) = parts.ok_or_else(|| StateError::impossible("an unvested balance below zero"))?;
+        (self.unvested, self.vested) =
+            parts.ok_or_else(|| StateError::impossible("an unvested balance is below zero"))?;
         Ok(())
     }
 

@@ -138,7 +138,7 @@ fn build_folder(folder: &Path) -> PathBuf {
 pub fn remove_backup(folder: &Path) -> io::Result<()> {
     remove_folder(&build_folder(folder))?;
     if let Some(other) = foreign_entry(folder)? {
-        return Err(io::Error::other(format!("it holds {}, which belongs to no copy", other.display())));
+        return Err(io::Error::other(format!("it contains {}, which is not part of a backup", other.display())));
     }
     remove_file(&folder.join(LOCK_TABLE_FILE))?;
     remove_file(&folder.join(DATA_FILE))?;

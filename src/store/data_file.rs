@@ -32,13 +32,13 @@ pub enum FileFault {
 
 impl fmt::Display for FileFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const REMEDY: &str = "put it back from a backup, or import the chain into an empty folder";
+        const REMEDY: &str = "restore it from a backup, or import the chain into an empty folder";
         match self {
             FileFault::Io(error) => write!(f, "{error}"),
-            FileFault::Header => write!(f, "its beginning is damaged, or it is no store at all; {REMEDY}"),
-            FileFault::Roots => write!(f, "the pages that lead to all others are damaged; {REMEDY}"),
+            FileFault::Header => write!(f, "its beginning is damaged, or it is not a store; {REMEDY}"),
+            FileFault::Roots => write!(f, "its root pages are damaged; {REMEDY}"),
             FileFault::Short { bytes, expected } => {
-                write!(f, "it has {bytes} of {expected} bytes, as a copy that broke off has; copy it again, {REMEDY}")
+                write!(f, "it has {bytes} of {expected} bytes, like an interrupted copy; copy it again, {REMEDY}")
             }
         }
     }

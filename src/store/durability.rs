@@ -185,7 +185,7 @@ fn record_to_recover(folder: &Path, boot: BootId) -> io::Result<Option<MetaRecor
     let is_meant = data_file::root_checksum(&data, &record.meta).is_ok_and(|roots| roots == record.roots);
     if !is_meant {
         let path = folder.join(FILE);
-        log::warn!("{} speaks of another data file than the one beside it, and is not used", path.display());
+        log::warn!("{} is ignored: it belongs to another data file than the one beside it", path.display());
     }
     Ok(is_meant.then_some(record))
 }
@@ -216,8 +216,8 @@ pub fn recover_to_durable(folder: &Path, boot: BootId) -> Result<(), StoreError>
     let put_back = || -> io::Result<()> {
         let Some(record) = record_to_recover(folder, boot)? else { return Ok(()) };
         log::warn!(
-            "the system has stopped before the last commits were on the disk; the store goes back to the last that was, \
-             and the blocks after it are to be taken in again"
+            "the system stopped before the last commits were on the disk; the store returns to the last durable \
+             commit, and the blocks after it must be downloaded or imported again"
         );
         data_file::restore_meta(folder, &record.meta)
     };

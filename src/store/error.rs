@@ -71,14 +71,14 @@ impl fmt::Display for StoreError {
             StoreError::Disk { folder, error, free } => write_disk(f, folder, error, *free),
             StoreError::SyncFailed { folder, error } => write!(
                 f,
-                "the disk did not take what was written in the data folder {}: {error}; the last blocks may be lost, and \
-                 no more are taken in. See the system's log, then start nisd again: it goes back to the last state that \
-                 is whole",
+                "the disk rejected data that was written in the data folder {}: {error}; the last blocks may be lost, \
+                 and no more are accepted. See the system's log, then start nisd again: it returns to the last durable \
+                 state",
                 folder.display()
             ),
             StoreError::RecoveryNeeded => f.write_str(
-                "the system has stopped before the last blocks were on the disk; start the node or an import once, which \
-                 goes back to the last state that is whole",
+                "the system stopped before the last blocks were on the disk; start the node or an import once, which \
+                 returns the store to its last durable state",
             ),
             StoreError::Folder(path, error) => {
                 write!(f, "the data folder {} cannot be used: {}", path.display(), folder_error_text(error))
@@ -86,12 +86,12 @@ impl fmt::Display for StoreError {
             StoreError::Schema { found, expected } => write!(
                 f,
                 "the store was written by another version of nisd (schema {found}, this program has {expected}), and \
-                 no new one can be built from it; use that version"
+                 cannot be rebuilt by this one; use that version"
             ),
             StoreError::OlderSchema { found, expected } => write!(
                 f,
                 "the store was written by an older version of nisd (schema {found}, this program has {expected}); \
-                 `nisd reindex` builds it anew from its own blocks, and so does a start of the node"
+                 `nisd reindex` rebuilds it from its own blocks, and so does starting the node"
             ),
             StoreError::NoSpace { folder, room } => write_no_space(f, folder, room),
             StoreError::OtherNetwork { store, configured, differences } => {
@@ -100,30 +100,30 @@ impl fmt::Display for StoreError {
             StoreError::DataFile(path, fault) => write!(f, "{} cannot be used: {fault}", path.display()),
             StoreError::DataFileMissing(path) => write!(
                 f,
-                "{} is gone or empty, though there was a store in this folder; put it back from a backup, or, to begin \
-                 anew, remove nisd.lock beside it or choose another data folder",
+                "{} is missing or empty, but this folder had a store; restore it from a backup, or, to start over, \
+                 remove nisd.lock beside it or choose another data folder",
                 path.display()
             ),
             StoreError::AddressSpace { bytes } => write!(
                 f,
-                "the store cannot be mapped into memory: not even {} MiB of addresses can be had; raise the limit \
-                 (ulimit -v) or set a smaller nisd.mapSize",
+                "the store cannot be mapped into memory: not even {} MiB of address space are available; raise \
+                 the limit (ulimit -v) or set a smaller nisd.mapSize",
                 bytes >> 20
             ),
             StoreError::InUse => f.write_str("another nisd uses the data folder; stop it or choose another folder"),
-            StoreError::WriteInProgress => f.write_str("the store is being changed already"),
+            StoreError::WriteInProgress => f.write_str("the store is already being changed"),
             StoreError::Empty => f.write_str("there is no chain in the data folder; import one first"),
             StoreError::NotABackup { folder, other } => write!(
                 f,
-                "the folder {} holds {}, which belongs to no copy; name one that is empty, does not exist yet or holds an \
-                 earlier copy alone",
+                "the folder {} contains {}, which is not part of a backup; name a folder that is empty, does not exist \
+                 yet or contains only an earlier backup",
                 folder.display(),
                 other.display()
             ),
             StoreError::BackupDiffers { table, folder } => write!(
                 f,
-                "what was written in {} cannot be read back as it was, in the table {}; the disk or the memory of this \
-                 machine is failing, so choose another disk, and look at the system's log",
+                "the backup in {} differs from what was written, in the table {}; the disk or the memory of this \
+                 machine is failing: choose another disk, and see the system's log",
                 folder.display(),
                 table.name()
             ),
@@ -140,11 +140,11 @@ impl fmt::Display for StoreError {
 fn write_failed(f: &mut fmt::Formatter<'_>, error: &lmdb::Error) -> fmt::Result {
     match error {
         lmdb::Error::MapFull => f.write_str(
-            "the store has reached its largest size; start again with a larger nisd.mapSize, nothing is lost",
+            "the store has reached its maximum size; start again with a larger nisd.mapSize, nothing is lost",
         ),
         lmdb::Error::Panic => f.write_str(
-            "the store failed in the middle of a commit and takes no more; start the node again, nothing that was \
-             committed is lost",
+            "the store failed during a commit and accepts no more; start the node again, nothing that was committed is \
+             lost",
         ),
         error => write!(f, "the store failed: {error}"),
     }
@@ -163,7 +163,7 @@ fn write_no_space(f: &mut fmt::Formatter<'_>, folder: &Path, room: &DiskSpace) -
     if let Some(free) = room.free {
         write!(f, ", and {} MiB are free there", free >> 20)?;
     }
-    f.write_str("; make room, the store that is there is as it was")
+    f.write_str("; free some space; the existing store is unchanged")
 }
 
 fn write_other_network(
@@ -194,13 +194,13 @@ fn write_corrupt(f: &mut fmt::Formatter<'_>, table: Table, key: &[u8]) -> fmt::R
     match key_of_block.map(u64::from_be_bytes) {
         Some(height) => write!(
             f,
-            "the store is damaged: the block at height {height} is not as it was written; restore the folder from a \
-             backup or import the chain again"
+            "the store is damaged: the block at height {height} differs from what was written; restore the folder \
+             from a backup or import the chain again"
         ),
         None => write!(
             f,
-            "the store is damaged: in the table {} the row {} is not as it was written; `nisd reindex` builds the table \
-             anew from the blocks",
+            "the store is damaged: in the table {} the row {} differs from what was written; `nisd reindex` rebuilds \
+             the table from the blocks",
             table.name(),
             hex::encode(key)
         ),
@@ -213,17 +213,17 @@ fn write_incomplete(f: &mut fmt::Formatter<'_>, table: Table, first: &[u8]) -> f
     match table {
         Table::Blocks => write!(
             f,
-            "the store is damaged: of the blocks from height {height} on some are missing or not those that were written \
-             last; restore the folder from a backup or import the chain again"
+            "the store is damaged: some blocks from height {height} on are missing or not those written last; restore \
+             the folder from a backup or import the chain again"
         ),
         Table::Meta => f.write_str(
-            "the store is damaged: what it says of its version and network is not what was written; restore the folder from \
-             a backup or import the chain again",
+            "the store is damaged: its version and network differ from what was written; restore the folder from a \
+             backup or import the chain again",
         ),
         table => write!(
             f,
-            "the store is damaged: in the table {} some of the rows from {} on are missing or not those that were written \
-             last; `nisd reindex` builds the table anew from the blocks",
+            "the store is damaged: in the table {} some rows from {} on are missing or not those written last; `nisd \
+             reindex` rebuilds the table from the blocks",
             table.name(),
             hex::encode(first)
         ),
@@ -240,9 +240,11 @@ impl StoreError {
 /// Returns the advice for a failed write.
 fn remedy(error: &io::Error) -> &'static str {
     match error.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "Make room, or move the folder to a larger disk",
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "Free some space, or move the folder to a larger disk"
+        }
         io::ErrorKind::ReadOnlyFilesystem => "Mount it for writing",
-        _ => "The disk may be failing: save the folder, and see the system's log",
+        _ => "The disk may be failing: back up the folder, and see the system's log",
     }
 }
 

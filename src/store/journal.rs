@@ -44,7 +44,7 @@ impl Journal {
 pub fn parse(mut bytes: &[u8]) -> Result<Vec<Change<'_>>, StoreError> {
     let mut changes = Vec::new();
     while !bytes.is_empty() {
-        let (change, rest) = parse_one(bytes).ok_or(StoreError::Damaged("a journal"))?;
+        let (change, rest) = parse_one(bytes).ok_or(StoreError::Damaged("an undo journal"))?;
         changes.push(change);
         bytes = rest;
     }

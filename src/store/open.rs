@@ -502,7 +502,7 @@ pub(super) fn open_environment(
                 if bytes < options.map_size {
                     let (asked, had) = (options.map_size >> 20, bytes >> 20);
                     log::warn!(
-                        "the store may grow to {had} MiB only: there are no addresses for {asked} MiB (nisd.mapSize)"
+                        "the store can grow to {had} MiB only: there is no address space for {asked} MiB (nisd.mapSize)"
                     );
                 }
                 return Ok(environment);
@@ -548,7 +548,7 @@ pub(super) fn stored_meta(environment: &Environment) -> Result<Option<(String, S
     let stored = text(SCHEMA_KEY)?.zip(text(NETWORK_KEY)?);
     match checksums {
         None if stored.as_ref().is_some_and(|(schema, _)| schema == SCHEMA) => {
-            Err(StoreError::Damaged("a table is gone"))
+            Err(StoreError::Damaged("a table is missing"))
         }
         _ => Ok(stored),
     }

@@ -106,7 +106,7 @@ impl StoreRebuild {
         let renamed = names.into_iter().try_for_each(rename).and_then(|()| sync_folder(&folder));
         renamed.map_err(|error| StoreError::Folder(folder.clone(), error))?;
         if let Err(error) = remove_folder(&place) {
-            log::warn!("{} can be removed, which failed: {error}", place.display());
+            log::warn!("cannot remove {}, which is no longer needed: {error}", place.display());
         }
         Ok(new.relocated(folder, lock))
     }

@@ -365,7 +365,7 @@ impl Write for WriteTxn<'_> {
         self.journal.record(table, key, None);
         match self.append(table, key, value, false)? {
             true => Ok(()),
-            false => Err(StoreError::Damaged("a key is present that should be new")),
+            false => Err(StoreError::Damaged("a new key is already present")),
         }
     }
 

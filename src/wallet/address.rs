@@ -28,17 +28,17 @@ impl fmt::Display for AddressError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             AddressError::Length(length) => {
-                write!(f, "the address has {length} characters instead of {ADDRESS_LENGTH}; copy it anew")
+                write!(f, "the address has {length} characters instead of {ADDRESS_LENGTH}; copy it again")
             }
             AddressError::Character(character) => {
                 write!(f, "the address has the character {character:?}; it may only have A to Z and 2 to 7")
             }
             AddressError::Checksum => {
-                f.write_str("the checksum of the address is wrong: it was mistyped; copy it anew")
+                f.write_str("the checksum of the address is wrong: it was mistyped; copy it again")
             }
             AddressError::Network { found, wanted } => write!(
                 f,
-                "the address belongs to {}, but {} is wanted; nothing sent there would arrive",
+                "the address belongs to {}, but {} is required; a transfer to it would not arrive",
                 network_name(*found),
                 network_name(*wanted)
             ),

@@ -40,8 +40,8 @@ impl fmt::Display for ApostilleError {
         match self {
             ApostilleError::NoTransaction(hash) => write!(
                 f,
-                "not verified: the node knows no confirmed transaction {hash}; it may wait for its block still, or the node \
-                 does not keep the hashes of old transactions (TRANSACTION_HASH_LOOKUP), so ask one that does with --node"
+                "not verified: the node knows no confirmed transaction {hash}; it may still be unconfirmed, or the \
+                 node does not keep hashes of old transactions (TRANSACTION_HASH_LOOKUP): name another with --node"
             ),
             ApostilleError::NoHash(why) => write!(f, "not verified: {why}"),
             ApostilleError::OtherFile { path, found, notarised } => write!(
@@ -133,7 +133,7 @@ fn notarised_hash(transaction: &Transaction) -> Result<[u8; 32], ApostilleError>
     }
     match message.payload.strip_prefix(&MARK).map(<[u8; 32]>::try_from) {
         Some(Ok(hash)) => Ok(hash),
-        Some(Err(_)) => Err(ApostilleError::NoHash("behind the mark FE4E545903 there is no hash of 32 bytes")),
+        Some(Err(_)) => Err(ApostilleError::NoHash("the mark FE4E545903 is not followed by a hash of 32 bytes")),
         None => Err(ApostilleError::NoHash(
             "the message of the transaction does not begin with FE4E545903, the mark of a SHA-256 without a signature",
         )),
@@ -185,8 +185,8 @@ mod tests {
         let refused = [
             (MessageKind::Secure, Some(format!("fe4e545903{hash}")), "encrypted"),
             (MessageKind::Plain, None, "no message"),
-            (MessageKind::Plain, Some("fe4e545903".to_owned()), "no hash of 32 bytes"),
-            (MessageKind::Plain, Some(format!("fe4e545903{hash}00")), "no hash of 32 bytes"),
+            (MessageKind::Plain, Some("fe4e545903".to_owned()), "not followed by a hash of 32 bytes"),
+            (MessageKind::Plain, Some(format!("fe4e545903{hash}00")), "not followed by a hash of 32 bytes"),
             (MessageKind::Plain, Some(format!("fe4e545983{hash}")), "does not begin"),
             (MessageKind::Plain, Some("fe4e".to_owned()), "does not begin"),
         ];

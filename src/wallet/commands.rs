@@ -74,7 +74,7 @@ fn new_key(command: &cli::NewKey, services: Services) -> Result<(), WalletError>
             text.push_str(&format!("key file     {}\n", path.display()));
         }
         None => {
-            print_note("the private key is shown this once and kept nowhere; whoever sees it owns the account");
+            print_note("the private key is shown only now and stored nowhere; anyone who sees it controls the account");
             push_private_line(&mut text, &key);
         }
     }
@@ -128,8 +128,8 @@ fn show_address(command: &cli::Address) -> Result<(), WalletError> {
         && !Path::new(subject).exists()
     {
         return Err(WalletError::Usage(format!(
-            "a public key has {PUBLIC_KEY_DIGITS} hex digits, and this text has {}; copy it anew (there is no key file of \
-             this name either)",
+            "a public key has {PUBLIC_KEY_DIGITS} hex digits, and this text has {}; copy it again (there is no key \
+             file of this name either)",
             subject.len()
         )));
     }
@@ -187,10 +187,10 @@ pub(super) fn load_key(path: &Path) -> Result<PrivateKey, WalletError> {
     let file = key_file::read(path).map_err(|error| WalletError::KeyFile(path.to_owned(), error))?;
     let name = path.display();
     if file.is_exposed {
-        print_note(&format!("others can read the key file {name}; take that from them: chmod 600 {name}"));
+        print_note(&format!("other users can read the key file {name}; prevent this: chmod 600 {name}"));
     }
     if file.is_short {
-        print_note(&format!("the key in {name} is shorter than usual; was it copied whole?"));
+        print_note(&format!("the key in {name} is shorter than usual; was it copied completely?"));
     }
     Ok(file.key)
 }

@@ -54,20 +54,20 @@ fn write_body(lines: &mut Lines<'_>, transaction: &Transaction) {
         Body::Transfer(body) => write_transfer(lines, body),
         Body::ImportanceTransfer(body) => {
             let what = match body.mode {
-                LinkMode::Activate => "lend the importance",
-                LinkMode::Deactivate => "take back the importance",
+                LinkMode::Activate => "activate remote harvesting",
+                LinkMode::Deactivate => "deactivate remote harvesting",
             };
             lines.field("do", what);
             lines.field("remote", body.remote);
         }
         Body::AggregateModification(body) => write_modification(lines, body),
         Body::Cosignature(body) => {
-            lines.field("do", "agree to a transaction of a multisig account");
+            lines.field("do", "cosign a transaction of a multisig account");
             lines.field("account", dashed(&body.other_account));
             lines.field("inner hash", hex::encode(&body.other_hash.0));
         }
         Body::Multisig(body) => {
-            lines.field("do", "act for a multisig account, as its cosignatory:");
+            lines.field("do", "initiate a transaction of a multisig account:");
             lines.depth += 1;
             write(lines, &body.inner);
             lines.field("hash", body.inner.hash());
@@ -115,7 +115,7 @@ fn write_transfer(lines: &mut Lines<'_>, body: &Transfer) {
 }
 
 fn write_modification(lines: &mut Lines<'_>, body: &AggregateModification) {
-    lines.field("do", "change who may sign for the account");
+    lines.field("do", "change the cosignatories of the account");
     for modification in &body.modifications {
         let what = match modification.kind {
             ModificationKind::Add => "add",
@@ -137,7 +137,7 @@ fn write_definition(lines: &mut Lines<'_>, body: &MosaicDefinitionCreation) {
     lines.field("supply", format!("{} whole units", properties.initial_supply));
     lines.field("places", properties.divisibility);
     lines.field("mutable", yes(properties.supply_mutable));
-    lines.field("pass on", yes(properties.transferable));
+    lines.field("transfer", yes(properties.transferable));
     if let Some(levy) = &definition.levy {
         let recipient: &Address = &levy.recipient;
         lines.field("levy", format!("{:?} {} of {} to {}", levy.kind, levy.fee, levy.mosaic, dashed(recipient)));

@@ -64,17 +64,17 @@ impl fmt::Display for WalletError {
             WalletError::File(path, error) => write!(f, "{}: {error}", path.display()),
             WalletError::SignedTransaction(error) => error.fmt(f),
             WalletError::Output(error) => write!(f, "cannot write the output: {error}"),
-            WalletError::Randomness(error) => write!(f, "the system gives no randomness: {error}"),
+            WalletError::Randomness(error) => write!(f, "the system provides no random numbers: {error}"),
             WalletError::Encryption(reason) => {
-                write!(f, "the message cannot be encrypted: {reason}; leave it away, or send it with --message")
+                write!(f, "the message cannot be encrypted: {reason}; omit it, or send it unencrypted with --message")
             }
             WalletError::Node(error) => error.fmt(f),
             WalletError::Apostille(error) => error.fmt(f),
             WalletError::Rejected(answer) => {
-                write!(f, "the node did not take it ({}): {}", answer.name, explain_result(answer.code))
+                write!(f, "the node rejected the transaction ({}): {}", answer.name, explain_result(answer.code))
             }
             WalletError::NotConfirmed => f.write_str(
-                "the transaction is not in the chain although its deadline has passed; it cannot get there any more, \
+                "the transaction is not in the chain although its deadline has passed; it can no longer be confirmed, \
                  unless the node itself is behind",
             ),
         }

@@ -49,7 +49,7 @@ impl fmt::Display for KeyFileError {
             KeyFileError::TooLong => f.write_str("it is too long for a key file"),
             KeyFileError::Empty => f.write_str("there is no private key in it, only comments"),
             KeyFileError::SecondKey(line) => {
-                write!(f, "line {line} is a second key; there may be one, and comments begin with #")
+                write!(f, "line {line} is a second key; only one is allowed, and comments begin with #")
             }
             KeyFileError::NotHex(line) => write!(f, "line {line} is not a private key in hex"),
             KeyFileError::TooManyDigits(line) => {
@@ -124,11 +124,13 @@ pub fn write(path: &Path, key: &PrivateKey) -> Result<(), KeyFileError> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     // A temporary file is readable by its owner only.
     let mut file = NamedTempFile::new_in(folder).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => io::Error::new(io::ErrorKind::NotFound, "its folder is not there; make it first"),
+        io::ErrorKind::NotFound => {
+            io::Error::new(io::ErrorKind::NotFound, "its folder does not exist; create it first")
+        }
         kind => kind.into(),
     })?;
     let public = KeyPair::new(key).public();
-    writeln!(file, "# NEM private key; whoever reads it owns the account. Public key: {public}")?;
+    writeln!(file, "# NEM private key; anyone who reads it controls the account. Public key: {public}")?;
     file.write_all(key.printed().as_bytes())?;
     file.write_all(b"\n")?;
     file.as_file().sync_all()?;

@@ -71,26 +71,26 @@ impl fmt::Display for NodeError {
                 write!(f, "the node {node} does not answer: {error}. Is it running, and is --node right?")
             }
             NodeErrorKind::Refused { status: 429, .. } => {
-                write!(f, "the node {node} has had too many requests; wait a little")
+                write!(f, "the node {node} has received too many requests; wait a moment")
             }
             NodeErrorKind::Refused { status: 503, words, .. } => {
                 write!(f, "the node {node} is not ready ({words}); try again when it has started")
             }
             NodeErrorKind::NoRoute { route } => write!(
                 f,
-                "the node {node} knows nothing of {route}: is it a nisd of this version, and is this the port of its HTTP \
+                "the node {node} has no route {route}: is it a nisd of this version, and is this the port of its HTTP \
                  interface?"
             ),
             NodeErrorKind::Refused { route, status: 401, words } => write!(
                 f,
-                "the node {node} answers {route} only to callers from its own machine, who name it by an address of that \
-                 ({words}); nis.additionalLocalIps and nisd.hostNames allow others"
+                "the node {node} answers {route} only to clients on its own machine that use a local address in the \
+                 URL ({words}); nis.additionalLocalIps and nisd.hostNames allow others"
             ),
             NodeErrorKind::Refused { route, status, words } => {
-                write!(f, "the node {node} refused {route} with status {status}: {words}")
+                write!(f, "the node {node} rejected {route} with status {status}: {words}")
             }
             NodeErrorKind::InvalidAnswer { route, reason } => {
-                write!(f, "the node {node} answered {route} with nonsense ({reason}); is it a NEM node?")
+                write!(f, "the answer of the node {node} to {route} is invalid ({reason}); is it a NEM node?")
             }
         }
     }

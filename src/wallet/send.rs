@@ -95,7 +95,7 @@ fn known_mosaics(
         let (id, whole) = (&mosaic.id, decimal(mosaic.quantity, entry.definition.properties.divisibility));
         print_note(&format!("{} smallest units of {id} are {whole} whole units", mosaic.quantity));
         if let Some(levy) = &entry.definition.levy {
-            print_note(&format!("a levy in {} is paid on top, to {}", levy.mosaic, levy.recipient));
+            print_note(&format!("a levy in {} is paid in addition, to {}", levy.mosaic, levy.recipient));
         }
         known.push(entry);
     }
@@ -133,7 +133,7 @@ fn encrypted(
     node: &NodeClient,
     services: Services,
 ) -> Result<Vec<u8>, WalletError> {
-    let unknown = "the node does not know the recipient's public key, as the account has not sent anything yet";
+    let unknown = "the node does not know the recipient's public key, because the account has not sent anything yet";
     let public = node.public_key(recipient)?.ok_or(WalletError::Encryption(unknown))?;
     let (salt, iv) = (services.random_bytes()?, services.random_bytes()?);
     cipher::encrypt(key, &public, *salt, *iv, text.as_bytes())
@@ -145,7 +145,7 @@ fn warn_of_low_fee(transaction: &Transaction, known: &[MosaicEntry]) {
     if let Ok(least) = fees::minimum(paying, known)
         && paying.fee < least
     {
-        print_note(&format!("the fee is below the least of {}; most nodes will refuse it", currency(least)));
+        print_note(&format!("the fee is below the minimum of {}; most nodes will reject it", currency(least)));
     }
 }
 
@@ -156,8 +156,8 @@ fn warn_if_only_harvester(node: &NodeClient, transaction: &Transaction, network:
     let is_private = network.is_some_and(|name| !PUBLIC.contains(&name));
     if is_private && node.is_only_harvester(&signer).unwrap_or(false) {
         print_note(&format!(
-            "{signer} is the only account that harvests on this node, and no block holds transactions of its own harvester: \
-             unless another node harvests, this one is never confirmed. Send from another account"
+            "{signer} is the only account that harvests on this node, and a block contains no transactions of its own \
+             harvester: unless another node harvests, this transaction is never confirmed. Send from another account"
         ));
     }
 }

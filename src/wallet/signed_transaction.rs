@@ -34,22 +34,23 @@ pub enum SignedTransactionError {
 impl fmt::Display for SignedTransactionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            SignedTransactionError::NotJson(error) => write!(f, "this is no JSON: {error}"),
+            SignedTransactionError::NotJson(error) => write!(f, "the input is not JSON: {error}"),
             SignedTransactionError::NoVersion => f.write_str(
-                "this is no transaction: the number \"version\" is missing, such as -1744830463 for version 1 on testnet",
+                "the input is not a transaction: the number \"version\" is missing, such as -1744830463 for version 1 \
+                 on testnet",
             ),
-            SignedTransactionError::Read(error) => write!(f, "this is no transaction: {error}"),
+            SignedTransactionError::Read(error) => write!(f, "the input is not a transaction: {error}"),
             SignedTransactionError::OtherSigner { named, key } => write!(
                 f,
                 "the transaction names the signer {named}, but the key file belongs to {key}; use the other key file, \
                  or correct \"signer\""
             ),
             SignedTransactionError::TooLong(length) => {
-                write!(f, "the transaction has {length} bytes, and nodes take {MAX_DATA_BYTES} at most")
+                write!(f, "the transaction has {length} bytes; nodes accept at most {MAX_DATA_BYTES}")
             }
             SignedTransactionError::WrongSignature => f.write_str(
-                "the signature does not fit the transaction; a node would refuse it, and for ten minutes the right one \
-                 as well. Sign it again",
+                "the signature does not match the transaction; a node would reject it, and for ten minutes also the \
+                 transaction with the right signature. Sign it again",
             ),
         }
     }
@@ -212,7 +213,7 @@ mod tests {
         let long = format!(r#"{{"data":"{}","signature":"{}"}}"#, "00".repeat(3000), "00".repeat(64));
         assert!(SignedTransaction::parse(long.as_bytes()).is_err());
         for (text, words) in [
-            ("", "no JSON"),
+            ("", "not JSON"),
             ("[]", "version"),
             ("{}", "version"),
             (r#"{"version":-1744830463,"type":1}"#, "Unknown transaction type: 1"),

@@ -57,13 +57,13 @@ impl fmt::Display for TransferError {
         match self {
             TransferError::MessageTooLong(length) => {
                 let limit = fees::max_message_bytes();
-                write!(f, "the message takes {length} bytes, and {limit} are allowed; shorten it")
+                write!(f, "the message has {length} bytes, and {limit} are allowed; shorten it")
             }
             TransferError::TooManyMosaics(count) => {
                 write!(f, "{count} mosaics are too many for one transfer; {MAX_MOSAICS} are allowed")
             }
             TransferError::DuplicateMosaic(id) => write!(f, "the mosaic {id} is given twice; add the quantities up"),
-            TransferError::Fee(refusal) => write!(f, "the least fee is not known: {refusal}; give one with --fee"),
+            TransferError::Fee(refusal) => write!(f, "the minimum fee is not known: {refusal}; set one with --fee"),
         }
     }
 }

@@ -149,7 +149,7 @@ impl Broker {
 
     /// Evicts a session in favour of a client with fewer sessions.
     fn evict(&mut self, id: SessionId, effects: &mut dyn Effects) {
-        log::debug!("session {} gives way to one of a client that has fewer", id.0);
+        log::debug!("session {} is closed in favour of a client with fewer sessions", id.0);
         self.session_table.close_session(id, TOO_MANY_SESSIONS.0, TOO_MANY_SESSIONS.1, false, effects);
         // Without a connection, ended sessions would accumulate until their clients' time to reconnect is over.
         if self.session_table.poll_queue(id).is_some_and(|mailbox| mailbox.connections().next().is_none()) {

@@ -438,7 +438,7 @@ impl PublishJob {
 
     fn record_failure(&mut self, error: ChainSourceError) {
         match self.recipients {
-            Recipients::All => log::warn!("something is not published: {error}"),
+            Recipients::All => log::warn!("a message cannot be published: {error}"),
             Recipients::Only(_) => drop(self.failure.get_or_insert(error)),
         }
     }

@@ -57,7 +57,7 @@ impl Publisher {
             return;
         }
         if self.dropped == 0 {
-            log::warn!("more than {MAX_ARRIVALS} unconfirmed transactions wait to be published, further ones are not");
+            log::warn!("more than {MAX_ARRIVALS} unconfirmed transactions wait to be published; more are dropped");
         }
         self.dropped += 1;
     }

@@ -662,7 +662,7 @@ impl SessionTable {
                 return;
             };
             let Some(largest) = largest else { return };
-            log::debug!("session {} is ended: it takes most of what has become scarce", largest.0);
+            log::debug!("session {} is closed: a limit of all sessions is exceeded, and it uses the most", largest.0);
             self.fail(largest, LOW_MEMORY_MESSAGE, effects);
         }
     }

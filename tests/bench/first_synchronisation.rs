@@ -105,7 +105,7 @@ fn synchronise(chain: &Chain, count: usize) -> Took {
     let end = format!("height {}: ", Thousands(chain.last));
     loop {
         let log = node.log();
-        if catches_up.is_none() && log.contains("the node catches up") {
+        if catches_up.is_none() && log.contains("downloading blocks up to height") {
             catches_up = Some(Instant::now());
         }
         most = most.max(node.memory().anon);

@@ -105,7 +105,7 @@ fn full_speed(stalled: usize) {
     println!("with {stalled} that do not read: tip after {:.2} s", begun.elapsed().as_secs_f64());
     crowd.report();
     let dropped = deaf.into_iter().map(last_height).filter(|height| height.is_some_and(|height| height < TIP)).count();
-    let told = node.log().matches("does not take its messages").count();
+    let told = node.log().matches("does not receive its messages").count();
     println!("{dropped} of {stalled} that did not read were dropped before the tip ({told} in the log)");
     println!("memory: {}", node.memory());
 }

@@ -1,4 +1,4 @@
-//! The commands that work on a store and end, with the chain that lies in the project.
+//! Commands that work on a store and end, on the chain that is part of the project.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -15,12 +15,12 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 const TIP: u64 = 60;
-/// Hash of the last block.
+/// Hash of the tip.
 const TIP_HASH: &str = "127425dd1f4a8a11a4a09e3042455d72bed2fcc83477563dc0e916ee4f59a7e1";
 /// Name of the network in the chain's configuration.
 const NETWORK: &str = "golden-tiny";
 
-/// A folder for a store and for what a test makes up.
+/// A folder for a store and for files of a test.
 struct Place(TempDir);
 
 impl Place {
@@ -65,7 +65,7 @@ impl Place {
         self.import_with(&tiny("config.json"), blocks, &[])
     }
 
-    /// Height and digest of the store.
+    /// Returns the height and the digest of the store.
     #[track_caller]
     fn digest(&self) -> (u64, String) {
         let line = self.on_store("digest", &[]).expect_success().text();
@@ -75,15 +75,15 @@ impl Place {
     }
 }
 
-/// A store that holds the whole chain.
+/// Returns a store with the whole chain.
 fn full() -> Place {
     let place = Place::new();
     place.import(&tiny("blocks.bin")).expect_success();
     place
 }
 
-/// A store that holds the whole chain and in which few blocks can be undone, with eras of hashes of 2 to the power of
-/// `era_bits` transaction numbers. Of short ones most are packed.
+/// Returns a store with the whole chain and a low rewrite limit, with hash epochs of 2 to the power of `era_bits`
+/// transaction numbers. With short epochs most hashes are compacted.
 fn with_eras(era_bits: u8) -> Place {
     const SETTINGS: [(&str, &str, &str); 2] =
         [("nis.blockChainRewriteLimit", "360", "10"), ("nis.maxTransactions", "10000", "1200")];
@@ -106,7 +106,7 @@ fn with_eras(era_bits: u8) -> Place {
     place
 }
 
-/// Where the block at a height begins in the file of blocks, behind its length.
+/// Returns the offset of a block in the file of blocks, after its length.
 fn offset(blocks: &[u8], height: u64) -> usize {
     let mut position = 0;
     for _ in 2..height {
@@ -129,7 +129,7 @@ fn what_is_exported_is_what_was_imported() {
     assert!(whole.ends_with(&blocks) && whole.len() > blocks.len());
     let part = place.on_store("export", &["--from", "10", "--to", "19"]).expect_success().stdout;
     assert!(part == blocks[offset(&blocks, 10) - 4..offset(&blocks, 20) - 4]);
-    // Heights that are not there are no empty file.
+    // Missing heights do not result in an empty file.
     place.on_store("export", &["--to", "61"]).expect_failure(1, &["no block at height 61", "height 60"]);
     place.on_store("export", &["--from", "62"]).expect_failure(1, &["62", "height 60"]);
     place.on_store("export", &["--from", "9", "--to", "8"]).expect_failure(2, &["--to 8", "--from 9"]);
@@ -181,7 +181,7 @@ fn a_rollback_that_is_impossible_changes_nothing() {
     assert_eq!(place.digest(), whole);
 }
 
-/// The chain's configuration with a rewrite limit that is shorter than the chain.
+/// Returns the chain's configuration with a rewrite limit below its height.
 fn short_memory() -> String {
     let text = fs::read_to_string(tiny("config.json")).expect("the configuration");
     let mut config: Value = serde_json::from_str(&text).expect("JSON");
@@ -203,7 +203,7 @@ fn a_rollback_beyond_what_is_remembered_is_refused() {
     fs::copy(tiny("nemesis.bin"), place.path("nemesis.bin")).expect("a copy");
     place.import_with(&config, &tiny("blocks.bin"), &[]).expect_success();
     let whole = place.digest();
-    place.on_store("rollback", &["--to", "39"]).expect_failure(1, &["remembered", "40"]);
+    place.on_store("rollback", &["--to", "39"]).expect_failure(1, &["down to height 40"]);
     assert_eq!(place.digest(), whole);
     place.on_store("rollback", &["--to", "40"]).expect_success();
     assert_eq!(place.digest().0, 40);
@@ -229,7 +229,7 @@ fn a_compressed_file_is_read_like_a_plain_one() {
     let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
     packer.write_all(&blocks).expect("memory");
     let packed = packer.finish().expect("memory");
-    // The name does not matter, the content does.
+    // The content decides, not the name.
     place.import(&place.file("first.bin", &packed)).expect_success();
     assert_eq!(place.digest(), full().digest());
 
@@ -247,7 +247,7 @@ fn several_files_are_read_in_their_order() {
     let blocks = fs::read(tiny("blocks.bin")).expect("the chain");
     let cut = offset(&blocks, 30) - 4;
     let (low, high) = (place.file("low", &blocks[..cut]), place.file("high", &blocks[cut..]));
-    place.import(&high).expect_failure(1, &["height 2 is refused", "30"]);
+    place.import(&high).expect_failure(1, &["height 2 is rejected", "30"]);
     let (low, high) = (low.to_str().expect("a path"), high);
     place.import_with(&tiny("config.json"), &high, &[low]).expect_success();
     assert_eq!(place.digest(), full().digest());
@@ -270,7 +270,7 @@ fn a_file_that_is_no_chain_is_refused_and_what_came_before_it_stays() {
         ("zero", &[0; 64], "not the length of a block"),
         ("huge", &[0xff, 0xff, 0xff, 0x7f, 1], "not the length of a block"),
         ("long", &[0, 0, 0xff, 0, 1], "ends inside a block"),
-        ("noise", &[8, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8], "height 2 is refused"),
+        ("noise", &[8, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8], "height 2 is rejected"),
     ] {
         let place = Place::new();
         place.import(&place.file(name, bytes)).expect_failure(1, &[word]);
@@ -288,10 +288,10 @@ fn a_block_that_was_tampered_with_is_refused() {
         tampered[start + place_in_block] ^= 1;
         let place = Place::new();
         let file = place.file("tampered", &tampered);
-        place.import(&file).expect_failure(1, &["height 30 is refused"]);
+        place.import(&file).expect_failure(1, &["height 30 is rejected"]);
         assert_eq!(place.digest().0, 29, "byte {place_in_block}");
     }
-    // And where the true block is known already, another one at its height is not taken for it.
+    // Where the true block is already known, another one at its height does not pass for it.
     let place = full();
     let mut tampered = blocks.clone();
     tampered[start + 9] ^= 1;
@@ -305,7 +305,7 @@ fn blocks_of_another_chain_are_refused() {
     let Some(other) = shared("data/chains/all-forks") else { return };
     let place = Place::new();
     let import = place.import(&other.join("blocks.bin.gz"));
-    import.expect_failure(1, &["height 2 is refused", "does not follow"]);
+    import.expect_failure(1, &["height 2 is rejected", "does not follow"]);
     assert_eq!(place.digest().0, 1);
     let import = full().import(&other.join("blocks.bin.gz"));
     import.expect_failure(1, &["another block at height 2"]);
@@ -344,14 +344,14 @@ fn what_is_missing_is_named() {
     let words = [folder.to_str().expect("a path"), "no chain in the data folder"];
     place.on_store("rollback", &["--to", "5"]).expect_failure(1, &words);
     assert!(!place.data().exists(), "looking creates nothing");
-    // A file where the folder should be.
+    // A file in the place of the folder.
     fs::write(place.data(), "").expect("a file");
     place.import(&tiny("blocks.bin")).expect_failure(1, &["data folder", "it is a file"]);
     place.on_store("dump", &[]).expect_failure(1, &["data folder", "it is a file"]);
     place.on_store("run", &[]).expect_failure(2, &["it is a file"]);
     run(["import"]).expect_failure(2, &["--config"]);
     run(["frobnicate"]).expect_failure(2, &["frobnicate"]);
-    // A file that is there but is no store.
+    // A file that is not a store.
     let folder = Place::new();
     fs::create_dir(folder.data()).expect("a folder");
     fs::write(folder.data().join("data.mdb"), "this is not a store".repeat(1000)).expect("a file");
@@ -381,7 +381,7 @@ fn stores_that_older_versions_have_made_come_to_the_state_of_this_one() {
         fs::remove_dir_all(place.data()).expect("a folder");
         fs::create_dir(place.data()).expect("a folder");
         place.file("store/data.mdb", older_store(schema));
-        let words = [&format!("schema {schema}, this program has {SCHEMA}"), "`nisd reindex` builds it anew"];
+        let words = [&format!("schema {schema}, this program has {SCHEMA}"), "`nisd reindex` rebuilds it"];
         place.on_store("digest", &[]).expect_failure(1, &words);
         place.on_store("reindex", &[]).expect_success();
         assert_eq!(present(), expected);
@@ -440,7 +440,7 @@ fn a_service_whose_settings_name_no_folder_keeps_its_store_where_services_do() {
     let file = place.file("node.properties", "nem.network = mainnet\nnem.folder = /srv/nem\n");
     let named = unit(&["--config", file.to_str().expect("a path")]);
     assert!(!named.contains("--data") && named.contains("ReadWritePaths=/srv/nem/nisd/mainnet\n"), "{named}");
-    // As NIS1's own file has it: whose home is meant is not said.
+    // As in NIS1's own file, without saying whose home is meant.
     for home in ["nem.folder = %h/nem", "nem.folder = /srv/nem\nnisd.data = %h/nisd"] {
         let file = place.file("home.properties", format!("nem.network = mainnet\n{home}\n"));
         let unit = unit(&["--config", file.to_str().expect("a path")]);
@@ -481,7 +481,7 @@ fn a_nemesis_block_that_is_missing_is_named_with_the_folder_of_the_configuration
     let config = place.file("node.properties", "nem.network = mainnet\n");
     let words = ["cannot read the nemesis block", expected.to_str().expect("a path"), "nem.network.nemesisFilePath"];
     place.import_with(&config, &tiny("blocks.bin"), &[]).expect_failure(1, &words);
-    // Named on the command line it is looked for in the current folder, which is said.
+    // A path on the command line is relative to the current folder, and the message says so.
     let here = std::env::current_dir().expect("a folder").join("none.bin");
     let set = ["--set", "nem.network.nemesisFilePath=none.bin"];
     let words = [here.to_str().expect("a path")];
@@ -503,7 +503,7 @@ fn a_wrong_list_of_known_nodes_is_named_with_the_entry_that_is_wrong() {
     let run = || place.on_store("run", &["--config", config.to_str().expect("a path")]);
     run().expect_failure(1, &[path.to_str().expect("a path"), "entry 2 (\"wrong\")", "public-key"]);
     place.file(&name, "nonsense {");
-    run().expect_failure(1, &[&name, "known nodes"]);
+    run().expect_failure(1, &[&name, "list of peers"]);
     assert!(!place.data().exists(), "no store was made");
 }
 
@@ -559,7 +559,7 @@ fn every_setting_is_described() {
     }
 }
 
-/// The chain with one bit of the signature of block 30 changed, which its hash does not cover.
+/// Returns the chain with one bit of the signature of block 30 changed, which the block hash does not cover.
 fn with_a_wrong_signature() -> Vec<u8> {
     const SIGNATURE: usize = 4 + 4 + 4 + (4 + 32) + 4;
     let mut blocks = fs::read(tiny("blocks.bin")).expect("the chain");
@@ -574,15 +574,15 @@ fn blocks_below_one_that_the_user_vouches_for_are_trusted_and_no_others() {
     let blocks = place.file("blocks.bin", with_a_wrong_signature());
     let trusting = |checkpoint: &str| place.import_with(&tiny("config.json"), &blocks, &["--trust-below", checkpoint]);
     let other = TIP_HASH.replace("127425", "127426");
-    trusting(&format!("{TIP}:{other}")).expect_failure(1, &["the hash 127425", "not 127426", "nothing was taken in"]);
-    trusting(&format!("61:{TIP_HASH}")).expect_failure(1, &["end at height 60", "nothing was taken in"]);
+    trusting(&format!("{TIP}:{other}")).expect_failure(1, &["the hash 127425", "not 127426", "nothing was imported"]);
+    trusting(&format!("61:{TIP_HASH}")).expect_failure(1, &["end at height 60", "nothing was imported"]);
     place.on_store("digest", &[]).expect_failure(1, &["no chain"]);
     for wrong in ["60", "1:00", &format!("60:{}", &TIP_HASH[2..]), &format!("1:{TIP_HASH}"), &format!("x:{TIP_HASH}")] {
         trusting(wrong).expect_failure(2, &["HEIGHT:HASH"]);
     }
     trusting(&format!("{TIP}:{TIP_HASH}")).expect_success();
     assert_eq!(place.digest(), full().digest());
-    // What is there already is compared, too.
+    // Existing blocks are compared, too.
     trusting(&format!("{TIP}:{TIP_HASH}")).expect_success();
     trusting(&format!("{TIP}:{other}")).expect_failure(1, &["not 127426"]);
 }
@@ -593,7 +593,7 @@ fn a_checked_store_gives_its_digest() {
     let checked = place.on_store("check", &[]).expect_success().text();
     let (height, digest) = place.digest();
     assert_eq!(checked, format!("{height} {digest}\n"));
-    // Nothing of the check is left.
+    // The check leaves no files behind.
     let left = fs::read_dir(place.data()).expect("the store").map(|file| file.expect("a file").file_name());
     assert!(left.into_iter().all(|name| !name.to_string_lossy().contains("check")));
     Place::new().on_store("check", &[]).expect_failure(1, &["no chain"]);
@@ -605,7 +605,7 @@ fn a_check_finds_what_was_only_trusted() {
     let blocks = place.file("blocks.bin", with_a_wrong_signature());
     let checkpoint = format!("{TIP}:{TIP_HASH}");
     place.import_with(&tiny("config.json"), &blocks, &["--trust-below", &checkpoint]).expect_success();
-    place.on_store("check", &[]).expect_failure(1, &["height 30 is refused", "its signature is wrong"]);
+    place.on_store("check", &[]).expect_failure(1, &["height 30 is rejected", "its signature is wrong"]);
 }
 
 #[test]
@@ -642,7 +642,7 @@ fn a_check_finds_the_first_difference_of_state_and_blocks() {
     }
 }
 
-/// The row of the last block as if another generation hash had been computed for it.
+/// Returns the row of the last block as if it had another generation hash.
 fn with_another_generation_hash(txn: &WriteTxn<'_>) -> Vec<u8> {
     let height = tip(txn).expect("a chain").expect("a block").height;
     let (mut header, block) = stored_block(txn, height, Context::trusted_store()).expect("a chain").expect("a block");
@@ -650,7 +650,7 @@ fn with_another_generation_hash(txn: &WriteTxn<'_>) -> Vec<u8> {
     header.to_bytes(&block)
 }
 
-/// Rows of a table: key and value.
+/// Returns the rows of a table: key and value.
 fn rows(data: &Path, table: Table) -> Vec<(Vec<u8>, Vec<u8>)> {
     let (store, _) = Store::open_existing(data, AccessMode::Shared, Options::default()).expect("a store");
     let mut rows = Vec::new();
@@ -662,7 +662,7 @@ fn rows(data: &Path, table: Table) -> Vec<(Vec<u8>, Vec<u8>)> {
     rows
 }
 
-/// Changes one bit of a row: of its value, or of its key if it has none.
+/// Flips one bit of a row: of its value, or of its key if the value is empty.
 fn flip(data: &Path, table: Table, (key, value): &(Vec<u8>, Vec<u8>), at: usize) {
     let (store, _) = Store::open_existing(data, AccessMode::Exclusive, Options::default()).expect("a store");
     let mut batch = store.begin_write().expect("a batch");
@@ -675,16 +675,16 @@ fn flip(data: &Path, table: Table, (key, value): &(Vec<u8>, Vec<u8>), at: usize)
     batch.commit().expect("room");
 }
 
-/// Flips bits of the first, the middle and the last row of tables, each of which a check must find; names of the tables
-/// that have no rows.
+/// Flips bits of the first, the middle and the last row of each table, all of which a check must find; returns the
+/// names of empty tables.
 fn empty_or_checked(place: &Place, tables: impl Iterator<Item = Table>) -> Vec<&'static str> {
     let whole = fs::read(place.data().join("data.mdb")).expect("the store");
     let mut empty = Vec::new();
     for table in tables {
         let mut rows = rows(&place.data(), table);
-        // What is known of all hashes depends on a setting that may change, so that it cannot be compared.
+        // The hash totals depend on a setting that may change, so they cannot be compared.
         rows.retain(|(key, _)| table != Table::Totals || key != state::HASH_TOTALS_KEY);
-        // Of a history that is said to be shorter only that much is compared.
+        // If a history claims to be shorter, only that much of it is compared.
         rows.retain(|(key, _)| table != Table::BalanceHistory || state::history_height(key).is_some());
         if rows.is_empty() {
             empty.push(table.name());
@@ -696,7 +696,7 @@ fn empty_or_checked(place: &Place, tables: impl Iterator<Item = Table>) -> Vec<&
             let ended = place.on_store("check", &[]);
             let word = match table {
                 Table::Blocks => "height".to_owned(),
-                // What differs from a checksum is what it is of.
+                // A wrong checksum is reported as damage of the data it covers.
                 Table::Checksums => "the store is damaged".to_owned(),
                 table => format!("table {}", table.name()),
             };
@@ -739,7 +739,7 @@ fn a_check_finds_a_flipped_bit_a_missing_row_and_one_too_many_where_hashes_are_p
             fs::write(data.join("data.mdb"), &whole).expect("the store");
         };
         change(&|batch| batch.delete_unjournaled(table, key).expect("a row"));
-        // The same in an era of its own.
+        // The same in an epoch of its own.
         let other = [&[key[0]], &[0x40][..], &key[2..]].concat();
         change(&|batch| batch.put_unjournaled(table, &other, value).expect("room"));
     }
@@ -754,7 +754,7 @@ fn a_store_whose_hashes_are_packed_has_the_digest_and_the_dump_of_one_whose_are_
     assert!(rows(&packed.data(), Table::Hashes).len() * 4 < rows(&plain.data(), Table::Hashes).len());
     let looks = |place: &Place| (place.digest(), place.on_store("dump", &[]).expect_success().text());
     assert!(looks(&packed) == looks(&plain));
-    // Back, forth, and built anew.
+    // Back, forward, and rebuilt.
     for to in ["55", "51"] {
         packed.on_store("rollback", &["--to", to]).expect_success();
         packed.on_store("check", &[]).expect_success();
@@ -788,7 +788,7 @@ fn a_check_may_trust_a_block_that_the_user_vouches_for() {
 
 #[test]
 fn a_damaged_block_is_never_exported() {
-    // Type to signer, and the hash of the block before to the end of the transactions; not the signature.
+    // Type to signer, and the previous block's hash to the end of the transactions; not the signature.
     const SIGNATURE: usize = 4 + 4 + 4 + (4 + 32);
     let place = full();
     let whole = fs::read(place.data().join("data.mdb")).expect("the store");
@@ -803,13 +803,13 @@ fn a_damaged_block_is_never_exported() {
             place.on_store("export", &[]).expect_failure(1, &[&format!("height {height}"), "damaged"]);
             fs::write(place.data().join("data.mdb"), &whole).expect("the store");
         }
-        // And its hash, at the beginning of what is known of it.
+        // And its hash, at the start of its stored header.
         flip(&place.data(), Table::Blocks, &(key.clone(), value.clone()), 5);
         let words = [&format!("height {height}"), "damaged"];
         place.on_store("export", &["--from", &height.to_string()]).expect_failure(1, &words);
         fs::write(place.data().join("data.mdb"), &whole).expect("the store");
     }
-    // A block that is missing.
+    // A missing block.
     let (store, _) = Store::open_existing(&place.data(), AccessMode::Exclusive, Options::default()).expect("a store");
     let mut batch = store.begin_write().expect("a batch");
     batch.delete_unjournaled(Table::Blocks, &blocks[29].0).expect("a row");
@@ -817,5 +817,5 @@ fn a_damaged_block_is_never_exported() {
     drop(store);
     place.on_store("export", &[]).expect_failure(1, &["block at height 30 is missing"]);
     place.on_store("check", &[]).expect_failure(1, &["block at height 30 is missing"]);
-    place.on_store("reindex", &[]).expect_failure(1, &["of the blocks from height 30 on some are missing"]);
+    place.on_store("reindex", &[]).expect_failure(1, &["some blocks from height 30 on are missing"]);
 }

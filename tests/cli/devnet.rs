@@ -1,4 +1,4 @@
-//! A private network in one command, as a new user meets it.
+//! A private network created by one command, as a new user meets it.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -12,7 +12,7 @@ use nisd::devnet::Role;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Within this a network makes some blocks.
+/// Maximum time for a network to make some blocks.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The folder of a private network.
@@ -41,20 +41,20 @@ impl Place {
         Node::start(&all)
     }
 
-    /// Makes a network and stops it at once.
+    /// Creates a network and stops it at once.
     fn make(&self, arguments: &[&str]) -> Ended {
         stop(self.start(arguments))
     }
 
-    /// Makes a network that finds a block every second, whatever its difficulty: it says that there is so much more than
-    /// is owned that every importance counts a thousand times as much.
+    /// Creates a network that finds a block every second at any difficulty: the configured total supply is so much
+    /// larger than the actual one that every importance counts a thousandfold.
     fn make_hasty(&self, arguments: &[&str]) -> Ended {
         let ended = self.make(arguments);
         let settings = fs::read_to_string(self.path("devnet.properties")).unwrap();
         let hasty = settings.replace("totalAmount = 8999999999\n", "totalAmount = 9000000000000\n");
         assert_ne!(hasty, settings);
         fs::write(self.path("devnet.properties"), hasty).unwrap();
-        // It begins anew.
+        // It starts again from nothing.
         for file in ["data.mdb", "nisd.lock"] {
             fs::remove_file(self.path(file)).unwrap();
         }
@@ -80,7 +80,7 @@ fn wait_for_height(client: &mut Client, height: u64) {
     }
 }
 
-/// Addresses of the accounts, by name, as the introduction shows them.
+/// Returns the addresses of the accounts by name, as the introduction shows them.
 fn addresses(introduction: &str) -> Vec<(String, String)> {
     let line = |line: &str| {
         let mut words = line.split_whitespace();
@@ -134,7 +134,7 @@ fn the_first_command_makes_a_network_shows_its_accounts_and_harvests() {
     assert!(!said.contains(fs::read_to_string(place.path("alice.key")).unwrap().lines().last().unwrap()));
 }
 
-/// The public key of the harvester.
+/// Returns the public key of the harvester.
 fn harvester_key(place: &Place) -> String {
     let shown = run(["key", "inspect", &place.text("harvester.key")]).expect_success().text();
     shown.split_whitespace().nth(2).expect("a key").to_owned()
@@ -150,7 +150,7 @@ fn a_network_goes_on_where_it_stopped_also_by_its_own_settings() {
     let before = place.on_store("digest");
     let (height, _) = before.split_once(' ').unwrap();
     let height: u64 = height.parse().unwrap();
-    // The settings that were written are a configuration like any other.
+    // The written settings are a configuration like any other.
     let node = Node::start(&["--config", &place.text("devnet.properties")]);
     let mut client = Client::connect(node.http);
     assert!(client.height() >= height);
@@ -192,11 +192,11 @@ fn the_rules_are_chosen_when_the_network_is_made_and_never_again() {
     };
     for arguments in [["--block-time", "301"], ["--set", "nis.blockChainFeatures=PROOF_OF_STAKE|WB_TIME_BASED_VESTING"]]
     {
-        again(&arguments).expect_failure(2, &["was made with another block time or other rules", "--data"]);
+        again(&arguments).expect_failure(2, &["was created with another block time or other rules", "--data"]);
     }
-    again(&["--fresh-keys"]).expect_failure(2, &["has its keys already", "--data"]);
+    again(&["--fresh-keys"]).expect_failure(2, &["already has its keys", "--data"]);
     again(&["--set", "nem.network.version=96"]).expect_failure(2, &["nem.network.version", "--config"]);
-    // What a node keeps besides is no rule of the network.
+    // Settings of what a node keeps in addition are not rules of the network.
     let node =
         place.start(&["--block-time", "300", "--set", rules, "--set", "nis.optionalFeatures=HISTORICAL_ACCOUNT_DATA"]);
     assert!(Client::connect(node.http).height() >= 3);
@@ -210,7 +210,7 @@ fn the_store_of_another_chain_is_not_mixed_with_a_private_network() {
     let import = ["import", "--data", &place.data, "--config"].map(PathBuf::from);
     run(import.iter().chain([&config, &blocks])).expect_success();
     let digest = place.on_store("digest");
-    run(["run", "--data", &place.data]).expect_failure(2, &["a chain that was configured otherwise", "--config"]);
+    run(["run", "--data", &place.data]).expect_failure(2, &["a chain with another configuration", "--config"]);
     assert_eq!(place.on_store("digest"), digest);
     assert!(!place.path("devnet.properties").exists() && !place.path("alice.key").exists());
 }
@@ -243,7 +243,7 @@ fn another_node_joins_with_the_exported_settings() {
         run(["devnet", "export-config"].iter().chain(&arguments))
     };
     let written = export(&place, "10.1.2.3").expect_success();
-    let said = [format!("at http://10.1.2.3:{port};"), "its settings keep other machines out".to_owned()];
+    let said = [format!("at http://10.1.2.3:{port};"), "its settings allow only this machine".to_owned()];
     assert!(said.iter().all(|words| written.stderr.contains(words)), "{}", written.stderr);
     let written = written.text();
     let names = ["config-user.properties", "nemesis-devnet.bin", "peers-config_devnet.json"];
@@ -259,7 +259,7 @@ fn another_node_joins_with_the_exported_settings() {
     let key = fs::read_to_string(place.path("harvester.key")).unwrap();
     assert!(!settings.contains(key.lines().last().unwrap()), "a private key is never exported");
 
-    // What joins takes the same blocks to the same state.
+    // A joining node reaches the same state with the same blocks.
     let blocks = other.text("blocks.bin");
     run(["export", "--data", &place.data, "--output", &blocks]).expect_success();
     let store = other.text("store");
@@ -298,17 +298,17 @@ fn demo_keys_are_for_this_machine_only_unless_told_otherwise() {
     let shown = |place: &Place| run(["devnet", "show", "--data", &place.data]).expect_success().text();
     let demo = Place::new();
     let said = demo.make(&[]).text();
-    // The tests' nodes are given the address with a flag, which wins.
-    assert!(said.contains("It listens on 127.0.0.1: other machines do not reach it"), "{said}");
-    assert!(shown(&demo).contains("It listens on 127.0.0.1 and ::1: other machines do not reach it"));
+    // The tests set the address with a flag, which takes precedence.
+    assert!(said.contains("It listens on 127.0.0.1: other machines cannot reach it"), "{said}");
+    assert!(shown(&demo).contains("It listens on 127.0.0.1 and ::1: other machines cannot reach it"));
     let settings = demo.path("devnet.properties");
     let text = fs::read_to_string(&settings).unwrap();
     assert!(text.contains("nisd.bindAddress = localhost"), "{text}");
     fs::write(&settings, text.replace("nisd.bindAddress = localhost", "")).unwrap();
-    assert!(shown(&demo).contains("It listens on all addresses of this machine, SO THAT OTHER MACHINES MAY REACH IT"));
+    assert!(shown(&demo).contains("It listens on all addresses of this machine, SO OTHER MACHINES CAN REACH IT"));
     let fresh = Place::new();
     fresh.make(&["--fresh-keys"]);
-    assert!(shown(&fresh).contains("It listens on all addresses of this machine: other machines may reach it"));
+    assert!(shown(&fresh).contains("It listens on all addresses of this machine: other machines can reach it"));
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! What the operator of a node is told: of other nodes, by `nisd peers` and by the routes for people; of blocks that were
-//! replaced; and what its log says.
+//! Information for the operator of a node: about peers, by `nisd peers` and the routes for people; about replaced
+//! blocks; and the log.
 
 use std::net::SocketAddr;
 
@@ -18,7 +18,7 @@ const ENDPOINT: usize = 4;
 const HEIGHT: usize = 6;
 const NOTE: usize = 11;
 
-/// A node of a network of its own making, and its folder.
+/// Starts a node of a private network; returns it with its folder.
 fn node(genesis: &Genesis, number: u64, settings: &[(&str, &str)], arguments: &[&str]) -> (Node, TempDir) {
     let folder = tempfile::tempdir().expect("a folder");
     let config = genesis.write_hasty(folder.path(), &private_key(number).printed(), settings);
@@ -36,7 +36,7 @@ fn peers(node: SocketAddr, arguments: &[&str]) -> Ended {
     run([&["peers", "--node", &format!("http://{node}")], arguments].concat())
 }
 
-/// The rows of the table, without the names of the columns.
+/// Returns the rows of the table without the header.
 fn rows(ended: &Ended) -> Vec<Vec<String>> {
     let text = ended.text();
     let cells = |line: &str| line.split('\t').map(str::to_owned).collect();
@@ -52,7 +52,7 @@ fn two_nodes_are_told_of_each_other() {
     let (first, _folder) = node(&genesis, 1, &[("nis.bootName", "alice")], &[]);
     let alone = peers(first.http, &[]).expect_success();
     assert!(rows(&alone).is_empty());
-    assert!(alone.stderr.contains("the node knows no others") && alone.stderr.contains("--peer"), "{}", alone.stderr);
+    assert!(alone.stderr.contains("the node knows no peers") && alone.stderr.contains("--peer"), "{}", alone.stderr);
 
     let settings = [("nis.shouldAutoHarvestOnBoot", "false"), ("nis.bootName", "bob")];
     let (second, _folder) = node(&genesis, 2, &settings, &["--peer", &first.http.to_string()]);
@@ -61,7 +61,7 @@ fn two_nodes_are_told_of_each_other() {
         rows.into_iter().find(|row| row[STATE] == "active" && row[HEIGHT] != "-")
     });
     assert_eq!((of_second[NAME].as_str(), &of_second[ENDPOINT]), ("alice", &first.http.to_string()));
-    // The system has chosen the port of the second, and that is the one at which the first has met it.
+    // The system has chosen the port of the second node, and the first one reaches it there.
     let of_first = wait_for("the second", || rows(&peers(first.http, &[]).expect_success()).pop());
     assert_eq!((of_first[NAME].as_str(), &of_first[ENDPOINT]), ("bob", &second.http.to_string()));
     let info = Client::connect(second.http).get("/node/info").json();
@@ -71,7 +71,7 @@ fn two_nodes_are_told_of_each_other() {
     let report: Value = serde_json::from_str(&json).expect("JSON");
     assert_eq!(report["peers"][0]["node"]["identity"]["name"], "alice");
 
-    // What the second tells of the largest height is what the first says.
+    // The second node reports the first one's height as the largest.
     let largest = wait_for("a block", || {
         let told = Client::connect(second.http).get("/node/active-peers/max-chain-height").json();
         told["height"].as_u64().filter(|height| *height > 1)
@@ -127,7 +127,7 @@ fn who_asks_in_the_wrong_place_is_told_what_to_do() {
     run(["peers", "--node", "https://a"]).expect_failure(2, &["https is not supported"]);
 }
 
-/// A metric without labels.
+/// Returns the value of a metric without labels.
 fn metric(client: &mut Client, name: &str) -> u64 {
     let text = String::from_utf8(client.get("/metrics").body).expect("text");
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
@@ -154,7 +154,7 @@ fn blocks_that_were_harvested_here_and_replaced_are_told_of_also_when_their_acco
     assert_eq!(client.get("/local/reorgs").json()["data"], Value::Array(Vec::new()));
     assert_eq!(metric(&mut client, "nisd_reorgs_total"), 0);
 
-    // The other one makes more blocks before they meet.
+    // The other node makes more blocks before they meet.
     let (second, folder) = node(&genesis, 2, &[], &[]);
     let mut other = Client::connect(second.http);
     wait_for("a better chain", || (other.height() >= lost_height + 3).then_some(()));
@@ -191,11 +191,12 @@ fn blocks_that_were_harvested_here_and_replaced_are_told_of_also_when_their_acco
         "{log}"
     );
     let hash = last["hash"].as_str().expect("a hash");
-    let line = format!("the block {hash} that was harvested here is lost: another one has its height {lost_height}");
+    let line =
+        format!("the block {hash} that was harvested here is lost: another block replaced it at height {lost_height}");
     assert!(log.contains(&line), "{log}");
 }
 
-/// A transfer of two mosaics, signed as its sender has ordered them.
+/// Builds a transfer of two mosaics, signed in the order its sender chose.
 fn out_of_order(to: Address, time: Timestamp) -> (Vec<u8>, String) {
     const MOSAIC_BYTES: usize = 26;
     let mosaic = |name| Mosaic { id: MosaicId::parse(name).expect("a name"), quantity: 1 };
@@ -244,12 +245,12 @@ fn a_node_presents_itself_as_the_version_that_was_set_and_says_where_to_look_at_
     let info = Client::connect(node.http).get("/node/info").json();
     assert_eq!(info["metaData"]["version"], "0.6.107");
     let url = format!("http://127.0.0.1:{}", node.http.port());
-    let line = format!("look at it: {url}/explorer, nisd status --node {url}");
+    let line = format!("view the node: {url}/explorer, nisd status --node {url}");
     wait_for("the line", || node.process.log().contains(&line).then_some(()));
 
     let (plain, _folder) = self::node(&genesis(), 1, &[("nisd.explorer", "false")], &[]);
     let info = Client::connect(plain.http).get("/node/info").json();
     assert_eq!(info["metaData"]["version"], "0.6.102");
-    let line = format!("look at it: nisd status --node http://127.0.0.1:{}", plain.http.port());
+    let line = format!("view the node: nisd status --node http://127.0.0.1:{}", plain.http.port());
     wait_for("the line", || plain.process.log().contains(&line).then_some(()));
 }

@@ -1,4 +1,4 @@
-//! The node as a service: what systemd is told, and settings that are read anew while the node answers.
+//! The node as a service: notifications to systemd, and settings reloaded while the node answers.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -18,10 +18,10 @@ use crate::common::private_network::{Genesis, TOTAL, address, key_pair, now, pri
 use nisd::model::Amount;
 use tempfile::TempDir;
 
-/// Nothing is waited for longer than this.
+/// Maximum wait.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The configuration of a node of a network of its own making.
+/// The configuration of a node of a private network.
 struct Installation {
     folder: TempDir,
     genesis: Genesis,
@@ -33,7 +33,7 @@ impl Installation {
         Installation { folder: tempfile::tempdir().expect("a folder"), genesis }
     }
 
-    /// Writes the configuration anew; its name.
+    /// Rewrites the configuration; returns its path.
     fn configure(&self, settings: &[(&str, &str)]) -> PathBuf {
         self.genesis.write_hasty(self.folder.path(), &private_key(1).printed(), settings)
     }
@@ -69,7 +69,7 @@ impl Systemd {
         let mut bytes = [0; 1024];
         let length = loop {
             match self.socket.recv(&mut bytes) {
-                // Another test of this program may try signals.
+                // Another test of this program may send signals.
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 length => break length.expect("something is told"),
             }
@@ -77,12 +77,12 @@ impl Systemd {
         String::from_utf8_lossy(&bytes[..length]).trim_end().to_owned()
     }
 
-    /// Hears what is told up to and with what begins so.
+    /// Reads notifications up to and including one that starts like this.
     fn until(&self, start: &str) {
         while !self.next().starts_with(start) {}
     }
 
-    /// Hears what is told until blocks have come. A busy machine may make several before one is told of.
+    /// Reads notifications until blocks arrive. On a busy machine several may be made before one is reported.
     fn until_blocks_come(&self) {
         let is_later = |told: String| {
             let height = told.strip_prefix("STATUS=height ").and_then(|rest| rest.split_once(", "));
@@ -120,12 +120,12 @@ fn a_supervisor_that_takes_nothing_does_not_hold_the_node_up() {
         client.height();
         assert!(asked.elapsed() < Duration::from_secs(1), "an answer took {:?}", asked.elapsed());
     }
-    // More was to be told than a socket holds.
+    // More notifications than a socket buffers.
     node.process.signal("TERM");
     node.process.ended_within(PATIENCE).expect_success();
 }
 
-/// Asks on one connection and on new ones, until told to stop; how many answers there were.
+/// Sends requests on one connection and on new ones until stopped; returns the number of answers.
 fn ask(node: SocketAddr, stop: Arc<AtomicBool>) -> thread::JoinHandle<usize> {
     thread::spawn(move || {
         let (mut kept, mut answers) = (Client::connect(node), 0);
@@ -155,7 +155,7 @@ fn settings_are_read_anew_without_the_loss_of_a_request() {
     let answers: usize = clients.into_iter().map(|client| client.join().expect("every request is answered")).sum();
     assert!(answers > 100, "{answers} answers");
     let log = node.process.log();
-    assert!(log.contains("nis.nodeLimit stays \"5\" until the node is started again"), "{log}");
+    assert!(log.contains("nis.nodeLimit stays \"5\" until the node restarts"), "{log}");
     assert!(log.contains(" DEBUG "), "the level counts: {log}");
 }
 
@@ -165,7 +165,7 @@ fn what_cannot_be_read_leaves_all_as_it_was() {
     let node = installation.start(&[]);
     installation.configure(&[("nisd.maxBacklog", "much"), ("nisd.logLevel", "debug")]);
     node.process.signal("HUP");
-    wait_for("the error", || node.process.log().contains("the settings stay as they are").then_some(()));
+    wait_for("the error", || node.process.log().contains("no setting is changed").then_some(()));
     let log = node.process.log();
     assert!(log.contains("nisd.maxBacklog") && !log.contains(" DEBUG "), "{log}");
     assert!(Client::connect(node.http).height() >= 1);
@@ -183,7 +183,7 @@ fn a_limit_that_is_read_anew_counts_for_the_next_request() {
     wait_for("the limit", || (status() == 413).then_some(()));
 }
 
-/// The most that `systemd-analyze security` may find exposed, in tenths; a unit without any protection has 96.
+/// Maximum exposure that `systemd-analyze security` may report, in tenths; an unprotected unit has 96.
 const MOST_EXPOSED: &str = "15";
 
 #[test]
@@ -232,5 +232,5 @@ fn a_node_that_is_new_on_the_list_is_met() {
     node.process.signal("HUP");
     let peers = || run(["peers", "--node", &format!("http://{}", node.http)]).expect_success().text();
     wait_for("the other node", || peers().contains("another").then_some(()));
-    assert!(node.process.log().contains("nodes that are new on the list of known nodes: 1"));
+    assert!(node.process.log().contains("new peers on the operator's list: 1"));
 }

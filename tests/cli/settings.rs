@@ -1,4 +1,4 @@
-//! What a person gets who brings a configuration along: settings, or everything that is wrong with them.
+//! Configurations of users: they yield settings, or a list of everything that is wrong with them.
 
 use std::path::Path;
 use std::time::Duration;
@@ -102,7 +102,7 @@ fn the_other_known_networks_have_their_constants() {
     assert!(notices(&mijinnet).contains("nis.treasuryReissuanceForkHeight is not set"));
 }
 
-/// The file of a private network, whose keys are worthless.
+/// The file of a private network with worthless keys.
 const DEVNET: &str = "
 nem.network = devnet
 nem.network.version = 152
@@ -190,7 +190,7 @@ fn a_key_that_is_no_whole_private_key_is_refused_plainly() {
     assert!(said.contains("holds a key of 8 hex digits; a private key has 64"), "{said}");
     let said = problem(&format!("nis.bootKey = {}", "x".repeat(64)), "nis.bootKey");
     assert!(said.contains("64 characters that are not all hex digits"), "{said}");
-    // A key that is cut and stands where a setting should is not shown either.
+    // A truncated key in the place of a setting is not shown either.
     let said = notices(&file("309327d0fe28dc67af36").unwrap());
     assert!(said.contains("a key of 20 characters (not shown)") && !said.contains("309327"), "{said}");
 }
@@ -277,7 +277,7 @@ fn a_node_that_no_block_will_ever_reach_says_so() {
     assert_eq!(said(DEVNET), None, "it harvests");
     for text in [DEVNET.replace("nis.bootKey = ", "# "), format!("{DEVNET}nis.shouldAutoHarvestOnBoot = false")] {
         let said = said(&text).unwrap();
-        assert!(said.contains("THE CHAIN OF devnet STANDS STILL") && said.contains("knows no other nodes"), "{said}");
+        assert!(said.contains("THE CHAIN OF devnet STANDS STILL") && said.contains("knows no peers"), "{said}");
     }
     assert!(said("").is_some_and(|said| said.contains("THE CHAIN OF mainnet STANDS STILL")));
 }
@@ -392,7 +392,7 @@ fn a_private_network_without_its_identity_is_told_all_that_is_missing() {
     }
     assert!(error.contains("nem.network.version is not a whole number in decimal digits"), "{error}");
     let error = file("nem.network = Mainnet").unwrap_err().to_string();
-    assert!(error.contains("mainnet, in small letters"), "{error}");
+    assert!(error.contains("mainnet, in lower case"), "{error}");
     let wrong = DEVNET.replace("version = 152", "version = 104");
     assert!(problem(&wrong, "nem.network.nemesisSignerAddress").contains("not a valid address of the network"));
     let letter = DEVNET.replace("addressStartChar = T", "addressStartChar = N");
@@ -417,8 +417,8 @@ WARN conf/node.properties:3: NIS.bootkey is unknown and has no effect; did you m
 WARN conf/node.properties:7: httpPort is unknown and has no effect (settings begin with nem., nis. or nisd.); did you mean nem.httpPort?
 WARN conf/node.properties:4: java.util.logging.level is unknown and has no effect (settings begin with nem., nis. or nisd.)
 WARN conf/node.properties:2: nis.blockChainRewritLimit is unknown and has no effect; did you mean nis.blockChainRewriteLimit?
-WARN conf/node.properties:6: nem.httpPort was already set at conf/node.properties:5; this one counts
-INFO settings accepted but without effect in this node: nem.maxThreads
+WARN conf/node.properties:6: nem.httpPort was already set at conf/node.properties:5; this value is used
+INFO settings without effect in this node: nem.maxThreads
 ";
     assert_eq!(said, expected);
     let many: String = (0..50).map(|n| format!("nis.unheardOf{n} = {n}\n")).collect();

@@ -1,4 +1,4 @@
-//! A terminal that was stopped, or a pipe that nobody reads, does not stop the node.
+//! A stopped terminal, or a pipe that nobody reads, does not stop the node.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
@@ -20,12 +20,12 @@ use rustix::termios::{Action, tcflow};
 use tempfile::TempDir;
 
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Bytes that a pipe holds.
+/// Capacity of a pipe in bytes.
 const PIPE: usize = 64 << 10;
-/// Lines that the node has to say at its start: far more than it keeps.
+/// Number of log lines at the start of the node: far more than it buffers.
 const LINES: usize = 3_000;
 
-/// A private network whose node has much to say.
+/// Creates a private network whose node logs much at its start.
 fn talkative() -> (TempDir, String) {
     let folder = tempfile::tempdir().expect("a folder");
     let data = folder.path().join("devnet").to_str().expect("a path").to_owned();
@@ -63,7 +63,7 @@ fn is_listening(address: SocketAddr) -> bool {
     TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_ok()
 }
 
-/// Reads to the end, which for a terminal that nobody has open any more is an error.
+/// Reads to the end; reading a terminal that is not open any more ends with an error.
 fn read(mut from: impl Read + Send + 'static) -> JoinHandle<String> {
     thread::spawn(move || {
         let (mut log, mut part) = (Vec::new(), [0; 4096]);
@@ -87,7 +87,7 @@ fn stop(mut node: Child) {
     }
 }
 
-/// Every line is there, or among those that are said to be missing.
+/// Checks that every line is present or counted as missing.
 #[track_caller]
 fn check(log: &str) {
     let told = log.matches("nis.bootName was already set").count();

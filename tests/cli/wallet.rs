@@ -1,4 +1,4 @@
-//! Keys, addresses and transactions on the command line, against nodes that a test plays.
+//! Keys, addresses and transactions on the command line, against mock nodes.
 
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -20,9 +20,9 @@ use nisd::wallet::{self, WalletError};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// Connections that a played node takes.
+/// Maximum number of connections of a mock node.
 const MAX_CONNECTIONS: usize = 64;
-/// How long it waits for a request.
+/// Maximum wait for a request.
 const PATIENCE: Duration = Duration::from_secs(20);
 const BOB: &str = "TDHLS73IXYZFFBPZWJFK3DVGUUQ2BBIGVUPE6BMZ";
 /// The rental fee sink.
@@ -31,7 +31,7 @@ const SINK_ON_MAINNET: &str = "NAMESPACEWH4MKFMBCVFERDPOOP4FK7MTBXDPZZA";
 const ALICE: &str = "0d02bca37b877f1321e0fc339f154b6135728780e9f42e98adf73416180d67fd";
 const ALICE_PUBLIC: &str = "be6a7bb594e6c141a9ea1b671891a7a0c99999253f22bcf0fe36013bdeebded9";
 
-/// A worked example.
+/// Returns a worked example.
 #[track_caller]
 fn example(name: &str) -> Value {
     examples().into_iter().find(|example| example["name"] == name).expect("the example")
@@ -64,7 +64,7 @@ impl Place {
         path
     }
 
-    /// A key file that only its owner may read.
+    /// Writes a key file that only its owner may read.
     fn key(&self, private: &str) -> String {
         let path = self.file("a.key", &format!("# for a test\n{private}\n"));
         fs::set_permissions(&path, Permissions::from_mode(0o600)).expect("permissions");
@@ -72,7 +72,7 @@ impl Place {
     }
 }
 
-/// What a played node does with a request.
+/// What a mock node does with a request.
 enum Reply {
     /// Answers with JSON.
     Json(u16, Value),
@@ -80,21 +80,22 @@ enum Reply {
     Raw(Vec<u8>),
 }
 
-/// A request as the node saw it: `GET /path` and the body.
+/// A request as the node received it: `GET /path` and the body.
 #[derive(Clone, Debug)]
 struct Seen {
     line: String,
     body: String,
 }
 
-/// A node that a test plays.
+/// A mock node.
 struct PlayedNode {
     url: String,
     seen: Arc<Mutex<Vec<Seen>>>,
 }
 
 impl PlayedNode {
-    /// Answers with what `reply` gives, or else as a booted testnet node at second 300000050.
+    /// Starts a node that answers with the result of `reply`, or otherwise like a booted testnet node at second
+    /// 300000050.
     fn start(reply: impl Fn(&Seen) -> Option<Reply> + Send + 'static) -> PlayedNode {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let url = format!("http://{}", listener.local_addr().expect("an address"));
@@ -118,7 +119,7 @@ impl PlayedNode {
         self.seen.lock().expect("no panic").iter().map(|seen| seen.line.clone()).collect()
     }
 
-    /// Body of the one announcement.
+    /// Returns the body of the only announcement.
     #[track_caller]
     fn announced(&self) -> Value {
         let seen = self.seen.lock().expect("no panic");
@@ -128,7 +129,7 @@ impl PlayedNode {
         serde_json::from_str(body).expect("JSON")
     }
 
-    /// `nisd send` from alice to bob with further arguments.
+    /// Runs `nisd send` from alice to bob with further arguments.
     #[track_caller]
     fn send(&self, arguments: &[&str]) -> Ended {
         let place = Place::new();
@@ -171,7 +172,7 @@ fn answer(mut stream: TcpStream, response: Reply) {
             .into_bytes()
         }
     };
-    // The other side may have gone.
+    // The other side may have disconnected.
     let _ = stream.write_all(&bytes);
 }
 
@@ -244,7 +245,7 @@ fn a_new_key_is_kept_in_a_file_that_is_never_overwritten() {
 fn a_key_without_a_file_is_shown_once_and_is_another_each_time() {
     let made = [(), ()].map(|()| run(["key", "new", "--network", "-104"]).expect_success());
     let private = made.each_ref().map(|ended| {
-        assert!(ended.stderr.contains("shown this once"), "{}", ended.stderr);
+        assert!(ended.stderr.contains("shown only now"), "{}", ended.stderr);
         let text = ended.text();
         let private = text.lines().find_map(|line| line.strip_prefix("private key  ")).expect("a key").to_owned();
         let public = KeyPair::new(&PrivateKey::from_hex(&private).expect("hex")).public().to_string();
@@ -382,9 +383,9 @@ fn an_encrypted_message_is_read_by_its_recipient() {
 fn what_the_node_refuses_is_said_in_plain_words() {
     for (code, name, words) in [
         (5, "FAILURE_INSUFFICIENT_BALANCE", "insufficient balance: the account does not have enough"),
-        (17, "FAILURE_INSUFFICIENT_FEE", "leave --fee away"),
-        (0, "NEUTRAL", "knows this transaction already"),
-        (999, "FAILURE_OF_TOMORROW", "does not know"),
+        (17, "FAILURE_INSUFFICIENT_FEE", "omit --fee"),
+        (0, "NEUTRAL", "already knows this transaction"),
+        (999, "FAILURE_OF_TOMORROW", "unknown to this program"),
     ] {
         let node = PlayedNode::start(move |request| {
             let announces = request.line == "POST /transaction/announce";
@@ -400,7 +401,7 @@ fn what_the_node_refuses_is_said_in_plain_words() {
 fn a_node_that_makes_no_sense_is_an_error_with_advice() {
     type Script = fn(&Seen) -> Option<Reply>;
     let cases: [(Script, &[&str]); 7] = [
-        (|_| raw("HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n<h1>Hi</h1>\n"), &["nonsense", "NEM node"]),
+        (|_| raw("HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n<h1>Hi</h1>\n"), &["is invalid", "NEM node"]),
         (|_| raw("SSH-2.0-OpenSSH_9.2\r\n"), &["not proper HTTP"]),
         (|_| raw("HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{"), &["ends early"]),
         (|_| Some(Reply::Json(200, json!({"metaData": {"networkId": 4711}}))), &["network 4711"]),
@@ -476,7 +477,7 @@ fn what_does_not_fit_the_network_or_the_rules_is_never_announced() {
     assert!(!node.lines().iter().any(|line| line.starts_with("POST")), "{:?}", node.lines());
 
     let ended = node.send(&["--amount", "1", "--fee", "0.049999"]).expect_success();
-    assert!(ended.stderr.contains("below the least of 0.05 XEM"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("below the minimum of 0.05 XEM"), "{}", ended.stderr);
 }
 
 #[test]
@@ -519,7 +520,7 @@ fn what_is_not_signed_rightly_is_not_announced() {
         run(["announce", &file, "--node", &node.url].iter().chain(more))
     };
     let wrong = json!({"data": e1["data"], "signature": e11["signature"]});
-    announce("wrong.json", &wrong, &[]).expect_failure(1, &["signature does not fit"]);
+    announce("wrong.json", &wrong, &[]).expect_failure(1, &["signature does not match"]);
     announce("unsigned.json", &e1["transaction"], &[]).expect_failure(2, &["--key-file"]);
     let key = place.key(ALICE);
     announce("bobs.json", &e11["transaction"], &["--key-file", &key]).expect_failure(1, &["names the signer 4664ae"]);
@@ -554,7 +555,7 @@ fn waiting_ends_when_the_transaction_is_confirmed() {
     ended.expect_failure(1, &["does not support transaction lookup"]);
 }
 
-/// The SHA-256 of the file that is notarised, which holds "abc".
+/// The SHA-256 of the notarised file, which contains "abc".
 const ABC: &str = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
 
 #[test]
@@ -576,7 +577,7 @@ fn a_file_is_notarised_by_a_message_to_the_account_itself() {
         .expect_failure(1, &[&missing, "No such file"]);
 }
 
-/// A transfer of alice with a message.
+/// Returns a transfer of alice with a message.
 fn transfer_with(payload: &str) -> Value {
     json!({
         "type": 257, "version": -1_744_830_463, "timeStamp": 300_000_050, "deadline": 300_003_650, "fee": 100_000,
@@ -584,7 +585,7 @@ fn transfer_with(payload: &str) -> Value {
     })
 }
 
-/// The hash of a transaction, and a node that says that it is in a block.
+/// Returns the hash of a transaction and a node that reports it as confirmed.
 fn notary(mut transaction: Value) -> (String, PlayedNode) {
     let hash = wallet::read_transaction(transaction.to_string().as_bytes()).expect("a transaction").hash().to_string();
     transaction["signature"] = json!("00".repeat(64));
@@ -614,7 +615,7 @@ fn a_file_is_verified_against_what_was_notarised() {
     }
     verify(&forged, &hash, &node).expect_failure(1, &["not verified", &forged, ABC]);
     verify(&contract, "12", &node).expect_failure(2, &["64 hex digits"]);
-    // A node that gives another transaction than the one that was asked for.
+    // A node that returns another transaction than requested.
     verify(&contract, &"ab".repeat(32), &node).expect_failure(1, &["another hash"]);
 
     let (hash, node) = notary(transfer_with("68656c6c6f"));
@@ -641,7 +642,7 @@ fn what_a_multisig_account_notarised_is_found_by_either_hash() {
     }
 }
 
-/// A world in which time passes only by waiting, and that has no randomness.
+/// Services in which time passes only by waiting, and without randomness.
 mod still_world {
     use std::io;
     use std::sync::atomic::{AtomicU64, Ordering};
@@ -661,7 +662,7 @@ mod still_world {
     };
 }
 
-/// Runs a command in this process, in a world of its own.
+/// Runs a command in this process with these services.
 fn execute(arguments: &[&str]) -> Result<(), WalletError> {
     let cli = Cli::parse_from(["nisd"].iter().chain(arguments));
     let Command::Wallet(command) = &cli.command else { panic!("not a command of the wallet") };
@@ -691,7 +692,7 @@ fn without_randomness_there_is_no_key() {
     assert!(fs::metadata(&path).is_err());
 }
 
-/// A server that answers each connection with what `serve` writes.
+/// Starts a server that calls `serve` for each connection.
 fn server(serve: impl Fn(TcpStream) + Send + 'static) -> Endpoint {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("an address").port();
@@ -712,7 +713,7 @@ fn the_client_waits_for_a_slow_answer_but_not_for_ever() {
     let answer = BlockingClient::new(slow, PATIENCE).get("/chain/height").expect("an answer");
     assert_eq!((answer.status, answer.body.as_slice()), (200, b"{}".as_slice()));
 
-    // A byte now and then does not make it wait longer.
+    // A byte now and then does not extend the timeout.
     let endless = server(move |mut stream| {
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nA: ");
         while stream.write_all(b"b").is_ok() {

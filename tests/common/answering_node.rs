@@ -1,5 +1,5 @@
-//! This node in the place of a recorded one that answers: the machine itself, with function calls where a running one has
-//! sockets. Nobody answers its own requests, except where a recorded node did.
+//! This node in the place of a recorded node that answers requests: the node's state machine, driven by function calls
+//! instead of sockets. Its own requests to peers get no answer, except where the recording has one.
 
 #![allow(dead_code)] // not every test uses everything
 use std::collections::{BTreeSet, VecDeque};
@@ -23,16 +23,16 @@ use nisd::store::{Store, StoreError};
 
 use crate::common::http::HttpResponse;
 
-/// Units of work in a turn.
+/// Units of work per tick.
 const BUDGET: u32 = 500;
 /// Largest body of a recorded request.
 const BODY_LIMIT: usize = 1 << 20;
-/// How long a request may be parked.
+/// How long a request may stay suspended.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Time that goes by while something is waited for.
+/// Virtual time per step while the test waits.
 const STEP: Duration = Duration::from_millis(10);
 
-/// What a node brings about.
+/// Collects the effects of the node.
 #[derive(Default)]
 struct World {
     wake_at: Option<Duration>,
@@ -74,7 +74,7 @@ impl Effects for World {
     }
 }
 
-/// What another node answers, if it does.
+/// The answer of another node to a request, or `None`.
 pub type Answers<'a> = &'a mut dyn FnMut(&FetchRequest, Duration) -> Option<nisd::net::fetch::Response>;
 
 /// A node on a store.
@@ -83,19 +83,19 @@ pub struct AnsweringNode<'s> {
     world: World,
     store: &'s Store,
     settings: &'s Settings,
-    /// Unix time at the beginning of the recording, in milliseconds.
+    /// Unix time at the start of the recording, in milliseconds.
     began: i64,
     now: Duration,
     connections: u64,
 }
 
 impl<'s> AnsweringNode<'s> {
-    /// Starts it at a moment of the recording.
+    /// Starts the node at a time of the recording.
     pub fn start(store: &'s Store, settings: &'s Settings, began: i64, now: Duration) -> AnsweringNode<'s> {
         AnsweringNode::try_start(store, settings, began, now).expect("a node")
     }
 
-    /// The same on a store that may be damaged.
+    /// Like [`AnsweringNode::start`], for a store that may be damaged.
     pub fn try_start(
         store: &'s Store,
         settings: &'s Settings,
@@ -114,7 +114,7 @@ impl<'s> AnsweringNode<'s> {
         LoopTime { unix_millis: self.began + self.now.as_millis() as i64, monotonic: self.now }
     }
 
-    /// Lets time go by until a moment of the recording.
+    /// Advances virtual time to a time of the recording.
     pub fn run_to(&mut self, time: Duration, answers: Answers<'_>) {
         self.work(answers);
         while self.now < time {
@@ -124,7 +124,7 @@ impl<'s> AnsweringNode<'s> {
         }
     }
 
-    /// Does what is due.
+    /// Runs the node until nothing is due.
     fn work(&mut self, answers: Answers<'_>) {
         loop {
             self.world.wake_at = None;
@@ -144,7 +144,7 @@ impl<'s> AnsweringNode<'s> {
         }
     }
 
-    /// Sends a request from 127.0.0.1, and waits for the answer.
+    /// Sends a request from 127.0.0.1 and waits for the answer.
     pub fn request(&mut self, bytes: &[u8], answers: Answers<'_>) -> HttpResponse {
         self.connections += 1;
         let connection = ConnectionId(self.connections);
@@ -191,7 +191,7 @@ impl<'s> AnsweringNode<'s> {
         }
     }
 
-    /// Puts blocks onto its chain, if that is better with them, as if it had pulled them; it starts anew with them.
+    /// Adds blocks to the chain if they make it better, as if the node had fetched them, then restarts the node.
     pub fn pull(self, blocks: &[Block]) -> AnsweringNode<'s> {
         let AnsweringNode { store, settings, began, now, .. } = self;
         let time = Timestamp::from_unix_millis(began + now.as_millis() as i64);
@@ -206,7 +206,7 @@ impl<'s> AnsweringNode<'s> {
     }
 }
 
-/// Puts the nemesis block into a store, and blocks above it.
+/// Imports the nemesis block and the blocks above it into a store.
 pub fn take_in(store: &Store, settings: &Settings, nemesis: &[u8], blocks: &[Block]) {
     let mut file = Vec::new();
     for block in blocks {

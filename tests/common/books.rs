@@ -1,4 +1,4 @@
-//! Who has how much, by adding up what blocks say: nothing of the state is used.
+//! Balances computed from blocks alone, without the node's state.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use nisd::model::{Address, Block, Body, Network, Transaction};
 pub struct Books(BTreeMap<Address, i128>);
 
 impl Books {
-    /// Enters a block; `harvester` has its fees.
+    /// Adds a block; `harvester` receives its fees.
     pub fn enter(&mut self, block: &Block, harvester: Address, network: &Network) {
         for transaction in &block.transactions {
             transaction.children().chain([transaction]).for_each(|one| self.enter_one(one, transaction, network));
@@ -18,7 +18,7 @@ impl Books {
     }
 
     fn enter_one(&mut self, one: &Transaction, root: &Transaction, network: &Network) {
-        // Of a multisig transaction and its cosignatures the multisig account pays the fees.
+        // The multisig account pays the fees of a multisig transaction and of its cosignatures.
         let payer = root.inner().unwrap_or(root).signer_address(network.byte);
         self.add(payer, -fee(one));
         let (recipient, amount) = match &one.body {
@@ -35,12 +35,12 @@ impl Books {
         *self.0.entry(account).or_default() += amount;
     }
 
-    /// What an account has; the nemesis account owes what it gave away.
+    /// Returns the balance of an account; that of the nemesis account is negative by the amount it gave away.
     pub fn balance(&self, account: &Address) -> i128 {
         self.0.get(account).copied().unwrap_or_default()
     }
 
-    /// All accounts with their balances.
+    /// Iterates over all accounts with their balances.
     pub fn all(&self) -> impl Iterator<Item = (&Address, i128)> {
         self.0.iter().map(|(account, balance)| (account, *balance))
     }

@@ -1,4 +1,4 @@
-//! Recorded conversations with the websocket interface: reading them, having them again, comparing what is said.
+//! Recorded conversations with the websocket interface: reads them, replays them, and compares the server's output.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -13,26 +13,26 @@ use super::http::HttpResponse;
 use super::json_text::Json;
 use super::websocket::{BINARY, CLOSE, CONTINUATION, PING, PONG, Stomp, TEXT, decode, encode};
 
-/// How long something is waited for that was recorded, unless something else is said.
+/// Default time to wait for a recorded message.
 pub const PATIENCE: Duration = Duration::from_secs(3);
-/// Code of a close frame without one.
+/// Code that stands for a close frame without a code.
 const NO_CODE: u16 = 1005;
 
 /// A line of a recording.
 #[derive(Clone, Debug)]
 pub struct Line {
     pub conversation: String,
-    /// Number of the client's action; what the server says after it has the same.
+    /// Number of the client's action; the server's output after it has the same number.
     pub step: u64,
-    /// Seconds since the conversation began.
+    /// Seconds since the start of the conversation.
     pub time: f64,
     pub from_client: bool,
-    /// What kind of thing was sent, such as `text`.
+    /// Kind of what was sent, such as `text`.
     pub op: String,
     pub data: String,
 }
 
-/// All lines of a file.
+/// Reads all lines of a file.
 pub fn read_file(path: &Path) -> Vec<Line> {
     let text = std::fs::read_to_string(path).expect("the recording is there");
     let line = |line: &str| {
@@ -50,7 +50,7 @@ pub fn read_file(path: &Path) -> Vec<Line> {
     text.lines().map(line).collect()
 }
 
-/// What the client does at once, and what it hears then.
+/// What the client sends at once, and what the server sends after it.
 #[derive(Clone, Debug, Default)]
 pub struct Step {
     pub number: u64,
@@ -65,8 +65,8 @@ pub struct Conversation {
     pub steps: Vec<Step>,
 }
 
-/// Takes lines apart into conversations, in the order in which these begin. Whatever the client does after the server
-/// has said something is a step of its own.
+/// Splits lines into conversations, in the order of their first lines. Whatever the client sends after server output
+/// starts a new step.
 pub fn conversations(lines: &[Line]) -> Vec<Conversation> {
     let mut all: Vec<Conversation> = Vec::new();
     for line in lines {
@@ -86,15 +86,15 @@ pub fn conversations(lines: &[Line]) -> Vec<Conversation> {
     all
 }
 
-/// Something that the server does.
+/// One piece of server output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Said {
-    /// An answer of HTTP, that to a handshake among them.
+    /// An HTTP response, also that to a handshake.
     Answer(HttpResponse),
     Stomp(Stomp),
-    /// A frame of STOMP in a frame of SockJS.
+    /// A STOMP frame inside a SockJS frame.
     Sockjs(Stomp),
-    /// A text that is no frame of STOMP.
+    /// A text that is not a STOMP frame.
     Text(String),
     Pong(Vec<u8>),
     Close(u16),
@@ -119,7 +119,7 @@ impl fmt::Display for Said {
 }
 
 impl Said {
-    /// What a line of the server says; also `close 1002` and `end`, as tables write it.
+    /// Reads a line of the server; also the forms `close 1002` and `end` that tables use.
     pub fn from_line(line: &Line) -> Said {
         match line.op.as_str() {
             "http" => Said::Answer(recorded_answer(&line.data)),
@@ -142,7 +142,7 @@ impl Said {
         }
     }
 
-    /// The frame of STOMP.
+    /// Returns the STOMP frame.
     pub fn frame(&self) -> Option<&Stomp> {
         match self {
             Said::Stomp(frame) | Said::Sockjs(frame) => Some(frame),
@@ -150,13 +150,13 @@ impl Said {
         }
     }
 
-    /// The topic of a message.
+    /// Returns the topic of a message.
     pub fn topic(&self) -> Option<&str> {
         let frame = self.frame()?;
         frame.headers.iter().find(|(name, _)| name == "destination").map(|(_, topic)| topic.as_str())
     }
 
-    /// Reads a table's short form: a frame of STOMP, `close 1002` or `end`.
+    /// Reads the short form of a table: a STOMP frame, `close 1002` or `end`.
     pub fn from_short(text: &str) -> Said {
         match text.strip_prefix("close ") {
             Some(code) => Said::Close(code.parse().expect("a code")),
@@ -166,19 +166,19 @@ impl Said {
     }
 }
 
-/// An answer as recorded, of an upgrade without the empty line behind it.
+/// Reads a recorded response; that to an upgrade lacks the empty line at its end.
 fn recorded_answer(text: &str) -> HttpResponse {
     let whole = if text.contains("\r\n\r\n") { text.to_owned() } else { format!("{text}\r\n\r\n") };
     HttpResponse::parse(whole.as_bytes()).unwrap_or_else(|| panic!("not a response: {text:?}"))
 }
 
-/// Headers that say nothing about the server's behaviour.
+/// Headers that do not describe the server's behaviour.
 const FREE_HEADERS: [&str; 3] = ["Date", "Server", "Content-Length"];
-/// Values in bodies by topic that belong to one run.
+/// Values in bodies, by topic, that differ from run to run.
 const FREE_VALUES: [(&str, &[&str]); 2] =
     [("/node/info", &["/metaData/version", "/metaData/platform", "/endpoint/port"]), ("/errors", &["/timeStamp"])];
 
-/// How two sayings differ, if they do.
+/// Returns how two pieces of server output differ, or `None`.
 pub fn difference(expected: &Said, got: &Said) -> Option<String> {
     let is_same = match (expected, got) {
         (Said::Answer(expected), Said::Answer(got)) => is_same_answer(expected, got),
@@ -212,7 +212,7 @@ fn free(value: &mut Json) {
 }
 
 fn is_same_frame(expected: &Stomp, got: &Stomp) -> bool {
-    // Lengths follow from bodies, and ids are checked where all of a conversation are known.
+    // Lengths follow from bodies; ids are checked where all ids of a conversation are known.
     let headers = |frame: &Stomp| -> Vec<(String, String)> {
         let is_free = |name: &str| name == "message-id" || name == "content-length";
         let pair = |(name, value): &(String, String)| {
@@ -223,7 +223,7 @@ fn is_same_frame(expected: &Stomp, got: &Stomp) -> bool {
     expected.command == got.command && headers(expected) == headers(got) && body_of(expected) == body_of(got)
 }
 
-/// The body as JSON without what belongs to one run; as it is if it is no JSON.
+/// Returns the body as JSON without the values that differ from run to run; the body unchanged if it is not JSON.
 pub fn body_of(frame: &Stomp) -> Json {
     let Ok(mut json) = Json::parse(&frame.body) else { return Json::String(frame.body.clone()) };
     let topic = frame.headers.iter().find(|(name, _)| name == "destination").map_or("", |(_, topic)| topic);
@@ -232,7 +232,7 @@ pub fn body_of(frame: &Stomp) -> Json {
     json
 }
 
-/// What every frame must be, whatever was recorded: lengths are right, no id comes twice, a body ends with CR LF.
+/// Checks what holds for every frame: lengths are right, no id repeats, a body ends with CR LF.
 pub fn check_frame(frame: &Stomp, ids: &mut BTreeSet<String>) -> Option<String> {
     if let Some((_, length)) = frame.headers.iter().find(|(name, _)| name == "content-length")
         && *length != frame.body.len().to_string()
@@ -250,7 +250,7 @@ pub fn check_frame(frame: &Stomp, ids: &mut BTreeSet<String>) -> Option<String> 
     (!is_new || !frame.body.ends_with("\r\n")).then(|| format!("an id that came before, or no line end: {frame:?}"))
 }
 
-/// A connection, byte by byte.
+/// A connection, read and written byte by byte.
 pub struct Wire {
     stream: TcpStream,
     buffer: Vec<u8>,
@@ -267,12 +267,12 @@ impl Wire {
         Wire { stream, buffer: Vec::new(), speaks_frames: false, has_ended: false, pings: 0 }
     }
 
-    /// Whether the server has ended it.
+    /// Returns whether the server has closed the connection.
     pub fn has_ended(&self) -> bool {
         self.has_ended
     }
 
-    /// Does what a line of the client says; `bytes` is its data as sent.
+    /// Performs the client's action of a line; `bytes` is its data as sent.
     pub fn send(&mut self, line: &Line, bytes: &[u8]) {
         let (kind, how) = line.op.split_once(' ').unwrap_or((&line.op, ""));
         let opcode = match kind {
@@ -294,11 +294,11 @@ impl Wire {
     }
 
     fn write(&mut self, bytes: &[u8]) {
-        // The server may have ended it already, which is seen when it is read.
+        // The server may already have closed the connection; the next read detects that.
         let _ = self.stream.write_all(bytes);
     }
 
-    /// What the server says next, within some time.
+    /// Returns the server's next output, or `None` after the time limit.
     pub fn hear(&mut self, limit: Duration) -> Option<Said> {
         let deadline = Instant::now() + limit;
         loop {
@@ -344,8 +344,8 @@ impl Wire {
         })
     }
 
-    /// Hears so many things, each within some time, and, unless it is the last step, whatever else comes before the
-    /// answer to a ping.
+    /// Reads `count` pieces of output, each within `patience`, and, unless this is the last step, everything else that
+    /// comes before the answer to a ping.
     pub fn hear_all(&mut self, count: usize, patience: Duration, is_last: bool) -> Vec<Said> {
         let mut heard = Vec::new();
         while heard.len() < count
@@ -359,7 +359,7 @@ impl Wire {
         heard
     }
 
-    /// Hears what comes before the answer to a ping: all that has been said already.
+    /// Reads everything that comes before the answer to a ping: all that the server has already sent.
     pub fn hear_rest(&mut self) -> Vec<Said> {
         let mut heard = Vec::new();
         if self.has_ended || !self.speaks_frames {

@@ -1,4 +1,4 @@
-//! The program as a process: commands that end, and nodes that run until they are told to stop.
+//! The program as a process: commands that end by themselves, and nodes that run until they are stopped.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
@@ -8,15 +8,15 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// How long a command may take, and a node until it listens.
+/// Maximum run time of a command, and maximum time until a node listens.
 const LIMIT: Duration = Duration::from_secs(120);
-/// How often a process is looked at.
+/// Interval between checks of a process.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// How long something that will happen is waited for.
+/// Maximum wait for an expected event.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Looks again and again until there is what is waited for.
+/// Polls `look` until it returns a value.
 #[track_caller]
 pub fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let begun = Instant::now();
@@ -29,12 +29,13 @@ pub fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// A port of this machine at which nobody listens.
+/// Returns a port of this machine that nothing listens on.
 pub fn closed_port() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port")
 }
 
-/// The program under test, with nothing to read; NISD names another one than that of this build.
+/// Returns the program under test with empty standard input; the variable NISD replaces the program of this build by
+/// another one.
 pub fn nisd<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Command {
     let program = std::env::var_os("NISD").unwrap_or_else(|| env!("CARGO_BIN_EXE_nisd").into());
     let mut command = Command::new(program);
@@ -42,28 +43,28 @@ pub fn nisd<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Command 
     command
 }
 
-/// What a command has left behind.
+/// The result of a command.
 pub struct Ended {
-    /// Exit code; `None` if a signal ended it.
+    /// Exit code; `None` if a signal ended the process.
     pub code: Option<i32>,
     pub stdout: Vec<u8>,
     pub stderr: String,
 }
 
 impl Ended {
-    /// Standard output as text.
+    /// Returns standard output as text.
     pub fn text(&self) -> String {
         String::from_utf8(self.stdout.clone()).expect("the output is text")
     }
 
-    /// Checks that all went well.
+    /// Checks that the command succeeded.
     #[track_caller]
     pub fn expect_success(self) -> Ended {
         assert_eq!(self.code, Some(0), "standard error:\n{}", self.stderr);
         self
     }
 
-    /// Checks the exit code and that standard error says all of `words`, without a panic.
+    /// Checks the exit code, that standard error contains all of `words`, and that nothing panicked.
     #[track_caller]
     pub fn expect_failure(self, code: i32, words: &[&str]) -> Ended {
         assert_eq!(self.code, Some(code), "standard error:\n{}", self.stderr);
@@ -81,7 +82,7 @@ pub fn run<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Ended {
     Process::start(nisd(arguments)).ended_within(LIMIT)
 }
 
-/// A running process; it is killed if it is dropped.
+/// A running process; dropping it kills the process.
 pub struct Process {
     child: Child,
     stdout: Option<JoinHandle<Vec<u8>>>,
@@ -90,7 +91,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts a process and collects what it prints, so that it never waits for a reader.
+    /// Starts a process and collects its output, so that it never blocks on writing.
     pub fn start(mut command: Command) -> Process {
         let mut child = command.spawn().expect("the program starts");
         let lines = Arc::new(Mutex::new(Vec::new()));
@@ -109,35 +110,35 @@ impl Process {
         Process { child, stdout: Some(stdout), stderr: Some(stderr), lines }
     }
 
-    /// Its number.
+    /// Returns the process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// What it has said on standard error so far.
+    /// Returns standard error so far.
     pub fn log(&self) -> String {
         self.lines.lock().expect("no writer panics").join("\n")
     }
 
-    /// Its end, if it has come.
+    /// Returns the exit status if the process has ended.
     pub fn exit(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().expect("the process can be asked for its end")
     }
 
-    /// Ends it at once, with SIGKILL.
+    /// Kills the process with SIGKILL.
     pub fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
-    /// Sends it a signal such as `TERM`.
+    /// Sends the process a signal such as `TERM`.
     pub fn signal(&self, name: &str) {
         let line = format!("kill -s {name} {}", self.child.id());
         let status = Command::new("sh").args(["-c", &line]).status().expect("there is a shell");
         assert!(status.success(), "{line}");
     }
 
-    /// Waits for its end.
+    /// Waits for the process to end.
     #[track_caller]
     pub fn ended_within(mut self, limit: Duration) -> Ended {
         let start = Instant::now();
@@ -163,12 +164,12 @@ impl Drop for Process {
     }
 }
 
-/// A running node, listening on ports of this machine that the system chose.
+/// A running node that listens on ports chosen by the system.
 pub struct Node {
     pub process: Process,
-    /// Its HTTP interface.
+    /// Address of the HTTP interface.
     pub http: SocketAddr,
-    /// Its websocket interface.
+    /// Address of the websocket interface.
     pub websocket: SocketAddr,
 }
 
@@ -179,13 +180,13 @@ impl Node {
         Node::of(Node::command(arguments))
     }
 
-    /// What starts a node.
+    /// Returns the command that starts a node.
     pub fn command(arguments: &[&str]) -> Command {
         let ports = ["run", "--bind", "127.0.0.1", "--http-port", "0", "--websocket-port", "0"];
         nisd(ports.iter().chain(arguments))
     }
 
-    /// Starts a node by a command and waits until it listens.
+    /// Starts a node with this command and waits until it listens.
     #[track_caller]
     pub fn of(command: Command) -> Node {
         let mut process = Process::start(command);

@@ -1,4 +1,4 @@
-//! Recorded exchanges: reading them, and comparing an answer with the recorded one.
+//! Recorded HTTP exchanges: reads them and compares a response with the recorded one.
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::IpAddr;
@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::http::HttpResponse;
 use super::json_text::Json;
 
-/// How an answer is compared.
+/// How a response is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compare {
     /// As JSON values.
@@ -20,7 +20,7 @@ pub enum Compare {
     Status,
 }
 
-/// A request and the answer that NIS1 gave.
+/// A request and the response of NIS1.
 #[derive(Clone, Debug)]
 pub struct Exchange {
     pub id: String,
@@ -41,7 +41,7 @@ pub struct Exchange {
     pub is_optional: bool,
 }
 
-/// All exchanges of a file, which may be compressed.
+/// Reads all exchanges of a file, which may be compressed.
 pub fn read_file(path: &Path) -> Vec<Exchange> {
     let file = std::fs::File::open(path).expect("the recording can be opened");
     let input: Box<dyn Read> = match path.extension().is_some_and(|extension| extension == "gz") {
@@ -92,13 +92,13 @@ impl Exchange {
         }
     }
 
-    /// The request line, for people.
+    /// Returns the request line, for display.
     pub fn line(&self) -> String {
         let query = self.query.as_ref().map(|query| format!("?{query}")).unwrap_or_default();
         format!("{} {}{query}", self.method, self.path)
     }
 
-    /// What differs between the recorded answer and this one; empty if nothing does.
+    /// Returns the differences between the recorded response and `got`; empty if they agree.
     pub fn differences(&self, got: &HttpResponse) -> Vec<String> {
         let mut found = Vec::new();
         if got.status != self.expected.status {
@@ -146,7 +146,7 @@ impl Exchange {
     fn value_difference(&self, mut expected: Json, mut got: Json) -> Option<String> {
         let masked = |value: &mut Json| *value = Json::Word("masked".to_owned());
         for path in &self.mask {
-            // A masked member that only one side has stays a difference.
+            // A masked member that only one side has remains a difference.
             expected.at_path(path, &mut { masked });
             got.at_path(path, &mut { masked });
         }
@@ -166,7 +166,7 @@ impl Exchange {
         let (mut expected, mut bytes) = (self.expected.body.clone(), got.body.clone());
         let is_account = self.path.starts_with("/account/get") && self.expected.status == 200;
         if is_account {
-            // Bytes have no names, so the object is taken apart.
+            // Members of a binary object cannot be found by name, so the object is parsed first.
             let shown = |bytes: &[u8]| account_pair(bytes).ok_or_else(|| hex::encode(bytes));
             return match (shown(&expected), shown(&bytes)) {
                 (Ok(expected), Ok(got)) => self.value_difference(expected, got),
@@ -184,11 +184,11 @@ impl Exchange {
     }
 }
 
-/// Members that nodes of the network compute slightly differently, and by how much relative to the value.
+/// Members that nodes of the network compute with slightly different results, and their relative tolerance.
 const DOUBLES: [&str; 4] = ["importance", "score", "ev", "pageRank"];
 const TOLERANCE: f64 = 1e-14;
 
-/// Whether two values are equal, but for the last digits of importances.
+/// Returns whether two values are equal except for the last digits of importances.
 fn is_same(expected: &Json, got: &Json) -> bool {
     let is_close = |a: &Json, b: &Json| {
         let number = |value: &Json| if let Json::Word(word) = value { word.parse::<f64>().ok() } else { None };
@@ -224,7 +224,7 @@ fn ranges(list: &Value) -> Vec<(i64, usize)> {
         .collect()
 }
 
-/// Zeroes a range, whose start counts from the end if it is negative.
+/// Zeroes a range; a negative start counts from the end.
 fn blank(bytes: &mut [u8], start: i64, length: usize) {
     let start = if start < 0 { start + bytes.len() as i64 } else { start };
     let start = usize::try_from(start).unwrap_or(0).min(bytes.len());
@@ -232,7 +232,7 @@ fn blank(bytes: &mut [u8], start: i64, length: usize) {
     bytes[start..end].fill(0);
 }
 
-/// The bytes that standard base64 stands for.
+/// Decodes standard base64.
 pub fn decode_base64(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
     let (mut bits, mut count) = (0u32, 0);
@@ -255,7 +255,7 @@ pub fn decode_base64(text: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// An account pair in binary as the JSON it would be; `None` if it is not one.
+/// Converts a binary account pair to its JSON form; `None` if it is not an account pair.
 fn account_pair(bytes: &[u8]) -> Option<Json> {
     let mut fields = Fields(bytes);
     let account = account(&mut Fields(fields.bytes()??))?;
@@ -290,7 +290,7 @@ fn account(fields: &mut Fields<'_>) -> Option<Json> {
     fields.0.is_empty().then(|| Json::object(members))
 }
 
-/// The fields of a binary object that have not been read.
+/// The unread fields of a binary object.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
@@ -303,7 +303,7 @@ impl<'a> Fields<'a> {
         Some(i64::from_le_bytes(extended))
     }
 
-    /// Bytes behind their length; `Some(None)` is null.
+    /// Reads bytes with a length prefix; `Some(None)` is null.
     fn bytes(&mut self) -> Option<Option<&'a [u8]>> {
         let length = self.number::<4>()?;
         if length == -1 {

@@ -1,4 +1,4 @@
-//! A small HTTP client that sends what it is told, byte for byte.
+//! A small HTTP client that sends given bytes unchanged.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
@@ -8,7 +8,7 @@ use socket2::{Domain, Socket, Type};
 
 use super::exchange::Exchange;
 
-/// How long an answer may take.
+/// Maximum time for a response.
 const TIMEOUT: Duration = Duration::from_secs(20);
 /// Size of the chunks of a chunked request.
 const CHUNK_BYTES: usize = 50;
@@ -22,13 +22,13 @@ pub struct HttpResponse {
 }
 
 impl HttpResponse {
-    /// All values of a header, in order.
+    /// Returns all values of a header, in order.
     pub fn header_values(&self, name: &str) -> Vec<&str> {
         let found = self.headers.iter().filter(|(key, _)| key.eq_ignore_ascii_case(name));
         found.map(|(_, value)| value.as_str()).collect()
     }
 
-    /// The methods of the second `Allow` header, sorted; none if there is no second one.
+    /// Returns the methods of the second `Allow` header, sorted; none if there is only one.
     pub fn second_allow(&self) -> Vec<&str> {
         let values = self.header_values("Allow");
         let second = values.get(1).copied().unwrap_or_default();
@@ -37,7 +37,7 @@ impl HttpResponse {
         methods
     }
 
-    /// Reads a whole response.
+    /// Parses a whole response.
     pub fn parse(bytes: &[u8]) -> Option<HttpResponse> {
         let end = bytes.windows(4).position(|window| window == b"\r\n\r\n")?;
         let head = std::str::from_utf8(&bytes[..end]).ok()?;
@@ -101,7 +101,7 @@ fn connect(source: Option<IpAddr>, port: u16) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// The bytes of the request: the recorded headers besides `Host`, `Connection: close` and the framing.
+/// Returns the bytes of the request: `Host`, `Connection: close`, the recorded headers and the framing.
 fn request(exchange: &Exchange, port: u16) -> Vec<u8> {
     let query = exchange.query.as_ref().map(|query| format!("?{query}")).unwrap_or_default();
     let mut head = format!("{} {}{query} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n", exchange.method, exchange.path);

@@ -1,4 +1,4 @@
-//! A small HTTP client that keeps its connection and sends what it is told, byte for byte.
+//! A small HTTP client that keeps its connection open and sends given bytes unchanged.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-/// How long an answer may take.
+/// Maximum time for a response.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// An answer.
+/// A response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
     pub status: u16,
@@ -18,18 +18,18 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// The first value of a header.
+    /// Returns the first value of a header.
     pub fn header(&self, name: &str) -> Option<&str> {
         let mut found = self.headers.iter().filter(|(key, _)| key.eq_ignore_ascii_case(name));
         found.next().map(|(_, value)| value.as_str())
     }
 
-    /// The body as text.
+    /// Returns the body as text.
     pub fn text(&self) -> &str {
         std::str::from_utf8(&self.body).expect("the body is text")
     }
 
-    /// The body as JSON.
+    /// Returns the body as JSON.
     #[track_caller]
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error} in {self:?}"))
@@ -49,7 +49,7 @@ impl Client {
         Client::from_stream(stream)
     }
 
-    /// Speaks on a connection that exists.
+    /// Uses an existing connection.
     pub fn from_stream(stream: TcpStream) -> Client {
         stream.set_read_timeout(Some(PATIENCE)).expect("a time limit");
         stream.set_write_timeout(Some(PATIENCE)).expect("a time limit");
@@ -62,7 +62,7 @@ impl Client {
         self.stream.write_all(bytes.as_ref()).expect("the node reads");
     }
 
-    /// Reads the answer to a request that was not a HEAD.
+    /// Reads the response to a request other than HEAD.
     #[track_caller]
     pub fn answer(&mut self) -> Answer {
         let mut answer = self.head();
@@ -75,7 +75,7 @@ impl Client {
         answer
     }
 
-    /// Reads the next chunk of an answer that comes in pieces; whether it was not the last one.
+    /// Reads the next chunk of a chunked response; returns whether more chunks follow.
     #[track_caller]
     pub fn chunk(&mut self, answer: &mut Answer) -> bool {
         let (start, size) = loop {
@@ -90,7 +90,7 @@ impl Client {
         size > 0
     }
 
-    /// The next bytes, so many.
+    /// Reads `length` bytes.
     #[track_caller]
     fn bytes(&mut self, length: usize) -> Vec<u8> {
         while self.buffer.len() < length {
@@ -99,7 +99,7 @@ impl Client {
         self.buffer.drain(..length).collect()
     }
 
-    /// Reads the start of an answer: all of it after a HEAD.
+    /// Reads the head of a response; this is all of it after a HEAD.
     #[track_caller]
     pub fn head(&mut self) -> Answer {
         let end = loop {
@@ -119,12 +119,12 @@ impl Client {
         Answer { status: status.parse().expect("a status"), headers: lines.map(pair).collect(), body: Vec::new() }
     }
 
-    /// Waits until the node closes the connection; whatever it still sends is thrown away.
+    /// Waits until the node closes the connection; discards what it still sends.
     pub fn expect_end(&mut self) {
         while self.receive() {}
     }
 
-    /// Reads some bytes; whether there were any.
+    /// Reads some bytes; returns `false` at the end of the stream.
     #[track_caller]
     fn receive(&mut self) -> bool {
         let mut chunk = [0; 16 * 1024];
@@ -133,44 +133,44 @@ impl Client {
         count > 0
     }
 
-    /// Takes the connection apart: what becomes of it after an upgrade.
+    /// Returns the stream and the buffered bytes, for use after an upgrade.
     pub fn into_parts(self) -> (TcpStream, Vec<u8>) {
         (self.stream, self.buffer)
     }
 
-    /// A GET.
+    /// Sends a GET and reads the response.
     #[track_caller]
     pub fn get(&mut self, target: &str) -> Answer {
         self.send(get(target));
         self.answer()
     }
 
-    /// A POST of JSON.
+    /// Sends a POST of JSON and reads the response.
     #[track_caller]
     pub fn post(&mut self, target: &str, body: &str) -> Answer {
         self.send(post(target, body));
         self.answer()
     }
 
-    /// The chain's height.
+    /// Requests the chain height.
     #[track_caller]
     pub fn height(&mut self) -> u64 {
         self.get("/chain/height").json()["height"].as_u64().expect("a height")
     }
 
-    /// The block at a height, as sent.
+    /// Requests the block at a height.
     #[track_caller]
     pub fn block(&mut self, height: u64) -> Answer {
         self.post("/block/at/public", &format!("{{\"height\":{height}}}"))
     }
 }
 
-/// The bytes of a GET.
+/// Returns the bytes of a GET request.
 pub fn get(target: &str) -> String {
     format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n")
 }
 
-/// The bytes of a POST of JSON.
+/// Returns the bytes of a POST request with JSON.
 pub fn post(target: &str, body: &str) -> String {
     let length = body.len();
     format!(

@@ -1,4 +1,4 @@
-//! What holds of every state, whatever blocks have led to it; read from what `nisd dump` writes.
+//! Invariants of every state, whatever blocks led to it, checked on the output of `nisd dump`.
 
 use std::collections::BTreeMap;
 
@@ -7,18 +7,19 @@ use nisd::state;
 use nisd::store::{Store, tip};
 use serde_json::Value;
 
-/// What is to be compared with the state before.
+/// Values to compare with those of the previous state.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts {
-    /// Hashes of transactions that are remembered.
+    /// Number of stored transaction hashes.
     pub hashes: u64,
 }
 
-/// Checks the state of a store after its last block; what does not hold.
+/// Checks the state of a store after its last block; an error names the violated invariant.
 ///
-/// The sum of all currency is that of the beginning. What is vested and what is not are the balance. The balances of a
-/// mosaic are its supply, and each holder is among the accounts. Cosignatories and the accounts for which they sign name each other, and nobody is both. Links
-/// come in pairs, unless the deactivation of one could name another account. Importances are those of the next block.
+/// The sum of all currency never changes. Vested and unvested amounts add up to the balance. The balances of a mosaic
+/// add up to its supply, and each holder is among the accounts. Cosignatories and the accounts they sign for refer to
+/// each other, and no account is both. Links come in pairs, unless the deactivation of one could name another account.
+/// Importances are those of the next block.
 pub fn check(store: &Store, network: &Network) -> Result<Facts, String> {
     let snapshot = store.snapshot().map_err(|error| error.to_string())?;
     let last = tip(&snapshot).map_err(|error| error.to_string())?.ok_or("an empty chain")?;
@@ -66,7 +67,7 @@ fn check_account(
     check_links(address, account, accounts, network.chain.forks.mosaic_redefinition)
 }
 
-/// The last link of an account is among those of the other, from the other side.
+/// Checks that the last link of an account is among the links of the other account, in the opposite role.
 fn check_links(
     address: &str,
     account: &Value,
@@ -83,9 +84,9 @@ fn check_links(
         && word(newest, "linked")? == address
         && number(newest, "height")? == height
         && number(newest, "mode")? == mode;
-    // Before that fork a deactivation that names another account leaves the real remote as it was.
+    // Before that fork, a deactivation that names another account leaves the real remote unchanged.
     let may_dangle = [height, number(newest, "height")?].into_iter().min() < Some(redefinition);
-    // An account may be a remote and later an owner, or the other way round.
+    // An account may be first a remote and later an owner, or the other way round.
     let is_older = number(newest, "height")? > height;
     demand(fits || may_dangle || is_older, || format!("links of {address} and {linked}"))
 }

@@ -1,4 +1,4 @@
-//! JSON values whose numbers stay as they are written, so that `0.0` differs from `0`.
+//! JSON values that keep numbers as written, so that `0.0` differs from `0`.
 
 use std::fmt;
 
@@ -11,12 +11,12 @@ pub enum Json {
     String(String),
     /// An array.
     Array(Vec<Json>),
-    /// An object; members are sorted by name, as their order means nothing.
+    /// An object; its members are sorted by name because their order has no meaning.
     Object(Vec<(String, Json)>),
 }
 
 impl Json {
-    /// Reads a text that holds one value and white space.
+    /// Parses a text of one value and white space.
     pub fn parse(text: &str) -> Result<Json, String> {
         let mut parser = Parser { text, at: 0 };
         let value = parser.value()?;
@@ -24,7 +24,7 @@ impl Json {
         if parser.at < text.len() { Err(parser.unexpected()) } else { Ok(value) }
     }
 
-    /// The member of an object.
+    /// Returns a member of an object.
     pub fn get(&self, name: &str) -> Option<&Json> {
         match self {
             Json::Object(members) => members.iter().find(|(key, _)| key == name).map(|(_, value)| value),
@@ -32,7 +32,7 @@ impl Json {
         }
     }
 
-    /// The text of a string.
+    /// Returns the text of a string.
     pub fn as_str(&self) -> Option<&str> {
         match self {
             Json::String(text) => Some(text),
@@ -40,14 +40,14 @@ impl Json {
         }
     }
 
-    /// An object from its members.
+    /// Builds an object from its members.
     pub fn object(mut members: Vec<(String, Json)>) -> Json {
         members.sort();
         Json::Object(members)
     }
 
-    /// Calls `change` with every value at a path such as `/data/*/meta`, where `*` is every element or member;
-    /// how many there are.
+    /// Calls `change` with every value at a path such as `/data/*/meta`, where `*` matches every element or member;
+    /// returns their number.
     pub fn at_path(&mut self, path: &str, change: &mut impl FnMut(&mut Json)) -> usize {
         let Some(rest) = path.strip_prefix('/') else {
             change(self);
@@ -69,7 +69,7 @@ impl Json {
         }
     }
 
-    /// Calls `change` with every member of this name, however deep.
+    /// Calls `change` with every member of this name at any depth.
     pub fn at_name(&mut self, name: &str, change: &mut impl FnMut(&mut Json)) {
         match self {
             Json::Array(values) => values.iter_mut().for_each(|value| value.at_name(name, change)),
@@ -186,7 +186,7 @@ impl Parser<'_> {
     fn word(&mut self) -> Result<Json, String> {
         let rest = &self.text[self.at..];
         let end = rest.find([' ', '\t', '\r', '\n', ',', ']', '}']).unwrap_or(rest.len());
-        // Checks the form of the number or the word.
+        // Checks the form of the number or keyword.
         serde_json::from_str::<serde_json::Value>(&rest[..end]).map_err(|error| error.to_string())?;
         self.at += end;
         Ok(Json::Word(rest[..end].to_owned()))

@@ -1,4 +1,4 @@
-//! Nodes of one private network as processes, which know each other by the same list of peers.
+//! Nodes of one private network as processes, all with the same list of peers.
 #![allow(dead_code)] // not every test uses everything
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
@@ -15,24 +15,24 @@ use crate::common::daemon::{Node, nisd, run};
 use crate::common::http_client::{Answer, Client};
 use crate::common::private_network::{Genesis, TOTAL, address, key_pair, now, private_key};
 
-/// Nothing is waited for longer than this, unless somebody says how long.
+/// Default maximum wait.
 pub const PATIENCE: Duration = Duration::from_secs(90);
-/// How often a node is asked for what is waited for.
+/// Interval between requests to a node while the test waits.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// What a caller is answered who asks too often.
+/// Status of a response to a client that exceeds its rate limit.
 const TOO_MANY_REQUESTS: u16 = 429;
-/// The accounts that pay have keys from this number on; below are the nodes.
+/// Key numbers of the paying accounts start here; smaller numbers belong to the nodes.
 const FIRST_PAYER: u64 = 100;
-/// Whole units that each of them has.
+/// Balance of each paying account, in whole units.
 const PAYER_OWNS: u64 = 10_000;
 
-/// Waits until there is something to be seen.
+/// Polls `look` until it returns a value.
 #[track_caller]
 pub fn wait_for<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
     wait_longer_for(what, PATIENCE, look)
 }
 
-/// The same with a patience of one's own.
+/// Like [`wait_for`], with a given maximum wait.
 #[track_caller]
 pub fn wait_longer_for<T>(what: &str, patience: Duration, mut look: impl FnMut() -> Option<T>) -> T {
     let begun = Instant::now();
@@ -45,39 +45,39 @@ pub fn wait_longer_for<T>(what: &str, patience: Duration, mut look: impl FnMut()
     }
 }
 
-/// A transaction as it is announced.
+/// Returns the JSON announcement of a transaction.
 pub fn announcement(transaction: &Transaction) -> String {
     let signature = transaction.signature.expect("a signature").to_string();
     json!({"data": hex::encode(transaction.to_bytes(SigningForm::NonVerifiable)), "signature": signature}).to_string()
 }
 
-/// The loopback address that ends in this number, with a port that is free there.
+/// Returns the loopback address that ends in `number`, with a port that is free there.
 pub fn loopback(number: u8) -> SocketAddr {
     let ip = IpAddr::V4(Ipv4Addr::new(127, 0, 0, number));
     TcpListener::bind((ip, 0)).and_then(|listener| listener.local_addr()).expect("a port")
 }
 
-/// Where a node is to be.
+/// Where a node runs.
 pub struct Place {
-    /// What other nodes reach it by.
+    /// Address at which other nodes reach it.
     pub http: SocketAddr,
-    /// On what it listens; nothing for that address alone.
+    /// Address it listens on; `None` means only its own.
     pub bind: Option<&'static str>,
-    /// What this test reaches it by.
+    /// Address at which the test reaches it.
     pub seen_at: IpAddr,
-    /// Words to start a program there.
+    /// Command prefix that starts a program there.
     pub before: Vec<String>,
 }
 
 impl Place {
-    /// An address of this machine.
+    /// Returns an address of this machine.
     pub fn on_loopback(number: u8) -> Place {
         let http = loopback(number);
         Place { http, bind: None, seen_at: http.ip(), before: Vec::new() }
     }
 }
 
-/// A node of the network, in a folder of its own. It has the key of its number, from 1, and harvests.
+/// A node of the network with its own folder and the key of its number, from 1; it harvests.
 pub struct Member {
     place: Place,
     folder: TempDir,
@@ -85,8 +85,8 @@ pub struct Member {
     node: Option<Node>,
 }
 
-/// Nodes that make blocks in shares of equal size: together one every `1 / haste` minutes to begin with, later every ten
-/// seconds, if they need not be faster.
+/// Lays out nodes that harvest in equal shares: together one block every `1 / haste` minutes at first, later every ten
+/// seconds if they need not be faster.
 pub fn network(places: Vec<Place>, haste: u64, payers: u64) -> Vec<Member> {
     let reserved = payers * PAYER_OWNS;
     let share = (TOTAL - reserved) / places.len() as u64;
@@ -101,12 +101,12 @@ pub fn network(places: Vec<Place>, haste: u64, payers: u64) -> Vec<Member> {
     (1..).zip(places).map(member).collect()
 }
 
-/// Number of the key of an account that pays.
+/// Returns the key number of a paying account.
 pub fn payer(number: u64) -> u64 {
     FIRST_PAYER + number
 }
 
-/// The list that all of them have.
+/// Returns the list of peers that all nodes have.
 fn peers_file(places: &[Place]) -> String {
     let peer = |(number, place): (u64, &Place)| {
         let (host, port) = (place.http.ip().to_string(), place.http.port());
@@ -141,7 +141,7 @@ impl Member {
         Member { place, folder, config, node: None }
     }
 
-    /// Starts it, and waits until it listens.
+    /// Starts the node and waits until it listens.
     pub fn start(&mut self) {
         let own = self.place.http.ip().to_string();
         let bind = self.place.bind.unwrap_or(&own);
@@ -150,19 +150,19 @@ impl Member {
         self.node = Some(Node::of(behind(&self.place.before, command)));
     }
 
-    /// Leaves it without a list of others.
+    /// Removes the node's list of peers.
     pub fn forget_list(&self) {
         let list = self.folder.path().join("peers-config_synthetic.json");
         std::fs::write(list, json!({"knownPeers": []}).to_string()).expect("room");
     }
 
-    /// Ends it without a warning.
+    /// Kills the node without warning.
     pub fn kill(&mut self) {
         self.node().process.kill();
         self.node = None;
     }
 
-    /// Tells it to end.
+    /// Stops the node.
     pub fn stop(&mut self) {
         let process = self.node.take().expect("a running node").process;
         process.signal("TERM");
@@ -178,13 +178,13 @@ impl Member {
         self.folder.path().join("store")
     }
 
-    /// Its websocket interface, as this test reaches it.
+    /// Returns the websocket address as the test reaches it.
     pub fn websocket(&self) -> SocketAddr {
         let node = self.node.as_ref().expect("a running node");
         SocketAddr::new(self.place.seen_at, node.websocket.port())
     }
 
-    /// What it answers, once it does not hold that it is asked too often.
+    /// Sends a request; repeats it while the node answers that the rate limit is exceeded.
     #[track_caller]
     fn ask(&self, ask: impl Fn(&mut Client) -> Answer) -> Answer {
         let address = SocketAddr::new(self.place.seen_at, self.place.http.port());
@@ -192,24 +192,24 @@ impl Member {
         wait_for("an answer", answer)
     }
 
-    /// The height of its chain.
+    /// Requests the chain height.
     pub fn height(&self) -> u64 {
         self.ask(|client| client.get("/chain/height")).json()["height"].as_u64().expect("a height")
     }
 
-    /// The block at a height, if it is there.
+    /// Requests the block at a height; `None` if it does not exist.
     pub fn block_if_any(&self, height: u64) -> Option<Value> {
         let answer = self.ask(|client| client.block(height));
         (answer.status == 200).then(|| answer.json())
     }
 
-    /// The block at a height, once it is there.
+    /// Waits for the block at a height.
     #[track_caller]
     pub fn block(&self, height: u64) -> Value {
         wait_for("a block", || self.block_if_any(height))
     }
 
-    /// Announces a transaction, which it must take.
+    /// Announces a transaction, which the node must accept.
     #[track_caller]
     pub fn announce(&self, transaction: &Transaction) {
         let body = announcement(transaction);
@@ -217,13 +217,13 @@ impl Member {
         assert_eq!(answer["message"], "SUCCESS", "{answer}");
     }
 
-    /// Whether a transaction is in its chain.
+    /// Returns whether a transaction is in the chain.
     pub fn has_confirmed(&self, transaction: &Transaction) -> bool {
         let path = format!("/transaction/get?hash={}", transaction.hash());
         self.ask(|client| client.get(&path)).status == 200
     }
 
-    /// Memory of its process in KiB: all that is resident, and what of it is its own.
+    /// Returns the memory of the process in KiB: resident, and the anonymous part of it.
     pub fn memory(&self) -> [u64; 2] {
         let id = self.node.as_ref().expect("a running node").process.id();
         let status = std::fs::read_to_string(format!("/proc/{id}/status")).expect("a running process");
@@ -235,7 +235,7 @@ impl Member {
     }
 }
 
-/// What the nodes have that a node works with, in order: a text of their entities, by its JSON pointer.
+/// Returns, in order, one text field, given by its JSON pointer, of every node that the node at `at` lists as active.
 pub fn active(at: SocketAddr, what: &str) -> Vec<String> {
     let nodes = Client::connect(at).get("/node/peer-list/all").json();
     let active = nodes["active"].as_array().into_iter().flatten();
@@ -244,7 +244,7 @@ pub fn active(at: SocketAddr, what: &str) -> Vec<String> {
     texts
 }
 
-/// A command that is started by another one, which becomes it.
+/// Wraps a command in another one that executes it in its own process.
 pub fn behind(before: &[String], command: Command) -> Command {
     let [first, rest @ ..] = before else { return command };
     let mut outer = Command::new(first);
@@ -253,8 +253,8 @@ pub fn behind(before: &[String], command: Command) -> Command {
     outer
 }
 
-/// Ends all nodes, and checks that what they have in common is the same to the last bit: takes back the blocks that only
-/// some have got, and compares the digests of the states. The height and the digest.
+/// Stops all nodes and checks that their common state is identical: rolls back blocks that only some have and compares
+/// the state digests. Returns the height and the digest.
 pub fn stop_and_compare(members: &mut [Member]) -> (u64, String) {
     members.iter_mut().for_each(Member::stop);
     let digest = |member: &Member| -> (u64, String) {

@@ -1,4 +1,4 @@
-//! What several tests need.
+//! Helpers that several tests share.
 #![allow(dead_code)] // not every test uses everything
 
 pub mod conversation;
@@ -15,7 +15,8 @@ pub mod websocket;
 use std::io::{Read as _, Write};
 use std::path::PathBuf;
 
-/// A file or folder of the data that lies beside the project; `None`, said aloud, where it is absent.
+/// Returns the path of a file or folder of the data beside the project; prints a notice and returns `None` where it is
+/// absent.
 pub fn shared(path: &str) -> Option<PathBuf> {
     let root = std::env::var_os("NISD_SHARED").map(PathBuf::from);
     let root = root.unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../shared"));
@@ -27,21 +28,21 @@ pub fn shared(path: &str) -> Option<PathBuf> {
     None
 }
 
-/// Says something that the test harness does not swallow, as it would what is printed in the usual way.
+/// Prints a text past the test harness, which captures normal output.
 pub fn loudly(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
-/// A number that the user may set.
+/// Reads a number from an environment variable.
 pub fn from_environment<T: std::str::FromStr>(name: &str) -> Option<T> {
     std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is no number")))
 }
 
-/// Small random numbers (splitmix64): a run is repeated by its seed.
+/// A small random number generator (splitmix64); a seed reproduces a run.
 pub struct Random(pub u64);
 
 impl Random {
-    /// The next number.
+    /// Returns the next number.
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -50,19 +51,19 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number below `count`, which is not 0.
+    /// Returns a number below `count`, which is not 0.
     pub fn below(&mut self, count: usize) -> usize {
         (self.next() % count as u64) as usize
     }
 
-    /// One of two.
+    /// Returns `true` or `false` with equal chance.
     pub fn coin(&mut self) -> bool {
         self.next() & 1 == 0
     }
 }
 
-/// A store that an older version has made of the first blocks of the project's chain, as its last revision has;
-/// `tests/older_stores/run` makes larger ones anew.
+/// Returns a store of the first blocks of the project's chain, made by the last revision that wrote this schema;
+/// `tests/older_stores/run` regenerates larger ones.
 pub fn older_store(schema: u32) -> Vec<u8> {
     let file = format!("{}/tests/data/older-stores/schema-{schema}.mdb.gz", env!("CARGO_MANIFEST_DIR"));
     let mut bytes = Vec::new();
@@ -71,7 +72,7 @@ pub fn older_store(schema: u32) -> Vec<u8> {
     bytes
 }
 
-/// A file of the recorded chain `tiny` that lies in the project.
+/// Returns the path of a file of the recorded chain `tiny`, which is part of the project.
 pub fn tiny(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data/tiny").join(name)
 }

@@ -1,4 +1,4 @@
-//! One random change of a chain part.
+//! Applies one random change to a chain part.
 
 use nisd::codec::{Context, SigningForm};
 use nisd::crypto::PublicKey;
@@ -7,31 +7,31 @@ use nisd::model::{Address, Block, BlockKind, Body, Network, Transaction};
 
 use crate::common::Random;
 
-/// What is changed.
+/// Kinds of changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// A bit of a field of a block.
     BlockField,
-    /// A bit of a field of a transaction, of one inside it or of a cosignature.
+    /// A bit of a field of a transaction, of its inner transaction or of a cosignature.
     TransactionField,
     /// A bit of the bytes of a block.
     Bytes,
-    /// Two blocks change places.
+    /// Two blocks exchanged.
     SwapBlocks,
-    /// A block is missing.
+    /// A block omitted.
     OmitBlock,
-    /// A block is there twice.
+    /// A block duplicated.
     DuplicateBlock,
-    /// Two transactions of a block change places.
+    /// Two transactions of a block exchanged.
     SwapTransactions,
-    /// A transaction is missing.
+    /// A transaction omitted.
     OmitTransaction,
-    /// A transaction is there twice, in the same block or another.
+    /// A transaction duplicated, in the same block or another one.
     DuplicateTransaction,
 }
 
 impl Change {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Change; 9] = [
         Change::BlockField,
         Change::TransactionField,
@@ -45,23 +45,23 @@ impl Change {
     ];
 }
 
-/// What a change must lead to.
+/// The result that a change must have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// The part is no longer valid.
+    /// The part becomes invalid.
     Refused,
-    /// The part is the same: the hash of the block before each block is overwritten by that of the block which is
-    /// before it.
+    /// The part stays the same: the hash of the previous block in each block is overwritten by that of the actual
+    /// previous block.
     None,
-    /// The part ends after this many blocks, and is valid that far.
+    /// The part ends after this many blocks and is valid up to there.
     Shorter(usize),
 }
 
-/// Places at which to try a change before the part counts as having none for it.
+/// Number of random places to try before the change counts as impossible.
 const TRIES: u32 = 100;
 
-/// The part with one change somewhere, and what this must lead to. `None` if there is no place for it, or only such
-/// where the bits are lost when blocks are brought into their normal form.
+/// Applies one change at a random place and returns the part with the required result. `None` if no place fits, or only
+/// places whose bits are lost when blocks are normalized.
 pub fn mutate(part: &[Block], change: Change, network: &Network, random: &mut Random) -> Option<(Vec<Block>, Effect)> {
     (0..TRIES).find_map(|_| {
         let mut changed = part.to_vec();
@@ -118,12 +118,12 @@ fn apply(part: &mut Vec<Block>, change: Change, network: &Network, random: &mut 
     Some(())
 }
 
-/// A place in a list that is not empty.
+/// Returns a random index; `None` for an empty list.
 fn pick<T>(list: &[T], random: &mut Random) -> Option<usize> {
     (!list.is_empty()).then(|| random.below(list.len()))
 }
 
-/// Flips one bit, if there is any.
+/// Flips one bit; does nothing with an empty slice.
 fn flip(bytes: &mut [u8], random: &mut Random) {
     if let Some(place) = pick(bytes, random) {
         bytes[place] ^= 1 << random.below(8);

@@ -1,4 +1,4 @@
-//! A network for a test alone, in which every node is a machine of its own, and which can be cut in two.
+//! A network of its own for one test: every node is in its own network namespace, and the network can be partitioned.
 
 #![allow(dead_code)] // not every test uses everything
 
@@ -8,15 +8,15 @@ use std::process::{Command, Stdio};
 use crate::common::loudly;
 use crate::members::Place;
 
-/// Set where the test runs inside.
+/// Set when the test runs inside the namespaces.
 const INSIDE: &str = "NISD_IN_NAMESPACES";
-/// What gives a program its own users, network and mounts, in which it may do everything, and nothing outside.
+/// Runs a program with its own users, network and mounts, with all rights inside and none outside.
 const UNSHARE: [&str; 5] = ["unshare", "--user", "--map-root-user", "--net", "--mount"];
-/// The port of all nodes.
+/// Port of all nodes.
 const PORT: u16 = 7890;
 
-/// Whether the test of this name is inside; if not, it has been run there, or this machine does not allow it, which is
-/// said aloud.
+/// Returns whether the test of this name runs inside. Otherwise it has now been run there, or this machine does not
+/// allow namespaces, which is printed.
 pub fn is_inside(test: &str) -> bool {
     if std::env::var_os(INSIDE).is_some() {
         return true;
@@ -27,7 +27,7 @@ pub fn is_inside(test: &str) -> bool {
         command.args(options).args(["sh", "-c"]).stdin(Stdio::null());
         command
     };
-    // Names of networks are files there.
+    // Named networks are files in `/run`.
     let mount = "mount -t tmpfs none /run && ip netns add probe";
     let probed = unshare().arg(mount).stdout(Stdio::null()).stderr(Stdio::null()).status();
     if !probed.is_ok_and(|status| status.success()) {
@@ -44,14 +44,14 @@ pub fn is_inside(test: &str) -> bool {
     false
 }
 
-/// The wires between the nodes, which are all on one side of the network, `east`, unless it is cut. The test reaches
-/// each of them by another wire, which is never cut.
+/// The virtual links between the nodes. All nodes are on the network `east` unless it is cut. A second link, which is
+/// never cut, connects the test with each node.
 pub struct Wires {
     nodes: u8,
 }
 
 impl Wires {
-    /// Lays them to so many nodes.
+    /// Creates the links for this many nodes.
     pub fn lay(nodes: u8) -> Wires {
         ip("link set lo up");
         for bridge in ["east", "west", "desk"] {
@@ -73,7 +73,7 @@ impl Wires {
         Wires { nodes }
     }
 
-    /// Where the nodes are.
+    /// Returns where the nodes run.
     pub fn places(&self) -> Vec<Place> {
         let place = |node| Place {
             http: SocketAddr::new(Ipv4Addr::new(10, 0, 0, node).into(), PORT),
@@ -84,18 +84,18 @@ impl Wires {
         (1..=self.nodes).map(place).collect()
     }
 
-    /// Cuts the network between the first nodes, so many, and the others: what is sent across is lost.
+    /// Partitions the network: packets between the first `first` nodes and the rest are lost.
     pub fn cut(&self, first: u8) {
         (first + 1..=self.nodes).for_each(|node| ip(&format!("link set wire{node} master west")));
     }
 
-    /// Joins it again.
+    /// Ends the partition.
     pub fn heal(&self) {
         (1..=self.nodes).for_each(|node| ip(&format!("link set wire{node} master east")));
     }
 }
 
-/// The address by which the test reaches a node.
+/// Returns the address at which the test reaches a node.
 fn desk(node: u8) -> IpAddr {
     Ipv4Addr::new(10, 1, 0, node).into()
 }

@@ -1,4 +1,4 @@
-//! Recorded conversations of NIS1 nodes with each other.
+//! Recorded conversations between NIS1 nodes.
 #![allow(dead_code)] // not every test uses everything
 
 use std::collections::BTreeMap;
@@ -15,13 +15,13 @@ use serde_json::Value;
 
 use crate::common::exchange::decode_base64;
 
-/// A request and its answer.
+/// A request and its response.
 pub struct Call {
-    /// Seconds since the start of the recording at which the request had arrived.
+    /// Arrival of the request, in seconds since the start of the recording.
     pub at: f64,
-    /// Milliseconds until its answer had arrived, or it was given up.
+    /// Milliseconds until the response arrived or the request was given up.
     pub took: f64,
-    /// Milliseconds for which it was held back on its way.
+    /// Milliseconds by which the recorder delayed it.
     pub held: f64,
     pub from: String,
     pub to: String,
@@ -29,22 +29,22 @@ pub struct Call {
     pub path: String,
     pub request_headers: Vec<(String, String)>,
     pub request: Vec<u8>,
-    /// `None` if there was no answer.
+    /// `None` if there was no response.
     pub status: Option<u16>,
     pub response_headers: Vec<(String, String)>,
     pub response: Vec<u8>,
-    /// What is wrong with it, in a recording of faults.
+    /// The fault, in a recording of faults.
     pub what: Option<String>,
 }
 
-/// A recording with what is known of its nodes.
+/// A recording with the data of its nodes.
 pub struct Recording {
     pub calls: Vec<Call>,
-    /// Keys of the nodes by name.
+    /// Public keys of the nodes by name.
     pub keys: BTreeMap<String, PublicKey>,
-    /// The same with the private keys, which were made for the recordings only.
+    /// Key pairs of the nodes; they were made only for the recordings.
     pub pairs: BTreeMap<String, KeyPair>,
-    /// The ports at which the nodes are reached, on 127.0.0.1.
+    /// Names of the nodes by their port on 127.0.0.1.
     pub ports: BTreeMap<u16, String>,
     pub network: Network,
 }
@@ -83,19 +83,20 @@ impl Call {
         if value.is_some_and(|(_, value)| value == "application/binary") { Format::Binary } else { Format::Json }
     }
 
-    /// The format of the request.
+    /// Returns the format of the request.
     pub fn request_format(&self) -> Format {
         self.format("Content-Type")
     }
 
-    /// The format of the answer.
+    /// Returns the format of the response.
     pub fn response_format(&self) -> Format {
         self.format("Accept")
     }
 }
 
 impl Recording {
-    /// An answer with its signature, if that is one of any node over the recorded challenge, over another challenge.
+    /// Re-signs a response with a new challenge if it carries a signature of any recorded node over the recorded
+    /// challenge.
     pub fn signed_anew(&self, mut body: Vec<u8>, recorded: &Challenge, challenge: &Challenge) -> Vec<u8> {
         let place = body.first_chunk().map(|length| u32::from_le_bytes(*length) as usize + 8);
         let Some(signature) = place.and_then(|place| body.get_mut(place..place + 64)) else { return body };
@@ -108,7 +109,7 @@ impl Recording {
     }
 }
 
-/// Reads a recording of the folder.
+/// Reads a recording from a folder.
 pub fn read(folder: &Path, name: &str) -> Recording {
     let file = std::fs::File::open(folder.join(format!("{name}.jsonl.gz"))).expect("a recording");
     let lines = BufReader::new(GzDecoder::new(file)).lines();
@@ -132,7 +133,7 @@ pub fn read(folder: &Path, name: &str) -> Recording {
     Recording { calls, keys, pairs, ports, network: settings(&configs).network }
 }
 
-/// The settings of one of the nodes; the network is that of all.
+/// Returns the settings of one of the nodes; all nodes share its network.
 fn settings(configs: &Path) -> Settings {
     let mut folders = std::fs::read_dir(configs).expect("a folder").map(|entry| entry.expect("an entry").path());
     let folder = folders.find(|path| path.is_dir()).expect("the settings of a node");

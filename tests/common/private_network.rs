@@ -1,4 +1,4 @@
-//! A private network made up for a test: its settings and its nemesis block.
+//! A private network made for a test: its settings and its nemesis block.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -14,18 +14,18 @@ use nisd::model::{
 
 use super::Random;
 
-/// The byte of all networks made here.
+/// Network byte of all networks made here.
 pub const NETWORK: NetworkByte = NetworkByte::TESTNET;
 /// Generation hash of the nemesis blocks.
 pub const GENERATION_HASH: Hash256 = Hash256([7; 32]);
-/// Signs the nemesis block.
+/// Key number of the nemesis signer.
 const NEMESIS: u64 = 0;
-/// Whole units in circulation.
+/// Currency in circulation, in whole units.
 pub const TOTAL: u64 = 9_000_000_000;
-/// Forks, all of which such a network has behind it unless it says otherwise.
+/// Forks that are in the past of such a network unless its settings say otherwise.
 const FORKS: [&str; 6] = ["multisigMOfN", "mosaics", "firstFee", "secondFee", "remoteAccount", "mosaicRedefinition"];
 
-/// The private key with this number.
+/// Returns the private key of a number.
 pub fn private_key(number: u64) -> PrivateKey {
     let mut random = Random(number);
     let mut seed = [0; 32];
@@ -33,28 +33,28 @@ pub fn private_key(number: u64) -> PrivateKey {
     PrivateKey::from_seed(&seed)
 }
 
-/// The keys with this number; 0 signs the nemesis block.
+/// Returns the key pair of a number; 0 is the nemesis signer.
 pub fn key_pair(number: u64) -> KeyPair {
     KeyPair::new(&private_key(number))
 }
 
-/// Their address.
+/// Returns the address of a key pair.
 pub fn address(keys: &KeyPair) -> Address {
     Address::from_public_key(&keys.public(), NETWORK)
 }
 
-/// The present time of the network.
+/// Returns the current network time.
 pub fn now() -> Timestamp {
     let unix = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock");
     Timestamp::from_unix_millis(unix.as_millis() as i64)
 }
 
-/// A signed transfer that lives for an hour.
+/// Builds a signed transfer with a deadline one hour after its timestamp.
 pub fn transfer(from: &KeyPair, to: Address, amount: Amount, fee: Amount, time: Timestamp) -> Transaction {
     transfer_with_message(from, to, amount, &[], fee, time)
 }
 
-/// The same with a plain message, if it is not empty.
+/// Like [`transfer`], with a plain message unless it is empty.
 pub fn transfer_with_message(
     from: &KeyPair,
     to: Address,
@@ -73,7 +73,7 @@ pub fn transfer_with_message(
     transaction
 }
 
-/// A signed block.
+/// Builds a signed block.
 pub fn block(signer: &KeyPair, height: u64, time: Timestamp, parent: Hash256, transactions: Vec<Transaction>) -> Block {
     let mut block = Block {
         kind: if height == 1 { BlockKind::Nemesis } else { BlockKind::Regular },
@@ -89,19 +89,19 @@ pub fn block(signer: &KeyPair, height: u64, time: Timestamp, parent: Hash256, tr
     block
 }
 
-/// What tells one such network from another.
+/// The identity of such a network.
 #[derive(Clone)]
 pub struct Genesis {
     /// The nemesis block in verifiable binary form.
     pub block: Vec<u8>,
-    /// Address of its signer.
+    /// Address of the nemesis signer.
     pub signer: String,
-    /// Generation hash of the block in hex.
+    /// Generation hash of the nemesis block in hex.
     pub generation_hash: String,
 }
 
 impl Genesis {
-    /// A nemesis block at `time` that gives something to these accounts.
+    /// Builds a nemesis block at `time` that funds these accounts.
     pub fn new(time: Timestamp, funded: &[(Address, Amount)]) -> Genesis {
         let nemesis = key_pair(NEMESIS);
         let transfers = funded.iter().map(|(to, amount)| transfer(&nemesis, *to, *amount, Amount::ZERO, time));
@@ -110,8 +110,8 @@ impl Genesis {
         Genesis { block: block.to_bytes(SigningForm::Verifiable), signer, generation_hash }
     }
 
-    /// Writes the nemesis block and the settings of the network; `more` settings come last, and replace others. Gives
-    /// the file of the settings.
+    /// Writes the nemesis block and the network settings and returns the path of the settings file; settings of `more`
+    /// replace others.
     pub fn write(&self, folder: &Path, more: &[(&str, &str)]) -> PathBuf {
         fs::write(folder.join("nemesis.bin"), &self.block).expect("room");
         let mut text = String::new();
@@ -140,8 +140,8 @@ impl Genesis {
         config
     }
 
-    /// The same for a network that finds a block every second, whatever its difficulty, by this key: it says that there is
-    /// so much more than is owned that every importance counts a thousand times as much.
+    /// Like [`Genesis::write`], for a network in which this key finds a block every second at any difficulty: the
+    /// configured total supply is so much larger than the actual one that every importance counts a thousandfold.
     pub fn write_hasty(&self, folder: &Path, harvester: &str, more: &[(&str, &str)]) -> PathBuf {
         let hasty = [
             ("nem.network.totalAmount", "9000000000000"),

@@ -1,4 +1,4 @@
-//! A chain recorded from the real network software, to be taken in up to any height.
+//! A chain recorded from NIS1 that can be imported up to any height.
 
 #![allow(dead_code)] // not every test uses everything
 use std::fs::{self, File};
@@ -16,12 +16,12 @@ use serde_json::Value;
 
 use crate::common::{shared, tiny};
 
-/// Network time that no recorded block is ahead of.
+/// A network time later than every recorded block.
 pub const LATE: Timestamp = Timestamp(i32::MAX - 100);
 
 /// A recorded chain.
 pub struct Chain {
-    /// Where it is recorded.
+    /// Folder of the recording.
     pub folder: PathBuf,
     /// Its network.
     pub network: Network,
@@ -30,12 +30,12 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// The chain in a folder of the recorded data.
+    /// Opens the chain in a folder of the recorded data.
     pub fn open(name: &str) -> Option<Chain> {
         shared(&format!("data/chains/{name}")).map(Chain::in_folder)
     }
 
-    /// The smallest chain as it lies in the project, without what else is recorded of it.
+    /// Opens the smallest chain, a copy within the project without the other recordings of it.
     pub fn tiny() -> Chain {
         Chain::in_folder(tiny(""))
     }
@@ -47,18 +47,18 @@ impl Chain {
         Chain { folder, network, nemesis }
     }
 
-    /// The file of its blocks, opened.
+    /// Opens the file of its blocks.
     pub fn file(&self) -> BlockFile<'static> {
         let plain = self.folder.join("blocks.bin");
         open_blocks(&if plain.exists() { plain } else { self.folder.join("blocks.bin.gz") })
     }
 
-    /// All its blocks after the nemesis block.
+    /// Reads all blocks after the nemesis block.
     pub fn blocks(&self) -> Vec<Block> {
         self.read_blocks(self.file())
     }
 
-    /// The blocks of another file beside it.
+    /// Reads the blocks of another file of the folder.
     pub fn blocks_in(&self, file: &str) -> Vec<Block> {
         self.read_blocks(open_blocks(&self.folder.join(file)))
     }
@@ -71,19 +71,19 @@ impl Chain {
         blocks
     }
 
-    /// A block from its verifiable binary form.
+    /// Decodes a block from its verifiable binary form.
     pub fn block(&self, bytes: &[u8]) -> Block {
         Block::from_bytes(bytes, nisd::codec::Context::of(&self.network)).unwrap()
     }
 
-    /// The lines of a compressed file beside the blocks.
+    /// Reads the lines of a compressed file of the folder.
     pub fn lines(&self, file: &str) -> Vec<Value> {
         let mut text = String::new();
         GzDecoder::new(File::open(self.folder.join(file)).unwrap()).read_to_string(&mut text).unwrap();
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    /// An empty store for it. Its eras of hashes are short, so that many are packed and merged.
+    /// Creates an empty store for it. Its hash epochs are short, so that many are compacted and merged.
     pub fn store(&self, folder: &Path) -> Store {
         let store = Store::open(folder, &ChainIdentity::of(&self.network), Options::default()).unwrap();
         let mut batch = store.begin_write().unwrap();
@@ -92,12 +92,12 @@ impl Chain {
         store
     }
 
-    /// Takes in the recorded blocks up to a height, by all rules.
+    /// Imports the recorded blocks up to a height with full validation.
     pub fn import(&self, store: &Store, stop_at: u64) {
         self.take_in(store, vec![self.file()], Some(Height(stop_at))).unwrap();
     }
 
-    /// Takes in blocks of files.
+    /// Imports blocks from files.
     pub fn take_in(
         &self,
         store: &Store,
@@ -123,12 +123,12 @@ pub fn copy_store(from: &Path, to: &Path) {
     }
 }
 
-/// The digest of the state of a store.
+/// Returns the state digest of a store.
 pub fn digest_of(store: &Store) -> Hash256 {
     digest(&store.snapshot().unwrap()).unwrap()
 }
 
-/// The last block of a store.
+/// Returns the tip of a store.
 pub fn tip_of(store: &Store) -> StoredHeader {
     tip(&store.snapshot().unwrap()).unwrap().unwrap()
 }

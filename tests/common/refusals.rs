@@ -1,19 +1,18 @@
-//! How an answer to an announced transaction compares with the recorded one.
+//! Compares the response to an announced transaction with the recorded one.
 
 use serde_json::Value;
 
-/// Where the recording shows a failure of the reference software after all its rules had passed, a new
-/// implementation accepts.
+/// Recorded failure of NIS1 after all its rules had passed; a new implementation accepts in this case.
 pub const FAILED_AFTERWARDS: &str = "invalid call to convertToFullyVested 2";
-/// Result of what is accepted.
+/// Result code of acceptance.
 const SUCCESS: i64 = 1;
 
-/// Whether a recorded text is in words of the reference software's platform instead of the protocol's.
+/// Returns whether a recorded text comes from the platform of NIS1 instead of the protocol.
 pub fn is_foreign(text: &str) -> bool {
     ["java.", "org.nem.core.", "Cannot ", "-2"].iter().any(|start| text.starts_with(start))
 }
 
-/// Whether status and body of an answer over HTTP are as recorded, as far as they can be.
+/// Returns whether the status and body of an HTTP response match the recording as far as they can.
 pub fn is_as_recorded(case: &Value, status: u64, body: &Value) -> bool {
     let accepted = status == 200 && body["code"] == SUCCESS;
     let recorded = &case["result"];

@@ -1,4 +1,4 @@
-//! What a node does with blocks of another: those pushed to it, and those of a remote it synchronises with.
+//! Handling of blocks from other nodes: pushed blocks and those of a remote node that the node synchronises with.
 
 #![allow(dead_code)] // not every test uses everything
 
@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::recorded_chain::{Chain, copy_store, tip_of};
 
-/// A node: a chain and as much of it as is in a store.
+/// A node: a chain and a store with a part of it.
 #[derive(Clone, Copy)]
 pub struct Local<'a> {
     /// The chain.
@@ -22,23 +22,23 @@ pub struct Local<'a> {
     pub store: &'a Store,
 }
 
-/// A store at some height of a recorded chain, which every case finds as it was.
+/// A store at some height of a recorded chain, restored for every case.
 pub struct Stage<'c> {
     /// The chain.
     pub chain: &'c Chain,
-    /// The chain up to the height, never touched by a case.
+    /// The chain up to the height; no case touches it.
     pristine: tempfile::TempDir,
     working: tempfile::TempDir,
     store: Option<Store>,
 }
 
 impl<'c> Stage<'c> {
-    /// An empty one.
+    /// Creates an empty stage.
     pub fn new(chain: &'c Chain) -> Stage<'c> {
         Stage { chain, pristine: tempfile::tempdir().unwrap(), working: tempfile::tempdir().unwrap(), store: None }
     }
 
-    /// Goes on to a height, never back.
+    /// Imports up to a height; never goes back.
     pub fn raise(&mut self, height: u64) {
         let store = self.chain.store(self.pristine.path());
         self.chain.import(&store, height);
@@ -46,30 +46,30 @@ impl<'c> Stage<'c> {
         self.restore();
     }
 
-    /// Makes the store what it was at the height.
+    /// Restores the store at that height.
     pub fn restore(&mut self) {
         self.store = None;
         copy_store(self.pristine.path(), self.working.path());
         self.store = Some(self.chain.store(self.working.path()));
     }
 
-    /// The store that cases work on.
+    /// Returns the store that cases work on.
     pub fn store(&self) -> &Store {
         self.store.as_ref().unwrap()
     }
 
-    /// The node that this is.
+    /// Returns the local node.
     pub fn local(&self) -> Local<'_> {
         Local { chain: self.chain, store: self.store() }
     }
 }
 
-/// Bytes from hex.
+/// Decodes bytes from hex.
 pub fn bytes_of(value: &Value) -> Vec<u8> {
     hex::decode(value.as_str().unwrap()).unwrap()
 }
 
-/// The text of a result in the records of pushes.
+/// Returns the text of a result as the records of pushes write it.
 pub fn text_of(result: Result<ValidationResult, &Exception>) -> String {
     match result {
         Ok(result) => result.name().to_owned(),
@@ -77,7 +77,7 @@ pub fn text_of(result: Result<ValidationResult, &Exception>) -> String {
     }
 }
 
-/// Works on a part until it is decided.
+/// Processes a branch until it is decided.
 pub fn judge(mut part: Box<CandidateBranch<'_>>, now: Timestamp) -> BranchOutcome {
     loop {
         match part.step(now).unwrap() {
@@ -87,7 +87,8 @@ pub fn judge(mut part: Box<CandidateBranch<'_>>, now: Timestamp) -> BranchOutcom
     }
 }
 
-/// A block is pushed: the text of the result, and what came of the block as a chain part if it went that far.
+/// Pushes a block; returns the text of the result, and the outcome of the block as a candidate branch if it got that
+/// far.
 pub fn push(local: Local<'_>, block: Block, now: Timestamp) -> (String, Option<BranchOutcome>) {
     let (store, network) = (local.store, &local.chain.network);
     let refused = |refusal: Rejection| match refusal {
@@ -108,7 +109,7 @@ pub fn push(local: Local<'_>, block: Block, now: Timestamp) -> (String, Option<B
     }
 }
 
-/// A remote whose chain is ours up to a height, with blocks of its own above.
+/// A remote node that shares our chain up to a height and has blocks of its own above.
 pub struct Remote {
     score: i128,
     common: u64,
@@ -122,13 +123,13 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// One that has these blocks above ours at a height.
+    /// Creates a remote with these blocks above our block at height `common`.
     pub fn new(score: i128, common: u64, blocks: Vec<Block>) -> Remote {
         let (last, hashes, block_at, part) = (None, None, None, None);
         Remote { score, common, blocks, hash_limit: 400, last, hashes, block_at, part }
     }
 
-    /// One whose answers were recorded.
+    /// Creates a remote from recorded answers.
     pub fn recorded(chain: &Chain, peer: &Value) -> Remote {
         let block = |value: &Value| chain.block(&bytes_of(value));
         let list = |name: &str| peer[name].as_array().map(|blocks| blocks.iter().map(block).collect::<Vec<_>>());
@@ -146,7 +147,7 @@ impl Remote {
         }
     }
 
-    /// Our own block at a height, and the remote's above.
+    /// Returns our own block at a height, followed by the blocks of the remote.
     fn chain_above(&self, local: Local<'_>, height: u64) -> Vec<Block> {
         let snapshot = local.store.snapshot().unwrap();
         let context = Context::of(&local.chain.network);
@@ -165,7 +166,7 @@ impl Remote {
     }
 
     fn blocks_after(&self, local: Local<'_>, height: Height) -> Vec<Block> {
-        // Asked for less than its branch, because its hashes lied, it was recorded to answer with the whole of it.
+        // The recorded remote answered with its whole branch when it was asked for less, because its hashes were false.
         self.part.clone().unwrap_or_else(|| self.chain_above(local, height.0.min(self.common)))
     }
 
@@ -174,11 +175,11 @@ impl Remote {
     }
 }
 
-/// What a synchronisation came to.
+/// Result of a synchronisation.
 pub struct Synchronisation {
-    /// What the comparison came to.
+    /// Result of the comparison.
     pub comparison: ComparisonResult,
-    /// What came of the blocks, if they were asked for.
+    /// Outcome of the blocks, if they were requested.
     pub outcome: Option<BranchOutcome>,
 }
 
@@ -186,7 +187,7 @@ fn last_block(block: &Block) -> TipInfo {
     TipInfo { height: block.height, hash: block.hash(), signature: block.signature }
 }
 
-/// Compares with a remote, and takes its blocks if they are better.
+/// Compares with a remote and adopts its blocks if they are better.
 pub fn synchronise(local: Local<'_>, remote: &Remote, now: Timestamp) -> Synchronisation {
     let (store, network) = (local.store, &local.chain.network);
     let tip = tip_of(store);

@@ -1,8 +1,8 @@
-//! The part of OpenAPI's schema language that the description of the interface uses, and nothing besides.
+//! Validator for the subset of the OpenAPI schema language that the description of the interface uses.
 
 use serde_json::{Map, Value};
 
-/// Keywords of a schema that say what a value must be like, and those that say something to people or generators.
+/// Supported keywords: constraints, and annotations for people or generators.
 const KEYWORDS: [&str; 16] = [
     "$ref",
     "oneOf",
@@ -22,7 +22,7 @@ const KEYWORDS: [&str; 16] = [
     "x-enum-varnames",
 ];
 
-/// Why a value is not one of a schema of a document. A member that is not described is a misfit too.
+/// Returns why a value does not match a schema of a document. A member without a description does not match.
 pub fn misfit(value: &Value, schema: &Value, document: &Value) -> Option<String> {
     for keyword in schema.as_object().expect("a schema").keys() {
         assert!(KEYWORDS.contains(&keyword.as_str()), "{keyword} is not looked at");
@@ -63,7 +63,7 @@ pub fn misfit(value: &Value, schema: &Value, document: &Value) -> Option<String>
 }
 
 fn members(object: &Map<String, Value>, schema: &Value, document: &Value) -> Option<String> {
-    // Anything, if nothing is said.
+    // Anything is allowed if the schema has no constraint.
     let described = schema["properties"].as_object()?;
     if schema["x-may-be-empty"] == true && object.len() != described.len() && !object.is_empty() {
         return Some(format!("{object:?} has some of the members, neither all nor none"));
@@ -78,12 +78,12 @@ fn members(object: &Map<String, Value>, schema: &Value, document: &Value) -> Opt
     })
 }
 
-/// What a reference such as `#/components/schemas/Hash` leads to.
+/// Resolves a reference such as `#/components/schemas/Hash`.
 pub fn resolve<'d>(path: &str, document: &'d Value) -> &'d Value {
     document.pointer(path.trim_start_matches('#')).unwrap_or_else(|| panic!("{path} leads nowhere"))
 }
 
-/// Whether a text follows a pattern of parts such as `[0-9a-f]{64}`, `[A-Z2-7]*` and single characters.
+/// Returns whether a text matches a pattern of parts such as `[0-9a-f]{64}`, `[A-Z2-7]*` and single characters.
 fn follows(text: &str, pattern: &str) -> bool {
     let mut pattern = pattern.strip_prefix('^').and_then(|rest| rest.strip_suffix('$')).expect("a pattern of it all");
     let mut text = text;
@@ -113,7 +113,7 @@ fn follows(text: &str, pattern: &str) -> bool {
     text.is_empty()
 }
 
-/// Whether a character is in a set such as `0-9a-f`.
+/// Returns whether a character is in a set such as `0-9a-f`.
 fn is_in(sign: char, set: &str) -> bool {
     let set: Vec<char> = set.chars().collect();
     assert!(set.len().is_multiple_of(3) && set.chunks(3).all(|range| range[1] == '-'), "{set:?} is no list of ranges");

@@ -1,5 +1,5 @@
-//! A node of the network that is a script: it introduces itself and signs as any node does, repeats what an honest node
-//! says, and misbehaves in one way.
+//! A scripted peer: it introduces itself and signs like any node, repeats the answers of an honest node, and misbehaves
+//! in one way.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -14,11 +14,11 @@ use nisd::peer::wire::{CHALLENGE_BYTES, Challenge, Endpoint, Identity, MetaData,
 
 use crate::common::private_network::{NETWORK, address, key_pair};
 
-/// Bytes of the head and the body of a request that are read.
+/// Maximum size of the head and the body of a request.
 const REQUEST_LIMIT: usize = 8 << 20;
-/// Nothing is waited for longer, so that no thread outlives its test for long.
+/// Maximum wait, so that no thread outlives its test for long.
 const PATIENCE: Duration = Duration::from_secs(240);
-/// Bytes that are sent at a time where there is no end.
+/// Bytes per write of an endless response.
 const FLOOD: usize = 64 << 10;
 
 /// A request.
@@ -28,67 +28,67 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// What is to be signed: it is the end of every request that has one.
+    /// Returns the challenge to sign; every request that has one ends with it.
     pub fn challenge(&self) -> Option<Challenge> {
         self.body.last_chunk::<CHALLENGE_BYTES>().copied().map(Challenge)
     }
 
-    /// The height that is asked from, of requests that have one.
+    /// Returns the start height of requests that have one.
     pub fn height(&self) -> u64 {
         let bytes = self.body.get(4..12).and_then(|bytes| bytes.try_into().ok());
         bytes.map_or(1, u64::from_le_bytes)
     }
 }
 
-/// What follows the last byte of an answer.
+/// What follows the last byte of a response.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Then {
-    /// The connection is kept.
+    /// The connection stays open.
     Stay,
-    /// It ends.
+    /// The connection is closed.
     Close,
-    /// It breaks.
+    /// The connection is reset.
     Reset,
-    /// Nothing comes any more.
+    /// Nothing more is sent.
     Silence,
-    /// The same bytes again and again, as fast as they are taken.
+    /// The same byte repeated as fast as the peer reads.
     Flood(u8),
-    /// A byte every second.
+    /// One byte per second.
     Drip(u8),
 }
 
-/// What is answered.
+/// The response of the script.
 pub enum Says {
-    /// What the honest node says.
+    /// The response of the honest node.
     Truth,
-    /// This, signed as it should be.
+    /// This entity, correctly signed.
     Entity(Vec<u8>),
-    /// This, without a signature.
+    /// This body, without a signature.
     Body(Vec<u8>),
-    /// These bytes of a connection.
+    /// These raw bytes on the connection.
     Raw(Vec<u8>, Then),
 }
 
 impl Says {
-    /// Something that can be written, signed as it should be.
+    /// Returns an entity to be signed correctly.
     pub fn entity(entity: &impl Writable) -> Says {
         Says::Entity(Format::Binary.to_bytes(entity))
     }
 }
 
-/// A node that tells the truth, and is asked what to say.
+/// An honest node that supplies true answers.
 #[derive(Clone, Copy)]
 pub struct Honest(pub SocketAddr);
 
 impl Honest {
-    /// The entity that it answers a request with.
+    /// Returns the entity of its answer to a request.
     pub fn entity(&self, asked: &Asked) -> io::Result<Vec<u8>> {
         let body = self.post(&asked.path, &asked.body)?;
         let length = body.first_chunk().map_or(0, |length| u32::from_le_bytes(*length) as usize);
         body.get(4..4 + length).map(<[u8]>::to_vec).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
-    /// The entity that it answers a path with, read; `before` stands before the challenge.
+    /// Returns the decoded entity of its answer to a path; `before` precedes the challenge.
     pub fn says<T: Readable>(&self, path: &str, before: &[u8]) -> T {
         let challenge = Format::Binary.to_bytes(&Challenge([1; CHALLENGE_BYTES]));
         let body = match before {
@@ -99,7 +99,7 @@ impl Honest {
         read(&entity)
     }
 
-    /// The body of its answer to a request.
+    /// Returns the body of its answer to a request.
     pub fn post(&self, path: &str, body: &[u8]) -> io::Result<Vec<u8>> {
         let mut stream = TcpStream::connect(self.0)?;
         stream.set_read_timeout(Some(PATIENCE))?;
@@ -116,7 +116,7 @@ impl Honest {
     }
 }
 
-/// The script: what is answered to what.
+/// The script: maps a request to a response.
 pub type Script = dyn Fn(&Asked, &Honest) -> Says + Send + Sync;
 
 struct Part {
@@ -128,11 +128,11 @@ struct Part {
     is_over: AtomicBool,
 }
 
-/// A scripted node, which ends with the value.
+/// A scripted peer; dropping the value stops it.
 pub struct ScriptedPeer(Arc<Part>);
 
 impl ScriptedPeer {
-    /// Listens on an address of this machine.
+    /// Starts the peer on an address of this machine.
     pub fn start(
         keys: KeyPair,
         address: Ipv4Addr,
@@ -155,24 +155,24 @@ impl ScriptedPeer {
                 if part.is_over.load(Ordering::Relaxed) {
                     return;
                 }
-                // A client that goes away is none of the script's business.
+                // The script ignores clients that disconnect.
                 thread::spawn(move || drop(part.serve(stream)));
             }
         });
         ScriptedPeer(part)
     }
 
-    /// Where it listens.
+    /// Returns the address it listens on.
     pub fn endpoint(&self) -> SocketAddr {
         self.0.endpoint
     }
 
-    /// What it says of itself.
+    /// Returns its node information.
     pub fn info(&self) -> NodeInfo {
         self.0.info()
     }
 
-    /// How often a path was asked.
+    /// Returns how often a path was requested.
     pub fn count(&self, path: &str) -> usize {
         self.0.asked.lock().expect("no thread panics").iter().filter(|asked| *asked == path).count()
     }
@@ -185,7 +185,7 @@ impl Drop for ScriptedPeer {
     }
 }
 
-/// What a node of the network says of itself.
+/// Builds the node information of a node of the network.
 pub fn info(keys: &KeyPair, endpoint: SocketAddr) -> NodeInfo {
     NodeInfo {
         identity: Identity { key: keys.public(), name: Some("a script".to_owned()) },
@@ -224,7 +224,7 @@ impl Part {
         Ok(())
     }
 
-    /// What an honest node would say in its place.
+    /// Returns the entity that an honest node would send in its place.
     fn truth(&self, asked: &Asked) -> io::Result<Vec<u8>> {
         Ok(match asked.path.as_str() {
             "/node/info" => self.signed(asked, &Format::Binary.to_bytes(&self.info())),
@@ -262,25 +262,25 @@ impl Part {
     }
 }
 
-/// An entity with the proof of a key over a challenge.
+/// Appends to an entity the proof of a key over a challenge.
 pub fn signed(entity: &[u8], challenge: &Challenge, keys: &KeyPair) -> Vec<u8> {
     let signature = challenge.sign(keys).0;
     [&(entity.len() as u32).to_le_bytes(), entity, &(signature.len() as u32).to_le_bytes(), &signature].concat()
 }
 
-/// Reads what an honest node has said.
+/// Decodes an entity of an honest node.
 pub fn read<T: Readable>(entity: &[u8]) -> T {
     let context = Context { network: NETWORK, nemesis_signer: address(&key_pair(0)), trusted: false };
     Format::Binary.read(entity, context).expect("an honest node can be understood")
 }
 
-/// An answer of status 200.
+/// Builds a response with status 200.
 pub fn answer(body: &[u8]) -> Vec<u8> {
     let head = format!("HTTP/1.1 200 OK\r\nContent-Type: application/binary\r\nContent-Length: {}\r\n\r\n", body.len());
     [head.as_bytes(), body].concat()
 }
 
-/// The next request; none if the client has gone.
+/// Reads the next request; `None` if the client has disconnected.
 pub fn read_request(stream: &mut TcpStream, received: &mut Vec<u8>) -> io::Result<Option<Asked>> {
     loop {
         if let Some(end) = received.windows(4).position(|end| end == b"\r\n\r\n") {

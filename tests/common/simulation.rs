@@ -1,4 +1,4 @@
-//! Whole nodes in virtual time: the machine itself, with function calls where a running one has sockets.
+//! Whole nodes in virtual time: the node's state machine, driven by function calls instead of sockets.
 #![allow(dead_code)] // not every test uses everything
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -19,29 +19,29 @@ use nisd::peer::LimitUsage;
 use nisd::store::Store;
 use sha2::{Digest, Sha256};
 
-/// Units of work in a turn.
+/// Units of work per tick.
 const BUDGET: u32 = 500;
-/// Turns at one moment after which a node that still wants another one is taken to go round in circles.
+/// Ticks at one point in time after which a node that still wants another one counts as looping forever.
 const MOST_TURNS: usize = 1_000_000;
-/// A caller on the machine of the node.
+/// Address of a client on the same machine.
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// What a node brings about, recorded.
+/// The recorded effects of a node.
 pub struct World {
     now: LoopTime,
     wake_at: Option<Duration>,
     open: BTreeSet<ConnectionId>,
     resumed: BTreeSet<ConnectionId>,
-    /// What websockets were sent, the oldest first.
+    /// Messages sent to websockets, oldest first.
     pub sent: VecDeque<(ConnectionId, Vec<u8>)>,
-    /// Requests to other nodes, the oldest first; none if nobody is there to be asked.
+    /// Requests to other nodes, oldest first; `None` if the simulation has no other nodes.
     pub asked: Option<VecDeque<(FetchId, FetchRequest)>>,
-    /// Requests to other nodes that were given up.
+    /// Cancelled requests to other nodes.
     pub given_up: Vec<FetchId>,
     last_fetch: u64,
-    /// Of all effects in order, byte for byte.
+    /// Digest of all effects in order, byte for byte.
     digest: Sha256,
-    /// How many there were.
+    /// Number of effects.
     pub effects: u64,
 }
 
@@ -104,12 +104,12 @@ impl Effects for World {
     }
 }
 
-/// The clock of a machine, which people set and which is never quite right.
+/// The clock of a machine: people set it, and it drifts.
 #[derive(Clone, Copy, Debug)]
 pub struct WallClock {
-    /// Unix time when the node is started, in milliseconds.
+    /// Unix time at the start of the node, in milliseconds.
     pub started: i64,
-    /// Microseconds that it gains in a second.
+    /// Drift in microseconds per second.
     pub drift: i64,
 }
 
@@ -119,13 +119,13 @@ pub struct SimulatedNode<'s> {
     pub world: World,
     next_connection: u64,
     clock: WallClock,
-    /// Requests that are not answered yet.
+    /// Requests without an answer so far.
     open_requests: BTreeMap<ConnectionId, OpenRequest>,
-    /// Answers that nobody has fetched yet.
+    /// Answers not fetched yet.
     answered: BTreeMap<ConnectionId, Answered>,
 }
 
-/// A request and its answer in the making.
+/// A request and the answer in progress.
 struct OpenRequest {
     reader: RequestReader,
     caller: Client,
@@ -135,14 +135,14 @@ struct OpenRequest {
     body: Vec<u8>,
 }
 
-/// Status and body of an answer.
+/// Status and body of a response.
 pub struct Answered {
     pub status: u16,
     pub body: Vec<u8>,
 }
 
 impl<'s> SimulatedNode<'s> {
-    /// Starts a node at a moment of network time.
+    /// Starts a node at a network time.
     pub fn start(store: &'s Store, settings: &'s Settings, time: Timestamp, seed: u8) -> SimulatedNode<'s> {
         let clock = WallClock { started: EPOCH_UNIX_MILLIS + i64::from(time.0) * 1000, drift: 0 };
         let mut node = SimulatedNode::new(store, settings, clock, [seed; 32], None, Vec::new());
@@ -150,7 +150,7 @@ impl<'s> SimulatedNode<'s> {
         node
     }
 
-    /// A node that has not had its first turn; among others, if some are known to it.
+    /// Creates a node that has not had its first tick; it has peers if `known` is given.
     pub fn new(
         store: &'s Store,
         settings: &'s Settings,
@@ -180,12 +180,12 @@ impl<'s> SimulatedNode<'s> {
         SimulatedNode { machine, world, next_connection: 1, clock, open_requests, answered }
     }
 
-    /// Network time.
+    /// Returns the network time.
     pub fn time(&self) -> Timestamp {
         Timestamp::from_unix_millis(self.world.now.unix_millis)
     }
 
-    /// Lets time go by; the node has a turn whenever it wants one.
+    /// Advances time; the node gets a tick whenever it asks for one.
     pub fn run_for(&mut self, time: Duration) {
         let end = self.world.now.monotonic + time;
         while let Some(at) = self.world.wake_at.filter(|at| *at <= end) {
@@ -195,13 +195,13 @@ impl<'s> SimulatedNode<'s> {
         self.set_time(end);
     }
 
-    /// Sets the system's clock forwards or backwards, as somebody may do by mistake.
+    /// Sets the system clock forwards or backwards, like a user's mistake.
     pub fn shift_clock(&mut self, seconds: i64) {
         self.clock.started += 1000 * seconds;
         self.set_time(self.world.now.monotonic);
     }
 
-    /// Digest of all effects so far.
+    /// Returns the digest of all effects so far.
     pub fn digest(&self) -> String {
         hex::encode(self.world.digest.clone().finalize())
     }
@@ -219,8 +219,8 @@ impl<'s> SimulatedNode<'s> {
         }
     }
 
-    /// Takes a request and works on it, until it is answered or waits for something. Fails with the status of the answer
-    /// if it is refused before the node has seen it.
+    /// Accepts a request and processes it until it is answered or suspended. Fails with the status of the answer if it
+    /// is rejected before it reaches the node.
     pub fn receive(&mut self, from: IpAddr, bytes: &[u8], is_refused: bool) -> Result<ConnectionId, u16> {
         let mut reader = RequestReader::new(0);
         reader.receive(bytes);
@@ -268,7 +268,7 @@ impl<'s> SimulatedNode<'s> {
         }
     }
 
-    /// Goes on with requests that need not wait any more.
+    /// Continues requests that the node has resumed.
     pub fn resume(&mut self) {
         for connection in std::mem::take(&mut self.world.resumed) {
             if let Some(request) = self.open_requests.remove(&connection) {
@@ -277,12 +277,12 @@ impl<'s> SimulatedNode<'s> {
         }
     }
 
-    /// The answer to a request, once it is there.
+    /// Returns the answer to a request once it exists.
     pub fn take_answer(&mut self, connection: ConnectionId) -> Option<Answered> {
         self.answered.remove(&connection)
     }
 
-    /// Whoever waits for an answer is gone.
+    /// Disconnects a client that waits for an answer.
     pub fn hang_up(&mut self, connection: ConnectionId) {
         self.answered.remove(&connection);
         if self.open_requests.remove(&connection).is_some() {
@@ -290,37 +290,37 @@ impl<'s> SimulatedNode<'s> {
         }
     }
 
-    /// A request to another node has come to its end.
+    /// Completes a request to another node.
     pub fn fetched(&mut self, fetch: FetchId, result: Result<FetchResponse, FetchError>) {
         self.machine.handle(Event::FetchCompleted { fetch, result }, self.world.now, &mut self.world);
     }
 
-    /// How much it holds of what others can make grow.
+    /// Returns the usage of every bounded collection.
     pub fn loads(&self) -> Vec<LimitUsage> {
         self.machine.limit_usage()
     }
 
-    /// Its last block, as it knows it.
+    /// Returns the node's tip height.
     pub fn height(&self) -> Height {
         self.machine.height()
     }
 
-    /// What it wants to have kept over a restart, if anything now.
+    /// Returns the peers that the node wants to save now, if any.
     pub fn peers_to_keep(&mut self, is_last: bool) -> Option<Vec<u8>> {
         self.machine.peers_to_keep(self.world.now, is_last)
     }
 
-    /// When it wants a turn, since it was started.
+    /// Returns when the node wants a tick, relative to its start.
     pub fn wake_at(&self) -> Option<Duration> {
         self.world.wake_at
     }
 
-    /// Sets how long it has been running.
+    /// Sets the uptime.
     pub fn set_running(&mut self, running: Duration) {
         self.set_time(running);
     }
 
-    /// Gives it one turn; the last one took so long.
+    /// Gives the node one tick; `took` is the duration of the previous one.
     pub fn turn_once(&mut self, took: Duration) {
         self.world.wake_at = None;
         self.machine.handle(Event::Tick { budget: BUDGET, last_tick: took }, self.world.now, &mut self.world);
@@ -347,7 +347,7 @@ impl<'s> SimulatedNode<'s> {
         socket
     }
 
-    /// Sends a message by a websocket.
+    /// Sends a message over a websocket.
     pub fn say(&mut self, socket: ConnectionId, message: &str) {
         let event = Event::WebSocketMessage { socket, message: message.as_bytes(), is_text: true };
         let mut taken = self.machine.handle(event, self.world.now, &mut self.world);
@@ -369,7 +369,7 @@ impl<'s> SimulatedNode<'s> {
         self.world.now = LoopTime { unix_millis, monotonic: running };
     }
 
-    /// Gives the node turns until it wants none for now.
+    /// Gives the node ticks until it wants no more for now.
     fn turn(&mut self) {
         for _ in 0..MOST_TURNS {
             self.turn_once(Duration::ZERO);

@@ -1,6 +1,5 @@
-//! A disk that takes its time, or fails, or tells what it is given: a library that is loaded before the system's
-//! (`LD_PRELOAD`), says how long `fsync` and `fdatasync` take, and keeps a log of what is written, synchronised and renamed,
-//! in its order. It is compiled when it is needed.
+//! A slow, failing or logging disk: a library loaded with `LD_PRELOAD` that sets how long `fsync` and `fdatasync` take,
+//! and logs writes, syncs and renames in order. It is compiled on demand.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -106,7 +105,7 @@ pub struct SlowDisk {
 }
 
 impl SlowDisk {
-    /// One that takes no longer than it must; `None`, said aloud, where there is no compiler.
+    /// Creates a disk without delay; prints a notice and returns `None` where there is no compiler.
     pub fn new() -> Option<SlowDisk> {
         let disk = SlowDisk { folder: tempfile::tempdir().expect("a folder") };
         let source = disk.path("disk.c");
@@ -125,12 +124,12 @@ impl SlowDisk {
         self.folder.path().join(name)
     }
 
-    /// From now on synchronising a file takes so long.
+    /// Sets how long syncing a file takes from now on.
     pub fn set_millis(&self, millis: u32) {
         self.say(&millis.to_string());
     }
 
-    /// From now on it fails.
+    /// Lets every sync fail from now on.
     pub fn fail(&self) {
         self.say("-1");
     }
@@ -141,12 +140,12 @@ impl SlowDisk {
         fs::rename(new, self.path("delay")).expect("a file");
     }
 
-    /// Has a program and those that it starts use this disk.
+    /// Makes a program and its children use this disk.
     pub fn for_program(&self, command: &mut Command) {
         command.env("LD_PRELOAD", self.path("disk.so")).env("NISD_TEST_DISK", self.path("delay"));
     }
 
-    /// The same, and has what it is given of the files in a folder told in a log, behind what that holds.
+    /// Like [`SlowDisk::for_program`], and appends a log of what happens to the files of a folder to `log`.
     pub fn telling(&self, command: &mut Command, folder: &Path, log: &Path) {
         self.for_program(command);
         command.env("NISD_TEST_FOLDER", folder).env("NISD_TEST_LOG", log);

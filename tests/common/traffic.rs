@@ -1,4 +1,4 @@
-//! People who use a network: random transactions of all kinds, all of which are to be accepted.
+//! Users of a network: random transactions of all kinds, all of which the node must accept.
 
 use nisd::crypto::{KeyPair, PublicKey};
 use nisd::model::transaction::{
@@ -13,50 +13,50 @@ use nisd::model::{
 
 use crate::common::Random;
 
-/// More than each of the transactions must pay that are made here.
+/// A fee above the minimum of every transaction made here.
 const FEE: Amount = Amount(500_000);
-/// What some pay beyond that, in so many steps.
+/// Step of the extra fee that some pay, and number of steps.
 const EXTRA_FEE: u64 = 50_000;
 const EXTRA_STEPS: usize = 40;
 const RENT: [Amount; 2] = [Amount::whole(100), Amount::whole(10)];
 const CREATION_FEE: Amount = Amount::whole(10);
-/// Most whole units in a payment.
+/// Maximum payment in whole units.
 const MOST_PAID: usize = 1_000;
-/// Accounts that only receive.
+/// Number of accounts that only receive.
 const STRANGERS: usize = 40;
-/// Seconds until a transaction expires, and until one does that is to lack a cosignature.
+/// Seconds until a transaction expires, and until one expires that is meant to lack a cosignature.
 const LIFE: i32 = 3_600;
 const SHORT_LIFE: i32 = 300;
-/// Most seconds until a cosignatory agrees.
+/// Maximum seconds until a cosignatory signs.
 const THINKING_TIME: usize = 20;
 
-/// People by what they do. Those who send need to be at least six.
+/// Users by role. At least six senders are needed.
 pub struct People {
-    /// The first rents a namespace and defines a mosaic, the second is a multisig account of the next three.
+    /// The first rents a namespace and defines a mosaic; the second is a multisig account of the next three.
     pub senders: Vec<KeyPair>,
-    /// Accounts that harvest, and pay somebody now and then.
+    /// Accounts that harvest and sometimes make a payment.
     pub harvesters: Vec<KeyPair>,
 }
 
-/// Their transactions.
+/// The transactions of these users.
 pub struct Traffic<'n> {
     network: &'n Network,
     people: People,
     random: Random,
     now: Timestamp,
-    /// Cosignatures to come, and when.
+    /// Future cosignatures and their times.
     agreeing: Vec<(Timestamp, Transaction)>,
-    /// What is to be announced next.
+    /// Transactions to announce next.
     next: Vec<Transaction>,
     rents: bool,
     trades: bool,
     shares: bool,
-    /// Transactions so far, which makes names unique.
+    /// Number of transactions so far; makes names unique.
     count: u32,
 }
 
 impl<'n> Traffic<'n> {
-    /// It begins with what the rest of it needs: a namespace and a multisig account.
+    /// Creates the traffic; it starts with a namespace and a multisig account, which later transactions need.
     pub fn new(network: &'n Network, people: People, random: Random, now: Timestamp) -> Traffic<'n> {
         let (agreeing, next) = (Vec::new(), Vec::new());
         let (rents, trades, shares) = (false, false, false);
@@ -66,7 +66,8 @@ impl<'n> Traffic<'n> {
         traffic
     }
 
-    /// What is announced in the next second: of new transactions one, with a chance of `rate` in a hundred.
+    /// Returns what is announced in the next second: due cosignatures and, with a chance of `rate` percent, one new
+    /// transaction.
     pub fn second(&mut self, rate: usize) -> Vec<Transaction> {
         self.now.0 += 1;
         let now = self.now;
@@ -80,7 +81,7 @@ impl<'n> Traffic<'n> {
         all
     }
 
-    /// Takes note of what has been confirmed, as others may be built on it now.
+    /// Records confirmed transactions, which later ones may depend on.
     pub fn on_block(&mut self, block: &Block) {
         for transaction in &block.transactions {
             match &transaction.body {
@@ -96,7 +97,7 @@ impl<'n> Traffic<'n> {
         }
     }
 
-    /// The transaction with which a harvester lends its importance to a remote account.
+    /// Builds the transaction with which a harvester delegates its importance to a remote account.
     pub fn delegation(&mut self, harvester: usize, remote: PublicKey) -> Transaction {
         let body = Body::ImportanceTransfer(ImportanceTransfer { mode: LinkMode::Activate, remote });
         let unsigned = self.unsigned(&self.people.harvesters[harvester], 1, body);
@@ -207,7 +208,7 @@ impl<'n> Traffic<'n> {
         signed(self.unsigned(owner, 1, Body::MosaicDefinitionCreation(Box::new(body))), owner)
     }
 
-    /// Two of three must sign from now on.
+    /// Converts to a multisig account that needs two of three signatures.
     fn convert(&mut self) -> Transaction {
         let mut cosignatories: Vec<&KeyPair> = self.people.senders[2..5].iter().collect();
         cosignatories.sort_by_key(|key| self.address_of(key));
@@ -218,7 +219,7 @@ impl<'n> Traffic<'n> {
         signed(self.unsigned(account, 2, Body::AggregateModification(body)), account)
     }
 
-    /// A payment of the multisig account. The others agree after some time, one of them or both, or do not.
+    /// Builds a payment of the multisig account. One or both of the other cosignatories sign later, or none does.
     fn shared_payment(&mut self) -> Transaction {
         let body = Body::Transfer(self.transfer());
         let inner = self.unsigned(&self.people.senders[1], 1, body);

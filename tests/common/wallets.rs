@@ -1,4 +1,4 @@
-//! Wallets that listen at a node: what they hear, and whether they hear all of it, and nothing twice.
+//! Wallets that subscribe at a node: checks that they receive all messages, and none twice.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write as _};
@@ -16,26 +16,26 @@ use serde_json::Value;
 use crate::common::private_network::{NETWORK, address, key_pair, now};
 use crate::common::websocket::{PING, PONG, Socket, Stomp, TEXT};
 
-/// How long nothing comes after the last message.
+/// Time without messages after which the last one counts as received.
 const QUIET: Duration = Duration::from_millis(500);
 
-/// A message about one of the accounts that a wallet listens for.
+/// A message about one of the accounts of a wallet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Concern {
     pub account: Address,
-    /// Of the transaction.
+    /// Hash of the transaction.
     pub hash: Hash256,
 }
 
 /// A message.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Heard {
-    /// This block comes next.
+    /// Height of the next block.
     Height(u64),
-    /// It came at this network time.
+    /// A block and the network time of its arrival.
     Block(Box<Block>, Timestamp),
     Unconfirmed(Concern),
-    /// It is in the block at this height.
+    /// A transaction in the block at this height.
     Confirmed(Concern, u64),
 }
 
@@ -62,7 +62,7 @@ impl fmt::Display for Heard {
     }
 }
 
-/// A wallet that listens.
+/// A wallet with subscriptions.
 pub struct Wallet {
     accounts: Vec<Address>,
     is_over: Arc<AtomicBool>,
@@ -75,7 +75,7 @@ impl Wallet {
         let mut socket = Socket::open(node);
         socket.text("CONNECT\naccept-version:1.2\n\n\0");
         assert_eq!(socket.next_stomp().command, "CONNECTED");
-        // From the next block on whatever comes is a message.
+        // From the next block on, everything received is a message.
         let topics = accounts
             .iter()
             .flat_map(|account| ["unconfirmed", "transactions"].map(|kind| format!("/{kind}/{account}")));
@@ -88,7 +88,7 @@ impl Wallet {
         Wallet { accounts: accounts.to_vec(), is_over, thread }
     }
 
-    /// Ends it, and judges what it has heard.
+    /// Ends the wallet and evaluates what it received.
     pub fn close(self) -> Ledger {
         self.is_over.store(true, Ordering::Relaxed);
         let heard = self.thread.join().expect("it listens to the end");
@@ -135,41 +135,41 @@ fn understood(message: &Stomp) -> Heard {
     }
 }
 
-/// What a wallet knows of a transaction of one of its accounts.
+/// State of a transaction of one of its accounts, as the wallet knows it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
     Unconfirmed,
     Confirmed,
 }
 
-/// What a wallet knows by its messages alone, and what was wrong with them.
+/// What a wallet knows from its messages alone, and the errors found in them.
 #[derive(Default)]
 pub struct Ledger {
-    /// All messages, for people.
+    /// All messages, for display.
     pub history: String,
     accounts: Vec<Address>,
-    /// The chain since it listens: the hash of each block.
+    /// The chain since the subscription: the hash of each block.
     pub chain: BTreeMap<u64, Hash256>,
     blocks: BTreeMap<Hash256, Block>,
     states: BTreeMap<Concern, State>,
-    /// Told as unconfirmed though they were confirmed: the next block has to undo theirs.
+    /// Reported as unconfirmed although confirmed: the next block must undo their blocks.
     returned: BTreeSet<Concern>,
-    /// Their blocks were undone then, and they did not return: they have to be in one of the new blocks, which were made
-    /// before.
+    /// Their blocks were then undone and they were not reported again: they must be in one of the new blocks, which
+    /// were made earlier.
     awaited: BTreeMap<Concern, Timestamp>,
-    /// Of the last block, and not told yet.
+    /// Transactions of the last block that are not reported yet.
     due: Vec<(Concern, u64)>,
-    /// The height that was told, until its block has come.
+    /// The reported height until its block arrives.
     height: Option<u64>,
-    /// What was told before it was confirmed.
+    /// Reported before confirmation.
     pub announced: BTreeSet<Concern>,
     /// When the last block was made.
     made: Timestamp,
-    /// Messages that have come.
+    /// Received messages.
     pub told: Told,
-    /// Messages that are missing.
+    /// Missing messages.
     pub lost: Vec<String>,
-    /// Messages that have come twice, or without reason.
+    /// Duplicate messages and messages without a reason.
     pub surplus: Vec<String>,
 }
 
@@ -179,16 +179,16 @@ pub struct Told {
     pub blocks: usize,
     pub confirmed: usize,
     pub unconfirmed: usize,
-    /// Of these, transactions of blocks that were undone.
+    /// Unconfirmed again after their blocks were undone.
     pub returned: usize,
-    /// How often blocks were undone.
+    /// Number of reorgs.
     pub switches: usize,
-    /// Blocks that were undone at once, at most.
+    /// Maximum number of blocks undone at once.
     pub deepest: usize,
 }
 
 impl Ledger {
-    /// Reads messages in the order in which they came.
+    /// Evaluates messages in the order of their arrival.
     pub fn of(accounts: Vec<Address>, heard: &[Heard]) -> Ledger {
         let mut ledger = Ledger { accounts, ..Ledger::default() };
         for heard in heard {
@@ -204,18 +204,18 @@ impl Ledger {
         ledger
     }
 
-    /// Whether a transaction is confirmed by all that was told.
+    /// Returns whether the messages confirm a transaction.
     pub fn has_confirmed(&self, transaction: &Transaction) -> bool {
         let is_confirmed = |concern| self.states.get(&concern) == Some(&State::Confirmed);
         self.concerned(transaction).all(is_confirmed)
     }
 
-    /// Whether a transaction was told before it was confirmed.
+    /// Returns whether a transaction was reported before its confirmation.
     pub fn was_announced(&self, transaction: &Transaction) -> bool {
         self.concerned(transaction).all(|concern| self.announced.contains(&concern))
     }
 
-    /// Those of the accounts that are told of a transfer, by its sender or its recipient.
+    /// Returns those of the accounts that are notified of a transfer, as its sender or recipient.
     fn concerned(&self, transaction: &Transaction) -> impl Iterator<Item = Concern> {
         let sender = Address::from_public_key(&transaction.signer, NETWORK);
         let recipient = match &transaction.body {
@@ -244,7 +244,7 @@ impl Ledger {
         match self.height.take() {
             Some(told) if told == height => {}
             Some(told) => self.lost.push(format!("block {told}, instead of which {height} came")),
-            // Of a change of the chain only the first height is told.
+            // Only the first height of a reorg is reported.
             None if self.chain.last_key_value().is_none_or(|(last, _)| *last == parent) => {}
             None => self.surplus.push(format!("block {height}, whose height was not told")),
         }
@@ -259,7 +259,7 @@ impl Ledger {
         self.blocks.insert(block.hash(), block.clone());
     }
 
-    /// The blocks from here on, if there are any, are others now, the first of them this one.
+    /// Undoes the blocks from `height` on; `first` is the new block at that height.
     fn undo_from(&mut self, height: u64, first: Hash256, came: Timestamp) {
         let undone = self.chain.split_off(&height);
         if undone.get(&height) == Some(&first) {
@@ -311,7 +311,7 @@ impl Ledger {
         }
     }
 
-    /// What was not told of the last block.
+    /// Adds the transactions of the last block that were not reported to the missing messages.
     fn told_missing(&mut self) {
         let lost = take(&mut self.due);
         self.lost.extend(lost.iter().map(|(concern, height)| format!("{concern:?} confirmed at {height}")));

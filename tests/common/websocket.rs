@@ -1,4 +1,4 @@
-//! A websocket client that sees every frame as it is on the wire, and the STOMP frames in it.
+//! A websocket client that exposes every frame as sent, and the STOMP frames inside.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -15,15 +15,15 @@ pub const CLOSE: u8 = 8;
 pub const PING: u8 = 9;
 pub const PONG: u8 = 10;
 
-/// Where the raw endpoint lies.
+/// Path of the raw websocket endpoint.
 pub const PATH: &str = "/w/messages/websocket";
 /// The headers of a valid upgrade; the key is that of RFC 6455.
 pub const UPGRADE: &str = "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n\
                            Sec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n";
-/// What the server makes of that key.
+/// The accept value that the server derives from that key.
 pub const ACCEPT: &str = "BACScCJPNqyz+UBoqMH89VmURoA=";
 
-/// Some mask; the server must undo any.
+/// An arbitrary mask; the server must undo any.
 const MASK: [u8; 4] = [0x5a, 0x00, 0xff, 0x13];
 
 /// A websocket frame from the server.
@@ -52,7 +52,7 @@ impl Socket {
         Socket::from_parts(client.into_parts())
     }
 
-    /// Continues a connection after its upgrade, with what was received behind the answer.
+    /// Continues a connection after its upgrade, with the bytes received after the response.
     pub fn from_parts((stream, buffer): (TcpStream, Vec<u8>)) -> Socket {
         Socket { stream, buffer }
     }
@@ -62,7 +62,7 @@ impl Socket {
         self.raw(&encode(last, opcode, payload));
     }
 
-    /// Sends bytes that need not be a frame.
+    /// Sends bytes that need not form a frame.
     pub fn raw(&mut self, bytes: &[u8]) {
         self.stream.write_all(bytes).expect("the node reads");
     }
@@ -72,13 +72,13 @@ impl Socket {
         self.frame(true, TEXT, text.as_bytes());
     }
 
-    /// The next frame. All that a server may not do is checked.
+    /// Reads the next frame and checks that it breaks no rule for servers.
     #[track_caller]
     pub fn next(&mut self) -> Frame {
         self.next_within(PATIENCE).expect("a frame in time")
     }
 
-    /// The next frame, if one comes in time.
+    /// Reads the next frame, if one arrives in time.
     #[track_caller]
     pub fn next_within(&mut self, limit: Duration) -> Option<Frame> {
         let deadline = Instant::now() + limit;
@@ -93,7 +93,7 @@ impl Socket {
         }
     }
 
-    /// Reads some bytes; `false` if none came in time.
+    /// Reads some bytes; `false` if none arrived in time.
     #[track_caller]
     fn receive(&mut self, deadline: Instant) -> bool {
         let left = deadline.saturating_duration_since(Instant::now());
@@ -111,7 +111,7 @@ impl Socket {
         true
     }
 
-    /// The next text message.
+    /// Reads the next text message.
     #[track_caller]
     pub fn next_text(&mut self) -> String {
         let frame = self.next();
@@ -119,25 +119,25 @@ impl Socket {
         String::from_utf8(frame.payload).expect("a text message is text")
     }
 
-    /// The next STOMP frame.
+    /// Reads the next STOMP frame.
     #[track_caller]
     pub fn next_stomp(&mut self) -> Stomp {
         Stomp::parse(&self.next_text())
     }
 
-    /// Checks that the connection is closed with a code, answers, and waits for its end. Gives the reason.
+    /// Checks that the server closes with this code, answers, and waits for the end. Returns the reason.
     #[track_caller]
     pub fn expect_close(&mut self, code: u16) -> String {
         let frame = self.next();
         assert_eq!(frame.opcode, CLOSE, "{frame:?}");
         assert_eq!(frame.payload.get(..2), Some(&code.to_be_bytes()[..]), "{frame:?}");
-        // The node may be gone already.
+        // The node may already have disconnected.
         let _ = self.stream.write_all(&[0x88, 0x80, 0, 0, 0, 0]);
         self.expect_end();
         String::from_utf8(frame.payload[2..].to_vec()).expect("a reason is text")
     }
 
-    /// Waits until the node ends the connection.
+    /// Waits until the node closes the connection.
     #[track_caller]
     pub fn expect_end(&mut self) {
         self.stream.set_read_timeout(Some(PATIENCE)).expect("a time limit");
@@ -152,7 +152,7 @@ impl Socket {
         }
     }
 
-    /// Subscribes and waits until the node has done it.
+    /// Subscribes and waits for the receipt.
     #[track_caller]
     pub fn subscribe(&mut self, id: &str, destination: &str) {
         self.text(&format!("SUBSCRIBE\nid:{id}\ndestination:{destination}\nreceipt:r-{id}\n\n\0"));
@@ -167,7 +167,7 @@ impl Socket {
     }
 }
 
-/// The bytes of a frame from a client.
+/// Encodes a frame of a client.
 pub fn encode(last: bool, opcode: u8, payload: &[u8]) -> Vec<u8> {
     let mut bytes = vec![u8::from(last) << 7 | opcode];
     match payload.len() {
@@ -186,7 +186,7 @@ pub fn encode(last: bool, opcode: u8, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The first frame in `bytes` and its length, if it is whole.
+/// Decodes the first frame in `bytes` and its length, if it is complete.
 pub fn decode(bytes: &[u8]) -> Option<(Frame, usize)> {
     let (&[first, second], rest) = bytes.split_first_chunk()?;
     assert_eq!(first & 0xf0, 0x80, "a fragment or a reserved bit");
@@ -209,7 +209,7 @@ pub struct Stomp {
 }
 
 impl Stomp {
-    /// Reads a frame that is one whole websocket message.
+    /// Parses a frame that is one whole websocket message.
     #[track_caller]
     pub fn parse(text: &str) -> Stomp {
         let (head, rest) = text.split_once("\n\n").unwrap_or_else(|| panic!("not a frame: {text:?}"));
@@ -224,15 +224,14 @@ impl Stomp {
         Stomp { command, headers: lines.map(pair).collect(), body: body.to_owned() }
     }
 
-    /// A header's value.
+    /// Returns the value of a header.
     #[track_caller]
     pub fn header(&self, name: &str) -> &str {
         let found = self.headers.iter().find(|(key, _)| key == name);
         found.map(|(_, value)| value.as_str()).unwrap_or_else(|| panic!("no {name} in {self:?}"))
     }
 
-    /// Checks that this is a MESSAGE with exactly the headers it must have, and gives its body without the
-    /// line end.
+    /// Checks that this is a MESSAGE with exactly the required headers, and returns its body without the line end.
     #[track_caller]
     pub fn message(&self, destination: &str, subscription: &str) -> &str {
         assert_eq!(self.command, "MESSAGE", "{self:?}");
@@ -248,7 +247,7 @@ impl Stomp {
         self.body.strip_suffix("\r\n").unwrap_or_else(|| panic!("no CR LF at the end of {self:?}"))
     }
 
-    /// Like [`Stomp::message`], read as JSON.
+    /// Like [`Stomp::message`], parsed as JSON.
     #[track_caller]
     pub fn json(&self, destination: &str, subscription: &str) -> Value {
         serde_json::from_str(self.message(destination, subscription)).expect("the body is JSON")

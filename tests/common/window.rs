@@ -1,5 +1,5 @@
-//! A stretch of a recorded chain, with what the state must be at each of its heights, on the chain itself and on the
-//! losing branches that were recorded there.
+//! A range of a recorded chain with the expected state at each height, on the main chain and on the recorded losing
+//! branches.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::recorded_chain::{Chain, copy_store, digest_of, tip_of};
 
-/// What is known of the state after a block.
+/// The known state after a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Point {
     /// The last block.
@@ -21,38 +21,37 @@ pub struct Point {
 }
 
 impl Point {
-    /// That of a store.
+    /// Returns the point of a store.
     pub fn of(store: &Store) -> Point {
         Point { tip: tip_of(store), digest: digest_of(store) }
     }
 }
 
-/// Blocks one after another, with the state after each of them.
+/// Consecutive blocks with the state after each.
 struct Branch {
-    /// The last height that belongs to the chain itself.
+    /// The last height on the main chain.
     common: u64,
     blocks: Vec<(Block, Point)>,
 }
 
-/// Number of the branch that is the chain itself.
+/// Index of the main chain.
 pub const MAIN: usize = 0;
 
-/// A stretch of a recorded chain.
+/// A range of a recorded chain.
 pub struct Window {
     /// The chain.
     pub chain: Chain,
-    /// The first height, below which nothing is known.
+    /// The first height; the states below are unknown.
     pub start: u64,
     first: Point,
-    /// The chain itself, then losing branches.
+    /// The main chain, then the losing branches.
     branches: Vec<Branch>,
     /// A store at the first height.
     pristine: TempDir,
 }
 
 impl Window {
-    /// Replays the heights from `start` to `end`, and the losing branches that fork there, each once and in a
-    /// straight line.
+    /// Replays the heights from `start` to `end` and the losing branches that fork there, each once and linearly.
     pub fn new(chain: Chain, start: u64, end: u64) -> Window {
         let pristine = tempfile::tempdir().unwrap();
         let store = chain.store(pristine.path());
@@ -71,7 +70,7 @@ impl Window {
         window
     }
 
-    /// Goes to the height `common` by `before`, then on by `blocks`.
+    /// Replays `before` up to the height `common`, then `blocks`.
     fn replay(&self, common: u64, before: &[Block], blocks: &[Block]) -> Branch {
         let folder = tempfile::tempdir().unwrap();
         let store = self.begin(folder.path());
@@ -84,30 +83,30 @@ impl Window {
         Branch { common, blocks: blocks.iter().map(after).collect() }
     }
 
-    /// A store at the first height, in an empty folder.
+    /// Creates a store at the first height, in an empty folder.
     pub fn begin(&self, folder: &Path) -> Store {
         copy_store(self.pristine.path(), folder);
         self.chain.store(folder)
     }
 
-    /// Takes in blocks as from a file.
+    /// Imports blocks as from a file.
     pub fn take_in(&self, store: &Store, blocks: &[&Block]) {
         let mut file = Vec::new();
         blocks.iter().for_each(|block| write_block(&mut file, &block.to_bytes(SigningForm::Verifiable)).unwrap());
         self.chain.take_in(store, vec![BlockFile::new(file.as_slice()).unwrap()], None).unwrap();
     }
 
-    /// How many branches there are, the chain itself included.
+    /// Returns the number of branches, including the main chain.
     pub fn branches(&self) -> usize {
         self.branches.len()
     }
 
-    /// The last height of the chain itself that a branch has.
+    /// Returns the last height that a branch shares with the main chain.
     pub fn common(&self, branch: usize) -> u64 {
         if branch == MAIN { self.last(MAIN) } else { self.branches[branch].common }
     }
 
-    /// The last height of a branch.
+    /// Returns the last height of a branch.
     pub fn last(&self, branch: usize) -> u64 {
         let branch = &self.branches[branch];
         branch.common + branch.blocks.len() as u64
@@ -118,21 +117,21 @@ impl Window {
         &branch.blocks[(height - branch.common - 1) as usize]
     }
 
-    /// The state after the block at a height of a branch.
+    /// Returns the state after the block at a height of a branch.
     pub fn point(&self, branch: usize, height: u64) -> &Point {
         if height == self.start { &self.first } else { &self.at(branch, height).1 }
     }
 
-    /// The blocks of a branch above the height `common`, up to `last`.
+    /// Returns the blocks of a branch above the height `common`, up to `last`.
     pub fn blocks(&self, branch: usize, common: u64, last: u64) -> Vec<Block> {
         (common + 1..=last).map(|height| self.at(branch, height).0.clone()).collect()
     }
 }
 
-/// Heights at which recorded branches fork, with their blocks.
+/// Returns the heights at which recorded branches fork, with their blocks.
 fn losing_branches(chain: &Chain) -> Vec<(u64, Vec<Block>)> {
     if !chain.folder.join("forks.jsonl.gz").exists() {
-        // The one that lies in the project.
+        // The branch that is part of the project.
         return vec![(52, chain.blocks_in("losing-52.bin"))];
     }
     let block = |one: &serde_json::Value| chain.block(&hex::decode(one["block"].as_str().unwrap()).unwrap());
@@ -143,7 +142,7 @@ fn losing_branches(chain: &Chain) -> Vec<(u64, Vec<Block>)> {
     chain.lines("forks.jsonl.gz").into_iter().map(fork).collect()
 }
 
-/// The lowest height to which a store goes back that has the last `limit` blocks to undo and is at a height.
+/// Returns the lowest height that a store at `height` can roll back to if it keeps `limit` undo records.
 pub fn lowest(height: u64, limit: u64) -> u64 {
     Height(height).minus(limit).0
 }

@@ -1,10 +1,10 @@
-//! Entities in both formats.
+//! Checks entities in both formats.
 
 use std::fmt::Debug;
 
 use nisd::codec::{Context, Format, Readable, Writable};
 
-/// What is read from either form is the same, and is written as both forms, byte for byte.
+/// Checks that both forms decode to the same value, and that it encodes to both forms byte for byte.
 pub fn check<T: Readable + Writable + PartialEq + Debug>(name: &str, json: &str, binary: &[u8], context: Context) -> T {
     let read = |format: Format, body: &[u8]| -> T {
         format.read(body, context).unwrap_or_else(|error| panic!("{name}, {format:?}: {error}"))

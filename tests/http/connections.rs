@@ -1,4 +1,4 @@
-//! The server's connections without sockets of the system and without a clock: what needs an exact order of events.
+//! The server's connections without system sockets and without a clock: tests that need an exact order of events.
 
 use std::cell::{Cell, RefCell};
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
@@ -13,31 +13,31 @@ use nisd::net::{Limits, Readiness, Server, SharedBytes, Socket, Stats};
 
 const LISTENER: ListenerId = ListenerId(0);
 
-/// Bytes that the body of a push may have.
+/// Maximum size of the body of a push.
 const PUSHED_BYTES: usize = 1 << 20;
 
-/// Bytes that `/large` answers with.
+/// Size of the response of `/large`.
 const LARGE: usize = 150_000;
 
-/// Units of work that `/costly` costs.
+/// Units of work that `/costly` consumes.
 const COSTLY: u32 = 1_000_000;
 
 const UPGRADE: &str = "GET /upgrade HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
                        Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
 
-/// One end of a connection whose other end takes everything.
+/// One end of a connection whose other end reads everything at once.
 #[derive(Clone, Default)]
 struct Wire {
     sent: Rc<RefCell<Vec<u8>>>,
     received: Rc<RefCell<Vec<u8>>>,
     is_over: Rc<Cell<bool>>,
-    /// The other end takes nothing, and the system keeps what was written.
+    /// The other end reads nothing; the system buffers what was written.
     is_stuck: Rc<Cell<bool>>,
-    /// Bytes that the system keeps of it otherwise.
+    /// Bytes that the system buffers for it in addition.
     kept: Rc<Cell<usize>>,
-    /// How often the system was asked for that.
+    /// How often the system was asked for these bytes.
     looks: Rc<Cell<u64>>,
-    /// The system was told to forget what it keeps.
+    /// The system was told to discard them.
     is_cut: Rc<Cell<bool>>,
 }
 
@@ -88,9 +88,9 @@ impl Socket for Wire {
     }
 }
 
-/// Answers `/stream` in pieces, of which the second is made when it is resumed; holds `/held` and, in pieces, `/pieces`,
-/// which are answered when they are resumed for the second time; leaves `/never` unfinished for ever; answers `/push` and
-/// `/query` with nothing, `/large` with much, and `/costly` with nothing after much work; upgrades on request.
+/// A service for these tests. `/stream` responds in chunks, the second of which is made on resume. `/held`, and
+/// `/pieces` in chunks, are answered on the second resume. `/never` is never answered. `/push` and `/query` have empty
+/// responses, `/large` a large one, `/costly` an empty one after much work. It upgrades on request.
 #[derive(Default)]
 struct TestService {
     streaming: Option<ConnectionId>,
@@ -177,7 +177,7 @@ impl World {
         World::behind(limits, &[])
     }
 
-    /// The same where these are trusted proxies.
+    /// Like [`World::new`], with these trusted proxies.
     fn behind(limits: Limits, proxies: &'static [[u8; 4]]) -> World {
         let trusted = |address| proxies.iter().any(|proxy| IpAddr::from(*proxy) == address);
         let (began, fetcher) = (Instant::now(), Fetcher::new(FetchConfig::default(), 0));
@@ -186,12 +186,12 @@ impl World {
         World { server, service: TestService::default(), began, running: Duration::ZERO }
     }
 
-    /// A client that has sent something that has not been served yet.
+    /// Connects a client that has sent bytes which are not served yet.
     fn client(&mut self, said: &str) -> (Wire, usize) {
         self.client_at([8, 8, 8, 8], said.as_bytes())
     }
 
-    /// The same at an address.
+    /// Like [`World::client`], from a given address.
     fn client_at(&mut self, address: [u8; 4], said: &[u8]) -> (Wire, usize) {
         let wire = Wire::default();
         let slot = self.server.admit(wire.clone(), LISTENER, address.into()).unwrap();
@@ -199,7 +199,7 @@ impl World {
         (wire, slot)
     }
 
-    /// Clients that have sent the heads of large bodies, as many at each address.
+    /// Connects clients that have sent the heads of large bodies, `each` of them at each address.
     fn pushers(&mut self, addresses: u8, each: usize) -> Vec<(Wire, usize)> {
         let head = push_head(PUSHED_BYTES);
         let clients = (0..addresses).flat_map(|address| std::iter::repeat_n([9, 9, 9, address], each));
@@ -230,8 +230,8 @@ fn push_head(length: usize) -> String {
     format!("POST /push HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n")
 }
 
-/// Has clients send their bodies slowly, side by side; the most that was held. Meanwhile somebody else asks and is
-/// answered at once.
+/// Lets clients send their bodies slowly and interleaved, and returns the maximum number of bytes held. Meanwhile
+/// another client sends requests, which must be answered at once.
 fn send_slowly(world: &mut World, clients: &[(Wire, usize)]) -> usize {
     const PIECE: usize = 8 << 10;
     let (asker, slot) = world.client_at([7, 7, 7, 7], b"");
@@ -260,7 +260,7 @@ fn bodies_that_come_slowly_from_many_addresses_take_no_more_memory_than_all_may(
     let clients = world.pushers(60, 4);
     let most = send_slowly(&mut world, &clients);
     assert!((MOST / 2..=MOST).contains(&most), "{most} bytes of {MOST}");
-    // Half of them would take 120 MiB; those that are not there any more were told why.
+    // Half of them would take 120 MiB; the disconnected ones have received the reason.
     let told = clients.iter().filter(|(wire, _)| wire.text().starts_with("HTTP/1.1 503")).count();
     assert!(told > clients.len() / 2, "{told}");
 }
@@ -271,7 +271,7 @@ fn bodies_that_come_slowly_from_one_address_take_no_more_memory_than_one_caller_
     let mut world = World::new(Limits { buffered_bytes_per_client: MOST, ..Limits::default() });
     let clients = world.pushers(1, 50);
     let most = send_slowly(&mut world, &clients);
-    // The asker holds nothing between its questions.
+    // The querying client holds nothing between its requests.
     assert!((MOST / 2..=MOST).contains(&most), "{most} bytes of {MOST}");
     let honest = [push_head(PUSHED_BYTES).as_bytes(), &[0; PUSHED_BYTES]].concat();
     let (wire, _) = world.client_at([6, 6, 6, 6], &honest);
@@ -363,7 +363,7 @@ fn pings_are_paid_for_like_messages() {
         rounds += 1;
         assert!(rounds < 200, "two million pings in no time");
     }
-    // A websocket may cause 100,000 units of work at once, which are as many microseconds.
+    // A websocket has a budget of 100,000 units of work, which correspond to as many microseconds.
     assert!(rounds >= 10, "{rounds}");
 }
 
@@ -453,14 +453,15 @@ fn held_requests_end_when_the_server_shuts_down() {
 const QUERY: &str = "GET /query HTTP/1.1\r\nHost: a\r\n\r\n";
 
 impl World {
-    /// A world whose listener has so many places, of which one in sixteen is reserved for this machine.
+    /// Creates a world whose listener allows `places` connections, a sixteenth of them reserved for this machine.
     fn of_places(places: usize) -> World {
         let mut world = World::new(Limits::default());
         world.server.set_max(LISTENER, places);
         world
     }
 
-    /// Clients at so many addresses, no two in one network, each with so many connections on which one thing was asked.
+    /// Connects clients at this many addresses, all in different networks, `each` with that many connections and one
+    /// request on every connection.
     fn crowd(&mut self, series: u8, addresses: u16, each: usize, said: &str) -> Vec<(Wire, usize)> {
         let mut clients = Vec::new();
         for number in 0..addresses {
@@ -474,12 +475,12 @@ impl World {
         clients
     }
 
-    /// Whether the connection that was made with this wire is still there.
+    /// Returns whether the connection of this wire still exists.
     fn has(&mut self, (wire, slot): &(Wire, usize)) -> bool {
         self.server.socket(*slot).is_some_and(|socket| Rc::ptr_eq(&socket.sent, &wire.sent))
     }
 
-    /// Whether somebody at an address that was never there gets in and is answered.
+    /// Returns whether a client at a new address is admitted and answered.
     fn lets_in(&mut self, address: [u8; 4]) -> bool {
         let (wire, _) = self.client_at(address, QUERY.as_bytes());
         self.serve();
@@ -494,7 +495,7 @@ fn a_newcomer_gets_in_while_anybody_has_more_than_one_connection_and_takes_the_l
     let most = world.crowd(2, 1, 60, QUERY);
     let many = world.crowd(3, 4, 50, QUERY);
     assert_eq!(world.server.stats().connections, 300, "320 but for those of this machine");
-    // The first of those who have most is not the one that did nothing for longest.
+    // The first of the clients with the most connections is not the one idle for longest.
     world.say(&most[0].0, most[0].1, QUERY.as_bytes());
     world.serve();
     world.pass(Duration::from_millis(1));
@@ -504,7 +505,7 @@ fn a_newcomer_gets_in_while_anybody_has_more_than_one_connection_and_takes_the_l
         assert!(world.lets_in([10, 9, 0, newcomer]), "newcomer {newcomer}");
         assert_eq!(world.server.stats().connections, 300);
     }
-    // 251 newcomers, 25 others and one place each: nobody has had to give up the last of its connections before.
+    // 251 newcomers, 25 others and one connection each: no client has lost its last connection before.
     let left = |world: &mut World, clients: &[(Wire, usize)]| clients.iter().filter(|client| world.has(client)).count();
     assert!(few.chunks(2).all(|own| left(&mut world, own) >= 1));
     assert!(many.chunks(50).all(|own| left(&mut world, own) >= 1) && left(&mut world, &most) >= 1);
@@ -545,7 +546,7 @@ fn whoever_has_very_many_addresses_of_few_networks_does_not_keep_newcomers_out_w
     let rest = world.crowd(1, 50, 1, UPGRADE);
     let mut owned: Vec<(Wire, usize)> = Vec::new();
     for number in 0..250u16 {
-        // Each is a client: an IPv6 network of 64 bits.
+        // Each IPv6 /64 network is one client.
         let address = Ipv6Addr::new(0x2001, 0xdb8, number % 2, number, 0, 0, 0, 1);
         let wire = Wire::default();
         let slot = world.server.admit(wire.clone(), LISTENER, address.into()).unwrap();
@@ -570,7 +571,7 @@ fn clients_of_this_machine_get_in_whoever_has_all_the_other_places() {
     for _ in 0..20 {
         assert!(world.lets_in([127, 0, 0, 1]));
     }
-    // An address of the loopback that is not this machine's own word has no part in it.
+    // A loopback address other than 127.0.0.1 has no part in the reservation.
     assert!(!world.lets_in([127, 0, 0, 2]));
     assert!(world.lets_in([127, 0, 0, 1]), "it gives way to itself");
     assert!(all.iter().all(|client| world.has(client)));
@@ -694,7 +695,7 @@ fn many_that_hold_little_do_not_cut_one_that_reads_fast_and_what_they_hold_is_fo
             if round == 0 {
                 all.push(world.client_at([10, 2, high, low], b""));
             }
-            // They have taken all but a little, and the reader is on its way through something long.
+            // They have read all but a little, while the reader is in the middle of a long response.
             let (wire, slot) = all[1 + usize::from(number)].clone();
             wire.kept.set(20_000);
             fast.0.kept.set(100_000);
@@ -708,7 +709,7 @@ fn many_that_hold_little_do_not_cut_one_that_reads_fast_and_what_they_hold_is_fo
     }
     assert!(all.iter().all(|client| world.has(client)));
     assert_eq!(world.server.stats().kernel_evicted, 0);
-    // Of those who ask for nothing more some are looked at at a time.
+    // Of idle clients, only some are checked at a time.
     let before = looks(&all);
     world.server.sweep();
     assert_eq!(looks(&all) - before, 512);
@@ -718,7 +719,7 @@ fn many_that_hold_little_do_not_cut_one_that_reads_fast_and_what_they_hold_is_fo
 
 const PROXY: [u8; 4] = [10, 8, 0, 1];
 
-/// A request of somebody that a proxy passes on.
+/// Returns a request that a proxy forwards for a client.
 fn passed_on(path: &str, client: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: {client}\r\n\r\n")
 }
@@ -735,7 +736,7 @@ fn nobody_waits_for_what_another_client_of_the_same_proxy_owes() {
         world.serve();
         assert_eq!(wire.text().matches("HTTP/1.1 200").count(), count);
     }
-    // What passes on much for many pays for none of it.
+    // A proxy that forwards much for many clients is not charged.
     for round in 0..200 {
         let length = PUSHED_BYTES / 8;
         let head =
@@ -781,7 +782,7 @@ fn strangers_behind_a_proxy_on_this_machine_take_no_place_that_is_reserved_for_i
         strangers.push(client);
     }
     world.server.report_disconnects(&mut world.service);
-    // As from elsewhere: there are 300 places for them, and who is there stays.
+    // These count as remote clients: 300 connections are allowed for them, and existing ones stay.
     assert_eq!(world.server.stats().websockets, 300);
     assert!(strangers[..300].iter().all(|(wire, _)| !wire.is_over.get()));
     assert!(strangers[300..].iter().all(|(wire, _)| wire.is_over.get()), "closed with 1013");
@@ -789,12 +790,12 @@ fn strangers_behind_a_proxy_on_this_machine_take_no_place_that_is_reserved_for_i
     for _ in 0..20 {
         assert!(world.lets_in(LOCAL));
     }
-    // What a proxy passes on and is answered at once needs no place of its own.
+    // A forwarded request that is answered at once needs no connection slot of its own.
     let (wire, _) = world.client_at(LOCAL, passed_on("/query", "9.9.9.9").as_bytes());
     world.serve();
     assert!(wire.text().starts_with("HTTP/1.1 200"));
     assert_eq!(world.server.stats().websockets, 300);
-    // What is worked on for long does, and finds none.
+    // A forwarded request that takes long needs one and finds none.
     let (wire, _) = world.client_at(LOCAL, passed_on("/never", "9.9.9.9").as_bytes());
     world.serve();
     assert!(wire.text().starts_with("HTTP/1.1 503"), "{}", wire.text());
@@ -808,14 +809,14 @@ fn tiny_chunks_are_paid_for() {
     while world.server.next_refill().is_none() {
         let (wire, slot) = world.client_at([10, 1, 0, 0], head);
         world.serve();
-        // As much as is read at once, of the smallest chunks there are.
+        // As many minimal chunks as one read returns.
         world.say(&wire, slot, &b"1\r\nx\r\n".repeat(10_000));
         world.serve();
         world.server.remove(slot);
         chunks += 10_000;
         assert!(chunks < 10_000_000, "they cost nothing");
     }
-    // Sixteen of them are a microsecond's work.
+    // Sixteen of them cost one microsecond of work.
     assert!((2_000_000..=4_500_000).contains(&chunks), "{chunks}");
 }
 
@@ -839,7 +840,7 @@ fn whoever_connects_without_end_is_let_in_as_often_as_it_can_pay_and_others_alwa
             assert!(world.lets_in([10, 2, 0, (attempt / 1000) as u8]));
         }
     }
-    // In a second, a quarter of it and what can be owed for half of one.
+    // In one second: a quarter of a second of work, plus the maximum deficit of half a second.
     assert!((5_000..=16_000).contains(&let_in), "{let_in} of 40,000");
     assert_eq!(u64::from(40_000u32 - let_in), world.server.stats().reset);
 }
@@ -858,7 +859,8 @@ fn of_a_client_that_must_pay_first_the_system_is_not_asked_until_it_is_served_ag
     }
     assert_eq!([*heavy, *other, *stranger].map(|slot| world.server.mute(slot).is_some()), [true, true, false]);
     assert!([*heavy, *other].iter().all(|slot| world.server.mute(*slot).is_none()), "once is enough");
-    // It owes three quarters of what was caused, at a quarter of the processor, and waits a little longer.
+    // The deficit is three quarters of the caused work; it refills at a quarter of the processor time, so the wait is
+    // slightly longer than 3 s.
     world.pass(Duration::from_millis(3_005));
     world.serve();
     assert!(world.server.unmute().is_none());
@@ -895,7 +897,7 @@ fn bytes_that_bring_nothing_are_paid_for() {
     let (wire, slot) = world.client_at([10, 1, 0, 0], push_head(PUSHED_BYTES).as_bytes());
     let clients = world.crowd(1, 1, 200, "P");
     let (mut reads, mut bytes) = (0u32, 0);
-    // A body that comes by the byte, beside others that do not even complete the head of a request.
+    // A body that arrives byte by byte, beside clients that do not even complete the head of a request.
     while world.server.next_refill().is_none() {
         world.say(&wire, slot, b"x");
         (reads, bytes) = (reads + 1, bytes + 1);
@@ -933,7 +935,7 @@ fn a_websocket_that_is_silent_is_pinged_and_dropped_if_it_does_not_answer() {
     pass(&mut world, 1);
     assert_eq!((world.server.stats().websockets, world.service.gone.len()), (1, 1));
     assert_eq!(living.received.borrow()[upgraded..], [0x89, 0, 0x89, 0]);
-    // Answers to pings are no use of it: it is idle.
+    // Pongs are not activity: the websocket counts as idle.
     for _ in 0..3 {
         world.say(&living, slot, &[0x8a, 0x80, 1, 2, 3, 4]);
         world.serve();

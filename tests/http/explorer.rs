@@ -1,4 +1,4 @@
-//! The page `/explorer` as a running node serves it. What it shows is tried by `tests/explorer/run`.
+//! The page `/explorer` as a running node serves it. `tests/explorer/run` tests what it shows.
 
 use std::io::Read;
 
@@ -7,7 +7,7 @@ use crate::common::http_client::{Answer, Client};
 use crate::common::tiny;
 use tempfile::TempDir;
 
-/// A node on the smallest chain, and its folder.
+/// Starts a node on the smallest chain; returns it with its folder.
 fn node(arguments: &[&str]) -> (Node, TempDir) {
     let folder = tempfile::tempdir().expect("a folder");
     let (data, config, blocks) = (folder.path().join("store"), tiny("config.json"), tiny("blocks.bin"));
@@ -36,7 +36,7 @@ fn the_page_comes_compressed_with_all_its_parts_and_is_not_sent_twice() {
     let (node, _folder) = node(&[]);
     let mut client = Client::connect(node.http);
     let (page, text) = packed(&mut client, "/explorer");
-    // The ports that the system has chosen.
+    // The ports chosen by the system.
     for told in [format!("http-port=\"{}\"", node.http.port()), format!("websocket-port=\"{}\"", node.websocket.port())]
     {
         assert!(text.contains(&told), "{told}: {text}");

@@ -1,4 +1,4 @@
-//! What those are told who watch a node: `GET /metrics`, `nisd status`, and the rules and the dashboard made for them.
+//! Monitoring of a node: `GET /metrics`, `nisd status`, and the alert rules and the dashboard based on them.
 
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
@@ -22,10 +22,10 @@ use rustix::termios::{LocalModes, tcgetattr};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// Nothing is waited for longer than this.
+/// Maximum wait.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A node on the smallest chain, which stands still; further settings may come before.
+/// Starts a node on the smallest chain, which does not grow; `settings` precede its own.
 fn node(settings: &[&str]) -> (Node, TempDir) {
     let folder = tempfile::tempdir().expect("a folder");
     let (data, config, blocks) = (folder.path().join("store"), tiny("config.json"), tiny("blocks.bin"));
@@ -43,14 +43,14 @@ fn reading(node: SocketAddr) -> Scrape {
     Scrape::parse(answer.text()).expect("the text format")
 }
 
-/// The answered requests for a route.
+/// Returns the number of answered requests for a route with a status.
 fn answered(reading: &Scrape, route: &str, status: &str) -> f64 {
     let all = reading.samples_of("nisd_http_requests_total");
     let of_route = all.filter(|sample| sample.label("route") == route && sample.label("status") == status);
     of_route.map(|sample| sample.value).sum()
 }
 
-/// Names of figures in a text, without what Prometheus puts behind those of histograms.
+/// Returns the names of metrics in a text without the suffixes that Prometheus adds for histograms.
 fn names(text: &str) -> BTreeSet<String> {
     let is_name = |c: char| c.is_ascii_lowercase() || c == '_';
     let words = text.split(|c: char| !is_name(c)).filter(|word| word.starts_with("nisd_"));
@@ -113,7 +113,7 @@ fn figures_are_for_local_callers_unless_there_is_a_listener_for_them() {
         assert_eq!(ask(node.http, "/metrics", headers).status, 401, "{headers}");
     }
     let log = node.process.log();
-    let (_, rest) = log.split_once("figures for everybody on http://").expect("a word on the listener");
+    let (_, rest) = log.split_once("metrics for all clients on http://").expect("a word on the listener");
     let listener: SocketAddr = rest.split('/').next().and_then(|address| address.parse().ok()).expect("an address");
     for headers in foreign {
         assert_eq!(ask(listener, "/metrics", headers).status, 200, "{headers}");
@@ -246,7 +246,7 @@ fn a_status_is_of_a_node_or_else_of_its_store() {
     node.process.signal("TERM");
     node.process.ended_within(PATIENCE).expect_success();
     let shown = run(with_store).expect_success().text();
-    let is_of_store = |shown: &str| shown.contains(&format!(" in {data}, as no node of it answers"));
+    let is_of_store = |shown: &str| shown.contains(&format!(" in {data}, because no node answers"));
     assert!(is_of_store(&shown) && shown.contains("height 60"), "{shown}");
     let told: Value =
         serde_json::from_str(&run([&with_store[..], &["--json"]].concat()).expect_success().text()).expect("JSON");
@@ -276,13 +276,13 @@ fn a_status_on_a_terminal_is_drawn_anew_until_q_and_leaves_the_terminal_as_it_wa
     let own = |terminal: &File| Stdio::from(terminal.try_clone().expect("a descriptor"));
     let mut status = command.stdin(own(&terminal)).stdout(own(&terminal)).spawn().expect("the program starts");
     let (mut drawn, mut part) = (String::new(), [0; 4096]);
-    // Two frames, the second of which knows what has changed.
+    // Two frames; the second one shows changes.
     while !drawn.contains("a second") {
         let count = screen.read(&mut part).expect("what is drawn");
         drawn += &String::from_utf8_lossy(&part[..count]);
         assert!(drawn.len() < 100_000, "{drawn}");
     }
-    assert!(drawn.contains("\x1b[?1049h") && drawn.contains("height 60") && drawn.contains("q ends"), "{drawn}");
+    assert!(drawn.contains("\x1b[?1049h") && drawn.contains("height 60") && drawn.contains("q quits"), "{drawn}");
     assert!(!tcgetattr(&terminal).expect("modes").local_modes.contains(LocalModes::ECHO));
     screen.write_all(b"q").expect("a key");
     let ended = wait_for("the end", || status.try_wait().expect("a child"));
@@ -290,7 +290,7 @@ fn a_status_on_a_terminal_is_drawn_anew_until_q_and_leaves_the_terminal_as_it_wa
     assert_eq!(tcgetattr(&terminal).expect("modes").local_modes, before);
 }
 
-/// Runs Prometheus' own tool. `None`, said aloud, where it is absent.
+/// Runs Prometheus' `promtool`; prints a notice and returns `None` where it is not installed.
 fn promtool(arguments: &[&str], input: &str) -> Option<(bool, String)> {
     let mut command = Command::new("promtool");
     let command = command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -1,7 +1,7 @@
-//! Replays recorded exchanges with NIS1 against the program itself, over real sockets.
+//! Replays recorded exchanges with NIS1 against the program over real sockets.
 //!
-//! The recordings lie outside this repository (see `crate::common::shared`); their README has the rules of comparison.
-//! What is not replayed is counted and named.
+//! The recordings lie outside this repository (see `crate::common::shared`); their README defines the comparison.
+//! Exchanges that are not replayed are counted and listed.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use crate::common::{loudly, shared};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Paths of the routes that are compared. Unknown paths are compared as well.
+/// Paths of the routes that are compared, in addition to unknown paths.
 const ROUTES: &[&str] = &[
     "/heartbeat",
     "/status",
@@ -91,12 +91,12 @@ const ROUTES: &[&str] = &[
     "/node/extended-info",
     "/time-sync/network-time",
 ];
-/// Supplies of a mosaic whose definition was repeated with another description only. NIS1 compares the numbers in a levy
-/// above 127 in a way that takes equal ones for different, so that it counts from the repetition on.
+/// Supplies of a mosaic whose definition was repeated with only another description. NIS1 compares numbers above 127 in
+/// a levy by object identity, treats equal ones as different, and counts only from the repetition on.
 const EQUAL_LEVIES: [&str; 4] = ["all-forks-03280", "all-forks-03281", "all-forks-03283", "all-forks-03284"];
-/// Challenges of 0, 1 and 2,048 bytes or more, and of odd hex digits. NIS1 signs them, and with them the hashes of what
-/// others then push in its name; here all that are not of 64 bytes, as NIS1's own always are, get a signature of zeros, and
-/// those of more than 1,024 bytes nothing.
+/// Challenges of 0, 1 and at least 2,048 bytes, and with an odd number of hex digits. NIS1 signs them, and so signs
+/// hashes that others could push in its name. This node signs only challenges of 64 bytes, the size that NIS1 itself
+/// sends: others get a signature of zeros, and those above 1,024 bytes no answer.
 const UNSIGNED_CHALLENGES: [&str; 8] = [
     "tiny-03256",
     "tiny-03257",
@@ -107,20 +107,20 @@ const UNSIGNED_CHALLENGES: [&str; 8] = [
     "all-forks-04421",
     "all-forks-04423",
 ];
-/// The true transaction after a copy with a wrong signature, which NIS1 refuses for 600 s and this node takes in. So that
-/// everything after it is as recorded, the copy is sent a second time in its place, and answered as recorded.
+/// The true transaction after a copy with a wrong signature: NIS1 rejects it for 600 s, this node accepts it. To keep
+/// the rest as recorded, the copy is sent a second time instead, and gets the recorded answer.
 const TRUE_AFTER_FORGED: [&str; 2] = ["tiny-03492", "all-forks-04702"];
-/// Differences of one route that are shown in full.
+/// Maximum number of differences per route that are printed in full.
 const SHOWN_PER_ROUTE: usize = 8;
 
-/// The keys that the recorded nodes were booted with, by chain.
+/// Boot keys of the recorded nodes, by chain.
 const BOOT_KEYS: [(&str, &str); 3] = [
     ("tiny", "3b960ae4c8a29981e5ed8e801260f821095f8c6db72ab78f0463df2ff23af3ad"),
     ("all-forks", "4b1974067350c75178ceb044a90f68a68415fd844a7f4cc20e896100afb4101b"),
     ("one-year", "f359e18ad8581bb3c8109df694d378b199435256e11fb0df8a7782ac52cc3057"),
 ];
 
-/// How NIS1 was set up for the recording, beyond the configuration of the chain.
+/// Settings of NIS1 for the recording, beyond the configuration of the chain.
 const SETTINGS: [&str; 6] = [
     "nis.optionalFeatures=TRANSACTION_HASH_LOOKUP|HISTORICAL_ACCOUNT_DATA|TRACK_EXPIRED_MOSAICS",
     "nisd.forgetHashes=true",
@@ -130,7 +130,7 @@ const SETTINGS: [&str; 6] = [
     "nis.useNetworkTime=false",
 ];
 
-/// Why an exchange is not replayed; `None` if it is.
+/// Returns why an exchange is not replayed; `None` if it is.
 fn reason_to_skip(exchange: &Exchange) -> Option<&'static str> {
     let path = match exchange.path.strip_suffix('/') {
         Some("") | None => exchange.path.as_str(),
@@ -145,7 +145,7 @@ fn reason_to_skip(exchange: &Exchange) -> Option<&'static str> {
         });
     }
     let never_works = ["/account/isunlocked", "/mosaic/supply/batch"].contains(&path);
-    // All others of them are marked as such.
+    // All other such exchanges are marked in the recording.
     let is_unmarked = never_works && exchange.path.ends_with('/') && exchange.expected.status == 500;
     if is_unmarked {
         return Some("a route that does not work in NIS1, and does here");
@@ -154,13 +154,13 @@ fn reason_to_skip(exchange: &Exchange) -> Option<&'static str> {
     is_supply.then_some("a supply without what came before a new description, as NIS1 takes equal levies for others")
 }
 
-/// Whether NIS1 has no route for the path: the web container answers, without a message.
+/// Returns whether NIS1 has no route for the path: its web container answers without a message.
 fn is_unknown_path(exchange: &Exchange) -> bool {
     let body = String::from_utf8_lossy(&exchange.expected.body);
     exchange.expected.status == 404 && (body.is_empty() || body.contains(r#""message":null"#))
 }
 
-/// What is wrong with the answer to a challenge that is not signed; nothing if it is one.
+/// Returns what is wrong with the answer to an unsigned challenge; empty if nothing is.
 fn not_unsigned(response: &HttpResponse) -> Vec<String> {
     let body = String::from_utf8_lossy(&response.body);
     let is_refused = response.status == 400 && body.contains("challenge must be 64 bytes");
@@ -169,16 +169,16 @@ fn not_unsigned(response: &HttpResponse) -> Vec<String> {
     if is_refused || is_unsigned { Vec::new() } else { vec![format!("signed: {} {body}", response.status)] }
 }
 
-/// What came of a replay.
+/// Result of a replay.
 #[derive(Default)]
 struct Report {
     replayed: usize,
     skipped: BTreeMap<&'static str, usize>,
-    /// By route.
+    /// Differences by route.
     differences: BTreeMap<String, Vec<String>>,
-    /// Of exchanges that may be answered differently.
+    /// Differences of exchanges that may be answered differently.
     tolerated: Vec<String>,
-    /// Challenges that were not signed, as they must not be.
+    /// Number of challenges that were correctly left unsigned.
     unsigned_challenges: usize,
 }
 
@@ -204,7 +204,7 @@ impl Report {
         }
     }
 
-    /// Says aloud what was done, and fails if there is a difference that must not be.
+    /// Prints the result and fails if there is a difference that is not allowed.
     fn conclude(self, name: &str, log: &str) {
         let mut text = format!("{name}: {} exchanges replayed", self.replayed);
         for (reason, count) in &self.skipped {
@@ -236,8 +236,8 @@ impl Report {
     }
 }
 
-/// An exchange as it is compared. The recordings count only the status of the list of requests that a node has had; but
-/// the same requests are made here, so that the list must be the same, with the numbers of the requests in it.
+/// Returns the exchange to compare. The recordings compare only the status of the request list of a node, but the same
+/// requests are made here, so the whole list must be equal, including the request numbers.
 fn with_its_list(exchange: &Exchange) -> Cow<'_, Exchange> {
     let is_list = exchange.path.trim_end_matches('/') == "/debug/connections/incoming" && exchange.method == "GET";
     if !is_list || exchange.compare != Compare::Status || exchange.expected.status != 200 {
@@ -247,7 +247,7 @@ fn with_its_list(exchange: &Exchange) -> Cow<'_, Exchange> {
     Cow::Owned(Exchange { compare, ..exchange.clone() })
 }
 
-/// Sends exchanges one after the other and compares the answers.
+/// Sends exchanges one after another and compares the answers.
 fn replay(name: &str, exchanges: &[&Exchange], node: &Node) {
     let mut report = Report::default();
     let forged = |place: usize| Exchange { body: exchanges[place - 1].body.clone(), ..exchanges[place].clone() };
@@ -257,7 +257,7 @@ fn replay(name: &str, exchanges: &[&Exchange], node: &Node) {
         match reason_to_skip(exchange) {
             Some(reason) => {
                 *report.skipped.entry(reason).or_default() += 1;
-                // It is sent all the same: the node counts its requests.
+                // It is sent all the same because the node counts its requests.
                 drop(http::send(exchange, node.http.port()));
             }
             None => report.judge(&with_its_list(exchange), http::send(exchange, node.http.port())),
@@ -266,26 +266,26 @@ fn replay(name: &str, exchanges: &[&Exchange], node: &Node) {
     report.conclude(name, &node.process.log());
 }
 
-/// Takes the recorded blocks of a chain into a new store.
+/// Imports the recorded blocks of a chain into a new store.
 fn import(chain: &Path) -> TempDir {
     let store = tempfile::tempdir().expect("a folder for the store");
     let blocks = ["blocks.bin", "blocks.bin.gz"].map(|name| chain.join(name));
     let blocks = blocks.iter().find(|path| path.exists()).expect("the chain has a file of blocks");
     let (config, store_path) = (chain.join("config.json"), store.path().to_owned());
-    // What is kept for the optional features is kept as the blocks come.
+    // Data of the optional features is stored during the import.
     let arguments = ["import", "--set", SETTINGS[0], "--config"].map(AsRef::as_ref).into_iter();
     let paths = [config.as_os_str(), "--data".as_ref(), store_path.as_os_str(), blocks.as_os_str()];
     run(arguments.chain(paths)).expect_success();
     store
 }
 
-/// The settings of a node that is booted as the recorded one was.
+/// Returns the settings of a node with the boot key of the recorded one.
 fn booted(chain: &str) -> [String; 2] {
     let (_, key) = BOOT_KEYS.iter().find(|(name, _)| *name == chain).expect("the key of the chain");
     [format!("nis.bootKey={key}"), format!("nis.bootName=golden {chain}")]
 }
 
-/// Starts a node on a store, with its clock standing still.
+/// Starts a node on a store with a stopped clock.
 fn start(chain: &Path, store: &Path, clock: i32, settings: &[&str]) -> Node {
     let (config, clock) = (chain.join("config.json"), clock.to_string());
     let (config, store) = (config.to_str().expect("a text"), store.to_str().expect("a text"));
@@ -323,8 +323,8 @@ fn the_chain_one_year_is_answered_as_recorded() {
     replay_chain("one-year", "one-year.jsonl.gz", 38_109_500);
 }
 
-/// Variants of the node, with the settings that differ from a booted one; `None` if such a node cannot be had. What
-/// stands in braces is an account of the chain.
+/// Variants of the node, with the settings that differ from a booted one; `None` if such a node is impossible. A word
+/// in braces stands for an account of the chain.
 const VARIANTS: [(&str, Option<&[&str]>, &str); 6] = [
     ("unbooted", Some(&["nis.shouldAutoBoot=false", "nis.bootKey="]), ""),
     ("no-features", Some(&["nis.optionalFeatures="]), ""),
@@ -349,7 +349,7 @@ const VARIANTS: [(&str, Option<&[&str]>, &str); 6] = [
     ("loading", None, "this node is never held while it loads its chain"),
 ];
 
-/// A setting with the accounts that it names filled in.
+/// Fills in the accounts that a setting names.
 fn filled(setting: &str, accounts: &Value) -> String {
     let mut parts = setting.split(['{', '}']);
     let mut text = parts.next().unwrap_or_default().to_owned();
@@ -388,11 +388,11 @@ fn the_chain_tiny_with_other_settings_is_answered_as_recorded() {
     assert!(exchanges.iter().all(known), "a variant has no line in the table");
 }
 
-/// The comparison itself.
+/// Tests of the comparison itself.
 mod comparison {
     use super::*;
 
-    /// An exchange with this recorded body and these further members.
+    /// Builds an exchange with this recorded body and these further members.
     fn recorded(body: &str, more: &str) -> Exchange {
         let body = serde_json::to_string(body).unwrap();
         Exchange::parse(&format!(

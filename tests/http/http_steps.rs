@@ -1,4 +1,5 @@
-//! Every recorded request is answered the same in the smallest steps as at once, and within the limit on its body.
+//! Every recorded request has the same response when it is processed in the smallest steps and all at once, and its
+//! body is within the limit.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
@@ -29,10 +30,10 @@ const NOW: Now = Now {
     clock: ClockState { chain_ahead: 0, jumps: 0, is_unreliable: false },
     uptime: Duration::ZERO,
 };
-/// More than any answer takes.
+/// More units than any response takes.
 const PLENTY: u32 = u32::MAX;
 
-/// A node that takes nothing in.
+/// A node that accepts nothing.
 struct Idle {
     description: NodeDescription,
 }
@@ -129,7 +130,7 @@ fn api() -> Api {
     })
 }
 
-/// The answer to a request, in steps of so many units, and how many it took.
+/// Returns the response to a request processed in steps of `units`, and the number of steps.
 fn answer(
     api: &mut Api,
     chain: &Chain,
@@ -154,7 +155,7 @@ fn answer(
     }
 }
 
-/// The bytes of a recorded request; a chunked body is sent as a whole.
+/// Returns the bytes of a recorded request; a chunked body is sent as a whole.
 fn bytes_of(recorded: &Recorded) -> Vec<u8> {
     let body = recorded.body.as_deref().unwrap_or_default();
     let mut head = format!("{} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {}\r\n", recorded.line(), body.len());
@@ -174,7 +175,7 @@ fn replay(chain: &str, recording: &str) {
     let folder = tempfile::tempdir().unwrap();
     let store = chain.store(folder.path());
     chain.import(&store, u64::MAX);
-    // Each tells of the requests that it has had, which are the same.
+    // Each reports its request history, which must be the same.
     let (mut api, mut stepping, mut count, mut all_steps) = (api(), self::api(), 0, 0);
     for recorded in read_file(&recording) {
         let body = recorded.body.as_deref().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! A running node as its clients and its operator see it: real sockets, real signals.
+//! A running node as its clients and its operator see it, with real sockets and real signals.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -22,20 +22,20 @@ use tempfile::TempDir;
 
 /// Height of the recorded chain.
 const TIP: u64 = 60;
-/// A time in which a node that is told to stop must have stopped.
+/// Maximum time for a node to stop.
 const SOON: Duration = Duration::from_secs(5);
 
 const ALICE: &str = "TAEPN3QTRXZHD23V7HV73U4XKYX4GBHOBGSXYRSJ";
 /// An account that is multisig at the end of the chain.
 const MULTISIG: &str = "TB5EC5LKP6VYISXNXULA2GWHUXNLE7FUBIAXHAY5";
-/// Receives once, in block 37.
+/// An account that receives once, in block 37.
 const NEWCOMER: &str = "TCCWNYUYEQTULPBPFCHHJC3GXCQNURQRZGVU65LV";
-/// A block with a multisig transaction, and that.
+/// A multisig transaction and the height of its block.
 const MULTISIG_TRANSACTION: (u64, &str) = (24, "69827386da3aa09493626a21f14482829f2acccf091221e66e7a7c1026dc8827");
 /// A transfer with a long message, in block 8.
 const LONG_TRANSACTION: &str = "8681ff8d95fa8e1cf3be96b48e25814f1ce902fe61f24782e71f4db3850e9603";
 
-/// A node that has taken in the chain as far as `height`, and the folder of its store.
+/// Starts a node with the chain imported up to `height`; returns it with the folder of its store.
 fn node_at(height: u64, arguments: &[&str]) -> (Node, TempDir) {
     let folder = tempfile::tempdir().expect("a folder");
     let (data, config, blocks) = (folder.path().join("store"), tiny("config.json"), tiny("blocks.bin"));
@@ -46,20 +46,20 @@ fn node_at(height: u64, arguments: &[&str]) -> (Node, TempDir) {
     (Node::start(&all), folder)
 }
 
-/// Numbers of the accounts of a network that makes a block every second: the first harvests.
+/// Key numbers of the accounts of a network that makes a block every second; the first one harvests.
 const HARVESTER: u64 = 1;
 const SENDER: u64 = 2;
 const RECIPIENT: u64 = 3;
 const COSIGNATORY: u64 = 4;
 
-/// A node with such a network, and its folder.
+/// Starts a node of such a network; returns it with its folder.
 fn lively_node() -> (Node, TempDir) {
     let folder = tempfile::tempdir().expect("a folder");
     let config = lively_network(folder.path());
     (Node::start(&["--config", &config]), folder)
 }
 
-/// Makes such a network; the file of its settings.
+/// Creates such a network; returns the path of its settings file.
 fn lively_network(folder: &Path) -> String {
     let shares = [(HARVESTER, 8_000_000_000), (SENDER, 1_000_000), (COSIGNATORY, 1_000_000)];
     let funded = shares.map(|(number, share)| (address(&key_pair(number)), Amount::whole(share)));
@@ -68,7 +68,7 @@ fn lively_network(folder: &Path) -> String {
     config.to_str().expect("a path").to_owned()
 }
 
-/// Waits until the chain has a height.
+/// Waits until the chain has reached a height.
 #[track_caller]
 fn wait_for_height(client: &mut Client, height: u64) {
     let start = Instant::now();
@@ -170,7 +170,7 @@ fn requests_sent_at_once_are_answered_in_order() {
     let body = |height: u64| format!("{{\"height\":{height}}}");
     let all: String =
         (0..count).map(|n| get("/chain/height") + &post("/block/at/public", &body(n % TIP + 1))).collect();
-    // Sent from another thread, since the node stops reading while nobody takes its answers.
+    // Sent by another thread because the node stops reading while the answers are not read.
     let (mut stream, _) = Client::connect(node.http).into_parts();
     let mut client = Client::from_stream(stream.try_clone().expect("a second handle"));
     let sender = std::thread::spawn(move || stream.write_all(all.as_bytes()));
@@ -223,7 +223,7 @@ fn a_large_answer_to_get_is_compressed_only_when_asked_for() {
         flate2::read::GzDecoder::new(&packed.body[..]).read_to_end(&mut unpacked).expect("gzip");
         assert_eq!(unpacked, plain.body);
         expect_json_headers(&packed);
-        // A cache must not give one for the other.
+        // A cache must not mix the two forms up.
         assert!(plain.header("Vary").is_some_and(|vary| vary.contains("Accept-Encoding")));
     }
     client.send(with_gzip("/chain/height"));
@@ -247,7 +247,7 @@ fn head_tells_the_headers_of_get_and_options_the_methods() {
     assert_eq!((options.status, options.body.len()), (200, 0));
     assert_eq!(options.header("Access-Control-Allow-Origin"), Some("*"));
     assert_eq!(options.header("Access-Control-Allow-Headers"), Some("Content-Type"));
-    // Nothing of a body was left behind on the connection.
+    // No body bytes are left on the connection.
     assert_eq!(client.height(), 55);
 }
 
@@ -292,7 +292,7 @@ fn new_blocks_are_announced_to_each_session_in_its_own_form_and_can_be_fetched_a
         assert_eq!((block.status, &block.json()["height"]), (200, &json!(height)));
         assert!(known.is_none_or(|known| height == known + 1), "{height} after {known:?}");
         known = Some(height);
-        // The block itself follows, byte for byte as it is fetched, its line end included.
+        // The block itself follows, byte for byte as a request returns it, including its line end.
         let published = bare.next_stomp();
         published.message("/blocks", "b");
         assert_eq!(published.body.as_bytes(), block.body);
@@ -303,7 +303,7 @@ fn new_blocks_are_announced_to_each_session_in_its_own_form_and_can_be_fetched_a
     assert!(height["height"].is_u64(), "{object:?}");
 }
 
-/// Registers an account as the old libraries do, with a payload that is not quite JSON.
+/// Registers an account as old libraries do, with a payload that is not quite JSON.
 fn register(socket: &mut Socket, payload: &str) {
     let length = payload.len();
     socket.text(&format!("SEND\ndestination:/w/api/account/subscribe\ncontent-length:{length}\n\n{payload}\0"));
@@ -321,7 +321,7 @@ fn expect_pair(message: &Stomp, account: &Address, subscription: &str, hash: &Ha
     pair
 }
 
-/// The next messages, one for each of some accounts in whatever order.
+/// Reads the next messages, one for each of the accounts in any order.
 #[track_caller]
 fn messages(socket: &mut Socket, accounts: &[Address]) -> BTreeMap<Address, Stomp> {
     let mut found = BTreeMap::new();
@@ -333,7 +333,7 @@ fn messages(socket: &mut Socket, accounts: &[Address]) -> BTreeMap<Address, Stom
     found
 }
 
-/// A session that is connected.
+/// Opens a connected session.
 fn connected(node: &Node) -> Socket {
     let mut socket = Socket::open(node.websocket);
     socket.text("CONNECT\n\n\0");
@@ -383,18 +383,18 @@ fn a_session_that_connects_without_headers_gets_the_transactions_of_accounts_tha
         register(socket, &format!("{{'account':'{}'}}", address(&sender)));
     }
     explicit.subscribe("mine", &format!("/transactions/{recipient}"));
-    // Its receipt says that the node has read what came before.
+    // Its receipt shows that the node has read what came before.
     explicit.text("UNSUBSCRIBE\nid:none\nreceipt:read\n\n\0");
     while explicit.next_text() != "RECEIPT\nreceipt-id:read\n\n\0" {}
     let mut client = Client::connect(node.http);
     let hash = announce_now(&mut client, &transfer(&sender, recipient, Amount::whole(1), Amount(50_000), now()));
     expect_pair(&silent.next_stomp(), &address(&sender), "sub-0", &hash, &mut client);
-    // So does the other one whatever it subscribes to, and it hears of that too without registering it.
+    // The other session also gets everything it subscribes to, and gets this without registration too.
     expect_pair(&explicit.next_stomp(), &address(&sender), "sub-0", &hash, &mut client);
     expect_pair(&explicit.next_stomp(), &recipient, "mine", &hash, &mut client);
 }
 
-/// A transaction with an ample fee, signed.
+/// Builds a signed transaction with an ample fee.
 fn signed(keys: &KeyPair, body: Body) -> Transaction {
     let time = now();
     let mut transaction = Transaction {
@@ -410,7 +410,7 @@ fn signed(keys: &KeyPair, body: Body) -> Transaction {
     transaction
 }
 
-/// Announces a transaction, which must be accepted; its hash.
+/// Announces a transaction, which must be accepted; returns its hash.
 #[track_caller]
 fn announce_now(client: &mut Client, transaction: &Transaction) -> Hash256 {
     let data = hex::encode(transaction.to_bytes(SigningForm::NonVerifiable));
@@ -420,10 +420,10 @@ fn announce_now(client: &mut Client, transaction: &Transaction) -> Hash256 {
     transaction.hash()
 }
 
-/// The second account of `keys.json` that the tests know by name.
+/// The second account of `keys.json` that the tests use by name.
 const BOB: &str = "TBY6TR6SR2AANI2W3P65MPOYXQAN722BCDU72XX2";
 
-/// The private key of an account of the chain.
+/// Returns the private key of an account of the chain.
 fn private_key(name: &str) -> String {
     let keys: serde_json::Value =
         serde_json::from_slice(&std::fs::read(tiny("keys.json")).expect("the keys")).expect("JSON");
@@ -431,7 +431,7 @@ fn private_key(name: &str) -> String {
     account.and_then(|account| account["privateKey"].as_str()).expect("a key").to_owned()
 }
 
-/// A transfer of one unit of the currency from Alice, and what announces it.
+/// Builds a transfer of one currency unit from Alice, and its announcement.
 fn transfer_to_announce(time: i32, to: &str) -> (Transaction, String) {
     let pair = KeyPair::new(&PrivateKey::from_hex(&private_key("alice")).expect("hex"));
     let network = NetworkByte::TESTNET;
@@ -491,10 +491,10 @@ fn an_announced_transaction_is_shown_and_told_to_those_it_concerns() {
     }
     let none = client.get(&format!("/account/unconfirmedTransactions?address={NEWCOMER}"));
     assert_eq!(none.text(), "{\"data\":[]}\r\n");
-    // Whoever announces it again learns that it is known, and nobody is told twice.
+    // A repeated announcement is answered as known, and nobody is notified twice.
     assert_eq!(announce(&mut client, &body), answer(0, "NEUTRAL"));
     assert_eq!(socket.next_within(Duration::from_millis(300)), None);
-    // At the request of a session it is told again.
+    // A session can request it again.
     let request = format!("{{'account':'{ALICE}'}}");
     let length = request.len();
     socket.text(&format!(
@@ -533,7 +533,7 @@ fn a_node_is_booted_harvests_with_its_key_and_is_ended_by_requests() {
     assert_eq!(booted(&mut client), (200, 0));
     assert_eq!((status(&mut client), booted(&mut client).0), (7.into(), 503));
     assert_eq!(client.get("/node/info").json()["identity"]["name"], "by hand");
-    // The clock is a day behind the last block, so that the first attempt hits.
+    // The clock is a day ahead of the last block, so the first attempt hits.
     let begun = Instant::now();
     while client.height() == TIP {
         assert!(begun.elapsed() < PATIENCE, "nothing was harvested");
@@ -551,7 +551,7 @@ fn a_node_is_booted_harvests_with_its_key_and_is_ended_by_requests() {
 fn a_transaction_leaves_the_pool_when_its_deadline_has_passed() {
     let (node, _folder) = node_at(TIP, &["--clock", "7200+"]);
     let mut client = Client::connect(node.http);
-    // It is an hour old when it comes, so that its deadline is near.
+    // It is an hour old on arrival, so its deadline is near.
     let (_, body) = transfer_to_announce(7200 + 6 - 3600, BOB);
     assert_eq!(announce(&mut client, &body).1["message"], "SUCCESS");
     let start = Instant::now();
@@ -582,7 +582,7 @@ fn a_transaction_waits_until_a_block_brings_it_and_is_never_in_neither() {
     }
 }
 
-/// The status of an answer to a private key, and its text.
+/// Sends a private key; returns the status and the text of the answer.
 fn send_key(client: &mut Client, path: &str, key: &str) -> (u16, String) {
     client.send(post(path, &format!("{{\"value\":\"{key}\"}}")));
     let answer = client.answer();
@@ -591,7 +591,7 @@ fn send_key(client: &mut Client, path: &str, key: &str) -> (u16, String) {
 
 #[test]
 fn an_unlocked_account_harvests_what_was_announced() {
-    // The clock is a day behind the last block, so that the first attempt hits.
+    // The clock is a day ahead of the last block, so the first attempt hits.
     let (node, folder) = node_at(TIP, &["--clock", "100000+"]);
     let mut socket = Socket::open(node.websocket);
     socket.text("CONNECT\n\n\0");
@@ -643,14 +643,14 @@ fn unsubscribing_and_disconnecting_end_the_messages() {
     socket.next_stomp().message("/blocks/new", "a");
     socket.text("UNSUBSCRIBE\nid:a\nreceipt:gone\n\n\0");
     while socket.next_text() != "RECEIPT\nreceipt-id:gone\n\n\0" {}
-    // A block a second is made meanwhile.
+    // Meanwhile a block per second is made.
     assert_eq!(socket.next_within(Duration::from_millis(2500)), None);
     socket.subscribe("b", "/blocks/new");
     socket.next_stomp().message("/blocks/new", "b");
     socket.text("DISCONNECT\nreceipt:bye\n\n\0");
     while socket.next_text() != "RECEIPT\nreceipt-id:bye\n\n\0" {}
     assert_eq!(socket.next_within(Duration::from_millis(2500)), None);
-    // The client closes, and its code comes back.
+    // The client closes; the node returns its code.
     socket.frame(true, CLOSE, &[0x03, 0xe8, b'o', b'k']);
     assert_eq!(socket.next(), websocket::Frame { opcode: CLOSE, payload: vec![0x03, 0xe8, b'o', b'k'] });
     socket.expect_end();
@@ -679,7 +679,7 @@ fn stomp_frames_may_come_in_any_pieces() {
     }
     socket.frame(true, BINARY, connect.as_bytes());
     assert_eq!(socket.next_text(), "CONNECTED\nheart-beat:0,0\n\n\0");
-    // Heart-beats, an empty message and an unasked pong are nothing.
+    // Heart-beats, an empty message and an unsolicited pong have no effect.
     socket.text("\n\r\n\n");
     socket.text("");
     socket.frame(true, PONG, b"");
@@ -712,7 +712,7 @@ fn websocket_messages_have_a_limit_and_broken_ones_end_the_connection() {
     let mut socket = open();
     socket.frame(true, BINARY, &[b'\n'; 65_537]);
     assert_eq!(socket.expect_close(1009), "Binary message size [65537] exceeds maximum size [65536]");
-    // In fragments it is no shorter.
+    // Fragments do not help.
     let mut socket = open();
     socket.frame(false, TEXT, &[b'\n'; 65_536]);
     socket.frame(true, CONTINUATION, b"\n");
@@ -751,7 +751,7 @@ fn an_upgrade_that_cannot_be_has_the_answer_that_says_why() {
         if status == 426 {
             assert_eq!(answer.header("Sec-WebSocket-Version"), Some("13"));
         }
-        // The answer to a contradiction is the server's own and has no such header.
+        // The answer to a contradictory upgrade is the server's own and lacks this header.
         let own = headers == without("Connection");
         assert_eq!(answer.header("Access-Control-Allow-Origin"), (!own).then_some("*"), "{headers}");
     }
@@ -763,7 +763,7 @@ fn an_upgrade_that_cannot_be_has_the_answer_that_says_why() {
     assert_eq!(ask("GET", "/w/messages", "").text(), "Welcome to SockJS!\n");
     assert_eq!(ask("GET", "/w/elsewhere", UPGRADE).status, 404);
     assert_eq!(ask("GET", "/chain/height", "").status, 404);
-    // And the other port knows nothing of websockets.
+    // The other port does not support websockets.
     let mut client = Client::connect(node.http);
     client.send(format!("GET {PATH} HTTP/1.1\r\nHost: localhost\r\n{UPGRADE}\r\n"));
     assert_eq!(client.answer().status, 404);
@@ -800,12 +800,12 @@ fn a_node_goes_on_with_its_chain_when_a_file_to_import_is_bad() {
         assert_eq!(client.height(), TIP - 1);
     }
     assert_eq!(client.block(TIP - 1).json()["height"], TIP - 1);
-    // A file that is not there at all is no reason to start.
+    // A missing file prevents the start.
     let missing = ["run", "--config", config, "--data", &file("store2"), "--import", &file("nowhere.bin")];
     run(missing).expect_failure(1, &["nowhere.bin"]);
 }
 
-/// The node's time, as an error answer tells it.
+/// Returns the node's time as an error response reports it.
 fn network_time(client: &mut Client) -> i64 {
     client.get("/no/such/path").json()["timeStamp"].as_i64().expect("a time")
 }
@@ -854,7 +854,7 @@ fn a_node_that_is_told_to_stop_says_goodbye_and_loses_nothing() {
         let digest = run(["digest", "--data", data]).expect_success().text();
         let height: u64 = digest.split(' ').next().and_then(|height| height.parse().ok()).expect("a height");
         assert!(height >= seen, "{height} is below {seen}");
-        // The next start goes on from there.
+        // The next start continues from there.
         let node = Node::start(&["--config", &config]);
         assert!(Client::connect(node.http).height() >= height);
     }
@@ -874,7 +874,7 @@ fn a_second_node_on_the_same_folder_is_refused() {
     let import = run(["import", "--config", config, "--data", data, blocks]);
     import.expect_failure(1, &["another nisd uses the data folder"]);
     run(["rollback", "--data", data, "--to", "1"]).expect_failure(1, &["another nisd uses the data folder"]);
-    // To look is allowed.
+    // Reading is allowed.
     run(["digest", "--data", data]).expect_success();
     assert!(Client::connect(node.http).height() >= 1);
 }
@@ -906,6 +906,6 @@ fn the_log_tells_each_request_and_never_a_private_key() {
     for line in ["127.0.0.1 GET /chain/height 200 ", "127.0.0.1 GET /no/such/path 404 ", "POST /account/unlock 200 "] {
         assert!(log.contains(line), "{line} is not in {log}");
     }
-    assert!(log.contains("/no/such/path?id=7&(not told), Host: "), "{log}");
+    assert!(log.contains("/no/such/path?id=7&(redacted), Host: "), "{log}");
     assert!(!log.contains(&key), "{log}");
 }

@@ -1,6 +1,5 @@
-//! The document that describes the interface, held against the routes, NEM's own description, what NIS1 answers, and
-//! what a node answers to the document's own examples. The recordings lie outside this repository (see
-//! `crate::common::shared`).
+//! Checks the OpenAPI document against the routes, NEM's own description, the responses of NIS1, and a node's responses
+//! to the examples in the document. The recordings lie outside this repository (see `crate::common::shared`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -19,7 +18,7 @@ use nisd::rules::ValidationResult;
 use serde_json::{Value, json};
 
 const TEXT: &str = include_str!("../../src/api/openapi.json");
-/// What is answered to people and is no route of the interface.
+/// The page for people, which is not a route of the interface.
 const PAGE: (&str, &str) = ("get", "/explorer");
 const JSON: &str = "application/json";
 
@@ -27,7 +26,7 @@ fn document() -> Value {
     serde_json::from_str(TEXT).expect("the document is JSON")
 }
 
-/// All operations of a document: method, path and what is said of them.
+/// Iterates over all operations of a document: method, path and description.
 fn operations(document: &Value) -> impl Iterator<Item = (&str, &str, &Value)> {
     let paths = document["paths"].as_object().expect("paths");
     paths.iter().flat_map(|(path, methods)| {
@@ -36,25 +35,25 @@ fn operations(document: &Value) -> impl Iterator<Item = (&str, &str, &Value)> {
     })
 }
 
-/// The parameters of an operation, by their names.
+/// Returns the parameters of an operation by name.
 fn parameters<'d>(operation: &'d Value, document: &'d Value) -> BTreeMap<&'d str, &'d Value> {
     let listed = operation["parameters"].as_array().into_iter().flatten();
     let parameters = listed.map(|parameter| followed(parameter, document));
     parameters.map(|parameter| (parameter["name"].as_str().expect("a name"), parameter)).collect()
 }
 
-/// What something is, or what it refers to.
+/// Resolves a reference; returns other values unchanged.
 fn followed<'d>(value: &'d Value, document: &'d Value) -> &'d Value {
     value["$ref"].as_str().map_or(value, |path| resolve(path, document))
 }
 
-/// The examples of a parameter, or of a kind of content.
+/// Returns the examples of a parameter or of a content type.
 fn examples<'d>(of: &'d Value, document: &'d Value) -> Vec<&'d Value> {
     let several = of["examples"].as_object().into_iter().flat_map(|several| several.values());
     of.get("example").into_iter().chain(several.map(|example| &followed(example, document)["value"])).collect()
 }
 
-/// Everything in a value, itself included, by its path.
+/// Calls `look` for every part of a value and for the value itself, with its path.
 fn each_part<'d>(value: &'d Value, path: &str, look: &mut impl FnMut(&str, &'d Value)) {
     look(path, value);
     match value {
@@ -112,7 +111,7 @@ fn every_operation_is_explained_and_has_examples() {
 fn every_example_is_as_its_schema_says() {
     let (document, mut count) = (document(), 0);
     each_part(&document, "#", &mut |path, part| {
-        // The examples of the shared parts are looked at where they are used.
+        // The examples of shared parts are checked where they are used.
         if part["schema"].is_object() {
             for example in examples(part, &document) {
                 assert_eq!(misfit(example, &part["schema"], &document), None, "{path}");
@@ -129,7 +128,7 @@ fn every_schema_and_every_member_is_explained_and_closed_sets_are_lists() {
     each_part(&document["components"]["schemas"], "schemas", &mut |path, part| {
         let is_schema = path.split('/').nth_back(1).is_some_and(|above| above == "schemas" || above == "properties");
         let is_explained = part["description"].is_string() || part["$ref"].is_string();
-        // A list of one kind of thing, or a word, speaks for itself.
+        // An array, or a member with a list of values, needs no description of its own.
         let speaks = part["type"] == "array" || part["enum"].is_array();
         assert!(!is_schema || !part.is_object() || is_explained || speaks, "{path} has no description");
         if let Some(values) = part.get("enum").filter(|_| part["type"] == "integer") {
@@ -179,10 +178,10 @@ fn result_codes_and_messages_are_those_of_the_rules() {
     assert_eq!(schemas["ResultCode"]["x-enum-varnames"], json!(names));
 }
 
-/// Parameters that NIS1 does not have, and neither has NEM's description.
+/// Parameters that neither NIS1 nor NEM's description has.
 const OWN_PARAMETERS: [(&str, &str); 1] = [("/transaction/get", "nested")];
 
-/// Clients that were generated from NEM's own description of 2026 find the same names here.
+/// Clients generated from NEM's own description of 2026 find the same names here.
 #[test]
 fn operations_that_nem_describes_have_its_ids_tags_and_parameters() {
     let Some(path) = shared("data/official/operations.json") else { return };
@@ -207,11 +206,11 @@ fn operations_that_nem_describes_have_its_ids_tags_and_parameters() {
     loudly(&format!("{} operations are as NEM describes them", official.len()));
 }
 
-/// Holds an answer of NIS1 against the description; the route, if it was one of JSON.
+/// Checks a response of NIS1 against the document; returns the route if the response is JSON.
 fn compare(exchange: &Exchange, document: &Value) -> Option<String> {
     let path = exchange.path.trim_end_matches('/');
     let operation = &document["paths"].get(path)?.get(exchange.method.to_ascii_lowercase())?;
-    // What is refused before a route is looked for has no JSON body.
+    // Requests rejected before routing have no JSON body.
     let body: Value = serde_json::from_slice(&exchange.expected.body).ok()?;
     let status = exchange.expected.status.to_string();
     let response = followed(&operation["responses"][&status], document);
@@ -236,7 +235,7 @@ fn every_recorded_answer_is_as_the_document_says() {
     assert!(successes.len() > 50, "{successes:?}");
 }
 
-/// A node on the smallest chain with all optional features, on which the examples of the document hold.
+/// Starts a node on the smallest chain with all optional features, so that the examples of the document hold.
 fn node_on_tiny(folder: &tempfile::TempDir) -> Node {
     let (data, config, blocks) = (folder.path().join("store"), tiny("config.json"), tiny("blocks.bin"));
     let [config, data, blocks] = [&config, &data, &blocks].map(|path| path.to_str().expect("a path"));
@@ -257,7 +256,7 @@ fn node_on_tiny(folder: &tempfile::TempDir) -> Node {
     node
 }
 
-/// What is wrong with an answer, by what the document says of the operation.
+/// Returns what is wrong with a response according to the operation's description.
 fn misfit_of_answer(answer: &Answer, operation: &Value, document: &Value) -> Option<String> {
     let response = followed(&operation["responses"][answer.status.to_string()], document);
     if !response.is_object() {
@@ -268,7 +267,7 @@ fn misfit_of_answer(answer: &Answer, operation: &Value, document: &Value) -> Opt
     };
     let (kind, content) = content.iter().next().expect("one kind of content");
     let sent = answer.header("Content-Type").unwrap_or_default();
-    // A word is labelled as the client wants it.
+    // Plain text is labelled with the type that the client accepts.
     if !sent.starts_with(kind.as_str()) && (!sent.starts_with(JSON) || kind != "text/plain") {
         return Some(format!("it is {sent} and not {kind}"));
     }
@@ -276,15 +275,15 @@ fn misfit_of_answer(answer: &Answer, operation: &Value, document: &Value) -> Opt
     misfit(&value, &content["schema"], document)
 }
 
-/// The query of these parameters.
+/// Builds the query string of these parameters.
 fn query<'p>(parameters: impl Iterator<Item = (&'p str, &'p Value)>) -> String {
     let text = |value: &Value| value.as_str().map_or(value.to_string(), str::to_owned);
     let pairs: Vec<_> = parameters.map(|(name, value)| format!("{name}={}", text(value))).collect();
     pairs.join("&")
 }
 
-/// Operations that a node on the smallest chain does not do as in their examples, and what it answers instead: it has
-/// joined its network already, and the block in the example is not signed.
+/// Operations whose examples a node on the smallest chain answers differently, and with which status: it has already
+/// joined its network, and the block of the example is unsigned.
 const NOT_DONE: [(&str, u16); 2] = [("bootNode", 503), ("pushBlock", 500)];
 
 #[test]
@@ -310,11 +309,11 @@ fn a_node_answers_the_examples_of_the_document_as_it_says() {
     }
 }
 
-/// Members that answers always have and requests may leave out.
+/// Members that responses always have and requests may omit.
 const NOT_NEEDED: [(&str, &str); 1] = [("announceNode", "metaData")];
 
-/// A route reads exactly the parameters and members that it is said to: those that are required must be there, and of
-/// all that the document knows, only those of the route are looked at.
+/// A route reads exactly the documented parameters and members: the required ones must be present, and of all names in
+/// the document only those of the route have an effect.
 #[test]
 fn a_node_reads_what_the_document_says_that_it_reads() {
     let (document, folder) = (document(), tempfile::tempdir().expect("a folder"));
@@ -390,7 +389,7 @@ fn the_document_is_sent_as_it_is_and_only_to_whoever_has_another_version() {
     assert_eq!(ask("Accept: application/binary\r\n").status, 406);
 }
 
-/// NIS1 has no such route: a node that knows two others, neither of which is there, tells of them.
+/// NIS1 has no such route: a node that knows two peers, both unreachable, lists them.
 #[test]
 fn what_a_node_tells_its_operator_of_others_is_as_the_document_says() {
     let (document, folder) = (document(), tempfile::tempdir().expect("a folder"));

@@ -1,4 +1,4 @@
-//! The reactor over real sockets on loopback: what a client may rely on, and what it cannot do.
+//! The reactor over real sockets on loopback: guarantees for clients, and limits on what clients can do.
 
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Write};
@@ -15,22 +15,23 @@ use nisd::net::websocket::handshake;
 use nisd::net::{Limits, Reactor, SharedBytesCounter, Stats};
 use tungstenite::Message;
 
-/// No test waits longer than this for anything.
+/// Maximum wait of all tests.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Bytes of a body.
+/// Maximum size of a body.
 const BODY_LIMIT: usize = 4 * 1024 * 1024;
 const LISTENER: ListenerId = ListenerId(0);
 
-/// Echoes: `METHOD path?query body` over HTTP, messages over websockets. `/big/N` answers N bytes, `/pieces/N` N pieces
-/// of 10,000 bytes, `/steps/N` after N steps, `/park` when somebody asks for `/resume`, `/caller` who is asking.
-/// A websocket message `all N` sends N bytes to every websocket, `bye` closes the sender's, `steps N` takes N steps.
+/// Echoes `METHOD path?query body` over HTTP and messages over websockets. `/big/N` responds with N bytes, `/pieces/N`
+/// with N chunks of 10,000 bytes, `/steps/N` after N steps, `/park` after a request for `/resume`, `/caller` with the
+/// client. The websocket message `all N` sends N bytes to every websocket, `bye` closes the sender's, `steps N` takes N
+/// steps.
 #[derive(Default)]
 struct Echo {
     open: HashMap<ConnectionId, u32>,
     closed: Vec<ConnectionId>,
     shared: SharedBytesCounter,
     parked: Vec<ConnectionId>,
-    /// Steps that unfinished work still takes.
+    /// Remaining steps of unfinished work.
     left: HashMap<ConnectionId, u32>,
 }
 
@@ -75,7 +76,7 @@ impl Echo {
         Progress::Done
     }
 
-    /// One of so many steps.
+    /// Performs one of `count` steps.
     fn step(&mut self, connection: ConnectionId, is_resumed: bool, count: &str) -> Progress {
         if !is_resumed {
             self.left.insert(connection, count.parse().unwrap());
@@ -138,7 +139,7 @@ impl Service for Echo {
     }
 }
 
-/// A reactor in a thread of its own; it is shut down when this goes.
+/// A reactor in its own thread; dropping the value shuts it down.
 struct Server {
     addr: SocketAddr,
     stop: Sender<()>,
@@ -151,7 +152,7 @@ impl Server {
         let (stop, stopped) = channel();
         let (report, stats) = channel();
         let (bound, address) = channel();
-        // All that belongs to the reactor stays in its thread.
+        // Everything that belongs to the reactor stays in its thread.
         let thread = std::thread::spawn(move || {
             let trusted = |address: IpAddr| address == IpAddr::from([127, 0, 0, 9]);
             let mut reactor = Reactor::new(limits, Box::new(trusted), FetchConfig::default()).unwrap();
@@ -196,11 +197,10 @@ impl Server {
         client
     }
 
-    /// Waits until the figures of the reactor, and the number of websockets closed so far, are as
-    /// wanted.
+    /// Waits until the reactor's statistics and the number of closed websockets meet a condition.
     fn wait_for(&self, wanted: impl Fn(&Stats, usize) -> bool) {
         let start = Instant::now();
-        // What was true before this call does not count.
+        // Earlier values do not count.
         let mut last = self.stats.try_iter().last();
         while start.elapsed() < PATIENCE {
             let figures = self.stats.recv_timeout(PATIENCE).unwrap();
@@ -212,7 +212,7 @@ impl Server {
         panic!("still {last:?}");
     }
 
-    /// The figures at the end of the reactor, once it has stopped by itself.
+    /// Returns the last statistics of the reactor once it has stopped by itself.
     fn last_figures(&self) -> (Stats, usize) {
         self.stats.iter().last().expect("a figure before the end")
     }
@@ -228,7 +228,7 @@ impl Drop for Server {
     }
 }
 
-/// Sends `request` and returns the whole answer up to the end of the stream.
+/// Sends `request` and returns everything up to the end of the stream.
 fn exchange(server: &Server, request: &[u8]) -> String {
     let mut stream = server.connect();
     stream.write_all(request).unwrap();
@@ -241,7 +241,7 @@ fn read_to_end(stream: &mut TcpStream) -> String {
     String::from_utf8(answer).unwrap()
 }
 
-/// Reads one answer with a Content-Length: its head and its body.
+/// Reads one response with a Content-Length: its head and its body.
 fn read_answer(stream: &mut TcpStream) -> (String, String) {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -403,7 +403,7 @@ fn an_idle_connection_and_a_slow_request_end_in_time() {
     let answer = read_to_end(&mut slow);
     assert!(answer.starts_with("HTTP/1.1 408 Request Timeout\r\n"), "{answer}");
     assert!(start.elapsed() >= Duration::from_millis(250));
-    // Sending now and then does not buy more time.
+    // Sending something now and then does not extend the timeout.
     let mut dripping = server.connect();
     let start = Instant::now();
     while dripping.write_all(b"GET /").is_ok() && start.elapsed() < PATIENCE {
@@ -440,7 +440,7 @@ fn memory_for_all_connections_together_is_limited() {
     for stream in &mut streams {
         let head = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 900000\r\n\r\n";
         stream.write_all(head.as_bytes()).unwrap();
-        // The server may refuse it under way.
+        // The server may reject it before all is sent.
         let _ = stream.write_all(&vec![b'y'; 500_000]);
     }
     server.wait_for(|stats, _| {
@@ -527,13 +527,13 @@ fn a_slow_consumer_is_dropped_while_others_get_everything() {
     let mut reader = server.websocket();
     const SIZE: usize = 400_000;
     const COUNT: usize = 60;
-    // More than the socket buffers of both ends hold together.
+    // More than the socket buffers of both ends together.
     for _ in 0..COUNT {
         reader.send(Message::text(format!("all {SIZE}"))).unwrap();
         assert_eq!(reader.read().unwrap().len(), SIZE);
     }
     server.wait_for(|stats, closed| stats.websockets == 1 && closed == 1);
-    // What had begun arrives whole, then the reason.
+    // A message that was begun arrives whole, followed by the reason.
     let mut slow = slow;
     let close = loop {
         match slow.read().unwrap() {
@@ -724,7 +724,7 @@ fn a_caller_beyond_its_rate_is_refused_and_far_beyond_it_disconnected() {
     assert_eq!(answers.matches("HTTP/1.1 200 ").count(), 50);
     let refused = answers.matches("HTTP/1.1 429 ").count();
     assert!((1..=500).contains(&refused), "{refused}");
-    // For a while it is not heard again, while others are.
+    // New connections of this client are rejected for a while; others are accepted.
     let mut again = connect_from(&server, 2);
     let _ = again.write_all(get("/").as_bytes());
     assert!(is_closed(&mut again));
@@ -750,7 +750,7 @@ fn callers_behind_a_trusted_proxy_are_told_apart() {
     assert_eq!(through_proxy[0].1, "10.1.1.1 true");
     assert!(through_proxy[59].0.starts_with("HTTP/1.1 429 "));
     assert_eq!(ask(9, "10.1.1.2")[0].1, "10.1.1.2 true");
-    // Who is not trusted gets no other name, and even the loopback address has a rate then.
+    // Clients that are not trusted cannot set another address, and even the loopback address has a rate limit then.
     assert_eq!(ask(4, "10.1.1.3")[0].1, "127.0.0.4 true");
     let loopback = ask(1, "10.1.1.4");
     assert_eq!(loopback[0].1, "127.0.0.1 true");
@@ -770,7 +770,7 @@ fn the_caller_that_holds_most_pays_when_memory_is_short() {
         let _ = body(hog, 300_000, 240_000);
     }
     server.wait_for(|stats, _| stats.buffered_bytes > 1_500_000);
-    // The one that comes last, with little, is not the one that goes.
+    // The last client, which holds little, is not the one evicted.
     let mut modest = connect_from(&server, 3);
     body(&mut modest, 150_001, 150_000).unwrap();
     for hog in &mut hogs {
@@ -795,7 +795,7 @@ fn what_waits_for_many_is_held_once() {
             true
         });
     }
-    // Those that do not read are dropped one after the other, as more waits for them than may in all.
+    // Clients that do not read are dropped one after another once the total limit of unsent bytes is reached.
     server.wait_for(|stats, _| stats.websockets < 101);
     deaf.clear();
     server.wait_for(|stats, _| stats.websockets == 1);

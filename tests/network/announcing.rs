@@ -1,5 +1,5 @@
-//! Announcing to a running node: the worked examples from announcement to confirmation, and what
-//! the recorded node answered to transactions of every kind, all over HTTP.
+//! Announcing transactions to a running node over HTTP: the worked examples from announcement to confirmation, and the
+//! recorded responses of NIS1 to transactions of every kind.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -15,12 +15,12 @@ use nisd::crypto::{KeyPair, PrivateKey};
 use nisd::model::{Address, Body, Hash256, Height, Timestamp, Transaction};
 use serde_json::{Value, json};
 
-/// Within this transactions are confirmed by a network that makes a block every second.
+/// Maximum time until a network that makes a block every second confirms a transaction.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Blocks until a remote account is active, and what the golden network may roll back.
+/// Rollback limit of the golden network; also the number of blocks until a remote account is active.
 const REWRITE_LIMIT: u64 = 10;
 
-/// The golden network with so great a supply that it finds a block every second, and its node.
+/// The golden network with such a large total supply that it finds a block every second, and its node.
 struct Golden {
     data: Value,
     node: Node,
@@ -49,7 +49,7 @@ impl Golden {
         keys.map(|key| KeyPair::new(&PrivateKey::from_hex(text(key)).unwrap()))
     }
 
-    /// An example as if it were made now, not signed.
+    /// Returns an unsigned example with the current time.
     fn example(&mut self, name: &str) -> Transaction {
         let bytes = hex::decode(text(&self.data["transactions"][name]["data"])).unwrap();
         let nemesis_signer = Address::parse(text(&self.data["nemesisSigner"]), NETWORK).unwrap();
@@ -62,7 +62,7 @@ impl Golden {
         transaction
     }
 
-    /// Signs and announces a transaction and says what it is known by.
+    /// Signs and announces a transaction; returns its hash.
     #[track_caller]
     fn announce(&mut self, transaction: &Transaction) -> Hash256 {
         let data = transaction.to_bytes(SigningForm::NonVerifiable);
@@ -73,7 +73,7 @@ impl Golden {
         transaction.hash()
     }
 
-    /// Waits until a transaction is confirmed; what is shown of it.
+    /// Waits until a transaction is confirmed; returns its JSON.
     #[track_caller]
     fn confirmed(&mut self, hash: &Hash256) -> Value {
         let begun = Instant::now();
@@ -94,7 +94,7 @@ impl Golden {
     }
 }
 
-/// Moves a transaction in time.
+/// Sets the time and the deadline of a transaction.
 fn renew(transaction: &mut Transaction, now: i32) {
     let valid_for = transaction.deadline.0 - transaction.timestamp.0;
     transaction.timestamp = Timestamp(now);
@@ -144,7 +144,7 @@ fn every_worked_example_is_accepted_confirmed_and_visible() {
     let info = &golden.account("multisig")["account"]["multisigInfo"];
     assert_eq!(info, &json!({"cosignatoriesCount": 2, "minCosignatories": 1}));
 
-    // A remote account can be left once it is active.
+    // A remote account can be deactivated once it is active.
     while golden.client.height() < link.plus(REWRITE_LIMIT).0 {
         std::thread::sleep(Duration::from_millis(200));
     }
@@ -172,24 +172,25 @@ impl Store {
         Store { config, data, _folder: folder }
     }
 
-    /// A node with this store that has heard of nothing yet, its clock standing still.
+    /// Starts a node with an empty mempool and a stopped clock on this store.
     fn node(&self, time: i64) -> Node {
         let path = |path: &Path| path.to_str().expect("a path").to_owned();
         Node::start(&["--config", &path(&self.config), "--data", &path(&self.data), "--clock", &time.to_string()])
     }
 }
 
-/// Cases that end otherwise than recorded, on purpose: NIS1 refuses a transaction of which a copy with a wrong signature
-/// came first.
+/// Cases that intentionally differ from the recording: NIS1 rejects a transaction after a copy of it with a wrong
+/// signature.
 const TRUE_AFTER_FORGED: [&str; 2] = ["tx-0302", "tx-0644"];
 
-/// Announces to a node; status and body of the answer.
+/// Announces a transaction; returns the status and the body of the response.
 fn announce(client: &mut Client, data: &Value, signature: &Value) -> (u64, Value) {
     let answer = client.post("/transaction/announce", &json!({"data": data, "signature": signature}).to_string());
     (answer.status.into(), answer.json())
 }
 
-/// Announces the cases of one store and time. Those that change the pool, or come after others, have a node of their own.
+/// Announces the cases of one store and time. Cases that change the mempool or depend on others each have their own
+/// node.
 fn announce_all(store: &Store, cases: &[&Value], codes: &mut BTreeSet<i64>) -> Vec<String> {
     let time = cases[0]["time"].as_i64().unwrap();
     let (mut node, mut announced) = (None, BTreeSet::new());
@@ -220,7 +221,7 @@ fn announce_all(store: &Store, cases: &[&Value], codes: &mut BTreeSet<i64>) -> V
     wrong
 }
 
-/// Codes that admission can give. 125 is not among them: another rule always fails before its own.
+/// Result codes that admission to the mempool can give. 125 is not among them because another rule always fails first.
 const CODES: &[i64] = &[
     0, 1, 3, 4, 5, 8, 10, 17, 18, 19, 20, 22, 41, 42, 62, 63, 64, 65, 66, 71, 73, 74, 75, 77, 78, 80, 81, 82, 121, 122,
     123, 124, 126, 127, 128, 129, 141, 142, 143, 144, 145, 146, 147, 148, 150, 151, 152, 153, 154,
@@ -231,7 +232,7 @@ fn every_result_that_admission_can_give_is_answered_over_http_as_recorded() {
     let Some(file) = shared("data/rejects/transactions.jsonl") else { return };
     let cases = fs::read_to_string(file).unwrap();
     let cases: Vec<Value> = cases.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    // One store of the smallest chain, and what only others show.
+    // One store of the smallest chain, and others for what only they show.
     let places = [("tiny", 60), ("all-forks", 398), ("all-forks", 698), ("all-forks", 4010), ("one-year", 9573)];
     let (mut codes, mut count) = (BTreeSet::new(), 0);
     for (chain, height) in places {

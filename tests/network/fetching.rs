@@ -1,4 +1,4 @@
-//! Requests to other servers over real sockets on loopback, driven by a loop as the node drives them.
+//! Requests to other servers over real sockets on loopback, driven by a loop like the node's.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -17,13 +17,13 @@ use simple_dns::rdata::{A, AAAA, CNAME, RData};
 use simple_dns::{CLASS, Name, Packet, QTYPE, RCODE, ResourceRecord, TYPE};
 use socket2::{Domain, Socket, Type};
 
-/// No test waits longer than this for anything.
+/// Maximum wait of all tests.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// How long the requests of these tests may take.
+/// Timeout of the requests of these tests.
 const TIME: Duration = Duration::from_secs(3);
 
-/// How late the end of a request may be noticed on a busy machine.
+/// Maximum delay in detecting the end of a request on a busy machine.
 const LATE: Duration = Duration::from_millis(500);
 
 const BODY_LIMIT: usize = 256 * 1024;
@@ -35,10 +35,10 @@ struct Driver {
     poll: Poll,
     fetcher: Fetcher,
     started: HashMap<FetchId, Instant>,
-    /// Most bytes of answers held at the end of a call of `work`, and with those left out that were done.
+    /// Maximum number of response bytes held after a call of `work`, in total and without the completed responses.
     most_held: usize,
     most_unfinished: usize,
-    /// The longest call of `work` and all of them together, in time of the processor.
+    /// Processor time of the longest call of `work` and of all calls.
     longest_work: Duration,
     all_work: Duration,
 }
@@ -73,7 +73,7 @@ impl Driver {
         id
     }
 
-    /// One turn of the loop, of at most this length.
+    /// Runs one iteration of the loop of at most this length.
     fn turn(&mut self, at_most: Duration, outcomes: &mut HashMap<FetchId, Outcome>) {
         let now = Instant::now();
         let due = self.fetcher.next_due().map_or(at_most, |due| due.saturating_duration_since(now));
@@ -98,7 +98,7 @@ impl Driver {
         self.most_unfinished = self.most_unfinished.max(self.fetcher.held_bytes());
     }
 
-    /// Turns until all requests have come to their end.
+    /// Runs the loop until all requests have ended.
     fn run(&mut self) -> HashMap<FetchId, Outcome> {
         let (start, mut outcomes) = (Instant::now(), HashMap::new());
         while !self.started.is_empty() {
@@ -108,13 +108,13 @@ impl Driver {
         outcomes
     }
 
-    /// The outcome of one request.
+    /// Performs one request and returns its outcome.
     fn fetch(&mut self, request: FetchRequest) -> Outcome {
         let id = self.start(request);
         self.run().remove(&id).unwrap()
     }
 
-    /// The body of the answer to one request.
+    /// Performs one request and returns the body of its response.
     fn body(&mut self, request: FetchRequest) -> String {
         let response = self.fetch(request).result.unwrap().response;
         assert_eq!(response.status, 200);
@@ -126,7 +126,7 @@ impl Driver {
     }
 }
 
-/// Time that this thread has had the processor for, as far as the system tells.
+/// Processor time of this thread, if the system reports it.
 fn processor_time() -> Duration {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let nanos = text.split(' ').next().and_then(|text| text.parse().ok());
@@ -151,7 +151,7 @@ fn get_from(host: &str, port: u16) -> FetchRequest {
     get(&Endpoint { host: host.to_owned(), port })
 }
 
-/// A server in threads of its own; `serve` is handed each connection and its number.
+/// Starts a server in its own threads; `serve` gets each connection and its number.
 fn server(address: &str, serve: impl Fn(TcpStream, usize) + Clone + Send + 'static) -> Endpoint {
     let listener = TcpListener::bind(address).unwrap();
     let address = listener.local_addr().unwrap();
@@ -164,7 +164,7 @@ fn server(address: &str, serve: impl Fn(TcpStream, usize) + Clone + Send + 'stat
     Endpoint { host: address.ip().to_string(), port: address.port() }
 }
 
-/// Reads a request: its body, or nothing at the end of the connection.
+/// Reads a request and returns its body; `None` at the end of the connection.
 fn receive(stream: &mut TcpStream) -> Option<String> {
     let (mut bytes, mut chunk) = (Vec::new(), [0; 4096]);
     loop {
@@ -182,7 +182,7 @@ fn receive(stream: &mut TcpStream) -> Option<String> {
     }
 }
 
-/// A server that answers every request with the same bytes, and keeps the connection if that is right for them.
+/// Starts a server that answers every request with the same bytes and keeps the connection where these bytes allow it.
 fn answering(answer: &'static str) -> Endpoint {
     server("127.0.0.1:0", move |mut stream, _| {
         while receive(&mut stream).is_some() && stream.write_all(answer.as_bytes()).is_ok() {
@@ -197,7 +197,7 @@ const SIZED: &str = "HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n{\"height\":1}
 const CHUNKED: &str = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{\"hei\r\n7\r\nght\":1}\r\n0\r\n\r\n";
 const UNTIL_CLOSED: &str = "HTTP/1.1 200 OK\r\n\r\n{\"height\":1}";
 
-/// Waits before each byte.
+/// Starts a server that waits before each byte.
 fn dripping(step: Duration, answer: &'static str, times: usize) -> Endpoint {
     server("127.0.0.1:0", move |mut stream, _| {
         while receive(&mut stream).is_some() {
@@ -211,7 +211,7 @@ fn dripping(step: Duration, answer: &'static str, times: usize) -> Endpoint {
     })
 }
 
-/// Sends a head, and then more than anybody wants.
+/// Starts a server that sends a head and then an endless body.
 fn endless(head: &'static str, part: String) -> Endpoint {
     server("127.0.0.1:0", move |mut stream, _| {
         receive(&mut stream);
@@ -220,7 +220,7 @@ fn endless(head: &'static str, part: String) -> Endpoint {
     })
 }
 
-/// Takes connections and requests and never says anything.
+/// Starts a server that accepts connections and requests and never answers.
 fn silent() -> Endpoint {
     server("127.0.0.1:0", |mut stream, _| {
         receive(&mut stream);
@@ -228,7 +228,7 @@ fn silent() -> Endpoint {
     })
 }
 
-/// Sends something and closes.
+/// Starts a server that sends something and closes.
 fn closing(before_request: bool, words: &'static str) -> Endpoint {
     server("127.0.0.1:0", move |mut stream, _| {
         if !before_request {
@@ -238,7 +238,7 @@ fn closing(before_request: bool, words: &'static str) -> Endpoint {
     })
 }
 
-/// A port that takes no connection and refuses none, because its queue is full. The sockets keep it so.
+/// Returns a port that neither accepts nor refuses connections because its queue is full; the sockets keep it full.
 fn stuck() -> (Endpoint, Vec<Socket>) {
     let listener = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     listener.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
@@ -255,13 +255,13 @@ fn stuck() -> (Endpoint, Vec<Socket>) {
     (Endpoint { host: "127.0.0.1".to_owned(), port }, sockets)
 }
 
-/// A port that nobody listens on.
+/// Returns a port that nothing listens on.
 fn nobody() -> Endpoint {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     Endpoint { host: "127.0.0.1".to_owned(), port: listener.local_addr().unwrap().port() }
 }
 
-/// What must become of a request.
+/// Check of the result of a request.
 type Expected = fn(&Result<FetchResponse, FetchError>) -> bool;
 
 const GOOD: Expected = |result| matches!(result, Ok(FetchResponse { response: Response { status: 200, body }, .. }) if body == b"{\"height\":1}");
@@ -272,7 +272,7 @@ const NONSENSE: Expected = |result| matches!(result, Err(FetchError::NotHttp(_))
 const BROKEN: Expected = |result| matches!(result, Err(FetchError::Broken(_) | FetchError::NotHttp(_)));
 const UNREACHABLE: Expected = |result| matches!(result, Err(FetchError::Unreachable(_)));
 
-/// The 50 servers: their class, what must become of requests to them, and where they are.
+/// Returns the 50 servers: class, expected result and endpoint.
 fn servers() -> (Vec<(&'static str, Expected, Endpoint)>, Vec<Socket>) {
     let (stuck, sockets) = stuck();
     let mut servers = vec![
@@ -319,7 +319,7 @@ fn servers() -> (Vec<(&'static str, Expected, Endpoint)>, Vec<Socket>) {
     (servers, sockets)
 }
 
-/// Times of the requests to the good servers when there are no others.
+/// Returns the durations of requests to the good servers when there are no others.
 fn alone(servers: &[(&'static str, Expected, Endpoint)]) -> Vec<Duration> {
     let mut driver = Driver::new(FetchLimits::default());
     for (_, _, endpoint) in servers.iter().filter(|(class, ..)| *class == "good") {
@@ -381,7 +381,7 @@ fn a_connection_serves_many_requests_and_one_that_was_closed_meanwhile_is_replac
             let body = format!("{number}:{body}");
             let _ = write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len());
         }
-        // Closed without a word with the next request, if one comes before the end of the connection is noticed.
+        // Closes without an answer at the next request, if one arrives before the end of the connection is noticed.
         let _ = stream.read(&mut [0; 100]);
     });
     let mut driver = Driver::new(FetchLimits::default());
@@ -452,7 +452,7 @@ fn a_request_that_is_given_up_is_not_told_of() {
     assert_eq!(driver.stats().connections, 0);
 }
 
-/// A name server: what it answers depends on the name. Counts the questions.
+/// Starts a name server whose answer depends on the name; counts the queries.
 fn name_server() -> (SocketAddr, Arc<AtomicUsize>) {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = socket.local_addr().unwrap();
@@ -475,7 +475,7 @@ fn name_server() -> (SocketAddr, Arc<AtomicUsize>) {
     (address, questions)
 }
 
-/// What comes back for a name that is asked for the so-manieth time.
+/// Returns the answers to query number `times` for a name.
 fn answers(name: &str, times: usize, question: &[u8]) -> Vec<Vec<u8>> {
     let good = answer(question, &[("", Ipv4Addr::LOCALHOST.into())]);
     match name {
@@ -502,7 +502,7 @@ fn answers(name: &str, times: usize, question: &[u8]) -> Vec<Vec<u8>> {
     }
 }
 
-/// An answer with those addresses that are of the family asked for, each of another name if one is given.
+/// Builds an answer with the addresses of the requested family, each under another name if one is given.
 fn answer(question: &[u8], addresses: &[(&'static str, IpAddr)]) -> Vec<u8> {
     let asked = Packet::parse(question).unwrap();
     let name = asked.questions[0].qname.clone();

@@ -1,4 +1,5 @@
-//! A new node among others that have a long chain: it fetches the blocks from several of them, ahead of what it takes in.
+//! Initial block download: a new node fetches blocks from several peers that have a long chain, ahead of processing
+//! them.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -10,15 +11,15 @@ use crate::common::http_client::Client;
 use crate::common::shared;
 use tempfile::TempDir;
 
-/// Nothing is waited for longer than this.
+/// Maximum wait.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// The last block of the chain, and one that some do not have.
+/// The tip, and the tip of some peers that have fewer blocks.
 const TIP: u64 = 4010;
 const SHORT: u64 = 2_000;
 /// A clock shortly after the last block.
 const CLOCK: &str = "241500+";
 
-/// The chain `all-forks`, and stores that hold it or its first part.
+/// The chain `all-forks`, and stores with all or the first part of it.
 struct Chain {
     config: PathBuf,
     blocks: PathBuf,
@@ -26,7 +27,7 @@ struct Chain {
 }
 
 impl Chain {
-    /// `None` without the recorded data, of which is told.
+    /// Opens it; prints a notice and returns `None` without the recorded data.
     fn open() -> Option<Chain> {
         let config = shared("data/chains/all-forks/config.json")?;
         let blocks = config.with_file_name("blocks.bin.gz");
@@ -45,7 +46,7 @@ impl Chain {
         run(options).expect_success();
     }
 
-    /// Runs a node on a store.
+    /// Starts a node on a store.
     fn run(&self, name: &str, peers: &[SocketAddr], more: &[&str]) -> Node {
         let store = self.store(name);
         let mut arguments = vec!["--config", text(&self.config), "--data", text(&store), "--clock", CLOCK];
@@ -89,7 +90,7 @@ fn a_new_node_has_the_chain_of_the_others_though_it_is_killed_and_one_of_them_ha
     for least in [200, 1_500, SHORT + 500] {
         let mut node = chain.run("new", &peers, &[]);
         wait_for_height(&node, least);
-        let catches_up = node.process.log().contains("the node catches up");
+        let catches_up = node.process.log().contains("downloading blocks up to height");
         assert!(catches_up || least > SHORT, "{}", node.process.log());
         node.process.kill();
     }
@@ -112,7 +113,7 @@ fn blocks_are_taken_in_only_if_they_lead_to_the_one_that_is_vouched_for() {
 
     let liar = chain.run("liar", &[other.http], &["--trust-below", &vouch(wrong)]);
     let begun = Instant::now();
-    while !liar.process.log().contains("its chain has another block than --trust-below vouches for") {
+    while !liar.process.log().contains("its block at the height of --trust-below has another hash") {
         assert!(begun.elapsed() < PATIENCE, "{}", liar.process.log());
         thread::sleep(Duration::from_millis(50));
     }
@@ -121,7 +122,7 @@ fn blocks_are_taken_in_only_if_they_lead_to_the_one_that_is_vouched_for() {
 
     let mut node = chain.run("new", &[other.http], &["--trust-below", &vouch(hash)]);
     wait_for_height(&node, TIP);
-    assert!(node.process.log().contains("for which --trust-below vouches"), "{}", node.process.log());
+    assert!(node.process.log().contains("hashes are verified first"), "{}", node.process.log());
     node.process.kill();
     drop(other);
     assert_eq!(chain.digest("new"), chain.digest("first"));

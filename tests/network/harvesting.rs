@@ -1,5 +1,5 @@
-//! Making blocks as the real network software made them: the golden chain from nothing, and
-//! every block of recorded chains from what it holds.
+//! Makes blocks as NIS1 made them: the golden chain from nothing, and every block of recorded chains from the
+//! transactions it holds.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,7 +18,7 @@ use nisd::state;
 use nisd::store::{ChainIdentity, Options, Snapshot, Store};
 use serde_json::Value;
 
-/// In the order in which the pool offers them: those that pay most first, of equals the oldest.
+/// Sorts transactions as the mempool offers them: highest fee first, and the oldest first among equal fees.
 fn in_fee_order(mut transactions: Vec<Transaction>) -> Vec<Rc<Transaction>> {
     transactions.sort_by_key(|transaction| (std::cmp::Reverse(transaction.fee), transaction.timestamp));
     transactions.into_iter().map(Rc::new).collect()
@@ -28,7 +28,7 @@ fn key(private: &Value) -> Box<KeyPair> {
     Box::new(KeyPair::new(&PrivateKey::from_hex(private.as_str().unwrap()).unwrap()))
 }
 
-/// The golden chain as it is written down.
+/// The golden chain as specified.
 struct Golden {
     data: Value,
     network: Network,
@@ -62,7 +62,7 @@ impl Golden {
         self.data["chainScore"].as_i64().unwrap().into()
     }
 
-    /// A signed transaction; the multisig ones with their cosignature.
+    /// Returns a signed transaction; multisig ones include their cosignature.
     fn transaction(&self, name: &str) -> Transaction {
         let example = &self.data["transactions"][name];
         let bytes = hex::decode(example["data"].as_str().unwrap()).unwrap();
@@ -77,7 +77,7 @@ impl Golden {
         transaction
     }
 
-    /// A store with the nemesis block.
+    /// Creates a store with the nemesis block.
     fn store(&self, folder: &Path) -> Store {
         let store = Store::open(folder, &ChainIdentity::of(&self.network), Options::default()).unwrap();
         let nemesis = hex::decode(self.data["nemesis"].as_str().unwrap()).unwrap();
@@ -111,7 +111,7 @@ fn network(data: &Value) -> Network {
     }
 }
 
-/// What a whole tick gives: a block, and the accounts whose blocks were discarded.
+/// Runs a whole harvest round; returns a block, and the accounts whose blocks were discarded with the reasons.
 fn tick(
     unlocked: &mut UnlockedAccounts,
     now: Timestamp,
@@ -132,7 +132,7 @@ fn tick(
     }
 }
 
-/// Puts a block that was made onto the chain.
+/// Adds a harvested block to the chain.
 fn process(block: Block, store: &Store, network: &Network) {
     let now = block.timestamp;
     let mut part: Box<CandidateBranch<'_>> =
@@ -146,7 +146,7 @@ fn process(block: Block, store: &Store, network: &Network) {
     assert_eq!(outcome.as_push_result().unwrap(), ValidationResult::Success, "{outcome:?}");
 }
 
-/// The first block that one of the accounts makes from a second on, and the accounts whose blocks were discarded.
+/// Returns the first block that one of the accounts makes from `now` on, and the accounts whose blocks were discarded.
 fn first_block(
     unlocked: &mut UnlockedAccounts,
     mut now: Timestamp,
@@ -175,7 +175,7 @@ fn assert_is_as_written(block: &Block, expected: &Value) {
     assert_eq!(expected["totalFee"], block.total_fee().0, "block {height}");
 }
 
-/// Makes the block that follows the last one, from the transactions that it is to hold, and puts it onto the chain.
+/// Makes the next block from its expected transactions and adds it to the chain.
 fn make_golden_block(golden: &Golden, expected: &Value, store: &Store) {
     let (network, parent) = (&golden.network, tip_of(store));
     let snapshot = store.snapshot().unwrap();
@@ -221,17 +221,17 @@ fn the_golden_chain_is_made_anew_second_by_second() {
     }
 }
 
-/// What became of the blocks of a recorded chain.
+/// Result of making the blocks of a recorded chain again.
 #[derive(Debug, Default)]
 struct Replay {
-    /// Those that were made byte for byte.
+    /// Number of blocks that are equal byte for byte.
     same: usize,
-    /// Heights of the others, and why.
+    /// Heights of the others, with reasons.
     others: Vec<(u64, String)>,
 }
 
-/// Makes every `stride`th block of a chain once more, on the recorded state before it, at the recorded time and from
-/// the transactions that it holds.
+/// Makes every `stride`th block of a chain again, on the recorded previous state, at the recorded time and from the
+/// transactions it holds.
 fn replay(name: &str, stride: u64) -> Option<Replay> {
     let chain = Chain::open(name)?;
     let keys: Value = serde_json::from_slice(&std::fs::read(chain.folder.join("keys.json")).unwrap()).unwrap();
@@ -263,7 +263,7 @@ fn replay(name: &str, stride: u64) -> Option<Replay> {
     }
 }
 
-/// Whether a block is made byte for byte.
+/// Checks that a block is made again byte for byte.
 fn made_again(block: &Block, key: Box<KeyPair>, state: &Snapshot<'_>, network: &Network) -> Result<(), String> {
     let mut unlocked = UnlockedAccounts::new(1);
     let parent = Height(block.height.0 - 1);

@@ -1,5 +1,5 @@
-//! Nodes that begin without a nemesis block and get it from others, which may lie. Everything stays on this machine: whoever
-//! is started here knows the nodes that it is given, and no others.
+//! Nodes that start without a nemesis block and get it from peers, which may lie. Everything stays on this machine: a
+//! node started here knows only the peers it is given.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -21,12 +21,12 @@ use nisd::peer::io::{CallId, Reply};
 use nisd::peer::wire::Endpoint;
 use tempfile::TempDir;
 
-/// Memory of its own that a node may take while others lie to it.
+/// Maximum peak resident memory of a node while peers lie to it.
 const MOST_MEMORY: u64 = 64 << 20;
-/// Longest nemesis block that is taken from others.
+/// Maximum size of a nemesis block that is accepted from peers.
 const MOST_BYTES: usize = 4 << 20;
 
-/// A node in a folder of its own, which is its working folder too.
+/// A node in its own folder, which is also its working directory.
 struct Member {
     folder: TempDir,
     http: SocketAddr,
@@ -35,7 +35,7 @@ struct Member {
 }
 
 impl Member {
-    /// Starts a node with these arguments that knows these nodes.
+    /// Starts a node with these arguments and these peers.
     fn start(folder: TempDir, arguments: &[&str], peers: &[SocketAddr]) -> Member {
         let http = closed_port();
         let mut arguments: Vec<_> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
@@ -60,7 +60,7 @@ impl Member {
         wait_for("a connection", || TcpStream::connect(self.http).ok().map(Client::from_stream))
     }
 
-    /// The nemesis block, once the node has it.
+    /// Waits for the nemesis block and returns it.
     #[track_caller]
     fn nemesis(&self) -> Vec<u8> {
         wait_for("the nemesis block", || {
@@ -73,14 +73,14 @@ impl Member {
         self.process.log().contains(text)
     }
 
-    /// Ends it by a signal.
+    /// Ends the process with a signal.
     fn end(self, signal: &str) -> Ended {
         self.process.signal(signal);
         self.process.ended_within(Duration::from_secs(5)).expect_success()
     }
 }
 
-/// A private network, and a folder with its settings; without its nemesis block unless it is to be there.
+/// Creates a private network, and a folder with its settings, with the nemesis block only if `with_block` is set.
 fn genesis() -> Genesis {
     let funded = [(1, TOTAL - 1_000), (2, 1_000)];
     Genesis::new(now(), &funded.map(|(number, share)| (address(&key_pair(number)), Amount::whole(share))))
@@ -97,10 +97,10 @@ fn folder_of(genesis: &Genesis, with_block: bool) -> TempDir {
 
 const CONFIG: [&str; 2] = ["--config", "node.properties"];
 
-/// What a fake node does with a connection once a request has come.
+/// What a fake node does with a connection after a request.
 type Behaviour = Box<dyn Fn(&mut TcpStream) -> std::io::Result<()> + Send + Sync>;
 
-/// A node that does nothing else, until the test ends.
+/// Starts a fake node that runs until the end of the test.
 fn fake(behaviour: Behaviour) -> SocketAddr {
     fake_at(closed_port(), behaviour)
 }
@@ -117,7 +117,7 @@ fn fake_at(address: SocketAddr, behaviour: Behaviour) -> SocketAddr {
     address
 }
 
-/// Reads a request to its end.
+/// Reads a whole request.
 fn read_request(stream: &TcpStream) -> std::io::Result<()> {
     let mut reader = BufReader::new(stream);
     let (mut line, mut length) = (String::new(), 0);
@@ -146,12 +146,12 @@ fn read(bytes: &[u8]) -> Block {
     Block::from_bytes(bytes, Context::of(&Chain::tiny().network)).expect("a block")
 }
 
-/// Signs a block anew, as only the owner of the nemesis key can.
+/// Re-signs a block, as only the owner of the nemesis key can.
 fn sign(block: &mut Block) {
     block.signature = Some(key_pair(0).sign(&block.to_bytes(SigningForm::NonVerifiable)));
 }
 
-/// A transfer of a nemesis block that somebody else makes; signed by him, or not anew.
+/// Replaces the signer of a transfer in the nemesis block; `is_signed` makes the new signer sign it.
 fn made_by_another(genesis: &Genesis, is_signed: bool) -> Vec<u8> {
     changed(genesis, |block| {
         let transaction = &mut block.transactions[1];
@@ -172,11 +172,11 @@ fn a_node_without_a_nemesis_block_gets_it_from_another_and_keeps_it() {
     assert_eq!(second.nemesis(), expected);
     assert!(second.says("has sent a nemesis block of synthetic"), "{}", second.process.log());
     first.end("TERM");
-    // Nobody is reached any more, and there is still no file.
+    // No peer is reachable any more, and there is still no file.
     second.restart();
     assert_eq!(second.nemesis(), expected);
-    assert!(!second.says("are asked for it"), "{}", second.process.log());
-    // Nor is one needed to take recorded blocks in.
+    assert!(!second.says("requesting it from known peers"), "{}", second.process.log());
+    // Importing recorded blocks does not need one either.
     let folder = second.folder.path().to_owned();
     let blocks = folder.join("none.bin");
     fs::write(&blocks, b"").expect("room");
@@ -236,20 +236,20 @@ fn lying_nodes_are_passed_over_each_with_a_word_and_cost_little() {
     let mute = |stream: &mut TcpStream| stream.read(&mut [0; 1]).map(drop);
     let foreign = |stream: &mut TcpStream| stream.write_all(b"SSH-2.0-OpenSSH_9.2\r\n");
     let liars: Vec<(&str, SocketAddr)> = vec![
-        ("sends no nemesis block", closed_port()),
+        ("has not sent a nemesis block", closed_port()),
         ("status 404", fake(answering("404 Not Found", b"none"))),
         ("status 302", fake(answering("302 Found\r\nLocation: http://127.0.0.1/", b""))),
         ("not proper HTTP", fake(Box::new(foreign))),
-        ("no block of this network", fake(answering("200 OK", b"{}"))),
-        ("no block of this network", fake(answering("200 OK", &vec![0xff; MOST_BYTES]))),
-        ("no block of this network", fake(answering("200 OK", &good[..good.len() - 1]))),
+        ("not a block of this network", fake(answering("200 OK", b"{}"))),
+        ("not a block of this network", fake(answering("200 OK", &vec![0xff; MOST_BYTES]))),
+        ("not a block of this network", fake(answering("200 OK", &good[..good.len() - 1]))),
         ("too long", fake(Box::new(oversized))),
         ("too long", fake(Box::new(endless))),
         ("another account", fake(answering("200 OK", &other))),
         ("its signature is wrong", fake(answering("200 OK", &forged))),
-        ("does not hand out", fake(answering("200 OK", &richer))),
+        ("do not add up to", fake(answering("200 OK", &richer))),
         ("a signature is wrong", fake(answering("200 OK", &made_by_another(&genesis, false)))),
-        ("something else", fake(answering("200 OK", &made_by_another(&genesis, true)))),
+        ("something other", fake(answering("200 OK", &made_by_another(&genesis, true)))),
         ("", fake(Box::new(mute))),
         ("", fake(Box::new(slow))),
     ];
@@ -268,7 +268,7 @@ fn lying_nodes_are_passed_over_each_with_a_word_and_cost_little() {
     node.end("TERM");
 }
 
-/// The most memory that a process has taken, files aside; known on Linux only.
+/// Returns the peak resident memory of a process in bytes; `None` except on Linux.
 fn most_memory(process: u32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
@@ -292,7 +292,7 @@ fn while_nobody_has_the_block_the_node_says_so_answers_goes_on_and_ends_when_tol
     assert_eq!(client.get("/explorer").status, 200);
     fake_at(later, answering("200 OK", &genesis.block));
     node.nemesis();
-    // A connection from before is still good.
+    // An earlier connection still works.
     assert_eq!(client.height(), 1);
     node.end("TERM");
 
@@ -300,7 +300,7 @@ fn while_nobody_has_the_block_the_node_says_so_answers_goes_on_and_ends_when_tol
         let mute = fake(Box::new(|stream| stream.read(&mut [0; 1]).map(drop)));
         let node = Member::start(folder_of(&genesis, false), &CONFIG, &[mute]);
         node.client();
-        wait_for("a word", || node.says("are asked for it").then_some(()));
+        wait_for("a word", || node.says("requesting it from known peers").then_some(()));
         let ended = node.end(signal);
         assert!(ended.stderr.contains("stopping"), "{}", ended.stderr);
     }
@@ -314,13 +314,13 @@ fn a_node_with_no_block_and_nobody_to_ask_does_not_start_and_makes_no_store() {
     let arguments = ["run", "--config", config, "--http-port", "0", "--websocket-port", "0"];
     run(arguments).expect_failure(1, &["nemesis.bin", "nem.network.nemesisFilePath", "--peer HOST"]);
     assert!(!store.exists());
-    // Nor does one whose file holds another block.
+    // Neither does a node whose file holds another block.
     fs::copy(tiny("nemesis.bin"), folder.path().join("nemesis.bin")).expect("room");
     run(arguments).expect_failure(1, &["nemesis.bin", "another account", "nem.network.nemesisFilePath"]);
     assert!(!store.exists());
 }
 
-/// A folder with a list of no peers, so that those whom everybody knows are not asked, and with settings.
+/// Creates a folder with settings and an empty list of peers, so that well-known nodes are not contacted.
 fn folder_without_peers(network: &str, settings: &str) -> TempDir {
     let folder = tempfile::tempdir().expect("a folder");
     let text = format!("nem.network = {network}\n{settings}");
@@ -329,7 +329,8 @@ fn folder_without_peers(network: &str, settings: &str) -> TempDir {
     folder
 }
 
-/// Nodes of a public network: one begins with the recorded nemesis block, which the other gets from it without any file.
+/// Starts nodes of a public network: one has the recorded nemesis block, the other gets it from that node without any
+/// file.
 fn join_public(network: &str, file: &str, transactions: usize) {
     let Some(nemesis) = shared(&format!("data/{file}")) else { return };
     let nemesis: PathBuf = nemesis.canonicalize().expect("a path");
@@ -341,7 +342,7 @@ fn join_public(network: &str, file: &str, transactions: usize) {
     let folder = tempfile::tempdir().expect("a folder");
     let second = Member::start(folder, &["--network", network], &[lie, first.http]);
     assert_eq!(second.nemesis(), expected);
-    let told = format!("http://{lie} sends something else than the nemesis block of {network}");
+    let told = format!("http://{lie} has sent something other than the nemesis block of {network}");
     assert!(second.says(&told), "{}", second.process.log());
     let block = second.client().block(1).json();
     assert_eq!(block["transactions"].as_array().map(Vec::len), Some(transactions));
@@ -387,7 +388,7 @@ fn the_answer_that_a_nis1_node_gave_is_taken() {
     assert_eq!(search.on_reply(CallId(1), reply, Duration::ZERO), Some(chain.nemesis));
 }
 
-/// No test speaks to anybody but this machine.
+/// Checks that no test contacts anything but this machine.
 #[test]
 fn no_test_of_a_public_network_knows_its_nodes() {
     let folder = folder_without_peers("mainnet", "");

@@ -1,7 +1,8 @@
-//! A node between an honest one and a liar: whatever the liar does, the node follows the honest chain, answers its
-//! clients, and takes no more memory than is said here; and the liar is blamed for what only liars do.
+//! A node between an honest and a byzantine peer: whatever the byzantine peer does, the node follows the honest chain,
+//! answers its clients, and stays within the memory limit given here. The peer is penalized only for misbehaviour that
+//! no honest peer shows.
 //!
-//! Each attack has a node of its own, as a process. NISD_HOSTILE_SECONDS makes each attack last at least so long.
+//! Each attack runs against its own node process. NISD_HOSTILE_SECONDS sets the minimum duration of each attack.
 
 mod attacks;
 mod chain;
@@ -29,26 +30,26 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use watch::{Seen, Watch};
 
-/// Numbers of the keys of those who take part.
+/// Key numbers of the participants.
 const HARVESTER: u64 = 1;
 pub const VICTIM: u64 = 2;
 pub const LIAR: u64 = 100;
-/// Number of a key that owns nothing, and may make no blocks.
+/// Number of a key that owns nothing and may not make blocks.
 pub const POOR: u64 = 150;
 const FELLOWS: u64 = 200;
-/// What both nodes have set: few blocks may be replaced, so that there are soon more; a node sends 40 more than that, with as
-/// many transactions as on mainnet.
+/// Settings of both nodes: the rewrite limit is low, so that the chain soon exceeds it; a node sends 40 blocks more
+/// than that, with as many transactions as on mainnet.
 pub const SHARED: [(&str, &str); 3] = [
     ("nis.blockChainRewriteLimit", "10"),
     ("nis.maxTransactionsPerBlock", "1000"),
     ("nis.ipDetectionMode", "Disabled"),
 ];
-/// Attacks at a time, each with a node that has little to do most of the time.
+/// Attacks at a time; each has its own node, which is mostly idle.
 const AT_ONCE: usize = 16;
-/// How long it may take until a liar is found out, and the honest chain is followed again. Partners are drawn: one that keeps
-/// a request for 20 s is drawn six times in a row once in sixty runs.
+/// Maximum time until a byzantine peer is detected and the honest chain is followed again. Sync peers are drawn at
+/// random: one that keeps a request for 20 s is drawn six times in a row once in sixty runs.
 const PATIENCE: Duration = Duration::from_secs(300);
-/// Longest time that a query may take: one of a hundred, and any. A dozen nodes share this machine.
+/// Maximum response times of a query in seconds: 99th percentile and maximum. A dozen nodes share this machine.
 const MOST_P99: f64 = 0.25;
 const MOST: f64 = 2.0;
 
@@ -64,7 +65,7 @@ impl HonestNode {
         let shares = [(HARVESTER, TOTAL - 2_000_000_000), (LIAR, 2_000_000_000)];
         let genesis = Genesis::new(now(), &shares.map(|(key, share)| (address(&key_pair(key)), Amount::whole(share))));
         let folder = tempfile::tempdir().expect("a folder");
-        // Others reach it where it says that it is.
+        // It listens at the address that it advertises.
         let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port();
         let (port, host) = (port.to_string(), ("nem.host", "127.0.0.1"));
         let own = [&SHARED[..], &[host, ("nem.httpPort", &port)]].concat();
@@ -78,14 +79,14 @@ impl HonestNode {
     }
 }
 
-/// A node that is attacked, and who is around it.
+/// An attacked node and its surroundings.
 pub struct Scene {
     _folder: TempDir,
     pub node: Node,
     pub liar: ScriptedPeer,
     fellows: Vec<ScriptedPeer>,
     pub honest: Honest,
-    /// An address of this machine that nobody else uses, of 127.NUMBER.0.0/16.
+    /// Number of the address block 127.NUMBER.0.0/16, which only this scene uses.
     pub number: u8,
 }
 
@@ -103,7 +104,7 @@ impl Scene {
         let folder = tempfile::tempdir().expect("a folder");
         let own = [
             ("nis.shouldAutoHarvestOnBoot", "false"),
-            // Where it is not: the honest node does not come to know it, and tells nobody of it.
+            // A wrong address: the honest node does not learn of the victim and does not gossip it.
             ("nem.host", "127.99.99.99"),
         ];
         let more = [&SHARED[..], &own, attack.settings].concat();
@@ -117,12 +118,12 @@ impl Scene {
         Scene { _folder: folder, node, liar, fellows, honest: source, number }
     }
 
-    /// A client of the node.
+    /// Connects a client to the node.
     pub fn client(&self) -> Client {
         Client::connect(self.node.http)
     }
 
-    /// What the node thinks of a key: successes and failures.
+    /// Returns the node's trust record of a key: successes and failures.
     pub fn experience(&self, key: u64) -> (u64, u64) {
         let all = self.client().get("/node/experiences").json();
         let key = key_pair(key).public().to_string();
@@ -132,7 +133,7 @@ impl Scene {
         (number("s"), number("f"))
     }
 
-    /// The state in which it keeps a key.
+    /// Returns the state of a key in the node's peer table.
     pub fn state(&self, key: u64) -> String {
         let all = self.client().get("/node/peer-list/all").json();
         let key = key_pair(key).public().to_string();
@@ -166,7 +167,7 @@ pub fn peer(key: u64, endpoint: SocketAddr) -> Value {
     })
 }
 
-/// Waits until something is so; whether it came to be in time.
+/// Polls a condition; returns whether it became true in time.
 pub fn comes(mut look: impl FnMut() -> bool) -> bool {
     let begun = Instant::now();
     while !look() {
@@ -178,7 +179,7 @@ pub fn comes(mut look: impl FnMut() -> bool) -> bool {
     true
 }
 
-/// Has a node attacked. What was seen, and what is wrong with it.
+/// Runs an attack; returns what was observed and what is wrong.
 fn run(attack: &Attack, honest: &HonestNode, number: u8) -> (String, Vec<String>) {
     let begun = Instant::now();
     let scene = Scene::start(attack, honest, number);
@@ -202,7 +203,7 @@ fn run(attack: &Attack, honest: &HonestNode, number: u8) -> (String, Vec<String>
     (line, wrong.into_iter().map(|what| format!("{}: {what}", attack.name)).collect())
 }
 
-/// What the honest node has now, the node has soon.
+/// Checks that the node soon has the present tip of the honest node.
 fn follows(scene: &Scene, honest: &HonestNode) -> Vec<String> {
     let aim = honest.client().height();
     if !comes(|| scene.client().height() >= aim) {
@@ -212,7 +213,7 @@ fn follows(scene: &Scene, honest: &HonestNode) -> Vec<String> {
     said_if([(!is_same, "it is on another chain than the honest node")])
 }
 
-/// Only liars are blamed, and only for lies.
+/// Checks that only byzantine peers are penalized, and only for lies.
 fn blames(scene: &Scene, attack: &Attack) -> Vec<String> {
     let ((_, of_liar), (_, of_honest)) = (scene.experience(LIAR), scene.experience(HARVESTER));
     said_if([
@@ -223,7 +224,7 @@ fn blames(scene: &Scene, attack: &Attack) -> Vec<String> {
 }
 
 fn costs(seen: &Seen, attack: &Attack) -> Vec<String> {
-    // Of few queries the slowest would be the one of a hundred.
+    // With few queries, the slowest one would be the 99th percentile.
     let is_late = (seen.queries >= 300 && seen.p99 > MOST_P99) || seen.slowest > MOST;
     said_if([
         (seen.queries < 30, "clients were not asking"),

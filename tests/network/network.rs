@@ -1,4 +1,5 @@
-//! Nodes as processes that make one network: they find each other, have one chain, and pass on what one of them is told.
+//! Nodes as processes that form one network: they find each other, share one chain, and relay what one of them
+//! receives.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -11,11 +12,11 @@ use nisd::model::Amount;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Number of the key that harvests, and of one that sends: nobody harvests a transaction of his own.
+/// Key numbers of the harvester and of a sender; an account never harvests its own transactions.
 const HARVESTER: u64 = 1;
 const SENDER: u64 = 5;
 
-/// A node of the network, in a folder of its own.
+/// A node of the network in its own folder.
 struct Member {
     folder: TempDir,
     config: PathBuf,
@@ -25,7 +26,7 @@ struct Member {
 }
 
 impl Member {
-    /// The first node makes the blocks; others know these nodes by where they are reached.
+    /// Starts a node with the endpoints of its peers; number 1 harvests.
     fn start(genesis: &Genesis, number: u64, peers: &[SocketAddr]) -> Member {
         let (folder, http) = (tempfile::tempdir().expect("a folder"), loopback(1));
         let key = private_key(number).printed();
@@ -50,7 +51,7 @@ impl Member {
         self.process = Member::run(&self.config, self.folder.path(), &self.peers);
     }
 
-    /// Asks until it answers.
+    /// Retries until the node answers.
     fn client(&self) -> Client {
         wait_for("an answer", || std::net::TcpStream::connect(self.http).ok().map(Client::from_stream))
     }
@@ -59,12 +60,12 @@ impl Member {
         self.client().height()
     }
 
-    /// The block at a height, once it is there.
+    /// Waits for the block at a height.
     fn block(&self, height: u64) -> Value {
         wait_for("a block", || (self.height() >= height).then(|| self.client().block(height).json()))
     }
 
-    /// How many other nodes it has met.
+    /// Returns the number of active peers.
     fn active(&self) -> usize {
         let nodes = self.client().get("/node/peer-list/all").json();
         nodes["active"].as_array().map_or(0, Vec::len)
@@ -84,7 +85,7 @@ fn nodes_find_each_other_have_one_chain_and_pass_on_what_one_of_them_is_told() {
     for member in [&second, &third] {
         assert_eq!(member.block(8), expected);
     }
-    // The first knew nobody: the others have told it that they are there.
+    // The first node knew no peers; the others have announced themselves.
     wait_for("two others", || (first.active() == 2).then_some(()));
 
     let payment = transfer(&key_pair(SENDER), address(&key_pair(9)), Amount(1_000_000), Amount(500_000), now());

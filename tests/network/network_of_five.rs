@@ -1,4 +1,4 @@
-//! Nodes as processes that know each other by a list of peers: they make blocks together, and each may be killed.
+//! Nodes as processes with the same list of peers: they make blocks together, and each is killed once.
 
 use std::collections::BTreeSet;
 
@@ -7,12 +7,12 @@ use crate::common::private_network::{address, key_pair, now, transfer};
 use crate::members::{Member, Place, wait_for};
 use nisd::model::Amount;
 
-/// Together they make a block every two seconds, to begin with.
+/// Together they make a block every two seconds at first.
 const HASTE: u64 = 30;
-/// Accounts that pay.
+/// Number of paying accounts.
 const PAYERS: u64 = 2;
 
-/// All nodes have the same block at the height that the first has now, or one more.
+/// Waits until all nodes have the same block one above the first node's present height.
 fn have_one_chain(members: &[Member]) {
     let height = members[0].height() + 1;
     wait_for("one chain", || {
@@ -21,7 +21,7 @@ fn have_one_chain(members: &[Member]) {
     });
 }
 
-/// Each announces a payment, and all have it confirmed.
+/// Announces a payment at each node and waits until all nodes have confirmed it.
 fn pay_at_each(members: &[Member]) {
     let payments = (0..).zip(members).map(|(number, member): (u64, _)| {
         let from = key_pair(crate::members::payer(number % PAYERS));
@@ -58,7 +58,7 @@ fn two_and_then_five_nodes_of_one_list_of_peers_make_one_chain_though_each_is_ki
     assert!(harvesters.len() >= 2, "they harvest together: {harvesters:?}");
 }
 
-/// The keys that have made the blocks of a chain.
+/// Returns the keys that harvested the blocks of a chain.
 fn harvesters(member: &Member) -> BTreeSet<String> {
     let signer = |height| member.block(height)["signer"].as_str().expect("a key").to_owned();
     (2..=member.height()).map(signer).collect()

@@ -1,7 +1,7 @@
-//! A network of processes that is cut in two, both sides of which make blocks, and that is joined again: there is one
-//! chain, and wallets hear all that happens, and nothing twice.
+//! A network of processes is partitioned, both sides make blocks, and the partition ends: there is one chain, and
+//! wallets receive every event exactly once.
 //!
-//! A short run by default; `NISD_PARTITION=long` makes one of 200 blocks.
+//! The default run is short; `NISD_PARTITION=long` runs 200 blocks.
 
 use std::time::{Duration, Instant};
 
@@ -12,20 +12,20 @@ use crate::namespaces::Wires;
 use crate::wallets::{Concern, Heard, Ledger, Wallet};
 use nisd::model::{Address, Amount, Hash256, Timestamp, Transaction};
 
-/// How a run goes.
+/// Parameters of a run.
 struct Form {
     nodes: u8,
-    /// Of these, how many are on the larger side.
+    /// Number of nodes on the larger side.
     larger_side: u8,
-    /// Blocks in a minute, to begin with.
+    /// Initial number of blocks per minute.
     haste: u64,
-    /// Blocks before the network is cut.
+    /// Blocks before the partition.
     before: u64,
     /// Blocks that each side makes alone.
     apart: u64,
-    /// Blocks at the end, when the wallets have gone and each node was killed once.
+    /// Blocks at the end, after the wallets have closed and each node was killed once.
     total: u64,
-    /// Between two payments.
+    /// Interval between payments.
     rest: Duration,
     patience: Duration,
 }
@@ -50,9 +50,9 @@ const LONG: Form = Form {
     rest: Duration::from_secs(1),
     patience: Duration::from_secs(1800),
 };
-/// Blocks at the end of a chain that may soon be others.
+/// Blocks at the end of a chain that a reorg may still replace.
 const UNSETTLED: usize = 3;
-/// Accounts that pay, and such that are paid.
+/// Number of paying accounts, and key numbers of the recipients.
 const PAYERS: u64 = 4;
 const PAID: [u64; 3] = [200, 201, 202];
 
@@ -60,7 +60,7 @@ fn paid() -> Vec<Address> {
     PAID.iter().map(|number| address(&key_pair(*number))).collect()
 }
 
-/// Payments, each announced at one node after the other.
+/// Payments, announced at the nodes in turn.
 struct Payments {
     made: Vec<(Transaction, usize)>,
     last: Instant,
@@ -81,7 +81,7 @@ impl Payments {
     }
 }
 
-/// The network, and what happens in it.
+/// The network and its traffic.
 struct Run {
     form: Form,
     members: Vec<Member>,
@@ -89,7 +89,7 @@ struct Run {
 }
 
 impl Run {
-    /// Lets the nodes work and wallets pay until something is reached; how long it takes.
+    /// Runs payments until a condition holds; returns the time it took.
     fn until(&mut self, what: &str, mut is_reached: impl FnMut(&[Member]) -> bool) -> Duration {
         let begun = Instant::now();
         wait_longer_for(what, self.form.patience, || {
@@ -103,12 +103,12 @@ impl Run {
         self.until("a height", |members| members.iter().all(|member| member.height() >= height));
     }
 
-    /// The height of the longest chain.
+    /// Returns the height of the longest chain.
     fn highest(&self) -> u64 {
         self.members.iter().map(Member::height).max().expect("a node")
     }
 
-    /// Waits until all nodes have the same block where the highest of them are now.
+    /// Waits until all nodes have the same block at the present maximum height.
     fn until_one_chain(&mut self) -> Duration {
         let height = self.highest();
         self.until("one chain", |members| {
@@ -117,7 +117,7 @@ impl Run {
         })
     }
 
-    /// Waits until everything that was paid is confirmed everywhere, below the blocks that may soon be others.
+    /// Waits until all payments are confirmed at every node, below the blocks that may still be replaced.
     fn until_all_is_paid(&mut self) {
         let payments = self.payments.made.iter().map(|(payment, _)| payment);
         for (payment, member) in payments.flat_map(|payment| self.members.iter().map(move |member| (payment, member))) {
@@ -128,7 +128,7 @@ impl Run {
         wait_longer_for("further blocks", self.form.patience, is_settled);
     }
 
-    /// Kills each node, and starts it again when the others have gone on without it.
+    /// Kills each node and restarts it after the others have continued without it.
     fn kill_each(&mut self) {
         for number in 0..self.members.len() {
             self.members[number].kill();
@@ -139,7 +139,7 @@ impl Run {
     }
 }
 
-/// What a wallet has heard is all that has happened at its node, and nothing twice.
+/// Checks that a wallet received exactly what happened at its node, and nothing twice.
 fn check(ledger: &Ledger, run: &Run, place: usize) {
     let name = format!("the wallet at node {}", place + 1);
     let faults = (ledger.lost.as_slice(), ledger.surplus.as_slice());
@@ -150,7 +150,7 @@ fn check(ledger: &Ledger, run: &Run, place: usize) {
         assert!(is_told, "{name} was not told of {} when it was announced", payment.hash());
     }
     let member = &run.members[place];
-    // The last ones may have been replaced since it has gone.
+    // The last ones may have been replaced after the wallet closed.
     for (height, hash) in ledger.chain.iter().rev().skip(UNSETTLED) {
         let next = member.block(height + 1);
         assert_eq!(next["prevBlockHash"]["data"], hash.to_string(), "{name} has another block {height}");
@@ -202,11 +202,11 @@ fn a_network_that_was_cut_in_two_has_one_chain_again_and_wallets_hear_everything
     loudly(&format!("height {height}, {} payments, digest {digest}", run.payments.made.len()));
 }
 
-/// The judgement itself: a made-up history, and what becomes of it if a message is missing or comes twice.
+/// Tests of the evaluation itself: a made-up history, and the result when a message is missing or duplicated.
 mod ledger {
     use super::*;
 
-    /// A block that is told as soon as it is made.
+    /// Returns a block that is reported as soon as it is made, and its hash.
     fn made(height: u64, parent: Hash256, time: i32, transactions: &[&Transaction]) -> (Heard, Hash256) {
         let transactions = transactions.iter().map(|&transaction| transaction.clone()).collect();
         let block = block(&key_pair(1), height, Timestamp(time), parent, transactions);
@@ -214,8 +214,8 @@ mod ledger {
         (Heard::Block(Box::new(block), Timestamp(time)), hash)
     }
 
-    /// Of two payments that were confirmed one is in the better chain as well, the other returns and is confirmed later.
-    /// That the second is announced comes third.
+    /// Of two confirmed payments, one is also in the better chain; the other becomes unconfirmed again and is confirmed
+    /// later. The announcement of the second payment is the third message.
     fn history() -> Vec<Heard> {
         let to = paid()[0];
         let payment = |amount| transfer(&key_pair(payer(0)), to, Amount(amount), Amount(1), Timestamp(1));
@@ -260,8 +260,9 @@ mod ledger {
 
     #[test]
     fn every_message_that_is_missing_is_missed() {
-        // Of the first three it cannot know: nothing was before them, or it may hear of a transaction by its block. Nor of
-        // heights that go on: the block may be a further one of the change before, of which the first height is told.
+        // The loss of the first three messages cannot be detected: nothing precedes them, or a transaction may first
+        // appear in its block. Nor can the loss of consecutive heights: the block may be a further one of the preceding
+        // reorg, of which only the first height is reported.
         const GOING_ON: [usize; 2] = [3, 11];
         for place in (3..history().len()).filter(|place| !GOING_ON.contains(place)) {
             let mut history = history();

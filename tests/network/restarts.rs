@@ -1,16 +1,16 @@
-//! A private network of three processes whose first node has no list of others, and each of which is killed and started
-//! again in turn, at random times: there is one chain.
+//! A private network of three processes, the first without a list of peers. Each is killed and restarted in turn at
+//! random times; there is one chain at the end.
 //!
-//! Two minutes by default at most; `NISD_RESTARTS=SECONDS` has it go on for so long.
+//! It takes at most two minutes by default; `NISD_RESTARTS=SECONDS` sets the duration.
 
 use std::time::{Duration, Instant};
 
 use crate::common::{Random, from_environment, loudly};
 use crate::members::{Member, Place, wait_longer_for};
 
-/// Seconds of restarts if no others are asked for.
+/// Default duration of the restarts in seconds.
 const SECONDS: u64 = 25;
-/// How long the nodes have to come together in the end.
+/// Maximum time for the nodes to converge at the end.
 const PATIENCE: Duration = Duration::from_secs(180);
 
 fn is_one_chain(members: &[Member]) -> Option<u64> {
@@ -22,14 +22,14 @@ fn is_one_chain(members: &[Member]) -> Option<u64> {
 #[test]
 fn nodes_that_are_killed_in_turn_have_one_chain() {
     let seconds = from_environment("NISD_RESTARTS").unwrap_or(SECONDS);
-    // At one address, as what they send comes from there, and they are asked back.
+    // All use one address, because a node is contacted at the address its requests come from.
     let places = (1..=3).map(|_| Place::on_loopback(1)).collect();
     let mut members = crate::members::network(places, 60, 0);
-    // Only the others know where the first is.
+    // Only the others know the address of the first.
     members[0].forget_list();
     members.iter_mut().for_each(Member::start);
     wait_longer_for("one chain", PATIENCE, || is_one_chain(&members).filter(|height| *height > 2));
-    // What is known of others is written within seconds.
+    // Known peers are saved within seconds.
     std::thread::sleep(Duration::from_secs(8));
     let mut random = Random(7);
     let (begun, mut kills) = (Instant::now(), 0);

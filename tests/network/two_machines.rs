@@ -1,4 +1,4 @@
-//! A private network of two machines, set up as the README says: one makes it and exports what the other one needs.
+//! A private network of two machines, set up as in the README: one creates it and exports what the other needs.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -8,7 +8,7 @@ use crate::common::http_client::Client;
 use crate::members::{Place, active, behind, wait_for};
 use crate::namespaces::Wires;
 
-/// Starts a node there.
+/// Starts a node on a machine.
 fn start(place: &Place, arguments: &[&str]) -> Node {
     Node::of(behind(&place.before, nisd(["run"].iter().chain(arguments))))
 }

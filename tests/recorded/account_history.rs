@@ -1,4 +1,5 @@
-//! What accounts had at earlier heights, kept by a store that is told to, with the chain that lies in the project.
+//! Account data at earlier heights, which a store keeps if it is configured to, on the chain that is part of the
+//! project.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,7 +17,7 @@ use tempfile::TempDir;
 
 const TIP: u64 = 60;
 
-/// A store that is told to keep histories now and then.
+/// A store that keeps histories at times.
 struct Place {
     chain: Chain,
     store: Store,
@@ -32,7 +33,7 @@ impl Place {
         place
     }
 
-    /// Keeps histories from a height on, or keeps none.
+    /// Keeps histories from a height on, or none.
     fn keep(&mut self, history_from: Option<u64>) {
         self.chain.network.chain.history_from = history_from.map(Height);
     }
@@ -48,13 +49,13 @@ impl Place {
         batch.commit().expect("a commit");
     }
 
-    /// From where on histories are known.
+    /// Returns the height from which histories are known.
     fn known_from(&self) -> Option<u64> {
         let snapshot = self.store.snapshot().expect("a snapshot");
         state::history_from(&snapshot, tip_of(&self.store).height).expect("a store").map(|height| height.0)
     }
 
-    /// What is known of all accounts at all heights.
+    /// Returns the history entries of all accounts at all heights.
     fn history(&self) -> BTreeMap<(Address, u64), HistoryEntry> {
         let snapshot = self.store.snapshot().expect("a snapshot");
         let mut found = BTreeMap::new();
@@ -64,7 +65,7 @@ impl Place {
                 let entry = history.at(&snapshot, Height(height), &self.chain.network.chain).expect("a store");
                 found.extend(entry.map(|entry| ((address, height), entry)));
             }
-            // The order in which heights are asked for does not matter.
+            // The order of the requested heights does not matter.
             for height in [TIP, 1, 30, 29, 31] {
                 let entry = history.at(&snapshot, Height(height), &self.chain.network.chain).expect("a store");
                 assert_eq!(entry.as_ref(), found.get(&(address, height)), "{address} at {height}");
@@ -89,7 +90,7 @@ fn addresses(state: &impl Read) -> Vec<Address> {
     keys.iter().map(|key| AccountId::split_key(key).unwrap().0.address(state).unwrap()).collect()
 }
 
-/// What all accounts had at all heights, as a store says that has just come to each.
+/// Returns the data of all accounts at all heights from a store imported up to each height.
 fn as_it_was() -> BTreeMap<(Address, u64), HistoryEntry> {
     let whole = Place::new(None);
     whole.import(TIP);
@@ -176,7 +177,7 @@ fn a_history_that_is_switched_on_and_off_is_known_only_since_it_was_last_switche
     place.keep(Some(1));
     place.import(50);
     is_right(&place, 41);
-    // Blocks that are undone take what is known of them along, and bring back what was known before them.
+    // Undoing blocks removes their history entries and restores the earlier ones.
     place.roll_back(45);
     is_right(&place, 41);
     place.roll_back(41);
@@ -205,11 +206,11 @@ fn a_rollback_leaves_the_history_of_a_store_that_never_went_further() {
     }
 }
 
-/// A folder for a store, on which commands work.
+/// A folder with a store that commands work on.
 struct Folder(TempDir);
 
 impl Folder {
-    /// With the chain up to a height, and these settings.
+    /// Creates it with the chain up to a height and these settings.
     fn with(to: u64, settings: &[&str]) -> Folder {
         let folder = Folder(tempfile::tempdir().expect("a folder"));
         folder.import(to, settings).expect_success();
@@ -240,8 +241,8 @@ impl Folder {
         state::history_from(&snapshot, tip_of(&store).height).expect("a store").map(|height| height.0)
     }
 
-    /// Opens the store. A process that another test starts at this moment has all open files of this one, and so its lock,
-    /// until it runs its program.
+    /// Opens the store. A process that another test starts at this moment inherits all open files of this process,
+    /// including its lock, until it executes its program.
     fn open_to_change(&self) -> Store {
         let begun = Instant::now();
         loop {
@@ -282,13 +283,13 @@ fn what_is_missing_of_a_history_is_said_and_built_from_the_blocks_of_the_store()
     assert!(said.contains("known from height 41 on") && said.contains("`nisd reindex`"), "{said}");
     assert_eq!(folder.known_from(), Some(41));
     let digest = folder.run("digest", &[]).expect_success().text();
-    // The store remembers what it was told to keep.
+    // The store remembers what it was configured to keep.
     assert!(folder.run("reindex", &[]).expect_success().stderr.contains("known from height 1 on"));
     assert_eq!(folder.known_from(), Some(1));
     assert!(folder.reindex(&FROM_20).contains("known from height 20 on"));
     assert_eq!(folder.known_from(), Some(20));
     let said = folder.import(TIP, &[]).expect_success().stderr;
-    assert!(said.contains("not kept any more") && said.contains("height 50"), "{said}");
+    assert!(said.contains("no longer kept") && said.contains("height 50"), "{said}");
     assert!(folder.known_from().is_none() && !folder.is_without_history());
     folder.reindex(&[]);
     assert!(folder.is_without_history());
@@ -336,7 +337,7 @@ fn a_check_finds_a_balance_that_never_was_and_one_that_is_missing() {
         folder.change(|batch| batch.put_unjournaled(Table::BalanceHistory, &key, &before).unwrap());
         folder.run("check", &[]).expect_success();
     }
-    // One height further, which no block has changed it at.
+    // The next height, where no block has changed the account.
     *last.last_mut().unwrap() += 1;
     folder.change(|batch| batch.put_unjournaled(Table::BalanceHistory, &last, &[1, 1]).unwrap());
     folder.run("check", &[]).expect_failure(1, &["balance-history has 1 entries"]);

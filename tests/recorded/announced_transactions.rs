@@ -1,5 +1,5 @@
-//! Single transactions that were announced to the real network software on top of the recorded chains: the pool gives
-//! the answer that it gave, and holds as many transactions then.
+//! Single transactions announced to NIS1 on top of the recorded chains: the mempool gives the recorded answer and then
+//! holds the recorded number of transactions.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use nisd::rules::{Exception, Rejection, ValidationResult};
 use nisd::store::Store;
 use serde_json::Value;
 
-/// What is answered to an announced transaction.
+/// Answer to an announced transaction.
 #[derive(Clone, Debug, PartialEq)]
 enum Answer {
     Result(ValidationResult),
@@ -43,7 +43,7 @@ impl From<ValidationResult> for Answer {
     }
 }
 
-/// The recorded answer.
+/// Returns the recorded answer.
 fn recorded(case: &Value) -> Answer {
     let result = &case["result"];
     let message = result["message"].as_str().unwrap();
@@ -57,7 +57,7 @@ fn recorded(case: &Value) -> Answer {
     }
 }
 
-/// Reads a transaction as it is announced, and gives it to the pool.
+/// Decodes an announced transaction and adds it to the mempool.
 fn announce(case: &Value, pool: &mut Mempool, confirmed: &ConfirmedChain<'_>, verifier: &mut Verifier) -> Answer {
     let bytes = |name: &str| hex::decode(case[name].as_str().unwrap()).unwrap();
     let data = bytes(if case["data"].is_string() { "data" } else { "binary" });
@@ -74,7 +74,7 @@ fn announce(case: &Value, pool: &mut Mempool, confirmed: &ConfirmedChain<'_>, ve
     outcome.map_or_else(Answer::from, |()| Answer::Result(ValidationResult::Success))
 }
 
-/// The answer to a case, and how many transactions the pool holds then.
+/// Returns the answer to a case, and the number of transactions in the mempool afterwards.
 fn replay(chain: &Chain, store: &Store, case: &Value, verifier: &mut Verifier) -> (Answer, usize) {
     let snapshot = store.snapshot().unwrap();
     let height = Height(case["height"].as_u64().unwrap());
@@ -93,13 +93,13 @@ fn replay(chain: &Chain, store: &Store, case: &Value, verifier: &mut Verifier) -
     (answer, pool.len())
 }
 
-/// Announced behind a copy with a wrong signature: NIS1 gives the answer to the copy, and this node takes the true one.
+/// Announced after a copy with a wrong signature: NIS1 repeats its answer to the copy, this node accepts the true one.
 const BEHIND_A_FORGED_COPY: [&str; 2] = ["tx-0302", "tx-0644"];
 
 #[derive(Default)]
 struct Tally {
     same: usize,
-    /// Accepted behind a forged copy.
+    /// Accepted after a forged copy.
     true_ones: usize,
     foreign_text: usize,
     accepted_instead: usize,

@@ -1,4 +1,4 @@
-//! Chains and conversations that were recorded from the reference implementation.
+//! Chains and conversations recorded from NIS1.
 
 mod account_history;
 mod announced_transactions;

@@ -1,5 +1,5 @@
-//! Chains recorded from the real network software: every block is taken in, every dumped state is equal, and
-//! the blocks come out again byte for byte.
+//! Chains recorded from NIS1: every block is accepted, every dumped state is equal, and the export is byte for byte the
+//! input.
 
 use crate::common::loudly;
 use crate::recorded_chain::{Chain, LATE, digest_of, tip_of};
@@ -10,10 +10,10 @@ use nisd::state::{self, dump};
 use nisd::store::{ChainIdentity, Options, Store, block_row};
 use serde_json::Value;
 
-/// Doubles of importances, for which nodes of the network differ among themselves, and the texts of the same.
+/// Doubles of importances, which differ between nodes of the network, and the text forms of them.
 const DOUBLES: [&str; 2] = ["scoreBits", "pageRankBits"];
 const TEXTS: [&str; 2] = ["score", "pageRank"];
-/// By how much, relative to the value.
+/// Tolerance relative to the value.
 const TOLERANCE: f64 = 1e-14;
 
 fn dump_of(chain: &Chain, store: &Store) -> Value {
@@ -31,7 +31,7 @@ fn is_close(a: f64, b: f64) -> bool {
     (a - b).abs() <= TOLERANCE * a.abs().max(b.abs())
 }
 
-/// Where two values differ, as paths.
+/// Collects the paths at which two values differ.
 fn differences(path: &str, expected: &Value, found: &Value, out: &mut Vec<String>) {
     match (expected, found) {
         (Value::Object(a), Value::Object(b)) => {
@@ -85,7 +85,7 @@ fn every_dump_is_equal_and_the_export_is_the_input(name: &str) {
     assert_blocks_equal(&chain, &store);
 }
 
-/// Compares what is known of every block, and the blocks themselves.
+/// Compares the stored data of every block, and the blocks themselves.
 fn assert_blocks_equal(chain: &Chain, store: &Store) {
     let snapshot = store.snapshot().unwrap();
     let mut exported = Vec::new();
@@ -127,7 +127,7 @@ fn one_year_has_the_recorded_state_at_every_dump_and_comes_out_as_it_went_in() {
     every_dump_is_equal_and_the_export_is_the_input("one-year");
 }
 
-/// Every recalculation, with how many doubles are those of the recording to the last bit.
+/// Compares every recalculation; prints how many doubles are equal to the last bit.
 fn every_recalculation_is_as_recorded(name: &str) {
     let Some(chain) = Chain::open(name) else { return };
     let folder = tempfile::tempdir().unwrap();
@@ -173,8 +173,8 @@ fn importances_of_one_year_are_as_recorded() {
     every_recalculation_is_as_recorded("one-year");
 }
 
-/// At every recorded fork: the losing branch is applied and undone, then the winning one applied. A second
-/// store that never saw a losing branch tells what the state must be.
+/// At every recorded fork, applies and undoes the losing branch, then applies the winning one. A second store that
+/// never had a losing branch supplies the expected state.
 fn every_losing_branch_leaves_no_trace(name: &str) {
     let Some(chain) = Chain::open(name) else { return };
     let folders = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -238,8 +238,8 @@ fn a_file_of_another_branch_is_refused_and_nothing_changes() {
     assert_eq!(digest_of(&store), before);
 }
 
-/// Some bits, such as those of the name of an unknown mosaic property, are lost when a block is brought into its
-/// normal form; with them changed it is still the same block.
+/// Some bits, such as those in the name of an unknown mosaic property, are lost when a block is normalized; changing
+/// them does not change the block.
 #[test]
 fn a_changed_bit_is_refused_unless_the_block_stays_the_same_and_what_is_before_it_stays() {
     let Some(chain) = Chain::open("tiny") else { return };

@@ -1,4 +1,4 @@
-//! The `config.json` of every recorded chain gives the parameters that the same file records in other members.
+//! The `config.json` of every recorded chain yields the parameters that the file records in its other members.
 
 use std::path::{Path, PathBuf};
 

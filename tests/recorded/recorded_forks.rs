@@ -1,5 +1,5 @@
-//! Forks recorded from the real network software: fed with what the node saw that had to switch, step by step, this
-//! one gives the same answers, follows the same branch, and keeps nothing of the other.
+//! Forks recorded from NIS1: given the input of the node that had to reorganize, step by step, this node gives the same
+//! answers, follows the same branch, and keeps nothing of the other branch.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use nisd::model::{Block, Height, Timestamp};
 use nisd::store::{Store, stored_header};
 use serde_json::Value;
 
-/// What a recorded fork holds.
+/// Data of a recorded fork.
 struct Fork {
     record: Value,
     common: u64,
@@ -36,19 +36,19 @@ impl Fork {
         self.record[name].as_str().unwrap().parse().unwrap()
     }
 
-    /// The clock when the winning branch arrived.
+    /// Returns the clock at the arrival of the winning branch.
     fn clock(&self) -> Timestamp {
         Timestamp(self.record["clockAtDelivery"].as_i64().unwrap() as i32)
     }
 
-    /// What of the winning and losing branches is counted when they are compared.
+    /// Returns the parts of the scores of the winning and losing branches that their comparison counts.
     fn partial_scores(&self) -> Option<(i64, i64)> {
         let partial = |name| (self.score(name) - self.score("commonScore")) as i64;
         Some((partial("losingScore"), partial("winningScore")))
     }
 }
 
-/// The node begins at the common block, and harvests the losing branch on its own clock.
+/// The node starts at the common block and harvests the losing branch by its own clock.
 fn harvest_losing_branch(local: Local<'_>, fork: &Fork, step: &Value) {
     for (block, recorded) in fork.losing.iter().zip(fork.record["losingBranch"].as_array().unwrap()) {
         let (result, outcome) = push(local, block.clone(), block.timestamp);
@@ -67,7 +67,7 @@ fn harvest_losing_branch(local: Local<'_>, fork: &Fork, step: &Value) {
     assert_eq!(step["chainScore"], tip_of(local.store).score.to_string());
 }
 
-/// The winning branch arrives the way it did.
+/// The winning branch arrives as recorded.
 fn deliver_winning_branch(local: Local<'_>, fork: &Fork, step: &Value) -> BranchOutcome {
     let (result, outcome) = match fork.record["deliveredBy"].as_str().unwrap() {
         "push" => {
@@ -88,7 +88,7 @@ fn deliver_winning_branch(local: Local<'_>, fork: &Fork, step: &Value) -> Branch
     outcome.unwrap()
 }
 
-/// Goes through the steps of a fork; what came of the winning branch.
+/// Performs the steps of a fork; returns the outcome of the winning branch.
 fn replay(local: Local<'_>, fork: &Fork) -> BranchOutcome {
     let [begin, lose, win, again] = fork.record["steps"].as_array().unwrap().as_slice() else { panic!("four steps") };
     assert_eq!(begin["height"], tip_of(local.store).height.0);
@@ -104,15 +104,15 @@ fn replay(local: Local<'_>, fork: &Fork) -> BranchOutcome {
     outcome
 }
 
-/// What was announced to both nodes, and at any fork to the losing one alone.
+/// Returns what was announced to both nodes, and at any fork only to the losing one.
 fn announced(chain: &Chain, forks: &[Fork]) -> Vec<Value> {
     let to_one = forks.iter().flat_map(|fork| fork.record["announcedToLoserOnly"].as_array().unwrap().clone());
     let all = chain.lines("events.jsonl.gz").into_iter().chain(to_one);
     all.filter(|event| event["result"] == "SUCCESS" && event["hash"].is_string()).collect()
 }
 
-/// What the switch gives back is what only the losing branch held, and the pool holds nothing afterwards that was not
-/// given back or unconfirmed before.
+/// Checks that the reorg returns exactly the transactions that only the losing branch held, and that the mempool
+/// afterwards holds nothing else but earlier unconfirmed transactions.
 fn check_pool(store: &Store, fork: &Fork, outcome: &BranchOutcome, announced: &[Value]) {
     let switch = outcome.update.as_ref().unwrap();
     assert_eq!((switch.common.0, switch.tip), (fork.common, tip_of(store).height));

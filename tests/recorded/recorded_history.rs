@@ -1,4 +1,4 @@
-//! What accounts had and how large supplies were at earlier heights, as NIS1 answered on the recorded chains.
+//! Account data and mosaic supplies at earlier heights, as NIS1 answered on the recorded chains.
 
 use std::collections::BTreeSet;
 use std::str::FromStr;
@@ -15,14 +15,13 @@ use nisd::store::{AccessMode, Options, Read, Snapshot, Store, Table};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// By how much doubles may differ, relative to the value: nodes of the network differ among themselves.
+/// Tolerance of doubles relative to the value: nodes of the network differ among themselves.
 const TOLERANCE: f64 = 1e-14;
 
-/// Numbers up to this are equal for NIS1 if they are, where it should compare them and asks whether they are the same
-/// object.
+/// NIS1 compares some numbers by object identity; only equal numbers up to this one are the same object.
 const LARGEST_SHARED: u64 = 127;
 
-/// A chain with all that is known of its accounts, and what NIS1 answered of it.
+/// A chain with full account histories, and the recorded answers of NIS1.
 struct Recording {
     chain: Chain,
     exchanges: Vec<Exchange>,
@@ -40,7 +39,7 @@ impl Recording {
         Some(Recording { chain, exchanges: read_file(&file), store, _folder: folder })
     }
 
-    /// Answers of a route that are JSON.
+    /// Iterates over the JSON answers of a route.
     fn answers(&self, path: &str) -> impl Iterator<Item = (&Exchange, Value)> {
         let found = self.exchanges.iter().filter(move |exchange| {
             exchange.path.trim_end_matches('/') == path && exchange.expected.status == 200 && exchange.method != "HEAD"
@@ -58,7 +57,7 @@ fn is_close(recorded: &Value, found: f64) -> bool {
     (recorded - found).abs() <= TOLERANCE * recorded.abs()
 }
 
-/// Compares a list of entries, all of one account; how many there are.
+/// Compares a list of entries of one account; returns their number.
 fn compare_entries(recording: &Recording, state: &Snapshot<'_>, list: &Value) -> usize {
     let (network, list) = (&recording.chain.network, list.as_array().expect("a list"));
     let mut history: Option<(String, AccountHistory)> = None;
@@ -111,7 +110,7 @@ fn what_accounts_of_the_chain_one_year_had_is_as_recorded() {
     what_accounts_had_is_as_recorded("one-year", "one-year.jsonl.gz");
 }
 
-/// Heights of the lists of importances in a store.
+/// Returns the heights of the importance lists in a store.
 fn lists(store: &Store) -> BTreeSet<u64> {
     let keys = store.snapshot().expect("a snapshot").keys_with_prefix(Table::Importances, &[]).expect("a store");
     keys.iter().map(|key| u64::from_be_bytes(key[..8].try_into().expect("a height"))).collect()
@@ -153,7 +152,7 @@ fn a_check_compares_importances_of_a_long_history_from_where_it_is_known() {
     check().expect_failure(1, &["the importances"]);
 }
 
-/// The mosaic that is asked for, and at what height; `None` if the request is not of the usual form.
+/// Returns the requested mosaic and height; `None` if the request does not have the usual form.
 fn asked(exchange: &Exchange) -> Option<(MosaicId, Height)> {
     let query = exchange.query.as_ref()?.replace("%20", " ").replace("+", " ").replace("%27", "'").replace("%3A", ":");
     let mut parameters = query.split('&').map(|parameter| parameter.split_once('='));
@@ -168,8 +167,8 @@ fn asked(exchange: &Exchange) -> Option<(MosaicId, Height)> {
     Some((id?, height))
 }
 
-/// Compares one answer, given in pieces of so many rows. Whether the supply is another because the definition has a levy,
-/// the fee of which NIS1 takes for different from an equal one.
+/// Compares one answer, computed in chunks of `rows` rows. Returns whether the supply differs because the definition
+/// has a levy whose fee NIS1 treats as different from an equal one.
 fn compare_supply(state: &impl Read, exchange: &Exchange, answer: &Value, rows: u32) -> bool {
     let Some((id, height)) = asked(exchange) else { panic!("{} is not of the usual form", exchange.line()) };
     let recorded = answer["data"].as_array().expect("a list");
@@ -204,7 +203,7 @@ fn compare_supply(state: &impl Read, exchange: &Exchange, answer: &Value, rows: 
     is_other
 }
 
-/// The supply of a mosaic at a height, if nothing before its definition counts.
+/// Returns the supply of a mosaic at a height, ignoring what preceded its definition.
 fn supply_since(state: &impl Read, found: &HistoricalSupply, height: Height) -> i64 {
     let mut newest = None;
     let visited = ListingIndex::DefinitionsOf(&found.definition.id).for_each_before(state, u64::MAX, |row| {

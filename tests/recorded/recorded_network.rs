@@ -1,5 +1,5 @@
-//! The network of three NIS1 nodes of which there are recordings, of three nodes of ours with the same settings and lists
-//! of peers.
+//! The recorded network of three NIS1 nodes, rebuilt with three nodes of ours that have the same settings and lists of
+//! peers.
 //!
 //! The settings lie outside this repository (see `crate::common::shared`).
 
@@ -13,10 +13,10 @@ use crate::members::{active, loopback, wait_for};
 use tempfile::TempDir;
 
 const NODES: [&str; 3] = ["A", "B", "C"];
-/// At which they were reached.
+/// Ports of the recorded nodes.
 const RECORDED_PORTS: [u16; 3] = [17601, 17602, 17603];
 
-/// The files of a node in a folder of its own, with other ports.
+/// Writes the files of a node into a folder of its own, with other ports.
 fn lay_out(configs: &Path, node: &str, ports: &[u16]) -> TempDir {
     let folder = tempfile::tempdir().expect("a folder");
     fs::copy(configs.join("nemesis.bin"), folder.path().join("nemesis.bin")).expect("the nemesis block");

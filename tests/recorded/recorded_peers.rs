@@ -1,5 +1,4 @@
-//! Recorded conversations of NIS1 nodes: everything that they told each other is understood, and would be said in the
-//! same bytes.
+//! Recorded conversations of NIS1 nodes: every message can be decoded and encodes to the same bytes.
 //!
 //! The recordings lie outside this repository (see `crate::common::shared`).
 
@@ -17,7 +16,7 @@ use nisd::peer::wire::{
     read_introduction,
 };
 
-/// Paths of the interface for people and wallets, which other tests hold to recordings.
+/// Paths of the interface for people and wallets, which other tests compare with recordings.
 const FOR_PEOPLE: [&str; 8] = [
     "/transaction/announce",
     "/debug/connections/incoming",
@@ -29,10 +28,10 @@ const FOR_PEOPLE: [&str; 8] = [
     "/node/extended-info",
 ];
 
-/// What is not understood, or not said in the same bytes, in the recording of faults: by path, whom it was done to or
-/// what was done, and how it differs.
+/// Differences in the recording of faults: path, affected node or fault, and kind of difference (not decodable, or
+/// other bytes).
 const EXPLAINED: [(&str, &str, &str); 43] = [
-    // Answers to T: of others, with a signature of 63 bytes, text instead of an error body, JSON instead of bytes,
+    // Answers to T from others, with a signature of 63 bytes, text instead of an error body, JSON instead of binary,
     // surplus bytes, cut or random bodies, and lengths beyond the end.
     ("/node/info", "T asks wrong signature", "impersonated"),
     ("/node/info", "T asks signed by another key", "impersonated"),
@@ -52,7 +51,7 @@ const EXPLAINED: [(&str, &str, &str); 43] = [
     ("/chain/blocks-after", "phase 20", "unreadable"),
     ("/chain/blocks-after", "phase 21", "unreadable"),
     ("/chain/blocks-after", "phase 22", "unreadable"),
-    // These challenges NIS1 signs, and this node refuses.
+    // Challenges that NIS1 signs and this node rejects.
     ("/chain/height", "challenge of 0 bytes", "unreadable"),
     ("/chain/height", "challenge of 1 bytes", "unreadable"),
     ("/chain/height", "challenge of 32 bytes", "unreadable"),
@@ -60,7 +59,7 @@ const EXPLAINED: [(&str, &str, &str); 43] = [
     ("/chain/height", "challenge of 2048 bytes", "unreadable"),
     ("/chain/height", "challenge of 2049 bytes", "unreadable"),
     ("/chain/height", "challenge of 3000 bytes", "unreadable"),
-    // Requests to T that NIS1 refuses, too.
+    // Requests to T that NIS1 also rejects.
     ("/chain/height", "challenge missing (null, length -1)", "unreadable"),
     ("/chain/height", "challenge longer than the body", "unreadable"),
     ("/chain/height", "empty body", "unreadable"),
@@ -77,18 +76,18 @@ const EXPLAINED: [(&str, &str, &str); 43] = [
     ("/push/block", "push of a block, push signature wrong", "forged push"),
     ("/push/block", "push of a cut block", "unreadable"),
     ("/push/transactions", "push of a list: first with a wrong push signature, then a good one", "forged push"),
-    // Requests to T that are understood, though NIS1's own have other bytes: spaces in JSON, and surplus bytes.
+    // Requests to T that are decoded although NIS1 itself would send other bytes: spaces in JSON, and surplus bytes.
     ("/chain/height", "body and 100 surplus bytes", "other bytes"),
     ("/chain/height", "JSON both ways", "other bytes"),
 ];
 
-/// Where something differs, and how.
+/// Path, subject and kind of a difference.
 type Difference = (String, String, &'static str);
 
-/// What was found in a recording.
+/// Results for a recording.
 #[derive(Default)]
 struct Found {
-    /// Requests, answers and signatures by path.
+    /// Numbers of requests, answers and signatures by path.
     counts: BTreeMap<String, [usize; 3]>,
     for_people: usize,
     unanswered: usize,
@@ -147,7 +146,7 @@ impl Found {
     }
 }
 
-/// A call that is being looked at.
+/// The call being checked.
 struct Checked<'a> {
     call: &'a Call,
     recording: &'a Recording,
@@ -158,7 +157,7 @@ impl Checked<'_> {
         Context::of(&self.recording.network)
     }
 
-    /// Reads a body, writes it again and compares.
+    /// Decodes a body, encodes it again and compares.
     fn same<T: Readable + Writable>(&self, format: Format, body: &[u8]) -> Result<T, &'static str> {
         let entity: T = format.read(body, self.context()).map_err(|_| "unreadable")?;
         let written = format.to_bytes(&entity);
@@ -166,7 +165,7 @@ impl Checked<'_> {
         if written == body { Ok(entity) } else { Err("other bytes") }
     }
 
-    /// The request, also as this node would send it.
+    /// Checks the request, also as this node would send it.
     fn request(&self) -> Result<(), &'static str> {
         let (format, body) = (self.call.request_format(), self.call.request.as_slice());
         let sent = match self.call.path.as_str() {
@@ -200,7 +199,7 @@ impl Checked<'_> {
         }
     }
 
-    /// What is asked, and the challenge.
+    /// Returns the query and its challenge.
     fn query(&self) -> Result<(Query, Challenge), &'static str> {
         let (format, body) = (self.call.request_format(), self.call.request.as_slice());
         fn with<T>(
@@ -231,7 +230,7 @@ impl Checked<'_> {
         Ok((request.entity, request.challenge))
     }
 
-    /// An answer with status 200. How many signatures of the answering node were verified.
+    /// Checks an answer with status 200; returns the number of verified signatures of the answering node.
     fn answer(&self) -> Result<usize, &'static str> {
         match self.call.path.as_str() {
             "/node/sign-of-life" | "/node/ping" | "/push/block" | "/push/transaction" | "/push/transactions" => {
@@ -263,7 +262,7 @@ impl Checked<'_> {
         self.same::<T>(self.call.response_format(), &self.call.response).map(|_| 0)
     }
 
-    /// An answer to a challenge, or what a GET is answered.
+    /// Checks a signed answer to a challenge, or the answer to a GET.
     fn signed<T: Readable + Writable + PartialEq + Debug>(&self) -> Result<usize, &'static str> {
         if self.call.method == "GET" {
             return self.bare::<T>();
@@ -277,7 +276,7 @@ impl Checked<'_> {
         Ok(1)
     }
 
-    /// A node whose key is not known yet is known by the one that it proves to have.
+    /// A node of unknown key is identified by the key it proves.
     fn introduction(&self) -> Result<(), &'static str> {
         if self.call.method == "GET" {
             return Ok(());
@@ -292,7 +291,7 @@ impl Checked<'_> {
         }
     }
 
-    /// Blocks, as a whole and one after another.
+    /// Checks a list of blocks as a whole and one by one.
     fn blocks(&self) -> Result<usize, &'static str> {
         let signatures = self.signed::<List<Block>>()?;
         let (format, body) = (self.call.response_format(), self.call.response.as_slice());
@@ -309,7 +308,7 @@ impl Checked<'_> {
         Ok(signatures)
     }
 
-    /// What a node says of a request that failed.
+    /// Checks an error answer.
     fn error(&self) -> Result<(), &'static str> {
         let error: ErrorBody<'static> = self.same(self.call.response_format(), &self.call.response)?;
         assert_eq!(Some(error.status), self.call.status.map(i32::from));
@@ -329,7 +328,7 @@ fn verified<T: Writable>(pushed: &SecureEntity<T>) -> Result<(), &'static str> {
     if pushed.verify().0 { Ok(()) } else { Err("forged push") }
 }
 
-/// Checks a recording of nodes that behave, of so many calls and so many signed answers.
+/// Checks a recording of well-behaved nodes with this many calls and signed answers.
 fn check(name: &str, calls: usize, signatures: usize) {
     let Some(folder) = shared("data/peer") else { return };
     let recording = read(&folder, name);

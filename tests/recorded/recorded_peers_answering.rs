@@ -1,9 +1,9 @@
-//! This node in the place of each recorded NIS1 node that is asked: with its key and, at each moment, with its chain, it
-//! answers what it was asked with the same bytes.
+//! This node in the place of each recorded NIS1 node that receives requests: with that node's key and its chain at each
+//! time, it answers with the same bytes.
 //!
-//! The recordings lie outside this repository (see `crate::common::shared`). Blocks come to this node when they came to the
-//! recorded one: those that were pushed to it as requests like all others, those that it made when it pushed them, those
-//! that it pulled when it was sent them.
+//! The recordings lie outside this repository (see `crate::common::shared`). Blocks arrive when they arrived at the
+//! recorded node: pushed blocks as requests like all others, its own blocks when it pushed them, fetched blocks when it
+//! received them.
 
 mod comparison;
 mod source;
@@ -26,11 +26,11 @@ use nisd::store::{ChainIdentity, Options, Store};
 use source::{Source, blocks_of};
 use tempfile::TempDir;
 
-/// Asked while a block was being taken in, which the recorded node does beside answering: recording, node, second.
+/// Requests during the processing of a block, which the recorded node does concurrently: recording, node, second.
 const MEANWHILE: [(&str, &str, f64); 1] = [("steady", "C", 251.7168)];
-/// Blocks that a node pulled and dropped, as it had made one meanwhile: recording, node, and second of the answer.
+/// Blocks that a node fetched and dropped because it had meanwhile made one: recording, node, and second of the answer.
 const DROPPED: [(&str, &str, f64); 1] = [("fork", "B", 159.4)];
-/// A call back is made within so many seconds.
+/// Maximum delay of a call back, in seconds.
 const CALL_BACK: f64 = 2.0;
 
 /// Why an exchange is not compared.
@@ -39,7 +39,7 @@ const OF_THE_COURSE: &str = "tells what the node has gone through, or what other
 const WHILE_STARTING: &str = "the node was starting";
 const TOO_EARLY: &str = "the node had not got its chain yet";
 
-/// Challenges that NIS1 signs and this node refuses, by the number of their bytes.
+/// Challenges that NIS1 signs and this node rejects, by their length in bytes.
 const UNSIGNED_CHALLENGES: [&str; 7] = [
     "challenge of 0 bytes",
     "challenge of 1 bytes",
@@ -50,7 +50,7 @@ const UNSIGNED_CHALLENGES: [&str; 7] = [
     "challenge of 3000 bytes",
 ];
 
-/// Why an exchange is answered otherwise.
+/// Why an exchange has a different answer.
 const CHALLENGE: &str = "a challenge that is not of 64 bytes, which is not signed here";
 const UNRESOLVED: &str = "a name of a host that means nothing, and which is not looked up here";
 const TRUE_AFTER_FORGED: &str =
@@ -59,43 +59,43 @@ const NOT_ASKED_BACK: &str =
     "a sign of life of a node that is known, which is not asked back: it is asked where it is known";
 const BEFORE_THE_BLOCK: &str = "was asked while a block was taken in, and answered without it";
 
-/// Whether an answer has a signature of zeros.
+/// Returns whether an answer has a signature of zeros.
 fn is_unsigned(body: &[u8]) -> bool {
     let in_json = "00".repeat(64).into_bytes();
     body.windows(64).any(|part| part == [0; 64]) || body.windows(in_json.len()).any(|part| part == in_json)
 }
 
-/// Numbers of exchanges.
+/// Numbers of exchanges by outcome.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Counts {
     equal: usize,
-    /// Of these, asked a second time in JSON, and equal again.
+    /// Equal exchanges that were repeated in JSON and were equal again.
     in_json: usize,
     masked: usize,
     explained: usize,
     skipped: usize,
 }
 
-/// What happens to a node.
+/// An event of a node.
 enum Happening<'a> {
-    /// It is asked.
+    /// It receives a request.
     Asked(&'a Call),
-    /// It pushes a block that it has.
+    /// It pushes its own block.
     Pushes(&'a Call),
-    /// It is sent blocks that it has asked for.
+    /// It receives blocks that it requested.
     Pulls(Vec<Block>),
 }
 
-/// A node's part in a recording.
+/// The part of one node in a recording.
 struct Part<'a> {
     source: &'a Source,
     node: &'static str,
-    /// Calls of the node that were answered again.
+    /// Calls of the node whose answers were used again.
     used: Vec<bool>,
     outcomes: BTreeMap<Outcome, usize>,
-    /// Exchanges that are equal, by path.
+    /// Number of equal exchanges by path.
     equal: BTreeMap<String, usize>,
-    /// Of these, asked in JSON as well.
+    /// Equal exchanges that were also repeated in JSON.
     in_json: usize,
 }
 
@@ -105,7 +105,7 @@ impl<'a> Part<'a> {
         Part { source, node, used, outcomes: BTreeMap::new(), equal: BTreeMap::new(), in_json: 0 }
     }
 
-    /// All that happens to it from a second of the recording on, in order.
+    /// Returns its events from a second of the recording on, in order.
     fn happenings(&self, from: f64) -> Vec<(Duration, Happening<'a>)> {
         let mut all = Vec::new();
         for call in self.source.recording.calls.iter().filter(|call| call.at >= from) {
@@ -126,7 +126,7 @@ impl<'a> Part<'a> {
         all.into_iter().map(|(at, happening)| (Duration::from_secs_f64(at), happening)).collect()
     }
 
-    /// Replays all of it from a second of the recording on, on the chain in a folder.
+    /// Replays the events from a second of the recording on, with the chain in a folder.
     fn replay(&mut self, folder: &Path, settings: &Settings, from: f64) {
         let store = Store::open(folder, &ChainIdentity::of(&settings.network), Options::default()).expect("a store");
         let asked = |call: &&Call| call.to == self.node && call.at < from;
@@ -148,7 +148,7 @@ impl<'a> Part<'a> {
         node.request(request, &mut |fetch, now| self.answer(fetch, now))
     }
 
-    /// Asks it the same, and compares the answers.
+    /// Sends the recorded request and compares the answers.
     fn is_asked(&mut self, call: &Call, node: &mut AnsweringNode<'_>) {
         let outcome = match reason_to_skip(call) {
             Some(reason) => Outcome::Skipped(reason),
@@ -169,7 +169,7 @@ impl<'a> Part<'a> {
         *self.outcomes.entry(outcome).or_default() += 1;
     }
 
-    /// What a recorded node has answered to the same request of the recorded node at that time.
+    /// Returns the recorded answer to the same request of the recorded node at that time.
     fn answer(&mut self, request: &FetchRequest, now: Duration) -> Option<fetch::Response> {
         let recording = &self.source.recording;
         let whom = recording.ports.get(&request.endpoint.port)?;
@@ -187,7 +187,7 @@ impl<'a> Part<'a> {
         Some(fetch::Response { status: call.status?, body })
     }
 
-    /// Why an exchange is to be answered otherwise, and whether it is.
+    /// Returns why an exchange must have a different answer, and whether it has.
     fn exception(&self, call: &Call, got: &HttpResponse) -> Option<(&'static str, bool)> {
         let what = call.what.as_deref().unwrap_or_default();
         let is_here = |(name, node, second): &(&str, &str, f64)| {
@@ -203,8 +203,8 @@ impl<'a> Part<'a> {
             "unconfirmed after the pushes" => {
                 Some((TRUE_AFTER_FORGED, got.status == 200 && got.body.len() > call.response.len()))
             }
-            // NIS1 says that it could not ask the sender back. Here nothing hangs on that: whoever speaks in the name of a node
-            // that is known has no part in where it is asked.
+            // NIS1 answers that it could not call the sender back. Here nothing depends on that: a message in the name
+            // of a known node does not influence where that node is contacted.
             _ if call.path == "/node/sign-of-life" && call.status == Some(500) && got.status == 200 => {
                 Some((NOT_ASKED_BACK, self.source.name != "misbehave"))
             }
@@ -230,7 +230,7 @@ impl<'a> Part<'a> {
     }
 }
 
-/// A recorded request as it was sent; the name of the host and the length of the body were not always recorded.
+/// Returns a recorded request as it was sent; the host name and the length of the body were not always recorded.
 fn bytes_of(call: &Call) -> Vec<u8> {
     let mut head = format!("{} {} HTTP/1.1\r\n", call.method, call.path);
     let length = call.request.len().to_string();
@@ -243,7 +243,7 @@ fn bytes_of(call: &Call) -> Vec<u8> {
     [head.as_bytes(), b"\r\n", &call.request].concat()
 }
 
-/// Why an exchange is not replayed; `None` if it is.
+/// Returns why an exchange is not replayed; `None` if it is.
 fn reason_to_skip(call: &Call) -> Option<&'static str> {
     let of_the_course = [
         "/debug/connections/incoming",
@@ -267,7 +267,8 @@ fn reason_to_skip(call: &Call) -> Option<&'static str> {
     }
 }
 
-/// Replays the parts of nodes of a recording, says aloud what came of it, and holds it to what came of it before.
+/// Replays the parts of several nodes of a recording, prints the result, and compares the counts with the expected
+/// ones.
 fn check(name: &'static str, nodes: &[&'static str], expected: Counts) {
     let Some(folder) = shared("data/peer") else { return };
     let source = Source::read(&folder, name);
@@ -275,7 +276,7 @@ fn check(name: &'static str, nodes: &[&'static str], expected: Counts) {
     let mut taken_in: Option<(Vec<Block>, TempDir)> = None;
     for node in nodes {
         let (settings, (blocks, from)) = (source.settings(node), source.beginning(node));
-        // Most begin with the same chain.
+        // Most of them start with the same chain.
         let pristine = match taken_in.take().filter(|(others, _)| *others == blocks) {
             Some((_, pristine)) => pristine,
             None => {
@@ -300,7 +301,7 @@ fn check(name: &'static str, nodes: &[&'static str], expected: Counts) {
     assert_eq!(counts, expected, "{name}");
 }
 
-/// Says aloud what came of a recording. The numbers, and what differs.
+/// Prints the results for a recording; returns the counts and the differences.
 fn tell(
     name: &str,
     outcomes: BTreeMap<Outcome, usize>,

@@ -1,8 +1,8 @@
-//! This node in the place of a recorded NIS1 node that asks others: those answer as they did in the recording, and this
-//! node asks the same, at the same times, and thinks the same of them.
+//! This node in the place of a recorded NIS1 node that sends requests: its peers answer as recorded, and this node must
+//! send the same requests at the same times and judge the peers alike.
 //!
-//! The recordings lie outside this repository (see `crate::common::shared`). What others proved with a signature over the
-//! recorded challenge they prove here over the one that they get; what was wrong stays wrong.
+//! The recordings lie outside this repository (see `crate::common::shared`). Recorded valid proofs are made anew for
+//! the challenges of this node; invalid ones stay invalid.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
@@ -26,7 +26,7 @@ use nisd::peer::{IpDetection, Manager, PeerSettings, PreTrustedPeer};
 use serde_json::Value;
 
 const FORMAT: Format = Format::Binary;
-/// How long a silent node is waited for.
+/// Timeout for a silent node, in milliseconds.
 const SOCKET_TIMEOUT: f64 = 10_000.0;
 
 /// A request of this node.
@@ -37,17 +37,17 @@ struct Asked {
     path: &'static str,
 }
 
-/// The recorded nodes that are asked.
+/// The recorded peers that receive requests.
 struct Others {
     recording: Recording,
-    /// Who asked in the recording.
+    /// The requesting node of the recording.
     asker: &'static str,
     now: Duration,
     random: Random,
     asked: Vec<Asked>,
-    /// Answers on their way, and when they come.
+    /// Answers in transit and their times of arrival.
     replies: Vec<(Duration, CallId, Reply)>,
-    /// Recorded calls that were answered already.
+    /// Recorded calls whose answers were already used.
     used: Vec<bool>,
     nemesis: Hash256,
     judging: VecDeque<Address>,
@@ -73,7 +73,7 @@ impl Others {
         }
     }
 
-    /// The next recorded call to a node and path.
+    /// Returns the next recorded call to a node and path.
     fn recorded(&mut self, whom: &str, path: &str) -> Option<&Call> {
         let is_it = |call: &Call| call.from == self.asker && call.to == whom && call.path == path;
         let calls = self.recording.calls.iter().enumerate();
@@ -138,7 +138,7 @@ impl PeerIo for Others {
         Vec::new()
     }
 
-    /// Those of the nodes A and B are important.
+    /// The accounts of nodes A and B are important.
     fn importance(&self, node: &Address) -> Result<Importance, StoreUnreadable> {
         let is = |name: &str| {
             let key = self.recording.keys.get(name);
@@ -164,11 +164,11 @@ impl PeerIo for Others {
     fn shift_clock(&mut self, _: i64) {}
 }
 
-/// This node with the settings of a recorded one, and the others.
+/// This node with the settings of a recorded one, and its peers.
 struct Replay {
     peers: Manager,
     others: Others,
-    /// How long it takes to judge blocks.
+    /// Duration of block validation.
     judging_takes: Duration,
 }
 
@@ -206,13 +206,13 @@ impl Replay {
             far_ahead: u64::MAX,
             checkpoint: None,
         };
-        // Nothing is signed with it: this node only asks.
+        // It signs nothing: this node only sends requests.
         let keys = Rc::new(nisd::crypto::KeyPair::new(&nisd::crypto::PrivateKey::from_seed(&[1; 32])));
         let peers = Manager::new(local, keys, settings, now(Duration::ZERO));
         Replay { peers, others: Others::new(recording, asker), judging_takes: Duration::ZERO }
     }
 
-    /// Lets so much time pass.
+    /// Advances time to `end`.
     fn run(&mut self, end: Duration) {
         let mut judged_at = None;
         loop {
@@ -238,7 +238,7 @@ impl Replay {
         }
     }
 
-    /// Other nodes by their state.
+    /// Returns the states of the peers by name.
     fn states(&self) -> BTreeMap<String, State> {
         let recording = &self.others.recording;
         let of = |address: &Address| {
@@ -263,7 +263,7 @@ fn of_nodes_with_one_fault_each_this_node_thinks_what_nis1_thinks() {
     replay.run(Duration::from_secs(15));
     let mut expected = BTreeMap::new();
     let mut expect = |state, names: &[&str]| expected.extend(names.iter().map(|name| ((*name).to_owned(), state)));
-    // Nobody listens there; the key is that of another node.
+    // Nothing listens there; the key is that of another node.
     expect(State::Inactive, &["endpoint of another host", "other key"]);
     expect(State::Busy, &["silent"]);
     expect(
@@ -290,7 +290,7 @@ fn of_nodes_with_one_fault_each_this_node_thinks_what_nis1_thinks() {
             "surplus bytes",
             "version 0.0.0",
             "version 0.7.1",
-            // NIS1 blames whoever names a node that it cannot understand.
+            // NIS1 penalizes the node that lists a peer it cannot decode.
             "host unresolvable in the peer list",
         ],
     );
@@ -325,7 +325,7 @@ fn a_node_that_joins_a_network_asks_what_nis1_asked_at_the_same_times() {
     assert_eq!(ours, theirs);
     let second: Vec<_> = asked[recorded.len()..].iter().map(|asked| asked.path).collect();
     assert_eq!(second[0], "/chain/score", "the second synchronisation, three seconds after the first has ended");
-    // Both count from the end of the first refresh.
+    // Times are relative to the end of the first refresh.
     let refresh = asked.iter().position(|asked| asked.path == "/node/sign-of-life").expect("a sign of life");
     let our_start = asked[refresh].at.as_secs_f64() - 0.4;
     let mut worst: f64 = 0.0;

@@ -1,5 +1,5 @@
-//! Everything that happened on the node that made a recorded chain, in order: every announcement gets the recorded
-//! answer, and of what the pool holds then the recorded blocks are made again, byte for byte.
+//! All events of the node that made a recorded chain, in order: every announcement gets the recorded answer, and the
+//! recorded blocks are made again byte for byte from the mempool.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ use nisd::rules::{Rejection, RuleResult};
 use nisd::store::Store;
 use serde_json::Value;
 
-/// The node: its chain, and its pool.
+/// The node: its chain and its mempool.
 struct Node<'c> {
     chain: &'c Chain,
     store: &'c Store,
@@ -28,7 +28,7 @@ struct Node<'c> {
     wrong: Vec<String>,
 }
 
-/// The text of an answer in the records.
+/// Returns the text of an answer as recorded.
 fn text_of_outcome(outcome: &RuleResult) -> String {
     match outcome {
         Ok(()) => "SUCCESS".to_owned(),
@@ -75,11 +75,11 @@ impl Node<'_> {
         }
     }
 
-    /// The node made a block of what its pool held.
+    /// The node harvested a block from its mempool.
     fn take(&mut self, event: &Value, now: Timestamp) {
         let height = Height(event["height"].as_u64().unwrap());
         let block = self.blocks.remove(&height).unwrap();
-        // The recorded node looked for what has expired only when it made a block.
+        // The recorded node removed expired transactions only when it made a block.
         self.pool.drop_expired(now);
         self.rebuild(now);
         let made = self.make(&block);
@@ -94,7 +94,7 @@ impl Node<'_> {
         self.rebuild(now);
     }
 
-    /// The block that the harvester of this one makes of the pool at its time.
+    /// Returns the block that our harvester makes from the mempool at the time of `block`.
     fn make(&mut self, block: &Block) -> Option<Block> {
         let private = self.keys.get(&block.signer.0)?;
         let (network, height) = (&self.chain.network, tip_of(self.store).height);
@@ -142,7 +142,7 @@ impl Node<'_> {
     }
 }
 
-/// Private keys by public key.
+/// Returns the private keys by public key.
 fn keys_of(chain: &Chain) -> BTreeMap<[u8; 32], PrivateKey> {
     let keys: Value = serde_json::from_slice(&std::fs::read(chain.folder.join("keys.json")).unwrap()).unwrap();
     let private = |key: &Value| PrivateKey::from_hex(key["privateKey"].as_str().unwrap()).unwrap();

@@ -1,5 +1,5 @@
-//! Blocks and chain parts that were offered to the real network software on top of the recorded chains: they get the
-//! result that it gave, and leave the same chain behind.
+//! Blocks and chain parts offered to NIS1 on top of the recorded chains: they have the recorded results and leave the
+//! same chain.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,7 +14,7 @@ use nisd::model::{Block, Timestamp};
 use nisd::rules::{Exception, ExceptionKind};
 use serde_json::{Value, json};
 
-/// Runs all cases of a file, chain by chain and height by height.
+/// Runs all cases of a file, ordered by chain and height.
 fn replay(file: &str, mut check: impl FnMut(&mut Stage<'_>, &Value) -> Vec<String>) {
     let Some(path) = shared(&format!("data/rejects/{file}")) else { return };
     let mut groups: BTreeMap<String, BTreeMap<u64, Vec<Value>>> = BTreeMap::new();
@@ -46,7 +46,7 @@ fn time_of(case: &Value) -> Timestamp {
     Timestamp(case["time"].as_i64().unwrap() as i32)
 }
 
-/// What the rules say of a part, as it is recorded.
+/// Returns the validation result of a chain part as recorded.
 fn validity_of(outcome: &BranchOutcome) -> Value {
     match &outcome.validity {
         Validity::Valid => json!("SUCCESS"),
@@ -60,32 +60,32 @@ fn scores_of(outcome: &BranchOutcome) -> Value {
     outcome.scores.map_or(Value::Null, texts)
 }
 
-/// Where what was found differs from what is recorded.
+/// Adds the difference between the expected and the found value.
 fn compare(what: &str, expected: &Value, found: &Value, out: &mut Vec<String>) {
     if expected != found {
         out.push(format!("{what}: recorded {expected}, found {found}"));
     }
 }
 
-/// Scores are recorded for better parts only.
+/// Scores are recorded only for better chain parts.
 fn compare_scores(recorded: &Value, outcome: Option<&BranchOutcome>, out: &mut Vec<String>) {
     if !recorded.is_null() {
         compare("scores", recorded, &outcome.map_or(Value::Null, scores_of), out);
     }
 }
 
-/// A block of an account that has lost its importance: the network ends the attempt with this text, here it is no hit.
+/// A block of an account that lost its importance: NIS1 aborts with this text, this node finds no hit.
 fn is_stale_importance(text: &Value) -> bool {
     text.as_str().is_some_and(|text| text.contains("importance not set at wanted height"))
 }
 
-/// What a switch has made of the chain.
+/// Compares the chain after a reorg.
 fn compare_after(stage: &Stage<'_>, case: &Value, outcome: Option<&BranchOutcome>, out: &mut Vec<String>) {
     let (tip, after) = (tip_of(stage.store()), &case["after"]);
     compare("last block", &after["tip"], &json!(tip.hash.to_string()), out);
     compare("last height", &after["height"], &json!(tip.height.0), out);
     let score = match case["revertError"] == true {
-        // The network took the part and then failed to count its score.
+        // NIS1 accepted the part and then failed to compute its score.
         true => {
             let number = |value: &Value| value.as_str().unwrap().parse::<i128>().unwrap();
             let scores = &case["scores"];
@@ -103,7 +103,7 @@ fn compare_after(stage: &Stage<'_>, case: &Value, outcome: Option<&BranchOutcome
     }
 }
 
-/// How an error in reading shows where the block is part of a larger request.
+/// Returns a decoding error as it reads where the block is part of a larger request.
 fn nested(exception: Exception) -> Exception {
     match exception.kind {
         ExceptionKind::Argument => Exception {
@@ -114,7 +114,7 @@ fn nested(exception: Exception) -> Exception {
     }
 }
 
-/// Pushes the block of a case, if it can be read.
+/// Pushes the block of a case if it can be decoded.
 fn push_case(stage: &Stage<'_>, case: &Value) -> (String, Option<BranchOutcome>) {
     match Block::from_bytes(&bytes_of(&case["block"]), Context::of(&stage.chain.network)) {
         Ok(block) => push(stage.local(), block, time_of(case)),
@@ -136,7 +136,7 @@ fn check_push_case(stage: &mut Stage<'_>, case: &Value) -> Vec<String> {
         compare("chain part", &json!("FAILURE_BLOCK_NOT_HIT"), &validity, &mut out);
     } else {
         let recorded = case["result"].as_str().unwrap();
-        // Where the vectors give no text for what cannot be read, that of another platform stands there.
+        // Vectors without a text for an undecodable block contain that of another platform.
         let same_status = result.starts_with("HTTP 500") && recorded.starts_with("HTTP 500");
         let textless = recorded == "HTTP 500 null" || case["hash"].is_null();
         if !(same_status && textless && !recorded.contains("IllegalArgumentException")) {
@@ -176,7 +176,7 @@ fn interaction_of(synchronisation: &Synchronisation) -> String {
     }
 }
 
-/// Compares a synchronisation with what is recorded of it.
+/// Compares a synchronisation with the recording.
 fn compare_synchronisation(recorded: &Value, common: &str, found: &Synchronisation, out: &mut Vec<String>) {
     compare("comparison", &recorded["comparison"], &json!(found.comparison.name()), out);
     let asked = match found.comparison {
@@ -205,7 +205,7 @@ fn was_accepted(found: &Synchronisation) -> bool {
 fn check_block_by_synchronisation(stage: &mut Stage<'_>, case: &Value) -> Vec<String> {
     let mut out = Vec::new();
     let Ok(block) = Block::from_bytes(&bytes_of(&case["block"]), Context::of(&stage.chain.network)) else {
-        // The network reads a transaction of no bytes and fails over it later.
+        // NIS1 decodes an empty transaction and fails on it later.
         if case["sync"]["interaction"] != "EXCEPTION" {
             compare("readable", &Value::Null, &case["sync"], &mut out);
         }
@@ -238,7 +238,7 @@ fn check_chain_part(stage: &mut Stage<'_>, case: &Value) -> Vec<String> {
     compare_synchronisation(case, "requestedAfter", &found, &mut out);
     if let ComparisonResult::RemoteIsNotSynced(fork) = found.comparison {
         let least = height.0 - fork.common.0;
-        // The network asks for ten blocks at least.
+        // NIS1 requests at least ten blocks.
         compare("least number of blocks", &case["minBlocks"], &json!(least.max(10)), &mut out);
     }
     compare_after(stage, case, found.outcome.as_ref(), &mut out);

@@ -1,5 +1,5 @@
-//! Transactions of a year-old chain, looked up by their hashes at a running node. The chain lies outside this repository
-//! (see `crate::common::shared`).
+//! Looks up the transactions of a year-old chain by hash at a running node. The chain lies outside this repository (see
+//! `crate::common::shared`).
 
 use crate::common::daemon::{Node, run};
 use crate::common::http_client::Client;
@@ -7,7 +7,7 @@ use crate::recorded_chain::Chain;
 use nisd::model::{Block, Hash256};
 use tempfile::TempDir;
 
-/// Answers to all hashes of a node's chain, by their status.
+/// Requests all hashes of a node's chain; returns the numbers of found and unknown transactions.
 fn look_up(chain: &Chain, data: &str, hashes: &[(u64, Hash256)], forgets: bool) -> (usize, usize) {
     let config = chain.folder.join("config.json");
     let (config, forgets) = (config.to_str().expect("a text"), format!("nisd.forgetHashes={forgets}"));
@@ -45,7 +45,7 @@ fn every_transaction_of_a_year_is_found_unless_the_node_is_told_to_forget() {
     let hashes: Vec<_> = chain.blocks().iter().flat_map(of_block).collect();
     assert!(hashes.len() > 1000);
     assert_eq!(look_up(&chain, data, &hashes, false), (hashes.len(), 0));
-    // What NIS1 still knows is the recent part.
+    // NIS1 still knows only the recent part.
     let (found, unknown) = look_up(&chain, data, &hashes, true);
     assert!(found > 0 && unknown > hashes.len() / 4, "{found} found, {unknown} unknown");
 }

@@ -1,5 +1,5 @@
-//! `nisd backup` beside nodes that take blocks in and that make them: the copy is a store as it was at one commit, and a
-//! copy that was interrupted is none.
+//! `nisd backup` beside nodes that download or harvest blocks: the copy is a store as of one commit, and an interrupted
+//! copy is not a store.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -10,11 +10,11 @@ use crate::common::private_network::{Genesis, address, key_pair, now, private_ke
 use crate::common::{Random, loudly, older_store, shared, tiny};
 use nisd::model::Amount;
 
-/// Copies that are killed before one is let to its end.
+/// Number of copies that are killed before one may complete.
 const KILLED: usize = 4;
-/// The most time that one of them is given.
+/// Maximum run time of a killed copy.
 const UNTIL_KILLED: Duration = Duration::from_millis(150);
-/// Within this a node makes its blocks.
+/// Maximum time for a node to make its blocks.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn path(path: &Path) -> &str {
@@ -25,7 +25,7 @@ fn backup(data: &Path, copy: &Path) -> Ended {
     run(["backup", "--data", path(data), path(copy)])
 }
 
-/// Height and digest, as a command prints them.
+/// Returns height and digest from the output of a command.
 fn state(told: Ended) -> (u64, String) {
     let line = told.expect_success().text();
     let (height, digest) = line.trim_end().split_once(' ').expect("a height and a digest");
@@ -49,13 +49,13 @@ fn a_copy_says_what_it_holds_and_stands_for_the_store_afterwards() {
     import(&data, "40");
     assert_eq!(state(backup(&data, &copy)), digest(&data));
     assert!(std::fs::metadata(copy.join("data.mdb")).expect("a file").len() > 0);
-    // It goes on like any store.
+    // The copy can be extended like any store.
     import(&copy, "60");
     import(&data, "60");
     assert_eq!(digest(&copy), digest(&data));
 
-    // It is more than a copy now, and is not replaced.
-    backup(&data, &copy).expect_failure(1, &["belongs to no copy", path(&copy)]);
+    // It is no longer only a copy, so it is not replaced.
+    backup(&data, &copy).expect_failure(1, &["not part of a backup", path(&copy)]);
     backup(&data, &data).expect_failure(2, &["another folder"]);
     backup(&folder.path().join("nothing"), &folder.path().join("second")).expect_failure(1, &["no chain"]);
     backup(&data, &config).expect_failure(1, &["cannot be used", path(&config)]);
@@ -74,7 +74,7 @@ fn a_copy_of_every_night_takes_the_place_of_the_one_before_or_stands_beside_it()
         assert_eq!(digest(&copy), digest(&data));
         let kept = || run(["backup", "--data", path(&data), "--keep", "2", path(&copies)]);
         assert_eq!(state(kept()), digest(&data));
-        // Names tell seconds apart.
+        // Names have a resolution of seconds.
         std::thread::sleep(Duration::from_millis(1_100));
     }
     let entries = std::fs::read_dir(&copies).expect("a folder");
@@ -94,7 +94,7 @@ fn an_earlier_copy_of_another_version_or_a_damaged_one_is_replaced() {
     let (file, expected) = (copy.join("data.mdb"), digest(&data));
     assert_eq!(state(backup(&data, &copy)), expected);
     for schema in ["2", "5", "9"] {
-        // A version that kept no checksum of what a store says of itself.
+        // A version without a checksum of the store's metadata.
         let mut bytes = older_store(5);
         let place = (0..bytes.len()).find(|at| bytes[*at..].starts_with(b"schema5")).expect("the schema");
         bytes[place..place + 7].copy_from_slice(format!("schema{schema}").as_bytes());
@@ -111,7 +111,7 @@ fn an_earlier_copy_of_another_version_or_a_damaged_one_is_replaced() {
         std::fs::write(&file, content).expect("room");
         assert_ne!(run(["digest", "--data", path(&copy)]).code, Some(0));
         let replaced = backup(&data, &copy).expect_success();
-        assert!(replaced.stderr.contains("is replaced, though it cannot be read"), "{}", replaced.stderr);
+        assert!(replaced.stderr.contains("which cannot be read"), "{}", replaced.stderr);
         assert_eq!((state(replaced), digest(&copy)), (expected.clone(), expected.clone()));
     }
 }

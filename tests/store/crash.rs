@@ -1,8 +1,8 @@
-//! `kill -9` while a chain is taken in, while a store is built anew, while a node harvests and is announced to, and
-//! while a private network is made: nothing that was told is lost, nothing half done is kept. (The system outlives the
-//! process here, so that this says nothing about a power cut.)
+//! `kill -9` during an import, a reindex, harvesting with announcements, and the creation of a private network: nothing
+//! that was reported is lost, and nothing partial is kept. (The system outlives the process here, so power cuts are not
+//! covered.)
 //!
-//! `NISD_CRASHES` sets their number (5 without it), `NISD_SEED` repeats a run.
+//! `NISD_CRASHES` sets the number of crashes (default 5), `NISD_SEED` repeats a run.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Write};
@@ -18,18 +18,18 @@ use nisd::codec::SigningForm;
 use nisd::model::Amount;
 use tempfile::TempDir;
 
-/// Crashes if nothing else is asked for.
+/// Default number of crashes.
 const CRASHES: u32 = 5;
-/// How often a running node is asked for its height.
+/// Interval between requests for the height of a running node.
 const ASK_EVERY: Duration = Duration::from_millis(3);
 
-/// A chain to take in.
+/// A chain to import.
 struct Chain {
     config: PathBuf,
     blocks: PathBuf,
 }
 
-/// A store that is crashed again and again.
+/// A store that is crashed repeatedly.
 struct Victim {
     _folder: TempDir,
     data: PathBuf,
@@ -44,7 +44,7 @@ impl Victim {
     }
 }
 
-/// How many crashes there are to be, and what decides about their moments.
+/// Returns the number of crashes and the source of their random times.
 fn chance() -> (u32, Random) {
     let crashes = from_environment("NISD_CRASHES").unwrap_or(CRASHES);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
@@ -61,13 +61,13 @@ fn path(path: &Path) -> &str {
     path.to_str().expect("a path")
 }
 
-/// The arguments of an import into `data`.
+/// Returns the arguments of an import into `data`.
 fn import<'a>(chain: &'a Chain, data: &'a Path, more: &[&'a str]) -> Vec<&'a str> {
     let start = ["import", "--config", path(&chain.config), "--data", path(data)];
     start.iter().chain(more).copied().chain([path(&chain.blocks)]).collect()
 }
 
-/// Height and digest of a store; 0 if there is no chain in it yet.
+/// Returns the height and the digest of a store; height 0 if it has no chain yet.
 fn digest(data: &Path) -> (u64, String) {
     let ended = run(["digest", "--data", path(data)]);
     if ended.code == Some(1) && ended.stderr.contains("no chain in the data folder") {
@@ -89,7 +89,7 @@ fn crash_import(chain: &Chain, victim: &mut Victim, delay: Duration) {
     }
 }
 
-/// Kills `nisd run --import` after `delay`, which it answers for.
+/// Kills `nisd run --import` after `delay`; until then it answers requests.
 fn crash_run(chain: &Chain, victim: &mut Victim, delay: Duration) {
     let (config, data, blocks) = (path(&chain.config), path(&victim.data), path(&chain.blocks));
     let mut node = Node::start(&["--config", config, "--data", data, "--import", blocks]);
@@ -102,7 +102,7 @@ fn crash_run(chain: &Chain, victim: &mut Victim, delay: Duration) {
     node.process.kill();
 }
 
-/// How long a whole import takes here, and its height and digest.
+/// Measures the duration of a whole import; returns it with the height and the digest.
 fn measure(chain: &Chain) -> (Duration, u64, String) {
     let folder = tempfile::tempdir().expect("a folder");
     let data = folder.path().join("store");
@@ -113,7 +113,7 @@ fn measure(chain: &Chain) -> (Duration, u64, String) {
     (taken, height, digest)
 }
 
-/// Compares what crashes have left behind with a store that never crashed.
+/// Compares the states after crashes with a store that never crashed.
 fn compare(chain: &Chain, found: &BTreeMap<u64, String>) {
     let folder = tempfile::tempdir().expect("a folder");
     let data = folder.path().join("store");
@@ -150,7 +150,7 @@ fn a_kill_at_any_moment_of_an_import_loses_nothing_that_was_committed() {
         } else if height > 0 {
             let before = found.insert(height, digest.clone());
             assert!(before.is_none_or(|before| before == digest), "two states at height {height}");
-            // The import completes at once, or the next crash hits the same store; chance has it.
+            // At random, the import now completes, or the next crash hits the same store.
             if random.coin() {
                 run(import(&chain, &victim.data, &[])).expect_success();
                 assert_eq!(self::digest(&victim.data), (tip, whole.clone()), "the import after crash {crash}");
@@ -180,7 +180,7 @@ fn a_kill_at_any_moment_of_a_reindex_leaves_a_store_and_the_next_one_completes_i
     let (mut left, mut begun) = (taken, 0);
     for crash in 0..crashes {
         let mut process = Process::start(nisd(reindex));
-        // Some at the very end, where it takes its place.
+        // Some crashes hit the very end, where the new store replaces the old one.
         let at_the_end = random.coin();
         let delay = up_to(&mut random, if at_the_end { WHILE_IT_TAKES_ITS_PLACE } else { left });
         while at_the_end && !process.log().contains(" blocks in ") && process.exit().is_none() {
@@ -195,7 +195,7 @@ fn a_kill_at_any_moment_of_a_reindex_leaves_a_store_and_the_next_one_completes_i
         assert_eq!(digest(&victim.data), whole, "what is in place after crash {crash}");
         begun += u32::from(is_begun);
         left = if is_begun { left.saturating_sub(delay) } else { taken };
-        // The next one goes on with it to its end, or the next crash hits it; chance has it.
+        // At random, the next reindex completes it, or the next crash hits it.
         if random.coin() {
             run(reindex).expect_success();
             assert_eq!(digest(&victim.data), whole, "the reindex after crash {crash}");
@@ -210,19 +210,19 @@ fn a_kill_at_any_moment_of_a_reindex_leaves_a_store_and_the_next_one_completes_i
     assert_eq!(checked.trim_end(), format!("{} {}", whole.0, whole.1));
 }
 
-/// From the end of the last block to a crash that may hit the new store on its way into its place.
+/// Time range after the last block in which a crash may hit the replacement of the store.
 const WHILE_IT_TAKES_ITS_PLACE: Duration = Duration::from_millis(12);
 
-/// Accounts that send; their keys have the numbers from 2 on. The first key harvests.
+/// Number of sending accounts; their keys have the numbers from 2 on. Key 1 harvests.
 const SENDERS: u64 = 50;
-/// From a log line that tells of a block that was made, to a crash that may hit it on its way onto the chain.
+/// Time range after the log line of a harvested block in which a crash may hit its processing.
 const WHILE_IT_IS_TAKEN: Duration = Duration::from_millis(40);
-/// From that line to any other crash.
+/// Maximum time from that line to any other crash.
 const BETWEEN_BLOCKS: Duration = Duration::from_millis(1_200);
-/// Within this a node harvests.
+/// Maximum time for a node to harvest.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A network that makes a block of up to 2,000 transactions every second.
+/// Creates a network that makes a block of up to 2,000 transactions every second.
 fn lively_network(folder: &Path) -> PathBuf {
     let amount = |number| Amount::whole(if number == 1 { 8_000_000_000 } else { 1_000_000 });
     let funded: Vec<_> = (1..SENDERS + 2).map(|number| (address(&key_pair(number)), amount(number))).collect();
@@ -230,7 +230,7 @@ fn lively_network(folder: &Path) -> PathBuf {
     Genesis::new(now(), &funded).write_hasty(folder, &private_key(1).printed(), &limits)
 }
 
-/// Announces payments one after the other until the node is gone; hashes of those that were accepted.
+/// Announces payments one after another until the node is gone; returns the hashes of the accepted ones.
 fn announce_until_it_ends(node: SocketAddr, first: u64) -> Vec<String> {
     let mut accepted = Vec::new();
     let mut stream = TcpStream::connect(node).expect("a connection");
@@ -244,7 +244,7 @@ fn announce_until_it_ends(node: SocketAddr, first: u64) -> Vec<String> {
         let sent = stream.write_all(post("/transaction/announce", &body).as_bytes());
         match sent.and_then(|()| next_body(&mut answers)) {
             Ok(answer) if answer.contains("\"SUCCESS\"") => accepted.push(payment.hash().to_string()),
-            // What waits already is enough for ten blocks.
+            // The mempool already holds enough for ten blocks.
             Ok(answer) => assert!(answer.contains("CACHE_TOO_FULL"), "{answer}"),
             Err(_) => break,
         }
@@ -252,7 +252,7 @@ fn announce_until_it_ends(node: SocketAddr, first: u64) -> Vec<String> {
     accepted
 }
 
-/// The body of the next answer.
+/// Reads the body of the next response.
 fn next_body(answers: &mut impl BufRead) -> io::Result<String> {
     let mut length = 0;
     loop {
@@ -272,13 +272,13 @@ fn next_body(answers: &mut impl BufRead) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&body).into_owned())
 }
 
-/// What clients were told before a crash, and must find after it.
+/// What clients were told before a crash and must find after it.
 #[derive(Default)]
 struct Told {
     height: u64,
-    /// The last block.
+    /// The tip.
     block: String,
-    /// A payment, and the block that it is in.
+    /// A payment and the block that contains it.
     payment: Option<(String, u64)>,
 }
 
@@ -319,7 +319,7 @@ fn a_kill_while_a_node_harvests_and_is_announced_to_loses_no_block_that_was_told
         told.expect_kept(&mut client);
         let (address, first) = (node.http, 1 + announced);
         let announcing = std::thread::spawn(move || announce_until_it_ends(address, first));
-        // The first block of this run, then some more, and then the one that is hit.
+        // The first block of this run, some more, and then the one that the crash hits.
         let blocks = 1 + random.below(3);
         let start = Instant::now();
         while node.process.log().matches("harvested block").count() < blocks {
@@ -344,7 +344,7 @@ fn a_kill_while_a_node_harvests_and_is_announced_to_loses_no_block_that_was_told
             told.height,
             accepted.len()
         ));
-        // What is on the chain now stays there.
+        // What is on the chain now must stay there.
         let mut node = Node::start(&["--config", config]);
         told = Told::ask(&mut Client::connect(node.http), &accepted);
         node.process.kill();

@@ -1,8 +1,8 @@
-//! A disk that is full, or read-only, and addresses that are few: the node says so, answers from what it has, and goes
-//! on by itself when there is room.
+//! A full disk, a read-only disk, and a limited address space: the node reports it, answers from what it has, and
+//! continues by itself when there is space.
 //!
-//! The disks are small ones in memory, mounted in a name space of their own (`unshare`); where that is not allowed the
-//! tests are skipped and say so.
+//! The disks are small ones in memory, mounted in a namespace of their own (`unshare`); where that is not allowed, the
+//! tests are skipped with a notice.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -16,15 +16,15 @@ use nisd::codec::SigningForm;
 use nisd::model::Amount;
 use tempfile::TempDir;
 
-/// Within this things happen that must.
+/// Maximum wait for an expected event.
 const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// What a node says when the disk is full.
+/// Log text of a node on a full disk.
 const FULL: &str = "cannot write in the data folder";
 const WELL: &str = "the store works again";
 
-/// Mounts the disk, gives it another size whenever the file `size` says one (`used`: no byte is left), and becomes the
-/// command. It watches for the minute that a test may take.
+/// Mounts the disk, resizes it whenever the file `size` gives a new size (`used`: no byte is left), and executes the
+/// command. It watches the file for one minute, the maximum duration of a test.
 const MOUNTED: &str = r#"
 mount -t tmpfs -o size="$SIZE" nisd "$DISK" || exit 99
 for _ in $(seq 3000); do
@@ -44,7 +44,7 @@ struct Disk {
 }
 
 impl Disk {
-    /// A place for one, if it can be had.
+    /// Creates a mount point, if mounting is possible.
     fn new() -> Option<Disk> {
         let may_mount =
             Command::new("unshare").args(["-rm", "sh", "-c", "mount -t tmpfs -o size=1m nisd /mnt"]).status();
@@ -63,12 +63,12 @@ impl Disk {
         self.folder.path().join(name)
     }
 
-    /// A folder on the disk, as an argument.
+    /// Returns a folder on the disk as an argument.
     fn data(&self) -> String {
         text(&self.path("disk/store"))
     }
 
-    /// The command, with the disk mounted for it alone.
+    /// Wraps a command so that the disk is mounted for it alone.
     fn mounted(&self, size: &str, command: &Command) -> Command {
         let mut inside = Command::new("unshare");
         inside.args(["-rm", "bash", "-c", MOUNTED, "bash"]).arg(command.get_program()).args(command.get_args());
@@ -77,7 +77,7 @@ impl Disk {
         inside
     }
 
-    /// Gives the mounted disk another size.
+    /// Resizes the mounted disk.
     fn resize(&self, size: &str) {
         let (new, file) = (self.path("new"), self.path("signals/size"));
         std::fs::write(&new, size).expect("a file");
@@ -128,7 +128,7 @@ fn an_import_waits_for_room_on_a_full_disk_and_goes_on() {
     }
     let log = node.process.log();
     assert_eq!(count(&node, FULL), 1, "it is said once:\n{log}");
-    assert!(log.contains(&data) && log.contains("MiB are free") && log.contains("Make room"), "{log}");
+    assert!(log.contains(&data) && log.contains("MiB are free") && log.contains("Free some space"), "{log}");
     disk.resize("64m");
     wait("the rest is taken in", || client.height() == height);
     assert_eq!(client.get("/chain/last-block").text(), last);
@@ -188,7 +188,7 @@ fn a_harvester_waits_for_room_on_a_full_disk_and_loses_no_transaction() {
     assert_eq!(count(&node, WELL), 1);
 }
 
-/// What a shell says that has a disk with the tiny chain on it and does something to it first.
+/// Runs a shell script that has a disk with the chain `tiny`.
 fn in_a_shell(disk: &Disk, script: &str) -> Ended {
     let program = nisd([""; 0]).get_program().to_owned();
     let mut shell = Command::new("bash");
@@ -218,7 +218,7 @@ mount -o remount,ro "$DISK"
 #[test]
 fn a_copy_of_a_store_on_a_full_disk_can_be_looked_at() {
     let Some(disk) = Disk::new() else { return };
-    // A copy has no list of readers, and there is no room to make one.
+    // A copy has no reader table, and there is no space to create one.
     let script = r#"
 "$1" import --config "$3" --data "$2" "$4"; "$1" digest --data "$2"
 rm "$2/lock.mdb"
@@ -251,7 +251,7 @@ mount -o remount,size=64m "$DISK"
 fn a_disk_that_fills_up_during_a_reindex_ends_it_and_the_next_one_goes_on() {
     let Some(disk) = Disk::new() else { return };
     let Some(chain) = shared("data/chains/all-forks") else { return };
-    // There is just enough room, and something else takes it once the new store has begun to grow.
+    // There is just enough space, and something else uses it once the new store has begun to grow.
     let script = r#"
 "$1" import --config "$3" --data "$2" "$4"; "$1" digest --data "$2"
 head -c $(($(stat -f -c '%a * %S' "$DISK") - 25000000)) /dev/zero >"$DISK/filler"

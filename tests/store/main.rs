@@ -1,4 +1,4 @@
-//! What is stored, on disks that fail.
+//! The store, also on failing disks.
 
 #[path = "../common/answering_node.rs"]
 mod answering_node;

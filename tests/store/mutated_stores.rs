@@ -1,10 +1,10 @@
-//! Whatever a disk does to a store at rest, nothing wrong is answered: bits are flipped, pages swapped, duplicated, replaced by
-//! those of earlier commits, and zeroed, and then everything is asked for.
+//! Damaged stores give no wrong answers, whatever the disk did to them: bits are flipped, pages swapped, duplicated,
+//! replaced by those of earlier commits, and zeroed; then everything is read.
 //!
-//! LMDB trusts the pointers in its pages, and a damaged one may end the process with a signal. So the stores are looked at
-//! in processes of their own; where one ends the next goes on behind that store.
+//! LMDB trusts the pointers in its pages, so a damaged one may end the process with a signal. The stores are therefore
+//! checked in separate processes; where one ends, the next continues after that store.
 //!
-//! `MUTATIONS=5000 cargo test --test store mutated_stores` looks at so many, and says how they ended.
+//! `MUTATIONS=5000 cargo test --test store mutated_stores` checks that many stores and prints how they ended.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -25,26 +25,26 @@ use tempfile::TempDir;
 
 const PAGE: usize = 4096;
 const OPTIONS: Options = Options { map_size: 64 << 20 };
-/// Stores that are looked at, unless the environment says another number.
+/// Default number of stores to check.
 const MUTATIONS: u64 = 120;
-/// Set for a process that looks at stores, to the first and the end of their numbers.
+/// Set for a checking process, to the first and the end of its store numbers.
 const WORKER: &str = "NISD_MUTATED_STORES";
-/// Unix time at which the node is asked, in milliseconds: an hour into the chain.
+/// Unix time of the requests in milliseconds: an hour into the chain.
 const NOW: i64 = 1_427_587_585_000 + 3_600_000;
-/// Accounts of which everything is asked.
+/// Number of accounts that everything is requested for.
 const ACCOUNTS: usize = 6;
 
-/// A store with the chain of the project, and what is asked of it.
+/// A store with the project's chain, and the requests to it.
 struct Original {
     folder: TempDir,
     settings: Settings,
-    /// Its data file, and the record of what is on the disk.
+    /// The data file, and the durable meta record.
     data: Vec<u8>,
     settled: Vec<u8>,
     requests: Vec<Vec<u8>>,
 }
 
-/// What a store answers: bodies of answers with status 200, and its dump.
+/// The answers of a store: bodies of responses with status 200, and its dump.
 type Answers = (Vec<Option<Vec<u8>>>, Option<Vec<u8>>);
 
 impl Original {
@@ -56,7 +56,7 @@ impl Original {
         let chain = Chain::tiny();
         let store = Store::open(folder.path(), &ChainIdentity::of(&settings.network), OPTIONS).expect("a store");
         let blocks = chain.blocks();
-        // In several commits, so that there are pages of earlier ones.
+        // Several commits, so that pages of earlier ones exist.
         for part in 1..=6 {
             take_in(&store, &settings, &chain.nemesis, &blocks[(part - 1) * 10..(part * 10).min(blocks.len())]);
         }
@@ -67,13 +67,13 @@ impl Original {
         Original { data: read("data.mdb"), settled: read("settled"), settings, requests, folder }
     }
 
-    /// Puts a data file into the folder.
+    /// Writes a data file into the folder.
     fn put(&self, data: &[u8]) {
         fs::write(self.folder.path().join("data.mdb"), data).expect("room");
         fs::write(self.folder.path().join("settled"), &self.settled).expect("room");
     }
 
-    /// What a node on the store in the folder answers, and what its dump is.
+    /// Returns the responses of a node on the store, and its dump.
     fn answers(&self) -> Answers {
         let mut bodies = vec![None; self.requests.len()];
         let identity = ChainIdentity::of(&self.settings.network);
@@ -98,7 +98,8 @@ impl Original {
     }
 }
 
-/// Everything of which a wrong answer would matter: the chain, accounts, known and unknown, names, mosaics, transactions.
+/// Returns requests for everything whose wrong answer would matter: the chain, known and unknown accounts, names,
+/// mosaics, transactions.
 fn requests(store: &Store) -> Vec<Vec<u8>> {
     let snapshot = store.snapshot().expect("a snapshot");
     let mut accounts = Vec::new();
@@ -138,7 +139,7 @@ fn requests(store: &Store) -> Vec<Vec<u8>> {
     requests
 }
 
-/// What a disk may have done; the same number gives the same damage.
+/// Applies damage that a disk may cause; the same number causes the same damage.
 fn mutate(data: &mut [u8], number: u64) -> String {
     let mut random = Random(number);
     let pages = data.len() / PAGE;
@@ -165,7 +166,7 @@ fn mutate(data: &mut [u8], number: u64) -> String {
             format!("page {a} zeroed")
         }
         _ => {
-            // Where there are keys and values, and a few at once.
+            // Several flips in the area of keys and values.
             for _ in 0..4 {
                 let bit = random.below(PAGE * 8);
                 data[a * PAGE + bit / 8] ^= 1 << (bit % 8);
@@ -175,7 +176,7 @@ fn mutate(data: &mut [u8], number: u64) -> String {
     }
 }
 
-/// Looks at stores in this process, and says of each how it ended.
+/// Checks stores in this process and prints how each ended.
 fn look_at(numbers: std::ops::Range<u64>) {
     let original = Original::new();
     original.put(&original.data);
@@ -209,7 +210,7 @@ fn look_at(numbers: std::ops::Range<u64>) {
     }
 }
 
-/// Called by the test below for a process of its own.
+/// Entry point of the checking process that the test below starts.
 #[test]
 fn worker() {
     let Ok(numbers) = std::env::var(WORKER) else { return };
@@ -234,7 +235,7 @@ fn a_store_that_a_disk_has_damaged_gives_no_wrong_answer_and_no_wrong_dump() {
         let mut looked_at = None;
         for line in lines {
             let line = line.expect("text");
-            // The harness says which test it is on the line on which the first of these begins.
+            // The harness prints the name of the test on the same line as the first of these outputs.
             if let Some((_, end)) = line.split_once("end ") {
                 let (kind, _) = end.split_once(' ').unwrap_or((end, ""));
                 *ends.entry(kind.to_owned()).or_default() += 1;
@@ -250,7 +251,7 @@ fn a_store_that_a_disk_has_damaged_gives_no_wrong_answer_and_no_wrong_dump() {
             assert!(status.success() && next == first + count, "{status} at {next}");
             break;
         };
-        // A signal, or a failed assertion of LMDB; a panic is a mistake of this program.
+        // A signal, or a failed assertion of LMDB; a panic is a bug of this program.
         assert!(std::os::unix::process::ExitStatusExt::signal(&status).is_some(), "{look}: {status}");
         *ends.entry("crashed".to_owned()).or_default() += 1;
         if from_environment::<u8>("SHOW_CRASHES").is_some() {

@@ -1,8 +1,8 @@
-//! The power is cut at any moment, and the disk has lost any of what was written and not synchronised, and any name that was
-//! given in a folder that was not: the store is what it was after a commit, and no earlier one than it was told to be.
+//! Power cuts at any moment after which the disk has lost any of the unsynced writes and any of the unsynced renames:
+//! the store holds the state after some commit, and not an earlier one than was reported.
 //!
-//! A process changes a store and says in a file what it commits and what it was told; all that it gives to the disk is
-//! recorded (`common/slow_disk.rs`), and replayed here. `POWER_CUTS=5` looks at five times as many losses.
+//! A process changes a store and records in a file what it commits and what it was told; all its disk operations are
+//! logged (`common/slow_disk.rs`) and replayed here. `POWER_CUTS=5` tests five times as many losses.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -19,21 +19,21 @@ use nisd::store::{
 use tempfile::TempDir;
 
 const OPTIONS: Options = Options { map_size: 64 << 20 };
-/// What a disk writes as a whole.
+/// Unit that a disk writes atomically.
 const PAGE: usize = 4096;
-/// Pages and names of a cut that are lost alone, and kept alone.
+/// Maximum number of pages and names of a cut that are each lost alone and kept alone.
 const MAX_EACH: usize = 20;
-/// Set for a process that changes the store in this folder, with what it does.
+/// Set for a process that changes the store in this folder, and the part it performs.
 const FOLDER: &str = "NISD_POWER_CUT_STORE";
 const PART: &str = "NISD_POWER_CUT_PART";
-/// The file in which that process says what it has committed and was told.
+/// The file in which that process records what it has committed and what it was told.
 const MARKS: &str = "marks";
 
 fn identity() -> ChainIdentity {
     ChainIdentity { name: "test".to_owned(), text: String::new() }
 }
 
-/// One number for all that is in a store.
+/// Returns one number for the whole content of a store.
 fn digest(state: &impl Read) -> u64 {
     let mut hash = DefaultHasher::new();
     for table in Table::ALL.into_iter().filter(|table| *table != Table::Checksums) {
@@ -61,12 +61,12 @@ impl Writer {
         marks.write_all(text.as_bytes()).expect("room");
     }
 
-    /// From now on a power cut may lead to this state.
+    /// Records a state that a power cut may lead to from now on.
     fn may_be(&self, state: &impl Read) {
         self.mark(format!("may {}", digest(state)));
     }
 
-    /// A power cut leads to no earlier state than the one so many before the last.
+    /// Records that a power cut cannot lead to a state earlier than the one `before` commits ago.
     fn told(&self, before: usize) {
         self.mark(format!("told {before}"));
     }
@@ -84,7 +84,7 @@ impl Writer {
         batch
     }
 
-    /// Commits in every way there is.
+    /// Commits in every possible way.
     fn commits(&mut self, store: &Store, count: usize) {
         for number in 0..count {
             let batch = self.changed(store);
@@ -106,7 +106,7 @@ impl Writer {
         }
     }
 
-    /// What a helper process does.
+    /// Performs the work of a helper process.
     fn settle_by_helper(&self, store: &Store) {
         let files = store.helper_files().expect("a disk").expect("files");
         store.set_helper(true);
@@ -120,7 +120,7 @@ impl Writer {
         self.told(0);
     }
 
-    /// A store from its making on; the process ends in the middle of a commit that is not durable.
+    /// A store from its creation on; the process ends during a commit that is not durable.
     fn life(&mut self) {
         let store = Store::open(&self.folder, &identity(), OPTIONS).expect("a store");
         self.may_be(&store.snapshot().expect("a snapshot"));
@@ -136,19 +136,19 @@ impl Writer {
         std::mem::forget(store);
     }
 
-    /// Another process finds that store, or a copy of it.
+    /// Another process opens that store or a copy of it.
     fn life_again(&mut self) {
         let store = Store::open(&self.folder, &identity(), OPTIONS).expect("a store");
         self.commits(&store, 4);
     }
 
-    /// Another run of the system finds that store.
+    /// Opens that store after a system restart.
     fn going_back(&mut self) {
         let store = Store::open_with_boot(BootId::UNKNOWN, &self.folder, &identity(), OPTIONS).expect("a store");
         self.commits(&store, 9);
     }
 
-    /// A new store takes the place of that one.
+    /// A new store replaces that one.
     fn replacement(&mut self) {
         let replacement = StoreRebuild::open(&self.folder, |_| Ok(identity()), OPTIONS).expect("a store");
         self.changed(&replacement.new).commit_deferred_sync().expect("room");
@@ -158,7 +158,7 @@ impl Writer {
     }
 }
 
-/// Called by the tests below for a process of its own.
+/// Entry point of the process that the tests below start.
 #[test]
 fn writer() {
     let Some(folder) = std::env::var_os(FOLDER) else { return };
@@ -171,7 +171,7 @@ fn writer() {
     }
 }
 
-/// A store that is written to, and what the disk was given.
+/// A store that is written to, and the log of its disk operations.
 struct Recorded {
     folder: TempDir,
     log: PathBuf,
@@ -179,7 +179,7 @@ struct Recorded {
 
 impl Recorded {
     fn new() -> Recorded {
-        // In memory, where there is such a place: each loss is a store.
+        // In memory where possible: each loss is a store.
         let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a folder");
         fs::create_dir(folder.path().join("store")).expect("a folder");
         Recorded { log: folder.path().join("log"), folder }
@@ -197,7 +197,7 @@ impl Recorded {
         assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stdout));
     }
 
-    /// The disk once it was given everything.
+    /// Returns the disk after all operations.
     fn all(&self) -> Disk {
         self.steps().into_iter().fold(Disk::default(), |mut disk, step| {
             disk.take(step);
@@ -231,7 +231,7 @@ impl Recorded {
                 other => panic!("{other}"),
             }
         }
-        // LMDB's list of readers is begun anew after a stop of the system.
+        // LMDB's lock file is rebuilt after a system restart.
         steps.retain(|step| !matches!(step, Step::Write(path, ..) | Step::Sync(path) | Step::Rename(path, _) if path.ends_with("lock.mdb")));
         steps
     }
@@ -244,14 +244,14 @@ enum Step {
     Mark(String),
 }
 
-/// A file: what of it is on the disk, and what may be, in pages.
+/// A file: its durable content, and the pages that may be on the disk.
 #[derive(Clone, Default)]
 struct Content {
     durable: Vec<u8>,
     pending: Vec<(usize, Vec<u8>)>,
 }
 
-/// A name that a file was given, and the one that it had.
+/// A renamed file, with its previous name.
 #[derive(Clone)]
 struct Naming {
     file: usize,
@@ -266,15 +266,15 @@ struct Disk {
     names: BTreeMap<PathBuf, usize>,
     durable_names: BTreeMap<PathBuf, usize>,
     pending_names: Vec<Naming>,
-    /// The states that the store has had, and the first that a power cut may lead to.
+    /// The states of the store, and the index of the first one that a power cut may lead to.
     states: Vec<u64>,
     told: usize,
-    /// Losses that were looked at.
+    /// Number of tested losses.
     losses: usize,
 }
 
 impl Disk {
-    /// One that holds the files of a folder.
+    /// Returns a disk with the files of a folder.
     fn holding(folder: &Path) -> Disk {
         let mut disk = Disk::default();
         for entry in fs::read_dir(folder).expect("a folder").flatten().filter(|entry| entry.path().is_file()) {
@@ -332,8 +332,8 @@ impl Disk {
         }
     }
 
-    /// Cuts the power in many ways: of what may be lost is lost nothing, all, each one alone, all but each one, and what
-    /// chance decides.
+    /// Cuts the power in many ways: of the pending writes, none is lost, all are, each alone, all but each, and random
+    /// ones.
     fn cut(&mut self, store: &Path, random: &mut Random, chances: usize) {
         if self.told == 0 && self.states.is_empty() {
             // There is no store yet.
@@ -347,7 +347,7 @@ impl Disk {
             kept.extend((0..count.min(MAX_EACH)).map(|one| (0..count).map(|other| other != one).collect()));
             kept.extend((0..count.min(MAX_EACH)).map(|one| (0..count).map(|other| other == one).collect()));
             kept.extend((0..chances).map(|_| (0..count).map(|_| random.coin()).collect()));
-            // Of names, which are few, every choice, with all of the files, nothing, and what chance decides.
+            // Names are few, so every combination is tested, with all, none and random ones of the pending pages.
             for choice in (0..1usize << names.min(6)).filter(|_| names > 0) {
                 for files in [Some(true), Some(false)].into_iter().chain((0..chances).map(|_| None)) {
                     let is_kept = |one: usize| match one < names {
@@ -377,7 +377,7 @@ impl Disk {
         }
     }
 
-    /// Writes what the disk holds if it has kept these names and pages.
+    /// Writes the content of the disk if these names and pages are kept.
     fn write(&self, store: &Path, place: &Path, kept: &mut impl Iterator<Item = bool>) {
         let mut names = self.durable_names.clone();
         self.pending_names.iter().filter(|_| kept.next() == Some(true)).for_each(|naming| give(&mut names, naming));
@@ -408,8 +408,8 @@ fn give(names: &mut BTreeMap<PathBuf, usize>, naming: &Naming) {
     names.insert(naming.to.clone(), naming.file);
 }
 
-/// Cuts the power before all that makes something last, after all that was told, and at the end; not within so many
-/// steps at the beginning.
+/// Cuts the power before every operation that makes something durable, after every report, and at the end; not within
+/// the first `from` steps.
 fn replay(mut disk: Disk, recorded: &Recorded, from: usize) {
     let (mut random, chances) = (Random(11), 6 * from_environment("POWER_CUTS").unwrap_or(1));
     let (mut cuts, mut steps) = (0, recorded.steps());
@@ -463,7 +463,7 @@ fn a_power_cut_while_a_store_goes_back_and_after_it_loses_nothing_that_was_told(
     let Some(disk) = SlowDisk::new() else { return };
     let recorded = Recorded::new();
     recorded.run(&disk, "life");
-    // The state that was told is that which it goes back to.
+    // The reported state is the one it goes back to.
     let Disk { states, told, .. } = recorded.all();
     fs::remove_file(&recorded.log).expect("a log");
     let found = Disk { states, told, ..Disk::holding(&recorded.store()) };

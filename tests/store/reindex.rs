@@ -1,4 +1,4 @@
-//! Stores that are built anew from their own blocks, with the chain that lies in the project.
+//! Stores rebuilt from their own blocks, on the chain that is part of the project.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use tempfile::TempDir;
 const TIP: u64 = 60;
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A store that holds the whole chain.
+/// A store with the whole chain.
 struct Place(TempDir);
 
 impl Place {
@@ -40,7 +40,7 @@ impl Place {
         self.on_store("digest", &[]).expect_success().text()
     }
 
-    /// Everything that can be asked of the store as a whole.
+    /// Returns all outputs about the store as a whole.
     #[track_caller]
     fn looks(&self) -> Vec<String> {
         let hex = |bytes: Vec<u8>| bytes.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -48,7 +48,7 @@ impl Place {
         vec![self.digest(), self.on_store("dump", &[]).expect_success().text(), exported]
     }
 
-    /// What a node on the store answers.
+    /// Returns the responses of a node on the store.
     fn answers(&self) -> Vec<String> {
         let data = self.data();
         let node = Node::start(&["--config", text(&tiny("config.json")), "--data", text(&data), "--clock", "3600"]);
@@ -66,7 +66,7 @@ impl Place {
         answers
     }
 
-    /// Names of what is in the folder.
+    /// Returns the names of the files in the folder.
     fn files(&self) -> Vec<String> {
         let files = fs::read_dir(self.data()).expect("a folder");
         let mut names: Vec<_> =
@@ -75,7 +75,7 @@ impl Place {
         names
     }
 
-    /// Puts a store as it is now into the folder in which a new one grows.
+    /// Puts a copy of the store into the folder in which a new one is built.
     fn begin(&self, with_readers: bool) {
         let folder = self.data().join("reindex");
         fs::create_dir(&folder).expect("a folder");
@@ -85,7 +85,7 @@ impl Place {
         }
     }
 
-    /// Changes the last value of a table, or what the block at height 30 says its height is.
+    /// Changes the last value of a table, or the stored height of the block at height 30.
     fn spoil(&self, table: Table) {
         let (store, _) =
             Store::open_existing(&self.data(), AccessMode::Exclusive, Options::default()).expect("a store");
@@ -122,7 +122,7 @@ fn a_store_that_is_built_anew_gives_the_same_digest_and_answers() {
     assert_eq!(place.files(), FILES);
     assert!(fs::metadata(place.data().join("data.mdb")).expect("a file").len() <= 2 * before);
     place.on_store("check", &[]).expect_success();
-    // What undoes blocks is there, and the chain goes on.
+    // The undo records exist, and the chain can be extended.
     place.on_store("rollback", &["--to", "1"]).expect_success();
     let (config, blocks) = (tiny("config.json"), tiny("blocks.bin"));
     run(["import", "--config", text(&config), "--data", text(&place.data()), text(&blocks)]).expect_success();
@@ -170,7 +170,7 @@ fn a_damaged_block_is_named_and_the_old_store_stays() {
 fn what_was_begun_is_gone_on_with_whatever_it_is() {
     let place = Place::full();
     let digest = place.digest();
-    // Complete but for its place, before and after the first of two files was renamed.
+    // Complete but not yet in place, before and after the first of two files was renamed.
     for with_readers in [true, false] {
         place.begin(with_readers);
         place.spoil(Table::Accounts);
@@ -186,13 +186,13 @@ fn what_was_begun_is_gone_on_with_whatever_it_is() {
     let said = place.on_store("reindex", &[]).expect_success().stderr;
     assert!(said.contains("from height 40 on"), "{said}");
     assert_eq!(place.digest(), digest);
-    // More than the chain, which has gone back.
+    // More than the chain, which was rolled back.
     place.begin(true);
     place.on_store("rollback", &["--to", "50"]).expect_success();
     let at_50 = place.digest();
     place.on_store("reindex", &[]).expect_success();
     assert_eq!(place.digest(), at_50);
-    // No store at all, and one that is cut.
+    // No store at all, and a truncated one.
     for bytes in [
         b"this is not a store".repeat(1000),
         fs::read(place.data().join("data.mdb")).expect("a store")[..9000].to_vec(),
@@ -212,7 +212,7 @@ fn who_reads_the_store_meanwhile_reads_on_and_whoever_comes_later_reads_the_new_
     let snapshot = reader.snapshot().expect("a snapshot");
     let before = nisd::state::digest(&snapshot).expect("a digest");
     place.on_store("reindex", &[]).expect_success();
-    // The new store is changed, so that pages would be used again that the reader looks at.
+    // Changes the new store, so that pages the reader still uses would be reused.
     for _ in 0..4 {
         place.on_store("rollback", &["--to", "30"]).expect_success();
         let (config, blocks) = (tiny("config.json"), tiny("blocks.bin"));
@@ -242,7 +242,7 @@ fn a_store_in_use_or_of_another_network_or_none_is_not_built_anew() {
     assert!(!nowhere.data().exists());
 }
 
-/// A reindex whose files may not grow beyond so many KiB.
+/// Runs a reindex whose files may not exceed this many KiB.
 fn limited(place: &Place, kib: u64) -> Ended {
     let program = nisd([""; 0]).get_program().to_owned();
     let mut shell = Command::new("bash");

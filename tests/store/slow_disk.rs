@@ -1,5 +1,5 @@
-//! A disk that takes long to write, and the helper process that waits for it: nobody else waits, and nothing is told
-//! before it is on the disk.
+//! A slow disk and the helper process that waits for it: nothing else waits, and nothing is reported before it is on
+//! the disk.
 
 use std::fs;
 use std::path::PathBuf;
@@ -16,8 +16,8 @@ use nisd::model::Amount;
 use tempfile::TempDir;
 
 const LOOK_EVERY: Duration = Duration::from_millis(5);
-/// What is written of a helper that has ended.
-const LOST: &str = "the node does until there is another";
+/// Log text about a helper that has ended.
+const LOST: &str = "the node waits itself until it has another one";
 
 /// A network of one node that finds a block every second.
 struct Network {
@@ -35,7 +35,7 @@ impl Network {
 
     fn command(&self) -> Command {
         let mut command = Node::command(&["--config", self.config.to_str().expect("a path")]);
-        // So that the files that the helper has open can be looked at.
+        // So that the open files of the helper can be inspected.
         command.env("NISD_CORE_DUMPS", "1");
         command
     }
@@ -52,14 +52,14 @@ impl Network {
     }
 }
 
-/// The helper of a node.
+/// Returns the helper of a node.
 fn helper(node: &Node) -> Option<u32> {
     let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", node.process.id())).unwrap_or_default();
     children.split_whitespace().next().and_then(|number| number.parse().ok())
 }
 
 fn is_there(process: u32) -> bool {
-    // One that nobody has waited for is gone too.
+    // A zombie counts as gone.
     fs::read_to_string(format!("/proc/{process}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
 }
 
@@ -71,7 +71,7 @@ fn until_height(client: &mut Client, height: u64) {
     wait_for("the chain grows", || (client.height() >= height).then_some(()));
 }
 
-/// How long answers took until there are so many more blocks, the longest last.
+/// Returns the durations of requests until there are this many more blocks, the longest last.
 fn answers(client: &mut Client, blocks: u64) -> Vec<Duration> {
     let (first, mut times) = (client.height(), Vec::new());
     let begun = Instant::now();
@@ -95,7 +95,7 @@ fn nobody_waits_for_the_disk_but_the_block() {
     let node = network.start(&disk);
     let mut client = Client::connect(node.http);
     until_height(&mut client, 3);
-    // Two of these pass before a block is told: the data, and the record of it.
+    // Two syncs precede the report of a block: the data, and the durable meta record.
     let delay = Duration::from_millis(1500);
     disk.set_millis(delay.as_millis() as u32);
     let times = answers(&mut client, 3);
@@ -117,7 +117,7 @@ fn a_block_is_told_once_it_is_on_the_disk_and_not_before() {
     let mut client = Client::connect(node.http);
     until_height(&mut client, 2);
     disk.set_millis(20_000);
-    // A block whose commit was under way may still come.
+    // A block whose commit was in progress may still arrive.
     sleep(Duration::from_millis(100));
     let (height, begun) = (client.height(), Instant::now());
     while begun.elapsed() < Duration::from_secs(5) {
@@ -137,7 +137,7 @@ fn a_helper_that_is_killed_in_the_middle_loses_nothing_and_the_node_waits_itself
     let mut client = Client::connect(node.http);
     until_height(&mut client, 2);
     disk.set_millis(3000);
-    // It is at a block by then.
+    // By then it is working on a block.
     sleep(Duration::from_millis(1500));
     let killed = helper(&node).expect("a helper");
     kill(killed);
@@ -161,7 +161,7 @@ fn a_disk_that_fails_in_the_helper_stops_the_chain_until_the_node_is_started_aga
     wait_for("it is said", || node.process.log().contains("may be lost").then_some(()));
     let height = client.height();
     disk.set_millis(0);
-    // What the disk takes now says nothing of what it did not take.
+    // Later successful writes prove nothing about the failed one.
     sleep(Duration::from_secs(3));
     assert_eq!(client.height(), height);
     drop(node);
@@ -185,7 +185,7 @@ fn the_helper_ends_with_the_node_however_that_ends_and_keeps_nothing_locked() {
         assert!(Command::new("kill").args(["-s", "INT", &helper.to_string()]).status().expect("a program").success());
         until_height(&mut client, height + 2);
         assert!(is_there(helper), "{}", node.process.log());
-        // What it has open is the data file, the record, and the socket: not LMDB's list of readers, nor the lock.
+        // It has open the data file, the meta record and the socket, but neither LMDB's lock file nor the store's lock.
         let open = fs::read_dir(format!("/proc/{helper}/fd")).expect("its files");
         let open: Vec<_> = open.flatten().filter_map(|one| fs::read_link(one.path()).ok()).collect();
         let is_of_lock = |path: &PathBuf| path.ends_with("lock.mdb") || path.ends_with("nisd.lock");
@@ -211,14 +211,14 @@ fn a_node_that_is_told_to_end_while_the_helper_waits_for_the_disk_ends_in_time_a
     until_height(&mut client, 2);
     let delay = Duration::from_secs(4);
     disk.set_millis(delay.as_millis() as u32);
-    // It is at a block by then, and has not told it.
+    // By then it is working on a block and has not reported it.
     sleep(Duration::from_millis(1500));
     let (told, helper) = (client.height(), helper(&node).expect("a helper"));
     let begun = Instant::now();
     node.process.signal("TERM");
     node.process.ended_within(Duration::from_secs(60)).expect_success();
     loudly(&format!("the node has ended after {:?} where the disk takes {delay:?}", begun.elapsed()));
-    // What has begun is waited for, and nothing more: the data of a block and the record of it.
+    // Only pending work is waited for: the data of a block and the meta record.
     assert!(begun.elapsed() < 5 * delay, "{:?}", begun.elapsed());
     wait_for("the helper ends", || (!is_there(helper)).then_some(()));
     disk.set_millis(0);

@@ -1,7 +1,7 @@
-//! What holds of every chain part and every way back and forth along a chain, tried at random places of the recorded
-//! chains.
+//! Properties of every chain part and of every sequence of imports and rollbacks, tested at random places of the
+//! recorded chains.
 //!
-//! The same is tried each time; `NISD_SEED` has something else tried, `NISD_CASES=n` n times as many cases.
+//! Every run tests the same cases; `NISD_SEED` selects others, `NISD_CASES=n` runs n times as many.
 
 use std::cell::{Cell, RefCell};
 
@@ -18,16 +18,16 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use tempfile::TempDir;
 
-/// The seed if no other is asked for.
+/// Default seed.
 const SEED: u64 = 1;
-/// Attempts to make a failing case smaller.
+/// Attempts to shrink a failing case.
 const SHRINKS: u32 = 200;
 
 fn seed() -> u64 {
     from_environment("NISD_SEED").unwrap_or(SEED)
 }
 
-/// Tries a property with as many cases as are asked for.
+/// Tests a property with the requested number of cases.
 fn try_cases<S: Strategy>(what: &str, cases: u32, strategy: &S, property: impl Fn(S::Value)) {
     let seed = seed();
     let mut bytes = [0; 32];
@@ -44,25 +44,25 @@ fn try_cases<S: Strategy>(what: &str, cases: u32, strategy: &S, property: impl F
     }
 }
 
-/// The places that are tried: the whole of the smallest chain, with its losing branches where they are at hand.
+/// Returns the whole smallest chain, with its losing branches where they are available.
 fn whole_of_tiny() -> Window {
     Window::new(Chain::open("tiny").unwrap_or_else(Chain::tiny), 1, 60)
 }
 
-/// Stretches of `all-forks` with losing branches across heights at which importances are recalculated, and one
-/// wherever chance has it.
+/// Returns ranges of `all-forks` with losing branches across importance recalculations, and one range at a random
+/// place.
 fn stretches_of_all_forks() -> Vec<Window> {
     let anywhere = 2 + Random(seed()).next() % 3_900;
     let open = |start: u64| Some(Window::new(Chain::open("all-forks")?, start, start + 30));
     [345, 705, 1_425, anywhere].into_iter().filter_map(open).collect()
 }
 
-/// A stretch of a chain of which 24 blocks may be rewritten, with a losing branch.
+/// Returns a range of a chain with a rewrite limit of 24 blocks, with a losing branch.
 fn stretch_of_one_year() -> Option<Window> {
     Some(Window::new(Chain::open("one-year")?, 690, 740))
 }
 
-/// A store that goes back and forth.
+/// A store that moves along the chain.
 struct Walker<'w> {
     window: &'w Window,
     folder: TempDir,
@@ -80,7 +80,7 @@ impl<'w> Walker<'w> {
         self.store.as_ref().unwrap()
     }
 
-    /// Goes to a height of the chain itself, from wherever the last case, perhaps failing, has left the store.
+    /// Moves to a height of the main chain, whatever state the last case, which may have failed, has left.
     fn go_to(&mut self, height: u64) {
         let here = Point::of(self.store());
         let is_known = here.tip.height.0 <= self.window.last(MAIN)
@@ -107,8 +107,8 @@ fn offer(window: &Window, store: &Store, common: u64, part: Vec<Block>) -> Resul
     Ok(judge(Box::new(part), LATE))
 }
 
-/// The part with one change: where it begins, how many of our blocks it replaces, how many more it holds, what is
-/// changed, and what chooses the place.
+/// A chain part with one change: height of the common block, number of our blocks it replaces, number of additional
+/// blocks, the change, and the seed of its place.
 type ChangedPart = (u64, u64, u64, Change, u64);
 
 fn changed_parts(window: &Window) -> impl Strategy<Value = ChangedPart> + use<> {
@@ -116,7 +116,7 @@ fn changed_parts(window: &Window) -> impl Strategy<Value = ChangedPart> + use<> 
     (commons, 0..4u64, 1..6u64, prop::sample::select(Change::ALL.to_vec()), any::<u64>())
 }
 
-/// What a part must come to: to the state after `last` if that is further than what is replaced.
+/// Checks the outcome of a part: the state after `last` if that is above the replaced tip.
 fn assert_outcome(window: &Window, store: &Store, outcome: &BranchOutcome, [common, tip, last]: [u64; 3]) {
     let score = |height| window.point(MAIN, height).tip.score - window.point(MAIN, common).tip.score;
     assert_eq!(outcome.validity, Validity::Valid);
@@ -131,7 +131,7 @@ fn assert_outcome(window: &Window, store: &Store, outcome: &BranchOutcome, [comm
     assert_eq!(Point::of(store), *window.point(MAIN, tip.max(last)));
 }
 
-/// Whether there was a change for which the part had to be refused.
+/// Returns whether the change made the part invalid.
 fn check_changed_part(walker: &mut Walker<'_>, (common, undone, more, change, place): ChangedPart) -> bool {
     let window = walker.window;
     let tip = (common + undone).min(window.last(MAIN) - 1);
@@ -185,14 +185,14 @@ fn a_part_of_all_forks_with_one_change_is_refused_and_leaves_no_trace() {
     stretches_of_all_forks().iter().for_each(|window| every_changed_part_is_refused(window, 16));
 }
 
-/// One thing that happens to a store. Numbers are taken modulo what there is.
+/// One operation on a store. Numbers are taken modulo the available range.
 #[derive(Clone, Copy, Debug)]
 enum Move {
-    /// The next blocks of our branch come, as a file or in parts of so many.
+    /// Imports the next blocks of our branch, as a file or in parts of the given length.
     Extend { blocks: u64, part: Option<u64> },
-    /// So many blocks are rolled back.
+    /// Rolls back this many blocks.
     RollBack { blocks: u64 },
-    /// A branch is offered from so many blocks below where it parts from ours, up to some height.
+    /// Offers a branch from this many blocks below its fork up to some height.
     Offer { branch: usize, below: u64, last: u64 },
 }
 
@@ -205,12 +205,12 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
     prop::collection::vec(prop_oneof![3 => extend, 2 => back, 4 => offer], 4..20)
 }
 
-/// A store, and where it must be.
+/// A store and its expected position.
 struct Journey<'w> {
     walker: Walker<'w>,
     branch: usize,
     height: u64,
-    /// How far back the blocks can be undone.
+    /// The lowest height that blocks can be rolled back to.
     lowest: u64,
     limit: u64,
 }
@@ -318,7 +318,7 @@ fn a_way_back_and_forth_in_one_year_gives_the_state_of_the_straight_one_and_ends
     }
 }
 
-/// A journey that begins with the one way that leads over the highest number of blocks that may be rewritten.
+/// A journey that starts with the only move that would exceed the rewrite limit.
 #[test]
 fn a_part_that_would_rewrite_more_than_may_be_is_refused_and_nothing_changes() {
     let Some(window) = stretch_of_one_year() else { return };
@@ -333,7 +333,7 @@ fn a_part_that_would_rewrite_more_than_may_be_is_refused_and_nothing_changes() {
     assert_eq!(journey.height, height);
     journey.go(Move::Offer { branch: MAIN, below: limit, last: limit + 5 });
     assert_eq!(journey.height, height + 5);
-    // What was rolled back cannot be undone once more by a part.
+    // A rollback uses up the limit: a part cannot undo further blocks.
     journey.go(Move::RollBack { blocks: limit });
     assert_eq!(journey.height, height + 5 - limit);
     journey.go(Move::Offer { branch: MAIN, below: 1, last: 10 });

@@ -1,5 +1,4 @@
-//! The rules of consensus that decide on blocks and between chains, on the published vectors and on
-//! recorded chains.
+//! Consensus rules that decide on blocks and between chains, on the published vectors and on recorded chains.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -19,7 +18,7 @@ use nisd::model::{Address, Amount, Hash256, Height, Network, NetworkByte, Timest
 use nisd::state::{Account, LinkRole, RemoteLink};
 use serde_json::Value;
 
-/// A group of the vectors.
+/// Returns a group of the vectors.
 fn vectors(group: &str) -> Option<Value> {
     let text = std::fs::read(shared("data/vectors-consensus.json")?).expect("the vectors");
     let mut all: Value = serde_json::from_slice(&text).expect("JSON");
@@ -28,7 +27,7 @@ fn vectors(group: &str) -> Option<Value> {
     Some(group)
 }
 
-/// The members of a list, of which there are some.
+/// Returns the elements of a list that must not be empty.
 fn list(value: &Value) -> &[Value] {
     let list = value.as_array().expect("a list");
     assert!(!list.is_empty());
@@ -47,7 +46,7 @@ fn key(value: &Value) -> PublicKey {
     PublicKey::from_hex(text(value)).expect("a key")
 }
 
-/// A number, which may be written as a text.
+/// Returns a number, which may be written as a string.
 fn number(value: &Value) -> i64 {
     value.as_i64().unwrap_or_else(|| text(value).parse().expect("a number"))
 }
@@ -60,12 +59,12 @@ fn timestamp(value: &Value) -> Timestamp {
     Timestamp(i32::try_from(number(value)).expect("a time stamp"))
 }
 
-/// A double, given by its bits.
+/// Returns a double given by its bits.
 fn double(bits: &Value) -> f64 {
     f64::from_bits(u64::from_str_radix(text(bits), 16).expect("the bits of a double"))
 }
 
-/// The network that these settings make.
+/// Returns the network of these settings.
 fn network(settings: &[(&str, &str)]) -> Network {
     let flag = |(key, value): &(&str, &str)| Override {
         key: (*key).to_owned(),
@@ -247,7 +246,7 @@ fn hash_chains_tell_where_chains_fork() {
     }
 }
 
-/// Heights of the six forks that depend on the network.
+/// Returns the heights of the six forks that depend on the network.
 fn fork_heights(forks: &Forks) -> [u64; 6] {
     [
         forks.multisig_m_of_n,
@@ -259,7 +258,7 @@ fn fork_heights(forks: &Forks) -> [u64; 6] {
     ]
 }
 
-/// A private network that sets nothing but its identity.
+/// Settings of a private network that set only its identity.
 const PRIVATE: [(&str, &str); 6] = [
     ("nem.network", "devnet"),
     ("nem.network.version", "-104"),
@@ -286,7 +285,7 @@ fn forks_have_the_heights_of_their_network() {
         assert_eq!(group[name], Value::from(fork_heights(&forks).to_vec()), "{settings:?}");
         assert_eq!(group["treasury"]["shipped_configuration"], forks.treasury_reissuance);
     }
-    // The table's testnet is an earlier one. Today's, which is known by that name, has begun after all forks.
+    // The table's testnet is an earlier one. The current testnet, which has this name, started after all forks.
     let forks = network(&[("nem.network", "testnet")]).chain.forks;
     assert_eq!((fork_heights(&forks), forks.treasury_reissuance), ([1; 6], 1));
     for (index, name) in list(&group["keys"]).iter().enumerate() {
@@ -336,14 +335,14 @@ fn the_namespace_fee_sink_has_its_addresses() {
     }
 }
 
-/// The lines of a recorded file.
+/// Reads the lines of a recorded file.
 fn lines(path: &Path) -> Vec<Value> {
     let mut text = String::new();
     GzDecoder::new(File::open(path).unwrap()).read_to_string(&mut text).unwrap();
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Effective importances by grouped height and address, each checked to follow from the double beside it.
+/// Returns effective importances by importance height and address, each checked against the double beside it.
 fn effective_importances(path: &Path, total: Amount) -> BTreeMap<u64, BTreeMap<String, u64>> {
     let entry = |account: &Value| {
         let effective = unsigned(&account["effectiveImportance"]);

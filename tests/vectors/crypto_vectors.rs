@@ -6,7 +6,7 @@ use nisd::crypto::hash::{keccak256, keccak512, ripemd160};
 use nisd::crypto::{KeyPair, PrivateKey, PublicKey, Signature, Verifier, verify};
 use serde_json::Value;
 
-/// The rows of one section; a missing or empty section fails the test.
+/// Returns the rows of one section; a missing or empty section fails the test.
 fn section(name: &str) -> Vec<Value> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/vectors-encoding.json");
     let text = std::fs::read_to_string(path).expect("the vector file is readable");
@@ -75,7 +75,7 @@ fn signatures() {
 #[test]
 fn verification_of_odd_keys_and_signatures() {
     let mut verifier = Verifier::default();
-    // The second round finds the accepted keys in the verifier's memory.
+    // The second round finds the accepted keys in the verifier's cache.
     for row in [section("verifyCases"), section("verifyCases")].concat() {
         let public = public_key(&row, "publicKey");
         let data = bytes(&row, "data");
@@ -111,7 +111,7 @@ fn encryption() {
 #[test]
 fn failures_of_decryption() {
     let rows = section("cipherFailures");
-    // The keys stand in the first row only and hold for all of them.
+    // Only the first row contains the keys, which apply to all rows.
     let own = key_pair(&rows[0], "recipientPrivateKey");
     let other = public_key(&rows[0], "senderPublicKey");
     for row in &rows {

@@ -1,5 +1,5 @@
-//! Addresses, transactions, blocks and other entities in both formats against the project's own vectors, the
-//! nemesis blocks of the public networks, and the public NEM vectors of the Symbol project.
+//! Addresses, transactions, blocks and other entities in both formats against the project's own vectors, the nemesis
+//! blocks of the public networks, and the public NEM vectors of the Symbol project.
 
 use std::collections::BTreeSet;
 
@@ -30,7 +30,7 @@ fn vectors() -> Value {
     serde_json::from_str(&text).expect("the vector file is JSON")
 }
 
-/// The rows of a section, which must not be empty.
+/// Returns the rows of a section, which must not be empty.
 fn rows<'a>(file: &'a Value, section: &str) -> &'a [Value] {
     let rows = file[section].as_array().unwrap_or_else(|| panic!("section {section} is missing"));
     assert!(!rows.is_empty(), "section {section} is empty");
@@ -152,7 +152,7 @@ fn check_transaction(file: &Value, row: &Value, network: &str) {
     }
 }
 
-/// The transaction's own signature and those of its cosignatories.
+/// Checks the signature of the transaction and those of its cosignatories.
 fn check_signatures(verifier: &mut Verifier, transaction: &Transaction) {
     let signature = transaction.signature.as_ref().expect("a signature");
     let valid = verifier.verify(&transaction.signer, &transaction.signed_bytes(), signature);
@@ -199,13 +199,13 @@ fn check_block_signatures(block: &Block) {
     block.transactions.iter().for_each(|transaction| check_signatures(&mut verifier, transaction));
 }
 
-/// An entity written in both formats.
+/// An entity encoded in both formats.
 struct Written {
     binary: String,
     json: String,
 }
 
-/// Writes an entity in both formats. A macro, as no closure can take either sink.
+/// Encodes an entity in both formats. A macro, because a closure cannot accept both encoders.
 macro_rules! written {
     (|$sink:ident| $write:expr) => {{
         let mut binary = BinaryEncoder::default();
@@ -217,7 +217,7 @@ macro_rules! written {
     }};
 }
 
-/// Entities that are held to other recordings.
+/// Entities that other tests compare with recordings.
 const LATER: [&str; 13] = [
     "public-key",
     "private-key",
@@ -234,7 +234,7 @@ const LATER: [&str; 13] = [
     "namespace-meta-data-pair",
 ];
 
-/// Reads and writes an entity that nodes tell each other; `false` if it is none.
+/// Decodes and encodes an entity of the peer protocol; returns `false` if the name is not one.
 fn check_wire(name: &str, row: &Value) -> bool {
     let nobody = Address::from_public_key(&PublicKey([0; 32]), NetworkByte::TESTNET);
     let context = Context { network: NetworkByte::TESTNET, nemesis_signer: nobody, trusted: false };
@@ -268,7 +268,7 @@ fn check_wire(name: &str, row: &Value) -> bool {
     true
 }
 
-/// Writes the entity of a vector; `None` if its room is still to come.
+/// Encodes the entity of a vector; `None` if its module does not exist yet.
 fn write_entity(name: &str, file: &Value) -> Option<Written> {
     let alice = key(&rows(file, "keys")[0], "publicKey");
     let hash = Hash256(keccak256(b"x"));
@@ -347,7 +347,7 @@ fn entities_are_written_in_both_formats() {
     assert_eq!(later, BTreeSet::from(LATER));
 }
 
-/// Cases that are read differently on purpose, with the reason.
+/// Cases that are intentionally decoded differently, with the reason.
 const DEVIATIONS: [(&str, &str); 1] = [(
     "block: a zero length transaction",
     "NIS1 keeps a null transaction, on which every later step fails; here reading fails",
@@ -374,7 +374,7 @@ impl Entity {
     }
 }
 
-/// Reads the input of a case and returns the entity.
+/// Decodes the input of a case.
 fn read_case(row: &Value, context: Context) -> Result<Entity, ReadError> {
     let form = match text(row, "mode") {
         "verifiable" => SigningForm::Verifiable,
@@ -400,7 +400,7 @@ fn read_entity<'a, S: Decoder<'a>>(entity: &str, source: &mut S, form: SigningFo
     }
 }
 
-/// What is wrong with the outcome of a case.
+/// Returns what is wrong with the result of a case.
 fn judge(row: &Value, outcome: Result<Entity, ReadError>) -> Option<String> {
     let wanted_ok = text(row, "result") == "ok";
     match outcome {
@@ -430,8 +430,8 @@ fn judge(row: &Value, outcome: Result<Entity, ReadError>) -> Option<String> {
     }
 }
 
-/// Whether an error has the recorded text, which may leave a gap, and from which the names of the failures around it are
-/// left out.
+/// Returns whether an error has the recorded text, which may contain a placeholder and omits the names of enclosing
+/// exceptions.
 fn says(error: &ReadError, recorded: &str) -> bool {
     let text = error.to_string();
     match recorded.split_once("<the address as read, upper case>") {
@@ -441,7 +441,7 @@ fn says(error: &ReadError, recorded: &str) -> bool {
     }
 }
 
-/// The text of an error without the names of classes before it.
+/// Returns the text of an error without leading class names.
 fn plain(text: &str) -> &str {
     match text.split_once(": ") {
         Some((name, rest)) if name.starts_with("java.") || name.starts_with("org.nem.") => plain(rest),
@@ -504,7 +504,7 @@ fn check_nemesis(name: &str, network: &Value, block: &Block) {
     }
 }
 
-/// Two of the blocks exist as JSON as well; one demands an order of the members in every object.
+/// Two of the blocks also exist as JSON; one of these requires an order of the members in every object.
 fn check_nemesis_json(file: &Value, name: &str, block: &Block) {
     if name == "mainnet" {
         return;
@@ -536,11 +536,11 @@ fn public_address_vectors() {
     }
 }
 
-/// The fee of the public transaction vectors, above the largest amount, as it stands in their bytes.
+/// The fee of the public transaction vectors in their bytes; it is above the maximum amount.
 const IMPOSSIBLE_FEE: [u8; 8] = [0xe0, 0xfe, 0xee, 0xef, 0xfe, 0xee, 0xef, 0xfe];
 
-/// The public transaction vectors pay fees that NIS1 refuses; with possible fees in their place the transactions
-/// are written as they were read, the exceptions aside.
+/// The public transaction vectors have fees that NIS1 rejects. With possible fees instead, the transactions encode to
+/// the bytes they were decoded from, except for the listed exceptions.
 #[test]
 fn public_transaction_vectors() {
     let Some(rows) = symbol_rows("transactions.json") else { return };
@@ -564,7 +564,7 @@ fn public_transaction_vectors() {
     assert!(unchanged > rows.len() / 2, "only {unchanged} of {} are unchanged", rows.len());
 }
 
-/// A copy in which every impossible fee is replaced.
+/// Returns a copy with every impossible fee replaced.
 fn with_possible_fees(payload: &[u8]) -> Vec<u8> {
     let mut copy = payload.to_vec();
     while let Some(at) = copy.windows(8).position(|window| window == IMPOSSIBLE_FEE) {
@@ -573,13 +573,13 @@ fn with_possible_fees(payload: &[u8]) -> Vec<u8> {
     copy
 }
 
-/// Whether a transaction may be refused, or written with other bytes than it was read from.
+/// Returns whether a transaction may be rejected, or encode to other bytes than it was decoded from.
 fn is_exception(name: &str, payload: &[u8], outcome: &Result<Transaction, ReadError>) -> bool {
     match outcome {
         // An empty message is dropped: its type and length, 8 bytes, inside an object.
         Ok(read) => name.contains("transfer") && read.to_bytes(SigningForm::Verifiable).len() + 8 == payload.len(),
         Err(error) if name.contains("mosaic_definition") => error.to_string().ends_with("creator must be identical"),
-        // Cosignatures are over the inner transaction with its impossible fee.
+        // Cosignatures cover the inner transaction with its impossible fee.
         Err(error) => name.contains("multisig_aggregate") && error.to_string().contains("for another transaction"),
     }
 }

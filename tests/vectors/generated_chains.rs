@@ -1,4 +1,4 @@
-//! The tool that makes long chains for measuring: short ones of it, taken in by the program by all rules.
+//! The generator of long chains for benchmarks: the program imports short ones with full validation.
 
 use std::fs;
 use std::path::Path;
@@ -32,7 +32,7 @@ fn generate(plan: &Plan, folder: &Path) -> (Files, Book) {
     (files, book)
 }
 
-/// Has the program take a chain in, and looks at how far it has come.
+/// Imports a chain with the program and checks the height it reaches.
 fn assert_is_taken_in(plan: &Plan, files: &Files, folder: &Path) {
     let store = folder.join("store");
     let [config, blocks, data] = [&files.config, &files.blocks, &store].map(|path| path.to_str().expect("a path"));

@@ -1,7 +1,7 @@
-//! Trust, network time and the delays of tasks against vectors of the reference implementation, bit for bit.
+//! Trust, network time and task delays against vectors of NIS1, bit for bit.
 //!
-//! They lie outside this repository, in `vectors-peer.json` under `../shared/data`, or under `data` in the folder
-//! that the environment variable `NISD_SHARED` names. Without them these tests say so and check nothing.
+//! They lie outside this repository, in `vectors-peer.json` under `../shared/data`, or under `data` in the folder that
+//! the environment variable `NISD_SHARED` names. Without them these tests print a notice and check nothing.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -17,7 +17,7 @@ use serde_json::Value;
 
 const NOW: Timestamp = Timestamp(1_000);
 
-/// The vectors as they stand in the file.
+/// Returns the text of the file of vectors.
 fn text() -> Option<String> {
     Some(std::fs::read_to_string(crate::common::shared("data/vectors-peer.json")?).expect("a readable file"))
 }
@@ -29,7 +29,7 @@ fn section(name: &str) -> Option<Value> {
     Some(section)
 }
 
-/// The decimal numbers of the one list of this name, exactly as they stand there: the reader of JSON rounds.
+/// Returns the decimal numbers of the only list of this name exactly as written, because the JSON reader rounds.
 fn decimals(text: &str, name: &str) -> Vec<f64> {
     let (_, rest) = text.split_once(&format!("\"{name}\"")).expect("the list");
     let (_, rest) = rest.split_once('[').expect("a list");
@@ -53,7 +53,7 @@ fn address(number: i64) -> Address {
     Address::from_public_key(&PublicKey([number as u8 + 1; 32]), NetworkByte::TESTNET)
 }
 
-/// The experiences of the example.
+/// Returns the experiences of the example.
 fn experiences(section: &Value) -> Experiences {
     let local = integer(&section["localNode"]);
     let mut experiences = Experiences::new(address(local));
@@ -70,7 +70,7 @@ fn experiences(section: &Value) -> Experiences {
     experiences
 }
 
-/// Trust of the example, calculated in slices of so many rows.
+/// Computes the trust of the example in slices of this many rows.
 fn trust(section: &Value, rows: usize) -> TrustValues {
     let experiences = experiences(section);
     let (nodes, local) = (integer(&section["nodes"]), integer(&section["localNode"]));
@@ -126,7 +126,7 @@ fn sample(row: &Value) -> Sample {
     Sample { sent, remote_received, remote_sent, received, importance }
 }
 
-/// Answers of listed nodes, each at a place of its own.
+/// Returns the clock answers of listed nodes, each with its own index.
 fn answers(samples: &[Sample]) -> Vec<ClockAnswer> {
     let answer = |(number, sample): (usize, &Sample)| ClockAnswer {
         node: address(number as i64),
@@ -158,7 +158,7 @@ fn network_time_is_moved_as_by_the_reference() {
     for case in cases {
         let accounts = integer(&case["lastVectorSize"]) as u64;
         let mut time = TimeSync::default();
-        // Rounds that age the node and do not move it.
+        // Rounds that age the node without moving its clock.
         let still = Sample { sent: 0, remote_received: 0, remote_sent: 0, received: 0, importance: 1.0 };
         for _ in 0..integer(&case["nodeAge"]) {
             assert_eq!(time.round(&answers(&[still]), 1, accounts, NOW).map(|round| round.change), Ok(0));

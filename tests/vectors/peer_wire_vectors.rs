@@ -1,4 +1,4 @@
-//! The forms in which nodes tell each other things, against the vectors of NIS1.
+//! Wire forms of the peer protocol against the vectors of NIS1.
 //!
 //! The vectors lie outside this repository (see `crate::common::shared`).
 
@@ -19,7 +19,7 @@ use nisd::peer::wire::{
 };
 use serde_json::Value;
 
-/// What has no type of its own here, with the reason.
+/// Structures without a type in this project, with the reason.
 const NOT_READ: [(&str, &str); 2] = [
     (
         "challenge (4 bytes)",
@@ -114,7 +114,7 @@ fn an_identity_is_proved_by_the_recorded_signature() {
     assert!(!Challenge([0; 64]).is_signed_by(&signer.public(), &signature));
 }
 
-/// Reads and writes a request, an entity and the whole answer, and checks who gave it.
+/// Decodes and encodes a request, an entity and the whole answer, and verifies the answering node.
 fn check_exchange<Q, A>(row: &Value, query: Query, node: &KeyPair)
 where
     Q: Readable + Writable + PartialEq + Debug,
@@ -139,7 +139,7 @@ fn bodies(row: &Value) -> [(Format, Vec<u8>); 2] {
     [(Format::Json, text(row, "json").into()), (Format::Binary, bytes(row, "binary"))]
 }
 
-/// The challenge in a request, which is written as this node writes the query.
+/// Checks that the node encodes the query as recorded; returns the challenge of the request.
 fn check_request<Q: Readable + Writable + PartialEq + Debug>(row: &Value, query: &Query, path: &str) -> Challenge {
     check::<Q>(row, path);
     let find = |format: Format, body: &[u8]| {
@@ -243,7 +243,7 @@ fn a_pushed_transaction_is_signed_read_and_written_as_recorded() {
     assert!(!changed.verify().0);
 }
 
-/// What is pushed has these bytes, and survives both formats.
+/// Checks that a pushed entity has these bytes and survives both formats.
 fn check_push<T: Readable + Writable + PartialEq + Debug>(pushed: &T, recorded: Vec<u8>) {
     assert_eq!(Format::Binary.to_bytes(pushed), recorded);
     for format in [Format::Binary, Format::Json] {

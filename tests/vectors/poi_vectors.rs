@@ -1,7 +1,7 @@
-//! Importances against vectors of the reference implementation, bit for bit.
+//! Importances against vectors of NIS1, bit for bit.
 //!
-//! They lie outside this repository, in `vectors-poi.json` under `../shared/data`, or under `data` in the folder
-//! that the environment variable `NISD_SHARED` names. Without them these tests say so and check nothing.
+//! They lie outside this repository, in `vectors-poi.json` under `../shared/data`, or under `data` in the folder that
+//! the environment variable `NISD_SHARED` names. Without them these tests print a notice and check nothing. The section
 //! `stateOrder` is about tables that this node does not have.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,7 +24,7 @@ use serde_json::Value;
 const BLOCKS_PER_DAY: u64 = 1440;
 const TOTAL: Amount = Amount::whole(9_000_000_000);
 
-/// One section of the vectors, with at least one row.
+/// Returns one section of the vectors, with at least one row.
 fn section(name: &str) -> Option<Value> {
     let text = std::fs::read_to_string(crate::common::shared("data/vectors-poi.json")?).expect("a readable file");
     let mut all: Value = serde_json::from_str(&text).expect("JSON");
@@ -76,7 +76,7 @@ fn addresses(value: &Value) -> Vec<Address> {
     list(value).iter().map(address).collect()
 }
 
-/// Addresses that are in no vector.
+/// Returns addresses that are in no vector.
 fn strangers(count: u8) -> Vec<Address> {
     (0..count).map(|number| Address::from_public_key(&PublicKey([number; 32]), NetworkByte::TESTNET)).collect()
 }
@@ -90,14 +90,14 @@ fn in_given_order(height: u64) -> Settings {
     Settings { order: AccountOrder::Given, ..Settings::new(Height(height), BLOCKS_PER_DAY, 0) }
 }
 
-/// Numbers of accounts: those that are handed over in order of their addresses, then others.
+/// Returns the numbers of accounts: first those passed in, in order of their addresses, then the others.
 fn numbered(accounts: &Accounts, links: &Links) -> BTreeMap<Address, u32> {
     let sorted: BTreeSet<Address> = accounts.iter().map(|account| account.0).collect();
     let others: BTreeSet<Address> = links.iter().map(|link| link.2).filter(|other| !sorted.contains(other)).collect();
     sorted.into_iter().chain(others).zip(0..).collect()
 }
 
-/// A finished calculation whose accounts are first of the height of their place.
+/// Returns a finished calculation; each account has its index as its first height.
 fn calculate(settings: Settings, accounts: &Accounts, links: &Links, slice: u32) -> ProofOfImportance {
     let mut calculation = ProofOfImportance::new(settings);
     let numbers = numbered(accounts, links);
@@ -126,7 +126,7 @@ fn by_address(results: Importances, accounts: &Accounts) -> BTreeMap<Address, Im
     results.accounts.into_iter().map(|one| (addresses[one.account as usize], one)).collect()
 }
 
-/// Nodes of every cluster, hubs and outliers.
+/// Returns the nodes of every cluster, hubs and outliers.
 fn partition(clusters: &Clusters) -> (BTreeSet<Vec<u64>>, Vec<u64>, Vec<u64>) {
     let (mut blocks, mut hubs, mut outliers) = (BTreeMap::<u32, Vec<u64>>::new(), Vec::new(), Vec::new());
     for (node, (block, role)) in clusters.block.iter().zip(&clusters.roles).enumerate() {
@@ -144,7 +144,7 @@ fn expected_partition(expected: &Value) -> (BTreeSet<Vec<u64>>, Vec<u64>, Vec<u6
     (clusters, numbers(&expected["hubs"]), numbers(&expected["outliers"]))
 }
 
-/// Entries of a matrix: row, column and bits of the value.
+/// Returns the entries of a matrix: row, column and bits of the value.
 fn entries(matrix: &SparseMatrix) -> Vec<(u64, u64, u64)> {
     let row = |row| matrix.group(row).iter().map(move |(column, m)| (row as u64, u64::from(*column), m.to_bits()));
     (0..matrix.groups()).flat_map(row).collect()
@@ -154,7 +154,7 @@ fn expected_entries(expected: &Value) -> Vec<(u64, u64, u64)> {
     list(expected).iter().map(|entry| (number(&entry[0]), number(&entry[1]), bits(&entry[2]))).collect()
 }
 
-/// The rows of a matrix, whatever their order.
+/// Returns the rows of a matrix regardless of their order.
 fn rows(entries: Vec<(u64, u64, u64)>) -> Vec<Vec<(u64, u64)>> {
     let mut rows = BTreeMap::<u64, Vec<_>>::new();
     entries.into_iter().for_each(|(row, column, bits)| rows.entry(row).or_default().push((column, bits)));
@@ -252,7 +252,7 @@ fn scores_are_combined_as_by_the_reference() {
     }
 }
 
-/// Input of one calculation of the section `poi`.
+/// Returns the input of one calculation of the section `poi`.
 fn poi_input(case: &Value) -> (Settings, Accounts, Links) {
     let known = addresses(&case["addresses"]);
     let mut settings = in_given_order(number(&case["height"]));
@@ -343,8 +343,8 @@ fn stakes_are_shared_as_by_the_reference() {
     }
 }
 
-/// Accounts of a recalculation, filled up to `all` with some that have nothing; and the expected page ranks
-/// and importances.
+/// Returns the accounts of a recalculation, padded up to `all` with accounts without a balance, and the expected page
+/// ranks and importances.
 fn recorded_accounts(
     recorded: &Value,
     address: impl Fn(&Value) -> Address,

@@ -1,18 +1,18 @@
-//! A short run of the generator of random signed transactions: the node must give each of them the verdict that the rules
-//! demand, and the state must follow.
+//! A short run of the generator of random signed transactions: the node must give each the result that the rules
+//! require, and the state must follow.
 //!
-//! The same is tried each time; `NISD_SEED` has something else tried, `NISD_CASES=n` n times as many blocks' worth.
+//! Every run tests the same cases; `NISD_SEED` selects others, `NISD_CASES=n` runs n times as many blocks.
 
 use crate::common::{from_environment, loudly};
 use crate::random::{Figures, Plan, UNREACHABLE, replay, run};
 
-/// Blocks' worth of cases if no more are asked for: those of six networks, one of each kind.
+/// Default number of blocks: those of six networks, one of each kind.
 const BLOCKS: u64 = 10_000;
 /// Cases at each height at which a network stops.
 const CASES: usize = 10;
-/// The seed if no other is asked for.
+/// Default seed.
 const SEED: u64 = 1;
-/// A seed with which even a short run has something of all that is written.
+/// A seed with which even a short run produces every kind of output file.
 const WRITTEN_SEED: u64 = 3;
 
 fn tried(plan: &Plan) -> Figures {
@@ -29,7 +29,7 @@ fn every_rule_refuses_what_breaks_it_with_its_own_result_and_valid_blocks_leave_
     loudly(&figures.to_string());
     UNREACHABLE.iter().for_each(|(rule, why)| loudly(&format!("cannot be reached: {rule}: {why}")));
     let never = figures.below(1);
-    // Chance may leave one out of a run that was not chosen.
+    // A run with a chosen seed may miss one by chance.
     assert!(never.is_empty() || seed.is_some(), "no case broke {never:?}");
     let scarce = figures.scarce(1);
     assert!(scarce.is_empty() || seed.is_some(), "no case had {scarce:?}");

@@ -26,7 +26,7 @@ use serde_json::Value;
 const ALICE: PublicKey = PublicKey([1; 32]);
 const BOB: PublicKey = PublicKey([2; 32]);
 
-/// A group of the vectors.
+/// Returns a group of the vectors.
 fn vectors(group: &str) -> Option<Value> {
     let file = shared("data/vectors-consensus.json")?;
     let mut all: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
@@ -61,7 +61,7 @@ fn mainnet() -> Network {
     network
 }
 
-/// Runs a test in the middle of a block of an otherwise empty mainnet, where Alice and Bob are rich.
+/// Runs a test within a block of an otherwise empty mainnet on which Alice and Bob are rich.
 fn at(height: u64, test: impl FnOnce(&mut Ledger<'_, WriteTxn<'_>>)) {
     let network = mainnet();
     let folder = tempfile::tempdir().unwrap();
@@ -89,7 +89,7 @@ fn address(key: &PublicKey) -> Address {
     Address::from_public_key(key, NetworkByte::MAINNET)
 }
 
-/// A transaction with a fee that is always high enough.
+/// Builds a transaction with a fee that is always high enough.
 fn transaction(signer: PublicKey, body: Body) -> Transaction {
     let version = if matches!(body, Body::Transfer(_) | Body::AggregateModification(_)) { 2 } else { 1 };
     Transaction {
@@ -129,7 +129,7 @@ fn define(
     id
 }
 
-/// A height of each era of fees.
+/// One height with each fee schedule.
 const ERAS: [u64; 3] = [874_999, 875_000, 1_250_000];
 
 #[test]
@@ -173,7 +173,7 @@ fn the_first_fee_of_a_value_rises_at_the_thresholds() {
 fn scarce_mosaics_are_cheaper_from_the_thresholds_on() {
     let Some(group) = vectors("supply_adjustment_thresholds") else { return };
     at(900_000, |ledger| {
-        // Beyond 24 the lowest fee of 1 hides the adjustment.
+        // Beyond 24 the minimum fee of 1 hides the adjustment.
         for (adjustment, threshold) in group["thresholds"].as_array().unwrap().iter().enumerate().take(25).skip(1) {
             let total = 9_000_000_000_000_000 / number(threshold);
             let divisibility = if total > 10_000 { 0 } else { 1 };
@@ -216,7 +216,7 @@ fn multisig(initiator: PublicKey, inner: Transaction, cosigners: &[PublicKey]) -
     transaction(initiator, Body::Multisig(Box::new(Multisig { inner, cosignatures })))
 }
 
-/// A transaction of the kind that the vectors call so.
+/// Builds a transaction of the kind with this name in the vectors.
 fn of_kind(name: &str) -> Transaction {
     let inner = || transfer(0, 0, Vec::new());
     let id = MosaicId::parse("alice:coin").unwrap();
@@ -281,7 +281,7 @@ fn rents_and_creation_fees_are_those_of_the_era() {
     });
 }
 
-/// The movements of mosaics of a transfer, or the text of the exception.
+/// Returns the mosaic quantities that a transfer moves, or the text of the exception.
 fn moved(ledger: &Ledger<'_, WriteTxn<'_>>, transfer: &Transaction) -> Result<Vec<u64>, String> {
     let mut list = Vec::new();
     effects(transfer, ledger, NetworkByte::MAINNET, &mut list).map_err(|error| error.to_string())?;
@@ -338,7 +338,7 @@ fn messages_may_be_longer_after_each_fork() {
     });
 }
 
-/// The result of a check; it must not be an exception.
+/// Returns the result of a check, which must not be an exception.
 fn result(outcome: rules::RuleResult) -> ValidationResult {
     match outcome {
         Ok(()) => ValidationResult::Success,
@@ -456,7 +456,8 @@ fn multisig_transactions_need_the_right_signatures() {
                 }
             };
             let signers = keys(&case["signers"]);
-            // The rule does not care who among the signers began, but an earlier one wants a cosignatory.
+            // The rule does not depend on which signer initiated the transaction, but an earlier rule requires a
+            // cosignatory.
             let one = multisig(signers[0], inner, &signers[1..]);
             let found = result(check_transaction(&one, &context(ledger, ERAS[2], Purpose::BlockProcessing)).map(drop));
             assert_eq!(case["result"], found.name(), "{case}");

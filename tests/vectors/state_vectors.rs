@@ -1,5 +1,5 @@
-//! The state against the published vectors: its functions one by one, the nemesis blocks of
-//! the public networks, and two chains of unsigned transactions with all that they leave behind.
+//! The state against the published vectors: its functions one by one, the nemesis blocks of the public networks, and
+//! two chains of unsigned transactions with their complete resulting state.
 
 mod accounts;
 mod checkpoint;
@@ -35,7 +35,7 @@ use sha2::{Digest, Sha256};
 const ALICE: PublicKey = PublicKey([1; 32]);
 const BOB: PublicKey = PublicKey([2; 32]);
 
-/// A group of the vectors.
+/// Returns a group of the vectors.
 fn vectors(group: &str) -> Option<Value> {
     let file = shared("data/vectors-state.json")?;
     let mut all: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
@@ -48,7 +48,7 @@ fn list(value: &Value) -> &[Value] {
     value.as_array().unwrap()
 }
 
-/// A list that is not empty.
+/// Returns the elements of a list that must not be empty.
 fn cases(value: &Value) -> &[Value] {
     assert!(!list(value).is_empty());
     list(value)
@@ -66,7 +66,7 @@ fn height(value: &Value) -> Height {
     Height(number(value))
 }
 
-/// A public network with further settings.
+/// Returns the settings of a public network with changes.
 fn network_with(name: &str, settings: &[(&str, String)]) -> Settings {
     let name = ("nem.network", name.to_owned());
     let unread = ("nem.network.nemesisFilePath", "unread".to_owned());
@@ -84,14 +84,14 @@ fn address(key: &PublicKey) -> Address {
     Address::from_public_key(key, testnet().byte)
 }
 
-/// Runs a test on a batch of an empty store.
+/// Runs a test in a write transaction on an empty store.
 fn on_empty(network: &Network, test: impl FnOnce(&mut WriteTxn<'_>)) {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(folder.path(), &ChainIdentity::of(network), Options::default()).unwrap();
     test(&mut store.begin_write().unwrap());
 }
 
-/// Does something in the middle of a block at a height.
+/// Performs something within a block at a height.
 fn within<T>(
     txn: &mut WriteTxn<'_>,
     network: &Network,
@@ -105,7 +105,7 @@ fn within<T>(
     result
 }
 
-/// Credits a block without fees, and forgets what is old.
+/// Credits a block without fees and prunes old entries.
 fn harvest(txn: &mut WriteTxn<'_>, network: &Network, height: Height, timestamp: Timestamp) {
     let mut block = BlockContext::new(height, timestamp);
     let mut ledger = Ledger { txn, block: &mut block, network };
@@ -120,7 +120,7 @@ fn namespace(name: &str) -> NamespaceId {
     NamespaceId::parse(name).unwrap()
 }
 
-/// The state as it is dumped, before it is committed.
+/// Returns the dump of the state before it is committed.
 fn dump_of(state: &impl Read, network: &Network, tip: &StoredHeader) -> Value {
     let mut text = Vec::new();
     dump(state, network, tip, &mut text).unwrap();
@@ -148,8 +148,7 @@ fn importances_are_due_after_the_nemesis_block_and_after_every_block_that_ends_a
     }
 }
 
-/// The protocol recalculates when it undoes a block that ended a group; here the list that was in force before is in
-/// force again.
+/// NIS1 recalculates when it undoes a block that ended a group; this node restores the previous list.
 #[test]
 fn after_an_undone_block_the_importances_before_it_are_in_force() {
     let Some(group) = vectors("recalculationTrigger") else { return };
@@ -168,7 +167,7 @@ fn after_an_undone_block_the_importances_before_it_are_in_force() {
     });
 }
 
-/// The cut of the weighted balances has no counterpart: balances keep no history here.
+/// The pruning of weighted balances has no counterpart: balances have no history here.
 #[test]
 fn outlinks_and_leases_are_forgotten_below_the_cuts_in_every_360th_block() {
     let Some(group) = vectors("pruneHeights") else { return };
@@ -189,7 +188,7 @@ fn outlinks_and_leases_are_forgotten_below_the_cuts_in_every_360th_block() {
             }
             let all = (around(outlinks), around(leases));
             let block = height(&case["blockHeight"]);
-            // The block after it would forget as much, but is none that forgets.
+            // The next block would prune as much, but does not prune.
             harvest(batch, &network, block.next(), Timestamp(0));
             assert_eq!(kept(batch), all, "{case}");
             harvest(batch, &network, block, Timestamp(0));
@@ -199,7 +198,7 @@ fn outlinks_and_leases_are_forgotten_below_the_cuts_in_every_360th_block() {
     }
 }
 
-/// Heights of the outlinks and of the leases in a state.
+/// Returns the heights of the outlinks and of the leases in a state.
 fn kept(state: &impl Read) -> (Vec<u64>, Vec<u64>) {
     let height = |key: &Vec<u8>| u64::from_be_bytes(*key.first_chunk().unwrap());
     let heights = |table| state.keys_with_prefix(table, &[]).unwrap().iter().map(height).collect::<Vec<_>>();
@@ -227,14 +226,14 @@ fn transaction_hashes_are_forgotten_after_the_configured_time_but_never_before_3
             for (time, hash) in times.iter().zip(&hashes) {
                 let kept = state::find_remembered_hash(batch, hash).unwrap().map(|entry| entry.timestamp.0);
                 assert_eq!(kept, (i64::from(*time) >= limit).then_some(*time), "{case}: {time}");
-                // Whoever asks for a transaction finds it all the same.
+                // A lookup by hash still finds the transaction.
                 assert!(state::find_hash(batch, hash).unwrap().is_some_and(|entry| entry.timestamp.0 == *time));
             }
         });
     }
 }
 
-/// Stores a block at height 1 with transactions of these time stamps; their hashes.
+/// Stores a block at height 1 with transactions of these timestamps; returns their hashes.
 fn put_block(txn: &mut WriteTxn<'_>, times: &[i32]) -> Vec<Hash256> {
     let signature = Some(Signature([1; 64]));
     let transfer = |time: &i32| Transaction {
@@ -280,8 +279,8 @@ fn put_block(txn: &mut WriteTxn<'_>, times: &[i32]) -> Vec<Hash256> {
     hashes
 }
 
-/// The history of a weighted balance as the store keeps it: the balance after every operation, for undoing. The steps
-/// of a day in the lists of the vectors are not kept but computed.
+/// The history of a weighted balance as the store keeps it: the balance after every operation, for undoing. The daily
+/// steps in the lists of the vectors are computed instead of stored.
 struct History {
     balances: Vec<VestedBalance>,
     chain: ChainParameters,
@@ -292,7 +291,7 @@ impl History {
         self.balances.last().copied().unwrap_or_default()
     }
 
-    /// The balance as of a height: that of the last operation up to it, vested since.
+    /// Returns the balance at a height: that after the last operation up to it, vested since.
     fn at(&self, height: Height) -> VestedBalance {
         let last = self.balances.iter().rev().find(|balance| balance.height <= height.0);
         last.map_or(VestedBalance::default(), |balance| balance.at(height, &self.chain))
@@ -304,7 +303,7 @@ impl History {
         self.balances.push(balance);
     }
 
-    /// Takes back the last operation, which was one of an amount at a height.
+    /// Undoes the last operation, which moved an amount at a height.
     fn undo(&mut self, height: Height, amount: u64) {
         let undone = self.balances.pop().unwrap();
         assert_eq!((undone.height, undone.total().abs_diff(self.last().total())), (height.0, amount));
@@ -323,7 +322,7 @@ impl History {
             }),
             "convertToFullyVested" => self.balances.last_mut().unwrap().vest_all(),
             "undoSend" | "undoReceive" => self.undo(height, amount),
-            // Blocks above were undone one by one; there is nothing else to take back.
+            // The blocks above were undone one by one, so nothing is left to undo.
             "undoChain" => assert!(self.last().height <= height.0),
             "prune" => {
                 let first = VestedBalance { height: height.0, ..self.at(height) };
@@ -338,7 +337,7 @@ impl History {
         }
     }
 
-    /// Compares with the list of the vectors: of several entries of a height the last one counts.
+    /// Compares with the list of the vectors; of several entries at one height the last one counts.
     fn assert_is(&self, entries: &[Value], context: &str) {
         for (place, entry) in entries.iter().enumerate() {
             if entries.get(place + 1).is_some_and(|next| next[0] == entry[0]) {
@@ -388,7 +387,7 @@ fn transaction(signer: PublicKey, version: i32, body: Body) -> Transaction {
     }
 }
 
-/// Who receives how much when Alice sends Bob a transfer with one mosaic.
+/// Returns the recipients and amounts when Alice sends Bob a transfer with one mosaic.
 fn mosaics_moved(
     state: &impl StateView,
     amount: u64,
@@ -487,7 +486,7 @@ fn a_supply_gives_its_creator_the_quantity_and_grows_up_to_the_most_there_may_be
     }
 }
 
-/// The result of the rules for renting a namespace at a height.
+/// Returns the result of the rules for renting a namespace at a height.
 fn renting(ledger: &Ledger<'_, WriteTxn<'_>>, signer: PublicKey, height: u64) -> ValidationResult {
     let network = ledger.network;
     let body = ProvisionNamespace {
@@ -546,7 +545,7 @@ fn a_lease_is_active_renewed_taken_over_and_forgotten_at_the_listed_heights() {
     });
 }
 
-/// A status as the vectors write it.
+/// Returns a status as the vectors write it.
 fn status_text(status: RemoteStatus) -> String {
     let phase = |phase: LinkPhase| format!("{phase:?}").to_lowercase();
     match status {
@@ -579,7 +578,7 @@ fn links_take_effect_and_end_as_listed() {
     }
 }
 
-/// Runs a test on a scenario from its beginning.
+/// Runs a test on a scenario from its start.
 fn running(scenario: &Scenario, test: impl FnOnce(&mut Run<'_, '_>)) {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(folder.path(), &ChainIdentity::of(&scenario.network), Options::default()).unwrap();
@@ -606,8 +605,8 @@ fn blocks_do_what_the_vectors_list_in_their_order() {
     assert_eq!(compared, listed.len());
 }
 
-/// What the last block did after its transactions. Here it has no name of its own: the fees and the harvested block are
-/// credited in one, to whom the stored block names, and the hashes are in the state.
+/// Returns what the last block did after its transactions. The node has no names for these effects: it credits the fees
+/// and the harvested block together to the account that the stored block names, and the hashes are in the state.
 fn rewards(run: &Run<'_, '_>) -> [Value; 3] {
     let tip = run.tip().unwrap();
     let signer = run.signer(tip.height.0);
@@ -615,7 +614,7 @@ fn rewards(run: &Run<'_, '_>) -> [Value; 3] {
     let mut hashes = 0;
     run.batch
         .for_each_prefix(Table::Hashes, &[], |key, _| {
-            // Era, first bytes of the hash, height, index.
+            // Epoch, first bytes of the hash, height, index.
             hashes += u64::from(key[12..16] == (tip.height.0 as u32).to_be_bytes());
             Ok(true)
         })
@@ -623,7 +622,7 @@ fn rewards(run: &Run<'_, '_>) -> [Value; 3] {
     [json!(["N3", beneficiary, tip.total_fee.0]), json!(["N12", beneficiary, tip.total_fee.0]), json!(["N13", hashes])]
 }
 
-/// Asserts that two values are equal, and says where they are not.
+/// Asserts that two values are equal; reports the path of a difference.
 fn assert_same(path: &str, expected: &Value, found: &Value) {
     match (expected, found) {
         (Value::Object(a), Value::Object(b)) => {
@@ -638,15 +637,15 @@ fn assert_same(path: &str, expected: &Value, found: &Value) {
     }
 }
 
-/// Brings the log of expired mosaics into the order of the recorded chains: within a height by mosaic id. The
-/// protocol leaves it open.
+/// Sorts the log of expired mosaics like the recorded chains: by mosaic id within a height. The protocol does not
+/// define this order.
 fn sort_log(log: &mut Value) {
     for entries in log.as_object_mut().unwrap().values_mut() {
         entries.as_array_mut().unwrap().sort_by_cached_key(|entry| text(&entry["id"]).to_owned());
     }
 }
 
-/// Every checkpoint is compared when it is reached, and again after as many blocks as may be undone were added and
+/// Compares every checkpoint when it is reached, and again after the maximum number of undoable blocks was added and
 /// undone.
 fn every_checkpoint_is_reached_and_come_back_to(place: usize) {
     let Some(scenarios) = vectors("scenarios") else { return };
@@ -702,8 +701,8 @@ fn importances_are_recalculated_at_the_listed_heights_for_as_many_accounts() {
     }
 }
 
-/// The state after the nemesis block of a public network. All accounts are compared by the digest of one line per
-/// account, whose format is described in the file of vectors.
+/// Checks the state after the nemesis block of a public network. All accounts are compared by the digest of one line
+/// per account, whose format the file of vectors describes.
 fn the_nemesis_block_gives_the_state_of_the_vectors(name: &str, file: &str) {
     let Some(group) = vectors("nemesis") else { return };
     let expected = &group[name];
@@ -758,8 +757,8 @@ fn assert_nemesis_account(expected: &Value, account: &Value) {
     }
 }
 
-/// The accounts in the order of the protocol's hash table, which decides how rounding goes when importances are
-/// computed: by their buckets, and in each in the order in which the block names them.
+/// Checks the order of the accounts in NIS1's hash table, which determines rounding in the importance calculation: by
+/// bucket, and within a bucket in the order of the block.
 fn assert_order(network: &Network, block: &Block, expected: &Value) {
     let mut addresses = vec![network.nemesis_signer];
     for transaction in &block.transactions {

@@ -1,13 +1,11 @@
 //! Keys, shared secrets and encryption against the public NEM vectors of the Symbol project.
 //!
-//! They lie outside this repository, in `symbol-nem` under `../shared/data`, or under `data` in the
-//! folder that the environment variable `NISD_SHARED` names. Without them these tests say so and
-//! check nothing.
+//! They lie outside this repository, in `symbol-nem` under `../shared/data`, or under `data` in the folder that the
+//! environment variable `NISD_SHARED` names. Without them these tests print a notice and check nothing.
 //!
-//! The set holds two schemes of encryption over the same shared point. The "deprecated" one is
-//! NIS1's: the key is Keccak-256 of point and salt, the cipher AES-CBC. The other (HKDF and AES-GCM)
-//! is of wallets only; of it just the shared point, which both have in common, is checked. Its
-//! messages (`4.test-cipher.json`) have no meaning to NIS1.
+//! The set contains two encryption schemes over the same shared point. The "deprecated" one is that of NIS1: the key is
+//! Keccak-256 of point and salt, the cipher AES-CBC. Only wallets use the other one (HKDF and AES-GCM); of it, only the
+//! shared point is checked, which both have in common. NIS1 cannot read its messages (`4.test-cipher.json`).
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -17,7 +15,7 @@ use nisd::crypto::hash::keccak256;
 use nisd::crypto::{KeyPair, PrivateKey, PublicKey};
 use serde_json::Value;
 
-/// The rows of one file, or `None`, with a loud word, if the vectors are not on this machine.
+/// Returns the rows of one file; prints a notice and returns `None` if the vectors are not on this machine.
 fn rows(file: &str) -> Option<Vec<Value>> {
     let shared = match std::env::var_os("NISD_SHARED") {
         Some(folder) => PathBuf::from(folder),
@@ -25,7 +23,7 @@ fn rows(file: &str) -> Option<Vec<Value>> {
     };
     let folder = shared.join("data/symbol-nem");
     if !folder.is_dir() {
-        // Not `eprintln`, which the test harness would swallow.
+        // Not `eprintln`, whose output the test harness captures.
         let word = format!("SKIPPED: {file}: there is no folder {}\n", folder.display());
         std::io::stderr().write_all(word.as_bytes()).expect("standard error is open");
         return None;
@@ -98,7 +96,7 @@ fn shared_points_agree_with_the_other_scheme() {
     };
     for row in &derivations {
         let other = public_key(row, "otherPublicKey");
-        // An all-zero salt leaves the point as it is.
+        // An all-zero salt leaves the point unchanged.
         let key = shared_key(&key_pair(row), &other, &[0; 32]).expect("a point");
         assert_eq!(*key, keccak256(&bytes(row, "scalarMulResult")));
     }

@@ -14,12 +14,12 @@ use tempfile::TempDir;
 const CONNECT: &str = r#"["CONNECT\naccept-version:1.1,1.0\n\n\u0000"]"#;
 const CONNECTED: &str = "CONNECTED\nversion:1.1\nheart-beat:0,0\n\n\0";
 const SUBSCRIBE: &str = r#"["SUBSCRIBE\nid:s\ndestination:/blocks/new\n\n\u0000"]"#;
-/// `SUBSCRIBE` to blocks as a whole.
+/// `SUBSCRIBE` to whole blocks.
 const SUBSCRIBE_BLOCKS: &str = r#"["SUBSCRIBE\nid:b\ndestination:/blocks\n\n\u0000"]"#;
 const DISCONNECT: &str = r#"["DISCONNECT\n\n\u0000"]"#;
 const CALLBACK: &str = "_jp.abc";
 
-/// A node of a network that makes a block every second.
+/// Starts a node of a network that makes a block every second.
 fn node() -> (Node, TempDir) {
     let folder = tempfile::tempdir().expect("a folder");
     let harvester = private_network::private_key(1).printed();
@@ -28,7 +28,7 @@ fn node() -> (Node, TempDir) {
     (Node::start(&["--config", config.to_str().expect("a path")]), folder)
 }
 
-/// A way to fetch.
+/// A transport that receives frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Xhr,
@@ -63,7 +63,7 @@ impl Way {
         }
     }
 
-    /// The whole frames in a body so far.
+    /// Returns the complete frames in a body so far.
     fn frames(self, body: &str) -> Vec<String> {
         let script = |text: &str| serde_json::from_str::<String>(&text.replace("\\'", "'")).expect("a string");
         let whole: Vec<&str> =
@@ -71,7 +71,7 @@ impl Way {
         let frames = whole.into_iter().filter(|line| !line.is_empty());
         match self {
             Xhr => frames.map(str::to_owned).collect(),
-            // The first line is there to be ignored.
+            // Clients ignore the first line.
             XhrStreaming => frames.skip(1).map(str::to_owned).collect(),
             EventSource => frames.map(|line| line.strip_prefix("data: ").expect("an event").to_owned()).collect(),
             HtmlFile => frames.filter_map(|line| line.strip_prefix("p(")?.strip_suffix(");")).map(script).collect(),
@@ -89,15 +89,15 @@ impl Way {
     }
 }
 
-/// The client of one session, with a connection to fetch and another to send.
+/// The client of one session, with one connection to receive and another to send.
 struct Session {
     address: SocketAddr,
     name: String,
     way: Way,
     receiver: Client,
-    /// The answer in hand, if it goes on.
+    /// The current streaming response.
     answer: Option<Answer>,
-    /// How many of its frames have been seen.
+    /// How many of its frames were read.
     seen: usize,
     sender: Client,
 }
@@ -112,7 +112,7 @@ impl Session {
         session
     }
 
-    /// Sends a message; its status.
+    /// Sends a message; returns the status of the response.
     #[track_caller]
     fn send(&mut self, message: &str) -> u16 {
         let (name, kind, body) = match self.way {
@@ -127,7 +127,7 @@ impl Session {
         self.sender.answer().status
     }
 
-    /// The next frame, fetched as often as need be.
+    /// Returns the next frame; requests as often as necessary.
     #[track_caller]
     fn next(&mut self) -> String {
         loop {
@@ -145,7 +145,7 @@ impl Session {
         frame
     }
 
-    /// Reads more of the answer, or asks again when it is over.
+    /// Reads more of the response, or sends a new request when it has ended.
     #[track_caller]
     fn ask(&mut self) {
         match &mut self.answer {
@@ -170,14 +170,14 @@ impl Session {
         }
     }
 
-    /// The frames of STOMP in the next frame that is not a heart-beat.
+    /// Returns the STOMP frames in the next frame that is not a heart-beat.
     #[track_caller]
     fn stomp(&mut self) -> Vec<String> {
         let frame = self.next();
         serde_json::from_str(frame.strip_prefix('a').unwrap_or_else(|| panic!("{frame}"))).expect("an array of strings")
     }
 
-    /// What another client gets that fetches from the same session.
+    /// Returns the response to another client that requests frames of the same session.
     #[track_caller]
     fn other(&self) -> String {
         let mut client = Client::connect(self.address);
@@ -192,7 +192,7 @@ fn percent(text: &str) -> String {
     text.bytes().map(|byte| format!("%{byte:02X}")).collect()
 }
 
-/// An answer to a request of its own connection.
+/// Sends a request on a connection of its own.
 fn ask(address: SocketAddr, request: &str) -> Answer {
     let mut client = Client::connect(address);
     client.send(request);
@@ -247,7 +247,7 @@ fn a_session_has_one_receiver_and_ends_when_that_breaks() {
         }
         assert_eq!(session.other(), r#"c[2010,"Another connection still open"]"#, "{way:?}");
         session.receiver = Client::connect(node.websocket);
-        // The node sees the end of the connection a moment later.
+        // The node detects the end of the connection a moment later.
         let mut told = String::new();
         wait_until("the other is gone", || {
             told = session.other();
@@ -313,7 +313,7 @@ fn answers_that_go_on_begin_with_what_browsers_keep_back_and_end_after_128_kib()
                 assert!(begin.find("<script>\np(").expect("a frame") >= 1024);
             }
         }
-        // Receipts, which come at once, of 2,000 bytes each.
+        // Receipts of 2,000 bytes each, which arrive at once.
         let receipt = "r".repeat(2_000);
         let asked = format!(r#"["SEND\ndestination:/x\nreceipt:{receipt}\n\n\u0000"]"#);
         let (mut received, mut asked_count, mut ended_at) = (0, 0, None);
@@ -328,7 +328,7 @@ fn answers_that_go_on_begin_with_what_browsers_keep_back_and_end_after_128_kib()
                 ended_at = Some(received - 1);
             }
         }
-        // A frame has 2,024 bytes with its line end, so that the 65th goes beyond the limit.
+        // A frame has 2,024 bytes with its line end, so the 65th exceeds the limit.
         assert_eq!(ended_at, Some(65), "{way:?}");
     }
 }
@@ -361,7 +361,7 @@ fn who_is_told_nothing_hears_a_heart_beat_after_25_seconds() {
     assert!((25..29).contains(&begin.elapsed().as_secs()), "{:?}", begin.elapsed());
 }
 
-/// The same connection with time for a heart-beat.
+/// Returns the same connection with enough time for a heart-beat.
 fn with_patience(client: Client) -> Client {
     let (stream, buffer) = client.into_parts();
     assert!(buffer.is_empty());
@@ -404,12 +404,12 @@ fn a_reader_that_does_not_read_loses_its_session_and_costs_no_more() {
     let (node, _folder) = node();
     let mut session = Session::open(node.websocket, "slow", XhrStreaming);
     assert_eq!(session.send(SUBSCRIBE_BLOCKS), 204);
-    // Receipts by the thousand, and nobody reads them: the sockets fill up, then the session.
+    // Thousands of receipts that nobody reads: the socket buffers fill up, then the session's queue.
     let receipt = "r".repeat(10_000);
     let asked = format!(r#"["SEND\ndestination:/x\nreceipt:{receipt}\n\n\u0000"]"#);
     let sent = (0..5_000).take_while(|_| session.send(&asked) == 204).count();
     assert!((50..4_000).contains(&sent), "{sent} messages were taken");
-    // Others are served all the same.
+    // Other sessions are served all the same.
     let mut other = Session::open(node.websocket, "other", Xhr);
     assert_eq!(other.send(CONNECT), 204);
     assert_eq!(other.stomp(), [CONNECTED]);

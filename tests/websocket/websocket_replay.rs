@@ -1,7 +1,8 @@
-//! Has recorded conversations with NIS1 again, frame by frame, with the program itself.
+//! Replays recorded conversations with NIS1, frame by frame, with the program itself.
 //!
-//! The recordings lie outside this repository (see `crate::common::shared`); their README has the rules of comparison. What may
-//! differ is listed in [`DIFFERENCES`] with its reason, and what is not replayed is counted and named.
+//! The recordings lie outside this repository (see `crate::common::shared`); their README defines the comparison.
+//! Allowed differences are listed in [`DIFFERENCES`] with their reasons; conversations that are not replayed are
+//! counted and named.
 
 mod live;
 
@@ -16,33 +17,33 @@ use crate::common::daemon::Node;
 use crate::common::{loudly, shared};
 use tempfile::TempDir;
 
-/// The key of the account that harvests, which everybody knows.
+/// The publicly known key of the harvesting account.
 const HARVESTER: &str = "3e6ca1f28ad3ba79fd697d7182cd94b8e2e26c34a7fccd4a9c60470bcdb482a3";
-/// A moment of the network shortly before the recording of what does not depend on it.
+/// A network time shortly before the recording of what does not depend on it.
 const CLOCK: &str = "367738300";
 
-/// Of longer times in which a client does nothing so much is kept.
+/// Longer pauses of a client are cut to this.
 const PAUSE: Duration = Duration::from_millis(300);
 
-/// How what this program says differs from what was recorded.
+/// How the program's output differs from the recording.
 enum Change {
-    /// In this step of a conversation this is said, and nothing else.
+    /// In this step of a conversation, exactly this is sent.
     Says(&'static str, u64, &'static [&'static str]),
-    /// In this step of a conversation this is said after what was recorded.
+    /// In this step of a conversation, this follows the recorded output.
     Adds(&'static str, u64, &'static [&'static str]),
-    /// In this step of a conversation the message comes for these subscriptions in this order.
+    /// In this step of a conversation, the message is sent for these subscriptions in this order.
     For(&'static str, u64, &'static [&'static str]),
-    /// In this step of a conversation so many more frames of SockJS are said, of which only the form is checked.
+    /// In this step of a conversation, this many more SockJS frames are sent; only their form is checked.
     Frames(&'static str, u64, usize),
-    /// A message of an error that begins so reads like that.
+    /// An error message that starts like the first text reads like the second.
     Reads(&'static str, &'static str),
-    /// The answer to a request with an `Origin` names it.
+    /// The response to a request with an `Origin` names that origin.
     NamesOrigin,
 }
 
 use Change::{Adds, For, Frames, NamesOrigin, Reads, Says};
 
-/// All that may differ from the recordings, and why.
+/// All allowed differences from the recordings, with their reasons.
 const DIFFERENCES: [(Change, &str); 19] = [
     (Frames("sockjs-websocket", 7, 1), "all strings of a message count, and not only the first"),
     (NamesOrigin, "browsers want their origin by name to send credentials, as newer versions of SockJS do"),
@@ -106,16 +107,16 @@ const DIFFERENCES: [(Change, &str); 19] = [
 /// The id of a subscription to `/node/*`.
 const PATTERN: &str = "c\\cd\\nx\\\\";
 const WRONG_TYPE: &str = "property account has an incompatible value";
-/// Within this a session of SockJS hears a heart-beat.
+/// Maximum time until a SockJS session gets a heart-beat.
 const HEARTBEAT: Duration = Duration::from_secs(30);
 
-/// Texts that the recording cut, by conversation, and what was behind the repeated last character.
+/// Texts that the recording truncated, by conversation, and what followed the repeated last character.
 const ENDS: [(&str, &str); 4] =
     [("big-65536", "\0"), ("big-65537", "\0"), ("big-65537-binary", "\0"), ("big-header-60000", "\n\n\0")];
-/// Texts that were no UTF-8: each character stands for a byte.
+/// Texts that are not UTF-8: each character stands for a byte.
 const BYTES: [&str; 1] = ["ws-bad-utf8"];
 
-/// What the client of a line sent.
+/// Returns the bytes that the client of a line sent.
 fn bytes(line: &Line) -> Vec<u8> {
     if line.op == "close" || BYTES.contains(&line.conversation.as_str()) {
         return line.data.chars().map(|character| u8::try_from(u32::from(character)).expect("a byte")).collect();
@@ -129,13 +130,13 @@ fn bytes(line: &Line) -> Vec<u8> {
     [&whole, end.as_bytes()].concat()
 }
 
-/// What is to be said in a step, all differences considered.
+/// Returns the expected output of a step, with all differences applied.
 fn expected(conversation: &str, step: &Step) -> Vec<Said> {
     let mut all: Vec<Said> = step.heard.iter().map(Said::from_line).collect();
     let short = |texts: &[&str]| texts.iter().map(|text| Said::from_short(text)).collect::<Vec<_>>();
     for (change, _) in &DIFFERENCES {
         match change {
-            // The client's close and what follows are a step of the same number, which stays.
+            // The client's close and what follows form a step of the same number, which is unchanged.
             Says(name, number, texts) if (*name, *number) == (conversation, step.number) && !is_last(step) => {
                 all = short(texts);
             }
@@ -153,7 +154,7 @@ fn expected(conversation: &str, step: &Step) -> Vec<Said> {
     all
 }
 
-/// The first message for each of these subscriptions.
+/// Returns the first message for each of these subscriptions.
 fn for_subscriptions(all: &[Said], subscriptions: &[&str]) -> Vec<Said> {
     let Some(Said::Stomp(first)) = all.first() else { panic!("no message") };
     let message = |subscription: &&str| {
@@ -169,7 +170,7 @@ fn is_last(step: &Step) -> bool {
     step.sent.iter().any(|line| line.op == "close")
 }
 
-/// Replaces the message of an error that begins like `recorded`.
+/// Replaces an error message that starts like `recorded`.
 fn reword(said: &mut Said, recorded: &str, ours: &str) {
     let (Said::Stomp(frame) | Said::Sockjs(frame)) = said else { return };
     let Some(place) = frame.body.find(&format!("\"message\":\"{recorded}")) else { return };
@@ -190,7 +191,7 @@ fn name_origin(all: &mut [Said], step: &Step) {
     }
 }
 
-/// What came of some conversations.
+/// Results of several conversations.
 #[derive(Default)]
 struct Report {
     had: usize,
@@ -200,7 +201,7 @@ struct Report {
 }
 
 impl Report {
-    /// Notes how what was said differs from what was to be said.
+    /// Records the differences between expected and actual output.
     fn compare(&mut self, place: &str, expected: &[Said], got: &[Said]) {
         self.frames += got.len();
         let mut found = Vec::new();
@@ -225,7 +226,7 @@ impl Report {
         *self.skipped.entry(reason).or_default() += 1;
     }
 
-    /// Says aloud what was done, and fails if there is a difference that must not be.
+    /// Prints the result and fails if there is a difference that is not allowed.
     fn conclude(self, name: &str) {
         let mut text = format!("{name}: {} conversations, {} frames compared", self.had, self.frames);
         for (reason, count) in &self.skipped {
@@ -240,7 +241,7 @@ impl Report {
     }
 }
 
-/// A conversation that is being had.
+/// A conversation in progress.
 struct Session {
     name: String,
     wire: Wire,
@@ -252,10 +253,10 @@ impl Session {
         Session { name: name.to_owned(), wire: Wire::connect(address), ids: BTreeSet::new() }
     }
 
-    /// Does what the client did in a step, and compares what is said.
+    /// Performs the client's part of a step and compares the output.
     fn replay(&mut self, step: &Step, patience: Duration, report: &mut Report) {
         for (line, before) in step.sent.iter().zip(std::iter::once(None).chain(step.sent.iter().map(Some))) {
-            // A client that waited between two lines waited for something to happen elsewhere.
+            // A client that paused between two lines waited for something elsewhere.
             let has_waited = before.is_some_and(|before| line.time - before.time > PAUSE.as_secs_f64());
             if has_waited {
                 std::thread::sleep(PAUSE);
@@ -273,7 +274,7 @@ impl Session {
         report.compare(&place, &expected, &got);
     }
 
-    /// Frames of SockJS that are said in a step beyond what was recorded.
+    /// Returns the number of SockJS frames in a step beyond the recorded ones.
     fn more_frames(&self, step: &Step) -> usize {
         let meant = |change: &Change| match change {
             Frames(name, number, count) if (*name, *number) == (self.name.as_str(), step.number) => *count,
@@ -289,12 +290,12 @@ impl Session {
     }
 }
 
-/// Whether a heart-beat of SockJS was recorded in a step.
+/// Returns whether a step contains a recorded SockJS heart-beat.
 fn beats(step: &Step) -> bool {
     step.heard.iter().any(|line| line.op == "text" && line.data == "h")
 }
 
-/// Has whole conversations one after the other, but for one that happens while another one waits.
+/// Replays whole conversations one after another, except for one that happens while another one waits.
 fn replay(all: &[Conversation], address: SocketAddr, patience: Duration, report: &mut Report) {
     const WAITING: (&str, &str) = ("other-session", "other-session-sender");
     let during = all.iter().find(|conversation| conversation.name == WAITING.1);
@@ -304,7 +305,7 @@ fn replay(all: &[Conversation], address: SocketAddr, patience: Duration, report:
     }
 }
 
-/// Has a conversation, and another one when this one waits for something that nobody asked for in it.
+/// Replays a conversation, and another one while the first waits for something that it did not request.
 fn have(
     conversation: &Conversation,
     during: Option<&Conversation>,
@@ -326,7 +327,7 @@ fn have(
     }
 }
 
-/// A node on the network of the recording.
+/// Starts a node on the network of the recording.
 fn start(clock: &str, more: &[&str]) -> Option<(Node, TempDir)> {
     let config = shared("data/websocket/devnet/config-user.properties")?;
     let store = tempfile::tempdir().expect("a folder for the store");
@@ -361,7 +362,7 @@ fn plain_http_is_answered_as_recorded() {
     replay_file("http.jsonl", PATIENCE, &[]);
 }
 
-/// The recording waits for 300 seconds, this test for the least that can be set.
+/// The recording waits for 300 seconds, this test for the minimum setting.
 #[test]
 fn sessions_that_say_nothing_are_closed_as_recorded() {
     replay_file("idle.jsonl", Duration::from_secs(20), &["nisd.websocketIdleTimeout=10"]);

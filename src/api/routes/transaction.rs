@@ -8,7 +8,7 @@ use crate::model::{Hash256, Transaction};
 use crate::state::TxLocation;
 use crate::store::StoreError;
 
-const DAMAGED: StoreError = StoreError::Damaged("the place of a transaction");
+const DAMAGED: StoreError = StoreError::Damaged("the location of a transaction");
 
 /// `GET /transaction/get`; with `nested=true` also returns the transaction that contains an inner one or cosignature.
 pub fn by_hash(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
@@ -24,7 +24,7 @@ pub fn by_hash(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let takes_nested = match context.parameter("nested")?.as_deref() {
         None | Some("false") => false,
         Some("true") => true,
-        Some(_) => return Err(ApiError::argument("nested is true or false")),
+        Some(_) => return Err(ApiError::argument("nested must be true or false")),
     };
     if entry.is_nested && !takes_nested {
         return Err(ApiError::no_transaction(&hash));

@@ -100,7 +100,9 @@ impl HistoryStream {
         while *next <= end {
             let known = history.range();
             let entry = history.at(view.snapshot, *next, &view.network.chain)?.ok_or_else(|| {
-                ApiError::Argument(format!("historical account data begins at height {} here", known.from).into())
+                ApiError::Argument(
+                    format!("the historical account data of this node begins at height {}", known.from).into(),
+                )
             })?;
             list.push(writer, &HistoryPoint { height: *next, address: *account, entry });
             *next = next.plus(self.points.step);

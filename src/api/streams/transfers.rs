@@ -13,7 +13,7 @@ use crate::net::service::Progress;
 use crate::state::{AccountTxCursor, Direction, TxLocation};
 use crate::store::StoreError;
 
-const DAMAGED: StoreError = StoreError::Damaged("the place of a transaction");
+const DAMAGED: StoreError = StoreError::Damaged("the location of a transaction");
 
 /// Selection of the transactions of an account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

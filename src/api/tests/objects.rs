@@ -293,7 +293,10 @@ fn a_transaction_is_shown_with_its_meta_data() {
     let (_, body) = TestRequest::new(&ask("true")).status_and_body(&scene);
     assert!(body.starts_with(&meta), "{body}");
     assert_eq!(TestRequest::new(&ask("false")).status_and_error(&scene).0, 404);
-    assert_eq!(TestRequest::new(&ask("yes")).status_and_error(&scene), (400, "nested is true or false".to_owned()));
+    assert_eq!(
+        TestRequest::new(&ask("yes")).status_and_error(&scene),
+        (400, "nested must be true or false".to_owned())
+    );
     for unknown in ["ab", "", &"0".repeat(64)] {
         let failure = TestRequest::new(&format!("GET /transaction/get?hash={unknown}")).status_and_error(&scene);
         assert_eq!(failure, (400, "Hash was not found in cache".to_owned()));

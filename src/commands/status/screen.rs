@@ -15,12 +15,12 @@ pub(super) fn text(seen: &StatusReport, before: Option<&Scrape>) -> String {
         ("Chain", view.chain()),
         ("Peers", view.peers()),
         ("Harvesting", view.harvesting()),
-        ("Pool", view.mempool()),
+        ("Mempool", view.mempool()),
         ("Requests", view.requests()),
         ("Connections", view.connections()),
         ("Sessions", view.sessions()),
         ("Network", view.network()),
-        ("Callers", view.clients()),
+        ("Clients", view.clients()),
         ("Loop", view.event_loop()),
         ("Commits", view.commits()),
         ("Store", view.store()),
@@ -61,7 +61,7 @@ impl View<'_> {
         let uptime = time(self.value("nisd_uptime_seconds").unwrap_or(0.0));
         match &seen.store {
             None => format!("nisd {version} on {network}, {node}, up {uptime}\n\n"),
-            Some(folder) => format!("The store of {network} in {folder}, as no node of it answers:\n\n"),
+            Some(folder) => format!("The store of {network} in {folder}, because no node answers:\n\n"),
         }
     }
 
@@ -70,16 +70,17 @@ impl View<'_> {
         let age = format!("height {}, last block {} ago", number(self.value("nisd_height")?), time(age));
         let state = match self.value("nisd_status").map(|code| code as i32) {
             Some(3) => ", has not joined its network",
-            Some(4) => ", joins its network",
-            Some(5) => ", not in step with others",
-            Some(6) => ", in step with others",
-            Some(7) => ", alone",
+            Some(4) => ", joining its network",
+            Some(5) => ", joined, not synchronised",
+            Some(6) => ", synchronised",
+            Some(7) => ", without active peers",
             _ => "",
         };
         let behind = self.value("nisd_blocks_behind").filter(|behind| *behind > 0.0);
         let behind = behind.map(|behind| format!(", {} behind", plural(behind, "block"))).unwrap_or_default();
         let replaced = self.value("nisd_replaced_blocks_total").filter(|replaced| *replaced > 0.0);
-        let replaced = replaced.map(|replaced| format!(", {} replaced", number(replaced))).unwrap_or_default();
+        let replaced =
+            replaced.map(|replaced| format!(", {} replaced by reorgs", number(replaced))).unwrap_or_default();
         Some(age + state + &behind + &replaced)
     }
 
@@ -109,10 +110,10 @@ impl View<'_> {
         let mut parts = vec![format!("{} answered", number(self.metrics.sum(NAME).unwrap_or(0.0)))];
         parts.extend(self.rate(NAME).map(|rate| format!("{rate:.1} a second")));
         parts.extend(self.quantile_text("nisd_http_request_duration_seconds_bucket"));
-        for (status, what) in [("429", "too many"), ("503", "no room")] {
+        for (status, what) in [("429", "rate limit"), ("503", "no capacity")] {
             let refused = self.metrics.samples_of(NAME).filter(|sample| sample.label("status") == status);
             let refused: f64 = refused.map(|sample| sample.value).sum();
-            parts.extend((refused > 0.0).then(|| format!("{} refused as {what}", number(refused))));
+            parts.extend((refused > 0.0).then(|| format!("{} rejected ({what})", number(refused))));
         }
         self.value("nisd_connections")?;
         Some(parts.join(", "))
@@ -122,7 +123,7 @@ impl View<'_> {
         let (incoming, outgoing) = (self.value("nisd_connections")?, self.value("nisd_connections_outgoing")?);
         let (buffers, refused) = (self.value("nisd_buffered_bytes")?, self.value("nisd_connections_refused_total")?);
         let (incoming, outgoing, refused) = (number(incoming), number(outgoing), number(refused));
-        Some(format!("{incoming} incoming, {outgoing} outgoing, {refused} turned away, {} in buffers", bytes(buffers)))
+        Some(format!("{incoming} incoming, {outgoing} outgoing, {refused} rejected, {} in buffers", bytes(buffers)))
     }
 
     fn sessions(&self) -> Option<String> {
@@ -146,7 +147,7 @@ impl View<'_> {
         let (known, waiting) = (self.value("nisd_callers")?, self.value("nisd_callers_waiting")?);
         let share = 100.0 * self.value("nisd_caller_work_ratio")?;
         Some(format!(
-            "{}, {} made to wait, the costliest takes {share:.1} % of the processor",
+            "{}, {} throttled, the largest uses {share:.1} % of the processor",
             number(known),
             number(waiting)
         ))
@@ -171,7 +172,7 @@ impl View<'_> {
 
     fn memory(&self) -> Option<String> {
         let resident = bytes(self.value("nisd_memory_resident_bytes")?);
-        let own = self.value("nisd_memory_private_bytes").map(|own| format!(", {} of its own", bytes(own)));
+        let own = self.value("nisd_memory_private_bytes").map(|own| format!(", {} private", bytes(own)));
         Some(resident + &own.unwrap_or_default())
     }
 
@@ -179,7 +180,7 @@ impl View<'_> {
         let jumps = plural(self.value("nisd_clock_jumps_total")?, "jump");
         let offset = self.value("nisd_clock_offset_seconds").filter(|offset| *offset != 0.0);
         Some(match offset {
-            Some(offset) => format!("others are {offset:+.1} s ahead, {jumps}"),
+            Some(offset) => format!("peers are {offset:+.1} s ahead, {jumps}"),
             None => jumps,
         })
     }
@@ -209,31 +210,31 @@ impl View<'_> {
         let is_alone = self.value("nisd_peers") == Some(0.0) && self.metrics.sum("nisd_peers") > Some(0.0);
         let used = self.value("nisd_store_map_used_bytes").zip(self.value("nisd_store_map_bytes"));
         [
-            (is("nisd_store_failing", |failing| failing > 0.0), "the store fails; the log says why"),
+            (is("nisd_store_failing", |failing| failing > 0.0), "the store fails; see the log"),
             (
                 is("nisd_store_damaged_ranges", |ranges| ranges > 0.0),
-                "a part of the store is damaged and not answered; the log says which, `nisd reindex` or a backup mends it",
+                "a part of the store is damaged; the log names it, and `nisd reindex` or a backup repairs it",
             ),
-            (is("nisd_disk_free_bytes", |free| free < 2e9), "the disk is nearly full; make room"),
+            (is("nisd_disk_free_bytes", |free| free < 2e9), "the disk is nearly full; free space"),
             (
                 used.is_some_and(|(used, map)| used > 0.85 * map),
-                "the store has nearly no addresses left; raise nisd.mapSize",
+                "the store has nearly reached its maximum size; raise nisd.mapSize",
             ),
             (
                 is("nisd_store_stale_readers", |stale| stale > 0.0),
-                "programs were killed while they read the store, which grows for it until all have closed it",
+                "programs were killed while they read the store; it grows until no program has it open",
             ),
             (
                 is("nisd_peers_apart", |apart| apart > 0.0),
-                "nodes are on a chain that neither side can leave: the network is split for good; `nisd help trouble` says \
-                 what to do",
+                "peers are on a chain that neither side can leave: the network is split for good; see \
+                 `nisd help trouble`",
             ),
             (
                 is("nisd_clock_refused_offset_seconds", |offset| offset != 0.0),
-                "others tell another time, which is not followed; look at the clock, and the log",
+                "peers report another time, which the node does not follow; check the clock and the log",
             ),
-            (is_alone, "no other node answers; `nisd peers` says why"),
-            (is("nisd_clock_offset_seconds", |offset| offset.abs() > 5.0), "the clock is off; have it set by NTP"),
+            (is_alone, "no peer answers; `nisd peers` shows why"),
+            (is("nisd_clock_offset_seconds", |offset| offset.abs() > 5.0), "the clock is wrong; let NTP set it"),
         ]
         .into_iter()
         .filter(|(applies, _)| *applies)
@@ -305,20 +306,20 @@ nisd_store_map_bytes 68719476736
         let expected = "\
 nisd 0.1.0 on devnet, http://a, up 2 h
 
-Chain        height 1,234,567, last block 12 s ago, in step with others, 1 block behind
+Chain        height 1,234,567, last block 12 s ago, synchronised, 1 block behind
 Peers        2 busy
-Requests     105 answered, 99 % within 10 ms, 5 refused as too many
+Requests     105 answered, 99 % within 10 ms, 5 rejected (rate limit)
 Store        1.5 KiB of at most 64 GiB, 977 KiB free on its disk
 Clock        1 jump
-! the disk is nearly full; make room
-! no other node answers; `nisd peers` says why
+! the disk is nearly full; free space
+! no peer answers; `nisd peers` shows why
 ";
         assert_eq!(text(&seen(PAGE), None), expected);
         let stored = StatusReport {
             store: Some("folder".to_owned()),
             ..seen("nisd_info{network=\"n\"} 1\nnisd_disk_free_bytes 1\n")
         };
-        let expected = "The store of n in folder, as no node of it answers:\n\n! the disk is nearly full; make room\n";
+        let expected = "The store of n in folder, because no node answers:\n\n! the disk is nearly full; free space\n";
         assert_eq!(text(&stored, None), expected);
     }
 

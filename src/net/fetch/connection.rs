@@ -150,7 +150,7 @@ impl OutboundConnection {
     pub fn receive(&mut self, bytes: &[u8]) -> Result<Option<CompleteResponse>, FetchError> {
         let is_sent = self.unsent().iter().all(|part| part.is_empty());
         let (Stage::Open { reader, .. }, Some(_)) = (&mut self.stage, &self.pending) else {
-            return Err(FetchError::NotHttp("it was not asked for"));
+            return Err(FetchError::NotHttp("it came without a request"));
         };
         let complete = reader.receive(bytes)?;
         Ok(complete.map(|complete| CompleteResponse { keep_alive: complete.keep_alive && is_sent, ..complete }))

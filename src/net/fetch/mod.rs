@@ -133,16 +133,16 @@ pub enum FetchError {
 impl fmt::Display for FetchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            FetchError::UnknownHost(error) => write!(f, "the host is not known: {error}"),
-            FetchError::Unreachable(error) => write!(f, "no connection: {error}"),
+            FetchError::UnknownHost(error) => write!(f, "the host cannot be resolved: {error}"),
+            FetchError::Unreachable(error) => write!(f, "cannot connect: {error}"),
             FetchError::Broken(error) => write!(f, "the connection broke: {error}"),
             FetchError::TimedOut(limit) => write!(f, "no complete answer within {} s", limit.as_secs()),
-            FetchError::Silent(limit) => write!(f, "silence for {} s", limit.as_secs()),
-            FetchError::TooSlow(limit) => write!(f, "hardly anything for {} s", limit.as_secs()),
+            FetchError::Silent(limit) => write!(f, "nothing received for {} s", limit.as_secs()),
+            FetchError::TooSlow(limit) => write!(f, "too little received for {} s", limit.as_secs()),
             FetchError::NotHttp(reason) => write!(f, "the answer is not proper HTTP: {reason}"),
             FetchError::TooLarge => f.write_str("the answer is too long"),
             FetchError::BadTarget => f.write_str("the target of the request cannot be sent"),
-            FetchError::Busy => f.write_str("too many requests are on their way"),
+            FetchError::Busy => f.write_str("too many requests are in progress"),
         }
     }
 }

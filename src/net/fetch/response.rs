@@ -220,7 +220,7 @@ impl HeadReader {
                 self.bytes = Vec::new();
                 self.interim += usize::from(head.status < 200);
                 if self.interim > MAX_INTERIM_RESPONSES {
-                    return Err(FetchError::NotHttp("interim answers without end"));
+                    return Err(FetchError::NotHttp("it has too many interim responses"));
                 }
                 Ok(Some((head, taken.len() - unused)))
             }
@@ -252,7 +252,7 @@ impl ResponseHead {
     fn of(response: &httparse::Response<'_, '_>, body_limit: usize) -> Result<ResponseHead, FetchError> {
         let status = response.code.unwrap_or_default();
         if status == 101 {
-            return Err(FetchError::NotHttp("it changes the protocol, which was not asked for"));
+            return Err(FetchError::NotHttp("it switches the protocol, which was not requested"));
         }
         let headers: &[httparse::Header<'_>] = response.headers;
         let framing = framing(status, headers, body_limit)?;
@@ -270,7 +270,7 @@ impl ResponseHead {
 /// Returns the framing of the body of a response to GET or POST (RFC 9112 section 6.3).
 fn framing(status: u16, headers: &[httparse::Header<'_>], limit: usize) -> Result<Framing, FetchError> {
     if values(headers, "Content-Encoding").any(|coding| !coding.eq_ignore_ascii_case(b"identity")) {
-        return Err(FetchError::NotHttp("it is compressed, which was not asked for"));
+        return Err(FetchError::NotHttp("it is compressed, which was not requested"));
     }
     if status < 200 || status == 204 || status == 304 {
         return Ok(Framing::Length(0));
@@ -278,13 +278,13 @@ fn framing(status: u16, headers: &[httparse::Header<'_>], limit: usize) -> Resul
     if let Some(coding) = values(headers, "Transfer-Encoding").next() {
         return match coding.trim_ascii().eq_ignore_ascii_case(b"chunked") {
             true => Ok(Framing::Chunked(ChunkedBody::new())),
-            false => Err(FetchError::NotHttp("its transfer coding is not known")),
+            false => Err(FetchError::NotHttp("its transfer coding is unknown")),
         };
     }
     let mut lengths = values(headers, "Content-Length").map(content_length);
     let Some(length) = lengths.next() else { return Ok(Framing::UntilClosed) };
     let length = length.filter(|first| lengths.all(|other| other == Some(*first)));
-    match length.ok_or(FetchError::NotHttp("its length is no number"))? {
+    match length.ok_or(FetchError::NotHttp("its Content-Length is invalid"))? {
         length if length > limit => Err(FetchError::TooLarge),
         length => Ok(Framing::Length(length)),
     }

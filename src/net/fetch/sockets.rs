@@ -221,7 +221,7 @@ impl Fetcher {
                     }
                 }
                 Err(error) => {
-                    log::debug!("cannot ask the name server {}: {error}", query.server);
+                    log::debug!("cannot query the name server {}: {error}", query.server);
                     self.resolver.unreachable(slot, now);
                     self.close_dns_sockets();
                 }

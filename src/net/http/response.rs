@@ -174,7 +174,7 @@ impl Response {
             if is_safe(name) && is_safe(value) {
                 write_header(name, value, out);
             } else {
-                log::debug!("left out a header with control characters: {name:?}");
+                log::debug!("a header with control characters is omitted: {name:?}");
             }
         }
     }

@@ -51,11 +51,12 @@ impl Manager {
         let run = BlockDownload::new(self.download_count, sync_peer, (base, target), answer, self.settings.checkpoint);
         match run.verifying() {
             Some((_, checkpoint)) => log::info!(
-                "{target} blocks are there, {} here; they are followed up to {} first, for which --trust-below vouches",
+                "downloading blocks up to height {target}, this node has {}; hashes are verified first, up to height \
+                 {} (--trust-below)",
                 base.height,
                 checkpoint.height
             ),
-            None => log::info!("{target} blocks are there, {} here; the node catches up", base.height),
+            None => log::info!("downloading blocks up to height {target}, this node has {}", base.height),
         }
         self.block_download = Some(ActiveDownload { download: run, select_at: now.monotonic });
     }
@@ -93,16 +94,18 @@ impl Manager {
         let Some(ActiveDownload { download: run, .. }) = self.block_download.take() else { return };
         match run.outcome() {
             Some(DownloadOutcome::SyncPeerMisbehaved(leader)) => {
-                self.penalize_sync_peer(leader, "what it says of its chain is not true", now)
+                self.penalize_sync_peer(leader, "its statements about its chain are false", now)
             }
             Some(DownloadOutcome::CheckpointMismatch(leader, hash)) => {
                 self.penalize_sync_peer(
                     leader,
-                    &format!("its chain has another block than --trust-below vouches for: {hash}"),
+                    &format!("its block at the height of --trust-below has another hash: {hash}"),
                     now,
                 );
             }
-            Some(DownloadOutcome::NoPeersLeft) => log::info!("nobody is left who has the chain that was followed"),
+            Some(DownloadOutcome::NoPeersLeft) => {
+                log::info!("block download stopped: no peer is left that has its chain")
+            }
             Some(DownloadOutcome::Done) | None => {}
         }
         let is_done = run.outcome() == Some(DownloadOutcome::Done);
@@ -121,7 +124,7 @@ impl Manager {
     }
 
     fn penalize_sync_peer(&mut self, sync_peer: Address, reason: &str, now: Now) {
-        log::warn!("the chain of {sync_peer} is not followed: {}", sanitize(reason));
+        log::warn!("the chain of {sync_peer} is rejected: {}", sanitize(reason));
         self.experiences.failed(sync_peer, now.network);
     }
 

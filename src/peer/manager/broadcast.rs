@@ -90,7 +90,7 @@ impl Manager {
         let request = message.request(self.settings.format);
         for partner in self.select_peers(io) {
             if !self.queue_message(&partner.endpoint, request.clone(), RequestKind::Push) {
-                log::debug!("{} is left out of {}", partner.endpoint, request.path);
+                log::debug!("no room in the request queue: {} is not sent {}", partner.endpoint, request.path);
             }
         }
     }

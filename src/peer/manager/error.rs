@@ -29,9 +29,9 @@ impl PeerError {
     pub fn from_reply(response: Reply, format: Format, context: Context) -> PeerError {
         let of = |trouble, reason| PeerError { kind: trouble, reason };
         match response {
-            Reply::Answer { .. } => PeerError::failure("the answer is of no use"),
+            Reply::Answer { .. } => PeerError::failure("the answer is unusable"),
             Reply::Unreachable(reason) => of(FailureKind::Inactive, reason),
-            Reply::TimedOut => of(FailureKind::Busy, "no answer for too long".to_owned()),
+            Reply::TimedOut => of(FailureKind::Busy, "it did not answer in time".to_owned()),
             Reply::Failed(reason) => of(FailureKind::Failure, reason),
             Reply::ErrorStatus { status, body } => match format.read::<ErrorBody<'_>>(&body, context) {
                 Ok(error) if error.is_starting() && status == 503 => of(FailureKind::Busy, "it is starting".to_owned()),

@@ -101,8 +101,8 @@ impl Manager {
         joining.retry_at = Some(now.monotonic + rest);
         joining.failures = joining.failures.saturating_add(1);
         log::warn!(
-            "the network is not joined yet: no other node says under which address it sees this one; asking again in {} s. \
-             nis.ipDetectionMode = AutoOptional joins without",
+            "the network is not joined yet: no peer has reported this node's address; asking again in {} s. \
+             Set nis.ipDetectionMode = AutoOptional to join without it",
             rest.as_secs()
         );
     }
@@ -148,7 +148,7 @@ impl Manager {
     fn set_own_host(&mut self, host: String) {
         let endpoint = Endpoint { host, ..self.local.endpoint.clone() };
         if endpoint != self.local.endpoint {
-            log::info!("others see this node at {endpoint}");
+            log::info!("peers see this node at {endpoint}");
             self.local.endpoint = endpoint;
         }
     }

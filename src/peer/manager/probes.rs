@@ -189,7 +189,7 @@ impl Manager {
                 let second = Probe { key: Some(told.identity.key), reported: Some(told), ..probe };
                 let goes_on = self.start_probe(second.clone(), io);
                 if !goes_on {
-                    self.on_probe_failed(&second, &PeerError::failure("there are too many requests to it"), now);
+                    self.on_probe_failed(&second, &PeerError::failure("too many requests to it are pending"), now);
                 }
                 return goes_on;
             }
@@ -244,7 +244,7 @@ impl Manager {
                 let proof = Some(Proof { challenge, key: Some(key) });
                 let (told, from) = self.read_answer::<NodeInfo>(proof, response)?;
                 if told.identity.key != key {
-                    return Err(PeerError::failure("it says that it is another node"));
+                    return Err(PeerError::failure("it identifies as another node"));
                 }
                 (told, from)
             }
@@ -252,7 +252,7 @@ impl Manager {
         };
         match self.local.meta_data.is_compatible(&told.meta_data) {
             true => Ok((told, ip)),
-            false => Err(PeerError::failure("it is of another network, or its version does not go with this one")),
+            false => Err(PeerError::failure("it is of another network, or its version is incompatible")),
         }
     }
 
@@ -262,7 +262,7 @@ impl Manager {
         let former = self.table.get(&address);
         let was_active = former.is_some_and(|former| former.state == State::Active);
         if former.is_some_and(|former| former.data.info.endpoint != told.endpoint) {
-            return log::debug!("{} is known elsewhere", describe(&told, &address));
+            return log::debug!("{} is known at another endpoint", describe(&told, &address));
         }
         // A peer in the table that has never answered is pre-trusted or was saved before the restart.
         let is_return = former.is_some_and(|former| former.last_contact.is_none());
@@ -273,7 +273,7 @@ impl Manager {
         let line = describe(&told, &address);
         let last_dropped = self.table.dropped().last().map(|dropped| (dropped.address, dropped.at));
         match self.table.record_introduction(address, ip, PeerInfo { info: told, height, score }, now.monotonic) {
-            Err(refused) => return log::debug!("{line} at {ip} is not taken: {refused:?}"),
+            Err(refused) => return log::debug!("{line} at {ip} is not added: {refused:?}"),
             Ok(()) if !was_active => log::info!("{line} is active"),
             Ok(()) => {}
         }
@@ -284,10 +284,7 @@ impl Manager {
         if let Some(dropped) = self.table.dropped().last()
             && last_dropped != Some((dropped.address, dropped.at))
         {
-            log::info!(
-                "{} is dropped: another node takes its place",
-                describe(&dropped.node.data.info, &dropped.address)
-            );
+            log::info!("{} is dropped: another peer replaces it", describe(&dropped.node.data.info, &dropped.address));
         }
     }
 
@@ -300,10 +297,10 @@ impl Manager {
         let line = describe(&told, &address);
         let about = PeerInfo { info: told, height: None, score: None };
         match self.table.record_move(address, ip, about, now.monotonic) {
-            Err(refused) => log::debug!("{line} at {ip} is not taken: {refused:?}"),
+            Err(refused) => log::debug!("{line} cannot move to {ip}: {refused:?}"),
             Ok(()) => {
                 self.forget_experiences(&address);
-                log::info!("{line} has moved, and is active");
+                log::info!("{line} has moved and is active");
             }
         }
     }
@@ -317,7 +314,7 @@ impl Manager {
     }
 
     fn on_probe_failed(&mut self, probe: &Probe, error: &PeerError, now: Now) {
-        log::debug!("contact with {} failed: {error}", probe.endpoint);
+        log::debug!("probe of {} failed: {error}", probe.endpoint);
         let Some(key) = probe.key else { return self.on_unpinned_failed(&probe.endpoint, error, now) };
         let address = Address::from_public_key(&key, self.settings.context.network);
         let decides = matches!(probe.reason, ProbeReason::Selected | ProbeReason::SignOfLife);

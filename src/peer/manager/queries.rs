@@ -205,10 +205,10 @@ impl Manager {
         self.end_task(Task::TimeSynchronisation, round.is_ok(), now);
         match round {
             Ok(round) if round.change != 0 => {
-                log::debug!("network time is moved by {} ms", round.change);
+                log::debug!("network time is adjusted by {} ms", round.change);
                 io.shift_clock(round.change);
             }
-            Err(Unchanged::NotAgreed) => log::debug!("network time is not moved: the listed nodes do not agree"),
+            Err(Unchanged::NotAgreed) => log::debug!("network time is not adjusted: the listed peers do not agree"),
             Ok(_) | Err(Unchanged::NoSamples) => {}
         }
     }

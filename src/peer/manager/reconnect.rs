@@ -42,7 +42,7 @@ impl Manager {
             let about = PeerInfo { info: info.clone(), height: None, score: None };
             match self.table.add_saved(address, ip, about) {
                 Ok(()) => self.reconnect.saved.push(address),
-                Err(refused) => log::debug!("{address} is not known again: {refused:?}"),
+                Err(refused) => log::debug!("saved peer {address} is not added: {refused:?}"),
             }
         }
     }
@@ -73,7 +73,7 @@ impl Manager {
         self.reconnect.had_peers = others > 0;
         if others > 0 {
             log::info!(
-                "nodes that are known from before or listed: {others}; no block is made until one has answered, or for {} s",
+                "saved and listed peers: {others}; harvesting starts when one has answered, or after {} s",
                 MAX_WAIT.as_secs()
             );
         }

@@ -196,7 +196,7 @@ impl Manager {
                 self.record_answer(NodeInfo { endpoint: asked_at, ..told }, ip, now);
             }
             Err(PeerError { reason, .. }) => {
-                log::debug!("the sender of a sign of life cannot be asked back: {reason}");
+                log::debug!("the sender of a sign of life is not verified: {reason}");
                 io.sign_of_life_verified(verification, Some(sanitize(&reason)));
             }
         }

@@ -66,7 +66,7 @@ impl Manager {
         if apart.insert(node, now.monotonic).is_none() && !said.contains_key(&node) {
             said.insert(node, now.monotonic);
             log::warn!(
-                "{node} is on another chain, which has left ours more than {} blocks back: neither can follow the other",
+                "{node} is on another chain, which forked from ours more than {} blocks ago: neither can switch chains",
                 self.settings.chain.rewrite_limit
             );
         }

@@ -193,7 +193,7 @@ impl Manager {
                 self.end_task(Task::Synchronisation, true, now);
             }
             SyncOutcome::TooFarBehind | SyncOutcome::Misbehaved(_) => {
-                log::debug!("{} is of no use: {ending:?}", synchronisation.sync_peer.endpoint);
+                log::debug!("synchronisation with {} ended: {ending:?}", synchronisation.sync_peer.endpoint);
                 if matches!(ending, SyncOutcome::Misbehaved(Misbehavior::InvalidHashes)) {
                     self.record_split(address, now);
                 }
@@ -233,7 +233,7 @@ impl Manager {
         }
         self.back_off(partner, asked, result.is_err(), now);
         if let Err(PeerError { reason, .. }) = result {
-            log::debug!("the unconfirmed transactions of {partner} are not heard: {reason}");
+            log::debug!("request for the unconfirmed transactions of {partner} failed: {reason}");
         }
     }
 

@@ -29,7 +29,7 @@ impl Manager {
         let (address, endpoint) = (self.address_of(told), &told.endpoint);
         let is_elsewhere = |node: &PeerEntry<PeerInfo>| node.is_pre_trusted && node.data.info.endpoint != *endpoint;
         if let Some(listed) = self.table.get(&address).filter(|node| is_elsewhere(node)) {
-            let reason = format!("it says that it is {address}, which is listed at {}", listed.data.info.endpoint);
+            let reason = format!("it identifies as {address}, which is listed at {}", listed.data.info.endpoint);
             self.on_unpinned_failed(endpoint, &PeerError::failure(reason), now);
             return false;
         }
@@ -40,7 +40,7 @@ impl Manager {
                 address != self.address
             }
             Err(refused) => {
-                self.on_unpinned_failed(endpoint, &PeerError::failure(format!("it is not taken: {refused:?}")), now);
+                self.on_unpinned_failed(endpoint, &PeerError::failure(format!("it is not added: {refused:?}")), now);
                 false
             }
         }

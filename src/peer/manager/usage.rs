@@ -16,18 +16,18 @@ impl Manager {
         let (buffered, buffered_bytes) = self.relay_buffer.usage();
         let refreshing = self.probes.count(ProbeReason::Selected) + self.probes.count(ProbeReason::Gossip);
         let mut loads = vec![
-            LimitUsage::new("requests under way", under_way, MAX_IN_FLIGHT),
-            LimitUsage::new("requests that wait", waiting, MAX_WAITING),
+            LimitUsage::new("requests in flight", under_way, MAX_IN_FLIGHT),
+            LimitUsage::new("queued requests", waiting, MAX_WAITING),
             LimitUsage::new("bytes of requests", bytes, MAX_BYTES),
-            LimitUsage::new("nodes that requests are counted of", self.requests.targets(), MAX_TARGETS),
-            LimitUsage::new("calls that are told of", self.requests.latest().count(), MAX_LATEST_CALLS),
-            LimitUsage::new("transactions to be passed on", buffered, MAX_BUFFERED),
-            LimitUsage::new("bytes to be passed on", buffered_bytes, max_buffered_bytes(&self.settings)),
-            LimitUsage::new("signs of life that wait", self.verifications.count(), MAX_VERIFICATIONS),
-            LimitUsage::new("contacts by signs of life", self.probes.count(ProbeReason::SignOfLife), MAX_SIGN_PROBES),
-            LimitUsage::new("contacts of a refresh", refreshing, MAX_CONCURRENT_PROBES),
+            LimitUsage::new("peers with counted requests", self.requests.targets(), MAX_TARGETS),
+            LimitUsage::new("latest calls", self.requests.latest().count(), MAX_LATEST_CALLS),
+            LimitUsage::new("transactions to relay", buffered, MAX_BUFFERED),
+            LimitUsage::new("bytes to relay", buffered_bytes, max_buffered_bytes(&self.settings)),
+            LimitUsage::new("signs of life to verify", self.verifications.count(), MAX_VERIFICATIONS),
+            LimitUsage::new("probes by signs of life", self.probes.count(ProbeReason::SignOfLife), MAX_SIGN_PROBES),
+            LimitUsage::new("probes of a refresh", refreshing, MAX_CONCURRENT_PROBES),
             LimitUsage::new(
-                "nodes of hearsay",
+                "gossiped peers",
                 self.refresh.as_ref().map_or(0, Refresh::gossip_probes),
                 MAX_GOSSIP_PROBES,
             ),

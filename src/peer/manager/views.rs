@@ -264,7 +264,7 @@ impl Manager {
     /// endpoint; the message does not prove where it is.
     fn record_alive(&mut self, node: &Address, now: Now) {
         if self.table.record_alive(node, now.monotonic) {
-            log::info!("{node} is active again: it has sent something of use");
+            log::info!("{node} is active again: it sent a valid message");
             self.renew_selector();
         }
     }

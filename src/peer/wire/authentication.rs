@@ -57,7 +57,7 @@ impl Readable for Challenge {
         let challenge = bytes.as_ref().try_into().map(Challenge);
         challenge.map_err(|_| {
             ReadError::Argument(
-                "challenge must be 64 bytes: with the signature of another, one could push in this node's name"
+                "challenge must be 64 bytes: signing another length would let others push in this node's name"
                     .to_owned(),
             )
         })
@@ -83,7 +83,7 @@ impl Readable for AnyChallenge {
             Ok(proper) => Ok(AnyChallenge::Valid(Challenge(proper))),
             Err(_) if bytes.len() <= MAX_CHALLENGE_BYTES => Ok(AnyChallenge::Unsigned),
             Err(_) => {
-                Err(ReadError::Argument(format!("challenge must be 64 bytes, and has more than {MAX_CHALLENGE_BYTES}")))
+                Err(ReadError::Argument(format!("challenge must be 64 bytes, but has more than {MAX_CHALLENGE_BYTES}")))
             }
         }
     }
@@ -147,8 +147,8 @@ pub enum AnswerError {
 impl fmt::Display for AnswerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            AnswerError::Unreadable(error) => write!(f, "the answer cannot be understood: {error}"),
-            AnswerError::Impersonated => f.write_str("the answer is not signed by the node that was asked"),
+            AnswerError::Unreadable(error) => write!(f, "the answer cannot be decoded: {error}"),
+            AnswerError::Impersonated => f.write_str("the answer is not signed by the queried node"),
         }
     }
 }

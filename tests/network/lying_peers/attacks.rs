@@ -1,48 +1,48 @@
-//! What a liar does, and what becomes of it.
+//! Attacks of a byzantine peer and their expected outcomes.
 
 use std::sync::Arc;
 
 use crate::lying_peers::Scene;
 use crate::scripted_peer::{Asked, Honest, Says, Script};
 
-/// MiB of its own memory that a node may take while it is attacked.
+/// Private memory in MiB that a node may use during an attack.
 const MEMORY: f64 = 24.0;
 
-/// What the node thinks of a liar.
+/// The node's final opinion of a byzantine peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Becomes {
-    /// It has a failure among its experiences.
+    /// A failure is recorded for it.
     Blamed,
-    /// It has lied, and nothing is held against it: this happens to honest nodes too.
+    /// It has lied without being penalized, because honest nodes can do the same.
     Unblamed,
     /// It is in this state.
     InState(&'static str),
 }
 
-/// Does or looks at something; what is wrong with what comes of it.
+/// Performs or checks something; returns what is wrong.
 pub type Act = Box<dyn Fn(&Scene) -> Vec<String> + Send + Sync>;
 
 /// An attack.
 pub struct Attack {
     pub name: &'static str,
     pub script: Arc<Script>,
-    /// Where it lies.
+    /// Path of the lie.
     pub path: &'static str,
     pub becomes: Becomes,
-    /// MiB of its own memory that the node may take.
+    /// Private memory in MiB that the node may use.
     pub memory: f64,
-    /// Further nodes that do the same, so that it is rather one of them that is drawn than the honest one.
+    /// Number of further peers that do the same, so that the node draws one of them rather than the honest one.
     pub fellows: u64,
-    /// What the node is set to.
+    /// Settings of the node.
     pub settings: &'static [(&'static str, &'static str)],
-    /// What it does of its own accord.
+    /// What the attacker does unprompted.
     pub act: Act,
-    /// Looks whether what else has to be so in the end is so.
+    /// Additional checks at the end.
     pub at_last: Act,
 }
 
 impl Attack {
-    /// One that answers a path as a lie says and all others by the script around it.
+    /// Creates an attack that answers one path with a lie and all others by the script `around`.
     pub fn new(
         name: &'static str,
         becomes: Becomes,
@@ -84,12 +84,12 @@ impl Attack {
     }
 }
 
-/// The script of one that says what the honest node says.
+/// A script that repeats the honest node's answers.
 pub fn truth(_: &Asked, _: &Honest) -> Says {
     Says::Truth
 }
 
-/// All attacks; those that take longest come first.
+/// Returns all attacks, those that take longest first.
 pub fn all() -> Vec<Attack> {
     let mut all = crate::lying_peers::transport::attacks();
     all.extend(crate::lying_peers::floods::attacks());

@@ -1,4 +1,4 @@
-//! Lies about the chain: of one that says it has the better chain.
+//! Lies about the chain by a peer that claims to have the better one.
 
 use nisd::codec::SigningForm;
 use nisd::crypto::Signature;
@@ -11,14 +11,14 @@ use crate::lying_peers::attacks::{Attack, Becomes};
 use crate::lying_peers::{LIAR, POOR};
 use crate::scripted_peer::{Asked, Honest, Says, read};
 
-/// Hashes and blocks that a node sends at most.
+/// Maximum number of hashes and blocks that a node sends.
 const MOST: usize = 50;
 const LAST: &str = "/chain/last-block";
 const HASHES: &str = "/chain/hashes-from";
 const AT: &str = "/block/at";
 const BLOCKS: &str = "/chain/blocks-after";
 
-/// Says that its chain is better and ends one block later.
+/// Claims a better chain that is one block longer.
 pub fn ahead(asked: &Asked, honest: &Honest) -> Says {
     match asked.path.as_str() {
         "/chain/score" => {
@@ -31,7 +31,7 @@ pub fn ahead(asked: &Asked, honest: &Honest) -> Says {
     }
 }
 
-/// A block that follows the last one of the honest node, but for the right to make it.
+/// Builds a valid successor of the honest node's tip whose harvester has no right to make it.
 fn next_block(honest: &Honest) -> Block {
     let last: Block = honest.says(LAST, &[]);
     block(&key_pair(LIAR), last.height.0 + 1, now(), last.hash(), Vec::new())
@@ -44,7 +44,7 @@ fn with_one_more(asked: &Asked, honest: &Honest) -> Vec<Hash256> {
     hashes
 }
 
-/// So many blocks that follow the one after which was asked, of an account that has nothing.
+/// Builds `count` blocks after the requested one, made by an account that owns nothing.
 fn own_blocks(asked: &Asked, honest: &Honest, count: u64, transactions: &[Transaction]) -> Vec<Block> {
     let common = asked.height();
     let height = [&8_u32.to_le_bytes()[..], &common.to_le_bytes()].concat();
@@ -73,7 +73,7 @@ fn forged_transaction() -> Transaction {
     Transaction { signature: Some(Signature([5; 64])), ..transfer(&keys, to, Amount(1), Amount::whole(1), now()) }
 }
 
-/// A list of blocks in binary form that says that it has so many.
+/// Returns a binary list of blocks whose length field is `count`.
 fn list_of(count: u32, bytes: &[u8]) -> Says {
     Says::Entity([&count.to_le_bytes(), bytes].concat())
 }
@@ -144,7 +144,7 @@ pub fn attacks() -> Vec<Attack> {
     all
 }
 
-/// It says that its chain parts from ours, and shows a forged block for it.
+/// Claims that its chain forks from ours and presents a forged block for it.
 fn forged_fork() -> Attack {
     fn around(asked: &Asked, honest: &Honest) -> Says {
         if asked.path != HASHES {

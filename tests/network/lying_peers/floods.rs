@@ -1,4 +1,4 @@
-//! What strangers and liars send of their own accord, as fast as they may and faster.
+//! Floods: what unknown clients and byzantine peers send unprompted, at or above the rate limit.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -17,21 +17,21 @@ use crate::lying_peers::attacks::{Attack, Becomes, truth};
 use crate::lying_peers::{LIAR, POOR, Scene};
 use crate::scripted_peer::{Honest, Says, ScriptedPeer, info};
 
-/// Addresses from which it comes, so that no limit of one address holds it back.
+/// Number of source addresses, so that no per-address limit stops the flood.
 const SOURCES: u8 = 8;
-/// Time between two requests of those that keep to the rate.
+/// Interval between requests of the sources that keep to the rate limit.
 const PAUSE: Duration = Duration::from_millis(25);
-/// How long.
+/// Duration of a flood.
 const TIME: Duration = Duration::from_secs(6);
-/// Nodes at private addresses that are known at most, and those of the operator's list.
+/// Maximum number of known nodes at private addresses, plus those of the operator's list.
 const MOST_KNOWN: usize = 250 + 2;
 
-/// A connection to the node from one of many addresses of this machine, of which the first is the liar's own.
+/// Connects to the node from one of many addresses of this machine; the first one is the byzantine peer's own.
 fn connect(scene: &Scene, source: u8) -> TcpStream {
     from(Ipv4Addr::new(127, scene.number, u8::from(source > 1), source), scene.node.http)
 }
 
-/// A client that owes the node too much is reset as it connects, and comes again until it is let in.
+/// Connects from an address; a client that exceeds its budget is reset, and retries until it is admitted.
 fn from(address: Ipv4Addr, to: SocketAddr) -> TcpStream {
     let begun = Instant::now();
     loop {
@@ -59,8 +59,8 @@ fn post(path: &str, entity: &impl Writable) -> Vec<u8> {
     [head.as_bytes(), &body].concat()
 }
 
-/// Sends requests from all addresses, and reads whatever is answered. Half of them keep to the rate that is allowed; the
-/// others do not, and are refused most of the time.
+/// Sends requests from all addresses and reads the answers. Half of the sources keep to the rate limit; the others are
+/// rejected most of the time.
 fn flood(scene: &Scene, request: impl Fn(u64) -> Vec<u8> + Sync) -> Vec<String> {
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -69,7 +69,7 @@ fn flood(scene: &Scene, request: impl Fn(u64) -> Vec<u8> + Sync) -> Vec<String> 
             scope.spawn(move || {
                 let mut number = u64::from(source) << 32;
                 while !is_over.load(Ordering::Relaxed) {
-                    // One that has been cut off comes again.
+                    // A disconnected source reconnects.
                     let mut stream = connect(scene, source);
                     let mut answer = [0; 4096];
                     while !is_over.load(Ordering::Relaxed) {
@@ -113,7 +113,7 @@ fn old_blocks(scene: &Scene) -> Vec<String> {
     flood(scene, |_| request.clone())
 }
 
-/// Blocks that follow our last one, signed as they should be, which nobody may make.
+/// Pushes correctly signed successors of our tip whose harvesters have no right to make them.
 fn own_blocks(scene: &Scene) -> Vec<String> {
     let keys = key_pair(POOR);
     flood(scene, |number| {
@@ -139,8 +139,8 @@ fn duplicate_transactions(scene: &Scene) -> Vec<String> {
     flood(scene, |_| request.clone())
 }
 
-/// Signs of life of as many nodes as there are addresses, each of which answers as it should, and says when it is asked for
-/// its chain that this is the best.
+/// Sends signs of life of as many nodes as there are addresses; each answers correctly and claims to have the best
+/// chain.
 fn many_identities(scene: &Scene) -> Vec<String> {
     let nodes: Vec<ScriptedPeer> = (0..=255_u8)
         .flat_map(|low| [(2, low), (3, low)])
@@ -163,7 +163,7 @@ fn many_identities(scene: &Scene) -> Vec<String> {
     }
 }
 
-/// Names of others, at addresses where the sender is not.
+/// Announces other nodes' names at addresses that are not the sender's.
 fn foreign_signs(scene: &Scene) -> Vec<String> {
     let keys = key_pair(LIAR + 2);
     flood(scene, |number| {

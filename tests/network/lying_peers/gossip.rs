@@ -1,4 +1,4 @@
-//! Lies about other nodes, about oneself, and about the time.
+//! Lies about other nodes, about the peer itself, and about the time.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -19,14 +19,14 @@ use crate::scripted_peer::{Asked, Honest, Says, info};
 const LIST: &str = "/node/peer-list/active";
 const EXPERIENCES: &str = "/node/experiences";
 const TIME: &str = "/time-sync/network-time";
-/// Nodes of one list that are contacted at most.
+/// Maximum number of nodes of one list that are contacted.
 const CONTACTED: usize = 16;
-/// Network time counts from here, in milliseconds of Unix time.
+/// Start of network time, in milliseconds of Unix time.
 const NEMESIS: i64 = 1_427_587_585_000;
-/// By how much the clock of a node may be wrong, in milliseconds.
+/// Tolerated error of a node's clock, in milliseconds.
 const TOLERANCE: i64 = 2_000;
 
-/// So many nodes that are not there.
+/// Returns `count` nodes that do not exist.
 fn strangers(count: usize, endpoint: impl Fn(usize) -> SocketAddr) -> Vec<NodeInfo> {
     let keys = key_pair(LIAR + 2);
     let node = |number: usize| {
@@ -47,13 +47,13 @@ fn told(name: &'static str, list: Vec<NodeInfo>) -> Attack {
     Attack::new(name, Becomes::InState("active"), LIST, truth, move |_, _| Says::entity(&list))
 }
 
-/// A node whose name is as long as this, which no node of ours can write.
+/// Encodes a node with a name of this many bytes, which our own encoder refuses.
 fn with_long_name(keys: &KeyPair, endpoint: SocketAddr, bytes: usize) -> Vec<u8> {
     let length = |bytes: usize| (bytes as u32).to_le_bytes();
     let key = keys.public().0;
     let mut node = [&length(4 + key.len() + 4 + bytes)[..], &length(key.len()), &key, &length(bytes)].concat();
     node.resize(node.len() + bytes, b'x');
-    // What follows is as it is in a node with any other name.
+    // The rest equals that of a node with any other name.
     let plain = Format::Binary
         .to_bytes(&NodeInfo { identity: Identity { key: keys.public(), name: None }, ..info(keys, endpoint) });
     node.extend_from_slice(&plain[4 + 4 + key.len() + 4..]);
@@ -73,7 +73,7 @@ fn is_known_in_bounds(scene: &Scene) -> Vec<String> {
     if count <= 4 { Vec::new() } else { vec![format!("{count} nodes are known by hearsay alone")] }
 }
 
-/// A list with a thousand nodes that all are one that has nothing to do with it.
+/// A list of a thousand nodes that all point to one uninvolved address.
 fn one_bystander() -> Attack {
     let (bystander, calls) = bystander();
     told("peer list: all are one bystander", strangers(1_000, |_| bystander)).checked(move |scene| {
@@ -85,7 +85,7 @@ fn one_bystander() -> Attack {
     })
 }
 
-/// A listener that counts who comes, and says nothing.
+/// Starts a listener that counts connections and never answers.
 fn bystander() -> (SocketAddr, Arc<AtomicUsize>) {
     let listener = std::net::TcpListener::bind("127.201.0.1:0").expect("a port");
     let (endpoint, count) = (listener.local_addr().expect("an address"), Arc::new(AtomicUsize::new(0)));
@@ -101,7 +101,7 @@ fn bystander() -> (SocketAddr, Arc<AtomicUsize>) {
 fn experiences(name: &'static str, count: usize) -> Attack {
     let pair = |node| ExperiencePair { node, experience: Experience { successes: u64::MAX >> 1, failures: 0 } };
     let pairs: Vec<_> = strangers(count, at_closed_ports).into_iter().map(pair).collect();
-    // Only one node is asked in a minute.
+    // Only one node is asked per minute.
     Attack::new(name, Becomes::Unblamed, EXPERIENCES, truth, move |_, _| {
         let node = info(&key_pair(LIAR), at_closed_ports(1));
         Says::entity(&NodeExperiences { node, experiences: pairs.clone() })

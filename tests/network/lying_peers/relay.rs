@@ -1,5 +1,5 @@
-//! Somebody who takes nodes of the operator's list over: he says in their names that they are there, where he is, passes what he
-//! is asked on to them, and their proofs back with an endpoint, a time and a height of his own.
+//! An attacker that impersonates nodes of the operator's list: it announces them at its own address, forwards the
+//! requests it gets to them, and returns their proofs with its own endpoint, time and height.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -20,22 +20,22 @@ use crate::common::private_network::{key_pair, private_key};
 use crate::lying_peers::{HonestNode, SHARED, VICTIM, comes, peer, start};
 use crate::scripted_peer::{Asked, Honest, Says, ScriptedPeer, answer, read, read_request};
 
-/// Numbers of the keys of the listed nodes.
+/// Key numbers of the listed nodes.
 const LISTED: [u64; 3] = [301, 302, 303];
-/// Where all that the relay does comes from.
+/// Source address of the relay.
 const RELAY: Ipv4Addr = Ipv4Addr::new(127, 66, 0, 1);
-/// Between two signs of life: 43 in a second, fewer than anybody may send.
+/// Interval between two signs of life: 43 per second, below the rate limit.
 const PACE: Duration = Duration::from_micros(23_256);
 /// Connections that the relay keeps open.
 const KEPT: usize = 60;
-/// By how much it lies about the time, in milliseconds.
+/// Its lie about the time, in milliseconds.
 const AHEAD: i64 = 3_600_000;
 
-/// The way to a node, which can be closed.
+/// A forwarder to a node that can be closed.
 struct Gate {
     here: SocketAddr,
     is_open: Arc<AtomicBool>,
-    /// Connections that came.
+    /// Number of accepted connections.
     came: Arc<AtomicUsize>,
 }
 
@@ -64,13 +64,13 @@ impl Gate {
     }
 }
 
-/// Passes on what comes, until one side goes.
+/// Copies bytes until one side closes.
 fn copy(mut from: TcpStream, mut to: TcpStream) {
     let _ = io::copy(&mut from, &mut to);
     let _ = to.shutdown(Shutdown::Both);
 }
 
-/// Listens in the name of a node, passes what it is asked on to it, and its proofs back.
+/// Listens under a node's identity, forwards requests to that node, and returns its proofs.
 struct Relay {
     here: SocketAddr,
     asked: Arc<AtomicUsize>,
@@ -101,7 +101,7 @@ fn pass_on(mut stream: TcpStream, real: Honest, here: SocketAddr, count: &Atomic
     Ok(())
 }
 
-/// The signature is over what was asked: whatever else stands in an answer can be another.
+/// Replaces the entity of an answer: the signature covers only the challenge, so the proof remains valid.
 fn changed(asked: &Asked, body: Vec<u8>, here: SocketAddr) -> Vec<u8> {
     let length = body.first_chunk().map_or(0, |length| u32::from_le_bytes(*length) as usize);
     let Some((entity, proof)) = body.get(4..).and_then(|rest| rest.split_at_checked(length)) else { return body };
@@ -119,7 +119,7 @@ fn changed(asked: &Asked, body: Vec<u8>, here: SocketAddr) -> Vec<u8> {
     [&(entity.len() as u32).to_le_bytes(), &entity[..], proof].concat()
 }
 
-/// A request that comes from the relay's address.
+/// Sends a request from the relay's address.
 fn send(to: SocketAddr, path: &str, headers: &str, body: &[u8]) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
     socket.bind(&SocketAddr::from((RELAY, 0)).into())?;
@@ -133,7 +133,7 @@ fn send(to: SocketAddr, path: &str, headers: &str, body: &[u8]) -> io::Result<Tc
     Ok(stream)
 }
 
-/// What the victim knows of the listed nodes.
+/// Returns the listed nodes as the victim knows them.
 fn known(victim: &Node) -> Vec<Value> {
     let report = Client::connect(victim.http).get("/local/peers").json();
     let peers = report["peers"].as_array().expect("peers").clone();
@@ -142,7 +142,7 @@ fn known(victim: &Node) -> Vec<Value> {
     LISTED.iter().map(|number| peers.iter().find(|peer| is_it(peer, number)).expect("it is listed").clone()).collect()
 }
 
-/// Where the listed nodes are, which is where the operator says, whatever else there is; and their states.
+/// Checks that the listed nodes are known at the operator's addresses only; returns their states.
 fn states(victim: &Node, gates: &[Gate]) -> Vec<String> {
     let known = known(victim);
     for (peer, gate) in known.iter().zip(gates) {
@@ -154,8 +154,8 @@ fn states(victim: &Node, gates: &[Gate]) -> Vec<String> {
     known.iter().map(|peer| peer["state"].as_str().expect("a state").to_owned()).collect()
 }
 
-/// Asks for the height on one connection until it is over; gives the median and the 99th percentile of the times that the
-/// answers took.
+/// Requests the height on one connection until the end; returns the median and the 99th percentile of the response
+/// times.
 fn calm_client(node: SocketAddr, is_over: &AtomicBool) -> [Duration; 2] {
     let (mut client, mut times) = (Client::connect(node), Vec::new());
     while !is_over.load(Ordering::Relaxed) {
@@ -174,7 +174,7 @@ fn nobody_takes_over_listed_nodes_by_passing_their_proofs_on() {
     let truth = |_: &Asked, _: &Honest| Says::Truth;
     let nodes = LISTED
         .map(|key| ScriptedPeer::start(key_pair(key), Ipv4Addr::new(127, 68, 0, 1), Honest(honest.node.http), truth));
-    // The last one cannot be reached at first.
+    // The last one is unreachable at first.
     let gates = [1, 2, 3].map(|number| Gate::new(number, nodes[usize::from(number) - 1].endpoint(), number < 3));
     let relays = nodes.each_ref().map(Relay::new);
     let folder = tempfile::tempdir().expect("a folder");
@@ -214,7 +214,7 @@ fn nobody_takes_over_listed_nodes_by_passing_their_proofs_on() {
             let calm = scope.spawn(move || calm_client(http, is_over));
             let is = |expected: [&str; 3]| comes(|| states(&victim, &gates) == expected);
             assert!(is(["active", "active", "failure"]), "at the start: {:?}", states(&victim, &gates));
-            // It is silent for more than a minute: it has been looked at again, where it is listed, by then.
+            // It is down for more than a minute; by then it has been contacted again at its listed address.
             let begun = gates[2].came.load(Ordering::Relaxed);
             assert!(comes(|| {
                 states(&victim, &gates);
@@ -244,7 +244,7 @@ fn whoever_is_behind_an_unknown_proxy_has_nobody_called() {
     let port = listener.local_addr().expect("an address").port();
     let stranger = crate::scripted_peer::info(&key_pair(310), (RELAY, port).into());
     let sign = Format::Binary.to_bytes(&stranger);
-    // A pair of a node and no experiences.
+    // A node paired with an empty list of experiences.
     let ping = [&(sign.len() as u32).to_le_bytes(), &sign[..], &[0; 4]].concat();
     let status = |path: &str, headers: &str, body: &[u8]| {
         let mut stream = send(honest.node.http, path, headers, body).expect("a connection");
@@ -257,7 +257,7 @@ fn whoever_is_behind_an_unknown_proxy_has_nobody_called() {
         assert_eq!(status("/node/ping", header, &ping).as_deref(), Some("200"), "{header}");
     }
     assert!(listener.accept().is_err(), "somebody was called");
-    // Without a header it is called back, and waits for as long as it says nothing.
+    // Without a header the node calls it back and waits as long as it does not answer.
     assert_eq!(status("/node/sign-of-life", "", &sign), None);
     assert!(listener.accept().is_ok(), "nobody was called");
 }

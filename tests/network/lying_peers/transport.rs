@@ -1,4 +1,4 @@
-//! Answers that are wrong in whatever way they come: refusals, silence, bytes without an end, proofs of others.
+//! Faulty responses at the transport level: error statuses, silence, endless bytes, proofs of others.
 
 use std::io::Write;
 use std::sync::{Arc, OnceLock};
@@ -19,9 +19,9 @@ const INFO: &str = "/node/info";
 const SCORE: &str = "/chain/score";
 const BLOCKS: &str = "/chain/blocks-after";
 const UNCONFIRMED: &str = "/transactions/unconfirmed";
-/// MiB that a node may take while answers come that are as large as all answers together may be, and a half.
+/// Maximum memory in MiB while responses come in that are as large as all responses together may be, plus a half.
 const OF_ANSWERS: f64 = 64.0;
-/// Bytes of a body that nobody should take.
+/// Announced size of a body that must not be accepted.
 const HUGE: usize = 1 << 40;
 const OK: &str = "HTTP/1.1 200 OK\r\n";
 
@@ -34,7 +34,7 @@ fn status(line: &str) -> impl Fn(&Asked, &Honest) -> Says + Send + Sync + use<> 
     raw(format!("HTTP/1.1 {line}\r\nLocation: http://127.0.0.1/\r\nContent-Length: 0\r\n\r\n"), Then::Stay)
 }
 
-/// Asked who it is it goes wrong, which decides on its state.
+/// The peer fails when it is asked for its identity, which decides its state.
 fn at_first(
     name: &'static str,
     state: &'static str,
@@ -43,7 +43,7 @@ fn at_first(
     Attack::new(name, Becomes::InState(state), INFO, truth, lie)
 }
 
-/// It goes wrong in synchronisation, for which nobody is blamed.
+/// The peer fails during synchronisation, which is not penalized.
 fn later(
     name: &'static str,
     path: &'static str,
@@ -52,13 +52,13 @@ fn later(
     Attack::new(name, Becomes::Unblamed, path, ahead, lie)
 }
 
-/// A proof over another challenge than the one that was sent.
+/// A proof over another challenge than the one sent.
 fn of_another_challenge(_: &Asked, _: &Honest) -> Says {
     let score = Format::Binary.to_bytes(&Score(i128::MAX));
     Says::Body(signed(&score, &Challenge([3; CHALLENGE_BYTES]), &key_pair(LIAR)))
 }
 
-/// A proof of another node than the one that was asked.
+/// A proof with another node's key.
 fn of_another_key(asked: &Asked, _: &Honest) -> Says {
     let score = Format::Binary.to_bytes(&Score(i128::MAX));
     Says::Body(signed(&score, &asked.challenge().expect("a challenge"), &key_pair(LIAR + 1)))
@@ -72,7 +72,7 @@ fn gzip_bomb() -> Vec<u8> {
     [format!("{OK}Content-Encoding: gzip\r\nContent-Length: {length}\r\n\r\n").as_bytes(), &packed].concat()
 }
 
-/// Is asked for its unconfirmed transactions, as it says that it has as good a chain as the node that asks.
+/// The node requests its unconfirmed transactions because its chain claims to be as good as the node's.
 fn unconfirmed(name: &'static str, lie: impl Fn(&Asked, &Honest) -> Says + Send + Sync + 'static) -> Attack {
     let attacked = Arc::new(OnceLock::new());
     let told = attacked.clone();
@@ -88,7 +88,7 @@ fn unconfirmed(name: &'static str, lie: impl Fn(&Asked, &Honest) -> Says + Send 
     Attack { script: Arc::new(script), ..attack }
 }
 
-/// So many payments of one account, of which only the first is signed as it should be.
+/// Returns this many payments of one account; only the first is correctly signed.
 fn payments(count: u64) -> Vec<u8> {
     let (keys, to) = (key_pair(LIAR + 1), address(&key_pair(LIAR)));
     let one = transfer(&keys, to, Amount(1), Amount::whole(1), now());
@@ -103,7 +103,7 @@ fn long(bytes: usize) -> String {
     format!("{OK}Content-Length: {bytes}\r\n\r\n")
 }
 
-/// Those that take time.
+/// Attacks that take time.
 fn slow() -> Vec<Attack> {
     let in_the_middle = [long(1 << 20).as_bytes(), &[0; 1000]].concat();
     vec![
@@ -150,7 +150,7 @@ fn at_first_contact() -> Vec<Attack> {
 }
 
 fn in_synchronisation() -> Vec<Attack> {
-    // Announced as one chunk that is as long as an answer with blocks may be.
+    // Announced as one chunk of the maximum size of a response with blocks.
     let one_chunk = format!("{OK}Transfer-Encoding: chunked\r\n\r\n2700000\r\n");
     let all_bytes =
         later("blocks: as many bytes as there may be, in one chunk", BLOCKS, raw(one_chunk, Then::Flood(0)));

@@ -1,4 +1,4 @@
-//! A client that asks a node all the time, and a look at its memory.
+//! A client that queries a node continuously, and a monitor of the node's memory.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -9,17 +9,17 @@ use std::time::{Duration, Instant};
 
 use crate::common::http_client::Client;
 
-/// Time between two queries.
+/// Interval between two queries.
 const EVERY: Duration = Duration::from_millis(10);
 const QUERIES: [&str; 4] = ["/chain/height", "/node/info", "/chain/last-block", "/status"];
 
-/// What a client has seen.
+/// Observations of a client.
 pub struct Seen {
     pub queries: usize,
-    /// Seconds, of the slowest query but one of a hundred, and of the slowest.
+    /// Response times in seconds: 99th percentile and maximum.
     pub p99: f64,
     pub slowest: f64,
-    /// MiB of its own that the process took at most beyond what it began with.
+    /// Peak private memory of the process beyond its initial value, in MiB.
     pub memory: f64,
 }
 
@@ -31,21 +31,21 @@ impl fmt::Display for Seen {
     }
 }
 
-/// A client at work.
+/// A running client.
 pub struct Watch {
     is_over: Arc<AtomicBool>,
     thread: JoinHandle<Seen>,
 }
 
 impl Watch {
-    /// Begins to ask.
+    /// Starts querying.
     pub fn begin(http: SocketAddr, process: u32) -> Watch {
         let is_over = Arc::new(AtomicBool::new(false));
         let ends = is_over.clone();
         Watch { is_over, thread: thread::spawn(move || watch(http, process, &ends)) }
     }
 
-    /// Ends, with what was seen.
+    /// Stops and returns the observations.
     pub fn end(self) -> Seen {
         self.is_over.store(true, Ordering::Relaxed);
         self.thread.join().expect("every query is answered")
@@ -71,7 +71,7 @@ fn watch(http: SocketAddr, process: u32, is_over: &AtomicBool) -> Seen {
     Seen { queries: times.len(), p99: at(99), slowest: at(100), memory: most }
 }
 
-/// MiB of memory that a process has to itself.
+/// Returns the private memory of a process in MiB.
 fn own_memory(process: u32) -> f64 {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));

@@ -1,4 +1,4 @@
-//! Answers of this node beside the recorded ones.
+//! Compares answers of this node with the recorded ones.
 
 use nisd::codec::{Context, Format, Readable, Writable};
 use nisd::model::{Block, Height, Transaction};
@@ -11,7 +11,7 @@ use crate::common::http::HttpResponse;
 use crate::common::http_client::post;
 use crate::peer_recording::Call;
 
-/// What of an answer is left out of the comparison.
+/// Parts of an answer that are not compared.
 const PLATFORM: &str = "the platform";
 const DRAW: &str = "all but the signature: what it knows of others, or draws among them";
 const CLOCK: &str = "all but the signature: the clock";
@@ -19,15 +19,15 @@ const ORDER: &str = "the order of the transactions";
 const ERROR: &str = "the second of the error";
 const REASON: &str = "the text and the second of the error";
 
-/// What came of a comparison.
+/// Result of a comparison.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Outcome {
-    /// Byte for byte.
+    /// Equal byte for byte.
     Equal,
-    /// Except this.
+    /// Equal except for this part.
     Masked(&'static str),
     Skipped(&'static str),
-    /// It is to be answered otherwise, and is.
+    /// The answer must differ and does.
     Explained(&'static str),
     Differs(String),
 }
@@ -38,7 +38,7 @@ pub struct Translated {
     pub answer: Vec<u8>,
 }
 
-/// What an exchange in bytes would be in JSON; `None` if it is none, or changes something.
+/// Converts a binary exchange to JSON; `None` if it is not binary or changes something.
 pub fn in_json(call: &Call, context: Context) -> Option<Translated> {
     type Asked<T> = AuthenticatedRequest<T>;
     type Answered<T> = AuthenticatedResponse<T>;
@@ -67,7 +67,7 @@ fn translated<Q: Readable + Writable, A: Readable + Writable>(call: &Call, conte
     Some(Translated { request: post(&call.path, &text).into_bytes(), answer: [answer.as_slice(), b"\r\n"].concat() })
 }
 
-/// What is to be said of an answer to a recorded request.
+/// Compares an answer with that to a recorded request.
 pub fn compare(call: &Call, got: &HttpResponse, context: Context) -> Outcome {
     if Some(got.status) != call.status {
         return Outcome::Differs(format!("{:?} was {}: {}", call.status, got.status, shown(&got.body)));
@@ -85,7 +85,7 @@ pub fn compare(call: &Call, got: &HttpResponse, context: Context) -> Outcome {
     }
 }
 
-/// Two answers that are not the same bytes.
+/// Two answers that are not byte for byte equal.
 struct Masked<'a> {
     call: &'a Call,
     got: &'a HttpResponse,
@@ -93,7 +93,7 @@ struct Masked<'a> {
 }
 
 impl Masked<'_> {
-    /// By what they differ; `None` if they may not.
+    /// Returns the allowed difference; `None` if they may not differ so.
     fn compare(&self) -> Option<&'static str> {
         if self.got.status != 200 {
             return self.same_error();
@@ -150,7 +150,7 @@ impl Masked<'_> {
     }
 }
 
-/// The headers of an answer that do not depend on how its end is told.
+/// Returns the headers of an answer except those that tell how its end is marked.
 fn headers(all: &[(String, String)]) -> Vec<(String, String)> {
     let left_out = ["server", "transfer-encoding", "content-length", "connection"];
     all.iter().filter(|(name, _)| !left_out.contains(&name.to_lowercase().as_str())).cloned().collect()

@@ -1,4 +1,4 @@
-//! A recording, and the chains that its nodes had.
+//! A recording and the chains of its nodes.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,23 +14,23 @@ use zeroize::Zeroizing;
 use crate::answering_node::take_in;
 use crate::peer_recording::{Call, Recording, read};
 
-/// The recordings of one network; those with faulty blocks last.
+/// The recordings of each network; those with faulty blocks last.
 const NETWORKS: [&[&str]; 2] = [&["bootstrap"], &["steady", "fork", "join", "misbehave"]];
-/// The second from which on a fake client asks the node under test, which has its chain by then.
+/// The second from which a fake client sends requests to the node under test, which has its chain by then.
 const FAULTS_BEGIN: f64 = 127.8;
 /// The second at which the new node has the whole chain.
 const COMPLETE: f64 = 58.0;
-/// A recording, and the blocks of its network.
+/// A recording and the blocks of its network.
 pub struct Source {
     pub name: &'static str,
     folder: PathBuf,
     pub recording: Recording,
-    /// All but the nemesis block, by hash.
+    /// All blocks except the nemesis block, by hash.
     blocks: BTreeMap<Hash256, Block>,
 }
 
 impl Source {
-    /// Reads it, and all others of its network.
+    /// Reads the recording and all others of its network.
     pub fn read(folder: &Path, name: &'static str) -> Source {
         let mut blocks = BTreeMap::new();
         let network = NETWORKS.iter().find(|network| network.contains(&name)).expect("a recording");
@@ -44,17 +44,17 @@ impl Source {
         Source { name, folder: folder.to_owned(), recording: read(folder, name), blocks }
     }
 
-    /// In which its bodies are read.
+    /// Returns the context in which bodies are decoded.
     pub fn context(&self) -> Context {
         Context::of(&self.recording.network)
     }
 
-    /// The folder with what its nodes were set up with.
+    /// Returns the folder with the configuration of its nodes.
     fn configs(&self) -> PathBuf {
         self.folder.join(format!("{}-config", self.name))
     }
 
-    /// The blocks up to one, without the nemesis block.
+    /// Returns the blocks up to `tip` without the nemesis block.
     fn chain(&self, tip: Hash256) -> Vec<Block> {
         let mut chain = Vec::new();
         let mut next = self.blocks.get(&tip);
@@ -67,7 +67,7 @@ impl Source {
         chain
     }
 
-    /// The chain that a node begins with, and from which second on it is known.
+    /// Returns the chain that a node starts with, and the second from which that is known.
     pub fn beginning(&self, node: &str) -> (Vec<Block>, f64) {
         let mut pushed = self.recording.calls.iter().filter(|call| call.path == "/push/block");
         match (self.name, node) {
@@ -76,7 +76,7 @@ impl Source {
                 (self.chain(tip.hash()), if node == "C" { COMPLETE } else { 0.0 })
             }
             ("misbehave", _) => {
-                // Begins with its own last block.
+                // Starts with its own last block.
                 let first = pushed.find(|call| call.to == node).expect("a push");
                 let tip = blocks_of(first, self.context()).pop().expect("a block");
                 (self.chain(tip.hash()), FAULTS_BEGIN)
@@ -96,7 +96,7 @@ impl Source {
         take_in(&store, settings, &nemesis, blocks);
     }
 
-    /// Unix time at its beginning, in milliseconds: by the clocks of its nodes, rounded to their seconds.
+    /// Returns the Unix time of the start in milliseconds, computed from a node's recorded network time.
     pub fn began(&self) -> i64 {
         let asked =
             |call: &&Call| call.path == "/time-sync/network-time" && call.status == Some(200) && call.method == "POST";
@@ -106,7 +106,8 @@ impl Source {
         EPOCH_UNIX_MILLIS + answer.entity.receive - (call.at * 1_000.0) as i64
     }
 
-    /// The settings of a node, so that it makes no blocks, asks nobody for its address and leaves its clock alone.
+    /// Returns the settings of a node, changed so that it makes no blocks, asks nobody for its address and does not
+    /// adjust its clock.
     pub fn settings(&self, node: &str) -> Settings {
         let changed = [
             ("nis.shouldAutoHarvestOnBoot", "false"),
@@ -123,12 +124,12 @@ impl Source {
     }
 }
 
-/// The hash of the block before.
+/// Returns the hash of the previous block.
 fn parent(block: &Block) -> Hash256 {
     Hash256(block.previous_hash.0.as_slice().try_into().expect("a whole hash"))
 }
 
-/// The blocks in a call that are understood.
+/// Returns the blocks in a call that can be decoded.
 pub fn blocks_of(call: &Call, context: Context) -> Vec<Block> {
     fn read<T: Readable>(call: &Call, context: Context) -> Option<T> {
         let format = call.response_format();

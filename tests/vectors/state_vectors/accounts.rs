@@ -1,4 +1,4 @@
-//! The accounts of a scenario, which have names there, and what is told in these names: transactions and effects.
+//! The named accounts of a scenario, and the decoding of transactions and encoding of effects that use these names.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use super::{list, number, text};
 
-/// Accounts by their names.
+/// Accounts by name.
 pub struct Accounts {
     keys: BTreeMap<String, PublicKey>,
     names: BTreeMap<Address, String>,
@@ -33,7 +33,7 @@ fn code(value: &Value) -> i32 {
 }
 
 impl Accounts {
-    /// Reads the accounts of a scenario; their addresses are those of their keys.
+    /// Reads the accounts of a scenario; their addresses derive from their keys.
     pub fn new(value: &Value, network: NetworkByte) -> Accounts {
         let mut accounts = Accounts { keys: BTreeMap::new(), names: BTreeMap::new(), network };
         for (name, account) in value.as_object().unwrap() {
@@ -58,7 +58,7 @@ impl Accounts {
         &self.names[address]
     }
 
-    /// Reads a transaction. It is not in its normal form yet: a block that was written and read again is.
+    /// Reads a transaction. It is not normalized yet; encoding and decoding a block normalizes it.
     pub fn transaction(&self, value: &Value) -> Transaction {
         let body = self.body(value);
         let version = match &body {
@@ -156,7 +156,7 @@ impl Accounts {
         Multisig { inner, cosignatures }
     }
 
-    /// An effect as the vectors write a notification.
+    /// Returns an effect as the vectors write a notification.
     pub fn notification(&self, effect: &Effect<'_>) -> Value {
         let name = |address| self.name(address);
         match effect {

@@ -1,4 +1,4 @@
-//! The state of a scenario as the vectors write it.
+//! The state of a scenario in the form of the vectors.
 
 use nisd::model::{Address, Height};
 use nisd::state::{self, LinkRole};
@@ -7,8 +7,8 @@ use serde_json::{Map, Value, json};
 use super::scenario::Run;
 use super::{dump_of, list, number, text};
 
-/// The state after the last block. `names` are namespaces of which it is told whether they are active, besides those
-/// that exist.
+/// Returns the state after the last block. `names` lists further namespaces whose activity is included, besides the
+/// existing ones.
 pub fn checkpoint(run: &Run<'_, '_>, names: &Map<String, Value>) -> Value {
     let dump = dump_of(&run.batch, &run.scenario.network, &run.tip().unwrap());
     let accounts = list(&dump["accounts"]).iter().map(|account| account_value(run, account));
@@ -85,7 +85,7 @@ fn account_value(run: &Run<'_, '_>, dumped: &Value) -> (String, Value) {
     (name, value)
 }
 
-/// The status as the interface names it.
+/// Returns the name of a status in the interface.
 pub fn interface_status(status: &str) -> String {
     match status.split_once('-').unwrap() {
         ("remote", _) => "REMOTE".to_owned(),
@@ -100,7 +100,7 @@ fn link_value(run: &Run<'_, '_>, link: &Value) -> Value {
     link
 }
 
-/// Of the nemesis account only the number of outlinks is told.
+/// Only the number of outlinks is given for the nemesis account.
 fn outlinks_value(run: &Run<'_, '_>, sender: &str, outlinks: &[Value]) -> Value {
     match sender {
         "@nemesis" => outlinks.len().into(),

@@ -1,5 +1,5 @@
-//! A chain of unsigned transactions: its blocks are carried out without rules, as the chain carries out blocks that
-//! passed them, and undone.
+//! A chain of unsigned transactions whose blocks are applied without validation, as the chain applies validated blocks,
+//! and undone.
 
 use std::collections::BTreeMap;
 
@@ -45,7 +45,7 @@ impl Scenario {
         }
     }
 
-    /// The block at a height, in its normal form.
+    /// Returns the block at a height, normalized.
     fn block(&self, height: u64) -> Block {
         let listed = self.blocks.get(&height);
         let signer = listed.map_or(&self.default_signer, |block| &block["signer"]);
@@ -66,7 +66,7 @@ impl Scenario {
     }
 }
 
-/// The parameters of a chain with the settings of a scenario.
+/// Returns the chain parameters with the settings of a scenario.
 fn configured(config: &Value, chain: ChainParameters) -> ChainParameters {
     let mut chain = ChainParameters {
         target_time: u32::try_from(number(&config["blockGenerationTargetTime"])).unwrap(),
@@ -81,29 +81,29 @@ fn configured(config: &Value, chain: ChainParameters) -> ChainParameters {
     chain
 }
 
-/// A scenario under way.
+/// A running scenario.
 pub struct Run<'a, 'env> {
     pub scenario: &'a Scenario,
     pub batch: WriteTxn<'env>,
 }
 
 impl Run<'_, '_> {
-    /// The last block; `None` before the nemesis block.
+    /// Returns the tip; `None` before the nemesis block.
     pub fn tip(&self) -> Option<StoredHeader> {
         tip(&self.batch).unwrap()
     }
 
-    /// Height of the last block.
+    /// Returns the tip height.
     pub fn height(&self) -> u64 {
         self.tip().map_or(0, |tip| tip.height.0)
     }
 
-    /// The account that signs the block at a height.
+    /// Returns the account that signs the block at a height.
     pub fn signer(&self, height: u64) -> Address {
         Address::from_public_key(&self.scenario.block(height).signer, self.scenario.network.byte)
     }
 
-    /// Carries out blocks up to a height.
+    /// Applies blocks up to a height.
     pub fn run_to(&mut self, height: u64) {
         while self.height() < height {
             self.execute();
@@ -115,7 +115,7 @@ impl Run<'_, '_> {
         rollback(&mut self.batch, Height(height)).unwrap();
     }
 
-    /// Carries out the next block. What its transactions do, as the vectors write it.
+    /// Applies the next block; returns the effects of its transactions as the vectors write them.
     pub fn execute(&mut self) -> Vec<Value> {
         let Scenario { network, accounts, .. } = self.scenario;
         let parent = self.tip();
@@ -146,7 +146,7 @@ impl Run<'_, '_> {
         notifications
     }
 
-    /// Recalculates importances if they are due, and stores a block that was carried out.
+    /// Recalculates importances if they are due, and stores an applied block.
     fn store(&mut self, block: &Block, applied: apply::AppliedBlock) {
         let network = &self.scenario.network;
         if let Some(due) = due_after(block.height) {

@@ -1,7 +1,8 @@
-//! The recorded transactions, announced again and confirmed by blocks of this program, while sessions listen.
+//! The recorded transactions, announced again and confirmed by blocks of this program, while sessions have
+//! subscriptions.
 //!
-//! Heights and times of its blocks are its own. So messages are compared by topic and by the announcement they belong to,
-//! and heights are translated.
+//! Its blocks have their own heights and times. So messages are compared by topic and by their announcement, and
+//! heights are translated.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -15,18 +16,18 @@ use crate::common::json_text::Json;
 use crate::common::shared;
 use crate::common::websocket::Stomp;
 
-/// A moment after the last transaction was made, none of which has run out.
+/// A time after the last transaction was made, at which none has expired.
 const CLOCK: &str = "367738600+";
-/// A network that says that there is so much more than is owned makes a block every second.
+/// A network whose configured total supply is so much larger than the actual one that it makes a block every second.
 const HASTY: [&str; 2] = ["nem.network.totalAmount=9000000000000", "nis.shouldAutoHarvestOnBoot=true"];
-/// How long something is waited for that was recorded.
+/// Maximum wait for a recorded message.
 const PATIENCE: Duration = Duration::from_secs(10);
 const ALICE: &str = "TBL6KOCXUCMCGTWUGVQGSUVPZSYKREVXBX7LNET3";
 const BANK: &str = "TBNWZ7OCWTPMMWMXI6PCFA6EKAP3OGA3VCGMKEVQ";
 
-/// What is announced again, by the number of the recorded step.
+/// A repeated announcement, by the number of its recorded step.
 struct Announcement {
-    /// The transaction as JSON; none if it was not recorded, as the node refused it.
+    /// The transaction as JSON; `None` if it was not recorded because the node rejected it.
     transaction: Option<String>,
     answer: Json,
 }
@@ -35,7 +36,7 @@ fn json(text: &str) -> Json {
     Json::parse(text.trim_end_matches('\0')).unwrap_or_else(|error| panic!("{error} in {text}"))
 }
 
-/// The frames of a step by topic.
+/// Groups the frames of a step by topic.
 fn by_topic(said: impl IntoIterator<Item = Said>) -> BTreeMap<String, Vec<Stomp>> {
     let mut topics: BTreeMap<String, Vec<Stomp>> = BTreeMap::new();
     for said in said {
@@ -51,7 +52,7 @@ fn recorded(step: &Step) -> BTreeMap<String, Vec<Stomp>> {
     by_topic(step.heard.iter().map(Said::from_line))
 }
 
-/// All announcements; one whose transaction had been announced before has it from there.
+/// Returns all announcements; a transaction that was announced before is taken from there.
 fn announcements(lines: &[Line], live: &Conversation) -> BTreeMap<u64, Announcement> {
     let told = |number: u64| {
         let steps = live.steps.iter().filter(|step| step.number == number);
@@ -70,7 +71,7 @@ fn announcements(lines: &[Line], live: &Conversation) -> BTreeMap<u64, Announcem
     all
 }
 
-/// Announces a transaction again: the node itself makes bytes of the JSON.
+/// Announces a transaction again; the node itself converts the JSON to bytes.
 fn announce(client: &mut Client, transaction: &str) -> Json {
     let prepared = client.post("/transaction/prepare", transaction);
     assert_eq!(prepared.status, 200, "{transaction}\n{}", prepared.text());
@@ -81,24 +82,24 @@ fn announce(client: &mut Client, transaction: &str) -> Json {
     json(client.answer().text())
 }
 
-/// Height of a block with transactions.
+/// Returns the height of a block with transactions.
 fn height_of_full(frame: &Stomp) -> Option<Json> {
     let block = body_of(frame);
     let transactions = block.get("transactions")?;
     (transactions.to_string() != "[]").then(|| block.get("height").cloned())?
 }
 
-/// The listening sessions, and what they have heard so far.
+/// The subscribed sessions and their messages so far.
 struct Stage {
     live: Session,
-    /// By recorded step.
+    /// Messages by recorded step.
     heard: Vec<(u64, Said)>,
-    /// Own heights by recorded ones.
+    /// Own heights by recorded heights.
     heights: BTreeMap<Json, Json>,
 }
 
 impl Stage {
-    /// Does what is done in a step, and hears what comes of it.
+    /// Performs a step and reads the messages it causes.
     fn play(&mut self, step: &Step, announcement: Option<&Announcement>, client: &mut Client, report: &mut Report) {
         match announcement {
             Some(Announcement { transaction: None, .. }) => {
@@ -112,7 +113,7 @@ impl Stage {
             None => {
                 let asks_for_block = step.sent.iter().any(|line| line.data.contains("/w/api/block/last"));
                 if asks_for_block {
-                    // The last one is without transactions, as it was.
+                    // The last block has no transactions, as in the recording.
                     self.hear_block(0);
                 }
                 step.sent.iter().for_each(|line| self.live.wire.send(line, line.data.as_bytes()));
@@ -131,7 +132,7 @@ impl Stage {
         self.heights.extend(full(&recorded).zip(full(&self.heard_in(step.number))));
     }
 
-    /// Every block is told once with its height, one after the other, and once more for the request at the end.
+    /// Checks that every block is reported once with its height, in order, and once more for the request at the end.
     fn check_blocks(&mut self, report: &mut Report) {
         let heard = by_topic(self.heard.iter().map(|(_, said)| said.clone()));
         let heights = |topic: &str| -> Vec<u64> {
@@ -150,7 +151,7 @@ impl Stage {
         self.live.check("live", &frames, report);
     }
 
-    /// Hears until so many blocks were told since the last with transactions.
+    /// Reads messages until this many blocks were reported since the last one with transactions.
     fn catch_up(&mut self, count: usize) {
         let is_block = |said: &Said| said.topic() == Some("/blocks");
         let since = |heard: &[(u64, Said)]| {
@@ -162,7 +163,7 @@ impl Stage {
         }
     }
 
-    /// Hears until a block without transactions is told.
+    /// Reads messages until a block without transactions is reported.
     fn hear_block(&mut self, step: u64) {
         while let Some(said) = self.live.wire.hear(PATIENCE) {
             let is_it = said.topic() == Some("/blocks") && height_of_full_in(&said).is_none();
@@ -173,13 +174,13 @@ impl Stage {
         }
     }
 
-    /// What was heard in a step, by topic.
+    /// Returns the messages of a step by topic.
     fn heard_in(&self, step: u64) -> BTreeMap<String, Vec<Stomp>> {
         by_topic(self.heard.iter().filter(|(number, _)| *number == step).map(|(_, said)| said.clone()))
     }
 }
 
-/// Whether as much was heard as was recorded, blocks without transactions aside.
+/// Returns whether as many messages arrived as were recorded, not counting blocks without transactions.
 fn is_complete(recorded: &BTreeMap<String, Vec<Stomp>>, heard: &BTreeMap<String, Vec<Stomp>>) -> bool {
     let count = |all: &BTreeMap<String, Vec<Stomp>>, topic: &String| {
         let frames = all.get(topic).map(Vec::as_slice).unwrap_or_default();
@@ -193,7 +194,7 @@ fn height_of_full_in(said: &Said) -> Option<Json> {
     if let Said::Stomp(frame) = said { height_of_full(frame) } else { None }
 }
 
-/// The bodies of a topic as they are compared: without what belongs to a block of one run; heights are translated.
+/// Returns the bodies of a topic for comparison: without values of blocks of one run, and with translated heights.
 fn bodies(topic: &str, frames: &[Stomp], heights: &BTreeMap<Json, Json>) -> Vec<Json> {
     let mut all: Vec<Json> = frames
         .iter()
@@ -214,13 +215,13 @@ fn bodies(topic: &str, frames: &[Stomp], heights: &BTreeMap<Json, Json>) -> Vec<
         })
         .collect();
     if topic.starts_with("/account/mosaic/") || topic.starts_with("/account/namespace/") {
-        // What an account owns is told in no certain order.
+        // The owned items of an account have no defined order.
         all.sort();
     }
     all
 }
 
-/// Compares what was heard in a step with what was recorded, topic by topic.
+/// Compares the messages of a step with the recording, topic by topic.
 fn compare(
     place: &str,
     recorded: &BTreeMap<String, Vec<Stomp>>,
@@ -249,7 +250,7 @@ fn compare(
     }
 }
 
-/// Opens a session and does what it does at first.
+/// Opens a session and performs its first steps.
 fn open(name: &str, address: SocketAddr, steps: &[Step], report: &mut Report) -> Session {
     let mut session = Session::new(name, address);
     steps.iter().for_each(|step| session.replay(step, PATIENCE, report));
@@ -257,7 +258,7 @@ fn open(name: &str, address: SocketAddr, steps: &[Step], report: &mut Report) ->
     session
 }
 
-/// A session as the recorded ones, of frames that are not recorded.
+/// Opens a session like the recorded ones, with frames that are not recorded.
 fn open_with(address: SocketAddr, name: &str, handshake: &Step, frames: &[&str], report: &mut Report) -> Session {
     let mut session = open(name, address, std::slice::from_ref(handshake), report);
     for frame in frames {
@@ -268,7 +269,7 @@ fn open_with(address: SocketAddr, name: &str, handshake: &Step, frames: &[&str],
     session
 }
 
-/// Checks that a session was told of alice's transactions as the live one was, by this subscription of its own.
+/// Checks that this subscription of a session got the same messages about alice's transactions as the live session.
 fn compare_implicit(session: &mut Session, id: &str, stage: &Stage, report: &mut Report) {
     let topic = format!("/transactions/{ALICE}");
     let own = by_topic(session.wire.hear_rest()).remove(&topic).unwrap_or_default();
@@ -284,8 +285,8 @@ fn compare_implicit(session: &mut Session, id: &str, stage: &Stage, report: &mut
     report.note(&format!("{} {topic}", session.name), found);
 }
 
-/// The topics of a session that has subscribed to an address registers it so: it hears of every transaction and every
-/// block with one, which it does not in the recording.
+/// Checks a session registered by its subscription to an address: it gets every transaction and every block with one;
+/// in the recording it does not.
 fn compare_registered(session: &mut Session, report: &mut Report) {
     let got = session.wire.hear_rest();
     let heard: Vec<_> = got.iter().filter_map(Said::topic).map(str::to_owned).collect();
@@ -300,7 +301,7 @@ fn compare_registered(session: &mut Session, report: &mut Report) {
     report.note(&session.name, found.into_iter().collect());
 }
 
-/// Sessions whose client connects without headers and registers alice, whatever else they subscribe to.
+/// Sessions whose client connects without headers and registers alice, with different subscriptions.
 const IMPLICIT: [(&str, &[&str], &str); 3] = [
     ("implicit beside /blocks/new", &["CONNECT\n\n", BLOCKS_NEW, REGISTER], "sub-1"),
     ("implicit before /blocks/new", &["CONNECT\n\n", REGISTER, BLOCKS_NEW], "sub-1"),
@@ -335,7 +336,7 @@ fn transactions_that_are_announced_again_are_told_as_recorded() {
     report.conclude("live.jsonl");
 }
 
-/// Plays all steps but the client's close, and compares each with the recording.
+/// Performs all steps except the client's close, and compares each with the recording.
 fn play(
     stage: &mut Stage,
     steps: &[Step],
@@ -347,7 +348,7 @@ fn play(
     let mut blocks = 0;
     for step in &steps[..steps.len() - 1] {
         if !step.sent.is_empty() {
-            // What becomes true some blocks later is to be true here as well.
+            // Effects that need some blocks must have happened here as well.
             stage.catch_up(blocks);
         }
         for frame in recorded(step).get("/blocks").into_iter().flatten() {
@@ -357,6 +358,6 @@ fn play(
         let (recorded, heard) = (recorded(step), stage.heard_in(step.number));
         compare(&format!("live step {}", step.number), &recorded, &heard, &stage.heights, report);
     }
-    // What was said late is heard with the next block.
+    // Late messages arrive with the next block.
     stage.hear_block(u64::MAX);
 }

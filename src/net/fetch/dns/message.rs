@@ -70,15 +70,13 @@ pub fn parse_response(bytes: &[u8], id: u16, name: &str, family: Family) -> Opti
         RCODE::NoError => {
             let (addresses, lifetime) = addresses(&packet.answers, name, family);
             match addresses.is_empty() {
-                true if packet.has_flags(PacketFlag::TRUNCATION) => {
-                    DnsAnswer::Failed("the answer does not fit into a packet")
-                }
+                true if packet.has_flags(PacketFlag::TRUNCATION) => DnsAnswer::Failed("the answer is truncated"),
                 true => DnsAnswer::NoAddresses("it has no address"),
                 false => DnsAnswer::Addresses(addresses, lifetime),
             }
         }
         RCODE::NameError => DnsAnswer::NoAddresses("there is no such name"),
-        _ => DnsAnswer::Failed("the name server fails"),
+        _ => DnsAnswer::Failed("the name server reports a failure"),
     })
 }
 

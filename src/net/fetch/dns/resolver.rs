@@ -105,7 +105,7 @@ impl Resolver {
         let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
         let known = match self.configuration.local_addresses(&name) {
             Some(addresses) => Some(Ok(addresses.into())),
-            None if !message::is_name(&name) => Some(Err("it is not a proper name")),
+            None if !message::is_name(&name) => Some(Err("it is not a valid host name")),
             None => self.cache.get(&name, now),
         };
         if let Some(known) = known {
@@ -171,7 +171,7 @@ impl Resolver {
             None => {
                 query.wrong_messages += 1;
                 if query.wrong_messages >= MAX_WRONG_MESSAGES {
-                    self.attempt_failed(slot, "nothing but wrong answers", now);
+                    self.attempt_failed(slot, "the name server sends only wrong answers", now);
                 }
             }
         }
