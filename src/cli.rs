@@ -659,12 +659,12 @@ mod tests {
     }
 
     #[test]
-    fn the_definition_holds_together() {
+    fn the_command_definition_is_consistent() {
         Cli::command().debug_assert();
     }
 
     #[test]
-    fn run_takes_all_its_flags() {
+    fn run_accepts_all_its_flags() {
         let line = "nisd run --config a.properties --data d --import x.bin --import y.bin.gz --clock 3240+ --http-port 1 \
                     --websocket-port 2 --bind ::1 --set nis.bootName=a=b --log debug --network testnet --peer a.b \
                     --peer [::1]:7891 --trust-below 7:ab";
@@ -701,7 +701,7 @@ mod tests {
     }
 
     #[test]
-    fn a_private_network_is_made_unless_another_is_configured() {
+    fn devnet_creates_a_private_network_unless_another_is_configured() {
         let is_devnet = |line: &str| match parse(line).unwrap().command {
             Command::Run(run) => run.is_devnet(),
             other => panic!("{other:?}"),
@@ -758,7 +758,7 @@ mod tests {
     }
 
     #[test]
-    fn peers_are_those_of_a_node_of_the_settings_or_of_a_named_one() {
+    fn the_peers_command_queries_the_configured_or_the_named_node() {
         assert_eq!(parse("nisd peers").unwrap().command.config(), None);
         let cli = parse("nisd peers --config c --json --set nem.httpPort=1").unwrap();
         let Command::Peers(peers) = &cli.command else { panic!("not peers") };
@@ -768,7 +768,7 @@ mod tests {
     }
 
     #[test]
-    fn a_negative_number_is_refused_as_what_it_is() {
+    fn a_negative_number_is_rejected_as_out_of_range() {
         for line in ["nisd rollback --data d --to -5", "nisd import --config c --data d --stop-at -1 b"] {
             let error = parse(line).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::ValueValidation, "{line}");
@@ -780,7 +780,7 @@ mod tests {
     }
 
     #[test]
-    fn an_export_that_ends_before_it_begins_is_refused() {
+    fn an_export_that_ends_before_it_begins_is_rejected() {
         let mut cli = parse("nisd export --data d --from 5 --to 4").unwrap();
         assert!(cli.command.take_overrides().unwrap_err().to_string().contains("--to 4"));
     }

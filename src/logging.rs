@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_are_shown_in_utc() {
+    fn timestamps_are_shown_in_utc() {
         for (millis, text) in [
             (0, "1970-01-01 00:00:00.000"),
             (-1, "1969-12-31 23:59:59.999"),
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn every_line_for_the_journal_has_its_priority() {
+    fn every_journal_line_has_its_priority() {
         assert_eq!(line(Level::Warn, "nisd", "a\nb\n", Style::Journal), "<4>a\n<4>    b\n");
         assert_eq!(line(Level::Debug, "nisd::net", "x", Style::Journal), "<7>[nisd::net] x\n");
     }
@@ -250,13 +250,13 @@ mod tests {
     }
 
     #[test]
-    fn a_message_cannot_pass_for_another_line_or_command_the_terminal() {
+    fn a_message_cannot_forge_a_line_or_control_the_terminal() {
         let line = line(Level::Info, "nisd", "a\n2026 INFO b\r\x1b[2J\u{9b}c", Style::Plain);
         assert!(line.ends_with("a\n    2026 INFO b\\r\\u{1b}[2J\\u{9b}c\n"), "{line}");
     }
 
     #[test]
-    fn other_crates_are_heard_only_when_it_matters() {
+    fn other_crates_log_only_warnings_and_errors() {
         let logger = Logger { now: || 0, style: Style::Plain };
         set_level(LevelFilter::Debug);
         let hears = |level, target| logger.enabled(&Metadata::builder().level(level).target(target).build());
@@ -269,7 +269,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_moment_can_be_shown(millis in any::<i64>()) {
+        fn any_timestamp_can_be_shown(millis in any::<i64>()) {
             prop_assert!(!utc(millis).is_empty());
         }
     }

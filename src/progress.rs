@@ -253,14 +253,14 @@ mod tests {
     }
 
     #[test]
-    fn a_line_tells_height_share_rate_and_time_left() {
+    fn a_progress_line_shows_height_percentage_rate_and_time_left() {
         let mut meter = ProgressMeter::new(Style::Log, 1_000, &at(10));
         let line = meter.report(6_000, &at(2_010)).unwrap();
         assert_eq!(line, "height 2,010 of 4,010  50 %  400 blocks/s  5.0 s left");
     }
 
     #[test]
-    fn bytes_count_for_share_and_time_left_when_they_are_known() {
+    fn percentage_and_time_left_follow_the_bytes_if_known() {
         let progress = |height, done| Progress { height, target: None, bytes: Some((done, 1_000)) };
         let mut meter = ProgressMeter::new(Style::Log, 0, &progress(1, 0));
         let line = meter.report(10_000, &progress(16, 100)).unwrap();
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn without_any_end_only_height_and_rate_are_told() {
+    fn a_line_without_a_known_end_shows_only_height_and_rate() {
         let progress = |height| Progress { height, target: None, bytes: None };
         let mut meter = ProgressMeter::new(Style::Log, 0, &progress(1));
         assert_eq!(meter.report(5_000, &progress(1)).unwrap(), "height 1  0.0 blocks/s");
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_come_no_more_often_than_the_style_allows() {
+    fn lines_appear_no_more_often_than_the_style_allows() {
         let count = |style| {
             let mut meter = ProgressMeter::new(style, 0, &at(1));
             (0..20_000).filter(|now| meter.report(*now, &at(*now)).is_some()).count()
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shorter_line_covers_the_longer_one_before() {
+    fn a_shorter_line_erases_the_longer_one_before_it() {
         let mut meter = ProgressMeter::new(Style::Terminal { width: 80 }, 0, &at(10));
         let long = meter.report(1_000, &at(1_010)).unwrap();
         let short = meter.report(2_000, &at(9)).unwrap();
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_line_sums_up() {
+    fn the_last_line_is_a_summary() {
         let mut meter = ProgressMeter::new(Style::Terminal { width: 80 }, 0, &at(10));
         assert_eq!(meter.finish(2_500, &at(4_010)), "\rheight 4,010: 4,000 blocks in 2.5 s, 1,600 blocks/s\n");
         let mut meter = ProgressMeter::new(Style::Log, 0, &at(10));
@@ -339,7 +339,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_numbers_make_lines_that_fit(
+        fn progress_lines_fit_for_any_numbers(
             steps in prop::collection::vec((any::<u64>(), any::<u64>(), any::<Option<u64>>(), any::<Option<(u64, u64)>>()), 1..20),
             width in 0usize..120,
         ) {

@@ -183,7 +183,7 @@ fn a_layer_may_only_use_layers_above_it() {
 }
 
 #[test]
-fn every_layer_uses_only_the_layers_that_it_may_use() {
+fn every_layer_uses_only_its_allowed_layers() {
     let layers: BTreeMap<_, _> = LAYERS.iter().copied().collect();
     let mut wrong = Vec::new();
     let mut unused: Vec<_> = EXCEPTIONS.iter().map(|(file, used, _)| (*file, *used)).collect();
@@ -210,7 +210,7 @@ fn every_layer_uses_only_the_layers_that_it_may_use() {
 }
 
 #[test]
-fn only_the_loop_touches_sockets_clocks_randomness_and_threads() {
+fn sockets_clocks_randomness_and_threads_are_used_only_by_the_outer_layers() {
     let mut wrong = Vec::new();
     for (file, text) in sources() {
         if OUTSIDE.contains(&layer(&file)) {
@@ -223,7 +223,7 @@ fn only_the_loop_touches_sockets_clocks_randomness_and_threads() {
 }
 
 #[test]
-fn only_files_of_net_with_sockets_touch_sockets_and_clocks() {
+fn net_uses_sockets_and_clocks_only_in_its_socket_files() {
     const WITH_SOCKETS: [&str; 4] =
         ["net/blocking_client.rs", "net/listeners.rs", "net/reactor.rs", "net/fetch/sockets.rs"];
     for (file, text) in sources() {
@@ -239,7 +239,7 @@ fn only_files_of_net_with_sockets_touch_sockets_and_clocks() {
 }
 
 #[test]
-fn the_state_machine_names_no_sockets_of_net() {
+fn the_node_and_api_layers_use_no_sockets_of_net() {
     for (file, text) in sources() {
         if ["node", "api", "websocket_api"].contains(&layer(&file)) {
             let code = code(&file, &text);
@@ -265,7 +265,7 @@ fn the_program_is_one_thread_and_forbids_unsafe_code() {
 }
 
 #[test]
-fn net_knows_nothing_of_nem() {
+fn net_does_not_depend_on_nem() {
     for (file, text) in sources() {
         if layer(&file) != "net" {
             continue;
@@ -281,7 +281,7 @@ fn net_knows_nothing_of_nem() {
 }
 
 #[test]
-fn the_reader_of_this_test_sees_every_form_of_use() {
+fn the_parser_of_this_test_finds_every_form_of_use() {
     let text = "use crate::model::{Address, Height};\nuse crate::{api::{self, Failure}, codec, store::Read};\n\
                 // crate::comment\nfn f() { crate::state::digest(); my_crate::other() }\n\
                 #[cfg(test)]\nmod tests { use crate::net::Reactor; }\n";

@@ -30,7 +30,7 @@ fn value(number: u64) -> Vec<u8> {
 }
 
 #[test]
-fn a_batch_of_any_size_takes_bounded_memory_reads_what_it_wrote_and_is_gone_when_it_is_dropped() {
+fn a_write_transaction_of_any_size_takes_bounded_memory_and_is_discarded_on_drop() {
     let folder = tempfile::tempdir().expect("a folder");
     let settings =
         config::build(Some((Path::new("a.properties"), b"nem.network=testnet")), Vec::new(), Some(Path::new("/")));

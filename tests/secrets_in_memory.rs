@@ -66,7 +66,7 @@ fn occurrences(process: u32, text: &str) -> usize {
 }
 
 #[test]
-fn a_configured_key_lies_in_memory_once() {
+fn a_configured_key_is_in_memory_at_most_once() {
     let folder = tempfile::tempdir().expect("a folder");
     let pairs = settings(folder.path());
     let lines: String = pairs.iter().map(|(key, value)| format!("{key} = {value}\n")).collect();
@@ -91,7 +91,7 @@ fn a_configured_key_lies_in_memory_once() {
 }
 
 #[test]
-fn a_key_that_a_request_brings_is_nowhere_in_memory_afterwards() {
+fn a_key_from_a_request_is_erased_from_memory() {
     let folder = tempfile::tempdir().expect("a folder");
     let data = folder.path().join("devnet");
     let node = start(&["--data", data.to_str().expect("a path")]);
@@ -139,7 +139,7 @@ fn a_key_that_a_request_brings_is_nowhere_in_memory_afterwards() {
 }
 
 #[test]
-fn a_key_that_is_made_for_a_caller_is_nowhere_in_memory_afterwards() {
+fn a_key_generated_for_a_client_is_erased_from_memory() {
     let folder = tempfile::tempdir().expect("a folder");
     let data = folder.path().join("devnet");
     let node = start(&["--data", data.to_str().expect("a path")]);
@@ -179,7 +179,7 @@ fn assert_key_nowhere(process: u32, key: &str, request: &str) {
 const NOBODY: u32 = 65_534;
 
 #[test]
-fn no_core_dump_is_written_of_a_node_nor_of_its_helper_unless_that_is_asked_for() {
+fn the_node_and_its_helper_write_no_core_dump_by_default() {
     let folder = tempfile::tempdir().expect("a folder");
     let data = folder.path().join("devnet");
     // Processes started from here on may dump core.

@@ -27,7 +27,7 @@ fn own_memory() -> u64 {
 }
 
 #[test]
-fn batches_that_are_written_before_they_are_committed_leave_no_memory_behind() {
+fn write_transactions_spilled_before_their_commit_release_their_memory() {
     let folder = tempfile::tempdir().expect("a folder");
     let settings =
         config::build(Some((Path::new("a.properties"), b"nem.network=testnet")), Vec::new(), Some(Path::new("/")));

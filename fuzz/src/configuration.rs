@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_shown_key_is_recognised_in_part_and_in_capitals() {
+    fn a_leaked_key_is_detected_in_part_and_in_capitals() {
         assert!(leaks_key(&format!("the key x{}!", &KEY[20..32])));
         assert!(leaks_key(&KEY.to_uppercase()));
         assert!(!leaks_key(&KEY[20..31]));

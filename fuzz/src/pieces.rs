@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_have_the_sizes_named_and_are_the_whole_stream() {
+    fn pieces_have_the_given_sizes_and_join_to_the_whole_stream() {
         let data = with_sizes(b"abcdefg", &[1, 3]);
         let pieces: Vec<_> = Pieces::of(&data).iter().collect();
         assert_eq!(pieces, [&b"a"[..], b"bcd", b"e", b"fg"]);

@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_of_reading_keep_their_class() {
+    fn read_errors_keep_their_class() {
         assert_eq!(ApiError::from(ReadError::Missing("x")).status(), 500);
         assert_eq!(ApiError::from(ReadError::Argument("x".into())), ApiError::argument("x"));
         assert_eq!(ApiError::from(ReadError::UnknownAddress("X".into())).status(), 404);

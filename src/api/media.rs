@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn the_type_of_a_body_is_refused_with_the_specified_texts() {
+    fn an_unsupported_body_type_is_rejected_with_the_specified_text() {
         for (content_type, text) in [
             ("text/plain", "Content type 'text/plain' not supported"),
             ("garbage", "Invalid mime type \"garbage\": does not contain '/'"),
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bare_text_is_labelled_as_what_is_accepted() {
+    fn a_plain_text_response_has_the_accepted_media_type() {
         for (accept, expected) in [
             (None, "text/plain;charset=iso-8859-1"),
             (Some("*/*"), "text/plain;charset=iso-8859-1"),
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn an_extension_replaces_accept() {
+    fn a_path_extension_replaces_the_accept_header() {
         assert_eq!(Accept::by_extension("json"), Accept::JSON);
         assert_eq!(Accept::by_extension("xml").format, None);
         assert!(Accept::by_extension("foo").disposition.is_some());

@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn exotic_spellings_are_brought_to_the_plain_one() {
+    fn unusual_path_spellings_are_normalised() {
         for (raw, extension) in [
             ("//chain//height", None),
             ("/chain/height;a=b", None),
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_path_is_refused() {
+    fn malformed_paths_are_rejected() {
         for raw in ["/../x", "/chain/%00", "/chain/height%", "/%ff", "/a/../../b", "/a;%zz"] {
             assert_eq!(normalise(raw), PathForm::Malformed, "{raw}");
         }

@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_of_one_client_wait_for_their_turn_and_those_of_others_do_not_wait_for_them() {
+    fn streams_of_one_client_are_queued_without_delaying_other_clients() {
         let mut unfinished = PendingStreams::default();
         let (most, all) = (MAX_ACTIVE_PER_CLIENT as u64, 250);
         for connection in 0..all {
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_is_gone_gives_its_turn_to_the_next() {
+    fn a_disconnect_activates_the_next_queued_stream() {
         let mut unfinished = PendingStreams::default();
         let most = MAX_ACTIVE_PER_CLIENT as u64;
         for connection in 0..most + 3 {
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_whose_turn_comes_as_room_is_made_for_it_is_written_on_and_resumed_by_nobody() {
+    fn a_stream_activated_by_an_eviction_continues_without_being_resumed() {
         let mut unfinished = PendingStreams::default();
         let (most, share) = (MAX_ACTIVE_PER_CLIENT as u64, MAX_BYTES / MAX_ACTIVE_PER_CLIENT);
         for connection in 0..most {
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_holds_most_loses_what_was_written_on_least_lately_and_a_newcomer_is_answered() {
+    fn the_largest_client_loses_its_least_recently_written_stream() {
         let mut unfinished = PendingStreams::default();
         let share = MAX_BYTES / 16;
         for connection in 0..10 {

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_requests_are_told_of_and_take_no_further_memory() {
+    fn the_request_history_keeps_the_latest_requests_in_constant_memory() {
         let mut audits = RequestHistory::new(vec!["/Status".to_owned()]);
         for path in ["/a", "/status", "/b"] {
             audits.record(path, HOST, Timestamp(1));
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_outstanding_until_it_is_answered_or_its_connection_is_gone() {
+    fn a_request_is_outstanding_until_it_is_answered_or_disconnected() {
         let mut audits = RequestHistory::new(vec!["/quiet".to_owned()]);
         audits.record("/a", HOST, Timestamp(1));
         assert_eq!(numbers(&audits.outstanding()), [1]);
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_outstanding_requests_are_told_of_and_no_more() {
+    fn the_outstanding_request_list_is_limited() {
         let mut audits = RequestHistory::new(Vec::new());
         for connection in 0..2 * MAX_OUTSTANDING {
             audits.begin_step();
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transaction_that_was_signed_in_another_form_is_told_of_once_a_minute() {
+    fn the_warning_about_a_rewritten_transaction_appears_once_a_minute() {
         let mut audits = RequestHistory::new(Vec::new());
         let seconds = [0, 1, 59, 60, 61, 119, 121];
         let told = seconds.map(|second| audits.warn_rewritten(&Hash256::default(), Duration::from_secs(second)));

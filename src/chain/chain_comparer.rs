@@ -250,14 +250,14 @@ mod tests {
     }
 
     #[test]
-    fn only_a_remote_with_a_higher_score_is_asked_more() {
+    fn only_a_peer_with_a_higher_score_is_queried_further() {
         assert_eq!(at(500).on_score(999), ComparisonStep::Done(ComparisonResult::RemoteReportedLowerChainScore));
         assert_eq!(at(500).on_score(1000), ComparisonStep::Done(ComparisonResult::RemoteReportedEqualChainScore));
         assert_eq!(at(500).on_score(1001), ComparisonStep::AskLastBlock);
     }
 
     #[test]
-    fn last_blocks_decide_whether_hashes_are_worth_asking_for() {
+    fn the_last_blocks_decide_whether_hashes_are_requested() {
         let local = at(500);
         assert_eq!(local.on_last_block(None, true), ComparisonStep::Done(ComparisonResult::RemoteHasNoBlocks));
         let not_verifiable = ComparisonStep::Done(ComparisonResult::RemoteHasNonVerifiableBlock);
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn no_hashes_or_no_common_ones_are_evil() {
+    fn missing_or_disjoint_hashes_are_malicious() {
         let invalid = ComparisonStep::Done(ComparisonResult::RemoteReturnedInvalidHashes);
         assert_eq!(at(500).on_hashes(&hashes(361, 1), &[]), invalid);
         assert_eq!(at(500).on_hashes(&hashes(361, 1), &hashes(361, 2)), invalid);
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn findings_have_their_numbers_and_consequences() {
+    fn comparison_results_have_their_codes_and_consequences() {
         let fork = Fork { common: Height(1), consistent: true };
         let (neutral, failure) = (Some(Interaction::Neutral), Some(Interaction::Failure));
         let table = [
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn only_strictly_more_score_switches_chains_and_nothing_never_does() {
+    fn a_chain_switch_needs_a_strictly_higher_positive_score() {
         assert_eq!(decide(5, 6), Decision::Switch);
         assert_eq!(decide(5, 5), Decision::Keep);
         assert_eq!(decide(0, -1), Decision::Keep);

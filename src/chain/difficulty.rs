@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn it_changes_by_a_twentieth_at_most_and_keeps_within_its_bounds() {
+    fn the_difficulty_changes_by_at_most_a_twentieth_within_its_bounds() {
         assert_eq!(difficulty(&[(INITIAL, 0), (INITIAL, 60)], 60), Some(INITIAL));
         assert_eq!(difficulty(&[(INITIAL, 0), (INITIAL, 6000)], 60), Some(INITIAL / 20 * 19));
         assert_eq!(difficulty(&[(INITIAL, 0), (INITIAL, 1)], 60), Some(INITIAL / 20 * 21));
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn the_worked_examples_come_out() {
+    fn the_difficulty_matches_the_worked_examples() {
         for (count, of_each, gap, expected) in [
             (10, INITIAL, 60, INITIAL),
             (10, INITIAL, 61, 98_360_655_737_704),
@@ -128,14 +128,14 @@ mod tests {
     }
 
     #[test]
-    fn only_the_low_64_bits_of_the_next_difficulty_count() {
+    fn the_next_difficulty_keeps_only_its_low_64_bits() {
         // 10^15 * 18,447 is 2^64 + 255,926,290,448,384.
         assert_eq!(even(2, MAX as u64, 1, 18_447), Some(950_000_000_000_000));
         assert_eq!(even(2, INITIAL, 1, 184_467), Some(95_000_000_000_000));
     }
 
     #[test]
-    fn a_window_in_which_no_time_passes_has_no_successor() {
+    fn a_window_without_elapsed_time_has_no_next_difficulty() {
         assert_eq!(difficulty(&[(INITIAL, 7), (INITIAL, 7)], 60), None);
     }
 }

@@ -84,14 +84,14 @@ mod tests {
     }
 
     #[test]
-    fn the_chain_goes_back_to_the_block_below_the_first_whose_old_values_are_kept() {
+    fn the_chain_rolls_back_to_the_block_below_the_first_kept_journal() {
         assert_eq!(lowest_of(7), Height(6));
         assert_eq!(lowest_of(9), Height(8));
         assert_eq!(lowest_of(2), Height(1));
     }
 
     #[test]
-    fn a_journal_that_no_block_can_have_is_damage() {
+    fn an_impossible_journal_is_corruption() {
         let (store, _folder) = test_store();
         let mut batch = store.begin_write().expect("a batch");
         batch.put_unjournaled(Table::Undo, &block_key(Height(0)), b"old values").expect("room");
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nemesis_block_is_never_undone_and_nothing_without_old_values() {
+    fn the_nemesis_block_and_blocks_without_a_journal_are_never_undone() {
         assert_eq!(lowest_of(1), Height(1));
         assert_eq!(lowest_of(10), Height(9));
     }

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_there_is_no_help_for_is_wrong_usage() {
+    fn an_unknown_help_topic_is_a_usage_error() {
         for words in ["nonsense", "devnet nonsense", "metrics more", "settings more"] {
             let error = help(words).unwrap_err();
             assert!(error.to_string().contains(&format!("'{words}'")), "{error}");
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn no_topic_has_the_name_of_a_command_or_another() {
+    fn help_topics_and_commands_have_unique_names() {
         let mut names: Vec<_> = TOPICS.iter().map(|topic| topic.name).collect();
         names.extend(Cli::command().get_subcommands().map(|command| command.get_name().to_owned().leak() as &str));
         let count = names.len();

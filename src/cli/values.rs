@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_amount_is_told_apart() {
+    fn invalid_amounts_have_distinct_errors() {
         for text in ["", ".", "1.", ".5", "+1", "1e3", "1,5", "1.2.3", " 1", "0x1", "１"] {
             assert_eq!(amount(text), Err(InvalidAmount::Malformed), "{text}");
         }

@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn entities_are_nested_as_deep_as_the_limit_and_no_deeper() {
+    fn entities_are_nested_up_to_the_depth_limit() {
         let read = |depth| read_nested(&mut source(&nested_objects(depth)), depth);
         assert_eq!(read(limits::MAX_NESTING), Ok(()));
         let refusal = read(limits::MAX_NESTING + 1).expect_err("one entity too many");
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn binary_values_round_trip() {
         let mut sink = BinaryEncoder::default();
         sink.i64("a", -7);
         sink.string("b", Some("é"));

@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_are_read_as_written_compressed_or_not() {
+    fn blocks_round_trip_compressed_and_uncompressed() {
         let mut plain = Vec::new();
         write_block(&mut plain, b"first").unwrap();
         write_block(&mut plain, b"second").unwrap();

@@ -322,7 +322,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn members_come_in_the_order_of_the_hash_table() {
+    fn members_are_written_in_hash_table_order() {
         let text = JsonEncoder::document(|sink| {
             sink.i32("status", 400);
             sink.string("error", Some("Bad Request"));

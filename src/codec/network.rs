@@ -115,7 +115,7 @@ mod tests {
     use crate::model::network::ChainParameters;
 
     #[test]
-    fn a_network_comes_back_from_its_text_with_all_its_parameters() {
+    fn a_network_round_trips_through_its_text() {
         let byte = NetworkByte::TESTNET;
         let chain = ChainParameters {
             ignore_fees: true,

@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn white_space_is_what_java_calls_so() {
+    fn white_space_is_defined_as_in_java() {
         assert!(is_blank(""));
         assert!(is_blank(" \t\r\n\u{b}\u{c}\u{1c}\u{1f}\u{2028}\u{3000}"));
         for solid in ["\u{a0}", "\u{2007}", "\u{202f}", "\u{85}", "\u{180e}", "\0", "x"] {
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn doubles_that_are_no_numbers_have_words() {
+    fn non_finite_doubles_are_written_as_words() {
         assert_eq!(json_double(f64::NAN), "NaN");
         assert_eq!(json_double(f64::INFINITY), "null");
         assert_eq!(json_double(f64::NEG_INFINITY), "null");
@@ -352,14 +352,14 @@ mod tests {
         }
 
         #[test]
-        fn a_cut_text_never_has_more_units_than_allowed(text in "\\PC*", units in 0usize..40) {
+        fn a_truncated_text_keeps_within_the_limit(text in "\\PC*", units in 0usize..40) {
             let cut = truncate_utf16(&text, units);
             let expected = units.min(text.encode_utf16().count());
             prop_assert_eq!(cut.encode_utf16().count(), expected);
         }
 
         #[test]
-        fn repair_differs_from_the_common_one_only_around_encoded_surrogates(bytes: Vec<u8>) {
+        fn utf8_repair_differs_from_the_standard_only_around_encoded_surrogates(bytes: Vec<u8>) {
             prop_assume!(!bytes.contains(&0xed));
             prop_assert_eq!(repair_utf8(&bytes), String::from_utf8_lossy(&bytes));
         }

@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_copies_are_in_the_order_of_time() {
+    fn backup_names_sort_by_time() {
         assert_eq!(name(1_427_587_585_000), "2015-03-29T000625Z");
         assert!(is_name(&name(0)) && name(0) < name(1_000) && name(999) == name(0));
         for text in ["", "2015-03-29", "2015-03-29T000625Z.old", "2015-03-29T00062xZ", "x"] {
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn only_copies_are_removed_and_what_somebody_has_added_keeps_its_own() {
+    fn removal_deletes_only_backups_and_keeps_those_with_added_files() {
         let folder = tempfile::tempdir().unwrap();
         let of = |name: &str| folder.path().join(name);
         for second in 1..=3 {

@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_of_a_history_is_said_with_what_fills_it_in() {
+    fn an_incomplete_history_is_reported_with_the_command_that_completes_it() {
         let said = |from, last, known: Option<u64>| describe_kept(Height(from), Height(last), known.map(Height));
         assert_eq!(said(1, 0, None), None);
         assert_eq!(said(500, 60, None), None);

@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn every_node_has_a_line_that_says_what_is_known_of_it() {
+    fn every_peer_has_a_row_with_its_details() {
         let plain = table(&rows(&report()), false);
         let lines: Vec<Vec<&str>> = plain.lines().map(|line| line.split('\t').collect()).collect();
         assert_eq!(lines[0], COLUMNS);
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn the_operator_is_told_what_to_do() {
+    fn problems_are_reported_with_a_hint_for_the_operator() {
         let told = |change: fn(&mut Report)| {
             let mut report = Report { clock_difference: 0, ..report() };
             change(&mut report);

@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_that_read_say_what_to_do_about_a_store_of_an_older_version() {
+    fn read_commands_name_reindex_for_a_store_of_an_older_version() {
         let folder = old_store("20");
         let before = std::fs::read(folder.path().join("data.mdb")).unwrap();
         let (Command::Digest(command), settings) = read(folder.path(), "digest", &[]) else { unreachable!() };
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn every_command_that_changes_a_store_of_an_older_version_builds_it_anew_first() {
+    fn write_commands_rebuild_a_store_of_an_older_version_first() {
         let folder = old_store("20");
         import(folder.path(), "60").unwrap();
         assert_eq!(digest(folder.path()), whole("60"));
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_that_is_damaged_in_an_older_store_is_not_taken_over() {
+    fn a_corrupt_block_of_an_older_store_is_not_imported() {
         let folder = old_store_of("5", "20");
         let (store, data) = (open(folder.path()), folder.path().join("data.mdb"));
         drop(store);
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_of_an_older_version_and_another_network_is_refused_before_it_is_built_anew() {
+    fn an_older_store_of_another_network_is_rejected_before_the_rebuild() {
         let folder = old_store("20");
         let (_, mut settings) = read(folder.path(), "run", &["--config".into(), tiny("config.json")]);
         settings.network.chain.target_time += 1;

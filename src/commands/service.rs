@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn data_elsewhere_may_be_written_and_what_is_at_home_can_be_seen() {
+    fn a_unit_allows_writes_to_the_data_folder_and_reads_in_the_home_folder() {
         let lines = lines(&installation("/home/al/100%/store"));
         for line in ["ReadWritePaths=/home/al/100%%/store", "ProtectHome=read-only"] {
             assert!(lines.contains(&line.to_owned()), "{line} is missing in {lines:?}");
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_read_by_systemd_as_they_are_meant() {
+    fn arguments_are_quoted_for_systemd() {
         assert_eq!(quote_word("a"), "a");
         assert_eq!(quote_word(r#"a "b" \c $d %e"#), r#""a \"b\" \\c $$d %%e""#);
     }

@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_are_numbers_or_lists_of_objects_in_json() {
+    fn metrics_are_numbers_or_lists_of_objects_in_json() {
         let page = "a 1\nb 0.5\nc{x=\"1\"} 2\nc{x=\"2\"} 3\n";
         let figures = Scrape::parse(page).unwrap();
         let text = json_text(&StatusReport { node: "http://a".to_owned(), store: None, metrics: figures });

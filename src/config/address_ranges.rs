@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_in_the_ranges_that_begin_like_it() {
+    fn an_address_is_in_the_ranges_with_its_prefix() {
         let ranges = parse("127.0.0.1|10.1.0.0/16|2001:db8::/32|::ffff:9.9.9.9").unwrap();
         for address in ["127.0.0.1", "::ffff:127.0.0.1", "10.1.255.7", "2001:db8:ffff::1", "9.9.9.9"] {
             assert!(ranges.contains(address.parse().unwrap()), "{address}");
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_range_is_refused_by_name() {
+    fn an_invalid_range_is_named_in_the_error() {
         for entry in ["10.0.0.0/33", "10.0.0/8", "proxy.example", "10.0.*.*", "::/129", "1.2.3.4/", "/8"] {
             let error = parse(&format!("10.0.0.1|{entry}")).unwrap_err();
             assert!(error.starts_with(&format!("holds {entry:?}")), "{error}");

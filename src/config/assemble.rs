@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn every_setting_that_is_said_to_be_used_is_read() {
+    fn every_active_setting_is_read() {
         let mut layers = Layers::default();
         layers.add_flags(vec![flag("nem.network", "private"), flag("nem.network.version", "152")]);
         let mut reader = Reader::new(&layers, None);
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_networks_make_harmless_folders() {
+    fn network_names_map_to_safe_folder_names() {
         for (network, folder) in
             [("golden-tiny", "golden-tiny"), ("../x", "_.._x"), (".", "_."), ("a/b\\c d", "a_b_c_d"), ("nëm", "nëm")]
         {
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn what_accounts_had_is_kept_from_the_height_that_is_set_if_it_is_kept() {
+    fn account_history_starts_at_the_configured_height_if_enabled() {
         let from = |features: &str, height: Option<&str>| {
             let height = height.map(|height| flag("nisd.historyFrom", height));
             let flags = [flag("nis.optionalFeatures", features)].into_iter().chain(height).collect();

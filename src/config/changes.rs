@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_change_while_a_node_runs_is_taken_over_and_nothing_else() {
+    fn a_reload_applies_only_the_reloadable_settings() {
         let new = "nisd.logLevel = debug\nnem.httpPort = 1\nnisd.maxBacklog = 1M\nnisd.gzip = false\n\
                    nis.nodeLimit = 7\nnisd.ipv6PrefixLength = 48\nnisd.trustedProxies = 10.0.0.0/8";
         let (settings, changed, at_once) = changed("", new);
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_counts_from_the_next_start_on_is_told_each_time_until_then() {
+    fn a_change_that_needs_a_restart_is_reported_at_every_reload() {
         let mut old = settings("nisd.maxBacklog = 1M");
         for times in 0..2 {
             let changes = old.reload(settings("nisd.maxBacklog = 2M\nnem.httpPort = 1"));
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_default_that_is_written_out_is_no_change_and_a_private_key_is_not_shown() {
+    fn an_explicit_default_is_no_change_and_a_private_key_is_not_shown() {
         assert_eq!(changed("", "nisd.maxBacklog = 512K").1, [""; 0]);
         let key = "ab".repeat(32);
         let changes = settings("").reload(settings(&format!("nis.bootKey = {key}")));
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_local_callers_are_not_looked_up_while_a_node_runs() {
+    fn a_reload_does_not_resolve_local_host_names() {
         let (settings, changed, at_once) = changed("", "nis.additionalLocalIps = 10.0.0.1|localhost");
         assert_eq!((changed, at_once), (vec!["nis.additionalLocalIps"], vec![]));
         assert!(!settings.local.contains([10, 0, 0, 1].into()));

@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn each_setting_is_told_at_its_line_and_no_private_key_is_shown() {
+    fn each_setting_is_reported_with_its_line_and_no_private_key() {
         let key = "a".repeat(64);
         let text = format!(
             "# mine\nnem.network = mainnet\nnis.bootKey = {key}\nnem.maxThreads = 7\nnis.unlokedLimit = 2\n\
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_and_what_is_one_file_too_many_is_said_of_the_file() {
+    fn missing_settings_and_a_surplus_file_are_reported() {
         let private = file("config.properties", "nem.network = mine\n");
         let further = file("config-user.properties", "nem.network.version = 152\n");
         let [first, second] = &checked(&[private, further])[..] else { panic!("two files") };
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn files_of_what_this_node_has_not_are_told_by_their_content() {
+    fn unsupported_nis1_files_are_recognised_by_their_content() {
         let database = file("a", "jdbc.url = jdbc:h2:x\njdbc.password = secret\nhibernate.show_sql = false\n");
         let log = file("b", "handlers = java.util.logging.ConsoleHandler\n.level = INFO\norg.nem.level = FINE\n");
         let [database, log] = &checked(&[database, log])[..] else { panic!("two files") };
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn known_nodes_are_told_one_by_one_and_belong_to_the_network_of_the_settings() {
+    fn known_peers_are_reported_one_by_one_for_the_configured_network() {
         let node = |host: &str| {
             format!(
                 "{{\"endpoint\":{{\"protocol\":\"http\",\"port\":7890,\"host\":\"{host}\"}},\"identity\":\
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_of_this_kind_is_said_with_its_line() {
+    fn a_syntax_error_is_reported_with_its_line() {
         let [checked] = &checked(&[file("a", "nem.network = main\\u00zz\n")])[..] else { panic!("one file") };
         assert_eq!(said(checked), ["1 the file: WRONG"]);
     }

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_without_the_member_or_with_other_values_is_refused_by_line() {
+    fn a_file_without_the_member_or_with_invalid_values_is_rejected_by_line() {
         for text in ["{\n}", "{\"nisConfiguration\":\n\"s3cret\"}", "{\n\"nisConfiguration\":{\"a\":[\"s3cret\"]}}"] {
             let error = parse(text.as_bytes()).unwrap_err();
             assert_eq!(error.line, 2, "{error}");
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_json_is_refused_with_its_place() {
+    fn broken_json_is_rejected_with_its_line_and_column() {
         assert_eq!(parse(b"{\n\"a\": ,\n}").unwrap_err().to_string(), "line 2: not valid JSON (column 6)");
         assert!(parse(b"{} {}").is_err());
         assert!(parse("[".repeat(100_000).as_bytes()).is_err());
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn json_is_told_from_properties_by_its_first_character() {
+    fn json_is_recognised_by_its_first_character() {
         assert!(looks_like_json(b"\xef\xbb\xbf \r\n{"));
         assert!(!looks_like_json(b"# {"));
         assert!(!looks_like_json(b""));
@@ -194,7 +194,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_read_or_refused(text in r#"\{"nisConfiguration":\{[a-c":,\\{}\[\]0-9 ]{0,40}"#) {
+        fn arbitrary_json_text_does_not_panic_the_parser(text in r#"\{"nisConfiguration":\{[a-c":,\\{}\[\]0-9 ]{0,40}"#) {
             let _ = parse(text.as_bytes());
         }
     }

@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn later_layers_hide_earlier_ones_and_repetition_in_a_file_is_noticed() {
+    fn later_layers_override_earlier_ones_and_duplicates_in_a_file_are_reported() {
         let mut layers = Layers::default();
         let path: Rc<Path> = Rc::from(Path::new("dir/a.properties"));
         let read = |text: &str| super::super::properties::parse(text.as_bytes()).unwrap();

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_and_patterns_match_what_they_say() {
+    fn addresses_and_patterns_match_their_addresses() {
         let list = "127.0.0.2|127.0.1.*| 10.*.*.7 |fe80:0:0:0:*:*:*:1|2001:db8::5|";
         for caller in
             ["127.0.0.2", "127.0.1.0", "127.0.1.255", "10.1.2.7", "::ffff:10.1.2.7", "fe80::a:b:c:1", "2001:db8::5"]
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn host_names_are_kept_for_whoever_resolves_them() {
+    fn host_names_are_kept_unresolved_until_addresses_are_added() {
         let mut read = LocalAddresses::parse("wallet.example|10.0.0.1").unwrap();
         assert_eq!(read.hosts(), ["wallet.example"]);
         assert!(!read.contains([10, 0, 0, 9].into()));
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_entries_are_refused_by_name() {
+    fn a_malformed_entry_is_named_in_the_error() {
         for entry in [
             "10.0.*",
             "10.0.0.0.*",

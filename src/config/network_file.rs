@@ -22,7 +22,7 @@ mod tests {
     use crate::model::{Address, Hash256, NetworkByte};
 
     #[test]
-    fn what_is_written_is_read_back_as_the_same_network() {
+    fn a_network_file_round_trips() {
         let mut network = Network::example();
         let mut other = network.clone();
         other.chain = ChainParameters {

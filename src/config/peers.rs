@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_are_read_once_and_without_meta_data() {
+    fn known_peers_are_read_once_and_without_meta_data() {
         let peers = parse(&file(&[entry("a", KEY), entry("b", OTHER), entry("c", KEY)])).unwrap();
         let hosts: Vec<_> = peers.nodes.iter().map(|node| node.endpoint.host.as_str()).collect();
         assert_eq!(hosts, ["a", "b"]);
@@ -280,14 +280,14 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_list_is_fine() {
+    fn an_empty_peer_list_is_accepted() {
         for text in ["{}", r#"{"knownPeers":[]}"#, r#"{"knownPeers":null}"#, r#"{"_info":[1]}"#] {
             assert_eq!(parse(text), Ok(KnownPeers::default()), "{text}");
         }
     }
 
     #[test]
-    fn a_node_at_no_place_is_left_out_with_a_warning() {
+    fn a_known_peer_with_a_bad_endpoint_is_skipped_with_a_warning() {
         let peers =
             parse(&file(&[entry("a b", KEY), entry("b", OTHER).replace("http", "gopher"), entry("c", KEY)])).unwrap();
         assert_eq!(peers.nodes.len(), 1);
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn any_other_defect_is_told_with_its_entry() {
+    fn any_other_defect_is_an_error_that_names_its_entry() {
         let good = entry("a", KEY);
         let wrong = |second: String| parse(&file(&[good.clone(), second])).unwrap_err();
         assert_eq!(wrong(entry("b", "00")), "entry 2 (\"n\"): publicKey must be in compressed form");
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn the_public_networks_have_nodes_that_everybody_knows() {
+    fn the_public_networks_have_built_in_peers() {
         for (network, count) in [("mainnet", 10), ("testnet", 3), ("mijinnet", 0), ("devnet", 0)] {
             let peers = KnownPeers::built_in(network);
             assert_eq!((peers.nodes.len(), peers.is_built_in), (count, true), "{network}");

@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_backslash_at_the_end_continues_the_line() {
+    fn a_backslash_at_the_end_of_a_line_continues_it() {
         assert_eq!(one("a = x|\\\n    y|\\\r\n\tz"), pair("a", "x|y|z"));
         assert_eq!(one("a = x\\\\"), pair("a", "x\\"));
         assert_eq!(pairs(b"a = x\\\\\nb = y"), [pair("a", "x\\"), pair("b", "y")]);
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_above_the_limit_is_refused() {
+    fn a_file_above_the_limit_is_rejected() {
         assert!(parse(&vec![b'#'; MAX_FILE_BYTES]).unwrap().is_empty());
         assert_eq!(parse(&vec![b'#'; MAX_FILE_BYTES + 1]).unwrap_err(), SyntaxError::too_large());
     }
@@ -316,14 +316,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        fn arbitrary_bytes_give_no_more_properties_than_bytes(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
             if let Ok(properties) = parse(&bytes) {
                 prop_assert!(properties.len() <= bytes.len());
             }
         }
 
         #[test]
-        fn any_text_of_special_characters_is_read_or_refused(text in r"[a\\u0d8=: \n\r#!\t]{0,60}") {
+        fn special_characters_do_not_panic_the_parser(text in r"[a\\u0d8=: \n\r#!\t]{0,60}") {
             let _ = parse(text.as_bytes());
         }
 

@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn typing_errors_find_the_key_that_was_meant() {
+    fn a_mistyped_key_suggests_the_intended_one() {
         for (unknown, meant) in [
             ("nis.blockChainRewritLimit", Some("nis.blockChainRewriteLimit")),
             ("nis.bootkey", Some("nis.bootKey")),

@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_is_one_that_other_nodes_work_with() {
+    fn the_announced_version_must_be_compatible_with_peers() {
         for text in ["0.6.102", " 0.6.103 ", "0.7.0", "0.6.102-BETA"] {
             assert_eq!(version(text).map(|version| version.to_string()), Ok(text.trim().to_owned()));
         }
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_know_their_units() {
+    fn sizes_are_read_with_their_units() {
         assert_eq!(size("1000", 0, u64::MAX), Ok(1000));
         assert_eq!(size("2k", 0, u64::MAX), Ok(2048));
         assert_eq!(size("3 G", 0, u64::MAX), Ok(3 << 30));
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_drop_empty_ends_but_not_middles() {
+    fn lists_drop_empty_entries_only_at_the_end() {
         let read = |text| elements(text).collect::<Vec<_>>();
         assert_eq!(read(""), Vec::<&str>::new());
         assert_eq!(read(" || "), Vec::<&str>::new());
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_private_key_is_not_repeated() {
+    fn an_invalid_private_key_is_not_shown_in_the_error() {
         let error = secrets(&format!("{}|secret words", "c0ffee11".repeat(8))).unwrap_err();
         assert!(error.contains("12 characters") && !error.contains("secret w"), "{error}");
         assert_eq!(secrets("c0ffee11").unwrap_err(), "holds a key of 8 hex digits; a private key has 64");
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn contexts_are_paths_without_a_slash_at_the_end() {
+    fn context_paths_have_no_trailing_slash() {
         assert_eq!(context(" "), Ok(String::new()));
         assert_eq!(context("/api/v1"), Ok("/api/v1".to_owned()));
         for text in ["api", "/", "/api/", "/a//b", "/a b", "/ä", "/a?b"] {
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn origins_are_those_that_browsers_send() {
+    fn origins_have_the_form_that_browsers_send() {
         let read =
             origins("http://127.0.0.1:22080|HTTPS://Wallet.Example:443|http://[::1]:80|http://[::1]|http://localhost");
         let expected =
@@ -405,7 +405,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_read_or_refused_by_every_kind(text in r"\PC{0,40}|[0-9|:.*+KMG -]{0,60}") {
+        fn arbitrary_text_does_not_panic_any_value_reader(text in r"\PC{0,40}|[0-9|:.*+KMG -]{0,60}") {
             for key in table::keys() {
                 let _ = check(key.kind, &text);
             }

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn either_side_reads_what_was_sent() {
+    fn both_sides_decrypt_the_message() {
         for length in [0, 1, 15, 16, 17, 1000] {
             let plain = vec![7; length];
             let payload = payload(&plain);

@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_bad_digit_is_named_with_its_place_in_the_padded_text() {
+    fn the_first_bad_digit_is_reported_with_its_index_in_the_padded_text() {
         let said = |text| decode_hex(text).unwrap_err().to_string();
         assert_eq!(said("zz"), "Illegal hexadecimal character z at index 0");
         assert_eq!(said("12g"), "Illegal hexadecimal character g at index 3");

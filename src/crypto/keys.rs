@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_is_the_key_backwards_and_bytes_above_it_are_dropped() {
+    fn a_seed_is_the_reversed_key_without_higher_bytes() {
         let key = PrivateKey::from_hex(&format!("ff{}01", "00".repeat(31))).unwrap();
         let mut expected = [0; 32];
         expected[0] = 1;
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_digit_in_a_private_key_is_named_with_its_place_in_the_whole_text() {
+    fn a_bad_digit_in_a_private_key_is_reported_with_its_index() {
         let said = |text| PrivateKey::from_hex(text).unwrap_err().to_string();
         assert_eq!(said("000x"), "Illegal hexadecimal character x at index 3");
         assert_eq!(said("00x"), "Illegal hexadecimal character x at index 3");

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_signature_holds_for_its_signer_and_its_data_only() {
+    fn a_signature_is_valid_only_for_its_signer_and_data() {
         let signature = pair(1).sign(b"data");
         assert_eq!(verify(&pair(1).public(), b"data", &signature), Ok(true));
         assert_eq!(verify(&pair(1).public(), b"Data", &signature), Ok(false));
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unusable_signature_is_false_before_the_key_is_looked_at() {
+    fn an_unusable_signature_is_false_before_the_key_is_decoded() {
         let mut no_point = PublicKey([0; 32]);
         no_point.0[0] = 2;
         assert_eq!(verify(&no_point, b"", &Signature([0; 64])), Ok(false));
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_verifier_with_too_few_places_answers_like_plain_verification() {
+    fn a_verifier_with_a_small_cache_equals_plain_verification() {
         for capacity in [0, 1, 2, 64] {
             let mut verifier = Verifier::new(capacity);
             for round in 0..3 {
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn only_keys_that_have_signed_are_remembered() {
+    fn only_keys_with_a_valid_signature_are_cached() {
         let mut verifier = Verifier::new(1);
         let signature = pair(1).sign(b"data");
         assert_eq!(verifier.verify(&pair(1).public(), b"data", &signature), Ok(true));

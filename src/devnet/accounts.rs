@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everything_there_is_belongs_to_somebody_whatever_the_block_time() {
+    fn the_initial_balances_sum_to_the_supply_at_any_block_time() {
         for target_time in [10, 60, 62, 63, 300, 8_640, 86_400] {
             let total: u64 = Role::OWNERS.iter().map(|role| role.balance(target_time).0).sum();
             assert_eq!(Amount(total), Amount::whole(SUPPLY), "{target_time}");

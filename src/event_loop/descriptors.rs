@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn connections_leave_room_for_everything_else() {
+    fn the_connection_limit_leaves_descriptors_for_other_uses() {
         assert_eq!(split_descriptors(1024), (784, 112));
         assert_eq!(split_descriptors(10), (14, 2));
         assert!(split_descriptors(usize::MAX).0 > 1 << 40);

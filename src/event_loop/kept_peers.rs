@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_file_is_replaced_as_a_whole_and_what_cannot_be_read_is_nothing() {
+    fn the_saved_peers_file_is_replaced_atomically_and_is_empty_if_unreadable() {
         let folder = tempfile::tempdir().unwrap();
         let mut file = KeptPeersFile::of(folder.path());
         assert_eq!(file.read(), b"");

@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_found_among_what_the_system_tells() {
+    fn memory_usage_is_read_from_proc() {
         assert_eq!(bytes("VmHWM:\t  99 kB\nVmRSS:\t    3584 kB\n", "VmRSS:"), Some(3584 * 1024));
         assert_eq!(bytes("VmHWM:\t  99 kB\n", "VmRSS:"), None);
         let Memory { resident, private } = memory();

@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slices_settle_at_the_speed_of_the_machine() {
+    fn the_work_budget_converges_to_the_speed_of_the_machine() {
         for nanos_per_unit in [200, 1000, 3000] {
             let mut slices = WorkBudget::new();
             for _ in 0..100 {

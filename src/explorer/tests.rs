@@ -60,7 +60,7 @@ fn a_local_client_gets_a_page_that_asks_for_more() {
 }
 
 #[test]
-fn a_browser_that_asks_for_the_root_is_led_to_the_page_and_nobody_else_is() {
+fn only_a_browser_is_redirected_from_the_root_to_the_page() {
     let context = Settings { context_path: "/nis".to_owned(), ..settings() };
     let browser = "Host: localhost\nAccept: text/html,application/xhtml+xml,*/*;q=0.8";
     for (settings, path) in [(settings(), "/"), (context, "/nis/")] {
@@ -79,7 +79,7 @@ fn a_browser_that_asks_for_the_root_is_led_to_the_page_and_nobody_else_is() {
 }
 
 #[test]
-fn the_page_comes_compressed_to_whoever_takes_that() {
+fn the_page_is_compressed_for_clients_that_accept_gzip() {
     let explorer = Explorer::new(settings());
     let plain = answer(&explorer, "GET /explorer").unwrap();
     let packed = answer(&explorer, "GET /explorer\nHost: localhost\nAccept-Encoding: gzip").unwrap();
@@ -96,7 +96,7 @@ fn the_page_comes_compressed_to_whoever_takes_that() {
 }
 
 #[test]
-fn who_has_the_page_is_not_sent_it_again() {
+fn a_cached_page_is_not_sent_again() {
     let explorer = Explorer::new(settings());
     let page = answer(&explorer, "GET /explorer").unwrap();
     assert_eq!(header(&page, "Cache-Control"), Some("no-cache"));
@@ -111,7 +111,7 @@ fn who_has_the_page_is_not_sent_it_again() {
 }
 
 #[test]
-fn every_part_is_named_by_the_page_and_kept_by_browsers_for_ever() {
+fn every_part_is_linked_from_the_page_and_cached_for_ever() {
     let explorer = Explorer::new(settings());
     let page = String::from_utf8(answer(&explorer, "GET /explorer").unwrap().body).unwrap();
     let paths = named_paths(&page);
@@ -137,7 +137,7 @@ fn every_file_in_the_folder_is_part_of_the_page() {
 }
 
 #[test]
-fn all_of_it_weighs_little() {
+fn the_compressed_page_and_its_parts_are_small() {
     let explorer = Explorer::new(settings());
     let packed = |path: &str| answer(&explorer, &format!("GET {path}\nHost: a\nAccept-Encoding: gzip")).unwrap();
     let page = packed("/explorer");
@@ -147,7 +147,7 @@ fn all_of_it_weighs_little() {
 }
 
 #[test]
-fn the_page_knows_what_it_must_and_has_no_gaps() {
+fn the_page_contains_all_values_and_no_unfilled_placeholder() {
     let explorer = Explorer::new(settings());
     let page = String::from_utf8(answer(&explorer, "GET /explorer").unwrap().body).unwrap();
     for told in ["http-port=\"7890\"", "websocket-port=\"7778\"", "network-byte=\"104\"", "target-seconds=\"60\""] {
@@ -178,7 +178,7 @@ fn a_browser_may_load_nothing_from_elsewhere() {
 }
 
 #[test]
-fn what_is_not_of_the_page_is_left_to_others() {
+fn other_paths_are_not_answered_by_the_explorer() {
     let explorer = Explorer::new(settings());
     let folder = &PAGE_FILES.folder;
     for path in [
@@ -197,7 +197,7 @@ fn what_is_not_of_the_page_is_left_to_others() {
 }
 
 #[test]
-fn only_get_and_head_are_answered_and_a_slash_leads_to_the_page() {
+fn only_get_and_head_are_allowed_and_a_trailing_slash_is_redirected() {
     let explorer = Explorer::new(settings());
     let [page, head] = ["GET", "HEAD"].map(|method| answer(&explorer, &format!("{method} /explorer")).unwrap());
     // A response to HEAD has the length of the body that is not sent.
@@ -209,7 +209,7 @@ fn only_get_and_head_are_answered_and_a_slash_leads_to_the_page() {
 }
 
 #[test]
-fn the_page_is_below_the_path_in_front_of_all_others() {
+fn the_page_is_served_below_the_context_path() {
     let explorer = Explorer::new(Settings { context_path: "/nis".to_owned(), ..settings() });
     let page = String::from_utf8(answer(&explorer, "GET /nis/explorer").unwrap().body).unwrap();
     assert!(answer(&explorer, "GET /explorer").is_none());

@@ -179,7 +179,7 @@ mod tests {
     use crate::model::NetworkByte;
 
     #[test]
-    fn accounts_are_found_by_their_numbers_and_others_are_not() {
+    fn only_eligible_accounts_are_found_by_id() {
         let address = Address::from_public_key(&PublicKey([1; 32]), NetworkByte::TESTNET);
         for (count, gap) in [(0, 1), (1, 1), (2, 70), (40, 3), (20_000, 1), (3_000, 50)] {
             let mut accounts = Accounts::default();

@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_allowance_is_never_empty_at_first_and_is_overdrawn_by_the_last_piece_only() {
+    fn a_budget_starts_non_empty_and_is_overdrawn_only_by_the_last_piece() {
         let mut allowance = WorkBudget::new(0);
         assert!(allowance.charge(5));
         assert!(allowance.is_exhausted() && !allowance.charge(1));
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_are_passed_piece_by_piece() {
+    fn ranges_are_processed_piece_by_piece() {
         let (mut at, mut passed) = (0, Vec::new());
         while at < 7 {
             passed.extend(WorkBudget::new(3).advance(&mut at, 7));

@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_walk_passes_every_item_once_whatever_the_budget() {
+    fn iteration_visits_every_item_once_with_any_budget() {
         let groups = sample();
         for units in 1..10 {
             let (mut cursor, mut passed, mut ends) = (Cursor::default(), Vec::new(), Vec::new());

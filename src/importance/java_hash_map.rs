@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_come_by_bucket_and_in_a_bucket_by_age_and_the_table_can_be_used_again() {
+    fn keys_are_ordered_by_bucket_then_age_and_the_table_is_reusable() {
         let mut table = JavaHashMapOrder::new(200);
         assert_eq!(walk(&mut table, &[17, 0, 1, 33, 15]), (16, vec![1, 0, 2, 3, 4]));
         assert_eq!(walk(&mut table, &(0..100).rev().collect::<Vec<_>>()).1, (0..100).rev().collect::<Vec<_>>());

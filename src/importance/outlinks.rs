@@ -211,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_outlink_counts_for_thirty_days_both_ends_included() {
+    fn an_outlink_counts_for_thirty_days_inclusive() {
         let decay = |height, end| Age::new(Height(height), Height(end), 10).decay();
         assert_eq!(decay(1, 301), Some(f64::from_bits(0x3FA5B44B3CDCFC72)));
         assert_eq!(decay(1, 302), None);

@@ -56,7 +56,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn any_graph_gives_the_same_bits_and_a_sum_of_one_in_slices_of_any_size(
+    fn importances_sum_to_one_and_do_not_depend_on_the_slice_size(
         links in prop::collection::vec((0usize..40, 0usize..40), 0..300),
         slice in 1u32..100,
     ) {
@@ -71,7 +71,7 @@ proptest! {
 }
 
 #[test]
-fn work_is_cut_into_as_many_slices_as_it_takes_even_around_a_hub() {
+fn work_is_split_into_slices_even_around_a_hub() {
     const SPOKES: usize = 3_000;
     let links: Vec<_> = (1..SPOKES).flat_map(|spoke| [(0, spoke), (spoke, spoke % 50)]).collect();
     let (units, _) = run(with_input(SPOKES, &links), 1);
@@ -84,7 +84,7 @@ fn work_is_cut_into_as_many_slices_as_it_takes_even_around_a_hub() {
 }
 
 #[test]
-fn without_any_eligible_account_there_are_no_importances() {
+fn a_calculation_without_eligible_accounts_fails() {
     let mut calculation = ProofOfImportance::new(Settings::new(Height(1), 1440, 0));
     calculation.add_account(account_inputs(1)[0], Amount(9_999_999_999), Height(1));
     let error = calculation.step(1).unwrap_err();
@@ -92,7 +92,7 @@ fn without_any_eligible_account_there_are_no_importances() {
 }
 
 #[test]
-fn a_stake_of_nothing_is_no_number() {
+fn a_total_stake_of_zero_gives_nan() {
     let mut calculation = ProofOfStake::new(Height(1));
     calculation.add_account(account_inputs(1)[0], Amount::ZERO);
     assert_eq!(calculation.step(0), CalculationProgress::Done);
@@ -101,7 +101,7 @@ fn a_stake_of_nothing_is_no_number() {
 }
 
 #[test]
-fn both_schemes_are_worked_through_alike() {
+fn both_importance_schemes_share_one_interface() {
     for scheme in [ImportanceScheme::ProofOfImportance, ImportanceScheme::ProofOfStake] {
         let mut calculation = Calculation::new(scheme, Settings::new(Height(1), 1440, 0));
         account_inputs(2)

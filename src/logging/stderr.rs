@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_reader_does_not_take_waits_in_order() {
+    fn unread_lines_wait_in_order() {
         let mut outlet = LineQueue::new(Reader { room: 8, read: Vec::new() });
         for line in ["one\n", "two two\n", "three\n"] {
             outlet.push(line, notice);
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_passing_text_is_left_out_while_anything_waits() {
+    fn a_transient_text_is_skipped_while_lines_wait() {
         let mut outlet = LineQueue::new(Reader { room: 5, read: Vec::new() });
         outlet.push_transient("1 %");
         outlet.push_transient("2 %");
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_is_gone_costs_nothing() {
+    fn lines_for_a_closed_reader_are_discarded() {
         struct Gone;
         impl Write for Gone {
             fn write(&mut self, _: &[u8]) -> io::Result<usize> {

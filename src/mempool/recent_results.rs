@@ -118,7 +118,7 @@ mod tests {
     const HASH: ContentHash = ContentHash(Hash256([1; 32]));
 
     #[test]
-    fn an_answer_is_remembered_for_ten_minutes() {
+    fn a_result_is_cached_for_ten_minutes() {
         let mut memory = RecentResults::with_ttl(600);
         memory.insert(HASH, Timestamp(1000));
         assert_eq!(memory.get(&HASH, Timestamp(1000)), Some(ValidationResult::Neutral));
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_again_after_it_was_forgotten_is_remembered_anew() {
+    fn an_expired_result_is_cached_again() {
         let mut memory = RecentResults::with_ttl(600);
         let hash = |number: u8| ContentHash(Hash256([number; 32]));
         (0..100).for_each(|number| memory.insert(hash(number), Timestamp(1000)));
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn an_accepted_transaction_is_neutral_when_it_comes_again() {
+    fn an_accepted_transaction_is_neutral_when_repeated() {
         let mut memory = RecentResults::with_ttl(600);
         memory.insert(HASH, Timestamp(0));
         memory.set_result(&HASH, ValidationResult::Success);
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn at_its_limit_the_oldest_answer_is_forgotten() {
+    fn the_oldest_result_is_evicted_at_the_limit() {
         let mut memory = RecentResults::with_ttl(600);
         let hash = |number: usize| {
             let mut hash = Hash256::default();

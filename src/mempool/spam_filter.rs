@@ -48,7 +48,7 @@ mod tests {
 
     /// Rows by count, columns by fee.
     #[test]
-    fn an_account_without_importance_may_have_as_many_as_the_table_says() {
+    fn an_account_without_importance_is_limited_as_in_the_table() {
         let fees = [50_000, 100_000, 150_000, 500_000, 1_000_000, 5_000_000, 10_000_000];
         let table = [
             (120, [4, 8, 12, 40, 80, 400, 800]),

@@ -132,7 +132,7 @@ fn hashes(transactions: &[&Transaction]) -> BTreeSet<Hash256> {
 }
 
 #[test]
-fn a_cosignature_is_told_of_by_itself_and_its_multisig_transaction_as_it_came_in() {
+fn a_cosignature_is_published_by_itself_and_its_multisig_transaction_unchanged() {
     let mut scene = Scene::new();
     let begun = multisig();
     let agreed = cosignature(2, &begun);
@@ -147,7 +147,7 @@ fn a_cosignature_is_told_of_by_itself_and_its_multisig_transaction_as_it_came_in
 }
 
 #[test]
-fn what_another_node_offers_is_told_of_like_what_is_announced() {
+fn transactions_from_peers_are_published_like_announced_ones() {
     let mut scene = Scene::new();
     let begun = multisig();
     let agreed = cosignature(2, &begun);
@@ -159,7 +159,7 @@ fn what_another_node_offers_is_told_of_like_what_is_announced() {
 }
 
 #[test]
-fn a_copy_with_a_wrong_signature_does_not_keep_the_true_transaction_out() {
+fn a_forged_copy_does_not_block_the_genuine_transaction() {
     let mut scene = Scene::new();
     let genuine = payment(1, 1);
     let mut forged = genuine.clone();
@@ -179,7 +179,7 @@ fn a_copy_with_a_wrong_signature_does_not_keep_the_true_transaction_out() {
 }
 
 #[test]
-fn a_wrong_cosignature_attached_to_a_copy_does_not_keep_a_multisig_transaction_out() {
+fn a_copy_with_a_wrong_cosignature_does_not_block_the_genuine_multisig_transaction() {
     let mut scene = Scene::new();
     let (genuine, mut agreed) = (multisig(), cosignature(2, &multisig()));
     agreed.signature = cosignature(1, &multisig()).signature;
@@ -191,7 +191,7 @@ fn a_wrong_cosignature_attached_to_a_copy_does_not_keep_a_multisig_transaction_o
 }
 
 #[test]
-fn a_wrong_copy_that_comes_before_the_node_has_joined_is_remembered_by_itself() {
+fn a_forged_copy_before_the_boot_does_not_block_the_genuine_transaction() {
     let mut scene = Scene::new();
     let genuine = payment(1, 1);
     let forged = Transaction { signature: payment(1, 2).signature, ..genuine.clone() };
@@ -201,7 +201,7 @@ fn a_wrong_copy_that_comes_before_the_node_has_joined_is_remembered_by_itself() 
 }
 
 #[test]
-fn building_the_pool_anew_tells_of_nothing() {
+fn rebuilding_the_mempool_publishes_nothing() {
     let mut scene = Scene::new();
     let (kept, confirmed) = (payment(1, 1), payment(2, 1));
     assert!(scene.announce(&kept).is_ok() && scene.announce(&confirmed).is_ok());
@@ -212,7 +212,7 @@ fn building_the_pool_anew_tells_of_nothing() {
 }
 
 #[test]
-fn what_has_lost_its_block_is_told_of_once_however_the_chain_changes_meanwhile() {
+fn a_rolled_back_transaction_is_published_once() {
     let mut scene = Scene::new();
     let returned = [payment(1, 1), payment(2, 1)];
     scene.pool.on_chain_change(&BTreeSet::new(), returned.to_vec());
@@ -223,7 +223,7 @@ fn what_has_lost_its_block_is_told_of_once_however_the_chain_changes_meanwhile()
 }
 
 #[test]
-fn what_finds_another_block_before_it_has_come_back_stays_out() {
+fn a_rolled_back_transaction_that_is_confirmed_again_does_not_return_to_the_mempool() {
     let mut scene = Scene::new();
     let [back, still_out, gone] = [payment(1, 1), payment(2, 1), payment(3, 1)];
     scene.pool.on_chain_change(&BTreeSet::new(), vec![gone.clone(), back.clone(), still_out.clone()]);
@@ -238,7 +238,7 @@ fn is_rejected_with(result: ValidationResult, verdict: &RuleResult) -> bool {
 }
 
 #[test]
-fn a_block_s_worth_is_taken_in_whatever_it_pays_and_after_that_as_many_of_an_account_as_its_fee_allows() {
+fn the_spam_filter_applies_once_the_mempool_holds_one_block() {
     let mut scene = Scene::new();
     scene.network.chain.max_transactions_per_block = 2;
     assert!(scene.add_remote(&payment(1, 1)).is_ok() && scene.add_remote(&payment(1, 2)).is_ok());
@@ -254,7 +254,7 @@ fn a_block_s_worth_is_taken_in_whatever_it_pays_and_after_that_as_many_of_an_acc
 }
 
 #[test]
-fn what_is_inside_a_transaction_of_the_pool_or_attached_to_it_does_not_come_again() {
+fn inner_transactions_and_cosignatures_in_the_mempool_are_neutral_when_repeated() {
     let mut scene = Scene::new();
     let begun = multisig();
     let agreed = cosignature(2, &begun);
@@ -267,7 +267,7 @@ fn what_is_inside_a_transaction_of_the_pool_or_attached_to_it_does_not_come_agai
 }
 
 #[test]
-fn a_surplus_cosignature_does_not_come_again() {
+fn a_surplus_cosignature_is_neutral_when_repeated() {
     let mut scene = Scene::new();
     let begun = multisig();
     let (agreed, dearer) = (cosignature(2, &begun), {

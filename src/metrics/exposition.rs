@@ -183,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_are_written_with_help_type_and_labels() {
+    fn metrics_are_written_with_help_type_and_labels() {
         let mut page = Exposition::default();
         page.gauge("a_seconds", "One.", Duration::from_millis(1500));
         page.gauge("nothing", "Not known.", None::<u64>);

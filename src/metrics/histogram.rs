@@ -51,7 +51,7 @@ mod tests {
     const BOUNDS: &[Duration] = &[Duration::from_millis(1), Duration::from_millis(10)];
 
     #[test]
-    fn a_time_counts_for_every_bound_that_it_does_not_exceed() {
+    fn a_time_counts_in_every_bucket_whose_bound_it_does_not_exceed() {
         let mut histogram = Histogram::new(BOUNDS);
         [0, 1, 2, 10, 11].iter().for_each(|millis| histogram.observe(Duration::from_millis(*millis)));
         let counts: Vec<u64> = histogram.cumulative().map(|(_, count)| count).collect();

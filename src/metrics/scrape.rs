@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_sample_is_named_by_its_line() {
+    fn an_invalid_sample_is_reported_with_its_line() {
         for line in ["a", "a{", "a{b} 1", "a{b=\"c} 1", "a 1x", " 1", "{} 1", "a{b=\"c\"}1"] {
             assert_eq!(Scrape::parse(&format!("# HELP a\n\nb 1\n{line}")), Err(BadLine(4)), "{line}");
         }
@@ -121,7 +121,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_written_is_read(value in "[^\r]*", number: u32) {
+        fn an_exposition_round_trips(value in "[^\r]*", number: u32) {
             let mut page = Exposition::default();
             page.gauges("a", "Help.", [(vec![("x", "1"), ("y", value.as_str())], number), (vec![], 0)]);
             let reading = Scrape::parse(&page.to_text()).unwrap();
@@ -131,7 +131,7 @@ mod tests {
         }
 
         #[test]
-        fn no_text_breaks_the_reader(text: String) {
+        fn arbitrary_text_does_not_panic_the_parser(text: String) {
             let _ = Scrape::parse(&text);
         }
     }

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_checksum_length_or_letter_is_refused() {
+    fn a_wrong_checksum_length_or_letter_is_rejected() {
         for text in [
             "TDY6LYMYW4BV5H5QIVRSDXVEYFC4HABIUQMA6YJA",
             "TDY6LYMYW4BV5H5QIVRSDXVEYFC4HABIUQMA6YJ",

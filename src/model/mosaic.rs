@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_refused_for_its_form_first_then_for_its_parts() {
+    fn a_mosaic_id_is_checked_for_its_form_before_its_parts() {
         let refused = |text: &str| MosaicId::parse(text).unwrap_err().to_string();
         for text in ["", "foo", "foo:", ":bar", "foo:bar:baz", "FOO:bar", "foo:x ", "foo:'x", "-a: b"] {
             assert_eq!(refused(text), format!("pattern '{text}' could not be parsed"));

@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_refused_with_the_specified_text() {
+    fn invalid_names_are_rejected_with_the_specified_text() {
         let text = |name: &str| NamespaceId::parse(name).unwrap_err().to_string();
         assert_eq!(text(""), "'' is not a valid namespace id part.");
         assert_eq!(text("a..b"), "'' is not a valid namespace id part.");

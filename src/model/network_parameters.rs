@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn networks_differ_in_what_decides_on_blocks() {
+    fn networks_differ_in_consensus_parameters() {
         let (ours, mut theirs) = (Network::example(), Network::example());
         assert_eq!(ours.differences(&theirs), []);
         theirs.chain.target_time += 1;
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_node_may_change_is_no_difference() {
+    fn local_parameters_are_no_network_difference() {
         let (ours, mut theirs) = (Network::example(), Network::example());
         theirs.chain.hash_retention_hours = None;
         theirs.chain.max_transactions += 1;

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_be_a_private_key_is_not_told() {
+    fn possible_private_keys_are_redacted() {
         let key = "5".repeat(64);
         let query = format!("publicKey={key}&key={key}&id=5&{key}&x=%20{}", "a".repeat(60));
         let told = Details(&request(Some(&query), b"")).to_string();
@@ -117,13 +117,13 @@ mod tests {
     }
 
     #[test]
-    fn headers_that_say_who_the_client_is_are_not_told() {
+    fn credential_headers_are_redacted() {
         let told = Details(&request(None, b"Host: a\r\ncookie: secret\r\nauthorization:secret\r\n")).to_string();
         assert_eq!(told, "/a, Host: a, cookie: (redacted), authorization: (redacted)");
     }
 
     #[test]
-    fn a_text_stays_on_its_line_and_is_cut() {
+    fn a_text_stays_on_its_line_and_is_truncated() {
         assert_eq!(Escaped(b"a\n\x1b[2K\xff").to_string(), r"a\n\x1b[2K\xff");
         assert_eq!(Escaped(&[b'a'; 300]).to_string(), format!("{}...", "a".repeat(256)));
     }

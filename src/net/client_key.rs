@@ -36,7 +36,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ipv6_network_is_one_client_and_an_ipv4_address_another() {
+    fn an_ipv6_network_and_an_ipv4_address_are_one_client_each() {
         let of = |address| key(address, 64, false);
         assert_eq!(of("2001:db8:1:2::1"), of("2001:db8:1:2:ffff::9"));
         assert_ne!(of("2001:db8:1:2::1"), of("2001:db8:1:3::1"));
@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_comes_from_this_machine_itself_is_local() {
+    fn only_loopback_clients_that_are_not_forwarded_are_local() {
         for (address, is_local) in
             [("127.0.0.1", true), ("::ffff:127.0.0.1", true), ("::1", true), ("127.0.0.2", false), ("::2", false)]
         {

@@ -466,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn a_caller_far_over_its_rate_is_banned_for_a_while() {
+    fn a_client_far_over_its_rate_limit_is_banned_temporarily() {
         let mut callers = callers();
         let account = callers.client_id(address(1), false, at(0));
         let rates: Vec<RateLimit> = (0..600).map(|_| callers.count_request(account, HTTP, at(10))).collect();
@@ -476,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ipv4_loopback_is_exempt_by_its_own_word_only() {
+    fn the_ipv4_loopback_is_exempt_from_limits_only_if_not_forwarded() {
         let mut callers = callers();
         let own = ["127.0.0.1", "::ffff:127.0.0.1"].map(|text| callers.client_id(text.parse().unwrap(), false, at(0)));
         assert_eq!(own[0], own[1]);
@@ -493,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ipv6_client_is_one_caller_with_all_its_addresses() {
+    fn all_addresses_of_an_ipv6_network_are_one_client() {
         let mut callers = callers();
         let account = |callers: &mut ClientTable, text: &str| callers.client_id(text.parse().unwrap(), false, at(0));
         let first = account(&mut callers, "2001:db8:1:2::1");
@@ -502,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn beyond_the_accounts_strangers_share_theirs_and_known_callers_keep_their_own() {
+    fn new_clients_share_overflow_buckets_when_the_client_table_is_full() {
         let mut callers = callers();
         let known = callers.client_id(address(0), false, at(5000));
         callers.connected(known, at(5000));
@@ -524,7 +524,7 @@ mod tests {
     }
 
     #[test]
-    fn callers_take_turns_however_many_connections_they_have() {
+    fn clients_are_served_round_robin_regardless_of_their_connections() {
         let mut callers = callers();
         let [many, one] = [1, 2].map(|number| callers.client_id(address(number), false, at(0)));
         (0..100).for_each(|slot| callers.enqueue(many, slot, Priority::New));
@@ -534,7 +534,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_new_comes_before_what_goes_on() {
+    fn new_work_is_served_before_continuations() {
         let mut callers = callers();
         let account = callers.client_id(address(1), false, at(0));
         callers.enqueue(account, 1, Priority::Continuation);
@@ -545,7 +545,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_just_come_waits_for_one_share_of_what_goes_on() {
+    fn new_work_waits_for_at_most_one_continuation() {
         let mut callers = callers();
         let accounts: Vec<ClientId> = (0..51).map(|number| callers.client_id(address(number), false, at(0))).collect();
         for (slot, account) in accounts[1..].iter().enumerate() {
@@ -559,7 +559,7 @@ mod tests {
     }
 
     #[test]
-    fn a_caller_that_has_caused_much_work_waits_until_it_has_paid() {
+    fn a_client_with_a_deficit_is_throttled_until_its_tokens_are_refilled() {
         let mut callers = callers();
         let [heavy, light] = [1, 2].map(|number| callers.client_id(address(number), false, at(0)));
         callers.charge(heavy, 3 * WORK_PER_SECOND as u32, at(0));
@@ -573,7 +573,7 @@ mod tests {
     }
 
     #[test]
-    fn who_owes_something_is_not_forgotten_and_no_flood_of_connections_is_owed_for_longer_than_five_seconds() {
+    fn a_client_with_a_deficit_is_not_forgotten_and_its_connection_deficit_is_limited() {
         let mut callers = callers();
         let connect = |callers: &mut ClientTable, now| {
             let account = callers.client_id(address(1), false, now);
@@ -599,7 +599,7 @@ mod tests {
     }
 
     #[test]
-    fn sixty_thousand_addresses_that_connect_and_ask_lock_nobody_out_who_was_there() {
+    fn a_flood_of_sixty_thousand_addresses_does_not_lock_out_known_clients() {
         let (mut callers, mut now) = (callers(), Duration::ZERO);
         let known = callers.client_id(address(0), false, now);
         callers.connected(known, now);
@@ -625,7 +625,7 @@ mod tests {
     }
 
     #[test]
-    fn work_that_was_paid_for_by_waiting_is_not_owed_again() {
+    fn work_settled_by_waiting_is_not_charged_again() {
         let mut callers = callers();
         let heavy = callers.client_id(address(1), false, at(0));
         callers.charge(heavy, 11 * WORK_PER_SECOND as u32, at(0));
@@ -638,7 +638,7 @@ mod tests {
     }
 
     #[test]
-    fn the_costliest_callers_are_told_in_order_by_work_and_by_bytes() {
+    fn top_clients_are_ordered_by_work_and_by_held_bytes() {
         let mut callers = callers();
         for number in 1..=8 {
             let account = callers.client_id(address(number), false, at(0));
@@ -653,7 +653,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hog_is_the_caller_for_whom_most_is_held() {
+    fn the_eviction_candidate_is_the_client_with_the_most_held_bytes() {
         let mut callers = callers();
         let [first, second] = [1, 2].map(|number| callers.client_id(address(number), false, at(0)));
         for account in [first, second, second] {
@@ -677,7 +677,7 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn there_are_never_more_accounts_than_callers_and_strangers_may_have(crowds in crowds()) {
+        fn the_client_table_never_exceeds_its_limit(crowds in crowds()) {
             let (mut callers, mut now) = (callers(), Duration::ZERO);
             let mut connected = Vec::new();
             for (first, stay, size, pause) in crowds {
@@ -702,7 +702,7 @@ mod tests {
         }
 
         #[test]
-        fn whoever_has_something_ready_is_served_within_twice_as_many_servings_as_there_are_callers(
+        fn a_ready_client_waits_for_at_most_two_servings_per_client(
             connections in proptest::collection::vec(1..20usize, 2..30),
             units in proptest::collection::vec(0..50_000u32, 1..40),
         ) {

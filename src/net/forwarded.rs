@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn trusted_proxies_name_the_caller() {
+    fn trusted_proxies_name_the_client() {
         for (headers, address) in [
             ("X-Forwarded-For: 1.2.3.4\r\n", "1.2.3.4"),
             ("X-Forwarded-For: 6.6.6.6, 1.2.3.4\r\n", "1.2.3.4"),
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_is_known_only_where_a_trusted_proxy_says_it_or_nobody_passes_it_on() {
+    fn a_forwarded_client_is_identified_only_by_a_trusted_proxy() {
         for (headers, peer, is_unnamed) in [
             ("", "127.0.0.1", false),
             ("", "8.8.8.8", false),
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn the_word_of_others_takes_rights_away_but_gives_no_name() {
+    fn untrusted_forwarding_headers_remove_local_access_but_name_no_client() {
         assert_eq!(caller("X-Forwarded-For: 127.0.0.1\r\n", "8.8.8.8"), ("8.8.8.8".to_owned(), true));
         assert_eq!(caller("forwarded: for=1.2.3.4\r\n", "::1"), ("::1".to_owned(), true));
         assert_eq!(caller("", "127.0.0.1"), ("127.0.0.1".to_owned(), false));

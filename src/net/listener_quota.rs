@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_most_gives_way_and_of_equals_who_did_nothing_for_longest() {
+    fn the_eviction_candidate_is_the_longest_idle_connection_of_the_largest_client() {
         let places = [place(1, 5, 10), place(1, 9, 11), place(2, 4, 12), place(2, 8, 13), place(3, 1, 14)];
         let mut quotas = quotas(5, &places);
         let of = |quotas: &ListenerQuotas, client| quotas.candidate(HTTP, false, (client, site_of(client)), PLENTY);
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn reserved_places_are_for_this_machine_and_what_is_given_back_leaves_nothing() {
+    fn reserved_capacity_is_for_local_clients_and_removal_leaves_no_state() {
         let local = QuotaEntry { is_local: true, ..place(1, 3, 50) };
         let others: Vec<QuotaEntry> = (0..30).map(|slot| place(slot, 1, slot)).collect();
         let mut quotas = quotas(32, &others);
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn where_no_client_has_more_than_another_the_site_with_many_more_gives_way() {
+    fn a_much_larger_network_is_evicted_if_clients_have_equal_usage() {
         let places = |crowd: usize| -> Vec<QuotaEntry> {
             let others = (0..30 - crowd).map(|client| place(client, 1, client));
             others.chain((0..crowd).map(|number| place(100 + number, 5, 100 + number))).collect()

@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kinds_and_statuses_without_end_are_counted_in_places_that_are_few() {
+    fn routes_and_statuses_are_counted_in_bounded_space() {
         let mut counts = Counters::default();
         for kind in 0..10 * MAX_ROUTES {
             counts.count_response(kind, kind as u16, Duration::ZERO);
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_unread_has_no_time() {
+    fn requests_rejected_unread_have_no_duration() {
         let mut counts = Counters::default();
         counts.count_rejection(431);
         counts.count_response(0, 200, micros(1));

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_follows_what_is_expected() {
+    fn memory_follows_the_expected_length() {
         let mut inbox = RecvBuffer::default();
         inbox.expect(1000);
         for _ in 0..100 {
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_taken_is_wiped() {
+    fn taken_bytes_are_wiped() {
         let (mut inbox, mut spare) = (RecvBuffer::default(), Vec::with_capacity(100));
         inbox.acquire(&mut spare);
         inbox.receive(b"secret, open");

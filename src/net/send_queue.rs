@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn dropping_the_unsent_keeps_the_piece_under_way_whole() {
+    fn dropping_unsent_messages_keeps_the_one_being_sent() {
         let now = Instant::now();
         for (room, kept) in [(0, ""), (3, "aaaa"), (4, "aaaa"), (5, "aaaabbbb"), (8, "aaaabbbb")] {
             let mut output = SendQueue::default();
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn the_age_is_that_of_the_oldest_piece_not_sent() {
+    fn the_age_is_that_of_the_oldest_unsent_message() {
         let start = Instant::now();
         let mut output = SendQueue::default();
         for second in 0..3 {
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn storage_comes_back_when_everything_is_sent() {
+    fn storage_is_released_when_everything_is_sent() {
         let (mut output, mut spare) = (SendQueue::default(), Vec::with_capacity(64));
         output.acquire(&mut spare);
         output.queue().extend_from_slice(b"abc");
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn many_outputs_hold_shared_bytes_once() {
+    fn many_send_queues_hold_shared_bytes_once() {
         let (pool, now) = (SharedBytesCounter::default(), Instant::now());
         let body = pool.share(vec![b'x'; 10_000]);
         let mut outputs: Vec<SendQueue> = (0..100).map(|_| SendQueue::default()).collect();
@@ -378,7 +378,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_queued_goes_out_in_order_however_the_socket_takes_it(
+        fn queued_bytes_are_sent_in_order_in_any_pieces(
             pieces in prop::collection::vec((1..20usize, 0..30usize, 0..5usize), 1..20),
             rooms in prop::collection::vec((0..60usize, 1..40usize), 0..40),
             drop_after in prop::option::of(0..40usize),

@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_count_once_and_until_the_last_holder_lets_go() {
+    fn shared_bytes_count_once_until_the_last_reference_is_dropped() {
         let pool = SharedBytesCounter::default();
         let first = pool.share(vec![7; 100]);
         let second = first.clone();

@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_other_end_has_not_taken_is_seen_and_that_it_has_taken_it() {
+    fn unsent_bytes_are_counted_until_the_other_end_has_read_them() {
         let (mut socket, mut client) = ends();
         assert_eq!(socket.unsent_bytes(false), 0);
         // The kernel has not sent all of this, and takes no more now.
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_that_all_is_written_to_becomes_writable_when_the_other_end_has_taken_it() {
+    fn a_full_socket_becomes_writable_when_the_other_end_has_read() {
         let (mut socket, mut client) = ends();
         let mut poll = Poll::new().unwrap();
         let mut events = Events::with_capacity(8);

@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_commit_takes_as_long_as_it_may_on_machines_of_any_speed() {
+    fn the_commit_size_adapts_to_the_speed_of_the_machine() {
         for (is_alone, most) in [(false, BatchSize::MAX_COMMIT_TIME), (true, BatchSize::MAX_COMMIT_TIME_IDLE)] {
             for of_row in [500, 1_000, 5_000].map(Duration::from_nanos) {
                 let time = commits(&mut BatchSize::default(), is_alone, 60, of_row);
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_client_that_asks_makes_commits_short_at_once() {
+    fn the_first_client_request_shortens_commits_at_once() {
         let (mut size, of_row) = (BatchSize::default(), Duration::from_nanos(700));
         assert!(commits(&mut size, true, 60, of_row) > BatchSize::MAX_COMMIT_TIME_IDLE / 2);
         assert!(commits(&mut size, false, 1, of_row) <= BatchSize::MAX_COMMIT_TIME);

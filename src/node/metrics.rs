@@ -334,7 +334,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_that_boasts_among_several_changes_nothing() {
+    fn one_peer_with_an_exaggerated_height_changes_nothing() {
         let reached = |heights: &[u64]| reached_by_half(heights.iter().copied().map(Height).collect());
         assert_eq!(reached(&[]), None);
         assert_eq!(reached(&[7]), Some(Height(7)));

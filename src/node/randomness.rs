@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_seed_gives_the_same_bytes_and_none_of_them_twice() {
+    fn the_same_seed_gives_the_same_bytes_without_repetition() {
         let draw = |seed| {
             let mut randomness = Randomness::new(&[seed; 32]);
             (0..100).map(|_| *randomness.next_bytes()).collect::<Vec<_>>()

@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_grow_until_all_is_well() {
+    fn the_backoff_grows_until_the_store_recovers() {
         let mut backoff = StoreBackoff::default();
         let (mut now, mut pauses) = (Duration::ZERO, Vec::new());
         for _ in 0..10 {

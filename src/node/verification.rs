@@ -80,7 +80,7 @@ mod tests {
     use crate::store::{Table, Write, test_store};
 
     #[test]
-    fn all_ranges_are_compared_one_at_a_time_and_then_the_node_rests() {
+    fn a_verification_pass_compares_one_range_at_a_time_and_then_pauses() {
         let (store, _folder) = test_store();
         let mut batch = store.begin_write().unwrap();
         (0..900u16).for_each(|key| batch.put(Table::AccountIds, &key.to_be_bytes(), &[1; 300]).unwrap());

@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_asked_of_a_node_whose_score_is_not_greater() {
+    fn a_peer_without_a_higher_score_is_not_queried_further() {
         let own = Own(hashes(30, 0, 30));
         for (score, is_same) in [(300, true), (299, false), (0, false)] {
             let (mut attempt, _) = ChainComparison::begin(far_ahead(&chain()), chain().max_transactions);
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn a_longer_chain_is_asked_for_the_blocks_that_are_missing() {
+    fn missing_blocks_are_requested_from_a_longer_chain() {
         let own = Own(hashes(30, 0, 30));
         let mut attempt = at_hashes(&own, 40);
         let theirs = HashChain(hashes(40, 0, 40).split_off(9));
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_that_are_far_ahead_are_left_to_others_if_all_of_ours_stay() {
+    fn a_far_longer_chain_on_our_tip_is_left_to_the_block_download() {
         let own = Own(hashes(30, 0, 30));
         let theirs = |common: u64| HashChain(hashes(common, 2, 69).split_off(9));
         let mut attempt = at_hashes(&own, 271);
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fork_is_looked_at_before_its_blocks_and_asked_for_as_many_as_it_replaces() {
+    fn a_fork_is_verified_before_as_many_blocks_as_it_replaces_are_requested() {
         let own = Own(hashes(15, 1, 30));
         let mut attempt = at_hashes(&own, 33);
         let theirs = HashChain(hashes(15, 2, 33).split_off(9));
@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn who_cheats_is_blamed() {
+    fn misbehavior_ends_the_comparison() {
         let own = Own(hashes(30, 0, 30));
         let many = || (10..71).map(|height| hash(0, height)).collect();
         for (theirs, evil) in [
@@ -453,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn exactly_as_many_blocks_as_may_be_rolled_back_are_not_too_many() {
+    fn a_peer_is_too_far_behind_only_beyond_the_rewrite_limit() {
         let own = Own(hashes(40, 0, 40));
         for (last, is_too_far) in [(20, false), (19, true)] {
             let (mut attempt, _) = ChainComparison::begin(far_ahead(&chain()), chain().max_transactions);
@@ -467,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_of_ours_that_has_grown_meanwhile_ends_the_attempt() {
+    fn a_change_of_our_tip_ends_the_comparison() {
         let (short, long) = (Own(hashes(30, 0, 30)), Own(hashes(60, 0, 60)));
         let (mut attempt, _) = ChainComparison::begin(far_ahead(&chain()), chain().max_transactions);
         asks(answer(&mut attempt, &short, Score(400)));
@@ -482,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_of_others_and_answers_that_cannot_be_read_end_it_without_blame() {
+    fn impersonated_or_malformed_answers_end_the_comparison_without_a_penalty() {
         let own = Own(hashes(30, 0, 30));
         let (mut attempt, _) = ChainComparison::begin(far_ahead(&chain()), chain().max_transactions);
         let result = answer_by(&mut attempt, &own, Score(1000), &pair(2));

@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_has_no_experiences_with_itself_and_nobody_speaks_in_its_name() {
+    fn experiences_about_or_in_the_name_of_this_node_are_rejected() {
         let mut experiences = Experiences::new(address(0));
         experiences.succeeded(address(0), NOW);
         assert_eq!(experiences.of(&address(0)).count(), 0);
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_report_replaces_the_pairs_that_it_names_and_leaves_the_others() {
+    fn a_newer_report_replaces_only_the_pairs_that_it_contains() {
         let mut experiences = Experiences::new(address(0));
         experiences.receive(address(1), &reported(3), NOW).expect("a report");
         experiences.receive(address(1), &[(address(2), Experience::new(7, 7))], NOW).expect("a report");
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn neither_a_reporter_nor_many_of_them_nor_own_experiences_exceed_their_limits() {
+    fn reports_and_own_experiences_keep_within_their_limits() {
         let mut experiences = Experiences::new(address(0));
         let all = reported(3 * MAX_OWN);
         for (round, pairs) in all.chunks(MAX_PAIRS).enumerate() {
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_older_than_a_day_is_forgotten_and_a_new_own_experience_is_not() {
+    fn experiences_expire_after_a_day() {
         let mut experiences = Experiences::new(address(0));
         experiences.failed(address(1), NOW);
         experiences.succeeded(address(2), Timestamp(NOW.0 - LIFETIME));
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_selection_holds_all_of_few_and_a_hundred_of_many_each_equally_often() {
+    fn a_selection_holds_up_to_a_hundred_experiences_chosen_uniformly() {
         let mut experiences = Experiences::new(address(0));
         (1..=MAX_PAIRS).for_each(|node| experiences.succeeded(address(node), NOW));
         let mut random = seeded(1);

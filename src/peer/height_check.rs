@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_whose_partners_are_silent_counts_as_synchronised() {
+    fn a_node_whose_peers_are_silent_counts_as_synchronised() {
         let mut check = HeightCheck::default();
         check.compare(Height(1), None);
         assert!(check.is_synchronised());

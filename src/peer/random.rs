@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_below_a_count_are_all_met_equally_often_and_none_of_them_is_the_count() {
+    fn numbers_below_a_bound_are_uniform_and_exclude_the_bound() {
         assert_eq!((|| u64::MAX).below(7), 6);
         assert_eq!((|| u64::MAX).below(0), 0);
         let (mut random, mut met) = (seeded(2), [0; 7]);
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn every_item_is_chosen_equally_often_and_none_twice() {
+    fn items_are_chosen_uniformly_and_without_repetition() {
         let (mut random, mut met) = (seeded(3), [0; 10]);
         for _ in 0..10_000 {
             let mut items: Vec<_> = (0..10).collect();

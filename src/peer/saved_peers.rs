@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_again_and_the_rest_of_a_damaged_text_too() {
+    fn saved_peers_round_trip_and_corrupt_lines_are_skipped() {
         let kept = vec![peer(2, 9), peer(1, 7)];
         let text = write(&kept);
         assert_eq!(read(&text), kept);
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_read_than_may_be_kept() {
+    fn reading_keeps_within_the_limits_of_saved_peers() {
         let many: Vec<_> = (0..2_000).map(|number| peer(number, number as i32)).collect();
         let text: Vec<u8> = many.chunks(MAX_SAVED).flat_map(write).collect();
         assert!(text.len() > MAX_BYTES && read(&text).len() == MAX_SAVED);
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_node_is_written_at_once_others_soon_and_what_does_not_change_seldom() {
+    fn the_first_peer_is_saved_at_once_and_an_unchanged_list_is_rarely_rewritten() {
         let mut scene = Scene::new(settings(&[0]), 2);
         let mut kept = SavedPeers::default();
         assert_eq!(kept.to_write(&scene.manager, scene.now(), true), None, "nobody has answered");
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn kept_nodes_are_asked_without_being_told_of_and_nothing_is_harvested_before_one_has_answered() {
+    fn saved_peers_are_probed_first_and_harvesting_waits_for_an_answer() {
         let text = write(&[peer(0, 5), peer(1, 7)]);
         for (behaviour, waits) in [(Behaviour::Good, 0), (Behaviour::Unreachable, 60)] {
             let mut scene = Scene::new(settings(&[]), 2);
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listed_node_is_not_asked_where_it_was_kept() {
+    fn a_pre_trusted_peer_is_not_probed_at_its_saved_endpoint() {
         let there = Endpoint::http("66.6.6.6", 7890);
         let mut scene = Scene::new(settings(&[0]), 1);
         scene.simulated_peers[0].behaviour = Behaviour::Unreachable;
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kept_node_stays_where_it_was_as_long_as_it_answers_there_whoever_has_its_name_first() {
+    fn a_saved_peer_keeps_its_endpoint_while_it_answers_there() {
         let there = Endpoint::http("66.6.6.6", 7890);
         let relayed = NodeInfo { endpoint: there.clone(), ..info(1) };
         for is_hearsay in [false, true] {
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kept_node_that_does_not_answer_for_a_minute_is_met_elsewhere_and_is_a_stranger_there() {
+    fn a_saved_peer_without_an_answer_for_a_minute_may_move_without_its_history() {
         let there = Endpoint::http("66.6.6.6", 7890);
         let mut scene = Scene::new(settings(&[0]), 2);
         scene.simulated_peers[1].behaviour = Behaviour::Unreachable;
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stranger_does_not_end_the_wait_for_those_that_were_known() {
+    fn an_unknown_peer_does_not_end_the_wait_for_saved_peers() {
         let mut scene = Scene::new(settings(&[]), 2);
         scene.simulated_peers[1].behaviour = Behaviour::Unreachable;
         scene.manager.add_saved_peers(&[peer(1, 5)]);
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn kept_nodes_say_where_this_one_is_seen_and_are_not_waited_for() {
+    fn saved_peers_help_detect_the_address_but_do_not_delay_the_boot() {
         for (behaviour, seen) in [(Behaviour::Good, "30.0.0.1"), (Behaviour::Unreachable, "69.199.8.1")] {
             let mut scene = Scene::new(settings(&[]), 1);
             scene.simulated_peers[0].behaviour = behaviour.clone();
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn of_one_network_few_are_kept() {
+    fn saved_peers_are_limited_per_network() {
         let at = |number: usize, host: &str| {
             let endpoint = Endpoint::http(host, 7890);
             SavedPeer { info: NodeInfo { endpoint, ..peer(number, 1).info }, ..peer(number, number as i32) }
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kept_node_that_comes_late_is_asked_again() {
+    fn a_saved_peer_that_appears_late_is_probed_again() {
         let mut scene = Scene::new(settings(&[]), 1);
         scene.simulated_peers[0].behaviour = Behaviour::Unreachable;
         scene.manager.add_saved_peers(&[peer(0, 5)]);

@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn tasks_begin_one_after_the_other_when_the_first_refresh_has_ended() {
+    fn tasks_start_in_order_after_the_first_refresh() {
         let mut expected: Vec<_> = Task::ALL[2..].iter().copied().zip((400..).step_by(200)).collect();
         assert_eq!(first_runs(|_| true), expected);
         expected.retain(|(task, _)| *task != Task::TimeSynchronisation);
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_that_is_executed_is_not_due_until_it_has_ended_and_rested() {
+    fn a_running_task_is_due_only_after_its_end_and_delay() {
         let mut schedule = Schedule::new(START, |task| task == Task::Foraging);
         assert_eq!(schedule.begin(millis(60_000), Timestamp(60)), Some(Task::Foraging));
         assert_eq!((schedule.next_due(), schedule.begin(millis(90_000), Timestamp(90))), (None, None));
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn the_task_that_has_waited_longest_comes_first() {
+    fn the_task_that_has_waited_longest_runs_first() {
         let mut schedule = Schedule::new(START, |_| true);
         let late = millis(100_000);
         assert_eq!(schedule.begin(late, Timestamp(1)), Some(Task::Refresh));
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn delays_stay_where_they_are_after_any_number_of_runs() {
+    fn delays_stay_constant_after_many_runs() {
         for task in Task::ALL {
             assert_eq!(task.delay(u64::MAX), task.delay(10_000), "{task:?}");
         }

@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_young_node_takes_over_the_time_of_the_others_and_an_old_one_comes_nearer() {
+    fn a_young_node_adopts_the_time_of_peers_and_an_old_one_approaches_it() {
         let mut time = TimeSync::default();
         assert_eq!(time.of(&[sample(500)], 1_000), Ok(TimeSyncRound { time: NOW, offset: 500, change: 500 }));
         assert!((0..20).all(|_| time.of(&[sample(0)], 1_000).is_ok()));
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn rounds_without_samples_fail_and_do_not_age_the_node() {
+    fn rounds_without_samples_fail_and_do_not_increase_the_age() {
         let mut time = TimeSync::default();
         let slow = Sample { received: 1_001_001, ..sample(100) };
         for samples in [vec![], vec![slow], vec![sample(7_200_001)], vec![sample(i64::MAX / 2)]] {
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_hundred_rounds_are_told_of() {
+    fn the_last_hundred_rounds_are_kept() {
         let mut time = TimeSync::default();
         let still = witnesses(&[sample(0)]);
         assert!((0..150).all(|second| time.round(&still, 1, 100, Timestamp(second)).is_ok()));
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_are_none_and_times_at_the_ends_of_their_range_change_nothing() {
+    fn non_finite_importances_and_extreme_times_change_nothing() {
         let wild = [i64::MIN, -1, 0, i64::MAX];
         let mut samples = Vec::new();
         for sent in wild {
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_far_from_the_others_is_told_of_even_if_it_is_too_far_to_follow() {
+    fn a_clock_far_from_the_peers_is_reported_even_beyond_the_adjustable_range() {
         let mut time = TimeSync::default();
         let _ = time.of(&[sample(4_900), sample(5_000), sample(900_000)], 100);
         assert_eq!(time.clock_difference(), None);
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn one_node_of_several_cannot_bring_a_wrong_clock_about() {
+    fn one_peer_of_several_cannot_cause_a_clock_warning() {
         for honest in 1..5 {
             let mut samples = vec![sample(0); honest];
             samples.push(sample(900_000));
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_network_time_has_caught_up_with_is_still_wrong() {
+    fn a_wrong_clock_is_reported_even_after_network_time_has_adjusted() {
         let mut time = TimeSync::default();
         assert_eq!(time.of(&[sample(8_000)], 1_000).map(|round| round.offset), Ok(8_000));
         assert_eq!(time.of(&[sample(0)], 1_000).map(|round| round.offset), Ok(8_000));
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_at_one_place_counts_once_and_a_listed_node_before_others() {
+    fn one_network_counts_once_and_pre_trusted_peers_take_precedence() {
         let at = |ip: &str| ClockAnswer { ip: ip.parse().unwrap(), ..witness(1, sample(0)) };
         let places =
             |one: &str, other: &str| deduplicate(&[at(one), ClockAnswer { node: address(2), ..at(other) }]).len();
@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn network_time_leaves_the_clock_only_with_most_listed_nodes() {
+    fn network_time_leaves_the_clock_only_with_a_majority_of_pre_trusted_peers() {
         let far = 3_600_000;
         // Pre-trusted peers, those that report `far`, and whether that is enough.
         for (listed, agree, is_enough) in [
@@ -481,7 +481,7 @@ mod tests {
     }
 
     #[test]
-    fn listed_nodes_that_were_not_drawn_are_heard_but_not_followed() {
+    fn unselected_pre_trusted_peers_confirm_a_time_but_do_not_set_it() {
         let mut answers = witnesses(&[sample(60_000), sample(60_000), sample(60_000)]);
         answers.iter_mut().take(2).for_each(|answer| {
             answer.is_selected = false;
@@ -495,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn fewer_than_half_of_the_listed_nodes_move_the_clock_by_ten_seconds_at_most() {
+    fn a_minority_of_pre_trusted_peers_moves_the_time_by_at_most_ten_seconds() {
         for seed in 0..5_000 {
             let mut random = seeded(seed);
             let mut below = |bound: u64| random() % bound;

@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ends_are_flat() {
+    fn the_fee_tables_are_flat_at_both_ends() {
         assert_eq!((value_fee(i64::MIN), value_fee(0), value_fee(i64::MAX)), (2, 2, 155));
         assert_eq!((supply_adjustment(0), supply_adjustment(1), supply_adjustment(u64::MAX)), (0, 0, 29));
     }

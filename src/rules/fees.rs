@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_is_never_left_out_at_the_ends() {
+    fn stepped_fees_are_clamped_at_both_ends() {
         assert_eq!(
             [i64::MIN, 0, 19_999, 20_000, 249_999, 250_000, i64::MAX].map(stepped_fee),
             [1, 1, 1, 2, 24, 25, 25]

@@ -248,7 +248,7 @@ fn define(definition: MosaicDefinition) -> Transaction {
 
 /// Starts with a transfer that violates all general rules, and fixes it step by step.
 #[test]
-fn rules_come_in_their_order() {
+fn rules_are_checked_in_order() {
     let mut scene = Fixture::new();
     scene.purpose = Purpose::Mempool;
     scene.link(&BOB, LinkRole::Remote, &CAROL, LinkMode::Activate, 1);
@@ -290,7 +290,7 @@ fn rules_come_in_their_order() {
 }
 
 #[test]
-fn the_pool_keeps_what_expires_now_but_not_what_has_expired() {
+fn the_mempool_accepts_a_deadline_that_is_now_but_not_past() {
     let scene = Fixture { purpose: Purpose::Mempool, ..Fixture::new() };
     let until = |deadline| {
         let deadline = Timestamp(deadline);
@@ -300,7 +300,7 @@ fn the_pool_keeps_what_expires_now_but_not_what_has_expired() {
 }
 
 #[test]
-fn all_rules_of_a_multisig_transaction_come_before_those_of_its_children() {
+fn multisig_rules_are_checked_before_those_of_the_inner_transactions() {
     let mut scene = Fixture::new();
     scene.make_multisig(&ALICE, &[BOB, CAROL, DAVE], 0);
     let delete = |key| (ModificationKind::Delete, key);
@@ -315,7 +315,7 @@ fn all_rules_of_a_multisig_transaction_come_before_those_of_its_children() {
 }
 
 #[test]
-fn a_pooled_multisig_transaction_waits_for_its_signatures() {
+fn an_unconfirmed_multisig_transaction_waits_for_its_signatures() {
     let mut scene = Fixture::new();
     scene.make_multisig(&ALICE, &[BOB, CAROL], 0);
     let one = multisig(BOB, transfer(ALICE, DAVE, 1, Vec::new()), &[]);
@@ -332,7 +332,7 @@ fn a_pooled_multisig_transaction_waits_for_its_signatures() {
 }
 
 #[test]
-fn exceptions_have_the_class_and_the_text_of_the_protocol() {
+fn exceptions_have_the_class_and_text_of_nis1() {
     let mut scene = Fixture::new();
     let exception = |scene: &Fixture, one: &Transaction| match scene.check(one) {
         Err(Rejection::Exception(exception)) => (exception.http_status(), exception.text),
@@ -363,7 +363,7 @@ fn exceptions_have_the_class_and_the_text_of_the_protocol() {
 }
 
 #[test]
-fn an_unreadable_address_is_an_exception_of_its_own() {
+fn an_unreadable_address_has_its_own_exception() {
     let error = crate::codec::ReadError::UnknownAddress("X".to_owned());
     let exception = Exception::from(error);
     assert_eq!((exception.kind, exception.http_status()), (ExceptionKind::InvalidAddress, 404));
@@ -371,7 +371,7 @@ fn an_unreadable_address_is_an_exception_of_its_own() {
 }
 
 #[test]
-fn what_comes_in_pays_for_what_goes_out_afterwards_only() {
+fn income_can_be_spent_only_after_it_is_credited() {
     let mut scene = Fixture::new();
     // The amount is returned before the fee is charged, but the sender must have it first.
     assert_eq!(scene.result(&transfer(ALICE, ALICE, 1000, Vec::new())), "SUCCESS");
@@ -391,7 +391,7 @@ fn what_comes_in_pays_for_what_goes_out_afterwards_only() {
 /// Per case: age and mode of the link of Alice with Bob, and the results of a deactivation, of an activation with
 /// another remote, and of an activation of the same remote by a third account.
 #[test]
-fn importance_links_have_the_recorded_boundaries() {
+fn importance_link_boundaries_are_as_recorded() {
     use LinkMode::{Activate, Deactivate};
     const IN_PROGRESS: &str = "IMPORTANCE_TRANSFER_IN_PROGRESS";
     const TO_DEACTIVATE: &str = "IMPORTANCE_TRANSFER_NEEDS_TO_BE_DEACTIVATED";
@@ -412,7 +412,7 @@ fn importance_links_have_the_recorded_boundaries() {
 }
 
 #[test]
-fn a_remote_has_no_life_of_its_own() {
+fn an_account_in_use_cannot_become_a_remote() {
     type Mutation<'a> = &'a dyn Fn(&mut Fixture);
     let in_use: [(&str, Mutation<'_>); 4] = [
         ("a mosaic", &|scene| scene.state.balances.extend([((coin(), address(&BOB)), 1)])),
@@ -434,7 +434,7 @@ fn a_remote_has_no_life_of_its_own() {
 }
 
 #[test]
-fn remotes_take_no_part_until_their_link_has_ended() {
+fn a_remote_cannot_receive_transfers_until_its_link_has_ended() {
     for (age, mode, after_fork, expected) in [
         (359, LinkMode::Activate, true, "TRANSACTION_NOT_ALLOWED_FOR_REMOTE"),
         (360, LinkMode::Activate, true, "TRANSACTION_NOT_ALLOWED_FOR_REMOTE"),
@@ -450,7 +450,7 @@ fn remotes_take_no_part_until_their_link_has_ended() {
 }
 
 #[test]
-fn nobody_creates_a_mosaic_whose_levy_goes_to_a_remote() {
+fn a_mosaic_levy_cannot_go_to_a_remote() {
     let mut scene = Fixture::new();
     scene.lease(&ALICE, "alice", 10, &[]);
     let creation = define(definition(levy(LevyKind::Absolute, MosaicId::xem(), 1)));
@@ -492,7 +492,7 @@ fn signatures_are_counted_as_in_the_table() {
 }
 
 #[test]
-fn modifications_are_possible_and_not_in_vain() {
+fn multisig_modifications_must_be_possible_and_effective() {
     use ModificationKind::{Add, Delete, Unknown};
     let mut scene = Fixture::new();
     scene.make_multisig(&BOB, &[CAROL], 0);
@@ -540,7 +540,7 @@ fn namespaces_are_renewed_as_in_the_table() {
 }
 
 #[test]
-fn namespaces_are_rented_as_they_may_be() {
+fn namespace_rentals_are_checked_for_owner_part_parent_and_fee() {
     let mut scene = Fixture::new();
     scene.pay(&BOB, 1000);
     scene.lease(&ALICE, "root", 10, &["root.sub"]);
@@ -566,7 +566,7 @@ fn namespaces_are_rented_as_they_may_be() {
 }
 
 #[test]
-fn terms_of_a_mosaic_change_only_while_its_creator_has_everything() {
+fn mosaic_terms_change_only_while_the_creator_holds_the_whole_supply() {
     let mut scene = Fixture::new();
     scene.define(None);
     let with = |change: &dyn Fn(&mut MosaicDefinition)| {
@@ -590,7 +590,7 @@ fn terms_of_a_mosaic_change_only_while_its_creator_has_everything() {
 }
 
 #[test]
-fn only_its_creator_passes_on_a_mosaic_that_is_not_transferable() {
+fn a_non_transferable_mosaic_moves_only_from_or_to_its_creator() {
     let mut scene = Fixture::new();
     scene.define(None);
     scene.pay(&BOB, 10);
@@ -631,7 +631,7 @@ fn a_supply_changes_within_its_bounds_and_by_its_creator() {
 
 /// Nobody has the key of the testnet address that owns `nem` on other networks.
 #[test]
-fn nobody_defines_a_mosaic_in_the_built_in_namespace() {
+fn a_mosaic_cannot_be_defined_in_the_built_in_namespace() {
     let mut scene = Fixture::new();
     let mut xem = definition(None);
     xem.id = MosaicId::parse("nem:coin").unwrap();
@@ -689,7 +689,7 @@ fn the_fee_sinks_are_found_on_testnet_only() {
 }
 
 #[test]
-fn what_nobody_could_keep_is_refused() {
+fn transactions_that_no_block_can_contain_are_rejected() {
     let mut scene = Fixture::new();
     scene.make_multisig(&ALICE, &[BOB], 0);
     let alone = cosignature(BOB, &transfer(ALICE, BOB, 1, Vec::new()));
@@ -721,7 +721,7 @@ fn block(transactions: Vec<Transaction>) -> Block {
 
 /// Starts with a block that violates as many rules as possible, and fixes it step by step.
 #[test]
-fn block_rules_come_in_their_order() {
+fn block_rules_are_checked_in_order() {
     let mut scene = Fixture::new();
     scene.network.chain.max_transactions_per_block = 3;
     scene.network.chain.forks.treasury_reissuance = HEIGHT;
@@ -818,7 +818,7 @@ proptest::proptest! {
     #![proptest_config(proptest::prelude::ProptestConfig { failure_persistence: None, ..Default::default() })]
 
     #[test]
-    fn a_transaction_is_added_exactly_if_the_block_with_it_would_hold(
+    fn a_transaction_is_added_only_if_the_block_stays_conflict_free(
         list in proptest::collection::vec((proptest::bool::ANY, 0u8..30, 0u8..4), 1..8),
     ) {
         let (mut content, mut added) = (ConflictSet::default(), Vec::new());

@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn an_account_is_read_as_it_was_written() {
+    fn an_account_round_trips() {
         let mut account = linked(LinkRole::Owner, &[(7, LinkMode::Activate)]);
         account.has_key = true;
         account.balance = VestedBalance { height: 9, unvested: 1, vested: 2 };
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_balance_that_cannot_be_is_damage() {
+    fn an_impossible_balance_is_corruption() {
         let with = |unvested, vested| {
             let balance = VestedBalance { height: 1, unvested, vested };
             Account::from_bytes(&Account { balance, ..Account::default() }.to_bytes())
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_third_link_drops_the_oldest() {
+    fn a_third_link_replaces_the_oldest() {
         let mut account = linked(LinkRole::Owner, &[(1, LinkMode::Activate), (2, LinkMode::Deactivate)]);
         let newest = RemoteLink { height: Height(3), ..account.links[0] };
         let newer = account.links[1];

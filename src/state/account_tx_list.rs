@@ -332,7 +332,7 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn a_walk_gives_all_transactions_of_an_account_below_any_id(
+        fn the_cursor_returns_all_transactions_of_an_account_below_any_id(
             blocks in proptest::collection::vec(
                 proptest::collection::vec(proptest::collection::vec((0u8..4, any::<bool>()), 0..4), 0..9),
                 0..60,
@@ -360,7 +360,7 @@ mod tests {
         }
 
         #[test]
-        fn a_row_of_any_bytes_is_read_or_said_to_be_damaged(row: Vec<u8>, index in 0u32..8) {
+        fn a_row_of_arbitrary_bytes_is_read_or_reported_as_corrupt(row: Vec<u8>, index in 0u32..8) {
             let (store, _folder) = test_store();
             let mut batch = store.begin_write().unwrap();
             batch.put(Table::AccountTxLists, &block_key(Height(9)), &row).unwrap();

@@ -173,7 +173,7 @@ mod tests {
 
     /// A space sorts before the colon that follows the name, so a longer name can sort before its own prefix.
     #[test]
-    fn attached_mosaics_move_in_the_order_in_which_they_are_written() {
+    fn attached_mosaics_are_transferred_in_their_order() {
         let recipient = Address::from_public_key(&PublicKey([1; 32]), NetworkByte::TESTNET);
         let names = ["foo:b", "nem:xem", "foo:b a", "foo.a:c", "foo:b 1"];
         let attached = names.map(|name| Mosaic { id: MosaicId::parse(name).unwrap(), quantity: 1 });

@@ -221,7 +221,7 @@ mod tests {
     use crate::store::test_store;
 
     #[test]
-    fn of_a_long_history_of_lists_two_can_be_forgotten_at_a_time() {
+    fn importance_lists_of_a_long_history_are_deleted_two_at_a_time() {
         let (store, _folder) = test_store();
         let mut batch = store.begin_write().unwrap();
         assert_eq!(deletable_below(&batch, Height(9)).unwrap(), Height(9));
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_whose_last_account_is_not_that_of_its_key_is_damage_and_not_walked_for_ever() {
+    fn a_list_with_a_wrong_last_account_is_corruption_and_ends_the_iteration() {
         let (store, _folder) = test_store();
         let mut batch = store.begin_write().unwrap();
         let entry = |number| AccountImportance {

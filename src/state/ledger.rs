@@ -535,7 +535,7 @@ mod tests {
     }
 
     #[test]
-    fn only_where_balances_vest_in_time_is_nobody_paid_twice_in_the_nemesis_block() {
+    fn a_second_nemesis_payment_is_rejected_only_with_time_based_vesting() {
         assert_eq!(paid_twice(Vesting::Immediate), Ok(12));
         assert!(paid_twice(Vesting::TimeBased).unwrap_err().contains("paid twice in the nemesis block"));
     }

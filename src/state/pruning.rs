@@ -100,7 +100,7 @@ mod tests {
     const CHAIN: fn() -> ChainParameters = ChainParameters::after_all_forks;
 
     #[test]
-    fn what_is_old_goes_in_steps_of_some_rows_and_the_rest_stays() {
+    fn old_rows_are_pruned_in_small_steps_and_the_rest_stays() {
         let (store, _folder) = test_store();
         let mut batch = store.begin_write().unwrap();
         let (height, timestamp) = (Height(360 * 200 + 1), Timestamp(10_000_000));
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn something_is_due_one_above_the_multiples_of_360_only() {
+    fn pruning_is_due_only_one_above_multiples_of_360() {
         let due: Vec<u64> =
             (1..1500).filter(|height| Pruning::due(Height(*height), Timestamp(0), &CHAIN()).is_some()).collect();
         assert_eq!(due, [1, 361, 721, 1081, 1441]);

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_can_be_calculated_with_cannot_be_received() {
+    fn an_unrepresentable_balance_cannot_be_received() {
         let chain = ChainParameters::after_all_forks();
         let mut balance = VestedBalance { height: 5, unvested: MAX_BALANCE - 16, vested: 7 };
         assert!(balance.receive(Height(5), 9, &chain).is_ok());

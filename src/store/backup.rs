@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_is_a_store_with_the_rows_of_its_commit_and_none_that_came_later() {
+    fn a_backup_is_a_store_with_the_rows_of_one_commit() {
         let (store, _folder) = source();
         let (snapshot, place) = (store.snapshot().unwrap(), tempfile::tempdir().unwrap());
         let mut batch = store.begin_write().unwrap();
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_holds_something_is_left_alone() {
+    fn a_non_empty_folder_is_left_unchanged() {
         let (store, _folder) = source();
         let (snapshot, place) = (store.snapshot().unwrap(), tempfile::tempdir().unwrap());
         std::fs::write(place.path().join("letter"), "dear").unwrap();
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_interrupted_is_no_store_and_is_begun_again() {
+    fn an_interrupted_backup_is_no_store_and_is_restarted() {
         let (store, _folder) = source();
         let (snapshot, place) = (store.snapshot().unwrap(), tempfile::tempdir().unwrap());
         let begun = StoreBackup::begin(&snapshot, 1 << 20, place.path(), OPTIONS).unwrap();
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn an_earlier_copy_stays_until_the_new_one_takes_its_place() {
+    fn the_earlier_backup_stays_until_the_new_one_is_installed() {
         let (store, _folder) = source();
         let place = tempfile::tempdir().unwrap();
         let held = || {
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_that_is_missing_or_too_many_or_different_is_found() {
+    fn missing_surplus_and_different_rows_are_found() {
         let (store, _folder) = source();
         let changes: [fn(&mut crate::store::WriteTxn<'_>); 3] = [
             |batch| batch.delete_unjournaled(Table::Blocks, &[7; 8]).unwrap(),
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_with_too_little_room_is_found_before_anything_is_written() {
+    fn insufficient_disk_space_is_detected_before_anything_is_written() {
         let (store, _folder) = source();
         let (snapshot, place) = (store.snapshot().unwrap(), tempfile::tempdir().unwrap());
         let begun = StoreBackup::begin(&snapshot, u64::MAX / 2, place.path(), OPTIONS);

@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_gives_back_the_block_its_transactions_and_what_is_known_of_it() {
+    fn a_block_row_returns_the_block_its_transactions_and_its_header() {
         for count in [0, 1, 5] {
             let (header, block) = block(count);
             let bytes = header.to_bytes(&block);
@@ -325,7 +325,7 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn a_changed_bit_is_noticed_by_whoever_reads_the_part_it_is_in(count in 0usize..4, place: prop::sample::Index) {
+        fn a_flipped_bit_is_detected_when_its_part_is_read(count in 0usize..4, place: prop::sample::Index) {
             let (header, block) = block(count);
             let mut bytes = header.to_bytes(&block);
             let whole = block.to_bytes(SigningForm::Verifiable);
@@ -347,7 +347,7 @@ mod tests {
         }
 
         #[test]
-        fn no_row_breaks_its_reader(bytes: Vec<u8>, count in 0u32..5, tail: [u8; 4]) {
+        fn arbitrary_bytes_are_rejected_as_a_block_row(bytes: Vec<u8>, count in 0u32..5, tail: [u8; 4]) {
             let row = [bytes.as_slice(), &[0; HEADER_BYTES], &count.to_le_bytes(), &tail].concat();
             prop_assert!(BlockRow::open(Height(1), &row).is_err());
             prop_assert!(BlockRow::open(Height(1), &bytes).is_err());

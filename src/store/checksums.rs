@@ -515,7 +515,7 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn checksums_are_those_of_the_rows_whatever_has_changed_and_was_undone(
+        fn checksums_equal_those_of_the_rows_after_changes_and_undo(
             batches in proptest::collection::vec((proptest::collection::vec(changes(), 0..60), any::<bool>()), 1..6),
         ) {
             let folder = tempfile::tempdir().unwrap();
@@ -578,7 +578,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_is_divided_into_ranges_of_a_size() {
+    fn a_table_is_divided_into_ranges_of_bounded_size() {
         let (store, _folder) = filled();
         let (snapshot, mut ranges, mut key) = (store.snapshot().unwrap(), Vec::new(), Some(Vec::new()));
         while let Some(first) = key {
@@ -590,7 +590,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_that_is_lost_or_too_many_or_of_old_is_damage_wherever_it_is_asked_for_and_no_absence() {
+    fn a_lost_surplus_or_stale_row_is_reported_as_corruption_and_not_as_absent() {
         type Damage = fn(&mut lmdb::RwTransaction<'_>, lmdb::Database);
         // An earlier value of the row, with a valid checksum of its own.
         let old: Damage = |transaction, table| {
@@ -630,7 +630,7 @@ mod tests {
     }
 
     #[test]
-    fn all_damaged_ranges_are_found_in_one_pass() {
+    fn all_corrupt_ranges_are_found_in_one_pass() {
         let (store, folder) = filled();
         let store = damage(store, folder.path(), |transaction, table| {
             [10u16, 990].iter().for_each(|key| transaction.del(table, &key.to_be_bytes(), None).unwrap());
@@ -662,7 +662,7 @@ mod tests {
     }
 
     #[test]
-    fn where_a_checksum_is_damaged_the_ranges_behind_it_are_compared_and_nothing_before_is_believed() {
+    fn a_corrupt_checksum_invalidates_the_ranges_before_it_and_later_ones_are_verified() {
         let (store, folder) = filled();
         let store = damage(store, folder.path(), |transaction, table| {
             transaction.del(table, &990u16.to_be_bytes(), None).unwrap();
@@ -689,7 +689,7 @@ mod tests {
     }
 
     #[test]
-    fn a_checksum_of_more_bytes_than_there_can_be_takes_another_row_without_harm() {
+    fn a_checksum_with_an_impossible_byte_count_does_not_break_a_later_write() {
         let (store, _folder) = test_store();
         let mut batch = store.begin_write().unwrap();
         batch.append_unjournaled(Table::AccountTxLists, b"1", b"a row").unwrap();
@@ -705,7 +705,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_that_was_replaced_is_not_believed_where_the_disk_brings_it_back() {
+    fn a_replaced_block_that_the_disk_restores_is_detected() {
         let key = |height: u64| height.to_be_bytes();
         let (store, folder) = test_store();
         let mut batch = store.begin_write().unwrap();

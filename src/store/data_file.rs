@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_cut_anywhere_is_refused_or_has_lost_nothing() {
+    fn a_truncated_data_file_is_rejected_or_complete() {
         let folder = tempfile::tempdir().unwrap();
         let whole = store(folder.path());
         let bytes = std::fs::read(data_file(folder.path())).unwrap();
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_at_the_end_that_were_given_back_unwritten_may_be_missing() {
+    fn trailing_free_pages_that_were_never_written_may_be_missing() {
         let folder = tempfile::tempdir().unwrap();
         let whole = store(folder.path());
         let identity = ChainIdentity { name: "test".to_owned(), text: String::new() };
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn free_pages_at_the_end_may_be_missing_however_many_there_are_and_no_other_page() {
+    fn only_trailing_free_pages_may_be_missing() {
         let folder = tempfile::tempdir().unwrap();
         let identity = ChainIdentity { name: "test".to_owned(), text: String::new() };
         let store = Store::open(folder.path(), &identity, MAP).unwrap();
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_of_free_pages_that_leads_back_to_itself_is_refused_at_once() {
+    fn a_cyclic_free_page_list_is_rejected_at_once() {
         let folder = tempfile::tempdir().unwrap();
         store(folder.path());
         let path = data_file(folder.path());
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_beginning_is_refused() {
+    fn corrupt_meta_pages_are_rejected() {
         let folder = tempfile::tempdir().unwrap();
         store(folder.path());
         let bytes = std::fs::read(data_file(folder.path())).unwrap();
@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn any_bytes_are_looked_at_without_harm() {
+    fn arbitrary_bytes_do_not_panic_the_check() {
         let folder = tempfile::tempdir().unwrap();
         store(folder.path());
         let bytes = std::fs::read(data_file(folder.path())).unwrap();

@@ -580,7 +580,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_has_its_own_place_and_makes_room_for_the_other_one() {
+    fn records_alternate_between_two_slots() {
         let folder = tempfile::tempdir().unwrap();
         drop(open(ONE, folder.path()));
         let record = MetaRecord::read(folder.path()).unwrap().expect("a record");
@@ -709,7 +709,7 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 8, failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn a_power_cut_leaves_the_settled_state_whatever_pages_were_written(seed in any::<[u8; 32]>()) {
+        fn a_power_cut_leaves_the_durable_state_whatever_pages_were_written(seed in any::<[u8; 32]>()) {
             let rng = &mut TestRng::from_seed(proptest::test_runner::RngAlgorithm::ChaCha, &seed);
             let folder = tempfile::tempdir().unwrap();
             let mut store = open(ONE, folder.path());
@@ -780,7 +780,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_process_has_committed_stays_while_the_system_runs() {
+    fn commits_of_a_killed_process_remain_until_the_system_restarts() {
         let (folder, _store, [settled, newest]) = unsettled();
         let (data, record) = files(folder.path());
         assert_ne!(settled, newest);
@@ -791,7 +791,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_was_cut_short_anywhere_leaves_the_one_before_it() {
+    fn a_truncated_record_leaves_the_previous_one() {
         let (folder, store, [settled, newest]) = unsettled();
         let (_, before) = files(folder.path());
         store.sync().unwrap();
@@ -813,7 +813,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_only_read_is_not_shown_what_may_be_torn() {
+    fn a_read_only_opening_fails_while_recovery_is_needed() {
         let (folder, _store, [settled, newest]) = unsettled();
         let (data, record) = files(folder.path());
         let copy = found(&data, &record);
@@ -827,7 +827,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_without_a_record_is_taken_as_it_is() {
+    fn a_store_without_a_record_is_opened_unchanged() {
         let (folder, store, [_, newest]) = unsettled();
         drop(store);
         std::fs::remove_file(folder.path().join(FILE)).unwrap();
@@ -838,7 +838,7 @@ mod tests {
     }
 
     #[test]
-    fn a_data_file_that_was_put_beside_another_record_is_left_alone() {
+    fn a_data_file_beside_a_foreign_record_is_left_unchanged() {
         let (folder, store, _) = unsettled();
         let (_, record) = files(folder.path());
         drop((folder, store));
@@ -853,7 +853,7 @@ mod tests {
     }
 
     #[test]
-    fn after_an_error_of_the_disk_nothing_is_settled_until_the_next_opening_which_goes_back() {
+    fn a_sync_failure_blocks_commits_until_the_store_is_reopened_at_its_durable_state() {
         for soon in [true, false] {
             let (folder, store, [settled, newest]) = unsettled();
             let durability = store.durability.as_ref().unwrap();

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_recorded_is_read_again() {
+    fn a_journal_round_trips() {
         let mut journal = Journal::default();
         journal.record(Table::Accounts, b"key", None);
         journal.record(Table::Harvests, b"", Some(b""));
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_journal_is_damage_and_no_panic() {
+    fn a_truncated_journal_is_corruption_and_no_panic() {
         let mut journal = Journal::default();
         journal.record(Table::Hashes, b"key", Some(b"old"));
         let bytes = journal.take();

@@ -88,7 +88,7 @@ mod tests {
     use crate::store::test_store;
 
     #[test]
-    fn readers_are_counted_and_those_that_are_gone_besides() {
+    fn active_and_stale_readers_are_counted() {
         let (store, folder) = test_store();
         let count = || store.metrics().unwrap().readers.unwrap();
         assert_eq!(count(), ReaderCounts { reading: 0, stale: 0 });
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn looking_at_the_list_leaves_lmdb_its_locks() {
+    fn reading_the_lock_table_keeps_the_locks_of_lmdb() {
         let (store, folder) = test_store();
         let number = std::fs::metadata(folder.path().join(LOCK_TABLE_FILE)).unwrap().ino();
         let is_of_the_list = |line: &&str| line.contains(&format!(":{number} "));

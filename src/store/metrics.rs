@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_grows_towards_its_map() {
+    fn the_used_size_grows_towards_the_map_size() {
         let (store, _folder) = test_store();
         let before = store.metrics().unwrap();
         let mut batch = store.begin_write().unwrap();

@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_whose_last_blocks_the_disk_has_forgotten_is_not_built_anew_as_a_shorter_one() {
+    fn an_older_store_that_lost_its_last_blocks_is_not_migrated_as_a_shorter_chain() {
         // Schema 5 has no checksums of ranges.
         for schema in [SCHEMA, "5"] {
             let folder = store(schema, &[(1..=5, "block"), (6..=8, "block")]);
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_that_was_replaced_and_brought_back_by_the_disk_is_not_taken_over() {
+    fn a_replaced_block_that_the_disk_restores_is_not_migrated() {
         let folder = store(SCHEMA, &[(1..=8, "block"), (6..=8, "other")]);
         assert_eq!(tip(folder.path()).unwrap(), Some(Height(8)));
         bring_back(folder.path(), "<block 8>", "<other 8>");
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_last_block_that_is_damaged_is_no_tip() {
+    fn a_corrupt_last_block_is_no_tip() {
         let folder = store("5", &[(1..=1, "block")]);
         let path = folder.path().join("data.mdb");
         let mut data = std::fs::read(&path).unwrap();

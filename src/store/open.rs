@@ -607,7 +607,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_whose_file_is_gone_or_empty_is_not_begun_anew() {
+    fn a_store_with_a_missing_or_empty_data_file_is_not_recreated() {
         let folder = tempfile::tempdir().unwrap();
         drop(open(folder.path(), &Network::example()).unwrap());
         let data = folder.path().join(DATA_FILE);
@@ -619,7 +619,7 @@ mod tests {
     }
 
     #[test]
-    fn a_beginning_that_was_interrupted_holds_no_chain_and_is_begun_again() {
+    fn an_interrupted_initialisation_holds_no_chain_and_is_restarted() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join(LOCK_FILE), []).unwrap();
         std::fs::write(folder.path().join(DATA_FILE), []).unwrap();
@@ -631,7 +631,7 @@ mod tests {
     }
 
     #[test]
-    fn every_bit_of_what_a_store_says_of_itself_is_compared_by_whoever_opens_it() {
+    fn opening_compares_every_bit_of_the_schema_and_the_chain_identity() {
         use std::os::unix::fs::FileExt;
 
         let folder = tempfile::tempdir().unwrap();
@@ -671,7 +671,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_names_the_settings_that_differ() {
+    fn the_rejection_names_the_settings_that_differ() {
         let folder = tempfile::tempdir().unwrap();
         drop(open(folder.path(), &Network::example()).unwrap());
         let mut other = Network::example();
@@ -683,7 +683,7 @@ mod tests {
     }
 
     #[test]
-    fn what_decides_on_no_block_may_be_changed_and_is_remembered() {
+    fn non_consensus_parameters_may_change_and_are_stored() {
         let folder = tempfile::tempdir().unwrap();
         drop(open(folder.path(), &Network::example()).unwrap());
         let mut other = Network::example();
@@ -695,7 +695,7 @@ mod tests {
     }
 
     #[test]
-    fn address_space_is_asked_for_in_vain_only_once_it_is_little() {
+    fn a_store_opens_with_a_map_size_beyond_the_address_space() {
         let folder = tempfile::tempdir().unwrap();
         // More than any process may have.
         let asked = Options { map_size: 1 << 46 };

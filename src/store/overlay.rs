@@ -122,7 +122,7 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn a_commit_with_changes_on_top_reads_like_a_map_that_was_changed(
+        fn an_overlay_reads_like_the_changed_map(
             base in proptest::collection::btree_map(keys(), any::<u8>(), 0..12),
             changes in proptest::collection::vec((keys(), any::<Option<u8>>()), 0..12),
             place in keys(),

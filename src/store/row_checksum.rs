@@ -70,7 +70,7 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn a_row_in_which_any_bit_has_changed_is_refused(key: [u8; 12], value: Vec<u8>, place: usize) {
+        fn a_row_with_a_flipped_bit_is_rejected(key: [u8; 12], value: Vec<u8>, place: usize) {
             let mut row = vec![0; stored_length(Table::Accounts, &value)];
             append_checksum(Table::Accounts, &key, &value, &mut row);
             prop_assert_eq!(verify(Table::Accounts, &key, &row).unwrap(), value.as_slice());

@@ -48,7 +48,7 @@ mod tests {
     use crate::store::test_store;
 
     #[test]
-    fn a_reader_keeps_its_place_when_others_take_all_there_are() {
+    fn a_cached_snapshot_keeps_its_reader_slot_when_all_slots_are_taken() {
         let (store, _folder) = test_store();
         let mut reader = SnapshotCache::new(&store);
         reader.snapshot().unwrap();

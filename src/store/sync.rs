@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn data_and_then_its_record_are_synchronised_each_once() {
+    fn data_and_then_the_record_are_synced_once_each() {
         let mut state = SyncState::Idle;
         state.request();
         state.request();
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_to_what_was_asked_before_another_commit_says_nothing_of_it() {
+    fn an_answer_to_an_older_request_does_not_make_a_later_commit_durable() {
         let mut state = SyncState::Idle;
         state.request();
         state.begin();
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_helper_nothing_is_asked_of_it_and_what_was_not_asked_is_not_answered() {
+    fn sync_needs_a_helper_and_unrequested_answers_are_ignored() {
         let mut state = SyncState::default();
         state.request();
         assert_eq!((state.begin(), state.is_waiting(), state.has_helper()), (None, false, false));

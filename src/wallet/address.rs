@@ -105,7 +105,7 @@ mod tests {
     const DASHED: &str = "TDHLS7-3IXYZF-FBPZWJ-FK3DVG-UUQ2BB-IGVUPE-6BMZ";
 
     #[test]
-    fn addresses_are_read_as_people_write_them() {
+    fn addresses_are_read_in_common_spellings() {
         for text in [BOB, DASHED, &BOB.to_lowercase(), &format!(" {DASHED}\n")] {
             let (address, network) = parse(text).unwrap();
             assert_eq!((address.as_str(), network), (BOB, NetworkByte::TESTNET), "{text}");
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn every_mistake_is_told_apart() {
+    fn invalid_addresses_have_distinct_errors() {
         assert_eq!(parse(&BOB[1..]), Err(AddressError::Length(39)));
         assert_eq!(parse(""), Err(AddressError::Length(0)));
         assert_eq!(parse(&BOB.replace('7', "1")), Err(AddressError::Character('1')));
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistyped_address_is_not_taken_for_a_file() {
+    fn a_mistyped_address_is_not_treated_as_a_file() {
         for text in [BOB, DASHED, &BOB[1..], &BOB.replace('7', "1")] {
             assert!(looks_like_address(text), "{text}");
         }

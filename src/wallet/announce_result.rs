@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn results_are_put_in_plain_words() {
+    fn results_are_explained_in_plain_words() {
         let words = explain_result(ValidationResult::FailureInsufficientBalance.code());
         assert!(words.starts_with("insufficient balance: the account"), "{words}");
         assert_eq!(explain_result(128), "namespace provision too early");
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_one_line_for_each_field() {
+    fn an_announce_result_has_one_line_per_field() {
         let mut answer = AnnounceResult {
             code: 1,
             name: "SUCCESS".to_owned(),

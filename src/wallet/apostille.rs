@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_plain_message_of_the_mark_and_a_whole_hash_notarises() {
+    fn a_notarisation_is_a_plain_message_with_the_marker_and_a_whole_hash() {
         let hash = "ab".repeat(32);
         let read = |kind, payload: Option<&str>| notarised_hash(&transfer(kind, payload));
         assert_eq!(read(MessageKind::Plain, Some(&format!("FE4E545903{hash}"))), Ok([0xab; 32]));

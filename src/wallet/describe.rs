@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transfer_says_who_pays_what_to_whom() {
+    fn a_transfer_description_names_sender_recipient_amount_message_and_fee() {
         let text = transfer("6869");
         for words in [
             "network    testnet\n",
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_cannot_disturb_the_terminal() {
+    fn a_message_cannot_control_the_terminal() {
         assert!(transfer("1b5b324a0a").contains(r#""\u{1b}[2J\n", 5 bytes"#));
         assert!(transfer("ff").contains("ff, 1 bytes in hex"));
     }

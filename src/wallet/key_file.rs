@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_stands_on_a_line_of_its_own_between_comments() {
+    fn a_key_is_read_from_its_own_line_between_comments() {
         for content in [
             ALICE.to_owned(),
             format!("{ALICE}\n"),
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_is_refused_without_showing_it() {
+    fn an_invalid_key_is_rejected_without_showing_it() {
         let error = |content: &str| parse(content.as_bytes()).map(|_| ()).unwrap_err();
         assert!(matches!(error("# only a comment\n"), KeyFileError::Empty));
         assert!(matches!(error(&format!("#\n{ALICE}\n{ALICE}")), KeyFileError::SecondKey(3)));
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_written_key_is_for_its_owner_and_comes_back() {
+    fn a_written_key_file_is_private_and_round_trips() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("alice.key");
         let key = PrivateKey::from_hex(ALICE).unwrap();
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exposed_short_or_endless_file_is_noticed() {
+    fn an_exposed_short_or_endless_key_file_is_detected() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("k");
         std::fs::write(&path, &ALICE[..20]).unwrap();

@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_signed_has_the_normal_form() {
+    fn signing_normalises_the_transaction() {
         let transaction = read_transaction(UNORDERED.as_bytes()).unwrap();
         let packet = SignedTransaction::sign(&transaction, &alice()).unwrap();
         assert_eq!(packet.hash().to_string(), E8_HASH);

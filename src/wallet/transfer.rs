@@ -166,7 +166,7 @@ mod tests {
 
     /// E1, E2, E8 and E10 of `tests/data/wallet/examples.json`, minimum fees included.
     #[test]
-    fn what_is_wanted_becomes_the_worked_examples() {
+    fn transfer_requests_build_the_worked_examples() {
         let e1 = hash(intent(300_000_050, 1_000_000), &[]);
         assert_eq!(e1, "513f6d57c377204556ca71f7e29f869f273d7f0aa4229253e424b8c5d1257e12");
 
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_kept() {
+    fn transfer_limits_are_enforced() {
         let error = |intent| build(intent, &[]).unwrap_err();
         assert!(build(TransferRequest { message: plain(&[1; 1024]), ..intent(1, 0) }, &[]).is_ok());
         let long = TransferRequest { message: plain(&[1; 1025]), ..intent(1, 0) };
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fee_that_is_given_is_that_of_the_transfer() {
+    fn an_explicit_fee_is_used() {
         let multisig_account = Some(PublicKey([9; 32]));
         let wanted = TransferRequest { fee: Some(Amount(7)), multisig_account, deadline: i32::MAX, ..intent(5, 1) };
         let outer = build(wanted, &[]).unwrap();

@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bare_sessions_get_their_own_form_of_a_height() {
+    fn legacy_sessions_get_their_own_form_of_a_height() {
         let pool = SharedBytesCounter::default();
         for (form, usual, bare) in [
             (BlocksNewBody::Object, "{\"height\":7}\r\n\0", "{\"height\":7}\r\n\0"),
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn the_text_of_an_error_is_cut_to_128_characters() {
+    fn the_text_of_an_error_is_truncated_to_128_characters() {
         let body = String::from_utf8(error_text(&"x/".repeat(99), Timestamp(0))).unwrap();
         assert!(body.contains(&format!("\"{}\"", "x\\/".repeat(64))));
     }

@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn options_on_info_is_kept_for_a_year_and_other_methods_are_refused() {
+    fn options_on_info_is_cached_for_a_year_and_other_methods_are_rejected() {
         let (status, headers, body) = plain("OPTIONS", "/w/messages/info", &[]);
         assert_eq!((status, body.as_str()), (204, ""));
         assert_eq!(
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_of_sessions_are_for_the_session_to_answer() {
+    fn session_paths_are_answered_by_the_session() {
         let called = |method: &str, path: &str| {
             let mut called = None;
             let reply = asked(method, &format!("/w/messages/{path}"), &[], false, |answer| {
@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn bodies_are_as_long_as_somebody_reads_them() {
+    fn body_limits_are_larger_only_for_send_transports() {
         assert_eq!(body_limit("/w/messages/1/2/xhr_send"), 64 * 1024);
         assert_eq!(body_limit("/w/messages/1/2/jsonp_send/"), 192 * 1024);
         for path in ["/w/messages/1/2/xhr", "/w/messages/1/a.b/xhr_send", "/", "/w/messages/info"] {
@@ -468,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn other_paths_below_are_empty_404s() {
+    fn other_paths_below_the_endpoint_are_empty_404s() {
         for path in [
             "x",
             "1/2",
@@ -488,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_elsewhere_are_json_404s() {
+    fn other_paths_are_json_404s() {
         for path in ["/", "/w", "/w/messagesx", "/W/messages", "/chain/height"] {
             let (status, headers, body) = plain("GET", path, &[]);
             assert_eq!(status, 404, "{path}");
@@ -518,7 +518,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rate_filter_refuses_without_common_headers() {
+    fn the_rate_filter_rejects_without_common_headers() {
         let reply = exchange("GET", "/w/messages/websocket", &UPGRADE, true);
         assert_eq!(reply.status, 429);
         assert_eq!(

@@ -62,7 +62,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn wildcards_match_what_they_say() {
+    fn wildcards_match_path_segments() {
         let cases = [
             ("/transactions/*", "/transactions/TA", true),
             ("/transactions/*", "/transactions", false),
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn only_destinations_with_wildcards_are_patterns() {
+    fn a_pattern_is_a_destination_with_wildcards() {
         assert!(is_pattern("/blocks/*") && is_pattern("/block?"));
         assert!(!is_pattern("/blocks/new"));
     }

@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn the_payload_is_read_as_laxly_as_wallets_write_it() {
+    fn the_payload_is_read_leniently() {
         for payload in [
             format!("{{'account':'{A1}'}}"),
             format!("{{\"account\":\"{A1}\"}}"),
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn the_payload_matrix_gives_the_texts_of_nis1() {
+    fn payload_errors_have_the_texts_of_nis1() {
         let missing = "expected value for property account, but none was found";
         let incompatible = "property account has an incompatible value";
         let invalid = "address must be valid";
@@ -270,14 +270,14 @@ mod tests {
     }
 
     #[test]
-    fn a_large_unexpected_value_is_described_in_little_room() {
+    fn a_large_unexpected_value_has_a_short_description() {
         let payload = format!("[{}", "['aaaaaaaa',1],".repeat(280) + "]");
         let error = account_of(payload.as_bytes()).unwrap_err();
         assert!(error.to_string().len() < 2 * MAX_DESCRIPTION_BYTES);
     }
 
     #[test]
-    fn a_long_payload_is_refused_unread() {
+    fn a_long_payload_is_rejected_unread() {
         let payload = format!("{{'account':'{A1}'}}{}", " ".repeat(MAX_PAYLOAD_BYTES));
         assert_eq!(account_of(payload.as_bytes()), Err(QueryError::LongPayload));
     }

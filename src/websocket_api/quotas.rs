@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hog_is_the_largest_session_of_the_largest_caller_and_not_the_largest_session() {
+    fn the_memory_eviction_candidate_is_the_largest_session_of_the_largest_client() {
         let mut books = books(&[payer("10.0.0.1"), payer("10.0.0.2"), payer("10.0.0.2")]);
         books.add(payer("10.0.0.1"), SessionId(1), bytes(60));
         books.add(payer("10.0.0.2"), SessionId(2), bytes(30));
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_those_of_the_session_and_of_its_caller() {
+    fn quotas_apply_to_the_session_and_to_its_client() {
         let mut books = books(&[payer("10.0.0.1")]);
         let limits = Limits { session_bytes: 100, client_bytes: 150, ..Limits::default() };
         let (a, b) = (payer("10.0.0.1"), payer("10.0.0.2"));
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_silent_session_of_who_has_most_gives_way_unless_the_newcomer_would_have_as_many() {
+    fn the_longest_silent_session_of_the_largest_client_is_evicted_for_a_smaller_one() {
         let [a, b, c] = ["10.0.0.1", "10.0.0.2", "10.0.0.3"].map(payer);
         let mut books = books(&[b, a, a, a, b]);
         assert_eq!(books.eviction_candidate(c, &Limits::default()), Some(SessionId(2)));
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_kept_for_this_machine_and_their_sessions_give_way_to_nobody() {
+    fn reserved_sessions_of_local_clients_are_not_evicted() {
         let (local, a, b) = (payer("127.0.0.1"), payer("10.0.0.1"), payer("10.0.0.2"));
         let limits = Limits { sessions: 200, ..Limits::default() };
         assert_eq!(limits.reserved_local_sessions(), 2);

@@ -66,7 +66,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn after_the_highest_number_comes_the_lowest() {
+    fn numbers_wrap_from_the_highest_to_the_lowest() {
         let mut numbers = RangeSet::default();
         numbers.insert(u32::MAX);
         numbers.insert(0);

@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_registered_until_the_last_session_lets_go_of_it() {
+    fn an_address_stays_registered_until_the_last_session_releases_it() {
         let mut registry = Registry::default();
         registry.add(address());
         registry.add(address());
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_subscriptions_registered_ends_with_the_last_of_them() {
+    fn a_registration_by_subscriptions_ends_with_the_last_of_them() {
         let mut held = Registrations::default();
         assert!(held.add(address(), Reason::Subscription));
         assert!(!held.add(address(), Reason::Subscription));
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_query_registered_lasts_as_long_as_the_session() {
+    fn a_registration_by_a_query_lasts_as_long_as_the_session() {
         let mut held = Registrations::default();
         assert!(held.add(address(), Reason::Query));
         assert!(!held.add(address(), Reason::Subscription));

@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn a_caller_with_many_sessions_has_no_more_turns_than_one_with_few() {
+    fn clients_are_served_round_robin_regardless_of_their_sessions() {
         let mut turns = RoundRobin::default();
         (1..=100).for_each(|id| turns.add(payer(1), SessionId(id)));
         turns.add(payer(2), SessionId(101));
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_left_has_no_turn() {
+    fn a_removed_session_is_not_served() {
         let mut turns = RoundRobin::default();
         turns.add(payer(1), SessionId(1));
         turns.add(payer(1), SessionId(2));

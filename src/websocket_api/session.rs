@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_connect_decides_whether_a_session_is_bare() {
+    fn the_last_connect_decides_whether_a_session_is_legacy() {
         let mut session = session();
         assert!(session.is_legacy_client());
         session.connect(Some("1.1"), true);

@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_defaults_are_those_decided() {
+    fn the_default_settings_are_fixed() {
         let settings = Settings::default();
         assert_eq!(settings.blocks_new, BlocksNewBody::Auto);
         assert!(settings.register_on_subscribe && settings.implicit_subscription);

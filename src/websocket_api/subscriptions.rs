@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_and_a_destination_make_a_subscription_only_together() {
+    fn a_subscription_is_identified_by_id_and_destination() {
         let mut held = Subscriptions::default();
         for (id, destination) in [("a", "/blocks"), ("a", "/errors"), ("b", "/blocks")] {
             add(&mut held, id, destination);
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn matches_come_in_the_order_of_subscription() {
+    fn matches_are_in_the_order_of_subscription() {
         let mut held = Subscriptions::default();
         for (id, destination) in [("b", "/blocks/*"), ("x", "/blocks"), ("a", "/blocks/new"), ("c", "/blocks/*")] {
             add(&mut held, id, destination);
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn an_implicit_subscription_keeps_its_place_under_another_id() {
+    fn a_renamed_implicit_subscription_keeps_its_position() {
         let mut held = Subscriptions::default();
         let topic: Rc<str> = Rc::from("/transactions/A");
         held.add("sub-0", &topic, true);
@@ -313,7 +313,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_is_left_of_what_was_removed(
+        fn removed_subscriptions_leave_no_state(
             changes in prop::collection::vec((0..4u8, 0..6usize, 0..5usize), 0..60)
         ) {
             let ids = ["a", "b", "sub-0", "sub-1", "sub-2", "c"];

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn subscribed_sessions_are_found_from_any_number_on() {
+    fn subscribed_sessions_are_found_from_any_session_number() {
         let mut topics = Topics::default();
         for (destination, session) in [("/blocks", 7), ("/blocks", 3), ("/blocks", 9), ("/blocksx", 1), ("/b", 8)] {
             topics.add(&text(destination), SessionId(session));
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn whether_there_are_topics_that_begin_so_is_known() {
+    fn topics_with_a_prefix_are_detected() {
         let mut topics = Topics::default();
         topics.add(&text("/account/mosaic/x"), SessionId(1));
         let below = |topics: &Topics| {
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_are_gone_through_one_by_one() {
+    fn patterns_are_iterated_one_by_one() {
         let mut topics = Topics::default();
         for (destination, session) in [("/b*", 7), ("/**", 3), ("/b*", 4), ("/x", 9)] {
             topics.add(&text(destination), SessionId(session));
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_left_of_removed_subscriptions() {
+    fn removed_subscriptions_leave_no_state() {
         let mut topics = Topics::default();
         topics.add(&text("/blocks"), SessionId(1));
         topics.add(&text("/blocks/*"), SessionId(1));
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn only_three_kinds_of_destination_register_an_address() {
+    fn three_kinds_of_destination_register_an_address() {
         assert_eq!(registering_address("/transactions/TA"), Some("TA"));
         assert_eq!(registering_address("/unconfirmed/TA"), Some("TA"));
         assert_eq!(registering_address("/account/TA"), Some("TA"));

@@ -117,7 +117,7 @@ fn offset(blocks: &[u8], height: u64) -> usize {
 }
 
 #[test]
-fn what_is_exported_is_what_was_imported() {
+fn an_export_equals_the_import() {
     let place = full();
     let blocks = fs::read(tiny("blocks.bin")).expect("the chain");
     assert!(place.on_store("export", &[]).expect_success().stdout == blocks);
@@ -139,7 +139,7 @@ fn what_is_exported_is_what_was_imported() {
 }
 
 #[test]
-fn an_import_stops_where_it_is_told_and_goes_on_later() {
+fn an_import_stops_at_the_given_height_and_continues_later() {
     let (place, whole) = (Place::new(), full());
     for (stop, height) in [("1", 1), ("23", 23), ("10", 23), ("24", 24), ("1000", TIP), ("1000", TIP)] {
         let import = place.import_with(&tiny("config.json"), &tiny("blocks.bin"), &["--stop-at", stop]);
@@ -153,7 +153,7 @@ fn an_import_stops_where_it_is_told_and_goes_on_later() {
 }
 
 #[test]
-fn what_is_rolled_back_can_be_taken_in_again() {
+fn rolled_back_blocks_can_be_imported_again() {
     let place = full();
     let whole = place.digest();
     let reference = Place::new();
@@ -197,7 +197,7 @@ fn short_memory() -> String {
 }
 
 #[test]
-fn a_rollback_beyond_what_is_remembered_is_refused() {
+fn a_rollback_beyond_the_kept_journals_is_rejected() {
     let place = Place::new();
     let config = place.file("config.json", short_memory());
     fs::copy(tiny("nemesis.bin"), place.path("nemesis.bin")).expect("a copy");
@@ -242,7 +242,7 @@ fn a_compressed_file_is_read_like_a_plain_one() {
 }
 
 #[test]
-fn several_files_are_read_in_their_order() {
+fn several_files_are_imported_in_order() {
     let place = Place::new();
     let blocks = fs::read(tiny("blocks.bin")).expect("the chain");
     let cut = offset(&blocks, 30) - 4;
@@ -254,7 +254,7 @@ fn several_files_are_read_in_their_order() {
 }
 
 #[test]
-fn a_file_that_is_no_chain_is_refused_and_what_came_before_it_stays() {
+fn an_invalid_file_is_rejected_and_earlier_blocks_stay() {
     let blocks = fs::read(tiny("blocks.bin")).expect("the chain");
     let cut = offset(&blocks, 30) + 100;
     let place = Place::new();
@@ -278,7 +278,7 @@ fn a_file_that_is_no_chain_is_refused_and_what_came_before_it_stays() {
 }
 
 #[test]
-fn a_block_that_was_tampered_with_is_refused() {
+fn a_tampered_block_is_rejected() {
     let blocks = fs::read(tiny("blocks.bin")).expect("the chain");
     let start = offset(&blocks, 30);
     let length = offset(&blocks, 31) - 4 - start;
@@ -301,7 +301,7 @@ fn a_block_that_was_tampered_with_is_refused() {
 }
 
 #[test]
-fn blocks_of_another_chain_are_refused() {
+fn blocks_of_another_chain_are_rejected() {
     let Some(other) = shared("data/chains/all-forks") else { return };
     let place = Place::new();
     let import = place.import(&other.join("blocks.bin.gz"));
@@ -312,7 +312,7 @@ fn blocks_of_another_chain_are_refused() {
 }
 
 #[test]
-fn a_store_of_another_network_is_not_touched() {
+fn a_store_of_another_network_is_not_changed() {
     let place = full();
     let whole = place.digest();
     let text = fs::read_to_string(tiny("config.json")).expect("the configuration");
@@ -331,7 +331,7 @@ fn a_store_of_another_network_is_not_touched() {
 }
 
 #[test]
-fn what_is_missing_is_named() {
+fn missing_files_folders_and_arguments_are_named() {
     let place = Place::new();
     let nowhere = place.path("nowhere.bin");
     place.import(&nowhere).expect_failure(1, &["nowhere.bin"]);
@@ -361,7 +361,7 @@ fn what_is_missing_is_named() {
 }
 
 #[test]
-fn a_mistyped_word_is_told_what_was_meant() {
+fn a_mistyped_argument_gets_a_suggestion() {
     run(["run", "--network", "mainet"]).expect_failure(2, &["\"mainet\"", "did you mean mainnet?"]);
     run(["run", "--port", "7890"]).expect_failure(2, &["--http-port", "--websocket-port"]);
     let short = "0123456789abcdef".repeat(4);
@@ -372,7 +372,7 @@ fn a_mistyped_word_is_told_what_was_meant() {
 }
 
 #[test]
-fn stores_that_older_versions_have_made_come_to_the_state_of_this_one() {
+fn older_stores_are_migrated_to_the_current_state() {
     let place = Place::new();
     let present = || place.on_store("digest", &[]).expect_success().text();
     place.import_with(&tiny("config.json"), &tiny("blocks.bin"), &["--stop-at", "5"]).expect_success();
@@ -390,7 +390,7 @@ fn stores_that_older_versions_have_made_come_to_the_state_of_this_one() {
 }
 
 #[test]
-fn a_store_of_the_first_versions_is_refused_with_the_commands_that_carry_its_chain_over() {
+fn a_store_of_the_first_versions_is_rejected_with_the_migration_commands() {
     let place = Place::new();
     fs::create_dir(place.data()).expect("a folder");
     let mut bytes = older_store(4);
@@ -407,7 +407,7 @@ fn a_store_of_the_first_versions_is_refused_with_the_commands_that_carry_its_cha
 }
 
 #[test]
-fn a_port_for_which_rights_are_missing_is_told_with_what_to_do() {
+fn a_missing_permission_for_a_port_is_reported_with_a_remedy() {
     let error = std::io::Error::from(std::io::ErrorKind::PermissionDenied);
     let said = nisd::event_loop::NodeError::Listen("127.0.0.1:80".parse().expect("an address"), error).to_string();
     for word in ["cannot listen on 127.0.0.1:80", "ports below 1024", "CAP_NET_BIND_SERVICE", "--http-port"] {
@@ -416,7 +416,7 @@ fn a_port_for_which_rights_are_missing_is_told_with_what_to_do() {
 }
 
 #[test]
-fn a_folder_may_end_with_a_dot_also_where_there_is_none_yet() {
+fn a_data_path_may_end_with_a_dot_even_if_it_does_not_exist() {
     let place = Place::new();
     let folder = place.path("deep/store/.");
     let folder = folder.to_str().expect("a path");
@@ -431,7 +431,7 @@ fn a_folder_may_end_with_a_dot_also_where_there_is_none_yet() {
 }
 
 #[test]
-fn a_service_whose_settings_name_no_folder_keeps_its_store_where_services_do() {
+fn a_service_without_a_configured_folder_uses_the_state_directory() {
     let unit = |arguments: &[&str]| run([&["service"], arguments].concat()).expect_success().text();
     let of_network = unit(&["--network", "mainnet"]);
     assert!(of_network.contains(" run --network mainnet --data /var/lib/nisd\n"), "{of_network}");
@@ -449,7 +449,7 @@ fn a_service_whose_settings_name_no_folder_keeps_its_store_where_services_do() {
 }
 
 #[test]
-fn man_pages_and_completions_are_written_by_the_program() {
+fn man_pages_and_completions_are_generated() {
     let place = Place::new();
     let folder = place.path("man/man1");
     run(["man", folder.to_str().expect("a path")]).expect_success();
@@ -465,7 +465,7 @@ fn man_pages_and_completions_are_written_by_the_program() {
 }
 
 #[test]
-fn a_store_in_use_is_named() {
+fn the_error_about_a_store_in_use_names_its_folder() {
     let place = full();
     let (_store, _) = Store::open_existing(&place.data(), AccessMode::Exclusive, Options::default()).expect("a store");
     let folder = place.data();
@@ -475,7 +475,7 @@ fn a_store_in_use_is_named() {
 }
 
 #[test]
-fn a_nemesis_block_that_is_missing_is_named_with_the_folder_of_the_configuration() {
+fn a_missing_nemesis_block_is_named_relative_to_the_configuration() {
     let place = Place::new();
     let expected = place.path("nemesis.bin");
     let config = place.file("node.properties", "nem.network = mainnet\n");
@@ -489,7 +489,7 @@ fn a_nemesis_block_that_is_missing_is_named_with_the_folder_of_the_configuration
 }
 
 #[test]
-fn a_wrong_list_of_known_nodes_is_named_with_the_entry_that_is_wrong() {
+fn a_bad_peer_list_is_reported_with_the_wrong_entry() {
     let place = Place::new();
     let name = format!("peers-config_{NETWORK}.json");
     let config = place.file("config.json", fs::read(tiny("config.json")).expect("the chain's configuration"));
@@ -508,7 +508,7 @@ fn a_wrong_list_of_known_nodes_is_named_with_the_entry_that_is_wrong() {
 }
 
 #[test]
-fn blocks_that_are_missing_are_noticed_before_a_network_is_made_for_them() {
+fn missing_blocks_are_detected_before_a_private_network_is_created() {
     let place = Place::new();
     let nowhere = place.path("nowhere.bin");
     let nowhere = nowhere.to_str().expect("a path");
@@ -517,7 +517,7 @@ fn blocks_that_are_missing_are_noticed_before_a_network_is_made_for_them() {
 }
 
 #[test]
-fn wrong_settings_are_refused_with_key_value_and_what_is_allowed() {
+fn wrong_settings_are_reported_with_key_value_and_allowed_values() {
     let place = Place::new();
     let file = place.file("node.properties", "nem.network = mainnet\nnem.httpPort = 99999\nnis.ignoreFees = perhaps\n");
     let file = file.to_str().expect("a path");
@@ -569,7 +569,7 @@ fn with_a_wrong_signature() -> Vec<u8> {
 }
 
 #[test]
-fn blocks_below_one_that_the_user_vouches_for_are_trusted_and_no_others() {
+fn an_import_trusts_only_blocks_below_the_checkpoint() {
     let place = Place::new();
     let blocks = place.file("blocks.bin", with_a_wrong_signature());
     let trusting = |checkpoint: &str| place.import_with(&tiny("config.json"), &blocks, &["--trust-below", checkpoint]);
@@ -588,7 +588,7 @@ fn blocks_below_one_that_the_user_vouches_for_are_trusted_and_no_others() {
 }
 
 #[test]
-fn a_checked_store_gives_its_digest() {
+fn a_check_prints_the_digest() {
     let place = full();
     let checked = place.on_store("check", &[]).expect_success().text();
     let (height, digest) = place.digest();
@@ -600,7 +600,7 @@ fn a_checked_store_gives_its_digest() {
 }
 
 #[test]
-fn a_check_finds_what_was_only_trusted() {
+fn a_check_finds_wrong_signatures_that_were_trusted() {
     let place = Place::new();
     let blocks = place.file("blocks.bin", with_a_wrong_signature());
     let checkpoint = format!("{TIP}:{TIP_HASH}");
@@ -720,7 +720,7 @@ fn a_check_finds_a_flipped_bit_in_every_table() {
 }
 
 #[test]
-fn a_check_finds_a_flipped_bit_a_missing_row_and_one_too_many_where_hashes_are_packed() {
+fn a_check_finds_flipped_bits_missing_and_surplus_rows_in_compacted_hashes() {
     let place = with_eras(2);
     const TABLES: [Table; 2] = [Table::Hashes, Table::HashRuns];
     assert!(empty_or_checked(&place, TABLES.into_iter()).is_empty());
@@ -747,7 +747,7 @@ fn a_check_finds_a_flipped_bit_a_missing_row_and_one_too_many_where_hashes_are_p
 }
 
 #[test]
-fn a_store_whose_hashes_are_packed_has_the_digest_and_the_dump_of_one_whose_are_not() {
+fn compacted_hashes_do_not_change_the_digest_or_the_dump() {
     let (packed, plain) = (with_eras(1), with_eras(13));
     let levels: BTreeSet<u8> = rows(&packed.data(), Table::HashRuns).iter().map(|(key, _)| key[0]).collect();
     assert!(levels.len() > 1, "{levels:?}");
@@ -768,7 +768,7 @@ fn a_store_whose_hashes_are_packed_has_the_digest_and_the_dump_of_one_whose_are_
 }
 
 #[test]
-fn a_check_may_trust_a_block_that_the_user_vouches_for() {
+fn a_check_may_trust_blocks_below_a_checkpoint() {
     let place = full();
     let checkpoint = format!("{TIP}:{TIP_HASH}");
     let plain = place.on_store("check", &[]).expect_success().text();
@@ -787,7 +787,7 @@ fn a_check_may_trust_a_block_that_the_user_vouches_for() {
 }
 
 #[test]
-fn a_damaged_block_is_never_exported() {
+fn a_corrupt_block_is_never_exported() {
     // Type to signer, and the previous block's hash to the end of the transactions; not the signature.
     const SIGNATURE: usize = 4 + 4 + 4 + (4 + 32);
     let place = full();

@@ -100,7 +100,7 @@ fn balance(client: &mut Client, address: &str) -> u64 {
 }
 
 #[test]
-fn the_first_command_makes_a_network_shows_its_accounts_and_harvests() {
+fn the_first_run_creates_a_network_shows_its_accounts_and_harvests() {
     let place = Place::new();
     let node = place.start(&[]);
     let mut client = Client::connect(node.http);
@@ -141,7 +141,7 @@ fn harvester_key(place: &Place) -> String {
 }
 
 #[test]
-fn a_network_goes_on_where_it_stopped_also_by_its_own_settings() {
+fn a_private_network_continues_where_it_stopped_even_with_its_exported_settings() {
     let place = Place::new();
     place.make_hasty(&[]);
     let node = place.start(&[]);
@@ -161,7 +161,7 @@ fn a_network_goes_on_where_it_stopped_also_by_its_own_settings() {
 }
 
 #[test]
-fn fresh_keys_are_others_each_time_and_demo_keys_always_the_same() {
+fn fresh_keys_differ_each_time_and_demo_keys_are_constant() {
     let accounts = |arguments: &[&str]| {
         let place = Place::new();
         let said = place.make(arguments).text();
@@ -178,7 +178,7 @@ fn fresh_keys_are_others_each_time_and_demo_keys_always_the_same() {
 }
 
 #[test]
-fn the_rules_are_chosen_when_the_network_is_made_and_never_again() {
+fn the_rules_are_fixed_when_the_network_is_created() {
     let place = Place::new();
     let rules = "nis.blockChainFeatures=PROOF_OF_IMPORTANCE|WB_TIME_BASED_VESTING";
     let said = place.make_hasty(&["--block-time", "300", "--set", rules]).text();
@@ -204,7 +204,7 @@ fn the_rules_are_chosen_when_the_network_is_made_and_never_again() {
 }
 
 #[test]
-fn the_store_of_another_chain_is_not_mixed_with_a_private_network() {
+fn a_private_network_is_not_created_in_a_store_of_another_chain() {
     let place = Place::new();
     let (config, blocks) = (crate::common::tiny("config.json"), crate::common::tiny("blocks.bin"));
     let import = ["import", "--data", &place.data, "--config"].map(PathBuf::from);
@@ -216,7 +216,7 @@ fn the_store_of_another_chain_is_not_mixed_with_a_private_network() {
 }
 
 #[test]
-fn an_interrupted_beginning_is_completed_with_the_keys_that_are_there() {
+fn an_interrupted_creation_is_completed_with_the_existing_keys() {
     let place = Place::new();
     place.make(&["--fresh-keys"]);
     let alice = fs::read_to_string(place.path("alice.key")).unwrap();
@@ -272,7 +272,7 @@ fn another_node_joins_with_the_exported_settings() {
 }
 
 #[test]
-fn the_exported_port_is_that_of_the_settings_unless_it_is_named_and_never_0() {
+fn the_exported_port_is_the_configured_or_the_given_one_and_never_0() {
     let place = Place::new();
     place.make(&[]);
     let port = |more: &[&str]| {
@@ -294,7 +294,7 @@ fn the_exported_port_is_that_of_the_settings_unless_it_is_named_and_never_0() {
 }
 
 #[test]
-fn demo_keys_are_for_this_machine_only_unless_told_otherwise() {
+fn a_network_with_demo_keys_listens_only_on_this_machine_by_default() {
     let shown = |place: &Place| run(["devnet", "show", "--data", &place.data]).expect_success().text();
     let demo = Place::new();
     let said = demo.make(&[]).text();
@@ -312,7 +312,7 @@ fn demo_keys_are_for_this_machine_only_unless_told_otherwise() {
 }
 
 #[test]
-fn a_payment_is_announced_told_confirmed_and_told_again() {
+fn a_payment_is_published_as_unconfirmed_and_as_confirmed() {
     let place = Place::new();
     place.make_hasty(&[]);
     let accounts = addresses(&run(["devnet", "show", "--data", &place.data]).expect_success().text());

@@ -47,7 +47,7 @@ fn rows(ended: &Ended) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn two_nodes_are_told_of_each_other() {
+fn two_nodes_show_each_other_as_peers() {
     let genesis = genesis();
     let (first, _folder) = node(&genesis, 1, &[("nis.bootName", "alice")], &[]);
     let alone = peers(first.http, &[]).expect_success();
@@ -89,7 +89,7 @@ fn two_nodes_are_told_of_each_other() {
 }
 
 #[test]
-fn a_node_whose_address_nobody_tells_is_not_booted_and_says_why() {
+fn a_node_without_a_detected_address_is_not_booted_and_reports_why() {
     let nobody = closed_port().to_string();
     let (node, _folder) = node(&genesis(), 1, &[], &["--peer", &nobody]);
     let mut client = Client::connect(node.http);
@@ -107,7 +107,7 @@ fn a_node_whose_address_nobody_tells_is_not_booted_and_says_why() {
 }
 
 #[test]
-fn a_node_that_was_not_told_to_join_says_so() {
+fn a_node_without_auto_boot_reports_that_it_is_not_booted() {
     let settings = [("nis.shouldAutoBoot", "false"), ("nis.bootKey", "")];
     let (node, _folder) = node(&genesis(), 1, &settings, &[]);
     let told = peers(node.http, &[]).expect_success();
@@ -115,7 +115,7 @@ fn a_node_that_was_not_told_to_join_says_so() {
 }
 
 #[test]
-fn who_asks_in_the_wrong_place_is_told_what_to_do() {
+fn the_peers_command_explains_a_wrong_address_or_port() {
     let (node, folder) = node(&genesis(), 1, &[], &[]);
     peers(closed_port(), &[]).expect_failure(1, &["does not answer", "Is it running, and is --node right?"]);
     peers(node.websocket, &[]).expect_failure(1, &["/local/peers", "the port of its HTTP interface?"]);
@@ -135,7 +135,7 @@ fn metric(client: &mut Client, name: &str) -> u64 {
 }
 
 #[test]
-fn blocks_that_were_harvested_here_and_replaced_are_told_of_also_when_their_account_is_locked() {
+fn lost_harvested_blocks_are_reported_even_if_their_account_is_locked() {
     let shares = [1, 2].map(|number| (address(&key_pair(number)), Amount::whole(TOTAL / 2)));
     let genesis = Genesis::new(now(), &shares);
     let (first, _folder) = node(&genesis, 1, &[], &[]);
@@ -221,7 +221,7 @@ fn out_of_order(to: Address, time: Timestamp) -> (Vec<u8>, String) {
 }
 
 #[test]
-fn a_transaction_that_was_signed_in_another_order_is_refused_and_the_log_says_why() {
+fn a_transaction_signed_in_another_order_is_rejected_and_the_log_explains_it() {
     let (node, _folder) = node(&genesis(), 1, &[], &[]);
     let mut client = Client::connect(node.http);
     let (bytes, signature) = out_of_order(address(&key_pair(2)), now());
@@ -240,7 +240,7 @@ fn a_transaction_that_was_signed_in_another_order_is_refused_and_the_log_says_wh
 }
 
 #[test]
-fn a_node_presents_itself_as_the_version_that_was_set_and_says_where_to_look_at_it() {
+fn a_node_announces_the_configured_version_and_logs_its_explorer_address() {
     let (node, _folder) = node(&genesis(), 1, &[("nisd.announcedVersion", "0.6.107")], &[]);
     let info = Client::connect(node.http).get("/node/info").json();
     assert_eq!(info["metaData"]["version"], "0.6.107");

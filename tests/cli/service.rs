@@ -93,7 +93,7 @@ impl Systemd {
 }
 
 #[test]
-fn systemd_is_told_that_the_node_is_ready_and_alive_and_what_it_does_and_that_it_ends() {
+fn systemd_is_notified_of_readiness_liveness_status_and_stopping() {
     let installation = Installation::new();
     let systemd = Systemd::at(installation.folder.path());
     let node = installation.start(&[("NOTIFY_SOCKET", systemd.path()), ("WATCHDOG_USEC", "400000")]);
@@ -109,7 +109,7 @@ fn systemd_is_told_that_the_node_is_ready_and_alive_and_what_it_does_and_that_it
 }
 
 #[test]
-fn a_supervisor_that_takes_nothing_does_not_hold_the_node_up() {
+fn a_full_notify_socket_does_not_delay_the_node() {
     let installation = Installation::new();
     let systemd = Systemd::at(installation.folder.path());
     let node = installation.start(&[("NOTIFY_SOCKET", systemd.path()), ("WATCHDOG_USEC", "4000")]);
@@ -139,7 +139,7 @@ fn ask(node: SocketAddr, stop: Arc<AtomicBool>) -> thread::JoinHandle<usize> {
 }
 
 #[test]
-fn settings_are_read_anew_without_the_loss_of_a_request() {
+fn a_reload_of_the_settings_loses_no_request() {
     let installation = Installation::new();
     let node = installation.start(&[]);
     let stop = Arc::new(AtomicBool::new(false));
@@ -160,7 +160,7 @@ fn settings_are_read_anew_without_the_loss_of_a_request() {
 }
 
 #[test]
-fn what_cannot_be_read_leaves_all_as_it_was() {
+fn an_invalid_reload_keeps_the_current_settings() {
     let installation = Installation::new();
     let node = installation.start(&[]);
     installation.configure(&[("nisd.maxBacklog", "much"), ("nisd.logLevel", "debug")]);
@@ -172,7 +172,7 @@ fn what_cannot_be_read_leaves_all_as_it_was() {
 }
 
 #[test]
-fn a_limit_that_is_read_anew_counts_for_the_next_request() {
+fn a_reloaded_limit_applies_to_the_next_request() {
     let installation = Installation::new();
     let node = installation.start(&[]);
     let body = format!("{{\"data\":\"{}\"}}", "a".repeat(4_000));
@@ -187,7 +187,7 @@ fn a_limit_that_is_read_anew_counts_for_the_next_request() {
 const MOST_EXPOSED: &str = "15";
 
 #[test]
-fn systemd_takes_the_unit_and_finds_little_exposed() {
+fn systemd_accepts_the_unit_and_rates_its_exposure_low() {
     let installation = Installation::new();
     let folder = installation.folder.path();
     let config = installation.configure(&[]);
@@ -210,7 +210,7 @@ fn systemd_takes_the_unit_and_finds_little_exposed() {
 }
 
 #[test]
-fn figures_are_written_to_the_log_when_a_signal_asks_for_them() {
+fn metrics_are_logged_on_the_usr1_signal() {
     let installation = Installation::new();
     let node = installation.start(&[]);
     node.process.signal("USR1");
@@ -219,7 +219,7 @@ fn figures_are_written_to_the_log_when_a_signal_asks_for_them() {
 }
 
 #[test]
-fn a_node_that_is_new_on_the_list_is_met() {
+fn a_peer_added_by_a_reload_is_contacted() {
     let [one, other] = [Installation::new(), Installation::new()];
     let other = Installation { genesis: one.genesis.clone(), ..other };
     let node = one.start(&[]);

@@ -34,7 +34,7 @@ fn notices(settings: &Settings) -> String {
 }
 
 #[test]
-fn what_is_not_set_has_its_default() {
+fn unset_settings_have_their_defaults() {
     let settings = flags(&[]).unwrap();
     assert_eq!((settings.http.port, settings.websocket.port), (7890, 7778));
     assert_eq!((settings.http.bind, settings.clock), (Bind::All, ClockMode::System));
@@ -46,7 +46,7 @@ fn what_is_not_set_has_its_default() {
 }
 
 #[test]
-fn flags_win_over_the_file_and_the_file_over_defaults() {
+fn flags_override_the_file_and_the_file_overrides_defaults() {
     let text = b"nem.httpPort = 1001\nnem.websocketPort = 1002\nnisd.clock = 5";
     let flag =
         |key: &str, value: &str| Override { key: key.to_owned(), value: value.to_owned().into(), flag: "--http-port" };
@@ -130,7 +130,7 @@ nis.mosaicRedefinitionForkHeight = 1
 ";
 
 #[test]
-fn a_private_network_of_an_operator_is_taken_as_it_is() {
+fn a_private_network_of_an_operator_is_accepted_unchanged() {
     let settings = file(DEVNET).unwrap();
     let chain = &settings.network.chain;
     assert_eq!(settings.network.byte, NetworkByte::TESTNET);
@@ -147,7 +147,7 @@ fn a_private_network_of_an_operator_is_taken_as_it_is() {
 }
 
 #[test]
-fn a_private_network_with_the_byte_of_testnet_is_told_that_its_forks_are_those_of_an_earlier_one() {
+fn a_private_network_with_the_testnet_byte_gets_a_warning_about_its_forks() {
     let text: String =
         DEVNET.lines().filter(|line| !line.contains("ForkHeight")).map(|line| format!("{line}\n")).collect();
     let settings = file(&text).unwrap();
@@ -174,7 +174,7 @@ fn the_boot_key_appears_in_no_output() {
 }
 
 #[test]
-fn a_private_key_on_the_command_line_is_warned_of_and_one_in_the_file_is_not() {
+fn only_a_private_key_on_the_command_line_causes_a_warning() {
     let key = "c0ffee11".repeat(8);
     for name in ["nis.bootKey", "nis.additionalHarvesterPrivateKeys"] {
         let said = notices(&flags(&[("--set", name, &key)]).unwrap());
@@ -185,7 +185,7 @@ fn a_private_key_on_the_command_line_is_warned_of_and_one_in_the_file_is_not() {
 }
 
 #[test]
-fn a_key_that_is_no_whole_private_key_is_refused_plainly() {
+fn an_incomplete_private_key_is_rejected_with_a_clear_error() {
     let said = problem("nis.bootKey = 12345678", "nis.bootKey");
     assert!(said.contains("holds a key of 8 hex digits; a private key has 64"), "{said}");
     let said = problem(&format!("nis.bootKey = {}", "x".repeat(64)), "nis.bootKey");
@@ -196,7 +196,7 @@ fn a_key_that_is_no_whole_private_key_is_refused_plainly() {
 }
 
 #[test]
-fn what_concerns_other_nodes_is_as_in_nis1_unless_the_operator_says_otherwise() {
+fn peer_settings_default_to_those_of_nis1() {
     let peers = flags(&[]).unwrap().peers;
     assert_eq!((peers.node_limit, peers.time_sync_node_limit), (5, 20));
     assert!(peers.binary_transport && peers.use_network_time && peers.hosts.is_empty());
@@ -237,7 +237,7 @@ fn what_concerns_other_nodes_is_as_in_nis1_unless_the_operator_says_otherwise() 
 }
 
 #[test]
-fn callers_are_told_apart_as_the_operator_says() {
+fn clients_are_identified_by_the_configured_proxies_hosts_and_prefix() {
     let text = "nisd.trustedProxies = 127.0.0.1|10.0.0.0/8\nnisd.hostNames = Node.Example|[2001:DB8::1]\n\
                 nem.host = my.host\nnisd.localOrigins = http://localhost:3000\nnisd.ipv6PrefixLength = 56\nnisd.maxConnectionsPerAddress = 7";
     let settings = file(text).unwrap();
@@ -259,7 +259,7 @@ fn callers_are_told_apart_as_the_operator_says() {
 }
 
 #[test]
-fn either_port_leaves_a_fifth_of_the_connections_to_the_other_unless_told_otherwise() {
+fn each_port_takes_at_most_four_fifths_of_the_connections_by_default() {
     let shares = |text: &str| {
         let limits = file(text).unwrap().limits;
         (limits.connections, limits.http_connections, limits.websocket_connections)
@@ -271,7 +271,7 @@ fn either_port_leaves_a_fifth_of_the_connections_to_the_other_unless_told_otherw
 }
 
 #[test]
-fn a_node_that_no_block_will_ever_reach_says_so() {
+fn a_node_without_any_source_of_blocks_gets_a_warning() {
     let said =
         |text: &str| nisd::config::no_block_source_warning(&file(text).unwrap(), true).map(|notice| notice.to_string());
     assert_eq!(said(DEVNET), None, "it harvests");
@@ -283,7 +283,7 @@ fn a_node_that_no_block_will_ever_reach_says_so() {
 }
 
 #[test]
-fn all_wrong_values_are_told_together_with_place_and_what_is_allowed() {
+fn all_wrong_values_are_reported_with_their_origin_and_allowed_values() {
     let text = "nis.blockChainRewriteLimit = 5\n# comment\nnem.useDosFilter=maybe\nnis.optionalFeatures = LOOKUP\n\
                 nem.httpPort = 0x1ed2\nnis.nodeLimit = some";
     let expected = "\
@@ -383,7 +383,7 @@ fn exactly_one_of_each_pair_of_features_is_needed() {
 }
 
 #[test]
-fn a_private_network_without_its_identity_is_told_all_that_is_missing() {
+fn a_private_network_without_identity_gets_all_missing_settings_listed() {
     let error = file("nem.network = mine\nnem.network.version = 0x98").unwrap_err().to_string();
     for key in ["generationHash", "nemesisSignerAddress", "totalAmount", "nemesisFilePath"] {
         let expected =
@@ -400,7 +400,7 @@ fn a_private_network_without_its_identity_is_told_all_that_is_missing() {
 }
 
 #[test]
-fn retention_is_at_least_36_hours_or_for_ever() {
+fn hash_retention_is_at_least_36_hours_or_unlimited() {
     for (text, hours) in [("-1", None), ("0", Some(36)), ("35", Some(36)), ("37", Some(37))] {
         let settings = file(&format!("nis.transactionHashRetentionTime = {text}")).unwrap();
         assert_eq!(settings.network.chain.hash_retention_hours, hours, "{text}");
@@ -408,7 +408,7 @@ fn retention_is_at_least_36_hours_or_for_ever() {
 }
 
 #[test]
-fn keys_without_effect_are_told_once_and_unknown_ones_with_a_guess() {
+fn ineffective_keys_are_reported_once_and_unknown_ones_with_a_suggestion() {
     let text = "nem.maxThreads = 500\nnis.blockChainRewritLimit = 5\nNIS.bootkey = 00\n\
                 java.util.logging.level = INFO\nnem.httpPort = 1\nnem.httpPort = 2\nhttpPort = 3";
     let said = notices(&file(text).unwrap());
@@ -430,7 +430,7 @@ INFO settings without effect in this node: nem.maxThreads
 }
 
 #[test]
-fn paths_begin_at_the_file_or_the_current_folder() {
+fn paths_are_relative_to_the_file_or_the_current_folder() {
     let settings = file("nisd.data = store").unwrap();
     assert_eq!(settings.data, Path::new("conf/store"));
     let settings = file("nem.folder = /srv/%h/x").unwrap();
@@ -491,12 +491,12 @@ fn value() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn any_file_gives_settings_or_says_why_not(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+    fn arbitrary_files_do_not_panic_the_settings_reader(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
         let _ = build(Some((Path::new("x"), &bytes)), Vec::new(), Some(Path::new(HOME)));
     }
 
     #[test]
-    fn any_keys_and_values_give_settings_or_a_reason(pairs in prop::collection::vec((key(), value()), 0..12)) {
+    fn arbitrary_keys_and_values_give_settings_or_an_error(pairs in prop::collection::vec((key(), value()), 0..12)) {
         let text: String = pairs.iter().map(|(key, value)| format!("{key} = {value}\n")).collect();
         match file(&text) {
             Ok(settings) => {

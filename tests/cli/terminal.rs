@@ -98,7 +98,7 @@ fn check(log: &str) {
 }
 
 #[test]
-fn a_full_pipe_that_nobody_reads_does_not_stop_the_node_and_is_told_what_it_missed() {
+fn a_full_log_pipe_does_not_stop_the_node_and_later_gets_the_count_of_lost_lines() {
     let (_folder, data) = talkative();
     let (mut reader, mut writer) = std::io::pipe().expect("a pipe");
     writer.write_all(&[b'.'; PIPE]).expect("room");
@@ -111,7 +111,7 @@ fn a_full_pipe_that_nobody_reads_does_not_stop_the_node_and_is_told_what_it_miss
 
 /// As under systemd.
 #[test]
-fn a_full_socket_that_nobody_reads_does_not_stop_the_node_and_is_told_what_it_missed() {
+fn a_full_log_socket_does_not_stop_the_node_and_later_gets_the_count_of_lost_lines() {
     let (_folder, data) = talkative();
     let (reader, mut writer) = UnixStream::pair().expect("a socket");
     writer.set_nonblocking(true).expect("a socket");
@@ -124,7 +124,7 @@ fn a_full_socket_that_nobody_reads_does_not_stop_the_node_and_is_told_what_it_mi
 }
 
 #[test]
-fn a_terminal_stopped_with_ctrl_s_does_not_stop_the_node_and_is_told_what_it_missed() {
+fn a_stopped_terminal_does_not_stop_the_node_and_later_gets_the_count_of_lost_lines() {
     let (_folder, data) = talkative();
     let screen = File::from(openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal"));
     grantpt(&screen).expect("a terminal");

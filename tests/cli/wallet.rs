@@ -222,7 +222,7 @@ fn the_worked_examples_are_signed_exactly() {
 }
 
 #[test]
-fn a_new_key_is_kept_in_a_file_that_is_never_overwritten() {
+fn a_new_key_file_is_never_overwritten() {
     let place = Place::new();
     let path = place.path("new.key");
     let made = run(["key", "new", "--output", &path]).expect_success().text();
@@ -242,7 +242,7 @@ fn a_new_key_is_kept_in_a_file_that_is_never_overwritten() {
 }
 
 #[test]
-fn a_key_without_a_file_is_shown_once_and_is_another_each_time() {
+fn a_key_without_a_file_is_shown_once_and_differs_each_time() {
     let made = [(), ()].map(|()| run(["key", "new", "--network", "-104"]).expect_success());
     let private = made.each_ref().map(|ended| {
         assert!(ended.stderr.contains("shown only now"), "{}", ended.stderr);
@@ -256,7 +256,7 @@ fn a_key_without_a_file_is_shown_once_and_is_another_each_time() {
 }
 
 #[test]
-fn a_key_file_that_others_can_read_is_warned_of_and_a_bad_one_is_not_shown() {
+fn an_exposed_key_file_causes_a_warning_and_a_bad_one_is_not_shown() {
     let place = Place::new();
     let path = place.key(ALICE);
     assert_eq!(run(["key", "inspect", &path]).expect_success().stderr, "");
@@ -321,7 +321,7 @@ fn messages_are_announced_as_text_or_bytes() {
 }
 
 #[test]
-fn mosaics_are_sent_beside_the_currency() {
+fn mosaics_are_sent_together_with_the_currency() {
     let definition = example("E5")["transaction"]["mosaicDefinition"].clone();
     let node = PlayedNode::start(move |request| match request.line.as_str() {
         "GET /mosaic/definition?mosaicId=devnet:coin" => Some(Reply::Json(200, definition.clone())),
@@ -340,7 +340,7 @@ fn mosaics_are_sent_beside_the_currency() {
 }
 
 #[test]
-fn a_multisig_account_is_spent_from_by_a_cosignatory() {
+fn a_cosignatory_spends_from_a_multisig_account() {
     let e10 = example("E10");
     let node = PlayedNode::start(|request| {
         let time = json!({"receiveTimeStamp": 300_000_055_000_i64});
@@ -380,7 +380,7 @@ fn an_encrypted_message_is_read_by_its_recipient() {
 }
 
 #[test]
-fn what_the_node_refuses_is_said_in_plain_words() {
+fn a_rejection_by_the_node_is_explained_in_plain_words() {
     for (code, name, words) in [
         (5, "FAILURE_INSUFFICIENT_BALANCE", "insufficient balance: the account does not have enough"),
         (17, "FAILURE_INSUFFICIENT_FEE", "omit --fee"),
@@ -398,7 +398,7 @@ fn what_the_node_refuses_is_said_in_plain_words() {
 }
 
 #[test]
-fn a_node_that_makes_no_sense_is_an_error_with_advice() {
+fn an_invalid_response_of_the_node_is_an_error_with_advice() {
     type Script = fn(&Seen) -> Option<Reply>;
     let cases: [(Script, &[&str]); 7] = [
         (|_| raw("HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n<h1>Hi</h1>\n"), &["is invalid", "NEM node"]),
@@ -422,7 +422,7 @@ fn a_node_that_makes_no_sense_is_an_error_with_advice() {
 }
 
 #[test]
-fn a_node_that_is_not_there_is_an_error_with_advice() {
+fn an_unreachable_node_is_an_error_with_advice() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}", listener.local_addr().expect("an address"));
     drop(listener);
@@ -431,7 +431,7 @@ fn a_node_that_is_not_there_is_an_error_with_advice() {
 }
 
 #[test]
-fn without_the_time_of_the_node_the_clock_of_this_machine_is_used() {
+fn the_local_clock_is_used_if_the_node_reports_no_time() {
     let node = PlayedNode::start(|request| match request.line.as_str() {
         "GET /time-sync/network-time" => failure(500, "no time"),
         _ => None,
@@ -445,7 +445,7 @@ fn without_the_time_of_the_node_the_clock_of_this_machine_is_used() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_before_a_node_is_asked() {
+fn impossible_transfers_are_rejected_before_any_request() {
     let node = PlayedNode::usual();
     for (arguments, words) in [
         (["--amount", "0.0000001"].as_slice(), "6 decimal places"),
@@ -467,7 +467,7 @@ fn what_cannot_be_is_refused_before_a_node_is_asked() {
 }
 
 #[test]
-fn what_does_not_fit_the_network_or_the_rules_is_never_announced() {
+fn a_transfer_that_violates_the_network_or_the_rules_is_never_announced() {
     let node = PlayedNode::usual();
     let place = Place::new();
     let main = ["send", "--from-key-file", &place.key(ALICE), "--to", SINK_ON_MAINNET, "--amount", "1", "--node"];
@@ -493,7 +493,7 @@ fn a_dry_run_announces_nothing_and_its_output_can_be_announced() {
 }
 
 #[test]
-fn a_transaction_is_signed_and_announced_in_one_go_or_through_a_pipe() {
+fn a_transaction_is_signed_and_announced_at_once_or_through_a_pipe() {
     let e7 = example("E7");
     let place = Place::new();
     let (key, file) = (place.key(ALICE), place.file("e7.json", &e7["transaction"].to_string()));
@@ -511,7 +511,7 @@ fn a_transaction_is_signed_and_announced_in_one_go_or_through_a_pipe() {
 }
 
 #[test]
-fn what_is_not_signed_rightly_is_not_announced() {
+fn a_transaction_without_a_valid_signature_is_not_announced() {
     let (e1, e11) = (example("E1"), example("E11"));
     let place = Place::new();
     let node = PlayedNode::usual();
@@ -625,7 +625,7 @@ fn a_file_is_verified_against_what_was_notarised() {
 }
 
 #[test]
-fn what_a_multisig_account_notarised_is_found_by_either_hash() {
+fn a_notarisation_by_a_multisig_account_is_found_by_either_hash() {
     let place = Place::new();
     fs::write(place.path("contract"), "abc").expect("a file");
     let inner = transfer_with(&format!("fe4e545903{ABC}"));
@@ -685,7 +685,7 @@ fn waiting_ends_some_time_after_the_deadline() {
 }
 
 #[test]
-fn without_randomness_there_is_no_key() {
+fn no_key_is_written_without_randomness() {
     let place = Place::new();
     let path = place.path("new.key");
     assert!(matches!(execute(&["key", "new", "--output", &path]), Err(WalletError::Randomness(_))));
@@ -701,7 +701,7 @@ fn server(serve: impl Fn(TcpStream) + Send + 'static) -> Endpoint {
 }
 
 #[test]
-fn the_client_waits_for_a_slow_answer_but_not_for_ever() {
+fn a_slow_response_is_awaited_up_to_a_timeout() {
     let step = Duration::from_millis(20);
     let slow = server(move |mut stream| {
         receive(&stream);

@@ -121,7 +121,7 @@ fn is_in(sign: char, set: &str) -> bool {
 }
 
 #[test]
-fn the_validator_refuses_what_does_not_fit() {
+fn the_validator_rejects_invalid_values() {
     let schema = serde_json::json!({
         "type": "object",
         "required": ["a"],

@@ -253,7 +253,7 @@ fn send_slowly(world: &mut World, clients: &[(Wire, usize)]) -> usize {
 }
 
 #[test]
-fn bodies_that_come_slowly_from_many_addresses_take_no_more_memory_than_all_may() {
+fn slow_bodies_from_many_addresses_keep_within_the_total_memory_limit() {
     const MOST: usize = 8 << 20;
     let limits = Limits { buffered_bytes: MOST, buffered_bytes_per_client: MOST, ..Limits::default() };
     let mut world = World::new(limits);
@@ -266,7 +266,7 @@ fn bodies_that_come_slowly_from_many_addresses_take_no_more_memory_than_all_may(
 }
 
 #[test]
-fn bodies_that_come_slowly_from_one_address_take_no_more_memory_than_one_caller_may_and_do_not_keep_others_out() {
+fn slow_bodies_from_one_address_keep_within_the_memory_limit_of_one_client() {
     const MOST: usize = 2 << 20;
     let mut world = World::new(Limits { buffered_bytes_per_client: MOST, ..Limits::default() });
     let clients = world.pushers(1, 50);
@@ -280,7 +280,7 @@ fn bodies_that_come_slowly_from_one_address_take_no_more_memory_than_one_caller_
 }
 
 #[test]
-fn the_machine_itself_may_hold_as_much_as_all_may() {
+fn a_local_client_may_use_the_total_memory_limit() {
     let mut world = World::new(Limits { buffered_bytes_per_client: 1 << 20, ..Limits::default() });
     let head = push_head(PUSHED_BYTES);
     let clients: Vec<_> = (0..20).map(|_| world.client_at([127, 0, 0, 1], head.as_bytes())).collect();
@@ -290,7 +290,7 @@ fn the_machine_itself_may_hold_as_much_as_all_may() {
 }
 
 #[test]
-fn an_answer_that_has_begun_is_cut_when_its_time_is_over() {
+fn a_started_response_is_aborted_at_its_timeout() {
     let mut world = World::new(Limits::default());
     let (wire, _) = world.client("GET /stream HTTP/1.1\r\nHost: a\r\n\r\n");
     world.serve();
@@ -305,7 +305,7 @@ fn an_answer_that_has_begun_is_cut_when_its_time_is_over() {
 }
 
 #[test]
-fn an_answer_that_has_begun_is_the_last_of_its_connection_when_the_server_shuts_down() {
+fn a_started_response_is_the_last_of_its_connection_during_shutdown() {
     let mut world = World::new(Limits::default());
     let (wire, _) = world.client("GET /stream HTTP/1.1\r\nHost: a\r\n\r\n");
     world.serve();
@@ -318,7 +318,7 @@ fn an_answer_that_has_begun_is_the_last_of_its_connection_when_the_server_shuts_
 }
 
 #[test]
-fn a_websocket_that_is_opened_while_the_server_shuts_down_is_told_so() {
+fn a_websocket_opened_during_shutdown_gets_close_code_1001() {
     let mut world = World::new(Limits::default());
     let (begin, end) = UPGRADE.split_at(50);
     let (wire, slot) = world.client(begin);
@@ -333,7 +333,7 @@ fn a_websocket_that_is_opened_while_the_server_shuts_down_is_told_so() {
 }
 
 #[test]
-fn a_connection_is_refused_once_however_late_that_is_written() {
+fn a_timed_out_connection_gets_one_error_response() {
     let mut world = World::new(Limits::default());
     let (wire, slot) = world.client("GET /never HTTP/1.1\r\nHost: a\r\n\r\n");
     world.server.serve_next(&mut world.service);
@@ -351,7 +351,7 @@ fn a_connection_is_refused_once_however_late_that_is_written() {
 }
 
 #[test]
-fn pings_are_paid_for_like_messages() {
+fn pings_are_charged_like_messages() {
     let mut world = World::new(Limits::default());
     let (wire, slot) = world.client(UPGRADE);
     world.serve();
@@ -368,7 +368,7 @@ fn pings_are_paid_for_like_messages() {
 }
 
 #[test]
-fn messages_that_the_machine_keeps_to_itself_cost_no_websocket() {
+fn shared_bytes_held_by_the_service_evict_no_websocket() {
     let mut world = World::new(Limits { shared_bytes: 1000, ..Limits::default() });
     let (wire, _) = world.client(UPGRADE);
     world.serve();
@@ -384,7 +384,7 @@ fn messages_that_the_machine_keeps_to_itself_cost_no_websocket() {
 }
 
 #[test]
-fn a_held_request_waits_as_long_as_something_is_sent_and_is_given_time_again_each_time_it_is_resumed() {
+fn the_timeout_of_a_suspended_request_restarts_at_each_resumption() {
     for (target, said, end) in
         [("/held", "", "\r\n\r\nend"), ("/pieces", "5\r\npiece\r\n", "8\r\npieceend\r\n0\r\n\r\n")]
     {
@@ -408,7 +408,7 @@ fn a_held_request_waits_as_long_as_something_is_sent_and_is_given_time_again_eac
 }
 
 #[test]
-fn a_held_request_of_which_nothing_is_said_for_too_long_is_ended() {
+fn a_suspended_request_without_progress_times_out() {
     for (target, answer) in [("/held", "HTTP/1.1 503 "), ("/pieces", "HTTP/1.1 200 ")] {
         let mut world = World::new(Limits::default());
         let (wire, _) = world.client(&format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
@@ -423,7 +423,7 @@ fn a_held_request_of_which_nothing_is_said_for_too_long_is_ended() {
 }
 
 #[test]
-fn a_client_that_closes_its_side_while_its_request_is_held_is_gone_at_once() {
+fn a_client_that_closes_its_side_during_a_suspended_request_is_disconnected_at_once() {
     for target in ["/held", "/pieces"] {
         let mut world = World::new(Limits::default());
         let (_, slot) = world.client(&format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
@@ -436,7 +436,7 @@ fn a_client_that_closes_its_side_while_its_request_is_held_is_gone_at_once() {
 }
 
 #[test]
-fn held_requests_end_when_the_server_shuts_down() {
+fn suspended_requests_end_at_shutdown() {
     for (target, answer) in [("/held", "HTTP/1.1 503 "), ("/pieces", "HTTP/1.1 200 ")] {
         let mut world = World::new(Limits::default());
         let (wire, _) = world.client(&format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
@@ -489,7 +489,7 @@ impl World {
 }
 
 #[test]
-fn a_newcomer_gets_in_while_anybody_has_more_than_one_connection_and_takes_the_longest_idle_of_whoever_has_most() {
+fn a_newcomer_evicts_the_longest_idle_connection_of_the_largest_client() {
     let mut world = World::of_places(320);
     let few = world.crowd(1, 20, 2, QUERY);
     let most = world.crowd(2, 1, 60, QUERY);
@@ -513,7 +513,7 @@ fn a_newcomer_gets_in_while_anybody_has_more_than_one_connection_and_takes_the_l
 }
 
 #[test]
-fn an_answer_is_cut_for_a_newcomer_only_when_its_client_has_nothing_else() {
+fn a_newcomer_aborts_a_response_only_if_its_client_has_no_idle_connection() {
     let mut world = World::of_places(32);
     let busy = world.crowd(1, 1, 20, "GET /never HTTP/1.1\r\nHost: a\r\n\r\n");
     let idle = world.client_at([10, 1, 0, 0], QUERY.as_bytes());
@@ -527,7 +527,7 @@ fn an_answer_is_cut_for_a_newcomer_only_when_its_client_has_nothing_else() {
 }
 
 #[test]
-fn where_everybody_has_one_connection_the_longest_idle_goes_after_a_second_and_websockets_stay() {
+fn a_newcomer_evicts_a_sole_connection_after_one_idle_second_but_no_websocket() {
     let mut world = World::of_places(32);
     let sockets = world.crowd(1, 28, 1, UPGRADE);
     let idle = world.crowd(2, 2, 1, QUERY);
@@ -541,7 +541,7 @@ fn where_everybody_has_one_connection_the_longest_idle_goes_after_a_second_and_w
 }
 
 #[test]
-fn whoever_has_very_many_addresses_of_few_networks_does_not_keep_newcomers_out_with_a_websocket_each() {
+fn websockets_from_many_addresses_of_few_networks_do_not_block_newcomers() {
     let mut world = World::of_places(320);
     let rest = world.crowd(1, 50, 1, UPGRADE);
     let mut owned: Vec<(Wire, usize)> = Vec::new();
@@ -564,7 +564,7 @@ fn whoever_has_very_many_addresses_of_few_networks_does_not_keep_newcomers_out_w
 }
 
 #[test]
-fn clients_of_this_machine_get_in_whoever_has_all_the_other_places() {
+fn local_clients_are_admitted_when_all_other_connections_are_taken() {
     let mut world = World::of_places(320);
     let all = world.crowd(1, 300, 1, UPGRADE);
     assert!(!world.lets_in([10, 9, 0, 0]));
@@ -578,7 +578,7 @@ fn clients_of_this_machine_get_in_whoever_has_all_the_other_places() {
 }
 
 #[test]
-fn who_gives_way_is_found_in_few_looks_however_many_are_connected_and_active() {
+fn the_eviction_candidate_is_found_in_few_checks() {
     let mut world = World::new(Limits { requests_per_second: None, ..Limits::default() });
     world.server.set_max(LISTENER, 4_267);
     let clients = world.crowd(1, 20, 200, QUERY);
@@ -603,7 +603,7 @@ fn who_gives_way_is_found_in_few_looks_however_many_are_connected_and_active() {
 }
 
 #[test]
-fn connections_that_take_nothing_make_the_system_hold_no_more_than_all_may_and_readers_stay() {
+fn unread_responses_keep_within_the_kernel_memory_limit_and_readers_stay_connected() {
     let limits = Limits { kernel_bytes: 8 << 20, requests_per_second: None, ..Limits::default() };
     let mut world = World::new(limits);
     let readers = world.crowd(1, 50, 1, "GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -624,7 +624,7 @@ fn connections_that_take_nothing_make_the_system_hold_no_more_than_all_may_and_r
 }
 
 #[test]
-fn what_a_closed_connection_has_not_sent_is_not_left_to_the_system() {
+fn a_closing_connection_stays_counted_until_its_output_is_sent_or_stalls() {
     let mut world = World::new(Limits::default());
     let closing = b"GET /large HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
     let (reader, _) = world.client_at([10, 1, 0, 0], closing);
@@ -647,7 +647,7 @@ fn what_a_closed_connection_has_not_sent_is_not_left_to_the_system() {
 }
 
 #[test]
-fn a_connection_ends_as_soon_as_its_client_has_taken_the_last_answer_and_no_earlier_if_that_has_closed_its_side() {
+fn a_half_closed_connection_ends_once_the_last_response_is_read() {
     let closing = b"GET /large HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
     for closes_its_side in [false, true] {
         let mut world = World::new(Limits::default());
@@ -671,7 +671,7 @@ fn a_connection_ends_as_soon_as_its_client_has_taken_the_last_answer_and_no_earl
 }
 
 #[test]
-fn a_client_that_is_still_taking_its_answer_does_not_lose_it_to_a_newcomer() {
+fn a_response_that_is_being_read_is_not_aborted_for_a_newcomer() {
     let mut world = World::of_places(32);
     let taking = world.crowd(1, 1, 10, "GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
     taking[..9].iter().for_each(|(wire, _)| wire.kept.set(20_000));
@@ -681,7 +681,7 @@ fn a_client_that_is_still_taking_its_answer_does_not_lose_it_to_a_newcomer() {
 }
 
 #[test]
-fn many_that_hold_little_do_not_cut_one_that_reads_fast_and_what_they_hold_is_found_out_in_few_looks() {
+fn many_small_backlogs_do_not_evict_a_fast_reader_and_are_measured_in_few_checks() {
     let limits = Limits { requests_per_second: None, ..Limits::default() };
     let most = limits.kernel_bytes;
     let mut world = World::new(limits);
@@ -725,7 +725,7 @@ fn passed_on(path: &str, client: &str) -> String {
 }
 
 #[test]
-fn nobody_waits_for_what_another_client_of_the_same_proxy_owes() {
+fn the_deficit_of_a_client_does_not_delay_others_behind_the_same_proxy() {
     let mut world = World::behind(Limits::default(), &[PROXY]);
     let (wire, slot) = world.client_at(PROXY, passed_on("/costly", "1.1.1.1").as_bytes());
     world.serve();
@@ -748,7 +748,7 @@ fn nobody_waits_for_what_another_client_of_the_same_proxy_owes() {
 }
 
 #[test]
-fn the_idle_connection_of_a_proxy_is_the_place_of_nobody_who_has_asked_by_it() {
+fn an_idle_proxy_connection_counts_for_the_proxy_and_not_for_its_clients() {
     let mut world = World::behind(Limits::default(), &[PROXY]);
     world.server.set_max(LISTENER, 32);
     let ask = |world: &mut World, client| {
@@ -769,7 +769,7 @@ fn the_idle_connection_of_a_proxy_is_the_place_of_nobody_who_has_asked_by_it() {
 }
 
 #[test]
-fn strangers_behind_a_proxy_on_this_machine_take_no_place_that_is_reserved_for_it() {
+fn remote_clients_behind_a_local_proxy_take_no_reserved_connections() {
     const LOCAL: [u8; 4] = [127, 0, 0, 1];
     let upgrade = |client: &str| UPGRADE.replace("Host: a", &format!("Host: a\r\nX-Forwarded-For: {client}"));
     let mut world = World::behind(Limits::default(), &[LOCAL]);
@@ -802,7 +802,7 @@ fn strangers_behind_a_proxy_on_this_machine_take_no_place_that_is_reserved_for_i
 }
 
 #[test]
-fn tiny_chunks_are_paid_for() {
+fn tiny_chunks_are_charged() {
     let mut world = World::new(Limits::default());
     let head = b"POST /push HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
     let mut chunks = 0;
@@ -821,7 +821,7 @@ fn tiny_chunks_are_paid_for() {
 }
 
 #[test]
-fn whoever_connects_without_end_is_let_in_as_often_as_it_can_pay_and_others_always() {
+fn a_connection_flood_is_admitted_within_its_budget_and_others_always() {
     let mut world = World::new(Limits::default());
     let mut let_in = 0;
     for attempt in 0..40_000u32 {
@@ -846,7 +846,7 @@ fn whoever_connects_without_end_is_let_in_as_often_as_it_can_pay_and_others_alwa
 }
 
 #[test]
-fn of_a_client_that_must_pay_first_the_system_is_not_asked_until_it_is_served_again() {
+fn a_throttled_client_is_deregistered_from_polling_until_it_is_served_again() {
     let mut world = World::new(Limits::default());
     let slots = [[10, 1, 0, 0], [10, 1, 0, 0], [10, 2, 0, 0]].map(|address| world.client_at(address, b"G"));
     world.serve();
@@ -876,7 +876,7 @@ fn of_a_client_that_must_pay_first_the_system_is_not_asked_until_it_is_served_ag
 }
 
 #[test]
-fn what_is_sent_after_a_refusal_is_read_for_a_while_only() {
+fn input_after_an_error_response_is_read_up_to_a_limit() {
     let mut world = World::new(Limits::default());
     let (wire, slot) = world.client("nonsense\r\n\r\n");
     world.serve();
@@ -892,7 +892,7 @@ fn what_is_sent_after_a_refusal_is_read_for_a_while_only() {
 }
 
 #[test]
-fn bytes_that_bring_nothing_are_paid_for() {
+fn tiny_reads_without_progress_are_charged() {
     let mut world = World::new(Limits::default());
     let (wire, slot) = world.client_at([10, 1, 0, 0], push_head(PUSHED_BYTES).as_bytes());
     let clients = world.crowd(1, 1, 200, "P");
@@ -912,7 +912,7 @@ fn bytes_that_bring_nothing_are_paid_for() {
 }
 
 #[test]
-fn a_websocket_that_is_silent_is_pinged_and_dropped_if_it_does_not_answer() {
+fn a_silent_websocket_is_pinged_and_dropped_without_a_pong() {
     let mut world = World::new(Limits::default());
     let [(silent, _), (living, slot)] = [world.client(UPGRADE), world.client(UPGRADE)];
     world.serve();

@@ -32,7 +32,7 @@ fn packed(client: &mut Client, path: &str) -> (Answer, String) {
 }
 
 #[test]
-fn the_page_comes_compressed_with_all_its_parts_and_is_not_sent_twice() {
+fn the_page_and_its_parts_are_compressed_and_cacheable() {
     let (node, _folder) = node(&[]);
     let mut client = Client::connect(node.http);
     let (page, text) = packed(&mut client, "/explorer");
@@ -57,7 +57,7 @@ fn the_page_comes_compressed_with_all_its_parts_and_is_not_sent_twice() {
 }
 
 #[test]
-fn nothing_else_changes_by_the_page_and_without_it_there_is_none() {
+fn the_explorer_changes_no_other_route_and_can_be_disabled() {
     let (with, _folder) = node(&[]);
     let (without, _other_folder) = node(&["--set", "nisd.explorer=false"]);
     let [mut with, mut without] = [with.http, without.http].map(Client::connect);

@@ -66,7 +66,7 @@ fn source(path: &str) -> String {
 }
 
 #[test]
-fn every_figure_is_well_formed_and_explained() {
+fn every_metric_is_well_formed_and_documented() {
     let (node, _folder) = node(&[]);
     let answer = Client::connect(node.http).get("/metrics");
     assert_eq!(answer.header("Content-Type"), Some("text/plain; version=0.0.4; charset=utf-8"));
@@ -97,7 +97,7 @@ fn every_figure_is_well_formed_and_explained() {
 }
 
 #[test]
-fn figures_are_for_local_callers_unless_there_is_a_listener_for_them() {
+fn metrics_are_for_local_clients_unless_there_is_a_metrics_listener() {
     let (node, _folder) = node(&["nisd.metricsBind=127.0.0.1:0"]);
     let ask = |address: SocketAddr, target: &str, headers: &str| -> Answer {
         let mut client = Client::connect(address);
@@ -131,7 +131,7 @@ fn figures_are_for_local_callers_unless_there_is_a_listener_for_them() {
 }
 
 #[test]
-fn what_happens_is_counted_and_callers_cannot_add_names() {
+fn requests_are_counted_and_clients_cannot_add_metric_names() {
     let (node, _folder) = node(&[]);
     let before = reading(node.http);
     let mut client = Client::connect(node.http);
@@ -181,7 +181,7 @@ fn what_happens_is_counted_and_callers_cannot_add_names() {
 }
 
 #[test]
-fn a_node_tells_of_its_chain_and_its_peers() {
+fn metrics_cover_the_chain_and_the_peers() {
     let genesis = Genesis::new(now(), &[(address(&key_pair(1)), Amount::whole(TOTAL))]);
     let start = |number: u64, arguments: &[&str], settings: &[(&str, &str)]| {
         let folder = tempfile::tempdir().expect("a folder");
@@ -211,7 +211,7 @@ fn a_node_tells_of_its_chain_and_its_peers() {
 }
 
 #[test]
-fn the_store_of_a_node_that_is_watched_is_read_by_other_programs() {
+fn the_store_of_a_running_node_is_readable_by_other_programs() {
     let (node, folder) = node(&[]);
     let data = folder.path().join("store");
     let digest = || run(["digest", "--data", data.to_str().expect("a path")]).expect_success().text();
@@ -227,7 +227,7 @@ fn the_store_of_a_node_that_is_watched_is_read_by_other_programs() {
 }
 
 #[test]
-fn a_status_is_of_a_node_or_else_of_its_store() {
+fn the_status_is_read_from_the_node_or_otherwise_from_its_store() {
     let (node, folder) = node(&[]);
     let data = folder.path().join("store").to_str().expect("a path").to_owned();
     let port = format!("nem.httpPort={}", node.http.port());
@@ -262,7 +262,7 @@ fn a_status_is_of_a_node_or_else_of_its_store() {
 }
 
 #[test]
-fn a_status_on_a_terminal_is_drawn_anew_until_q_and_leaves_the_terminal_as_it_was() {
+fn a_status_on_a_terminal_refreshes_until_q_and_restores_the_terminal() {
     let (node, _folder) = node(&[]);
     let mut screen = File::from(openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal"));
     grantpt(&screen).expect("a terminal");
@@ -305,7 +305,7 @@ fn promtool(arguments: &[&str], input: &str) -> Option<(bool, String)> {
 }
 
 #[test]
-fn prometheus_finds_nothing_wrong_with_figures_and_rules() {
+fn promtool_accepts_the_metrics_and_the_alert_rules() {
     let (node, folder) = node(&[]);
     let page = Client::connect(node.http).get("/metrics").text().to_owned();
     if let Some((is_well, said)) = promtool(&["check", "metrics"], &page) {

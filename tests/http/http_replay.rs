@@ -309,17 +309,17 @@ fn replay_chain(chain: &str, recording: &str, clock: i32) {
 }
 
 #[test]
-fn the_chain_tiny_is_answered_as_recorded() {
+fn requests_on_tiny_are_answered_as_recorded() {
     replay_chain("tiny", "tiny.jsonl", 3240);
 }
 
 #[test]
-fn the_chain_all_forks_is_answered_as_recorded() {
+fn requests_on_all_forks_are_answered_as_recorded() {
     replay_chain("all-forks", "all-forks.jsonl.gz", 241_500);
 }
 
 #[test]
-fn the_chain_one_year_is_answered_as_recorded() {
+fn requests_on_one_year_are_answered_as_recorded() {
     replay_chain("one-year", "one-year.jsonl.gz", 38_109_500);
 }
 
@@ -363,7 +363,7 @@ fn filled(setting: &str, accounts: &Value) -> String {
 }
 
 #[test]
-fn the_chain_tiny_with_other_settings_is_answered_as_recorded() {
+fn requests_on_tiny_with_other_settings_are_answered_as_recorded() {
     let (Some(chain), Some(recording)) = (shared("data/chains/tiny"), shared("data/http/tiny-variants.jsonl")) else {
         return;
     };
@@ -423,7 +423,7 @@ mod comparison {
     }
 
     #[test]
-    fn a_masked_value_is_free_but_must_be_there() {
+    fn a_masked_value_is_arbitrary_but_required() {
         let recorded = recorded(r#"{"a":[{"t":1},{"t":2}],"b":0}"#, r#","mask":["/a/*/t"]"#);
         assert!(is_equal(&recorded, r#"{"a":[{"t":3},{"t":"x"}],"b":0}"#));
         assert!(!is_equal(&recorded, r#"{"a":[{"t":3},{}],"b":0}"#));
@@ -510,7 +510,7 @@ mod comparison {
     }
 
     #[test]
-    fn what_is_left_out_is_left_out_for_a_reason() {
+    fn skipped_exchanges_have_a_reason() {
         let mut exchange = recorded(r#"{"meta":{"status":"UNLOCKED"}}"#, "");
         assert_eq!(reason_to_skip(&exchange), Some("route not implemented yet"));
         exchange.path = "/account/get/".to_owned();

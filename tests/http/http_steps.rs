@@ -197,16 +197,16 @@ fn replay(chain: &str, recording: &str) {
 }
 
 #[test]
-fn the_requests_to_the_chain_tiny_are_answered_the_same_in_steps() {
+fn requests_on_tiny_have_the_same_response_in_steps() {
     replay("tiny", "tiny.jsonl");
 }
 
 #[test]
-fn the_requests_to_the_chain_all_forks_are_answered_the_same_in_steps() {
+fn requests_on_all_forks_have_the_same_response_in_steps() {
     replay("all-forks", "all-forks.jsonl.gz");
 }
 
 #[test]
-fn the_requests_to_the_chain_one_year_are_answered_the_same_in_steps() {
+fn requests_on_one_year_have_the_same_response_in_steps() {
     replay("one-year", "one-year.jsonl.gz");
 }

@@ -129,7 +129,7 @@ fn the_six_queries_and_the_two_probes_answer() {
 }
 
 #[test]
-fn bad_requests_are_answered_as_the_interface_says_and_the_connection_lives_on() {
+fn bad_requests_get_the_specified_errors_and_keep_the_connection() {
     let (node, _folder) = node_at(2, &["--clock", "3240"]);
     let mut client = Client::connect(node.http);
     let unknown = "0".repeat(64);
@@ -232,7 +232,7 @@ fn a_large_answer_to_get_is_compressed_only_when_asked_for() {
 }
 
 #[test]
-fn head_tells_the_headers_of_get_and_options_the_methods() {
+fn head_has_the_headers_of_get_and_options_allows_cross_origin_requests() {
     let (node, _folder) = node_at(55, &[]);
     let mut client = Client::connect(node.http);
     for target in ["/chain/height", "/chain/last-block"] {
@@ -252,7 +252,7 @@ fn head_tells_the_headers_of_get_and_options_the_methods() {
 }
 
 #[test]
-fn a_connect_without_headers_gets_the_shortest_connected() {
+fn a_connect_without_headers_gets_the_minimal_connected_frame() {
     let (node, _folder) = node_at(2, &[]);
     let mut socket = Socket::open(node.websocket);
     for (connect, connected) in [
@@ -273,7 +273,7 @@ fn a_connect_without_headers_gets_the_shortest_connected() {
 }
 
 #[test]
-fn new_blocks_are_announced_to_each_session_in_its_own_form_and_can_be_fetched_at_once() {
+fn new_blocks_are_published_in_the_form_of_each_session_and_available_at_once() {
     let (node, _folder) = lively_node();
     let mut bare = Socket::open(node.websocket);
     let mut library = Socket::open(node.websocket);
@@ -342,7 +342,7 @@ fn connected(node: &Node) -> Socket {
 }
 
 #[test]
-fn transactions_of_registered_accounts_are_delivered_with_their_place_in_the_chain() {
+fn transactions_of_registered_accounts_are_published_with_their_meta_data() {
     let (node, _folder) = lively_node();
     let mut client = Client::connect(node.http);
     let (multisig, cosignatory) = (key_pair(SENDER), key_pair(COSIGNATORY));
@@ -375,7 +375,7 @@ fn transactions_of_registered_accounts_are_delivered_with_their_place_in_the_cha
 }
 
 #[test]
-fn a_session_that_connects_without_headers_gets_the_transactions_of_accounts_that_it_registers() {
+fn a_legacy_session_gets_the_transactions_of_its_registered_accounts() {
     let (node, _folder) = lively_node();
     let (sender, recipient) = (key_pair(SENDER), address(&key_pair(RECIPIENT)));
     let [mut silent, mut explicit] = [(); 2].map(|()| connected(&node));
@@ -460,7 +460,7 @@ fn announce(client: &mut Client, body: &str) -> (u16, serde_json::Value) {
 }
 
 #[test]
-fn an_announced_transaction_is_shown_and_told_to_those_it_concerns() {
+fn an_announced_transaction_is_shown_and_published_to_affected_accounts() {
     let (node, _folder) = node_at(TIP, &["--clock", "3240"]);
     let mut socket = Socket::open(node.websocket);
     socket.text("CONNECT\n\n\0");
@@ -505,7 +505,7 @@ fn an_announced_transaction_is_shown_and_told_to_those_it_concerns() {
 }
 
 #[test]
-fn a_node_that_has_not_joined_its_network_takes_no_transaction() {
+fn a_node_that_is_not_booted_accepts_no_transaction() {
     let (node, _folder) = node_at(TIP, &["--clock", "3240", "--set", "nis.shouldAutoBoot=false"]);
     let mut client = Client::connect(node.http);
     let (status, error) = announce(&mut client, &transfer_to_announce(3240, BOB).1);
@@ -515,7 +515,7 @@ fn a_node_that_has_not_joined_its_network_takes_no_transaction() {
 }
 
 #[test]
-fn a_node_is_booted_harvests_with_its_key_and_is_ended_by_requests() {
+fn a_node_is_booted_harvests_and_shuts_down_by_requests() {
     let (node, _folder) = node_at(TIP, &["--clock", "100000+", "--set", "nis.shouldAutoBoot=false"]);
     let mut client = Client::connect(node.http);
     let status = |client: &mut Client| client.get("/status").json()["code"].clone();
@@ -548,7 +548,7 @@ fn a_node_is_booted_harvests_with_its_key_and_is_ended_by_requests() {
 }
 
 #[test]
-fn a_transaction_leaves_the_pool_when_its_deadline_has_passed() {
+fn an_unconfirmed_transaction_expires_at_its_deadline() {
     let (node, _folder) = node_at(TIP, &["--clock", "7200+"]);
     let mut client = Client::connect(node.http);
     // It is an hour old on arrival, so its deadline is near.
@@ -562,7 +562,7 @@ fn a_transaction_leaves_the_pool_when_its_deadline_has_passed() {
 }
 
 #[test]
-fn a_transaction_waits_until_a_block_brings_it_and_is_never_in_neither() {
+fn a_transaction_is_always_unconfirmed_or_confirmed() {
     let (node, _folder) = lively_node();
     let mut client = Client::connect(node.http);
     let recipient = address(&key_pair(RECIPIENT));
@@ -590,7 +590,7 @@ fn send_key(client: &mut Client, path: &str, key: &str) -> (u16, String) {
 }
 
 #[test]
-fn an_unlocked_account_harvests_what_was_announced() {
+fn an_unlocked_account_harvests_announced_transactions() {
     // The clock is a day ahead of the last block, so the first attempt hits.
     let (node, folder) = node_at(TIP, &["--clock", "100000+"]);
     let mut socket = Socket::open(node.websocket);
@@ -634,7 +634,7 @@ fn an_unlocked_account_harvests_what_was_announced() {
 }
 
 #[test]
-fn unsubscribing_and_disconnecting_end_the_messages() {
+fn unsubscribing_or_disconnecting_ends_the_messages() {
     let (node, _folder) = lively_node();
     let mut socket = Socket::open(node.websocket);
     socket.text("CONNECT\n\n\0");
@@ -695,7 +695,7 @@ fn stomp_frames_may_come_in_any_pieces() {
 }
 
 #[test]
-fn websocket_messages_have_a_limit_and_broken_ones_end_the_connection() {
+fn websocket_messages_are_limited_and_malformed_ones_close_the_connection() {
     let (node, _folder) = node_at(2, &[]);
     let open = || Socket::open(node.websocket);
     let frame_of = |length: usize| {
@@ -729,7 +729,7 @@ fn websocket_messages_have_a_limit_and_broken_ones_end_the_connection() {
 }
 
 #[test]
-fn an_upgrade_that_cannot_be_has_the_answer_that_says_why() {
+fn an_impossible_upgrade_gets_an_explanatory_response() {
     let (node, _folder) = node_at(2, &[]);
     let ask = |method: &str, path: &str, headers: &str| {
         let mut client = Client::connect(node.websocket);
@@ -770,7 +770,7 @@ fn an_upgrade_that_cannot_be_has_the_answer_that_says_why() {
 }
 
 #[test]
-fn frames_may_follow_the_upgrade_without_waiting_for_its_answer() {
+fn frames_may_follow_the_upgrade_before_its_response() {
     let (node, _folder) = node_at(2, &[]);
     let mut client = Client::connect(node.websocket);
     let mut bytes = format!("GET {PATH} HTTP/1.1\r\nHost: localhost\r\n{UPGRADE}\r\n").into_bytes();
@@ -783,7 +783,7 @@ fn frames_may_follow_the_upgrade_without_waiting_for_its_answer() {
 }
 
 #[test]
-fn a_node_goes_on_with_its_chain_when_a_file_to_import_is_bad() {
+fn a_node_keeps_serving_when_an_import_file_is_bad() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = |name: &str| folder.path().join(name).to_str().expect("a path").to_owned();
     let blocks = std::fs::read(tiny("blocks.bin")).expect("the chain");
@@ -811,7 +811,7 @@ fn network_time(client: &mut Client) -> i64 {
 }
 
 #[test]
-fn the_clock_can_be_held_and_set_which_is_said_loudly() {
+fn the_clock_can_be_stopped_and_set_with_a_loud_warning() {
     let [(still, _still), (running, _running), (real, _real)] =
         [["--clock", "3240"].as_slice(), &["--clock", "3240+"], &[]].map(|clock| node_at(2, clock));
     let [mut at_still, mut at_running] = [&still, &running].map(|node| Client::connect(node.http));
@@ -829,7 +829,7 @@ fn the_clock_can_be_held_and_set_which_is_said_loudly() {
 }
 
 #[test]
-fn a_node_that_is_told_to_stop_says_goodbye_and_loses_nothing() {
+fn a_stopped_node_closes_websockets_and_loses_no_block() {
     for signal in ["TERM", "INT"] {
         let folder = tempfile::tempdir().expect("a folder");
         let (config, data) = (lively_network(folder.path()), folder.path().join("store"));
@@ -861,7 +861,7 @@ fn a_node_that_is_told_to_stop_says_goodbye_and_loses_nothing() {
 }
 
 #[test]
-fn a_second_node_on_the_same_folder_is_refused() {
+fn a_second_node_on_the_same_folder_is_rejected() {
     let folder = tempfile::tempdir().expect("a folder");
     let data = folder.path().to_str().expect("a path");
     let node = Node::start(&["--data", data]);
@@ -880,7 +880,7 @@ fn a_second_node_on_the_same_folder_is_refused() {
 }
 
 #[test]
-fn a_port_that_is_taken_is_named() {
+fn the_error_about_a_used_port_names_it() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = taken.local_addr().expect("an address").to_string();
     let port = address.rsplit(':').next().expect("a port").to_owned();
@@ -893,7 +893,7 @@ fn a_port_that_is_taken_is_named() {
 }
 
 #[test]
-fn the_log_tells_each_request_and_never_a_private_key() {
+fn the_log_shows_each_request_but_no_private_key() {
     let (node, _folder) = node_at(2, &["--clock", "3240", "--log", "trace"]);
     let mut client = Client::connect(node.http);
     let key = private_key("alice");

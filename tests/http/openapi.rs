@@ -66,7 +66,7 @@ fn each_part<'d>(value: &'d Value, path: &str, look: &mut impl FnMut(&str, &'d V
 }
 
 #[test]
-fn every_part_of_the_document_is_there_and_none_is_there_for_nothing() {
+fn every_referenced_part_exists_and_every_part_is_used() {
     let (document, mut used) = (document(), BTreeSet::new());
     each_part(&document, "#", &mut |_, part| {
         if let Some(path) = part["$ref"].as_str() {
@@ -83,7 +83,7 @@ fn every_part_of_the_document_is_there_and_none_is_there_for_nothing() {
 }
 
 #[test]
-fn every_operation_is_explained_and_has_examples() {
+fn every_operation_has_a_description_and_examples() {
     let (document, mut ids) = (document(), BTreeSet::new());
     let tags = document["tags"].as_array().expect("tags").iter().map(|tag| &tag["name"]);
     let (tags, mut used): (BTreeSet<_>, _) = (tags.map(Value::to_string).collect(), BTreeSet::new());
@@ -108,7 +108,7 @@ fn every_operation_is_explained_and_has_examples() {
 }
 
 #[test]
-fn every_example_is_as_its_schema_says() {
+fn every_example_matches_its_schema() {
     let (document, mut count) = (document(), 0);
     each_part(&document, "#", &mut |path, part| {
         // The examples of shared parts are checked where they are used.
@@ -123,7 +123,7 @@ fn every_example_is_as_its_schema_says() {
 }
 
 #[test]
-fn every_schema_and_every_member_is_explained_and_closed_sets_are_lists() {
+fn every_schema_and_member_is_described_and_closed_sets_are_enums() {
     let document = document();
     each_part(&document["components"]["schemas"], "schemas", &mut |path, part| {
         let is_schema = path.split('/').nth_back(1).is_some_and(|above| above == "schemas" || above == "properties");
@@ -142,7 +142,7 @@ fn every_schema_and_every_member_is_explained_and_closed_sets_are_lists() {
 }
 
 #[test]
-fn the_document_has_every_route_as_it_is_and_no_other() {
+fn the_document_describes_exactly_the_existing_routes() {
     let document = document();
     let mut described: BTreeMap<_, _> =
         operations(&document).map(|(method, path, operation)| ((method, path), operation)).collect();
@@ -168,7 +168,7 @@ fn the_document_has_every_route_as_it_is_and_no_other() {
 }
 
 #[test]
-fn result_codes_and_messages_are_those_of_the_rules() {
+fn result_codes_and_messages_match_the_rules() {
     let document = document();
     let schemas = &document["components"]["schemas"];
     let names: Vec<_> = ValidationResult::ALL.iter().map(|result| result.name()).collect();
@@ -183,7 +183,7 @@ const OWN_PARAMETERS: [(&str, &str); 1] = [("/transaction/get", "nested")];
 
 /// Clients generated from NEM's own description of 2026 find the same names here.
 #[test]
-fn operations_that_nem_describes_have_its_ids_tags_and_parameters() {
+fn operations_described_by_nem_have_its_ids_tags_and_parameters() {
     let Some(path) = shared("data/official/operations.json") else { return };
     let official: Value = serde_json::from_slice(&std::fs::read(path).expect("a file")).expect("JSON");
     let document = document();
@@ -221,7 +221,7 @@ fn compare(exchange: &Exchange, document: &Value) -> Option<String> {
 }
 
 #[test]
-fn every_recorded_answer_is_as_the_document_says() {
+fn every_recorded_response_matches_the_document() {
     let document = document();
     let mut described: BTreeMap<String, usize> = BTreeMap::new();
     for file in ["tiny.jsonl", "all-forks.jsonl.gz", "one-year.jsonl.gz", "tiny-variants.jsonl"] {
@@ -287,7 +287,7 @@ fn query<'p>(parameters: impl Iterator<Item = (&'p str, &'p Value)>) -> String {
 const NOT_DONE: [(&str, u16); 2] = [("bootNode", 503), ("pushBlock", 500)];
 
 #[test]
-fn a_node_answers_the_examples_of_the_document_as_it_says() {
+fn responses_to_the_examples_match_the_document() {
     let (document, folder) = (document(), tempfile::tempdir().expect("a folder"));
     let node = node_on_tiny(&folder);
     let mut operations: Vec<_> = operations(&document).collect();
@@ -315,7 +315,7 @@ const NOT_NEEDED: [(&str, &str); 1] = [("announceNode", "metaData")];
 /// A route reads exactly the documented parameters and members: the required ones must be present, and of all names in
 /// the document only those of the route have an effect.
 #[test]
-fn a_node_reads_what_the_document_says_that_it_reads() {
+fn routes_read_exactly_the_documented_parameters() {
     let (document, folder) = (document(), tempfile::tempdir().expect("a folder"));
     let node = node_on_tiny(&folder);
     let mut client = Client::connect(node.http);
@@ -363,7 +363,7 @@ fn a_node_reads_what_the_document_says_that_it_reads() {
 }
 
 #[test]
-fn the_document_is_sent_as_it_is_and_only_to_whoever_has_another_version() {
+fn the_document_is_served_unchanged_and_cacheable() {
     let folder = tempfile::tempdir().expect("a folder");
     let node = node_on_tiny(&folder);
     let mut client = Client::connect(node.http);
@@ -391,7 +391,7 @@ fn the_document_is_sent_as_it_is_and_only_to_whoever_has_another_version() {
 
 /// NIS1 has no such route: a node that knows two peers, both unreachable, lists them.
 #[test]
-fn what_a_node_tells_its_operator_of_others_is_as_the_document_says() {
+fn the_local_peers_response_matches_the_document() {
     let (document, folder) = (document(), tempfile::tempdir().expect("a folder"));
     let genesis = Genesis::new(now(), &[(address(&key_pair(1)), Amount::whole(TOTAL))]);
     let config = genesis.write(folder.path(), &[("nis.ipDetectionMode", "Disabled")]);

@@ -292,7 +292,7 @@ fn many_pipelined_requests_are_answered_in_order() {
 }
 
 #[test]
-fn a_pipelining_client_that_does_not_read_is_held_not_fed() {
+fn a_pipelining_client_that_does_not_read_is_throttled_and_dropped() {
     let limits = Limits { write_stall: Duration::from_millis(400), ..Limits::default() };
     let server = Server::start(limits, 10);
     let mut stream = server.connect();
@@ -306,7 +306,7 @@ fn a_pipelining_client_that_does_not_read_is_held_not_fed() {
 }
 
 #[test]
-fn a_large_answer_arrives_whole_and_others_are_served_meanwhile() {
+fn a_large_response_is_complete_and_does_not_delay_others() {
     let server = Server::default();
     let mut slow = server.connect();
     slow.write_all(get("/big/20000000").as_bytes()).unwrap();
@@ -318,7 +318,7 @@ fn a_large_answer_arrives_whole_and_others_are_served_meanwhile() {
 }
 
 #[test]
-fn a_body_may_come_slowly_and_in_chunks() {
+fn a_body_may_arrive_slowly_and_in_chunks() {
     let server = Server::default();
     let mut stream = server.connect();
     let text = "POST /p HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n\
@@ -334,7 +334,7 @@ fn a_body_may_come_slowly_and_in_chunks() {
 }
 
 #[test]
-fn a_client_that_expects_it_is_told_to_continue() {
+fn a_client_that_expects_100_continue_gets_it() {
     let server = Server::default();
     let mut stream = server.connect();
     let head = "PUT / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n";
@@ -357,7 +357,7 @@ fn head_has_the_length_and_no_body_and_close_closes() {
 }
 
 #[test]
-fn a_client_that_has_closed_its_side_still_gets_its_answers() {
+fn a_half_closed_client_still_gets_its_responses() {
     let server = Server::default();
     let mut stream = server.connect();
     stream.write_all(get("/a").repeat(200).as_bytes()).unwrap();
@@ -368,7 +368,7 @@ fn a_client_that_has_closed_its_side_still_gets_its_answers() {
 }
 
 #[test]
-fn what_is_too_large_or_not_http_is_refused_and_closed() {
+fn oversized_and_malformed_requests_are_rejected_and_closed() {
     let server = Server::default();
     let long_line = format!("GET /{} HTTP/1.1\r\nHost: x\r\n\r\n", "a".repeat(9000));
     let long_headers = format!("GET / HTTP/1.1\r\nHost: {}\r\n\r\n", "a".repeat(9000));
@@ -389,7 +389,7 @@ fn what_is_too_large_or_not_http_is_refused_and_closed() {
 }
 
 #[test]
-fn an_idle_connection_and_a_slow_request_end_in_time() {
+fn idle_connections_and_slow_requests_time_out() {
     let limits = Limits {
         keep_alive: Duration::from_millis(300),
         request_time: Duration::from_millis(300),
@@ -416,7 +416,7 @@ fn an_idle_connection_and_a_slow_request_end_in_time() {
 }
 
 #[test]
-fn a_connection_over_the_limit_is_told_so() {
+fn a_connection_over_the_limit_gets_status_503() {
     let server = Server::start(Limits::default(), 2);
     let (mut first, second) = (server.websocket(), server.websocket());
     server.wait_for(|stats, _| stats.connections == 2);
@@ -484,7 +484,7 @@ fn frames_sent_along_with_the_upgrade_request_are_not_lost() {
 }
 
 #[test]
-fn the_machine_can_close_a_websocket_and_nothing_follows() {
+fn the_service_can_close_a_websocket_and_nothing_follows() {
     let server = Server::default();
     let mut client = server.websocket();
     client.send(Message::text("bye")).unwrap();
@@ -521,7 +521,7 @@ fn a_silent_websocket_is_closed_with_the_text_of_nis1() {
 }
 
 #[test]
-fn a_slow_consumer_is_dropped_while_others_get_everything() {
+fn a_slow_consumer_is_dropped_without_affecting_others() {
     let server = Server::default();
     let slow = server.websocket();
     let mut reader = server.websocket();
@@ -550,7 +550,7 @@ fn a_slow_consumer_is_dropped_while_others_get_everything() {
 }
 
 #[test]
-fn a_message_nobody_takes_ends_its_websocket_in_time() {
+fn an_unread_message_closes_its_websocket_at_its_timeout() {
     let limits = Limits { send_age: Duration::from_millis(200), backlog_bytes: 100_000_000, ..Limits::default() };
     let server = Server::start(limits, 10);
     let stuck = server.websocket();
@@ -577,7 +577,7 @@ fn hundreds_of_idle_websockets_hold_no_buffers() {
 }
 
 #[test]
-fn shutting_down_says_goodbye() {
+fn shutdown_closes_websockets_with_1001_and_answers_open_requests() {
     let server = Server::default();
     let mut client = server.websocket();
     let mut idle = server.connect();
@@ -613,7 +613,7 @@ fn connect_from(server: &Server, last: u8) -> TcpStream {
 }
 
 #[test]
-fn a_parked_request_is_answered_when_the_machine_says_so_and_nobody_else_waits() {
+fn a_suspended_request_is_answered_when_resumed_without_delaying_others() {
     let server = Server::default();
     let (mut parked, mut other) = (server.connect(), server.connect());
     parked.write_all((get("/park") + &get("/after")).as_bytes()).unwrap();
@@ -628,7 +628,7 @@ fn a_parked_request_is_answered_when_the_machine_says_so_and_nobody_else_waits()
 }
 
 #[test]
-fn a_request_that_is_parked_too_long_is_answered_and_the_machine_is_told() {
+fn a_suspended_request_times_out_with_status_503_and_a_disconnect() {
     let limits = Limits { request_time: Duration::from_millis(300), ..Limits::default() };
     let server = Server::start(limits, 10);
     let answer = exchange(&server, get("/park").as_bytes());
@@ -642,7 +642,7 @@ fn a_request_that_is_parked_too_long_is_answered_and_the_machine_is_told() {
 }
 
 #[test]
-fn a_request_in_many_steps_does_not_hold_up_others() {
+fn a_request_in_many_steps_does_not_delay_others() {
     let server = Server::default();
     let (mut long, mut other) = (server.connect(), server.connect());
     long.write_all(get("/steps/200").as_bytes()).unwrap();
@@ -657,7 +657,7 @@ fn a_request_in_many_steps_does_not_hold_up_others() {
 }
 
 #[test]
-fn an_answer_in_pieces_waits_for_the_client_to_take_them() {
+fn a_streamed_response_waits_for_the_client_to_read() {
     let server = Server::default();
     let mut stream = server.connect();
     // More than the buffers of both sockets hold.
@@ -680,7 +680,7 @@ fn an_answer_in_pieces_waits_for_the_client_to_take_them() {
 }
 
 #[test]
-fn a_client_that_is_turned_away_can_read_why_even_while_it_sends() {
+fn a_rejected_client_can_read_the_error_while_it_sends() {
     let server = Server::start(Limits::default(), 1);
     let _first = server.websocket();
     server.wait_for(|stats, _| stats.connections == 1);
@@ -695,7 +695,7 @@ fn a_client_that_is_turned_away_can_read_why_even_while_it_sends() {
 }
 
 #[test]
-fn one_caller_has_so_many_connections_and_others_are_let_in() {
+fn connections_are_limited_per_client() {
     let limits = Limits { connections_per_client: 5, ..Limits::default() };
     let server = Server::start(limits, 1000);
     let mut held: Vec<TcpStream> = (0..5).map(|_| connect_from(&server, 2)).collect();
@@ -713,7 +713,7 @@ fn one_caller_has_so_many_connections_and_others_are_let_in() {
 }
 
 #[test]
-fn a_caller_beyond_its_rate_is_refused_and_far_beyond_it_disconnected() {
+fn a_client_over_its_rate_limit_is_rejected_and_far_over_it_disconnected() {
     let server = Server::default();
     let mut hasty = connect_from(&server, 2);
     let requests = get("/").repeat(2000);
@@ -734,7 +734,7 @@ fn a_caller_beyond_its_rate_is_refused_and_far_beyond_it_disconnected() {
 }
 
 #[test]
-fn callers_behind_a_trusted_proxy_are_told_apart() {
+fn clients_behind_a_trusted_proxy_are_distinguished() {
     let server = Server::default();
     let ask = |last: u8, named: &str| {
         let mut stream = connect_from(&server, last);
@@ -758,7 +758,7 @@ fn callers_behind_a_trusted_proxy_are_told_apart() {
 }
 
 #[test]
-fn the_caller_that_holds_most_pays_when_memory_is_short() {
+fn the_largest_client_is_evicted_when_memory_is_short() {
     let limits = Limits { buffered_bytes: 2_000_000, ..Limits::default() };
     let server = Server::start(limits, 100);
     let body = |stream: &mut TcpStream, length: usize, sent: usize| {
@@ -782,7 +782,7 @@ fn the_caller_that_holds_most_pays_when_memory_is_short() {
 }
 
 #[test]
-fn what_waits_for_many_is_held_once() {
+fn a_message_queued_for_many_websockets_is_held_once() {
     let limits = Limits { shared_bytes: 3_000_000, backlog_bytes: 100_000_000, ..Limits::default() };
     let server = Server::start(limits, 300);
     let mut deaf: Vec<_> = (0..100).map(|_| server.websocket()).collect();
@@ -802,7 +802,7 @@ fn what_waits_for_many_is_held_once() {
 }
 
 #[test]
-fn clients_that_read_nothing_are_cut_when_the_system_holds_too_much_for_them_and_readers_are_not() {
+fn only_clients_that_do_not_read_are_evicted_at_the_kernel_memory_limit() {
     let limits = Limits { kernel_bytes: 1 << 20, requests_per_second: None, ..Limits::default() };
     let server = Server::start(limits, 1000);
     let mut reader = connect_from(&server, 3);

@@ -228,7 +228,7 @@ const CODES: &[i64] = &[
 ];
 
 #[test]
-fn every_result_that_admission_can_give_is_answered_over_http_as_recorded() {
+fn every_admission_result_is_answered_as_recorded() {
     let Some(file) = shared("data/rejects/transactions.jsonl") else { return };
     let cases = fs::read_to_string(file).unwrap();
     let cases: Vec<Value> = cases.lines().map(|line| serde_json::from_str(line).unwrap()).collect();

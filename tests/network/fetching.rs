@@ -342,7 +342,7 @@ fn print_times(times: &mut HashMap<&str, Vec<Duration>>) {
 }
 
 #[test]
-fn a_thousand_requests_to_fifty_servers_of_all_kinds_end_within_their_limits_and_the_good_ones_at_once() {
+fn a_thousand_requests_to_fifty_servers_end_within_their_limits() {
     let (servers, _sockets) = servers();
     let limits = FetchLimits::default();
     let mut driver = Driver::new(limits.clone());
@@ -374,7 +374,7 @@ fn a_thousand_requests_to_fifty_servers_of_all_kinds_end_within_their_limits_and
 }
 
 #[test]
-fn a_connection_serves_many_requests_and_one_that_was_closed_meanwhile_is_replaced() {
+fn a_connection_serves_many_requests_and_is_replaced_once_closed() {
     let endpoint = server("127.0.0.1:0", |mut stream, number| {
         for _ in 0..3 {
             let Some(body) = receive(&mut stream) else { return };
@@ -393,7 +393,7 @@ fn a_connection_serves_many_requests_and_one_that_was_closed_meanwhile_is_replac
 }
 
 #[test]
-fn an_idle_connection_is_closed_in_time() {
+fn an_idle_connection_is_closed_at_its_timeout() {
     let limits = FetchLimits { idle_time: Duration::from_millis(100), ..FetchLimits::default() };
     let mut driver = Driver::new(limits);
     let endpoint = answering(SIZED);
@@ -409,7 +409,7 @@ fn an_idle_connection_is_closed_in_time() {
 }
 
 #[test]
-fn all_answers_together_hold_no_more_than_they_may() {
+fn all_responses_together_keep_within_the_memory_limit() {
     let part = "x".repeat(1000);
     let endpoints: Vec<_> = (0..40)
         .map(|_| {
@@ -439,7 +439,7 @@ fn all_answers_together_hold_no_more_than_they_may() {
 }
 
 #[test]
-fn a_request_that_is_given_up_is_not_told_of() {
+fn a_cancelled_request_is_not_reported() {
     let mut driver = Driver::new(FetchLimits::default());
     let endpoint = silent();
     let id = driver.start(get(&endpoint));
@@ -535,7 +535,7 @@ fn driver_with(servers: Vec<SocketAddr>) -> Driver {
 }
 
 #[test]
-fn names_are_resolved_whatever_happens_to_questions_and_answers() {
+fn names_are_resolved_despite_lost_and_broken_dns_messages() {
     let endpoint = answering(SIZED);
     let (address, questions) = name_server();
     let mut driver = driver_with(vec![address]);
@@ -575,7 +575,7 @@ fn an_ipv6_host_is_reached_by_its_name() {
 }
 
 #[test]
-fn a_name_server_that_is_not_there_or_does_not_answer_leaves_the_work_to_the_next() {
+fn the_next_name_server_answers_if_one_is_unreachable_or_silent() {
     let endpoint = answering(SIZED);
     let mute = UdpSocket::bind("127.0.0.1:0").unwrap();
     let nobody = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
@@ -588,7 +588,7 @@ fn a_name_server_that_is_not_there_or_does_not_answer_leaves_the_work_to_the_nex
 }
 
 #[test]
-fn names_that_nobody_knows_do_not_delay_other_hosts() {
+fn unresolvable_names_do_not_delay_other_hosts() {
     let endpoint = answering(SIZED);
     let (address, _) = name_server();
     let mut driver = driver_with(vec![address]);

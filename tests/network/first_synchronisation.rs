@@ -79,7 +79,7 @@ fn wait_for_height(node: &Node, least: u64) {
 }
 
 #[test]
-fn a_new_node_has_the_chain_of_the_others_though_it_is_killed_and_one_of_them_has_less() {
+fn a_new_node_downloads_the_chain_despite_kills_and_a_shorter_peer() {
     let Some(chain) = Chain::open() else { return };
     chain.import("first", TIP);
     std::fs::create_dir(chain.store("second")).expect("a folder");
@@ -102,7 +102,7 @@ fn a_new_node_has_the_chain_of_the_others_though_it_is_killed_and_one_of_them_ha
 }
 
 #[test]
-fn blocks_are_taken_in_only_if_they_lead_to_the_one_that_is_vouched_for() {
+fn downloaded_blocks_are_imported_only_if_they_lead_to_the_checkpoint() {
     let Some(chain) = Chain::open() else { return };
     chain.import("first", TIP);
     let other = chain.run("first", &[], &[]);

@@ -208,7 +208,7 @@ fn make_golden_block(golden: &Golden, expected: &Value, store: &Store) {
 }
 
 #[test]
-fn the_golden_chain_is_made_anew_second_by_second() {
+fn the_golden_chain_is_reproduced_second_by_second() {
     let golden = Golden::open();
     let folder = tempfile::tempdir().unwrap();
     let store = golden.store(folder.path());
@@ -298,16 +298,16 @@ fn assert_made_again(name: &str, stride: u64, blocks: usize, others: &[u64]) {
 }
 
 #[test]
-fn every_block_of_tiny_is_made_again_from_what_it_holds() {
+fn every_block_of_tiny_is_harvested_again_from_its_transactions() {
     assert_made_again("tiny", 1, 59, &[]);
 }
 
 #[test]
-fn every_block_of_all_forks_is_made_again_from_what_it_holds() {
+fn every_block_of_all_forks_is_harvested_again_from_its_transactions() {
     assert_made_again("all-forks", 1, 4009, &[]);
 }
 
 #[test]
-fn every_block_of_one_year_is_made_again_from_what_it_holds() {
+fn every_block_of_one_year_is_harvested_again_from_its_transactions() {
     assert_made_again("one-year", 1, 10_499, &[]);
 }

@@ -164,7 +164,7 @@ fn made_by_another(genesis: &Genesis, is_signed: bool) -> Vec<u8> {
 }
 
 #[test]
-fn a_node_without_a_nemesis_block_gets_it_from_another_and_keeps_it() {
+fn a_node_without_a_nemesis_block_fetches_it_from_a_peer_and_stores_it() {
     let genesis = genesis();
     let first = Member::start(folder_of(&genesis, true), &CONFIG, &[]);
     let expected = first.nemesis();
@@ -187,7 +187,7 @@ fn a_node_without_a_nemesis_block_gets_it_from_another_and_keeps_it() {
 }
 
 #[test]
-fn a_node_that_joins_without_files_follows_the_chain_of_the_one_it_knows() {
+fn a_node_that_joins_without_files_follows_the_chain_of_its_peer() {
     let place = |name: &str| {
         let folder = tempfile::tempdir().expect("a folder");
         fs::copy(tiny(name), folder.path().join(name)).expect("room");
@@ -206,7 +206,7 @@ fn a_node_that_joins_without_files_follows_the_chain_of_the_one_it_knows() {
 }
 
 #[test]
-fn lying_nodes_are_passed_over_each_with_a_word_and_cost_little() {
+fn byzantine_peers_are_logged_and_skipped_during_the_nemesis_search() {
     let genesis = genesis();
     let good = genesis.block.clone();
     let other = Genesis::new(now(), &[(address(&key_pair(3)), Amount::whole(TOTAL))]).block;
@@ -276,7 +276,7 @@ fn most_memory(process: u32) -> Option<u64> {
 }
 
 #[test]
-fn while_nobody_has_the_block_the_node_says_so_answers_goes_on_and_ends_when_told() {
+fn a_node_searching_the_nemesis_block_answers_requests_and_stops_on_signals() {
     let genesis = genesis();
     let later = closed_port();
     let node = Member::start(folder_of(&genesis, false), &CONFIG, &[later]);
@@ -307,7 +307,7 @@ fn while_nobody_has_the_block_the_node_says_so_answers_goes_on_and_ends_when_tol
 }
 
 #[test]
-fn a_node_with_no_block_and_nobody_to_ask_does_not_start_and_makes_no_store() {
+fn a_node_without_a_nemesis_block_and_peers_does_not_start() {
     let folder = folder_of(&genesis(), false);
     let config = folder.path().join("node.properties");
     let (config, store) = (config.to_str().expect("a path"), folder.path().join("store"));
@@ -355,22 +355,22 @@ fn join_public(network: &str, file: &str, transactions: usize) {
 }
 
 #[test]
-fn mainnet_is_joined_without_any_file() {
+fn a_node_joins_mainnet_without_any_file() {
     join_public("mainnet", "nemesis.bin", 1353);
 }
 
 #[test]
-fn testnet_is_joined_without_any_file() {
+fn a_node_joins_testnet_without_any_file() {
     join_public("testnet", "nemesis-testnet.bin", 20);
 }
 
 #[test]
-fn mijinnet_is_joined_without_any_file() {
+fn a_node_joins_mijinnet_without_any_file() {
     join_public("mijinnet", "nemesis-mijinnet.bin", 10);
 }
 
 #[test]
-fn the_answer_that_a_nis1_node_gave_is_taken() {
+fn a_recorded_nemesis_answer_of_nis1_is_accepted() {
     let Some(recording) = shared("data/http/tiny.jsonl") else { return };
     let text = fs::read_to_string(recording).expect("a recording");
     let line = text.lines().find(|line| line.contains("\"id\":\"tiny-03120\"")).expect("the answer");
@@ -390,7 +390,7 @@ fn the_answer_that_a_nis1_node_gave_is_taken() {
 
 /// Checks that no test contacts anything but this machine.
 #[test]
-fn no_test_of_a_public_network_knows_its_nodes() {
+fn tests_of_public_networks_know_no_public_peers() {
     let folder = folder_without_peers("mainnet", "");
     let settings = nisd::config::load(Some(&folder.path().join("node.properties")), Vec::new(), Some(Path::new("/")));
     let settings = settings.expect("settings");

@@ -238,7 +238,7 @@ fn said_if<const N: usize>(all: [(bool, &str); N]) -> Vec<String> {
 }
 
 #[test]
-fn no_lie_keeps_a_node_from_the_honest_chain_or_its_clients() {
+fn byzantine_peers_do_not_keep_a_node_from_the_honest_chain_or_its_clients() {
     let honest = HonestNode::start();
     // So that there is something to lie about.
     assert!(comes(|| honest.client().height() > 15));

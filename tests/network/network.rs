@@ -73,7 +73,7 @@ impl Member {
 }
 
 #[test]
-fn nodes_find_each_other_have_one_chain_and_pass_on_what_one_of_them_is_told() {
+fn nodes_find_each_other_share_one_chain_and_relay_transactions() {
     let shares = [(HARVESTER, TOTAL - 1_000), (SENDER, 1_000)];
     let funded = shares.map(|(number, share)| (address(&key_pair(number)), Amount::whole(share)));
     let genesis = Genesis::new(now(), &funded);

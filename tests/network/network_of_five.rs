@@ -37,7 +37,7 @@ fn pay_at_each(members: &[Member]) {
 }
 
 #[test]
-fn two_and_then_five_nodes_of_one_list_of_peers_make_one_chain_though_each_is_killed_once() {
+fn five_nodes_of_one_peer_list_make_one_chain_though_each_is_killed_once() {
     let mut members = crate::members::network((2..7).map(Place::on_loopback).collect(), HASTE, PAYERS);
     members[..2].iter_mut().for_each(Member::start);
     members[1].block(3);

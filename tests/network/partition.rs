@@ -158,10 +158,8 @@ fn check(ledger: &Ledger, run: &Run, place: usize) {
 }
 
 #[test]
-fn a_network_that_was_cut_in_two_has_one_chain_again_and_wallets_hear_everything_once() {
-    if !crate::namespaces::is_inside(
-        "partition::a_network_that_was_cut_in_two_has_one_chain_again_and_wallets_hear_everything_once",
-    ) {
+fn a_partitioned_network_converges_and_wallets_get_every_message_once() {
+    if !crate::namespaces::is_inside("partition::a_partitioned_network_converges_and_wallets_get_every_message_once") {
         return;
     }
     let form = if std::env::var("NISD_PARTITION").is_ok_and(|form| form == "long") { LONG } else { SHORT };
@@ -249,7 +247,7 @@ mod ledger {
     }
 
     #[test]
-    fn a_history_without_faults_has_none() {
+    fn a_history_without_faults_is_accepted() {
         let ledger = Ledger::of(paid(), &history());
         assert_eq!((ledger.lost, ledger.surplus), (Vec::new(), Vec::new()));
         let told = ledger.told;
@@ -259,7 +257,7 @@ mod ledger {
     }
 
     #[test]
-    fn every_message_that_is_missing_is_missed() {
+    fn every_missing_message_is_detected() {
         // The loss of the first three messages cannot be detected: nothing precedes them, or a transaction may first
         // appear in its block. Nor can the loss of consecutive heights: the block may be a further one of the preceding
         // reorg, of which only the first height is reported.
@@ -272,7 +270,7 @@ mod ledger {
     }
 
     #[test]
-    fn every_message_that_comes_twice_is_noticed() {
+    fn every_duplicate_message_is_detected() {
         for place in 0..history().len() {
             let mut history = history();
             history.insert(place, history[place].clone());
@@ -281,7 +279,7 @@ mod ledger {
     }
 
     #[test]
-    fn a_block_that_is_told_twice_with_all_that_belongs_to_it_is_noticed() {
+    fn a_block_published_twice_is_detected() {
         let mut history = history();
         let last: Vec<_> = history.iter().rev().take(3).rev().cloned().collect();
         assert!(matches!(last[0], Heard::Height(9)));

@@ -20,7 +20,7 @@ fn is_one_chain(members: &[Member]) -> Option<u64> {
 }
 
 #[test]
-fn nodes_that_are_killed_in_turn_have_one_chain() {
+fn nodes_killed_in_turn_have_one_chain() {
     let seconds = from_environment("NISD_RESTARTS").unwrap_or(SECONDS);
     // All use one address, because a node is contacted at the address its requests come from.
     let places = (1..=3).map(|_| Place::on_loopback(1)).collect();

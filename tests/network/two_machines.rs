@@ -14,10 +14,8 @@ fn start(place: &Place, arguments: &[&str]) -> Node {
 }
 
 #[test]
-fn a_node_on_another_machine_joins_with_what_was_exported_and_both_know_each_other() {
-    if !crate::namespaces::is_inside(
-        "two_machines::a_node_on_another_machine_joins_with_what_was_exported_and_both_know_each_other",
-    ) {
+fn a_node_on_another_machine_joins_with_the_exported_settings() {
+    if !crate::namespaces::is_inside("two_machines::a_node_on_another_machine_joins_with_the_exported_settings") {
         return;
     }
     let places = Wires::lay(2).places();

@@ -114,7 +114,7 @@ fn as_it_was() -> BTreeMap<(Address, u64), HistoryEntry> {
 }
 
 #[test]
-fn a_history_says_what_each_account_had_when_each_block_was_the_last() {
+fn the_account_history_has_the_balances_at_every_height() {
     let place = Place::new(Some(1));
     place.import(TIP);
     let history = place.history();
@@ -127,7 +127,7 @@ fn a_history_says_what_each_account_had_when_each_block_was_the_last() {
 }
 
 #[test]
-fn a_history_decides_nothing_and_costs_a_store_without_it_nothing() {
+fn the_account_history_does_not_affect_consensus_and_is_absent_if_disabled() {
     let (with, without) = (Place::new(Some(1)), Place::new(None));
     for height in [1, 20, TIP] {
         with.import(height);
@@ -139,7 +139,7 @@ fn a_history_decides_nothing_and_costs_a_store_without_it_nothing() {
 }
 
 #[test]
-fn a_history_begins_at_the_height_that_is_set() {
+fn the_account_history_begins_at_the_configured_height() {
     let expected = as_it_was();
     for from in [2, 35, TIP] {
         let place = Place::new(Some(from));
@@ -154,7 +154,7 @@ fn a_history_begins_at_the_height_that_is_set() {
 }
 
 #[test]
-fn a_history_that_is_switched_on_and_off_is_known_only_since_it_was_last_switched_on() {
+fn a_toggled_account_history_is_known_only_since_it_was_last_enabled() {
     let (expected, mut place) = (as_it_was(), Place::new(None));
     let is_right = |place: &Place, from: u64| {
         assert_eq!(place.known_from(), Some(from));
@@ -195,7 +195,7 @@ fn a_history_that_is_switched_on_and_off_is_known_only_since_it_was_last_switche
 }
 
 #[test]
-fn a_rollback_leaves_the_history_of_a_store_that_never_went_further() {
+fn a_rollback_restores_the_account_history() {
     let place = Place::new(Some(1));
     for height in [1, 7, 30, 59] {
         place.import(TIP);
@@ -277,7 +277,7 @@ const ON: [&str; 2] = ["--set", "nis.optionalFeatures=TRANSACTION_HASH_LOOKUP|HI
 const FROM_20: [&str; 4] = [ON[0], ON[1], "--set", "nisd.historyFrom=20"];
 
 #[test]
-fn what_is_missing_of_a_history_is_said_and_built_from_the_blocks_of_the_store() {
+fn an_incomplete_account_history_is_reported_and_rebuilt_by_a_reindex() {
     let folder = Folder::with(40, &[]);
     let said = folder.import(50, &ON).expect_success().stderr;
     assert!(said.contains("known from height 41 on") && said.contains("`nisd reindex`"), "{said}");
@@ -298,7 +298,7 @@ fn what_is_missing_of_a_history_is_said_and_built_from_the_blocks_of_the_store()
 }
 
 #[test]
-fn a_check_compares_histories_from_where_they_are_known() {
+fn a_check_verifies_the_account_history_from_its_first_known_height() {
     let plain = Folder::with(TIP, &[]).run("check", &[]).expect_success().text();
     let mixed = Folder::with(30, &[]);
     mixed.import(45, &ON).expect_success();
@@ -312,7 +312,7 @@ fn a_check_compares_histories_from_where_they_are_known() {
 }
 
 #[test]
-fn a_check_finds_a_balance_that_never_was_and_one_that_is_missing() {
+fn a_check_finds_wrong_and_missing_historical_balances() {
     let folder = Folder::with(TIP, &FROM_20);
     let (mut last, mut first) = (Vec::new(), None);
     folder.change(|batch| {

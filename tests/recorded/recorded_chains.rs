@@ -113,17 +113,17 @@ fn assert_blocks_equal(chain: &Chain, store: &Store) {
 }
 
 #[test]
-fn tiny_has_the_recorded_state_at_every_dump_and_comes_out_as_it_went_in() {
+fn tiny_has_the_recorded_state_at_every_dump_and_exports_unchanged() {
     every_dump_is_equal_and_the_export_is_the_input("tiny");
 }
 
 #[test]
-fn all_forks_has_the_recorded_state_at_every_dump_and_comes_out_as_it_went_in() {
+fn all_forks_has_the_recorded_state_at_every_dump_and_exports_unchanged() {
     every_dump_is_equal_and_the_export_is_the_input("all-forks");
 }
 
 #[test]
-fn one_year_has_the_recorded_state_at_every_dump_and_comes_out_as_it_went_in() {
+fn one_year_has_the_recorded_state_at_every_dump_and_exports_unchanged() {
     every_dump_is_equal_and_the_export_is_the_input("one-year");
 }
 
@@ -226,7 +226,7 @@ fn losing_branches_of_one_year_leave_no_trace() {
 }
 
 #[test]
-fn a_file_of_another_branch_is_refused_and_nothing_changes() {
+fn a_file_of_another_branch_is_rejected_and_changes_nothing() {
     let Some(chain) = Chain::open("tiny") else { return };
     let folder = tempfile::tempdir().unwrap();
     let store = chain.store(folder.path());
@@ -241,7 +241,7 @@ fn a_file_of_another_branch_is_refused_and_nothing_changes() {
 /// Some bits, such as those in the name of an unknown mosaic property, are lost when a block is normalized; changing
 /// them does not change the block.
 #[test]
-fn a_changed_bit_is_refused_unless_the_block_stays_the_same_and_what_is_before_it_stays() {
+fn a_flipped_bit_in_a_block_is_rejected_and_earlier_blocks_stay() {
     let Some(chain) = Chain::open("tiny") else { return };
     let folder = tempfile::tempdir().unwrap();
     let store = chain.store(folder.path());
@@ -276,7 +276,7 @@ fn a_changed_bit_is_refused_unless_the_block_stays_the_same_and_what_is_before_i
 }
 
 #[test]
-fn a_store_that_is_full_says_so_keeps_what_was_committed_and_goes_on_when_there_is_room() {
+fn a_full_store_keeps_committed_blocks_and_continues_with_a_larger_map() {
     let Some(chain) = Chain::open("tiny") else { return };
     let folders = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let options = ImportOptions { batch_steps: u32::MAX, batch_blocks: 5, stop_at: None, trusted_below: Height(0) };

@@ -96,17 +96,17 @@ fn what_accounts_had_is_as_recorded(name: &str, file: &str) {
 }
 
 #[test]
-fn what_accounts_of_the_chain_tiny_had_is_as_recorded() {
+fn the_account_history_of_tiny_is_as_recorded() {
     what_accounts_had_is_as_recorded("tiny", "tiny.jsonl");
 }
 
 #[test]
-fn what_accounts_of_the_chain_all_forks_had_is_as_recorded() {
+fn the_account_history_of_all_forks_is_as_recorded() {
     what_accounts_had_is_as_recorded("all-forks", "all-forks.jsonl.gz");
 }
 
 #[test]
-fn what_accounts_of_the_chain_one_year_had_is_as_recorded() {
+fn the_account_history_of_one_year_is_as_recorded() {
     what_accounts_had_is_as_recorded("one-year", "one-year.jsonl.gz");
 }
 
@@ -117,7 +117,7 @@ fn lists(store: &Store) -> BTreeSet<u64> {
 }
 
 #[test]
-fn importances_are_kept_from_the_height_that_is_set_and_go_in_small_parts_afterwards() {
+fn importances_are_kept_from_the_configured_height_and_pruned_gradually() {
     let Some(mut chain) = Chain::open("all-forks") else { return };
     let folder = tempfile::tempdir().expect("a folder");
     chain.network.chain.history_from = Some(Height(1000));
@@ -133,7 +133,7 @@ fn importances_are_kept_from_the_height_that_is_set_and_go_in_small_parts_afterw
 }
 
 #[test]
-fn a_check_compares_importances_of_a_long_history_from_where_it_is_known() {
+fn a_check_verifies_historical_importances_from_their_first_known_height() {
     let Some(mut chain) = Chain::open("all-forks") else { return };
     let folder = tempfile::tempdir().expect("a folder");
     chain.network.chain.history_from = Some(Height(1000));
@@ -250,7 +250,7 @@ fn supplies_are_as_recorded(name: &str, file: &str) {
 }
 
 #[test]
-fn a_rollback_takes_changes_of_supply_back() {
+fn a_rollback_undoes_supply_changes() {
     let (chain, folder) = (Chain::tiny(), tempfile::tempdir().expect("a folder"));
     let store = chain.store(folder.path());
     let coin = MosaicId::parse("tiny:coin").expect("a mosaic");
@@ -270,16 +270,16 @@ fn a_rollback_takes_changes_of_supply_back() {
 }
 
 #[test]
-fn supplies_and_expirations_on_the_chain_tiny_are_as_recorded() {
+fn supplies_and_expirations_of_tiny_are_as_recorded() {
     supplies_are_as_recorded("tiny", "tiny.jsonl");
 }
 
 #[test]
-fn supplies_and_expirations_on_the_chain_all_forks_are_as_recorded() {
+fn supplies_and_expirations_of_all_forks_are_as_recorded() {
     supplies_are_as_recorded("all-forks", "all-forks.jsonl.gz");
 }
 
 #[test]
-fn supplies_and_expirations_on_the_chain_one_year_are_as_recorded() {
+fn supplies_and_expirations_of_one_year_are_as_recorded() {
     supplies_are_as_recorded("one-year", "one-year.jsonl.gz");
 }

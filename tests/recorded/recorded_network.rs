@@ -38,7 +38,7 @@ fn start(folder: &TempDir) -> Node {
 }
 
 #[test]
-fn three_nodes_with_the_settings_of_the_recorded_ones_know_each_other_and_make_one_chain() {
+fn three_nodes_with_recorded_settings_find_each_other_and_make_one_chain() {
     let Some(configs) = shared("data/peer/steady-config") else { return };
     let ports = NODES.map(|_| loopback(1).port());
     let folders = NODES.map(|node| lay_out(&configs, node, &ports));

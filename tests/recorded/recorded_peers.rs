@@ -338,27 +338,27 @@ fn check(name: &str, calls: usize, signatures: usize) {
 }
 
 #[test]
-fn what_a_new_node_and_its_peers_say_while_it_takes_the_chain_is_understood() {
+fn recorded_bootstrap_messages_are_decoded() {
     check("bootstrap", 1939, 1915);
 }
 
 #[test]
-fn what_is_said_when_a_node_joins_a_running_network_is_understood() {
+fn recorded_join_messages_are_decoded() {
     check("join", 532, 387);
 }
 
 #[test]
-fn what_nodes_say_while_blocks_are_made_and_transactions_announced_is_understood() {
+fn recorded_steady_state_messages_are_decoded() {
     check("steady", 1258, 883);
 }
 
 #[test]
-fn what_nodes_say_over_a_fork_is_understood() {
+fn recorded_fork_messages_are_decoded() {
     check("fork", 353, 197);
 }
 
 #[test]
-fn of_what_faulty_nodes_say_only_the_faults_are_not_understood() {
+fn recorded_messages_of_faulty_peers_are_decoded_except_for_their_faults() {
     let Some(folder) = shared("data/peer") else { return };
     let recording = read(&folder, "misbehave");
     let found = Found::check("misbehave", &recording);

@@ -332,26 +332,26 @@ fn tell(
 }
 
 #[test]
-fn to_a_new_node_that_takes_the_chain_the_same_is_answered() {
+fn recorded_bootstrap_requests_are_answered_as_recorded() {
     check("bootstrap", &["A", "B", "C"], Counts { equal: 1793, in_json: 1784, masked: 139, explained: 1, skipped: 6 });
 }
 
 #[test]
-fn while_blocks_are_made_and_transactions_announced_the_same_is_answered() {
+fn recorded_steady_state_requests_are_answered_as_recorded() {
     check("steady", &["A", "B", "C"], Counts { equal: 1136, in_json: 776, masked: 116, explained: 1, skipped: 5 });
 }
 
 #[test]
-fn over_a_fork_the_same_is_answered() {
+fn recorded_fork_requests_are_answered_as_recorded() {
     check("fork", &["A", "B", "C"], Counts { equal: 235, in_json: 174, masked: 22, explained: 0, skipped: 96 });
 }
 
 #[test]
-fn when_a_node_joins_the_same_is_answered() {
+fn recorded_join_requests_are_answered_as_recorded() {
     check("join", &["A", "B", "C", "D"], Counts { equal: 442, in_json: 351, masked: 44, explained: 0, skipped: 46 });
 }
 
 #[test]
-fn faulty_requests_are_answered_with_the_same_errors() {
+fn recorded_faulty_requests_get_the_recorded_errors() {
     check("misbehave", &["T"], Counts { equal: 57, in_json: 21, masked: 8, explained: 9, skipped: 0 });
 }

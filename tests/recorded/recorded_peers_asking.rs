@@ -257,7 +257,7 @@ fn now(running: Duration) -> Now {
 }
 
 #[test]
-fn of_nodes_with_one_fault_each_this_node_thinks_what_nis1_thinks() {
+fn peers_with_one_fault_each_get_the_state_of_nis1() {
     let Some(folder) = shared("data/peer") else { return };
     let mut replay = Replay::new(&folder, "misbehave", "T", 30);
     replay.run(Duration::from_secs(15));
@@ -301,7 +301,7 @@ fn of_nodes_with_one_fault_each_this_node_thinks_what_nis1_thinks() {
 }
 
 #[test]
-fn a_node_that_joins_a_network_asks_what_nis1_asked_at_the_same_times() {
+fn a_joining_node_sends_the_requests_of_nis1_at_the_same_times() {
     let Some(folder) = shared("data/peer") else { return };
     const END: f64 = 10.0;
     let mut replay = Replay::new(&folder, "bootstrap", "C", 5);

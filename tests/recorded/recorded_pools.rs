@@ -176,16 +176,16 @@ fn every_event_is_answered_as_recorded(name: &str) {
 }
 
 #[test]
-fn what_happened_on_tiny_is_answered_as_recorded() {
+fn mempool_events_on_tiny_are_answered_as_recorded() {
     every_event_is_answered_as_recorded("tiny");
 }
 
 #[test]
-fn what_happened_on_all_forks_is_answered_as_recorded() {
+fn mempool_events_on_all_forks_are_answered_as_recorded() {
     every_event_is_answered_as_recorded("all-forks");
 }
 
 #[test]
-fn what_happened_on_one_year_is_answered_as_recorded() {
+fn mempool_events_on_one_year_are_answered_as_recorded() {
     every_event_is_answered_as_recorded("one-year");
 }

@@ -226,7 +226,7 @@ fn check_block_by_synchronisation(stage: &mut Stage<'_>, case: &Value) -> Vec<St
 }
 
 #[test]
-fn every_block_gets_the_recorded_result_by_synchronisation_too() {
+fn every_synchronised_block_gets_the_recorded_result() {
     replay("blocks.jsonl", check_block_by_synchronisation);
 }
 
@@ -249,6 +249,6 @@ fn check_chain_part(stage: &mut Stage<'_>, case: &Value) -> Vec<String> {
 }
 
 #[test]
-fn every_chain_part_gets_the_recorded_result() {
+fn every_candidate_branch_gets_the_recorded_result() {
     replay("chain-parts.jsonl", check_chain_part);
 }

@@ -32,7 +32,7 @@ fn look_up(chain: &Chain, data: &str, hashes: &[(u64, Hash256)], forgets: bool) 
 }
 
 #[test]
-fn every_transaction_of_a_year_is_found_unless_the_node_is_told_to_forget() {
+fn every_transaction_of_one_year_is_found_unless_hashes_are_pruned() {
     let Some(chain) = Chain::open("one-year") else { return };
     let store = TempDir::new().expect("a folder");
     let data = store.path().to_str().expect("a text");

@@ -42,7 +42,7 @@ fn with_node(test: impl FnOnce(&mut SimulatedNode<'_>)) {
 }
 
 #[test]
-fn a_clock_that_is_a_day_ahead_for_a_minute_does_not_stop_the_chain_for_a_day() {
+fn a_clock_a_day_ahead_for_a_minute_does_not_stop_the_chain() {
     with_node(|node| {
         node.run_for(20 * SECOND);
         let before = height(node);
@@ -61,7 +61,7 @@ fn a_clock_that_is_a_day_ahead_for_a_minute_does_not_stop_the_chain_for_a_day() 
 }
 
 #[test]
-fn a_block_in_the_making_is_dropped_when_the_clock_jumps() {
+fn a_harvest_in_progress_is_dropped_when_the_clock_jumps() {
     for turns in 1..8 {
         with_node(|node| {
             node.run_for(20 * SECOND);
@@ -89,7 +89,7 @@ fn announce(node: &mut SimulatedNode<'_>, amount: u64) {
 }
 
 #[test]
-fn a_chain_that_is_ahead_of_the_clock_is_told_with_how_far() {
+fn the_seconds_by_which_the_chain_is_ahead_of_the_clock_are_reported() {
     with_node(|node| {
         node.run_for(20 * SECOND);
         node.shift_clock(-DAY);

@@ -112,7 +112,7 @@ fn simulate_all(first: u64, count: u64) -> Results {
 }
 
 #[test]
-fn networks_come_together_whatever_befalls_them() {
+fn networks_converge_despite_all_faults() {
     if let Some(seed) = from_environment("NISD_SEED") {
         diary::open();
         let outcome = simulate(seed);
@@ -138,7 +138,7 @@ fn networks_come_together_whatever_befalls_them() {
 
 /// `NISD_RESTART_SEEDS=…` has so many networks simulated.
 #[test]
-fn three_nodes_that_are_restarted_in_turn_for_an_hour_have_one_chain() {
+fn three_nodes_restarted_in_turn_for_an_hour_have_one_chain() {
     let count = from_environment("NISD_RESTART_SEEDS").unwrap_or(3);
     let (mut starts, mut undone) = (0, 0);
     for seed in 1..=count {
@@ -152,14 +152,14 @@ fn three_nodes_that_are_restarted_in_turn_for_an_hour_have_one_chain() {
 }
 
 #[test]
-fn a_node_that_knows_others_makes_no_block_for_a_minute_if_none_answers() {
+fn a_node_with_known_peers_harvests_nothing_for_a_minute_if_none_answers() {
     let heights = simulate_one_left(1, &[30, 55, 300].map(Duration::from_secs));
     assert_eq!(heights[..2], [1, 1], "it does not go on alone at once");
     assert!(heights[2] > 1, "it goes on alone in the end");
 }
 
 #[test]
-fn a_seed_decides_everything() {
+fn the_seed_determines_the_simulation() {
     for seed in [3, 4, 5] {
         let [one, again] = [simulate(seed), simulate(seed)];
         assert!(one == again && !one.digests.is_empty(), "seed {seed} is not repeated");

@@ -550,7 +550,7 @@ fn five_nodes(scenario: &Scenario) -> Vec<(u64, String, String)> {
 }
 
 #[test]
-fn five_nodes_in_one_process_do_the_same_again_byte_for_byte() {
+fn five_simulated_nodes_are_reproducible_byte_for_byte() {
     let scenario = Scenario {
         importance: ImportanceScheme::ProofOfStake,
         vesting: Vesting::Immediate,
@@ -586,7 +586,7 @@ fn five_harvesters_share_two_thousand_blocks_of_a_devnet_by_their_stakes() {
 }
 
 #[test]
-fn five_harvesters_share_five_hundred_blocks_of_a_network_like_the_public_one_by_their_importances() {
+fn five_harvesters_share_five_hundred_blocks_by_their_importances() {
     watch(
         "proof of importance, time-based vesting",
         &Scenario {

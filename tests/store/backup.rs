@@ -37,7 +37,7 @@ fn digest(data: &Path) -> (u64, String) {
 }
 
 #[test]
-fn a_copy_says_what_it_holds_and_stands_for_the_store_afterwards() {
+fn a_backup_reports_its_state_and_can_replace_the_store() {
     let folder = tempfile::tempdir().expect("a folder");
     let (data, copy) = (folder.path().join("store"), folder.path().join("copies/first"));
     let config = tiny("config.json");
@@ -62,7 +62,7 @@ fn a_copy_says_what_it_holds_and_stands_for_the_store_afterwards() {
 }
 
 #[test]
-fn a_copy_of_every_night_takes_the_place_of_the_one_before_or_stands_beside_it() {
+fn repeated_backups_replace_the_previous_one_or_are_kept_beside_it() {
     let folder = tempfile::tempdir().expect("a folder");
     let (data, copy, copies) = (folder.path().join("store"), folder.path().join("copy"), folder.path().join("copies"));
     let config = tiny("config.json");
@@ -85,7 +85,7 @@ fn a_copy_of_every_night_takes_the_place_of_the_one_before_or_stands_beside_it()
 }
 
 #[test]
-fn an_earlier_copy_of_another_version_or_a_damaged_one_is_replaced() {
+fn an_older_or_corrupt_backup_is_replaced() {
     let folder = tempfile::tempdir().expect("a folder");
     let (data, copy) = (folder.path().join("store"), folder.path().join("copy"));
     let (config, blocks) = (tiny("config.json"), tiny("blocks.bin"));
@@ -117,7 +117,7 @@ fn an_earlier_copy_of_another_version_or_a_damaged_one_is_replaced() {
 }
 
 #[test]
-fn interrupted_copies_are_removed_first_and_what_cannot_be_removed_keeps_no_copy_from_being_made() {
+fn interrupted_backups_are_removed_first_and_a_failed_removal_prevents_no_backup() {
     let folder = tempfile::tempdir().expect("a folder");
     let (data, copies) = (folder.path().join("store"), folder.path().join("copies"));
     let (config, blocks) = (tiny("config.json"), tiny("blocks.bin"));
@@ -156,7 +156,7 @@ fn the_store_of_another_network_is_not_replaced() {
 }
 
 #[test]
-fn copies_beside_an_import_are_stores_of_one_commit_however_often_they_are_killed() {
+fn backups_during_an_import_are_stores_of_one_commit_despite_kills() {
     let Some(chain) = shared("data/chains/all-forks") else { return };
     let folder = tempfile::tempdir().expect("a folder");
     let (data, copy, whole) = (folder.path().join("store"), folder.path().join("copy"), folder.path().join("whole"));
@@ -189,7 +189,7 @@ fn copies_beside_an_import_are_stores_of_one_commit_however_often_they_are_kille
 }
 
 #[test]
-fn a_node_goes_on_from_a_copy_of_one_that_was_harvesting() {
+fn a_node_continues_from_a_backup_of_a_harvesting_node() {
     let folder = tempfile::tempdir().expect("a folder");
     let funded = [(address(&key_pair(1)), Amount::whole(8_999_999_999))];
     let config = Genesis::new(now(), &funded).write_hasty(folder.path(), &private_key(1).printed(), &[]);

@@ -124,7 +124,7 @@ fn compare(chain: &Chain, found: &BTreeMap<u64, String>) {
 }
 
 #[test]
-fn a_kill_at_any_moment_of_an_import_loses_nothing_that_was_committed() {
+fn a_kill_during_an_import_loses_no_committed_block() {
     let Some(folder) = shared("data/chains/all-forks") else { return };
     let chain = Chain { config: folder.join("config.json"), blocks: folder.join("blocks.bin.gz") };
     let (crashes, mut random) = chance();
@@ -165,7 +165,7 @@ fn a_kill_at_any_moment_of_an_import_loses_nothing_that_was_committed() {
 }
 
 #[test]
-fn a_kill_at_any_moment_of_a_reindex_leaves_a_store_and_the_next_one_completes_it() {
+fn a_kill_during_a_reindex_leaves_a_store_and_the_next_one_completes_it() {
     let Some(folder) = shared("data/chains/all-forks") else { return };
     let chain = Chain { config: folder.join("config.json"), blocks: folder.join("blocks.bin.gz") };
     let (crashes, mut random) = chance();
@@ -307,7 +307,7 @@ impl Told {
 }
 
 #[test]
-fn a_kill_while_a_node_harvests_and_is_announced_to_loses_no_block_that_was_told() {
+fn a_kill_during_harvesting_and_announcing_loses_no_published_block() {
     let (crashes, mut random) = chance();
     let folder = tempfile::tempdir().expect("a folder");
     let config = lively_network(folder.path());
@@ -361,7 +361,7 @@ fn a_kill_while_a_node_harvests_and_is_announced_to_loses_no_block_that_was_told
 }
 
 #[test]
-fn a_kill_while_a_private_network_is_made_leaves_one_that_is_completed() {
+fn a_kill_during_the_creation_of_a_private_network_is_recovered() {
     let (crashes, mut random) = chance();
     for _ in 0..crashes {
         let folder = tempfile::tempdir().expect("a folder");

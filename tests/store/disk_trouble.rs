@@ -104,7 +104,7 @@ fn count(node: &Node, words: &str) -> usize {
 }
 
 #[test]
-fn an_import_waits_for_room_on_a_full_disk_and_goes_on() {
+fn an_import_waits_for_space_on_a_full_disk_and_continues() {
     let Some(disk) = Disk::new() else { return };
     let (config, blocks, data) = (text(&tiny("config.json")), text(&tiny("blocks.bin")), disk.data());
     let reference = tempfile::tempdir().expect("a folder");
@@ -136,7 +136,7 @@ fn an_import_waits_for_room_on_a_full_disk_and_goes_on() {
 }
 
 #[test]
-fn a_harvester_waits_for_room_on_a_full_disk_and_loses_no_transaction() {
+fn a_harvester_waits_for_space_on_a_full_disk_and_loses_no_transaction() {
     const SENDERS: u64 = 40;
     let Some(disk) = Disk::new() else { return };
     let amount = |number| Amount::whole(if number == 1 { 8_000_000_000 } else { 1_000_000 });
@@ -203,7 +203,7 @@ for command in digest check; do "$1" $command --data "$2"; done
 "#;
 
 #[test]
-fn a_store_on_a_read_only_disk_can_be_looked_at() {
+fn a_store_on_a_read_only_disk_can_be_read() {
     let Some(disk) = Disk::new() else { return };
     let script = r#"
 "$1" import --config "$3" --data "$2" "$4"; "$1" digest --data "$2"
@@ -216,7 +216,7 @@ mount -o remount,ro "$DISK"
 }
 
 #[test]
-fn a_copy_of_a_store_on_a_full_disk_can_be_looked_at() {
+fn a_copied_store_on_a_full_disk_can_be_read() {
     let Some(disk) = Disk::new() else { return };
     // A copy has no reader table, and there is no space to create one.
     let script = r#"
@@ -230,7 +230,7 @@ mount -o remount,size=$(df -k --output=used "$DISK" | tail -n 1 | tr -d ' ')k "$
 }
 
 #[test]
-fn a_reindex_says_what_it_needs_and_begins_nothing_where_there_is_less() {
+fn a_reindex_reports_the_needed_space_and_does_not_start_with_less() {
     let Some(disk) = Disk::new() else { return };
     let script = r#"
 "$1" import --config "$3" --data "$2" "$4"; "$1" digest --data "$2"
@@ -248,7 +248,7 @@ mount -o remount,size=64m "$DISK"
 }
 
 #[test]
-fn a_disk_that_fills_up_during_a_reindex_ends_it_and_the_next_one_goes_on() {
+fn a_disk_that_fills_up_during_a_reindex_ends_it_and_the_next_one_continues() {
     let Some(disk) = Disk::new() else { return };
     let Some(chain) = shared("data/chains/all-forks") else { return };
     // There is just enough space, and something else uses it once the new store has begun to grow.
@@ -276,7 +276,7 @@ rm "$DISK/filler"
 }
 
 #[test]
-fn few_addresses_make_a_smaller_store_and_are_told_of() {
+fn a_small_address_space_gives_a_smaller_map_with_a_warning() {
     let folder = tempfile::tempdir().expect("a folder");
     let (config, blocks, data) = (text(&tiny("config.json")), text(&tiny("blocks.bin")), text(folder.path()));
     let digest = |data: &str| run(["digest", "--data", data]).expect_success().text();

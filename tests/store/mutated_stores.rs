@@ -219,7 +219,7 @@ fn worker() {
 }
 
 #[test]
-fn a_store_that_a_disk_has_damaged_gives_no_wrong_answer_and_no_wrong_dump() {
+fn a_corrupt_store_gives_no_wrong_answer_and_no_wrong_dump() {
     let count = from_environment("MUTATIONS").unwrap_or(MUTATIONS);
     let first: u64 = from_environment("FIRST_MUTATION").unwrap_or(0);
     let (mut next, mut ends, mut wrong) = (first, BTreeMap::<String, u64>::new(), Vec::new());
@@ -265,7 +265,7 @@ fn a_store_that_a_disk_has_damaged_gives_no_wrong_answer_and_no_wrong_dump() {
 }
 
 #[test]
-fn a_dump_of_a_damaged_store_ends_with_an_error_or_is_right() {
+fn a_dump_of_a_corrupt_store_fails_or_is_right() {
     let original = Original::new();
     let text = |path: &Path| path.to_str().expect("text").to_owned();
     let dump = || run(["dump", "--data", &text(original.folder.path())]);

@@ -433,7 +433,7 @@ fn replay(mut disk: Disk, recorded: &Recorded, from: usize) {
 }
 
 #[test]
-fn a_power_cut_leaves_the_state_that_was_told_or_a_later_one_whatever_the_disk_has_lost() {
+fn a_power_cut_leaves_the_last_published_state_or_a_later_one() {
     let Some(disk) = SlowDisk::new() else { return };
     let recorded = Recorded::new();
     recorded.run(&disk, "life");
@@ -442,7 +442,7 @@ fn a_power_cut_leaves_the_state_that_was_told_or_a_later_one_whatever_the_disk_h
 }
 
 #[test]
-fn a_power_cut_after_a_store_was_put_back_from_a_copy_of_its_data_file_leaves_what_the_copy_held_or_a_later_state() {
+fn a_power_cut_after_restoring_a_copied_data_file_leaves_its_state_or_a_later_one() {
     let Some(disk) = SlowDisk::new() else { return };
     let recorded = Recorded::new();
     recorded.run(&disk, "life");
@@ -459,7 +459,7 @@ fn a_power_cut_after_a_store_was_put_back_from_a_copy_of_its_data_file_leaves_wh
 }
 
 #[test]
-fn a_power_cut_while_a_store_goes_back_and_after_it_loses_nothing_that_was_told() {
+fn a_power_cut_during_or_after_a_recovery_loses_no_published_state() {
     let Some(disk) = SlowDisk::new() else { return };
     let recorded = Recorded::new();
     recorded.run(&disk, "life");
@@ -472,7 +472,7 @@ fn a_power_cut_while_a_store_goes_back_and_after_it_loses_nothing_that_was_told(
 }
 
 #[test]
-fn a_power_cut_while_a_new_store_takes_the_place_of_another_leaves_one_of_them_and_the_new_one_once_that_was_told() {
+fn a_power_cut_during_a_store_replacement_leaves_the_old_or_the_new_store() {
     let Some(disk) = SlowDisk::new() else { return };
     let recorded = Recorded::new();
     recorded.run(&disk, "life");

@@ -111,7 +111,7 @@ fn text(path: &Path) -> &str {
 const FILES: [&str; 4] = ["data.mdb", "lock.mdb", "nisd.lock", "settled"];
 
 #[test]
-fn a_store_that_is_built_anew_gives_the_same_digest_and_answers() {
+fn a_reindexed_store_has_the_same_digest_and_answers() {
     let place = Place::full();
     let (looks, answers) = (place.looks(), place.answers());
     let before = fs::metadata(place.data().join("data.mdb")).expect("a file").len();
@@ -130,7 +130,7 @@ fn a_store_that_is_built_anew_gives_the_same_digest_and_answers() {
 }
 
 #[test]
-fn a_damaged_state_is_repaired_by_building_it_anew() {
+fn a_reindex_repairs_a_corrupt_state() {
     let place = Place::full();
     let digest = place.digest();
     place.spoil(Table::Accounts);
@@ -141,7 +141,7 @@ fn a_damaged_state_is_repaired_by_building_it_anew() {
 }
 
 #[test]
-fn a_check_names_each_range_of_rows_that_is_damaged() {
+fn a_check_names_each_corrupt_range_of_rows() {
     let place = Place::full();
     let (store, _) = Store::open_existing(&place.data(), AccessMode::Exclusive, Options::default()).expect("a store");
     let mut batch = store.begin_write().expect("a batch");
@@ -156,7 +156,7 @@ fn a_check_names_each_range_of_rows_that_is_damaged() {
 }
 
 #[test]
-fn a_damaged_block_is_named_and_the_old_store_stays() {
+fn a_corrupt_block_is_named_and_the_old_store_stays() {
     let place = Place::full();
     let digest = place.digest();
     place.spoil(Table::Blocks);
@@ -167,7 +167,7 @@ fn a_damaged_block_is_named_and_the_old_store_stays() {
 }
 
 #[test]
-fn what_was_begun_is_gone_on_with_whatever_it_is() {
+fn an_interrupted_reindex_is_continued_from_any_state() {
     let place = Place::full();
     let digest = place.digest();
     // Complete but not yet in place, before and after the first of two files was renamed.
@@ -205,7 +205,7 @@ fn what_was_begun_is_gone_on_with_whatever_it_is() {
 }
 
 #[test]
-fn who_reads_the_store_meanwhile_reads_on_and_whoever_comes_later_reads_the_new_one() {
+fn a_reader_during_a_reindex_keeps_its_snapshot_and_later_ones_read_the_new_store() {
     let place = Place::full();
     let digest = place.digest();
     let (reader, _) = Store::open_existing(&place.data(), AccessMode::Shared, Options::default()).expect("a store");
@@ -224,7 +224,7 @@ fn who_reads_the_store_meanwhile_reads_on_and_whoever_comes_later_reads_the_new_
 }
 
 #[test]
-fn a_store_in_use_or_of_another_network_or_none_is_not_built_anew() {
+fn a_used_foreign_or_missing_store_is_not_reindexed() {
     let place = Place::full();
     let digest = place.digest();
     let (store, _) = Store::open_existing(&place.data(), AccessMode::Exclusive, Options::default()).expect("a store");
@@ -253,7 +253,7 @@ fn limited(place: &Place, kib: u64) -> Ended {
 }
 
 #[test]
-fn a_write_that_fails_ends_it_with_a_message_and_a_second_call_completes_it() {
+fn a_failed_write_ends_the_reindex_and_a_second_call_completes_it() {
     let place = Place::full();
     let digest = place.digest();
     let size = fs::metadata(place.data().join("data.mdb")).expect("a file").len() >> 10;

@@ -89,7 +89,7 @@ fn answers(client: &mut Client, blocks: u64) -> Vec<Duration> {
 }
 
 #[test]
-fn nobody_waits_for_the_disk_but_the_block() {
+fn requests_do_not_wait_for_the_disk() {
     let Some(disk) = SlowDisk::new() else { return };
     let network = Network::new();
     let node = network.start(&disk);
@@ -110,7 +110,7 @@ fn nobody_waits_for_the_disk_but_the_block() {
 }
 
 #[test]
-fn a_block_is_told_once_it_is_on_the_disk_and_not_before() {
+fn a_block_is_not_published_before_it_is_durable() {
     let Some(disk) = SlowDisk::new() else { return };
     let network = Network::new();
     let node = network.start(&disk);
@@ -130,7 +130,7 @@ fn a_block_is_told_once_it_is_on_the_disk_and_not_before() {
 }
 
 #[test]
-fn a_helper_that_is_killed_in_the_middle_loses_nothing_and_the_node_waits_itself() {
+fn a_killed_sync_helper_loses_nothing_and_the_node_syncs_itself() {
     let Some(disk) = SlowDisk::new() else { return };
     let network = Network::new();
     let node = network.start(&disk);
@@ -151,7 +151,7 @@ fn a_helper_that_is_killed_in_the_middle_loses_nothing_and_the_node_waits_itself
 }
 
 #[test]
-fn a_disk_that_fails_in_the_helper_stops_the_chain_until_the_node_is_started_again() {
+fn a_sync_failure_in_the_helper_stops_the_chain_until_a_restart() {
     let Some(disk) = SlowDisk::new() else { return };
     let network = Network::new();
     let node = network.start(&disk);
@@ -172,7 +172,7 @@ fn a_disk_that_fails_in_the_helper_stops_the_chain_until_the_node_is_started_aga
 }
 
 #[test]
-fn the_helper_ends_with_the_node_however_that_ends_and_keeps_nothing_locked() {
+fn the_sync_helper_ends_with_the_node_and_holds_no_lock() {
     let Some(disk) = SlowDisk::new() else { return };
     let network = Network::new();
     for is_killed in [true, false] {
@@ -203,7 +203,7 @@ fn the_helper_ends_with_the_node_however_that_ends_and_keeps_nothing_locked() {
 }
 
 #[test]
-fn a_node_that_is_told_to_end_while_the_helper_waits_for_the_disk_ends_in_time_and_keeps_what_it_has_told() {
+fn a_shutdown_during_a_sync_ends_in_time_and_keeps_published_blocks() {
     let Some(disk) = SlowDisk::new() else { return };
     let network = Network::new();
     let node = network.start(&disk);
@@ -231,7 +231,7 @@ fn a_node_that_is_told_to_end_while_the_helper_waits_for_the_disk_ends_in_time_a
 }
 
 #[test]
-fn where_no_helper_can_be_started_the_node_waits_itself_and_says_so_once() {
+fn a_node_without_a_sync_helper_syncs_itself_and_logs_it_once() {
     let network = Network::new();
     let node = network.command();
     // Without /proc a process cannot start itself.

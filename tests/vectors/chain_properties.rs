@@ -176,12 +176,12 @@ fn every_changed_part_is_refused(window: &Window, cases: u32) {
 }
 
 #[test]
-fn a_part_of_tiny_with_one_change_is_refused_and_leaves_no_trace() {
+fn a_branch_of_tiny_with_one_change_is_rejected_and_leaves_no_trace() {
     every_changed_part_is_refused(&whole_of_tiny(), 100);
 }
 
 #[test]
-fn a_part_of_all_forks_with_one_change_is_refused_and_leaves_no_trace() {
+fn a_branch_of_all_forks_with_one_change_is_rejected_and_leaves_no_trace() {
     stretches_of_all_forks().iter().for_each(|window| every_changed_part_is_refused(window, 16));
 }
 
@@ -300,19 +300,19 @@ fn every_journey_ends_where_the_straight_way_does(window: &Window, cases: u32) {
 }
 
 #[test]
-fn a_way_back_and_forth_in_tiny_gives_the_state_of_the_straight_one() {
+fn rollbacks_and_replays_in_tiny_give_the_state_of_the_straight_chain() {
     every_journey_ends_where_the_straight_way_does(&whole_of_tiny(), 24);
 }
 
 #[test]
-fn a_way_back_and_forth_in_all_forks_gives_the_state_of_the_straight_one() {
+fn rollbacks_and_replays_in_all_forks_give_the_state_of_the_straight_chain() {
     for window in stretches_of_all_forks() {
         every_journey_ends_where_the_straight_way_does(&window, 6);
     }
 }
 
 #[test]
-fn a_way_back_and_forth_in_one_year_gives_the_state_of_the_straight_one_and_ends_at_the_rewrite_limit() {
+fn rollbacks_and_replays_in_one_year_give_the_state_of_the_straight_chain() {
     if let Some(window) = stretch_of_one_year() {
         every_journey_ends_where_the_straight_way_does(&window, 12);
     }
@@ -320,7 +320,7 @@ fn a_way_back_and_forth_in_one_year_gives_the_state_of_the_straight_one_and_ends
 
 /// A journey that starts with the only move that would exceed the rewrite limit.
 #[test]
-fn a_part_that_would_rewrite_more_than_may_be_is_refused_and_nothing_changes() {
+fn a_branch_beyond_the_rewrite_limit_is_rejected_and_changes_nothing() {
     let Some(window) = stretch_of_one_year() else { return };
     let mut journey = Journey::new(&window);
     journey.extend(40, None);

@@ -167,7 +167,7 @@ fn network_time_is_rounded_to_seconds() {
 }
 
 #[test]
-fn remote_links_decide_who_is_credited() {
+fn remote_links_decide_which_account_is_credited() {
     const MADE: u64 = 1000;
     const REWRITE_LIMIT: u64 = 360;
     let Some(group) = vectors("remote_status") else { return };
@@ -207,7 +207,7 @@ fn the_chain_with_more_score_above_the_fork_wins() {
 }
 
 #[test]
-fn hash_chains_tell_where_chains_fork() {
+fn hash_chains_reveal_the_fork_height() {
     let Some(group) = vectors("hash_chain_comparison") else { return };
     let chain = network(&[("nem.network", "mainnet")]).chain;
     for case in list(&group) {

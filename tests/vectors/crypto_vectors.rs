@@ -1,4 +1,4 @@
-//! Hashes, keys, signatures, encryption and text against the project's own vectors.
+//! Hashes, keys_match_the_vectors, signatures_match_the_vectors, encryption_matches_the_vectors and text against the project's own vectors.
 
 use nisd::codec::text::{repair_utf8, write_json_double, write_json_string};
 use nisd::crypto::cipher::{decrypt, encrypt, shared_key};
@@ -32,16 +32,16 @@ fn array<const N: usize>(row: &Value, name: &str) -> [u8; N] {
 }
 
 fn public_key(row: &Value, name: &str) -> PublicKey {
-    PublicKey::from_hex(text(row, name)).expect("vectors hold public keys")
+    PublicKey::from_hex(text(row, name)).expect("vectors hold public keys_match_the_vectors")
 }
 
 fn key_pair(row: &Value, name: &str) -> KeyPair {
-    KeyPair::new(&PrivateKey::from_hex(text(row, name)).expect("vectors hold private keys"))
+    KeyPair::new(&PrivateKey::from_hex(text(row, name)).expect("vectors hold private keys_match_the_vectors"))
 }
 
 #[test]
-fn hashes() {
-    for row in section("hashes") {
+fn hashes_match_the_vectors() {
+    for row in section("hashes_match_the_vectors") {
         let input = bytes(&row, "input");
         assert_eq!(hex::encode(keccak256(&input)), text(&row, "keccak256"));
         assert_eq!(hex::encode(keccak512(&input)), text(&row, "keccak512"));
@@ -50,8 +50,8 @@ fn hashes() {
 }
 
 #[test]
-fn keys() {
-    for row in section("keys") {
+fn keys_match_the_vectors() {
+    for row in section("keys_match_the_vectors") {
         let private = PrivateKey::from_hex(text(&row, "privateKey")).expect("a private key");
         assert_eq!(private.printed().as_str(), text(&row, "privateKeyPrinted"));
         assert_eq!(hex::encode(*private.seed()), text(&row, "seedBytes"));
@@ -61,8 +61,8 @@ fn keys() {
 }
 
 #[test]
-fn signatures() {
-    for row in section("signatures") {
+fn signatures_match_the_vectors() {
+    for row in section("signatures_match_the_vectors") {
         let pair = key_pair(&row, "privateKey");
         let data = bytes(&row, "data");
         assert_eq!(pair.public(), public_key(&row, "publicKey"));
@@ -73,9 +73,9 @@ fn signatures() {
 }
 
 #[test]
-fn verification_of_odd_keys_and_signatures() {
+fn odd_keys_and_signatures_are_verified_as_in_the_vectors() {
     let mut verifier = Verifier::default();
-    // The second round finds the accepted keys in the verifier's cache.
+    // The second round finds the accepted keys_match_the_vectors in the verifier's cache.
     for row in [section("verifyCases"), section("verifyCases")].concat() {
         let public = public_key(&row, "publicKey");
         let data = bytes(&row, "data");
@@ -92,7 +92,7 @@ fn verification_of_odd_keys_and_signatures() {
 }
 
 #[test]
-fn encryption() {
+fn encryption_matches_the_vectors() {
     for row in section("cipher") {
         let sender = key_pair(&row, "senderPrivateKey");
         let recipient = public_key(&row, "recipientPublicKey");
@@ -109,9 +109,9 @@ fn encryption() {
 }
 
 #[test]
-fn failures_of_decryption() {
+fn decryption_failures_match_the_vectors() {
     let rows = section("cipherFailures");
-    // Only the first row contains the keys, which apply to all rows.
+    // Only the first row contains the keys_match_the_vectors, which apply to all rows.
     let own = key_pair(&rows[0], "recipientPrivateKey");
     let other = public_key(&rows[0], "senderPublicKey");
     for row in &rows {
@@ -125,7 +125,7 @@ fn failures_of_decryption() {
 }
 
 #[test]
-fn repair_of_utf8() {
+fn utf8_repair_matches_the_vectors() {
     for row in section("utf8Repair") {
         let repaired = hex::encode(repair_utf8(&bytes(&row, "bytes")).as_bytes());
         assert_eq!(repaired, text(&row, "reencoded"), "{}", text(&row, "bytes"));
@@ -133,7 +133,7 @@ fn repair_of_utf8() {
 }
 
 #[test]
-fn doubles_in_json() {
+fn json_doubles_match_the_vectors() {
     for row in section("jsonDoubles") {
         let value: f64 = text(&row, "value").parse().expect("a double");
         let mut out = Vec::new();
@@ -143,7 +143,7 @@ fn doubles_in_json() {
 }
 
 #[test]
-fn strings_in_json() {
+fn json_strings_match_the_vectors() {
     for row in section("jsonStrings") {
         let value = String::from_utf8(bytes(&row, "utf8")).expect("UTF-8");
         let mut out = Vec::new();

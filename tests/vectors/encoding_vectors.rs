@@ -450,7 +450,7 @@ fn plain(text: &str) -> &str {
 }
 
 #[test]
-fn odd_inputs_are_read_or_refused_as_recorded() {
+fn odd_inputs_are_read_or_rejected_as_recorded() {
     let file = vectors();
     let mut wrong = Vec::new();
     let mut deviations = BTreeSet::new();
@@ -468,7 +468,7 @@ fn odd_inputs_are_read_or_refused_as_recorded() {
 }
 
 #[test]
-fn nemesis_blocks_of_the_public_networks() {
+fn nemesis_blocks_of_the_public_networks_match_the_vectors() {
     let file = vectors();
     for name in NETWORKS {
         let network = &file["networks"][name];
@@ -523,7 +523,7 @@ fn symbol_rows(file: &str) -> Option<Vec<Value>> {
 }
 
 #[test]
-fn public_address_vectors() {
+fn public_address_vectors_match() {
     let Some(rows) = symbol_rows("1.test-address.json") else { return };
     for row in rows {
         for (name, network) in
@@ -542,7 +542,7 @@ const IMPOSSIBLE_FEE: [u8; 8] = [0xe0, 0xfe, 0xee, 0xef, 0xfe, 0xee, 0xef, 0xfe]
 /// The public transaction vectors have fees that NIS1 rejects. With possible fees instead, the transactions encode to
 /// the bytes they were decoded from, except for the listed exceptions.
 #[test]
-fn public_transaction_vectors() {
+fn public_transaction_vectors_match() {
     let Some(rows) = symbol_rows("transactions.json") else { return };
     let file = vectors();
     let context = context(&file, "testnet");

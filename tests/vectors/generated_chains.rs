@@ -64,7 +64,7 @@ fn a_generated_chain_of_plain_payments_by_proof_of_stake_is_valid() {
 }
 
 #[test]
-fn a_seed_gives_the_same_files_again_and_another_seed_others() {
+fn the_seed_determines_the_generated_files() {
     let contents = |seed: u64| {
         let folder = tempfile::tempdir().expect("a folder");
         generate(&plan(100, 10, seed), folder.path());
@@ -77,7 +77,7 @@ fn a_seed_gives_the_same_files_again_and_another_seed_others() {
 }
 
 #[test]
-fn chains_that_cannot_be_made_are_refused_with_the_option_at_fault() {
+fn impossible_chains_are_rejected_with_the_faulty_option() {
     let refused = |plan: Plan| plan.check().unwrap_err();
     assert!(refused(plan(1, 3, 1)).starts_with("--blocks:"));
     assert!(refused(plan(100, 10_001, 1)).starts_with("--transactions:"));

@@ -88,7 +88,7 @@ fn trust(section: &Value, rows: usize) -> TrustValues {
 }
 
 #[test]
-fn trust_is_that_of_the_reference_to_the_last_bit_however_it_is_sliced() {
+fn trust_equals_the_reference_in_every_bit_for_any_slice_size() {
     let (Some(text), Some(section)) = (text(), section("trust")) else { return };
     let expected = to_bits(&decimals(&text, "afterLowCommunicationBoost"));
     assert_eq!(expected.len(), 5);
@@ -101,7 +101,7 @@ fn trust_is_that_of_the_reference_to_the_last_bit_however_it_is_sliced() {
 }
 
 #[test]
-fn only_active_nodes_are_candidates_with_the_weights_of_the_reference() {
+fn only_active_peers_are_candidates_with_the_reference_weights() {
     let (Some(text), Some(section)) = (text(), section("trust")) else { return };
     let local = address(integer(&section["localNode"]));
     let is_active = |node: &Address| {
@@ -139,7 +139,7 @@ fn answers(samples: &[Sample]) -> Vec<ClockAnswer> {
 }
 
 #[test]
-fn samples_of_time_are_measured_as_by_the_reference() {
+fn time_samples_are_measured_as_by_the_reference() {
     let Some(section) = section("timeSynchronization") else { return };
     let rows = section["samples"].as_array().expect("a list");
     assert!(!rows.is_empty());
@@ -170,7 +170,7 @@ fn network_time_is_moved_as_by_the_reference() {
 }
 
 #[test]
-fn nodes_are_moved_and_tolerate_differences_by_their_age_as_those_of_the_reference() {
+fn coupling_and_tolerance_by_age_match_the_reference() {
     let (Some(text), Some(section)) = (text(), section("timeSynchronization")) else { return };
     let tolerances = section["toleratedDeviationMs"].as_object().expect("an object");
     assert_eq!(tolerances.len(), 24);
@@ -190,7 +190,7 @@ fn nodes_are_moved_and_tolerate_differences_by_their_age_as_those_of_the_referen
 }
 
 #[test]
-fn tasks_rest_as_long_as_those_of_the_reference() {
+fn task_delays_match_the_reference() {
     let Some(section) = section("delayStrategies") else { return };
     let tasks = [
         ("refresh", Task::Refresh),

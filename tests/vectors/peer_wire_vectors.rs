@@ -168,7 +168,7 @@ impl Readable for Skipped {
 }
 
 #[test]
-fn every_question_is_asked_and_answered_as_recorded() {
+fn every_request_is_sent_and_answered_as_recorded() {
     let Some(file) = vectors() else { return };
     let node = pair(&file["keys"], "node1");
     let mut paths = BTreeSet::new();

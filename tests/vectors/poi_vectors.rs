@@ -180,7 +180,7 @@ fn outlinks_decay() {
 }
 
 #[test]
-fn addresses_have_the_platforms_hashes() {
+fn addresses_have_the_hashes_of_java() {
     let Some(rows) = section("hashes") else { return };
     for row in list(&rows) {
         assert_eq!(u64::from(java_hash(&address(&row[0]))), number(&row[2]), "{row}");
@@ -188,7 +188,7 @@ fn addresses_have_the_platforms_hashes() {
 }
 
 #[test]
-fn keys_come_in_the_order_of_the_platforms_tables() {
+fn keys_are_in_the_order_of_java_hash_maps() {
     let Some(rows) = section("hashOrder") else { return };
     for row in list(&rows) {
         let (mut table, mut first) = (JavaHashMapOrder::new(300), BTreeMap::new());

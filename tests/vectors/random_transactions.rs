@@ -22,7 +22,7 @@ fn tried(plan: &Plan) -> Figures {
 }
 
 #[test]
-fn every_rule_refuses_what_breaks_it_with_its_own_result_and_valid_blocks_leave_the_state_that_follows() {
+fn every_rule_rejects_violations_with_its_result_and_valid_blocks_give_the_right_state() {
     let blocks = BLOCKS * from_environment("NISD_CASES").unwrap_or(1);
     let seed = from_environment("NISD_SEED");
     let figures = tried(&Plan { cases: CASES, ..Plan::new(blocks, seed.unwrap_or(SEED)) });
@@ -36,7 +36,7 @@ fn every_rule_refuses_what_breaks_it_with_its_own_result_and_valid_blocks_leave_
 }
 
 #[test]
-fn what_is_written_is_the_same_each_time_is_taken_in_by_the_program_and_is_judged_alike_by_who_has_only_the_files() {
+fn written_files_are_reproducible_and_replay_with_the_same_results() {
     let folder = tempfile::tempdir().expect("a folder");
     let write = |name: &str| {
         let target = folder.path().join(name);

@@ -268,7 +268,7 @@ fn other_kinds_cost_the_minimum_fees_of_all_three_eras() {
 }
 
 #[test]
-fn rents_and_creation_fees_are_those_of_the_era() {
+fn rents_and_creation_fees_follow_the_era() {
     let Some(group) = vectors("rental_and_creation_fees") else { return };
     at(2, |ledger| {
         let (root, sub) = (NamespaceId::parse("a").unwrap(), NamespaceId::parse("a.b").unwrap());
@@ -293,7 +293,7 @@ fn moved(ledger: &Ledger<'_, WriteTxn<'_>>, transfer: &Transaction) -> Result<Ve
 }
 
 #[test]
-fn the_amount_multiplies_quantities() {
+fn the_transfer_amount_multiplies_mosaic_quantities() {
     let Some(group) = vectors("raw_quantity") else { return };
     at(500_000, |ledger| {
         let id = define(ledger, "coin", 1, 0, None);
@@ -410,7 +410,7 @@ fn deadlines_are_within_a_day_of_the_time_stamp() {
 }
 
 #[test]
-fn owners_and_remotes_may_sign_blocks_at_their_times() {
+fn owners_and_remotes_may_sign_blocks_at_the_listed_heights() {
     let Some(group) = vectors("remote_status") else { return };
     at(1000, |ledger| {
         let (owner, remote) = (address(&ALICE), address(&BOB));

@@ -150,7 +150,7 @@ fn importances_are_due_after_the_nemesis_block_and_after_every_block_that_ends_a
 
 /// NIS1 recalculates when it undoes a block that ended a group; this node restores the previous list.
 #[test]
-fn after_an_undone_block_the_importances_before_it_are_in_force() {
+fn undoing_a_block_restores_the_previous_importances() {
     let Some(group) = vectors("recalculationTrigger") else { return };
     let Some(scenarios) = vectors("scenarios") else { return };
     let scenario = Scenario::new(&scenarios[0], testnet());
@@ -169,7 +169,7 @@ fn after_an_undone_block_the_importances_before_it_are_in_force() {
 
 /// The pruning of weighted balances has no counterpart: balances have no history here.
 #[test]
-fn outlinks_and_leases_are_forgotten_below_the_cuts_in_every_360th_block() {
+fn outlinks_and_leases_are_pruned_in_every_360th_block() {
     let Some(group) = vectors("pruneHeights") else { return };
     loudly("pruneHeights: weightedBalances is not compared, as balances keep no history");
     let network = testnet();
@@ -210,7 +210,7 @@ fn kept(state: &impl Read) -> (Vec<u64>, Vec<u64>) {
 }
 
 #[test]
-fn transaction_hashes_are_forgotten_after_the_configured_time_but_never_before_36_hours() {
+fn transaction_hashes_are_pruned_after_the_configured_time_but_not_before_36_hours() {
     let Some(group) = vectors("transactionHashPrune") else { return };
     for case in cases(&group) {
         let hours = ("nis.transactionHashRetentionTime", case["retentionHours"].to_string());
@@ -465,7 +465,7 @@ fn levies_are_computed_with_the_arithmetic_of_64_bits() {
 }
 
 #[test]
-fn a_supply_gives_its_creator_the_quantity_and_grows_up_to_the_most_there_may_be() {
+fn a_supply_change_credits_the_creator_up_to_the_maximum() {
     let Some(group) = vectors("supply") else { return };
     let network = testnet();
     for case in cases(&group) {
@@ -511,7 +511,7 @@ fn renting(ledger: &Ledger<'_, WriteTxn<'_>>, signer: PublicKey, height: u64) ->
 }
 
 #[test]
-fn a_lease_is_active_renewed_taken_over_and_forgotten_at_the_listed_heights() {
+fn a_lease_is_active_renewed_taken_over_and_pruned_at_the_listed_heights() {
     let Some(case) = vectors("namespaceLease") else { return };
     let network = testnet();
     let term = network.chain.blocks_per_year();
@@ -586,7 +586,7 @@ fn running(scenario: &Scenario, test: impl FnOnce(&mut Run<'_, '_>)) {
 }
 
 #[test]
-fn blocks_do_what_the_vectors_list_in_their_order() {
+fn blocks_have_the_listed_effects_in_order() {
     let Some(group) = vectors("notifications") else { return };
     let Some(scenarios) = vectors("scenarios") else { return };
     let scenario = Scenario::new(&scenarios[0], testnet());
@@ -672,12 +672,12 @@ fn every_checkpoint_is_reached_and_come_back_to(place: usize) {
 }
 
 #[test]
-fn all_kinds_of_transactions_leave_the_state_of_every_checkpoint() {
+fn all_kinds_of_transactions_give_the_state_of_every_checkpoint() {
     every_checkpoint_is_reached_and_come_back_to(0);
 }
 
 #[test]
-fn leases_and_redefinitions_leave_the_state_of_every_checkpoint() {
+fn leases_and_redefinitions_give_the_state_of_every_checkpoint() {
     every_checkpoint_is_reached_and_come_back_to(1);
 }
 

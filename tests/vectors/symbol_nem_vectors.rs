@@ -78,7 +78,7 @@ fn public_keys_in_the_address_vectors_are_those_of_the_key_vectors() {
 }
 
 #[test]
-fn shared_keys_follow_from_either_sides_keys() {
+fn shared_keys_follow_from_the_keys_of_either_side() {
     let Some(derivations) = rows("3.test-derive-deprecated.json") else {
         return;
     };

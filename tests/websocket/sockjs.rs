@@ -200,7 +200,7 @@ fn ask(address: SocketAddr, request: &str) -> Answer {
 }
 
 #[test]
-fn every_transport_opens_sends_and_is_told() {
+fn every_transport_opens_sends_and_receives() {
     let (node, _folder) = node();
     for (number, way) in WAYS.into_iter().enumerate() {
         let name = format!("session{number}");
@@ -224,7 +224,7 @@ fn every_transport_opens_sends_and_is_told() {
 }
 
 #[test]
-fn a_session_ends_with_the_frame_that_says_how() {
+fn a_session_ends_with_a_close_frame() {
     let (node, _folder) = node();
     for (number, way) in WAYS.into_iter().enumerate() {
         let mut session = Session::open(node.websocket, &format!("ending{number}"), way);
@@ -237,7 +237,7 @@ fn a_session_ends_with_the_frame_that_says_how() {
 }
 
 #[test]
-fn a_session_has_one_receiver_and_ends_when_that_breaks() {
+fn a_session_has_one_receiver_and_ends_when_it_disconnects() {
     let (node, _folder) = node();
     for (number, way) in WAYS.into_iter().enumerate() {
         let mut session = Session::open(node.websocket, &format!("single{number}"), way);
@@ -267,7 +267,7 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 #[test]
-fn what_is_not_there_is_404_and_what_is_bad_is_refused() {
+fn unknown_sessions_are_404_and_bad_requests_are_rejected() {
     let (node, _folder) = node();
     let send = |path: &str, body: &str| {
         let length = body.len();
@@ -300,7 +300,7 @@ fn what_is_not_there_is_404_and_what_is_bad_is_refused() {
 }
 
 #[test]
-fn answers_that_go_on_begin_with_what_browsers_keep_back_and_end_after_128_kib() {
+fn streaming_responses_begin_with_the_prelude_and_end_after_128_kib() {
     let (node, _folder) = node();
     for way in [XhrStreaming, EventSource, HtmlFile] {
         let mut session = Session::open(node.websocket, &format!("long{way:?}"), way);
@@ -334,7 +334,7 @@ fn answers_that_go_on_begin_with_what_browsers_keep_back_and_end_after_128_kib()
 }
 
 #[test]
-fn a_session_from_which_nobody_fetches_is_forgotten_after_a_while() {
+fn a_session_without_a_receiver_is_removed() {
     let (node, _folder) = node();
     let mut session = Session::open(node.websocket, "left", Xhr);
     let left = Instant::now();
@@ -344,7 +344,7 @@ fn a_session_from_which_nobody_fetches_is_forgotten_after_a_while() {
 }
 
 #[test]
-fn who_is_told_nothing_hears_a_heart_beat_after_25_seconds() {
+fn an_idle_session_gets_a_heartbeat_after_25_seconds() {
     let (node, _folder) = node();
     let begin = Instant::now();
     let mut poll = Session::open(node.websocket, "poll", Xhr);
@@ -378,7 +378,7 @@ fn websocket(address: SocketAddr, session: &str) -> Socket {
 }
 
 #[test]
-fn a_websocket_carries_frames_of_sockjs() {
+fn a_websocket_carries_sockjs_frames() {
     let (node, _folder) = node();
     let mut socket = websocket(node.websocket, "abcdefgh");
     assert_eq!(socket.next_text(), "o");
@@ -400,7 +400,7 @@ fn a_websocket_carries_frames_of_sockjs() {
 }
 
 #[test]
-fn a_reader_that_does_not_read_loses_its_session_and_costs_no_more() {
+fn a_client_that_does_not_read_loses_its_session() {
     let (node, _folder) = node();
     let mut session = Session::open(node.websocket, "slow", XhrStreaming);
     assert_eq!(session.send(SUBSCRIBE_BLOCKS), 204);

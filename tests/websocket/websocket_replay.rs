@@ -348,7 +348,7 @@ fn replay_file(name: &str, patience: Duration, more: &[&str]) {
 }
 
 #[test]
-fn handshakes_and_frames_good_and_bad_are_answered_as_recorded() {
+fn valid_and_invalid_handshakes_and_frames_are_answered_as_recorded() {
     replay_file("frames.jsonl", PATIENCE, &[]);
 }
 
@@ -364,6 +364,6 @@ fn plain_http_is_answered_as_recorded() {
 
 /// The recording waits for 300 seconds, this test for the minimum setting.
 #[test]
-fn sessions_that_say_nothing_are_closed_as_recorded() {
+fn silent_sessions_are_closed_as_recorded() {
     replay_file("idle.jsonl", Duration::from_secs(20), &["nisd.websocketIdleTimeout=10"]);
 }

@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_put_in_element_by_element_is_as_one_written_at_once_in_either_format() {
+    fn a_list_written_element_by_element_equals_one_written_at_once() {
         for format in [Format::Json, Format::Binary] {
             let (mut whole, mut parts) = (b"x".to_vec(), b"x".to_vec());
             let mut json = JsonEncoder::default();
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn elements_that_have_lists_of_their_own_are_as_ones_written_at_once() {
+    fn elements_with_nested_lists_equal_those_written_at_once() {
         let (block, txes) = (&[7, 8][..], &[9][..]);
         for (format, parts_in_order) in [(Format::Json, [txes, block]), (Format::Binary, [block, txes])] {
             let (mut whole, mut parts) = (Vec::new(), Vec::new());

@@ -24,7 +24,7 @@ fn announcement(transaction: &Transaction, signature: &str) -> String {
 }
 
 #[test]
-fn an_announced_transaction_reaches_the_pool_with_its_signature_and_its_result_is_a_success_in_any_case() {
+fn an_announced_transaction_reaches_the_mempool_and_any_result_has_status_200() {
     let multisig = multisig();
     let (hash, inner) = (multisig.hash(), multisig.inner().unwrap().hash());
     let body = announcement(&multisig, &"AB".repeat(64));
@@ -41,7 +41,7 @@ fn an_announced_transaction_reaches_the_pool_with_its_signature_and_its_result_i
 }
 
 #[test]
-fn an_announcement_in_binary_is_answered_in_binary() {
+fn a_binary_announcement_gets_a_binary_response() {
     let transaction = transfer(None);
     let field = |bytes: &[u8]| [(bytes.len() as u32).to_le_bytes().as_slice(), bytes].concat();
     let body = [field(&transaction.signed_bytes()), field(&[1; 64])].concat();
@@ -54,7 +54,7 @@ fn an_announcement_in_binary_is_answered_in_binary() {
 }
 
 #[test]
-fn bad_announcements_have_their_texts() {
+fn a_bad_announcement_gets_its_specified_error_text() {
     let scene = Scene::new();
     let good = announcement(&transfer(None), &"00".repeat(64));
     let short = announcement(&transfer(None), "00");
@@ -98,7 +98,7 @@ fn announce_null(network: NetworkByte, is_signed: bool, scene: &Scene) -> Respon
 }
 
 #[test]
-fn of_a_transaction_with_a_null_modification_the_signature_is_judged_first() {
+fn the_signature_is_checked_before_a_null_modification() {
     let scene = Scene::new();
     let reply = announce_null(NetworkByte::TESTNET, false, &scene);
     assert!(text_of(&reply).contains("\"code\":8,"), "{}", text_of(&reply));
@@ -111,7 +111,7 @@ fn of_a_transaction_with_a_null_modification_the_signature_is_judged_first() {
 }
 
 #[test]
-fn a_node_without_network_takes_in_no_transaction_of_it_but_judges_those_of_others() {
+fn a_node_that_is_not_booted_validates_only_transactions_of_other_networks() {
     let scene = Scene { status: NodeStatus::Running, ..Scene::new() };
     let own = announcement(&transfer(None), &"00".repeat(64));
     let foreign = Transaction { version: wire_version(NetworkByte::MAINNET, 1), ..transfer(None) };
@@ -130,7 +130,7 @@ fn a_node_without_network_takes_in_no_transaction_of_it_but_judges_those_of_othe
 }
 
 #[test]
-fn a_transaction_is_signed_for_local_callers_only_and_no_answer_shows_the_key() {
+fn a_transaction_is_signed_only_for_local_clients_and_no_response_shows_the_key() {
     let (scene, recipient) = (Scene::new(), address(2));
     let transaction = format!(
         r#"{{"type":257,"version":{},"timeStamp":3240,"signer":"{}","fee":50000,"deadline":3241,"recipient":"{recipient}","amount":7}}"#,
@@ -170,7 +170,7 @@ fn a_transaction_is_signed_for_local_callers_only_and_no_answer_shows_the_key() 
 }
 
 #[test]
-fn a_local_route_is_refused_to_others_before_anything_else_is_looked_at() {
+fn a_local_route_rejects_remote_clients_before_it_reads_the_body() {
     let scene = Scene::new();
     let sent = TestRequest::new("POST /transaction/prepare/").json("{");
     let refused = sent.from([127, 0, 0, 2]).send(&scene);
@@ -206,7 +206,7 @@ fn accounts_are_unlocked_and_locked_by_their_keys() {
 }
 
 #[test]
-fn whether_an_address_is_unlocked_can_be_asked_by_anybody() {
+fn any_client_can_query_whether_an_address_is_unlocked() {
     let (scene, mut api, mut node) = (Scene::new(), Api::new(settings()), TestNode::default());
     node.unlocked.push(address(1));
     for (member, byte, word) in [("account", 1, "ok"), ("value", 1, "ok"), ("account", 2, "nope")] {
@@ -228,7 +228,7 @@ fn with_remote() -> (Scene, Height) {
 }
 
 #[test]
-fn only_who_may_send_a_private_key_can() {
+fn a_private_key_is_accepted_only_from_authorised_clients() {
     let body = format!("{{\"value\":\"{KEY}\"}}");
     let own = address_of(&pair().public());
     let other = || Settings { allowed_harvesters: vec![address(5)], ..settings() };
@@ -277,7 +277,7 @@ fn named_host_settings() -> Settings {
 }
 
 #[test]
-fn a_request_that_a_foreign_page_or_name_led_here_has_no_rights_of_a_local_caller() {
+fn a_request_with_a_foreign_host_or_origin_is_not_local() {
     let (scene, key_body) = (Scene::new(), format!("{{\"value\":\"{KEY}\"}}"));
     let json = ("Content-Type", "application/json");
     for (host, origin, is_local) in [
@@ -344,7 +344,7 @@ fn a_request_that_a_foreign_page_or_name_led_here_has_no_rights_of_a_local_calle
 }
 
 #[test]
-fn every_host_and_origin_counts_and_a_request_that_was_passed_on_is_not_local() {
+fn every_host_and_origin_is_checked_and_a_forwarded_request_is_not_local() {
     let scene = Scene::new();
     let prepare = TestRequest { body: b"{", ..TestRequest::new("POST /transaction/prepare") };
     let json = ("Content-Type", "application/json");
@@ -360,7 +360,7 @@ fn every_host_and_origin_counts_and_a_request_that_was_passed_on_is_not_local() 
 }
 
 #[test]
-fn no_page_but_those_of_the_node_itself_uses_what_is_for_local_clients() {
+fn local_routes_are_open_only_to_pages_of_the_node_itself() {
     let scene = Scene::new();
     let (host, browser) = (("Host", "localhost:7890"), ("User-Agent", "Mozilla/5.0 (X11; Linux x86_64)"));
     let far = ("Host", "10.0.0.7:7890");
@@ -411,7 +411,7 @@ fn no_page_but_those_of_the_node_itself_uses_what_is_for_local_clients() {
 }
 
 #[test]
-fn no_get_request_of_a_page_changes_anything() {
+fn a_get_request_of_a_foreign_page_changes_nothing() {
     let scene = Scene::new();
     let is_changed = |node: &TestNode| node.is_shut_down || !node.announced.is_empty() || !node.unlocked.is_empty();
     for route in ROUTES.iter().filter(|route| route.method == Method::Get) {

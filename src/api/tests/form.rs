@@ -12,7 +12,7 @@ use crate::net::http::Response;
 use crate::net::service::Progress;
 
 #[test]
-fn every_answer_of_the_application_has_the_common_headers() {
+fn every_application_response_has_the_common_headers() {
     let reply = TestRequest::new("GET /chain/height").send(&Scene::new());
     let expected = [
         ("Access-Control-Allow-Origin", "*"),
@@ -29,7 +29,7 @@ fn every_answer_of_the_application_has_the_common_headers() {
 }
 
 #[test]
-fn the_height_reads_nothing_else_and_allocates_no_header() {
+fn the_height_route_reads_no_store_and_allocates_no_header() {
     let (mut scene, stopped) = (Scene::new(), Arc::new(AtomicBool::new(false)));
     scene.store.set_interrupt_flag(Arc::clone(&stopped));
     // Every read of the store fails from here on.
@@ -43,7 +43,7 @@ fn the_height_reads_nothing_else_and_allocates_no_header() {
 }
 
 #[test]
-fn signs_of_life() {
+fn heartbeat_and_status_have_the_specified_bodies() {
     let scene = Scene::new();
     let expected = "{\"code\":1,\"type\":2,\"message\":\"ok\"}\r\n";
     assert_eq!(TestRequest::new("GET /heartbeat").status_and_body(&scene), (200, expected.to_owned()));
@@ -52,7 +52,7 @@ fn signs_of_life() {
 }
 
 #[test]
-fn a_node_without_a_chain_tells_how_far_it_is_and_nothing_else() {
+fn a_loading_node_answers_only_the_status_route() {
     let reply = TestRequest::new("GET /status").while_loading();
     assert_eq!((reply.status, text_of(&reply)), (200, "{\"code\":8,\"type\":4,\"message\":\"status\"}\r\n".to_owned()));
     for line in ["GET /chain/height", "POST /node/info", "GET /no/such/route", "GET /statuses"] {
@@ -64,7 +64,7 @@ fn a_node_without_a_chain_tells_how_far_it_is_and_nothing_else() {
 }
 
 #[test]
-fn the_node_tells_of_itself_and_its_time() {
+fn node_info_extended_info_and_network_time_have_the_specified_bodies() {
     let scene = Scene::new();
     let node = format!(
         r#"{{"metaData":{{"features":1,"application":null,"networkId":-104,"version":"0.6.102","platform":"p"}},"endpoint":{{"protocol":"http","port":7890,"host":"127.0.0.1"}},"identity":{{"name":"n\/","public-key":"{}"}}}}"#,
@@ -81,7 +81,7 @@ fn the_node_tells_of_itself_and_its_time() {
 }
 
 #[test]
-fn a_node_without_network_has_its_time_but_is_nobody() {
+fn a_node_that_is_not_booted_reports_its_time_but_no_identity() {
     let scene = Scene { status: NodeStatus::Running, ..Scene::new() };
     for line in ["GET /node/info", "GET /node/extended-info"] {
         assert_eq!(
@@ -94,7 +94,7 @@ fn a_node_without_network_has_its_time_but_is_nobody() {
 }
 
 #[test]
-fn bad_parameters_have_their_texts() {
+fn bad_parameters_get_their_specified_error_texts() {
     let scene = Scene::new();
     let decoder = "java.lang.IllegalArgumentException: org.apache.commons.codec.DecoderException";
     let bad_digit = format!("{decoder}: Illegal hexadecimal character z at index 0");
@@ -114,7 +114,7 @@ fn bad_parameters_have_their_texts() {
 }
 
 #[test]
-fn bad_bodies_have_their_texts() {
+fn bad_bodies_get_their_specified_error_texts() {
     let scene = Scene::new();
     let block_at = || TestRequest::new("POST /block/at/public");
     for (body, status, message) in [
@@ -140,7 +140,7 @@ fn bad_bodies_have_their_texts() {
 }
 
 #[test]
-fn binary_answers_hold_the_same_fields() {
+fn binary_responses_hold_the_specified_fields() {
     let (scene, binary) = (Scene::new(), [("Accept", "application/binary")]);
     let reply = TestRequest::new("GET /chain/height").with(&binary).send(&scene);
     assert_eq!(headers(&reply, "Content-Type"), ["application/binary"]);
@@ -154,7 +154,7 @@ fn binary_answers_hold_the_same_fields() {
 }
 
 #[test]
-fn a_client_that_takes_neither_format_is_told_so_in_json() {
+fn a_client_that_accepts_neither_format_gets_a_json_error() {
     let (scene, html) = (Scene::new(), [("Accept", "text/html")]);
     for (line, status) in
         [("GET /chain/height", 406), ("GET /chain/last-block", 406), ("GET /account/get?address=x", 500)]
@@ -212,7 +212,7 @@ fn exotic_spellings_reach_their_route() {
 }
 
 #[test]
-fn a_path_outside_of_the_context_is_unknown() {
+fn a_path_outside_the_context_is_unknown() {
     let (mut api, scene) = (Api::new(Settings { context_path: "/nis".to_owned(), ..settings() }), Scene::new());
     for (line, status) in [
         ("GET /nis/chain/height", 200),
@@ -229,7 +229,7 @@ fn a_path_outside_of_the_context_is_unknown() {
 }
 
 #[test]
-fn what_goes_into_the_pool_is_known_however_its_path_is_spelt() {
+fn routes_that_write_the_mempool_are_recognised_in_every_path_spelling() {
     let api = Api::new(settings());
     for path in [
         "/transaction/announce",
@@ -253,7 +253,7 @@ fn what_goes_into_the_pool_is_known_however_its_path_is_spelt() {
 }
 
 #[test]
-fn only_transactions_and_batches_may_have_large_bodies() {
+fn large_bodies_are_allowed_only_for_transactions_and_batches() {
     let api = Api::new(settings());
     for (path, limit) in [
         ("/transaction/announce", 65_536),
@@ -271,7 +271,7 @@ fn only_transactions_and_batches_may_have_large_bodies() {
 }
 
 #[test]
-fn a_caller_that_sends_too_fast_is_refused_without_the_common_headers() {
+fn a_rate_limited_client_is_rejected_without_the_common_headers() {
     let refused = TestRequest { is_rate_limited: true, ..TestRequest::new("GET /nosuch") }.send(&Scene::new());
     let expected = "{\"timeStamp\":3240,\"error\":\"Too Many Requests\",\"message\":null,\"status\":429}\r\n";
     assert_eq!((refused.status, refused.body.as_slice()), (429, expected.as_bytes()));
@@ -280,7 +280,7 @@ fn a_caller_that_sends_too_fast_is_refused_without_the_common_headers() {
 }
 
 #[test]
-fn a_node_that_fails_before_it_looks_says_so() {
+fn a_failure_before_routing_is_an_internal_server_error() {
     let mut reply = Response { body: b"left over".to_vec(), status: 200, ..Response::new() };
     Api::new(settings()).fail(NOW, &mut reply);
     assert_eq!(failure_in(&reply), (500, "null".to_owned()));
@@ -297,7 +297,7 @@ fn lookup_by_hash_can_be_switched_off() {
 }
 
 #[test]
-fn other_nodes_get_signed_answers_from_a_node_that_has_joined_its_network() {
+fn peers_get_signed_responses_from_a_booted_node() {
     let scene = Scene::new();
     let missing = "expected value for property data, but none was found".to_owned();
     assert_eq!(TestRequest::new("POST /chain/last-block").json("{}").status_and_error(&scene), (500, missing));
@@ -326,7 +326,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
-    fn any_request_is_answered_and_an_error_of_the_application_says_its_status(
+    fn any_request_is_answered_and_a_json_error_contains_its_status(
         method in "GET|HEAD|POST|OPTIONS|PUT|[!-~]{0,6}",
         path in "(/chain/height|/block/at/public|/transaction/(announce|prepare)|/account/get|/transaction/get)?[/;.%a-f0-9\\PC]{0,6}",
         query in "(address|hash|publicKey)?=?[%+&=a-f0-9\\PC]{0,20}",

@@ -89,7 +89,7 @@ fn a_namespace_is_shown_if_it_is_active() {
 }
 
 #[test]
-fn of_many_provisions_only_the_first_few_are_looked_at() {
+fn a_namespace_page_reads_only_the_first_provisions() {
     let scene = Scene::empty();
     let names = (0..9).map(|number| rent(1, &format!("a.s{number}"), 10 + number));
     scene.add_block(std::iter::once(rent(1, "a", 1)).chain(names).collect());
@@ -140,7 +140,7 @@ fn a_definition_is_shown_by_mosaic_and_in_lists() {
 }
 
 #[test]
-fn an_expired_definition_is_shown_only_as_the_last_one() {
+fn an_expired_definition_is_shown_only_by_the_last_definition_route() {
     let scene = Scene::empty();
     scene.add_block(vec![rent(1, "a", 1), define(definition("a:b", None), 3)]);
     let year = Height(scene.network.chain.blocks_per_year() + 2);
@@ -152,7 +152,7 @@ fn an_expired_definition_is_shown_only_as_the_last_one() {
 }
 
 #[test]
-fn what_an_account_owns_comes_with_the_mosaics_of_its_levies() {
+fn owned_mosaic_definitions_include_the_mosaics_of_their_levies() {
     let scene = Scene::with_mosaics();
     let (rich, poor) = (address(1), address(2));
     let xem = r#"{"quantity":4,"mosaicId":{"namespaceId":"nem","name":"xem"}}"#;
@@ -178,7 +178,7 @@ fn what_an_account_owns_comes_with_the_mosaics_of_its_levies() {
 }
 
 #[test]
-fn who_does_not_own_the_mosaic_of_a_levy_is_told_of_it_too() {
+fn the_levy_mosaic_is_included_even_if_the_account_does_not_own_it() {
     let scene = Scene::with_mosaics();
     // The account keeps `a:b` and loses `a:paid`, the mosaic of its levy.
     scene.forget_holding(1, "a:paid");
@@ -190,7 +190,7 @@ fn who_does_not_own_the_mosaic_of_a_levy_is_told_of_it_too() {
 }
 
 #[test]
-fn the_supply_of_a_mosaic_is_told_if_the_state_knows_it() {
+fn the_supply_is_shown_only_for_a_known_mosaic() {
     let scene = Scene::with_mosaics();
     let supply = "{\"mosaicId\":{\"namespaceId\":\"a\",\"name\":\"b\"},\"supply\":9}\r\n".to_owned();
     assert_eq!(TestRequest::new("GET /mosaic/supply?mosaicId=a%3Ab").status_and_body(&scene), (200, supply));
@@ -201,7 +201,7 @@ fn the_supply_of_a_mosaic_is_told_if_the_state_knows_it() {
 }
 
 #[test]
-fn who_has_a_mosaic_is_told_in_pages() {
+fn mosaic_holders_are_paged() {
     let scene = Scene::with_mosaics();
     let holder = |id: u32| {
         let address = address(1);
@@ -218,7 +218,7 @@ fn who_has_a_mosaic_is_told_in_pages() {
 }
 
 #[test]
-fn a_block_is_found_by_its_hash_as_long_as_it_may_be_replaced() {
+fn a_block_is_found_by_its_hash_within_the_rewrite_limit() {
     let scene = Scene::empty();
     let limit = scene.network.chain.rewrite_limit;
     for _ in 0..limit + 2 {
@@ -304,7 +304,7 @@ fn a_transaction_is_shown_with_its_meta_data() {
 }
 
 #[test]
-fn at_most_25_unconfirmed_transactions_are_asked_for_and_shown_with_what_is_to_be_cosigned() {
+fn the_unconfirmed_route_shows_at_most_25_transactions_with_inner_hashes() {
     let scene = Scene::new();
     let multisig = multisig();
     let inner = multisig.inner().unwrap().hash();
@@ -324,7 +324,7 @@ fn at_most_25_unconfirmed_transactions_are_asked_for_and_shown_with_what_is_to_b
 }
 
 #[test]
-fn a_waiting_importance_transfer_shows_in_the_status_of_its_account() {
+fn a_pending_importance_transfer_shows_in_the_account_status() {
     let line = format!("GET /account/get?address={}", address(1));
     let mut node = TestNode { is_linking: true, ..TestNode::default() };
     let far = 100_000;
@@ -353,7 +353,7 @@ fn a_waiting_importance_transfer_shows_in_the_status_of_its_account() {
 }
 
 #[test]
-fn a_transaction_of_any_kind_has_the_number_that_the_whole_block_gives_it() {
+fn a_transaction_found_by_hash_has_the_id_assigned_by_its_block() {
     let scene = Scene::new();
     let mut transactions = vec![rent(1, "a", 1)];
     for number in 2..40 {

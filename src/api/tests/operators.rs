@@ -27,7 +27,7 @@ fn stepped(sent: &TestRequest<'_>, api: &mut Api, scene: &Scene, node: &mut Test
 }
 
 #[test]
-fn a_remote_account_is_forwarded_to_the_one_it_harvests_for_whatever_the_height() {
+fn a_remote_account_is_forwarded_to_its_owner_at_any_height() {
     let scene = Scene::new();
     // The link refers to the third account and is not in effect yet.
     scene.put_link(address(7), LinkRole::Remote, LinkMode::Activate, 1_000_000);
@@ -48,7 +48,7 @@ fn a_remote_account_is_forwarded_to_the_one_it_harvests_for_whatever_the_height(
 }
 
 #[test]
-fn the_status_of_an_account_is_what_goes_with_it() {
+fn the_account_status_equals_the_meta_data_of_the_account() {
     let scene = Scene::new();
     let line = format!("address={}", address(9));
     let pair = json(&TestRequest::new(&format!("GET /account/get?{line}")).send(&scene));
@@ -58,7 +58,7 @@ fn the_status_of_an_account_is_what_goes_with_it() {
 }
 
 #[test]
-fn a_batch_shows_accounts_in_order_and_as_often_as_they_are_named_in_any_steps() {
+fn a_batch_shows_accounts_in_request_order_with_duplicates() {
     let scene = Scene::new();
     scene.put_multisigs(1, 40);
     let (mut api, mut node) = (Api::new(settings()), TestNode::default());
@@ -88,7 +88,7 @@ fn a_batch_shows_accounts_in_order_and_as_often_as_they_are_named_in_any_steps()
 }
 
 #[test]
-fn harvested_blocks_are_paged_through_by_existing_blocks_only() {
+fn harvested_blocks_are_paged_only_from_existing_block_ids() {
     let scene = Scene::new();
     for _ in 0..11 {
         scene.add_block(Vec::new());
@@ -111,7 +111,7 @@ fn harvested_blocks_are_paged_through_by_existing_blocks_only() {
 }
 
 #[test]
-fn all_importances_are_listed_in_any_steps_and_counted_in_binary() {
+fn importances_are_streamed_in_any_steps_and_counted_in_binary() {
     let scene = Scene::new();
     scene.put_importance(9, 0.25);
     let (mut api, mut node) = (Api::new(settings()), TestNode::default());
@@ -130,7 +130,7 @@ fn all_importances_are_listed_in_any_steps_and_counted_in_binary() {
 }
 
 #[test]
-fn heights_of_a_history_are_checked_before_anything_else_and_only_if_it_is_kept() {
+fn history_heights_are_validated_first_and_only_if_history_is_kept() {
     let scene = Scene::new();
     let account = address(1);
     let line = |points: &str| format!("GET /account/historical/get?address={account}{points}");
@@ -155,7 +155,7 @@ fn heights_of_a_history_are_checked_before_anything_else_and_only_if_it_is_kept(
 }
 
 #[test]
-fn an_explorer_block_has_its_transactions_twice_and_is_the_same_in_any_steps() {
+fn an_explorer_block_has_its_transactions_twice_in_any_steps() {
     let scene = Scene::new();
     scene.add_block(Vec::new());
     let (mut api, mut node) = (Api::new(settings()), TestNode::default());
@@ -222,7 +222,7 @@ const BOOT: &str = r#"{"identity":{"private-key":"01","name":"n"},
     "endpoint":{"protocol":"http","host":"10.0.0.1","port":7890},"metaData":{"application":"x"}}"#;
 
 #[test]
-fn a_node_is_booted_once_and_is_then_who_it_was_told_to_be() {
+fn a_node_is_booted_once_and_takes_the_given_identity() {
     let scene = Scene { status: NodeStatus::Running, ..Scene::new() };
     let (mut api, mut node) = (Api::new(settings()), TestNode::default());
     let sent = TestRequest::new("POST /node/boot");
@@ -250,7 +250,7 @@ fn a_node_is_booted_once_and_is_then_who_it_was_told_to_be() {
 }
 
 #[test]
-fn only_this_machine_may_end_the_node() {
+fn shutdown_is_allowed_only_to_local_clients() {
     let (scene, mut api, mut node) = (Scene::new(), Api::new(settings()), TestNode::default());
     assert_eq!(
         TestRequest::new("GET /shutdown").from([192, 0, 2, 1]).send_to_node(&mut api, &scene, &mut node).status,
@@ -264,7 +264,7 @@ fn only_this_machine_may_end_the_node() {
 }
 
 #[test]
-fn what_there_is_not_is_an_empty_list() {
+fn missing_data_is_an_empty_list() {
     let scene = Scene::new();
     let nothing = "{\"data\":[]}\r\n";
     for line in ["node/peer-list/reachable", "node/peer-list/active", "node/experiences", "debug/time-synchronization"]
@@ -282,7 +282,7 @@ fn what_there_is_not_is_an_empty_list() {
 }
 
 #[test]
-fn another_node_gets_blocks_while_their_transactions_are_not_more_than_it_wants() {
+fn blocks_after_returns_blocks_up_to_the_requested_transaction_count() {
     let scene = Scene::new();
     scene.fund(1);
     let mut number = 0;
@@ -321,7 +321,7 @@ fn another_node_gets_blocks_while_their_transactions_are_not_more_than_it_wants(
 }
 
 #[test]
-fn a_caller_is_told_its_address_as_the_other_nodes_write_it() {
+fn can_you_see_me_reports_the_client_address_in_nis1_form() {
     let scene = Scene::new();
     let sent = TestRequest::new("POST /node/cysm").json(r#"{"protocol":"http","host":"::1","port":7890}"#);
     let caller = |address: &str| {
@@ -335,7 +335,7 @@ fn a_caller_is_told_its_address_as_the_other_nodes_write_it() {
 }
 
 #[test]
-fn an_account_without_a_history_of_links_is_nobodys_remote() {
+fn an_account_without_links_is_no_remote() {
     let scene = Scene::new();
     let balance = VestedBalance { height: 1, unvested: 0, vested: Amount(1).0 };
     scene.put_account(7, &Account { first_height: 1, balance, ..Account::default() });

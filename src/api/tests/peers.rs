@@ -23,7 +23,7 @@ fn json_of(response: &Response) -> serde_json::Value {
 }
 
 #[test]
-fn requests_are_told_of_whose_route_was_found_and_whose_caller_may_make_them() {
+fn the_request_history_lists_only_authorised_requests_of_known_routes() {
     let (scene, mut api) = (Scene::new(), Api::new(settings()));
     let said =
         |api: &mut Api, line: &str, from: [u8; 4]| json_of(&TestRequest::new(line).from(from).send_to(api, &scene));
@@ -54,7 +54,7 @@ fn requests_are_told_of_whose_route_was_found_and_whose_caller_may_make_them() {
 }
 
 #[test]
-fn the_largest_height_is_told_once_partners_have_told_theirs_and_the_request_is_outstanding_until_then() {
+fn max_chain_height_is_outstanding_until_the_peers_have_answered() {
     let (scene, mut api) = (Scene::new(), Api::new(settings()));
     let mut node = TestNode { reported_height: None, ..TestNode::default() };
     let sent =
@@ -108,7 +108,7 @@ fn push(body: &[u8], format: Format, node: &mut TestNode) -> (Response, usize) {
 }
 
 #[test]
-fn a_list_of_transactions_is_taken_in_step_by_step_in_either_format() {
+fn a_pushed_transaction_list_is_processed_step_by_step_in_both_formats() {
     for format in [Format::Binary, Format::Json] {
         let mut node = TestNode::answering(ValidationResult::FailurePastDeadline);
         let (reply, steps) = push(&format.to_bytes(&List(pushes(5))), format, &mut node);
@@ -122,7 +122,7 @@ fn a_list_of_transactions_is_taken_in_step_by_step_in_either_format() {
 }
 
 #[test]
-fn what_follows_a_push_that_is_not_signed_or_cannot_be_read_is_not_looked_at() {
+fn transactions_after_an_unverifiable_or_malformed_push_are_ignored() {
     let mut pushed = pushes(3);
     pushed[1].signature = Signature([1; 64]);
     for format in [Format::Binary, Format::Json] {
@@ -145,7 +145,7 @@ fn what_follows_a_push_that_is_not_signed_or_cannot_be_read_is_not_looked_at() {
 }
 
 #[test]
-fn other_nodes_may_send_as_much_as_the_largest_block_takes() {
+fn push_routes_accept_bodies_up_to_the_largest_block() {
     let api = Api::new(Settings { max_pushed_bytes: 500_000, ..settings() });
     for (path, limit) in [
         ("/push/block", 500_000),
@@ -159,7 +159,7 @@ fn other_nodes_may_send_as_much_as_the_largest_block_takes() {
 }
 
 #[test]
-fn json_that_would_take_long_to_read_is_refused_unread() {
+fn json_that_is_expensive_to_read_is_rejected_unread() {
     let mut node = TestNode::default();
     let text = |length: usize| format!("{{\"data\":[],\"x\":\"{}\"}}", "a".repeat(length - 18));
     let limit = limits::PUSHED_JSON;
@@ -194,7 +194,7 @@ fn peers(known: Vec<PreTrustedPeer>) -> Manager {
 }
 
 #[test]
-fn what_is_known_of_other_nodes_is_told_to_this_machine_only() {
+fn peer_details_are_shown_only_to_local_clients() {
     let (scene, mut api) = (Scene { status: NodeStatus::Booting, ..Scene::new() }, Api::new(settings()));
     let known = vec![PreTrustedPeer::Node(known_peer()), PreTrustedPeer::Endpoint(Endpoint::http("b.example", 1))];
     let mut node = TestNode { peers: Some(peers(known)), ..TestNode::default() };

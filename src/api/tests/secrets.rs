@@ -28,7 +28,7 @@ fn times(erased: &[Vec<u8>], part: &[u8]) -> usize {
 }
 
 #[test]
-fn the_text_and_the_bytes_of_a_key_are_erased_when_it_was_read() {
+fn the_text_and_the_bytes_of_a_key_are_erased_after_reading() {
     let (status, erased) =
         erased(&Scene::new(), "POST /account/lock", "application/json", format!(r#"{{"value":"{KEY}"}}"#).as_bytes());
     assert_eq!(status, 200);
@@ -36,7 +36,7 @@ fn the_text_and_the_bytes_of_a_key_are_erased_when_it_was_read() {
 }
 
 #[test]
-fn a_key_in_a_body_that_is_refused_is_erased() {
+fn a_key_in_a_rejected_body_is_erased() {
     let scene = Scene::new();
     let long = KEY.repeat(3);
     for (body, text) in [
@@ -68,7 +68,7 @@ fn a_key_in_a_body_that_is_refused_is_erased() {
 }
 
 #[test]
-fn what_was_decoded_before_a_bad_digit_is_erased() {
+fn key_bytes_decoded_before_a_bad_digit_are_erased() {
     let body = format!(r#"{{"value":"{KEY}zz"}}"#);
     let (status, erased) = erased(&Scene::new(), "POST /account/lock", "application/json", body.as_bytes());
     assert_eq!(status, 400);
@@ -76,7 +76,7 @@ fn what_was_decoded_before_a_bad_digit_is_erased() {
 }
 
 #[test]
-fn a_key_in_a_text_that_is_no_utf_8_is_erased_with_its_repaired_copy() {
+fn a_key_in_invalid_utf8_is_erased_with_its_repaired_copy() {
     let mut body = format!(r#"{{"value":"{KEY}","x":""#).into_bytes();
     body.extend(b"\xff\xff\"}");
     let (status, erased) = erased(&Scene::new(), "POST /account/lock", "application/json", &body);
@@ -101,7 +101,7 @@ fn a_key_in_binary_is_erased() {
 }
 
 #[test]
-fn a_key_beside_a_transaction_is_erased_whatever_is_wrong_with_that() {
+fn a_key_beside_an_invalid_transaction_is_erased() {
     let scene = Scene::new();
     let version = wire_version(NETWORK, 1);
     let transaction = format!(

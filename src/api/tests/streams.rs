@@ -79,7 +79,7 @@ fn with_full_block(count: i32) -> Scene {
 }
 
 #[test]
-fn a_block_of_thousands_of_transactions_is_written_in_steps_and_pieces() {
+fn a_block_of_thousands_of_transactions_is_written_in_steps_and_chunks() {
     let scene = with_full_block(3000);
     let sent = TestRequest::new("GET /chain/last-block");
     let json = is_stepped(&sent, &scene);
@@ -98,7 +98,7 @@ fn a_block_of_thousands_of_transactions_is_written_in_steps_and_pieces() {
 }
 
 #[test]
-fn transactions_of_an_account_are_written_in_steps_also_if_one_block_has_all() {
+fn account_transactions_in_one_block_are_written_in_steps() {
     let scene = with_full_block(3000);
     for more in ["", "&id=1500", "&id=105"] {
         let line = format!("GET /account/transfers/all?address={}&pageSize=100{more}", address(1));
@@ -123,7 +123,7 @@ fn transactions_of_a_block_are_read_from_any_index() {
 }
 
 #[test]
-fn an_answer_goes_on_while_the_chain_grows() {
+fn a_streamed_block_is_complete_while_the_chain_grows() {
     let scene = with_full_block(600);
     let sent = TestRequest::new("GET /chain/last-block");
     let whole = sent.send(&scene).body;
@@ -134,7 +134,7 @@ fn an_answer_goes_on_while_the_chain_grows() {
 }
 
 #[test]
-fn a_block_that_leaves_the_chain_is_not_shown_half() {
+fn a_block_undone_by_a_reorg_is_not_shown_partially() {
     let scene = with_full_block(600);
     let sent = TestRequest::new("GET /chain/last-block");
     let early = in_steps(&sent, &scene, |step| {
@@ -164,7 +164,7 @@ fn after_the_first(entity: &str) -> String {
 }
 
 #[test]
-fn what_other_nodes_get_is_sent_as_it_is_stored_while_it_is_written() {
+fn blocks_for_peers_are_streamed_as_stored() {
     let scene = with_full_block(600);
     scene.add_block(transfers(1300).split_off(600));
     let blocks = [2, 3].map(|height| scene.with_view(|view| view.block(Height(height))).unwrap().unwrap());
@@ -184,7 +184,7 @@ fn what_other_nodes_get_is_sent_as_it_is_stored_while_it_is_written() {
 }
 
 #[test]
-fn another_node_never_gets_blocks_of_two_branches() {
+fn a_peer_never_gets_blocks_of_two_branches() {
     let part = after_the_first("{\"height\":1,\"maxTransactions\":10000}");
     let part = TestRequest::new("POST /chain/blocks-after").json(&part).with(&BINARY_FOR_JSON);
     let with_two_blocks = || {
@@ -281,7 +281,7 @@ fn long_lists_of_mosaics_are_written_in_steps() {
 }
 
 #[test]
-fn a_list_that_is_being_written_follows_the_last_commit() {
+fn a_list_stream_follows_the_last_commit() {
     let scene = with_many_mosaics();
     let line = format!("GET /account/mosaic/owned?address={}", address(1));
     let stepped = in_steps(&TestRequest::new(&line), &scene, |step| {
@@ -297,7 +297,7 @@ fn a_list_that_is_being_written_follows_the_last_commit() {
 }
 
 #[test]
-fn namespaces_that_do_not_match_are_passed_in_steps() {
+fn namespaces_that_do_not_match_are_skipped_in_steps() {
     let scene = Scene::empty();
     let names = (0..900).map(|number| rent(1, &format!("a.x{number:03}"), number));
     scene.add_block(std::iter::once(rent(1, "a", 999)).chain(names).collect());
@@ -309,7 +309,7 @@ fn namespaces_that_do_not_match_are_passed_in_steps() {
 }
 
 #[test]
-fn a_transaction_is_found_in_a_full_block_without_a_look_at_the_others() {
+fn a_transaction_is_found_in_a_full_block_in_one_step() {
     let scene = Scene::empty();
     scene.add_block(Vec::new());
     scene.fund(1);
@@ -327,7 +327,7 @@ fn a_transaction_is_found_in_a_full_block_without_a_look_at_the_others() {
 }
 
 #[test]
-fn transactions_of_the_pool_are_written_in_steps() {
+fn unconfirmed_transactions_are_written_in_steps() {
     let scene = Scene::new();
     let waiting = (0..25).map(|number| multisig_with_cosignatures(number).into()).collect();
     let mut node = TestNode { unconfirmed: waiting, ..TestNode::default() };
@@ -344,7 +344,7 @@ fn transactions_of_the_pool_are_written_in_steps() {
 }
 
 #[test]
-fn a_batch_names_each_account_once_and_not_too_many() {
+fn a_batch_reads_each_account_once_and_has_at_most_512() {
     let scene = with_many_mosaics();
     let batch = |accounts: &[crate::model::Address]| {
         let accounts: Vec<_> = accounts.iter().map(|one| format!("{{\"account\":\"{one}\"}}")).collect();
@@ -376,7 +376,7 @@ fn a_batch_names_each_account_once_and_not_too_many() {
 }
 
 #[test]
-fn who_is_gone_is_written_no_answer() {
+fn a_disconnect_discards_the_pending_stream() {
     let scene = with_full_block(600);
     let (mut api, mut node, mut reply) = (Api::new(settings()), TestNode::default(), Response::new());
     let sent = TestRequest::new("GET /chain/last-block");
@@ -389,7 +389,7 @@ fn who_is_gone_is_written_no_answer() {
 }
 
 #[test]
-fn a_new_request_has_nothing_of_an_answer_that_was_not_resumed() {
+fn a_new_request_discards_the_stream_that_was_not_resumed() {
     let scene = with_full_block(600);
     let (mut api, mut node, mut reply) = (Api::new(settings()), TestNode::default(), Response::new());
     TestRequest::new("GET /chain/last-block").step(&mut api, &scene, &mut node, &mut reply, false, STEP).unwrap();
@@ -404,7 +404,7 @@ fn a_new_request_has_nothing_of_an_answer_that_was_not_resumed() {
 }
 
 #[test]
-fn many_long_answers_of_one_client_are_all_given_and_others_do_not_wait_for_them() {
+fn all_streams_of_one_client_complete_without_delaying_other_clients() {
     const ALL: usize = 4 * MAX_ACTIVE_PER_CLIENT;
     let scene = with_full_block(600);
     let (mut api, mut node) = (Api::new(settings()), TestNode::default());

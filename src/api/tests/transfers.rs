@@ -120,7 +120,7 @@ fn every_page_of_an_account_has_its_newest_transactions_below_the_id() {
 }
 
 #[test]
-fn a_page_may_begin_behind_a_transaction_of_others() {
+fn a_page_may_begin_at_a_transaction_of_another_account() {
     let history = History::new(5, 7);
     let (id, hash) = history.of(2, "outgoing")[3];
     let mut expected = history.of(1, "incoming");
@@ -130,7 +130,7 @@ fn a_page_may_begin_behind_a_transaction_of_others() {
 }
 
 #[test]
-fn an_account_that_the_chain_does_not_know_has_no_transactions() {
+fn an_unknown_account_has_no_transactions() {
     let history = History::new(1, 7);
     let (_, hash) = history.of(1, "all")[0];
     for more in [String::new(), "&id=3".to_owned(), format!("&hash={hash}")] {
@@ -139,7 +139,7 @@ fn an_account_that_the_chain_does_not_know_has_no_transactions() {
 }
 
 #[test]
-fn a_multisig_transaction_is_sent_by_the_account_and_all_who_sign_for_it() {
+fn a_multisig_transaction_is_outgoing_for_the_account_and_its_cosignatories() {
     let scene = funded();
     for cosignatory in [2, 3] {
         scene.put_cosignatory(1, address(cosignatory));
@@ -160,7 +160,7 @@ fn a_multisig_transaction_is_sent_by_the_account_and_all_who_sign_for_it() {
 }
 
 #[test]
-fn bad_parameters_of_a_page_have_their_texts() {
+fn bad_page_parameters_get_their_specified_error_texts() {
     let scene = funded();
     scene.add_block(vec![between(1, 2, 1), between(2, 1, 2)]);
     let good = address(1);
@@ -189,7 +189,7 @@ fn bad_parameters_of_a_page_have_their_texts() {
 }
 
 #[test]
-fn a_node_that_looks_up_no_hashes_still_takes_ids() {
+fn a_node_without_hash_lookup_pages_by_id() {
     let scene = funded();
     scene.add_block(vec![between(1, 2, 1), between(2, 1, 2)]);
     let settings = || Settings { features: Default::default(), ..settings() };
@@ -257,7 +257,7 @@ fn message_transfer(from: &KeyPair, to: Address, kind: MessageKind, payload: Vec
 }
 
 #[test]
-fn the_key_of_an_account_reads_its_messages() {
+fn the_private_key_of_an_account_decrypts_its_messages() {
     let letters = Messages::new();
     let all = letters.ask("all", "");
     let shown: Vec<_> = all
@@ -296,7 +296,7 @@ fn the_key_of_an_account_reads_its_messages() {
 }
 
 #[test]
-fn pages_of_a_key_are_asked_for_in_texts() {
+fn page_parameters_beside_a_key_are_strings() {
     let letters = Messages::new();
     let count = |path: &str, more: &str| letters.ask(path, more).len();
     assert_eq!((count("incoming", ""), count("outgoing", ""), count("all", "")), (5, 2, 7));
@@ -325,7 +325,7 @@ fn pages_of_a_key_are_asked_for_in_texts() {
 }
 
 #[test]
-fn a_page_that_is_being_written_goes_on_on_the_chain_that_there_is() {
+fn a_streamed_page_continues_on_the_present_chain_after_a_reorg() {
     let history = History::new(30, 7);
     let line = format!("GET /account/transfers/all?address={}&pageSize=100", address(1));
     let undone = super::streams::in_steps(&TestRequest::new(&line), &history.scene, |step| {

@@ -192,7 +192,7 @@ mod tests {
     use crate::codec::json::JsonEncoder;
 
     #[test]
-    fn rounds_of_time_synchronisation_are_told_with_the_time_of_day() {
+    fn time_synchronisation_rounds_show_date_and_time() {
         let rounds = vec![TimeSyncRound { time: Timestamp(86_400), offset: -3, change: 4 }];
         let text = JsonEncoder::document(|sink| TimeSynchronisations(rounds.clone()).write(sink));
         let expected = r#"{"data":[{"dateTime":"2015-03-30 00:06:25","currentTimeOffset":-3,"change":4}]}"#;
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_does_not_fit_is_the_largest() {
+    fn a_number_that_does_not_fit_becomes_the_largest() {
         let delay = std::time::Duration::from_secs(25 * 86_400);
         assert_eq!((clamped(delay.as_millis()), clamped(3_u64), clamped(u32::MAX)), (i32::MAX, 3, i32::MAX));
     }

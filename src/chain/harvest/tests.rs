@@ -264,7 +264,7 @@ fn multisig(initiator: u8, cosignatories: &[u8], inner: Transaction) -> Transact
 }
 
 #[test]
-fn only_transactions_older_than_the_block_and_not_expired_by_then_are_chosen() {
+fn selection_takes_only_transactions_before_the_block_and_before_their_deadline() {
     let scene = Fixture::new().with_vested(2, 100);
     let at = |timestamp, deadline| Transaction {
         timestamp: Timestamp(NOW.0 + timestamp),
@@ -275,13 +275,13 @@ fn only_transactions_older_than_the_block_and_not_expired_by_then_are_chosen() {
 }
 
 #[test]
-fn what_the_account_signed_to_which_the_block_is_credited_is_left_out() {
+fn selection_leaves_out_transactions_signed_by_the_harvester() {
     let scene = Fixture::new().with_vested(1, 100).with_vested(2, 100);
     assert_eq!(scene.selected(&[transfer(1, 3, 1), transfer(2, 1, 1)]), [1]);
 }
 
 #[test]
-fn the_first_transaction_that_does_not_fit_ends_the_choice() {
+fn the_first_transaction_that_does_not_fit_ends_the_selection() {
     let mut scene =
         Fixture::new().with_vested(2, 100).with_vested(10, 100).with_vested(20, 100).multisig(20, &[10, 11]);
     scene.network.chain.max_transactions_per_block = 6;
@@ -298,7 +298,7 @@ fn the_first_transaction_that_does_not_fit_ends_the_choice() {
 }
 
 #[test]
-fn a_transaction_may_spend_what_one_chosen_before_it_brings_but_not_one_after_it() {
+fn a_transaction_may_spend_only_income_from_transactions_selected_before_it() {
     let scene = Fixture::new().with_vested(2, 100);
     let (brings, spends) = (transfer(2, 3, 50), transfer(3, 4, 40));
     assert_eq!(scene.selected(&[brings.clone(), spends.clone()]), [0, 1]);
@@ -306,7 +306,7 @@ fn a_transaction_may_spend_what_one_chosen_before_it_brings_but_not_one_after_it
 }
 
 #[test]
-fn a_transaction_for_which_the_protocol_has_no_result_does_not_stop_the_others() {
+fn a_transaction_that_raises_an_exception_does_not_stop_the_selection() {
     let scene = Fixture::new().with_vested(2, 100);
     let mut unknown = transfer(2, 3, 1);
     unknown.version = wire_version(BYTE, 2);
@@ -327,7 +327,7 @@ fn a_transaction_for_which_the_protocol_has_no_result_does_not_stop_the_others()
 }
 
 #[test]
-fn a_transaction_that_cannot_be_carried_out_leaves_no_trace() {
+fn a_transaction_that_cannot_be_applied_leaves_no_trace() {
     let full = VestedBalance { height: LAST.0, unvested: MAX_BALANCE, vested: 0 };
     let scene = Fixture::new().with_vested(2, 100).with_vested(10, 100).with_vested(20, 100).multisig(20, &[10, 11]);
     let scene = scene.with(3, |account| account.balance = full);
@@ -340,7 +340,7 @@ fn a_transaction_that_cannot_be_carried_out_leaves_no_trace() {
 }
 
 #[test]
-fn a_definition_that_cannot_be_carried_out_leaves_no_mosaic() {
+fn a_definition_that_cannot_be_applied_leaves_no_mosaic() {
     let scene = Fixture::new().with_vested(2, 1000).leased(2, "two");
     let sink = Address::from_public_key(&MOSAIC_SINK, BYTE);
     let definition = MosaicDefinition {
@@ -383,7 +383,7 @@ fn processor_seconds() -> f64 {
 }
 
 #[test]
-fn a_candidate_costs_the_same_however_many_are_chosen_already() {
+fn a_candidate_costs_the_same_after_many_selected_ones() {
     let mut scene = Fixture::new().with_vested(2, 1_000_000);
     scene.network.chain.max_transactions_per_block = 10_000;
     let unconfirmed: Vec<Transaction> = (0..4000).map(|units| transfer(2, 3, units % 50)).collect();
@@ -394,7 +394,7 @@ fn a_candidate_costs_the_same_however_many_are_chosen_already() {
 }
 
 #[test]
-fn a_candidate_costs_the_same_however_many_could_not_be_carried_out() {
+fn a_candidate_costs_the_same_after_many_failed_ones() {
     let full = VestedBalance { height: LAST.0, unvested: MAX_BALANCE, vested: 0 };
     let mut scene = Fixture::new().with_vested(2, 1_000_000).with(3, |account| account.balance = full);
     scene.network.chain.max_transactions_per_block = 10_000;
@@ -406,7 +406,7 @@ fn a_candidate_costs_the_same_however_many_could_not_be_carried_out() {
 }
 
 #[test]
-fn two_changes_of_the_same_cosignatories_do_not_go_together() {
+fn two_modifications_of_the_same_multisig_account_exclude_each_other() {
     let scene = Fixture::new().with_vested(2, 100).with_vested(3, 100);
     let change = |signer, cosignatory| {
         let added = Modification { kind: ModificationKind::Add, cosignatory: public(cosignatory) };
@@ -417,7 +417,7 @@ fn two_changes_of_the_same_cosignatories_do_not_go_together() {
 }
 
 #[test]
-fn multisig_transactions_wait_for_their_cosignatures_and_those_are_never_chosen_alone() {
+fn multisig_transactions_need_their_cosignatures_which_are_never_selected_alone() {
     let scene = Fixture::new().with_vested(10, 100).with_vested(20, 100).multisig(20, &[10, 11]);
     let inner = transfer(20, 3, 1);
     let unconfirmed = [
@@ -431,7 +431,7 @@ fn multisig_transactions_wait_for_their_cosignatures_and_those_are_never_chosen_
 }
 
 #[test]
-fn the_treasury_block_takes_what_is_listed_by_age_and_the_fallback_first() {
+fn the_treasury_block_takes_listed_transactions_by_age_and_prefers_the_fallback() {
     let mut scene = Fixture::new();
     let aged = |units, age| Transaction { timestamp: Timestamp(NOW.0 - age), ..transfer(2, 3, units) };
     let unconfirmed = [aged(1, 10), aged(2, 30), aged(3, 20), aged(4, 40)];
@@ -459,7 +459,7 @@ fn an_account_is_unlocked_if_it_is_known_and_has_enough_vested() {
 }
 
 #[test]
-fn for_a_remote_account_the_balance_of_its_owner_counts_from_the_first_link_on() {
+fn a_remote_account_uses_the_balance_of_its_owner_from_the_first_link() {
     let scene = Fixture::new().with_vested(1, 10_000).linked(1, 2, LAST.0).linked(3, 4, LAST.0);
     let mut unlocked = UnlockedAccounts::new(4);
     assert_eq!(scene.unlock(&mut unlocked, 2), UnlockResult::Success);
@@ -467,7 +467,7 @@ fn for_a_remote_account_the_balance_of_its_owner_counts_from_the_first_link_on()
 }
 
 #[test]
-fn the_limit_is_met_exactly_and_none_if_it_is_negative() {
+fn the_unlocked_limit_is_exact_and_a_negative_one_is_unlimited() {
     let scene = Fixture::new().with_vested(1, 10_000).with_vested(2, 10_000);
     assert_eq!(scene.unlock(&mut UnlockedAccounts::new(0), 1), UnlockResult::ServerLimit);
     let mut one = UnlockedAccounts::new(1);
@@ -494,7 +494,7 @@ fn the_results_of_unlocking_have_the_names_of_the_protocol() {
 }
 
 #[test]
-fn an_account_that_becomes_too_poor_stops_and_only_the_configuration_brings_it_back() {
+fn an_account_that_becomes_too_poor_is_unlocked_again_only_by_the_configuration() {
     let scene = Fixture::new().with_vested(1, 10_000).with_vested(2, 10_000);
     let mut unlocked = scene.unlocked(&[1]);
     assert_eq!(scene.configure(&mut unlocked, 2), UnlockResult::Success);
@@ -507,7 +507,7 @@ fn an_account_that_becomes_too_poor_stops_and_only_the_configuration_brings_it_b
 }
 
 #[test]
-fn an_account_of_the_configuration_harvests_once_it_may_unless_it_was_locked() {
+fn a_configured_account_harvests_once_eligible_unless_it_was_locked() {
     let scene = Fixture::new();
     let mut unlocked = UnlockedAccounts::new(4);
     assert_eq!(scene.configure(&mut unlocked, 1), UnlockResult::UnknownAccount);
@@ -522,7 +522,7 @@ fn an_account_of_the_configuration_harvests_once_it_may_unless_it_was_locked() {
 }
 
 #[test]
-fn an_account_that_hits_makes_a_block_that_is_signed_and_names_the_last_one() {
+fn an_account_with_a_hit_makes_a_signed_block_on_the_tip() {
     let scene = Fixture::new().with_vested(1, 10_000).with_importance(&[1], LAST.next());
     let mut unlocked = scene.unlocked(&[1]);
     let (harvested, discarded) = scene.tick(&mut unlocked);
@@ -537,7 +537,7 @@ fn an_account_that_hits_makes_a_block_that_is_signed_and_names_the_last_one() {
 }
 
 #[test]
-fn nobody_harvests_while_a_better_chain_is_known() {
+fn harvesting_pauses_while_a_better_chain_is_known() {
     let scene = Fixture::new().with_vested(1, 10_000).with_importance(&[1], LAST.next());
     let mut unlocked = scene.unlocked(&[1]);
     let behind = HarvestRound::begin(&mut unlocked, NOW, true, &scene.state(), &scene.network).unwrap();
@@ -546,7 +546,7 @@ fn nobody_harvests_while_a_better_chain_is_known() {
 }
 
 #[test]
-fn nobody_hits_at_the_time_of_the_last_block_or_before_it() {
+fn a_hit_needs_a_time_after_the_last_block() {
     let scene = Fixture::new().with_vested(1, 10_000).with_importance(&[1], LAST.next());
     let mut unlocked = scene.unlocked(&[1]);
     for now in [0, 60_000] {
@@ -558,7 +558,7 @@ fn nobody_hits_at_the_time_of_the_last_block_or_before_it() {
 }
 
 #[test]
-fn an_importance_of_an_older_height_is_none_and_concerns_one_account_only() {
+fn an_importance_of_an_older_height_excludes_only_its_account() {
     let scene = Fixture::new().with_vested(1, 10_000).with_importance(&[1], Height(359));
     assert!(scene.tick(&mut scene.unlocked(&[1])).0.is_none());
     let scene = Fixture::new().with_vested(1, 10_000).with_vested(2, 10_000).with_importance(&[2], LAST.next());
@@ -566,7 +566,7 @@ fn an_importance_of_an_older_height_is_none_and_concerns_one_account_only() {
 }
 
 #[test]
-fn a_block_that_is_not_valid_is_discarded_and_the_next_account_makes_one() {
+fn an_invalid_block_is_discarded_and_the_next_account_harvests() {
     // The owner hits, but only its remote account may sign.
     let scene = Fixture::new().with_vested(1, 10_000).linked(1, 2, 10).with_importance(&[1], LAST.next());
     let (harvested, discarded) = scene.tick(&mut scene.unlocked(&[1, 2]));
@@ -579,7 +579,7 @@ fn a_block_that_is_not_valid_is_discarded_and_the_next_account_makes_one() {
 }
 
 #[test]
-fn of_accounts_that_hit_at_once_the_one_makes_the_block_that_draws_best_for_its_importance() {
+fn the_account_with_the_best_hit_for_its_importance_makes_the_block() {
     let names = [1, 2, 3];
     let best = names.into_iter().min_by_key(|name| hit(*name)).unwrap();
     let scene = names.iter().fold(Fixture::new(), |scene, name| scene.with_vested(*name, 10_000));
@@ -591,7 +591,7 @@ fn of_accounts_that_hit_at_once_the_one_makes_the_block_that_draws_best_for_its_
 }
 
 #[test]
-fn the_transactions_of_the_owner_are_left_out_of_the_block_of_its_remote() {
+fn a_block_of_a_remote_leaves_out_the_transactions_of_its_owner() {
     let scene =
         Fixture::new().with_vested(1, 10_000).with_vested(3, 10).linked(1, 2, 10).with_importance(&[1], LAST.next());
     let unlocked = &mut scene.unlocked(&[2]);
@@ -608,7 +608,7 @@ fn the_transactions_of_the_owner_are_left_out_of_the_block_of_its_remote() {
 }
 
 #[test]
-fn a_tick_ends_without_a_block_when_the_chain_goes_on_or_its_account_is_locked() {
+fn a_harvest_round_ends_without_a_block_if_the_tip_changes_or_the_account_is_locked() {
     let scene = Fixture::new().with_vested(1, 10_000).with_importance(&[1], LAST.next());
     let mut unlocked = scene.unlocked(&[1]);
     let mut tick = scene.begin(&mut unlocked).unwrap();

@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_the_platforms_function_but_for_the_last_bit() {
+    fn exp_differs_from_the_platform_by_at_most_the_last_bit() {
         for step in -80_000..=80_000 {
             let x = f64::from(step) / 10_001.0;
             let (found, platform) = (exp(x), x.exp());

@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ties_are_rounded_to_even_and_all_else_to_the_nearest() {
+    fn fixed_numbers_round_to_the_nearest_double_and_ties_to_even() {
         let ulps = |above: u64| (Fixed::from(1_u64 << 52) << 8) + Fixed::from(above);
         let rounded = |above| nearest_double(ulps(above), 60);
         let double = |steps: u64| f64::from_bits(1_f64.to_bits() + steps);

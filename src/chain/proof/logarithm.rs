@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_the_platforms_logarithm_but_for_the_last_bit() {
+    fn the_logarithm_differs_from_the_platform_by_at_most_the_last_bit() {
         for seed in 0_u32..20_000 {
             let bytes = keccak256(&seed.to_be_bytes());
             let mantissa = u64::from_be_bytes(bytes[..8].try_into().unwrap()) >> 12;

@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_time_or_time_that_runs_backwards_makes_no_target() {
+    fn the_target_is_zero_without_positive_elapsed_time() {
         for stabilize_block_times in [false, true] {
             let chain = ChainParameters { stabilize_block_times, ..ChainParameters::after_all_forks() };
             for elapsed in [0, -1, i32::MIN] {
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_hit_below_the_target_is_one() {
+    fn a_hit_must_be_below_the_target() {
         let target = target(60, 9_000_000, 100_000_000_000_000, &ChainParameters::after_all_forks());
         assert!(is_hit(99_612_417_998_030, &target));
         assert!(!is_hit(99_612_417_998_031, &target));
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_that_is_no_number_or_negative_counts_nothing() {
+    fn an_importance_that_is_nan_or_negative_is_zero() {
         let total = Amount::whole(9);
         assert_eq!(effective_importance(f64::NAN, total), 0);
         assert_eq!(effective_importance(-1.0, total), 0);

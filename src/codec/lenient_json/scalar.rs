@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn words_and_numbers_without_quotes_keep_their_meaning() {
+    fn unquoted_words_and_numbers_keep_their_meaning() {
         for (text, value) in [
             ("null", Value::Null),
             ("true", Value::Bool(true)),
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn all_else_without_quotes_is_a_string() {
+    fn any_other_unquoted_text_is_a_string() {
         for text in [
             "+1", "0x10", ".5", "1.", "-", "1e", "1e+", "1.e5", "--1", "5/*c*/", "nul", "True", "1 2", "inf", "nan",
             "-NaN",

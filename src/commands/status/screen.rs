@@ -302,7 +302,7 @@ nisd_store_map_bytes 68719476736
     }
 
     #[test]
-    fn a_screen_tells_what_is_known_and_leaves_out_the_rest() {
+    fn the_screen_shows_known_metrics_and_omits_missing_ones() {
         let expected = "\
 nisd 0.1.0 on devnet, http://a, up 2 h
 
@@ -324,7 +324,7 @@ Clock        1 jump
     }
 
     #[test]
-    fn rates_are_told_once_there_is_something_to_compare_with() {
+    fn rates_are_shown_only_with_an_earlier_scrape_of_the_same_run() {
         let before = PAGE.replace("7300", "7290").replace("status=\"200\"} 100", "status=\"200\"} 75");
         let before = seen(&before).metrics;
         assert!(text(&seen(PAGE), Some(&before)).contains("105 answered, 2.5 a second, "));
@@ -333,7 +333,7 @@ Clock        1 jump
     }
 
     #[test]
-    fn quantities_are_told_in_units_that_people_read() {
+    fn quantities_are_shown_in_readable_units() {
         assert_eq!([0.0, 999.0, 1000.0, -1_234_567.0].map(number), ["0", "999", "1,000", "-1,234,567"]);
         assert_eq!(
             [0.0, 1023.0, 1024.0, 10_240.0, 1.5e13].map(bytes),

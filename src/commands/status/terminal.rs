@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_frame_fits_the_screen_and_leaves_nothing_of_the_one_before() {
+    fn a_frame_fits_the_screen_and_clears_the_previous_one() {
         let frame = frame("abcdef\ngh\nij\n", 2, 4);
         assert_eq!(frame, "\x1b[Habcd\x1b[K\r\ngh\x1b[K\x1b[J");
     }

@@ -217,7 +217,7 @@ mod tests {
     const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
     #[test]
-    fn addresses_are_tried_in_turn_and_asked_for_once() {
+    fn addresses_are_resolved_once_and_tried_in_order() {
         let mut connection = OutboundConnection::new(0, pending());
         assert!(connection.take_dns_query() && !connection.take_dns_query());
         connection.resolved([address(1), address(2)].into());
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_sent_in_whatever_pieces_the_socket_takes() {
+    fn a_request_is_sent_in_any_pieces() {
         let mut connection = open();
         let mut seen = Vec::new();
         while !connection.unsent().concat().is_empty() {
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_before_the_whole_request_was_sent_ends_the_connection() {
+    fn a_response_before_the_request_was_sent_ends_the_connection() {
         let mut connection = open();
         connection.sent(7);
         assert!(!connection.receive(ANSWER).unwrap().unwrap().keep_alive);
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_connection_that_was_kept_and_brought_nothing_lets_its_request_be_repeated() {
+    fn a_request_is_retried_only_if_a_reused_connection_returned_nothing() {
         assert!(!open().may_retry(), "a new connection");
         let mut connection = open();
         connection.receive(ANSWER).unwrap();
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_connection_is_told_as_what_it_is() {
+    fn the_end_of_a_connection_is_classified() {
         assert!(matches!(open().end(None), Err(FetchError::Broken(_))));
         let mut connection = open();
         connection.receive(b"HTTP/1.1 200 OK\r\n\r\nok").unwrap();

@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn every_framing_gives_the_body_whatever_the_pieces() {
+    fn every_framing_gives_the_body_in_any_pieces() {
         for text in [
             "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello and more",
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nhel\r\n2;x=y\r\nlo\r\n0\r\nA: b\r\n\r\n",
@@ -353,13 +353,13 @@ mod tests {
     }
 
     #[test]
-    fn a_redirect_is_a_response_like_any_other() {
+    fn a_redirect_is_returned_as_an_ordinary_response() {
         let text = b"HTTP/1.1 302 Found\r\nLocation: http://a/\r\nContent-Length: 0\r\n\r\n";
         assert_eq!(read(text, []).unwrap().response.status, 302);
     }
 
     #[test]
-    fn a_connection_is_kept_if_both_sides_agree_and_nothing_is_left_over() {
+    fn a_connection_is_kept_alive_if_agreed_and_without_surplus_bytes() {
         for (text, is_kept) in [
             ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", true),
             ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", true),
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_response_is_refused() {
+    fn invalid_responses_are_rejected() {
         for text in [
             "",
             "SSH-2.0-OpenSSH_9.2\r\n",
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_follows_what_has_arrived_and_ends_at_the_announced_length() {
+    fn memory_grows_with_received_bytes_up_to_the_announced_length() {
         let mut reader = ResponseReader::new(BODY_LIMIT);
         reader.receive(b"HTTP/1.1 200 OK\r\nContent-Length: 50000\r\n\r\n").unwrap();
         assert_eq!(reader.held_bytes(), 0, "an announced length takes no memory yet");
@@ -462,7 +462,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_split_of_the_bytes_gives_the_same_response(
+        fn a_response_does_not_depend_on_how_it_is_split(
             (bytes, body) in any_response(),
             mut cuts in prop::collection::vec(0..6000usize, 0..12),
         ) {
@@ -472,7 +472,7 @@ mod tests {
         }
 
         #[test]
-        fn any_split_of_noise_ends_the_same_and_within_the_limits(
+        fn the_outcome_of_noise_does_not_depend_on_how_it_is_split(
             noise in prop::collection::vec(
                 prop_oneof![
                     any::<Vec<u8>>(),

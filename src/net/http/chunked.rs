@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_the_coding_is_refused() {
+    fn invalid_chunked_coding_is_rejected() {
         for text in [
             "3\nabc\r\n0\r\n\r\n",
             "3\r\nabcd\r\n0\r\n\r\n",
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn every_limit_is_kept() {
+    fn chunked_bodies_keep_every_limit() {
         assert_eq!(decode("b\r\n", 10).unwrap_err(), HttpError::BodyTooLarge, "before the data");
         assert_eq!(decode("6\r\nabcdef\r\n5\r\n", 10).unwrap_err(), HttpError::BodyTooLarge);
         assert_eq!(decode("fffffffffffffffffffff\r\n", 10).unwrap_err(), HttpError::BodyTooLarge);

@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn one_compressor_serves_many_answers() {
+    fn one_compressor_serves_many_responses() {
         let mut gzip = Gzip::default();
         for size in [20_usize, 5_000, 300, 70_000] {
             let body: Vec<u8> = (0..size).map(|at| b'a' + (at % 7) as u8).collect();
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_shrink_is_sent_plain() {
+    fn a_body_that_does_not_shrink_is_not_compressed() {
         let mut state = 1_u32;
         let noise: Vec<u8> = std::iter::repeat_with(|| {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);

@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn other_targets_are_refused() {
+    fn other_targets_are_rejected() {
         for target in ["host:80", "*", "ftp://x/y", "a/b", "http:/x"] {
             let text = format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n");
             assert_eq!(parse_all(&text).unwrap_err(), HttpError::Malformed("Bad URI"), "{target}");
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_of_ambiguous_length_is_refused() {
+    fn a_body_of_ambiguous_length_is_rejected() {
         for headers in [
             "Content-Length: 5\r\nContent-Length: 5\r\n",
             "Content-Length: 5\r\nContent-Length: 6\r\n",
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_is_exact_and_names_the_long_part() {
+    fn the_head_limit_is_exact_and_names_the_long_part() {
         let head = |pad: usize| format!("GET / HTTP/1.1\r\nHost: {}\r\n\r\n", "a".repeat(pad));
         let fixed = head(0).len();
         let exact = head(HEAD_LIMIT - fixed);

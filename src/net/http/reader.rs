@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_is_put_back_comes_again_and_so_does_what_follows_it() {
+    fn a_restored_request_is_read_again_before_the_next_one() {
         let (body, next) = (b"hello, world".as_slice(), request_bytes("/next", b"more", None));
         for chunks in [None, Some([2, 3].as_slice())] {
             let mut spare = Vec::with_capacity(64);
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chunked_body_split_at_every_byte_is_read_whole() {
+    fn a_chunked_body_split_at_every_byte_is_read_completely() {
         let bytes = request_bytes("/a?b=c", b"hello, chunked world", Some(&[1, 7, 2]));
         let whole = read_in_pieces(&bytes, &[]);
         let (_, path, query, body, ..) = whole[0].clone().unwrap();
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_over_the_limit_of_its_path_is_refused_before_it_is_read() {
+    fn a_body_over_the_limit_of_its_path_is_rejected_before_it_is_read() {
         let limit = |method: &str, path: &str| if (method, path) == ("POST", "/large") { 1000 } else { 10 };
         for (path, length, fits) in [
             ("/large", "1000", true),
@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn a_waiting_client_is_told_to_continue_once() {
+    fn a_client_that_expects_100_continue_gets_it_once() {
         let mut reader = RequestReader::new(10);
         let head = "POST / HTTP/1.1\r\nHost: h\r\nExpect: 100-Continue\r\nContent-Length: 2\r\n\r\n";
         reader.receive(head.as_bytes());
@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn an_endless_head_is_refused_however_it_arrives() {
+    fn an_endless_head_is_rejected_in_any_pieces() {
         let line = [b"GET /".as_slice(), &[b'a'; 9000]].concat();
         let headers = [b"GET / HTTP/1.1\r\n".as_slice(), &b"a: b\r\n".repeat(1500)].concat();
         for (bytes, error) in [(line, HttpError::UriTooLong), (headers, HttpError::HeadersTooLarge)] {
@@ -467,7 +467,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_stream_of_requests_reads_the_same_however_it_is_split(
+        fn requests_do_not_depend_on_how_the_stream_is_split(
             requests in prop::collection::vec(any_request(), 1..5),
             mut cuts in prop::collection::vec(0..800usize, 0..12),
         ) {
@@ -491,7 +491,7 @@ mod tests {
         }
 
         #[test]
-        fn no_bytes_panic_or_are_held_without_bound(
+        fn arbitrary_bytes_do_not_panic_the_reader(
             noise in prop::collection::vec(
                 prop_oneof![
                     any::<Vec<u8>>(),

@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn every_answer_has_its_length() {
+    fn every_response_has_its_length() {
         let mut reply = Response::new();
         let (text, close) = answer(&reply, &get(""));
         assert_eq!(text, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_in_pieces_ends_with_its_last_chunk_or_with_the_connection() {
+    fn a_streamed_response_ends_with_its_last_chunk_or_the_connection() {
         for (request, head, pieces) in [
             (get(""), "Transfer-Encoding: chunked\r\n\r\n", "3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n"),
             ("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n".to_owned(), "Connection: close\r\n\r\n", "abcde"),
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn only_get_answers_worth_it_are_compressed() {
+    fn only_large_get_responses_are_compressed() {
         let mut reply = Response::new();
         reply.compress = true;
         reply.body = b"{\"height\":12345}".repeat(100);
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_the_page_of_the_web_container() {
+    fn an_http_error_is_the_page_of_the_web_container() {
         let mut out = Vec::new();
         Response::write_rejection(HttpError::UriTooLong, &mut out);
         let text = String::from_utf8(out).unwrap();

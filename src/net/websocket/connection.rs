@@ -451,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_reason_is_cut_between_letters() {
+    fn a_long_close_reason_is_truncated_between_characters() {
         let mut out = Vec::new();
         write_close(1001, &"é".repeat(100), &mut out);
         let (code, reason) = close_frame(&out);
@@ -487,7 +487,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn another_implementation_s_messages_arrive_however_split(
+        fn messages_of_another_implementation_are_read_in_any_pieces(
             messages in prop::collection::vec((any::<bool>(), ".{0,200}"), 0..6),
             mut cuts in prop::collection::vec(0..2000usize, 0..10),
         ) {
@@ -505,7 +505,7 @@ mod tests {
         }
 
         #[test]
-        fn no_bytes_panic_and_splitting_changes_nothing(
+        fn arbitrary_bytes_do_not_panic_and_splitting_changes_nothing(
             frames in prop::collection::vec(
                 prop_oneof![
                     prop::collection::vec(any::<u8>(), 0..20),

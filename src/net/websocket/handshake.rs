@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn the_client_s_first_supported_subprotocol_is_chosen_as_spelt() {
+    fn the_first_supported_subprotocol_of_the_client_is_chosen_as_spelt() {
         let supported = ["v10.stomp", "v11.stomp", "v12.stomp"];
         for (offers, expected) in [
             (&["foo, V12.STOMP, v10.stomp"][..], Some("V12.STOMP")),

@@ -93,7 +93,7 @@ fn tip_hash(store: &Store) -> Hash256 {
 }
 
 #[test]
-fn blocks_that_were_pulled_make_the_chain_that_an_import_makes() {
+fn fetched_blocks_give_the_same_chain_as_an_import() {
     let (chain, whole) = (Chain::up_to(20), Chain::up_to(60));
     let (store, network) = (chain.store(), &chain.settings.network);
     let mut judge = BlockProcessor::new(&store, network);
@@ -107,7 +107,7 @@ fn blocks_that_were_pulled_make_the_chain_that_an_import_makes() {
 }
 
 #[test]
-fn blocks_that_both_chains_have_are_left_alone() {
+fn common_blocks_are_skipped() {
     let chain = Chain::up_to(20);
     let (store, network) = (chain.store(), &chain.settings.network);
     let mut judge = BlockProcessor::new(&store, network);
@@ -123,7 +123,7 @@ fn blocks_that_both_chains_have_are_left_alone() {
 }
 
 #[test]
-fn blocks_that_were_compared_with_an_older_end_of_our_chain_are_dropped_and_nobody_is_blamed() {
+fn blocks_compared_with_an_older_tip_are_dropped_without_a_penalty() {
     let chain = Chain::up_to(20);
     let (store, network) = (chain.store(), &chain.settings.network);
     let mut judge = BlockProcessor::new(&store, network);
@@ -133,7 +133,7 @@ fn blocks_that_were_compared_with_an_older_end_of_our_chain_are_dropped_and_nobo
 }
 
 #[test]
-fn who_sends_no_blocks_or_bad_ones_is_blamed_and_nothing_of_it_stays() {
+fn missing_or_bad_blocks_are_penalized_and_change_nothing() {
     let chain = Chain::up_to(20);
     let (store, network) = (chain.store(), &chain.settings.network);
     let (blocks, before) = (chain.blocks(), tip_hash(&store));
@@ -152,7 +152,7 @@ fn who_sends_no_blocks_or_bad_ones_is_blamed_and_nothing_of_it_stays() {
 }
 
 #[test]
-fn a_pushed_block_comes_into_the_chain_once_and_is_there_to_be_passed_on() {
+fn a_pushed_block_is_accepted_once_and_offered_for_relay() {
     let chain = Chain::up_to(20);
     let (store, network) = (chain.store(), &chain.settings.network);
     let (blocks, mut judge) = (chain.blocks(), BlockProcessor::new(&store, network));
@@ -174,7 +174,7 @@ fn a_pushed_block_comes_into_the_chain_once_and_is_there_to_be_passed_on() {
 }
 
 #[test]
-fn a_copy_of_a_block_with_a_wrong_signature_does_not_keep_the_true_one_out() {
+fn a_forged_copy_does_not_block_the_genuine_block() {
     let chain = Chain::up_to(20);
     let (store, network) = (chain.store(), &chain.settings.network);
     let (blocks, mut judge) = (chain.blocks(), BlockProcessor::new(&store, network));
@@ -195,7 +195,7 @@ fn a_copy_of_a_block_with_a_wrong_signature_does_not_keep_the_true_one_out() {
 }
 
 #[test]
-fn a_sibling_of_the_last_block_is_judged_and_what_is_no_better_changes_nothing() {
+fn an_invalid_sibling_of_the_tip_is_rejected_and_changes_nothing() {
     let chain = Chain::up_to(20);
     let (store, network) = (chain.store(), &chain.settings.network);
     let (blocks, mut judge) = (chain.blocks(), BlockProcessor::new(&store, network));
@@ -211,7 +211,7 @@ fn a_sibling_of_the_last_block_is_judged_and_what_is_no_better_changes_nothing()
 }
 
 #[test]
-fn whoever_pushes_many_blocks_that_wait_keeps_nobody_else_out() {
+fn a_peer_that_fills_the_push_queue_does_not_block_other_peers() {
     let chain = Chain::up_to(20);
     let (store, network) = (chain.store(), &chain.settings.network);
     let (blocks, mut judge) = (chain.blocks(), BlockProcessor::new(&store, network));
@@ -250,7 +250,7 @@ fn whoever_pushes_many_blocks_that_wait_keeps_nobody_else_out() {
 }
 
 #[test]
-fn a_node_that_has_not_joined_takes_no_block_and_few_wait() {
+fn pushed_blocks_need_a_booted_node_and_their_queue_is_limited() {
     let chain = Chain::up_to(20);
     let (store, network) = (chain.store(), &chain.settings.network);
     let (blocks, mut judge) = (chain.blocks(), BlockProcessor::new(&store, network));

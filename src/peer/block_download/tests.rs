@@ -153,7 +153,7 @@ fn honest(last: u64) -> Behaviour {
 }
 
 #[test]
-fn blocks_come_in_their_order_from_one_node_and_from_several() {
+fn blocks_are_delivered_in_order_from_one_or_several_peers() {
     for (nodes, seed) in (1..=4).flat_map(|nodes| (0..10).map(move |seed| (nodes, seed))) {
         let mut scene = Scene::new((0..nodes).map(|_| honest(500)).collect(), 500, None, seed);
         assert_eq!(scene.run(), DownloadOutcome::Done, "{nodes} nodes, seed {seed}");
@@ -164,7 +164,7 @@ fn blocks_come_in_their_order_from_one_node_and_from_several() {
 }
 
 #[test]
-fn nodes_that_fail_are_silent_or_too_short_do_not_hold_it_up() {
+fn failing_silent_or_short_peers_do_not_delay_the_download() {
     for seed in 0..20 {
         let nodes = vec![honest(500), Behaviour::Failing, Behaviour::Silent, honest(100), honest(500)];
         let mut scene = Scene::new(nodes, 500, None, seed);
@@ -175,7 +175,7 @@ fn nodes_that_fail_are_silent_or_too_short_do_not_hold_it_up() {
 }
 
 #[test]
-fn another_node_leads_when_the_leader_is_gone() {
+fn another_sync_peer_takes_over_when_the_first_is_gone() {
     for leader in [Behaviour::Failing, honest(60)] {
         let mut scene = Scene::new(vec![leader, honest(500), honest(500)], 500, None, 1);
         assert_eq!(scene.run(), DownloadOutcome::Done);
@@ -184,7 +184,7 @@ fn another_node_leads_when_the_leader_is_gone() {
 }
 
 #[test]
-fn a_leader_that_has_claims_but_no_blocks_costs_a_while_and_nobody_else_the_blame() {
+fn a_sync_peer_without_the_blocks_of_its_hashes_never_gets_other_peers_penalized() {
     for seed in 0..20 {
         let leader = Behaviour::Byzantine(chain(300, 100, 3), Vec::new());
         let mut scene = Scene::new(vec![leader, honest(300), honest(300), honest(300)], 300, None, seed);
@@ -198,14 +198,14 @@ fn a_leader_that_has_claims_but_no_blocks_costs_a_while_and_nobody_else_the_blam
 }
 
 #[test]
-fn it_ends_when_nobody_is_left() {
+fn the_download_ends_when_no_peers_are_left() {
     let mut scene = Scene::new(vec![Behaviour::Failing, Behaviour::Failing], 500, None, 1);
     assert_eq!(scene.run(), DownloadOutcome::NoPeersLeft);
     assert!(scene.taken.is_empty());
 }
 
 #[test]
-fn blocks_that_were_not_claimed_are_not_handed_out_and_asked_of_somebody_else() {
+fn blocks_that_do_not_match_the_hashes_are_requested_from_another_peer() {
     let (ours, other) = (chain(300, 0, 0), chain(300, 100, 3));
     for seed in 0..20 {
         let nodes = vec![honest(300), Behaviour::Byzantine(ours.clone(), other.clone()), honest(300)];
@@ -216,7 +216,7 @@ fn blocks_that_were_not_claimed_are_not_handed_out_and_asked_of_somebody_else() 
 }
 
 #[test]
-fn a_leader_whose_chain_most_others_do_not_have_is_left() {
+fn a_sync_peer_whose_chain_most_peers_lack_is_abandoned() {
     for seed in 0..20 {
         let leader = Behaviour::Honest(chain(300, 100, 3), 20);
         let mut scene = Scene::new(vec![leader, honest(300), honest(300), honest(300)], 300, None, seed);
@@ -230,7 +230,7 @@ fn a_leader_whose_chain_most_others_do_not_have_is_left() {
 }
 
 #[test]
-fn claims_that_are_no_chain_are_held_against_the_leader() {
+fn hashes_that_form_no_chain_are_misbehavior_of_the_sync_peer() {
     let mut broken = chain(300, 0, 0);
     broken[150].previous_hash = Hash256([5; 32]).into();
     let mut scene = Scene::new(vec![Behaviour::Honest(broken, 33)], 300, None, 1);
@@ -247,7 +247,7 @@ fn checkpoint(blocks: &[Block], height: u64) -> Checkpoint {
 }
 
 #[test]
-fn nothing_is_handed_out_before_blocks_lead_to_the_one_that_is_vouched_for() {
+fn no_block_is_delivered_before_the_hashes_reach_the_checkpoint() {
     let blocks = chain(300, 0, 0);
     for seed in 0..10 {
         let vouched = Some(checkpoint(&blocks, 217));
@@ -267,7 +267,7 @@ fn nothing_is_handed_out_before_blocks_lead_to_the_one_that_is_vouched_for() {
 }
 
 #[test]
-fn a_chain_without_the_block_that_is_vouched_for_gives_nothing() {
+fn a_chain_without_the_checkpoint_delivers_no_block() {
     let (blocks, other) = (chain(300, 0, 0), chain(300, 100, 3));
     let vouched = checkpoint(&blocks, 217);
     let mut scene = Scene::new(vec![Behaviour::Honest(other.clone(), 33)], 300, Some(vouched), 1);
@@ -280,7 +280,7 @@ fn a_chain_without_the_block_that_is_vouched_for_gives_nothing() {
 }
 
 #[test]
-fn what_led_to_the_block_that_is_vouched_for_cannot_be_exchanged_afterwards() {
+fn blocks_below_a_verified_checkpoint_cannot_be_replaced() {
     let (blocks, other) = (chain(300, 0, 0), chain(300, 100, 3));
     let mut scene = Scene::new(vec![honest(300)], 300, Some(checkpoint(&blocks, 217)), 1);
     while scene.run.verifying().is_some() {
@@ -296,7 +296,7 @@ fn what_led_to_the_block_that_is_vouched_for_cannot_be_exchanged_afterwards() {
 }
 
 #[test]
-fn as_little_waits_as_is_allowed_however_slowly_blocks_are_taken() {
+fn buffered_blocks_are_limited_however_slowly_they_are_consumed() {
     let blocks = chain(60_000, 0, 0);
     let bytes: usize = blocks.iter().map(|block| block.to_bytes(crate::codec::SigningForm::Verifiable).len()).sum();
     assert!(bytes > 4 * MAX_BUFFERED_BYTES);

@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_round_ends_with_its_last_answer_and_hears_nothing_after_it() {
+    fn a_fan_out_query_ends_with_its_last_answer_and_ignores_later_ones() {
         let mut round = FanOutQuery::new(3);
         assert_eq!((round.record(Some(1)), round.record(None), round.is_over()), (None, None, false));
         assert_eq!(round.record(Some(2)), Some(vec![1, 2]));

@@ -87,7 +87,7 @@ fn gone() -> Reply {
 }
 
 #[test]
-fn one_node_is_asked_at_first_the_next_when_it_fails_or_is_slow_and_few_at_once() {
+fn peers_are_queried_one_by_one_after_a_failure_or_a_delay_within_a_limit() {
     let mut scene = Scene::new(8, None);
     scene.turn();
     scene.pass(NEXT_PEER_DELAY - Duration::from_millis(1));
@@ -104,7 +104,7 @@ fn one_node_is_asked_at_first_the_next_when_it_fails_or_is_slow_and_few_at_once(
 }
 
 #[test]
-fn the_block_that_is_right_is_handed_out_and_nobody_is_asked_while_it_is_taken_in() {
+fn the_right_block_is_returned_and_no_peer_is_queried_during_its_import() {
     for hash in [None, Some(block().hash())] {
         let mut scene = Scene::new(3, hash);
         scene.turn();
@@ -123,7 +123,7 @@ fn the_block_that_is_right_is_handed_out_and_nobody_is_asked_while_it_is_taken_i
 }
 
 #[test]
-fn what_is_not_the_block_is_passed_over() {
+fn a_wrong_block_is_skipped() {
     let bytes = |block: &Block| block.to_bytes(SigningForm::Verifiable);
     let (good_bytes, mut forged, mut regular, mut unsigned) = (bytes(&block()), block(), block(), block());
     forged.transactions.swap(0, 1);
@@ -153,7 +153,7 @@ fn what_is_not_the_block_is_passed_over() {
 }
 
 #[test]
-fn a_known_hash_decides_between_blocks_that_the_same_account_has_signed() {
+fn a_known_hash_decides_between_blocks_of_the_same_signer() {
     let other = block_of(1, Amount(1_000));
     let mut other = Block { timestamp: Timestamp(300_000_001), ..other };
     other.signature = Some(keys(1).sign(&other.to_bytes(SigningForm::NonVerifiable)));
@@ -168,7 +168,7 @@ fn a_known_hash_decides_between_blocks_that_the_same_account_has_signed() {
 }
 
 #[test]
-fn replies_without_a_block_are_no_reason_to_stop() {
+fn replies_without_a_block_do_not_stop_the_search() {
     let starting = Format::Binary.to_bytes(&ErrorBody::new(503, Some(ErrorBody::LOADING_CHAIN), Timestamp(1)));
     let replies = [
         gone(),
@@ -187,7 +187,7 @@ fn replies_without_a_block_are_no_reason_to_stop() {
 }
 
 #[test]
-fn all_are_asked_again_after_longer_and_longer_rests() {
+fn all_peers_are_queried_again_with_growing_backoff() {
     let mut scene = Scene::new(2, None);
     for _ in 0..9 {
         scene.turn();
@@ -222,7 +222,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn whatever_happens_few_are_asked_at_once_all_in_turn_and_the_search_never_stands_still(
+    fn the_search_queries_peers_in_order_within_its_limit_and_never_stalls(
         nodes in 1..12_u16,
         steps in steps(),
     ) {

@@ -27,7 +27,7 @@ fn state(nodes: &PeerTable<&'static str>, node: usize) -> Option<State> {
 }
 
 #[test]
-fn nodes_of_the_list_are_known_from_the_start_and_active_when_they_have_answered() {
+fn pre_trusted_peers_are_known_at_once_and_active_after_an_answer() {
     let mut nodes = table();
     nodes.add_pre_trusted(address(1), "listed").expect("room");
     assert_eq!(state(&nodes, 1), Some(State::Untried));
@@ -40,7 +40,7 @@ fn nodes_of_the_list_are_known_from_the_start_and_active_when_they_have_answered
 }
 
 #[test]
-fn this_node_is_never_in_its_own_table() {
+fn the_local_node_is_never_in_the_peer_table() {
     let mut nodes = table();
     nodes.add_pre_trusted(address(LOCAL), "").expect("room");
     assert_eq!(nodes.record_introduction(address(LOCAL), ip("8.8.8.8"), "", seconds(0)), Err(AddError::Local));
@@ -50,7 +50,7 @@ fn this_node_is_never_in_its_own_table() {
 }
 
 #[test]
-fn only_a_node_that_was_out_of_reach_for_a_minute_may_move_and_it_is_a_stranger_then() {
+fn a_peer_may_move_only_after_a_minute_without_an_answer_and_loses_its_history() {
     let mut nodes = table();
     nodes.record_introduction(address(1), ip("8.8.8.8"), "here", seconds(0)).expect("room");
     nodes.count_synchronisation(&address(1));
@@ -82,7 +82,7 @@ fn only_a_node_that_was_out_of_reach_for_a_minute_may_move_and_it_is_a_stranger_
 }
 
 #[test]
-fn a_node_that_others_tell_of_and_that_does_not_answer_where_it_is_known_may_move_a_minute_later() {
+fn a_peer_found_unreachable_after_gossip_may_move_a_minute_later() {
     let mut nodes = table();
     nodes.record_introduction(address(1), ip("8.8.8.8"), "here", seconds(0)).expect("room");
     nodes.record_unreachable(&address(1), seconds(100));
@@ -94,7 +94,7 @@ fn a_node_that_others_tell_of_and_that_does_not_answer_where_it_is_known_may_mov
 }
 
 #[test]
-fn a_node_moves_only_where_there_is_room() {
+fn a_move_to_a_full_subnet_is_rejected() {
     let mut nodes = table();
     let per_address = Limits::default().per_address;
     (0..per_address)
@@ -107,7 +107,7 @@ fn a_node_moves_only_where_there_is_room() {
 }
 
 #[test]
-fn whoever_has_given_something_is_active_if_it_has_ever_answered() {
+fn a_useful_message_makes_a_peer_active_if_it_has_ever_answered() {
     let mut nodes = table();
     nodes.add_pre_trusted(address(1), "listed").expect("room");
     assert!(!nodes.record_alive(&address(1), seconds(1)) && !nodes.record_alive(&address(2), seconds(1)));
@@ -120,7 +120,7 @@ fn whoever_has_given_something_is_active_if_it_has_ever_answered() {
 }
 
 #[test]
-fn a_node_that_fails_is_left_alone_for_a_minute_then_twice_as_long_up_to_an_hour() {
+fn the_backoff_of_a_failing_peer_doubles_from_a_minute_to_an_hour() {
     let mut nodes = table();
     nodes.record_introduction(address(1), ip("8.8.8.8"), "", seconds(0)).expect("room");
     let mut now = seconds(0);
@@ -143,7 +143,7 @@ fn a_node_that_fails_is_left_alone_for_a_minute_then_twice_as_long_up_to_an_hour
 }
 
 #[test]
-fn busy_nodes_may_be_contacted_at_any_time_and_are_looked_at_again() {
+fn busy_peers_may_be_contacted_at_any_time_and_are_rechecked() {
     let mut nodes = table();
     nodes.record_introduction(address(1), ip("8.8.8.8"), "", seconds(0)).expect("room");
     nodes.record_failure(&address(1), FailureKind::Busy, "silent", seconds(0));
@@ -154,7 +154,7 @@ fn busy_nodes_may_be_contacted_at_any_time_and_are_looked_at_again() {
 }
 
 #[test]
-fn an_active_node_is_asked_again_five_minutes_after_it_last_said_who_it_is() {
+fn an_active_peer_is_rechecked_five_minutes_after_its_last_introduction() {
     let mut nodes = table();
     nodes.record_introduction(address(1), ip("8.8.8.8"), "", seconds(10)).expect("room");
     // Its other messages do not tell its peers, and may be replayed by others.
@@ -169,7 +169,7 @@ fn an_active_node_is_asked_again_five_minutes_after_it_last_said_who_it_is() {
 }
 
 #[test]
-fn failed_nodes_are_looked_at_before_active_ones_however_many_these_are() {
+fn failed_peers_are_rechecked_before_active_ones() {
     let mut nodes = table();
     for node in 0..20 {
         nodes.record_introduction(address(node), elsewhere(node), "", seconds(0)).expect("room");
@@ -180,7 +180,7 @@ fn failed_nodes_are_looked_at_before_active_ones_however_many_these_are() {
 }
 
 #[test]
-fn active_nodes_that_are_not_drawn_are_given_a_sign_of_life_when_they_had_none_for_four_minutes() {
+fn active_peers_that_are_not_selected_get_a_sign_of_life_every_four_minutes() {
     let mut nodes = table();
     for node in 0..4 {
         nodes.record_introduction(address(node), elsewhere(node), "", seconds(node as u64)).expect("room");
@@ -206,7 +206,7 @@ fn active_nodes_that_are_not_drawn_are_given_a_sign_of_life_when_they_had_none_f
 }
 
 #[test]
-fn one_network_does_not_keep_nodes_of_others_from_a_sign_of_life() {
+fn peers_of_one_network_do_not_delay_signs_of_life_to_others() {
     let mut nodes = table();
     for node in 0..6 {
         nodes.record_introduction(address(node), ip(&format!("66.1.1.{node}")), "", seconds(0)).expect("room");
@@ -217,7 +217,7 @@ fn one_network_does_not_keep_nodes_of_others_from_a_sign_of_life() {
 }
 
 #[test]
-fn those_that_have_waited_longest_are_looked_at_first() {
+fn peers_that_have_waited_longest_are_rechecked_first() {
     let mut nodes = table();
     for node in 0..5 {
         nodes.record_introduction(address(node), elsewhere(node), "", seconds(0)).expect("room");
@@ -228,7 +228,7 @@ fn those_that_have_waited_longest_are_looked_at_first() {
 }
 
 #[test]
-fn one_network_does_not_keep_nodes_of_others_from_being_looked_at() {
+fn peers_of_one_network_do_not_delay_rechecks_of_others() {
     let mut nodes = table();
     for node in 0..6 {
         nodes.record_introduction(address(node), ip(&format!("66.1.1.{node}")), "", seconds(0)).expect("room");
@@ -242,7 +242,7 @@ fn one_network_does_not_keep_nodes_of_others_from_being_looked_at() {
 }
 
 #[test]
-fn a_sign_of_life_leads_to_a_look_at_a_shunned_node_once_a_minute() {
+fn a_sign_of_life_of_a_backed_off_peer_admits_one_probe_a_minute() {
     let mut nodes = table();
     nodes.record_introduction(address(1), ip("8.8.8.8"), "", seconds(0)).expect("room");
     assert!(!nodes.admit_sign_probe(&address(2), seconds(100)), "it is not known");
@@ -260,7 +260,7 @@ fn a_sign_of_life_leads_to_a_look_at_a_shunned_node_once_a_minute() {
 }
 
 #[test]
-fn a_node_moves_at_once_only_if_it_was_just_asked_in_vain_and_one_host_asks_for_it_once_a_minute() {
+fn an_immediate_probe_needs_a_failed_contact_and_is_admitted_once_a_minute_per_host() {
     let mut nodes = table();
     nodes.record_introduction(address(1), ip("8.8.8.8"), "", seconds(0)).expect("room");
     let hosts = [ip("9.9.9.9"), ip("7.7.7.7")];
@@ -283,7 +283,7 @@ fn a_node_moves_at_once_only_if_it_was_just_asked_in_vain_and_one_host_asks_for_
 }
 
 #[test]
-fn kept_nodes_are_known_without_trust_until_others_need_their_places() {
+fn saved_peers_are_known_without_trust_until_they_answer() {
     let mut nodes = table();
     nodes.add_saved(address(1), Some(ip("8.8.8.8")), "kept").expect("room");
     assert_eq!((state(&nodes, 1), nodes.trust_candidates().len()), (Some(State::Untried), 0));
@@ -297,7 +297,7 @@ fn kept_nodes_are_known_without_trust_until_others_need_their_places() {
 }
 
 #[test]
-fn a_node_goes_at_the_second_pruning_unless_it_has_answered_between_them() {
+fn a_failed_peer_is_dropped_at_the_second_pruning_unless_it_answered() {
     let mut nodes = table();
     for node in 0..4 {
         nodes.record_introduction(address(node), elsewhere(node), "", seconds(0)).expect("room");
@@ -323,7 +323,7 @@ fn a_node_goes_at_the_second_pruning_unless_it_has_answered_between_them() {
 }
 
 #[test]
-fn a_node_that_was_forgotten_comes_back_as_if_it_were_new() {
+fn a_dropped_peer_returns_as_a_new_one() {
     let mut nodes = table();
     nodes.record_introduction(address(1), ip("8.8.8.8"), "", seconds(0)).expect("room");
     nodes.record_failure(&address(1), FailureKind::Failure, "", seconds(0));
@@ -335,7 +335,7 @@ fn a_node_that_was_forgotten_comes_back_as_if_it_were_new() {
 }
 
 #[test]
-fn reasons_and_dropped_nodes_are_bounded() {
+fn failure_reasons_and_dropped_peers_are_limited() {
     let mut nodes = table();
     for node in 0..2 * MAX_DROPPED {
         nodes.record_introduction(address(node), elsewhere(node), "", seconds(0)).expect("room");
@@ -349,7 +349,7 @@ fn reasons_and_dropped_nodes_are_bounded() {
 }
 
 #[test]
-fn one_address_and_one_network_have_a_bounded_part_of_the_table() {
+fn peers_are_limited_per_address_and_per_network() {
     let limits = Limits::default();
     // One address, a /64, a /24 and a /48, and an IPv4-mapped IPv6 address.
     let cases: [(&dyn Fn(usize) -> String, usize); 5] = [
@@ -371,7 +371,7 @@ fn one_address_and_one_network_have_a_bounded_part_of_the_table() {
 }
 
 #[test]
-fn a_whole_network_of_nodes_may_live_on_one_machine() {
+fn private_addresses_have_a_higher_peer_limit() {
     let (mut nodes, limits) = (table(), Limits::default());
     let places = ["127.0.0.1", "10.1.2.3", "192.168.7.7", "169.254.1.1", "::1", "fd00::1", "fe80::1"];
     for node in 0..limits.private {
@@ -385,7 +385,7 @@ fn a_whole_network_of_nodes_may_live_on_one_machine() {
 }
 
 #[test]
-fn a_node_that_is_out_of_reach_makes_room_for_one_that_answers_and_others_do_not() {
+fn a_full_subnet_evicts_only_unreachable_peers() {
     let mut nodes = table();
     let limit = Limits::default().per_address;
     for node in 0..limit {
@@ -404,7 +404,7 @@ fn a_node_that_is_out_of_reach_makes_room_for_one_that_answers_and_others_do_not
 }
 
 #[test]
-fn a_full_table_takes_nobody_but_in_place_of_one_that_is_out_of_reach() {
+fn a_full_table_evicts_only_unreachable_peers() {
     let mut nodes = PeerTable::new(address(LOCAL), Limits { nodes: 10, ..Limits::default() });
     nodes.add_pre_trusted(address(0), "").expect("room");
     for node in 1..10 {
@@ -419,7 +419,7 @@ fn a_full_table_takes_nobody_but_in_place_of_one_that_is_out_of_reach() {
 }
 
 #[test]
-fn a_node_that_moves_is_counted_where_it_is_and_stays_where_it_was_if_there_is_no_room() {
+fn a_moved_peer_counts_in_its_new_subnet_and_stays_if_that_is_full() {
     let mut nodes = table();
     let limit = Limits::default().per_address;
     for node in 0..limit {
@@ -438,7 +438,7 @@ fn a_node_that_moves_is_counted_where_it_is_and_stays_where_it_was_if_there_is_n
 }
 
 #[test]
-fn nodes_of_the_list_take_nothing_of_the_part_of_their_address() {
+fn pre_trusted_peers_do_not_count_towards_subnet_limits() {
     let mut nodes = table();
     for node in 0..100 {
         nodes.add_pre_trusted(address(node), "").expect("room");
@@ -453,7 +453,7 @@ fn nodes_of_the_list_take_nothing_of_the_part_of_their_address() {
 }
 
 #[test]
-fn trust_is_calculated_for_active_nodes_then_busy_ones_then_those_not_tried_yet() {
+fn trust_candidates_are_active_then_busy_then_untried_peers() {
     let mut nodes = table();
     for node in 0..4 {
         nodes.record_introduction(address(node), elsewhere(node), "", seconds(0)).expect("room");
@@ -470,7 +470,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn whatever_happens_no_limit_is_exceeded_and_groups_are_counted_right(
+    fn arbitrary_events_exceed_no_limit_and_keep_subnet_counts_right(
         events in prop::collection::vec((0..6_u8, 0..40_usize, 0..6_u8, 0..3_u8), 0..400),
     ) {
         let limits = Limits { nodes: 12, per_address: 2, per_network: 4, private: 3 };

@@ -64,7 +64,7 @@ fn a_node_alone_trusts_itself() {
 }
 
 #[test]
-fn nodes_that_were_of_use_are_trusted_more_than_those_that_were_not() {
+fn useful_peers_are_trusted_more_than_useless_ones() {
     let mut experiences = Experiences::new(address(LOCAL));
     // All have about the same experiences with each other.
     let of_use = [30, 20, 10, 0];
@@ -82,7 +82,7 @@ fn nodes_that_were_of_use_are_trusted_more_than_those_that_were_not() {
 }
 
 #[test]
-fn nodes_whose_experiences_contradict_those_of_others_have_no_say() {
+fn peers_whose_experiences_contradict_the_others_have_no_influence() {
     // The last node fails everybody. Nodes 3 and 4 report this, or praise it and report failures of all others.
     let trust = |do_lie: bool| {
         let mut experiences = Experiences::new(address(LOCAL));
@@ -109,7 +109,7 @@ fn nodes_whose_experiences_contradict_those_of_others_have_no_say() {
 }
 
 #[test]
-fn what_a_node_says_of_itself_does_not_bear_on_how_others_weigh_it() {
+fn self_reported_experiences_do_not_affect_trust() {
     let trust = |does_praise_itself: bool| {
         let mut experiences = Experiences::new(address(LOCAL));
         let good_and_bad = [(address(1), Experience::new(10, 10)), (address(2), Experience::new(20, 0))];
@@ -127,7 +127,7 @@ fn what_a_node_says_of_itself_does_not_bear_on_how_others_weigh_it() {
 }
 
 #[test]
-fn nodes_that_are_not_known_well_share_30_of_130_parts_of_the_trust() {
+fn little_known_peers_share_30_of_130_parts_of_the_trust() {
     let mut experiences = Experiences::new(address(LOCAL));
     // The first is known well, the second just not; this node has no calls with itself.
     (0..10).for_each(|_| experiences.succeeded(address(0), NOW));
@@ -139,7 +139,7 @@ fn nodes_that_are_not_known_well_share_30_of_130_parts_of_the_trust() {
 }
 
 #[test]
-fn without_any_node_of_the_list_those_that_are_known_well_are_still_trusted() {
+fn well_known_peers_are_trusted_without_pre_trusted_peers() {
     let mut experiences = Experiences::new(address(LOCAL));
     (0..50).for_each(|_| experiences.succeeded(address(0), NOW));
     for list in [listed(0..0), listed(500..510)] {
@@ -153,7 +153,7 @@ fn without_any_node_of_the_list_those_that_are_known_well_are_still_trusted() {
 }
 
 #[test]
-fn few_nodes_all_take_part_and_this_one_once_at_the_end() {
+fn a_small_network_takes_part_completely_with_the_local_node_last() {
     let mut others = addresses(0..100);
     others.push(address(LOCAL));
     let none = TrustValues::default();
@@ -165,7 +165,7 @@ fn few_nodes_all_take_part_and_this_one_once_at_the_end() {
 }
 
 #[test]
-fn of_many_nodes_the_most_trusted_and_some_of_the_list_take_part_and_others_by_chance() {
+fn trust_members_are_the_most_trusted_some_pre_trusted_and_random_peers() {
     let trust: Vec<_> = (0..100).map(|node| f64::from(node % 50)).collect();
     let former = TrustValues::new(&addresses(0..100), &trust);
     let mut met = BTreeMap::new();
@@ -187,7 +187,7 @@ fn of_many_nodes_the_most_trusted_and_some_of_the_list_take_part_and_others_by_c
 }
 
 #[test]
-fn the_same_seed_chooses_the_same_members_and_another_others() {
+fn the_seed_determines_the_chosen_members() {
     let [one, same, other] = [1, 1, 2].map(|seed| members(300, 50, seed).addresses);
     assert!(one == same && one != other);
 }
@@ -217,7 +217,7 @@ fn a_result_is_used_for_a_quarter_of_an_hour_or_until_there_are_twice_as_many_no
 }
 
 #[test]
-fn in_a_small_network_somebody_new_waits_half_a_minute_whether_another_one_has_gone_or_not() {
+fn a_new_peer_in_a_small_network_triggers_a_calculation_after_half_a_minute() {
     let experiences = Experiences::new(address(LOCAL));
     let later = |seconds| Timestamp(NOW.0 + seconds);
     for former in [1, 2, 5, SMALL_NETWORK - 1] {
@@ -234,7 +234,7 @@ fn in_a_small_network_somebody_new_waits_half_a_minute_whether_another_one_has_g
 }
 
 #[test]
-fn a_node_that_is_forgotten_has_no_value_and_what_is_being_calculated_begins_anew() {
+fn a_dropped_peer_has_no_trust_and_restarts_the_calculation() {
     let (mut trust, experiences) = (Trust::default(), Experiences::new(address(LOCAL)));
     trust.begin(members(SMALL_NETWORK, 2, 1), NOW);
     while trust.advance(&experiences, 1) {}
@@ -248,7 +248,7 @@ fn a_node_that_is_forgotten_has_no_value_and_what_is_being_calculated_begins_ane
 }
 
 #[test]
-fn nodes_are_drawn_as_often_as_they_are_trusted() {
+fn peers_are_selected_in_proportion_to_trust() {
     let values = TrustValues::new(&addresses(0..4), &[0.5, 0.3, 0.2, 0.0]);
     let (candidates, mut random) = (values.admit(|_| true), seeded(1));
     let mut met = [0_i32; 4];
@@ -264,7 +264,7 @@ fn nodes_are_drawn_as_often_as_they_are_trusted() {
 }
 
 #[test]
-fn a_draw_of_two_follows_the_weights_of_those_that_are_left() {
+fn a_selection_of_two_follows_the_remaining_weights() {
     let values = TrustValues::new(&addresses(0..3), &[0.5, 0.3, 0.2]);
     let (candidates, mut random) = (values.admit(|_| true), seeded(1));
     let mut without = [0_i32; 3];
@@ -280,7 +280,7 @@ fn a_draw_of_two_follows_the_weights_of_those_that_are_left() {
 }
 
 #[test]
-fn a_draw_of_as_many_as_there_are_gives_all_in_their_order_without_chance() {
+fn a_selection_of_all_peers_keeps_their_order_without_randomness() {
     let candidates = equal_trust(5).admit(|node| *node != address(2));
     let mut no_chance = || -> u64 { panic!("a number was taken") };
     let expected: Vec<_> = [0, 1, 3, 4, LOCAL].map(address).into();
@@ -290,7 +290,7 @@ fn a_draw_of_as_many_as_there_are_gives_all_in_their_order_without_chance() {
 }
 
 #[test]
-fn admitted_nodes_that_nobody_trusts_are_drawn_equally() {
+fn admitted_peers_without_trust_are_selected_uniformly() {
     let values = TrustValues::new(&addresses(0..4), &[1.0, 0.0, 0.0, 0.0]);
     let candidates = values.admit(|node| *node != address(0));
     assert!(candidates.iter().all(|(_, weight)| weight == 1.0 / 3.0));
@@ -299,7 +299,7 @@ fn admitted_nodes_that_nobody_trusts_are_drawn_equally() {
 }
 
 #[test]
-fn each_draw_of_several_has_one_active_node_of_the_list_besides_those_by_trust() {
+fn a_selection_has_one_active_pre_trusted_peer_besides_those_by_trust() {
     // Nodes 0 to 3 are pre-trusted, 0 and 1 are active; 4 to 29 are other peers.
     let active: Vec<_> = [0, 1].into_iter().chain(4..30).collect();
     let nodes = nodes(30, 4, &active);
@@ -319,7 +319,7 @@ fn each_draw_of_several_has_one_active_node_of_the_list_besides_those_by_trust()
 }
 
 #[test]
-fn a_node_of_the_list_takes_all_active_ones_of_it() {
+fn a_pre_trusted_node_selects_all_active_pre_trusted_peers() {
     let mut nodes = nodes(30, 4, &[0, 1, 2, 20]);
     nodes.add_pre_trusted(address(LOCAL), ()).expect("room");
     let mut nobody = Selector::among_active(&TrustValues::default(), &nodes).several(5, &mut seeded(1));
@@ -332,7 +332,7 @@ fn a_node_of_the_list_takes_all_active_ones_of_it() {
 }
 
 #[test]
-fn while_no_node_of_the_list_is_active_all_of_it_are_partners_but_not_this_node() {
+fn all_pre_trusted_peers_are_selected_while_none_is_active() {
     for local_is_listed in [false, true] {
         let mut nodes = nodes(4, 3, &[3]);
         if local_is_listed {
@@ -349,7 +349,7 @@ fn while_no_node_of_the_list_is_active_all_of_it_are_partners_but_not_this_node(
 }
 
 #[test]
-fn one_partner_is_drawn_by_trust_and_from_the_list_only_if_there_is_none() {
+fn one_peer_is_selected_by_trust_with_a_fallback_to_pre_trusted_peers() {
     let mut random = seeded(1);
     let with_others = nodes(4, 2, &[3]);
     let selector = Selector::among_active(&equal_trust(4), &with_others);
@@ -364,7 +364,7 @@ fn one_partner_is_drawn_by_trust_and_from_the_list_only_if_there_is_none() {
 }
 
 #[test]
-fn a_node_that_is_not_trusted_at_all_is_drawn_now_and_then() {
+fn an_untrusted_peer_is_selected_occasionally() {
     let values = TrustValues::new(&addresses(0..3), &[0.0, 0.7, 0.3]);
     let selector = Selector::among_active(&values, &nodes(3, 0, &[0, 1, 2]));
     let mut random = seeded(1);
@@ -373,7 +373,7 @@ fn a_node_that_is_not_trusted_at_all_is_drawn_now_and_then() {
 }
 
 #[test]
-fn one_partner_is_drawn_among_those_that_are_admitted() {
+fn one_peer_is_selected_among_the_admitted_ones() {
     let selector = Selector::among_active(&equal_trust(3), &nodes(3, 3, &[0, 1, 2]));
     let drawn = |is_admitted: fn(&Address) -> bool| -> BTreeSet<_> {
         let mut random = seeded(1);
@@ -385,7 +385,7 @@ fn one_partner_is_drawn_among_those_that_are_admitted() {
 }
 
 #[test]
-fn sources_of_time_are_drawn_by_trust_alone_among_those_that_are_admitted() {
+fn time_sources_are_selected_among_the_admitted_peers() {
     let nodes = nodes(30, 2, &(0..30).collect::<Vec<_>>());
     let selector = Selector::among_active(&equal_trust(30), &nodes);
     let important = listed(10..20);
@@ -396,7 +396,7 @@ fn sources_of_time_are_drawn_by_trust_alone_among_those_that_are_admitted() {
 }
 
 #[test]
-fn only_active_nodes_are_partners_and_others_are_refreshed_too() {
+fn only_active_peers_are_selected_except_for_the_refresh() {
     let mut nodes = nodes(3, 0, &[0, 1, 2]);
     nodes.record_failure(&address(1), FailureKind::Busy, "", Duration::ZERO);
     let values = equal_trust(3);
@@ -413,7 +413,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn whatever_nodes_report_trust_is_shares_of_one(
+    fn trust_values_sum_to_one_for_any_reports(
         reports in prop::collection::vec((0..8_usize, 0..8_usize, any_count(), any_count()), 0..60),
         pre_trusted in 0..8_usize,
         rows in 1..40_usize,
@@ -433,7 +433,7 @@ proptest! {
     }
 
     #[test]
-    fn a_draw_never_repeats_a_node_nor_gives_more_than_asked(
+    fn a_selection_has_no_duplicates_and_at_most_the_requested_count(
         trust in prop::collection::vec(prop_oneof![Just(0.0), 0.0..1.0_f64, Just(1e-300), Just(1e300)], 0..30),
         most in 0..40_usize,
         seed in any::<u64>(),

@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_taken_only_from_the_node_that_was_asked_and_surplus_bytes_do_not_matter() {
+    fn an_answer_is_accepted_only_from_the_queried_peer_and_surplus_bytes_are_ignored() {
         let (challenge, asked) = (Challenge([1; 64]), pair(1));
         for format in [Format::Binary, Format::Json] {
             let answer = |signer: &KeyPair, challenge: &Challenge| {
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_of_a_stranger_is_not_even_read() {
+    fn an_impersonated_answer_is_not_decoded() {
         let challenge = Challenge([1; 64]);
         let height = AuthenticatedResponse { entity: Height(0), signature: challenge.sign(&pair(2)) };
         for format in [Format::Binary, Format::Json] {

@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn endpoints_are_read_as_people_write_them() {
+    fn endpoints_are_read_in_common_spellings() {
         let parse = |text| Endpoint::parse(text).map(|endpoint| endpoint.to_string());
         for (text, url) in [
             ("node.example", "http://node.example:7890"),
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_reached_by_its_form_is_no_endpoint() {
+    fn malformed_endpoints_are_rejected() {
         let checked = |protocol, host: &str, port| Endpoint::checked(protocol, host.to_owned(), port);
         assert_eq!(checked("gopher", "a", 1), Err(BadEndpoint::Url));
         assert_eq!(checked("http", "a", -2), Err(BadEndpoint::Url));

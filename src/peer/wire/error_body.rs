@@ -91,7 +91,7 @@ mod tests {
     use crate::model::Network;
 
     #[test]
-    fn a_message_is_cut_at_128_units() {
+    fn a_message_is_truncated_at_128_units() {
         let long = format!("{}😀", "x".repeat(127));
         let body = ErrorBody::new(400, Some(&long), Timestamp(7));
         let text = String::from_utf8(Format::Json.to_bytes(&body)).unwrap();
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_is_starting_is_told_from_one_that_fails() {
+    fn a_starting_peer_is_distinguished_from_a_failing_one() {
         let context = Context::of(&Network::example());
         for (status, message, is_starting) in [
             (503, Some(ErrorBody::NOT_BOOTED), true),

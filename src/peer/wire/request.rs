@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_limit_of_an_answer_follows_the_question_and_the_chain() {
+    fn the_answer_limit_follows_the_request_and_the_chain() {
         let chain = ChainParameters::after_all_forks();
         let small = ChainParameters { rewrite_limit: 20, max_transactions: 2400, ..chain.clone() };
         let challenge = Challenge([0; 64]);
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_something_is_sent_once() {
+    fn requests_with_side_effects_are_not_idempotent() {
         let node = NodeInfo {
             identity: super::super::Identity { key: crate::crypto::PublicKey([1; 32]), name: None },
             endpoint: Endpoint::http("a", 1),

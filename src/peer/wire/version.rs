@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn three_numbers_and_nothing_else_before_the_hyphen_make_a_version() {
+    fn a_version_is_three_numbers_before_an_optional_hyphen() {
         for text in [
             "",
             "0.6",
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_go_together_by_major_and_minor_number_or_if_one_is_unknown() {
+    fn versions_are_compatible_by_major_and_minor_number_or_if_one_is_unknown() {
         for (other, goes) in [
             ("0.6.1", true),
             ("0.6.102-X", true),

@@ -265,7 +265,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_hash_is_found_where_it_is_whatever_is_packed_rolled_back_or_lost_in_between(
+    fn every_hash_is_found_after_compactions_rollbacks_and_crashes(
         era_bits in 0..5u8,
         steps in prop::collection::vec(steps(), 1..120),
     ) {
@@ -288,7 +288,7 @@ proptest! {
 }
 
 #[test]
-fn packing_keeps_up_with_blocks_and_ends_in_few_runs() {
+fn compaction_keeps_up_with_blocks_and_ends_in_few_runs() {
     let (store, _folder) = store();
     let mut chain = Chain::new(&store, 3);
     for _ in 0..300 {
@@ -318,7 +318,7 @@ fn insert_rows(txn: &mut WriteTxn<'_>, epoch: HashEpoch, count: u32) {
 }
 
 #[test]
-fn a_step_moves_a_page_of_rows_however_many_there_are() {
+fn a_compaction_step_moves_one_page_of_rows() {
     let (store, _folder) = store();
     let mut batch = store.begin_write().unwrap();
     const ERAS: u32 = 16;
@@ -348,7 +348,7 @@ fn a_step_moves_a_page_of_rows_however_many_there_are() {
 }
 
 #[test]
-fn hashes_that_begin_alike_are_told_apart_across_pages_eras_and_runs() {
+fn hashes_with_equal_prefixes_are_distinguished_across_pages_epochs_and_runs() {
     let (store, _folder) = store();
     let mut chain = Chain::new(&store, 2);
     for _ in 0..40 {
@@ -401,7 +401,7 @@ fn half_packed(store: &Store) -> Chain<'_> {
 }
 
 #[test]
-fn a_comparison_finds_a_row_that_is_missing_wrong_or_too_many_in_either_table() {
+fn verification_finds_missing_wrong_and_surplus_rows_in_both_tables() {
     let (store, _folder) = store();
     let mut chain = half_packed(&store);
     chain.commit();
@@ -479,7 +479,7 @@ fn compare_or_damage(state: &impl Read) -> Option<Table> {
 type Corruption = fn(&mut Vec<u8>, &mut Vec<u8>);
 
 #[test]
-fn a_page_that_is_none_is_named_and_stops_whoever_reads_it() {
+fn an_invalid_page_is_reported_and_stops_the_lookup() {
     let (store, _folder) = store();
     let mut chain = half_packed(&store);
     chain.commit();

@@ -314,7 +314,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
     #[test]
-    fn whatever_happens_to_a_mosaic_and_its_namespace_is_as_if_balances_were_copied_and_removed(
+    fn lazy_mosaic_balances_equal_the_copying_model(
         deeds in actions(),
         fork in prop_oneof![Just(0), Just(10), Just(u64::MAX)],
     ) {
@@ -350,7 +350,7 @@ fn cost(holders: u32, act: impl FnOnce(&mut World<'_, '_>)) -> usize {
 }
 
 #[test]
-fn a_new_description_the_end_of_a_lease_and_its_renewal_cost_the_same_however_many_hold_the_mosaic() {
+fn redefinition_lease_end_and_renewal_cost_is_independent_of_the_holders() {
     let acts: [fn(&mut World<'_, '_>); 3] = [
         |world| world.apply_action(Action::Define(1, 1_000_000)),
         |world| world.apply_action(Action::End),
@@ -367,7 +367,7 @@ fn a_new_description_the_end_of_a_lease_and_its_renewal_cost_the_same_however_ma
 }
 
 #[test]
-fn an_account_that_owns_a_mosaic_and_was_never_touched_is_in_the_dump_and_gone_once_that_is_undone() {
+fn an_unreferenced_mosaic_owner_is_in_the_dump_until_the_undo() {
     let (store, _folder) = test_store();
     let mut batch = store.begin_write().unwrap();
     let mut world = World { network: network(0), batch: &mut batch, model: Model { height: 1, ..Model::default() } };

@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_provision_below_the_definition_counts_and_those_after_it_that_came_in_time() {
+    fn the_expiration_follows_the_last_provision_and_its_timely_renewals() {
         for (provisions, expected) in [
             (&[5][..], None),
             (&[4], Some(4)),
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_count_from_the_oldest_definition_on_that_differs_in_its_description_only() {
+    fn supply_changes_count_across_redefinitions_of_only_the_description() {
         let (store, _folder) = test_store();
         let mut batch = store.begin_write().unwrap();
         build(&mut batch, &[1], &[(5, 0), (10, 200), (20, 200)]);

@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_are_those_of_the_examples() {
+    fn frames_match_the_examples() {
         let connected = "CONNECTED\nversion:1.1\nheart-beat:0,0\n\n\0";
         assert_eq!(text(|out| message(out, connected)), r#"a["CONNECTED\nversion:1.1\nheart-beat:0,0\n\n\u0000"]"#);
         assert_eq!(text(|out| close(out, 1002, "")), r#"c[1002,"null"]"#);
@@ -66,7 +66,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_text_is_read_back_from_its_frame(words in "\\PC*|[\\x00-\\x{10ffff}]*", code in 1000u16..5000) {
+        fn every_text_round_trips_through_its_frame(words in "\\PC*|[\\x00-\\x{10ffff}]*", code in 1000u16..5000) {
             let frame = text(|out| message(out, &words));
             let read: Vec<String> = serde_json::from_str(&frame[1..]).unwrap();
             prop_assert_eq!(read, [words.clone()]);

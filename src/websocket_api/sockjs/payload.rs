@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_is_an_array_of_strings_and_all_of_them_count() {
+    fn a_message_is_an_array_whose_strings_are_all_read() {
         assert_eq!(read(br#"["a\u0000", "b"]"#), Ok(b"a\0b".to_vec()));
         assert_eq!(read(b"['a']"), Ok(b"a".to_vec()));
         assert_eq!(read(br#"[""]"#), Ok(Vec::new()));
@@ -113,7 +113,7 @@ mod tests {
         }
 
         #[test]
-        fn whatever_is_sent_is_read_or_refused(message: Vec<u8>) {
+        fn arbitrary_payloads_are_rejected_or_read_with_bounded_length(message: Vec<u8>) {
             let read = read(&message);
             prop_assert!(read.is_err() || read.unwrap().len() <= 3 * message.len());
         }

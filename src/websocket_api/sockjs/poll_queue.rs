@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn polling_gets_all_that_waits_at_once_and_streaming_one_frame_each() {
+    fn polling_gets_all_queued_messages_at_once_and_streaming_one_frame_each() {
         let mut polled = poll_queue(&POLL);
         let mut streamed = poll_queue(&STREAM);
         assert_eq!((polled.receiver(), streamed.receiver()), (None, Some(A)));
@@ -330,14 +330,14 @@ mod tests {
     }
 
     #[test]
-    fn a_second_receiver_is_refused_and_the_first_goes_on() {
+    fn a_second_receiver_is_rejected_and_the_first_stays_attached() {
         let mut poll_queue = poll_queue(&STREAM);
         assert_eq!(poll_queue.attach(B), Err(STILL_OPEN));
         assert_eq!(poll_queue.receiver(), Some(A));
     }
 
     #[test]
-    fn an_answer_ends_after_so_many_bytes_and_is_made_in_pieces() {
+    fn a_streamed_response_ends_at_its_byte_limit_and_is_written_in_chunks() {
         let mut poll_queue = poll_queue(&STREAM);
         let text = "x".repeat(10_000);
         (0..20).for_each(|_| post(&mut poll_queue, &text).unwrap());
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn polling_gets_no_more_than_so_many_bytes_at_once() {
+    fn a_poll_response_is_limited_in_bytes() {
         let mut poll_queue = poll_queue(&POLL);
         (0..20).for_each(|_| post(&mut poll_queue, &"x".repeat(10_000)).unwrap());
         let first = fetch(&mut poll_queue, &POLL, 1).0;
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn a_heart_beat_ends_a_poll_and_is_one_more_line_of_a_stream() {
+    fn a_heartbeat_ends_a_poll_and_continues_a_stream() {
         for (wrapper, taken) in [(POLL, Progress::Done), (STREAM, Progress::Streaming)] {
             let mut poll_queue = poll_queue(&wrapper);
             assert_eq!(fetch(&mut poll_queue, &wrapper, 3), (String::new(), Progress::Streaming));
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_hears_once_how_the_session_has_ended_and_then_to_go_away() {
+    fn a_closed_session_reports_its_close_code_once_and_then_go_away() {
         let mut poll_queue = poll_queue(&POLL);
         post(&mut poll_queue, "last").unwrap();
         poll_queue.close(1002, "", at(2));
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_fetch_loses_the_session_and_what_waits() {
+    fn a_client_that_does_not_poll_loses_the_session_and_its_queue() {
         let mut poll_queue = poll_queue(&POLL);
         let text = "x".repeat(100_000);
         let posted = (0..10).take_while(|_| post(&mut poll_queue, &text).is_ok()).count();
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn one_message_of_any_size_is_taken() {
+    fn one_message_of_any_size_is_queued() {
         let mut poll_queue = poll_queue(&POLL);
         post(&mut poll_queue, &"x".repeat(2 * LIMIT)).unwrap();
         assert_eq!(fetch(&mut poll_queue, &POLL, 1).0.len(), 2 * LIMIT + 6);
@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_send_one_after_the_other_and_only_so_many_wait() {
+    fn send_requests_are_serialised_and_their_queue_is_limited() {
         let mut poll_queue = poll_queue(&POLL);
         assert_eq!(poll_queue.begin_sending(A), Ok(true));
         let others = (10..).map(ConnectionId);
@@ -426,7 +426,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn all_messages_come_once_and_in_order(
+        fn all_messages_are_delivered_once_and_in_order(
             steps in proptest::collection::vec((0u8..4, 0usize..40_000), 1..60),
             is_streaming: bool,
         ) {

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_are_wrapped_as_each_transport_has_it() {
+    fn frames_are_wrapped_for_each_transport() {
         let frame = br#"a["x\n<\/'"]"#;
         let wrapped = [Xhr, XhrStreaming, EventSource, HtmlFile, Jsonp]
             .map(|fetching| text(fetching, |wrapper, out| wrapper.frame(out, frame)));
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_that_go_on_begin_with_what_browsers_keep_back() {
+    fn streaming_responses_begin_with_the_prelude_for_browsers() {
         assert_eq!(text(XhrStreaming, |wrapper, out| wrapper.begin(out)), format!("{}\n", "h".repeat(2048)));
         assert_eq!(text(EventSource, |wrapper, out| wrapper.begin(out)), "\r\n");
         let page = text(HtmlFile, |wrapper, out| wrapper.begin(out));
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_callback_is_a_name_and_nothing_else() {
+    fn a_callback_is_a_valid_name() {
         for (query, name) in [("c=_jp.abcdef", "_jp.abcdef"), ("x=1&c=a%2Eb&c=d", "a.b"), ("c=0", "0")] {
             assert_eq!(callback(Some(query)).as_deref(), Some(name));
         }
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn polling_is_polling_and_every_other_way_is_its_own() {
+    fn polling_transports_are_interchangeable_and_streaming_ones_are_not() {
         assert!(
             Xhr.is_compatible_with(Jsonp)
                 && Jsonp.is_compatible_with(Xhr)

@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn escapes_are_undone_on_every_frame_and_blanks_are_kept() {
+    fn escapes_are_decoded_on_every_frame_and_blanks_are_kept() {
         let (_, headers, _) = one(b"CONNECT\nhost: a\\cb\\nc\\\\d \nx\\cy:\n\n\0");
         assert_eq!(headers, pairs(&[("host", " a:b\nc\\d "), ("x:y", "")]));
     }
@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn a_heartbeat_is_no_frame_and_is_not_kept() {
+    fn a_heartbeat_is_no_frame_and_is_not_buffered() {
         let mut decoder = Decoder::default();
         assert_eq!(decode_with(&mut decoder, &[b"\n", b"\r\n\n"]), (vec![], vec![]));
         assert_eq!(decoder.buffered(), 0);
@@ -486,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_drops_the_rest_of_the_message_and_nothing_of_the_next() {
+    fn an_error_drops_only_the_rest_of_its_message() {
         let (frames, errors) = decode(&[b"SEND\n\n1\0X\n\n\0SEND\n\n2\0", b"SEND\n\n3\0"]);
         assert_eq!(errors.len(), 1);
         assert_eq!(frames.iter().map(|f| &f.2[..]).collect::<Vec<_>>(), [b"1", b"3"]);
@@ -513,7 +513,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_decoder_gives_its_memory_back() {
+    fn an_idle_decoder_releases_its_memory() {
         let mut decoder = Decoder::default();
         let mut bytes = b"SEND\n\n".to_vec();
         bytes.resize(60_000, b'x');
@@ -579,7 +579,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_encoded_is_read_back(
+        fn encoded_frames_round_trip(
             headers in prop::collection::vec(("[a-z:\\\\\r\n]{1,9}", any::<String>()), 0..5),
             body in prop::collection::vec(any::<u8>(), 0..99),
         ) {

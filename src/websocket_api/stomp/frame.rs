@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_command_is_read_back_from_its_name() {
+    fn every_command_round_trips_through_its_name() {
         for (name, command) in Command::ALL {
             assert_eq!(Command::from_line(name.as_bytes()), Some(command));
             assert_eq!(command.name(), name);

@@ -11,7 +11,7 @@ fn received(bench: &mut Bench, height: u64) -> Vec<String> {
 }
 
 #[test]
-fn registration_alone_is_enough_for_a_session_that_named_no_version() {
+fn registration_subscribes_a_session_without_a_version_implicitly() {
     let mut bench = Bench::default();
     bench.receive(1, "CONNECT\n\n\0");
     bench.receive(1, &send("account/subscribe", A1));
@@ -32,7 +32,7 @@ fn other_subscriptions_before_or_after_do_not_matter() {
 }
 
 #[test]
-fn an_explicit_subscription_takes_the_place_of_the_implicit_one() {
+fn an_explicit_subscription_replaces_the_implicit_one() {
     let mut bench = Bench::default();
     bench.receive(1, &send("account/subscribe", A1));
     bench.subscribe(1, "mine", &format!("/transactions/{A1}"));
@@ -73,14 +73,14 @@ fn a_full_session_may_still_make_an_implicit_subscription_explicit() {
 }
 
 #[test]
-fn an_implicit_subscription_that_finds_no_room_is_told() {
+fn an_implicit_subscription_over_the_limit_is_reported() {
     let mut bench = Bench::limited(Limits { subscriptions_per_session: 1, ..Limits::default() });
     bench.subscribe(1, "e", "/errors");
     assert!(bench.receive(1, &send("account/subscribe", A1))[0].contains("too many subscriptions"));
 }
 
 #[test]
-fn sessions_that_name_versions_subscribe_themselves() {
+fn sessions_with_a_version_get_no_implicit_subscription() {
     let mut bench = Bench::default();
     bench.receive(1, "CONNECT\naccept-version:1.2\n\n\0");
     bench.receive(1, &send("account/subscribe", A1));

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_caller_who_takes_too_much_is_refused_and_others_are_not() {
+fn a_client_over_its_memory_quota_is_rejected_and_others_are_not() {
     let mut bench = Bench::limited(Limits { client_bytes: 6_000, ..Limits::default() });
     bench.open(3, "10.0.0.1");
     let mut refused = 0;
@@ -19,7 +19,7 @@ fn a_caller_who_takes_too_much_is_refused_and_others_are_not() {
 }
 
 #[test]
-fn ipv6_callers_are_networks() {
+fn ipv6_clients_are_networks() {
     let mut bench =
         Bench::empty(Settings { limits: Limits { client_bytes: 5_000, ..Limits::default() }, ..Settings::default() });
     bench.open(1, "2001:db8::1");
@@ -38,7 +38,7 @@ fn a_session_has_a_limit_of_its_own() {
 }
 
 #[test]
-fn when_all_memory_is_taken_the_hog_pays_and_newcomers_are_served() {
+fn a_session_of_the_largest_client_is_evicted_when_memory_is_full() {
     let mut bench = Bench::limited(Limits { total_bytes: 16_000, ..Limits::default() });
     bench.open(3, "10.0.0.1");
     for n in 0..12 {
@@ -59,7 +59,7 @@ fn when_all_memory_is_taken_the_hog_pays_and_newcomers_are_served() {
 }
 
 #[test]
-fn when_all_patterns_are_taken_the_hog_pays() {
+fn a_session_of_the_largest_client_is_evicted_when_patterns_are_full() {
     let mut bench = Bench::limited(Limits { patterns: 4, ..Limits::default() });
     bench.subscribe(2, "a", "/errors*");
     (0..3).for_each(|n| bench.subscribe(1, &n.to_string(), &format!("/blocks/{n}*")));
@@ -71,7 +71,7 @@ fn when_all_patterns_are_taken_the_hog_pays() {
 }
 
 #[test]
-fn unfinished_frames_count_for_their_caller() {
+fn unfinished_frames_count_towards_the_quota_of_their_client() {
     let mut bench = Bench::limited(Limits { client_bytes: 90_000, ..Limits::default() });
     bench.open(3, "10.0.0.1");
     let part = "x".repeat(60_000);

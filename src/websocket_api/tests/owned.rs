@@ -75,7 +75,7 @@ fn mosaic_topics(accounts: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn every_thing_has_a_message_for_the_session_that_asked() {
+fn every_owned_item_is_a_message_to_the_requesting_session() {
     for ((kind, topic), request) in KINDS.into_iter().zip(REQUESTS) {
         let mut bench = Bench::default();
         for socket in [1, 2] {
@@ -96,7 +96,7 @@ fn every_thing_has_a_message_for_the_session_that_asked() {
 }
 
 #[test]
-fn nothing_is_looked_for_that_nobody_hears() {
+fn owned_items_are_not_read_without_subscribers() {
     let mut bench = Bench::default();
     bench.node.owned.extend(KINDS.map(|(kind, _)| ((kind, address(A1)), 3)));
     for request in REQUESTS {
@@ -111,7 +111,7 @@ fn nothing_is_looked_for_that_nobody_hears() {
 }
 
 #[test]
-fn a_mosaic_that_moves_is_told_to_all_whose_mosaics_it_changes_registered_or_not() {
+fn a_mosaic_transfer_is_published_to_all_affected_accounts() {
     // In these tests account 2 receives the levy of every mosaic.
     assert_eq!(published_topics(with_mosaic(1)), mosaic_topics(&[A1, A2]));
     assert_eq!(published_topics(transfer(1)), NOTHING, "no mosaic moves");
@@ -127,7 +127,7 @@ fn a_mosaic_that_moves_is_told_to_all_whose_mosaics_it_changes_registered_or_not
 }
 
 #[test]
-fn a_namespace_is_told_to_who_rents_it() {
+fn a_namespace_is_published_to_its_renter() {
     let body = ProvisionNamespace {
         rental_fee_sink: address(FEE_SINK),
         rental_fee: Amount(0),
@@ -138,7 +138,7 @@ fn a_namespace_is_told_to_who_rents_it() {
 }
 
 #[test]
-fn inside_a_multisig_transaction_the_outer_signer_is_told_of_a_transfer_too() {
+fn a_multisig_mosaic_transfer_is_published_to_the_outer_signer_too() {
     let within = |inner: Transaction| {
         let inner = Transaction { signature: None, ..inner };
         let body = Body::Multisig(Box::new(Multisig { inner, cosignatures: Vec::new() }));
@@ -150,7 +150,7 @@ fn inside_a_multisig_transaction_the_outer_signer_is_told_of_a_transfer_too() {
 }
 
 #[test]
-fn what_accounts_own_is_told_after_the_accounts_by_kind_and_each_once() {
+fn owned_items_are_published_once_after_the_accounts() {
     let mut bench = Bench::default();
     let all = [format!("/account/{A1}"), format!("/account/mosaic/owned/{A1}"), format!("/account/mosaic/owned/{A2}")];
     all.iter().for_each(|topic| bench.subscribe(1, "a", topic));
@@ -168,7 +168,7 @@ fn what_accounts_own_is_told_after_the_accounts_by_kind_and_each_once() {
 }
 
 #[test]
-fn what_cannot_be_said_of_one_owner_does_not_hold_back_the_others() {
+fn a_failure_for_one_owner_does_not_block_the_others() {
     let mut bench = Bench::default();
     for account in [A1, A2] {
         bench.subscribe(1, "a", &format!("/account/mosaic/owned/{account}"));
@@ -183,7 +183,7 @@ fn what_cannot_be_said_of_one_owner_does_not_hold_back_the_others() {
 }
 
 #[test]
-fn a_transaction_of_the_pool_tells_nobody_of_mosaics() {
+fn an_unconfirmed_transaction_publishes_no_owned_mosaics() {
     let mut bench = Bench::default();
     bench.subscribe(1, "a", &format!("/account/mosaic/owned/{A1}"));
     bench.node.owned.insert((OwnedKind::Mosaics, address(A1)), 1);
@@ -192,7 +192,7 @@ fn a_transaction_of_the_pool_tells_nobody_of_mosaics() {
 }
 
 #[test]
-fn the_newest_transactions_come_before_those_of_the_pool() {
+fn recent_transactions_are_sent_before_unconfirmed_ones() {
     let mut bench = Bench::default();
     let recent = format!("/recenttransactions/{A2}");
     [recent.as_str(), "/unconfirmed"].iter().for_each(|topic| bench.subscribe(1, topic, topic));
@@ -204,7 +204,7 @@ fn the_newest_transactions_come_before_those_of_the_pool() {
 }
 
 #[test]
-fn the_node_tells_of_itself_once_it_has_joined_its_network() {
+fn node_info_is_available_once_the_node_is_booted() {
     let mut bench = Bench::default();
     for socket in [1, 2] {
         ["/node/info", "/errors"].iter().for_each(|topic| bench.subscribe(socket, topic, topic));
@@ -232,7 +232,7 @@ fn with_long_answer() -> Bench {
 }
 
 #[test]
-fn a_long_answer_waits_until_its_session_has_taken_a_part_and_nobody_waits_with_it() {
+fn a_long_answer_waits_for_its_session_without_delaying_others() {
     let mut bench = with_long_answer();
     bench.effects.backlogs.insert(1, 64 * 1024);
     let part = bench.work().len();
@@ -250,7 +250,7 @@ fn a_long_answer_waits_until_its_session_has_taken_a_part_and_nobody_waits_with_
 }
 
 #[test]
-fn others_need_not_wait_for_the_end_of_a_long_answer() {
+fn a_long_answer_is_interleaved_with_those_of_other_sessions() {
     let mut bench = with_long_answer();
     bench.receive(2, &send("account/get", A1));
     bench.slice(100);
@@ -262,7 +262,7 @@ fn others_need_not_wait_for_the_end_of_a_long_answer() {
 }
 
 #[test]
-fn an_answer_that_waits_is_forgotten_with_its_session() {
+fn a_waiting_answer_is_discarded_with_its_session() {
     let mut bench = with_long_answer();
     bench.effects.backlogs.insert(1, 64 * 1024);
     bench.work();

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_block_is_told_in_the_order_of_nis1() {
+fn a_block_is_published_in_the_order_of_nis1() {
     let mut bench = Bench::default();
     // All accounts of the multisig transaction: outer signer, inner signer, recipient, cosignatory.
     let accounts = [
@@ -53,7 +53,7 @@ fn a_confirmed_transaction_has_the_body_of_the_interface_text() {
 }
 
 #[test]
-fn an_unconfirmed_transaction_is_told_bare_and_then_to_its_accounts() {
+fn an_unconfirmed_transaction_is_published_without_meta_data_and_then_to_its_accounts() {
     let mut bench = Bench::default();
     for topic in ["/unconfirmed".to_owned(), format!("/unconfirmed/{A1}"), format!("/unconfirmed/{A2}")] {
         bench.subscribe(1, &topic, &topic);
@@ -68,7 +68,7 @@ fn an_unconfirmed_transaction_is_told_bare_and_then_to_its_accounts() {
 }
 
 #[test]
-fn nothing_is_made_for_nobody() {
+fn nothing_is_encoded_without_subscribers() {
     let mut bench = Bench::default();
     bench.add_block(2, 3);
     assert_eq!(bench.work(), NOTHING);
@@ -81,7 +81,7 @@ fn nothing_is_made_for_nobody() {
 }
 
 #[test]
-fn what_cannot_be_said_does_not_hold_back_the_rest() {
+fn a_failed_message_does_not_block_the_rest() {
     let mut bench = Bench::default();
     bench.node.broken = Some(address(A1));
     for account in [A1, A2] {
@@ -92,7 +92,7 @@ fn what_cannot_be_said_does_not_hold_back_the_rest() {
 }
 
 #[test]
-fn blocks_are_told_in_slices_to_sessions_that_come_and_go() {
+fn blocks_are_published_in_slices_while_sessions_open_and_close() {
     let mut bench = Bench::empty(Settings::default());
     bench.effects.counts_only = true;
     for socket in 1..=300 {
@@ -146,7 +146,7 @@ fn published(sent: &[String]) -> Vec<String> {
 }
 
 #[test]
-fn each_block_of_a_new_branch_is_told_once_and_the_first_height_of_each_change() {
+fn a_reorg_publishes_each_block_once_and_the_first_height_of_each_change() {
     let mut bench = Bench::default();
     bench.subscribe(1, "a", "/blocks/new");
     bench.subscribe(1, "b", "/blocks");
@@ -166,7 +166,7 @@ fn each_block_of_a_new_branch_is_told_once_and_the_first_height_of_each_change()
 }
 
 #[test]
-fn heights_of_changes_are_forgotten_with_them_when_nobody_listens() {
+fn chain_changes_without_subscribers_are_discarded() {
     let mut bench = Bench::default();
     (1..=9).for_each(|height| drop(bench.node.blocks.insert(height, block_of(Height(height), 0))));
     bench.broker.chain_changed(Height(2), Height(4));
@@ -178,7 +178,7 @@ fn heights_of_changes_are_forgotten_with_them_when_nobody_listens() {
 }
 
 #[test]
-fn transactions_that_have_lost_their_block_are_told_before_the_new_blocks() {
+fn rolled_back_transactions_are_published_before_the_new_blocks() {
     let mut bench = Bench::default();
     bench.subscribe(1, "a", "/unconfirmed");
     bench.subscribe(1, "a", "/blocks/new");
@@ -193,7 +193,7 @@ fn transactions_that_have_lost_their_block_are_told_before_the_new_blocks() {
 }
 
 #[test]
-fn blocks_and_arrivals_do_not_hold_each_other_back() {
+fn blocks_and_unconfirmed_transactions_are_published_alternately() {
     let mut bench = Bench::default();
     bench.subscribe(1, "a", "/unconfirmed");
     bench.subscribe(1, "a", "/blocks/new");
@@ -206,7 +206,7 @@ fn blocks_and_arrivals_do_not_hold_each_other_back() {
 }
 
 #[test]
-fn messages_of_patterns_are_told_once_and_in_order() {
+fn pattern_subscriptions_get_messages_once_and_in_order() {
     let mut bench = Bench::default();
     bench.subscribe(1, "a", "/blocks/*");
     bench.subscribe(1, "b", "/blocks/new");

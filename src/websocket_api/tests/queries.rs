@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn answers_go_to_the_session_that_asks_and_to_no_other() {
+fn answers_go_only_to_the_requesting_session() {
     let mut bench = Bench::default();
     for socket in [1, 2] {
         for topic in [format!("/account/{A1}"), "/errors".to_owned(), "/blocks".to_owned(), "/unconfirmed".to_owned()] {
@@ -20,7 +20,7 @@ fn answers_go_to_the_session_that_asks_and_to_no_other() {
 }
 
 #[test]
-fn a_session_without_the_subscription_hears_nothing_and_costs_no_body() {
+fn a_query_without_the_subscription_has_no_answer_and_encodes_no_body() {
     let mut bench = Bench::default();
     bench.subscribe(2, "a", &format!("/account/{A1}"));
     assert_eq!(bench.ask(1, &send("account/get", A1)), NOTHING);
@@ -29,7 +29,7 @@ fn a_session_without_the_subscription_hears_nothing_and_costs_no_body() {
 }
 
 #[test]
-fn a_failed_query_is_told_in_the_words_of_nis1() {
+fn a_failed_query_gets_the_error_text_of_nis1() {
     let mut bench = Bench::default();
     bench.subscribe(2, "sub-0", "/errors");
     assert_eq!(
@@ -41,7 +41,7 @@ fn a_failed_query_is_told_in_the_words_of_nis1() {
 }
 
 #[test]
-fn what_the_node_cannot_say_is_told_once_to_the_session_that_asked() {
+fn a_failed_query_is_reported_once_to_the_requesting_session() {
     let mut bench = Bench::default();
     for socket in [1, 2] {
         bench.subscribe(socket, "e", "/errors");
@@ -54,7 +54,7 @@ fn what_the_node_cannot_say_is_told_once_to_the_session_that_asked() {
 }
 
 #[test]
-fn unconfirmed_transactions_are_told_on_the_topics_of_their_arrival() {
+fn a_query_sends_unconfirmed_transactions_on_their_publication_topics() {
     let mut bench = Bench::default();
     for topic in ["/unconfirmed".to_owned(), format!("/unconfirmed/{A1}"), format!("/unconfirmed/{A2}")] {
         bench.subscribe(1, &topic, &topic);
@@ -66,7 +66,7 @@ fn unconfirmed_transactions_are_told_on_the_topics_of_their_arrival() {
 }
 
 #[test]
-fn a_session_that_asks_for_much_waits_and_loses_nothing() {
+fn a_session_with_many_queries_waits_and_loses_none() {
     let mut bench = Bench::default();
     bench.subscribe(1, "a", &format!("/account/{A1}"));
     let message = send("account/get", A1).repeat(40);
@@ -78,7 +78,7 @@ fn a_session_that_asks_for_much_waits_and_loses_nothing() {
 }
 
 #[test]
-fn callers_take_turns_and_then_their_sessions() {
+fn queries_are_served_round_robin_by_client_then_by_session() {
     let mut bench = Bench::default();
     bench.open(3, "10.0.0.1");
     for (socket, count) in [(1, 4), (3, 4), (2, 2)] {
@@ -90,7 +90,7 @@ fn callers_take_turns_and_then_their_sessions() {
 }
 
 #[test]
-fn nothing_is_begun_for_a_session_that_has_much_to_take() {
+fn a_query_waits_while_its_session_has_a_large_backlog() {
     let mut bench = Bench::default();
     bench.receive(1, "\n");
     bench.receive(2, "\n");
@@ -122,7 +122,7 @@ fn the_frames_of_a_message_are_handled_in_order_and_answers_follow() {
 }
 
 #[test]
-fn a_block_that_is_replaced_while_it_is_told_is_told_anew() {
+fn a_block_replaced_during_its_publication_is_published_again() {
     let mut bench = Bench::default();
     bench.subscribe(1, "a", "/blocks");
     bench.node.blocks.insert(7, block_of(Height(7), 100));
@@ -137,7 +137,7 @@ fn a_block_that_is_replaced_while_it_is_told_is_told_anew() {
 }
 
 #[test]
-fn the_queries_of_a_session_that_is_gone_are_forgotten() {
+fn the_queries_of_a_closed_session_are_discarded() {
     let mut bench = Bench::default();
     bench.node.blocks.insert(7, block_of(Height(7), 500));
     bench.subscribe(1, "a", "/blocks");

@@ -48,7 +48,7 @@ fn small() -> Limits {
 
 proptest! {
     #[test]
-    fn any_input_leaves_the_books_in_order(
+    fn arbitrary_input_keeps_usage_within_quotas_and_leaves_none(
         is_small in any::<bool>(),
         messages in prop::collection::vec((1..5u64, prop::collection::vec(piece(), 0..6), 0..6u8), 0..60)
     ) {

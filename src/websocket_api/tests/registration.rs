@@ -24,7 +24,7 @@ fn subscribing_to_an_address_registers_it_until_the_last_subscription_ends() {
 }
 
 #[test]
-fn what_a_query_registers_lasts_as_long_as_the_session() {
+fn a_registration_by_a_query_lasts_until_the_socket_closes() {
     let mut bench = Bench::default();
     bench.ask(1, &send("account/get", A1));
     bench.receive(1, &send("account/subscribe", A2));
@@ -38,7 +38,7 @@ fn what_a_query_registers_lasts_as_long_as_the_session() {
 }
 
 #[test]
-fn only_two_queries_register() {
+fn other_queries_register_no_address() {
     let mut bench = Bench::default();
     for path in ["account/mosaic/owned", "account/transfers/all", "account/transfers/unconfirmed"] {
         bench.ask(1, &send(path, A1));
@@ -47,7 +47,7 @@ fn only_two_queries_register() {
 }
 
 #[test]
-fn a_registration_that_fails_is_told_to_the_session() {
+fn a_failed_registration_is_reported_to_the_session() {
     let mut bench = Bench::limited(Limits { addresses_per_session: 1, ..Limits::default() });
     bench.subscribe(1, "e", "/errors");
     bench.subscribe(2, "e", "/errors");

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_client_without_headers_sees_exactly_what_the_interface_text_shows() {
+fn a_client_without_headers_gets_the_documented_frames() {
     let mut bench = Bench::default();
     assert_eq!(bench.receive(1, "CONNECT\n\n\0"), ["1 CONNECTED\nheart-beat:0,0\n\n\0"]);
     bench.subscribe(1, "sub-0", "/blocks/new");
@@ -38,7 +38,7 @@ fn an_empty_accept_version_counts_as_none() {
 }
 
 #[test]
-fn the_form_of_the_height_can_be_fixed() {
+fn the_form_of_the_height_is_configurable() {
     for (form, body) in [(BlocksNewBody::Object, "\n\n{\"height\":7}\r\n\0"), (BlocksNewBody::Number, "\n\n7\r\n\0")] {
         for connect in ["CONNECT\n\n\0", "STOMP\naccept-version:1.2\n\n\0"] {
             let mut bench = Bench::new(Settings { blocks_new: form, ..Settings::default() });
@@ -51,7 +51,7 @@ fn the_form_of_the_height_can_be_fixed() {
 }
 
 #[test]
-fn unknown_versions_are_ignored_or_refused() {
+fn unknown_versions_are_ignored_or_rejected() {
     let connect = "CONNECT\naccept-version:1.3\n\n\0CONNECT\n\n\0";
     assert_eq!(Bench::strict().receive(1, connect), ["1 CONNECTED\nheart-beat:0,0\n\n\0"]);
     assert_eq!(
@@ -61,7 +61,7 @@ fn unknown_versions_are_ignored_or_refused() {
 }
 
 #[test]
-fn forgiving_input_is_understood() {
+fn lenient_input_is_accepted() {
     let mut bench = Bench::default();
     let subscribe = "SUBSCRIBE\ndestination: /blocks \nreceipt:r:1\n\n\0";
     assert_eq!(bench.receive(1, subscribe), ["1 RECEIPT\nreceipt-id:r\\c1\n\n\0"]);
@@ -105,7 +105,7 @@ fn closing_the_socket_ends_the_subscriptions() {
 }
 
 #[test]
-fn an_undecodable_frame_is_answered_and_the_session_goes_on() {
+fn an_undecodable_frame_gets_an_error_and_the_session_continues() {
     let mut bench = Bench::default();
     assert_eq!(
         bench.receive(1, "SEND\nbad\n\n\0CONNECT\n\n\0"),
@@ -147,7 +147,7 @@ fn clients_cannot_publish() {
 }
 
 #[test]
-fn sessions_are_limited_and_get_names_of_their_own() {
+fn sessions_are_limited_and_get_unique_names() {
     let mut bench = Bench::limited(Limits { sessions: 2, ..Limits::default() });
     bench.open(3, "10.0.0.3");
     assert_eq!(bench.effects.drain(), ["3 close 1013"]);
@@ -159,7 +159,7 @@ fn sessions_are_limited_and_get_names_of_their_own() {
 }
 
 #[test]
-fn a_session_that_says_nothing_for_a_minute_is_closed() {
+fn a_session_silent_for_a_minute_is_closed() {
     let mut bench = Bench::default();
     assert_eq!(bench.broker.next_due(), Some(NOW + Duration::from_secs(60)));
     bench.receive(1, "\n");
@@ -173,7 +173,7 @@ fn a_session_that_says_nothing_for_a_minute_is_closed() {
 }
 
 #[test]
-fn a_session_that_cannot_be_sent_to_has_come_to_its_end() {
+fn a_session_whose_connection_was_dropped_ends() {
     let mut bench = Bench::default();
     bench.subscribe(1, "a", "/blocks");
     bench.effects.dropped.push(1);
@@ -188,7 +188,7 @@ fn places(sessions: usize) -> Bench {
 }
 
 #[test]
-fn when_places_are_short_whoever_has_most_loses_the_session_that_was_silent_for_longest() {
+fn a_newcomer_evicts_the_longest_silent_session_of_the_largest_client() {
     let mut bench = places(100);
     for socket in 0..99 {
         bench.broker.open_websocket(
@@ -221,7 +221,7 @@ fn when_places_are_short_whoever_has_most_loses_the_session_that_was_silent_for_
 }
 
 #[test]
-fn when_everybody_has_one_session_a_newcomer_is_told_so_and_clients_of_this_machine_are_not() {
+fn a_newcomer_is_rejected_if_each_client_has_one_session_except_local_clients() {
     let mut bench = places(100);
     (1..=99).for_each(|socket| bench.open(socket, &format!("10.0.0.{socket}")));
     assert_eq!(bench.effects.drain(), NOTHING);

@@ -167,7 +167,7 @@ fn path(transport: &str) -> String {
 }
 
 #[test]
-fn a_websocket_speaks_in_frames() {
+fn a_sockjs_websocket_exchanges_frames() {
     let mut port = Port::new();
     port.upgrade(1, "kdlicigz");
     assert_eq!(port.bench.effects.drain(), ["1 o"]);
@@ -189,7 +189,7 @@ fn a_websocket_speaks_in_frames() {
 }
 
 #[test]
-fn what_is_no_message_ends_a_websocket() {
+fn an_invalid_message_closes_the_websocket() {
     for broken in ["{}", "[]", "[1]", "xx", "[\"CONNECT\\n\\n\\u0000"] {
         let mut port = Port::new();
         port.upgrade(1, "a");
@@ -207,7 +207,7 @@ fn what_is_no_message_ends_a_websocket() {
 }
 
 #[test]
-fn every_websocket_is_a_session_of_its_own_whatever_its_name() {
+fn every_websocket_is_its_own_session_with_any_name() {
     let mut port = Port::new();
     port.upgrade(1, "abc");
     port.upgrade(2, "abc");
@@ -218,7 +218,7 @@ fn every_websocket_is_a_session_of_its_own_whatever_its_name() {
 }
 
 #[test]
-fn a_websocket_hears_a_heart_beat_after_25_seconds_without_a_frame() {
+fn a_websocket_gets_a_heartbeat_after_25_seconds_without_a_frame() {
     let mut port = Port::new();
     port.upgrade(1, "abc");
     port.advance(seconds(24));
@@ -234,7 +234,7 @@ fn a_websocket_hears_a_heart_beat_after_25_seconds_without_a_frame() {
 }
 
 #[test]
-fn a_plain_websocket_hears_no_heart_beat() {
+fn a_plain_websocket_gets_no_heartbeat() {
     let mut port = Port::new();
     port.bench.open(1, "10.0.0.1");
     port.bench.receive(1, "CONNECT\n\n\0");
@@ -243,7 +243,7 @@ fn a_plain_websocket_hears_no_heart_beat() {
 }
 
 #[test]
-fn polling_opens_sends_and_fetches() {
+fn polling_opens_a_session_sends_and_receives() {
     let mut port = Port::new();
     let opened = port.ask(1, "POST", &path("xhr"), "");
     assert_eq!((opened.status, opened.body.as_slice()), (200, b"o\n".as_slice()));
@@ -273,7 +273,7 @@ fn polling_opens_sends_and_fetches() {
 }
 
 #[test]
-fn streams_go_on_as_each_transport_has_it() {
+fn streaming_transports_continue_with_their_own_framing() {
     for (transport, method, begin, frame) in [
         ("xhr_streaming", "POST", "h\n", "o\n"),
         ("eventsource", "GET", "\r\n", "data: o\r\n\r\n"),
@@ -294,7 +294,7 @@ fn streams_go_on_as_each_transport_has_it() {
 }
 
 #[test]
-fn jsonp_calls_what_the_client_names_and_nothing_else() {
+fn jsonp_accepts_only_a_valid_callback_name() {
     let mut port = Port::new();
     assert_eq!(port.ask(1, "GET", &path("jsonp?c=_jp.a"), "").body, b"/**/_jp.a(\"o\");\r\n");
     assert_eq!(port.post(2, &path("jsonp_send"), CONNECT), (200, "ok".to_owned()));
@@ -311,7 +311,7 @@ fn jsonp_calls_what_the_client_names_and_nothing_else() {
 }
 
 #[test]
-fn a_second_receiver_is_told_2010_and_the_first_goes_on() {
+fn a_second_receiver_gets_2010_and_the_first_continues() {
     for (transport, begin) in [("xhr", String::new()), ("xhr_streaming", format!("{}\n", "h".repeat(2048)))] {
         let mut port = Port::new();
         port.post(1, &path(transport), "");
@@ -339,7 +339,7 @@ fn a_session_belongs_to_the_transport_that_opened_it() {
 }
 
 #[test]
-fn an_ended_session_is_told_how_and_then_to_go_away_until_it_is_forgotten() {
+fn an_ended_session_reports_its_close_code_then_go_away_until_it_is_removed() {
     let mut port = Port::new();
     port.post(1, &path("xhr"), "");
     assert_eq!(port.post(2, &path("xhr_send"), DISCONNECT).0, 204);
@@ -353,7 +353,7 @@ fn an_ended_session_is_told_how_and_then_to_go_away_until_it_is_forgotten() {
 }
 
 #[test]
-fn a_stream_hears_at_once_that_the_session_has_ended() {
+fn a_stream_gets_the_close_frame_at_once() {
     let mut port = Port::new();
     port.post(1, &path("xhr_streaming"), "");
     port.take_output(1);
@@ -363,7 +363,7 @@ fn a_stream_hears_at_once_that_the_session_has_ended() {
 }
 
 #[test]
-fn a_session_from_which_nobody_fetches_is_forgotten_after_5_seconds() {
+fn a_session_without_a_receiver_is_removed_after_5_seconds() {
     let mut port = Port::new();
     port.post(1, &path("xhr"), "");
     port.post(2, &path("xhr_send"), SUBSCRIBE);
@@ -380,7 +380,7 @@ fn a_session_from_which_nobody_fetches_is_forgotten_after_5_seconds() {
 }
 
 #[test]
-fn a_receiver_that_breaks_ends_the_session_as_messages_may_be_lost() {
+fn a_broken_receiver_ends_the_session() {
     for transport in ["xhr", "xhr_streaming"] {
         let mut port = Port::new();
         port.post(1, &path(transport), "");
@@ -397,7 +397,7 @@ fn a_receiver_that_breaks_ends_the_session_as_messages_may_be_lost() {
 }
 
 #[test]
-fn a_held_request_is_answered_by_a_heart_beat_after_25_seconds() {
+fn a_pending_poll_gets_a_heartbeat_after_25_seconds() {
     let mut port = Port::new();
     port.post(1, &path("xhr"), "");
     port.post(1, &path("xhr"), "");
@@ -408,7 +408,7 @@ fn a_held_request_is_answered_by_a_heart_beat_after_25_seconds() {
 }
 
 #[test]
-fn what_cannot_be_read_is_refused_and_the_session_goes_on() {
+fn an_unreadable_payload_is_rejected_and_the_session_continues() {
     let mut port = Port::new();
     port.post(1, &path("xhr"), "");
     for send in ["xhr_send", "jsonp_send"] {
@@ -422,7 +422,7 @@ fn what_cannot_be_read_is_refused_and_the_session_goes_on() {
 }
 
 #[test]
-fn a_client_that_fetches_nothing_loses_its_session_and_gives_back_the_memory() {
+fn a_client_that_never_polls_loses_its_session_and_its_memory() {
     let mut port = Port::limited(Limits { backlog_bytes: 2_000, ..Limits::default() });
     port.post(1, &path("xhr"), "");
     port.post(2, &path("xhr_send"), SUBSCRIBE);
@@ -438,7 +438,7 @@ fn a_client_that_fetches_nothing_loses_its_session_and_gives_back_the_memory() {
 }
 
 #[test]
-fn what_waits_for_the_sessions_of_one_caller_has_a_limit() {
+fn queued_messages_are_limited_per_client() {
     let limits = Limits { client_bytes: 20_000, ..Limits::default() };
     let mut port = Port::limited(limits);
     for session in 0..5 {
@@ -458,7 +458,7 @@ fn what_waits_for_the_sessions_of_one_caller_has_a_limit() {
 }
 
 #[test]
-fn a_caller_has_so_many_sessions_without_websockets() {
+fn polled_sessions_are_limited_per_client() {
     let mut port = Port::limited(Limits { polled_sessions_per_client: 3, ..Limits::default() });
     let open = |port: &mut Port, session: u32| port.post(1, &format!("0/{session}/xhr"), "").1;
     assert!((0..3).all(|session| open(&mut port, session) == "o\n"));
@@ -471,7 +471,7 @@ fn a_caller_has_so_many_sessions_without_websockets() {
 }
 
 #[test]
-fn forty_clients_without_websockets_keep_no_newcomer_out_and_what_gives_way_is_not_kept() {
+fn polled_sessions_do_not_block_newcomers_and_evicted_ones_are_removed() {
     const ADDRESSES: [&str; 4] = ["10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4"];
     let mut port = Port::limited(Limits { sessions: 40, ..Limits::default() });
     for session in 0..1_000 {
@@ -497,7 +497,7 @@ fn forty_clients_without_websockets_keep_no_newcomer_out_and_what_gives_way_is_n
 }
 
 #[test]
-fn requests_that_send_wait_for_each_other_and_for_room() {
+fn send_requests_wait_for_each_other_and_for_query_capacity() {
     let mut port = Port::new();
     port.post(1, &path("xhr"), "");
     let query = format!("SEND\\ndestination:/w/api/account/get\\n\\n{{'account':'{A1}'}}\\u0000");
@@ -516,7 +516,7 @@ fn requests_that_send_wait_for_each_other_and_for_room() {
 }
 
 #[test]
-fn only_so_many_requests_wait_to_send() {
+fn waiting_send_requests_are_limited() {
     let mut port = Port::new();
     port.post(1, &path("xhr"), "");
     let query = format!("\"SEND\\ndestination:/w/api/account/get\\n\\n{{'account':'{A1}'}}\\u0000\"");
@@ -533,7 +533,7 @@ fn only_so_many_requests_wait_to_send() {
 }
 
 #[test]
-fn a_session_that_never_says_anything_is_ended() {
+fn a_session_that_never_sends_is_closed() {
     let mut port = Port::new();
     port.upgrade(1, "ws");
     port.post(2, &path("xhr_streaming"), "");
@@ -549,7 +549,7 @@ fn a_session_that_never_says_anything_is_ended() {
 
 proptest! {
     #[test]
-    fn whatever_clients_do_the_books_are_empty_when_all_are_gone(
+    fn usage_is_zero_after_all_clients_have_left(
         steps in proptest::collection::vec((0u8..9, 0u64..4, 0u64..3), 1..80),
     ) {
         let mut port = Port::limited(Limits { backlog_bytes: 3_000, polled_sessions_per_client: 2, ..Limits::default() });

@@ -9,7 +9,7 @@ fn many_frames() -> String {
 }
 
 #[test]
-fn a_message_of_many_frames_is_worked_on_in_steps_and_charged() {
+fn a_message_of_many_frames_is_processed_in_steps_and_charged() {
     let mut bench = Bench::default();
     let frames = many_frames().matches('\0').count();
     let waits = bench.feed(1, many_frames().as_bytes()).unwrap();
@@ -20,7 +20,7 @@ fn a_message_of_many_frames_is_worked_on_in_steps_and_charged() {
 }
 
 #[test]
-fn what_is_left_of_a_message_is_done_before_anything_else_of_the_session() {
+fn the_rest_of_a_message_is_processed_before_later_input_of_the_session() {
     let mut bench = Bench::default();
     let message = many_frames() + "CONNECT\n\n\0";
     let taken = bench.broker.on_message(ConnectionId(1), message.as_bytes(), true, PRESENT, &mut bench.effects);
@@ -31,7 +31,7 @@ fn what_is_left_of_a_message_is_done_before_anything_else_of_the_session() {
 }
 
 #[test]
-fn a_frame_costs_the_same_however_many_subscriptions_there_are() {
+fn a_frame_costs_the_same_with_many_subscriptions() {
     let cost = |held: usize| {
         let mut bench = Bench::default();
         (0..held).for_each(|n| bench.subscribe(1, &format!("s{n}"), &format!("/blocks/{n}")));
@@ -43,7 +43,7 @@ fn a_frame_costs_the_same_however_many_subscriptions_there_are() {
 }
 
 #[test]
-fn a_frame_of_many_headers_is_refused() {
+fn a_frame_with_too_many_headers_is_rejected() {
     let mut bench = Bench::default();
     let frame = |headers: usize| format!("SEND\n{}\n\0", "a:\n".repeat(headers));
     assert_eq!(bench.receive(1, &frame(1_000)), NOTHING);

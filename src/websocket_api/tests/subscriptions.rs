@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn escaped_ids_come_back_as_they_were_sent() {
+fn escaped_ids_are_returned_as_sent() {
     let mut bench = Bench::default();
     bench.subscribe(1, "a\\cb\\nc\\\\d", "/blocks");
     assert_eq!(ids(&bench.height(2)), ["a\\cb\\nc\\\\d"]);
@@ -39,7 +39,7 @@ fn useless_subscriptions_are_ignored() {
 }
 
 #[test]
-fn a_subscription_too_many_is_refused_and_the_session_goes_on() {
+fn a_subscription_over_the_limit_is_rejected_and_the_session_continues() {
     let mut bench = Bench::default();
     for id in 0..1_000 {
         bench.subscribe(1, &id.to_string(), &format!("/blocks/{}", id / 8));
@@ -53,7 +53,7 @@ fn a_subscription_too_many_is_refused_and_the_session_goes_on() {
 }
 
 #[test]
-fn one_destination_is_subscribed_to_eight_times_at_most() {
+fn a_session_has_at_most_eight_subscriptions_per_destination() {
     let mut bench = Bench::default();
     (0..8).for_each(|id| bench.subscribe(1, &id.to_string(), "/blocks"));
     let charged = bench.charged(1);
@@ -79,7 +79,7 @@ fn patterns_have_a_limit_of_their_own() {
 }
 
 #[test]
-fn a_long_id_is_refused() {
+fn a_long_id_is_rejected() {
     let mut bench = Bench::default();
     let subscribe = |length| format!("SUBSCRIBE\nid:{}\ndestination:/blocks\n\n\0", "x".repeat(length));
     assert!(bench.receive(1, &subscribe(257))[0].contains("id is too long"));

@@ -169,7 +169,7 @@ fn calm_client(node: SocketAddr, is_over: &AtomicBool) -> [Duration; 2] {
 }
 
 #[test]
-fn nobody_takes_over_listed_nodes_by_passing_their_proofs_on() {
+fn relaying_proofs_does_not_take_over_pre_trusted_peers() {
     let honest = HonestNode::start();
     let truth = |_: &Asked, _: &Honest| Says::Truth;
     let nodes = LISTED
@@ -237,7 +237,7 @@ fn nobody_takes_over_listed_nodes_by_passing_their_proofs_on() {
 }
 
 #[test]
-fn whoever_is_behind_an_unknown_proxy_has_nobody_called() {
+fn a_sender_behind_an_untrusted_proxy_is_not_called_back() {
     let honest = HonestNode::start();
     let listener = TcpListener::bind((RELAY, 0)).expect("a port");
     listener.set_nonblocking(true).expect("a socket");

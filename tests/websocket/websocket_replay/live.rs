@@ -312,7 +312,7 @@ const REGISTER: &str =
     "SEND\ndestination:/w/api/account/subscribe\n\n{\"account\":\"TBL6KOCXUCMCGTWUGVQGSUVPZSYKREVXBX7LNET3\"}";
 
 #[test]
-fn transactions_that_are_announced_again_are_told_as_recorded() {
+fn reannounced_transactions_are_published_as_recorded() {
     let Some(path) = shared("data/websocket/live.jsonl") else { return };
     let Some((node, _store)) = start(CLOCK, &HASTY) else { return };
     let (lines, mut report) = (read_file(&path), Report::default());

@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_kept_as_long_as_they_hold_within_bounds() {
+    fn addresses_are_cached_for_their_ttl_within_bounds() {
         let (mut cache, start) = (Cache::new(10), Instant::now());
         cache.put("a".to_owned(), known(1), Duration::from_secs(100), start);
         cache.put("b".to_owned(), known(1), Duration::ZERO, start);
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_cache_forgets_what_ends_next() {
+    fn a_full_cache_evicts_the_entry_that_expires_first() {
         let (mut cache, now) = (Cache::new(2), Instant::now());
         for (name, seconds) in [("a", 200), ("b", 100), ("c", 300), ("c", 400)] {
             cache.put(name.to_owned(), known(1), Duration::from_secs(seconds), now);

@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_files_of_the_system_are_read_as_they_are_found() {
+    fn the_system_dns_files_are_parsed() {
         let hosts = "127.0.0.1 localhost\n# comment\n10.0.0.1\tNode1 node1.example # and more\n::5 node1\nnonsense x\n\
                      10.0.0.1 node1\n0.0.0.0\n";
         let resolv = "# made by hand\nsearch example.com\nnameserver 9.9.9.9\nnameserver fe80::1%eth0\n\
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn without_files_a_name_server_on_this_machine_is_assumed() {
+    fn a_local_name_server_is_assumed_without_configuration_files() {
         let found = DnsConfig::parse("", "");
         assert_eq!(found.servers, ["127.0.0.1:53".parse().unwrap()]);
         assert_eq!(found.local_addresses("localhost").unwrap().len(), 2);

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_read_and_a_question_written_as_they_are_on_the_wire() {
+    fn dns_answers_and_queries_have_the_wire_format() {
         let address = IpAddr::from([10, 0, 0, 1]);
         assert_eq!(read_answer(ANSWER), Some(DnsAnswer::Addresses(vec![address], Duration::from_secs(30))));
         let question = encode_query(258, "node.example", Family::V4).unwrap();
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_promises_more_records_than_it_can_hold_is_refused_unread() {
+    fn a_message_with_an_impossible_record_count_is_rejected_unread() {
         for at in [4, 6, 8, 10] {
             let mut bytes = ANSWER.to_vec();
             bytes[at] = 0xff;
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_told_from_what_is_none() {
+    fn valid_host_names_are_recognised() {
         for name in ["a", "node.example", "a-b_c.1", "xn--nde-sna.example"] {
             assert!(is_name(name), "{name}");
         }
@@ -172,7 +172,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_message_breaks_the_reader(
+        fn arbitrary_dns_messages_give_a_bounded_number_of_addresses(
             changes in prop::collection::vec((2..ANSWER.len(), any::<u8>()), 0..6),
             length in 0..=ANSWER.len(),
             tail in prop::collection::vec(any::<u8>(), 0..40),

@@ -115,7 +115,7 @@ fn done(id: u64, what: &str) -> (u64, String) {
 }
 
 #[test]
-fn a_connection_is_used_again_until_it_has_been_idle_for_too_long() {
+fn a_connection_is_reused_until_its_idle_timeout() {
     let mut bench = Bench::new(FetchLimits::default());
     for host in ["Node", "node", "NODE"] {
         bench.start(fetch(host));
@@ -132,7 +132,7 @@ fn a_connection_is_used_again_until_it_has_been_idle_for_too_long() {
 }
 
 #[test]
-fn a_request_is_repeated_once_on_a_new_connection_when_a_kept_one_turns_out_to_be_closed() {
+fn a_request_is_retried_once_if_its_reused_connection_was_closed() {
     let mut bench = Bench::new(FetchLimits::default());
     bench.start(fetch("a"));
     bench.start(fetch("a"));
@@ -150,7 +150,7 @@ fn a_request_is_repeated_once_on_a_new_connection_when_a_kept_one_turns_out_to_b
 }
 
 #[test]
-fn a_request_that_is_not_idempotent_is_never_repeated() {
+fn a_request_that_is_not_idempotent_is_never_retried() {
     let mut bench = Bench::new(FetchLimits::default());
     bench.start(fetch("a"));
     bench.connect();
@@ -162,7 +162,7 @@ fn a_request_that_is_not_idempotent_is_never_repeated() {
 }
 
 #[test]
-fn each_host_and_all_together_have_their_number_of_connections() {
+fn connections_are_limited_per_host_and_in_total() {
     let limits = FetchLimits { connections: 8, ..FetchLimits::default() };
     let mut bench = Bench::new(limits);
     for _ in 0..10 {
@@ -186,7 +186,7 @@ fn each_host_and_all_together_have_their_number_of_connections() {
 }
 
 #[test]
-fn an_idle_connection_makes_room_for_another_host() {
+fn an_idle_connection_is_closed_for_another_host() {
     let mut bench = Bench::new(FetchLimits { connections: 2, ..FetchLimits::default() });
     for host in ["a", "b"] {
         bench.start(fetch(host));
@@ -204,7 +204,7 @@ fn an_idle_connection_makes_room_for_another_host() {
 }
 
 #[test]
-fn too_many_waiting_requests_are_refused_at_once() {
+fn too_many_waiting_requests_are_rejected_at_once() {
     let limits = FetchLimits {
         connections: 1,
         connections_per_host: 1,
@@ -224,7 +224,7 @@ fn too_many_waiting_requests_are_refused_at_once() {
 }
 
 #[test]
-fn every_address_is_tried_for_its_time_and_the_one_that_answers_is_remembered() {
+fn every_address_is_tried_until_its_timeout_and_the_working_one_is_remembered() {
     let mut bench = Bench::new(FetchLimits::default());
     bench.start(fetch("a"));
     assert_eq!(bench.attempts(), [(0, "10.0.0.1:7890".parse().unwrap())]);
@@ -242,7 +242,7 @@ fn every_address_is_tried_for_its_time_and_the_one_that_answers_is_remembered() 
 }
 
 #[test]
-fn a_request_ends_in_its_time_wherever_it_is() {
+fn a_request_times_out_in_every_state() {
     let mut bench = Bench::new(FetchLimits { connections_per_host: 3, ..FetchLimits::default() });
     for _ in 0..4 {
         bench.start(fetch("a"));
@@ -262,7 +262,7 @@ fn a_request_ends_in_its_time_wherever_it_is() {
 }
 
 #[test]
-fn a_request_that_is_given_up_is_not_told_of_and_leaves_nothing() {
+fn a_cancelled_request_is_not_reported_and_leaves_no_state() {
     let mut bench = Bench::new(FetchLimits { connections_per_host: 1, ..FetchLimits::default() });
     let ids = [bench.start(fetch("a")), bench.start(fetch("a"))];
     let slot = bench.connect()[0];
@@ -274,7 +274,7 @@ fn a_request_that_is_given_up_is_not_told_of_and_leaves_nothing() {
 }
 
 #[test]
-fn an_unknown_host_is_told_to_each_of_its_requests() {
+fn an_unknown_host_fails_each_of_its_requests() {
     let mut bench = Bench::new(FetchLimits { connections_per_host: 1, ..FetchLimits::default() });
     bench.start(fetch("a"));
     bench.start(fetch("a"));
@@ -287,7 +287,7 @@ fn an_unknown_host_is_told_to_each_of_its_requests() {
 }
 
 #[test]
-fn the_answer_that_holds_the_most_pays_when_all_hold_too_much() {
+fn the_largest_response_is_dropped_when_the_total_limit_is_exceeded() {
     let mut bench = Bench::new(FetchLimits { held_bytes: 1500, ..FetchLimits::default() });
     for host in ["a", "b", "c"] {
         bench.start(fetch(host));
@@ -303,7 +303,7 @@ fn the_answer_that_holds_the_most_pays_when_all_hold_too_much() {
 }
 
 #[test]
-fn bytes_that_nobody_asked_for_end_a_connection() {
+fn unrequested_bytes_close_the_connection() {
     let mut bench = Bench::new(FetchLimits::default());
     bench.start(fetch("a"));
     let slot = bench.connect()[0];
@@ -315,7 +315,7 @@ fn bytes_that_nobody_asked_for_end_a_connection() {
 }
 
 #[test]
-fn a_target_that_would_break_the_request_is_refused() {
+fn a_target_that_would_break_the_request_is_rejected() {
     let mut bench = Bench::new(FetchLimits::default());
     bench.start(FetchRequest { target: "/\r\nX: y".to_owned(), ..fetch("a") });
     assert_eq!(bench.done(), [done(1, "BadTarget")]);
@@ -406,7 +406,7 @@ impl Bench {
 
 proptest! {
     #[test]
-    fn whatever_happens_every_request_ends_once_within_the_limits_and_nothing_is_left(
+    fn every_request_ends_once_within_the_limits_and_leaves_no_state(
         steps in prop::collection::vec(any_step(), 0..200),
     ) {
         let limits = FetchLimits {
@@ -440,7 +440,7 @@ proptest! {
 }
 
 #[test]
-fn silence_ends_a_request_sooner_than_its_time_and_is_counted_from_the_last_byte() {
+fn the_read_timeout_is_counted_from_the_last_byte() {
     let mut bench = Bench::new(FetchLimits::default());
     let patient = FetchRequest { timeout: seconds(60), ..fetch("a") };
     bench.start(patient.clone());
@@ -474,7 +474,7 @@ fn silence_ends_a_request_sooner_than_its_time_and_is_counted_from_the_last_byte
 }
 
 #[test]
-fn an_answer_that_hardly_comes_is_given_up_and_a_slow_one_is_not() {
+fn a_response_below_the_minimum_rate_is_dropped_and_a_slow_one_is_kept() {
     let mut bench = Bench::new(FetchLimits { min_rate_bytes: 100, ..FetchLimits::default() });
     let patient = FetchRequest { timeout: seconds(180), ..fetch("a") };
     bench.start(patient.clone());

@@ -52,7 +52,7 @@ fn pushed(scene: &Scene, path: &str) -> Vec<(u64, usize)> {
 }
 
 #[test]
-fn transactions_of_a_second_go_out_in_one_list_in_the_name_of_this_node_and_none_twice() {
+fn transactions_of_one_second_are_pushed_once_in_one_signed_list() {
     let mut scene = among(1);
     assert!(queue(&mut scene, 1, 0) && queue(&mut scene, 2, 0));
     assert!(!queue(&mut scene, 1, 0), "it waits already");
@@ -70,7 +70,7 @@ fn transactions_of_a_second_go_out_in_one_list_in_the_name_of_this_node_and_none
 }
 
 #[test]
-fn the_buffer_is_bounded_in_number_and_in_bytes() {
+fn the_relay_queue_is_limited_in_number_and_in_bytes() {
     let chain = ChainParameters { max_transactions_per_block: 1_000, ..ChainParameters::after_all_forks() };
     let mut scene = Scene::new(PeerSettings { chain, ..settings(&[0]) }, 1);
     scene.run_seconds(5);
@@ -89,7 +89,7 @@ fn the_buffer_is_bounded_in_number_and_in_bytes() {
 }
 
 #[test]
-fn a_silent_partner_does_not_delay_what_others_are_sent_and_is_left_out_for_a_while() {
+fn a_silent_peer_does_not_delay_pushes_to_others_and_is_skipped_temporarily() {
     let mut scene = among(2);
     scene.simulated_peers[0].behaviour = Behaviour::SilentAt("/push/transactions");
     for number in 0..9 {
@@ -103,7 +103,7 @@ fn a_silent_partner_does_not_delay_what_others_are_sent_and_is_left_out_for_a_wh
 }
 
 #[test]
-fn a_block_goes_out_at_once_to_all_partners_in_the_name_of_this_node() {
+fn a_block_is_pushed_to_all_selected_peers_at_once_signed_by_this_node() {
     let mut scene = among(3);
     let block = Block {
         kind: BlockKind::Regular,
@@ -124,14 +124,14 @@ fn a_block_goes_out_at_once_to_all_partners_in_the_name_of_this_node() {
 }
 
 #[test]
-fn before_it_has_joined_the_network_a_node_passes_nothing_on() {
+fn a_node_that_is_not_booted_relays_nothing() {
     let mut scene = Scene::new(settings(&[0]), 1);
     scene.tick();
     assert!(!queue(&mut scene, 1, 0));
 }
 
 #[test]
-fn signs_of_life_go_to_partners_every_five_minutes_with_the_address_at_which_others_see_this_node() {
+fn signs_of_life_are_sent_every_five_minutes_with_the_detected_address() {
     let mut scene = Scene::new(settings(&[0, 1]), 2);
     scene.run_seconds(1);
     let asked = scene.asked("/node/sign-of-life");
@@ -147,7 +147,7 @@ fn signs_of_life_go_to_partners_every_five_minutes_with_the_address_at_which_oth
 }
 
 #[test]
-fn a_partner_that_is_known_no_more_is_told_nothing() {
+fn an_unreachable_pre_trusted_peer_is_still_shared() {
     let mut scene = among(1);
     assert_eq!(scene.manager.peers_to_share(&mut || 0).0, [info(0)]);
     scene.simulated_peers[0].behaviour = Behaviour::Unreachable;

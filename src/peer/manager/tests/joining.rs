@@ -11,7 +11,7 @@ fn mode(ip_detection: IpDetection, known: &[usize]) -> PeerSettings {
 }
 
 #[test]
-fn a_node_without_known_peers_starts_in_every_mode() {
+fn a_node_without_known_peers_boots_in_every_ip_detection_mode() {
     for detection in [IpDetection::Required, IpDetection::Optional, IpDetection::Disabled] {
         let mut scene = Scene::new(mode(detection, &[]), 0);
         assert_eq!(scene.manager.joined(), Joined::NotYet { failures: 0 });
@@ -22,7 +22,7 @@ fn a_node_without_known_peers_starts_in_every_mode() {
 }
 
 #[test]
-fn the_first_good_answer_is_the_own_address_and_the_node_joins_with_it() {
+fn the_first_good_answer_sets_the_own_address_and_boots_the_node() {
     let mut scene = Scene::new(settings(&[0, 1, 2]), 3);
     scene.simulated_peers[0].behaviour = Behaviour::Unreachable;
     scene.simulated_peers[2].sees = "30.0.0.3";
@@ -43,7 +43,7 @@ fn the_first_good_answer_is_the_own_address_and_the_node_joins_with_it() {
 }
 
 #[test]
-fn a_node_that_needs_its_address_goes_on_asking_after_longer_and_longer_rests() {
+fn required_address_detection_is_retried_with_growing_backoff() {
     let mut scene = Scene::new(settings(&[0]), 1);
     scene.simulated_peers[0].behaviour = Behaviour::Unreachable;
     scene.run_seconds(600);
@@ -62,7 +62,7 @@ fn a_node_that_needs_its_address_goes_on_asking_after_longer_and_longer_rests() 
 }
 
 #[test]
-fn a_node_that_does_not_need_its_address_joins_without_it() {
+fn a_node_with_optional_address_detection_boots_without_an_address() {
     let mut scene = Scene::new(mode(IpDetection::Optional, &[0]), 1);
     scene.simulated_peers[0].behaviour = Behaviour::Broken;
     scene.tick();
@@ -72,7 +72,7 @@ fn a_node_that_does_not_need_its_address_joins_without_it() {
 }
 
 #[test]
-fn a_node_with_a_given_address_asks_nobody_for_it_at_any_time() {
+fn a_node_with_a_configured_address_never_queries_peers_for_it() {
     let mut scene = Scene::new(mode(IpDetection::Disabled, &[0]), 1);
     scene.run_seconds(1_000);
     assert!(scene.asked("/node/cysm").is_empty());
@@ -81,7 +81,7 @@ fn a_node_with_a_given_address_asks_nobody_for_it_at_any_time() {
 }
 
 #[test]
-fn what_is_no_address_is_not_taken_for_the_own_one() {
+fn an_invalid_answer_is_not_taken_as_the_own_address() {
     for nonsense in ["example.org", "0.0.0.0", "224.0.0.1", ""] {
         let mut scene = Scene::new(settings(&[0]), 1);
         scene.simulated_peers[0].sees = nonsense;
@@ -92,7 +92,7 @@ fn what_is_no_address_is_not_taken_for_the_own_one() {
 }
 
 #[test]
-fn later_the_address_that_most_partners_see_counts_and_a_tie_changes_nothing() {
+fn the_own_address_follows_the_majority_of_peers_and_a_tie_changes_nothing() {
     let mut scene = Scene::new(settings(&[0, 1, 2, 3]), 4);
     scene.run_seconds(1);
     assert_eq!(scene.manager.local().endpoint.host, "30.0.0.1");
@@ -109,7 +109,7 @@ fn later_the_address_that_most_partners_see_counts_and_a_tie_changes_nothing() {
 }
 
 #[test]
-fn a_peer_without_a_key_is_asked_like_the_others_and_keeps_the_key_with_which_it_first_answers() {
+fn an_unpinned_peer_is_pinned_to_the_key_of_its_first_answer() {
     let endpoint = info(0).endpoint;
     let mut scene =
         Scene::new(PeerSettings { pre_trusted: vec![PreTrustedPeer::Endpoint(endpoint.clone())], ..settings(&[]) }, 2);
@@ -127,7 +127,7 @@ fn a_peer_without_a_key_is_asked_like_the_others_and_keeps_the_key_with_which_it
 }
 
 #[test]
-fn a_peer_without_a_key_that_is_this_node_itself_is_not_contacted_again() {
+fn an_unpinned_peer_that_is_this_node_is_not_contacted_again() {
     let own = Endpoint::http("10.1.1.1", 7890);
     let mut scene =
         Scene::new(PeerSettings { pre_trusted: vec![PreTrustedPeer::Endpoint(own.clone())], ..settings(&[]) }, 1);
@@ -139,7 +139,7 @@ fn a_peer_without_a_key_that_is_this_node_itself_is_not_contacted_again() {
 }
 
 #[test]
-fn a_peer_without_a_key_that_fails_is_tried_with_each_refresh_and_its_failure_is_told() {
+fn a_failing_unpinned_peer_is_tried_at_each_refresh_and_its_failure_is_reported() {
     let known = vec![PreTrustedPeer::Endpoint(info(0).endpoint)];
     let mut scene =
         Scene::new(PeerSettings { pre_trusted: known, ip_detection: IpDetection::Optional, ..settings(&[]) }, 1);

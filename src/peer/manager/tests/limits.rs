@@ -173,7 +173,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_happens_no_limit_is_exceeded_and_no_task_gets_stuck(
+    fn arbitrary_events_exceed_no_limit_and_block_no_task(
         seed in any::<u64>(),
         mode in 0_usize..3,
         listed in 0_usize..20,

@@ -17,7 +17,7 @@ fn pairs(numbers: impl IntoIterator<Item = usize>) -> Vec<ExperiencePair> {
 }
 
 #[test]
-fn a_node_counts_as_synchronised_until_its_partners_were_higher_four_times() {
+fn a_node_counts_as_synchronised_until_peers_were_higher_four_times() {
     let mut scene = Scene::new(settings(&[0, 1]), 2);
     scene.run_seconds(2);
     assert!(scene.manager.is_synchronised());
@@ -34,7 +34,7 @@ fn a_node_counts_as_synchronised_until_its_partners_were_higher_four_times() {
 }
 
 #[test]
-fn the_largest_height_of_partners_is_asked_once_for_all_who_want_to_know_it() {
+fn the_largest_height_of_peers_is_queried_once_for_all_requests() {
     let mut scene = Scene::new(settings(&[0, 1, 2]), 3);
     scene.run_seconds(1);
     (scene.simulated_peers[1].height, scene.simulated_peers[2].behaviour) = (7, Behaviour::Garbage);
@@ -58,7 +58,7 @@ fn the_largest_height_of_partners_is_asked_once_for_all_who_want_to_know_it() {
 }
 
 #[test]
-fn a_partner_that_takes_too_long_to_tell_its_height_is_left_out() {
+fn a_peer_that_reports_its_height_too_late_is_left_out() {
     let mut scene = Scene::new(settings(&[0, 1]), 2);
     scene.run_seconds(1);
     (scene.simulated_peers[0].height, scene.simulated_peers[1].height) = (7, 9);
@@ -80,7 +80,7 @@ fn a_partner_that_takes_too_long_to_tell_its_height_is_left_out() {
 }
 
 #[test]
-fn the_clock_follows_nodes_of_important_accounts_and_asks_besides_only_listed_ones() {
+fn time_synchronisation_queries_only_important_and_pre_trusted_peers() {
     let mut scene = Scene::new(settings(&[0, 1, 2]), 4);
     scene.simulated_peers[0].list = vec![info(3)];
     scene.simulated_peers.iter_mut().for_each(|other| other.ahead = 700);
@@ -96,7 +96,7 @@ fn the_clock_follows_nodes_of_important_accounts_and_asks_besides_only_listed_on
 }
 
 #[test]
-fn a_round_without_samples_fails_and_moves_nothing() {
+fn a_time_synchronisation_round_without_samples_fails_and_changes_nothing() {
     let mut scene = Scene::new(settings(&[0]), 1);
     scene.simulated_peers[0].ahead = 700;
     scene.run_seconds(3);
@@ -109,7 +109,7 @@ fn a_round_without_samples_fails_and_moves_nothing() {
 }
 
 #[test]
-fn a_node_whose_clock_is_off_is_told_so() {
+fn a_wrong_local_clock_is_reported() {
     let mut scene = Scene::new(settings(&[0]), 1);
     scene.simulated_peers[0].ahead = 9_000;
     scene.fake.importances.insert(address_of(0), 0.01);
@@ -118,7 +118,7 @@ fn a_node_whose_clock_is_off_is_told_so() {
 }
 
 #[test]
-fn a_time_that_is_told_where_a_node_is_known_no_more_moves_nothing() {
+fn a_time_from_the_former_endpoint_of_a_peer_changes_nothing() {
     for has_moved in [false, true] {
         let mut scene = Scene::new(settings(&[0]), 1);
         scene.fake.importances.extend([(address_of(0), 0.3)]);
@@ -140,7 +140,7 @@ fn a_time_that_is_told_where_a_node_is_known_no_more_moves_nothing() {
 }
 
 #[test]
-fn network_time_does_not_follow_a_few_listed_nodes_and_says_so() {
+fn network_time_does_not_follow_a_minority_of_pre_trusted_peers_and_reports_it() {
     let mut scene = Scene::new(settings(&[0, 1, 2]), 3);
     scene.fake.importances.extend((0..3).map(|number| (address_of(number), 0.3)));
     scene.simulated_peers.iter_mut().take(2).for_each(|other| other.ahead = 3_600_000);
@@ -154,7 +154,7 @@ fn network_time_does_not_follow_a_few_listed_nodes_and_says_so() {
 }
 
 #[test]
-fn what_a_partner_thinks_of_others_is_taken_only_in_its_own_name() {
+fn experiences_are_accepted_only_about_known_peers_from_the_peer_itself() {
     let between = |scene: &Scene, who: usize, of: usize| -> u64 {
         scene.manager.experiences.between(&address_of(who), &address_of(of)).calls()
     };
@@ -178,7 +178,7 @@ fn what_a_partner_thinks_of_others_is_taken_only_in_its_own_name() {
 }
 
 #[test]
-fn what_a_partner_thinks_of_a_node_at_another_place_says_nothing_about_the_one_that_is_known() {
+fn experiences_with_a_peer_at_another_endpoint_are_ignored() {
     let calls = |endpoint: Option<Endpoint>| {
         let mut scene = Scene::new(settings(&[0]), 2);
         scene.simulated_peers[0].list = vec![info(1)];
@@ -192,7 +192,7 @@ fn what_a_partner_thinks_of_a_node_at_another_place_says_nothing_about_the_one_t
 }
 
 #[test]
-fn pushes_count_for_nodes_that_are_known_and_not_shunned() {
+fn pushes_count_only_for_known_peers_that_are_not_backed_off() {
     let mut scene = Scene::new(settings(&[0, 1, 2]), 3);
     scene.simulated_peers[1].behaviour = Behaviour::Silent;
     scene.simulated_peers[2].behaviour = Behaviour::Broken;
@@ -214,7 +214,7 @@ fn pushes_count_for_nodes_that_are_known_and_not_shunned() {
 }
 
 #[test]
-fn own_experiences_last_a_day() {
+fn own_experiences_expire_after_a_day() {
     let mut scene = Scene::new(settings(&[0]), 1);
     scene.run_seconds(1);
     let now = scene.now();
@@ -226,7 +226,7 @@ fn own_experiences_last_a_day() {
 }
 
 #[test]
-fn runs_with_the_same_seed_are_the_same_and_others_differ() {
+fn the_seed_determines_the_run() {
     let run = |seed| {
         let mut scene = Scene::seeded(settings(&(0..20).collect::<Vec<_>>()), 60, seed);
         for number in 0..20 {

@@ -19,7 +19,7 @@ fn refreshed(listed: usize, others: usize, prepare: impl FnOnce(&mut [SimulatedP
 }
 
 #[test]
-fn nodes_of_the_list_are_active_only_when_they_have_answered() {
+fn pre_trusted_peers_are_active_only_after_an_answer() {
     let mut scene = Scene::new(settings(&[0, 1]), 2);
     scene.tick();
     assert_eq!(scene.state(0), Some(State::Untried));
@@ -32,7 +32,7 @@ fn nodes_of_the_list_are_active_only_when_they_have_answered() {
 }
 
 #[test]
-fn the_state_of_a_drawn_node_follows_from_how_it_answers() {
+fn the_state_of_a_selected_peer_follows_from_its_answer() {
     let starting = [ErrorBody::NOT_BOOTED, ErrorBody::LOADING_CHAIN];
     let mut cases = vec![
         (Behaviour::Good, State::Active),
@@ -56,7 +56,7 @@ fn the_state_of_a_drawn_node_follows_from_how_it_answers() {
 }
 
 #[test]
-fn a_node_that_does_not_know_its_address_is_worked_with_where_it_has_answered() {
+fn a_peer_without_a_known_address_is_used_where_it_has_answered() {
     let mut scene = refreshed(1, 1, |others| others[0].behaviour = Behaviour::KnowsNoAddress);
     scene.run_seconds(200);
     assert_eq!(scene.state(0), Some(State::Active));
@@ -64,7 +64,7 @@ fn a_node_that_does_not_know_its_address_is_worked_with_where_it_has_answered() 
 }
 
 #[test]
-fn nodes_of_another_network_or_of_a_version_that_does_not_go_with_ours_are_not_worked_with() {
+fn peers_of_another_network_or_an_incompatible_version_are_not_used() {
     let of = |network, version: &str| MetaData {
         network_id: MetaData::network_id_of(network),
         version: version.parse::<Version>().expect("a version"),
@@ -83,7 +83,7 @@ fn nodes_of_another_network_or_of_a_version_that_does_not_go_with_ours_are_not_w
 }
 
 #[test]
-fn a_node_that_others_tell_of_is_known_only_when_it_has_answered_itself() {
+fn a_gossiped_peer_is_known_only_after_it_has_answered_itself() {
     let scene = refreshed(1, 4, |others| {
         others[0].list = [1, 2, 3].map(info).to_vec();
         others[2].behaviour = Behaviour::Unreachable;
@@ -95,7 +95,7 @@ fn a_node_that_others_tell_of_is_known_only_when_it_has_answered_itself() {
 }
 
 #[test]
-fn a_bad_entry_in_a_list_costs_only_itself() {
+fn a_bad_entry_in_a_peer_list_is_skipped() {
     let scene = refreshed(1, 3, |others| {
         let mut wrong = info(1);
         wrong.endpoint = Endpoint { port: 70_000, ..wrong.endpoint };
@@ -107,7 +107,7 @@ fn a_bad_entry_in_a_list_costs_only_itself() {
 }
 
 #[test]
-fn this_node_and_those_met_already_are_not_contacted_by_hearsay() {
+fn gossip_about_this_node_and_known_peers_causes_no_probes() {
     let scene = refreshed(2, 3, |others| {
         others[0].list = vec![info(LOCAL), info(0), info(1), info(2), info(2)];
         others[1].list = vec![info(2), info(0)];
@@ -118,7 +118,7 @@ fn this_node_and_those_met_already_are_not_contacted_by_hearsay() {
 }
 
 #[test]
-fn whoever_tells_of_a_node_in_a_wrong_place_does_not_keep_it_away() {
+fn false_gossip_about_an_endpoint_does_not_hide_the_peer() {
     for liar in [0, 1] {
         let scene = refreshed(2, 3, |others| {
             others[liar].list = vec![NodeInfo { endpoint: Endpoint::http("99.1.1.1", 7890), ..info(2) }];
@@ -129,7 +129,7 @@ fn whoever_tells_of_a_node_in_a_wrong_place_does_not_keep_it_away() {
 }
 
 #[test]
-fn a_node_that_does_not_answer_any_more_is_found_wherever_several_say_that_it_is() {
+fn an_unreachable_peer_is_found_at_any_gossiped_endpoint() {
     for place in 0..3 {
         let mut scene = Scene::new(settings(&[0, 1, 2]), 4);
         scene.simulated_peers[0].list = vec![info(3)];
@@ -147,7 +147,7 @@ fn a_node_that_does_not_answer_any_more_is_found_wherever_several_say_that_it_is
 }
 
 #[test]
-fn one_list_and_all_lists_together_lead_to_a_bounded_number_of_contacts() {
+fn probes_are_limited_per_peer_list_and_in_total() {
     let scene = refreshed(1, 1, |others| others[0].list = (10..1_000).map(info).collect());
     assert_eq!(scene.fake.history.iter().filter(|(_, _, path)| *path == "/node/info").count(), 1 + MAX_PROBES_PER_LIST);
     let scene = refreshed(8, 8, |others| {
@@ -160,7 +160,7 @@ fn one_list_and_all_lists_together_lead_to_a_bounded_number_of_contacts() {
 }
 
 #[test]
-fn of_a_long_list_those_that_are_not_active_yet_come_first() {
+fn inactive_peers_of_a_long_list_are_probed_first() {
     let mut scene = refreshed(1, 40, |others| others[0].list = (1..15).map(info).collect());
     assert_eq!(scene.manager.active().0.len(), 15);
     scene.simulated_peers[0].list = (1..31).map(info).collect();
@@ -169,7 +169,7 @@ fn of_a_long_list_those_that_are_not_active_yet_come_first() {
 }
 
 #[test]
-fn a_node_elsewhere_does_not_lead_this_one_into_private_networks() {
+fn gossip_from_a_public_peer_causes_no_probes_in_private_networks() {
     let private = |others: &mut [SimulatedPeer]| {
         others[1].info.endpoint = Endpoint::http("10.0.0.5", 7890);
         let listed = others[1].info.clone();
@@ -190,7 +190,7 @@ fn a_node_elsewhere_does_not_lead_this_one_into_private_networks() {
 }
 
 #[test]
-fn nobody_leads_this_one_to_what_is_no_host_or_by_name_to_this_machine() {
+fn gossip_about_invalid_or_local_hosts_causes_no_probes() {
     let places =
         ["0.0.0.0", "[::]", "224.0.0.1", "[ff02::1]", "255.255.255.255", "localhost", "a.LOCALHOST.", "router"];
     let scene = refreshed(1, 1, |others| {
@@ -203,7 +203,7 @@ fn nobody_leads_this_one_to_what_is_no_host_or_by_name_to_this_machine() {
 }
 
 #[test]
-fn a_node_stays_where_it_is_known_whatever_it_says() {
+fn a_peer_keeps_its_endpoint_whatever_it_reports() {
     let mut scene = Scene::new(settings(&[0]), 2);
     scene.simulated_peers[0].list = vec![info(1)];
     scene.run_seconds(10);
@@ -222,7 +222,7 @@ fn a_node_stays_where_it_is_known_whatever_it_says() {
 }
 
 #[test]
-fn a_node_that_others_tell_of_is_taken_where_it_has_answered() {
+fn a_gossiped_peer_is_added_at_the_endpoint_where_it_answered() {
     let mut scene = Scene::new(settings(&[0]), 2);
     scene.simulated_peers[0].list = vec![info(1)];
     scene.run(Duration::from_millis(100));
@@ -239,7 +239,7 @@ fn a_node_that_others_tell_of_is_taken_where_it_has_answered() {
 }
 
 #[test]
-fn a_node_that_has_failed_is_looked_at_again_and_told_of() {
+fn a_failed_peer_is_reported_and_probed_again() {
     let mut scene = refreshed(2, 2, |others| others[1].behaviour = Behaviour::Status(500, Some("\nno\tgood")));
     assert_eq!(scene.state(1), Some(State::Failure));
     let known = scene.manager.known();
@@ -251,7 +251,7 @@ fn a_node_that_has_failed_is_looked_at_again_and_told_of() {
 }
 
 #[test]
-fn tasks_follow_the_first_refresh_at_their_offsets() {
+fn tasks_start_after_the_first_refresh_at_their_offsets() {
     let mut scene = Scene::new(settings(&[0]), 1);
     scene.fake.importances.insert(address_of(0), 0.1);
     scene.run_seconds(4);
@@ -276,7 +276,7 @@ fn tasks_follow_the_first_refresh_at_their_offsets() {
 }
 
 #[test]
-fn nodes_that_stay_away_are_forgotten_and_told_of_as_dropped() {
+fn unresponsive_peers_are_pruned_and_reported_as_dropped() {
     let mut scene = refreshed(1, 2, |others| others[0].list = vec![info(1)]);
     scene.run_seconds(1_000);
     assert_eq!(scene.state(1), Some(State::Active));
@@ -288,7 +288,7 @@ fn nodes_that_stay_away_are_forgotten_and_told_of_as_dropped() {
 }
 
 #[test]
-fn nodes_that_have_come_by_hearsay_become_partners_without_waiting_for_a_quarter_of_an_hour() {
+fn gossiped_peers_are_queried_within_two_minutes() {
     let mut scene = refreshed(1, 6, |others| others[0].list = (1..6).map(info).collect());
     scene.run_seconds(120);
     let mut asked = scene.asked("/chain/height");

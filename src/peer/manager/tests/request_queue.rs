@@ -26,7 +26,7 @@ fn end_all(calls: &mut RequestQueue, fake: &mut FakeIo, now: Duration) -> usize 
 }
 
 #[test]
-fn a_node_is_not_asked_more_than_forty_times_a_second_however_fast_it_answers() {
+fn a_peer_gets_at_most_forty_requests_a_second() {
     let (mut calls, mut fake) = (RequestQueue::default(), FakeIo::new(1));
     (0..200).for_each(|_| assert!(calls.enqueue(question(0))));
     let mut sent = Vec::new();
@@ -50,7 +50,7 @@ fn a_node_is_not_asked_more_than_forty_times_a_second_however_fast_it_answers() 
 }
 
 #[test]
-fn requests_that_wait_for_time_to_pass_say_when_they_are_due() {
+fn rate_limited_requests_report_when_they_are_due() {
     let (mut calls, mut fake) = (RequestQueue::default(), FakeIo::new(1));
     (0..=MAX_PER_SECOND).for_each(|_| assert!(calls.enqueue(question(0))));
     for _ in 0..MAX_PER_SECOND {
@@ -65,7 +65,7 @@ fn requests_that_wait_for_time_to_pass_say_when_they_are_due() {
 }
 
 #[test]
-fn requests_under_way_are_bounded_for_each_node_and_in_all() {
+fn requests_in_flight_are_limited_per_peer_and_in_total() {
     let (mut calls, mut fake) = (RequestQueue::default(), FakeIo::new(1));
     (0..20).for_each(|_| assert!(calls.enqueue(question(0))));
     calls.send(at(millis(0)), &mut fake);
@@ -79,7 +79,7 @@ fn requests_under_way_are_bounded_for_each_node_and_in_all() {
 }
 
 #[test]
-fn what_waits_is_bounded_in_number_and_in_bytes_and_what_has_ended_makes_room() {
+fn queued_requests_are_limited_in_number_and_in_bytes() {
     let (mut calls, mut fake) = (RequestQueue::default(), FakeIo::new(1));
     let taken = (0..MAX_WAITING + 10).filter(|_| calls.enqueue(question(0))).count();
     assert_eq!(taken, MAX_WAITING);
@@ -96,7 +96,7 @@ fn what_waits_is_bounded_in_number_and_in_bytes_and_what_has_ended_makes_room() 
 }
 
 #[test]
-fn a_node_that_takes_no_pushes_is_left_out_until_it_does() {
+fn queued_pushes_are_limited_per_peer() {
     let (mut calls, mut fake) = (RequestQueue::default(), FakeIo::new(1));
     let taken = (0..10).filter(|_| calls.enqueue(request(0, RequestKind::Push, 1))).count();
     assert_eq!(taken, MAX_PUSHES_PER_TARGET);
@@ -107,7 +107,7 @@ fn a_node_that_takes_no_pushes_is_left_out_until_it_does() {
 }
 
 #[test]
-fn what_cannot_be_reached_is_not_taken() {
+fn requests_to_unreachable_endpoints_are_rejected() {
     let mut calls = RequestQueue::default();
     for port in [-1, 0, 70_000] {
         let endpoint = Endpoint { port, ..Endpoint::http("a", 1) };
@@ -117,7 +117,7 @@ fn what_cannot_be_reached_is_not_taken() {
 }
 
 #[test]
-fn nodes_are_kept_count_of_for_a_second_and_their_number_is_bounded() {
+fn rate_counters_of_targets_last_a_second_and_are_limited() {
     let (mut calls, mut fake) = (RequestQueue::default(), FakeIo::new(1));
     let mut taken = 0;
     for host in 0..2 * MAX_TARGETS {
@@ -131,7 +131,7 @@ fn nodes_are_kept_count_of_for_a_second_and_their_number_is_bounded() {
 }
 
 #[test]
-fn a_call_that_was_not_begun_does_not_end_and_none_ends_twice() {
+fn a_call_completes_only_once_and_only_if_it_was_started() {
     let (mut calls, mut fake) = (RequestQueue::default(), FakeIo::new(1));
     assert!(calls.enqueue(question(0)));
     calls.send(at(millis(0)), &mut fake);
@@ -141,7 +141,7 @@ fn a_call_that_was_not_begun_does_not_end_and_none_ends_twice() {
 }
 
 #[test]
-fn calls_are_told_of_the_latest_fifty_and_all_that_have_not_ended() {
+fn the_call_history_lists_the_latest_fifty_and_all_outstanding_calls() {
     let (mut calls, mut fake) = (RequestQueue::default(), FakeIo::new(1));
     for host in 0..60 {
         assert!(calls.enqueue(question(host)));

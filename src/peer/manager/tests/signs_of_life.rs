@@ -26,7 +26,7 @@ fn greet(scene: &mut Scene, node: &NodeInfo, from: IpAddr) -> SignOfLifeResult {
 }
 
 #[test]
-fn a_stranger_becomes_active_when_it_proves_who_it_is_and_is_answered_only_then() {
+fn an_unknown_sender_is_answered_and_active_only_after_verification() {
     let mut scene = alone(1);
     assert_eq!(greet(&mut scene, &info(0), ip_of(0)), SignOfLifeResult::Pending(VerificationId(1)));
     assert!(scene.fake.verified.is_empty() && scene.manager.known().is_empty());
@@ -37,7 +37,7 @@ fn a_stranger_becomes_active_when_it_proves_who_it_is_and_is_answered_only_then(
 }
 
 #[test]
-fn a_sender_that_cannot_be_asked_back_is_told_so_and_stays_unknown() {
+fn a_sender_that_cannot_be_verified_gets_an_error_and_stays_unknown() {
     for behaviour in [
         Behaviour::Unreachable,
         Behaviour::Silent,
@@ -58,7 +58,7 @@ fn a_sender_that_cannot_be_asked_back_is_told_so_and_stays_unknown() {
 }
 
 #[test]
-fn whoever_cannot_be_what_it_says_is_ignored_without_a_call() {
+fn an_implausible_sign_of_life_is_ignored_without_a_call() {
     let mut scene = alone(1);
     let of_mainnet = MetaData { network_id: MetaData::network_id_of(NetworkByte::MAINNET), ..info(0).meta_data };
     let elsewhere = NodeInfo { endpoint: Endpoint::http("99.1.1.1", 7890), ..info(0) };
@@ -71,14 +71,14 @@ fn whoever_cannot_be_what_it_says_is_ignored_without_a_call() {
 }
 
 #[test]
-fn before_it_has_joined_the_network_a_node_meets_nobody() {
+fn a_node_that_is_not_booted_ignores_signs_of_life() {
     let mut scene = Scene::new(settings(&[0]), 1);
     scene.tick();
     assert_eq!(greet(&mut scene, &info(0), ip_of(0)), SignOfLifeResult::Ignored);
 }
 
 #[test]
-fn a_sender_is_called_back_only_at_the_address_that_it_comes_from() {
+fn a_sender_is_called_back_only_at_its_source_address() {
     let mut scene = alone(1);
     let named = NodeInfo { endpoint: Endpoint::http("victim.example", 7890), ..info(0) };
     assert_eq!(greet(&mut scene, &named, ip_of(0)), SignOfLifeResult::Pending(VerificationId(1)));
@@ -102,7 +102,7 @@ fn ip(host: &str) -> IpAddr {
 }
 
 #[test]
-fn strangers_that_wait_are_bounded_in_all_and_from_each_host() {
+fn verifications_are_limited_in_total_and_per_host() {
     let mut scene = alone(0);
     for port in 1..=MAX_VERIFICATIONS_PER_HOST {
         let node = stranger("20.0.8.1", port);
@@ -119,7 +119,7 @@ fn strangers_that_wait_are_bounded_in_all_and_from_each_host() {
 }
 
 #[test]
-fn of_strangers_who_do_not_answer_the_host_that_holds_most_places_gives_way_at_once() {
+fn a_full_verification_table_evicts_from_the_host_with_the_most_slots() {
     let mut scene = alone(1);
     let hosts: Vec<_> =
         (1..=MAX_VERIFICATIONS / MAX_VERIFICATIONS_PER_HOST).map(|host| format!("66.0.{host}.1")).collect();
@@ -141,7 +141,7 @@ fn of_strangers_who_do_not_answer_the_host_that_holds_most_places_gives_way_at_o
 }
 
 #[test]
-fn hosts_that_hold_a_place_each_give_way_to_another_one_after_two_seconds() {
+fn hosts_with_one_verification_slot_are_evicted_only_after_two_seconds() {
     let mut scene = alone(1);
     let greet_all = |scene: &mut Scene| {
         (0..MAX_VERIFICATIONS)
@@ -164,7 +164,7 @@ fn hosts_that_hold_a_place_each_give_way_to_another_one_after_two_seconds() {
 }
 
 #[test]
-fn a_network_with_many_hosts_does_not_take_back_the_places_that_it_gives_up() {
+fn a_network_with_many_hosts_does_not_regain_evicted_verification_slots() {
     for host in [(|n| format!("66.0.0.{n}")) as fn(usize) -> String, |n| format!("2a01:1:2:{n:x}::1")] {
         let mut scene = alone(10);
         for number in 0..MAX_VERIFICATIONS {
@@ -190,7 +190,7 @@ fn a_network_with_many_hosts_does_not_take_back_the_places_that_it_gives_up() {
 }
 
 #[test]
-fn a_stranger_loses_its_place_only_to_one_that_can_be_asked() {
+fn a_verification_slot_is_evicted_only_for_a_reachable_endpoint() {
     let mut scene = alone(0);
     for host in 0..MAX_VERIFICATIONS {
         let host = format!("66.0.{host}.1");
@@ -203,7 +203,7 @@ fn a_stranger_loses_its_place_only_to_one_that_can_be_asked() {
 }
 
 #[test]
-fn one_network_does_not_take_all_places_of_nodes_that_are_looked_at_after_signs_of_life() {
+fn probes_after_signs_of_life_are_limited_per_network() {
     const OTHERS: usize = 4 * MAX_SIGN_PROBES_PER_NETWORK;
     let mut scene = alone(OTHERS);
     for number in 0..OTHERS {
@@ -228,7 +228,7 @@ fn one_network_does_not_take_all_places_of_nodes_that_are_looked_at_after_signs_
 }
 
 #[test]
-fn nothing_from_the_network_moves_a_node_of_the_list() {
+fn pre_trusted_peers_keep_their_endpoint_whatever_the_network_reports() {
     let there = Endpoint::http("66.6.6.6", 7890);
     let relayed = NodeInfo { endpoint: there.clone(), ..info(0) };
     let check = |scene: &Scene, when: &str| {
@@ -274,7 +274,7 @@ fn nothing_from_the_network_moves_a_node_of_the_list() {
 }
 
 #[test]
-fn a_node_that_is_known_moves_only_after_a_minute_without_an_answer_and_is_a_stranger_there() {
+fn a_known_peer_moves_only_after_a_minute_without_an_answer_and_loses_its_history() {
     let there = Endpoint::http("66.6.6.6", 7890);
     let relayed = NodeInfo { endpoint: there.clone(), ..info(1) };
     let mut scene = Scene::new(settings(&[0]), 2);
@@ -329,7 +329,7 @@ fn taken_for_a_relay() -> (Scene, NodeInfo) {
 }
 
 #[test]
-fn what_a_node_pushes_from_elsewhere_does_not_keep_it_where_it_does_not_answer() {
+fn pushes_from_another_address_do_not_keep_an_unresponsive_endpoint() {
     let (mut scene, _) = taken_for_a_relay();
     for _ in 0..40 {
         scene.run_seconds(10);
@@ -342,7 +342,7 @@ fn what_a_node_pushes_from_elsewhere_does_not_keep_it_where_it_does_not_answer()
 }
 
 #[test]
-fn on_one_machine_whatever_address_a_push_comes_from_is_that_of_the_node() {
+fn a_push_from_any_loopback_address_counts_for_a_local_peer() {
     let mut scene = Scene::new(settings(&[]), 0);
     let relay = scene.relay(1, Endpoint::http("127.0.0.2", 7890));
     scene.tick();
@@ -359,7 +359,7 @@ fn on_one_machine_whatever_address_a_push_comes_from_is_that_of_the_node() {
 }
 
 #[test]
-fn a_sign_of_life_just_after_a_node_was_asked_in_vain_has_it_asked_where_the_sign_comes_from() {
+fn a_sign_of_life_after_a_failed_probe_probes_its_source_address() {
     let (mut scene, relayed) = taken_for_a_relay();
     let fails = |scene: &mut Scene| {
         let looks = |scene: &Scene| scene.asked("/node/info").iter().filter(|node| **node == 2).count();
@@ -387,7 +387,7 @@ fn a_sign_of_life_just_after_a_node_was_asked_in_vain_has_it_asked_where_the_sig
 }
 
 #[test]
-fn a_node_that_is_starting_is_there_and_does_not_move() {
+fn a_loading_peer_is_busy_and_keeps_its_endpoint() {
     let there = Endpoint::http("66.6.6.6", 7890);
     let mut scene = Scene::new(settings(&[]), 1);
     scene.relay(0, there.clone());
@@ -404,7 +404,7 @@ fn a_node_that_is_starting_is_there_and_does_not_move() {
 }
 
 #[test]
-fn the_operator_moves_a_node_that_has_come_by_itself_and_it_is_asked_anew() {
+fn a_configured_endpoint_replaces_the_known_one_and_is_probed() {
     let mut scene = Scene::new(settings(&[]), 1);
     let there = Endpoint::http("66.6.6.6", 7890);
     scene.relay(0, there.clone());
@@ -423,7 +423,7 @@ fn the_operator_moves_a_node_that_has_come_by_itself_and_it_is_asked_anew() {
 }
 
 #[test]
-fn a_node_whose_push_or_answer_was_just_accepted_is_active() {
+fn a_useful_push_or_an_answer_makes_a_peer_active() {
     let mut scene = Scene::new(settings(&[0]), 1);
     scene.run_seconds(10);
     scene.simulated_peers[0].behaviour = Behaviour::Unreachable;
@@ -447,7 +447,7 @@ fn a_node_whose_push_or_answer_was_just_accepted_is_active() {
 }
 
 #[test]
-fn a_node_is_active_whatever_it_has_answered() {
+fn an_answer_to_any_request_makes_a_peer_active() {
     for path in ["/node/experiences", "/time-sync/network-time", "/transactions/unconfirmed"] {
         let mut scene = Scene::new(settings(&[0]), 1);
         scene.fake.importances.insert(address_of(0), 0.1);
@@ -472,7 +472,7 @@ fn a_node_is_active_whatever_it_has_answered() {
 }
 
 #[test]
-fn the_second_node_of_a_small_network_is_a_partner_within_a_minute() {
+fn the_second_peer_of_a_small_network_is_trusted_and_shared_within_a_minute() {
     let mut scene = Scene::new(settings(&[0]), 2);
     scene.run_seconds(100);
     greet(&mut scene, &info(1), ip_of(1));
@@ -482,7 +482,7 @@ fn the_second_node_of_a_small_network_is_a_partner_within_a_minute() {
 }
 
 #[test]
-fn active_nodes_that_nobody_draws_are_told_of_up_to_the_node_limit_one_at_least() {
+fn active_peers_that_are_not_selected_are_shared_up_to_the_node_limit() {
     for (limit, told) in [(20, 6), (5, 5), (3, 3), (1, 2)] {
         let mut scene = Scene::new(PeerSettings { node_limit: limit, ..settings(&[0]) }, 6);
         scene.run_seconds(100);
@@ -501,7 +501,7 @@ fn active_nodes_that_nobody_draws_are_told_of_up_to_the_node_limit_one_at_least(
 }
 
 #[test]
-fn a_node_that_has_failed_is_looked_at_again_after_a_sign_of_life_at_most_once_a_minute() {
+fn a_sign_of_life_of_a_failed_peer_causes_a_probe_at_most_once_a_minute() {
     let mut scene = Scene::new(settings(&[0, 1]), 2);
     scene.simulated_peers[1].behaviour = Behaviour::Broken;
     scene.run_seconds(20);
@@ -528,7 +528,7 @@ fn a_node_that_has_failed_is_looked_at_again_after_a_sign_of_life_at_most_once_a
 }
 
 #[test]
-fn a_sign_of_life_of_an_active_node_changes_nothing_about_it() {
+fn a_sign_of_life_of_an_active_peer_changes_nothing() {
     let mut scene = Scene::new(settings(&[0]), 1);
     scene.run_seconds(1);
     scene.simulated_peers[0].info.identity.name = Some("renamed".to_owned());
@@ -539,7 +539,7 @@ fn a_sign_of_life_of_an_active_node_changes_nothing_about_it() {
 }
 
 #[test]
-fn a_node_that_is_looked_at_again_after_a_sign_of_life_does_not_bring_others_into_a_refresh() {
+fn a_probe_after_a_sign_of_life_adds_no_gossip_to_a_refresh() {
     let mut scene = Scene::new(settings(&[0, 1]), 3);
     scene.simulated_peers[1].behaviour = Behaviour::Broken;
     scene.run_seconds(20);

@@ -22,7 +22,7 @@ fn apart(scene: &Scene) -> (usize, usize) {
 }
 
 #[test]
-fn a_node_with_a_worse_chain_is_asked_where_it_has_left_ours_if_that_goes_on() {
+fn a_peer_with_a_persistently_worse_chain_is_queried_for_the_fork_height() {
     let mut scene = scene(1);
     scene.simulated_peers[0].hashes = vec![Hash256([0xee; 32])];
     scene.run(MIN_WORSE_TIME - Duration::from_secs(5));
@@ -38,7 +38,7 @@ fn a_node_with_a_worse_chain_is_asked_where_it_has_left_ours_if_that_goes_on() {
 }
 
 #[test]
-fn a_node_that_is_behind_or_has_left_ours_lately_is_not_split_off() {
+fn a_peer_that_is_behind_or_forked_recently_is_not_split_off() {
     // Our block 40 is the lowest that can be rolled back.
     for (theirs, is_apart) in [
         (vec![], false),
@@ -55,7 +55,7 @@ fn a_node_that_is_behind_or_has_left_ours_lately_is_not_split_off() {
 }
 
 #[test]
-fn a_node_that_has_come_over_is_split_off_no_more() {
+fn a_peer_with_a_better_chain_is_no_longer_split_off() {
     let mut scene = scene(2);
     scene.simulated_peers.iter_mut().for_each(|other| other.hashes = vec![Hash256([0xee; 32])]);
     scene.run(MIN_WORSE_TIME * 3);
@@ -66,7 +66,7 @@ fn a_node_that_has_come_over_is_split_off_no_more() {
 }
 
 #[test]
-fn a_node_whose_chain_ends_below_all_that_we_may_undo_is_split_off_if_it_cannot_come_back_to_ours() {
+fn a_shorter_chain_is_split_off_if_its_fork_exceeds_the_rewrite_limit() {
     // Our lowest block that can be rolled back is above the end of the peer's chain, which can go back to block 20.
     for (common, is_apart) in [(19, true), (20, false), (25, false)] {
         let mut scene = scene(1);

@@ -69,7 +69,7 @@ fn pulled() -> Scene {
 }
 
 #[test]
-fn blocks_of_a_better_chain_are_judged_and_the_partner_is_credited_with_the_outcome() {
+fn the_sync_peer_is_credited_with_the_validation_outcome_of_its_blocks() {
     for (verdict, experience) in [
         (ValidationOutcome::Better, (1, 0)),
         (ValidationOutcome::Bad, (0, 1)),
@@ -94,7 +94,7 @@ fn blocks_of_a_better_chain_are_judged_and_the_partner_is_credited_with_the_outc
 }
 
 #[test]
-fn whoever_has_the_name_of_a_partner_elsewhere_is_not_credited_with_its_blocks() {
+fn a_moved_sync_peer_is_not_credited_with_blocks_from_its_former_endpoint() {
     for verdict in [ValidationOutcome::Better, ValidationOutcome::Bad] {
         let mut scene = pulled();
         let elsewhere = NodeInfo { endpoint: Endpoint::http("66.6.6.6", 7890), ..info(0) };
@@ -106,7 +106,7 @@ fn whoever_has_the_name_of_a_partner_elsewhere_is_not_credited_with_its_blocks()
 }
 
 #[test]
-fn while_blocks_are_judged_no_further_synchronisation_is_begun() {
+fn synchronisation_waits_until_the_blocks_are_validated() {
     let mut scene = pulled();
     scene.run_seconds(100);
     assert_eq!(scene.asked("/chain/score").len(), 1);
@@ -117,7 +117,7 @@ fn while_blocks_are_judged_no_further_synchronisation_is_begun() {
 }
 
 #[test]
-fn whoever_has_just_come_nearer_to_its_aim_need_not_rest() {
+fn a_successful_synchronisation_may_continue_without_delay() {
     let mut scene = pulled();
     let now = scene.now();
     scene.manager.on_blocks_validated(&address_of(0), ValidationOutcome::Better, now);
@@ -127,7 +127,7 @@ fn whoever_has_just_come_nearer_to_its_aim_need_not_rest() {
 }
 
 #[test]
-fn a_partner_that_cheats_is_blamed() {
+fn a_misbehaving_sync_peer_is_penalized() {
     let mut scene = comparing();
     answer(&mut scene, Score(500));
     answer(&mut scene, Block { signature: Some(Signature([1; 64])), ..block(2) });
@@ -135,7 +135,7 @@ fn a_partner_that_cheats_is_blamed() {
 }
 
 #[test]
-fn a_better_chain_that_has_left_ours_too_far_back_is_noticed() {
+fn a_better_chain_that_forked_beyond_the_rewrite_limit_is_detected() {
     let mut scene = comparing();
     answer(&mut scene, Score(500));
     answer(&mut scene, block(2));
@@ -145,7 +145,7 @@ fn a_better_chain_that_has_left_ours_too_far_back_is_noticed() {
 }
 
 #[test]
-fn a_partner_that_cannot_be_reached_or_understood_is_not_blamed() {
+fn an_unreachable_or_malformed_sync_peer_is_not_penalized() {
     let good = Reply::Answer { body: vec![1, 2, 3], from: ip_of(0) };
     let refused = Reply::ErrorStatus { status: 500, body: b"no".to_vec() };
     for reply in [Reply::TimedOut, Reply::Failed(String::new()), Reply::Unreachable(String::new()), refused, good] {
@@ -161,7 +161,7 @@ fn a_partner_that_cannot_be_reached_or_understood_is_not_blamed() {
 }
 
 #[test]
-fn after_blocks_that_did_not_come_fewer_are_asked_for_and_more_again_once_they_do() {
+fn the_block_request_size_halves_on_failure_and_doubles_on_success() {
     let mut scene = comparing();
     let (mut failing, mut coming) = (Vec::new(), Vec::new());
     for attempt in 0..13 {
@@ -191,7 +191,7 @@ fn after_blocks_that_did_not_come_fewer_are_asked_for_and_more_again_once_they_d
 }
 
 #[test]
-fn a_partner_with_the_same_chain_is_asked_for_what_is_unconfirmed_and_one_with_a_lower_score_is_not() {
+fn unconfirmed_transactions_are_requested_only_from_a_peer_with_the_same_score() {
     let mut scene = comparing();
     answer(&mut scene, Score(0));
     assert_eq!(last_question(&scene), "/transactions/unconfirmed");
@@ -204,7 +204,7 @@ fn a_partner_with_the_same_chain_is_asked_for_what_is_unconfirmed_and_one_with_a
 }
 
 #[test]
-fn unconfirmed_transactions_of_an_impostor_are_not_handed_over() {
+fn unconfirmed_transactions_of_an_impostor_are_discarded() {
     let mut scene = comparing();
     answer(&mut scene, Score(0));
     scene.simulated_peers[0].behaviour = Behaviour::SignedByAnother;
@@ -213,7 +213,7 @@ fn unconfirmed_transactions_of_an_impostor_are_not_handed_over() {
 }
 
 #[test]
-fn a_store_that_cannot_be_read_ends_an_attempt_and_nobody_is_blamed() {
+fn an_unreadable_store_ends_the_synchronisation_without_a_penalty() {
     let mut scene = comparing();
     scene.fake.tip = None;
     answer(&mut scene, Score(500));
@@ -228,7 +228,7 @@ fn comparisons(scene: &Scene) -> Vec<(usize, Duration)> {
 }
 
 #[test]
-fn a_partner_that_wastes_time_has_a_small_part_of_it_if_there_is_another() {
+fn a_silent_sync_peer_gets_little_time_if_there_is_another() {
     let mut scene = Scene::new(settings(&[0, 1]), 2);
     scene.simulated_peers[0].behaviour = Behaviour::SilentAt("/chain/score");
     scene.run_seconds(3_600);
@@ -239,7 +239,7 @@ fn a_partner_that_wastes_time_has_a_small_part_of_it_if_there_is_another() {
 }
 
 #[test]
-fn a_partner_that_is_slow_and_brings_nothing_rests_for_long_and_one_that_is_quick_does_not() {
+fn a_slow_useless_sync_peer_is_backed_off_and_a_quick_one_is_not() {
     for (took, rests) in [(9, false), (11, true)] {
         let mut scene = Scene::new(settings(&[0, 1]), 2);
         scene.simulated_peers.iter_mut().for_each(|other| other.behaviour = Behaviour::SilentAt("/chain/score"));
@@ -258,7 +258,7 @@ fn a_partner_that_is_slow_and_brings_nothing_rests_for_long_and_one_that_is_quic
 }
 
 #[test]
-fn a_partner_that_is_slow_with_what_is_unconfirmed_holds_no_comparison_up() {
+fn a_slow_answer_with_unconfirmed_transactions_delays_no_comparison() {
     let mut scene = Scene::new(settings(&[0]), 1);
     scene.simulated_peers[0].behaviour = Behaviour::SilentAt("/transactions/unconfirmed");
     scene.run_seconds(10);
@@ -269,7 +269,7 @@ fn a_partner_that_is_slow_with_what_is_unconfirmed_holds_no_comparison_up() {
 }
 
 #[test]
-fn attempts_are_counted_also_those_that_fail() {
+fn synchronisation_attempts_are_counted_including_failures() {
     let mut scene = comparing();
     scene.simulated_peers[0].behaviour = Behaviour::SilentAt("/chain/score");
     scene.run_seconds(15);
@@ -278,7 +278,7 @@ fn attempts_are_counted_also_those_that_fail() {
 }
 
 #[test]
-fn without_partners_a_synchronisation_fails_at_once() {
+fn synchronisation_without_peers_fails_at_once() {
     let mut scene = Scene::new(settings(&[]), 0);
     scene.run_seconds(2);
     assert_eq!(timer(&scene), (false, 0, 1));

@@ -72,7 +72,7 @@ fn family(asked: &Datagram) -> TYPE {
 }
 
 #[test]
-fn both_families_are_asked_for_and_mixed() {
+fn both_address_families_are_queried_and_interleaved() {
     let mut bench = Bench::new();
     bench.resolver.resolve("Node.Example.", 5, bench.now);
     bench.resolver.resolve("node.example", 6, bench.now);
@@ -93,7 +93,7 @@ fn both_families_are_asked_for_and_mixed() {
 }
 
 #[test]
-fn what_is_known_without_asking_is_not_asked_for() {
+fn local_and_invalid_names_are_answered_without_a_query() {
     let mut bench = Bench::new();
     for name in ["127.0.0.2", "::1", "localhost", "filed", "a..b", "", "a b", "x\r\ny"] {
         bench.resolver.resolve(name, 1, bench.now);
@@ -105,7 +105,7 @@ fn what_is_known_without_asking_is_not_asked_for() {
 }
 
 #[test]
-fn addresses_of_one_family_wait_for_the_other_a_moment_only() {
+fn addresses_of_one_family_wait_only_briefly_for_the_other() {
     let mut bench = Bench::new();
     bench.resolver.resolve("node.example", 1, bench.now);
     let questions = bench.questions();
@@ -117,7 +117,7 @@ fn addresses_of_one_family_wait_for_the_other_a_moment_only() {
 }
 
 #[test]
-fn a_lost_question_is_asked_again_at_the_next_server_and_in_the_end_given_up() {
+fn a_lost_query_is_retried_at_the_next_server_and_finally_fails() {
     let mut bench = Bench::new();
     bench.resolver.resolve("node.example", 1, bench.now);
     let mut servers = Vec::new();
@@ -141,7 +141,7 @@ fn a_lost_question_is_asked_again_at_the_next_server_and_in_the_end_given_up() {
 }
 
 #[test]
-fn a_server_that_fails_or_is_not_there_costs_no_time() {
+fn a_failing_or_unreachable_server_causes_no_delay() {
     let mut bench = Bench::new();
     bench.resolver.resolve("node.example", 1, bench.now);
     let questions = bench.questions();
@@ -156,7 +156,7 @@ fn a_server_that_fails_or_is_not_there_costs_no_time() {
 }
 
 #[test]
-fn only_the_answer_to_the_question_counts() {
+fn only_a_matching_answer_is_accepted() {
     let mut bench = Bench::new();
     bench.resolver.resolve("node.example", 1, bench.now);
     let asked = &bench.questions()[0];
@@ -205,7 +205,7 @@ fn aliases_are_followed_within_the_answer_and_truncated_answers_serve_if_they_ca
 }
 
 #[test]
-fn a_name_that_does_not_exist_is_told_and_remembered() {
+fn a_missing_name_is_reported_and_cached() {
     let mut bench = Bench::new();
     bench.resolver.resolve("node.example", 1, bench.now);
     for asked in bench.questions() {
@@ -218,7 +218,7 @@ fn a_name_that_does_not_exist_is_told_and_remembered() {
 }
 
 #[test]
-fn no_more_questions_are_under_way_than_allowed_and_the_forgotten_make_room() {
+fn outstanding_queries_are_limited_and_cancelled_ones_free_their_slots() {
     let mut bench = Bench::new();
     for asker in 0..10 {
         bench.resolver.resolve(&format!("n{asker}.example"), asker, bench.now);
