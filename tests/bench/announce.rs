@@ -1,12 +1,12 @@
-//! How fast one client can announce, and what everybody else notices of it.
+//! How fast one client can announce, and the effect on other clients.
 //!
-//! `cargo bench --bench announce` runs a node of its own on a private network with a block every ten seconds. In each
-//! round a client on one connection announces 20,000 transfers that were signed before, once waiting for every answer
-//! and once with 32 requests on their way; every answer must be SUCCESS. Meanwhile, and until all are confirmed,
-//! another client asks 200 queries a second on a fixed schedule, and a session that has subscribed to `/unconfirmed`
-//! must be told of every transfer exactly once. A thread that does nothing but wake up on the same schedule shows how
-//! late the machine itself is. In the same round this process verifies the same signatures back to
-//! back, before and after. NISD_TRANSACTIONS, NISD_ROUNDS and NISD_BLOCK (most transactions in a block) change the size.
+//! `cargo bench --bench announce` runs a node on a private network with a block every ten seconds. In each round a
+//! client announces 20,000 previously signed transfers on one connection, once waiting for every answer and once with
+//! 32 requests in flight; every answer must be SUCCESS. Meanwhile, and until all are confirmed, another client sends
+//! 200 queries per second on a fixed schedule, and a session subscribed to `/unconfirmed` must be notified of every
+//! transfer exactly once. A thread that only wakes up on the same schedule measures the delay of the machine itself. In
+//! the same round this process verifies the same signatures back to back, before and after. NISD_TRANSACTIONS,
+//! NISD_ROUNDS and NISD_BLOCK (maximum transactions per block) change the size.
 
 mod common;
 
@@ -24,30 +24,30 @@ use nisd::crypto::{KeyPair, PublicKey, Signature, Verifier, verify};
 use nisd::model::{Address, Amount, Transaction};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_nisd");
-/// Accounts that send; their keys have the numbers from 2 on.
+/// Number of senders; their keys have the numbers from 2 on.
 const SENDERS: u64 = 2_000;
-/// Number of the key that harvests.
+/// Key number of the harvester.
 const HARVESTER: u64 = 1;
-/// Whole units of the harvester and of each sender.
+/// Balances of the harvester and of each sender in whole units.
 const SHARES: [u64; 2] = [8_000_000_000, 100_000];
 const WINDOWS: [usize; 2] = [1, 32];
 const PER_SECOND: u64 = 200;
-/// Blocks come every ten seconds: one that is this old is followed while the client announces.
+/// Blocks are made every ten seconds: the next one after a block of this age falls into the announcements.
 const AGE_OF_BLOCK: Duration = Duration::from_millis(8_500);
-/// Nothing is waited for longer than this.
+/// Maximum wait.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// What a round is measured by.
+/// Measurements of a round.
 struct Round {
     window: usize,
     announced: f64,
-    /// Processor time of the node meanwhile.
+    /// Processor time of the node during the announcements.
     processor: f64,
-    /// Seconds of plain verification, and of one that remembers keys.
+    /// Seconds of plain verification, and of verification with a key cache.
     verified: [f64; 2],
 }
 
-/// A query: when it was due after the first announcement, and how long after that it was answered.
+/// A query: its scheduled time after the first announcement, and the time from then to its answer.
 struct Wait {
     due: f64,
     took: f64,
@@ -105,14 +105,14 @@ fn start(folder: &Path, per_block: u32) -> Node {
     Node::private(BINARY, folder, &Genesis::new(now(), &funded).write(folder, &more))
 }
 
-/// Transfers whose amounts number them.
+/// Signs transfers that are numbered by their amounts.
 fn sign(senders: &[KeyPair], count: u64, recipient: Address) -> Vec<Transaction> {
     let (time, fee) = (now(), Amount(500_000));
     let senders = senders.iter().cycle().zip(0..count);
     senders.map(|(from, number)| transfer(from, recipient, Amount(1_000_000 + number), fee, time)).collect()
 }
 
-/// Seconds to verify all signatures, without and with a memory for keys.
+/// Returns the seconds needed to verify all signatures, without and with a key cache.
 fn verify_all(transfers: &[Transaction]) -> [f64; 2] {
     let signed = transfers.iter().map(|one| (one.signer, one.signed_bytes(), one.signature.expect("signed")));
     let signed: Vec<(PublicKey, Vec<u8>, Signature)> = signed.collect();
@@ -134,7 +134,7 @@ fn wait_for_old_block(watcher: &mut Client) {
     std::thread::sleep(AGE_OF_BLOCK);
 }
 
-/// One round, until all transfers are confirmed.
+/// Runs one round until all transfers are confirmed.
 fn play(
     node: &Node,
     watcher: &mut Client,
@@ -177,7 +177,7 @@ fn request(transfer: &Transaction) -> String {
     )
 }
 
-/// Announces all, with at most `window` requests that are not answered yet.
+/// Announces all transfers with at most `window` unanswered requests.
 fn announce(client: &mut Client, requests: &[String], window: usize) {
     let mut sent = 0;
     for answered in 0..requests.len() {
@@ -192,7 +192,7 @@ fn announce(client: &mut Client, requests: &[String], window: usize) {
     }
 }
 
-/// Numbers of the transfers that a subscriber is told of, each once.
+/// Returns the numbers of the transfers that a subscriber is notified of; each must arrive once.
 fn numbers_told(socket: &mut Socket, count: u64) -> BTreeSet<u64> {
     let mut told = BTreeSet::new();
     for _ in 0..count {
@@ -205,7 +205,7 @@ fn numbers_told(socket: &mut Socket, count: u64) -> BTreeSet<u64> {
     told
 }
 
-/// Waits until all are confirmed, and prints the blocks that come.
+/// Waits until all are confirmed and prints the blocks.
 fn watch_blocks(watcher: &mut Client, recipient: &Address, count: u64, begun: Instant) {
     let (mut height, mut text) = (watcher.height(), String::new());
     let target = format!("/account/get?address={recipient}");
@@ -228,7 +228,7 @@ fn watch_blocks(watcher: &mut Client, recipient: &Address, count: u64, begun: In
     println!("blocks after (seconds):{text}");
 }
 
-/// Asks on a fixed schedule, whatever the node does.
+/// Sends queries on a fixed schedule, whatever the node does.
 fn ask_on_schedule(node: &Node, transfers: &[Transaction], begun: Instant, done: &AtomicBool) -> Vec<Wait> {
     let mut client = Client::connect(node.http).expect("a connection");
     let mut waits = Vec::new();
@@ -244,7 +244,7 @@ fn ask_on_schedule(node: &Node, transfers: &[Transaction], begun: Instant, done:
     waits
 }
 
-/// Sleeps until each query is due, and says when that is; ends once all is done.
+/// Sleeps until each query is due and yields its scheduled time; ends once everything is done.
 fn schedule(begun: Instant, done: &AtomicBool) -> impl Iterator<Item = Duration> {
     let due = (1..).map(|number| Duration::from_micros(1_000_000 / PER_SECOND * number));
     due.take_while(move |due| {
@@ -253,7 +253,7 @@ fn schedule(begun: Instant, done: &AtomicBool) -> impl Iterator<Item = Duration>
     })
 }
 
-/// How late a thread wakes up that has nothing to do with the node.
+/// Returns the wakeup delays of a thread that has nothing to do with the node.
 fn wake_on_schedule(begun: Instant, done: &AtomicBool) -> Vec<f64> {
     schedule(begun, done).map(|due| (begun.elapsed() - due).as_secs_f64()).collect()
 }

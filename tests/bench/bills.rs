@@ -1,12 +1,12 @@
-//! What attacks cost the node and everybody else, under the limits of a node in production.
+//! Cost of attacks for the node and for other clients, under the limits of a production node.
 //!
-//! `bash -c 'ulimit -n 20000 && cargo bench --bench bills'` attacks a node in every way it knows, one after the other;
-//! words behind `--` choose attacks by a part of their names. Each runs against a new node on a private network that
-//! makes a block every second. Beside it a well-behaved client of this machine asks 200 cheap questions a second, and four
-//! strangers ask 80; a time is counted from when its question was due, and contains the delay of that client itself, which
-//! is shown. Attackers and strangers come from 127.0.0.2 and further addresses, which the node treats like any other. NISD
-//! names another program to be attacked, NISD_OTHER one more: then both are attacked in turn, in one run. It fails if
-//! anything that must hold of the first does not.
+//! `bash -c 'ulimit -n 20000 && cargo bench --bench bills'` runs all known attacks one after another; arguments after
+//! `--` select attacks by a part of their names. Each attack runs against a new node on a private network that makes a
+//! block every second. Meanwhile a well-behaved client of this machine sends 200 cheap queries per second, and four
+//! remote clients send 80. A response time starts when its query is due and contains the delay of that client itself,
+//! which is printed. Attackers and remote clients use 127.0.0.2 and further addresses, which the node treats like any
+//! other. NISD names another program to attack, NISD_OTHER one more: then both are attacked alternately in one run. The
+//! run fails if a bar of the first program is missed.
 
 #[path = "bills/bare.rs"]
 mod bare;
@@ -151,7 +151,7 @@ fn main() {
     assert!(failed.is_empty(), "not met: {failed:?}");
 }
 
-/// Connections of this process and of the node need files.
+/// The connections of this process and of the node need file descriptors.
 fn say_if_files_are_few() {
     let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"));
@@ -159,7 +159,7 @@ fn say_if_files_are_few() {
     assert!(files >= 12_000, "{files} open files are too few: bash -c 'ulimit -n 20000 && cargo bench --bench bills'");
 }
 
-/// How long the others wait when nobody attacks.
+/// Measures response times without an attack.
 fn peace(binary: &str) -> Outcome {
     let mut stage = Stage::new(binary);
     stage.begin();
@@ -167,7 +167,7 @@ fn peace(binary: &str) -> Outcome {
     stage.end(Vec::new(), &[Bar::Others(20.0)])
 }
 
-/// One line of the table.
+/// Prints one line of the table.
 fn print(attack: &str, program: &str, outcome: &Outcome) {
     let Outcome { before, peak, waits, strangers, notes, judged } = outcome;
     let grown = |before: f64, peak: f64| format!("{:.0} -> {:.0}", before / 1024.0, peak / 1024.0);

@@ -1,12 +1,13 @@
-//! Makes long valid chains for measuring: any number of blocks, accounts and transactions of all kinds.
+//! Generates long valid chains for benchmarks: any number of blocks, accounts and transactions of all kinds.
 //!
-//! `cargo bench --bench chains -- FOLDER --blocks 60000 --transactions 32 --accounts 240000 --seed 1` writes into the
-//! folder `network.properties`, `nemesis.bin`, `blocks.bin` and `summary.json`. The same numbers give the same bytes.
-//! `nisd import --config FOLDER/network.properties --data STORE FOLDER/blocks.bin` takes all of it in by all rules.
+//! `cargo bench --bench chains -- FOLDER --blocks 60000 --transactions 32 --accounts 240000 --seed 1` writes
+//! `network.properties`, `nemesis.bin`, `blocks.bin` and `summary.json` into the folder. The same arguments give the
+//! same bytes. `nisd import --config FOLDER/network.properties --data STORE FOLDER/blocks.bin` imports all of it with
+//! full validation.
 //!
-//! The chain grows on a store of its own in a temporary folder, which TMPDIR names: /dev/shm spares the disk, and takes
-//! as much memory as the store is large. Harvesters that own a third of all currency make every block at the first
-//! second at which one of them may.
+//! The chain grows on a store of its own in a temporary folder below TMPDIR: /dev/shm spares the disk and needs as much
+//! memory as the store is large. Harvesters that own a third of the currency make every block at the first second at
+//! which one of them may.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -19,48 +20,48 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser};
 use generator::{Plan, Progress};
 
-/// Makes a chain from a seed: settings, nemesis block and blocks for `nisd import`.
+/// Generates a chain from a seed: settings, nemesis block and blocks for `nisd import`.
 ///
-/// All forks are behind it. Namespaces expire: unless --target-time or --plain says otherwise, blocks are so far apart
-/// by the settings of the network that a year is about a third of the chain, but 3,650 blocks at least. For importance
-/// the payments of a month count, and a day is what may be rolled back, 360 blocks at most. With the 60 seconds of the
-/// public network a month is 43,200 blocks, a year 525,600, and recalculations of importances take much longer.
+/// All forks are in its past. Namespaces expire: unless --target-time or --plain is given, the target time makes a year
+/// about a third of the chain, but at least 3,650 blocks. Importance counts the payments of a month, and the rewrite
+/// limit is a day, at most 360 blocks. With the 60 seconds of the public network a month is 43,200 blocks and a year
+/// 525,600, and importance recalculations take much longer.
 #[derive(Parser)]
 #[command(name = "cargo bench --bench chains --")]
 struct Arguments {
-    /// Where the files go: network.properties, nemesis.bin, blocks.bin, summary.json
+    /// Output folder for network.properties, nemesis.bin, blocks.bin, summary.json
     folder: PathBuf,
     /// Height of the last block
     #[arg(long, value_name = "NUMBER")]
     blocks: u64,
-    /// Transactions in each block but the first; those nested in multisig transactions come on top
+    /// Transactions in each block except the first, not counting those nested in multisig transactions
     #[arg(long, value_name = "NUMBER")]
     transactions: usize,
-    /// Accounts that are known in the end; an eighth of them begin with the nemesis block
+    /// Number of known accounts at the end; the nemesis block funds an eighth of them
     #[arg(long, value_name = "NUMBER")]
     accounts: usize,
-    /// Another seed makes another chain of the same size
+    /// Another seed generates another chain of the same size
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
-    /// Harvest by proof of stake, not by proof of importance
+    /// Harvest by proof of stake instead of proof of importance
     #[arg(long)]
     stake: bool,
     /// Only transfers, with short messages and without
     #[arg(long)]
     plain: bool,
-    /// Seconds between blocks by the settings of the network, from which the terms of namespaces follow
+    /// Target time between blocks in seconds, which also determines the length of namespace leases
     #[arg(long, value_name = "SECONDS")]
     target_time: Option<u32>,
     /// Compress the blocks: blocks.bin.gz
     #[arg(long)]
     gzip: bool,
-    /// What the bench harness adds
+    /// Passed by the bench harness
     #[arg(long, hide = true)]
     bench: bool,
 }
 
 fn main() -> ExitCode {
-    // All benchmarks are run at once without arguments.
+    // `cargo bench` runs all benchmarks without arguments.
     if std::env::args().skip(1).all(|argument| argument == "--bench") {
         println!("{}", Arguments::command().render_long_help());
         return ExitCode::SUCCESS;

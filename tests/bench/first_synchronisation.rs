@@ -1,10 +1,10 @@
-//! How long a new node takes to fetch a chain from others, and how long to import it.
+//! Duration of a new node's initial block download, compared with an import.
 //!
-//! `cargo bench --bench first_synchronisation` alternates (a) `nisd import` of a chain and (b) `nisd run` on an empty
-//! folder with one node of this machine to fetch it from, and (c) with three. Times of (b) and (c) are told from the
-//! start of the program, which meets the others first, and from the moment at which it has begun to catch up. The chain is
-//! `all-forks`; NISD_CHAIN names a folder that the bench `chains` has filled, NISD_STOP_AT a last height, NISD_ROUNDS how
-//! often all is done.
+//! `cargo bench --bench first_synchronisation` alternates (a) `nisd import` of a chain, (b) `nisd run` on an empty
+//! folder with one peer on this machine, and (c) with three. Times of (b) and (c) are given from the start of the
+//! program, which first contacts the peers, and from the start of the block download. The chain is `all-forks`;
+//! NISD_CHAIN names a folder filled by the bench `chains`, NISD_STOP_AT a last height, NISD_ROUNDS the number of
+//! rounds.
 
 mod common;
 
@@ -18,10 +18,10 @@ use nisd::progress::Thousands;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_nisd");
 const ROUNDS: usize = 3;
-/// How often the new node is asked for its height.
+/// Interval between requests for the new node's height.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// The chain that is fetched, and a store that holds it.
+/// The chain that is downloaded, and a store with it.
 struct Chain {
     config: PathBuf,
     blocks: PathBuf,
@@ -45,7 +45,7 @@ impl Chain {
         }
     }
 
-    /// `nisd import` into a new store; seconds, and the most memory of its own in MiB.
+    /// Runs `nisd import` into a new store; returns seconds and peak private memory in MiB.
     fn import(&self, store: &Path) -> (f64, f64) {
         let _ = fs::remove_dir_all(store);
         let mut command = Command::new(BINARY);
@@ -61,7 +61,7 @@ impl Chain {
         (begun.elapsed().as_secs_f64(), most / 1024.0)
     }
 
-    /// `nisd run` on a store, knowing other nodes.
+    /// Starts `nisd run` on a store with peers.
     fn run(&self, folder: &Path, peers: &[Node]) -> Node {
         let peers = peers.iter().flat_map(|peer| ["--peer".to_owned(), peer.http.to_string()]);
         let alone = ["nis.ipDetectionMode=Disabled", "nem.host=127.0.0.1", "nis.shouldAutoHarvestOnBoot=false"];
@@ -70,7 +70,7 @@ impl Chain {
         Node::private_with(BINARY, folder, &self.config, &arguments)
     }
 
-    /// Nodes that have the chain.
+    /// Starts nodes that have the chain.
     fn others(&self, count: usize) -> Vec<Node> {
         let folders = (0..count).map(|number| self.folder.path().join(format!("other {number}")));
         let run = |folder: PathBuf| {
@@ -87,8 +87,8 @@ impl Chain {
     }
 }
 
-/// What a first synchronisation took: seconds from the start of the program, seconds from when it had begun to catch up,
-/// and the most memory of its own in MiB.
+/// Measurements of a first synchronisation: seconds from the start of the program, seconds from the start of the block
+/// download, and peak private memory in MiB.
 struct Took {
     all: f64,
     catching_up: f64,
@@ -101,7 +101,7 @@ fn synchronise(chain: &Chain, count: usize) -> Took {
     let begun = Instant::now();
     let node = chain.run(folder.path(), &others);
     let (mut most, mut catches_up) = (0.0_f64, None);
-    // Nothing is asked of it, as of any node before it has a chain; the log tells.
+    // The test sends it no requests, like any node without a chain; its log shows the height.
     let end = format!("height {}: ", Thousands(chain.last));
     loop {
         let log = node.log();

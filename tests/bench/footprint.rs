@@ -1,7 +1,7 @@
-//! How long a node takes to start, and how much room it needs.
+//! Start time and memory use of a node.
 //!
-//! `cargo bench --bench footprint` imports the chain `all-forks` with `nisd run --import`, asks that process
-//! 1,000 mixed queries, and then starts nodes on the store it has left behind.
+//! `cargo bench --bench footprint` imports the chain `all-forks` with `nisd run --import`, sends that process 1,000
+//! mixed queries, and then starts nodes on the resulting store.
 
 mod common;
 

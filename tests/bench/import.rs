@@ -1,8 +1,8 @@
-//! How much of an import is the unavoidable checking of signatures.
+//! Share of an import that signature verification takes.
 //!
-//! `cargo bench --bench import` alternates, in one process, (a) checking all signatures of the chain
-//! `all-forks` back to back and (b) `nisd import` of that chain into an empty store. A round's ratio a/b says
-//! which part of the import the signatures are.
+//! `cargo bench --bench import` alternates, in one process, (a) verifying all signatures of the chain `all-forks` back
+//! to back and (b) `nisd import` of that chain into an empty store. The ratio a/b of a round is the share of the
+//! signatures.
 
 mod common;
 
@@ -23,7 +23,7 @@ use nisd::model::{Block, Height, Timestamp};
 
 const ROUNDS: usize = 5;
 
-/// One check of a signature.
+/// One signature check.
 struct Check {
     signer: PublicKey,
     signed: Vec<u8>,
@@ -78,7 +78,7 @@ fn verify_plainly(checks: &[Check]) {
     assert!(checks.iter().all(|c| crypto::verify(&c.signer, &c.signed, &c.signature) == Ok(true)));
 }
 
-/// `nisd import` as the program does it.
+/// Runs `nisd import` as the program does.
 fn import(store: &Path) {
     let mut line: Vec<PathBuf> = ["nisd", "import", "--config"].map(PathBuf::from).into();
     line.extend([common::all_forks("config.json"), "--data".into(), store.into(), common::all_forks("blocks.bin.gz")]);
@@ -96,7 +96,7 @@ fn millis() -> u64 {
     START.get_or_init(Instant::now).elapsed().as_millis() as u64
 }
 
-/// Every block of the chain, decoded.
+/// Returns every block of the chain, decoded.
 fn blocks(settings: &Settings) -> Vec<Block> {
     let nemesis = settings.nemesis.read().expect("the nemesis block");
     let mut blocks = vec![nemesis_block(&nemesis, &settings.network).expect("a nemesis block")];
@@ -108,13 +108,13 @@ fn blocks(settings: &Settings) -> Vec<Block> {
     blocks
 }
 
-/// Every signature that an import checks.
+/// Returns every signature that an import checks.
 fn checks(settings: &Settings) -> Vec<Check> {
     let mut checks = Vec::new();
     for block in blocks(settings) {
         let signature = block.signature.expect("a signed block");
         checks.push(Check { signer: block.signer, signed: block.to_bytes(SigningForm::NonVerifiable), signature });
-        // The transactions of this block are not checked but known.
+        // The transactions of this block are known and not checked.
         if block.height.0 == settings.network.chain.forks.treasury_reissuance {
             continue;
         }
@@ -128,7 +128,7 @@ fn checks(settings: &Settings) -> Vec<Check> {
     checks
 }
 
-/// Seconds of reading, verifying, committing, all else, and the whole.
+/// Returns the seconds of reading, verifying, committing, everything else, and the whole.
 fn time_stages(settings: &Settings) -> [f64; 5] {
     let mut read = Vec::new();
     let read_time = seconds(|| read = blocks(settings));
@@ -146,7 +146,7 @@ fn time_stages(settings: &Settings) -> [f64; 5] {
         let store = commands::open_store(settings, folder.path()).expect("a store");
         let files = commands::open_block_files(&[common::all_forks("blocks.bin.gz")]).expect("blocks");
         let nemesis = settings.nemesis.read().expect("the nemesis block");
-        // As `nisd import` has it.
+        // As in `nisd import`.
         let options =
             ImportOptions { batch_steps: 100_000, batch_blocks: 5_000, stop_at: None, trusted_below: Height(0) };
         let mut intake = BlockImporter::new(&store, &settings.network, nemesis, files, options).expect("an intake");

@@ -1,9 +1,9 @@
-//! How long a proof-of-importance calculation takes, how long its slices are, and how much memory it needs.
+//! Duration of a proof-of-importance calculation, of its slices, and its memory use.
 //!
-//! `cargo bench --bench importance` calculates over synthetic graphs with degrees that follow a power law. Half of
-//! the movements go to accounts nearby, so that there are clusters; in the last graph one account deals with every
-//! other. Each calculation is made several times, every time in a process of its own. A slice does the same work
-//! every time, so its shortest time is its own and what exceeds it is due to other processes.
+//! `cargo bench --bench importance` calculates over synthetic graphs whose degrees follow a power law. Half of the
+//! movements go to nearby accounts, so that there are clusters; in the last graph one account has movements with every
+//! other. Each calculation runs several times, each time in a new process. A slice does the same work every time, so
+//! its shortest time is its own and the excess is due to other processes.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -12,13 +12,13 @@ use nisd::crypto::PublicKey;
 use nisd::importance::{AccountInput, CalculationProgress, Importances, ProofOfImportance, Settings};
 use nisd::model::{Address, Amount, Height, NetworkByte};
 
-/// Units of work in a slice, worth about 0.1 ms in most phases and half a millisecond in the dearest.
+/// Units of work in a slice, about 0.1 ms in most phases and half a millisecond in the most expensive one.
 const BUDGET: u32 = 20_000;
 const RUNS: usize = 5;
 const HEIGHT: Height = Height(359 * 200);
 const BLOCKS_PER_DAY: u64 = 1440;
 
-/// Name, accounts that take part, movements, and whether there is an account that deals with all.
+/// Name, number of eligible accounts, number of movements, and whether one account has movements with all others.
 const GRAPHS: &[(&str, usize, usize, bool)] = &[
     ("small", 10_000, 200_000, false),
     ("large", 100_000, 1_000_000, false),
@@ -26,14 +26,14 @@ const GRAPHS: &[(&str, usize, usize, bool)] = &[
 ];
 
 fn main() {
-    // The harness hands over options of its own, which begin with dashes.
+    // The harness passes its own options, which begin with dashes.
     match std::env::args().nth(1).filter(|name| !name.starts_with('-')) {
         Some(name) => GRAPHS.iter().filter(|graph| graph.0 == name).for_each(measure),
         None => GRAPHS.iter().for_each(compare),
     }
 }
 
-/// Runs a calculation several times and reports on it.
+/// Runs a calculation several times and prints a report.
 fn compare((name, accounts, links, _): &(&str, usize, usize, bool)) {
     let run = |_| {
         let program = std::env::current_exe().expect("a path");
@@ -63,8 +63,8 @@ fn report(what: &str, nanos: Vec<u64>) {
     println!("  {what}: {count} slices, {total:.0} ms, median {median:.3}, p99 {p99:.3}, longest {longest:.3} ms");
 }
 
-/// Makes one calculation and prints the nanoseconds of its slices, the last of which is taking the results, and
-/// what else there is to say.
+/// Runs one calculation and prints the nanoseconds of its slices, the last of which is the retrieval of the results,
+/// and the other measurements.
 fn measure((_, accounts, links, hub): &(&str, usize, usize, bool)) {
     let graph = Graph::new(*accounts);
     let before = peak_memory();
@@ -95,7 +95,7 @@ fn measure((_, accounts, links, hub): &(&str, usize, usize, bool)) {
     );
 }
 
-/// The calculation with its input, how long that took, and the longest single call.
+/// Returns the calculation with its input, the time that feeding it took, and the longest single call.
 fn feed(graph: &Graph, links: usize, hub: bool) -> (ProofOfImportance, Duration, Duration) {
     let mut random = Random(1);
     let (mut total, mut longest) = (Duration::ZERO, Duration::ZERO);
@@ -131,9 +131,9 @@ fn feed(graph: &Graph, links: usize, hub: bool) -> (ProofOfImportance, Duration,
 
 /// Addresses of a graph.
 struct Graph {
-    /// Accounts that take part, in ascending order.
+    /// Eligible accounts, in ascending order.
     eligible: Vec<Address>,
-    /// Half as many that do not.
+    /// Half as many accounts that are not eligible.
     others: Vec<Address>,
 }
 
@@ -149,13 +149,13 @@ impl Graph {
         Graph { eligible, others: (accounts..accounts * 3 / 2).map(address).collect() }
     }
 
-    /// The address of a number: those that take part come first.
+    /// Returns the address of a number; eligible accounts come first.
     fn address(&self, number: usize) -> Address {
         let other = || self.others[number - self.eligible.len()];
         self.eligible.get(number).copied().unwrap_or_else(other)
     }
 
-    /// Sender and recipient of a movement.
+    /// Returns the sender and the recipient of a movement.
     fn pair(&self, random: &mut Random) -> (usize, usize) {
         let sender = random.skewed(self.eligible.len());
         let recipient = match random.below(10) {
@@ -167,7 +167,7 @@ impl Graph {
     }
 }
 
-/// A generator of numbers that are the same in every run ("splitmix64").
+/// A generator of the same numbers in every run (splitmix64).
 struct Random(u64);
 
 impl Random {
@@ -182,14 +182,14 @@ impl Random {
         (self.next() % end as u64) as usize
     }
 
-    /// A number below `end`, small ones far more often.
+    /// Returns a number below `end`, small ones far more often.
     fn skewed(&mut self, end: usize) -> usize {
         let even = (self.next() >> 11) as f64 / (1u64 << 53) as f64;
         (end as f64 * even * even * even) as usize
     }
 }
 
-/// Most memory that the process has held so far, in bytes.
+/// Returns the peak memory of the process in bytes.
 fn peak_memory() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -197,7 +197,7 @@ fn peak_memory() -> u64 {
     kilobytes.unwrap_or_default() * 1024
 }
 
-/// A word about the results that changes with every bit of them.
+/// Returns a checksum of all bits of the results.
 fn checksum(results: &Importances) -> String {
     let mix = |sum: u64, bits: u64| (sum ^ bits).wrapping_mul(0x0000_0100_0000_01b3);
     let bits = results.accounts.iter().map(|account| account.importance.to_bits());

@@ -1,9 +1,9 @@
-//! How long queries wait while the node takes in a chain at full speed.
+//! Response times of queries while the node imports a chain at full speed.
 //!
-//! `cargo bench --bench latency` starts `nisd run --import` on an empty folder, several times, and sends 200
-//! mixed queries a second on keep-alive connections. The queries follow a fixed schedule, whatever the node
-//! does, and a time is counted from when its query was due, so that a stall shows in every query it delays.
-//! Only queries that were due while blocks were being taken in count.
+//! `cargo bench --bench latency` starts `nisd run --import` on an empty folder, several times, and sends 200 mixed
+//! queries per second on keep-alive connections. The queries follow a fixed schedule, whatever the node does, and a
+//! response time starts when its query is due, so that a stall shows in every query it delays. Only queries due during
+//! the import count.
 
 mod common;
 
@@ -17,8 +17,8 @@ const IMPORTS: usize = 10;
 const PER_SECOND: u64 = 200;
 const CONNECTIONS: u64 = 10;
 
-/// One query: when it was due, how long after that it was answered, and how much of that this client has slept
-/// too long. No answer is a failure.
+/// One query: when it was due, how long after that it was answered, and which part of that this client has overslept. A
+/// missing answer is a failure.
 struct Sample {
     number: u64,
     due: Instant,
@@ -52,7 +52,7 @@ fn in_millis(samples: &[Sample], counts: impl Fn(&Sample) -> bool) -> String {
     common::in_millis(&mut times)
 }
 
-/// The samples of one import, and how many seconds it took from the first answer on.
+/// Returns the samples of one import, and its duration in seconds from the first answer on.
 fn one_import(node: &Node, mix: &Mix) -> (Vec<Sample>, f64) {
     let (height, done) = (AtomicU64::new(1), AtomicBool::new(false));
     let mut watcher = node.first_answer();
@@ -78,7 +78,7 @@ fn one_import(node: &Node, mix: &Mix) -> (Vec<Sample>, f64) {
     (samples, (ended - begun).as_secs_f64())
 }
 
-/// Sends every tenth query of the schedule when it is due, or as soon as the answer before it has come.
+/// Sends every tenth query of the schedule when it is due, or as soon as the previous answer has arrived.
 fn ask_on_schedule(
     mut client: Client,
     mix: &Mix,

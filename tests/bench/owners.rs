@@ -1,10 +1,10 @@
-//! Many subscribers, each of an account of its own, and full blocks.
+//! Many subscribers, each of its own account, and full blocks.
 //!
-//! `bash -c 'ulimit -n 20000 && cargo bench --bench owners'` opens 5,000 sessions, each subscribed to `/blocks/new` and to
-//! the account and the transactions of an address of its own. In each round 120 of these addresses are sent a transfer,
-//! all of which one block confirms. It reports the time from the moment at which another client is first answered with the
-//! height of that block to the last message that follows from it, and that for the transfers alone. This client reads all
-//! sessions in one thread, so that its own work is in it. NISD_ROUNDS and NISD_SESSIONS change the size.
+//! `bash -c 'ulimit -n 20000 && cargo bench --bench owners'` opens 5,000 sessions, each subscribed to `/blocks/new` and
+//! to the account and the transactions of its own address. In each round, 120 of these addresses receive a transfer,
+//! all confirmed by one block. It reports the time from the first answer with that height to another client until the
+//! last resulting message, and until the last transfer message. This client reads all sessions in one thread, so the
+//! time includes its own work. NISD_ROUNDS and NISD_SESSIONS change the size.
 
 mod common;
 
@@ -28,12 +28,12 @@ use nisd::model::{Amount, Transaction};
 const BINARY: &str = env!("CARGO_BIN_EXE_nisd");
 /// Transfers in a block.
 const TRANSFERS: u64 = 120;
-/// Number of the key that harvests; those that send follow it.
+/// Key number of the harvester; the senders follow.
 const HARVESTER: u64 = 1;
-/// Number of the first key of which the address is subscribed to.
+/// Key number of the first subscribed address.
 const FIRST_OWNER: u64 = 1_000_000;
 
-/// A message that a session was sent.
+/// A received message.
 struct Told {
     /// Index of its subscription.
     subscription: u8,
@@ -76,7 +76,7 @@ fn main() {
     println!("{}", node.memory());
 }
 
-/// A round; seconds from the commit to the last message, and to the last transfer.
+/// Runs a round; returns the seconds from the commit to the last message and to the last transfer.
 fn play(node: &Node, crowd: &mut Crowd, round: u64, sessions: u64) -> (f64, f64) {
     let mut client = Client::connect(node.http).expect("a connection");
     wait_for_new_block(&mut client);
@@ -152,8 +152,8 @@ impl Crowd {
         crowd
     }
 
-    /// Reads until all sessions were told of a block and so many of their account and a transfer that it confirms; what they
-    /// were told of that block.
+    /// Reads until all sessions were notified of a block and `owners` of them of their account and a transfer that it
+    /// confirms; returns the messages about that block.
     fn listen(&mut self, owners: usize, begun: Instant) -> Vec<Told> {
         let wanted = HashMap::from([(0, self.sessions.len()), (1, owners), (2, owners)]);
         let mut counts: HashMap<u8, usize> = HashMap::new();
@@ -181,7 +181,7 @@ impl Crowd {
     }
 }
 
-/// Index of the subscription that a message is for.
+/// Returns the index of the subscription that a message is for.
 fn subscription(frame: &str) -> Option<u8> {
     frame.starts_with("MESSAGE").then_some(())?;
     frame.split_once("\nsubscription:")?.1.split('\n').next()?.parse().ok()

@@ -1,9 +1,9 @@
-//! How long importances take in a node, and how long its queries wait meanwhile.
+//! Duration of importance calculations in a node, and response times of queries during one.
 //!
-//! `cargo bench --bench recalculation` makes up a chain of 10,000 accounts with 200,000 payments, takes it in but for
-//! the last block, and then, several times, that block: once within this process, timing every step of the work, and
-//! once by `nisd run`, asking 200 accounts a second on a fixed schedule, whatever the node does. A time is counted from
-//! when its query was due. NISD_ACCOUNTS and NISD_PAYMENTS change the size.
+//! `cargo bench --bench recalculation` creates a chain of 10,000 accounts with 200,000 payments, imports it except for
+//! the last block, and then imports that block several times: once within this process, timing every step, and once by
+//! `nisd run`, while requesting 200 accounts per second on a fixed schedule, whatever the node does. A response time
+//! starts when its query is due. NISD_ACCOUNTS and NISD_PAYMENTS change the size.
 
 mod common;
 
@@ -48,7 +48,7 @@ fn main() {
         waits.extend(by_a_node(&chain, place.path()));
     }
     println!("importances after block {LAST}: {:.3} s (median of {ROUNDS})", common::median(&mut all));
-    // Every round does the same steps, so what the machine adds is in the longer of their times.
+    // Every round performs the same steps, so the difference between their times is due to the machine.
     let mut least: Vec<f64> =
         (0..steps[0].len()).map(|step| steps.iter().map(|s| s[step]).fold(1.0, f64::min)).collect();
     println!("{} steps, each the shortest of {ROUNDS}: {}", least.len(), common::in_millis(&mut least));
@@ -64,17 +64,18 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Takes in the last block; the time of every step but commits. Adds the time that importances took.
+/// Imports the last block; returns the time of every step except commits. Adds the time of the importance calculation
+/// to `all`.
 fn in_process(settings: &Settings, place: &Path, files: Vec<BlockFile<'static>>, all: &mut Vec<f64>) -> Vec<f64> {
     let store = commands::open_store(settings, &place.join("store")).expect("a store");
     let mut steps = common::take_in(&store, settings, files, None);
-    // Before come: skipping the blocks that are known, then reading the empty block, its signature, proof and rewards.
+    // Before them: skipping known blocks, then decoding the empty block, its signature, proof and rewards.
     let steps = steps.split_off((LAST - 2) as usize + 5);
     all.push(steps.iter().sum());
     steps
 }
 
-/// How long queries wait from the first answer of a node until it has the last block.
+/// Returns the response times of queries from the first answer of a node until it has the last block.
 fn by_a_node(chain: &Synthetic, place: &Path) -> Vec<f64> {
     let node = Node::with(BINARY, place, &chain.config, &chain.blocks);
     let mut client = node.first_answer();

@@ -1,12 +1,12 @@
-//! How fast a node gives its chain to others, and how long its clients wait meanwhile.
+//! How fast a node serves its chain to peers, and the response times of its clients meanwhile.
 //!
-//! `cargo bench --bench serving` makes a chain whose blocks are such that an answer has 400 of them with 10,000
-//! transactions, and has a node take it in. 50 nodes at addresses of their own ask for blocks, or hashes, one request after
-//! the other, while 200 queries a second come on a fixed schedule: a time is counted from when its query was due. Then the
-//! same 50 ask and read nothing of the answers, which shows what the node holds for them. The 50 are a process
-//! of their own at the lowest priority: on a network they are other machines, and share neither processor nor memory with
-//! the clients whose waiting is measured. SERVING_CHAIN names a folder with the `network.properties` and `blocks.bin` of
-//! another chain, SERVING_SECONDS how long each part lasts.
+//! `cargo bench --bench serving` makes a chain in which a response has 400 blocks with 10,000 transactions, and lets a
+//! node import it. 50 peers at their own addresses request blocks, or hashes, one after another, while 200 queries per
+//! second arrive on a fixed schedule; a response time starts when its query is due. Then the same 50 send requests and
+//! read nothing of the responses, which shows what the node buffers for them. The 50 are a process at the lowest
+//! priority: on a network they are other machines and share neither processor nor memory with the measured clients.
+//! SERVING_CHAIN names a folder with the `network.properties` and `blocks.bin` of another chain, SERVING_SECONDS the
+//! duration of each part.
 
 #[path = "common/mod.rs"]
 mod bench;
@@ -37,17 +37,17 @@ use rustix::process::setpriority_process;
 use socket2::{Domain, Socket, Type};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_nisd");
-/// What this program is called with to be the peers.
+/// Argument that makes this program act as the peers.
 const AS_PEERS: &str = "as-peers";
 const PEERS: u64 = 50;
 const PER_SECOND: u64 = 200;
 const CONNECTIONS: u64 = 10;
 const PATHS: [&str; 6] = ["/chain/height", "/chain/last-block", "/heartbeat", "/status", "/node/info", "/chain/score"];
-/// Bytes of an answer that are read; none is longer.
+/// Maximum size of a response.
 const ANSWER_LIMIT: usize = 64 << 20;
 const CHALLENGE: Challenge = Challenge([7; 64]);
 
-/// The node that is asked.
+/// The node that is queried.
 struct Served {
     node: Node,
     /// The settings of its network.
@@ -56,14 +56,14 @@ struct Served {
     part: Part,
 }
 
-/// What is asked of whom.
+/// What is requested, and where.
 struct Part {
     http: SocketAddr,
     network: Network,
     height: u64,
 }
 
-/// What a part of the chain is asked for by.
+/// Form in which a part of the chain is requested.
 #[derive(Clone, Copy, Debug)]
 enum What {
     Blocks,
@@ -88,7 +88,7 @@ fn main() {
     stalled(&served, seconds.min(Duration::from_secs(5)));
 }
 
-/// Has a node take in the chain.
+/// Lets a node import the chain.
 fn serve(folder: &Path) -> Served {
     let files = match std::env::var_os("SERVING_CHAIN").map(PathBuf::from) {
         Some(chain) => Files { config: chain.join("network.properties"), blocks: chain.join("blocks.bin") },
@@ -123,7 +123,7 @@ fn serve(folder: &Path) -> Served {
     Served { node, config: files.config, key: info.identity.key, part }
 }
 
-/// What the largest answers are, and that they are signed.
+/// Prints the largest responses and verifies their signatures.
 fn show_answers(served: &Served) {
     let mut stream = connect(served.node.http, 0);
     let context = Context::of(&served.part.network);
@@ -147,7 +147,7 @@ fn show_answers(served: &Served) {
 }
 
 impl Part {
-    /// A request for a part of the chain somewhere below its end.
+    /// Returns a request for a part of the chain below its tip.
     fn request(&self, what: What, number: u64) -> Vec<u8> {
         let chain = &self.network.chain;
         let last = self.height.saturating_sub(chain.max_blocks_per_sync() + 1).max(1);
@@ -175,7 +175,7 @@ fn request(path: &str, body: &[u8]) -> Vec<u8> {
     [head.as_bytes(), body].concat()
 }
 
-/// A connection from an address of its own, so that no limit of one caller is that of all.
+/// Connects from an address of its own, so that no per-client limit applies to all together.
 fn connect(to: SocketAddr, peer: u64) -> TcpStream {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
     let from = SocketAddr::from((Ipv4Addr::new(127, 50, 0, 1 + peer as u8), 0));
@@ -186,7 +186,7 @@ fn connect(to: SocketAddr, peer: u64) -> TcpStream {
     stream
 }
 
-/// Asks, and reads the whole answer.
+/// Sends a request and reads the whole response.
 fn ask(stream: &mut TcpStream, request: &[u8]) -> Vec<u8> {
     stream.write_all(request).expect("the node reads");
     let (mut reader, mut buffer) = (ResponseReader::new(ANSWER_LIMIT), vec![0; 64 << 10]);
@@ -200,7 +200,7 @@ fn ask(stream: &mut TcpStream, request: &[u8]) -> Vec<u8> {
     }
 }
 
-/// The peers, as a process: asks for so long as the arguments say, and prints bytes and answers.
+/// Acts as the peers: sends requests for as long as the arguments say, and prints the numbers of bytes and responses.
 fn be_peers(arguments: &[String]) {
     let [config, http, height, what, millis] = arguments else { panic!("five arguments: {arguments:?}") };
     setpriority_process(None, 19).expect("a lower priority");
@@ -221,7 +221,7 @@ fn be_peers(arguments: &[String]) {
                     bytes.fetch_add(body.len() as u64, Ordering::Relaxed);
                     answers.fetch_add(1, Ordering::Relaxed);
                     if matches!(what, What::Hashes) {
-                        // A peer that asks more often than NIS1 allows would be refused.
+                        // A peer that sends more requests than NIS1 allows would be rejected.
                         std::thread::sleep(Duration::from_millis(25));
                     }
                 }
@@ -231,7 +231,7 @@ fn be_peers(arguments: &[String]) {
     println!("{} {}", bytes.into_inner(), answers.into_inner());
 }
 
-/// All peers ask for so long.
+/// Runs all peers for this long.
 fn measure(served: &Served, what: What, time: Duration) {
     let cpu = served.node.cpu_seconds();
     let peers = Command::new(std::env::current_exe().expect("this program"))
@@ -263,13 +263,13 @@ fn measure(served: &Served, what: What, time: Duration) {
     );
 }
 
-/// All peers ask for blocks and read nothing.
+/// Runs all peers with requests for blocks whose responses are not read.
 fn stalled(served: &Served, time: Duration) {
     let before = served.node.memory();
     let streams: Vec<TcpStream> = (0..PEERS)
         .map(|peer| {
             let mut stream = connect(served.node.http, peer);
-            // What the system keeps for them is not to be measured.
+            // Buffers of the system are not to be measured.
             socket2::SockRef::from(&stream).set_recv_buffer_size(64 << 10).expect("a smaller buffer");
             (0..4).for_each(|number| {
                 stream.write_all(&served.part.request(What::Blocks, number)).expect("the node reads")
@@ -289,7 +289,7 @@ fn stalled(served: &Served, time: Duration) {
     println!("{PEERS} ask for blocks and read nothing: {mib:+.1} MiB own\n    {waited}\n    {peak}");
 }
 
-/// Asks for so long what clients ask, on a fixed schedule; what they waited. Looks at something all the time.
+/// Sends client queries on a fixed schedule for this long; returns their response times. Calls `look` continuously.
 fn queries(served: &Served, time: Duration, mut look: impl FnMut()) -> String {
     let connect = |_| Client::connect(served.node.http).expect("a connection");
     let clients: Vec<_> = (0..CONNECTIONS).map(connect).collect();

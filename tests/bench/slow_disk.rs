@@ -1,8 +1,8 @@
-//! What clients wait while a slow disk takes blocks.
+//! Response times while a slow disk stores blocks.
 //!
-//! `cargo bench --bench slow_disk` starts a node on a private network that makes a block every second, on disks on which
-//! synchronising a file takes 0, 5, 50 and 200 ms, and asks it 200 cheap questions a second; a time is counted from when its
-//! question was due. NISD names another program to be measured besides. The bar: 20 ms (p99) on each disk.
+//! `cargo bench --bench slow_disk` starts a node on a private network that makes a block every second, on disks on
+//! which syncing a file takes 0, 5, 50 and 200 ms, and sends it 200 cheap queries per second; a response time starts
+//! when its query is due. NISD names another program to be measured in addition. The bar is 20 ms (p99) on each disk.
 
 mod common;
 
@@ -39,7 +39,7 @@ fn main() {
     assert!(is_met, "somebody waits for the disk");
 }
 
-/// Seconds that answers took, in order; blocks that were made meanwhile; and what memory the helper has.
+/// Returns the response times in seconds, sorted; the number of blocks made meanwhile; and the memory of the helper.
 fn measure(binary: &str, disk: &SlowDisk, millis: u32) -> (Vec<f64>, u64, String) {
     let folder = common::folder();
     disk.set_millis(0);
@@ -69,13 +69,14 @@ fn start(binary: &str, folder: &Path, disk: &SlowDisk) -> Node {
     command.args(known.get_args());
     command.stdin(std::process::Stdio::null());
     command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
-    // So that its memory can be looked at.
+    // So that its memory can be inspected.
     command.env("NISD_CORE_DUMPS", "1");
     disk.for_program(&mut command);
     Node::of(command)
 }
 
-/// What a node's helper has for itself, and its share of what several have.
+/// Returns the private memory of a node's helper, and its proportional set size (private memory plus its share of
+/// shared pages).
 fn memory_of_helper(node: u32) -> String {
     let read = |path: String| std::fs::read_to_string(path).unwrap_or_default();
     let children = read(format!("/proc/{node}/task/{node}/children"));

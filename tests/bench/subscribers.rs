@@ -1,12 +1,12 @@
-//! Many connections and many subscribers, and some that do not listen.
+//! Many connections and many subscribers, some of which do not read.
 //!
 //! `bash -c 'ulimit -n 20000 && cargo bench --bench subscribers'` has two parts:
 //!
-//! * 2,000 idle HTTP connections and 2,000 websocket sessions, each subscribed to `/blocks/new` and `/blocks`,
-//!   on a private network that makes a block every second. It reports memory, whether every
-//!   session got every height from its subscription on in order, and the time between the first and the last
-//!   session that got a message. This client reads all of them in one thread, so that its own work is in it.
-//! * 50 sessions that read `/blocks` of `all-forks` at full speed of import, without and with 50 more that
+//! * 2,000 idle HTTP connections and 2,000 websocket sessions, each subscribed to `/blocks/new` and `/blocks`, on a
+//!   private network that makes a block every second. It reports memory, whether every session got every height after
+//!   its subscription in order, and the time between the first and the last session that got a message. This client
+//!   reads all of them in one thread, so the time includes its own work.
+//! * 50 sessions that read `/blocks` of `all-forks` at the full speed of an import, without and with 50 more that
 //!   subscribe and never read.
 
 mod common;
@@ -27,10 +27,10 @@ use common::{Client, Node, TIP, height_in};
 const BINARY: &str = env!("CARGO_BIN_EXE_nisd");
 const IDLE: usize = 2_000;
 const SUBSCRIBERS: usize = 2_000;
-/// Blocks for which part one listens.
+/// Number of blocks that part one observes.
 const BLOCKS: u64 = 30;
-/// Connections that part one opens at a time. More might not fit the queue of a listening socket, whose
-/// overflow costs a client a second; [`burst`] shows that.
+/// Connections that part one opens at a time. More might not fit into the queue of a listening socket, whose overflow
+/// costs a client a second; [`burst`] shows that.
 const BURST: usize = 100;
 const READERS: usize = 50;
 const STALLED: usize = 50;
@@ -45,7 +45,7 @@ fn main() {
     }
 }
 
-/// How long clients wait that all come at once.
+/// Measures connection times of clients that all connect at once.
 fn burst() {
     let folder = common::folder();
     let node = Node::hasty(BINARY, folder.path());
@@ -82,8 +82,8 @@ fn many() {
     println!("all {IDLE} idle connections are answered at the end");
 }
 
-/// Asks on every connection for the height, of all before the first answer is read: that takes the scheduler
-/// of a busy machine out of it.
+/// Requests the height on every connection, on all before the first answer is read, so that the scheduler of a busy
+/// machine has no influence.
 fn ask_all(clients: &mut [Client]) {
     clients.iter_mut().for_each(|client| client.send_get("/chain/height").expect("a request"));
     for client in clients {
@@ -110,7 +110,7 @@ fn full_speed(stalled: usize) {
     println!("memory: {}", node.memory());
 }
 
-/// Height of the last whole message of a session that the node has closed; `None` if it is still open.
+/// Returns the height of the last complete message of a session that the node has closed; `None` if it is still open.
 fn last_height(mut socket: WebSocket<std::net::TcpStream>) -> Option<u64> {
     socket.get_ref().set_read_timeout(Some(Duration::from_secs(2))).expect("a timeout");
     let mut last = 0;
@@ -124,26 +124,26 @@ fn last_height(mut socket: WebSocket<std::net::TcpStream>) -> Option<u64> {
     }
 }
 
-/// A session that reads, and the last height it got on each of its destinations.
+/// A session that reads, and the last height on each of its destinations.
 struct Session {
     socket: WebSocket<TcpStream>,
     last: Vec<Option<u64>>,
     open: bool,
 }
 
-/// When a message reached its first and its last session, and how many.
+/// When a message reached its first and its last session, and the number of sessions.
 struct Delivery {
     first: Instant,
     last: Instant,
     sessions: usize,
 }
 
-/// Sessions read by one thread until each has got the last height everywhere.
+/// Sessions read by one thread until each has received the last height on every destination.
 struct Crowd {
     poll: Poll,
     sessions: Vec<Session>,
     tip: u64,
-    /// By destination (its number) and height.
+    /// By index of the destination and height.
     deliveries: BTreeMap<(usize, u64), Delivery>,
     gaps: usize,
     names: BTreeMap<usize, String>,
@@ -207,14 +207,14 @@ impl Crowd {
         }
     }
 
-    /// Prints what was delivered; gives the number of blocks that all sessions got.
+    /// Prints the deliveries; returns the number of blocks that all sessions got.
     fn report(&self) -> f64 {
         let whole = self.sessions.iter().filter(|session| session.open && session.is_at(self.tip)).count();
         println!("{whole} of {} sessions got messages up to the tip; {} gaps", self.sessions.len(), self.gaps);
         let mut count = 0.0;
         for (destination, name) in &self.names {
             let deliveries = self.deliveries.iter().filter(|((number, _), _)| number == destination);
-            // Before the first such height some sessions were not subscribed yet.
+            // Before the first such height, some sessions had not subscribed yet.
             let complete = deliveries.clone().filter(|(_, delivery)| delivery.sessions == self.sessions.len());
             let from = complete.clone().map(|((_, height), _)| *height).min().unwrap_or(0);
             let all = deliveries.filter(|((_, height), _)| *height >= from).count();
@@ -233,7 +233,7 @@ impl Session {
     }
 }
 
-/// Subscription and height of a message; `None` for any other frame.
+/// Returns the subscription and the height of a message; `None` for any other frame.
 fn parse(frame: &[u8]) -> Option<(usize, u64)> {
     const SUBSCRIPTION: &[u8] = b"\nsubscription:";
     let end = frame.windows(2).position(|window| window == b"\n\n")?;

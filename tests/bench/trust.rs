@@ -1,7 +1,7 @@
-//! How long a calculation of trust takes, and the longest of its rows.
+//! Duration of a trust calculation, and of its longest row.
 //!
-//! `cargo bench --bench trust` calculates for as many nodes as can take part, each of which has had to do with all
-//! others: the dearest case. A row does the same work every time, so its shortest time is its own and what exceeds it
+//! `cargo bench --bench trust` calculates for the maximum number of nodes, each of which has experiences with all
+//! others: the most expensive case. A row does the same work every time, so its shortest time is its own and the excess
 //! is due to other processes.
 
 use std::collections::BTreeSet;

@@ -99,7 +99,7 @@ int fdatasync(int file) { return disk("fdatasync", file); }
 int fsync(int file) { return disk("fsync", file); }
 "#;
 
-/// Such a disk.
+/// A disk whose syncs can be slowed or made to fail.
 pub struct SlowDisk {
     folder: TempDir,
 }

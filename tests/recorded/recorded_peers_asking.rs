@@ -202,7 +202,7 @@ impl Replay {
             chain: network.chain.clone(),
             context,
             pre_trusted: known,
-            // NIS1 fetches all blocks from one node.
+            // NIS1 downloads all blocks from one node.
             far_ahead: u64::MAX,
             checkpoint: None,
         };

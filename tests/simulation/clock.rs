@@ -1,4 +1,4 @@
-//! A node whose machine has a wrong clock for a while, in virtual time.
+//! A node whose system clock is wrong for a while, in virtual time.
 
 use std::time::Duration;
 
@@ -65,7 +65,7 @@ fn a_harvest_in_progress_is_dropped_when_the_clock_jumps() {
     for turns in 1..8 {
         with_node(|node| {
             node.run_for(20 * SECOND);
-            // So many that a block is not made in one turn.
+            // So many that making a block takes more than one tick.
             (1..=40).for_each(|amount| announce(node, amount));
             for _ in 0..turns {
                 node.set_running(node.wake_at().expect("the next tick"));

@@ -1,4 +1,4 @@
-//! Whole nodes in simulated time.
+//! Whole nodes in virtual time.
 
 #[path = "../common/books.rs"]
 mod books;

@@ -1,8 +1,8 @@
-//! Networks of whole nodes in virtual time. One seed decides everything: who takes part, how fast and how well messages
-//! travel, who is cut off, restarted, slow or has a wrong clock, and who lies. What must hold is checked all along.
+//! Networks of whole nodes in virtual time. One seed determines everything: the members, latency and loss of messages,
+//! partitions, restarts, slow machines, wrong clocks, and byzantine peers. Invariants are checked throughout.
 //!
-//! `NISD_SEED=…` has one network simulated again exactly as it was, with `NISD_LOG=1` showing what its nodes log;
-//! `NISD_SEEDS=…` has so many simulated.
+//! `NISD_SEED=…` repeats one network exactly, with `NISD_LOG=1` printing the logs of its nodes; `NISD_SEEDS=…` sets the
+//! number of networks.
 
 mod diary;
 mod fault;
@@ -26,12 +26,12 @@ use fault::{Fault, Tally};
 use story::{Outcome, simulate, simulate_one_left, simulate_restarts};
 use watch::Fullest;
 
-/// Seeds that are simulated unless so many are asked for.
+/// Default number of seeds.
 const SEEDS: u64 = 1_000;
-/// After so many that have failed no more are.
+/// Number of failed seeds after which the run stops.
 const MOST_FAILED: usize = 5;
 
-/// What came of many seeds.
+/// Results of many seeds.
 #[derive(Default)]
 struct Results {
     tally: Tally,
@@ -127,7 +127,7 @@ fn networks_converge_despite_all_faults() {
     let is_missing = |fault: &&Fault| results.tally.count(**fault) == 0;
     let missing: Vec<_> = Fault::ALL.iter().filter(is_missing).collect();
     assert!(count < SEEDS || missing.is_empty(), "{missing:?} never happened");
-    // Blame may be missed: the chain may change just then.
+    // A lie may go unpenalized because the chain may change at that moment.
     let is_excused = |fault: &&Fault| {
         let (heard, blamed) = results.tally.blamed(**fault);
         !fault.is_blamed() || blamed * 10 >= heard * 8
@@ -136,7 +136,7 @@ fn networks_converge_despite_all_faults() {
     assert!(unpunished.is_empty(), "{unpunished:?} are not blamed");
 }
 
-/// `NISD_RESTART_SEEDS=…` has so many networks simulated.
+/// `NISD_RESTART_SEEDS=…` sets the number of networks.
 #[test]
 fn three_nodes_restarted_in_turn_for_an_hour_have_one_chain() {
     let count = from_environment("NISD_RESTART_SEEDS").unwrap_or(3);

@@ -1,10 +1,10 @@
-//! A private network with five harvesters and people who use it, in virtual time: blocks come as often as they should,
-//! each harvester makes its share of them and has their fees, and the chain that comes of it stands every check.
+//! A private network with five harvesters and active users, in virtual time: block times are as expected, each
+//! harvester makes its share of the blocks and receives their fees, and the resulting chain passes every check.
 //!
-//! What is drawn by lot (hits, and what people do) is compared with its exact odds. The bounds are such that a true
-//! implementation exceeds one of them once in some hundred thousand seeds, while the opposite assumptions (equal
-//! chances, block times stabilised where they are not and the reverse) exceed them by far in every run, which is checked
-//! too. The same is drawn each time; `NISD_SEED` has something else drawn.
+//! Random outcomes (hits and users' actions) are compared with their exact odds. A correct implementation exceeds one
+//! of the bounds once in some hundred thousand seeds, while the opposite assumptions (equal chances, stabilized block
+//! times where they are not and vice versa) exceed them by far in every run, which is also checked. Every run draws the
+//! same numbers; `NISD_SEED` selects others.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -30,30 +30,30 @@ use nisd::net::service::ConnectionId;
 use nisd::state;
 use nisd::store::{ChainIdentity, Options, Store, StoredHeader, block_row, stored_block, stored_header};
 
-/// The seed if no other is asked for.
+/// Default seed.
 const SEED: u64 = 1;
 const BYTE: NetworkByte = NetworkByte::TESTNET;
-/// All that there is, in whole units.
+/// Total supply in whole units.
 const SUPPLY: u64 = 8_999_999_999;
 /// Time of the nemesis block.
 const START: Timestamp = Timestamp(300_000_000);
-/// What the harvesters begin with, in whole units: 8·10⁹ together.
+/// Initial balances of the harvesters in whole units, 8·10⁹ in total.
 const HARVESTERS: [u64; 5] = [3_200_000_000, 2_000_000_000, 1_400_000_000, 900_000_000, 500_000_000];
-/// The one of them that lends its importance to a remote account, and the last block before it announces that.
+/// The harvester that delegates its importance to a remote account, and the height after which it announces that.
 const LENDER: usize = 1;
 const LENDS_AFTER: u64 = 3;
-/// People who send, and share the rest.
+/// Number of users who send transactions and share the rest.
 const SENDERS: u64 = 10;
-/// Seconds from the start of a node until it harvests, less the one that passes before it may.
+/// Seconds from the start of a node until it harvests, minus the second that passes before it may.
 const WARMING_UP: i32 = 4;
-/// Standard deviations that a sum of many draws is off once in two million runs.
+/// Standard deviations that a sum of many draws exceeds once in two million runs.
 const MOST_DEVIATIONS: f64 = 5.0;
 
 fn seed() -> u64 {
     from_environment("NISD_SEED").unwrap_or(SEED)
 }
 
-/// Keys by their place among those of the nemesis account, the harvesters, the senders and the remote account.
+/// Returns the keys at an index: the nemesis account, the harvesters, the senders and the remote account.
 fn key(place: usize) -> KeyPair {
     KeyPair::new(&private_key(place))
 }
@@ -75,7 +75,7 @@ fn harvester(index: usize) -> Address {
     address(FIRST_HARVESTER + index)
 }
 
-/// A network and how long it is watched.
+/// A network and the length of its run.
 struct Scenario {
     importance: ImportanceScheme,
     vesting: Vesting,
@@ -83,11 +83,11 @@ struct Scenario {
     target_time: u32,
     rewrite_limit: u64,
     blocks: u64,
-    /// Transactions in a hundred seconds.
+    /// Transactions per hundred seconds.
     rate: usize,
-    /// Mean, standard deviation, and what 5 % and 95 % of the intervals are below, as they follow from the formulas; and
-    /// how far from these a run of so many blocks may be: five of its standard errors or more, the first blocks
-    /// included, which come while the difficulty still rises.
+    /// Mean, standard deviation, 5 % and 95 % quantiles of the block intervals according to the formulas, each with the
+    /// tolerance for a run of this length: at least five standard errors, including the first blocks, during which the
+    /// difficulty still rises.
     table: [(f64, f64); 4],
 }
 
@@ -96,7 +96,7 @@ impl Scenario {
         Pace { target_time: f64::from(self.target_time), stabilized: self.stabilized }
     }
 
-    /// Its network; which keys hit when is drawn anew with each seed.
+    /// Returns its network; each seed changes which keys hit when.
     fn network(&self, random: &mut Random) -> Network {
         let mut generation_hash = Hash256::default();
         generation_hash.0.as_chunks_mut().0.iter_mut().for_each(|part| *part = random.next().to_le_bytes());
@@ -119,7 +119,7 @@ impl Scenario {
     }
 }
 
-/// The first block of all: everybody has what is due.
+/// Returns the nemesis block, which funds everyone.
 fn nemesis() -> Block {
     let signer = key(NEMESIS);
     let each = (SUPPLY - HARVESTERS.iter().sum::<u64>()) / SENDERS;
@@ -153,7 +153,7 @@ fn nemesis() -> Block {
     block
 }
 
-/// The settings of a node of a network.
+/// Returns the settings of a node of a network.
 fn settings(network: Network) -> Settings {
     let flag = |(key, value): (&str, &str)| config::Override {
         key: key.to_owned(),
@@ -169,7 +169,7 @@ fn open(folder: &Path, network: &Network) -> Store {
     Store::open(folder, &ChainIdentity::of(network), Options::default()).unwrap()
 }
 
-/// Takes blocks in after the nemesis block.
+/// Imports blocks after the nemesis block.
 fn take_in(store: &Store, network: &Network, blocks: Box<dyn BlockSource + '_>) {
     let options = ImportOptions { batch_steps: 8_000, batch_blocks: 500, stop_at: None, trusted_below: Height(0) };
     let nemesis = nemesis().to_bytes(SigningForm::Verifiable);
@@ -177,7 +177,7 @@ fn take_in(store: &Store, network: &Network, blocks: Box<dyn BlockSource + '_>) 
     while intake.step(Timestamp(i32::MAX - 100)).unwrap() != ImportProgress::Done {}
 }
 
-/// What there was to win with a block, and who won.
+/// The chances to make a block, and who made it.
 struct Harvest {
     seconds: usize,
     difficulty: u64,
@@ -188,45 +188,45 @@ struct Harvest {
 }
 
 impl Harvest {
-    /// Chances that the block comes after 1, 2, … seconds.
+    /// Returns the chances that the block is made after 1, 2, … seconds.
     fn intervals(&self, pace: Pace) -> Vec<f64> {
         chances(pace, self.difficulty, self.stakes.iter().sum())
     }
 
-    /// Each harvester's chance to make the block, whenever it comes.
+    /// Returns the chance of each harvester to make the block at any time.
     fn chances(&self) -> [f64; 5] {
         self.stakes.map(|stake| stake / self.stakes.iter().sum::<f64>())
     }
 }
 
-/// A block that the node has made and put onto its chain.
+/// A block that the node has made and added to its chain.
 struct Made {
     block: Block,
-    /// What is known of it.
+    /// Its stored header.
     header: StoredHeader,
 }
 
-/// A network being watched.
+/// A running network.
 struct Simulation<'n> {
     scenario: &'n Scenario,
     network: &'n Network,
     store: &'n Store,
     node: SimulatedNode<'n>,
-    /// A websocket that is told of unconfirmed transactions.
+    /// A websocket subscribed to unconfirmed transactions.
     listener: ConnectionId,
     traffic: Traffic<'n>,
     books: Books,
     announced: Vec<Transaction>,
-    /// What was announced and is in no block yet, by hash.
+    /// Announced transactions that are in no block yet, by hash.
     pending: BTreeMap<Hash256, Transaction>,
     harvests: Vec<Harvest>,
-    /// Time of the last block.
+    /// Time of the tip.
     last: Timestamp,
     /// Importances of the harvesters for the next block, in whole units.
     stakes: [f64; 5],
-    /// Height of the block from which on the remote account harvests.
+    /// Height from which the remote account harvests.
     lent_from: Option<Height>,
-    /// Blocks for which a transaction of their harvester had to wait.
+    /// Number of blocks that could not include a transaction of their harvester.
     held_back: usize,
 }
 
@@ -270,7 +270,7 @@ impl<'n> Simulation<'n> {
         self.run_to(self.scenario.blocks);
     }
 
-    /// Watches until there are so many blocks.
+    /// Runs until this height.
     fn run_to(&mut self, blocks: u64) {
         while (self.harvests.len() as u64) < blocks {
             let mut now = self.traffic.second(self.scenario.rate);
@@ -284,7 +284,7 @@ impl<'n> Simulation<'n> {
         }
     }
 
-    /// A second goes by.
+    /// Advances by one second.
     fn second(&mut self) -> Option<Made> {
         let before = self.tip().height;
         self.node.run_for(Duration::from_secs(1));
@@ -301,7 +301,7 @@ impl<'n> Simulation<'n> {
         nisd::store::tip(&self.store.snapshot().unwrap()).unwrap().unwrap()
     }
 
-    /// A transaction is announced, and everybody who listens is told of it once.
+    /// Announces a transaction and checks that the subscriber is notified once.
     fn announce(&mut self, transaction: &Transaction) {
         let (data, signature) = (transaction.signed_bytes(), transaction.signature.expect("a signed transaction").0);
         let json = format!("{{\"data\":\"{}\",\"signature\":\"{}\"}}", hex::encode(data), hex::encode(signature));
@@ -345,7 +345,7 @@ impl<'n> Simulation<'n> {
         self.begin_to_lend(block);
     }
 
-    /// The remote account is let in at once, but harvests only later.
+    /// The remote account may be unlocked at once but harvests only later.
     fn begin_to_lend(&mut self, block: &Block) {
         if block.transactions.iter().any(|transaction| matches!(transaction.body, Body::ImportanceTransfer(_))) {
             self.lent_from = Some(block.height.plus(self.scenario.rewrite_limit));
@@ -353,7 +353,7 @@ impl<'n> Simulation<'n> {
         }
     }
 
-    /// A harvester may not include what it has signed itself.
+    /// A harvester may not include its own transactions.
     fn assert_own_transactions_wait(&mut self, made: &Made, winner: usize) {
         let own = |transaction: &Transaction| transaction.signer_address(BYTE) == harvester(winner);
         assert!(!made.block.transactions.iter().any(own), "block {}", made.block.height);
@@ -361,7 +361,7 @@ impl<'n> Simulation<'n> {
         self.held_back += usize::from(self.pending.values().any(waits));
     }
 
-    /// Stakes for the block at a height. They are those of the balances if nothing else counts.
+    /// Looks up the stakes for the block at a height. They equal the balances if nothing else counts.
     fn look_up_stakes(&mut self, height: Height) {
         let snapshot = self.store.snapshot().unwrap();
         for (index, stake) in self.stakes.iter_mut().enumerate() {
@@ -380,7 +380,7 @@ impl<'n> Simulation<'n> {
         }
     }
 
-    /// Every balance is what the blocks add up to, and every transaction is somewhere.
+    /// Checks that every balance equals the sum over the blocks, and that no transaction is lost.
     fn assert_nothing_is_lost(&mut self) {
         let snapshot = self.store.snapshot().unwrap();
         for (account, expected) in self.books.all().filter(|(account, _)| **account != address(NEMESIS)) {
@@ -404,7 +404,7 @@ impl<'n> Simulation<'n> {
         }
     }
 
-    /// Blocks of each harvester.
+    /// Returns the number of blocks of each harvester.
     fn counts(&self) -> [f64; 5] {
         let mut counts = [0.0; 5];
         self.harvests.iter().for_each(|harvest| counts[harvest.winner] += 1.0);
@@ -412,13 +412,13 @@ impl<'n> Simulation<'n> {
     }
 }
 
-/// Lets an account harvest.
+/// Unlocks an account for harvesting.
 fn unlock(node: &mut SimulatedNode<'_>, place: usize) {
     let answer = node.post("/account/unlock", &format!("{{\"value\":\"{}\"}}", private_key(place).printed().as_str()));
     assert_eq!((answer.status, answer.body.as_slice()), (200, b"".as_slice()));
 }
 
-/// How far the intervals are from what is to be expected.
+/// Returns how far the intervals are from their expectation.
 fn distance(harvests: &[Harvest], pace: Pace) -> (f64, usize) {
     let (mut counts, mut expected) = (Vec::new(), Vec::new());
     let add = |sums: &mut Vec<f64>, place: usize, one: f64| {
@@ -436,8 +436,8 @@ fn distance(harvests: &[Harvest], pace: Pace) -> (f64, usize) {
     chi_square(&counts, &expected)
 }
 
-/// Intervals are spread as the formulas say, and not as if block times were stabilised where they are not or the
-/// reverse.
+/// Checks that the intervals are distributed according to the formulas, and not as if block times were stabilized where
+/// they are not or vice versa.
 fn assert_block_times(scenario: &Scenario, harvests: &[Harvest]) {
     let pace = scenario.pace();
     let opposite = Pace { stabilized: !pace.stabilized, ..pace };
@@ -460,7 +460,7 @@ fn assert_block_times(scenario: &Scenario, harvests: &[Harvest]) {
     assert!(own.0 < bound && opposite.0 > 2.0 * chi_square_bound(opposite.1), "{own:?}, {opposite:?}");
 }
 
-/// Each harvester makes as many blocks as its importance is worth, and has as much of the fees.
+/// Checks that each harvester has the share of blocks and fees that its importance implies.
 fn assert_shares(simulation: &Simulation<'_>) {
     let harvests = &simulation.harvests;
     let (counts, count) = (simulation.counts(), harvests.len() as f64);
@@ -488,7 +488,8 @@ fn assert_shares(simulation: &Simulation<'_>) {
     assert!(fees.iter().sum::<f64>() > 0.0);
 }
 
-/// The store stands `nisd check`, and another that takes the same blocks in has the same state.
+/// Checks that the store passes `nisd check`, and that another store has the same state after importing the same
+/// blocks.
 fn assert_stands_every_check(folder: &Path, store: &Store, network: &Network) {
     let snapshot = store.snapshot().unwrap();
     let (digest, tip) = (state::digest(&snapshot).unwrap(), nisd::store::tip(&snapshot).unwrap().unwrap());
@@ -525,7 +526,7 @@ fn watch(name: &str, scenario: &Scenario) {
     loudly(&format!("  with all checks in {:.1} s", begun.elapsed().as_secs_f64()));
 }
 
-/// Five nodes side by side, each with a network of its own; what they did and what they were in the end.
+/// Runs five nodes in parallel, each with its own network; returns what they did and their final states.
 fn five_nodes(scenario: &Scenario) -> Vec<(u64, String, String)> {
     let mut random = Random(seed());
     let networks: Vec<Settings> = (0..5).map(|_| settings(scenario.network(&mut random))).collect();
@@ -536,7 +537,7 @@ fn five_nodes(scenario: &Scenario) -> Vec<(u64, String, String)> {
         .zip(&stores)
         .map(|(settings, store)| Simulation::new(scenario, settings, store, Random(random.next())))
         .collect();
-    // In turns, a block each, as they would be in one loop.
+    // Interleaved, one block each, as in one event loop.
     for blocks in 1..=scenario.blocks {
         for simulation in &mut simulations {
             simulation.run_to(blocks);

@@ -1,4 +1,4 @@
-//! Hashes, keys_match_the_vectors, signatures_match_the_vectors, encryption_matches_the_vectors and text against the project's own vectors.
+//! Hashes, keys, signatures, encryption and text against the project's own vectors.
 
 use nisd::codec::text::{repair_utf8, write_json_double, write_json_string};
 use nisd::crypto::cipher::{decrypt, encrypt, shared_key};
@@ -75,7 +75,7 @@ fn signatures_match_the_vectors() {
 #[test]
 fn odd_keys_and_signatures_are_verified_as_in_the_vectors() {
     let mut verifier = Verifier::default();
-    // The second round finds the accepted keys_match_the_vectors in the verifier's cache.
+    // The second round finds the accepted keys in the verifier's cache.
     for row in [section("verifyCases"), section("verifyCases")].concat() {
         let public = public_key(&row, "publicKey");
         let data = bytes(&row, "data");
@@ -111,7 +111,7 @@ fn encryption_matches_the_vectors() {
 #[test]
 fn decryption_failures_match_the_vectors() {
     let rows = section("cipherFailures");
-    // Only the first row contains the keys_match_the_vectors, which apply to all rows.
+    // Only the first row contains the keys, which apply to all rows.
     let own = key_pair(&rows[0], "recipientPrivateKey");
     let other = public_key(&rows[0], "senderPublicKey");
     for row in &rows {

@@ -1,4 +1,4 @@
-//! What the machine itself takes to bring the same bytes to many connections.
+//! Time the machine itself needs to send the same bytes to many connections.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Write};
@@ -10,15 +10,15 @@ use std::time::Duration;
 use super::published::crowd;
 use super::swarm::{Part, Swarm};
 
-/// Bytes of a message whose sender and topic are looked at.
+/// Length of the part of a message that contains its sender and topic.
 const PIECE: usize = 512;
-/// How often the message is sent, one after the other.
+/// Number of messages, one after another.
 const ROUNDS: usize = 3;
-/// Nothing is waited for longer than this.
+/// Maximum wait.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Seconds from the first connection to the last that got a message of so many bytes, from a program that does nothing
-/// but write it to one after the other. The reader is that of the attacks.
+/// Returns the seconds from the first to the last connection that got a message of this size from a program that only
+/// writes it to one connection after another. The reader is that of the attacks.
 pub fn spreads(connections: usize, bytes: usize) -> Vec<f64> {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let mut swarm = Swarm::new(listener.local_addr().expect("an address"), PIECE);
@@ -35,7 +35,7 @@ pub fn spreads(connections: usize, bytes: usize) -> Vec<f64> {
     swarm.told.values().map(|delivery| (delivery.last - delivery.first).as_secs_f64()).collect()
 }
 
-/// Takes connections, and writes a message to all of them as often as it is told to.
+/// Accepts connections, and writes a message to all of them for each request.
 fn write(listener: &TcpListener, connections: usize, bytes: usize, begin: &Receiver<usize>) {
     let mut waiting: VecDeque<TcpStream> = (0..connections)
         .map(|_| {
@@ -60,7 +60,7 @@ fn write(listener: &TcpListener, connections: usize, bytes: usize, begin: &Recei
     }
 }
 
-/// A frame with a MESSAGE of so many bytes.
+/// Returns a frame with a MESSAGE of this size.
 fn message(round: usize, bytes: usize) -> Vec<u8> {
     let mut text = format!("MESSAGE\ndestination:/bare\ncontent-length:{bytes}\n\n{round}").into_bytes();
     text.resize(text.len() + bytes, b'.');

@@ -1,4 +1,4 @@
-//! Attacks by many connections.
+//! Attacks with many connections.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -10,9 +10,9 @@ use super::swarm::{Part, Swarm, UPGRADE};
 use crate::common::in_millis;
 
 const MIB: usize = 1 << 20;
-/// Most bytes that a node buffers for all its connections.
+/// Maximum bytes that a node buffers for all its connections.
 const BUFFERED: usize = 128 * MIB;
-/// Most connections of one attack.
+/// Maximum connections of one attack.
 const MOST: usize = 4_000;
 
 fn statuses(swarm: &Swarm) -> String {
@@ -20,7 +20,7 @@ fn statuses(swarm: &Swarm) -> String {
     if all.is_empty() { "no answer".to_owned() } else { all.join(" ") }
 }
 
-/// Requests without end on many connections of one address.
+/// Endless pipelined requests on many connections of one address.
 pub fn pipeline(binary: &str, connections: usize) -> Outcome {
     let mut stage = Stage::new(binary);
     let mut swarm = Swarm::new(stage.node.http, 16 * 1024);
@@ -62,12 +62,12 @@ pub fn few_files(binary: &str, limit: &str) -> Outcome {
     stage.end(notes, &[Bar::Is("each newcomer is answered", silent == 0), websockets, Bar::Others(20.0)])
 }
 
-/// Status of the answer to somebody who has no connection yet; 0 if there is none within two seconds.
+/// Returns the status of the answer to a client without a connection; 0 if there is none within two seconds.
 fn newcomer(address: SocketAddr, request: &str) -> u16 {
     let ask = || -> std::io::Result<u16> {
         let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(2))?;
         stream.set_read_timeout(Some(Duration::from_secs(2)))?;
-        // Like a real client, it does not look for an answer before it has asked.
+        // Like a real client, it sends its request before it looks for an answer.
         stream.write_all(request.as_bytes())?;
         std::thread::sleep(Duration::from_millis(5));
         let mut head = [0; 12];
@@ -77,14 +77,14 @@ fn newcomer(address: SocketAddr, request: &str) -> u16 {
     ask().unwrap_or(0)
 }
 
-/// The head of a request whose body has so many bytes.
+/// Returns the head of a request with a body of this length.
 fn head(path: &str, length: usize) -> String {
     format!(
         "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
     )
 }
 
-/// Longest body that a route takes: the node says no to longer ones at once.
+/// Returns the maximum body that a route accepts; the node rejects longer ones at once.
 fn longest_body(stage: &Stage, path: &str) -> usize {
     let mut lengths = std::iter::successors(Some(MIB), |length| (*length > 64).then_some(length / 2));
     let is_taken = |length: &usize| {
@@ -95,8 +95,8 @@ fn longest_body(stage: &Stage, path: &str) -> usize {
     lengths.find(is_taken).expect("a body that is short enough")
 }
 
-/// Bodies that are never finished, and two clients that take their time with a small one: one came before, the other
-/// after the attackers.
+/// Bodies that are never completed, and two clients that slowly send a small one: one connected before the attackers,
+/// the other after them.
 pub fn unfinished(binary: &str, path: &str, addresses: u8) -> Outcome {
     let mut stage = Stage::new(binary);
     let length = longest_body(&stage, path);
@@ -125,7 +125,7 @@ pub fn unfinished(binary: &str, path: &str, addresses: u8) -> Outcome {
     stage.end(notes, &[honest, Bar::Memory(144.0), Bar::Others(20.0)])
 }
 
-/// A client that takes its time.
+/// A slow client.
 struct Slow(Option<TcpStream>);
 
 impl Slow {
@@ -142,7 +142,7 @@ impl Slow {
         Slow(begin().ok())
     }
 
-    /// Status of the answer, 0 if none comes.
+    /// Returns the status of the answer, 0 if none comes.
     fn end(self) -> u16 {
         let end = |mut stream: TcpStream| -> std::io::Result<u16> {
             stream.write_all(&Slow::BODY.as_bytes()[4..])?;

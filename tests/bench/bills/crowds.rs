@@ -1,5 +1,5 @@
-//! Attacks from several addresses, each within what one client may do: on places, on what the system buffers, and by work
-//! that comes with no request.
+//! Attacks from several addresses, each within the limits of one client: on connection slots, on system buffers, and by
+//! work without requests.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -13,19 +13,19 @@ use super::stage::{Bar, Outcome, Stage};
 use super::swarm::{Part, Swarm, UPGRADE};
 use crate::common::in_millis;
 
-/// Where a question is asked.
+/// A cheap query.
 const QUESTION: &str = "GET /chain/height HTTP/1.1\r\nHost: localhost\r\n\r\n";
-/// How long an attack lasts.
+/// Duration of an attack.
 const LIMIT: Duration = Duration::from_secs(5);
-/// A page has so many bytes.
+/// Size of a memory page in bytes.
 const PAGE: usize = 4096;
 
-/// One of several attackers.
+/// Returns the address of an attacker.
 fn attacker(number: usize) -> Ipv4Addr {
     Ipv4Addr::new(127, 0, 2, 1 + number as u8)
 }
 
-/// Somebody who was never there, or this machine.
+/// Returns the address of a new remote client, or of this machine.
 fn newcomer(number: usize) -> Ipv4Addr {
     if number.is_multiple_of(2) { Ipv4Addr::LOCALHOST } else { Ipv4Addr::new(127, 0, 3, number as u8) }
 }
@@ -38,12 +38,12 @@ fn connect(from: Ipv4Addr, to: SocketAddr) -> std::io::Result<TcpStream> {
     Ok(socket.into())
 }
 
-/// Whether somebody is let in and answered.
+/// Returns whether a new client is admitted and answered.
 fn is_answered(from: Ipv4Addr, to: SocketAddr) -> bool {
     ask(from, to, QUESTION).is_ok_and(|(status, _)| status == *b"200")
 }
 
-/// The status of the answer to a request, and the connection that it came by.
+/// Returns the status of the answer to a request, and its connection.
 fn ask(from: Ipv4Addr, to: SocketAddr, request: &str) -> std::io::Result<([u8; 3], TcpStream)> {
     let mut stream = connect(from, to)?;
     stream.write_all(request.as_bytes())?;
@@ -52,7 +52,7 @@ fn ask(from: Ipv4Addr, to: SocketAddr, request: &str) -> std::io::Result<([u8; 3
     Ok(([head[9], head[10], head[11]], stream))
 }
 
-/// 33 addresses hold 250 connections each and ask as often as one may, so that none of them is idle for long.
+/// 33 addresses hold 250 connections each and send requests at the rate limit, so that none is idle for long.
 pub fn idle(binary: &str) -> Outcome {
     const ADDRESSES: usize = 33;
     const EACH: usize = 250;
@@ -64,7 +64,7 @@ pub fn idle(binary: &str) -> Outcome {
     let (mut answered, mut asked, mut took, mut next) = (0, 0, Vec::new(), 0);
     let begun = Instant::now();
     while begun.elapsed() < 2 * LIMIT {
-        // 340 a second.
+        // 340 per second.
         while (next as f64) < begun.elapsed().as_secs_f64() * 340.0 {
             let index = next * 37 % swarm.peers.len();
             if !swarm.peers[index].is_closed {
@@ -85,15 +85,15 @@ pub fn idle(binary: &str) -> Outcome {
     stage.end(notes, &[Bar::Is("each newcomer is let in", answered == asked), Bar::Others(20.0)])
 }
 
-/// Bytes that the system holds for all TCP connections.
+/// Returns the memory that the system uses for all TCP connections in bytes.
 fn kernel_bytes() -> usize {
     let text = std::fs::read_to_string("/proc/net/sockstat").unwrap_or_default();
     let line = text.lines().find(|line| line.starts_with("TCP:")).unwrap_or_default();
     line.split_whitespace().last().and_then(|pages| pages.parse::<usize>().ok()).unwrap_or(0) * PAGE
 }
 
-/// 12 addresses with 200 connections each ask for a long answer and read nothing of it. What the attackers' own ends hold
-/// is made as small as it can be, as it is their machines' elsewhere.
+/// 12 addresses with 200 connections each request a long response and read nothing. The receive buffers of the
+/// attackers are minimal, because elsewhere they would be on the attackers' machines.
 pub fn unread(binary: &str) -> Outcome {
     const MIB: usize = 1 << 20;
     let mut stage = Stage::new(binary);
@@ -108,7 +108,7 @@ pub fn unread(binary: &str) -> Outcome {
             socket.bind(&SocketAddr::from((attacker(number / 200), 0)).into())?;
             socket.connect_timeout(&stage.node.http.into(), Duration::from_secs(2))?;
             let mut stream: TcpStream = socket.into();
-            // So often that more comes of it than the first write takes.
+            // So often that the responses exceed what the first write takes.
             (0..4).try_for_each(|_| stream.write_all(request))?;
             Ok(stream)
         };
@@ -131,19 +131,19 @@ pub fn unread(binary: &str) -> Outcome {
         format!("counted {:?}, cut {:?}", metric("nisd_kernel_bytes "), metric("nisd_connections_cut_total ")),
     ];
     drop(held);
-    // What is made of the answers is bounded like all that is buffered: 128 MiB.
+    // Responses count towards the limit on all buffers: 128 MiB.
     let bars = [Bar::Is("the system holds <= 64 MiB", grown <= 64), Bar::Memory(144.0), Bar::Others(20.0)];
     stage.end(notes, &bars)
 }
 
-/// What part of a processor the node uses while something goes on.
+/// Returns the share of a processor that the node uses during an attack.
 fn share_of_processor(stage: &Stage, attack: impl FnOnce()) -> f64 {
     let (before, begun) = (stage.node.cpu_seconds(), Instant::now());
     attack();
     (stage.node.cpu_seconds() - before) / begun.elapsed().as_secs_f64()
 }
 
-/// Four addresses connect and close as fast as they can.
+/// Four addresses connect and disconnect as fast as possible.
 pub fn connect_and_close(binary: &str) -> Outcome {
     let mut stage = Stage::new(binary);
     stage.begin();
@@ -155,7 +155,7 @@ pub fn connect_and_close(binary: &str) -> Outcome {
             std::thread::spawn(move || {
                 while !is_over.load(Ordering::Relaxed) {
                     let Ok(stream) = connect(attacker(number), to) else { continue };
-                    // Its port is free again at once.
+                    // The port is free again at once.
                     let _ = SockRef::from(&stream).set_linger(Some(Duration::ZERO));
                     count.fetch_add(1, Ordering::Relaxed);
                 }
@@ -187,7 +187,7 @@ pub fn connect_and_close(binary: &str) -> Outcome {
     stage.end(notes, &bars)
 }
 
-/// 64 connections from some addresses that say something once and something else without end.
+/// 64 connections from several addresses that send `first` once and `forever` without end.
 fn without_end(
     binary: &str,
     addresses: usize,
@@ -206,36 +206,36 @@ fn without_end(
     stage.end(notes, &[Bar::Is(bar, share <= most), Bar::Others(20.0)])
 }
 
-/// What cannot be read is refused, and the client goes on sending.
+/// An invalid request is rejected, and the client keeps sending.
 pub fn refused(binary: &str) -> Outcome {
     without_end(binary, 8, b"nonsense\r\n\r\n", vec![b'x'; 1 << 18], 0.25, "<= 0.25 of a processor")
 }
 
-/// The head of a body that comes in chunks.
+/// The head of a request with a chunked body.
 const CHUNKED: &[u8] = b"POST /transaction/announce HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
                          Transfer-Encoding: chunked\r\n\r\n";
 
-/// Bodies whose chunks have a byte and a long extension each.
+/// Bodies whose chunks have one byte and a long extension each.
 pub fn extensions(binary: &str) -> Outcome {
     let chunk = format!("1;{}\r\n \r\n", "x".repeat(240));
     without_end(binary, 8, CHUNKED, chunk.repeat(200).into_bytes(), 0.25, "<= 0.25 of a processor")
 }
 
-/// Bodies whose chunks have a byte and nothing else. One address may cause a quarter of a processor, and some more comes of
-/// being told that it may not.
+/// Bodies whose chunks have only one byte. One address may use a quarter of a processor; rejecting it costs somewhat
+/// more.
 pub fn tiny_chunks(binary: &str) -> Outcome {
     without_end(binary, 1, CHUNKED, b"1\r\n \r\n".repeat(10_000), 0.30, "<= 0.30 of a processor")
 }
 
-/// Long bodies that come by the byte, each of which the node has to read by itself.
+/// Long bodies that arrive byte by byte, each read separately by the node.
 pub fn trickle(binary: &str) -> Outcome {
     let head = b"POST /push/block HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/binary\r\n\
                  Content-Length: 400000\r\n\r\n";
     without_end(binary, 1, head, b"x".to_vec(), 0.30, "<= 0.30 of a processor")
 }
 
-/// So many addresses with a websocket each that nobody has more than another: nobody gives way to a stranger, and clients
-/// of this machine have places of their own.
+/// So many addresses with one websocket each that nobody has more than another: no connection is evicted for a remote
+/// client, and clients of this machine have reserved connections.
 pub fn equal_holders(binary: &str) -> Outcome {
     const ADDRESSES: usize = 8_000;
     const NEWCOMERS: usize = 40;

@@ -21,12 +21,12 @@ fn subscribe(id: &str, topic: &str) -> String {
     format!("SUBSCRIBE\nid:{id}\ndestination:{topic}\nreceipt:done\n\n\0")
 }
 
-/// A request about an account.
+/// Returns a request about an account.
 fn request(name: &str, account: &Address) -> String {
     format!("SEND\ndestination:/w/api/{name}\n\n{{\"account\":\"{account}\"}}\0")
 }
 
-/// A session that has sent something, the last of which is receipted.
+/// Opens a session that has sent frames; the last one is acknowledged by a receipt.
 fn session(stage: &Stage, from: Ipv4Addr, frames: impl IntoIterator<Item = String>) -> Swarm {
     let mut swarm = Swarm::new(stage.node.websocket, 16 * 1024);
     let first = messages_of(std::iter::once(CONNECT.to_owned()).chain(frames));
@@ -36,7 +36,7 @@ fn session(stage: &Stage, from: Ipv4Addr, frames: impl IntoIterator<Item = Strin
     swarm
 }
 
-/// More requests at once than a session may have waiting, and what a stranger notices of it.
+/// More requests at once than a session may have pending; measures the effect on a remote client.
 pub fn overflow(binary: &str) -> Outcome {
     const REQUESTS: usize = 600;
     let mut stage = Stage::new(binary);
@@ -53,7 +53,7 @@ pub fn overflow(binary: &str) -> Outcome {
     stage.end(notes, &bars)
 }
 
-/// Frames as fast as the node takes them, from sessions that have subscribed to much.
+/// Frames as fast as the node accepts them, from sessions with many subscriptions.
 pub fn frames(binary: &str, sessions: usize) -> Outcome {
     const SUBSCRIPTIONS: usize = 990;
     let mut stage = Stage::new(binary);
@@ -70,14 +70,14 @@ pub fn frames(binary: &str, sessions: usize) -> Outcome {
     stage.end(notes, &[Bar::Others(20.0)])
 }
 
-/// An address that nobody has the key of.
+/// Returns an address that nobody has the key of.
 fn anybody(number: u64) -> Address {
     let mut key = [0; 32];
     key[..8].copy_from_slice(&scatter(number).to_le_bytes());
     Address::from_public_key(&PublicKey(key), NETWORK)
 }
 
-/// One client fills the registry; then another one wants to be told of its payments.
+/// One client fills the registry; then another one wants to be notified of its payments.
 pub fn registrations(binary: &str) -> Outcome {
     const ADDRESSES: u64 = 1_050_000;
     let all = messages_of((0..ADDRESSES).map(|number| request("account/subscribe", &anybody(number))));
@@ -103,13 +103,14 @@ pub fn registrations(binary: &str) -> Outcome {
     stage.end(notes, &[Bar::Is("another one is told of its payment", is_told), Bar::Others(20.0)])
 }
 
-/// Messages on topics that begin so.
+/// Returns the number of messages on topics with this prefix.
 fn told_on(swarm: &Swarm, topic: &str) -> usize {
     let told = swarm.told.iter().filter(|(name, _)| name.starts_with(topic.as_bytes()));
     told.map(|(_, delivery)| delivery.times).sum()
 }
 
-/// A payment to somebody, before and after it is confirmed; a stranger asks for both.
+/// A remote client requests a payment repeatedly, before and after its confirmation; a subscriber of the recipient must
+/// be notified of each once.
 pub fn told_twice(binary: &str) -> Outcome {
     const TIMES: usize = 10;
     let setup = Setup { settings: &[("nis.shouldAutoHarvestOnBoot", "false")], limit: None };
@@ -135,7 +136,7 @@ pub fn told_twice(binary: &str) -> Outcome {
     stage.end(notes, &[Bar::Is("once each", told == [1, 1, 1])])
 }
 
-/// Lets the node make blocks that did not do so by itself.
+/// Starts harvesting on a node that did not harvest so far.
 pub fn harvest(stage: &mut Stage) {
     let body = format!("{{\"value\":\"{}\"}}", *private_key(super::payer::HARVESTER).printed());
     let (status, body) = stage.client.ask(&super::payer::post("/account/unlock", &body)).expect("an answer");

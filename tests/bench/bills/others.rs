@@ -1,5 +1,5 @@
-//! Well-behaved clients that ask cheap questions on a fixed schedule, whatever the node does: one of this machine, 200 a
-//! second, which the node exempts from much, and four strangers, 20 a second each.
+//! Well-behaved clients that send cheap queries on a fixed schedule, whatever the node does: one of this machine, 200
+//! per second, which the node exempts from many limits, and four remote ones, 20 per second each.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{Command, Stdio};
@@ -11,43 +11,43 @@ use crate::common::{Client, quantile};
 
 const PER_SECOND: u32 = 200;
 const PER_SECOND_OF_STRANGERS: u32 = 80;
-/// So long after the end answers are waited for to what was asked, or was to be asked, before.
+/// Maximum wait after the end for answers to queries that were sent or due before.
 const GRACE: Duration = Duration::from_secs(5);
-/// Connections that share the questions, of each kind of client.
+/// Connections that share the queries of each kind of client.
 const CONNECTIONS: u32 = 4;
 const QUESTIONS: [&str; 4] = ["/chain/height", "/heartbeat", "/chain/height", "/node/info"];
 
-/// A question.
+/// A query.
 struct Sample {
     due: Instant,
-    /// How much of `took` this client has slept too long.
+    /// The part of `took` that this client has overslept.
     late: f64,
-    /// From when it was due until it was answered, or given up.
+    /// Time from when it was due until it was answered or given up.
     took: f64,
     is_answered: bool,
 }
 
-/// The clients, at work.
+/// The running clients.
 pub struct Others {
     end: Arc<OnceLock<Instant>>,
     local: Vec<JoinHandle<Vec<Sample>>>,
     strangers: Vec<JoinHandle<Vec<Sample>>>,
 }
 
-/// What clients had to wait, in milliseconds.
+/// Response times of clients in milliseconds.
 #[derive(Clone, Copy)]
 pub struct Waits {
     pub p50: f64,
     pub p99: f64,
     pub max: f64,
-    /// The clients' own delay of one in a hundred: the times above contain it.
+    /// 99th percentile of the clients' own delay, which the other values contain.
     pub own: f64,
-    /// Questions without an answer.
+    /// Queries without an answer.
     pub lost: usize,
 }
 
 impl Others {
-    /// Begins to ask.
+    /// Starts the clients.
     pub fn start(address: SocketAddr) -> Others {
         let (end, begun) = (Arc::new(OnceLock::new()), Instant::now());
         let ask = |from: Ipv4Addr, first: u32, per_second: u32| {
@@ -63,8 +63,8 @@ impl Others {
         Others { local, strangers, end }
     }
 
-    /// Ends, and says what clients of this machine and strangers had to wait for answers to questions that were due
-    /// between two moments.
+    /// Stops the clients; returns the response times of local and of remote clients for queries that were due between
+    /// `from` and `to`.
     pub fn stop(self, from: Instant, to: Instant) -> [Waits; 2] {
         let _ = self.end.set(to);
         [self.local, self.strangers].map(|threads| Waits::of(threads, from, to))
@@ -83,8 +83,8 @@ impl Waits {
     }
 }
 
-/// The attackers of a benchmark share the machine with this client, which would not in the world: where the system allows
-/// it, this thread goes first.
+/// The attackers of a benchmark share the machine with this client, which they would not in reality: this thread gets a
+/// higher priority where the system allows it.
 fn do_not_wait_for_attackers() {
     let Ok(thread) = std::fs::read_link("/proc/thread-self") else { return };
     let Some(number) = thread.file_name() else { return };
@@ -92,7 +92,7 @@ fn do_not_wait_for_attackers() {
     let _ = command.args(["-n", "-15", "-p"]).arg(number).stdout(Stdio::null()).stderr(Stdio::null()).status();
 }
 
-/// When questions are due, of which a connection asks every fourth.
+/// Times at which queries are due; each connection sends every fourth.
 #[derive(Clone, Copy)]
 struct Schedule {
     begun: Instant,
@@ -100,7 +100,7 @@ struct Schedule {
     per_second: u32,
 }
 
-/// Asks each question when it is due, or as soon as the answer before it has come.
+/// Sends each query when it is due, or as soon as the previous answer has arrived.
 fn ask_on_schedule(from: Ipv4Addr, address: SocketAddr, schedule: Schedule, end: &OnceLock<Instant>) -> Vec<Sample> {
     let Schedule { begun, first, per_second } = schedule;
     let (mut samples, mut client) = (Vec::new(), Client::connect_from(from, address).ok());

@@ -1,4 +1,4 @@
-//! Accounts with money, whose transfers fill blocks.
+//! Funded accounts whose transfers fill blocks.
 
 use nisd::codec::SigningForm;
 use nisd::crypto::KeyPair;
@@ -10,27 +10,27 @@ use nisd::model::{
 use crate::common::Client;
 use crate::common::data::private_network::{NETWORK, address, key_pair, now, transfer_with_message};
 
-/// Accounts that send; their keys have the numbers from 2 on.
+/// Number of senders; their keys have the numbers from 2 on.
 const SENDERS: u64 = 500;
-/// Number of the key that harvests.
+/// Key number of the harvester.
 pub const HARVESTER: u64 = 1;
-/// Number of the key of an account with much money.
+/// Key number of an account with a large balance.
 pub const RICH: u64 = 2;
-/// Number of the key that all is sent to.
+/// Key number of the recipient of everything.
 const RECIPIENT: u64 = 1_000_000;
-/// Whole units of the harvester and of each sender.
+/// Balances of the harvester and of each sender in whole units.
 const SHARES: [u64; 2] = [8_000_000_000, 1_000_000];
-/// Those of mosaics.
+/// Properties of the mosaics.
 const PROPERTIES: MosaicProperties =
     MosaicProperties { divisibility: 0, initial_supply: 5_000, supply_mutable: true, transferable: true };
-/// Announcements on their way at a time.
+/// Maximum number of announcements in flight.
 const WINDOW: usize = 32;
 
 /// The accounts.
 pub struct Payer {
     keys: Vec<KeyPair>,
     recipient: Address,
-    /// Transfers so far: their amounts number them.
+    /// Number of transfers so far; their amounts number them.
     count: u64,
 }
 
@@ -39,25 +39,25 @@ impl Payer {
         Payer { keys: (2..SENDERS + 2).map(key_pair).collect(), recipient: address(&key_pair(RECIPIENT)), count: 0 }
     }
 
-    /// Who owns what at the beginning.
+    /// Returns the initial balances.
     pub fn funded(&self) -> Vec<(Address, Amount)> {
         let senders = self.keys.iter().map(|key| (address(key), Amount::whole(SHARES[1])));
         std::iter::once((address(&key_pair(HARVESTER)), Amount::whole(SHARES[0]))).chain(senders).collect()
     }
 
-    /// Announcements of so many transfers with a message of so many bytes, to be sent within the hour.
+    /// Returns announcements of `count` transfers with a message of this many bytes, to be sent within the hour.
     pub fn sign(&mut self, count: usize, message: usize) -> Vec<String> {
         let recipient = self.recipient;
         (0..count).map(|_| announcement(&self.next(recipient, message))).collect()
     }
 
-    /// The announcement of one transfer to an account.
+    /// Returns the announcement of one transfer to an account.
     pub fn sign_to(&mut self, recipient: Address) -> String {
         announcement(&self.next(recipient, 0))
     }
 
-    /// Announcements by an account of its own: it rents a namespace, and defines so many mosaics in it, to be announced
-    /// once the namespace is there.
+    /// Returns announcements of an account of its own: one rents a namespace, the others define this many mosaics in it
+    /// once the namespace exists.
     pub fn sign_mosaics(&mut self, count: usize) -> (String, Vec<String>) {
         let (owner, namespace) = (key_pair(RICH), NamespaceId::parse("market").expect("a name"));
         let sink = |text: &str| Address::parse(text, NETWORK).expect("an address");
@@ -105,7 +105,7 @@ fn announcement(transfer: &Transaction) -> String {
     post("/transaction/announce", &body)
 }
 
-/// The bytes of a POST of JSON.
+/// Returns the bytes of a POST of JSON.
 pub fn post(path: &str, body: &str) -> String {
     let length = body.len();
     format!(
@@ -114,7 +114,7 @@ pub fn post(path: &str, body: &str) -> String {
     )
 }
 
-/// Announces all, some at a time. The node must take every one.
+/// Announces all transfers, several at a time. The node must accept each of them.
 pub fn announce(client: &mut Client, requests: &[String]) {
     for some in requests.chunks(WINDOW) {
         client.send(&some.concat()).expect("a connection");

@@ -1,4 +1,4 @@
-//! Attacks on places that are few: sessions, and answers that are written in steps.
+//! Attacks on limited slots: sessions, and responses written in steps.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -13,14 +13,14 @@ use nisd::model::Address;
 /// Addresses of the attacker, and connections of each.
 const ADDRESSES: usize = 40;
 const CONNECTIONS: usize = 2;
-/// Sessions that it opens in a second: no more than each of its addresses may ask for.
+/// Sessions opened per second, within the rate limit of each address.
 const PER_SECOND: f64 = 1_800.0;
 const LIMIT: Duration = Duration::from_secs(9);
-/// From then on all places are taken.
+/// Time after which all slots are taken.
 const FULL_AFTER: Duration = Duration::from_millis(4_600);
 const BETWEEN_NEWCOMERS: Duration = Duration::from_millis(200);
 
-/// Sessions of SockJS that are never fetched from, more than there are places.
+/// SockJS sessions that nobody receives from, more than there are slots.
 pub fn sessions(binary: &str) -> Outcome {
     let mut stage = Stage::new(binary);
     let mut swarm = Swarm::new(stage.node.websocket, 16 * 1024);
@@ -55,14 +55,14 @@ pub fn sessions(binary: &str) -> Outcome {
     stage.end(notes, &[is_in, Bar::Others(20.0), Bar::Memory(64.0)])
 }
 
-/// Batches of very many accounts at once: of a client of this machine, and then of eight strangers. The well-behaved client
-/// is of this machine too, so it is looked at while the strangers ask.
+/// Batches of very many accounts at once: from a client of this machine, then from eight remote ones. The well-behaved
+/// client is of this machine too, so it is measured during the remote ones.
 pub fn long_answers(binary: &str) -> Outcome {
     const PATH: &str = "/account/mosaic/owned/definition/batch";
     const ACCOUNTS: u16 = 512;
     const ROUNDS: usize = 5;
     const STRANGERS: usize = 8;
-    /// No more than each may ask for in a second.
+    /// Within the rate limit of each per second.
     const OF_EACH: usize = 45;
     let key =
         |number: u16| PublicKey([number.to_be_bytes().as_slice(), &[9; 30]].concat().try_into().expect("32 bytes"));
@@ -79,7 +79,8 @@ pub fn long_answers(binary: &str) -> Outcome {
     stage.end(notes, &[Bar::Is("all are answered", local.1 && strangers.1), Bar::Others(20.0)])
 }
 
-/// The same request on so many connections at once, so many times. What the answers were, and whether all were good.
+/// Sends the same request on this many connections at once, `rounds` times. Returns the statuses, and whether all
+/// answers were good.
 fn at_once(
     to: SocketAddr,
     from: impl Fn(usize) -> Ipv4Addr,

@@ -1,4 +1,4 @@
-//! Attacks by what the node publishes: one event becomes a message to everybody who has subscribed, and as often.
+//! Attacks by what the node publishes: one event becomes a message for each subscription.
 
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
@@ -10,33 +10,34 @@ use super::stage::{Bar, Outcome, Stage};
 use super::swarm::{Part, Swarm};
 use crate::common::in_millis;
 
-/// Sessions that subscribe as often as they may, and how often that is.
+/// Number of sessions with the maximum number of subscriptions, and that number.
 const GREEDY: usize = 20;
 const TIMES: usize = 1_000;
-/// Sessions that subscribe once.
+/// Number of sessions with one subscription.
 const SUBSCRIBERS: usize = 5_000;
-/// Of them so many have the same address.
+/// Number of these per address.
 const OF_ONE_ADDRESS: usize = 20;
-/// Where attackers come from.
+/// Address of an attacker.
 pub const STRANGER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
-/// Nothing of an attack is waited for longer than this.
+/// Maximum wait during an attack.
 const LIMIT: Duration = Duration::from_secs(12);
-/// When no message has come for so long, none will.
+/// Time without messages after which none is expected.
 const SILENCE: Duration = Duration::from_millis(1_200);
-/// Most transactions in a block.
+/// Maximum transactions in a block.
 const FULL: usize = 120;
-/// A block with so many bytes is full.
+/// Minimum size of a full block in bytes.
 const FULL_BYTES: usize = 40_000;
-/// Bytes read of a message before its rest is thrown away, where messages are long.
+/// Bytes read of a long message before the rest is discarded.
 const PIECE: usize = 512;
 
-/// The address of one of many strangers.
+/// Returns the address of one of many remote clients.
 pub fn crowd(number: usize) -> Ipv4Addr {
     let number = (number / OF_ONE_ADDRESS) as u16;
     Ipv4Addr::new(127, 1, (number >> 8) as u8, number as u8 + 1)
 }
 
-/// Bytes that connect a session and subscribe it to a topic so many times; the last time is receipted.
+/// Returns bytes that connect a session and subscribe it `times` times to a topic; the last subscription requests a
+/// receipt.
 fn subscribe(topic: &str, times: usize) -> Vec<u8> {
     let one = |number| {
         let receipt = if number + 1 == times { "receipt:done\n" } else { "" };
@@ -45,7 +46,7 @@ fn subscribe(topic: &str, times: usize) -> Vec<u8> {
     messages_of(std::iter::once("CONNECT\naccept-version:1.2\n\n\0".to_owned()).chain((0..times).map(one)))
 }
 
-/// Greedy sessions, and what is in the way of their subscribing.
+/// Opens sessions with the maximum number of subscriptions; returns them and what prevented subscriptions.
 fn greedy(stage: &Stage, topic: &str, piece: usize) -> (Swarm, String) {
     let mut swarm = Swarm::new(stage.node.websocket, piece);
     let part = Part { upgrades: true, first: subscribe(topic, TIMES), ..Part::default() };
@@ -56,10 +57,10 @@ fn greedy(stage: &Stage, topic: &str, piece: usize) -> (Swarm, String) {
     (swarm, note)
 }
 
-/// What greedy sessions cost.
+/// Bars for sessions with the maximum number of subscriptions.
 const GREEDY_BARS: [Bar; 2] = [Bar::Memory(64.0), Bar::Others(20.0)];
 
-/// A greedy session sends what makes the node publish.
+/// Such a session sends something that makes the node publish.
 fn provoked(binary: &str, topic: &str, frame: &str, times: usize) -> Outcome {
     let mut stage = Stage::new(binary);
     if topic == "/blocks" {
@@ -72,24 +73,24 @@ fn provoked(binary: &str, topic: &str, frame: &str, times: usize) -> Outcome {
     }
     stage.begin();
     let (mut swarm, subscribed) = greedy(&stage, topic, 16 * 1024);
-    // Each in a message of its own: of one message, the node takes only the first requests.
+    // Each in its own message: the node accepts only the first requests of one message.
     (0..times).for_each(|_| swarm.send(0, &messages_of([frame.to_owned()])));
     swarm.run_until_silence(SILENCE, LIMIT);
     let notes = vec![subscribed, format!("{} messages", swarm.messages), format!("{} closed", swarm.closed)];
     stage.end(notes, &GREEDY_BARS)
 }
 
-/// Bad requests are told on `/errors`.
+/// Errors of bad requests are published on `/errors`.
 pub fn errors(binary: &str) -> Outcome {
     provoked(binary, "/errors", "SEND\ndestination:/w/api/account/get\n\n{}\0", 256)
 }
 
-/// The last block, which was full.
+/// Requests of the last block, which was full.
 pub fn last_block(binary: &str) -> Outcome {
     provoked(binary, "/blocks", "SEND\ndestination:/w/api/block/last\n\n\0", 32)
 }
 
-/// Nobody does anything but pay.
+/// Only payments, without any attack.
 pub fn next_block(binary: &str) -> Outcome {
     let mut stage = Stage::new(binary);
     let transfers = stage.payer.sign(FULL, 0);
@@ -102,12 +103,12 @@ pub fn next_block(binary: &str) -> Outcome {
     stage.end(notes, &GREEDY_BARS)
 }
 
-/// Full blocks that were told.
+/// Iterates over the full blocks that were published.
 fn blocks(swarm: &Swarm) -> impl Iterator<Item = &Delivery> {
     swarm.told.values().filter(|delivery| delivery.bytes > FULL_BYTES)
 }
 
-/// Many sessions of many addresses that have subscribed to a topic.
+/// Opens many sessions of many addresses, subscribed to a topic.
 fn subscribed(stage: &Stage, topic: &str) -> Swarm {
     let mut swarm = Swarm::new(stage.node.websocket, PIECE);
     let part = Part { upgrades: true, first: subscribe(topic, 1), ..Part::default() };
@@ -127,7 +128,7 @@ pub fn subscribers_of_messages(binary: &str) -> Outcome {
     told_of_blocks(binary, 1_000)
 }
 
-/// Three full blocks, one after the other.
+/// Publishes three full blocks one after another.
 fn told_of_blocks(binary: &str, message: usize) -> Outcome {
     const BLOCKS: usize = 3;
     let mut stage = Stage::new(binary);
@@ -152,7 +153,7 @@ fn told_of_blocks(binary: &str, message: usize) -> Outcome {
     outcome
 }
 
-/// Transfers one after the other, each told to all.
+/// Transfers one after another, each published to all.
 pub fn unconfirmed(binary: &str) -> Outcome {
     const ANNOUNCEMENTS: usize = 60;
     const BETWEEN: Duration = Duration::from_millis(100);

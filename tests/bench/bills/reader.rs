@@ -1,52 +1,52 @@
-//! What comes back on a connection, looked at no more closely than is needed to count it.
+//! Reader of a connection that inspects only as much as needed to count messages.
 
 use std::time::Instant;
 
-/// Of every message so much is looked at: its head and the beginning of its body.
+/// Inspected bytes of each message: its head and the start of its body.
 const SEEN: usize = 400;
-/// Of a body so much tells it from others: all of them begin with times, amounts or hashes.
+/// Bytes of a body that distinguish it from others: all start with times, amounts or hashes.
 const NAMED_BY: usize = 72;
 
-/// Something that came in.
+/// Something that arrived.
 pub enum Arrival<'a> {
-    /// An answer with this status.
+    /// A response with this status.
     Answer(u16),
-    /// A text message of a websocket, by its first bytes: it has come to its end.
+    /// A complete websocket text message, by its first bytes.
     Text(&'a [u8]),
     /// The code with which the node closes a websocket.
     Close(u16),
 }
 
-/// Follows the bytes of one connection: answers first, and frames of a websocket after an answer with 101.
+/// Follows the bytes of one connection: responses first, and websocket frames after a response with status 101.
 #[derive(Default)]
 pub struct Reader {
     speaks_frames: bool,
-    /// What has come of something that is not whole.
+    /// The received part of an incomplete item.
     part: Vec<u8>,
-    /// Bytes that follow and are not looked at.
+    /// Number of following bytes that are not inspected.
     skip: usize,
-    /// The beginning of a message whose end these bytes are.
+    /// The start of the message that these bytes complete.
     begun: Option<Vec<u8>>,
 }
 
 impl Reader {
-    /// How many of the next bytes may be thrown away unread.
+    /// Returns how many of the next bytes may be discarded unread.
     pub fn skippable(&self) -> usize {
         self.skip
     }
 
-    /// So many bytes were thrown away; the first bytes of the message that ended with them, if one did.
+    /// Records discarded bytes; returns the first bytes of the message that they completed, if any.
     pub fn skipped(&mut self, count: usize) -> Option<Vec<u8>> {
         self.skip -= count;
         if self.skip > 0 { None } else { self.begun.take() }
     }
 
-    /// Whether the connection has become a websocket.
+    /// Returns whether the connection is a websocket now.
     pub fn is_websocket(&self) -> bool {
         self.speaks_frames
     }
 
-    /// Takes bytes and says what they bring.
+    /// Processes bytes and reports what arrived.
     pub fn take(&mut self, bytes: &[u8], mut arrived: impl FnMut(Arrival<'_>)) {
         let unseen = self.skip.min(bytes.len());
         if let Some(text) = self.skipped(unseen) {
@@ -68,7 +68,7 @@ impl Reader {
         self.part = rest.to_vec();
     }
 
-    /// The length of the first whole thing in `bytes`; of long ones the beginning is enough.
+    /// Returns the length of the first complete item in `bytes`; for long ones the start suffices.
     fn one(&mut self, bytes: &[u8], arrived: &mut impl FnMut(Arrival<'_>)) -> Option<usize> {
         match self.speaks_frames {
             true => self.frame(bytes, arrived),
@@ -81,7 +81,7 @@ impl Reader {
         }
     }
 
-    /// The length of a frame whose beginning is there.
+    /// Returns the length of a frame whose start is present.
     fn frame(&mut self, bytes: &[u8], arrived: &mut impl FnMut(Arrival<'_>)) -> Option<usize> {
         let (&[first, second], rest) = bytes.split_first_chunk()?;
         let (head, length) = match second {
@@ -99,7 +99,7 @@ impl Reader {
     }
 }
 
-/// Status and length of an answer whose head is there.
+/// Returns the status and the length of a response whose head is present.
 fn answer(bytes: &[u8]) -> Option<(u16, usize)> {
     let end = bytes.windows(4).position(|window| window == b"\r\n\r\n")? + 4;
     let head = std::str::from_utf8(&bytes[..end]).unwrap_or_default();
@@ -111,7 +111,7 @@ fn answer(bytes: &[u8]) -> Option<(u16, usize)> {
     Some((status, end + body.unwrap_or(0)))
 }
 
-/// What a MESSAGE says where: its topic and the first bytes of its body; `None` for other frames.
+/// Returns the topic and the first bytes of the body of a MESSAGE; `None` for other frames.
 pub fn name_of_message(text: &[u8]) -> Option<Vec<u8>> {
     let rest = text.strip_prefix(b"MESSAGE\ndestination:")?;
     let topic = rest.split(|byte| *byte == b'\n').next()?;
@@ -120,7 +120,7 @@ pub fn name_of_message(text: &[u8]) -> Option<Vec<u8>> {
     Some([topic, b" ", body].concat())
 }
 
-/// Length of the body of a MESSAGE, as it says itself.
+/// Returns the announced length of the body of a MESSAGE.
 pub fn length_of_message(text: &[u8]) -> usize {
     const NAME: &[u8] = b"\ncontent-length:";
     let place = text.windows(NAME.len()).position(|window| window == NAME).map(|place| place + NAME.len());
@@ -128,7 +128,7 @@ pub fn length_of_message(text: &[u8]) -> usize {
     digits.fold(0, |length, digit| length * 10 + usize::from(digit - b'0'))
 }
 
-/// When a message reached its first and its last session, how often it was sent, and how long its body is.
+/// When a message reached its first and its last session, how often it was sent, and the length of its body.
 #[derive(Clone, Copy, Debug)]
 pub struct Delivery {
     pub first: Instant,
@@ -137,7 +137,7 @@ pub struct Delivery {
     pub bytes: usize,
 }
 
-/// A text as one frame from a client. Its mask is zero, which is as good as any other to the node.
+/// Returns a text as one client frame. Its mask is zero, which makes no difference to the node.
 pub fn text_frame(text: &str) -> Vec<u8> {
     let mut bytes = vec![0x81];
     match text.len() {
@@ -156,7 +156,7 @@ pub fn text_frame(text: &str) -> Vec<u8> {
     bytes
 }
 
-/// Frames of STOMP in as few messages as hold them.
+/// Packs STOMP frames into as few messages as possible.
 pub fn messages_of(frames: impl IntoIterator<Item = String>) -> Vec<u8> {
     let (mut bytes, mut text) = (Vec::new(), String::new());
     for frame in frames {
@@ -169,5 +169,5 @@ pub fn messages_of(frames: impl IntoIterator<Item = String>) -> Vec<u8> {
     bytes
 }
 
-/// Longest message that a node takes.
+/// Maximum size of a message that a node accepts.
 pub const LONGEST_MESSAGE: usize = 65_536;

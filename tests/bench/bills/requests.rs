@@ -19,10 +19,10 @@ use nisd::peer::wire::{SecureEntity, limits};
 const MIB: usize = 1 << 20;
 const LIMIT: Duration = Duration::from_secs(15);
 
-/// Requests of strangers, each on a connection that waits for the answer.
+/// Requests of remote clients, each on a connection that waits for the answer.
 struct Asking {
     swarm: Swarm,
-    /// Seconds until the answers came.
+    /// Seconds until the answers arrived.
     took: Vec<f64>,
 }
 
@@ -33,13 +33,13 @@ impl Asking {
         Asking { swarm, took: Vec::new() }
     }
 
-    /// Sends a request on each connection once the answer before it has come, so many a second in all, and for so long.
+    /// Sends a request on each connection once its previous answer has arrived, at a total rate, until the limit.
     fn ask(&mut self, request: impl AsRef<[u8]>, per_second: f64, limit: Duration) {
         let begun = Instant::now();
         let mut asked: Vec<Option<(usize, Instant)>> = vec![None; self.swarm.peers.len()];
         let mut sent = 0;
         while begun.elapsed() < limit || asked.iter().any(Option::is_some) && begun.elapsed() < 2 * limit {
-            // All take turns, as each may have an address of its own.
+            // All take turns, because each may have its own address.
             let count = asked.len();
             for index in (0..count).map(|index| (index + sent) % count) {
                 let (peer, slot) = (&self.swarm.peers[index], &mut asked[index]);
@@ -61,7 +61,7 @@ impl Asking {
         }
     }
 
-    /// Status of the answer to one request.
+    /// Sends one request; returns the status of the answer.
     fn once(&mut self, request: &str) -> u16 {
         self.swarm.run(Duration::from_secs(1), |swarm| !swarm.peers[0].is_closed);
         let before = self.swarm.peers[0].answers;
@@ -77,7 +77,7 @@ impl Asking {
     }
 }
 
-/// Mosaics of the account that batches ask about.
+/// Number of mosaics of the account that batches ask about.
 const MOSAICS: usize = 20;
 
 /// Lets an account define mosaics, which it then owns.
@@ -89,14 +89,14 @@ fn define_mosaics(stage: &mut Stage) {
     wait_for_blocks(stage, 2);
 }
 
-/// A list of the same account, as long as fits so many bytes.
+/// Returns a list of one repeated account that fits into this many bytes.
 fn batch_of(bytes: usize) -> String {
     let element = format!("{{\"account\":\"{}\"}}", address(&key_pair(RICH)));
     let count = (bytes - "{\"data\":[]}".len()) / (element.len() + 1);
     format!("{{\"data\":[{}]}}", vec![element; count].join(","))
 }
 
-/// The body of at most 1 MiB whose length is no reason to refuse a request: half as long again and again.
+/// Returns the largest body up to 1 MiB that is not rejected for its length, by halving.
 fn largest(asking: &mut Asking, path: &str, refused: &[u16], body: fn(usize) -> String) -> String {
     let mut lengths = std::iter::successors(Some(MIB), |length| (*length > 64).then_some(length / 2));
     let length = lengths.find(|length| !refused.contains(&asking.once(&post(path, &body(*length)))));
@@ -119,7 +119,7 @@ pub fn batch(binary: &str, is_largest: bool) -> Outcome {
     stage.end(notes, &[Bar::Others(5.0)])
 }
 
-/// An object with as many keys as fit.
+/// Returns an object with as many keys as fit.
 fn keys_of(bytes: usize) -> String {
     const DIGITS: &[u8; 62] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
     let mut body = String::from("{");
@@ -131,7 +131,7 @@ fn keys_of(bytes: usize) -> String {
     body
 }
 
-/// Long objects, as many a second as a stranger may ask.
+/// Long objects at the rate limit of a remote client.
 pub fn keys(binary: &str, path: &str) -> Outcome {
     let mut stage = Stage::new(binary);
     let mut probe = Asking::new(&stage, 1, |_| STRANGER);
@@ -146,9 +146,10 @@ pub fn keys(binary: &str, path: &str) -> Outcome {
     stage.end(notes, &[Bar::Others(20.0)])
 }
 
-/// Strangers push a block as large as a node takes, which follows none of its own: it is read and hashed all the same.
+/// Remote clients push a block of maximum size that does not follow any of the node's blocks: it is decoded and hashed
+/// all the same.
 pub fn pushed_blocks(binary: &str) -> Outcome {
-    /// Bytes of a transfer with a long message, at least.
+    /// Minimum size of a transfer with a long message in bytes.
     const TRANSFER: usize = 1_210;
     let mut stage = Stage::new(binary);
     let most = limits::pushed(&ChainParameters::after_all_forks(), Format::Binary);
@@ -169,7 +170,7 @@ pub fn pushed_blocks(binary: &str) -> Outcome {
     stage.end(notes, &[Bar::Others(20.0), Bar::Memory(32.0)])
 }
 
-/// A node that has so many transfers and does not make blocks yet.
+/// Starts a node with this many transfers that does not harvest yet.
 fn with_big_pool(binary: &str) -> Stage {
     const TRANSFERS: usize = 2_500;
     let settings = [
@@ -183,7 +184,7 @@ fn with_big_pool(binary: &str) -> Stage {
     stage
 }
 
-/// Waits for so many more blocks.
+/// Waits for this many more blocks.
 fn wait_for_blocks(stage: &mut Stage, count: u64) {
     let (begun, height) = (Instant::now(), stage.client.height());
     while stage.client.height() < height + count {
@@ -192,7 +193,7 @@ fn wait_for_blocks(stage: &mut Stage, count: u64) {
     }
 }
 
-/// It is made, taken in, and told to some.
+/// The block is made, processed, and published to some.
 pub fn big_block(binary: &str) -> Outcome {
     let mut stage = with_big_pool(binary);
     let mut swarm = Swarm::new(stage.node.websocket, 512);
@@ -207,7 +208,7 @@ pub fn big_block(binary: &str) -> Outcome {
     stage.end(vec![format!("{bytes} bytes told to 50")], &[Bar::Longest(20.0)])
 }
 
-/// Strangers ask for it, each within its rate.
+/// Remote clients request it within their rate limits.
 pub fn big_block_asked(binary: &str) -> Outcome {
     let mut stage = with_big_pool(binary);
     harvest(&mut stage);

@@ -1,4 +1,4 @@
-//! A node under attack, with well-behaved clients beside it and an eye on its memory.
+//! A node under attack, with well-behaved clients beside it and a monitor of its memory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,13 +12,13 @@ use super::payer::{HARVESTER, Payer};
 use crate::common::data::private_network::{Genesis, now, private_key};
 use crate::common::{Client, Memory, Node, folder, memory_of};
 
-/// Time between two looks at the memory.
+/// Interval between two memory samples.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
-/// How long the well-behaved clients are alone with the node.
+/// Time during which the well-behaved clients are alone with the node.
 const PEACE: Duration = Duration::from_millis(500);
 const MIB: f64 = 1024.0;
 
-/// Settings of a stage, beyond those of a network that makes a block every second.
+/// Settings of a stage, in addition to those of a network that makes a block every second.
 #[derive(Default)]
 pub struct Setup<'a> {
     pub settings: &'a [(&'a str, &'a str)],
@@ -26,11 +26,11 @@ pub struct Setup<'a> {
     pub limit: Option<&'a str>,
 }
 
-/// All that takes part in an attack but the attackers.
+/// Everything in an attack except the attackers.
 pub struct Stage {
     pub node: Node,
     pub payer: Payer,
-    /// A client from 127.0.0.1 for what the attack needs to know.
+    /// A client from 127.0.0.1 for the queries of the attack itself.
     pub client: Client,
     others: Others,
     watch: Watch,
@@ -39,38 +39,38 @@ pub struct Stage {
     _folder: TempDir,
 }
 
-/// What must hold.
+/// A condition that must hold.
 pub enum Bar {
-    /// One in a hundred of the others' questions may wait longer than so many milliseconds, and of the strangers'.
+    /// Maximum 99th percentile of the response times of the others in milliseconds, local and remote.
     Others(f64),
-    /// No question of the others may wait longer than so many milliseconds.
+    /// Maximum response time of the others in milliseconds.
     Longest(f64),
-    /// The node may need so many MiB of its own more than before.
+    /// Maximum increase of the node's private memory in MiB.
     Memory(f64),
     /// Something else.
     Is(&'static str, bool),
 }
 
-/// What came of an attack.
+/// Result of an attack.
 pub struct Outcome {
     pub before: Memory,
     pub peak: Memory,
     pub waits: Waits,
-    /// What strangers had to wait.
+    /// Response times of remote clients.
     pub strangers: Waits,
-    /// Figures of this attack alone.
+    /// Measurements specific to this attack.
     pub notes: Vec<String>,
-    /// What must hold, and whether it does.
+    /// The conditions, and whether each holds.
     pub judged: Vec<(String, bool)>,
 }
 
 impl Stage {
-    /// With the settings of a node in production.
+    /// Creates a stage with production settings.
     pub fn new(binary: &str) -> Stage {
         Stage::with(binary, &Setup::default())
     }
 
-    /// With other settings.
+    /// Creates a stage with other settings.
     pub fn with(binary: &str, setup: &Setup<'_>) -> Stage {
         let (folder, payer) = (folder(), Payer::new());
         let key = private_key(HARVESTER).printed();
@@ -86,17 +86,17 @@ impl Stage {
         Stage { node, payer, client, others, watch, before, begun, _folder: folder }
     }
 
-    /// From now on memory and waiting count: what came before was no attack.
+    /// Starts the measurement of memory and response times; what precedes is not part of the attack.
     pub fn begin(&mut self) {
         (self.before, self.begun) = (self.node.memory(), Instant::now());
     }
 
-    /// When it began.
+    /// Returns when the measurement started.
     pub fn begun(&self) -> Instant {
         self.begun
     }
 
-    /// The attack is over: judges it.
+    /// Ends the attack and evaluates it.
     pub fn end(self, notes: Vec<String>, bars: &[Bar]) -> Outcome {
         let ended = Instant::now();
         let [waits, strangers] = self.others.stop(self.begun, ended);
@@ -116,7 +116,7 @@ impl Stage {
     }
 }
 
-/// Looks at the memory of a process all the time.
+/// Monitors the memory of a process.
 struct Watch {
     is_over: Arc<AtomicBool>,
     thread: JoinHandle<Vec<(Instant, Memory)>>,
@@ -137,7 +137,7 @@ impl Watch {
         Watch { is_over, thread }
     }
 
-    /// The most that was seen since a moment, at least what there was then.
+    /// Returns the peak since a time, at least the value at that time.
     fn peak_since(self, from: Instant, before: Memory) -> Memory {
         self.is_over.store(true, Ordering::Relaxed);
         let seen = self.thread.join().expect("the watch");

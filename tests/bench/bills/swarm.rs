@@ -1,4 +1,4 @@
-//! Many connections, driven by one thread.
+//! Many connections driven by one thread.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{ErrorKind, Read, Write};
@@ -17,23 +17,23 @@ use super::reader::{Arrival, Delivery, Reader, length_of_message, name_of_messag
 pub const UPGRADE: &str = "GET /w/messages/websocket HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\n\
                        Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n\
                        Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
-/// Connections that are opened at a time, so that the queue of the listening socket holds them.
+/// Connections opened at a time, so that they fit into the queue of the listening socket.
 const BURST: usize = 100;
-/// System calls on one connection before it is the next one's turn.
+/// System calls on one connection before the next one's turn.
 const PATIENCE_WITH_ONE: usize = 8;
-/// Time between two connections that come back after they were closed.
+/// Interval between two reconnections after closes.
 const BETWEEN_RETURNS: Duration = Duration::from_millis(20);
 
 /// What a connection does.
 #[derive(Clone, Default)]
 pub struct Part {
-    /// It begins with an upgrade.
+    /// It starts with an upgrade.
     pub upgrades: bool,
-    /// What it sends then, once.
+    /// What it then sends once.
     pub first: Vec<u8>,
-    /// What it sends after that, again and again.
+    /// What it sends repeatedly after that.
     pub forever: Vec<u8>,
-    /// It comes back when the node has closed it.
+    /// It reconnects when the node has closed it.
     pub returns: bool,
 }
 
@@ -45,9 +45,9 @@ pub struct Peer {
     reader: Reader,
     out: Vec<u8>,
     sent: usize,
-    /// How much of `forever` has been sent in this round.
+    /// Bytes of `forever` sent in this round.
     place: usize,
-    /// What follows the upgrade was put into `out`.
+    /// What follows the upgrade is in `out`.
     has_begun: bool,
     readable: bool,
     writable: bool,
@@ -58,7 +58,7 @@ pub struct Peer {
     pub errors: usize,
     /// Status of the last answer.
     pub status: u16,
-    /// The node has ended it.
+    /// The node has closed it.
     pub is_closed: bool,
 }
 
@@ -67,7 +67,7 @@ pub struct Swarm {
     poll: Poll,
     events: Events,
     to: SocketAddr,
-    /// Bytes read at a time; what lies behind the beginning of a message is thrown away unread.
+    /// Buffer for one read; what follows the start of a message is discarded unread.
     piece: Vec<u8>,
     waste: Vec<u8>,
     queue: Vec<usize>,
@@ -77,15 +77,15 @@ pub struct Swarm {
     pub codes: BTreeMap<u16, usize>,
     /// Messages of all sessions.
     pub messages: usize,
-    /// Connections that the node has closed, those included that came back.
+    /// Number of connections closed by the node, including those that reconnected.
     pub closed: usize,
-    /// How often `forever` was sent as a whole.
+    /// How often `forever` was sent completely.
     pub rounds: usize,
     last_return: Instant,
 }
 
 impl Swarm {
-    /// None yet; they will connect to one address, and read so many bytes at a time.
+    /// Creates an empty swarm that will connect to one address and read `piece` bytes at a time.
     pub fn new(to: SocketAddr, piece: usize) -> Swarm {
         Swarm {
             poll: Poll::new().expect("a poll"),
@@ -105,7 +105,7 @@ impl Swarm {
         }
     }
 
-    /// Opens so many connections, each from the address that its number has, some at a time, and drives them meanwhile.
+    /// Opens `count` connections, each from the address for its number, several at a time, and drives them meanwhile.
     pub fn open(&mut self, count: usize, from: impl Fn(usize) -> Ipv4Addr, part: Part) {
         let part = Rc::new(part);
         for number in 0..count {
@@ -128,7 +128,7 @@ impl Swarm {
         }
     }
 
-    /// Drives all until `done` or for as long as the limit; whether it is done.
+    /// Drives all connections until `done` or the time limit; returns whether it is done.
     pub fn run(&mut self, limit: Duration, mut done: impl FnMut(&Swarm) -> bool) -> bool {
         let begun = Instant::now();
         while !done(self) {
@@ -141,7 +141,7 @@ impl Swarm {
         true
     }
 
-    /// Drives all until no more messages come for so long.
+    /// Drives all connections until no message has arrived for `silence`.
     pub fn run_until_silence(&mut self, silence: Duration, limit: Duration) {
         let (begun, mut before, mut since) = (Instant::now(), self.messages, Instant::now());
         while since.elapsed() < silence && begun.elapsed() < limit {
@@ -152,7 +152,7 @@ impl Swarm {
         }
     }
 
-    /// Does what can be done now, or waits for something.
+    /// Does what can be done now, or waits for an event.
     pub fn turn(&mut self, wait: Duration) {
         let wait = if self.queue.is_empty() { wait } else { Duration::ZERO };
         self.poll.poll(&mut self.events, Some(wait)).expect("events");
@@ -201,7 +201,7 @@ impl Swarm {
             }
             let count = match peer.reader.skippable() {
                 0 => peer.stream.read(&mut self.piece),
-                // The system throws them away, which costs neither side a copy.
+                // The system discards them, which costs neither side a copy.
                 bytes => {
                     let waste = &mut self.waste[..bytes.min(1 << 20)];
                     recv(&peer.stream, waste, RecvFlags::TRUNC).map(|(_, count)| count).map_err(std::io::Error::from)
@@ -223,7 +223,7 @@ impl Swarm {
         }
     }
 
-    /// Counts what the first bytes of the piece bring to a connection.
+    /// Counts what the first bytes of the buffer mean for a connection.
     fn take(&mut self, index: usize, count: usize) {
         let Swarm { peers, piece, told, statuses, codes, .. } = self;
         let peer = &mut peers[index];
@@ -247,7 +247,7 @@ impl Swarm {
         self.closed += 1;
     }
 
-    /// Lets one of those come back that do, if it is time.
+    /// Reconnects one of the returning connections if it is time.
     fn bring_back(&mut self) {
         if self.closed == 0 || self.last_return.elapsed() < BETWEEN_RETURNS {
             return;
@@ -266,7 +266,7 @@ impl Peer {
         socket.set_nonblocking(true).expect("a socket that does not block");
         socket.set_tcp_nodelay(true).expect("no delay");
         socket.bind(&SocketAddr::from((from, 0)).into()).expect("an address of this machine");
-        // It goes on by itself, and what becomes of it is seen when it is read or written.
+        // Connecting continues in the background; its result is seen at the next read or write.
         let _ = socket.connect(&to.into());
         let mut stream = TcpStream::from_std(socket.into());
         let interest = Interest::READABLE | Interest::WRITABLE;
@@ -293,7 +293,7 @@ impl Peer {
         }
     }
 
-    /// Notes a text; whether it was a message.
+    /// Records a text; returns whether it was a message.
     fn hear(&mut self, text: &[u8], told: &mut HashMap<Vec<u8>, Delivery>) -> bool {
         let Some(name) = name_of_message(text) else {
             self.receipts += usize::from(text.starts_with(b"RECEIPT"));
@@ -312,12 +312,12 @@ impl Peer {
         self.sent < self.out.len() || self.has_begun && !self.part.forever.is_empty()
     }
 
-    /// Bytes that it was told to send once and has not sent.
+    /// Returns the bytes of its single sends that are not sent yet.
     pub fn unsaid(&self) -> usize {
         self.out.len() - self.sent
     }
 
-    /// Writes once; whether that was the end of `forever`.
+    /// Writes once; returns whether this completed `forever`.
     fn write_some(&mut self) -> std::io::Result<bool> {
         if self.sent < self.out.len() {
             self.sent += self.stream.write(&self.out[self.sent..])?;

@@ -1,4 +1,4 @@
-//! What a chain consists of, counted.
+//! Statistics of a generated chain.
 
 use std::collections::BTreeMap;
 
@@ -7,14 +7,14 @@ use serde_json::{Value, json};
 
 use super::plan::Plan;
 
-/// What was made so far.
+/// Counts so far.
 #[derive(Debug, Default)]
 pub struct Book {
-    /// Transactions, without those nested in others and those of the nemesis block.
+    /// Transactions, not counting nested ones and those of the nemesis block.
     pub transactions: u64,
-    /// All transactions by kind, nested ones included.
+    /// All transactions by kind, including nested ones.
     pub kinds: BTreeMap<&'static str, u64>,
-    /// What else is worth knowing.
+    /// Other counts of interest.
     pub others: BTreeMap<&'static str, u64>,
     /// Time of the last block.
     pub end: Timestamp,
@@ -36,7 +36,7 @@ impl Book {
         *self.others.entry(what).or_default() += more;
     }
 
-    /// For `summary.json`.
+    /// Returns the content of `summary.json`.
     pub fn summary(&self, plan: &Plan) -> Value {
         json!({
             "seed": plan.seed,

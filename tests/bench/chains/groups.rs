@@ -1,4 +1,4 @@
-//! Multisig accounts and links of importance.
+//! Multisig accounts and importance links.
 
 use nisd::model::transaction::{
     AggregateModification, Cosignature, ImportanceTransfer, LinkMode, Modification, ModificationKind, Multisig,
@@ -10,31 +10,31 @@ use super::growth::Place;
 use super::people::{LENDING_HARVESTER, Role};
 use super::traffic::{Event, FEE, FEE_UNIT, Happening, Traffic, message_fee, transfer_fee};
 
-/// Fee for a change of cosignatories.
+/// Fee of a change of cosignatories.
 const CHANGE_FEE: u64 = 10 * FEE_UNIT;
-/// Most cosignatories of an account.
+/// Maximum number of cosignatories of an account.
 const MOST_COSIGNATORIES: usize = 6;
-/// Tries to find a multisig account whose cosignatories have not signed yet.
+/// Attempts to find a multisig account whose cosignatories have not signed yet.
 const TRIES: usize = 8;
-/// Micro-units that an account has which is to become a multisig account.
+/// Minimum balance in micro-units of an account that becomes multisig.
 const WEALTH: u64 = 5_000 * MICRO;
 
 /// A multisig account.
 pub struct Group {
     account: usize,
     cosignatories: Vec<usize>,
-    /// Signatures needed.
+    /// Required number of signatures.
     needed: usize,
 }
 
-/// A link between an account and one that harvests for it.
+/// A link between an account and its remote harvesting account.
 pub struct Link {
     owner: usize,
     remote: usize,
 }
 
 impl Traffic<'_> {
-    /// An account becomes a multisig account of two to four others.
+    /// Converts an account to a multisig account with two to four cosignatories.
     pub fn convert(&mut self, place: &Place) -> Transaction {
         let account = self.recruit(place, WEALTH, Role::Multisig);
         let mut cosignatories: Vec<usize> = Vec::new();
@@ -45,7 +45,7 @@ impl Traffic<'_> {
                 cosignatories.push(found);
             }
         }
-        // The order of the wire.
+        // The order on the wire.
         cosignatories.sort_by_key(|place| self.people.get(*place).address);
         let add = |place: &usize| Modification {
             kind: ModificationKind::Add,
@@ -58,7 +58,7 @@ impl Traffic<'_> {
         self.signed(place, account, 2, CHANGE_FEE, Body::AggregateModification(body))
     }
 
-    /// Somebody who may sign for others.
+    /// Returns an account that may sign for others.
     fn cosignatory(&mut self, place: &Place) -> usize {
         let roles = [Role::Ordinary, Role::Cosignatory];
         let found = self.people.payer(&mut self.random, place.height, 0, &roles);
@@ -66,7 +66,7 @@ impl Traffic<'_> {
         found
     }
 
-    /// A multisig account pays somebody or takes in another cosignatory, if one is found that can.
+    /// Lets a multisig account make a payment or add a cosignatory; `None` if no suitable account is found.
     pub fn share(&mut self, place: &Place) -> Option<Transaction> {
         let (index, signers) = (0..TRIES).find_map(|_| self.ready_group(place))?;
         let others = (signers.len() - 1) as u64;
@@ -80,7 +80,7 @@ impl Traffic<'_> {
             _ => self.shared_payment(place, account, fees),
         };
         self.people.spend(account, FEE * (1 + others));
-        // It acts once in a block, as if it had signed.
+        // It acts once per block, as if it had signed.
         self.people.sign(account, place.height);
         let cosignatures =
             signers[1..].iter().map(|signer| self.cosignature(place, *signer, account, &inner)).collect();
@@ -89,7 +89,7 @@ impl Traffic<'_> {
         Some(self.sign(place, signers[0], outer))
     }
 
-    /// A multisig account that has not acted in this block, with as many of its cosignatories as it needs.
+    /// Returns a multisig account that has not acted in this block, with the required number of cosignatories.
     fn ready_group(&mut self, place: &Place) -> Option<(usize, Vec<usize>)> {
         let index = self.random.below(self.groups.len().max(1));
         let Group { account, cosignatories, needed } = self.groups.get(index)?;
@@ -104,7 +104,7 @@ impl Traffic<'_> {
         let mut signers: Vec<usize> =
             in_turn.filter(|one| !self.people.has_signed(*one, place.height)).take(*needed).collect();
         let is_enough = signers.len() == *needed;
-        // Cosignatures have the order of their addresses on the wire.
+        // Cosignatures are ordered by address on the wire.
         if let Some(others) = signers.get_mut(1..) {
             others.sort_by_key(|one| self.people.get(*one).address);
         }
@@ -124,7 +124,7 @@ impl Traffic<'_> {
         self.unsigned(place, account, 1, fee, body)
     }
 
-    /// Another cosignatory for a multisig account.
+    /// Adds a cosignatory to a multisig account.
     fn extension(&mut self, place: &Place, index: usize) -> Transaction {
         let (account, known) = (self.groups[index].account, self.groups[index].cosignatories.clone());
         let mut more = self.cosignatory(place);
@@ -147,8 +147,7 @@ impl Traffic<'_> {
         self.sign(place, signer, transaction)
     }
 
-    /// Somebody lends its importance to a remote of its own, if there are any left. The first link is that of a
-    /// harvester.
+    /// Lets an account delegate its importance to a new remote, if any are left. The first link is that of a harvester.
     pub fn link(&mut self, place: &Place) -> Option<Transaction> {
         let is_first = self.links.is_empty();
         if is_first && place.harvester == LENDING_HARVESTER {
@@ -168,13 +167,13 @@ impl Traffic<'_> {
         self.plan_event(end, Event::Unlink(link));
     }
 
-    /// Some time after a link changes it may change again.
+    /// Returns the height from which a link that changes now may change again.
     fn after_limit(&mut self, height: Height) -> Height {
         let limit = self.network.chain.rewrite_limit;
         height.plus(limit + self.random.next() % limit)
     }
 
-    /// The owner takes its importance back.
+    /// Lets the owner end the delegation.
     pub fn unlink(&mut self, place: &Place, link: usize) -> Happening {
         let owner = self.links[link].owner;
         self.happen_by(place, owner, FEE, |traffic| {
@@ -186,7 +185,7 @@ impl Traffic<'_> {
         })
     }
 
-    /// The owner lends its importance to the same remote again.
+    /// Lets the owner delegate to the same remote again.
     pub fn relink(&mut self, place: &Place, link: usize) -> Happening {
         let owner = self.links[link].owner;
         self.happen_by(place, owner, FEE, |traffic| {

@@ -1,5 +1,5 @@
-//! The chain that grows: a real one in a store of its own, in which the importances come about that decide on who makes
-//! the next block, and when.
+//! The growing chain: a real one in its own store, which computes the importances that determine who makes the next
+//! block, and when.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -20,28 +20,28 @@ use nisd::store::{Store, StoredHeader, tip};
 use super::people::{HARVESTERS, LENDING_HARVESTER, People};
 use crate::common::private_network;
 
-/// Transactions after which the store commits, beside after every recalculation of importances.
+/// Number of transactions after which the store commits, besides after every importance recalculation.
 const COMMIT_AFTER: usize = 50_000;
-/// Network time that no block is ahead of.
+/// A network time later than every block.
 const LATE: Timestamp = Timestamp(i32::MAX - 100);
-/// Longest time between two blocks that is looked for.
+/// Maximum interval between two blocks that is tried.
 const LONGEST: i32 = 86_400;
 
-/// Where and when the next block is made, and by whom.
+/// The position, time and signer of the next block.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
     pub height: Height,
-    /// Time of the block before it.
+    /// Time of the previous block.
     pub parent: Timestamp,
-    /// Its own time.
+    /// Time of the block.
     pub time: Timestamp,
     /// The account that signs it.
     pub signer: usize,
-    /// The account that is paid for it.
+    /// The account that receives its fees.
     pub harvester: usize,
 }
 
-/// A queue of bytes with a reader at the other end.
+/// A queue of bytes that a reader drains.
 #[derive(Clone, Default)]
 struct Pipe(Rc<RefCell<VecDeque<u8>>>);
 
@@ -63,18 +63,18 @@ pub struct Growth<'s> {
     generation_hash: Hash256,
     time: Timestamp,
     window: DifficultyWindow,
-    /// Accounts that may make a block, and those that are paid for it.
+    /// Pairs of an account that may make a block and the account that receives its fees.
     candidates: Vec<(usize, usize)>,
-    /// The harvester that lends its importance.
+    /// The harvester that delegates its importance.
     lender: PublicKey,
 }
 
 impl<'s> Growth<'s> {
-    /// Takes the nemesis block into the store.
+    /// Imports the nemesis block into the store.
     pub fn new(store: &'s Store, settings: &'s Settings, people: &People) -> Growth<'s> {
         let (network, pipe) = (&settings.network, Pipe::default());
         let nemesis = settings.nemesis.read().expect("the nemesis block");
-        // The chain is checked when somebody takes it in. Commits are asked for.
+        // The chain is validated when it is imported later. Commits are requested explicitly.
         let trusted_below = Height(u64::MAX);
         let options = ImportOptions { batch_steps: u32::MAX, batch_blocks: u32::MAX, stop_at: None, trusted_below };
         let file = BlockFile::new(pipe.clone()).expect("a pipe");
@@ -105,12 +105,12 @@ impl<'s> Growth<'s> {
         }
     }
 
-    /// Time of the last block.
+    /// Returns the time of the last block.
     pub fn time(&self) -> Timestamp {
         self.time
     }
 
-    /// The earliest place for the next block.
+    /// Returns the earliest possible next block.
     pub fn next(&self, people: &People) -> Place {
         let snapshot = self.store.snapshot().expect("a snapshot");
         let (height, limit) = (self.height.next(), self.network.chain.rewrite_limit);
@@ -132,7 +132,7 @@ impl<'s> Growth<'s> {
         Place { height, parent: self.time, time: Timestamp(self.time.0 + elapsed), signer, harvester }
     }
 
-    /// The first second at which a block may be made. Targets grow with time.
+    /// Returns the first second at which a block may be made. Targets grow with time.
     fn seconds_until_hit(&self, hit: u64, importance: u64, difficulty: u64) -> Option<i32> {
         let is_hit =
             |elapsed: i32| proof::is_hit(hit, &proof::target(elapsed, importance, difficulty, &self.network.chain));
@@ -151,18 +151,18 @@ impl<'s> Growth<'s> {
         self.window.difficulty(self.network.chain.target_time).expect("time passes")
     }
 
-    /// The signed block.
+    /// Returns the signed block.
     pub fn make(&self, people: &People, place: &Place, transactions: Vec<Transaction>) -> Block {
         let keys = &people.get(place.signer).keys;
         private_network::block(keys, place.height.0, place.time, self.hash, transactions)
     }
 
-    /// Whether a transaction decides on who may make blocks.
+    /// Returns whether a transaction affects who may make blocks.
     fn is_link(&self, transaction: &Transaction) -> bool {
         matches!(transaction.body, Body::ImportanceTransfer(_)) && transaction.signer == self.lender
     }
 
-    /// Puts a block onto the chain; `bytes` is its verifiable form.
+    /// Adds a block to the chain; `bytes` is its verifiable form.
     pub fn push(&mut self, block: &Block, bytes: &[u8], is_last: bool) {
         let difficulty = self.difficulty();
         write_block(&mut *self.pipe.0.borrow_mut(), bytes).expect("memory");
@@ -179,7 +179,7 @@ impl<'s> Growth<'s> {
     }
 }
 
-/// Takes blocks in until there is one at a height.
+/// Processes blocks until one at this height exists.
 fn take_until(importer: &mut BlockImporter<'_>, height: Height) {
     while importer.height() < height {
         let progress = importer.step(LATE).unwrap_or_else(|error| panic!("{error}"));

@@ -1,5 +1,5 @@
-//! Long valid chains made up from a seed: blocks in the format that `nisd import` takes, with the settings and the
-//! nemesis block of their network.
+//! Long valid chains generated from a seed: blocks in the format of `nisd import`, with the settings and the nemesis
+//! block of their network.
 
 mod book;
 mod groups;
@@ -29,28 +29,28 @@ use people::People;
 pub use plan::Plan;
 use traffic::Traffic;
 
-/// How often progress is told.
+/// Interval of progress reports.
 const TELL_EVERY: Duration = Duration::from_secs(5);
 
 /// Files of a chain.
 pub struct Files {
     /// Settings of the network.
     pub config: PathBuf,
-    /// All blocks but the nemesis block.
+    /// All blocks except the nemesis block.
     pub blocks: PathBuf,
 }
 
-/// What is told while a chain is made.
+/// A progress report.
 pub struct Progress {
-    /// Height so far.
+    /// Current height.
     pub height: u64,
-    /// Transactions so far, without those nested in others.
+    /// Transactions so far, not counting nested ones.
     pub transactions: u64,
-    /// Transactions a second, since the last time and from the beginning.
+    /// Transactions per second, since the last report and from the start.
     pub rates: [f64; 2],
 }
 
-/// Makes a chain in a folder, which is created.
+/// Generates a chain in a folder, which it creates.
 pub fn generate(plan: &Plan, folder: &Path, tell: impl FnMut(Progress)) -> Result<(Files, Book), String> {
     plan.check()?;
     let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
@@ -101,7 +101,7 @@ fn write_network(plan: &Plan, people: &People, folder: &Path) -> std::io::Result
     Ok(config)
 }
 
-/// Makes all blocks after the first, puts them onto the chain and into the file.
+/// Makes all blocks after the first, adds them to the chain and writes them to the file.
 fn grow(
     plan: &Plan,
     mut growth: Growth<'_>,

@@ -1,4 +1,4 @@
-//! Namespaces that are rented, renewed, given up and taken over, and mosaics that move among many holders.
+//! Namespaces that are rented, renewed, abandoned and claimed by others, and mosaics that move among many holders.
 
 use std::collections::HashMap;
 
@@ -13,32 +13,32 @@ use super::growth::Place;
 use super::people::Role;
 use super::traffic::{Event, FEE, FEE_UNIT, Happening, Traffic, currency, fee_of_units, message_fee};
 
-/// Micro-units of the rent of a root and of a sub-namespace, and of the fee for a mosaic.
+/// Rents of a root and of a sub-namespace, and creation fee of a mosaic, in micro-units.
 const ROOT_RENT: u64 = 100 * MICRO;
 const SUB_RENT: u64 = 10 * MICRO;
 const CREATION_FEE: u64 = 10 * MICRO;
-/// Micro-units that a founder has, and those that it keeps for its rents.
+/// Balance of a founder, and the part it keeps for its rents, in micro-units.
 const FOUNDATION: u64 = 20_000 * MICRO;
 const RESERVE: u64 = 5_000 * MICRO;
-/// Whole units of the currency against which mosaics are valued.
+/// Supply of the currency that mosaics are valued against, in whole units.
 const CURRENCY_SUPPLY: u128 = 8_999_999_999;
-/// Blocks within which the owner of a namespace defines its mosaics.
+/// Number of blocks within which the owner of a namespace defines its mosaics.
 const SOON: u64 = 50;
-/// Tries to find something that fits.
+/// Attempts to find something suitable.
 const TRIES: usize = 8;
-/// New descriptions of the first popular mosaic.
+/// Number of redefinitions of the first popular mosaic.
 const REDEFINITIONS: u64 = 3;
-/// Terms of the two kinds of levies: ten-thousandths of the mosaic itself, and micro-units.
+/// Fees of the two kinds of levies: ten-thousandths of the mosaic itself, and micro-units.
 const PERCENTILE: u64 = 50;
 const ABSOLUTE: u64 = 10_000;
 
-/// What becomes of a lease when its year is over.
+/// Fate of a lease after its year.
 #[derive(Clone, Copy)]
 enum Fate {
     Renewed,
-    /// It is renewed, but has expired before.
+    /// Renewed after its expiration.
     RenewedLate,
-    /// Somebody else takes the name.
+    /// Another account rents the name.
     Claimed,
     LeftAlone,
 }
@@ -55,11 +55,11 @@ const FATES: [Fate; 8] = [
     Fate::Renewed,
 ];
 
-/// A root namespace with all that belongs to it.
+/// A root namespace with everything in it.
 pub struct Root {
     name: NamespaceId,
     owner: usize,
-    /// Where its last lease begins, and where the one before ends if that is later.
+    /// Start of its last lease, and end of the previous one if that is later.
     leased: Height,
     previous_end: Height,
     subs: Vec<Sub>,
@@ -70,7 +70,7 @@ pub struct Root {
 
 struct Sub {
     name: NamespaceId,
-    /// The block after which it is in force.
+    /// The block after which it is active.
     from: Height,
 }
 
@@ -78,7 +78,7 @@ struct Sub {
 pub struct Token {
     id: MosaicId,
     root: usize,
-    /// The owner of the root; the mosaic is lost if that is somebody else.
+    /// The owner of the root; the mosaic is lost when the owner changes.
     creator: usize,
     properties: MosaicProperties,
     levy: Option<LevyKind>,
@@ -87,7 +87,7 @@ pub struct Token {
     /// The last block that defines it.
     defined: Height,
     quantities: HashMap<usize, u64>,
-    /// Everybody who ever had some.
+    /// Every account that ever had some.
     holders: Vec<usize>,
     lost: bool,
 }
@@ -112,12 +112,12 @@ impl Token {
         *has = has.checked_sub(quantity).expect("enough");
     }
 
-    /// Smallest units that a transfer of so many costs in addition.
+    /// Returns the levy on a transfer of this quantity, in smallest units.
     fn levy_on(&self, quantity: u64) -> u64 {
         if self.levy == Some(LevyKind::Percentile) { quantity * PERCENTILE / 10_000 } else { 0 }
     }
 
-    /// What so many smallest units are worth, in whole units of the currency.
+    /// Returns the value of this many smallest units, in whole units of the currency.
     fn value(&self, quantity: u64) -> u64 {
         let total = u128::from(self.supply) * u128::from(self.properties.multiplier());
         (CURRENCY_SUPPLY * u128::from(quantity) / total) as u64
@@ -125,7 +125,7 @@ impl Token {
 }
 
 impl Traffic<'_> {
-    /// Somebody rents a new root.
+    /// Lets an account rent a new root.
     pub fn rent_root(&mut self, place: &Place, lasts: bool) -> Transaction {
         let owner = match lasts {
             true => self.recruit(place, FOUNDATION, Role::Founder),
@@ -161,7 +161,7 @@ impl Traffic<'_> {
         }
     }
 
-    /// The transaction by which the owner rents a root, and what comes of it when the year is over.
+    /// Returns the transaction with which the owner rents a root, and schedules the fate of the lease.
     fn lease(&mut self, place: &Place, root: usize) -> Transaction {
         let chain = &self.network.chain;
         let (month, end) = (chain.blocks_per_month(), place.height.plus(chain.blocks_per_year()));
@@ -195,7 +195,7 @@ impl Traffic<'_> {
         self.signed(place, owner, 1, FEE, Body::ProvisionNamespace(body))
     }
 
-    /// The owner rents a root again, before it expires or soon after.
+    /// Lets the owner rent a root again, before it expires or soon after.
     pub fn renew(&mut self, place: &Place, root: usize) -> Happening {
         let (term, height) = (self.network.chain.blocks_per_year(), place.height);
         if self.roots[root].defined == height {
@@ -210,7 +210,7 @@ impl Traffic<'_> {
         })
     }
 
-    /// Somebody else rents a root that has expired. What was in it is lost.
+    /// Lets another account rent an expired root; its content is lost.
     pub fn claim(&mut self, place: &Place, root: usize) -> Happening {
         let owner = self.landlord(place);
         let entry = &mut self.roots[root];
@@ -226,14 +226,14 @@ impl Traffic<'_> {
         height < self.roots[root].leased.plus(self.network.chain.blocks_per_year())
     }
 
-    /// A root that is active.
+    /// Returns an active root.
     pub fn any_root(&mut self, height: Height) -> Option<usize> {
         let count = self.roots.len().max(1);
         let mut tries = (0..TRIES).map(|_| self.random.below(count)).collect::<Vec<_>>().into_iter();
         tries.find(|root| *root < self.roots.len() && self.is_active(*root, height))
     }
 
-    /// The owner of a root rents a name in it, if it can.
+    /// Lets the owner of a root rent a sub-namespace in it, if possible.
     pub fn rent_sub(&mut self, place: &Place, root: usize) -> Option<Transaction> {
         let owner = self.roots[root].owner;
         if !self.people.can_pay(owner, place.height, SUB_RENT + FEE) {
@@ -244,7 +244,7 @@ impl Traffic<'_> {
         let below = |name: &&NamespaceId| name.parts().count() < 3;
         let above = subs.get(self.random.below(2 * subs.len() + 1)).map(|sub| &sub.name).filter(below);
         let parent = above.unwrap_or(name).clone();
-        // While a lease lasts that was renewed, names that are added are not in force.
+        // While the lease before a renewal lasts, added names are not active.
         let from = place.height.max(self.roots[root].previous_end);
         let (name, number) = (parent.child(&new_part).expect("a name"), self.roots[root].subs.len());
         self.roots[root].subs.push(Sub { name, from });
@@ -255,18 +255,18 @@ impl Traffic<'_> {
         Some(self.rent(place, owner, SUB_RENT, new_part, Some(parent)))
     }
 
-    /// The owner of a root defines a mosaic in it or in a name below.
+    /// Lets the owner of a root define a mosaic in it or in a sub-namespace.
     pub fn define(&mut self, place: &Place, root: usize, sub: Option<usize>, popular: bool) -> Happening {
         let Root { name, subs, leased, owner, .. } = &self.roots[root];
         let namespace = match sub {
             None => Some(name),
-            // Somebody else may have claimed the root since.
+            // Another account may have claimed the root since.
             Some(number) => subs.get(number).filter(|sub| sub.from < place.height).map(|sub| &sub.name),
         };
         let Some(namespace) = namespace.filter(|_| self.is_active(root, place.height)).cloned() else {
             return Happening::Never;
         };
-        // A root is not rented in the block that defines a mosaic in it.
+        // A root is not rented in a block that defines a mosaic in it.
         if *leased == place.height {
             return Happening::Later;
         }
@@ -320,7 +320,7 @@ impl Traffic<'_> {
         }
         self.popular.push(token);
         if self.popular.len() == 1 {
-            // All balances are written anew each time.
+            // Each one rewrites all balances.
             let parts = REDEFINITIONS + 1;
             (1..parts).for_each(|part| {
                 let height = Height(self.plan.blocks * part / parts).max(place.height.next());
@@ -329,7 +329,7 @@ impl Traffic<'_> {
         }
     }
 
-    /// The transaction that defines a mosaic, or gives it another description.
+    /// Returns the transaction that defines a mosaic or changes its description.
     fn describe(&mut self, place: &Place, token: usize) -> Transaction {
         let entry = &mut self.tokens[token];
         entry.descriptions += 1;
@@ -357,7 +357,7 @@ impl Traffic<'_> {
         self.signed(place, creator, 1, FEE, Body::MosaicDefinitionCreation(Box::new(body)))
     }
 
-    /// The creator of a mosaic gives it another description.
+    /// Lets the creator of a mosaic change its description.
     pub fn redefine(&mut self, place: &Place, token: usize) -> Happening {
         let Token { root, creator, lost, defined, .. } = self.tokens[token];
         match () {
@@ -370,7 +370,7 @@ impl Traffic<'_> {
         }
     }
 
-    /// A mosaic that may move in this block: those that everybody trades more often than others.
+    /// Returns a mosaic that may move in this block, popular ones more often.
     fn any_token(&mut self, place: &Place) -> Option<usize> {
         let token = match (self.random.below(10), self.popular.is_empty()) {
             (0..4, false) => self.popular[0],
@@ -386,7 +386,7 @@ impl Traffic<'_> {
         !lost && defined < height && self.is_active(root, height)
     }
 
-    /// The creator of some mosaic makes more of it, or less.
+    /// Lets a creator increase or decrease the supply of a mosaic.
     pub fn change_supply(&mut self, place: &Place) -> Option<Transaction> {
         let index = self.any_token(place)?;
         let (chance, coin) = (self.random.next(), self.random.coin());
@@ -415,7 +415,7 @@ impl Traffic<'_> {
         Some(self.signed(place, creator, 1, FEE, Body::MosaicSupplyChange(body)))
     }
 
-    /// One who has some of a mosaic and may send it: its creator in one of three cases.
+    /// Returns a holder of a mosaic that may send it: in one of three cases its creator.
     fn seller(&mut self, place: &Place, index: usize) -> Option<usize> {
         let token = &self.tokens[index];
         let is_by_creator = !token.properties.transferable || self.random.below(3) == 0;
@@ -428,7 +428,7 @@ impl Traffic<'_> {
         })
     }
 
-    /// Somebody sends a mosaic, with currency attached or without, if one is found who can.
+    /// Lets an account send a mosaic, with or without attached currency, if a suitable sender is found.
     pub fn trade(&mut self, place: &Place, left: u64, with_currency: bool) -> Option<Transaction> {
         let index = self.any_token(place)?;
         let from = self.seller(place, index)?;
@@ -454,7 +454,7 @@ impl Traffic<'_> {
             mosaics.push(Mosaic { id: self.tokens[other].id.clone(), quantity: 1 });
             fee += FEE_UNIT;
         }
-        // The order of the wire.
+        // The order on the wire.
         mosaics.sort_by_cached_key(|mosaic| format!("{} : {}", mosaic.id, mosaic.quantity));
         let message = self.message();
         fee += message_fee(message.as_ref());
@@ -480,14 +480,14 @@ impl Traffic<'_> {
         }
     }
 
-    /// Now and then the other popular mosaic goes with one of them.
+    /// Sometimes attaches the other popular mosaic.
     fn also(&mut self, place: &Place, index: usize, from: usize, times: u64) -> Option<usize> {
         let other = *self.popular.iter().find(|other| **other != index)?;
         let fits = self.popular.contains(&index) && self.random.below(10) == 0 && self.may_move(other, place.height);
         (fits && self.tokens[other].quantity(from) >= times).then_some(other)
     }
 
-    /// Most holders of one mosaic.
+    /// Returns the maximum number of holders of one mosaic.
     pub fn most_holders(&self) -> usize {
         let holders = |token: &Token| token.holders.iter().filter(|one| token.quantity(**one) > 0).count();
         self.tokens.iter().filter(|token| !token.lost).map(holders).max().unwrap_or(0)

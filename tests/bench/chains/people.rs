@@ -1,4 +1,4 @@
-//! The accounts of a chain: what they are for, and at least how much they can spend.
+//! The accounts of a chain: their roles, and a lower bound of their balances.
 
 use nisd::crypto::KeyPair;
 use nisd::model::units::MICRO;
@@ -8,64 +8,64 @@ use super::plan::Plan;
 use crate::common::Random;
 use crate::common::private_network::{TOTAL, address, key_pair};
 
-/// Accounts that make the blocks: the first of all.
+/// Number of accounts that make the blocks; they come first.
 pub const HARVESTERS: usize = 3;
-/// The harvester that lends its importance to the first remote account.
+/// The harvester that delegates its importance to the first remote account.
 pub const LENDING_HARVESTER: usize = HARVESTERS - 1;
-/// Whole units of each of them.
+/// Balance of each harvester in whole units.
 const OF_A_HARVESTER: u64 = 1_000_000_000;
-/// Tries to find somebody who can pay.
+/// Attempts to find an account that can pay.
 const TRIES: usize = 10_000;
 
-/// What an account is used for. What it is decides on what it may do without being refused.
+/// The role of an account, which determines what it may do without being rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Pays and is paid.
     Ordinary,
     /// Also owns namespaces and mosaics.
     Landlord,
-    /// Owns a namespace that lasts, and keeps its money for that.
+    /// Owns a permanent namespace and keeps its balance for that.
     Founder,
     /// Also signs for multisig accounts.
     Cosignatory,
     /// Signs nothing itself.
     Multisig,
-    /// Also lends its importance.
+    /// Also delegates its importance.
     Lender,
     /// Makes blocks, and pays nobody.
     Harvester,
-    /// Harvests for another account, and takes no part in anything else.
+    /// Harvests for another account, and does nothing else.
     Remote,
 }
 
-/// Who pays others.
+/// Roles that pay others.
 pub const PAYERS: [Role; 4] = [Role::Ordinary, Role::Landlord, Role::Cosignatory, Role::Lender];
 
 /// An account.
 pub struct Person {
     pub keys: KeyPair,
     pub address: Address,
-    /// Micro-units that it has at least.
+    /// Lower bound of its balance in micro-units.
     pub balance: u64,
     pub role: Role,
-    /// The last block with a transaction that it has signed: nobody signs twice in a block.
+    /// The last block with a transaction that it signed: an account signs at most once per block.
     signed: Height,
 }
 
-/// All accounts: those of the nemesis block, those that are first seen later, and remotes.
+/// All accounts: those of the nemesis block, those that appear later, and remotes.
 pub struct People {
     all: Vec<Person>,
-    /// Accounts that the nemesis block pays.
+    /// Number of accounts that the nemesis block funds.
     funded: usize,
-    /// Accounts that were paid so far.
+    /// Number of accounts that were paid so far.
     known: usize,
-    /// The first remote, and the first that nobody uses.
+    /// The first remote, and the first unused one.
     first_remote: usize,
     next_remote: usize,
 }
 
 impl People {
-    /// All accounts as they are after the nemesis block.
+    /// Returns all accounts as they are after the nemesis block.
     pub fn new(plan: &Plan, random: &mut Random) -> People {
         let keys = (1..=plan.accounts as u64).map(key_pair);
         let person = |keys: KeyPair| Person {
@@ -89,7 +89,7 @@ impl People {
         People { all, funded, known: funded, first_remote, next_remote: first_remote }
     }
 
-    /// Addresses and micro-units of those whom the nemesis block pays.
+    /// Iterates over the addresses and micro-units that the nemesis block funds.
     pub fn funded(&self) -> impl Iterator<Item = (Address, u64)> {
         self.all[..self.funded].iter().map(|person| (person.address, person.balance))
     }
@@ -102,47 +102,47 @@ impl People {
         &mut self.all[place]
     }
 
-    /// The account that harvests for [`LENDING_HARVESTER`].
+    /// Returns the account that harvests for [`LENDING_HARVESTER`].
     pub fn harvesting_remote(&self) -> Option<usize> {
         (self.first_remote < self.all.len()).then_some(self.first_remote)
     }
 
-    /// Accounts that are still to be paid for the first time.
+    /// Returns the number of accounts that have not been paid yet.
     pub fn unseen(&self) -> usize {
         self.first_remote - self.known
     }
 
-    /// Accounts that were in a transaction so far.
+    /// Returns the number of accounts that were in a transaction so far.
     pub fn seen(&self) -> usize {
         self.known + self.next_remote.min(self.all.len()) - self.first_remote
     }
 
-    /// One who is paid for the first time.
+    /// Returns an account that is paid for the first time.
     pub fn newcomer(&mut self) -> usize {
         self.known += 1;
         self.known - 1
     }
 
-    /// A remote that nobody uses, if there is one.
+    /// Returns an unused remote, if there is one.
     pub fn take_remote(&mut self) -> Option<usize> {
         let remote = self.next_remote;
         self.next_remote += 1;
         (remote < self.all.len()).then_some(remote)
     }
 
-    /// One who is paid; some are paid much more often than others.
+    /// Returns an account to pay; some are paid much more often than others.
     pub fn payee(&self, random: &mut Random) -> usize {
         skewed(random, self.known)
     }
 
-    /// Whether somebody can sign in this block, and has so many micro-units.
+    /// Returns whether an account can sign in this block and has this many micro-units.
     pub fn can_pay(&self, place: usize, height: Height, micro: u64) -> bool {
         let person = &self.all[place];
         let signs = !matches!(person.role, Role::Multisig | Role::Harvester | Role::Remote);
         signs && person.signed < height && person.balance >= micro
     }
 
-    /// One who can pay so many micro-units and has one of these roles.
+    /// Returns an account with one of these roles that can pay this many micro-units.
     pub fn payer(&self, random: &mut Random, height: Height, micro: u64, roles: &[Role]) -> usize {
         let fits = |place: usize| roles.contains(&self.all[place].role);
         let tries = (0..TRIES).map(|_| skewed(random, self.known));
@@ -150,14 +150,14 @@ impl People {
         found.expect("there is somebody who can pay")
     }
 
-    /// Notes that somebody signs in this block.
+    /// Records that an account signs in this block.
     pub fn sign(&mut self, place: usize, height: Height) {
         let person = &mut self.all[place];
         assert!(person.signed < height, "nobody signs twice in a block");
         person.signed = height;
     }
 
-    /// Whether somebody has signed in this block.
+    /// Returns whether an account has signed in this block.
     pub fn has_signed(&self, place: usize, height: Height) -> bool {
         self.all[place].signed >= height
     }
@@ -168,14 +168,14 @@ impl People {
         self.all[to].balance += micro;
     }
 
-    /// Takes micro-units away.
+    /// Subtracts micro-units.
     pub fn spend(&mut self, from: usize, micro: u64) {
         let balance = &mut self.all[from].balance;
         *balance = balance.checked_sub(micro).expect("enough");
     }
 }
 
-/// A number below `end`, small ones far more often.
+/// Returns a number below `end`, small ones far more often.
 pub fn skewed(random: &mut Random, end: usize) -> usize {
     let even = (random.next() >> 11) as f64 / (1u64 << 53) as f64;
     (end as f64 * even * even * even) as usize

@@ -1,46 +1,46 @@
-//! What is to be made.
+//! Parameters of a generated chain.
 
 use super::people::HARVESTERS;
 
-/// Most accounts that the nemesis block can pay without being larger than a block of a file may be.
+/// Maximum number of accounts that the nemesis block can fund without exceeding the maximum block size of a file.
 const MOST_FUNDED: usize = 60_000;
-/// Most transactions in a block.
+/// Maximum transactions in a block.
 const MOST_TRANSACTIONS: usize = 10_000;
-/// Fewest accounts.
+/// Minimum number of accounts.
 const FEWEST_ACCOUNTS: usize = 64;
-/// A chain has so many years, if only its target time makes them short enough.
+/// Number of years in a chain, if the target time can be chosen accordingly.
 const YEARS: u64 = 3;
 const SECONDS_PER_DAY: u64 = 86_400;
-/// Fewest blocks in a day that a node takes.
+/// Minimum number of blocks per day that a node accepts.
 const FEWEST_BLOCKS_PER_DAY: u64 = 10;
-/// Blocks that the public network may roll back.
+/// Rewrite limit of the public network.
 const USUAL_REWRITE_LIMIT: u64 = 360;
-/// Seconds between blocks of the public network.
+/// Target time of the public network in seconds.
 const USUAL_TARGET_TIME: u32 = 60;
 
-/// Which chain is to be made.
+/// The chain to generate.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Height of the last block.
     pub blocks: u64,
-    /// Transactions in every block but the first, those nested in others not counted.
+    /// Transactions in every block except the first, not counting nested ones.
     pub transactions: usize,
-    /// Accounts that are known in the end, fee sinks aside.
+    /// Number of known accounts at the end, not counting fee sinks.
     pub accounts: usize,
-    /// What everything follows from.
+    /// The seed of all random choices.
     pub seed: u64,
     /// Whether blocks are harvested by proof of stake.
     pub stake: bool,
     /// Whether there are only transfers.
     pub plain: bool,
-    /// Seconds between blocks that the difficulty aims at, if they are given.
+    /// Target time between blocks in seconds, if it is given.
     pub target_time: Option<u32>,
     /// Whether the file of blocks is compressed.
     pub gzip: bool,
 }
 
 impl Plan {
-    /// Whether such a chain can be made; why not.
+    /// Checks that such a chain can be generated; the error gives the reason.
     pub fn check(&self) -> Result<(), String> {
         let Plan { blocks, transactions, accounts, .. } = *self;
         if blocks < 2 {
@@ -66,12 +66,12 @@ impl Plan {
         Ok(())
     }
 
-    /// So many that nobody has to sign twice in a block.
+    /// Returns the number of accounts with which no account has to sign twice in a block.
     fn fewest_accounts(&self) -> usize {
         FEWEST_ACCOUNTS.max(8 * self.transactions)
     }
 
-    /// Accounts that the nemesis block pays.
+    /// Returns the number of accounts that the nemesis block funds.
     pub fn funded(&self) -> usize {
         self.wanted_funded().min(MOST_FUNDED)
     }
@@ -83,30 +83,30 @@ impl Plan {
         usual.max(enough).max((self.accounts - self.remotes()).saturating_sub(later)).max(HARVESTERS + 1)
     }
 
-    /// Accounts that do nothing but harvest for others.
+    /// Returns the number of accounts that only harvest for others.
     pub fn remotes(&self) -> usize {
         if self.plain { 0 } else { (self.accounts / 100).clamp(4, 500) }
     }
 
-    /// Seconds between blocks that the difficulty aims at. The terms of namespaces follow from it: by default a year is
-    /// about a third of the chain, so that leases run out, but for plain chains, which are like the public network's.
+    /// Returns the target time between blocks in seconds. It determines the length of leases: by default a year is
+    /// about a third of the chain, so that leases expire, except for plain chains, which resemble the public network's.
     pub fn target_time(&self) -> u32 {
         let per_day = (self.blocks / YEARS / 365).max(FEWEST_BLOCKS_PER_DAY);
         let short_years = (SECONDS_PER_DAY / per_day).max(u64::from(USUAL_TARGET_TIME)) as u32;
         self.target_time.unwrap_or(if self.plain { USUAL_TARGET_TIME } else { short_years })
     }
 
-    /// Blocks that may be rolled back: those of a day at most.
+    /// Returns the rewrite limit: at most the blocks of a day.
     pub fn rewrite_limit(&self) -> u64 {
         USUAL_REWRITE_LIMIT.min(SECONDS_PER_DAY / u64::from(self.target_time()))
     }
 
-    /// Most transactions in a synchronisation attempt.
+    /// Returns the maximum number of transactions in a synchronisation attempt.
     pub fn attempt_limit(&self) -> u64 {
         self.block_limit().max(10_000).min(self.block_limit() * self.rewrite_limit())
     }
 
-    /// Most transactions in a block, those nested in others included.
+    /// Returns the maximum number of transactions in a block, including nested ones.
     pub fn block_limit(&self) -> u64 {
         (2 * self.transactions as u64).max(120)
     }

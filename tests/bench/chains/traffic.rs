@@ -1,4 +1,4 @@
-//! The transactions of a block: all of them valid on the state that those before have left.
+//! The transactions of a block, each valid on the state after the previous ones.
 
 use std::collections::BTreeMap;
 
@@ -16,24 +16,24 @@ use crate::common::Random;
 
 /// Micro-units in a fee unit.
 pub const FEE_UNIT: u64 = 50_000;
-/// Fee of everything but transfers and changes of cosignatories.
+/// Fee of everything except transfers and changes of cosignatories.
 pub const FEE: u64 = 3 * FEE_UNIT;
-/// Whole units for each of which a transfer costs a fee unit, and the most of these.
+/// Whole units of a transfer per fee unit, and maximum number of fee units.
 const FEE_STEP: u64 = 10_000;
 const MOST_FEE_UNITS: u64 = 25;
-/// Bytes of a message for which another fee unit is due.
+/// Bytes of a message per fee unit.
 const MESSAGE_STEP: u64 = 32;
 /// Seconds before the block within which transactions are made, and after it within which they expire.
 const AGE: i32 = 3_600;
 const LIFE: i32 = 7_200;
-/// Longest life of a transaction.
+/// Maximum lifetime of a transaction in seconds.
 const LONGEST_LIFE: i32 = 86_400;
-/// What a payment of the larger kind has at least: the least that counts for importance.
+/// Minimum of a large payment: the minimum that counts for importance.
 const LARGE_PAYMENT: u64 = 1_000;
 /// Whole units with which every tenth newcomer becomes eligible for importance.
 const FORTUNE: u64 = 12_000;
 
-/// Of a thousand transactions so many are of these kinds, and the others are transfers.
+/// Numbers of transactions per thousand by kind; the rest are transfers.
 const MIX: [(usize, Wish); 8] = [
     (3, Wish::Root),
     (5, Wish::Sub),
@@ -45,7 +45,7 @@ const MIX: [(usize, Wish); 8] = [
     (2, Wish::TokenAndCurrency),
 ];
 
-/// What the next transaction is to be.
+/// Kind of the next transaction.
 #[derive(Clone, Copy, Debug)]
 enum Wish {
     Root,
@@ -58,38 +58,38 @@ enum Wish {
     TokenAndCurrency,
 }
 
-/// What is to happen at a height.
+/// A scheduled event.
 #[derive(Clone, Copy, Debug)]
 pub enum Event {
-    /// A namespace is rented that lasts as long as the chain, and a mosaic in it is traded by everybody.
+    /// Rents a namespace that lasts as long as the chain and has a mosaic that everyone trades.
     Found,
-    /// Some other namespace is rented.
+    /// Rents another namespace.
     Rent,
-    /// A mosaic is defined in a root namespace, or in one of its sub-namespaces.
+    /// Defines a mosaic in a root namespace or in one of its sub-namespaces.
     Define { root: usize, sub: Option<usize>, popular: bool },
-    /// A mosaic gets a new description.
+    /// Changes the description of a mosaic.
     Redefine(usize),
     /// The owner rents a root again.
     Renew(usize),
-    /// Somebody else does.
+    /// Another account rents it.
     Claim(usize),
-    /// A multisig account comes about.
+    /// Creates a multisig account.
     Group,
-    /// A harvester lends its importance to the first remote.
+    /// A harvester delegates its importance to the first remote.
     Link,
     /// The link with this number ends.
     Unlink(usize),
-    /// It begins again.
+    /// It starts again.
     Relink(usize),
 }
 
-/// What has come of an event.
+/// Result of an event.
 pub enum Happening {
     /// It happens by this transaction.
     Now(Box<Transaction>),
     /// It is not possible in this block.
     Later,
-    /// It will not be possible any more.
+    /// It is not possible any more.
     Never,
 }
 
@@ -99,7 +99,7 @@ impl Happening {
     }
 }
 
-/// Everybody, and what they have.
+/// All accounts and their possessions.
 pub struct Traffic<'n> {
     pub plan: &'n Plan,
     pub network: &'n Network,
@@ -108,21 +108,21 @@ pub struct Traffic<'n> {
     pub book: Book,
     pub roots: Vec<Root>,
     pub tokens: Vec<Token>,
-    /// Mosaics that everybody trades.
+    /// Mosaics that everyone trades.
     pub popular: Vec<usize>,
     pub groups: Vec<Group>,
     pub links: Vec<Link>,
     pub events: BTreeMap<Height, Vec<Event>>,
-    /// Transactions of the current block, those nested in others included.
+    /// Transactions of the current block, including nested ones.
     pub count: u64,
     /// Makes names unique.
     pub names: u64,
-    /// Leases of roots that do not last.
+    /// Number of leases of roots that are not permanent.
     pub leases: usize,
 }
 
 impl<'n> Traffic<'n> {
-    /// Begins after the nemesis block.
+    /// Starts after the nemesis block.
     pub fn new(plan: &'n Plan, network: &'n Network, people: People, random: Random) -> Traffic<'n> {
         let mut traffic = Traffic {
             plan,
@@ -147,7 +147,7 @@ impl<'n> Traffic<'n> {
         traffic
     }
 
-    /// Lets something happen at a height.
+    /// Schedules an event at a height.
     pub fn plan_event(&mut self, height: Height, event: Event) {
         if height.0 > self.plan.blocks {
             return;
@@ -155,7 +155,7 @@ impl<'n> Traffic<'n> {
         self.events.entry(height).or_default().push(event);
     }
 
-    /// All transactions of a block.
+    /// Returns all transactions of a block.
     pub fn fill(&mut self, place: &Place) -> Vec<Transaction> {
         let mut all = Vec::with_capacity(self.plan.transactions);
         self.count = 0;
@@ -174,7 +174,7 @@ impl<'n> Traffic<'n> {
         all.push(transaction);
     }
 
-    /// What was planned comes first in a block. What does not fit or is not possible now waits for the next.
+    /// Executes scheduled events first. What does not fit or is not possible now waits for the next block.
     fn let_happen(&mut self, place: &Place, all: &mut Vec<Transaction>) {
         while let Some(entry) = self.events.first_entry().filter(|entry| *entry.key() <= place.height) {
             for event in entry.remove() {
@@ -203,7 +203,7 @@ impl<'n> Traffic<'n> {
         }
     }
 
-    /// Lets somebody do something, if that account can pay so many micro-units and has not signed in this block.
+    /// Performs an action of an account if it can pay this many micro-units and has not signed in this block.
     pub fn happen_by(
         &mut self,
         place: &Place,
@@ -218,7 +218,7 @@ impl<'n> Traffic<'n> {
         }
     }
 
-    /// Something by chance; `left` are the transactions still to be made in the whole chain.
+    /// Returns a random transaction; `left` is the number of transactions still to be made in the whole chain.
     fn something(&mut self, place: &Place, left: u64) -> Transaction {
         let wish = if self.plan.plain { None } else { self.wish() };
         let made = wish.and_then(|wish| match wish {
@@ -245,7 +245,8 @@ impl<'n> Traffic<'n> {
         None
     }
 
-    /// Somebody who is paid: newcomers so often that all have come some time before the end.
+    /// Returns an account to pay, and whether it is new; newcomers are so frequent that all have appeared some time
+    /// before the end.
     pub fn payee(&mut self, left: u64) -> (usize, bool) {
         let unseen = self.people.unseen() as u64;
         match 3 * unseen > self.random.next() % left.max(1) {
@@ -272,12 +273,12 @@ impl<'n> Traffic<'n> {
         self.signed(place, from, 1, fee, body)
     }
 
-    /// A payment to somebody.
+    /// Builds a payment.
     pub fn payment(&self, to: usize, amount: u64, message: Option<Message>, mosaics: Vec<Mosaic>) -> Transfer {
         Transfer { recipient: self.people.get(to).address, amount: Amount(amount), message, mosaics }
     }
 
-    /// A short message, now and then.
+    /// Sometimes returns a short message.
     pub fn message(&mut self) -> Option<Message> {
         let (kind, length) = match self.random.below(20) {
             0..6 => (MessageKind::Plain, 1 + self.random.below(40)),
@@ -295,7 +296,7 @@ impl<'n> Traffic<'n> {
         Some(Message { kind, payload })
     }
 
-    /// A transaction without a signature, whose fee is not yet taken.
+    /// Builds an unsigned transaction without charging its fee.
     pub fn unsigned(&mut self, place: &Place, signer: usize, version: i32, fee: u64, body: Body) -> Transaction {
         let (last, first) = (place.time.0, (place.parent.0 + 1).max(place.time.0 - AGE));
         let time = first + self.random.below((last - first + 1) as usize) as i32;
@@ -310,21 +311,21 @@ impl<'n> Traffic<'n> {
         }
     }
 
-    /// A signed transaction, whose fee is taken from its signer.
+    /// Builds a signed transaction and charges its fee to the signer.
     pub fn signed(&mut self, place: &Place, signer: usize, version: i32, fee: u64, body: Body) -> Transaction {
         let transaction = self.unsigned(place, signer, version, fee, body);
         self.people.spend(signer, fee);
         self.sign(place, signer, transaction)
     }
 
-    /// The same transaction with a signature.
+    /// Signs a transaction.
     pub fn sign(&mut self, place: &Place, signer: usize, mut transaction: Transaction) -> Transaction {
         self.people.sign(signer, place.height);
         transaction.signature = Some(self.people.get(signer).keys.sign(&transaction.signed_bytes()));
         transaction
     }
 
-    /// Somebody ordinary who can pay so many micro-units, and is something else from now on.
+    /// Gives a new role to an ordinary account that can pay this many micro-units.
     pub fn recruit(&mut self, place: &Place, micro: u64, role: Role) -> usize {
         let found = self.people.payer(&mut self.random, place.height, micro, &[Role::Ordinary]);
         self.people.get_mut(found).role = role;
@@ -332,22 +333,22 @@ impl<'n> Traffic<'n> {
     }
 }
 
-/// Least fee of a transfer without message.
+/// Returns the minimum fee of a transfer without a message.
 pub fn transfer_fee(amount: u64) -> u64 {
     fee_of_units(amount / MICRO)
 }
 
-/// Least fee for sending something that is worth so many whole units.
+/// Returns the minimum fee for sending something worth this many whole units.
 pub fn fee_of_units(units: u64) -> u64 {
     (units / FEE_STEP).clamp(1, MOST_FEE_UNITS) * FEE_UNIT
 }
 
-/// What a message costs.
+/// Returns the fee of a message.
 pub fn message_fee(message: Option<&Message>) -> u64 {
     message.map_or(0, |message| (message.payload.len() as u64 / MESSAGE_STEP + 1) * FEE_UNIT)
 }
 
-/// The currency as a mosaic.
+/// Returns the currency as a mosaic.
 pub fn currency(quantity: u64) -> Mosaic {
     Mosaic { id: MosaicId::xem(), quantity }
 }

@@ -1,4 +1,4 @@
-//! What the benchmarks need: the recorded chain, a node as a child process, a client, and figures.
+//! Shared helpers of the benchmarks: the recorded chain, a node as a child process, a client, and measurements.
 #![allow(dead_code)] // not every benchmark uses everything
 
 use std::fs::File;
@@ -25,40 +25,40 @@ use data::private_network::{Genesis, TOTAL, address, key_pair, now, private_key}
 pub const TIP: u64 = 4010;
 /// A clock shortly after that block.
 pub const CLOCK: &str = "241500";
-/// Network time that no block is ahead of.
+/// A network time later than every block.
 pub const LATE: Timestamp = Timestamp(i32::MAX - 100);
-/// Nothing is waited for longer than this.
+/// Maximum wait.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A file of the chain `all-forks`.
+/// Returns the path of a file of the chain `all-forks`.
 pub fn all_forks(file: &str) -> PathBuf {
     data::shared(&format!("data/chains/all-forks/{file}")).expect("the recorded chain; NISD_SHARED names its folder")
 }
 
-/// A temporary folder, removed with the value.
+/// Creates a temporary folder, removed with the value.
 pub fn folder() -> tempfile::TempDir {
     tempfile::Builder::new().prefix("nisd-bench-").tempdir().expect("a temporary folder")
 }
 
-/// A running `nisd run`, killed with the value.
+/// A running `nisd run`, killed when the value is dropped.
 pub struct Node {
     child: Child,
     log: PathBuf,
-    /// Where HTTP is served.
+    /// Address of the HTTP interface.
     pub http: SocketAddr,
-    /// Where websockets are served.
+    /// Address of the websocket interface.
     pub websocket: SocketAddr,
 }
 
 impl Node {
-    /// `nisd run` on a new private network that finds a block every second.
+    /// Starts `nisd run` on a new private network that finds a block every second.
     pub fn hasty(binary: &str, folder: &Path) -> Node {
         let funded = [(address(&key_pair(1)), Amount::whole(TOTAL))];
         let key = private_key(1).printed();
         Node::private(binary, folder, &Genesis::new(now(), &funded).write_hasty(folder, &key, &[]))
     }
 
-    /// `nisd run` on a store of `all-forks` in `folder`, which it fills first if `import` says so.
+    /// Starts `nisd run` on a store of `all-forks` in `folder`; `import` makes it fill the store first.
     pub fn all_forks(binary: &str, folder: &Path, import: bool) -> Node {
         let mut command = Command::new(binary);
         command.args(["run", "--clock", CLOCK, "--config"]).arg(all_forks("config.json"));
@@ -69,26 +69,26 @@ impl Node {
         Node::start(&mut command, folder)
     }
 
-    /// `nisd run` on a store in `folder`, into which it takes blocks.
+    /// Starts `nisd run` on a store in `folder`, into which it imports blocks.
     pub fn with(binary: &str, folder: &Path, config: &Path, blocks: &Path) -> Node {
         let mut command = Command::new(binary);
         command.arg("run").arg("--config").arg(config).arg("--data").arg(folder.join("store"));
         Node::start(command.arg("--import").arg(blocks), folder)
     }
 
-    /// `nisd run` with the settings of a private network, on a store in `folder`.
+    /// Starts `nisd run` with the settings of a private network, on a store in `folder`.
     pub fn private(binary: &str, folder: &Path, config: &Path) -> Node {
         Node::private_with(binary, folder, config, &[])
     }
 
-    /// The same with further arguments.
+    /// Like [`Node::private`], with further arguments.
     pub fn private_with(binary: &str, folder: &Path, config: &Path, arguments: &[String]) -> Node {
         let mut command = Command::new(binary);
         command.arg("run").arg("--config").arg(config).arg("--data").arg(folder.join("store")).args(arguments);
         Node::start(&mut command, folder)
     }
 
-    /// The same by a shell that sets a limit first, such as `ulimit -n 1024`.
+    /// Like [`Node::private`], started by a shell that first sets a limit such as `ulimit -n 1024`.
     pub fn limited(binary: &str, folder: &Path, config: &Path, limit: &str) -> Node {
         let mut command = Command::new("sh");
         command.arg("-c").arg(format!("{limit} && exec \"$0\" \"$@\"")).arg(binary);
@@ -105,7 +105,7 @@ impl Node {
         Node { child: command.spawn().expect("nisd starts"), log, http, websocket }
     }
 
-    /// Waits for the first answer, looking every half millisecond; gives the client that got it.
+    /// Polls every half millisecond until the first answer; returns the client that got it.
     pub fn first_answer(&self) -> Client {
         let begun = Instant::now();
         loop {
@@ -128,17 +128,17 @@ impl Node {
         }
     }
 
-    /// Its number as a process.
+    /// Returns the process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Resident memory now.
+    /// Returns the present resident memory.
     pub fn memory(&self) -> Memory {
         memory_of(self.child.id())
     }
 
-    /// Seconds of processor time used so far.
+    /// Returns the processor time used so far in seconds.
     pub fn cpu_seconds(&self) -> f64 {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).expect("/proc/PID/stat");
         let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
@@ -146,7 +146,7 @@ impl Node {
         fields.skip(11).take(2).filter_map(|ticks| ticks.parse::<f64>().ok()).sum::<f64>() / 100.0
     }
 
-    /// What the node has logged.
+    /// Returns the log so far.
     pub fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
@@ -159,7 +159,7 @@ impl Drop for Node {
     }
 }
 
-/// Resident memory of a process now; no numbers once it has ended.
+/// Returns the present resident memory of a process; NaN values once it has ended.
 pub fn memory_of(process: u32) -> Memory {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let kib = |name: &str| {
@@ -190,7 +190,7 @@ fn free_port() -> SocketAddr {
     listener.local_addr().expect("an address")
 }
 
-/// Takes blocks into a store as the program does; seconds of every step but those that commit.
+/// Imports blocks into a store as the program does; returns the seconds of every step except those that commit.
 pub fn take_in(
     store: &Store,
     settings: &Settings,
@@ -222,7 +222,7 @@ impl Client {
         Client::connect_from(Ipv4Addr::LOCALHOST, address)
     }
 
-    /// One from another address of this machine.
+    /// Connects from another address of this machine.
     pub fn connect_from(from: Ipv4Addr, address: SocketAddr) -> io::Result<Client> {
         let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)?;
         socket.bind(&SocketAddr::from((from, 0)).into())?;
@@ -233,7 +233,7 @@ impl Client {
         Ok(Client { stream: BufReader::new(stream), body: Vec::new() })
     }
 
-    /// Sends a whole request, and gives status and body of its answer.
+    /// Sends a whole request; returns the status and the body of its answer.
     pub fn ask(&mut self, request: &str) -> io::Result<(u16, &[u8])> {
         self.send(request)?;
         self.answer()
@@ -249,7 +249,7 @@ impl Client {
         self.send(&get(path))
     }
 
-    /// Status and body of the next answer.
+    /// Returns the status and the body of the next answer.
     pub fn answer(&mut self) -> io::Result<(u16, &[u8])> {
         let (mut line, mut status, mut length) = (String::new(), 0, 0);
         loop {
@@ -275,7 +275,7 @@ impl Client {
         self.ask(&get(path))
     }
 
-    /// The chain's height.
+    /// Requests the chain height.
     pub fn height(&mut self) -> u64 {
         let (_, body) = self.get("/chain/height").expect("an answer");
         height_in(body).expect("a height")
@@ -286,7 +286,7 @@ fn get(path: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n")
 }
 
-/// The number behind the last `"height":` of a JSON text, or the number that is the whole text.
+/// Returns the number after the last `"height":` of a JSON text, or the number that is the whole text.
 pub fn height_in(json: &[u8]) -> Option<u64> {
     const KEY: &[u8] = b"\"height\":";
     let place = json.windows(KEY.len()).rposition(|window| window == KEY).map_or(0, |place| place + KEY.len());
@@ -306,16 +306,16 @@ pub const KINDS: [&str; 8] = [
     "/status",
 ];
 
-/// Blocks from the tip down whose transactions are asked for.
+/// Number of blocks below the tip whose transactions are requested.
 const RECENT: u64 = 1_000;
 
-/// Mixed queries about what the chain holds up to some height.
+/// Mixed queries about the content of the chain up to some height.
 pub struct Mix {
     blocks: Vec<serde_json::Value>,
 }
 
 impl Mix {
-    /// The mix for `all-forks`.
+    /// Returns the mix for `all-forks`.
     pub fn all_forks() -> Mix {
         let lines = flate2::read::MultiGzDecoder::new(File::open(all_forks("blocks.jsonl.gz")).expect("blocks"));
         let lines = BufReader::new(lines).lines();
@@ -323,7 +323,7 @@ impl Mix {
         Mix { blocks }
     }
 
-    /// The query with this number, of the kind `KINDS[number % 8]`, that a node at `height` can answer.
+    /// Returns query `number`, of the kind `KINDS[number % 8]`, that a node at `height` can answer.
     pub fn request(&self, number: u64, height: u64) -> String {
         let random = scatter(number);
         let block = &self.blocks[(random % height.clamp(1, TIP)) as usize];
@@ -338,7 +338,7 @@ impl Mix {
                 )
             }
             3 => {
-                // A node without the feature TRANSACTION_HASH_LOOKUP knows those of the last 36 hours only.
+                // A node without the feature TRANSACTION_HASH_LOOKUP knows only the hashes of the last 36 hours.
                 let recent = height.saturating_sub(random % RECENT).clamp(1, TIP) as usize;
                 let mut lists = self.blocks[..recent].iter().rev().filter_map(|block| block["transactions"].as_array());
                 let list = lists.find(|list| !list.is_empty()).expect("transactions");
@@ -352,7 +352,7 @@ impl Mix {
     }
 }
 
-/// A number that looks like chance (the finalizer of the splitmix generator).
+/// Returns a pseudo-random number (the finalizer of splitmix).
 pub fn scatter(number: u64) -> u64 {
     let a = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let b = (a ^ a >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -360,25 +360,25 @@ pub fn scatter(number: u64) -> u64 {
     c ^ c >> 31
 }
 
-/// The value below which `share` of the values lie; sorts them.
+/// Returns a quantile of the values; sorts them.
 pub fn quantile(values: &mut [f64], share: f64) -> f64 {
     values.sort_by(f64::total_cmp);
     let place = (values.len() as f64 * share).ceil() as usize;
     values.get(place.saturating_sub(1)).copied().unwrap_or(f64::NAN)
 }
 
-/// The value in the middle; sorts them.
+/// Returns the median of the values; sorts them.
 pub fn median(values: &mut [f64]) -> f64 {
     quantile(values, 0.5)
 }
 
-/// `p50 … p99 … max …` in milliseconds; sorts them.
+/// Returns `p50 … p99 … max …` in milliseconds; sorts the values.
 pub fn in_millis(values: &mut [f64]) -> String {
     let [p50, p99, max] = [0.5, 0.99, 1.0].map(|share| quantile(values, share) * 1e3);
     format!("p50 {p50:.2} ms, p99 {p99:.2} ms, max {max:.2} ms")
 }
 
-/// How busy the machine is, to judge the figures by.
+/// Returns how busy the machine is, for judging the results.
 pub fn machine() -> String {
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let cores = std::thread::available_parallelism().map_or(0, usize::from);

@@ -1,4 +1,4 @@
-//! Websocket sessions of clients, which speak STOMP.
+//! Websocket sessions of clients with STOMP.
 
 use std::io::{Read, Write};
 use std::net::SocketAddr;
@@ -22,11 +22,11 @@ pub fn open(count: usize, address: SocketAddr, destinations: &[&str]) -> Vec<Web
     streams.into_iter().map(|stream| subscribe(stream, destinations)).collect()
 }
 
-/// Reads the answer to the handshake and subscribes.
+/// Reads the response to the handshake and subscribes.
 pub fn subscribe(mut stream: std::net::TcpStream, destinations: &[&str]) -> WebSocket<std::net::TcpStream> {
     let (mut head, mut piece) = (Vec::new(), [0; 1024]);
     while !head.ends_with(b"\r\n\r\n") {
-        // Nothing follows the head before this side has said something.
+        // Nothing follows the head before this side sends something.
         let count = stream.read(&mut piece).expect("an answer");
         assert!(count > 0, "closed by the node");
         head.extend_from_slice(&piece[..count]);

@@ -1,5 +1,5 @@
-//! A chain made up for measuring: many accounts that take part in the importance calculation, and many payments among
-//! them. It ends with the block after which importances are calculated for the second time, an empty one.
+//! A synthetic chain: many accounts that are eligible for importance, and many payments among them. It ends with an
+//! empty block that triggers the second importance calculation.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,21 +18,21 @@ use super::scatter;
 
 /// The last block.
 pub const LAST: u64 = 359;
-/// Whole units of the account that makes all blocks.
+/// Balance in whole units of the account that makes all blocks.
 const OF_THE_HARVESTER: u64 = 3_000_000_000;
 
-/// A chain in files.
+/// The files of a chain.
 pub struct Synthetic {
-    /// Settings, also of the network.
+    /// Settings, including those of the network.
     pub config: PathBuf,
-    /// All blocks but the nemesis block.
+    /// All blocks except the nemesis block.
     pub blocks: PathBuf,
     /// The accounts.
     pub addresses: Vec<Address>,
 }
 
 impl Synthetic {
-    /// Makes a chain of `accounts` that take part, and of `payments` among them.
+    /// Creates a chain with `accounts` eligible accounts and `payments` among them.
     pub fn create(folder: &Path, accounts: usize, payments: usize) -> Synthetic {
         let keys: Vec<KeyPair> = (1..=accounts as u64).map(key_pair).collect();
         let addresses: Vec<Address> = keys.iter().map(address).collect();
@@ -61,12 +61,12 @@ fn payment(keys: &[KeyPair], addresses: &[Address], height: u64, number: usize, 
     let from = 1 + (random % (keys.len() as u64 - 1)) as usize;
     let unit = (random >> 40) as f64 / (1u64 << 24) as f64;
     let to = (unit * unit * unit * keys.len() as f64) as usize % keys.len();
-    // No two payments of a block are the same.
+    // No two payments of a block are equal.
     let amount = Amount(Amount::whole(1_000 + (random >> 20) % 500).0 + number as u64);
     transfer(&keys[from], addresses[to], amount, Amount(50_000), time)
 }
 
-/// Settings of the network: its first account owns so much that it makes all blocks.
+/// Writes the settings of the network, whose first account owns so much that it makes all blocks.
 fn write_config(folder: &Path, addresses: &[Address]) -> PathBuf {
     let each = (TOTAL - OF_THE_HARVESTER) / addresses.len() as u64;
     let amount = |index| Amount::whole(if index == 0 { OF_THE_HARVESTER } else { each });
@@ -75,7 +75,7 @@ fn write_config(folder: &Path, addresses: &[Address]) -> PathBuf {
     Genesis::new(Timestamp(0), &funded).write(folder, &limits)
 }
 
-/// The end of the chain that is being made.
+/// The tip of the chain being made.
 struct Head {
     hash: Hash256,
     generation_hash: Hash256,
@@ -101,7 +101,7 @@ impl Head {
         self.window.difficulty(settings.network.chain.target_time).expect("time passes")
     }
 
-    /// The first second at which an account may make the next block.
+    /// Returns the first second at which an account may make the next block.
     fn time_of_hit(&self, signer: &KeyPair, settings: &Settings) -> Timestamp {
         let hit = proof::hit(&proof::generation_hash(&self.generation_hash, &signer.public()));
         let difficulty = self.difficulty(settings);

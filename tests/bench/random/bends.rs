@@ -12,11 +12,11 @@ use super::model::Token;
 use super::people::{CREATION, FIRST_ORDINARY, HARVESTERS, LENDER, NEMESIS, RENTAL, SHARERS, Who};
 use super::rule::Rule;
 
-/// Transactions that no block can hold in this order.
+/// Transactions that no block may hold in this order.
 pub type Bent = Option<Vec<Transaction>>;
 
 impl Maker<'_> {
-    /// Transactions meant to break a rule for transactions, if the state has what it takes.
+    /// Returns transactions meant to break a rule for transactions, if the state allows it.
     pub fn bend(&mut self, aim: Rule) -> Bent {
         use Rule::*;
         let (network, other_network) = (self.court.people.network, self.court.people.other_network());
@@ -98,12 +98,12 @@ impl Maker<'_> {
         }
     }
 
-    /// A draft with all signatures.
+    /// Returns a draft with all signatures.
     fn finished(&mut self, draft: Option<Transaction>) -> Bent {
         self.finish(draft?).map(|whole| vec![whole])
     }
 
-    /// Changes a valid transaction, be it one of its own, one inside another, or one around it.
+    /// Changes a valid transaction: a plain one, an inner one, or a multisig one.
     fn anywhere(&mut self, mut change: impl FnMut(&mut crate::common::Random, &mut Transaction)) -> Bent {
         let mut draft = if self.once_in(3) { self.draft_of_multisig()? } else { self.valid_draft()? };
         let signer = self.court.people.of_key(&draft.signer);
@@ -120,14 +120,14 @@ impl Maker<'_> {
         self.finished(Some(whole))
     }
 
-    /// A valid draft of a multisig account.
+    /// Returns a valid draft of a multisig account.
     pub fn draft_of_multisig(&mut self) -> Option<Transaction> {
         let who =
             self.one_who(|who, account| account.is_multisig() && who < RENTAL && account.balance > 100 * MICRO)?;
         if self.can_act(who) { self.draft_by(who) } else { None }
     }
 
-    /// A small transfer by somebody.
+    /// Returns a small transfer of an account.
     fn draft_by(&mut self, who: Who) -> Option<Transaction> {
         let to = self.payee();
         let amount = self.random.next() % MICRO;
@@ -135,7 +135,7 @@ impl Maker<'_> {
         Some(version_1(draft))
     }
 
-    /// A multisig transaction.
+    /// Returns a multisig transaction.
     fn wrapped(&mut self) -> Option<Transaction> {
         let inner = self.draft_of_multisig()?;
         let mut whole = self.wrap(inner)?;
@@ -197,7 +197,7 @@ impl Maker<'_> {
         let (to, balance) = (self.payee(), self.account(from).balance);
         let mut draft = version_1(self.transfer_of(from, to, balance, Vec::new()));
         if self.random.coin() {
-            // What is missing is as little as can be.
+            // The shortfall is as small as possible.
             let Body::Transfer(body) = &mut draft.body else { return None };
             body.amount = Amount((balance + 1).checked_sub(draft.fee.0)?);
         }
@@ -231,14 +231,14 @@ impl Maker<'_> {
         };
         let (id, token) = self.token(|_, token| is_huge(token))?;
         let (from, to) = (self.single_payer(1_000)?, self.payee());
-        // So much that the product is 2⁶³ and more, but not 2⁶⁴.
+        // The product is at least 2⁶³ but below 2⁶⁴.
         let fee = token.definition.levy.as_ref()?.fee;
         let quantity = i64::MAX as u64 / fee + 1 + self.random.next() % 1_000;
         let draft = self.transfer_of(from, to, MICRO, vec![Mosaic { id: id.clone(), quantity }]);
         self.finished(Some(draft))
     }
 
-    /// Somebody who is, or was, a remote; whoever can pay comes first.
+    /// Returns an account that is or was a remote, preferably one that can pay.
     fn a_remote(&mut self) -> Option<Who> {
         let rich = self.one_who(|_, account| {
             account.balance > 100 * MICRO && account.links.last().is_some_and(|link| !link.is_owner)
@@ -418,7 +418,7 @@ impl Maker<'_> {
         let account = self.account(who);
         let (size, least) = (account.cosignatories.len() as i64, account.least);
         if aim == Rule::T15Above && least == size && self.random.coin() {
-            // One less remains than must sign.
+            // One cosignatory fewer remains than must sign.
             let draft = self.modify(who, &[(Delete, *account.cosignatories.first()?)], None);
             return self.finished(Some(draft));
         }
@@ -667,7 +667,7 @@ impl Maker<'_> {
         if is_small { self.finished(Some(draft)) } else { None }
     }
 
-    /// Two multisig transactions about one inner transaction.
+    /// Returns two multisig transactions with the same inner transaction.
     pub fn twins(&mut self) -> Bent {
         let inner = self.draft_of_multisig()?;
         let account = self.court.people.of_key(&inner.signer);
@@ -689,7 +689,7 @@ impl Maker<'_> {
     }
 }
 
-/// The same as of version 1.
+/// Returns the same transaction with version 1.
 pub fn version_1(mut transaction: Transaction) -> Transaction {
     transaction.version = wire_version(wire_network(transaction.version), 1);
     transaction

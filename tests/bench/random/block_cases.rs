@@ -1,4 +1,4 @@
-//! Cases that break a rule for blocks, or one that is looked at before all others.
+//! Cases that break a rule for blocks, or one that is checked before all others.
 
 use nisd::codec::SigningForm;
 use nisd::crypto::PublicKey;
@@ -21,7 +21,7 @@ const BLOCKED: [&str; 3] = [
 ];
 
 impl Stage {
-    /// Offers a case that concerns a block; whether the rule is one of these.
+    /// Offers a block-level case; returns whether the rule is one of these.
     pub fn try_block_case(&mut self, aim: Rule, harvesters: [Who; 2]) -> bool {
         use Rule::*;
         match aim {
@@ -34,7 +34,7 @@ impl Stage {
             | NotHit => self.try_bad_proof(aim, harvesters),
             B3Blocked => self.try_blocked_key(),
             Unreadable => self.try_unreadable(harvesters),
-            // Many are offered at once.
+            // Each of these offers many transactions.
             PoolFull if self.random.below(6) > 0 => {}
             PoolFull => self.fill_pool(),
             U1 | PoolSignature | PoolKnown | PoolAlone => self.try_unconfirmed(aim),
@@ -45,7 +45,7 @@ impl Stage {
         true
     }
 
-    /// Calls with a maker for the next height.
+    /// Calls `act` with a maker for the next height.
     pub fn with_maker<T>(&mut self, harvesters: [Who; 2], act: impl FnOnce(&mut Maker<'_>) -> T) -> T {
         let mut random = Random(self.random.next());
         let signer = if harvesters[0] == usize::MAX { HARVESTERS[0] } else { harvesters[0] };
@@ -66,7 +66,7 @@ impl Stage {
         let mut blocks = vec![self.block(harvesters[0], time, Vec::new())];
         match aim {
             Rule::ManyBlocks => {
-                // Seldom, for it is slow to make.
+                // Seldom, because it is slow to make.
                 if self.random.below(10) > 0 {
                     return;
                 }
@@ -99,7 +99,7 @@ impl Stage {
                 resign(&mut blocks[0], self.world.people.keys(harvesters[0]));
             }
             _ => {
-                // Who has nothing cannot make a block, and nobody can without delay.
+                // An account without a balance cannot make a block, and nobody can without delay.
                 let poor = (ALWAYS_POOR..ALWAYS_POOR + 20).find(|who| self.model.accounts[*who].links.is_empty());
                 let parent = self.model.proofs.time();
                 let (who, time) = match poor.filter(|_| self.random.coin()) {
@@ -116,8 +116,7 @@ impl Stage {
         self.offer_bad(&aim.into(), &blocks, now);
     }
 
-    /// Nobody here can sign with such a key, and the signature is looked at first; but not where a user vouches for the
-    /// block.
+    /// Nobody here can sign with such a key, and signatures are checked first, except below a trusted checkpoint.
     fn try_blocked_key(&mut self) {
         let key = BLOCKED[self.random.below(BLOCKED.len())];
         let time = self.time();
@@ -222,7 +221,7 @@ impl Stage {
         self.judge_and_offer(aim, &block, now);
     }
 
-    /// Something else than what the network agreed on; only at that height is it wrong.
+    /// Returns other transactions than the network agreed on, which is wrong only at that height.
     fn wrong_treasury(&mut self, harvesters: [Who; 2]) -> Vec<Transaction> {
         if self.next_height() != self.world.terms.forks.treasury {
             return Vec::new();
@@ -240,7 +239,7 @@ impl Stage {
         }
     }
 
-    /// A multisig transaction about something that is in the chain already.
+    /// Returns a multisig transaction whose inner transaction is already in the chain.
     fn wrapped_again(&mut self, harvesters: [Who; 2]) -> Option<Transaction> {
         let known: Vec<Transaction> = self.recent.iter().filter(|one| one.inner().is_some()).cloned().collect();
         self.with_maker(harvesters, |maker| {
@@ -251,7 +250,7 @@ impl Stage {
     }
 }
 
-/// Makes a signature wrong.
+/// Makes a signature invalid.
 pub fn spoil(transaction: &mut Transaction, is_inner: bool, random: &mut Random) {
     let place = random.below(64);
     let flip = |one: &mut Transaction| one.signature.iter_mut().for_each(|signature| signature.0[place] ^= 1);
@@ -266,7 +265,7 @@ pub fn resign(block: &mut Block, keys: &nisd::crypto::KeyPair) {
 }
 
 impl Maker<'_> {
-    /// Transactions each of which is valid, but that do not go together in one block.
+    /// Returns transactions that are valid one by one but not together in one block.
     fn conflict(&mut self, aim: Rule) -> Option<Vec<Transaction>> {
         let all = match aim {
             Rule::ChildTwiceInPart => return self.twins(),
@@ -315,11 +314,11 @@ impl Maker<'_> {
             };
             others.push(self.one_who(is_fit)?);
         }
-        // Whoever is new would have to sign the second unless some are enough.
+        // A new cosignatory would have to sign the second one, unless a subset suffices.
         Some(others.into_iter().map(|other| self.modify(who, &[(ModificationKind::Add, other)], None)).collect())
     }
 
-    /// A mosaic is defined and used at once.
+    /// Returns transactions that define a mosaic and use it in the same block.
     fn early_use(&mut self, aim: Rule) -> Option<Vec<Transaction>> {
         let (name, owner) = self.own_namespace()?;
         let fresh = format!("y{}", self.random.below(1_000));
@@ -341,7 +340,7 @@ impl Maker<'_> {
             Rule::B11Transfer => {
                 let to = self.payee();
                 let mut draft = self.transfer_of(owner, to, MICRO, vec![Mosaic { id, quantity: 0 }]);
-                // Nobody knows yet what this costs.
+                // Its fee cannot be computed yet.
                 draft.fee.0 = draft.fee.0.max(200 * MICRO);
                 draft
             }

@@ -1,4 +1,4 @@
-//! An oracle: the rules for transactions as the text of the protocol has them, written without a look at those of the program.
+//! An oracle: the rules for transactions implemented from the text of the protocol, independently of the program's.
 
 use std::collections::BTreeMap;
 
@@ -11,28 +11,28 @@ use super::rule::{Rule, Ruling, require};
 use super::terms::Terms;
 
 const DAY: i32 = 86_400;
-/// The last time stamp to which a day can be added.
+/// The last timestamp to which a day can be added.
 const LAST_WITH_A_DAY: i32 = i32::MAX - DAY;
-/// Seconds by which a time stamp may be ahead.
+/// Seconds by which a timestamp may be ahead.
 const AHEAD: i32 = 10;
-/// Most micro-units for a cosignature.
+/// Maximum fee of a cosignature in micro-units.
 const MOST_OF_COSIGNATURE: u64 = 1_000_000_000;
 
-/// What is judged for.
+/// Purpose of a validation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// A block.
     Block,
-    /// The unconfirmed transactions.
+    /// The mempool.
     Pool,
 }
 
-/// Who judges, and on what.
+/// The oracle and its inputs.
 #[derive(Clone, Copy)]
 pub struct Court<'a> {
     pub people: &'a People,
     pub terms: &'a Terms,
-    /// Hashes that the block of the treasury must have, in order: those preferred, and the others.
+    /// Required hashes of the treasury block, in order: the preferred set, and the alternative one.
     pub treasury: [&'a [Hash256]; 2],
     pub model: &'a Model,
     /// Height of the block.
@@ -43,7 +43,7 @@ pub struct Court<'a> {
 }
 
 impl<'a> Court<'a> {
-    /// What a transaction does, if it is valid by all rules for transactions.
+    /// Returns the effects of a transaction if it satisfies all rules for transactions.
     pub fn judge(&self, transaction: &Transaction) -> Result<Vec<Move>, Ruling> {
         let moves = self.judge_one(transaction)?;
         transaction.children().try_for_each(|child| self.judge_one(child).map(drop))?;
@@ -166,7 +166,7 @@ impl<'a> Court<'a> {
             let rule = if is_levy { Rule::T20Levy } else { Rule::T20Balance };
             require(*delta >= 0 || balance >= -*delta, rule)?;
             *deltas.entry((*to, id)).or_default() += i128::from(*quantity);
-            // What follows a mosaic that has a levy in another mosaic is that levy.
+            // After a mosaic whose levy is in another mosaic, the next one is that levy.
             let levy = self.model.token(id).and_then(|token| token.definition.levy.as_ref());
             is_levy = !is_levy && levy.is_some_and(|levy| !levy.mosaic.is_xem());
         }
@@ -180,7 +180,7 @@ impl<'a> Court<'a> {
         require(!signs || is_listed(), Rule::T9)
     }
 
-    /// Whether an account may take part in transactions as far as its links go.
+    /// Returns whether the links of an account allow it to take part in transactions.
     fn is_usable(&self, who: Who) -> bool {
         let account = &self.model.accounts[who];
         let is_owner_side = account.links.last().is_none_or(|link| link.is_owner);
@@ -202,7 +202,7 @@ impl<'a> Court<'a> {
         require(self.others(transaction).into_iter().all(|who| self.is_usable(who)), rule)
     }
 
-    /// The accounts of a transaction besides its signer.
+    /// Returns the accounts of a transaction except its signer.
     fn others(&self, transaction: &Transaction) -> Vec<Who> {
         let signer = self.people.of_key(&transaction.signer);
         match &transaction.body {

@@ -1,4 +1,4 @@
-//! The rules for a block whose proof and signatures are good.
+//! Rules for a block with valid proof and signatures.
 
 use std::collections::BTreeSet;
 
@@ -11,12 +11,12 @@ use super::people::Who;
 use super::rule::{Rule, Ruling, require};
 
 impl Court<'_> {
-    /// What the state is after a block, if it is valid.
+    /// Returns the state after a block if it is valid.
     pub fn judge_block(&self, block: &Block) -> Result<Model, Ruling> {
         self.judge_next(block, &mut BTreeSet::new())
     }
 
-    /// The same within a part in whose blocks so far these hashes are.
+    /// Like [`Court::judge_block`], within a chain part; `seen` has the hashes in its blocks so far.
     pub fn judge_next(&self, block: &Block, seen: &mut BTreeSet<Hash256>) -> Result<Model, Ruling> {
         let mut after = self.model.clone();
         for transaction in &block.transactions {
@@ -38,7 +38,7 @@ impl Court<'_> {
         Ok(after)
     }
 
-    /// B1 to B11.
+    /// Rules B1 to B11.
     fn block_rules(&self, block: &Block, signer: Who) -> Result<(), Ruling> {
         let transactions = &block.transactions;
         let all: Vec<&Transaction> = transactions.iter().flat_map(Transaction::self_and_children).collect();
@@ -53,7 +53,7 @@ impl Court<'_> {
             require(pays != signer, Rule::B5Signer)?;
             require(Some(pays) != owner, Rule::B5Owner)?;
         }
-        // What is merely known gives way to any failure after it.
+        // A mere duplicate has lower priority than any later failure.
         let known = self.are_new(transactions); // B6
         require(wire_network(block.version) == self.people.network, Rule::B7)?;
         require(entity_version(block.version) == 1, Rule::B8)?;

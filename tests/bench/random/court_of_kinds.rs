@@ -1,4 +1,4 @@
-//! The rules that only concern transactions of one kind.
+//! Rules for transactions of one kind.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ use super::rule::{Rule, Ruling, require};
 
 const RESERVED: [&str; 11] = ["nem", "user", "account", "org", "com", "biz", "net", "edu", "mil", "gov", "info"];
 const MICRO: u64 = 1_000_000;
-/// Smallest units of a mosaic that may exist.
+/// Maximum supply of a mosaic in smallest units.
 const MOST_UNITS: u64 = 9_000_000_000_000_000;
 
 impl Court<'_> {
@@ -212,7 +212,7 @@ impl Court<'_> {
 }
 
 impl Rule {
-    /// The same rule broken by another than the owner.
+    /// Returns the variant of this rule for a break by an account other than the owner.
     fn or_of_other(self, is_other: bool) -> Rule {
         if is_other { Rule::T16EarlyOther } else { self }
     }

@@ -1,4 +1,4 @@
-//! What must be paid.
+//! Minimum fees, rents and creation fees.
 
 use nisd::model::transaction::Transfer;
 use nisd::model::units::MICRO;
@@ -11,7 +11,7 @@ use super::rule::{Rule, Ruling};
 const CURRENCY: u64 = 8_999_999_999;
 
 impl Court<'_> {
-    /// Least fee of a transaction in micro-units.
+    /// Returns the minimum fee of a transaction in micro-units.
     pub fn least_fee(&self, transaction: &Transaction) -> Result<u64, Ruling> {
         let era = self.terms.era(self.height);
         let units = match &transaction.body {
@@ -31,13 +31,13 @@ impl Court<'_> {
         u64::try_from(fee).map_err(|_| negative())
     }
 
-    /// Least rent in micro-units.
+    /// Returns the minimum rent in micro-units.
     pub fn rent(&self, name: &NamespaceId) -> u64 {
         let all = if name.is_root() { [50_000, 1_500, 100] } else { [5_000, 200, 10] };
         all[self.terms.era(self.height)] * MICRO
     }
 
-    /// Least creation fee in micro-units.
+    /// Returns the minimum creation fee in micro-units.
     pub fn creation_fee(&self) -> u64 {
         [50_000, 500, 10][self.terms.era(self.height)] * MICRO
     }
@@ -86,7 +86,7 @@ impl Court<'_> {
         Ok(sum)
     }
 
-    /// Supply and divisibility of an attached mosaic.
+    /// Returns the supply and the divisibility of an attached mosaic.
     fn information(&self, mosaic: &Mosaic) -> Result<(u64, u32), Ruling> {
         if mosaic.id.is_xem() {
             return Ok((CURRENCY, 6));
@@ -101,7 +101,7 @@ fn length(body: &Transfer) -> i64 {
     body.message.as_ref().map_or(0, |message| message.payload.len() as i64)
 }
 
-/// Whole units of the currency that an attached mosaic stands for.
+/// Returns the value of an attached mosaic in whole units of the currency.
 fn equivalent(body: &Transfer, mosaic: &Mosaic, supply: u64, divisibility: u32) -> i64 {
     if supply == 0 {
         return 0;

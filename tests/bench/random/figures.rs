@@ -1,4 +1,4 @@
-//! How often each rule was the reason of a refusal.
+//! Statistics: how often each rule caused a rejection.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,17 +8,17 @@ use super::rule::Rule;
 
 macro_rules! classes {
     ($($variant:ident $name:literal;)*) => {
-        /// What makes one case unlike another, whatever rule it is about.
+        /// Features that distinguish cases, independent of their rules.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Class {
             $(#[doc = $name] $variant,)*
         }
 
         impl Class {
-            /// All of them.
+            /// All classes.
             pub const ALL: &[Class] = &[$(Class::$variant,)*];
 
-            /// What it is, for people.
+            /// Returns its name for display.
             pub fn name(self) -> &'static str {
                 match self {
                     $(Class::$variant => $name,)*
@@ -92,53 +92,53 @@ impl Class {
 /// Counts of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
-    /// Blocks and parts offered.
+    /// Offered blocks and chain parts.
     pub offered: u64,
-    /// Of these, accepted; each was also undone once.
+    /// Accepted ones; each was also undone once.
     pub accepted: u64,
     /// Transactions in the accepted ones.
     pub transactions: u64,
     /// Empty blocks in between.
     pub empty: u64,
-    /// Unconfirmed transactions offered.
+    /// Offered unconfirmed transactions.
     pub announced: u64,
     /// Networks.
     pub worlds: u64,
-    /// Cases that broke an earlier rule than was meant, or none.
+    /// Cases that broke another rule than intended, or none.
     pub aside: u64,
-    /// Refusals by rule: in blocks, and as unconfirmed transactions.
+    /// Rejections by rule: in blocks, and as unconfirmed transactions.
     pub by_rule: BTreeMap<Rule, [u64; 2]>,
-    /// How often what makes one case unlike another came to pass.
+    /// Occurrences of each class.
     pub classes: BTreeMap<Class, u64>,
-    /// Where the node said something else.
+    /// Differences between the node's result and the expected one.
     pub differences: Vec<String>,
-    /// Time taken.
+    /// Elapsed time.
     pub elapsed: Duration,
 }
 
 impl Figures {
-    /// Counts a refusal.
+    /// Counts a rejection.
     pub fn refuse(&mut self, rule: Rule, is_pool: bool) {
         self.by_rule.entry(rule).or_default()[usize::from(is_pool)] += 1;
     }
 
-    /// Counts something that came to pass.
+    /// Counts an occurrence.
     pub fn note(&mut self, class: Class) {
         *self.classes.entry(class).or_default() += 1;
     }
 
-    /// What came to pass less often than so many times.
+    /// Returns the classes with fewer than `times` occurrences.
     pub fn scarce(&self, times: u64) -> Vec<&'static str> {
         let count = |class: &Class| self.classes.get(class).copied().unwrap_or(0);
         Class::ALL.iter().filter(|class| count(class) < times).map(|class| class.name()).collect()
     }
 
-    /// Refusals by a rule.
+    /// Returns the number of rejections by a rule.
     pub fn of(&self, rule: Rule) -> u64 {
         self.by_rule.get(&rule).map_or(0, |counts| counts.iter().sum())
     }
 
-    /// Rules that were the reason of a refusal less often than so many times.
+    /// Returns the rules with fewer than `times` rejections.
     pub fn below(&self, times: u64) -> Vec<&'static str> {
         Rule::ALL.iter().filter(|rule| self.of(**rule) < times).map(|rule| rule.name()).collect()
     }

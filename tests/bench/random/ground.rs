@@ -1,4 +1,4 @@
-//! The node that is asked: a store of its own, to which chain parts and unconfirmed transactions are offered.
+//! The node under test: a store of its own, to which chain parts and unconfirmed transactions are offered.
 
 use std::path::Path;
 
@@ -25,30 +25,30 @@ use super::rule::Verdict;
 use super::world::World;
 use crate::invariants;
 
-/// A time that no block is ahead of.
+/// A network time later than every block.
 pub const LATE: i32 = i32::MAX - 100;
 const MAP_SIZE: usize = 1 << 30;
-/// How the verdict begins on what is no block.
+/// Start of the verdict on bytes that are not a block.
 pub const UNREADABLE: &str = "cannot be read";
-/// The verdict on a valid part that does not replace what is there.
+/// The verdict on a valid part that does not replace the present branch.
 pub const NOT_BETTER: &str = "valid, but not better";
 
-/// See the module.
+/// The node under test; see the module.
 pub struct Ground {
     settings: Settings,
     store: Store,
     _folder: TempDir,
-    /// Hashes of the blocks, the first at 0.
+    /// Hashes of the blocks, the first at index 0.
     hashes: Vec<Hash256>,
 }
 
 impl Ground {
-    /// A node that has the nemesis block of a world, whose files go into a folder.
+    /// Creates a node with the nemesis block of a world, whose files go into a folder.
     pub fn new(world: &World, files: &Path) -> Ground {
         Ground::of(&world.write(files), files)
     }
 
-    /// The same with settings that were written into a folder.
+    /// Like [`Ground::new`], with settings from a folder.
     pub fn of(settings: &Path, files: &Path) -> Ground {
         let settings = config::load(Some(settings), Vec::new(), Some(files));
         let settings = settings.unwrap_or_else(|error| panic!("{error}"));
@@ -73,23 +73,23 @@ impl Ground {
         self.hashes.len() as u64
     }
 
-    /// Hash of a block.
+    /// Returns the hash of a block.
     pub fn hash(&self, height: u64) -> Hash256 {
         self.hashes[height as usize - 1]
     }
 
-    /// A signed block that follows the last.
+    /// Builds a signed block on the tip.
     pub fn block(&self, people: &People, signer: Who, time: i32, transactions: Vec<Transaction>) -> Block {
         let parent = self.hash(self.height());
         signed_block(people, signer, self.height() + 1, time, parent, transactions)
     }
 
-    /// Offers blocks that are to follow the last, in the form in which they are sent.
+    /// Offers blocks on top of the tip, in their wire form.
     pub fn offer(&mut self, blocks: &[Block], now: i32) -> Verdict {
         self.offer_bytes(self.height(), &bytes_of(blocks), now).0
     }
 
-    /// Offers blocks, as bytes, that are to follow one of the chain. Gives the transactions of those replaced besides.
+    /// Offers blocks as bytes on top of any block of the chain. Also returns the transactions of replaced blocks.
     pub fn offer_bytes(&mut self, common: u64, blocks: &[Vec<u8>], now: i32) -> (Verdict, Vec<Transaction>) {
         let read = |bytes: &Vec<u8>| Block::from_bytes(bytes, Context::of(self.network()));
         let read: Result<Vec<Block>, _> = blocks.iter().map(read).collect();
@@ -113,7 +113,7 @@ impl Ground {
         (verdict, switch.returned)
     }
 
-    /// The importance that an account has for the next block, if it took part when that was computed.
+    /// Returns the importance of an account for the next block, if the last calculation included it.
     pub fn importance(&self, address: &Address) -> Option<f64> {
         let snapshot = self.store.snapshot().expect("a snapshot");
         let due = Height((self.height() / 359 * 359).max(1));
@@ -121,36 +121,36 @@ impl Ground {
         own.filter(|own| own.height == due).map(|own| own.importance)
     }
 
-    /// The importances that accounts have, each with the height for which it was computed.
+    /// Returns the importances of accounts, each with the height it was computed for.
     pub fn importances(&self, people: &People) -> Vec<Option<(u64, f64)>> {
         (0..people.len()).map(|who| self.last_importance(&people.address(who))).collect()
     }
 
-    /// The importance that an account has, with the height for which it was computed.
+    /// Returns the importance of an account with the height it was computed for.
     pub fn last_importance(&self, address: &Address) -> Option<(u64, f64)> {
         let own = state::importance(&self.store.snapshot().expect("a snapshot"), address).expect("a store");
         own.map(|own| (own.height.0, own.importance))
     }
 
-    /// What an account has now.
+    /// Returns the present balance of an account.
     pub fn balance(&self, address: &Address) -> state::VestedBalance {
         let account = state::account(&self.store.snapshot().expect("a snapshot"), address).expect("a store");
         account.balance.at(Height(self.height()), &self.network().chain)
     }
 
-    /// Whether a mosaic is defined as a written state says.
+    /// Returns whether a mosaic has the definition that a recorded state gives.
     pub fn has_definition(&self, id: &str, written: &serde_json::Value) -> bool {
         let id = MosaicId::parse(id).expect("a name");
         let found = state::mosaic_definition(&self.store.snapshot().expect("a snapshot"), &id).expect("a store");
         found.is_some_and(|found| super::record::definition(&found) == *written)
     }
 
-    /// Score of the whole chain.
+    /// Returns the score of the whole chain.
     pub fn score(&self) -> i128 {
         tip(&self.store.snapshot().expect("a snapshot")).expect("a store").expect("a chain").score
     }
 
-    /// Has a block taken in for which the user vouches: neither signatures nor the proof are looked at.
+    /// Imports a block as a trusted checkpoint, without checking signatures and proof.
     pub fn take_in_trusted(&mut self, block: &Block) -> Verdict {
         let mut file = Vec::new();
         write_block(&mut file, &block.to_bytes(SigningForm::Verifiable)).expect("memory");
@@ -169,12 +169,12 @@ impl Ground {
         }
     }
 
-    /// Offers an unconfirmed transaction to an empty pool.
+    /// Offers an unconfirmed transaction to an empty mempool.
     pub fn announce(&self, transaction: &Transaction, now: i32) -> Verdict {
         self.announce_to(&mut Mempool::default(), transaction, now)
     }
 
-    /// Offers an unconfirmed transaction.
+    /// Offers an unconfirmed transaction to a mempool.
     pub fn announce_to(&self, pool: &mut Mempool, transaction: &Transaction, now: i32) -> Verdict {
         let snapshot = self.store.snapshot().expect("a snapshot");
         let (network, height) = (self.network(), Height(self.height()));
@@ -187,7 +187,7 @@ impl Ground {
         }
     }
 
-    /// Goes back to a lower height.
+    /// Rolls back to a lower height.
     pub fn go_back(&mut self, height: u64) {
         let mut batch = self.store.begin_write().expect("a batch");
         rollback(&mut batch, Height(height)).expect("blocks taken a moment ago");
@@ -199,12 +199,12 @@ impl Ground {
         state::digest(&self.store.snapshot().expect("a snapshot")).expect("a store")
     }
 
-    /// Looks at what holds of every state.
+    /// Checks the invariants of every state.
     pub fn check_invariants(&self) -> Result<invariants::Facts, String> {
         invariants::check(&self.store, self.network())
     }
 
-    /// Where the state of the node differs from what is believed of it.
+    /// Returns where the state of the node differs from the model.
     pub fn compare(&self, world: &World, model: &Model) -> Result<(), String> {
         let snapshot = self.store.snapshot().expect("a snapshot");
         let last = tip(&snapshot).expect("a store").expect("a chain").height.0;
@@ -271,7 +271,7 @@ impl Ground {
     }
 }
 
-/// A signed block.
+/// Builds a signed block.
 pub fn signed_block(
     people: &People,
     signer: Who,
@@ -298,7 +298,7 @@ fn same<T: PartialEq + std::fmt::Debug>(what: &str, whose: &str, expected: T, fo
     if expected == found { Ok(()) } else { Err(format!("{what} {whose}: expected {expected:?}, found {found:?}")) }
 }
 
-/// Works on a part until it is decided.
+/// Processes a branch until it is decided.
 fn finish(mut part: Box<CandidateBranch<'_>>, now: i32) -> BranchOutcome {
     loop {
         match part.step(Timestamp(now)).expect("a store that works") {

@@ -1,4 +1,4 @@
-//! Makes transactions that are likely to be valid: the state decides who can do what.
+//! Makes transactions that are likely to be valid, based on the state.
 
 use nisd::model::mosaic::{LevyKind, MosaicProperties};
 use nisd::model::transaction::{
@@ -16,9 +16,9 @@ use super::people::{
 use crate::common::Random;
 
 pub const MICRO: u64 = 1_000_000;
-/// Roots that are rented; one has all that a name may have, and as much of it.
+/// Names of roots to rent; one has every allowed kind of character and the maximum length.
 const ROOTS: [&str; 8] = ["r0", "r1", "r2", "r3", "r4", "5-_0123456789abc", "r6", "r7"];
-/// Most UTF-16 units of a description.
+/// Maximum UTF-16 units of a description.
 pub const LONGEST_DESCRIPTION: usize = 512;
 const TRIES: usize = 12;
 
@@ -28,7 +28,7 @@ pub struct Maker<'a> {
     pub random: &'a mut Random,
     /// Time of the block.
     pub time: i32,
-    /// Who signs the block, and for whom: neither may sign a transaction.
+    /// The signer of the block and the account it harvests for; neither may sign a transaction.
     pub harvesters: [Who; 2],
 }
 
@@ -37,12 +37,12 @@ impl<'a> Maker<'a> {
         &self.court.model.accounts[who]
     }
 
-    /// Whether something comes to pass that does so once in `count` times.
+    /// Returns `true` once in `count` calls on average.
     pub fn once_in(&mut self, count: usize) -> bool {
         self.random.below(count) == 0
     }
 
-    /// One of those for which a condition holds.
+    /// Returns a random account that meets a condition.
     pub fn one_who(&mut self, is_fit: impl Fn(Who, &Account) -> bool) -> Option<Who> {
         let model = self.court.model;
         let fit: Vec<Who> = (0..model.accounts.len()).filter(|who| is_fit(*who, &model.accounts[*who])).collect();
@@ -53,18 +53,18 @@ impl<'a> Maker<'a> {
         (!list.is_empty()).then(|| &list[self.random.below(list.len())])
     }
 
-    /// Whether an account may sign transactions in this block, alone or by its cosignatories.
+    /// Returns whether an account may sign transactions in this block, by itself or through its cosignatories.
     pub fn can_act(&self, who: Who) -> bool {
         let can_sign = self.court.people.can_sign(who) || self.account(who).is_multisig();
         can_sign && who != NEMESIS && !self.harvesters.contains(&who) && !self.is_remote(who)
     }
 
-    /// Whether an account is, or was, a remote.
+    /// Returns whether an account is or was a remote.
     pub fn is_remote(&self, who: Who) -> bool {
         self.account(who).links.last().is_some_and(|link| !link.is_owner)
     }
 
-    /// Somebody who has so many whole units.
+    /// Returns an account with at least this many whole units.
     pub fn payer(&mut self, units: u64) -> Option<Who> {
         for _ in 0..4 * TRIES {
             let who = self.random.below(FIRST_POOR + 10);
@@ -75,7 +75,7 @@ impl<'a> Maker<'a> {
         None
     }
 
-    /// The same, but no multisig account.
+    /// Like [`Maker::payer`], but not a multisig account.
     pub fn single_payer(&mut self, units: u64) -> Option<Who> {
         (0..TRIES).find_map(|_| self.payer(units).filter(|who| !self.account(*who).is_multisig()))
     }
@@ -84,13 +84,13 @@ impl<'a> Maker<'a> {
         self.random.below(self.court.people.len())
     }
 
-    /// Somebody who may have currency: the others stay fit to become remotes.
+    /// Returns an account that may receive currency; others stay suitable as remotes.
     pub fn payee(&mut self) -> Who {
         let who = self.random.below(ALWAYS_POOR + 2);
         if who < ALWAYS_POOR { who } else { RENTAL + who - ALWAYS_POOR }
     }
 
-    /// Now and then a transaction takes all that its signer has.
+    /// Sometimes makes a transaction spend the signer's whole balance.
     fn exhaust(&mut self, mut draft: Transaction, paid: u64) -> Transaction {
         let signer = self.court.people.of_key(&draft.signer);
         let account = self.account(signer);
@@ -101,7 +101,7 @@ impl<'a> Maker<'a> {
         draft
     }
 
-    /// A transaction without a signature and with the least fee.
+    /// Returns an unsigned transaction with the minimum fee.
     pub fn draft(&mut self, signer: Who, version: i32, body: Body) -> Transaction {
         let timestamp = (self.time - self.random.below(3_000) as i32).max(0);
         let life = 4_000 + self.random.below(82_401) as i32;
@@ -114,17 +114,17 @@ impl<'a> Maker<'a> {
             deadline: Timestamp(timestamp + life),
             body,
         };
-        // Whatever the nemesis account writes, it pays nothing.
+        // The nemesis account pays no fees.
         if signer == NEMESIS {
             return transaction;
         }
         let least = self.court.least_fee(&transaction).unwrap_or(MICRO);
-        // One in four pays more than it must.
+        // One in four pays more than the minimum.
         transaction.fee = Amount(least + if self.once_in(4) { self.random.next() % MICRO } else { 0 });
         transaction
     }
 
-    /// The transaction with all signatures; that of a multisig account within one of its cosignatories.
+    /// Signs a transaction; one of a multisig account is wrapped in a multisig transaction of a cosignatory.
     pub fn finish(&mut self, draft: Transaction) -> Option<Transaction> {
         let signer = self.court.people.of_key(&draft.signer);
         let is_plain = !self.account(signer).is_multisig() || matches!(draft.body, Body::Multisig(_));
@@ -138,12 +138,12 @@ impl<'a> Maker<'a> {
             body.cosignatures.iter_mut().for_each(|one| self.sign(one));
         }
         let signer = self.court.people.of_key(&transaction.signer);
-        // Nobody can sign for a fee sink; whatever is there instead is refused for something else first.
+        // Nobody can sign for a fee sink; the substitute is rejected for another reason first.
         let signer = if self.court.people.can_sign(signer) { signer } else { NEMESIS };
         transaction.signature = Some(self.court.people.keys(signer).sign(&transaction.signed_bytes()));
     }
 
-    /// A multisig transaction with as many cosignatures as are needed, and seldom more.
+    /// Wraps a transaction in a multisig transaction with the required number of cosignatures, rarely more.
     pub fn wrap(&mut self, inner: Transaction) -> Option<Transaction> {
         let account = self.court.people.of_key(&inner.signer);
         let state = self.account(account);
@@ -164,7 +164,7 @@ impl<'a> Maker<'a> {
         Some(self.wrap_by(inner, *first, others))
     }
 
-    /// A multisig transaction begun by one account, with cosignatures of others.
+    /// Wraps a transaction in a multisig transaction initiated by `first`, with cosignatures of `others`.
     pub fn wrap_by(&mut self, inner: Transaction, first: Who, others: &[Who]) -> Transaction {
         let account = self.court.people.of_key(&inner.signer);
         let other_account = self.court.people.address(account);
@@ -180,7 +180,7 @@ impl<'a> Maker<'a> {
         self.draft(first, 1, Body::Multisig(Box::new(Multisig { inner, cosignatures })))
     }
 
-    /// Something that is probably valid, without signatures.
+    /// Returns a random transaction that is probably valid, without signatures.
     pub fn something(&mut self) -> Option<Transaction> {
         let has_mosaics = self.court.height >= self.court.terms.forks.mosaics;
         match self.random.below(if has_mosaics { 20 } else { 8 }) {
@@ -194,7 +194,7 @@ impl<'a> Maker<'a> {
         }
     }
 
-    /// A draft that is valid when it is finished.
+    /// Returns a draft that is valid once it is signed.
     pub fn valid_draft(&mut self) -> Option<Transaction> {
         (0..TRIES).find_map(|_| {
             let draft = self.something()?;
@@ -213,7 +213,7 @@ impl<'a> Maker<'a> {
         let from = self.payer(1_000)?;
         let to = self.payee();
         let balance = self.account(from).balance;
-        // Harvesters give back what they earn, but for that which must stay important.
+        // Harvesters spend what they earn, except for the balance that keeps them important.
         let amount = match self.random.below(6) {
             _ if from == LENDER => balance / 2_000,
             0..3 if HARVESTERS.contains(&from) => balance / 100,
@@ -228,12 +228,12 @@ impl<'a> Maker<'a> {
         Some(self.draft(from, 1, Body::Transfer(body)))
     }
 
-    /// All mosaics that there are.
+    /// Returns all existing mosaics.
     pub fn tokens(&self) -> Vec<(&'a MosaicId, &'a Token)> {
         self.court.model.roots.values().flat_map(|root| &root.tokens).collect()
     }
 
-    /// Mosaics for which a condition holds.
+    /// Returns a random mosaic that meets a condition.
     pub fn token(&mut self, is_fit: impl Fn(&MosaicId, &Token) -> bool) -> Option<(&'a MosaicId, &'a Token)> {
         let fit: Vec<_> = self.tokens().into_iter().filter(|(id, token)| is_fit(id, token)).collect();
         self.one_of(&fit).copied()
@@ -264,7 +264,7 @@ impl<'a> Maker<'a> {
         Some(self.transfer_of(from, to, multiplier * MICRO, mosaics))
     }
 
-    /// A transfer with mosaics, in the order of the wire.
+    /// Builds a transfer with mosaics in wire order.
     pub fn transfer_of(&mut self, from: Who, to: Who, amount: u64, mut mosaics: Vec<Mosaic>) -> Transaction {
         mosaics.sort_by_key(|mosaic| format!("{} : {}", mosaic.id, mosaic.quantity));
         let recipient = self.court.people.address(to);
@@ -285,7 +285,7 @@ impl<'a> Maker<'a> {
         }
         let size = account.cosignatories.len();
         let may_delete = who != SHARED && size > 0 && self.random.coin();
-        // There are never so many multisig accounts that nobody is left who could sign for another.
+        // The number of multisig accounts is limited so that enough accounts remain that can sign for others.
         let count = self.court.model.accounts.iter().filter(|account| account.is_multisig()).count();
         if size == 0 && count >= 8 && who < ALWAYS_POOR {
             return None;
@@ -311,7 +311,7 @@ impl<'a> Maker<'a> {
         Some(self.exhaust(draft, 0))
     }
 
-    /// A change of cosignatories, in the order of the wire.
+    /// Builds a change of cosignatories in wire order.
     pub fn modify(&mut self, who: Who, changes: &[(ModificationKind, Who)], least: Option<i32>) -> Transaction {
         let people = self.court.people;
         let mut changes = changes.to_vec();
@@ -349,7 +349,7 @@ impl<'a> Maker<'a> {
 
     fn one_who_of(&self, is_fit: impl Fn(Who, &Account) -> bool) -> Option<Who> {
         let model = self.court.model;
-        // The last of them has been paid least often.
+        // The last of them is the one paid least often.
         (0..model.accounts.len()).rev().find(|who| is_fit(*who, &model.accounts[*who]))
     }
 
@@ -362,7 +362,7 @@ impl<'a> Maker<'a> {
         NamespaceId::parse(ROOTS[self.random.below(ROOTS.len())]).expect("a name")
     }
 
-    /// A root for which a condition holds.
+    /// Returns a random root that meets a condition.
     pub fn root(&mut self, is_fit: impl Fn(&Root) -> bool) -> Option<(NamespaceId, &'a Root)> {
         let model = self.court.model;
         let fit: Vec<_> = model.roots.iter().filter(|(_, root)| is_fit(root)).collect();
@@ -412,14 +412,14 @@ impl<'a> Maker<'a> {
     }
 
     pub fn token_name(&mut self, namespace: NamespaceId) -> MosaicId {
-        // Some names begin with another and sort before it.
+        // Some names start with another name and sort before it.
         let odd = ["m0 1", "m0'", "m1-", "m2 'x _y", "m3456789 123456789 123456789 1234"];
         let usual = ["m0", "m1", "m2", "m3"];
         let name = if self.once_in(4) { odd[self.random.below(odd.len())] } else { usual[self.random.below(4)] };
         MosaicId::new(namespace, &name[..name.len().min(32)]).expect("a name")
     }
 
-    /// A namespace of somebody who can act.
+    /// Returns a namespace whose owner can act.
     pub fn own_namespace(&mut self) -> Option<(NamespaceId, Who)> {
         let (root, state) = self.root(|_| true)?;
         let owner = state.newest().owner;
@@ -456,7 +456,7 @@ impl<'a> Maker<'a> {
                 .clone(),
         };
         let kind = if self.random.coin() { LevyKind::Absolute } else { LevyKind::Percentile };
-        // 2,000 of the most that there can be is negative; 10,000 of it passes 2⁶⁴.
+        // 2,000 times the maximum is negative; 10,000 times it exceeds 2⁶⁴.
         let fee = match (kind, self.random.below(3)) {
             (_, 0) => 1 + self.random.next() % 50,
             (LevyKind::Percentile, 1) => 10_000,
@@ -518,12 +518,12 @@ impl<'a> Maker<'a> {
     }
 }
 
-/// Whether those who rent a root never rent it again.
+/// Returns whether a root is never renewed.
 fn is_given_up(root: &str) -> bool {
     ["r6", "r7"].contains(&root)
 }
 
-/// Keys of the accounts that a transaction removes as cosignatories.
+/// Returns the keys of the accounts that a transaction removes as cosignatories.
 fn removed(inner: &Transaction) -> impl Iterator<Item = nisd::crypto::PublicKey> + '_ {
     let modifications = match &inner.body {
         Body::AggregateModification(body) => &body.modifications[..],

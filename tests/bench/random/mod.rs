@@ -1,10 +1,10 @@
-//! Random signed blocks and transactions over small networks, each with the verdict that it must get.
+//! Random signed blocks and transactions on small networks, each with the result that it must have.
 //!
-//! A model of the state is kept by the text of the protocol, and an oracle judges on it by rules of its own: nothing
-//! of what the program decides with is asked. Valid blocks take the network on; at every height where it stops, cases
-//! that break one rule are offered first. What is accepted must leave the state that the model says, must keep what
-//! holds of every state, and is undone and taken in once more. Several blocks are undone and return as one part, alone or
-//! in the place of others; pools are filled; and what makes cases unlike each other besides is counted by [`Class`].
+//! A model of the state follows the text of the protocol, and an oracle with its own rules decides on it; neither uses
+//! the program's code for decisions. Valid blocks advance the network; at every height where it stops, cases that break
+//! one rule are offered first. An accepted block must leave the state of the model and all invariants intact, and is
+//! undone and imported once more. Several blocks are undone and offered again as one part, alone or in the place of
+//! others; mempools are filled; [`Class`] counts further distinguishing features.
 
 mod bends;
 mod block_cases;
@@ -54,7 +54,7 @@ pub use rule::Rule;
 use rule::{Ruling, Verdict};
 use world::World;
 
-/// What the protocol refuses by its text, but nothing can be refused for, and why.
+/// Rejections in the protocol's text that can never occur, with reasons.
 pub const UNREACHABLE: [(&str, &str); 3] = [
     ("T14 modification of version 2 before its fork", "T3 refuses it first, with the same result"),
     ("T16 name too long", "T6 has a text for it first"),
@@ -64,37 +64,37 @@ pub const UNREACHABLE: [(&str, &str); 3] = [
     ),
 ];
 
-/// What is to be tried.
+/// Parameters of a run.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Blocks' worth of cases.
+    /// Number of cases, counted in blocks.
     pub blocks: u64,
-    /// What everything follows from.
+    /// The seed of all random choices.
     pub seed: u64,
     /// Cases at each height at which a network stops.
     pub cases: usize,
-    /// Heights at which a network stops before the next begins.
+    /// Heights at which a network stops before the next network begins.
     pub stops: usize,
-    /// Where everything is written, if anywhere.
+    /// Output folder, if any.
     pub folder: Option<PathBuf>,
 }
 
 impl Plan {
-    /// So many blocks' worth of cases.
+    /// Creates a plan for this many blocks.
     pub fn new(blocks: u64, seed: u64) -> Plan {
         Plan { blocks, seed, cases: 100, stops: STOPS, folder: None }
     }
 }
 
-/// Heights at which a network stops: as many as lead through two years.
+/// Number of heights at which a network stops: enough for two years.
 const STOPS: usize = 300;
-/// Differences after which a run ends.
+/// Number of differences after which a run ends.
 const MOST_DIFFERENCES: usize = 20;
-/// Transactions that were confirmed lately.
+/// Number of remembered confirmed transactions.
 const RECENT: usize = 30;
-/// How seldom full blocks begin.
+/// Full blocks start once in this many cases on average.
 const SELDOM: usize = 20;
-/// Most tries to add something to a full block.
+/// Maximum attempts to add something to a full block.
 const TRIES: usize = 400;
 
 /// Runs a plan.
@@ -105,7 +105,7 @@ pub fn run(plan: &Plan, mut tell: impl FnMut(&Figures)) -> Figures {
         let seed = plan.seed.wrapping_mul(1_000_003).wrapping_add(figures.worlds);
         figures.worlds += 1;
         let mut stage = Stage::new(plan, seed, figures);
-        // Where no year passes there is less to see.
+        // Where no year passes, fewer stops suffice.
         let stops = if stage.world.terms.kind.is_some() { plan.stops / 4 } else { plan.stops };
         for _ in 0..stops {
             let is_over = stage.figures.offered >= plan.blocks;
@@ -122,7 +122,7 @@ pub fn run(plan: &Plan, mut tell: impl FnMut(&Figures)) -> Figures {
     figures
 }
 
-/// One network, and the run so far.
+/// One network, and the statistics of the run so far.
 struct Stage {
     world: World,
     ground: Ground,
@@ -130,18 +130,18 @@ struct Stage {
     random: Random,
     figures: Figures,
     recorder: Option<Recorder>,
-    /// Transactions confirmed lately.
+    /// Recently confirmed transactions.
     recent: VecDeque<Transaction>,
-    /// The last blocks, as far as they follow each other.
+    /// The last consecutive blocks.
     history: VecDeque<Past>,
-    /// A height, and when its block is wanted.
+    /// A height, and the intended time of its block.
     wanted: (u64, i32),
-    /// Blocks still to come that are to be full.
+    /// Number of following blocks that must be full.
     full: usize,
     _files: Option<TempDir>,
 }
 
-/// The bytes of blocks, in the form in which they are sent.
+/// Returns the bytes of blocks in wire form.
 fn bytes_of(blocks: &[Block]) -> Vec<Vec<u8>> {
     blocks.iter().map(|block| block.to_bytes(SigningForm::Verifiable)).collect()
 }
@@ -174,7 +174,7 @@ impl Stage {
         self.model.height + 1
     }
 
-    /// A signed block that follows the last.
+    /// Builds a signed block on the tip.
     fn block(&self, signer: Who, time: i32, transactions: Vec<Transaction>) -> Block {
         self.ground.block(&self.world.people, signer, time, transactions)
     }
@@ -183,7 +183,7 @@ impl Stage {
         self.figures.differences.push(format!("height {}: {text}", self.next_height()));
     }
 
-    /// Whoever may make the next block and is important enough, and for whom.
+    /// Returns an account of sufficient importance that may make the next block, and the account it harvests for.
     fn harvesters(&mut self) -> [Who; 2] {
         let (height, limit) = (self.next_height(), self.world.terms.rewrite_limit);
         let remote = |who: &Who| self.model.accounts[*who].forwarded(height, limit) == Some(LENDER);
@@ -204,8 +204,8 @@ impl Stage {
         if self.first_hit(chosen[0]).is_some() { chosen } else { [HARVESTERS[0]; 2] }
     }
 
-    /// Somebody else who may make the next block soon, and for whom: if there are any, one who is not an ordinary account
-    /// on its own.
+    /// Returns another account that may make the next block soon, and the account it harvests for; preferably not an
+    /// ordinary account harvesting for itself.
     fn ordinary_harvester(&mut self) -> Option<[Who; 2]> {
         let (height, limit) = (self.next_height(), self.world.terms.rewrite_limit);
         let court = self.world.court(&self.model, 0, Purpose::Block);
@@ -222,20 +222,20 @@ impl Stage {
         (!list.is_empty()).then(|| list[self.random.below(list.len())])
     }
 
-    /// The importance that counts if an account signs the next block.
+    /// Returns the importance that counts if an account signs the next block.
     fn importance_of(&self, signer: Who) -> Option<f64> {
         let (height, limit) = (self.next_height(), self.world.terms.rewrite_limit);
         let owner = self.model.accounts[signer].forwarded(height, limit).unwrap_or(signer);
         self.ground.importance(&self.world.people.address(owner))
     }
 
-    /// Seconds after which an account may make the next block.
+    /// Returns the seconds after which an account may make the next block.
     fn first_hit(&self, signer: Who) -> Option<i32> {
         let importance = self.importance_of(signer)?;
         self.model.proofs.first_hit(&self.world.people.public(signer), importance, &self.world.terms)
     }
 
-    /// Time of the next block if this account makes it.
+    /// Returns the time of the next block if this account makes it.
     fn time_of(&mut self, signer: Who) -> i32 {
         let (height, parent) = (self.next_height(), self.model.proofs.time());
         if self.wanted.0 != height {
@@ -243,7 +243,7 @@ impl Stage {
             let (due, is_late) = (terms.time(height), parent > terms.time(height - 1) + 1_000);
             let pause = (self.random.next() % (2 * terms.target_time)) as i32;
             let time = match self.random.below(6) {
-                // As soon as possible.
+                // As early as possible.
                 0 | 1 => 0,
                 2 if !is_late && height < terms.forks.treasury.wrapping_sub(5) => due + pause,
                 _ => due,
@@ -253,12 +253,12 @@ impl Stage {
         self.wanted.1.max(parent + self.first_hit(signer).unwrap_or(PATIENCE))
     }
 
-    /// The same if it does not matter who makes it.
+    /// Like [`Stage::time_of`], when the signer does not matter.
     fn time(&mut self) -> i32 {
         self.time_of(HARVESTERS[0])
     }
 
-    /// Tries cases at the next height, and then takes the network on by one block.
+    /// Tries cases at the next height, then advances the network by one block.
     fn stop(&mut self, cases: usize) {
         let is_treasury = self.next_height() == self.world.terms.forks.treasury;
         for _ in 0..cases * if is_treasury { 4 } else { 1 } {
@@ -283,7 +283,7 @@ impl Stage {
         }
     }
 
-    /// Offers a case that breaks one of the rules that were broken least often.
+    /// Offers a case that breaks one of the rules broken least often so far.
     fn try_case(&mut self) {
         let harvesters = self.harvesters();
         let (height, terms) = (self.next_height(), &self.world.terms);
@@ -296,7 +296,7 @@ impl Stage {
             return;
         }
         let (time, ahead) = (self.time_of(harvesters[0]), self.random.below(30) as i32);
-        // The clock is never so far behind that this were what is wrong.
+        // The clock is never so far behind that this would be the error.
         let now = time + ahead - 10;
         let mut random = Random(self.random.next());
         let court = self.world.court(&self.model, now, Purpose::Block);
@@ -309,7 +309,7 @@ impl Stage {
         }
     }
 
-    /// Offers a block whose proof and signatures are good.
+    /// Offers a block with valid proof and signatures.
     fn judge_and_offer(&mut self, aim: Rule, block: &Block, now: i32) {
         let judged = self.world.court(&self.model, now, Purpose::Block).judge_block(block);
         if !judged.as_ref().is_err_and(|ruling| ruling.rule == aim) {
@@ -323,7 +323,7 @@ impl Stage {
         }
     }
 
-    /// Offers what must be refused.
+    /// Offers blocks that must be rejected.
     fn offer_bad(&mut self, ruling: &Ruling, blocks: &[Block], now: i32) {
         self.figures.offered += 1;
         let (above, bytes) = (self.model.height, bytes_of(blocks));
@@ -334,7 +334,7 @@ impl Stage {
         }
     }
 
-    /// Compares what was said of blocks above a height, as they were sent, with what had to be.
+    /// Compares the result for blocks above a height, in wire form, with the expected one.
     fn check_refusal(&mut self, ruling: &Ruling, above: u64, blocks: &[Vec<u8>], now: i32, found: &Verdict) {
         self.figures.refuse(ruling.rule, false);
         if let Some(recorder) = &mut self.recorder {
@@ -353,7 +353,8 @@ impl Stage {
         }
     }
 
-    /// Offers what must be accepted, looks at the state after it, and undoes it. It is taken in again if it is to stay.
+    /// Offers a block that must be accepted, checks the state after it, and undoes it. It is imported again if it is to
+    /// stay.
     fn offer_good(&mut self, block: &Block, after: Model, now: i32, stays: bool) {
         self.figures.offered += 1;
         self.figures.accepted += 1;
@@ -395,7 +396,7 @@ impl Stage {
         self.keep(block);
     }
 
-    /// Counts what is remarkable about who made a block and when.
+    /// Counts features of a block's signer and time.
     fn note_proof(&mut self, before: &Model, block: &Block) {
         let (signer, terms) = (self.world.people.of_key(&block.signer), &self.world.terms);
         let owner = before.accounts[signer].forwarded(before.height + 1, terms.rewrite_limit).unwrap_or(signer);
@@ -418,7 +419,7 @@ impl Stage {
         who.into_iter().chain(bound).for_each(|class| self.figures.note(class));
     }
 
-    /// Counts what is remarkable about what a block holds, and where.
+    /// Counts features of a block's content.
     fn note_content(&mut self, block: &Block) {
         if self.is_full(&block.transactions) {
             self.figures.note(Class::FullBlock);
@@ -436,18 +437,18 @@ impl Stage {
         self.world.terms.kind.into_iter().for_each(|kind| self.figures.note(Class::KINDS[kind]));
     }
 
-    /// Whether a block holds as many transactions as it may, those within others included.
+    /// Returns whether a block has the maximum number of transactions, including inner ones.
     fn is_full(&self, transactions: &[Transaction]) -> bool {
         let count = transactions.iter().flat_map(Transaction::self_and_children).count();
         count as u64 == self.world.terms.per_block
     }
 
-    /// What is remembered of a block that stays.
+    /// Records a block that stays.
     fn keep(&mut self, block: &Block) {
         if let Some(recorder) = &mut self.recorder {
             recorder.accepted(block);
         }
-        // Those of the treasury need no signature there, but anywhere else.
+        // Those of the treasury need no signature in its block, but they do elsewhere.
         if block.height.0 != self.world.terms.forks.treasury {
             self.recent.extend(block.transactions.iter().cloned());
         }
@@ -456,7 +457,7 @@ impl Stage {
         }
     }
 
-    /// Compares the state with the model, and looks at what holds of every state.
+    /// Compares the state with the model and checks the invariants.
     fn check_state(&mut self) {
         let (score, expected) = (self.ground.score(), self.model.proofs.score);
         if score != expected {
@@ -472,8 +473,8 @@ impl Stage {
         }
     }
 
-    /// Importances must stay what they were, or become what the node says if they were due. Where nothing but the stake
-    /// counts they must be that.
+    /// Importances must be unchanged, or become those of the node if they were due. Under proof of stake they must
+    /// equal the model's.
     fn check_importances(&mut self) -> Result<(), String> {
         let (height, found) = (self.model.height, self.ground.importances(&self.world.people));
         let due = (height / 359 * 359).max(1);
@@ -496,7 +497,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Asks for an answer to an unconfirmed transaction.
+    /// Offers an unconfirmed transaction and checks the result.
     fn announce(&mut self, transaction: &Transaction, now: i32) {
         self.figures.announced += 1;
         let court = self.world.court(&self.model, now, Purpose::Pool);
@@ -528,7 +529,7 @@ impl Stage {
         }
     }
 
-    /// Takes the network on by a block of valid transactions.
+    /// Advances the network by a block of valid transactions.
     fn advance(&mut self) {
         let harvesters = self.harvesters();
         let time = self.time_of(harvesters[0]);
@@ -548,9 +549,10 @@ impl Stage {
             }
             let mut random = Random(self.random.next());
             let court = self.world.court(&after, now, Purpose::Block);
-            // What is made sees what came before it in the block, but the height of the state is not that of it yet.
+            // The maker sees the effects of earlier transactions of the block, but the model still has the previous
+            // height.
             let mut maker = Maker { court, random: &mut random, time: time.min(now + 10), harvesters };
-            // What fills a block is small.
+            // Small transactions fill a block.
             let draft = if place < wanted { maker.something() } else { maker.small_transfer() };
             let Some(draft) = draft else { continue };
             let Some(whole) = maker.finish(draft) else { continue };
@@ -562,7 +564,7 @@ impl Stage {
                     block = candidate;
                     after = Model { height: self.model.height, ..judged };
                 }
-                // What is not valid is a case like others; alone it may be.
+                // An invalid one is a case of its own, though it may be valid alone.
                 Err(ruling) if self.random.below(4) == 0 => self.offer_bad(&ruling, &[candidate], now),
                 Err(_) => {}
             }
@@ -575,7 +577,7 @@ impl Stage {
         }
     }
 
-    /// If a block is made at the first second at which it is a hit, it was none a second before.
+    /// If a block is made at its first hit second, it must not be a hit one second earlier.
     fn try_near_miss(&mut self, signer: Who, time: i32, now: i32) {
         let elapsed = time - self.model.proofs.time();
         let (Some(importance), Some(first)) = (self.importance_of(signer), self.first_hit(signer)) else { return };
@@ -593,7 +595,7 @@ impl Stage {
         }
     }
 
-    /// The block of the treasury: what the network agreed on, first one way, then the other.
+    /// The treasury block: first one variant of what the network agreed on, then the other.
     fn pay_treasury(&mut self) {
         for (place, stays) in [(1, false), (0, true)] {
             let time = self.time();
@@ -605,7 +607,7 @@ impl Stage {
         }
     }
 
-    /// Goes on to a height that is worth a stop: often the next, seldom one far away.
+    /// Advances to a height worth a stop: often the next, rarely a distant one.
     fn go_on(&mut self) {
         if self.full > 0 {
             return;
@@ -619,13 +621,13 @@ impl Stage {
             0..6 => next + self.random.next() % 4,
             _ => next,
         };
-        // Wherever rules change, there is a stop right before and a stop there.
+        // The network stops just before and at every rule change.
         let changes = self.world.terms.forks.all().into_iter().flat_map(|fork| [fork - 1, fork]);
         let target = changes.filter(|height| *height >= next).min().map_or(target, |change| target.min(change));
         self.jump(target);
     }
 
-    /// The first height from `least` on at which something changes, or is near.
+    /// Returns the first height from `least` on at which something changes, or is about to.
     fn interesting(&mut self, least: u64) -> u64 {
         let terms = &self.world.terms;
         let (year, month, memory) = (terms.year(), terms.month(), terms.memory());
@@ -640,17 +642,17 @@ impl Stage {
         // Where years are long, none passes.
         heights.retain(|height| (least..least + 4_000).contains(height));
         let offset = self.random.below(4) as u64;
-        // Skipping some lets the years pass.
+        // Skipping some lets years pass.
         heights.sort_unstable();
         heights[self.random.below(heights.len().min(4))] + offset - 2
     }
 
-    /// Empty blocks up to that before a height.
+    /// Adds empty blocks up to just before a height.
     fn jump(&mut self, height: u64) {
         let (signer, is_hasty) = (HARVESTERS[0], self.random.below(3) == 0);
         let key = self.world.people.public(signer);
         while self.next_height() < height {
-            // Importances are those of now until they are computed next.
+            // Importances stay the same until the next calculation.
             let until_computed = 359 - (self.next_height() - 1) % 359;
             let left = (height - self.next_height()).min(40).min(until_computed);
             let importance = self.importance_of(signer).expect("what a harvester has");

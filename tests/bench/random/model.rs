@@ -1,4 +1,4 @@
-//! What the generator believes of the state, kept by the text of the protocol alone.
+//! The generator's model of the state, based on the text of the protocol alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use super::proof::Proofs;
 use super::terms::Terms;
 use super::vesting::Weighted;
 
-/// Link between an owner and a remote, from one side.
+/// A link between an owner and a remote, seen from one side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
     pub is_owner: bool,
@@ -19,7 +19,7 @@ pub struct Link {
     pub mode: LinkMode,
 }
 
-/// Where an account stands as owner or remote.
+/// Link state of an account as owner or remote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
     pub is_owner: bool,
@@ -30,9 +30,9 @@ pub struct Standing {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Account {
     pub balance: u64,
-    /// The balance by what counts of it.
+    /// The vested and unvested parts of the balance.
     pub weighted: Weighted,
-    /// Its importance, and the height for which that was computed.
+    /// Its importance, and the height it was computed for.
     pub importance: Option<(u64, f64)>,
     pub harvested: u64,
     pub touched: u64,
@@ -48,7 +48,7 @@ impl Account {
         !self.cosignatories.is_empty()
     }
 
-    /// Its newest link made at or below a height.
+    /// Returns its newest link made at or below a height.
     fn link_at(&self, height: u64) -> Option<&Link> {
         self.links.iter().rev().find(|link| link.height <= height)
     }
@@ -58,7 +58,7 @@ impl Account {
         Some(Standing { is_owner: link.is_owner, mode: link.mode, is_recent: height - link.height < limit })
     }
 
-    /// Who is paid for a block that it signs, if that is another.
+    /// Returns the account that receives the fees of a block that it signs, if it is another one.
     pub fn forwarded(&self, height: u64, limit: u64) -> Option<Who> {
         let link = self.link_at(height).filter(|link| !link.is_owner)?;
         let is_recent = height - link.height < limit;
@@ -106,7 +106,7 @@ impl Token {
     }
 }
 
-/// A root namespace: its leases, and the mosaics of the newest.
+/// A root namespace: its leases, and the mosaics of the newest lease.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Root {
     pub leases: Vec<Lease>,
@@ -118,18 +118,18 @@ impl Root {
         self.leases.last().expect("a root has a lease")
     }
 
-    /// Whether a name exists in the newest lease.
+    /// Returns whether a name exists in the newest lease.
     pub fn has(&self, name: &NamespaceId) -> bool {
         name.is_root() || self.newest().children.contains(name.as_str())
     }
 
-    /// The oldest lease that is active at a height.
+    /// Returns the oldest lease that is active at a height.
     pub fn active(&self, height: u64, year: u64) -> Option<&Lease> {
         self.leases.iter().find(|lease| lease.height <= height && height < lease.height + year)
     }
 }
 
-/// One thing that a transaction does.
+/// An effect of a transaction.
 #[derive(Clone, Debug)]
 pub enum Move {
     Touch(Who),
@@ -151,10 +151,10 @@ pub struct Model {
     pub height: u64,
     pub accounts: Vec<Account>,
     pub roots: BTreeMap<String, Root>,
-    /// Hashes in the chain, with the time stamps of their transactions.
+    /// Hashes in the chain, with the timestamps of their transactions.
     pub hashes: BTreeMap<Hash256, i32>,
     pub proofs: Proofs,
-    /// The height for which importances were computed last.
+    /// The height of the last importance calculation.
     pub recalculated: u64,
 }
 
@@ -164,12 +164,12 @@ impl Model {
         Model { height: 0, accounts, roots: BTreeMap::new(), hashes: BTreeMap::new(), proofs, recalculated: 0 }
     }
 
-    /// What counts of an account's balance now.
+    /// Returns the present vested balance of an account.
     pub fn vested(&self, who: Who, terms: &Terms) -> u64 {
         self.accounts[who].weighted.vested(self.height, terms)
     }
 
-    /// Shares of all that counts, which are the importances where nothing but the stake does.
+    /// Returns the shares of the total vested balance, which are the importances under proof of stake.
     pub fn stakes(&self, terms: &Terms) -> Vec<f64> {
         let takes_part = |who: &Who| *who != NEMESIS && self.accounts[*who].touched > 0;
         let vested = |who: Who| if takes_part(&who) { self.vested(who, terms) } else { 0 };
@@ -178,7 +178,7 @@ impl Model {
         all.into_iter().map(|one| one / sum).collect()
     }
 
-    /// A mosaic other than that of the currency.
+    /// Returns a mosaic other than the currency.
     pub fn token(&self, id: &MosaicId) -> Option<&Token> {
         self.roots.get(id.namespace.root())?.tokens.get(id)
     }
@@ -188,13 +188,13 @@ impl Model {
         root.tokens.get_mut(id).expect("a mosaic")
     }
 
-    /// Whether a namespace is active at a height.
+    /// Returns whether a namespace is active at a height.
     pub fn is_active(&self, name: &NamespaceId, height: u64, year: u64) -> bool {
         let lease = self.roots.get(name.root()).and_then(|root| root.active(height, year));
         name.as_str() == "nem" || lease.is_some_and(|lease| name.is_root() || lease.children.contains(name.as_str()))
     }
 
-    /// Does one thing in the block at a height.
+    /// Applies an effect in the block at a height.
     pub fn carry_out(&mut self, one: &Move, height: u64, terms: &Terms) {
         match one {
             Move::Touch(who) => self.accounts[*who].touched += 1,
@@ -222,7 +222,7 @@ impl Model {
         }
     }
 
-    /// Adds to a balance. What is paid in the first block counts at once.
+    /// Adds to a balance. Payments in the first block vest at once.
     pub fn receive(&mut self, to: Who, amount: u64, height: u64, terms: &Terms) {
         let account = &mut self.accounts[to];
         account.balance += amount;
@@ -318,7 +318,7 @@ impl Model {
         }
     }
 
-    /// What follows when the transactions of a block are carried out.
+    /// Applies what follows after the transactions of a block.
     pub fn settle(&mut self, signer: Who, height: u64, time: i32, fees: u64, terms: &Terms) {
         let paid = self.accounts[signer].forwarded(height, terms.rewrite_limit).unwrap_or(signer);
         self.receive(paid, fees, height, terms);
@@ -350,7 +350,7 @@ impl Model {
         }
     }
 
-    /// The owner of a namespace in its newest lease.
+    /// Returns the owner of a namespace in its newest lease.
     pub fn owner(&self, name: &NamespaceId) -> Option<Who> {
         if name.as_str() == "nem" {
             return Some(RENTAL);

@@ -1,4 +1,4 @@
-//! What a transaction does, in order.
+//! Effects of a transaction, in order.
 
 use std::cmp::Ordering;
 
@@ -14,7 +14,7 @@ use super::people::Who;
 use super::rule::{Rule, Ruling};
 
 impl Court<'_> {
-    /// What a transaction does to the state that is there now.
+    /// Returns the effects of a transaction on the present state.
     pub fn moves(&self, transaction: &Transaction) -> Result<Vec<Move>, Ruling> {
         let signer = self.people.of_key(&transaction.signer);
         let fee = Move::Fee { from: signer, amount: transaction.fee.0 };
@@ -110,7 +110,7 @@ impl Court<'_> {
     }
 }
 
-/// Smallest units of an attached mosaic that move.
+/// Returns the smallest units of an attached mosaic that move.
 fn moved(body: &Transfer, mosaic: &Mosaic) -> Result<u64, Ruling> {
     let product = U256::from(body.amount.0) * U256::from(mosaic.quantity) / U256::from(MICRO);
     let fits = product <= U256::from(i64::MAX as u64);

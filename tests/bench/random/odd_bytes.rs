@@ -1,5 +1,5 @@
-//! Bytes that no program writes: lists out of order, things twice, other spellings; what no block may hold; and numbers
-//! at their limits.
+//! Bytes that no program writes: unordered lists, duplicates, other spellings, content that no block may have, and
+//! numbers at their limits.
 
 use nisd::codec::SigningForm;
 use nisd::model::mosaic::LevyKind;
@@ -14,19 +14,20 @@ use super::people::{HARVESTERS, Who};
 use super::record::Part;
 use super::rule::{Rule, Verdict};
 
-/// Where the signature of a transaction is, and where what is signed goes on.
+/// Position of a transaction's signature, and where the signed bytes continue.
 const SIGNATURE: std::ops::Range<usize> = 52..116;
 const AFTER_SIGNATURE: usize = 116;
-/// Where the body of a transaction begins.
+/// Position of the body of a transaction.
 const BODY: usize = 128;
-/// Bytes of an address with its length.
+/// Size of an address with its length prefix in bytes.
 const ADDRESS: usize = 44;
-/// The greatest amount.
+/// The maximum amount.
 const GREATEST: u64 = i64::MAX as u64;
 const SINK: [Who; 2] = [HARVESTERS[0]; 2];
 
 impl Stage {
-    /// Offers a valid block some of whose bytes are odd: it is the same block. Signed as the bytes are it is none.
+    /// Offers a valid block with some odd bytes, which is the same block. If the signature covers the odd bytes, it is
+    /// invalid.
     pub fn try_odd_bytes(&mut self) {
         if self.next_height() == self.world.terms.forks.treasury {
             return;
@@ -61,7 +62,7 @@ impl Stage {
         self.try_signed_oddly(&transaction, &odd, block);
     }
 
-    /// The same with a signature of the odd bytes.
+    /// The variant with a signature over the odd bytes.
     fn try_signed_oddly(&mut self, transaction: &Transaction, odd: &[u8], block: Block) {
         let signed = [&odd[..SIGNATURE.start - 4], &odd[AFTER_SIGNATURE..]].concat();
         let signer = self.world.people.of_key(&transaction.signer);
@@ -80,7 +81,7 @@ impl Stage {
         self.figures.note(Class::SignedOddly);
     }
 
-    /// A transaction's bytes in another form than they are written in.
+    /// Returns a transaction in other bytes than its usual ones.
     fn make_odd(&mut self, transaction: &Transaction, seed: u64) -> Option<(Class, Vec<u8>)> {
         let mut odd = transaction.clone();
         let initiator = self.world.people.of_key(&transaction.signer);
@@ -117,7 +118,7 @@ impl Stage {
         }
     }
 
-    /// Offers a transaction with a number at its limit, whatever is to be said of it.
+    /// Offers a transaction with a number at its limit, whatever its result.
     pub fn try_limit(&mut self) {
         if self.next_height() == self.world.terms.forks.treasury {
             return;
@@ -128,7 +129,7 @@ impl Stage {
         let class = match self.world.court(&self.model, now, Purpose::Block).judge_block(&block) {
             Err(ruling) => {
                 self.offer_bad(&ruling, std::slice::from_ref(&block), now);
-                // Some are refused for something else.
+                // Some are rejected for another reason.
                 if class == Class::WrappedLevy { Class::Limit } else { class }
             }
             Ok(after) => {
@@ -141,14 +142,14 @@ impl Stage {
     }
 }
 
-/// The bytes of a block that holds one transaction, with other bytes for that.
+/// Returns the bytes of a block with the bytes of its only transaction replaced.
 pub fn replaced(block: &[u8], usual: &[u8], odd: &[u8]) -> Vec<u8> {
     let start = block.len() - usual.len();
     assert!(&block[start..] == usual, "the transaction ends the block");
     [&block[..start - 4], &(odd.len() as u32).to_le_bytes(), odd].concat()
 }
 
-/// Brings what is in a body out of order.
+/// Reorders the content of a body.
 fn make_odd_struct(body: &mut Body, seed: u64) -> Option<Class> {
     match body {
         Body::Transfer(body) if body.mosaics.len() > 1 && seed.is_multiple_of(2) => {
@@ -193,7 +194,7 @@ fn make_odd_text(transaction: &Transaction, seed: u64) -> Option<(Class, Vec<u8>
     }
 }
 
-/// More than is read of a description, or bytes that are no text where the replacement character is.
+/// Returns a description longer than what is read of it, or with invalid UTF-8 where the replacement character is.
 fn with_odd_description(bytes: &[u8], definition: &MosaicDefinition) -> Option<Vec<u8>> {
     let text = definition.description.as_bytes();
     let odd = match text.windows(3).position(|part| part == "\u{fffd}".as_bytes()) {
@@ -208,7 +209,7 @@ fn with_odd_description(bytes: &[u8], definition: &MosaicDefinition) -> Option<V
     Some([&bytes[..BODY], &length.to_le_bytes(), &bytes[BODY + 4..place], &odd, &bytes[place + usual.len()..]].concat())
 }
 
-/// Whether a name in a transaction is one that only few are like.
+/// Returns whether a name in a transaction is unusual.
 pub fn has_odd_name(transaction: &Transaction) -> bool {
     let is_odd = |name: &str| name.len() > 15 || name.contains(['-', '_', '\'', ' ']);
     match &transaction.body {
@@ -219,14 +220,14 @@ pub fn has_odd_name(transaction: &Transaction) -> bool {
     }
 }
 
-/// Whether a description is one that only few are like.
+/// Returns whether a description is unusual.
 pub fn has_odd_text(transaction: &Transaction) -> bool {
     let Body::MosaicDefinitionCreation(body) = &transaction.body else { return false };
     let text = &body.definition.description;
     !text.is_ascii() || text.len() == LONGEST_DESCRIPTION
 }
 
-/// Properties from the last to the first, their flags in capital letters, one twice, and one that nobody knows.
+/// Returns properties in reverse order, with flags in capital letters, one duplicate, and one unknown.
 fn with_odd_properties(mut bytes: Vec<u8>, definition: &MosaicDefinition, seed: u64) -> Option<Vec<u8>> {
     let properties = &definition.properties;
     let all = [
@@ -258,7 +259,7 @@ fn with_odd_properties(mut bytes: Vec<u8>, definition: &MosaicDefinition, seed: 
 }
 
 impl Maker<'_> {
-    /// A valid transaction that is likely to hold a list.
+    /// Returns a valid transaction that probably contains a list.
     fn something_with_lists(&mut self) -> Option<Transaction> {
         (0..8).find_map(|_| {
             let draft = match self.random.below(8) {
@@ -274,7 +275,7 @@ impl Maker<'_> {
         })
     }
 
-    /// A signed transaction with a number at its limit.
+    /// Returns a signed transaction with a number at its limit.
     fn limit(&mut self) -> Option<(Class, Transaction)> {
         match self.random.below(6) {
             0 => self.wide_sum().map(|one| (Class::WideSum, one)),
@@ -305,7 +306,7 @@ impl Maker<'_> {
         self.finish(draft)
     }
 
-    /// Everything that a multisig account pays is as much as can be written.
+    /// Everything that a multisig account pays is the maximum that can be written.
     fn wide_sum(&mut self) -> Option<Transaction> {
         let mut inner = self.draft_of_multisig()?;
         inner.fee = Amount(GREATEST);
@@ -321,7 +322,7 @@ impl Maker<'_> {
         self.finish(whole)
     }
 
-    /// A quantity and a multiplier of which each can just be written.
+    /// A quantity and a multiplier, each the maximum that can be written.
     fn wide_product(&mut self) -> Option<Transaction> {
         let id = if self.random.coin() { MosaicId::xem() } else { self.token(|_, token| token.supply > 0)?.0.clone() };
         let (from, to) = (self.single_payer(1_000)?, self.payee());
@@ -331,7 +332,7 @@ impl Maker<'_> {
         self.finish(draft)
     }
 
-    /// So much of a mosaic that the product of its levy is 2⁶⁴ and a little, of which only the little is paid.
+    /// A quantity whose levy product exceeds 2⁶⁴ slightly; only the excess is paid.
     fn wrapped_levy(&mut self) -> Option<Transaction> {
         let least = |token: &super::model::Token| {
             let levy = token.definition.levy.as_ref().filter(|levy| levy.kind == LevyKind::Percentile)?;

@@ -1,4 +1,4 @@
-//! Parts of several blocks: taken in at once, taking the place of others, and refused for their last block.
+//! Chain parts of several blocks: imported at once, replacing others, and rejected for their last block.
 
 use std::collections::BTreeSet;
 
@@ -13,21 +13,21 @@ use super::record::Part;
 use super::rule::{Ruling, Verdict};
 use super::{Stage, bytes_of};
 
-/// Most blocks that are gone back: those that every network can undo, and one that was tried above them.
+/// Maximum number of blocks that are undone: those that every network can undo, and one that was tried above them.
 pub const LONGEST: usize = 8;
 
-/// A block of the chain, and what was before it.
+/// A block of the chain and the state before it.
 pub struct Past {
     pub model: Model,
     pub block: Block,
-    /// Network time at which it was taken in.
+    /// Network time of its import.
     pub now: i32,
     /// Digest of the state before it.
     pub digest: Hash256,
 }
 
 impl Stage {
-    /// The last blocks, of which there are at least so many, the time at which all of them were taken in, and the state
+    /// Returns at least `least` last blocks, a network time at which all were acceptable, and the model and digest
     /// before them.
     fn last_blocks(&mut self, least: usize) -> Option<(Vec<Block>, i32, Model, Hash256)> {
         let spare = self.history.len().checked_sub(least)?;
@@ -38,7 +38,7 @@ impl Stage {
         Some((pasts.map(|past| past.block.clone()).collect(), now, model.clone(), *digest))
     }
 
-    /// Goes back by several blocks, and returns in one part: to where nothing is, or where another block is meanwhile.
+    /// Undoes several blocks and offers them again as one part, onto nothing or onto another block.
     pub fn try_part(&mut self) {
         let Some((blocks, now, past, digest)) = self.last_blocks(2) else { return };
         let (common, there) = (past.height, self.ground.digest());
@@ -95,8 +95,8 @@ impl Stage {
         }
     }
 
-    /// Has another valid block follow the last, as far as chance finds one. What it leads to is forgotten, for other blocks
-    /// are to take its place.
+    /// Adds another valid block to the tip, if a random one is found. Its effects are not modelled, because other
+    /// blocks are to replace it.
     fn put_other_block(&mut self) -> Option<Block> {
         if self.next_height() == self.world.terms.forks.treasury {
             return None;
@@ -120,7 +120,7 @@ impl Stage {
         Some(block)
     }
 
-    /// What a replaced block held comes back, unless the part holds it too.
+    /// Checks that the transactions of a replaced block are returned unless the part holds them too.
     fn check_returned(&mut self, replaced: &Block, part: &[Block], returned: &[Transaction]) {
         let hashes = |list: &[Transaction]| list.iter().map(Transaction::hash).collect::<BTreeSet<_>>();
         let kept: BTreeSet<Hash256> = part.iter().flat_map(|block| hashes(&block.transactions)).collect();
@@ -133,7 +133,7 @@ impl Stage {
         }
     }
 
-    /// Offers a bad block once more at the end of a part that begins with blocks of the chain.
+    /// Offers a bad block again at the end of a part that starts with blocks of the chain.
     pub fn offer_late(&mut self, bad: &Block, now: i32) {
         let Some((mut blocks, _, past, _)) = self.last_blocks(1) else { return };
         let there = self.ground.digest();

@@ -1,4 +1,4 @@
-//! The accounts of a small network, all keys of which are known but those of the fee sinks.
+//! The accounts of a small network; all their keys are known except those of the fee sinks.
 
 use std::collections::HashMap;
 
@@ -8,30 +8,30 @@ use nisd::model::{Address, NetworkByte};
 
 use crate::common::private_network::key_pair;
 
-/// Place of an account.
+/// Index of an account.
 pub type Who = usize;
 
 /// Signs the nemesis block.
 pub const NEMESIS: Who = 0;
-/// The accounts that make blocks. The last of them lends its importance now and then.
+/// The accounts that make blocks. The last one sometimes delegates its importance.
 pub const HARVESTERS: [Who; 3] = [1, 2, LENDER];
 /// See [`HARVESTERS`].
 pub const LENDER: Who = 3;
-/// A multisig account from the first block on, whose cosignatories stay.
+/// A multisig account from the first block on with permanent cosignatories.
 pub const SHARED: Who = 4;
 /// Its cosignatories.
 pub const SHARERS: [Who; 2] = [5, 6];
 /// The first account that nothing depends on.
 pub const FIRST_ORDINARY: Who = 10;
-/// The first account that has nothing in the beginning.
+/// The first account without an initial balance.
 pub const FIRST_POOR: Who = 40;
-/// The first account that nobody pays currency.
+/// The first account that never receives currency.
 pub const ALWAYS_POOR: Who = 60;
-/// Accounts with keys.
+/// Number of accounts with keys.
 pub const WITH_KEYS: usize = 80;
-/// Who receives rents.
+/// Receives rents.
 pub const RENTAL: Who = WITH_KEYS;
-/// Who receives creation fees.
+/// Receives creation fees.
 pub const CREATION: Who = WITH_KEYS + 1;
 
 /// All accounts.
@@ -54,7 +54,7 @@ impl People {
         People { network, keys, public, addresses, by_key, by_address }
     }
 
-    /// The byte of some other network.
+    /// Returns the byte of another network.
     pub fn other_network(&self) -> NetworkByte {
         if self.network == NetworkByte::MAINNET { NetworkByte::TESTNET } else { NetworkByte::MAINNET }
     }
@@ -67,7 +67,7 @@ impl People {
         &self.keys[who]
     }
 
-    /// Whether its private key is known.
+    /// Returns whether its private key is known.
     pub fn can_sign(&self, who: Who) -> bool {
         who < self.keys.len()
     }

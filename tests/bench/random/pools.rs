@@ -1,4 +1,4 @@
-//! Pools of many transactions, judged by the text of the protocol.
+//! Mempools of many transactions, checked against the oracle.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,19 +16,19 @@ use super::people::Who;
 use super::rule::{Rule, Ruling, Verdict, require};
 use crate::common::Random;
 
-/// Most transactions that are offered to one pool.
+/// Maximum number of transactions offered to one mempool.
 const MOST: usize = 90;
-/// A harvester that is none of the accounts.
+/// Harvesters that are not accounts of the network.
 const NOBODY: [Who; 2] = [usize::MAX; 2];
 
-/// What is believed of a pool.
+/// The model of a mempool.
 struct Book {
-    /// The state with all that waits carried out.
+    /// The state with all unconfirmed transactions applied.
     model: Model,
     roots: Vec<Entry>,
-    /// Hashes of all that waits, and of what is in it.
+    /// Hashes of all unconfirmed transactions and of their inner ones.
     known: BTreeSet<Hash256>,
-    /// Cosignatures that somebody will still offer.
+    /// Cosignatures to be offered later.
     coming: Vec<Transaction>,
 }
 
@@ -40,7 +40,7 @@ struct Entry {
 }
 
 impl Stage {
-    /// Offers many transactions to one pool.
+    /// Offers many transactions to one mempool.
     pub fn fill_pool(&mut self) {
         if self.next_height() < 4 || self.next_height() == self.world.terms.forks.treasury {
             return;
@@ -80,7 +80,7 @@ impl Stage {
         }
     }
 
-    /// What waits, each with the cosignatures that count.
+    /// Compares the unconfirmed transactions with their counted cosignatures.
     fn check_content(&mut self, book: &Book, pool: &Mempool) {
         let found: BTreeMap<Hash256, BTreeSet<Hash256>> = pool
             .in_fee_order()
@@ -94,7 +94,7 @@ impl Stage {
         }
     }
 
-    /// Something to offer, and whether its signature is wrong.
+    /// Returns a transaction to offer, and whether its signature is invalid.
     fn candidate(&mut self, book: &mut Book, now: i32) -> Option<(Transaction, bool)> {
         let mut random = Random(self.random.next());
         let court = self.world.court(&book.model, now, Purpose::Pool);
@@ -142,7 +142,7 @@ impl Stage {
                 let place = maker.random.below(book.coming.len());
                 Some((book.coming.swap_remove(place), false))
             }
-            // All that somebody has by the chain, of which something is spent already.
+            // The whole confirmed balance of an account, of which something is already spent.
             7 => {
                 let who = maker.one_of(&book.roots)?.debtor;
                 let is_single = !maker.account(who).is_multisig() && maker.can_act(who);
@@ -221,7 +221,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Whether what a transaction pays and its account's importance are enough for the pool as it is.
+    /// Returns whether the fee of a transaction and its account's importance suffice for the present mempool.
     fn is_room(&self, book: &Book, transaction: &Transaction, debtor: Who) -> bool {
         let is_multisig = |one: &Transaction| matches!(one.body, Body::Multisig(_));
         let alike = || book.roots.iter().filter(|one| is_multisig(&one.transaction) == is_multisig(transaction));

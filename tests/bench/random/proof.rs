@@ -1,5 +1,5 @@
-//! Who may make a block when: difficulties, hits and targets as the text of the protocol has them, in floating-point
-//! numbers where the program uses none.
+//! Who may make a block when: difficulties, hits and targets according to the text of the protocol, in floating point
+//! where the program uses integers.
 
 use std::collections::VecDeque;
 
@@ -10,19 +10,19 @@ use ruint::aliases::U256;
 
 use super::terms::Terms;
 
-/// Whole units of the currency that there are.
+/// Total supply in whole units.
 const UNITS: f64 = 9_000_000_000.0;
 const INITIAL: i64 = 100_000_000_000_000;
 const LEAST: i64 = INITIAL / 10;
 const MOST: i64 = INITIAL * 10;
 /// 2 to the power of 54.
 const SCALE: f64 = 18_014_398_509_481_984.0;
-/// Blocks that decide on the next difficulty.
+/// Number of blocks that determine the next difficulty.
 const WINDOW: usize = 60;
-/// Seconds within which a block is waited for.
+/// Maximum wait for a block in seconds.
 pub const PATIENCE: i32 = 60_000;
 
-/// What the end of a chain says of the next block.
+/// What the end of a chain determines about the next block.
 #[derive(Clone, Debug)]
 pub struct Proofs {
     /// Difficulties and times of the last blocks.
@@ -31,33 +31,33 @@ pub struct Proofs {
     pub score: i128,
 }
 
-/// Which bound a difficulty keeps to.
+/// The bound that limits a difficulty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
     None,
-    /// It changes by a twentieth at most.
+    /// It changes by at most a twentieth.
     Step,
-    /// It has a least and a greatest value.
+    /// It has a minimum and a maximum.
     Range,
 }
 
 impl Proofs {
-    /// After the nemesis block.
+    /// Returns the state after the nemesis block.
     pub fn new(generation: Hash256) -> Proofs {
         Proofs { window: VecDeque::from([(INITIAL, 0)]), generation, score: 0 }
     }
 
-    /// Time of the last block.
+    /// Returns the time of the last block.
     pub fn time(&self) -> i32 {
         self.window.back().expect("a block").1
     }
 
-    /// Difficulty of the last block.
+    /// Returns the difficulty of the last block.
     pub fn last_difficulty(&self) -> i64 {
         self.window.back().expect("a block").0
     }
 
-    /// Difficulty of the next block, and what bound it.
+    /// Returns the difficulty of the next block, and what limits it.
     pub fn difficulty(&self, terms: &Terms) -> (i64, Bound) {
         let count = self.window.len();
         if count < 2 {
@@ -76,7 +76,7 @@ impl Proofs {
         (kept, if kept == changed { bound } else { Bound::Range })
     }
 
-    /// Goes on by a block.
+    /// Advances by a block.
     pub fn follow(&mut self, signer: &PublicKey, time: i32, terms: &Terms) {
         let difficulty = self.difficulty(terms).0;
         self.score += i128::from(difficulty) - i128::from(time - self.time());
@@ -95,7 +95,8 @@ impl Proofs {
         let value = U256::from_be_bytes(self.next_generation(signer).0);
         let spare = value.leading_zeros();
         let shifted = value << spare;
-        // The leading 64 bits, the last of which tells whether anything follows: that rounds as all of them would.
+        // The leading 64 bits; the last one tells whether any lower bit is set, so that the rounding is that of the
+        // whole number.
         let [low @ .., high] = *shifted.as_limbs();
         let leading = high | u64::from(low != [0; 3]);
         let fraction = leading as f64 / 2f64.powi(64 + spare as i32);
@@ -113,8 +114,8 @@ impl Proofs {
         product / U256::from(self.difficulty(terms).0 as u64)
     }
 
-    /// Least seconds after the last block at which a key may make the next one for an account of such an importance, or
-    /// the sooner one at which it is as good as sure. `None` if that takes too long.
+    /// Returns the minimum seconds after the last block at which a key may make the next one with this importance, or
+    /// an earlier time at which a hit is practically certain. `None` if that takes too long.
     pub fn first_hit(&self, signer: &PublicKey, importance: f64, terms: &Terms) -> Option<i32> {
         let hit = U256::from(self.hit(signer));
         let is_hit = |elapsed: i32| hit < self.target(elapsed, importance, terms);
@@ -129,7 +130,7 @@ impl Proofs {
         Some(with)
     }
 
-    /// Whether a hit and a target are so near each other that the last bit of a logarithm could decide.
+    /// Returns whether a hit and a target are so close that the last bit of a logarithm could decide.
     pub fn is_close(&self, signer: &PublicKey, importance: f64, elapsed: i32, terms: &Terms) -> bool {
         let hit = U256::from(self.hit(signer));
         hit.abs_diff(self.target(elapsed, importance, terms)) <= (hit >> 44) + U256::from(64)

@@ -1,4 +1,4 @@
-//! Writes what was offered and what came of it.
+//! Writes the offered blocks and transactions with their results.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -14,24 +14,24 @@ use super::model::{Account, Model, Root};
 use super::rule::{Rule, Verdict};
 use super::world::World;
 
-/// A valid part of a chain, and what became of it.
+/// A valid part of a chain and its result.
 pub struct Part<'a> {
     /// Height of the block that it follows.
     pub above: u64,
-    /// Height of the last block then.
+    /// Tip height at the time of the offer.
     pub tip: u64,
     /// Network time.
     pub now: i32,
-    /// What followed that block then, if not what follows it in the end.
+    /// Blocks that followed that block at the time, if they are not those of the final chain.
     pub instead: &'a [Vec<u8>],
     pub blocks: &'a [Vec<u8>],
     pub found: Verdict,
-    /// Transactions of replaced blocks that came back.
+    /// Transactions of replaced blocks that were returned.
     pub returned: &'a [Transaction],
 }
 
 impl<'a> Part<'a> {
-    /// One that followed the last block of a state.
+    /// Creates a part on the tip of a state.
     pub fn after(before: &Model, blocks: &'a [Vec<u8>], now: i32) -> Part<'a> {
         let height = before.height;
         Part { above: height, tip: height, now, instead: &[], blocks, found: Verdict::Valid, returned: &[] }
@@ -61,12 +61,12 @@ impl Recorder {
         }
     }
 
-    /// A block that stays.
+    /// Writes a block that stays.
     pub fn accepted(&mut self, block: &Block) {
         write_block(&mut self.blocks, &block.to_bytes(SigningForm::Verifiable)).expect("room");
     }
 
-    /// Blocks that were refused as a part, which was to follow the block at a height, as the bytes that were sent.
+    /// Writes blocks that were rejected as a part above a height, as the bytes that were sent.
     pub fn refused(&mut self, above: u64, blocks: &[Vec<u8>], (tip, now): (u64, i32), rule: Rule, found: &Verdict) {
         let (name, verdict, trusted) = (rule.name(), text(found), rule == Rule::B3Blocked);
         let line = json!({
@@ -76,7 +76,8 @@ impl Recorder {
         writeln!(self.refused, "{line}").expect("room");
     }
 
-    /// A valid part that does not stay, or returns; with the state before it and that after each of its blocks.
+    /// Writes a valid part that does not stay or is offered again, with the state before it and after each of its
+    /// blocks.
     pub fn undone(&mut self, world: &World, part: &Part<'_>, states: &[&Model]) {
         let states: Vec<Value> = states.windows(2).map(|pair| changes(world, pair[0], pair[1])).collect();
         let returned: Vec<String> = part.returned.iter().map(|one| one.hash().to_string()).collect();
@@ -87,12 +88,12 @@ impl Recorder {
         writeln!(self.undone, "{line}").expect("room");
     }
 
-    /// What a block that stays has changed.
+    /// Writes the changes of a block that stays.
     pub fn state(&mut self, world: &World, before: &Model, after: &Model) {
         writeln!(self.states, "{}", changes(world, before, after)).expect("room");
     }
 
-    /// Unconfirmed transactions that were offered to one pool.
+    /// Writes unconfirmed transactions offered to one mempool.
     pub fn pool(&mut self, above: u64, now: i32, offered: &[(Transaction, Verdict)]) {
         let offered: Vec<Value> = offered
             .iter()
@@ -102,7 +103,7 @@ impl Recorder {
         writeln!(self.pools, "{line}").expect("room");
     }
 
-    /// An unconfirmed transaction.
+    /// Writes an unconfirmed transaction.
     pub fn announced(&mut self, transaction: &Transaction, above: u64, now: i32, found: &Verdict) {
         let hex = hex::encode(transaction.to_bytes(SigningForm::Verifiable));
         let line = json!({ "above": above, "time": now, "verdict": text(found), "transaction": hex });
@@ -114,7 +115,7 @@ fn hexes(blocks: &[Vec<u8>]) -> Vec<String> {
     blocks.iter().map(hex::encode).collect()
 }
 
-/// A verdict as it is written.
+/// Returns a verdict in its written form.
 pub fn text(verdict: &Verdict) -> Value {
     match verdict {
         Verdict::Valid => json!("SUCCESS"),
@@ -124,7 +125,7 @@ pub fn text(verdict: &Verdict) -> Value {
     }
 }
 
-/// All that is another in a state than in the one before it.
+/// Returns the differences between two states.
 fn changes(world: &World, before: &Model, after: &Model) -> Value {
     let name = |who: &usize| world.people.address(*who).to_string();
     let names = |all: &BTreeSet<usize>| all.iter().map(name).collect::<Vec<_>>();
@@ -187,7 +188,7 @@ fn changes(world: &World, before: &Model, after: &Model) -> Value {
     })
 }
 
-/// A definition as it is written.
+/// Returns a definition in its written form.
 pub fn definition(one: &MosaicDefinition) -> Value {
     let levy = one.levy.as_ref().map(|levy| {
         let (recipient, mosaic) = (levy.recipient.to_string(), levy.mosaic.to_string());

@@ -1,4 +1,4 @@
-//! Judges once more what was written, with nothing but the files.
+//! Repeats recorded decisions from the files alone.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -13,23 +13,23 @@ use super::ground::{Ground, LATE};
 use super::record::text;
 use super::rule::Verdict;
 
-/// What was read of the files of a network.
+/// Counts of what was read from the files of a network.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Replayed {
     pub blocks: u64,
     pub refused: u64,
     pub undone: u64,
-    /// Parts of several blocks, valid ones.
+    /// Valid parts of several blocks.
     pub long: u64,
-    /// Valid parts that took the place of others.
+    /// Valid parts that replaced others.
     pub replacements: u64,
     /// Valid parts that were not better.
     pub worse: u64,
-    /// Refused blocks whose bytes are not those in which a program writes them.
+    /// Rejected blocks whose bytes no program writes.
     pub odd: u64,
 }
 
-/// Has a node judge all blocks in the folder of a network, and compares its verdicts and states with those written.
+/// Offers all blocks in the folder of a network to a node, and compares results and states with the recorded ones.
 pub fn replay(folder: &Path) -> Result<Replayed, String> {
     let files = tempfile::tempdir().expect("a folder");
     let mut ground = Ground::of(&folder.join("node.properties"), files.path());
@@ -66,7 +66,7 @@ pub fn replay(folder: &Path) -> Result<Replayed, String> {
     if is_over { Ok(replayed) } else { Err("lines for a height that no block has".to_owned()) }
 }
 
-/// The lines of a file by the height of the last block that there must be, or by their own.
+/// Returns the lines of a file by required tip height, or by their own height.
 fn lines(folder: &Path, name: &str) -> BTreeMap<u64, Vec<Value>> {
     let text = std::fs::read_to_string(folder.join(name)).expect("a file");
     let mut lines: BTreeMap<u64, Vec<Value>> = BTreeMap::new();
@@ -95,7 +95,7 @@ fn offer(
     if text(&found) == *expected { Ok(hashes) } else { Err(format!("above {above}: {found:?}, not {expected}")) }
 }
 
-/// Whether the bytes are odd.
+/// Returns 1 if the bytes are odd, otherwise 0.
 fn judge_refused(ground: &mut Ground, line: &Value) -> Result<u64, String> {
     let (tip, above) = (ground.height(), line["above"].as_u64().expect("a height"));
     let (now, bytes) = (line["time"].as_i64().expect("a time") as i32, blocks(&line["blocks"]));
@@ -110,7 +110,7 @@ fn judge_refused(ground: &mut Ground, line: &Value) -> Result<u64, String> {
     if ground.height() == tip { Ok(u64::from(is_odd)) } else { Err(format!("taken in above {above}")) }
 }
 
-/// Brings about what there was, offers the part, and goes back.
+/// Restores the situation, offers the part, and rolls back.
 fn judge_undone(ground: &mut Ground, chain: &[Vec<u8>], line: &Value) -> Result<(), String> {
     let (tip, above) = (ground.height(), line["above"].as_u64().expect("a height"));
     let now = line["time"].as_i64().expect("a time") as i32;
@@ -126,7 +126,7 @@ fn judge_undone(ground: &mut Ground, chain: &[Vec<u8>], line: &Value) -> Result<
         return Err(format!("above {above}: {returned:?} came back, not {expected:?}"));
     }
     if line["verdict"] == valid {
-        // From the last to the first, for that needs nothing but going back.
+        // From last to first, because that only needs rollbacks.
         for state in line["states"].as_array().expect("states").iter().rev() {
             check_state(ground, state)?;
             ground.go_back(ground.height() - 1);
@@ -141,7 +141,7 @@ fn judge_undone(ground: &mut Ground, chain: &[Vec<u8>], line: &Value) -> Result<
     Ok(())
 }
 
-/// Compares what can be told of the state with a line about it.
+/// Compares the observable state with a recorded line.
 fn check_state(ground: &Ground, line: &Value) -> Result<(), String> {
     let height = ground.height();
     let differs = |what: &str| format!("{what} after height {height} is not that of {line}");

@@ -1,4 +1,4 @@
-//! The rules by which something may be refused, each with the result that it gives.
+//! The rules that can cause a rejection, each with its result.
 
 use nisd::rules::ValidationResult;
 
@@ -11,17 +11,17 @@ macro_rules! rules {
         }
 
         impl Rule {
-            /// All of them, in the order in which they are applied as far as they have one.
+            /// All rules, in the order in which they are applied as far as one is defined.
             pub const ALL: &[Rule] = &[$(Rule::$variant,)*];
 
-            /// What is broken, for people.
+            /// Returns its name for display.
             pub fn name(self) -> &'static str {
                 match self {
                     $(Rule::$variant => $name,)*
                 }
             }
 
-            /// What the protocol answers; `None` if it has a text instead, or no answer of its own.
+            /// Returns the result of the protocol; `None` if it has a text instead, or no defined answer.
             pub fn result(self) -> Option<ValidationResult> {
                 match self {
                     $(Rule::$variant => rules!(@result $result),)*
@@ -154,20 +154,20 @@ rules! {
     HazardKind _ "H   block of the first block's kind";
 }
 
-/// What a rule must lead to.
+/// The result that a rule must have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is valid.
+    /// Valid.
     Valid,
-    /// It is refused with this result.
+    /// Rejected with this result.
     Refused(ValidationResult),
-    /// It is refused with this text.
+    /// Rejected with this text.
     Exception(String),
-    /// It is refused; the protocol does not say how.
+    /// Rejected; the protocol does not define how.
     Somehow,
 }
 
-/// A rule that is broken, and what the protocol answers.
+/// A broken rule and the protocol's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ruling {
     /// The rule.
@@ -177,7 +177,7 @@ pub struct Ruling {
 }
 
 impl Ruling {
-    /// A rule with a text instead of a result.
+    /// Creates a ruling with a text instead of a result.
     pub fn exception(rule: Rule, text: impl Into<String>) -> Ruling {
         Ruling { rule, verdict: Verdict::Exception(text.into()) }
     }
@@ -189,7 +189,7 @@ impl From<Rule> for Ruling {
     }
 }
 
-/// Breaks a rule unless a condition holds.
+/// Fails with a rule unless a condition holds.
 pub fn require(condition: bool, otherwise: Rule) -> Result<(), Ruling> {
     if condition { Ok(()) } else { Err(otherwise.into()) }
 }

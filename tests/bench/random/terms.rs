@@ -1,4 +1,4 @@
-//! The terms of a small network: when rules change, and how long things last.
+//! The parameters of a small network: fork heights and durations.
 
 use nisd::model::NetworkByte;
 
@@ -18,14 +18,14 @@ pub struct ForkHeights {
 }
 
 impl ForkHeights {
-    /// All of them.
+    /// Returns all of them.
     pub fn all(&self) -> [u64; 7] {
         let ForkHeights { multisig, mosaics, first_fee, remote, redefinition, second_fee, treasury } = *self;
         [multisig, mosaics, first_fee, remote, redefinition, second_fee, treasury]
     }
 }
 
-/// What a network may have of its own.
+/// Parameters that vary between networks.
 #[derive(Clone, Copy)]
 struct Kind {
     target_time: u64,
@@ -46,20 +46,20 @@ const KINDS: [Kind; 4] = [
     Kind { target_time: 3_600, rewrite_limit: 24, per_block: 40, network: NetworkByte::MIJINNET, stabilize: false },
 ];
 
-/// All that rules depend on besides the state.
+/// Everything that rules depend on besides the state.
 #[derive(Clone, Debug)]
 pub struct Terms {
     /// The kind of a network in which no year passes.
     pub kind: Option<usize>,
     pub forks: ForkHeights,
-    /// Seconds between blocks.
+    /// Target time between blocks in seconds.
     pub target_time: u64,
-    /// Blocks that may be rolled back, after which a link takes effect.
+    /// Rewrite limit, which is also the number of blocks until a link takes effect.
     pub rewrite_limit: u64,
-    /// Most transactions in a block.
+    /// Maximum transactions in a block.
     pub per_block: u64,
     pub ignore_fees: bool,
-    /// Hours for which hashes are kept; negative for ever.
+    /// Hours for which hashes are kept; negative means forever.
     pub retention: i64,
     pub stake: bool,
     pub immediate: bool,
@@ -69,14 +69,14 @@ pub struct Terms {
 }
 
 impl Terms {
-    /// What chance makes of them; every third network waives fees. Of six networks the first two have years, and each of
-    /// the others is of a kind of its own, in which rules change sooner.
+    /// Draws the terms; every third network waives fees. Of six networks the first two have years, and each of the
+    /// others has its own kind, in which rules change earlier.
     pub fn of(number: u64, random: &mut Random) -> Terms {
         let place = ((number + 3) % 6) as usize;
         let kind = (place < KINDS.len()).then_some(place);
         let Kind { target_time, rewrite_limit, per_block, network, stabilize } = kind.map_or(RARE, |kind| KINDS[kind]);
         let step = if kind.is_some() { 12 } else { 45 };
-        // In an order of its own each time, except that fees change one after the other.
+        // In a random order each time, except that the fee forks keep theirs.
         let mut heights: Vec<u64> =
             (0..6).map(|place| step / 2 + step * place + random.next() % (2 * step / 3)).collect();
         for place in (1..heights.len()).rev() {
@@ -120,23 +120,23 @@ impl Terms {
         365 * self.day()
     }
 
-    /// Blocks after which a lease is forgotten.
+    /// Returns the number of blocks after which a lease is pruned.
     pub fn memory(&self) -> u64 {
         396 * self.day()
     }
 
-    /// Which of three eras of fees a height is in.
+    /// Returns which of the three fee schedules applies at a height.
     pub fn era(&self, height: u64) -> usize {
         usize::from(height >= self.forks.first_fee) + usize::from(height >= self.forks.second_fee)
     }
 
-    /// Time of the block at a height: never quite regular.
+    /// Returns the time of the block at a height, slightly irregular.
     pub fn time(&self, height: u64) -> i32 {
         let odd = height.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         ((height - 1) * self.target_time + if height == 1 { 0 } else { odd % (self.target_time / 7) }) as i32
     }
 
-    /// The settings of such a network.
+    /// Returns the settings of such a network.
     pub fn settings(&self, preferred: &str, fallback: &str) -> Vec<(&'static str, String)> {
         let importance = if self.stake { "PROOF_OF_STAKE" } else { "PROOF_OF_IMPORTANCE" };
         let vesting = if self.immediate { "WB_IMMEDIATE_VESTING" } else { "WB_TIME_BASED_VESTING" };
@@ -163,7 +163,7 @@ impl Terms {
 }
 
 impl Rule {
-    /// Whether the rule, broken in this way, can be what is wrong at a height.
+    /// Returns whether the rule, broken in this way, can be the error at a height.
     pub fn is_in_force(self, height: u64, terms: &Terms) -> bool {
         use Rule::*;
         let forks = &terms.forks;

@@ -1,4 +1,4 @@
-//! Blocks that cannot be read: names, texts, addresses and numbers that nothing can have.
+//! Blocks that cannot be decoded: impossible names, texts, addresses and numbers.
 
 use nisd::codec::SigningForm;
 use nisd::model::mosaic::LevyKind;
@@ -15,19 +15,19 @@ use super::people::{HARVESTERS, Who};
 use super::rule::{Rule, Verdict};
 use super::{Stage, bytes_of};
 
-/// A name of seven letters in whose place others are put.
+/// A name of seven letters that is replaced by others.
 const PLACE: &str = "qqqqqqq";
-/// What no mosaic can be named.
+/// Invalid mosaic names.
 const NO_MOSAICS: [&str; 9] =
     ["Upperab", "a  bcde", " abcdef", "abcdef ", "'abcdef", "-abcdef", "a.bcdef", "abc:def", "caf\u{e9}ab"];
-/// The greatest amount.
+/// The maximum amount.
 const GREATEST: u64 = i64::MAX as u64;
 
-/// What is changed in the bytes of a transaction: these become those.
+/// A replacement in the bytes of a transaction: old and new bytes.
 type Change = Option<(Vec<u8>, Vec<u8>)>;
 
 impl Stage {
-    /// Offers a block that cannot be read.
+    /// Offers a block that cannot be decoded.
     pub fn try_unreadable(&mut self, harvesters: [Who; 2]) {
         let now = self.time_of(harvesters[0]);
         let Some((class, transaction, change)) = self.with_maker(harvesters, |maker| maker.unreadable()) else {
@@ -53,7 +53,7 @@ impl Stage {
     }
 }
 
-/// A text with its length before it.
+/// Returns a text with its length prefix.
 fn with_length(text: &str) -> Vec<u8> {
     [&(text.len() as u32).to_le_bytes(), text.as_bytes()].concat()
 }
@@ -63,7 +63,7 @@ fn id_bytes([namespace, name]: [&str; 2]) -> Vec<u8> {
 }
 
 impl Maker<'_> {
-    /// A signed transaction that nobody can read once it is changed.
+    /// Returns a signed transaction that cannot be decoded after the change.
     fn unreadable(&mut self) -> Option<(Class, Transaction, Change)> {
         let (class, mut draft, change) = match self.random.below(12) {
             0..3 => self.with_foreign_address()?,
@@ -82,7 +82,7 @@ impl Maker<'_> {
         Some((class, draft, change))
     }
 
-    /// An address of another network, with a wrong checksum, or of letters that no address has.
+    /// Returns an address of another network, with a wrong checksum, or with letters that no address has.
     fn with_foreign_address(&mut self) -> Option<(Class, Transaction, Change)> {
         let people = self.court.people;
         let (from, to) = (self.single_payer(100)?, self.payee());
@@ -128,7 +128,7 @@ impl Maker<'_> {
         Some((class, draft, Some((text.into_bytes(), odd.into_bytes()))))
     }
 
-    /// A parent, or the namespace of a mosaic, that is none.
+    /// Returns an invalid parent namespace or mosaic namespace.
     fn in_odd_namespace(&mut self) -> Option<(Class, Transaction, Change)> {
         let (from, to) = (self.single_payer(100)?, self.payee());
         let root = NamespaceId::parse(PLACE).ok()?;
@@ -157,7 +157,7 @@ impl Maker<'_> {
             1 => self.transfer_of(from, to, MICRO, vec![Mosaic { id, quantity: 1 }]),
             _ => self.change_supply(from, id, SupplyChangeKind::Create, 1),
         };
-        // One letter more than a name may have: the namespace has one less, so that no other length changes.
+        // One letter too many for a name; the namespace has one fewer, so that no other length changes.
         let odd = match is_long {
             true => id_bytes(["r", &"q".repeat(33)]),
             false => id_bytes(["r0", *self.one_of(&NO_MOSAICS)?]),
@@ -165,7 +165,7 @@ impl Maker<'_> {
         Some((Class::OddMosaicName, draft, Some((id_bytes(["r0", name]), odd))))
     }
 
-    /// Quantities of one mosaic whose sum cannot be written.
+    /// Returns quantities of one mosaic whose sum overflows.
     fn with_overflow(&mut self) -> Option<(Class, Transaction, Change)> {
         let (from, to) = (self.single_payer(100)?, self.payee());
         let more = self.random.next() % 1_000;
@@ -179,7 +179,7 @@ impl Maker<'_> {
         Some((class, draft, None))
     }
 
-    /// A number that is below zero as the wire has it.
+    /// Returns a number that is negative on the wire.
     fn with_negative(&mut self) -> Option<Transaction> {
         let number = [u64::MAX, 1 << 63, u64::MAX - self.random.next() % MICRO][self.random.below(3)];
         let (from, to) = (self.single_payer(100)?, self.payee());

@@ -1,8 +1,8 @@
-//! How much of a balance counts, as the text of the protocol has it.
+//! The vested part of a balance, according to the text of the protocol.
 
 use super::terms::Terms;
 
-/// The last entry of the history that the protocol keeps of a balance.
+/// The last entry of the balance history that the protocol keeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Weighted {
     /// Height of the entry; 0 if there is none.
@@ -12,7 +12,7 @@ pub struct Weighted {
 }
 
 impl Weighted {
-    /// Nine tenths of what does not count yet remain after each day.
+    /// After each day, nine tenths of the unvested part remain unvested.
     fn iterate(&mut self, height: u64, terms: &Terms) {
         let day = terms.day();
         let day_of = |height: u64| height.div_ceil(day) * day;
@@ -35,7 +35,7 @@ impl Weighted {
         if terms.immediate { self.vested += amount as i64 } else { self.unvested += amount as i64 }
     }
 
-    /// Both parts give as much as they have of the whole.
+    /// Both parts contribute in proportion.
     pub fn send(&mut self, height: u64, amount: u64, terms: &Terms) {
         if amount == 0 {
             return;
@@ -52,13 +52,13 @@ impl Weighted {
         }
     }
 
-    /// All of it counts.
+    /// Vests everything.
     pub fn vest(&mut self) {
         self.vested += self.unvested;
         self.unvested = 0;
     }
 
-    /// What counts at a height.
+    /// Returns the vested amount at a height.
     pub fn vested(mut self, height: u64, terms: &Terms) -> u64 {
         self.iterate(height, terms);
         self.vested as u64

@@ -1,4 +1,4 @@
-//! A small network: its accounts, its terms, its nemesis block, and the block of its treasury.
+//! A small network: its accounts, its terms, its nemesis block, and its treasury block.
 
 use std::path::{Path, PathBuf};
 
@@ -17,21 +17,21 @@ use crate::common::Random;
 use crate::common::private_network::{self, Genesis};
 
 const MICRO: u64 = 1_000_000;
-/// Micro-units that there are.
+/// Total supply in micro-units.
 const TOTAL: u64 = private_network::TOTAL * MICRO;
 
-/// See the module.
+/// A small network; see the module.
 pub struct World {
     pub people: People,
     pub terms: Terms,
     pub nemesis: Block,
-    /// What the block of the treasury may hold: what is preferred, and what else.
+    /// Allowed content of the treasury block: the preferred variant, and the alternative.
     pub treasury: [Vec<Transaction>; 2],
     treasury_hashes: [Vec<Hash256>; 2],
 }
 
 impl World {
-    /// The network with a number, of which some are of a kind of their own.
+    /// Returns the network with a number, some of which have a kind of their own.
     pub fn new(number: u64, random: &mut Random) -> World {
         let terms = Terms::of(number, random);
         let people = People::new(terms.network);
@@ -42,14 +42,14 @@ impl World {
         World { people, terms, nemesis, treasury, treasury_hashes }
     }
 
-    /// Judges what is to follow a state.
+    /// Returns the oracle for what follows a state.
     pub fn court<'a>(&'a self, model: &'a Model, now: i32, purpose: Purpose) -> Court<'a> {
         let [preferred, fallback] = &self.treasury_hashes;
         let (people, terms, height) = (&self.people, &self.terms, model.height + 1);
         Court { people, terms, treasury: [preferred, fallback], model, height, now, purpose }
     }
 
-    /// The state after the nemesis block.
+    /// Returns the state after the nemesis block.
     pub fn model(&self) -> Model {
         let mut model = Model::new(self.people.len(), private_network::GENERATION_HASH);
         model.receive(NEMESIS, TOTAL, 1, &self.terms);
@@ -100,7 +100,7 @@ fn transfer(people: &People, [from, to]: [Who; 2], time_and_fee: [u64; 2], amoun
     transaction(people, from, time_and_fee, Body::Transfer(body))
 }
 
-/// The account becomes one for which the others sign.
+/// Converts the account to a multisig account of the sharers.
 fn share(people: &People, account: Who, sharers: &[Who], time_and_fee: [u64; 2]) -> Transaction {
     let mut sharers = sharers.to_vec();
     sharers.sort_by_key(|who| people.address(*who));
@@ -117,7 +117,7 @@ fn nemesis(people: &People) -> Block {
         who => (who, 60_000_000),
     });
     let sinks = [RENTAL, CREATION].map(|who| (who, 1_000_000));
-    // Enough to become a multisig account, which is poor again after that.
+    // Enough to become a multisig account, which leaves nothing.
     let poor = (ALWAYS_POOR..ALWAYS_POOR + 4).map(|who| (who, 100));
     let mut transactions: Vec<Transaction> = rich
         .chain(sinks)
@@ -128,8 +128,8 @@ fn nemesis(people: &People) -> Block {
     signed_block(people, NEMESIS, 1, 0, Hash256::default(), transactions)
 }
 
-/// What the network agreed on: it pays what was never paid, makes a fee sink a multisig account, and has one act by
-/// itself; or else it only pays.
+/// Returns what the network agreed on: late payments, conversion of a fee sink to a multisig account, and a transaction
+/// of that sink; or only the payments.
 fn treasury(people: &People, terms: &Terms) -> [Vec<Transaction>; 2] {
     let time = (terms.time(terms.forks.treasury) as u64).saturating_sub(40_000);
     let preferred = vec![

@@ -1,4 +1,4 @@
-//! What the nodes of a network log, for people who look into one seed: `NISD_LOG=1`.
+//! Prints the logs of a network's nodes for debugging one seed: `NISD_LOG=1`.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use log::{LevelFilter, Log, Metadata, Record};
 use crate::common::loudly;
 
 thread_local! {
-    /// Virtual time, and the member that does something.
+    /// Virtual time and the acting member.
     static PRESENT: Cell<(Duration, usize)> = const { Cell::new((Duration::ZERO, 0)) };
 }
 
@@ -27,14 +27,14 @@ impl Log for Diary {
     fn flush(&self) {}
 }
 
-/// Shows what nodes log, if somebody wants to see it.
+/// Prints the logs of nodes if `NISD_LOG` asks for it.
 pub fn open() {
     if std::env::var_os("NISD_LOG").is_some() && log::set_logger(&Diary).is_ok() {
         log::set_max_level(LevelFilter::Debug);
     }
 }
 
-/// A member does something.
+/// Sets the acting member.
 pub fn turn_to(now: Duration, member: usize) {
     PRESENT.set((now, member));
 }

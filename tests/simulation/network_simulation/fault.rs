@@ -5,57 +5,57 @@ use std::fmt::Write as _;
 
 macro_rules! faults {
     ($($(#[$meta:meta])* $name:ident,)*) => {
-        /// Something that goes wrong.
+        /// A fault.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Fault {
             $($(#[$meta])* $name,)*
         }
 
         impl Fault {
-            /// All of them.
+            /// All faults.
             pub const ALL: &[Fault] = &[$(Fault::$name,)*];
         }
     };
 }
 
 faults! {
-    // Of the network.
+    // Faults of the network.
     /// A message takes seconds.
     SlowMessage,
-    /// A message overtakes one that was sent before.
+    /// A message overtakes an earlier one.
     Overtaken,
     /// No connection: refused at once.
     Refused,
-    /// No connection: nothing answers.
+    /// No connection: no reply.
     NoRoute,
-    /// The connection breaks before the request has arrived, or after.
+    /// The connection breaks before the request arrives, or after.
     ResetBefore,
     ResetAfter,
-    /// The request, or its answer, is never heard of again.
+    /// The request or its answer is lost.
     LostRequest,
     LostAnswer,
-    /// Some members cannot reach others, for a while.
+    /// Some members cannot reach others for a while.
     Partition,
-    /// Longer than others are patient.
+    /// A partition that outlasts the timeouts of the others.
     LongPartition,
-    /// A fork of exactly the rewrite limit, and of one block more.
+    /// A fork of exactly the rewrite limit, or one block deeper.
     ForkAtLimit,
     ForkBeyondLimit,
-    // Of members.
-    /// Stopped and started with all that it had committed, or without what it had committed last.
+    // Faults of members.
+    /// Stopped and restarted with all commits, or without the last ones.
     RestartWithAll,
     RestartWithoutLast,
     /// Starts late.
     LateStart,
-    /// A clock that is off, one that drifts, one that somebody sets wrongly for a while.
+    /// A clock that is off, that drifts, or that is set wrongly for a while.
     ClockOff,
     ClockDrift,
     ClockJump,
     /// Commits that take long.
     SlowDisk,
-    /// Turns that take long, on a machine that is to make blocks of many transactions.
+    /// Ticks that take long, on a machine that must make blocks of many transactions.
     SlowMachine,
-    // Answers of liars while chains are compared.
+    // Lies of byzantine peers during chain comparison.
     LiedAboutScore,
     LowScore,
     ForgedLastBlock,
@@ -72,7 +72,7 @@ faults! {
     GapInBlocks,
     TooManyBlocks,
     InferiorBlocks,
-    // Answers of liars to anything.
+    // Faulty answers of byzantine peers to any request.
     OtherChallengeSigned,
     OtherKey,
     ShortSignature,
@@ -93,7 +93,7 @@ faults! {
     Oversized,
     OtherFormat,
     Surplus,
-    // Answers of liars to certain questions.
+    // Faulty answers of byzantine peers to specific requests.
     OtherIdentity,
     OtherNetwork,
     InventedPeers,
@@ -106,7 +106,7 @@ faults! {
     WrongAddress,
     BadUnconfirmed,
     ManyUnconfirmed,
-    // What liars push.
+    // Bad pushes of byzantine peers.
     PushedForgedBlock,
     PushedUnentitledBlock,
     PushedOldBlock,
@@ -125,7 +125,7 @@ faults! {
     SignInAnothersName,
     SignFromElsewhere,
     ManyFaces,
-    // What those do who pass on what they are asked to an honest node, and its proof back with what they like.
+    // Attacks of relays, which forward requests to an honest node and return its proofs with false data.
     RelayedSign,
     RelayedPlace,
     RelayedPeers,
@@ -134,11 +134,11 @@ faults! {
     RelayedPush,
 }
 
-/// What a relay answers to certain questions, in the name of an honest node that signs it.
+/// Answers of a relay to specific requests, in the name of an honest node that signs them.
 pub const OF_RELAYS: &[Fault] =
     &[Fault::RelayedPlace, Fault::RelayedPeers, Fault::RelayedTime, Fault::RelayedHeight, Fault::LowScore];
 
-/// What liars answer while chains are compared.
+/// Lies of byzantine peers during chain comparison.
 pub const OF_COMPARISON: &[Fault] = &[
     Fault::LiedAboutScore,
     Fault::LowScore,
@@ -158,7 +158,7 @@ pub const OF_COMPARISON: &[Fault] = &[
     Fault::InferiorBlocks,
 ];
 
-/// What liars answer to anything.
+/// Faulty answers of byzantine peers to any request.
 pub const OF_ANSWERS: &[Fault] = &[
     Fault::OtherChallengeSigned,
     Fault::OtherKey,
@@ -182,7 +182,7 @@ pub const OF_ANSWERS: &[Fault] = &[
     Fault::Surplus,
 ];
 
-/// What liars answer to certain questions.
+/// Faulty answers of byzantine peers to specific requests.
 pub const OF_QUESTIONS: &[Fault] = &[
     Fault::OtherIdentity,
     Fault::OtherNetwork,
@@ -198,7 +198,7 @@ pub const OF_QUESTIONS: &[Fault] = &[
     Fault::ManyUnconfirmed,
 ];
 
-/// What liars push.
+/// Bad pushes of byzantine peers.
 pub const OF_PUSHES: &[Fault] = &[
     Fault::PushedForgedBlock,
     Fault::PushedUnentitledBlock,
@@ -221,7 +221,7 @@ pub const OF_PUSHES: &[Fault] = &[
 ];
 
 impl Fault {
-    /// Whether a node counts a failure for a liar that answers so.
+    /// Returns whether a node penalizes a byzantine peer for this.
     pub fn is_blamed(self) -> bool {
         OF_COMPARISON.contains(&self) && self != Fault::LowScore
     }
@@ -231,13 +231,13 @@ impl Fault {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Count {
     times: u64,
-    /// Of lies about chains: how often one was heard whose hearer went on to the next comparison, and how often the liar
-    /// was blamed then.
+    /// For lies about chains: how often a member received one and went on to its next comparison, and how often the
+    /// liar was penalized by then.
     heard: u64,
     blamed: u64,
 }
 
-/// How often each happened, and how often somebody was blamed for it.
+/// Counts of each fault and of the penalties for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     counts: BTreeMap<Fault, Count>,
@@ -248,7 +248,7 @@ impl Tally {
         self.counts.entry(fault).or_default().times += 1;
     }
 
-    /// A lie was heard.
+    /// Counts a received lie.
     pub fn hear(&mut self, fault: Fault, is_blamed: bool) {
         let count = self.counts.entry(fault).or_default();
         count.heard += 1;
@@ -259,7 +259,7 @@ impl Tally {
         self.of(fault).times
     }
 
-    /// How often a lie was heard, and how often somebody was blamed for it.
+    /// Returns how often a lie was received, and how often it was penalized.
     pub fn blamed(&self, fault: Fault) -> (u64, u64) {
         (self.of(fault).heard, self.of(fault).blamed)
     }
@@ -277,7 +277,7 @@ impl Tally {
         }
     }
 
-    /// A table for people.
+    /// Returns a table for display.
     pub fn table(&self) -> String {
         let mut text = String::new();
         for fault in Fault::ALL {

@@ -1,4 +1,4 @@
-//! What a simulated network stands on: keys, the nemesis block, settings, and stores in folders that are thrown away.
+//! The base of a simulated network: keys, the nemesis block, settings, and stores in temporary folders.
 
 use std::cell::{Cell, OnceCell};
 use std::fs;
@@ -20,49 +20,49 @@ use super::plan::{MemberPlan, Plan};
 use crate::common::Random;
 use crate::common::private_network::{Genesis, NETWORK, TOTAL, address, key_pair, private_key};
 
-/// Network time when the simulation begins.
+/// Network time at the start of the simulation.
 pub const START: Timestamp = Timestamp(300_000_000);
-/// Seconds from the nemesis block to then.
+/// Seconds from the nemesis block to the start.
 const AGE: i32 = 10;
-/// Bytes of address space for a store.
+/// Address space of a store in bytes.
 const MAP_SIZE: usize = 256 << 20;
-/// Most stores of one simulation: a restart takes a new one.
+/// Maximum number of stores of one simulation; every restart needs a new one.
 const MAX_STORES: usize = 64;
-/// What each of the people has in the beginning, and each liar that has anything, in whole units.
+/// Initial balance of each user, and of each byzantine peer with a balance, in whole units.
 const OF_PEOPLE: u64 = 10_000_000;
 const OF_LIARS: u64 = 400_000_000;
-/// How many people there are, and liars with a key of their own.
+/// Number of users, and of byzantine peers with their own keys.
 pub const PEOPLE: u64 = 6;
 pub const LIARS: u64 = 3;
-/// The port of every node.
+/// Port of every node.
 pub const PORT: u16 = 7890;
 
-/// The key that a member is known by and harvests with.
+/// Returns the key with which a member identifies itself and harvests.
 pub fn member_key(member: usize) -> PrivateKey {
     private_key(1 + member as u64)
 }
 
-/// The name of a member.
+/// Returns the name of a member.
 pub fn member_name(member: usize) -> String {
     format!("member {member}")
 }
 
-/// The keys of somebody who sends transactions.
+/// Returns the keys of a user who sends transactions.
 pub fn person(number: u64) -> KeyPair {
     key_pair(101 + number)
 }
 
-/// The keys of a liar, under each of its names.
+/// Returns the keys of a byzantine peer for one of its identities.
 pub fn liar_keys(liar: usize, face: usize) -> KeyPair {
     key_pair(201 + 100 * liar as u64 + face as u64)
 }
 
-/// The keys of somebody who has nothing.
+/// Returns the keys of an account that owns nothing.
 pub fn stranger() -> KeyPair {
     key_pair(999)
 }
 
-/// What a node says of itself.
+/// Builds the node information of a node.
 pub fn node_info(key: PublicKey, name: String, ip: IpAddr, port: u16) -> NodeInfo {
     NodeInfo {
         identity: Identity { key, name: Some(name) },
@@ -75,7 +75,7 @@ pub fn node_info(key: PublicKey, name: String, ip: IpAddr, port: u16) -> NodeInf
     }
 }
 
-/// What a network stands on.
+/// The base of a network.
 pub struct Ground {
     pub network: Network,
     base: Settings,
@@ -86,7 +86,7 @@ pub struct Ground {
 }
 
 impl Ground {
-    /// The ground of a plan, with a store that holds the nemesis block.
+    /// Creates the base for a plan, with a store that holds the nemesis block.
     pub fn new(plan: &Plan) -> Ground {
         let nemesis = Genesis::new(Timestamp(START.0 - AGE), &shares(plan));
         let network = network(plan);
@@ -104,7 +104,7 @@ impl Ground {
         ground
     }
 
-    /// Takes blocks in behind the nemesis block, all of which are judged.
+    /// Imports blocks after the nemesis block with full validation.
     pub fn take_in(&self, store: &Store, blocks: Box<dyn BlockSource + '_>) {
         let options = ImportOptions { batch_steps: 8_000, batch_blocks: 500, stop_at: None, trusted_below: Height(0) };
         let mut intake =
@@ -124,19 +124,19 @@ impl Ground {
         self.folder.path().join(name)
     }
 
-    /// A folder that holds only the nemesis block.
+    /// Creates a folder that holds only the nemesis block.
     pub fn new_folder(&self) -> PathBuf {
         self.copy(&self.path("template"))
     }
 
-    /// A copy of a folder as it is now: what is on the disk.
+    /// Copies the present content of a folder, as a disk image.
     pub fn copy(&self, from: &Path) -> PathBuf {
         self.folders.set(self.folders.get() + 1);
         let to = self.path(&format!("store-{}", self.folders.get()));
         fs::create_dir(&to).expect("a folder");
         for file in fs::read_dir(from).expect("a folder") {
             let file = file.expect("a file");
-            // What LMDB keeps of its readers is of no use to others.
+            // The lock file of LMDB is useless to others.
             if file.file_name() != "lock.mdb" {
                 fs::copy(file.path(), to.join(file.file_name())).expect("a copy");
             }
@@ -144,13 +144,13 @@ impl Ground {
         to
     }
 
-    /// The store in a folder.
+    /// Opens the store in a folder.
     pub fn open(&self, folder: &Path) -> &Store {
         let place = self.stores.iter().find(|place| place.get().is_none()).expect("room for one more store");
         place.get_or_init(|| Store::open(folder, &self.identity(), options()).expect("a store"))
     }
 
-    /// The settings of a member.
+    /// Returns the settings of a member.
     pub fn settings(&self, index: usize, member: &MemberPlan) -> Settings {
         let mut settings = self.base.clone();
         settings.endpoint = Endpoint::http(member.ip.to_string(), PORT);
@@ -169,7 +169,7 @@ impl Ground {
     }
 }
 
-/// Who has what in the beginning: members by their weights, people and liars the same each.
+/// Returns the initial balances: members by weight, users and byzantine peers equally.
 fn shares(plan: &Plan) -> Vec<(Address, Amount)> {
     let people = (0..PEOPLE).map(|number| (address(&person(number)), Amount::whole(OF_PEOPLE)));
     let liars = (0..LIARS as usize).map(|liar| (address(&liar_keys(liar, 0)), Amount::whole(OF_LIARS)));
@@ -181,7 +181,7 @@ fn shares(plan: &Plan) -> Vec<(Address, Amount)> {
     };
     let mut shares: Vec<_> = plan.members.iter().enumerate().map(member).chain(people).chain(liars).collect();
     let given: u64 = shares.iter().map(|(_, amount)| amount.0).sum();
-    // What cannot be shared equally.
+    // The remainder of the division.
     shares[0].1.0 += Amount::whole(TOTAL).0 - given;
     shares
 }
@@ -222,13 +222,13 @@ fn options() -> Options {
     Options { map_size: MAP_SIZE }
 }
 
-/// A folder in memory, where there is one.
+/// Creates a folder in memory where possible.
 fn folder() -> TempDir {
     let memory = Path::new("/dev/shm");
     let made = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
     made.expect("a folder")
 }
 
-/// What a member does about its own address.
+/// How a member detects its own address.
 pub const IP_DETECTION: [IpDetection; 3] =
     [IpDetection::Disabled, IpDetection::AutoOptional, IpDetection::AutoRequired];

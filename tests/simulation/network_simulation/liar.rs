@@ -1,5 +1,5 @@
-//! Nodes that lie when they are asked. They know the chain of whoever asks, and go as far along the comparison of chains
-//! as their lie needs.
+//! Byzantine peers that answer requests with lies. They know the chain of the requesting node and follow the chain
+//! comparison as far as their lie needs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -20,13 +20,13 @@ use super::plan::LiarPlan;
 use crate::common::Random;
 use crate::common::private_network::{address, block, key_pair, transfer};
 
-/// By how much a liar says that its chain is better.
+/// How much better a byzantine peer claims its chain to be.
 const BETTER: i128 = 1 << 50;
-/// How slow an answer is that still counts, and silence that does not.
+/// Delay of a slow answer that still counts, and of silence that causes a timeout.
 const SLOW: Duration = Duration::from_secs(8);
 const SILENT: Duration = Duration::from_secs(10);
 
-/// What is asked one after the other by whoever compares chains.
+/// The requests of a chain comparison in their order.
 pub const SYNCHRONISATION: [&str; 6] = [
     "/chain/score",
     "/chain/last-block",
@@ -36,14 +36,14 @@ pub const SYNCHRONISATION: [&str; 6] = [
     "/transactions/unconfirmed",
 ];
 
-/// What a liar knows.
+/// What a byzantine peer knows.
 pub struct Scene<'a> {
     pub ground: &'a Ground,
-    /// The chain of the node in question.
+    /// The chain of the requesting node.
     pub store: &'a Store,
     /// The honest nodes.
     pub members: &'a [NodeInfo],
-    /// What people have sent.
+    /// Transactions that users have sent.
     pub sent: &'a [Transaction],
     pub now: Timestamp,
     pub random: &'a mut Random,
@@ -71,7 +71,7 @@ impl Scene<'_> {
         hash
     }
 
-    /// A transaction that its sender cannot pay.
+    /// Builds a transaction that its sender cannot pay.
     pub fn overspending(&mut self) -> Transaction {
         let (from, to) = (person(0), address(&person(1)));
         let amount = Amount::whole(5_000_000_000 + self.random.below(1_000) as u64);
@@ -79,26 +79,26 @@ impl Scene<'_> {
     }
 }
 
-/// What a liar answers, and when.
+/// An answer of a byzantine peer, and its delay.
 pub struct Told {
     pub after: Duration,
     pub result: Result<(u16, Vec<u8>), FetchError>,
-    /// The lie, once all of it is told.
+    /// The lie, if this answer completes it.
     pub fault: Option<Fault>,
 }
 
-/// A node that lies.
+/// A byzantine peer.
 pub struct Liar {
     number: usize,
     plan: LiarPlan,
     keys: Vec<KeyPair>,
-    /// What it is about to make of a comparison of chains, for each member that asks.
+    /// The lie planned for the present chain comparison, by requesting member.
     intents: BTreeMap<usize, Fault>,
-    /// Members that it has not proved to who it is when they compared chains.
+    /// Members to which it has not proved its identity during a comparison.
     unproven: BTreeSet<usize>,
 }
 
-/// What is said in reply to a question.
+/// Content of an answer.
 enum Entity {
     Node(NodeInfo),
     Nodes(NodeList),
@@ -129,7 +129,7 @@ impl Writable for Entity {
     }
 }
 
-/// The same with a signature, which need not be one.
+/// An answer with a signature, which may be invalid.
 struct Signed {
     entity: Entity,
     signature: Vec<u8>,
@@ -142,7 +142,7 @@ impl Writable for Signed {
     }
 }
 
-/// A question as a liar understands it.
+/// A request as a byzantine peer parses it.
 struct Question {
     format: Format,
     path: String,
@@ -175,7 +175,7 @@ impl Question {
 
 impl Liar {
     pub fn new(number: usize, plan: LiarPlan, faces: usize) -> Liar {
-        // A relay has every challenge signed by the honest node in whose name it was asked, which is as if it had its key.
+        // A relay gets every challenge signed by the honest node it impersonates, as if it had that node's key.
         let key = |face| if plan.is_relay { KeyPair::new(&member_key(face)) } else { liar_keys(number, face) };
         let keys = (0..faces).map(key).collect();
         Liar { number, plan, keys, intents: BTreeMap::new(), unproven: BTreeSet::new() }
@@ -189,7 +189,7 @@ impl Liar {
         self.keys.len()
     }
 
-    /// What it says of itself.
+    /// Returns the node information it presents.
     pub fn info(&self, face: usize) -> NodeInfo {
         let name = if self.plan.is_relay { member_name(face) } else { format!("liar {} {face}", self.number) };
         node_info(self.keys[face].public(), name, self.plan.ip, PORT + face as u16)
@@ -199,7 +199,7 @@ impl Liar {
         self.plan.is_relay
     }
 
-    /// Whether it is there no more.
+    /// Returns whether it has left the network.
     pub fn is_gone(&self, now: Duration) -> bool {
         self.plan.leaves_at.is_some_and(|at| now >= at)
     }
@@ -208,7 +208,7 @@ impl Liar {
         random.below(100) < self.plan.eagerness
     }
 
-    /// What it does instead of answering a question truly.
+    /// Chooses the lie for a request; `None` for a true answer.
     fn choose(&mut self, asker: usize, path: &str, scene: &mut Scene<'_>) -> Option<Fault> {
         if path == "/chain/score" {
             self.intents.remove(&asker);
@@ -234,7 +234,7 @@ impl Liar {
         (!could.is_empty() && self.is_eager(scene.random)).then(|| could[scene.random.below(could.len())])
     }
 
-    /// Answers a member, under one of its names.
+    /// Answers a member under one of its identities.
     pub fn answer(&mut self, asker: usize, face: usize, request: &FetchRequest, scene: &mut Scene<'_>) -> Told {
         let question = Question::of(request, scene.ground.context());
         let fault = self.choose(asker, &question.path, scene);
@@ -257,7 +257,7 @@ impl Liar {
         Told { after, result, fault: fault.filter(|fault| is_told(*fault, &question.path)) }
     }
 
-    /// Who compares chains does not go on with somebody who has not proved who it is.
+    /// Checks that a member does not continue a comparison with a node that has not proved its identity.
     fn check_trust(&mut self, asker: usize, path: &str, fault: Option<Fault>) {
         if !SYNCHRONISATION.contains(&path) {
             return;
@@ -269,7 +269,7 @@ impl Liar {
         }
     }
 
-    /// What is signed; `None` if that is nothing.
+    /// Returns the content to sign; `None` if there is none.
     fn entity(
         &self,
         asker: usize,
@@ -285,7 +285,7 @@ impl Liar {
             "/time-sync/network-time" => {
                 let off = match fault {
                     Some(Fault::WrongTime) => 40_000_000,
-                    // Within what is tolerated at the start.
+                    // Within the initial tolerance.
                     Some(Fault::RelayedTime) => 3_600_000,
                     _ => 0,
                 };
@@ -337,9 +337,9 @@ impl Liar {
         NodeList(match fault {
             Some(Fault::InventedPeers) => (0..30).map(|place| self.invented(place, scene.random)).collect(),
             Some(Fault::LongPeerList) => (0..1_200).map(|place| self.invented(place, scene.random)).collect(),
-            // Honest nodes, each where the relay is in its name.
+            // Honest nodes, each at the address where the relay impersonates it.
             Some(Fault::RelayedPeers) => (0..self.faces()).map(|face| self.info(face)).collect(),
-            // Honest nodes, but where there is nobody, or the liar itself.
+            // Honest nodes at addresses where nobody is, or where the byzantine peer is.
             Some(Fault::MisplacedPeers) => {
                 let here = Endpoint::http(self.plan.ip.to_string(), PORT);
                 let nowhere = Endpoint::http("203.0.113.9", PORT);
@@ -439,7 +439,7 @@ impl Liar {
     }
 }
 
-/// The question that a lie is an answer to.
+/// Returns the request that a lie answers.
 fn question(fault: Fault) -> Option<&'static str> {
     Some(match fault {
         Fault::OtherIdentity | Fault::OtherNetwork | Fault::RelayedPlace => "/node/info",
@@ -455,7 +455,7 @@ fn question(fault: Fault) -> Option<&'static str> {
     })
 }
 
-/// Whether a lie is told to its end with an answer to a question.
+/// Returns whether the answer to a request completes a lie.
 fn is_told(fault: Fault, path: &str) -> bool {
     match fault {
         Fault::LowScore => path == "/chain/score",
@@ -510,7 +510,7 @@ fn unconfirmed(fault: Option<Fault>, scene: &mut Scene<'_>) -> Vec<Transaction> 
     }
 }
 
-/// Where it sees whoever asks.
+/// Returns the address under which it claims to see the requesting node.
 fn seen(fault: Option<Fault>, format: Format, body: &[u8], asker: usize, scene: &mut Scene<'_>) -> Vec<u8> {
     let Ok(endpoint) = format.read::<Endpoint>(body, scene.ground.context()) else { return Vec::new() };
     let host = match fault {
@@ -520,7 +520,7 @@ fn seen(fault: Option<Fault>, format: Format, body: &[u8], asker: usize, scene: 
     format.to_bytes(&Endpoint { host, ..endpoint })
 }
 
-/// What becomes of an answer on the way, by the liar's doing.
+/// Corrupts or delays an answer.
 fn spoilt(
     fault: Option<Fault>,
     mut body: Vec<u8>,
@@ -532,7 +532,7 @@ fn spoilt(
     match fault {
         Some(Fault::CutShort) => body.truncate(body.len() / 2),
         Some(Fault::Garbage) => body = (0..200).map(|_| random.next() as u8).collect(),
-        // The length of the entity stands first, then, if it is a list, how many there are.
+        // The length of the entity comes first, followed, for a list, by the number of elements.
         Some(Fault::HugeCount) => {
             body.iter_mut().skip(4).take(4).zip(i32::MAX.to_le_bytes()).for_each(|(old, new)| *old = new);
         }
@@ -554,7 +554,7 @@ fn spoilt(
     (after, Ok((status, body)))
 }
 
-/// An answer that comes as slowly as it may, until it is as long as it may be or the time is over.
+/// Returns an answer that arrives as slowly as allowed, until the size limit or the time limit.
 fn drip(request: &FetchRequest) -> (Duration, Result<(u16, Vec<u8>), FetchError>) {
     let FetchLimits { min_rate_bytes: least_bytes, min_rate_window: least_time, .. } = FetchLimits::default();
     let longest = least_time * (1 + request.body_limit / least_bytes) as u32;

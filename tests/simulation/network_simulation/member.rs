@@ -1,4 +1,4 @@
-//! A member: an honest node on its machine, from one start to the next.
+//! A member: an honest node on its machine, over all its restarts.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
@@ -21,10 +21,10 @@ use super::watch::View;
 use crate::common::Random;
 use crate::simulation::{SimulatedNode, WallClock};
 
-/// Requests that an address may make in a second.
+/// Rate limit per address and second.
 const MOST_REQUESTS: usize = 50;
 
-/// An honest node, running or not.
+/// An honest node, running or stopped.
 pub struct Member<'g> {
     pub plan: &'g MemberPlan,
     pub settings: &'g Settings,
@@ -32,39 +32,39 @@ pub struct Member<'g> {
     pub folder: PathBuf,
     /// A copy of its disk.
     pub copy: Option<PathBuf>,
-    /// What it has kept of others.
+    /// Its saved peers.
     pub kept: Vec<u8>,
     pub running: Option<Running<'g>>,
     /// How often it was started.
     pub life: u32,
-    /// How long its disk takes for a commit, and the machine for a turn.
+    /// Duration of a commit on its disk and of a tick on its machine.
     pub commit_takes: Duration,
     pub turn_takes: Duration,
-    /// Milliseconds that somebody has set its clock ahead.
+    /// Milliseconds by which its clock was set ahead.
     pub set_ahead: i64,
 }
 
-/// A node that runs.
+/// A running node.
 pub struct Running<'g> {
     pub node: SimulatedNode<'g>,
     pub store: &'g Store,
     pub since: Duration,
-    /// What it had kept of others when it was started.
+    /// The saved peers at its start.
     pub kept: Vec<u8>,
     pub busy_until: Duration,
-    /// How long the last turn took.
+    /// Duration of the last tick.
     pub took: Duration,
-    /// When it is to be woken.
+    /// Time of its next wakeup.
     pub wakes_at: Option<Duration>,
-    /// Requests of others that it is about to answer.
+    /// Requests of others that it is working on.
     pub answering: BTreeMap<ConnectionId, Asking>,
-    /// When others have asked, the latest first.
+    /// Times of the requests of others, latest first.
     asked: BTreeMap<IpAddr, VecDeque<Duration>>,
     pub view: View,
 }
 
 impl<'g> Member<'g> {
-    /// One that was never started.
+    /// Creates a member that was never started.
     pub fn new(index: usize, plan: &'g MemberPlan, settings: &'g Settings, ground: &Ground) -> Member<'g> {
         let key = KeyPair::new(&member_key(index)).public();
         Member {
@@ -82,7 +82,7 @@ impl<'g> Member<'g> {
         }
     }
 
-    /// Starts it with what is in its folder.
+    /// Starts it with the content of its folder.
     pub fn start(&mut self, ground: &'g Ground, known: Vec<PreTrustedPeer>, now: Duration, random: &mut Random) {
         self.life += 1;
         let store = ground.open(&self.folder);
@@ -109,19 +109,19 @@ impl<'g> Member<'g> {
         });
     }
 
-    /// What its clock has gained by itself, in milliseconds.
+    /// Returns the accumulated drift of its clock in milliseconds.
     fn drifted(&self, now: Duration) -> i64 {
         now.as_millis() as i64 * self.plan.drift / 1_000_000
     }
 }
 
 impl Running<'_> {
-    /// Brings its clocks up to the present.
+    /// Sets its clocks to the present.
     pub fn set_now(&mut self, now: Duration) {
         self.node.set_running(now - self.since);
     }
 
-    /// Gives it a turn, if it does nothing else.
+    /// Gives it a tick unless it is busy.
     pub fn turn(&mut self, now: Duration, takes: Duration) {
         self.set_now(now);
         self.node.turn_once(self.took);
@@ -129,13 +129,13 @@ impl Running<'_> {
         self.busy_until = now + takes;
     }
 
-    /// It has to wait for its disk.
+    /// Makes it wait for its disk.
     pub fn wait_for_disk(&mut self, now: Duration, takes: Duration) {
         self.took = takes;
         self.busy_until = now + takes;
     }
 
-    /// Whether an address asks too often, as the loop would count it.
+    /// Returns whether an address exceeds its rate limit, as the server would count it.
     pub fn refuses(&mut self, from: IpAddr, now: Duration) -> bool {
         let times = self.asked.entry(from).or_default();
         times.push_front(now);
@@ -143,13 +143,13 @@ impl Running<'_> {
         times.get(MOST_REQUESTS).is_some_and(|oldest| now - *oldest < Duration::from_secs(1))
     }
 
-    /// What it says in JSON to somebody on its machine.
+    /// Requests JSON from it as a client on its machine.
     pub fn get(&mut self, path: &str) -> Option<Value> {
         let answer = self.node.get(path);
         (answer.status == 200).then(|| serde_json::from_slice(&answer.body).expect("JSON"))
     }
 
-    /// How often it says that a node did harm.
+    /// Returns how many failures it records for a node.
     pub fn failures(&mut self, key: &str) -> u64 {
         let Some(answer) = self.get("/node/experiences") else { return 0 };
         let of = answer["data"].as_array().into_iter().flatten();
@@ -157,7 +157,7 @@ impl Running<'_> {
         entry.and_then(|entry| entry["experience"]["f"].as_u64()).unwrap_or(0)
     }
 
-    /// Keys of the nodes that it does not work with, because they could not be reached or have failed.
+    /// Returns the keys of the nodes that it does not use because they were unreachable or failed.
     pub fn shunned(&mut self) -> Vec<String> {
         let Some(answer) = self.get("/node/peer-list/all") else { return Vec::new() };
         let nodes = ["inactive", "failure"].iter().flat_map(|state| answer[*state].as_array().into_iter().flatten());

@@ -1,4 +1,4 @@
-//! The network: what members ask of each other, what becomes of it on the way, and the time that it takes.
+//! The network: requests between members, their fate, and their durations.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -22,45 +22,46 @@ use super::watch::Watch;
 use crate::common::Random;
 use crate::common::private_network::{address, transfer};
 
-/// After so long without a connection, or without an answer, a request is given up.
+/// Timeouts of a connection and of an answer.
 const CONNECT: Duration = Duration::from_secs(5);
 const SILENCE: Duration = Duration::from_secs(10);
 /// A message that takes longer is slow.
 const SLOW: Duration = Duration::from_secs(1);
-/// After so long nothing is left of any disturbance.
+/// Time after which a disturbance has no effect any more.
 const SETTLED_WITHIN: Duration = Duration::from_secs(25);
-/// When liars first say that they are there, and how long they wait until they do so again.
+/// Time of a byzantine peer's first sign of life, and interval between further ones.
 const FIRST_SIGN: Duration = Duration::from_secs(3);
 const SIGNS: Duration = Duration::from_secs(45);
-/// After a member was started, relays give signs of life to it as often as they may: at this pace, so many times; and this
-/// long after the last one for as long as they are there.
+/// After the start of a member, relays send signs of life to it as fast as the rate limit allows: interval, number, and
+/// the interval of later ones for as long as the relays are present.
 const RELAYED_SIGNS: Duration = Duration::from_millis(150);
 const RELAYED_AT_START: u32 = 20;
 const RELAYED_LATER: Duration = Duration::from_secs(7);
-/// Names of a liar that has many: more than one address may have in anybody's table.
+/// Number of identities of a byzantine peer with many: more than one address may have in a peer table.
 const FACES: usize = 12;
-/// Requests to one node that may be under way, those to all, and those to one in a second, as the node promises.
+/// Maximum numbers of requests in flight to one node, in flight to all, and to one node per second, as the node
+/// guarantees them.
 const MOST_TO_ONE: usize = nisd::peer::manager::request_queue::MAX_IN_FLIGHT_PER_TARGET;
 const MOST_TO_ALL: usize = nisd::peer::manager::request_queue::MAX_IN_FLIGHT;
 
-/// Who sends something.
+/// The sender of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Party {
     Member(usize),
     Liar(usize),
 }
 
-/// A request on its way, and who waits for the answer.
+/// A request in transit, and the party that waits for the answer.
 pub struct Asking {
     from: Party,
     life: u32,
     id: FetchId,
     fetch: FetchRequest,
-    /// The answer gets lost, or the connection breaks before it has come.
+    /// Whether the answer is lost or the connection breaks before it arrives.
     fate: Fate,
 }
 
-/// What becomes of a request whose server is there.
+/// Fate of a request whose server exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Arrives,
@@ -71,55 +72,55 @@ enum Fate {
     LostAnswer,
 }
 
-/// A request that is not answered yet, by who asks.
+/// Key of an unanswered request: requesting member, its life, and the request.
 type Open = (usize, u32, FetchId);
 
 enum Happening {
     Wake(usize, u32),
     Request(Box<Asking>, Party, usize),
     End(Open, Box<Result<FetchResponse, FetchError>>),
-    /// A member has had so much time to answer that it is given up; whether the answer cannot have been lost.
+    /// The timeout of a member's answer; the flag tells that the answer cannot have been lost.
     GiveUp(Open, usize, bool),
     Act(usize),
-    /// A liar gives signs of life.
+    /// A byzantine peer sends signs of life.
     Sign(usize),
-    /// A relay gives signs of life to a member that was started, in the names of all others, for the so manieth time.
+    /// A relay sends signs of life to a restarted member in the names of all others; the last field counts them.
     RelayedSigns(usize, usize, u32),
 }
 
-/// A request that is not answered yet.
+/// An unanswered request.
 struct Pending {
     to: Endpoint,
     since: Duration,
-    /// A liar is asked about its chain.
+    /// A request to a byzantine peer about its chain.
     is_lost_time: bool,
-    /// The answer is the end of a lie about chains.
+    /// The answer completes this lie about chains.
     lie: Option<Lie>,
 }
 
-/// A lie about chains, told to its end.
+/// A completed lie about chains.
 struct Lie {
     fault: Fault,
-    /// The key that the liar goes by.
+    /// Key of the byzantine peer.
     key: String,
 }
 
-/// An honest node when a comparison of chains with it was begun.
+/// An honest node at the start of a chain comparison with it.
 struct Partner {
     index: usize,
-    /// The end of its chain.
+    /// Its tip.
     tip: Option<Hash256>,
-    /// Failures of it that were counted before.
+    /// Its recorded failures before the comparison.
     failures: u64,
 }
 
-/// A comparison of chains.
+/// A chain comparison.
 struct Comparison {
-    /// The honest node with which it is, if it is one.
+    /// The honest node compared with, if it is one.
     partner: Option<Partner>,
-    /// The end of the member's chain when it was begun.
+    /// The member's tip at the start.
     tip: Hash256,
-    /// The lie that the member has heard, and the failures of the liar that it had counted before.
+    /// The lie that the member has received, and the recorded failures of the byzantine peer before it.
     heard: Option<(Lie, u64)>,
 }
 
@@ -137,25 +138,25 @@ pub struct Network<'g> {
     queue: BTreeMap<(Duration, u64), Happening>,
     happened: u64,
     open: BTreeMap<Open, Pending>,
-    /// The comparison of chains that each member has begun last.
+    /// The latest chain comparison of each member.
     comparisons: BTreeMap<usize, Comparison>,
-    /// For how long members have waited for what liars say about their chains.
+    /// Time that members have spent waiting for answers of byzantine peers about their chains.
     pub lost_time: Duration,
-    /// When something last befell members.
+    /// Time of the last disturbance.
     disturbed_at: Duration,
-    /// How often relays have pushed something to a member in the name of another one, by these two.
+    /// How often relays have pushed something to a member in the name of another one, by this pair.
     pub relayed: BTreeMap<(usize, usize), u64>,
-    /// Blocks that members have pushed to others.
+    /// Number of blocks that members have pushed to others.
     pub pushed_blocks: u64,
-    /// Which parties can reach each other, and how many of a thousand messages are lost.
+    /// The side of each party in a partition, and the number of messages lost per thousand.
     sides: Vec<u8>,
     lost: usize,
-    /// When the last message between two parties arrives.
+    /// Time at which the last message between two parties arrives.
     last_arrival: BTreeMap<(Party, Party), Duration>,
-    /// Who accepted the transactions of people, and when members were stopped.
+    /// Users' transactions with the accepting members, and the stop times of members.
     pub accepted: Vec<(usize, Duration, Transaction)>,
     pub stopped: Vec<(usize, Duration)>,
-    /// When somebody has set the clocks of members, and what they have shown before and after that.
+    /// When the clocks of members were set, and the times they showed before and after.
     pub set_clocks: Vec<(usize, Duration, Timestamp)>,
     people: Vec<KeyPair>,
 }
@@ -164,7 +165,7 @@ fn place(ip: IpAddr, face: usize) -> Endpoint {
     Endpoint { host: ip.to_string(), port: PORT + face as u16 }
 }
 
-/// Where everybody is, and under which of their names.
+/// Returns where everyone is, by endpoint and identity.
 fn places(plan: &Plan, liars: &[Liar]) -> BTreeMap<Endpoint, (Party, usize)> {
     let members = plan.members.iter().enumerate();
     let members = members.map(|(index, plan)| (place(plan.ip, 0), (Party::Member(index), 0)));
@@ -183,7 +184,7 @@ fn refused() -> FetchError {
 }
 
 impl<'g> Network<'g> {
-    /// The network of a plan, none of whose members is started yet.
+    /// Creates the network of a plan with all members stopped.
     pub fn new(plan: &'g Plan, ground: &'g Ground, settings: &'g [Settings]) -> Network<'g> {
         let members = plan.members.iter().zip(settings).enumerate();
         let members: Vec<_> =
@@ -234,7 +235,7 @@ impl<'g> Network<'g> {
         network
     }
 
-    /// Network time, as a good clock shows it.
+    /// Returns the network time of a correct clock.
     pub fn time(&self) -> Timestamp {
         Timestamp(START.0 + self.now.as_secs() as i32)
     }
@@ -244,7 +245,7 @@ impl<'g> Network<'g> {
         self.queue.insert((at.max(self.now), self.happened), happening);
     }
 
-    /// Lets time go by.
+    /// Advances time.
     pub fn run_until(&mut self, end: Duration) {
         while let Some(entry) = self.queue.first_entry().filter(|entry| entry.key().0 <= end) {
             let ((at, _), happening) = entry.remove_entry();
@@ -281,7 +282,7 @@ impl<'g> Network<'g> {
         }
     }
 
-    /// Starts a member, with what is in its folder.
+    /// Starts a member with the content of its folder.
     pub fn start(&mut self, index: usize) {
         if self.members[index].running.is_some() {
             return;
@@ -325,7 +326,7 @@ impl<'g> Network<'g> {
             self.answer(&asking, Party::Member(index), Duration::ZERO, Err(broken()));
         }
         self.open.retain(|(from, ..), _| *from != index);
-        // Whether it would have blamed anybody is not known.
+        // It is unknown whether it would have penalized anyone.
         self.comparisons.remove(&index);
     }
 
@@ -343,7 +344,7 @@ impl<'g> Network<'g> {
         self.look_after(index);
     }
 
-    /// Takes what a member has brought about, and sees to it that it is woken.
+    /// Processes the effects of a member and schedules its next wakeup.
     fn look_after(&mut self, index: usize) {
         let now = self.now;
         let member = &mut self.members[index];
@@ -386,7 +387,7 @@ impl<'g> Network<'g> {
         }
     }
 
-    /// How long a message takes.
+    /// Draws the duration of a message.
     fn latency(&mut self, from: Party, to: Party) -> Duration {
         let (least, more) = self.plan.latency;
         let spike = if self.random.below(200) == 0 { self.random.below(3_000) as u64 } else { 0 };
@@ -415,13 +416,13 @@ impl<'g> Network<'g> {
         !is_relay(one) && !is_relay(other) && self.side(one) != self.side(other)
     }
 
-    /// Whether two members can talk to each other as they should.
+    /// Returns whether two members can communicate normally.
     pub fn are_in_touch(&self, one: usize, other: usize) -> bool {
         let run = |index: usize| self.members[index].running.is_some();
         run(one) && run(other) && self.lost == 0 && !self.are_apart(Party::Member(one), Party::Member(other))
     }
 
-    /// A member asks somebody.
+    /// Processes a request of a member.
     fn ask(&mut self, from: usize, id: FetchId, request: FetchRequest) {
         let life = self.members[from].life;
         let open = (from, life, id);
@@ -464,7 +465,7 @@ impl<'g> Network<'g> {
         }
     }
 
-    /// No node asks others more than it promises to.
+    /// Checks that a node keeps its limits on requests to others.
     fn check_requests(&self, from: usize, to: &Endpoint) {
         let own = |(index, ..): &Open| *index == from;
         let (all, one) = self
@@ -490,7 +491,7 @@ impl<'g> Network<'g> {
         fate
     }
 
-    /// A request has come to a member.
+    /// Delivers a request to a member.
     fn arrive(&mut self, asking: Box<Asking>, to: usize) {
         let now = self.now;
         let from = match asking.from {
@@ -514,7 +515,7 @@ impl<'g> Network<'g> {
         self.look_after(to);
     }
 
-    /// A member asks a liar.
+    /// Delivers a member's request to a byzantine peer.
     fn be_lied_to(&mut self, asking: Asking, liar: usize, face: usize) {
         let Party::Member(asker) = asking.from else { return };
         let infos: Vec<_> = self.members.iter().map(|member| member.info.clone()).collect();
@@ -542,12 +543,12 @@ impl<'g> Network<'g> {
         self.answer(&asking, Party::Liar(liar), told.after, told.result);
     }
 
-    /// An answer goes back to whoever asked.
+    /// Sends an answer back.
     fn answer(&mut self, asking: &Asking, by: Party, after: Duration, result: Result<(u16, Vec<u8>), FetchError>) {
         let Party::Member(from) = asking.from else { return };
         let open = (from, asking.life, asking.id);
         if asking.fate == Fate::LostAnswer || self.are_apart(asking.from, by) {
-            // Nothing more is heard; a member's silence is noticed anyway.
+            // Nothing more arrives; the timeout of a member's answer is scheduled elsewhere.
             if matches!(by, Party::Liar(_)) {
                 let silent = Box::new(Err(FetchError::Silent(SILENCE)));
                 self.schedule(self.now + SILENCE, Happening::End(open, silent));
@@ -577,9 +578,9 @@ impl<'g> Network<'g> {
         self.schedule(self.now + after + latency, Happening::End(open, Box::new(result)));
     }
 
-    /// A member begins to compare chains, so that it is clear what came of the comparison before. A lie is blamed, unless
-    /// the chain has changed meanwhile, so that the member has nothing to do with what it was told of the old one. An
-    /// honest node is not, unless it has come over to another chain in the middle of it.
+    /// Starts a member's chain comparison, which settles the previous one. A lie must be penalized unless the member's
+    /// chain has changed meanwhile, so that it discarded the answers about the old one. An honest node must not be
+    /// penalized unless it moved to another chain during the comparison.
     fn compare_anew(&mut self, index: usize, with: &Endpoint) {
         let place = self.places.get(with).copied();
         let partner = place.and_then(|(party, _)| if let Party::Member(other) = party { Some(other) } else { None });
@@ -594,7 +595,8 @@ impl<'g> Network<'g> {
             assert!(is_blamed || before.tip != tip, "member {index} does not blame {:?}", lie.fault);
             self.tally.hear(lie.fault, is_blamed);
         }
-        // Whose clock was set wrongly tells of blocks of the future, and whose chain is too far from ours is of no use.
+        // A member with a wrong clock offers blocks of the future, and a chain that forks too deep is useless, so both
+        // may be penalized.
         let is_blameless = self.plan.fork.is_none() && !self.plan.faults.contains(&Fault::ClockJump);
         if let Some(Partner { index: other, tip, failures }) = before.partner
             && is_blameless
@@ -606,12 +608,12 @@ impl<'g> Network<'g> {
         }
     }
 
-    /// The end of the chain of a member, if it is running.
+    /// Returns the tip of a member if it is running.
     fn tip(&self, index: usize) -> Option<Hash256> {
         self.members[index].running.as_ref().map(|running| running.view.tip().hash)
     }
 
-    /// How often a member says that a node did harm.
+    /// Returns how many failures a member records for a node.
     fn failures(&mut self, index: usize, key: &str) -> u64 {
         let now = self.now;
         self.members[index].running.as_mut().map_or(0, |running| {
@@ -620,7 +622,7 @@ impl<'g> Network<'g> {
         })
     }
 
-    /// A member has not answered another for so long that it is given up.
+    /// Times out an answer of a member.
     fn give_up(&mut self, open: Open, by: usize, is_safe: bool) {
         if !self.open.contains_key(&open) {
             return;
@@ -631,7 +633,7 @@ impl<'g> Network<'g> {
         self.end(open, Err(FetchError::Silent(SILENCE)));
     }
 
-    /// A request of a member comes to its end, if it has not before.
+    /// Ends a request of a member if it has not ended yet.
     fn end(&mut self, open: Open, result: Result<FetchResponse, FetchError>) {
         let (index, life, id) = open;
         let now = self.now;
@@ -663,7 +665,7 @@ impl<'g> Network<'g> {
         }
     }
 
-    /// Whoever has asked does not wait any more.
+    /// Disconnects the client of a request.
     fn hang_up(&mut self, (from, life, id): Open) {
         for index in 0..self.members.len() {
             let Some(running) = &mut self.members[index].running else { continue };
@@ -678,7 +680,7 @@ impl<'g> Network<'g> {
         }
     }
 
-    /// Something befalls members.
+    /// Performs an act of the plan.
     pub fn act(&mut self, act: &Act) {
         if !matches!(act, Act::Announce(_) | Act::Push { .. } | Act::Copy(_)) {
             self.disturbed_at = self.now;
@@ -705,7 +707,7 @@ impl<'g> Network<'g> {
         let member = &mut self.members[index];
         member.set_ahead += by * 1000;
         if let Some(running) = &mut member.running {
-            // One that is set back has gone on until now.
+            // A clock that is set back has run until now.
             self.set_clocks.push((index, self.now, running.node.time()));
             running.node.shift_clock(by);
             self.set_clocks.push((index, self.now, running.node.time()));
@@ -722,7 +724,7 @@ impl<'g> Network<'g> {
         self.start(index);
     }
 
-    /// A transaction from one person to another.
+    /// Builds a transaction from one user to another.
     fn transfer(&mut self) -> Transaction {
         let (time, count) = (self.time(), self.people.len());
         let (from, to) = (self.random.below(count), self.random.below(count));
@@ -731,7 +733,7 @@ impl<'g> Network<'g> {
         transfer(&self.people[from], address(&self.people[to]), amount, fee, Timestamp(time.0 - 5))
     }
 
-    /// Somebody sends a transaction by a member.
+    /// Sends a user's transaction through a member.
     fn announce(&mut self, index: usize) {
         let (now, transaction) = (self.now, self.transfer());
         let Some(running) = self.members[index].running.as_mut().filter(|running| running.busy_until <= now) else {
@@ -749,8 +751,8 @@ impl<'g> Network<'g> {
         self.look_after(index);
     }
 
-    /// A relay pushes something to a member in the name of an honest node that has signed it, before that one has: what is of
-    /// use, so that the member takes the node for alive.
+    /// Pushes to a member something useful that an honest node has signed, in that node's name and before the node
+    /// itself, so that the member considers the impersonated node alive.
     fn push_relayed(&mut self, liar: usize, to: usize) {
         let Some(tip) = self.tip(to) else { return };
         let views = self.members.iter().filter_map(|member| member.running.as_ref()).map(|running| &running.view);
@@ -765,7 +767,7 @@ impl<'g> Network<'g> {
         self.spread(liar, to, &rumour);
     }
 
-    /// A liar pushes something bad to a member.
+    /// Pushes something bad from a byzantine peer to a member.
     fn push(&mut self, liar: usize, fault: Fault, to: usize) {
         if fault == Fault::RelayedPush {
             return self.push_relayed(liar, to);
@@ -789,7 +791,7 @@ impl<'g> Network<'g> {
         rumours.iter().for_each(|rumour| self.spread(liar, to, rumour));
     }
 
-    /// A liar sends a request to a member.
+    /// Sends a request of a byzantine peer to a member.
     fn spread(&mut self, liar: usize, to: usize, rumour: &Rumour) {
         let (from, to_party) = (Party::Liar(liar), Party::Member(to));
         if self.are_apart(from, to_party) {
@@ -811,7 +813,7 @@ impl<'g> Network<'g> {
         self.schedule(self.now + latency, Happening::Request(Box::new(asking), to_party, 0));
     }
 
-    /// The place of a member, and that of a relay in its name.
+    /// Returns the endpoint of a member and those where relays impersonate it.
     pub fn places_of(&self, member: usize) -> Vec<(Endpoint, Party)> {
         let is_it = |(party, face): &(Party, usize)| match party {
             Party::Member(index) => *index == member,
@@ -821,22 +823,22 @@ impl<'g> Network<'g> {
         places.map(|(place, (party, _))| (place.clone(), *party)).collect()
     }
 
-    /// Members that are to have the same chain.
+    /// Iterates over the members that must have the same chain.
     pub fn running(&self) -> impl Iterator<Item = usize> {
         (0..self.members.len()).filter(|index| self.members[*index].running.is_some())
     }
 
-    /// Hashes of the last blocks of all members that run.
+    /// Returns the tips of all running members.
     pub fn tips(&self) -> BTreeSet<[u8; 32]> {
         let running = self.members.iter().filter_map(|member| member.running.as_ref());
         running.map(|running| running.view.tip().hash.0).collect()
     }
 }
 
-/// A request as it goes over the wire.
+/// Returns the bytes of a request.
 fn request(asking: &Asking) -> Vec<u8> {
     let FetchRequest { endpoint, method, target, media_type, body, body_limit, .. } = &asking.fetch;
-    // Liars say that they send more than they do.
+    // Byzantine peers announce more bytes than they send.
     let length = if matches!(asking.from, Party::Liar(_)) { *body_limit } else { body.len() };
     let head = RequestHead { endpoint, method: *method, target, media_type, keep_alive: true };
     let mut bytes = head.to_bytes(length).expect("a proper request");

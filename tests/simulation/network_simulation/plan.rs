@@ -1,4 +1,4 @@
-//! What a seed decides in advance: who takes part, what each is like, and what befalls them when.
+//! What a seed determines in advance: the members, their properties, and the acts with their times.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -9,21 +9,21 @@ use super::fault::{Fault, OF_ANSWERS, OF_COMPARISON, OF_PUSHES, OF_QUESTIONS, OF
 use super::ground::IP_DETECTION;
 use crate::common::Random;
 
-/// Seconds between blocks that settings allow at least.
+/// Minimum target time in seconds that settings allow.
 const LEAST_TARGET_TIME: u32 = 10;
-/// Milliseconds that messages take where they take longest.
+/// Latency of the slowest networks in milliseconds.
 const SLOWEST: (u64, u64) = (50, 300);
-/// Habits of a liar.
+/// Number of habits of a byzantine peer.
 const HABITS: usize = 4;
-/// What a node computes in a turn takes so long.
+/// Duration of a normal tick.
 pub const TURN: Duration = Duration::from_micros(300);
-/// Transactions that people send to a machine that is slow.
+/// Number of transactions that users send to a slow machine.
 const CROWD: usize = 60;
-/// Blocks that may be undone, unless the plan is about just that: far more than are found in the longest partition and
-/// the time that a network then needs to come together.
+/// Rewrite limit, unless the plan tests it: far more blocks than are made during the longest partition and the time to
+/// converge afterwards.
 const WIDE_LIMIT: u64 = 240;
 
-/// How a member knows another from the start.
+/// How a member knows another one from the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Known {
     ByKey(usize),
@@ -35,14 +35,14 @@ pub enum Known {
 #[derive(Clone, Debug)]
 pub struct MemberPlan {
     pub ip: IpAddr,
-    /// Its part of what is harvested with.
+    /// Its share of the harvesting balance.
     pub weight: u64,
     pub harvests: bool,
     pub known: Vec<Known>,
     pub starts_at: Duration,
-    /// Milliseconds that its clock is ahead.
+    /// Milliseconds by which its clock is ahead.
     pub ahead: i64,
-    /// Microseconds that its clock gains in a second.
+    /// Drift of its clock in microseconds per second.
     pub drift: i64,
     pub is_binary: bool,
     pub node_limit: usize,
@@ -50,44 +50,44 @@ pub struct MemberPlan {
     pub uses_network_time: bool,
 }
 
-/// A liar: what it does instead of what it should.
+/// A byzantine peer: the faults it commits.
 #[derive(Clone, Debug)]
 pub struct LiarPlan {
     pub ip: IpAddr,
     pub habits: Vec<Fault>,
-    /// Of 100 occasions to lie, how many it takes.
+    /// Percentage of its opportunities to lie that it takes.
     pub eagerness: usize,
-    /// It goes by the names of all members, and has whatever it is asked signed by them. Nothing cuts it off.
+    /// It impersonates all members and gets requests signed by them. Partitions do not affect it.
     pub is_relay: bool,
-    /// When it is there no more.
+    /// When it leaves the network.
     pub leaves_at: Option<Duration>,
 }
 
-/// What befalls members.
+/// An act of the plan.
 #[derive(Clone, Debug)]
 pub enum Act {
-    /// Those of different sides cannot reach each other, until the next such act. Members first, then liars.
+    /// Parties on different sides cannot reach each other until the next such act. Members first, then byzantine peers.
     Divide(Vec<u8>),
     Start(usize),
-    /// A copy of its disk is taken.
+    /// Takes a copy of the member's disk.
     Copy(usize),
     Stop(usize),
-    /// With all that it had committed, or with the last copy.
+    /// Restarts a member with all commits, or from the last copy.
     Restart {
         member: usize,
         with_all: bool,
     },
-    /// Of a thousand messages so many are lost.
+    /// Sets the number of messages lost per thousand.
     Lose(usize),
-    /// Its disk takes so long for a commit.
+    /// Sets the duration of the member's commits.
     Slow(usize, Duration),
-    /// A turn of it takes so long.
+    /// Sets the duration of the member's ticks.
     Toil(usize, Duration),
-    /// Its clock is set forwards by so many seconds, or backwards.
+    /// Sets the member's clock forwards by seconds, or backwards.
     SetClock(usize, i64),
-    /// Somebody sends a transaction by it.
+    /// Sends a user's transaction through the member.
     Announce(usize),
-    /// A liar pushes something to it.
+    /// Pushes something from a byzantine peer to a member.
     Push {
         liar: usize,
         fault: Fault,
@@ -95,7 +95,7 @@ pub enum Act {
     },
 }
 
-/// Everything that is decided in advance.
+/// The plan of a network.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub seed: u64,
@@ -104,23 +104,23 @@ pub struct Plan {
     pub target_time: u32,
     pub is_stabilized: bool,
     pub rewrite_limit: u64,
-    /// Milliseconds that a message takes at least, and that it may take in addition. As compared with the time between
-    /// blocks it is much: a comparison of chains takes ten messages, and comes to nothing if a block comes meanwhile. So
-    /// where it is most, blocks are no more frequent than settings allow.
+    /// Minimum latency and maximum additional latency in milliseconds. They are large compared with the block time: a
+    /// chain comparison takes ten messages and is wasted if a block arrives meanwhile. The largest latencies therefore
+    /// come with the longest target time.
     pub latency: (u64, u64),
-    /// What happens when, the earliest first.
+    /// Acts by time, earliest first.
     pub acts: Vec<(Duration, Act)>,
-    /// From then on nothing goes wrong any more, but that liars lie.
+    /// From then on nothing goes wrong except for byzantine peers.
     pub calm_at: Duration,
-    /// Depth of a fork that is brought about in addition, as compared with the rewrite limit.
+    /// An additional fork with a depth at the rewrite limit.
     pub fork: Option<ForkPlan>,
-    /// Waits until all members are content with each other.
+    /// Waits until no member rejects another one any more.
     pub is_patient: bool,
-    /// What was planned, to be counted.
+    /// The planned faults, for the tally.
     pub faults: Vec<Fault>,
 }
 
-/// A fork that is as deep as may be undone, or deeper by a block.
+/// A fork at the rewrite limit, or one block deeper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ForkPlan {
     AtLimit,
@@ -132,7 +132,7 @@ fn seconds(seconds: usize) -> Duration {
 }
 
 impl Plan {
-    /// What a seed decides.
+    /// Returns the plan of a seed.
     pub fn new(seed: u64) -> Plan {
         let mut random = Random(seed ^ 0x6e69_7364);
         let r = &mut random;
@@ -141,7 +141,7 @@ impl Plan {
             1 => Some(ForkPlan::BeyondLimit),
             _ => None,
         };
-        // Liars alone, where few blocks may be undone.
+        // Only byzantine peers, with a low rewrite limit.
         let is_orderly = fork.is_none() && r.below(12) == 0;
         let members = if fork.is_some() { 2 + r.below(2) } else { 2 + r.below(3) + r.below(2) * r.below(4) };
         let liars = if fork.is_some() { 0 } else { r.below(3).max(usize::from(is_orderly)) };
@@ -182,8 +182,8 @@ impl Plan {
         plan
     }
 
-    /// A private network as people make it: the first member knows nobody, and the others know the first. Each is killed and
-    /// started again in turn, at random times, for so long.
+    /// Returns the plan of a private network as users make it: the first member knows nobody and the others know the
+    /// first. Each is killed and restarted in turn at random times for this long.
     pub fn of_restarts(seed: u64, time: Duration) -> Plan {
         let mut random = Random(seed ^ 0x7265_7374);
         let r = &mut random;
@@ -202,7 +202,7 @@ impl Plan {
         };
         let members: Vec<_> = (0..3).map(member).collect();
         let mut acts: Vec<_> = (0..3).map(|index| (seconds(3 * index), Act::Start(index))).collect();
-        // The others know the first only; by then they have met each other.
+        // The others know only the first; by then they have met each other.
         let mut at = Duration::from_secs(200);
         for turn in r.below(3).. {
             let away = seconds(if r.below(4) == 0 { 60 + r.below(180) } else { 1 + r.below(20) });
@@ -234,7 +234,7 @@ impl Plan {
         }
     }
 
-    /// Two members that know each other, of which only the first is ever started.
+    /// Returns the plan of two members that know each other, of which only the first is ever started.
     pub fn of_one_left(seed: u64) -> Plan {
         let mut plan = Plan::of_restarts(seed, Duration::ZERO);
         plan.members.truncate(2);
@@ -243,7 +243,7 @@ impl Plan {
         plan
     }
 
-    /// Where few blocks may be undone, members must not lose each other by themselves.
+    /// Removes what could separate members by itself, for a low rewrite limit.
     fn be_orderly(&mut self) {
         self.calm_at = Duration::ZERO;
         self.target_time = LEAST_TARGET_TIME;
@@ -255,7 +255,7 @@ impl Plan {
         }
     }
 
-    /// One kind of trouble, somewhere before the calm.
+    /// Plans one kind of fault before the calm.
     fn trouble(&mut self, r: &mut Random) {
         let end = self.calm_at.as_secs() as usize;
         let at = 8 + r.below(end - 12);
@@ -279,7 +279,7 @@ impl Plan {
                 self.acts.push((seconds(at), Act::SetClock(member, by)));
                 self.acts.push((seconds(until), Act::SetClock(member, -by)));
                 self.faults.push(Fault::ClockJump);
-                // Whoever goes by the clocks of others, goes by a wrong one too.
+                // With a wrong clock in the network, members that follow others' clocks would be wrong too.
                 self.members.iter_mut().for_each(|member| member.uses_network_time = false);
             }
             7 => {
@@ -293,7 +293,7 @@ impl Plan {
                 self.faults.push(Fault::SlowMachine);
             }
             _ if r.below(3) == 0 => {
-                // Longer than it takes until others are given up.
+                // Longer than the timeouts of the others.
                 let long = 70 + r.below(60);
                 self.calm_at = self.calm_at.max(seconds(at + long));
                 self.divide(at, at + long, r);
@@ -337,9 +337,9 @@ impl Plan {
         }
     }
 
-    /// Those who pass on what they are asked, alone or several. Whom a member knows from the start is one of the others at
-    /// least: one that knows nobody cannot tell whom it meets. In some networks all know each other, and relays stay to the
-    /// end; in others they have made off by the calm, and what they have been taken for is found again where it is.
+    /// Adds relays, one or several. Every member knows at least one other from the start: one that knows nobody cannot
+    /// identify the nodes it meets. In some networks all members know each other and relays stay to the end; in others
+    /// relays have left by the calm, and the impersonated nodes are found again at their own addresses.
     fn relays(&mut self, r: &mut Random) {
         if r.below(3) > 0 {
             return;
@@ -401,12 +401,12 @@ impl Plan {
     }
 }
 
-/// A member knows one of those before it at least, so that all are one network.
+/// A member knows at least one of the earlier ones, so that all form one network.
 fn member(index: usize, is_private: bool, liars: usize, r: &mut Random) -> MemberPlan {
     let known =
         |other: usize, r: &mut Random| if r.below(4) == 0 { Known::ByPlace(other) } else { Known::ByKey(other) };
     let mut others = Vec::new();
-    // One that knows nobody has to wait until others look for it.
+    // A member that knows nobody must wait until others find it.
     if index == 0 && r.below(4) > 0 {
         others.push(known(1, r));
     }
@@ -418,7 +418,7 @@ fn member(index: usize, is_private: bool, liars: usize, r: &mut Random) -> Membe
     }
     others.extend((0..liars).filter(|_| r.coin()).map(Known::Liar).collect::<Vec<_>>());
     let ip_detection = IP_DETECTION[r.below(3)];
-    // One that has to be told where it is, and knows nobody who would, never takes part.
+    // A member that needs others to learn its address and knows no honest one never takes part.
     let is_told = others.is_empty() || others.iter().any(|known| !matches!(known, Known::Liar(_)));
     MemberPlan {
         ip: ip(is_private, 1 + index as u8),

@@ -1,4 +1,4 @@
-//! What liars push, and the signs of life that they give.
+//! Pushes and signs of life of byzantine peers.
 
 use nisd::codec::{Format, SigningForm, Writable};
 use nisd::crypto::{KeyPair, Signature};
@@ -10,21 +10,21 @@ use super::ground::{person, stranger};
 use super::liar::{Liar, Scene};
 use crate::common::private_network::{address, block, transfer};
 
-/// Most bytes of a request that liars claim to send.
+/// Maximum size of a request that byzantine peers claim to send.
 const OVERSIZED: usize = 1 << 30;
-/// How often something is pushed that is pushed too often: more than anybody may ask in a second.
+/// Number of pushes that exceed the rate limit per second.
 const TOO_OFTEN: usize = 70;
-/// Transactions in a long list.
+/// Number of transactions in a long list.
 const MANY: u64 = 40;
-/// A network that is not this one, as it stands in the version of an entity.
+/// Entity version of another network.
 const OTHER_NETWORK: i32 = 0x6800_0001;
 
-/// A request of a liar.
+/// A request of a byzantine peer.
 #[derive(Clone)]
 pub struct Rumour {
     pub path: &'static str,
     pub body: Vec<u8>,
-    /// How long it says that the body is.
+    /// The announced length of the body.
     pub length: usize,
 }
 
@@ -46,14 +46,14 @@ impl Rumour {
         Rumour::signed("/push/transaction", transaction, keys)
     }
 
-    /// The sign of life of a node.
+    /// Builds the sign of life of a node.
     pub fn sign_of_life(node: &NodeInfo) -> Rumour {
         Rumour::new("/node/sign-of-life", Format::Binary.to_bytes(node))
     }
 }
 
-/// What an honest node has signed for others, and a relay passes on to a node that may not have it yet: a block that follows
-/// its last one, or else a transaction.
+/// Builds what a relay forwards after an honest node has signed it for others: a block that follows the receiver's tip,
+/// or otherwise a transaction.
 pub fn relayed(keys: &KeyPair, next: Option<Block>, transaction: Transaction) -> Rumour {
     match next {
         Some(block) => Rumour::block(block, keys),
@@ -61,7 +61,7 @@ pub fn relayed(keys: &KeyPair, next: Option<Block>, transaction: Transaction) ->
     }
 }
 
-/// What a liar sends to a node to do something bad.
+/// Builds the requests with which a byzantine peer commits a fault.
 pub fn rumours(liar: &Liar, fault: Fault, scene: &mut Scene<'_>) -> Vec<Rumour> {
     let keys = liar.keys(0);
     let now = scene.now;

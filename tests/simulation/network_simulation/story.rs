@@ -1,4 +1,4 @@
-//! The story of one network: trouble, then calm, and what must be true in the end.
+//! The course of one network: faults, then calm, and what must hold at the end.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,46 +18,46 @@ use crate::common::private_network::{NETWORK, address, key_pair};
 use crate::invariants;
 
 const SECOND: Duration = Duration::from_secs(1);
-/// Seconds that a transaction may be ahead of a clock.
+/// Seconds by which a transaction may be ahead of a clock.
 const MOST_AHEAD: i32 = 10;
-/// How long a network may take to come together once nothing disturbs it any more, and to confirm what was sent.
+/// Maximum time for a network to converge and confirm all transactions after the last disturbance.
 const PATIENCE: Duration = Duration::from_secs(1_200);
-/// How long an honest node may be shunned by another that it could talk to.
+/// Maximum time for which an honest node may be backed off by another one that can reach it.
 const MOST_SHUNNED: Duration = Duration::from_secs(600);
-/// How often states are looked at as a whole.
+/// Interval between checks of whole states.
 const LOOKS: u64 = 10;
-/// How long a fork may take to become as deep as it is to be.
+/// Maximum time for a fork to reach its planned depth.
 const FORKS_WITHIN: u64 = 1_500;
-/// How long it is watched that a fork stays that is too deep.
+/// Time during which a too deep fork must persist.
 const STAYS_FORKED: Duration = Duration::from_secs(150);
 
-/// What came of a network.
+/// Result of a network.
 #[derive(Debug, PartialEq)]
 pub struct Outcome {
     pub tally: Tally,
-    /// From the calm until all had one chain; none if they could not.
+    /// Time from the calm until all members had one chain; `None` if that is impossible.
     pub convergence: Option<Duration>,
     pub virtual_time: Duration,
-    /// For how long members have waited for what liars say about their chains.
+    /// Time that members have spent waiting for answers of byzantine peers about their chains.
     pub lost_time: Duration,
     pub fullest: Fullest,
     pub blocks: u64,
-    /// Of everything that each member did in its last life.
+    /// Digests of everything that each member did since its last start.
     pub digests: Vec<String>,
 }
 
-/// Simulates the network of a seed. Panics if anything is not as it must be.
+/// Simulates the network of a seed; panics if an invariant is violated.
 pub fn simulate(seed: u64) -> Outcome {
     let plan = Plan::new(seed);
     with_story(&plan, |story| story.run())
 }
 
-/// Blocks that a node of a private network may have to undo because others were restarted, at most: as many as one could
-/// undo whose rewrite limit is the shortest that settings allow.
+/// Maximum number of blocks that a node of a private network may have to undo because of restarts: the lowest rewrite
+/// limit that settings allow.
 const MOST_UNDONE: u64 = 10;
 
-/// Simulates three nodes, each of which is killed and started again in turn for so long: they have one chain in the end, and
-/// never went far apart. How often one was started, and how many blocks were undone at once at most.
+/// Simulates three nodes that are killed and restarted in turn for this long: they have one chain at the end and never
+/// diverge far. Returns how often one was started, and the maximum number of blocks undone at once.
 pub fn simulate_restarts(seed: u64, time: Duration) -> (u32, u64) {
     let plan = Plan::of_restarts(seed, time);
     with_story(&plan, |story| {
@@ -77,7 +77,7 @@ pub fn simulate_restarts(seed: u64, time: Duration) -> (u32, u64) {
     })
 }
 
-/// Simulates a node that knows another which is never there. The height of its chain after each of these times.
+/// Simulates a node that knows a peer which never exists. Returns its chain height after each of these times.
 pub fn simulate_one_left(seed: u64, times: &[Duration]) -> Vec<u64> {
     with_story(&Plan::of_one_left(seed), |story| {
         let height = |time: &Duration| {
@@ -98,7 +98,7 @@ fn with_story<T>(plan: &Plan, tell: impl FnOnce(&mut Story<'_>) -> T) -> T {
 
 struct Story<'g> {
     network: Network<'g>,
-    /// Since when a member shuns another that it could talk to.
+    /// Time since which a member has backed off another one that it could reach.
     bans: BTreeMap<(usize, usize), Duration>,
     convergence: Option<Duration>,
     seconds: u64,
@@ -133,7 +133,7 @@ impl Story<'_> {
         }
     }
 
-    /// A second goes by, and what must hold is looked at.
+    /// Advances by one second and checks the invariants.
     fn second(&mut self) {
         self.network.run_until(self.network.now + SECOND);
         self.seconds += 1;
@@ -147,7 +147,7 @@ impl Story<'_> {
         }
     }
 
-    /// The state of a member is sound, and remembers all transactions of its chain.
+    /// Checks that the state of a member is sound and contains all transaction hashes of its chain.
     fn check_state(&self, index: usize) {
         if let Some(running) = &self.network.members[index].running {
             let facts = invariants::check(running.store, &self.network.ground.network);
@@ -157,7 +157,7 @@ impl Story<'_> {
         }
     }
 
-    /// No honest node is shunned for long by another that could talk to it.
+    /// Checks that no honest node is backed off for long by another one that can reach it.
     fn check_bans(&mut self) {
         let (now, shunned) = (self.network.now, self.shunned());
         let network = &self.network;
@@ -169,7 +169,7 @@ impl Story<'_> {
         }
     }
 
-    /// Nothing goes wrong any more.
+    /// Ends all faults.
     fn calm(&mut self) {
         let network = &mut self.network;
         network.act(&Act::Lose(0));
@@ -183,7 +183,7 @@ impl Story<'_> {
         }
     }
 
-    /// All come to have one chain, with everything that was sent in it, and go on as one network.
+    /// Waits until all members have one chain with all transactions and form one network.
     fn come_together(&mut self) {
         let calm = self.network.now;
         loop {
@@ -212,9 +212,9 @@ impl Story<'_> {
         self.check_end();
     }
 
-    /// Transactions that a member has accepted, and that are in no block of one of them. One is excused if the member
-    /// that took it was stopped afterwards, as a pool is not kept, or if its clock was set beyond the life of the
-    /// transaction, or so far back that the transaction is of the future.
+    /// Returns transactions that a member has accepted and that are not in the chain. A transaction is excused if the
+    /// accepting member was stopped afterwards, because the mempool is not saved, or if its clock was set past the
+    /// transaction's deadline or to before its timestamp.
     fn missing(&self) -> Vec<String> {
         let network = &self.network;
         let Some(running) = network.members.iter().find_map(|member| member.running.as_ref()) else {
@@ -232,7 +232,7 @@ impl Story<'_> {
         missing.map(|(by, at, one)| format!("{} by {by} at {at:?}", one.hash())).collect()
     }
 
-    /// Members that others do not work with, because they could once not be reached.
+    /// Returns pairs of members of which the first does not use the second because it was once unreachable.
     fn shunned(&mut self) -> Vec<(usize, usize)> {
         let network = &mut self.network;
         let keys: Vec<_> = network.members.iter().map(|member| member.info.identity.key.to_string()).collect();
@@ -246,7 +246,7 @@ impl Story<'_> {
         all
     }
 
-    /// What must be true of members that have one chain.
+    /// Checks members that have one chain.
     fn check_end(&self) {
         let network = &self.network;
         let running: Vec<_> = network.members.iter().filter_map(|member| member.running.as_ref()).collect();
@@ -258,7 +258,7 @@ impl Story<'_> {
         assert_eq!(digest(self.judge_anew(running[0].store)), digests[0], "the same blocks, judged anew");
     }
 
-    /// Every account has what the blocks add up to.
+    /// Checks that every balance equals the sum over the blocks.
     fn check_books(&self, store: &Store) {
         let (network, mut books) = (&self.network, Books::default());
         let snapshot = store.snapshot().expect("a snapshot");
@@ -278,7 +278,7 @@ impl Story<'_> {
         }
     }
 
-    /// A store that has taken in the same blocks, all of which were judged.
+    /// Returns a store that has imported the same blocks with full validation.
     fn judge_anew(&self, store: &Store) -> &Store {
         let ground = self.network.ground;
         let snapshot = store.snapshot().expect("a snapshot");
@@ -293,8 +293,8 @@ impl Story<'_> {
         other
     }
 
-    /// A fork that is as deep as may be undone, or by a block deeper: one member is alone until it has made so many
-    /// blocks, and makes no more then.
+    /// Creates a fork at the rewrite limit or one block deeper: one member is alone until it has made that many blocks,
+    /// and then stops harvesting.
     fn bring_about(&mut self, fork: ForkPlan) {
         let limit = self.network.plan.rewrite_limit;
         self.wait(|story| story.network.tips().len() == 1 && story.height(0) > limit + 2);
@@ -321,7 +321,7 @@ impl Story<'_> {
         }
     }
 
-    /// A fork that is too deep to be undone stays, and each side goes on by itself.
+    /// Checks that a too deep fork persists and each side continues by itself.
     fn stay_forked(&mut self) {
         let (end, height) = (self.network.now + STAYS_FORKED, self.height(0));
         while self.network.now < end {
@@ -348,13 +348,13 @@ impl Story<'_> {
         self.network.members[index].running.as_ref().map_or(0, |running| running.view.tip().score)
     }
 
-    /// Height of the last block that two members have in common.
+    /// Returns the height of the last common block of two members.
     fn common(&self, one: usize, other: usize) -> u64 {
         let chain = |index: usize| &self.network.members[index].running.as_ref().expect("a member").view.chain;
         chain(one).iter().zip(chain(other)).take_while(|(one, other)| one.hash == other.hash).count() as u64
     }
 
-    /// Lets a member harvest, or not.
+    /// Enables or disables harvesting of a member.
     fn harvest(&mut self, index: usize, may: bool) {
         let path = if may { "/account/unlock" } else { "/account/lock" };
         let key = format!("{{\"value\":\"{}\"}}", member_key(index).printed().as_str());

@@ -1,5 +1,5 @@
-//! Whether anybody is taken over by a relay: by somebody who passes what he is asked on to an honest node, and its proof back
-//! with whatever he likes.
+//! Checks that no relay takes over a member's identity: a relay forwards requests to an honest node and returns its
+//! proofs with false data.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -10,26 +10,29 @@ use super::ground::member_key;
 use super::network::{Network, Party};
 use crate::common::private_network::address;
 
-/// A member that could be asked for so long where it is known is known there still. Who is asked may take 15 s to fail.
+/// A member that was reachable at its known address for this long must still be known there. A request may take 15 s to
+/// fail.
 const ANSWERS: Duration = Duration::from_secs(35);
-/// Nobody is elsewhere for another one that was started less than this ago, and had kept where he is.
+/// For this long after its start, a node must not move a member whose address it had saved.
 const BEFORE_A_MOVE: Duration = Duration::from_secs(60);
-/// How far network time may be from the member's own clock, in milliseconds; that is read in seconds.
+/// Maximum difference between the network time and the member's own clock, which has a resolution of seconds, in
+/// milliseconds.
 const MOST_OFF: i64 = 11_000;
 
-/// What members think of where others are.
+/// What members know about the addresses of others.
 #[derive(Default)]
 pub struct Takeover {
-    /// Since when one could ask another one at any time.
+    /// Time since which one member could reach another one without interruption.
     in_touch: BTreeMap<(usize, usize), Duration>,
-    /// Pairs of members of which one has last known the other where it is, in this life or by what it has kept.
+    /// Pairs of members of which the first has last known the second at its true address, since its start or from its
+    /// saved peers.
     known: BTreeSet<(usize, usize)>,
-    /// The life in which a member was looked at last.
+    /// The life of each member at the last check.
     lives: BTreeMap<usize, u32>,
 }
 
 impl Takeover {
-    /// Nobody is taken over, as far as it shows now.
+    /// Checks that no member has been taken over so far.
     pub fn look(&mut self, network: &mut Network<'_>) {
         if !network.plan.liars.iter().any(|liar| liar.is_relay) {
             return;
@@ -95,7 +98,7 @@ impl Takeover {
                 !(was_there && has_answered),
                 "member {index} knows member {other}, who answers, at {endpoint} now"
             );
-            // What relays have pushed themselves is their own.
+            // Successes from the relays' own pushes are excluded.
             let pushed = network.relayed.get(&(index, other)).copied().unwrap_or(0);
             let successes = peer["successes"].as_u64().expect("a number");
             assert!(successes <= pushed, "member {index} trusts a relay for what member {other} has done");

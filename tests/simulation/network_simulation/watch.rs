@@ -1,4 +1,4 @@
-//! What must hold of every member all along, whatever befalls it.
+//! Invariants of every member at all times.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use nisd::store::{Snapshot, Store, stored_block, stored_header, tip};
 
 use super::ground::Ground;
 
-/// How far blocks may be ahead of the clock of whoever takes them.
+/// Seconds by which blocks may be ahead of the receiver's clock.
 const MOST_AHEAD: i32 = 10;
 
 /// A block of a chain.
@@ -22,20 +22,20 @@ pub struct Link {
     time: Timestamp,
 }
 
-/// What is known of the chain of a member.
+/// What is known of a member's chain.
 pub struct View {
     pub chain: Vec<Link>,
-    /// Heights of which its listener is to be told, and those of which it was told.
+    /// Heights that must be reported to its subscriber, and those that were.
     due: Vec<u64>,
     told: Vec<u64>,
-    /// How many blocks were replaced at once, at most.
+    /// Maximum number of blocks replaced at once.
     pub deepest: u64,
     /// The key that its node harvests with.
     own: PublicKey,
 }
 
 impl View {
-    /// That of a node that has just been started.
+    /// Returns the view of a node that has just been started.
     pub fn of(store: &Store, own: PublicKey) -> View {
         let snapshot = store.snapshot().expect("a snapshot");
         let chain = (1..).map_while(|height| link(&snapshot, height)).collect();
@@ -50,7 +50,7 @@ impl View {
         self.chain.len() as u64
     }
 
-    /// Takes messages of the node to its listener.
+    /// Processes the node's messages to its subscriber.
     pub fn hear(&mut self, messages: impl Iterator<Item = (ConnectionId, Vec<u8>)>) {
         for (_, message) in messages {
             let message = String::from_utf8(message).expect("text");
@@ -61,7 +61,7 @@ impl View {
         }
     }
 
-    /// Blocks above a height are replaced: those that were not told yet need not be.
+    /// Blocks above a height are replaced; those not reported yet need not be.
     fn replace_above(&mut self, height: u64) {
         let mut untold = self.due.split_off(self.told.len().min(self.due.len()));
         untold.retain(|due| *due <= height);
@@ -69,7 +69,8 @@ impl View {
         self.chain.truncate(height as usize);
     }
 
-    /// Every block that has come is told once and in order, and nothing else is. Whether all are told by now.
+    /// Checks that every new block is reported once and in order, and nothing else is. Returns whether all were
+    /// reported.
     pub fn is_all_told(&self) -> bool {
         let (told, due) = (&self.told, &self.due);
         assert!(due.starts_with(told), "these blocks were told: {told:?}, and these have come: {due:?}");
@@ -82,12 +83,12 @@ fn link(snapshot: &Snapshot<'_>, height: u64) -> Option<Link> {
     Some(Link { hash: header.hash, score: header.score, time: header.timestamp })
 }
 
-/// The most that was held at once of everything that has a limit, by what it is, and the limits.
+/// Maximum usage of every bounded collection by name, with the limits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fullest(BTreeMap<&'static str, (usize, usize)>);
 
 impl Fullest {
-    /// Nothing exceeds its limit.
+    /// Checks that no usage exceeds its limit.
     pub fn look(&mut self, loads: &[LimitUsage]) {
         for LimitUsage { name: what, used: held, max: most } in loads {
             assert!(held <= most, "{held} {what}, and {most} may be");
@@ -103,21 +104,21 @@ impl Fullest {
         }
     }
 
-    /// A table for people.
+    /// Returns a table for display.
     pub fn table(&self) -> String {
         let line = |(what, (held, most)): (&&str, &(usize, usize))| format!("  {what:<36} {held:>8} of {most}\n");
         self.0.iter().map(line).collect()
     }
 }
 
-/// What is known of all.
+/// What is known of all members.
 pub struct Watch {
     /// All blocks that any member ever had.
     pub blocks: BTreeMap<Hash256, Block>,
-    /// What people have sent, in the order in which they did.
+    /// Users' transactions in the order in which they were sent.
     pub sent: Vec<Transaction>,
     known: BTreeSet<Hash256>,
-    /// Who may harvest.
+    /// Keys that may harvest.
     harvesters: BTreeSet<PublicKey>,
     pub fullest: Fullest,
 }
@@ -133,13 +134,13 @@ impl Watch {
         }
     }
 
-    /// Somebody sends a transaction.
+    /// Records a transaction that a user sends.
     pub fn send(&mut self, transaction: Transaction) {
         self.known.insert(transaction.hash());
         self.sent.push(transaction);
     }
 
-    /// Looks at the chain of a member, by whose clock it is `time`. Says whether it has changed.
+    /// Checks the chain of a member whose clock shows `time`; returns whether the chain has changed.
     pub fn look(&mut self, view: &mut View, store: &Store, ground: &Ground, time: Timestamp) -> bool {
         let snapshot = store.snapshot().expect("a snapshot");
         let last = tip(&snapshot).expect("a store").expect("a tip");
@@ -165,7 +166,7 @@ impl Watch {
             let (parent, is_new) = (view.tip(), !self.blocks.contains_key(&link.hash));
             view.chain.push(link);
             self.check_block(&snapshot, view, parent, ground, time);
-            // What a node makes follows the last block that it has.
+            // A node harvests on its own tip.
             let is_own = self.blocks[&link.hash].signer == view.own;
             assert!(!(is_replacing && is_new && is_own), "block {} is made beside another one", view.height());
         }
@@ -174,7 +175,7 @@ impl Watch {
         true
     }
 
-    /// A chain is only ever replaced by one of a greater score, from a block on that may be followed by another.
+    /// Checks that a chain is replaced only by one with a higher score, and only from a height that may be rewritten.
     fn check_switch(&self, view: &View, new: &[Link], common: u64, ground: &Ground) {
         let undone = view.height() - common;
         let limit = ground.network.chain.rewrite_limit;
@@ -183,7 +184,8 @@ impl Watch {
         assert!(new > old, "a chain of score {old} is replaced by one of score {new}");
     }
 
-    /// A block follows the one before, comes from somebody who may harvest, and holds nothing but what people have sent.
+    /// Checks that a block follows its parent, comes from a permitted harvester, and holds only transactions that users
+    /// have sent.
     fn check_block(&mut self, snapshot: &Snapshot<'_>, view: &View, parent: Link, ground: &Ground, time: Timestamp) {
         let (link, height) = (view.tip(), view.height());
         if !self.blocks.contains_key(&link.hash) {
@@ -204,7 +206,7 @@ impl Watch {
         assert!(block.timestamp > parent.time, "block {height} is older than the one before");
     }
 
-    /// Transactions of a chain.
+    /// Returns the transactions of a chain.
     pub fn confirmed(&self, chain: &[Link]) -> BTreeSet<Hash256> {
         let blocks = chain.iter().filter_map(|link| self.blocks.get(&link.hash));
         blocks.flat_map(|block| block.transactions.iter().map(Transaction::hash)).collect()
