@@ -253,9 +253,9 @@ pub fn import(command: &cli::Import, settings: &Settings, clocks: Clocks) -> Res
     }
     let trusted_below = command.trust_below.map_or(Height(0), |checkpoint| checkpoint.height);
     let options = ImportOptions { stop_at: command.stop_at, trusted_below, ..IMPORT };
-    let intake = BlockImporter::new(&store, &settings.network, nemesis, files, options)?;
+    let importer = BlockImporter::new(&store, &settings.network, nemesis, files, options)?;
     let clock = NetworkClock::new(settings.clock, (clocks.millis)());
-    let height = import_blocks(intake, &clock, clocks, command.stop_at, &mut CommitLogger)?;
+    let height = import_blocks(importer, &clock, clocks, command.stop_at, &mut CommitLogger)?;
     log::info!("the chain is at height {height}");
     Ok(())
 }
@@ -359,10 +359,10 @@ pub fn check(command: &cli::Check, settings: &Settings, clocks: Clocks, stop: St
     let nemesis = block_at(Height::NEMESIS)?.ok_or(BrokenChain::Missing(Height::NEMESIS))?;
     let source = Box::new(StoredBlockSource::new(Height::NEMESIS.next(), block_at));
     let options = ImportOptions { trusted_below, ..CHECK };
-    let intake = BlockImporter::from_source(&scratch, &network, nemesis.to_vec(), source, options)?;
-    let intake = intake.retain_state_only(old_values_from);
+    let importer = BlockImporter::from_source(&scratch, &network, nemesis.to_vec(), source, options)?;
+    let importer = importer.retain_state_only(old_values_from);
     let clock = NetworkClock::new(settings.clock, (clocks.millis)());
-    let reached = import_blocks(intake, &clock, clocks, Some(tip.height), &mut comparison)?;
+    let reached = import_blocks(importer, &clock, clocks, Some(tip.height), &mut comparison)?;
     if reached < tip.height {
         return Err(BrokenChain::Missing(reached.next()).into());
     }

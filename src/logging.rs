@@ -83,18 +83,18 @@ pub fn finish() {
 
 /// Writes a line that is not a log entry, such as why the program ends. Never blocks; [`finish`] waits for it.
 pub fn eprint_line(line: &str) {
-    with_queue(|outlet| outlet.push(&format!("{line}\n"), |dropped| format!("{dropped} lines are missing\n")));
+    with_queue(|queue| queue.push(&format!("{line}\n"), |dropped| format!("{dropped} lines are missing\n")));
 }
 
 /// Writes a short-lived text, such as a progress meter; it is dropped if standard error does not accept it now. Never
 /// blocks.
 pub fn show_transient(text: &str) {
-    with_queue(|outlet| outlet.push_transient(text));
+    with_queue(|queue| queue.push_transient(text));
 }
 
 /// Calls `act` with the queue; `None` if the queue is in use, which only a logger that logs could cause.
 fn with_queue<T>(act: impl FnOnce(&mut LineQueue<StderrWriter>) -> T) -> Option<T> {
-    QUEUE.with(|outlet| outlet.try_borrow_mut().ok().map(|mut outlet| act(&mut outlet)))
+    QUEUE.with(|queue| queue.try_borrow_mut().ok().map(|mut queue| act(&mut queue)))
 }
 
 struct Logger {
@@ -111,12 +111,12 @@ impl Log for Logger {
     fn log(&self, record: &Record<'_>) {
         if self.enabled(record.metadata()) {
             let line = format_line((self.now)(), record, self.style);
-            with_queue(|outlet| outlet.push(&line, |dropped| self.dropped_line(dropped)));
+            with_queue(|queue| queue.push(&line, |dropped| self.dropped_line(dropped)));
         }
     }
 
     fn flush(&self) {
-        with_queue(|outlet| outlet.flush(|dropped| self.dropped_line(dropped)));
+        with_queue(|queue| queue.flush(|dropped| self.dropped_line(dropped)));
     }
 }
 

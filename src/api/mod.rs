@@ -89,7 +89,7 @@ pub struct Api {
 impl Api {
     /// Creates the interface.
     pub fn new(mut settings: Settings) -> Api {
-        let audits = RequestHistory::new(std::mem::take(&mut settings.unaudited_paths));
+        let history = RequestHistory::new(std::mem::take(&mut settings.unaudited_paths));
         let routes = RouteMap::new(ROUTES, |_| true);
         let metrics_routes = RouteMap::new(ROUTES, |route| route.access == Access::Metrics);
         let json = JsonEncoder::default();
@@ -99,7 +99,7 @@ impl Api {
             metrics_routes,
             json,
             pending_streams: PendingStreams::default(),
-            request_history: audits,
+            request_history: history,
         }
     }
 
@@ -155,8 +155,9 @@ impl Api {
         budget.charge(cost::REQUEST);
         let stream = self.pending_streams.remove(exchange.connection).filter(|_| exchange.is_resumed);
         let client = ClientKey::of(&exchange.client, self.settings.ipv6_prefix);
-        let Api { settings, routes, metrics_routes, json, pending_streams: unfinished, request_history: audits } = self;
-        audits.begin_step();
+        let Api { settings, routes, metrics_routes, json, pending_streams: unfinished, request_history: history } =
+            self;
+        history.begin_step();
         let (request, caller) = (exchange.request, exchange.client);
         let (routes, path) = match caller.listener == settings.metrics_listener {
             true => (metrics_routes, request.path),
@@ -170,7 +171,7 @@ impl Api {
             chain: view,
             node: actions,
             settings,
-            request_history: audits,
+            request_history: history,
             now,
             budget,
             writer,
@@ -190,8 +191,8 @@ impl Api {
         });
         unfinished.activate_queued(client);
         match progress {
-            Progress::Done => audits.finish(exchange.connection),
-            _ => audits.suspend(exchange.connection),
+            Progress::Done => history.finish(exchange.connection),
+            _ => history.suspend(exchange.connection),
         }
         progress
     }

@@ -211,13 +211,13 @@ mod tests {
     }
 
     fn client(number: u8) -> ClientKey {
-        let caller = Client {
+        let client = Client {
             listener: ListenerId(0),
             address: [10, 0, 0, number].into(),
             is_forwarded: false,
             is_unidentified: false,
         };
-        ClientKey::of(&caller, 64)
+        ClientKey::of(&client, 64)
     }
 
     /// Stores a stream; `None` if it was evicted at once.

@@ -133,65 +133,65 @@ mod tests {
 
     const HOST: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
-    fn numbers(audits: &[RequestRecord]) -> Vec<u64> {
-        audits.iter().map(|audit| audit.number).collect()
+    fn numbers(history: &[RequestRecord]) -> Vec<u64> {
+        history.iter().map(|audit| audit.number).collect()
     }
 
     #[test]
     fn the_request_history_keeps_the_latest_requests_in_constant_memory() {
-        let mut audits = RequestHistory::new(vec!["/Status".to_owned()]);
+        let mut history = RequestHistory::new(vec!["/Status".to_owned()]);
         for path in ["/a", "/status", "/b"] {
-            audits.record(path, HOST, Timestamp(1));
+            history.record(path, HOST, Timestamp(1));
         }
-        assert_eq!(numbers(&audits.latest()), [2, 1]);
+        assert_eq!(numbers(&history.latest()), [2, 1]);
         let long = "é".repeat(MAX_PATH);
         for _ in 0..2 * MAX_LATEST {
-            audits.record(&long, HOST, Timestamp(2));
+            history.record(&long, HOST, Timestamp(2));
         }
-        let latest = audits.latest();
+        let latest = history.latest();
         assert_eq!((latest.len(), latest[0].number, latest[49].number), (MAX_LATEST, 102, 53));
-        assert!(audits.latest.iter().all(|entry| entry.path.len() <= MAX_PATH && entry.path.capacity() == MAX_PATH));
+        assert!(history.latest.iter().all(|entry| entry.path.len() <= MAX_PATH && entry.path.capacity() == MAX_PATH));
     }
 
     #[test]
     fn a_request_is_outstanding_until_it_is_answered_or_disconnected() {
-        let mut audits = RequestHistory::new(vec!["/quiet".to_owned()]);
-        audits.record("/a", HOST, Timestamp(1));
-        assert_eq!(numbers(&audits.outstanding()), [1]);
-        audits.suspend(ConnectionId(7));
-        audits.begin_step();
-        audits.record("/quiet", HOST, Timestamp(1));
-        audits.suspend(ConnectionId(8));
-        assert_eq!(numbers(&audits.outstanding()), [1], "one that is left out waits unseen");
-        audits.begin_step();
-        audits.suspend(ConnectionId(7));
-        audits.record("/b", HOST, Timestamp(2));
-        assert_eq!(numbers(&audits.outstanding()), [1, 2]);
-        audits.begin_step();
-        audits.finish(ConnectionId(7));
-        assert!(audits.outstanding().is_empty());
-        assert_eq!(numbers(&audits.latest()), [2, 1]);
+        let mut history = RequestHistory::new(vec!["/quiet".to_owned()]);
+        history.record("/a", HOST, Timestamp(1));
+        assert_eq!(numbers(&history.outstanding()), [1]);
+        history.suspend(ConnectionId(7));
+        history.begin_step();
+        history.record("/quiet", HOST, Timestamp(1));
+        history.suspend(ConnectionId(8));
+        assert_eq!(numbers(&history.outstanding()), [1], "one that is left out waits unseen");
+        history.begin_step();
+        history.suspend(ConnectionId(7));
+        history.record("/b", HOST, Timestamp(2));
+        assert_eq!(numbers(&history.outstanding()), [1, 2]);
+        history.begin_step();
+        history.finish(ConnectionId(7));
+        assert!(history.outstanding().is_empty());
+        assert_eq!(numbers(&history.latest()), [2, 1]);
     }
 
     #[test]
     fn the_outstanding_request_list_is_limited() {
-        let mut audits = RequestHistory::new(Vec::new());
+        let mut history = RequestHistory::new(Vec::new());
         for connection in 0..2 * MAX_OUTSTANDING {
-            audits.begin_step();
-            audits.record("/a", HOST, Timestamp(1));
-            audits.suspend(ConnectionId(connection as u64));
+            history.begin_step();
+            history.record("/a", HOST, Timestamp(1));
+            history.suspend(ConnectionId(connection as u64));
         }
-        audits.begin_step();
-        assert_eq!(audits.outstanding().len(), MAX_OUTSTANDING);
-        (0..2 * MAX_OUTSTANDING).for_each(|connection| audits.finish(ConnectionId(connection as u64)));
-        assert!(audits.outstanding().is_empty());
+        history.begin_step();
+        assert_eq!(history.outstanding().len(), MAX_OUTSTANDING);
+        (0..2 * MAX_OUTSTANDING).for_each(|connection| history.finish(ConnectionId(connection as u64)));
+        assert!(history.outstanding().is_empty());
     }
 
     #[test]
     fn the_warning_about_a_rewritten_transaction_appears_once_a_minute() {
-        let mut audits = RequestHistory::new(Vec::new());
+        let mut history = RequestHistory::new(Vec::new());
         let seconds = [0, 1, 59, 60, 61, 119, 121];
-        let told = seconds.map(|second| audits.warn_rewritten(&Hash256::default(), Duration::from_secs(second)));
-        assert_eq!(told, [true, false, false, true, false, false, true]);
+        let reported = seconds.map(|second| history.warn_rewritten(&Hash256::default(), Duration::from_secs(second)));
+        assert_eq!(reported, [true, false, false, true, false, false, true]);
     }
 }

@@ -51,7 +51,7 @@ pub struct AppliedBlock {
     /// Id of its first transaction, and the first id after its last one.
     pub ids: (u64, u64),
     /// The era of the hashes of its transactions.
-    era: HashEpoch,
+    epoch: HashEpoch,
     /// Id and index of each of its transactions, ordered by id.
     transactions: Vec<(u64, usize)>,
     /// Row ids of its namespace provisions and mosaic definitions.
@@ -70,13 +70,13 @@ pub fn credit_block(
     ledger.harvest(&beneficiary, block.total_fee())?;
     ledger.index_harvest(&signer, &beneficiary)?;
     let first_id = parent.map_or(1, |parent| parent.ids.1);
-    let era = state::hash_epoch(ledger.txn, first_id)?;
+    let epoch = state::hash_epoch(ledger.txn, first_id)?;
     let (transaction_ids, next_id) = assign_ids(block, first_id);
     let lessor = Some(beneficiary).filter(|beneficiary| *beneficiary != signer);
     let rows = registry::assign_row_ids(ledger.txn, block)?;
     let mut transactions: Vec<(u64, usize)> = transaction_ids.into_iter().zip(0..).collect();
     transactions.sort_unstable();
-    Ok(AppliedBlock { beneficiary: lessor, ids: (first_id, next_id), era, transactions, row_ids: rows })
+    Ok(AppliedBlock { beneficiary: lessor, ids: (first_id, next_id), epoch, transactions, row_ids: rows })
 }
 
 /// Indexes one transaction of a block: its hashes, the accounts it affects, and what it rents or defines. `number`
@@ -91,7 +91,7 @@ pub fn index_transaction(
     let (id, index) = applied.transactions[number];
     let transaction = &block.transactions[index];
     let place = TxLocation { height: block.height, index: index as u32 };
-    ledger.index_transaction(transaction, &hashes[index], place.index, (id, applied.era))?;
+    ledger.index_transaction(transaction, &hashes[index], place.index, (id, applied.epoch))?;
     registry::record(ledger.txn, transaction, applied.row_ids[index], place, ledger.network.byte)
 }
 

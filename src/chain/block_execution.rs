@@ -116,9 +116,9 @@ impl BlockExecution {
             Stage::Executing(mut context, proof, done) => {
                 let mut ledger = Ledger { txn, block: &mut context, network };
                 if done == count {
-                    let settled = self.credit_rewards(&mut ledger, head, conditions)?;
+                    let applied = self.credit_rewards(&mut ledger, head, conditions)?;
                     let expiry = ledger.expiry()?;
-                    Stage::Expiring(Box::new((*context, settled)), proof, expiry)
+                    Stage::Expiring(Box::new((*context, applied)), proof, expiry)
                 } else {
                     self.execute(&mut ledger, done, conditions)?;
                     Stage::Executing(context, proof, done + 1)
@@ -142,19 +142,19 @@ impl BlockExecution {
             }
             Stage::Indexing(work, proof, done, None) if done == count => Stage::Flushing(work, proof),
             Stage::Indexing(mut work, proof, done, None) => {
-                let (context, settled) = &mut *work;
+                let (context, applied) = &mut *work;
                 let mut ledger = Ledger { txn, block: context, network };
-                let relisting = apply::index_transaction(&mut ledger, &self.block, &self.hashes, settled, done)?;
+                let relisting = apply::index_transaction(&mut ledger, &self.block, &self.hashes, applied, done)?;
                 Stage::Indexing(work, proof, done + 1, relisting)
             }
             Stage::Flushing(mut work, proof) => {
                 if (Ledger { txn, block: &mut work.0, network }).flush_step()? {
                     return Ok(StepResult::Stage(Stage::Flushing(work, proof)));
                 }
-                let (_, settled) = *work;
+                let (_, applied) = *work;
                 match due_after(self.block.height) {
-                    Some(due) => Stage::Recalculating(Box::new((Recalculation::new(due), settled)), proof),
-                    None => self.begin_compaction(txn, head, settled, proof)?,
+                    Some(due) => Stage::Recalculating(Box::new((Recalculation::new(due), applied)), proof),
+                    None => self.begin_compaction(txn, head, applied, proof)?,
                 }
             }
             Stage::Recalculating(mut work, proof) => match work.0.step(txn, network)? {
@@ -243,9 +243,9 @@ impl BlockExecution {
                 for account in rules::participants(transaction, ledger.network.byte) {
                     ledger.account(&account)?;
                 }
-                let case = self.validation_context(ledger, conditions);
-                let checked = rules::check_transaction(transaction, &case);
-                checked.map_err(|refusal| BlockError::from_rejection(refusal, Some(index)))?
+                let context = self.validation_context(ledger, conditions);
+                let checked = rules::check_transaction(transaction, &context);
+                checked.map_err(|rejection| BlockError::from_rejection(rejection, Some(index)))?
             }
         };
         apply::apply_transaction(ledger, transaction, &effects)?;
@@ -271,7 +271,7 @@ impl BlockExecution {
     ) -> Result<AppliedBlock, BlockError> {
         if self.block.height != Height::NEMESIS {
             let checked = rules::check_block(&self.block, &self.hashes, &self.validation_context(ledger, conditions));
-            checked.map_err(|refusal| BlockError::from_rejection(refusal, None))?;
+            checked.map_err(|rejection| BlockError::from_rejection(rejection, None))?;
         }
         Ok(apply::credit_block(ledger, &self.block, head.tip.as_ref())?)
     }

@@ -203,7 +203,7 @@ impl<'s> CandidateBranch<'s> {
                 Ok(true) if !store.poll_sync()? => return go_on(Phase::Validating(trial)),
                 Ok(true) => trial.decide()?,
                 Err(BlockError::Store(error)) => return Err(error),
-                Err(refusal) => BranchOutcome::of(Validity::of(refusal)),
+                Err(rejection) => BranchOutcome::of(Validity::of(rejection)),
             },
             Phase::Syncing(outcome) => outcome,
         };

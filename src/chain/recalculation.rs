@@ -116,8 +116,8 @@ impl Recalculation {
             ImportanceScheme::ProofOfImportance => Table::EligibleAccounts,
             ImportanceScheme::ProofOfStake => Table::Accounts,
         };
-        let mut walk = txn.cursor(table)?;
-        let mut entry = walk.seek(&from.key())?;
+        let mut cursor = txn.cursor(table)?;
+        let mut entry = cursor.seek(&from.key())?;
         for _ in 0..ENTRIES_PER_STEP {
             let Some((key, _)) = entry else { break };
             let (number, _) = AccountId::split_key(key)?;
@@ -129,7 +129,7 @@ impl Recalculation {
                 handed.counted += 1;
                 handed.new_accounts += u64::from(account.first_height == self.height.0);
             }
-            entry = walk.next()?;
+            entry = cursor.next()?;
         }
         if let Some((key, _)) = entry {
             return Ok(Stage::Accounts(calculation, AccountId::split_key(key)?.0, handed));
@@ -178,8 +178,8 @@ fn read_outlinks(
     from: usize,
     txn: &WriteTxn<'_>,
 ) -> Result<Stage, BlockError> {
-    let mut walk = txn.cursor(Table::Outlinks)?;
-    let Some((key, value)) = walk.seek(&block_key(height))? else { return Ok(Stage::Calculating(calculation)) };
+    let mut cursor = txn.cursor(Table::Outlinks)?;
+    let Some((key, value)) = cursor.seek(&block_key(height))? else { return Ok(Stage::Calculating(calculation)) };
     let found = key.try_into().map(u64::from_be_bytes).map(Height).map_err(|_| StoreError::Damaged("outlinks"))?;
     let from = if found == height { from } else { 0 };
     let (outlinks, is_more) = Outlink::read_range(value, from, ENTRIES_PER_STEP)?;

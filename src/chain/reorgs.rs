@@ -44,10 +44,10 @@ pub struct Reorg {
 
 impl Reorg {
     /// Creates the reorg of a change of the chain; `None` if it replaced nothing.
-    pub fn of(switch: &ChainUpdate, time: Timestamp, is_own: impl Fn(&ReplacedBlock) -> bool) -> Option<Reorg> {
+    pub fn of(update: &ChainUpdate, time: Timestamp, is_own: impl Fn(&ReplacedBlock) -> bool) -> Option<Reorg> {
         let mark = |replaced: &ReplacedBlock| ReplacedBlock { is_own: is_own(replaced), ..*replaced };
-        let replaced: Vec<_> = switch.replaced.iter().map(mark).collect();
-        let (common, last, returned) = (switch.common, switch.tip, switch.returned.len());
+        let replaced: Vec<_> = update.replaced.iter().map(mark).collect();
+        let (common, last, returned) = (update.common, update.tip, update.returned.len());
         (!replaced.is_empty()).then_some(Reorg { time, common, tip: last, replaced, returned })
     }
 

@@ -209,7 +209,7 @@ fn rows(report: &Report) -> Vec<Row> {
     let known = report.peers.iter().map(|peer| {
         let trust = peer.trust.share.map(|share| format!("{:.1} %", 100.0 * share));
         let again = peer.asked_again.in_seconds.map(|seconds| format!("next attempt in {}", duration(seconds)));
-        let trouble = again.as_ref().and_then(|_| failure_text(&peer.last_trouble));
+        let failure = again.as_ref().and_then(|_| failure_text(&peer.last_trouble));
         Row::from([
             peer.state.clone(),
             if peer.is_pre_trusted == 1 { "yes" } else { "no" }.to_owned(),
@@ -222,7 +222,7 @@ fn rows(report: &Report) -> Vec<Row> {
             or_nothing(peer.last_contact.seconds_ago.map(|seconds| format!("{} ago", duration(seconds)))),
             or_nothing(trust),
             format!("{}/{}", peer.successes, peer.failures),
-            note([trouble, again]),
+            note([failure, again]),
         ])
     });
     let unpinned = report.unpinned.iter().map(|Unpinned { endpoint, last_trouble }| {
@@ -264,8 +264,8 @@ impl std::fmt::Display for Endpoint {
     }
 }
 
-fn failure_text(trouble: &LastFailure) -> Option<String> {
-    let (reason, ago) = (trouble.reason.as_ref()?, trouble.seconds_ago?);
+fn failure_text(failure: &LastFailure) -> Option<String> {
+    let (reason, ago) = (failure.reason.as_ref()?, failure.seconds_ago?);
     Some(format!("{reason} ({} ago)", duration(ago)))
 }
 

@@ -115,9 +115,9 @@ fn import_old_blocks(
     let (_, nemesis) = blocks.at(Height::NEMESIS)?.ok_or(BrokenChain::Missing(Height::NEMESIS))?;
     let source = StoredBlockSource::new(reached.next(), |height| Ok(blocks.at(height)?.map(|(_, block)| block)));
     let options = ImportOptions { stop_at: Some(last), ..REBUILD };
-    let intake = BlockImporter::from_source(&replacement.new, network, nemesis.to_vec(), Box::new(source), options)?;
+    let importer = BlockImporter::from_source(&replacement.new, network, nemesis.to_vec(), Box::new(source), options)?;
     let clock = NetworkClock::new(END_OF_TIME, (clocks.millis)());
-    let reached = import_blocks(intake, &clock, clocks, Some(last), &mut HashVerifier(&blocks))?;
+    let reached = import_blocks(importer, &clock, clocks, Some(last), &mut HashVerifier(&blocks))?;
     let reached_hash = store::tip(&replacement.new.snapshot()?)?.map(|block| block.hash);
     match (reached, reached_hash) == (last, Some(hash)) {
         true => Ok(()),

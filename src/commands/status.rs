@@ -69,16 +69,16 @@ fn store_metrics(settings: &Settings, clocks: Clocks) -> Result<Scrape, CommandE
     let tip = store::tip(&store.snapshot()?)?.ok_or(StoreError::Empty)?;
     let network = network_from_text(&network).ok_or(StoreError::Damaged("the description of the network"))?;
     let now = clocks.network_time(&NetworkClock::new(settings.clock, (clocks.millis)()));
-    let figures = store.metrics()?;
+    let metrics = store.metrics()?;
     let info = Sample { labels: vec![("network".to_owned(), network.name)], ..Sample::new("nisd_info", 1.0) };
     let known = [
         ("nisd_height", Some(tip.height.0)),
-        ("nisd_store_bytes", figures.bytes),
-        ("nisd_store_map_bytes", Some(figures.map_bytes)),
-        ("nisd_store_map_used_bytes", Some(figures.used_bytes)),
-        ("nisd_disk_free_bytes", figures.free_bytes),
-        ("nisd_store_readers", figures.readers.map(|readers| readers.reading as u64)),
-        ("nisd_store_stale_readers", figures.readers.map(|readers| readers.stale as u64)),
+        ("nisd_store_bytes", metrics.bytes),
+        ("nisd_store_map_bytes", Some(metrics.map_bytes)),
+        ("nisd_store_map_used_bytes", Some(metrics.used_bytes)),
+        ("nisd_disk_free_bytes", metrics.free_bytes),
+        ("nisd_store_readers", metrics.readers.map(|readers| readers.reading as u64)),
+        ("nisd_store_stale_readers", metrics.readers.map(|readers| readers.stale as u64)),
     ];
     let known = known.into_iter().filter_map(|(name, value)| Some(Sample::new(name, value? as f64)));
     let age = Sample::new("nisd_last_block_age_seconds", f64::from(now.0) - f64::from(tip.timestamp.0));
@@ -100,8 +100,8 @@ fn show_live(node: &NodeClient, context: &str, mut seen: StatusReport, stop: &St
             return Ok(());
         }
         last_error = match node.metrics(context) {
-            Ok(figures) => {
-                before = Some(std::mem::replace(&mut seen.metrics, figures));
+            Ok(metrics) => {
+                before = Some(std::mem::replace(&mut seen.metrics, metrics));
                 None
             }
             Err(error) => Some(error),
@@ -111,20 +111,20 @@ fn show_live(node: &NodeClient, context: &str, mut seen: StatusReport, stop: &St
 
 /// Formats all metrics as JSON: each is a number, or a list of objects if it has labels.
 fn json_text(seen: &StatusReport) -> String {
-    let mut figures = Map::new();
+    let mut metrics = Map::new();
     for sample in &seen.metrics.samples {
         if sample.labels.is_empty() {
-            figures.insert(sample.name.clone(), number(sample.value));
+            metrics.insert(sample.name.clone(), number(sample.value));
             continue;
         }
         let labels = sample.labels.iter().map(|(label, value)| (label.clone(), value.as_str().into()));
         let object: Map<String, Value> = labels.chain([("value".to_owned(), number(sample.value))]).collect();
-        if let Value::Array(list) = figures.entry(&sample.name).or_insert_with(|| json!([])) {
+        if let Value::Array(list) = metrics.entry(&sample.name).or_insert_with(|| json!([])) {
             list.push(object.into());
         }
     }
     let (source, place) = seen.store.as_ref().map_or(("node", &seen.node), |folder| ("store", folder));
-    json!({ source: place, "figures": figures }).to_string() + "\n"
+    json!({ source: place, "figures": metrics }).to_string() + "\n"
 }
 
 /// Returns a whole number as an integer.

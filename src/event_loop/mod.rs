@@ -188,7 +188,7 @@ pub fn run(
             return Ok(());
         }
     }
-    let intake = prepare_import(&store, &settings, nemesis.unwrap_or_default(), files, &reactor)?;
+    let importer = prepare_import(&store, &settings, nemesis.unwrap_or_default(), files, &reactor)?;
     let helper = DiskHelper::start(&store, reactor.registry(), reactor.time().monotonic);
     context.disk = Some(helper.map_err(NodeError::System)?);
     let start = Start {
@@ -196,7 +196,7 @@ pub fn run(
         seed: &seed,
         local: context.active.local.clone(),
         shared: reactor.shared_bytes_counter(),
-        import: Some(Import::new(intake, commands::style(), commands::show)),
+        import: Some(Import::new(importer, commands::style(), commands::show)),
         known: context.active.known.clone(),
         kept: context.kept_peers.read(),
     };
@@ -274,34 +274,34 @@ enum ExitReason {
 /// Runs the loop until a signal stops the node or the service is done.
 fn run_loop<M: Runnable>(
     reactor: &mut Reactor,
-    machine: &mut M,
+    service: &mut M,
     operation: &mut RunContext<'_>,
     is_done: impl Fn(&M, LoopTime) -> bool,
 ) -> Result<ExitReason, NodeError> {
     let mut budget = WorkBudget::new();
     let poll_timeout = operation.systemd.max_interval().map_or(POLL_TIMEOUT, |patience| patience.min(POLL_TIMEOUT));
     // A node that needs no peer's answer first joins its network before it answers any client.
-    let mut elapsed = reactor.tick(machine, budget.units(), Duration::ZERO);
+    let mut elapsed = reactor.tick(service, budget.units(), Duration::ZERO);
     loop {
         operation.systemd.notify_ready();
-        operation.systemd.notify_alive(reactor.time().monotonic, || machine.status_line());
-        let turn = reactor.poll(poll_timeout, machine).map_err(NodeError::System)?;
+        operation.systemd.notify_alive(reactor.time().monotonic, || service.status_line());
+        let turn = reactor.poll(poll_timeout, service).map_err(NodeError::System)?;
         if turn.is_ready(disk_helper::TOKEN) {
             operation.disk.iter_mut().for_each(DiskHelper::read_replies);
         }
-        elapsed = reactor.tick(machine, budget.units(), elapsed);
+        elapsed = reactor.tick(service, budget.units(), elapsed);
         operation.disk.iter_mut().for_each(|disk| disk.request_sync(reactor.time().monotonic));
         if reactor.has_work() {
             budget.observe(elapsed);
         }
-        if let Some(text) = machine.peers_to_store(reactor.time()) {
+        if let Some(text) = service.peers_to_store(reactor.time()) {
             operation.kept_peers.write(&text, false);
         }
         logging::flush();
-        if turn.is_ready(SIGNALS) && operation.handle_signals(reactor, machine) {
+        if turn.is_ready(SIGNALS) && operation.handle_signals(reactor, service) {
             return Ok(ExitReason::Signalled);
         }
-        if is_done(machine, reactor.time()) {
+        if is_done(service, reactor.time()) {
             return Ok(ExitReason::Done);
         }
     }
@@ -309,17 +309,17 @@ fn run_loop<M: Runnable>(
 
 impl RunContext<'_> {
     /// Handles signals. Returns whether one of them stops the program.
-    fn handle_signals(&mut self, reactor: &mut Reactor, machine: &mut impl Runnable) -> bool {
+    fn handle_signals(&mut self, reactor: &mut Reactor, service: &mut impl Runnable) -> bool {
         let mut is_to_reload = false;
         for signal in self.signals.pending() {
             match signal {
                 SIGHUP => is_to_reload = true,
-                SIGUSR1 => machine.request_metrics_log(),
+                SIGUSR1 => service.request_metrics_log(),
                 _ => return true,
             }
         }
         if is_to_reload && let Some(known) = self.active.reload(reactor) {
-            machine.apply_settings(&self.active, known);
+            service.apply_settings(&self.active, known);
         }
         false
     }
@@ -333,11 +333,13 @@ fn prepare_import<'s>(
     files: Vec<BlockFile<'static>>,
     reactor: &Reactor,
 ) -> Result<BlockImporter<'s>, NodeError> {
-    let mut intake = BlockImporter::new(store, &settings.network, nemesis, files, IMPORT_OPTIONS)?;
+    let mut importer = BlockImporter::new(store, &settings.network, nemesis, files, IMPORT_OPTIONS)?;
     let time = NetworkClock::new(settings.clock, 0).now(reactor.time().unix_millis, 0);
-    while intake.height() < Height::NEMESIS && intake.step(time).map_err(NodeError::Nemesis)? != ImportProgress::Done {}
-    intake.commit()?;
-    Ok(intake)
+    while importer.height() < Height::NEMESIS
+        && importer.step(time).map_err(NodeError::Nemesis)? != ImportProgress::Done
+    {}
+    importer.commit()?;
+    Ok(importer)
 }
 
 /// Logs what runs where.
@@ -360,11 +362,11 @@ fn log_startup(settings: &Settings, devnet: Option<&Devnet>, addresses: &Address
 }
 
 /// Shuts connections down, and waits up to [`SHUTDOWN_GRACE`] until they have drained.
-fn drain_connections(reactor: &mut Reactor, machine: &mut impl Service) -> Result<(), NodeError> {
+fn drain_connections(reactor: &mut Reactor, service: &mut impl Service) -> Result<(), NodeError> {
     reactor.shutdown();
     let deadline = Instant::now() + SHUTDOWN_GRACE;
     while reactor.stats().connections > 0 && Instant::now() < deadline {
-        reactor.poll(SHUTDOWN_GRACE / 20, machine).map_err(NodeError::System)?;
+        reactor.poll(SHUTDOWN_GRACE / 20, service).map_err(NodeError::System)?;
     }
     Ok(())
 }

@@ -41,7 +41,7 @@ pub struct Clustering {
     is_member: Vec<bool>,
     /// Per root of the forest its block plus one; 0 if none is assigned yet.
     block_of_root: Vec<u32>,
-    walk: Cursor,
+    cursor: Cursor,
     /// First cluster found among the neighbours of the current node, and whether there is another.
     neighbour_cluster: Option<u32>,
     in_several_clusters: bool,
@@ -58,7 +58,7 @@ impl Clustering {
             forest: Forest { above: vec![0; nodes], size: vec![0; nodes] },
             is_member: vec![false; nodes],
             block_of_root: vec![0; nodes],
-            walk: Cursor::default(),
+            cursor: Cursor::default(),
             neighbour_cluster: None,
             in_several_clusters: false,
             made: Clusters::default(),
@@ -80,7 +80,7 @@ impl Clustering {
             }
             self.put_into_block(self.made.block.len());
         }
-        while let Some(run) = self.walk.next_slice(neighbours, budget) {
+        while let Some(run) = self.cursor.next_slice(neighbours, budget) {
             if run.begins {
                 (self.neighbour_cluster, self.in_several_clusters) = (None, false);
             }
@@ -98,7 +98,7 @@ impl Clustering {
                 });
             }
         }
-        self.walk.at_end(neighbours)
+        self.cursor.at_end(neighbours)
     }
 
     /// Joins two similar nodes if one of them is a core.

@@ -9,7 +9,7 @@ use super::matrix::SparseMatrix;
 /// only spreads the value of a block over its nodes.)
 #[derive(Debug)]
 pub struct Proximity {
-    walk: Cursor,
+    cursor: Cursor,
     /// Per block, one plus the last node found to reach it.
     marks: Vec<u32>,
     /// Per node the blocks that it reaches, its own included.
@@ -22,12 +22,12 @@ impl Proximity {
     pub fn new(clusters: &Clusters, columns: &Csr<u32>) -> Proximity {
         let (nodes, blocks) = (columns.groups(), clusters.sizes.len());
         let reached = Csr::with_capacity(nodes, nodes + columns.total());
-        Proximity { walk: Cursor::default(), marks: vec![0; blocks], reached, rows: CountingSort::new(blocks) }
+        Proximity { cursor: Cursor::default(), marks: vec![0; blocks], reached, rows: CountingSort::new(blocks) }
     }
 
     /// Continues within the budget, with the same columns; returns true when finished.
     pub fn step(&mut self, clusters: &Clusters, columns: &Csr<u32>, budget: &mut WorkBudget) -> bool {
-        while let Some(run) = self.walk.next_slice(columns, budget) {
+        while let Some(run) = self.cursor.next_slice(columns, budget) {
             if run.begins {
                 self.reach(run.group, clusters.block[run.group]);
             }
@@ -38,7 +38,7 @@ impl Proximity {
                 self.reached.close_group();
             }
         }
-        if !self.walk.at_end(columns) {
+        if !self.cursor.at_end(columns) {
             return false;
         }
         let reached = &self.reached;

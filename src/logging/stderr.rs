@@ -150,63 +150,63 @@ mod tests {
     }
 
     /// Returns what was read since the last call.
-    fn read(outlet: &mut LineQueue<Reader>) -> String {
-        String::from_utf8(std::mem::take(&mut outlet.sink.read)).unwrap()
+    fn read(queue: &mut LineQueue<Reader>) -> String {
+        String::from_utf8(std::mem::take(&mut queue.sink.read)).unwrap()
     }
 
     #[test]
     fn unread_lines_wait_in_order() {
-        let mut outlet = LineQueue::new(Reader { room: 8, read: Vec::new() });
+        let mut queue = LineQueue::new(Reader { room: 8, read: Vec::new() });
         for line in ["one\n", "two two\n", "three\n"] {
-            outlet.push(line, notice);
+            queue.push(line, notice);
         }
-        assert_eq!(read(&mut outlet), "one\ntwo ");
-        outlet.sink.room = usize::MAX;
-        outlet.flush(notice);
-        assert_eq!(read(&mut outlet), "two\nthree\n");
-        assert!(outlet.write_queued());
+        assert_eq!(read(&mut queue), "one\ntwo ");
+        queue.sink.room = usize::MAX;
+        queue.flush(notice);
+        assert_eq!(read(&mut queue), "two\nthree\n");
+        assert!(queue.write_queued());
     }
 
     #[test]
     fn lines_beyond_the_limit_are_dropped_and_counted_once_the_reader_reads_again() {
-        let mut outlet = LineQueue::new(Reader::default());
+        let mut queue = LineQueue::new(Reader::default());
         let line = format!("{}\n", "x".repeat(1023));
         for _ in 0..MAX_QUEUED / 1024 + 5 {
-            outlet.push(&line, notice);
+            queue.push(&line, notice);
         }
         // Lines that would fit are dropped too, so that no line is missing between others without a report.
-        outlet.push("short\n", notice);
-        assert!(outlet.queued.len() <= MAX_QUEUED);
-        outlet.sink.room = 1024;
-        outlet.push("soon\n", notice);
-        assert_eq!(read(&mut outlet), line);
-        outlet.sink.room = usize::MAX;
-        outlet.push("later\n", notice);
-        let text = read(&mut outlet);
+        queue.push("short\n", notice);
+        assert!(queue.queued.len() <= MAX_QUEUED);
+        queue.sink.room = 1024;
+        queue.push("soon\n", notice);
+        assert_eq!(read(&mut queue), line);
+        queue.sink.room = usize::MAX;
+        queue.push("later\n", notice);
+        let text = read(&mut queue);
         assert_eq!(text.len(), MAX_QUEUED - 1024 + "7 dropped\nlater\n".len());
         assert!(text.ends_with("x\n7 dropped\nlater\n"), "{}", &text[text.len() - 40..]);
-        assert!(outlet.write_queued());
+        assert!(queue.write_queued());
     }
 
     #[test]
     fn a_line_longer_than_the_limit_is_written_when_nothing_waits() {
-        let mut outlet = LineQueue::new(Reader { room: 10, read: Vec::new() });
+        let mut queue = LineQueue::new(Reader { room: 10, read: Vec::new() });
         let line = "x".repeat(2 * MAX_QUEUED);
-        outlet.push(&line, notice);
-        outlet.sink.room = usize::MAX;
-        outlet.flush(notice);
-        assert_eq!(read(&mut outlet), line);
+        queue.push(&line, notice);
+        queue.sink.room = usize::MAX;
+        queue.flush(notice);
+        assert_eq!(read(&mut queue), line);
     }
 
     #[test]
     fn a_transient_text_is_skipped_while_lines_wait() {
-        let mut outlet = LineQueue::new(Reader { room: 5, read: Vec::new() });
-        outlet.push_transient("1 %");
-        outlet.push_transient("2 %");
-        outlet.push_transient("3 %");
-        outlet.sink.room = usize::MAX;
-        outlet.push("done\n", notice);
-        assert_eq!(read(&mut outlet), "1 %2 %done\n");
+        let mut queue = LineQueue::new(Reader { room: 5, read: Vec::new() });
+        queue.push_transient("1 %");
+        queue.push_transient("2 %");
+        queue.push_transient("3 %");
+        queue.sink.room = usize::MAX;
+        queue.push("done\n", notice);
+        assert_eq!(read(&mut queue), "1 %2 %done\n");
     }
 
     #[test]
@@ -220,8 +220,8 @@ mod tests {
                 Ok(())
             }
         }
-        let mut outlet = LineQueue::new(Gone);
-        outlet.push("line\n", notice);
-        assert!(outlet.write_queued());
+        let mut queue = LineQueue::new(Gone);
+        queue.push("line\n", notice);
+        assert!(queue.write_queued());
     }
 }

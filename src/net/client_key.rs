@@ -30,9 +30,9 @@ mod tests {
     use super::*;
 
     fn key(address: &str, ipv6_prefix: u8, is_forwarded: bool) -> ClientKey {
-        let caller =
+        let client =
             Client { listener: ListenerId(0), address: address.parse().unwrap(), is_forwarded, is_unidentified: false };
-        ClientKey::of(&caller, ipv6_prefix)
+        ClientKey::of(&client, ipv6_prefix)
     }
 
     #[test]

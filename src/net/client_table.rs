@@ -199,7 +199,7 @@ impl ClientTable {
     pub fn client_id(&mut self, address: IpAddr, is_forwarded: bool, now: Duration) -> ClientId {
         let key = match network(address, 32, self.ipv6_prefix) {
             IpAddr::V4(Ipv4Addr::LOCALHOST) if !is_forwarded => Key::Exempt,
-            caller => Key::Address(caller),
+            client => Key::Address(client),
         };
         if let Some(account) = self.ids_by_key.get(&key) {
             return *account;
@@ -406,13 +406,13 @@ impl ClientTable {
 
     /// Returns whether any client is queued.
     pub fn has_ready(&self) -> bool {
-        self.ready.iter().any(|callers| !callers.is_empty())
+        self.ready.iter().any(|clients| !clients.is_empty())
     }
 
     /// Returns whether a client is throttled.
     pub fn is_throttled(&self, client: ClientId, now: Duration) -> bool {
-        let credit = self.clients.get(client).map(|client| client.bucket);
-        credit.and_then(|credit| credit.refill_at(WORK_PER_SECOND)).is_some_and(|regained| regained > now)
+        let bucket = self.clients.get(client).map(|client| client.bucket);
+        bucket.and_then(|bucket| bucket.refill_at(WORK_PER_SECOND)).is_some_and(|regained| regained > now)
     }
 
     /// Returns when the next throttled client may continue.
@@ -453,52 +453,52 @@ mod tests {
 
     #[test]
     fn the_fifty_first_request_within_a_second_is_refused_on_each_listener() {
-        let mut callers = callers();
-        let account = callers.client_id(address(1), false, at(5000));
+        let mut clients = callers();
+        let account = clients.client_id(address(1), false, at(5000));
         for request in 0..50 {
-            assert_eq!(callers.count_request(account, HTTP, at(5000 + request)), RateLimit::Within);
+            assert_eq!(clients.count_request(account, HTTP, at(5000 + request)), RateLimit::Within);
         }
-        assert_eq!(callers.count_request(account, HTTP, at(5999)), RateLimit::Exceeded);
-        assert_eq!(callers.count_request(account, ListenerId(1), at(5999)), RateLimit::Within);
+        assert_eq!(clients.count_request(account, HTTP, at(5999)), RateLimit::Exceeded);
+        assert_eq!(clients.count_request(account, ListenerId(1), at(5999)), RateLimit::Within);
         // The second request came at 5001, and the rejected one counts too.
-        assert_eq!(callers.count_request(account, HTTP, at(6000)), RateLimit::Exceeded);
-        assert_eq!(callers.count_request(account, HTTP, at(7000)), RateLimit::Within);
+        assert_eq!(clients.count_request(account, HTTP, at(6000)), RateLimit::Exceeded);
+        assert_eq!(clients.count_request(account, HTTP, at(7000)), RateLimit::Within);
     }
 
     #[test]
     fn a_client_far_over_its_rate_limit_is_banned_temporarily() {
-        let mut callers = callers();
-        let account = callers.client_id(address(1), false, at(0));
-        let rates: Vec<RateLimit> = (0..600).map(|_| callers.count_request(account, HTTP, at(10))).collect();
+        let mut clients = callers();
+        let account = clients.client_id(address(1), false, at(0));
+        let rates: Vec<RateLimit> = (0..600).map(|_| clients.count_request(account, HTTP, at(10))).collect();
         assert_eq!(rates.iter().filter(|rate| **rate == RateLimit::Exceeded).count(), 499);
         assert_eq!(rates.last(), Some(&RateLimit::Ban));
-        assert!(callers.is_banned(account, at(5000)) && !callers.is_banned(account, at(5010)));
+        assert!(clients.is_banned(account, at(5000)) && !clients.is_banned(account, at(5010)));
     }
 
     #[test]
     fn the_ipv4_loopback_is_exempt_from_limits_only_if_not_forwarded() {
-        let mut callers = callers();
-        let own = ["127.0.0.1", "::ffff:127.0.0.1"].map(|text| callers.client_id(text.parse().unwrap(), false, at(0)));
+        let mut clients = callers();
+        let own = ["127.0.0.1", "::ffff:127.0.0.1"].map(|text| clients.client_id(text.parse().unwrap(), false, at(0)));
         assert_eq!(own[0], own[1]);
-        let named = callers.client_id("127.0.0.1".parse().unwrap(), true, at(0));
-        let loopback6 = callers.client_id("::1".parse().unwrap(), false, at(0));
+        let named = clients.client_id("127.0.0.1".parse().unwrap(), true, at(0));
+        let loopback6 = clients.client_id("::1".parse().unwrap(), false, at(0));
         for _ in 0..100 {
-            assert_eq!(callers.count_request(own[0], HTTP, at(1)), RateLimit::Within);
-            callers.connected(own[0], at(1));
+            assert_eq!(clients.count_request(own[0], HTTP, at(1)), RateLimit::Within);
+            clients.connected(own[0], at(1));
         }
-        assert!((0..200).all(|_| callers.may_connect(own[0])));
+        assert!((0..200).all(|_| clients.may_connect(own[0])));
         for account in [named, loopback6] {
-            assert!((0..51).any(|_| callers.count_request(account, HTTP, at(1)) == RateLimit::Exceeded));
+            assert!((0..51).any(|_| clients.count_request(account, HTTP, at(1)) == RateLimit::Exceeded));
         }
     }
 
     #[test]
     fn all_addresses_of_an_ipv6_network_are_one_client() {
-        let mut callers = callers();
-        let account = |callers: &mut ClientTable, text: &str| callers.client_id(text.parse().unwrap(), false, at(0));
-        let first = account(&mut callers, "2001:db8:1:2::1");
-        assert_eq!(first, account(&mut callers, "2001:db8:1:2:ffff::9"));
-        assert_ne!(first, account(&mut callers, "2001:db8:1:3::1"));
+        let mut clients = callers();
+        let account = |clients: &mut ClientTable, text: &str| clients.client_id(text.parse().unwrap(), false, at(0));
+        let first = account(&mut clients, "2001:db8:1:2::1");
+        assert_eq!(first, account(&mut clients, "2001:db8:1:2:ffff::9"));
+        assert_ne!(first, account(&mut clients, "2001:db8:1:3::1"));
     }
 
     #[test]
@@ -525,145 +525,145 @@ mod tests {
 
     #[test]
     fn clients_are_served_round_robin_regardless_of_their_connections() {
-        let mut callers = callers();
-        let [many, one] = [1, 2].map(|number| callers.client_id(address(number), false, at(0)));
-        (0..100).for_each(|slot| callers.enqueue(many, slot, Priority::New));
-        callers.enqueue(one, 1000, Priority::New);
-        let order: Vec<usize> = std::iter::from_fn(|| callers.next(at(0))).take(4).collect();
+        let mut clients = callers();
+        let [many, one] = [1, 2].map(|number| clients.client_id(address(number), false, at(0)));
+        (0..100).for_each(|slot| clients.enqueue(many, slot, Priority::New));
+        clients.enqueue(one, 1000, Priority::New);
+        let order: Vec<usize> = std::iter::from_fn(|| clients.next(at(0))).take(4).collect();
         assert_eq!(order, [0, 1000, 1, 2]);
     }
 
     #[test]
     fn new_work_is_served_before_continuations() {
-        let mut callers = callers();
-        let account = callers.client_id(address(1), false, at(0));
-        callers.enqueue(account, 1, Priority::Continuation);
-        callers.enqueue(account, 2, Priority::Continuation);
-        callers.enqueue(account, 3, Priority::New);
-        assert_eq!(std::iter::from_fn(|| callers.next(at(0))).collect::<Vec<_>>(), [3, 1, 2]);
-        assert!(!callers.has_ready());
+        let mut clients = callers();
+        let account = clients.client_id(address(1), false, at(0));
+        clients.enqueue(account, 1, Priority::Continuation);
+        clients.enqueue(account, 2, Priority::Continuation);
+        clients.enqueue(account, 3, Priority::New);
+        assert_eq!(std::iter::from_fn(|| clients.next(at(0))).collect::<Vec<_>>(), [3, 1, 2]);
+        assert!(!clients.has_ready());
     }
 
     #[test]
     fn new_work_waits_for_at_most_one_continuation() {
-        let mut callers = callers();
-        let accounts: Vec<ClientId> = (0..51).map(|number| callers.client_id(address(number), false, at(0))).collect();
+        let mut clients = callers();
+        let accounts: Vec<ClientId> = (0..51).map(|number| clients.client_id(address(number), false, at(0))).collect();
         for (slot, account) in accounts[1..].iter().enumerate() {
-            callers.enqueue(*account, 100 + slot, Priority::Continuation);
+            clients.enqueue(*account, 100 + slot, Priority::Continuation);
         }
-        assert_eq!(callers.next(at(0)), Some(100));
-        callers.enqueue(accounts[0], 1, Priority::New);
-        callers.enqueue(accounts[0], 2, Priority::New);
-        let order: Vec<usize> = std::iter::from_fn(|| callers.next(at(0))).take(4).collect();
+        assert_eq!(clients.next(at(0)), Some(100));
+        clients.enqueue(accounts[0], 1, Priority::New);
+        clients.enqueue(accounts[0], 2, Priority::New);
+        let order: Vec<usize> = std::iter::from_fn(|| clients.next(at(0))).take(4).collect();
         assert_eq!(order, [1, 101, 2, 102]);
     }
 
     #[test]
     fn a_client_with_a_deficit_is_throttled_until_its_tokens_are_refilled() {
-        let mut callers = callers();
-        let [heavy, light] = [1, 2].map(|number| callers.client_id(address(number), false, at(0)));
-        callers.charge(heavy, 3 * WORK_PER_SECOND as u32, at(0));
-        callers.enqueue(heavy, 1, Priority::New);
-        callers.enqueue(light, 2, Priority::New);
-        assert_eq!((callers.next(at(0)), callers.next(at(0))), (Some(2), None));
-        assert!(callers.is_throttled(heavy, at(2009)) && !callers.is_throttled(light, at(0)));
-        assert_eq!(callers.next_refill(), Some(at(2010)));
-        assert_eq!((callers.next(at(2009)), callers.next(at(2010))), (None, Some(1)));
-        assert!(!callers.is_throttled(heavy, at(2010)));
+        let mut clients = callers();
+        let [heavy, light] = [1, 2].map(|number| clients.client_id(address(number), false, at(0)));
+        clients.charge(heavy, 3 * WORK_PER_SECOND as u32, at(0));
+        clients.enqueue(heavy, 1, Priority::New);
+        clients.enqueue(light, 2, Priority::New);
+        assert_eq!((clients.next(at(0)), clients.next(at(0))), (Some(2), None));
+        assert!(clients.is_throttled(heavy, at(2009)) && !clients.is_throttled(light, at(0)));
+        assert_eq!(clients.next_refill(), Some(at(2010)));
+        assert_eq!((clients.next(at(2009)), clients.next(at(2010))), (None, Some(1)));
+        assert!(!clients.is_throttled(heavy, at(2010)));
     }
 
     #[test]
     fn a_client_with_a_deficit_is_not_forgotten_and_its_connection_deficit_is_limited() {
-        let mut callers = callers();
-        let connect = |callers: &mut ClientTable, now| {
-            let account = callers.client_id(address(1), false, now);
-            callers.charge_connection(account, now)
+        let mut clients = callers();
+        let connect = |clients: &mut ClientTable, now| {
+            let account = clients.client_id(address(1), false, now);
+            clients.charge_connection(account, now)
         };
-        let let_in = (0..1_000_000).filter(|_| connect(&mut callers, at(0))).count();
+        let let_in = (0..1_000_000).filter(|_| connect(&mut clients, at(0))).count();
         assert_eq!(
             let_in,
             1 + (375_000 - 2_500) / UNITS_PER_CONNECTION as usize,
             "a second's work, and half of one's that is owed with the pause"
         );
         for millis in [1_500, 3_000] {
-            callers.remove_inactive(at(millis));
-            assert!(!connect(&mut callers, at(millis)), "after {millis} ms");
+            clients.remove_inactive(at(millis));
+            assert!(!connect(&mut clients, at(millis)), "after {millis} ms");
         }
-        assert!(!connect(&mut callers, at(4_400)));
-        assert!(connect(&mut callers, at(4_600)));
+        assert!(!connect(&mut clients, at(4_400)));
+        assert!(connect(&mut clients, at(4_600)));
         // A client without deficit is forgotten.
-        callers.remove_inactive(at(4_900));
-        assert_eq!(callers.len(), 1);
-        callers.remove_inactive(at(6_100));
-        assert_eq!(callers.len(), 0);
+        clients.remove_inactive(at(4_900));
+        assert_eq!(clients.len(), 1);
+        clients.remove_inactive(at(6_100));
+        assert_eq!(clients.len(), 0);
     }
 
     #[test]
     fn a_flood_of_sixty_thousand_addresses_does_not_lock_out_known_clients() {
-        let (mut callers, mut now) = (callers(), Duration::ZERO);
-        let known = callers.client_id(address(0), false, now);
-        callers.connected(known, now);
+        let (mut clients, mut now) = (callers(), Duration::ZERO);
+        let known = clients.client_id(address(0), false, now);
+        clients.connected(known, now);
         let (mut newcomers, mut refused) = (0u32, 0u32);
         // 6,000 connections a second with a request each, every address once in ten seconds.
         for number in 0..180_000 {
             now = Duration::from_micros(number * 1_000_000 / 6_000);
-            let account = callers.client_id(address(1_000 + (number % 60_000) as u32), false, now);
-            assert!(callers.charge_connection(account, now));
-            callers.connected(account, now);
-            let _ = callers.count_request(account, HTTP, now);
-            callers.disconnected(account, 0, now);
+            let account = clients.client_id(address(1_000 + (number % 60_000) as u32), false, now);
+            assert!(clients.charge_connection(account, now));
+            clients.connected(account, now);
+            let _ = clients.count_request(account, HTTP, now);
+            clients.disconnected(account, 0, now);
             if number % 120 == 0 {
-                let newcomer = callers.client_id(address(1_000_000 + newcomers), false, now);
+                let newcomer = clients.client_id(address(1_000_000 + newcomers), false, now);
                 newcomers += 1;
-                refused += u32::from(callers.count_request(newcomer, HTTP, now) != RateLimit::Within);
-                assert_eq!(callers.count_request(known, HTTP, now), RateLimit::Within);
-                callers.remove_inactive(now);
+                refused += u32::from(clients.count_request(newcomer, HTTP, now) != RateLimit::Within);
+                assert_eq!(clients.count_request(known, HTTP, now), RateLimit::Within);
+                clients.remove_inactive(now);
             }
         }
-        assert!(callers.len() <= MAX_CLIENTS + OVERFLOW_BUCKETS as usize + 1, "{}", callers.len());
+        assert!(clients.len() <= MAX_CLIENTS + OVERFLOW_BUCKETS as usize + 1, "{}", clients.len());
         assert_eq!((newcomers, refused), (1_500, 0));
     }
 
     #[test]
     fn work_settled_by_waiting_is_not_charged_again() {
-        let mut callers = callers();
-        let heavy = callers.client_id(address(1), false, at(0));
-        callers.charge(heavy, 11 * WORK_PER_SECOND as u32, at(0));
-        callers.enqueue(heavy, 1, Priority::New);
-        assert_eq!((callers.next(at(10_009)), callers.next(at(10_010))), (None, Some(1)));
+        let mut clients = callers();
+        let heavy = clients.client_id(address(1), false, at(0));
+        clients.charge(heavy, 11 * WORK_PER_SECOND as u32, at(0));
+        clients.enqueue(heavy, 1, Priority::New);
+        assert_eq!((clients.next(at(10_009)), clients.next(at(10_010))), (None, Some(1)));
         // The units refilled during the pause, plus one.
-        callers.charge(heavy, 2_501, at(10_010));
-        callers.enqueue(heavy, 1, Priority::New);
-        assert_eq!((callers.next(at(10_020)), callers.next(at(10_021))), (None, Some(1)));
+        clients.charge(heavy, 2_501, at(10_010));
+        clients.enqueue(heavy, 1, Priority::New);
+        assert_eq!((clients.next(at(10_020)), clients.next(at(10_021))), (None, Some(1)));
     }
 
     #[test]
     fn top_clients_are_ordered_by_work_and_by_held_bytes() {
-        let mut callers = callers();
+        let mut clients = callers();
         for number in 1..=8 {
-            let account = callers.client_id(address(number), false, at(0));
-            callers.charge(account, 3_000_000 * number, at(10));
-            callers.update_held_bytes(account, 0, 100 - number as usize);
+            let account = clients.client_id(address(number), false, at(0));
+            clients.charge(account, 3_000_000 * number, at(10));
+            clients.update_held_bytes(account, 0, 100 - number as usize);
         }
-        let costliest = callers.top_clients(at(30_000));
+        let costliest = clients.top_clients(at(30_000));
         assert_eq!(costliest.map(|cost| cost.held_bytes), [99, 98, 97, 96, 95]);
         let shares = costliest.map(|cost| (cost.share * 30.0).round());
         assert_eq!(shares, [24.0, 21.0, 18.0, 15.0, 12.0]);
-        assert_eq!(callers.top_clients(at(90_000))[0].share, 0.0);
+        assert_eq!(clients.top_clients(at(90_000))[0].share, 0.0);
     }
 
     #[test]
     fn the_eviction_candidate_is_the_client_with_the_most_held_bytes() {
-        let mut callers = callers();
-        let [first, second] = [1, 2].map(|number| callers.client_id(address(number), false, at(0)));
+        let mut clients = callers();
+        let [first, second] = [1, 2].map(|number| clients.client_id(address(number), false, at(0)));
         for account in [first, second, second] {
-            callers.connected(account, at(0));
-            callers.update_held_bytes(account, 0, 100);
+            clients.connected(account, at(0));
+            clients.update_held_bytes(account, 0, 100);
         }
-        assert_eq!(callers.largest(), Some(second));
-        callers.disconnected(second, 100, at(0));
-        callers.update_held_bytes(first, 100, 101);
-        assert_eq!(callers.largest(), Some(first));
+        assert_eq!(clients.largest(), Some(second));
+        clients.disconnected(second, 100, at(0));
+        clients.update_held_bytes(first, 100, 101);
+        assert_eq!(clients.largest(), Some(first));
     }
 
     /// Groups of clients: first address, whether they stay connected, number of clients, and the pause in milliseconds

@@ -96,8 +96,8 @@ impl<S: Socket> Connections<S> {
         let slot = entry.key();
         let id = ConnectionId::new(slot, self.next_serial);
         self.next_serial = self.next_serial.wrapping_add(1).max(1);
-        let credit = TokenBucket::new(SOCKET_WORK_PER_SECOND, self.time.monotonic);
-        entry.insert(Connection::new(Origin { id, listener, peer, account: client_id }, socket, credit, self.now));
+        let bucket = TokenBucket::new(SOCKET_WORK_PER_SECOND, self.time.monotonic);
+        entry.insert(Connection::new(Origin { id, listener, peer, account: client_id }, socket, bucket, self.now));
         self.clients.connected(client_id, self.time.monotonic);
         slot
     }
@@ -270,11 +270,11 @@ impl<S: Socket> Connections<S> {
                 held.connections.push((bytes, true, slot));
             }
         }
-        let mut callers: BinaryHeap<_> = by_caller.iter().map(|(account, held)| (held.bytes, *account)).collect();
+        let mut clients: BinaryHeap<_> = by_caller.iter().map(|(account, held)| (held.bytes, *account)).collect();
         let (mut excess, mut looks, mut held) = (Vec::new(), 0, self.stats.kernel_bytes);
         while held > self.limits.kernel_bytes / 4 * 3
             && looks < MAX_MEASUREMENTS
-            && let Some((sum, account)) = callers.pop()
+            && let Some((sum, account)) = clients.pop()
             && let Some(KernelUsage { connections, .. }) = by_caller.get_mut(&account)
             && let Some((bytes, is_guess, slot)) = connections.pop()
             && let Some(connection) = self.slab.get_mut(slot)
@@ -292,7 +292,7 @@ impl<S: Socket> Connections<S> {
             }
             let change = |all: usize| all.saturating_sub(bytes).saturating_add(left);
             held = change(held);
-            callers.push((change(sum), account));
+            clients.push((change(sum), account));
         }
         excess
     }

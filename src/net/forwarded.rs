@@ -94,8 +94,8 @@ mod tests {
     }
 
     fn caller(headers: &str, peer: &str) -> (String, bool) {
-        let caller = whole(headers, peer);
-        (caller.address.to_string(), caller.is_forwarded)
+        let client = whole(headers, peer);
+        (client.address.to_string(), client.is_forwarded)
     }
 
     fn whole(headers: &str, peer: &str) -> Client {

@@ -354,10 +354,10 @@ fn open_websocket<M: Service, S: Socket>(slot: usize, context: &mut Context<'_, 
     let Some(connection) = connections.slab.get_mut(slot) else { return Step::Waiting };
     connection.output.end_message(connections.now);
     connection.is_websocket = true;
-    let (socket, caller) = (connection.id, connection.client);
+    let (socket, client) = (connection.id, connection.client);
     connections.stats.websockets += 1;
     let moment = connections.time;
-    machine.handle(Event::WebSocketOpened { socket, caller }, moment, *connections);
+    machine.handle(Event::WebSocketOpened { socket, client }, moment, *connections);
     if *is_draining {
         connections.close(socket, 1001, "");
     }

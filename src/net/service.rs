@@ -99,7 +99,7 @@ pub enum Event<'a> {
         /// The websocket.
         socket: ConnectionId,
         /// The client.
-        caller: Client,
+        client: Client,
     },
     /// A websocket message has arrived. It may be empty; text is valid UTF-8.
     WebSocketMessage {

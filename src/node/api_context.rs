@@ -109,19 +109,19 @@ impl NodeHandle for ApiContext<'_, '_> {
     fn sign_of_life(&mut self, node: &NodeInfo, from: IpAddr) -> SignOfLifeResult {
         let ChainSnapshot { snapshot, network, .. } = self.view;
         let Some(effects) = self.effects.as_deref_mut() else { return SignOfLifeResult::Ignored };
-        let means = PeerContext { snapshot, network, pool: &self.mempool.pool, randomness: self.randomness, effects };
-        let meeting = self.peer_adapter.on_ping(node, from, self.now, means);
-        if let SignOfLifeResult::Pending(id) = &meeting {
+        let io = PeerContext { snapshot, network, pool: &self.mempool.pool, randomness: self.randomness, effects };
+        let verification = self.peer_adapter.on_ping(node, from, self.now, io);
+        if let SignOfLifeResult::Pending(id) = &verification {
             self.ping_verification = Some(*id);
         }
-        meeting
+        verification
     }
 
     fn max_chain_height(&mut self) -> MaxHeight {
         let ChainSnapshot { snapshot, network, .. } = self.view;
         let Some(effects) = self.effects.as_deref_mut() else { return MaxHeight::Known(Height::NEMESIS) };
-        let means = PeerContext { snapshot, network, pool: &self.mempool.pool, randomness: self.randomness, effects };
-        let asked = self.peer_adapter.max_height(self.now, means);
+        let io = PeerContext { snapshot, network, pool: &self.mempool.pool, randomness: self.randomness, effects };
+        let asked = self.peer_adapter.max_height(self.now, io);
         if let MaxHeight::Pending(id) = asked {
             self.max_height_query = Some(id);
         }

@@ -127,7 +127,7 @@ impl<'s> Bootstrap<'s> {
 
     fn start_import(&mut self, nemesis: Vec<u8>) {
         match BlockImporter::new(self.store, &self.settings.network, nemesis, Vec::new(), ONE_BLOCK) {
-            Ok(intake) => self.importer = Some(intake),
+            Ok(importer) => self.importer = Some(importer),
             Err(error) => self.outcome = Some(Err(error.into())),
         }
     }

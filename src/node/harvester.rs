@@ -158,19 +158,19 @@ impl<'s> Harvester<'s> {
                 BranchProgress::Working(part) => self.work = Work::Block(part, block),
                 BranchProgress::Done(outcome) => {
                     match &outcome.update {
-                        Some(switch) => {
+                        Some(update) => {
                             self.harvested += 1;
                             self.recent_hashes.push_front(block.hash());
                             self.recent_hashes.truncate(MAX_REMEMBERED);
                             log::info!(
                                 "harvested block: height {}, {} transactions",
-                                switch.tip,
-                                switch.confirmed.len()
+                                update.tip,
+                                update.confirmed.len()
                             );
                         }
                         None => log::warn!("the harvested block was not accepted: {:?}", outcome.validity),
                     }
-                    return Ok(outcome.update.map(|switch| (switch, block)));
+                    return Ok(outcome.update.map(|update| (update, block)));
                 }
             },
         }

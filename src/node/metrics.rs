@@ -67,8 +67,8 @@ pub fn collect(context: &ApiContext<'_, '_>, sources: &MetricsSources<'_>) -> Ex
     clients(&mut exposition, &network);
     sessions(&mut exposition, &network, sources.broker);
     loop_iterations(&mut exposition, &network);
-    if let Ok(figures) = sources.store.metrics() {
-        store(&mut exposition, &figures);
+    if let Ok(metrics) = sources.store.metrics() {
+        store(&mut exposition, &metrics);
     }
     exposition.gauge("nisd_store_failing", "1 while the store cannot be read or written.", sources.is_store_failing);
     exposition.gauge(
@@ -141,7 +141,7 @@ fn peer_height(context: &ApiContext<'_, '_>) -> Option<Height> {
     let peers = context.peer_adapter.peers()?;
     let active = peers.known().into_iter().filter(|peer| peer.state == State::Active);
     let reached = reached_by_half(active.filter_map(|peer| peer.height).collect());
-    reached.into_iter().chain(peers.sync_progress().map(|outlook| outlook.target)).max()
+    reached.into_iter().chain(peers.sync_progress().map(|sync_progress| sync_progress.target)).max()
 }
 
 /// Returns the greatest height that at least half of these have reached, so that one false report among several changes
@@ -188,17 +188,17 @@ fn requests(exposition: &mut Exposition, requests: &[RouteMetrics]) {
     let names = STATUSES.map(|status| status.to_string());
     let names: Vec<&str> = names.iter().map(String::as_str).chain([OTHER]).collect();
     let routes = || {
-        requests.iter().enumerate().map(|(kind, figures)| {
+        requests.iter().enumerate().map(|(kind, metrics)| {
             let (method, path) = route(kind);
-            (vec![("method", method), ("route", path)], figures)
+            (vec![("method", method), ("route", path)], metrics)
         })
     };
-    let answers = routes().flat_map(|(labels, figures)| {
-        let counts = names.iter().zip(figures.responses).filter(|(_, count)| *count > 0);
+    let answers = routes().flat_map(|(labels, metrics)| {
+        let counts = names.iter().zip(metrics.responses).filter(|(_, count)| *count > 0);
         counts.map(move |(status, count)| (labels.iter().copied().chain([("status", *status)]).collect(), count))
     });
     exposition.counters("nisd_http_requests_total", "Responses by method, route and status.", answers);
-    let times = routes().map(|(labels, figures)| (labels, &figures.times)).filter(|(_, times)| times.count() > 0);
+    let times = routes().map(|(labels, metrics)| (labels, &metrics.times)).filter(|(_, times)| times.count() > 0);
     exposition.histograms(
         "nisd_http_request_duration_seconds",
         "Time from the complete request to the complete response, by method and route.",
@@ -305,16 +305,16 @@ fn loop_iterations(exposition: &mut Exposition, metrics: &Metrics) {
     exposition.gauge("nisd_loop_step_longest_seconds", "The longest such time in the last 30 to 60 seconds.", longest);
 }
 
-fn store(exposition: &mut Exposition, figures: &StoreMetrics) {
-    exposition.gauge("nisd_store_bytes", "Size of the store's file.", figures.bytes);
-    exposition.gauge("nisd_store_map_bytes", "Maximum size of the store's file.", figures.map_bytes);
+fn store(exposition: &mut Exposition, metrics: &StoreMetrics) {
+    exposition.gauge("nisd_store_bytes", "Size of the store's file.", metrics.bytes);
+    exposition.gauge("nisd_store_map_bytes", "Maximum size of the store's file.", metrics.map_bytes);
     exposition.gauge(
         "nisd_store_map_used_bytes",
         "Bytes of the store's file up to the last page in use.",
-        figures.used_bytes,
+        metrics.used_bytes,
     );
-    exposition.gauge("nisd_disk_free_bytes", "Free space on the disk of the store.", figures.free_bytes);
-    let readers = |count: fn(ReaderCounts) -> usize| figures.readers.map(count);
+    exposition.gauge("nisd_disk_free_bytes", "Free space on the disk of the store.", metrics.free_bytes);
+    let readers = |count: fn(ReaderCounts) -> usize| metrics.readers.map(count);
     exposition.gauge(
         "nisd_store_readers",
         "Readers of the store, other programs included.",
@@ -325,7 +325,7 @@ fn store(exposition: &mut Exposition, figures: &StoreMetrics) {
         "Readers whose programs were killed; the pages that they read are not reused.",
         readers(|readers| readers.stale),
     );
-    let times = figures.commit_times.iter().map(|times| (Vec::new(), times));
+    let times = metrics.commit_times.iter().map(|times| (Vec::new(), times));
     exposition.histograms("nisd_commit_duration_seconds", "Duration of commits, waiting for the disk included.", times);
 }
 

@@ -336,7 +336,7 @@ impl Service for Node<'_> {
                 self.broker.on_message(socket, message, is_text, self.broker_time(now), effects)
             }
             Event::WebSocketResumed { socket } => self.broker.on_resumed(socket, self.broker_time(now), effects),
-            Event::WebSocketOpened { socket, caller } => {
+            Event::WebSocketOpened { socket, client: caller } => {
                 self.broker.open_websocket(socket, &caller, now.monotonic, effects);
                 Progress::Done
             }
@@ -406,7 +406,7 @@ fn api_settings(settings: &Settings, local: LocalAddresses) -> api::Settings {
         context_path: settings.http.context.clone(),
         compress: settings.http.gzip,
         features: settings.features,
-        is_local: Box::new(move |caller| local.contains(caller)),
+        is_local: Box::new(move |client| local.contains(client)),
         host_names: settings.host_names.clone(),
         local_origins: settings.local_origins.clone(),
         allowed_harvesters: settings.allowed_harvesters.clone(),

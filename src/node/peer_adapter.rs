@@ -110,7 +110,7 @@ impl PeerAdapter {
 
     /// Runs the due work.
     pub fn tick(&mut self, now: Now, peer_context: PeerContext<'_>) {
-        self.with(peer_context, |peers, outside| peers.tick(now, TRUST_ROWS_PER_TICK, outside));
+        self.with(peer_context, |peers, io| peers.tick(now, TRUST_ROWS_PER_TICK, io));
     }
 
     /// Handles the result of a request.
@@ -122,7 +122,7 @@ impl PeerAdapter {
         peer_context: PeerContext<'_>,
     ) {
         let Some(call) = self.pending_requests.remove(&fetch) else { return };
-        self.with(peer_context, |peers, outside| peers.on_reply(call, to_peer_reply(result), now, outside));
+        self.with(peer_context, |peers, io| peers.on_reply(call, to_peer_reply(result), now, io));
     }
 
     /// Handles a ping from a node at this address.
@@ -133,7 +133,7 @@ impl PeerAdapter {
         now: Now,
         peer_context: PeerContext<'_>,
     ) -> SignOfLifeResult {
-        self.with(peer_context, |peers, outside| peers.on_sign_of_life(node, from, now, outside))
+        self.with(peer_context, |peers, io| peers.on_sign_of_life(node, from, now, io))
             .unwrap_or(SignOfLifeResult::Ignored)
     }
 
@@ -150,7 +150,7 @@ impl PeerAdapter {
 
     /// Queries peers for their maximum height, or returns it if it is known.
     pub fn max_height(&mut self, now: Now, peer_context: PeerContext<'_>) -> MaxHeight {
-        let asked = self.with(peer_context, |peers, outside| peers.max_chain_height(now, outside));
+        let asked = self.with(peer_context, |peers, io| peers.max_chain_height(now, io));
         asked.unwrap_or(MaxHeight::Known(Height::NEMESIS))
     }
 
@@ -175,7 +175,7 @@ impl PeerAdapter {
 
     /// Relays a block.
     pub fn push_block(&mut self, block: Block, now: Now, peer_context: PeerContext<'_>) {
-        self.with(peer_context, |peers, outside| peers.push_block(block, now, outside));
+        self.with(peer_context, |peers, io| peers.push_block(block, now, io));
     }
 
     /// Relays an accepted transaction.
@@ -193,9 +193,9 @@ impl PeerAdapter {
     }
 
     /// Records the result of processed blocks.
-    pub fn record_processed(&mut self, judged: &ProcessedBlocks, now: Now) {
+    pub fn record_processed(&mut self, processed: &ProcessedBlocks, now: Now) {
         let Some(peers) = &mut self.peers else { return };
-        match (&judged.sender, &judged.outcome) {
+        match (&processed.sender, &processed.outcome) {
             (BlockOrigin::Pulled(node), outcome) => peers.on_blocks_validated(node, verdict(outcome), now),
             (BlockOrigin::Pushed(by), Outcome::Result(result)) => peers.record_push(by, push_result(*result), now),
             (BlockOrigin::Pushed(by), Outcome::TooDeep) => peers.record_push(by, PushResult::Neutral, now),
@@ -270,7 +270,7 @@ impl PeerAdapter {
         run: impl FnOnce(&mut Manager, &mut PeerHost<'_, '_>) -> T,
     ) -> Option<T> {
         let mut peers = self.peers.take()?;
-        let result = run(&mut peers, &mut PeerHost { partners: self, means: peer_context });
+        let result = run(&mut peers, &mut PeerHost { peers: self, io: peer_context });
         self.peers = Some(peers);
         Some(result)
     }
@@ -278,40 +278,35 @@ impl PeerAdapter {
 
 /// The peer layer's access to everything else.
 struct PeerHost<'a, 'm> {
-    partners: &'a mut PeerAdapter,
-    means: PeerContext<'m>,
+    peers: &'a mut PeerAdapter,
+    io: PeerContext<'m>,
 }
 
 impl PeerIo for PeerHost<'_, '_> {
     fn send(&mut self, to: &Endpoint, request: EncodedRequest) -> CallId {
-        let fetch = self.means.effects.fetch(to_client_request(
-            to,
-            request,
-            self.partners.format(),
-            REQUEST_TIMEOUT,
-            READ_TIMEOUT,
-        ));
+        let fetch =
+            self.io.effects.fetch(to_client_request(to, request, self.peers.format(), REQUEST_TIMEOUT, READ_TIMEOUT));
         let call = CallId(fetch.0);
-        self.partners.pending_requests.insert(fetch, call);
+        self.peers.pending_requests.insert(fetch, call);
         call
     }
 
     fn cancel(&mut self, call: CallId) {
         let fetch = FetchId(call.0);
-        if self.partners.pending_requests.remove(&fetch).is_some() {
-            self.means.effects.cancel(fetch);
+        if self.peers.pending_requests.remove(&fetch).is_some() {
+            self.io.effects.cancel(fetch);
         }
     }
 
     fn random(&mut self) -> u64 {
-        self.means.randomness.next_u64()
+        self.io.randomness.next_u64()
     }
 
     fn tip(&self) -> Result<OwnTip, StoreUnreadable> {
         let read = || {
-            let last = tip(self.means.snapshot)?.ok_or(StoreError::Empty)?;
-            let row = block_row(self.means.snapshot, last.height)?.ok_or(StoreError::Empty)?;
-            let context = Context::of(self.means.network).trusted();
+            let last = tip(self.io.snapshot)?.ok_or(StoreError::Empty)?;
+            let row = block_row(self.io.snapshot, last.height)?.ok_or(StoreError::Empty)?;
+            let context = Context::of(self.io.network).trusted();
             let head = read_without_transactions(row.head(), context).map_err(|_| StoreError::Damaged("a block"))?;
             Ok(OwnTip { height: last.height, hash: last.hash, signature: head.signature, score: last.score })
         };
@@ -321,7 +316,7 @@ impl PeerIo for PeerHost<'_, '_> {
     fn hashes_from(&self, first: Height, most: u64) -> Result<Vec<Hash256>, StoreUnreadable> {
         let mut hashes = Vec::new();
         for height in (first.0..first.0.saturating_add(most)).map(Height) {
-            match stored_header(self.means.snapshot, height).map_err(unreadable)? {
+            match stored_header(self.io.snapshot, height).map_err(unreadable)? {
                 Some(header) => hashes.push(header.hash),
                 None => break,
             }
@@ -330,12 +325,12 @@ impl PeerIo for PeerHost<'_, '_> {
     }
 
     fn short_ids(&self) -> Vec<ShortId> {
-        self.means.pool.short_ids()
+        self.io.pool.short_ids()
     }
 
     fn importance(&self, node: &Address) -> Result<Importance, StoreUnreadable> {
         let read = || {
-            let (state, network) = (self.means.snapshot, self.means.network);
+            let (state, network) = (self.io.snapshot, self.io.network);
             let Some(last) = state::last_recalculation(state)? else { return Ok(0.0) };
             let account = state::account(state, node)?;
             let height = tip(state)?.ok_or(StoreError::Empty)?.height;
@@ -347,40 +342,40 @@ impl PeerIo for PeerHost<'_, '_> {
     }
 
     fn important_accounts(&self) -> Result<u64, StoreUnreadable> {
-        let last = state::last_recalculation(self.means.snapshot).map_err(unreadable)?;
+        let last = state::last_recalculation(self.io.snapshot).map_err(unreadable)?;
         Ok(last.map_or(0, |last| last.eligible))
     }
 
     fn validate(&mut self, pulled: FetchedBlocks) {
-        self.partners.pulled = Some(pulled);
+        self.peers.pulled = Some(pulled);
     }
 
     fn submit_unconfirmed(&mut self, body: Vec<u8>) {
-        let context = Context::of(self.means.network);
-        match TransactionList::from_verified(self.partners.format(), body, context) {
-            Ok(transactions) => self.partners.remote_mempool = Some((transactions, MAX_REMOTE_TRANSACTIONS)),
+        let context = Context::of(self.io.network);
+        match TransactionList::from_verified(self.peers.format(), body, context) {
+            Ok(transactions) => self.peers.remote_mempool = Some((transactions, MAX_REMOTE_TRANSACTIONS)),
             Err(error) => log::debug!("unconfirmed transactions of a peer cannot be decoded: {error}"),
         }
     }
 
     fn sign_of_life_verified(&mut self, verification: VerificationId, failure: Option<String>) {
-        if let Some(waiting) = self.partners.ping_verifications.get_mut(&verification) {
+        if let Some(waiting) = self.peers.ping_verifications.get_mut(&verification) {
             waiting.result = Some(failure);
-            self.means.effects.resume(waiting.connection);
+            self.io.effects.resume(waiting.connection);
         }
     }
 
     fn report_max_height(&mut self, query: MaxHeightQueryId, height: Height) {
-        for (connection, (awaited, told)) in &mut self.partners.max_height_queries {
+        for (connection, (awaited, told)) in &mut self.peers.max_height_queries {
             if *awaited == query {
                 *told = Some(height);
-                self.means.effects.resume(*connection);
+                self.io.effects.resume(*connection);
             }
         }
     }
 
     fn shift_clock(&mut self, millis: i64) {
-        self.partners.clock_shift += millis;
+        self.peers.clock_shift += millis;
     }
 }
 

@@ -27,7 +27,7 @@ impl Node<'_> {
         let (local, present) = (self.identity.description.info.clone(), self.peer_now(now));
         let settings = peer_settings(self.settings, known);
         self.peer_adapter.join(local, self.identity.keys(), settings, self.kept.peers(), present);
-        let done = self.with_peer_adapter(now, effects, |partners, now, means| partners.tick(now, means));
+        let done = self.with_peer_adapter(now, effects, |peers, now, io| peers.tick(now, io));
         self.note_read_result(done, now);
     }
 
@@ -39,9 +39,8 @@ impl Node<'_> {
         now: LoopTime,
         effects: &mut dyn Effects,
     ) {
-        let done = self.with_peer_adapter(now, effects, |partners, now, means| {
-            partners.on_fetch_completed(fetch, result, now, means)
-        });
+        let done =
+            self.with_peer_adapter(now, effects, |peers, now, io| peers.on_fetch_completed(fetch, result, now, io));
         self.note_read_result(done, now);
         effects.wake_at(now.monotonic);
     }
@@ -53,11 +52,10 @@ impl Node<'_> {
             return;
         }
         let blocks = std::mem::take(&mut self.relay_queue);
-        let done = self.with_peer_adapter(now, effects, |partners, now, means| partners.tick(now, means));
+        let done = self.with_peer_adapter(now, effects, |peers, now, io| peers.tick(now, io));
         self.note_read_result(done, now);
         for block in blocks {
-            let done =
-                self.with_peer_adapter(now, effects, |partners, now, means| partners.push_block(block, now, means));
+            let done = self.with_peer_adapter(now, effects, |peers, now, io| peers.push_block(block, now, io));
             self.note_read_result(done, now);
         }
         self.peer_adapter.dispatch_pulled(&mut self.block_processor);
@@ -90,10 +88,10 @@ impl Node<'_> {
         run: impl FnOnce(&mut PeerAdapter, Now, PeerContext<'_>) -> T,
     ) -> Result<T, StoreError> {
         let now = self.peer_now(now);
-        let Node { reader, network, mempool: unconfirmed, randomness, peer_adapter: partners, .. } = self;
+        let Node { reader, network, mempool: unconfirmed, randomness, peer_adapter: peers, .. } = self;
         let peer_context =
             PeerContext { snapshot: reader.snapshot()?, network, pool: &unconfirmed.pool, randomness, effects };
-        Ok(run(partners, now, peer_context))
+        Ok(run(peers, now, peer_context))
     }
 
     fn note_read_result<T>(&mut self, result: Result<T, StoreError>, now: LoopTime) {

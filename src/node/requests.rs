@@ -66,7 +66,7 @@ impl Node<'_> {
             let taken = api.answer(&mut exchange, &view, desk, moment, &mut budget);
             (taken, desk.ping_verification, desk.max_height_query, desk.shutdown_requested)
         };
-        let Ok((taken, meeting, inquiry, is_to_end)) =
+        let Ok((taken, verification, query, is_to_end)) =
             self.with_api_context(Some((connection, from)), now, effects, answer)
         else {
             let moment = self.api_now(now);
@@ -74,8 +74,10 @@ impl Node<'_> {
             return Progress::Done;
         };
         if taken == Progress::Suspended {
-            meeting.into_iter().for_each(|meeting| self.peer_adapter.wait_for_verification(meeting, connection));
-            inquiry.into_iter().for_each(|inquiry| self.peer_adapter.wait_for_max_height(inquiry, connection));
+            verification
+                .into_iter()
+                .for_each(|verification| self.peer_adapter.wait_for_verification(verification, connection));
+            query.into_iter().for_each(|query| self.peer_adapter.wait_for_max_height(query, connection));
         }
         if is_to_end && self.shutdown_at.is_none() {
             log::info!("shutdown requested by a client");
@@ -115,8 +117,8 @@ impl Node<'_> {
             api,
             mempool: unconfirmed,
             harvester,
-            block_processor: judge,
-            peer_adapter: partners,
+            block_processor: processor,
+            peer_adapter: peers,
             identity,
             randomness,
             reorgs,
@@ -134,10 +136,10 @@ impl Node<'_> {
         let mut context = ApiContext {
             mempool: unconfirmed,
             harvester,
-            block_processor: judge,
+            block_processor: processor,
             identity,
             randomness,
-            peer_adapter: partners,
+            peer_adapter: peers,
             reorgs,
             effects: Some(effects),
             now: present,
@@ -156,7 +158,7 @@ impl Node<'_> {
     /// Writes all metrics to the log, if this was requested.
     pub(super) fn log_metrics(&mut self, now: LoopTime, effects: &mut dyn Effects) {
         if std::mem::take(&mut self.must_log_metrics)
-            && let Ok(page) = self.with_api_context(None, now, effects, |_, desk, _| desk.metrics())
+            && let Ok(page) = self.with_api_context(None, now, effects, |_, api, _| api.metrics())
         {
             log::info!("figures\n{}", page.to_lines());
         }

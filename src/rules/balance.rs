@@ -10,15 +10,15 @@ use crate::store::StoreError;
 
 /// T6: no currency balance becomes negative at any transfer. Amounts received later do not count.
 pub fn currency_suffices<V: StateView>(effects: &[Effect<'_>], context: &ValidationContext<'_, V>) -> RuleResult {
-    let mut purses = RunningBalances::default();
+    let mut balances = RunningBalances::default();
     let balance = |address| Ok(context.state.account(address)?.balance.total());
     for effect in effects {
         match effect {
             Effect::Transfer { from, to, amount } => {
-                purses.pay(from, *amount, || balance(from))?;
-                purses.receive(to, *amount);
+                balances.pay(from, *amount, || balance(from))?;
+                balances.receive(to, *amount);
             }
-            Effect::Debit { from, amount } => purses.pay(from, *amount, || balance(from))?,
+            Effect::Debit { from, amount } => balances.pay(from, *amount, || balance(from))?,
             _ => {}
         }
     }
@@ -27,12 +27,12 @@ pub fn currency_suffices<V: StateView>(effects: &[Effect<'_>], context: &Validat
 
 /// T20: the same for other mosaics.
 pub fn mosaics_suffice<V: StateView>(effects: &[Effect<'_>], context: &ValidationContext<'_, V>) -> RuleResult {
-    let mut purses = RunningBalances::default();
+    let mut balances = RunningBalances::default();
     for effect in effects {
         if let Effect::MosaicTransfer { from, to, mosaic, quantity } = effect {
             let mosaic = mosaic.as_ref();
-            purses.pay((from, mosaic), *quantity, || context.state.mosaic_balance(mosaic, from))?;
-            purses.receive((to, mosaic), *quantity);
+            balances.pay((from, mosaic), *quantity, || context.state.mosaic_balance(mosaic, from))?;
+            balances.receive((to, mosaic), *quantity);
         }
     }
     Ok(())

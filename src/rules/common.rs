@@ -24,12 +24,12 @@ pub fn deadline_is_in_window<V: StateView>(subject: &TransactionContext<'_, '_, 
 
 /// T3: the version exists and is allowed at this height.
 pub fn version_is_known<V: StateView>(subject: &TransactionContext<'_, '_, V>) -> RuleResult {
-    let (case, forks) = (subject.context, subject.context.forks());
+    let (context, forks) = (subject.context, subject.context.forks());
     match (&subject.transaction.body, subject.transaction.entity_version()) {
         (Body::ProvisionNamespace(_) | Body::MosaicDefinitionCreation(_) | Body::MosaicSupplyChange(_), 1)
-        | (Body::Transfer(_), 2) => require(case.is_since(forks.mosaics), FailureTransactionBeforeSecondFork),
+        | (Body::Transfer(_), 2) => require(context.is_since(forks.mosaics), FailureTransactionBeforeSecondFork),
         (Body::AggregateModification(_), 2) => {
-            require(case.is_since(forks.multisig_m_of_n), FailureMultisigV2AggregateModificationBeforeFork)
+            require(context.is_since(forks.multisig_m_of_n), FailureMultisigV2AggregateModificationBeforeFork)
         }
         (_, version) => require(version == 1, FailureEntityInvalidVersion),
     }

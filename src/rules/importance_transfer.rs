@@ -13,16 +13,16 @@ use crate::store::StoreError;
 
 /// T11: the importance link may be activated or deactivated.
 pub fn link_may_change<V: StateView>(body: &ImportanceTransfer, subject: &TransactionContext<'_, '_, V>) -> RuleResult {
-    let case = subject.context;
-    let remote = Address::from_public_key(&body.remote, case.network.byte);
-    let owner_state = case.state.account(&subject.signer)?;
-    let remote_state = case.state.account(&remote)?;
-    remote_is_free(&remote_state, &subject.signer, case)?;
-    require(!is_recent(&owner_state, case), FailureImportanceTransferInProgress)?;
+    let context = subject.context;
+    let remote = Address::from_public_key(&body.remote, context.network.byte);
+    let owner_state = context.state.account(&subject.signer)?;
+    let remote_state = context.state.account(&remote)?;
+    remote_is_free(&remote_state, &subject.signer, context)?;
+    require(!is_recent(&owner_state, context), FailureImportanceTransferInProgress)?;
     let last_mode = owner_state.links.last().map(|link| link.mode);
     match body.mode {
         LinkMode::Activate => {
-            require(!is_in_use(&remote, &remote_state, case)?, FailureDestinationAccountInUse)?;
+            require(!is_in_use(&remote, &remote_state, context)?, FailureDestinationAccountInUse)?;
             require(last_mode != Some(LinkMode::Activate), FailureImportanceTransferNeedsToBeDeactivated)
         }
         LinkMode::Deactivate => require(last_mode == Some(LinkMode::Activate), FailureImportanceTransferIsNotActive),

@@ -19,17 +19,17 @@ pub fn may_be_defined<V: StateView>(
     body: &MosaicDefinitionCreation,
     subject: &TransactionContext<'_, '_, V>,
 ) -> RuleResult {
-    let (case, definition) = (subject.context, &body.definition);
+    let (context, definition) = (subject.context, &body.definition);
     let namespace = &definition.id.namespace;
-    namespace_is_active(namespace, case)?;
-    let owner = case.state.namespace_owner(namespace)?;
+    namespace_is_active(namespace, context)?;
+    let owner = context.state.namespace_owner(namespace)?;
     require(owner == Some(subject.signer), FailureNamespaceOwnerConflict)?;
-    if let Some(existing) = case.state.mosaic(&definition.id)? {
-        require(may_be_redefined(&existing, definition, case)?, FailureMosaicModificationNotAllowed)?;
+    if let Some(existing) = context.state.mosaic(&definition.id)? {
+        require(may_be_redefined(&existing, definition, context)?, FailureMosaicModificationNotAllowed)?;
     }
-    require(body.creation_fee_sink == case.network.mosaic_sink(), FailureMosaicInvalidCreationFeeSink)?;
-    require(body.creation_fee >= creation_fee(case), FailureMosaicInvalidCreationFee)?;
-    levy_can_be_paid(definition, case)
+    require(body.creation_fee_sink == context.network.mosaic_sink(), FailureMosaicInvalidCreationFeeSink)?;
+    require(body.creation_fee >= creation_fee(context), FailureMosaicInvalidCreationFee)?;
+    levy_can_be_paid(definition, context)
 }
 
 /// Requires that the namespace of a mosaic is active.
@@ -72,10 +72,10 @@ pub fn supply_may_change<V: StateView>(
     body: &MosaicSupplyChange,
     subject: &TransactionContext<'_, '_, V>,
 ) -> RuleResult {
-    let case = subject.context;
-    let MosaicEntry { definition, supply } = case.state.mosaic(&body.mosaic)?.ok_or(FailureMosaicUnknown)?;
+    let context = subject.context;
+    let MosaicEntry { definition, supply } = context.state.mosaic(&body.mosaic)?.ok_or(FailureMosaicUnknown)?;
     let properties = definition.properties;
-    namespace_is_active(&body.mosaic.namespace, case)?;
+    namespace_is_active(&body.mosaic.namespace, context)?;
     require(definition.creator == subject.transaction.signer, FailureMosaicCreatorConflict)?;
     require(properties.supply_mutable, FailureMosaicSupplyImmutable)?;
     match body.kind {
@@ -84,7 +84,7 @@ pub fn supply_may_change<V: StateView>(
             require(fits, FailureMosaicMaxSupplyExceeded)
         }
         SupplyChangeKind::Delete => {
-            let owned = case.state.mosaic_balance(&body.mosaic, &subject.signer)?;
+            let owned = context.state.mosaic_balance(&body.mosaic, &subject.signer)?;
             require(owned / properties.multiplier() >= body.delta, FailureMosaicSupplyNegative)
         }
     }

@@ -39,8 +39,9 @@ pub fn initiator_is_cosignatory<V: StateView>(body: &Multisig, subject: &Transac
 /// T13: the fee sinks spend nothing after the treasury re-issuance. NIS1 compares with their testnet addresses on every
 /// network, so the rule applies on testnet only.
 pub fn fee_sink_cannot_spend<V: StateView>(body: &Multisig, subject: &TransactionContext<'_, '_, V>) -> RuleResult {
-    let case = subject.context;
-    let in_force = case.network.byte == NetworkByte::TESTNET && case.height.0 > case.forks().treasury_reissuance;
+    let context = subject.context;
+    let in_force =
+        context.network.byte == NetworkByte::TESTNET && context.height.0 > context.forks().treasury_reissuance;
     let is_sink = [NAMESPACE_SINK, MOSAIC_SINK].contains(&body.inner.signer);
     require(!(in_force && is_sink), FailureTransactionNotAllowedForMultisig)
 }
@@ -50,16 +51,16 @@ pub fn modifications_are_possible<V: StateView>(
     body: &AggregateModification,
     subject: &TransactionContext<'_, '_, V>,
 ) -> RuleResult {
-    let (case, account) = (subject.context, &subject.signer);
-    let cosignatories = case.state.cosignatories(account)?;
+    let (context, account) = (subject.context, &subject.signer);
+    let cosignatories = context.state.cosignatories(account)?;
     let (mut added, mut deleted) = (BTreeSet::new(), BTreeSet::new());
     for modification in &body.modifications {
-        let other = Address::from_public_key(&modification.cosignatory, case.network.byte);
+        let other = Address::from_public_key(&modification.cosignatory, context.network.byte);
         let is_cosignatory = cosignatories.contains(&other);
         match modification.kind {
             ModificationKind::Add => {
                 require(!is_cosignatory, FailureMultisigAlreadyACosigner)?;
-                let is_fit = other != *account && !case.is_multisig(&other)?;
+                let is_fit = other != *account && !context.is_multisig(&other)?;
                 require(is_fit, FailureMultisigAccountCannotBeCosigner)?;
                 added.insert(other);
             }
@@ -73,7 +74,7 @@ pub fn modifications_are_possible<V: StateView>(
     require(deleted.len() <= 1, FailureMultisigModificationMultipleDeletes)?;
     let distinct = added.len() + deleted.len();
     require(body.modifications.len() == distinct, FailureMultisigModificationRedundantModifications)?;
-    require(!case.state.is_cosignatory(account)?, FailureMultisigAccountCannotBeCosigner)
+    require(!context.state.is_cosignatory(account)?, FailureMultisigAccountCannotBeCosigner)
 }
 
 /// T15: the result has at most 32 cosignatories and requires no more signatures than there are cosignatories.
@@ -93,17 +94,17 @@ pub fn counts_are_in_range<V: StateView>(
 
 /// T21: enough cosignatories have signed, and nobody else. A cosignatory that is being deleted does not count.
 pub fn signatures_are_complete<V: StateView>(body: &Multisig, subject: &TransactionContext<'_, '_, V>) -> RuleResult {
-    let case = subject.context;
-    let address = |key: &PublicKey| Address::from_public_key(key, case.network.byte);
+    let context = subject.context;
+    let address = |key: &PublicKey| Address::from_public_key(key, context.network.byte);
     let account = address(&body.inner.signer);
-    let cosignatories: BTreeSet<Address> = case.state.cosignatories(&account)?.into_iter().collect();
+    let cosignatories: BTreeSet<Address> = context.state.cosignatories(&account)?.into_iter().collect();
     let mut signers: BTreeSet<Address> = body.cosignatures.iter().map(|one| address(&one.signer)).collect();
     signers.insert(subject.signer);
     require(signers.is_subset(&cosignatories), FailureMultisigInvalidCosigners)?;
     let deleted: BTreeSet<Address> = deleted_cosignatories(&body.inner).map(address).collect();
     let signed = signers.difference(&deleted).count();
     // All signers are cosignatories, so comparing counts suffices.
-    let needed = match case.state.account(&account)?.min_cosignatories as usize {
+    let needed = match context.state.account(&account)?.min_cosignatories as usize {
         needed if needed == 0 || needed == cosignatories.len() => cosignatories.difference(&deleted).count(),
         needed => needed,
     };

@@ -18,21 +18,21 @@ const RESERVED: [&str; 11] = ["nem", "user", "account", "org", "com", "biz", "ne
 /// T16: the namespace may be rented. A name that is too long or too deep fails earlier, when the effects are computed,
 /// so NIS1's result `FAILURE_NAMESPACE_INVALID_NAME` cannot occur.
 pub fn may_be_rented<V: StateView>(body: &ProvisionNamespace, subject: &TransactionContext<'_, '_, V>) -> RuleResult {
-    let case = subject.context;
+    let context = subject.context;
     let name = body.name().map_err(|error| Exception::argument(error.to_string()))?;
     require(!name.parts().any(|part| RESERVED.contains(&part)), FailureNamespaceNotClaimable)?;
-    require(body.rental_fee_sink == case.network.namespace_sink(), FailureNamespaceInvalidRentalFeeSink)?;
-    let leases = case.state.leases(name.root())?;
+    require(body.rental_fee_sink == context.network.namespace_sink(), FailureNamespaceInvalidRentalFeeSink)?;
+    let leases = context.state.leases(name.root())?;
     if let Some(parent) = &body.parent {
         parent_is_owned(parent, &leases, subject)?;
     }
     if let Some(newest) = leases.last()
-        && case.state.is_in_lease(newest, &name)?
+        && context.state.is_in_lease(newest, &name)?
     {
         require(name.is_root(), FailureNamespaceAlreadyExists)?;
-        renewal_is_due(newest, &subject.signer, case)?;
+        renewal_is_due(newest, &subject.signer, context)?;
     }
-    require(body.rental_fee >= rental_fee(&name, case), FailureNamespaceInvalidRentalFee)
+    require(body.rental_fee >= rental_fee(&name, context), FailureNamespaceInvalidRentalFee)
 }
 
 fn parent_is_owned<V: StateView>(

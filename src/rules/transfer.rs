@@ -44,15 +44,15 @@ fn mosaic_may_move<V: StateView>(
     body: &Transfer,
     subject: &TransactionContext<'_, '_, V>,
 ) -> RuleResult {
-    let case = subject.context;
-    let definition = case.state.mosaic(id)?.ok_or(FailureMosaicUnknown)?.definition;
-    namespace_is_active(&id.namespace, case)?;
+    let context = subject.context;
+    let definition = context.state.mosaic(id)?.ok_or(FailureMosaicUnknown)?.definition;
+    namespace_is_active(&id.namespace, context)?;
     if !definition.properties.transferable {
-        let creator = Address::from_public_key(&definition.creator, case.network.byte);
+        let creator = Address::from_public_key(&definition.creator, context.network.byte);
         require([subject.signer, body.recipient].contains(&creator), FailureMosaicNotTransferable)?;
     }
     match definition.levy {
-        Some(levy) => require(case.state.mosaic(&levy.mosaic)?.is_some(), FailureMosaicLevyUnknown),
+        Some(levy) => require(context.state.mosaic(&levy.mosaic)?.is_some(), FailureMosaicLevyUnknown),
         None => Ok(()),
     }
 }

@@ -116,10 +116,10 @@ impl BlockTxLists {
         txn: &mut impl Write,
         (place, id): (TxLocation, u64),
         (account, direction): (AccountId, Direction),
-        trail: &mut AccountTxList,
+        list: &mut AccountTxList,
     ) -> Result<(), StoreError> {
-        self.add_entry(AccountTxEntry { account, direction, previous: trail.newest() }, place);
-        if trail.extend(place) {
+        self.add_entry(AccountTxEntry { account, direction, previous: list.newest() }, place);
+        if list.extend(place) {
             txn.insert(Table::SkipPointers, &skip_pointer_key(account, direction, id), &place.to_bytes())?;
         }
         Ok(())
@@ -225,17 +225,17 @@ impl AccountTxCursor {
             return Ok(AccountTxCursor { account: AccountId(0), direction, next: None, remaining: 0 });
         };
         let known = queries::account_at(state, account)?;
-        let trail = if direction == Direction::Outgoing { known.sent } else { known.received };
+        let list = if direction == Direction::Outgoing { known.sent } else { known.received };
         let start = match skip_pointer_from(state, account, direction, before)? {
             Some(place) => Some(place),
-            None => trail.newest(),
+            None => list.newest(),
         };
-        let mut walk = AccountTxCursor { account, direction, next: None, remaining: trail.length };
-        walk.move_to(state, start)?;
-        while walk.peek().is_some_and(|(id, _)| id >= before) {
-            walk.advance(state)?;
+        let mut cursor = AccountTxCursor { account, direction, next: None, remaining: list.length };
+        cursor.move_to(state, start)?;
+        while cursor.peek().is_some_and(|(id, _)| id >= before) {
+            cursor.advance(state)?;
         }
-        Ok(walk)
+        Ok(cursor)
     }
 
     /// Returns id and location of the next transaction.
@@ -272,8 +272,8 @@ fn skip_pointer_from(
         return Ok(None);
     }
     let key = skip_pointer_key(account, direction, id);
-    let mut walk = state.cursor(Table::SkipPointers)?;
-    let signpost = walk.seek(&key)?.filter(|(found, _)| found.starts_with(&key[..SKIP_POINTER_PREFIX]));
+    let mut cursor = state.cursor(Table::SkipPointers)?;
+    let signpost = cursor.seek(&key)?.filter(|(found, _)| found.starts_with(&key[..SKIP_POINTER_PREFIX]));
     signpost.map(|(_, place)| TxLocation::from_bytes(place)).transpose()
 }
 
@@ -313,11 +313,11 @@ mod tests {
                 for (account, is_sender) in parties {
                     model.entry((account, is_sender)).or_default().push((id, place));
                     let state = &mut accounts[usize::from(account)];
-                    let (direction, trail) = match is_sender {
+                    let (direction, list) = match is_sender {
                         true => (Direction::Outgoing, &mut state.sent),
                         false => (Direction::Incoming, &mut state.received),
                     };
-                    trails.extend(txn, (place, id), (AccountId(account.into()), direction), trail).unwrap();
+                    trails.extend(txn, (place, id), (AccountId(account.into()), direction), list).unwrap();
                 }
             }
             trails.store(txn, height).unwrap();

@@ -169,11 +169,11 @@ impl AccountHistory {
         if self.current.height <= height.0 {
             return Ok((self.current, NEVER));
         }
-        let mut walk = state.cursor(Table::BalanceHistory)?;
-        let later = walk.seek(&history_key(account, height.next().0))?;
+        let mut cursor = state.cursor(Table::BalanceHistory)?;
+        let later = cursor.seek(&history_key(account, height.next().0))?;
         let over = later.filter(|(key, _)| key.starts_with(&account.key())).map(|(key, _)| history_height(key));
         let over = over.unwrap_or(Some(Height(self.current.height))).ok_or(DAMAGED)?;
-        let earlier = if later.is_some() { walk.previous()? } else { walk.last()? };
+        let earlier = if later.is_some() { cursor.previous()? } else { cursor.last()? };
         let Some((key, value)) = earlier.filter(|(key, _)| key.starts_with(&account.key())) else {
             return Ok((VestedBalance::default(), over));
         };

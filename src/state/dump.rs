@@ -212,8 +212,8 @@ fn namespace_value(
         })?;
         for id in ids {
             let mut history = Vec::new();
-            for (edition, entry) in mosaics::history(state, &id)? {
-                history.push(entry_value(state, network, edition, &entry)?);
+            for (version, entry) in mosaics::history(state, &id)? {
+                history.push(entry_value(state, network, version, &entry)?);
             }
             entries.insert(id.to_string(), Value::Array(history));
         }

@@ -56,7 +56,7 @@ impl LogEntry {
         out.u8(self.kind.code());
         out.u32(self.lease_state.0);
         match &self.content {
-            LoggedMosaics::OwnershipPeriod(tenure) => out.u32(tenure.0),
+            LoggedMosaics::OwnershipPeriod(ownership_period) => out.u32(ownership_period.0),
             LoggedMosaics::Mosaic(id, DefinitionVersion { mosaic, number, balances_since: first }) => {
                 [mosaic.0, *number, *first].into_iter().for_each(|number| out.u32(number));
                 out.text(&id.to_string());
@@ -73,12 +73,12 @@ impl LogEntry {
         let subject = match input.is_empty() {
             true => LoggedMosaics::OwnershipPeriod(OwnershipPeriod(number)),
             false => {
-                let edition = DefinitionVersion {
+                let version = DefinitionVersion {
                     mosaic: MosaicNumber(number),
                     number: input.u32()?,
                     balances_since: input.u32()?,
                 };
-                LoggedMosaics::Mosaic(MosaicId::parse(input.text()?).map_err(|_| DAMAGED)?, edition)
+                LoggedMosaics::Mosaic(MosaicId::parse(input.text()?).map_err(|_| DAMAGED)?, version)
             }
         };
         Ok(LogEntry { kind, lease_state: stand, content: subject })
@@ -190,8 +190,8 @@ impl ExpiredCursor {
                 self.entry += 1;
                 (id, Some(edition))
             }
-            LoggedMosaics::OwnershipPeriod(tenure) => {
-                let Some((id, number)) = mosaics::mosaic_after(state, tenure, self.after.as_ref())? else {
+            LoggedMosaics::OwnershipPeriod(ownership_period) => {
+                let Some((id, number)) = mosaics::mosaic_after(state, ownership_period, self.after.as_ref())? else {
                     (self.entry, self.after) = (self.entry + 1, None);
                     return Ok(ExpiredRow::Absent);
                 };
@@ -220,9 +220,9 @@ pub fn for_each_expired(
     height: Height,
     mut visit: impl FnMut(ExpiredMosaic) -> Result<bool, StoreError>,
 ) -> Result<(), StoreError> {
-    let mut walk = ExpiredCursor::new(height);
+    let mut cursor = ExpiredCursor::new(height);
     loop {
-        match walk.step(state)? {
+        match cursor.step(state)? {
             ExpiredRow::Mosaic(mosaic) => {
                 if !visit(mosaic)? {
                     return Ok(());

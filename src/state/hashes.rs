@@ -99,8 +99,8 @@ impl HashTotals {
 
     /// Returns the epoch of a block by its first transaction id.
     fn epoch(&self, id: u64) -> HashEpoch {
-        let era = id.checked_shr(self.epoch_bits.into()).unwrap_or(0);
-        HashEpoch::try_from(era).unwrap_or(HashEpoch::MAX)
+        let epoch = id.checked_shr(self.epoch_bits.into()).unwrap_or(0);
+        HashEpoch::try_from(epoch).unwrap_or(HashEpoch::MAX)
     }
 }
 
@@ -149,8 +149,8 @@ fn row_key(epoch: HashEpoch, row: HashRow) -> [u8; ROW_KEY_BYTES] {
 }
 
 fn parse_key(key: &[u8]) -> Result<(HashEpoch, HashRow), StoreError> {
-    let (era, row) = key.split_first_chunk().ok_or(DAMAGED)?;
-    Ok((HashEpoch::from_be_bytes(*era), HashRow::from_bytes(row.try_into().map_err(|_| DAMAGED)?)))
+    let (epoch, row) = key.split_first_chunk().ok_or(DAMAGED)?;
+    Ok((HashEpoch::from_be_bytes(*epoch), HashRow::from_bytes(row.try_into().map_err(|_| DAMAGED)?)))
 }
 
 /// Returns the first unpacked row.
@@ -195,16 +195,16 @@ fn find_in_rows(
     oldest: HashEpoch,
     lowest: Height,
 ) -> Result<Option<HashEntry>, StoreError> {
-    let (mut walk, first) = (state.cursor(Table::Hashes)?, HashRow::lowest_for(hash));
+    let (mut cursor, first) = (state.cursor(Table::Hashes)?, HashRow::lowest_for(hash));
     let (mut from, mut found) = (Some(oldest), None);
-    while let Some(era) = from {
-        let mut next = walk.seek(&row_key(era, first))?.map(|(key, _)| parse_key(key)).transpose()?;
-        while let Some((_, row)) = next.filter(|(here, row)| *here == era && row.matches_prefix(hash)) {
+    while let Some(epoch) = from {
+        let mut next = cursor.seek(&row_key(epoch, first))?.map(|(key, _)| parse_key(key)).transpose()?;
+        while let Some((_, row)) = next.filter(|(here, row)| *here == epoch && row.matches_prefix(hash)) {
             found = entry_at(state, hash, row, lowest)?.or(found);
-            next = walk.next()?.map(|(key, _)| parse_key(key)).transpose()?;
+            next = cursor.next()?.map(|(key, _)| parse_key(key)).transpose()?;
         }
         // Epochs without rows are skipped.
-        from = next.and_then(|(here, _)| if here > era { Some(here) } else { era.checked_add(1) });
+        from = next.and_then(|(here, _)| if here > epoch { Some(here) } else { epoch.checked_add(1) });
     }
     Ok(found)
 }

@@ -197,10 +197,10 @@ pub fn delete_lists_above(txn: &mut WriteTxn<'_>, height: Height) -> Result<(), 
 /// Returns the height below which lists can be deleted when those below `lowest` are no longer needed. Covers at most
 /// two lists, so that a long history is deleted in small parts.
 pub fn deletable_below(state: &impl Read, lowest: Height) -> Result<Height, StoreError> {
-    let mut walk = state.cursor(Table::Importances)?;
+    let mut cursor = state.cursor(Table::Importances)?;
     let mut from = Height(0);
     for _ in 0..2 {
-        let Some((key, _)) = walk.seek(&list_key(from))? else { return Ok(lowest) };
+        let Some((key, _)) = cursor.seek(&list_key(from))? else { return Ok(lowest) };
         let list = key.first_chunk().map(|height| Height(u64::from_be_bytes(*height)));
         from = list.ok_or(StoreError::Damaged("a recalculation's key"))?.next();
     }

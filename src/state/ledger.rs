@@ -353,10 +353,10 @@ impl<W: Write> Ledger<'_, W> {
         transaction: &Transaction,
         hashes: &Hashes,
         index: u32,
-        (id, era): (u64, HashEpoch),
+        (id, epoch): (u64, HashEpoch),
     ) -> Result<(), StateError> {
         let height = self.block.height;
-        hashes::insert_hashes(self.txn, era, height, index, hashes.all())?;
+        hashes::insert_hashes(self.txn, epoch, height, index, hashes.all())?;
         let parties = transaction_ids::affected_accounts(self.txn, transaction, self.network.byte)?;
         let place = TxLocation { height, index };
         self.block.tx_lists.begin(place, id, parties.len());
@@ -364,11 +364,11 @@ impl<W: Write> Ledger<'_, W> {
             let number = self.account_id(&address)?;
             let BlockContext { accounts, tx_lists: trails, .. } = &mut *self.block;
             let open = accounts.get_mut(&address).ok_or(StoreError::Damaged("an account of a block"))?;
-            let trail = match direction {
+            let list = match direction {
                 Direction::Outgoing => &mut open.account.sent,
                 Direction::Incoming => &mut open.account.received,
             };
-            trails.extend(self.txn, (place, id), (number, direction), trail)?;
+            trails.extend(self.txn, (place, id), (number, direction), list)?;
         }
         Ok(())
     }

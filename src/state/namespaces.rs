@@ -67,11 +67,11 @@ impl OwnershipPeriod {
     /// Allocates a new ownership period.
     fn allocate(txn: &mut impl Write) -> Result<OwnershipPeriod, StoreError> {
         let mut totals = NameCounters::of(txn)?;
-        let tenure = OwnershipPeriod(totals.ownership_periods);
+        let ownership_period = OwnershipPeriod(totals.ownership_periods);
         totals.ownership_periods =
             totals.ownership_periods.checked_add(1).ok_or(StoreError::Damaged("the number of ownership periods"))?;
         totals.put(txn)?;
-        Ok(tenure)
+        Ok(ownership_period)
     }
 
     pub(super) fn lease_state(self, state: &impl Read) -> Result<LeaseState, StoreError> {
@@ -147,16 +147,16 @@ pub fn subnamespaces_after(
     limit: usize,
 ) -> Result<Vec<String>, StoreError> {
     let mut found = Vec::new();
-    let mut walk = state.cursor(Table::Subnamespaces)?;
+    let mut cursor = state.cursor(Table::Subnamespaces)?;
     let prefix = lease.ownership_period.key();
-    let mut entry = walk.seek(&[lease.ownership_period.child_key(after).as_slice(), &[0]].concat())?;
+    let mut entry = cursor.seek(&[lease.ownership_period.child_key(after).as_slice(), &[0]].concat())?;
     while let Some((key, value)) = entry.filter(|_| found.len() < limit) {
         let Some(name) = key.strip_prefix(prefix.as_slice()) else { break };
         if read_creation_height(value)? <= lease.height {
             let name = std::str::from_utf8(name).map_err(|_| StoreError::Damaged("a sub-namespace"))?;
             found.push(name.to_owned());
         }
-        entry = walk.next()?;
+        entry = cursor.next()?;
     }
     Ok(found)
 }

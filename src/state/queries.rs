@@ -79,8 +79,8 @@ pub fn for_each_account_after(
     let Some(first) = after.map_or(Some(0), |after| after.0.checked_add(1)).map(AccountId) else { return Ok(()) };
     let (mut list, mut last_id) = (last_recalculation(state)?.map(|last| last.height), after);
     let mut importances = Vec::new().into_iter().peekable();
-    let mut walk = state.cursor(Table::AccountAddresses)?;
-    let mut entry = walk.seek(&first.key())?;
+    let mut cursor = state.cursor(Table::AccountAddresses)?;
+    let mut entry = cursor.seek(&first.key())?;
     while let Some((key, value)) = entry {
         let (number, _) = AccountId::split_key(key)?;
         let address = value.first_chunk().map(Address::from_raw).ok_or(StoreError::Damaged("an account's address"))?;
@@ -97,7 +97,7 @@ pub fn for_each_account_after(
             return Ok(());
         }
         last_id = Some(number);
-        entry = walk.next()?;
+        entry = cursor.next()?;
     }
     Ok(())
 }
@@ -109,14 +109,14 @@ pub fn cosignatory_of_after(
     after: Option<&Address>,
     limit: usize,
 ) -> Result<Vec<Address>, StoreError> {
-    let mut walk = state.cursor(Table::CosignatoryOf)?;
+    let mut cursor = state.cursor(Table::CosignatoryOf)?;
     // No key lies between a key and the same key with a zero byte appended.
     let after = after.map_or(Vec::new(), |after| [after.as_bytes().as_slice(), &[0]].concat());
-    let (mut entry, mut found) = (walk.seek(&[account.as_bytes().as_slice(), &after].concat())?, Vec::new());
+    let (mut entry, mut found) = (cursor.seek(&[account.as_bytes().as_slice(), &after].concat())?, Vec::new());
     while let Some((key, _)) = entry.filter(|_| found.len() < limit) {
         let Some(other) = key.strip_prefix(account.as_bytes()) else { break };
         found.push(read_linked(other)?);
-        entry = walk.next()?;
+        entry = cursor.next()?;
     }
     Ok(found)
 }

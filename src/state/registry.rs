@@ -193,8 +193,8 @@ impl ProvisionCursor {
         mut visit: impl FnMut(NamespaceId, bool) -> Result<bool, StoreError>,
     ) -> Result<bool, StoreError> {
         let prefix = provisions_prefix(&self.owner, literal_prefix(&self.parent));
-        let mut walk = state.cursor(Table::ListingIndex)?;
-        let mut entry = walk.seek(&self.from)?;
+        let mut cursor = state.cursor(Table::ListingIndex)?;
+        let mut entry = cursor.seek(&self.from)?;
         while let Some((key, _)) = entry.filter(|(key, _)| key.starts_with(&prefix)) {
             let name = key[provisions_prefix(&self.owner, "").len()..].split(|byte| *byte == SEPARATOR).next();
             let name = name.and_then(|name| std::str::from_utf8(name).ok());
@@ -204,7 +204,7 @@ impl ProvisionCursor {
             if !visit(name, is_match)? {
                 return Ok(false);
             }
-            entry = walk.next()?;
+            entry = cursor.next()?;
         }
         Ok(true)
     }

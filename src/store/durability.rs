@@ -657,7 +657,7 @@ mod tests {
     struct CrashSimulation {
         folder: TempDir,
         images: Vec<Vec<u8>>,
-        settled: Vec<u8>,
+        durable: Vec<u8>,
         /// The previous record and the durable content at that time, while the present record may be lost.
         earlier: Option<(Vec<u8>, Vec<u8>)>,
         /// The file that the helper is synchronising, and the content of the store when that began.
@@ -670,7 +670,7 @@ mod tests {
             let (data, _) = files(self.folder.path());
             match store.has_unsynced_commit() {
                 true => self.images.push(data),
-                false => (self.images, self.settled, self.earlier) = (vec![data], digest(store), None),
+                false => (self.images, self.durable, self.earlier) = (vec![data], digest(store), None),
             }
         }
 
@@ -686,7 +686,7 @@ mod tests {
             let ((data, record), is_of_this_commit) = (files(self.folder.path()), held == digest(store));
             store.on_synced(Ok(()));
             if is_of_this_commit && file == SyncFile::Data {
-                self.earlier = Some((record, std::mem::replace(&mut self.settled, held)));
+                self.earlier = Some((record, std::mem::replace(&mut self.durable, held)));
                 self.images = vec![data];
             }
             self.observe(store);
@@ -695,7 +695,7 @@ mod tests {
         /// Simulates a power cut and checks the recovered content.
         fn expect_whole_after_a_stop(&self, rng: &mut TestRng) {
             let (_, record) = files(self.folder.path());
-            let present = (&record, &self.settled);
+            let present = (&record, &self.durable);
             for (record, held) in self.earlier.iter().map(|(record, held)| (record, held)).chain([present]) {
                 let folder = found(&torn(&self.images, rng), record);
                 assert_eq!(&digest(&open(OTHER, folder.path())), held, "{} states", self.images.len());
@@ -714,7 +714,7 @@ mod tests {
             let folder = tempfile::tempdir().unwrap();
             let mut store = open(ONE, folder.path());
             store.set_helper(true);
-            let mut life = CrashSimulation { folder, images: Vec::new(), settled: Vec::new(), earlier: None, begun: None };
+            let mut life = CrashSimulation { folder, images: Vec::new(), durable: Vec::new(), earlier: None, begun: None };
             life.observe(&store);
             for _ in 0..40 {
                 match below(rng, 8) {
@@ -724,7 +724,7 @@ mod tests {
                         change(&mut batch, rng);
                         batch.commit_deferred_sync().unwrap();
                         // The commit has made the previous one durable.
-                        (life.images, life.settled, life.earlier) = (vec![before.0], before.1, None);
+                        (life.images, life.durable, life.earlier) = (vec![before.0], before.1, None);
                         life.observe(&store);
                     }
                     4 => {
@@ -781,18 +781,18 @@ mod tests {
 
     #[test]
     fn commits_of_a_killed_process_remain_until_the_system_restarts() {
-        let (folder, _store, [settled, newest]) = unsettled();
+        let (folder, _store, [durable, newest]) = unsettled();
         let (data, record) = files(folder.path());
-        assert_ne!(settled, newest);
+        assert_ne!(durable, newest);
         let found_by = |boot| digest(&open(boot, found(&data, &record).path()));
         assert_eq!(found_by(ONE), newest);
-        assert_eq!(found_by(OTHER), settled);
-        assert_eq!(found_by(BootId::UNKNOWN), settled);
+        assert_eq!(found_by(OTHER), durable);
+        assert_eq!(found_by(BootId::UNKNOWN), durable);
     }
 
     #[test]
     fn a_truncated_record_leaves_the_previous_one() {
-        let (folder, store, [settled, newest]) = unsettled();
+        let (folder, store, [durable, newest]) = unsettled();
         let (_, before) = files(folder.path());
         store.sync().unwrap();
         let (data, after) = files(folder.path());
@@ -802,7 +802,7 @@ mod tests {
             let mut record = before.clone();
             record.resize(after.len().max(before.len()), 0);
             record[start..start + written].copy_from_slice(&after[start..start + written]);
-            let expected = if record[..after.len()] == after { &newest } else { &settled };
+            let expected = if record[..after.len()] == after { &newest } else { &durable };
             let folder = found(&data, &record);
             recover_to_durable(folder.path(), OTHER).unwrap();
             // The whole store is checked for some of the lengths only.
@@ -814,16 +814,16 @@ mod tests {
 
     #[test]
     fn a_read_only_opening_fails_while_recovery_is_needed() {
-        let (folder, _store, [settled, newest]) = unsettled();
+        let (folder, _store, [durable, newest]) = unsettled();
         let (data, record) = files(folder.path());
         let copy = found(&data, &record);
         let look = |boot| Store::open_existing_with_boot(boot, copy.path(), AccessMode::Shared, OPTIONS);
         assert!(matches!(look(OTHER), Err(StoreError::RecoveryNeeded)));
         assert_eq!(digest(&look(ONE).unwrap().0), newest);
         let opened = Store::open_existing_with_boot(OTHER, copy.path(), AccessMode::Exclusive, OPTIONS).unwrap();
-        assert_eq!(digest(&opened.0), settled);
+        assert_eq!(digest(&opened.0), durable);
         drop(opened);
-        assert_eq!(digest(&look(OTHER).unwrap().0), settled);
+        assert_eq!(digest(&look(OTHER).unwrap().0), durable);
     }
 
     #[test]
@@ -855,7 +855,7 @@ mod tests {
     #[test]
     fn a_sync_failure_blocks_commits_until_the_store_is_reopened_at_its_durable_state() {
         for soon in [true, false] {
-            let (folder, store, [settled, newest]) = unsettled();
+            let (folder, store, [durable, newest]) = unsettled();
             let durability = store.durability.as_ref().unwrap();
             durability.fails.set(true);
             let mut batch = store.begin_write().unwrap();
@@ -870,7 +870,7 @@ mod tests {
             assert!(durability.sync_and_record().is_err());
             drop(store);
             let store = open(ONE, folder.path());
-            assert_eq!(digest(&store), settled);
+            assert_eq!(digest(&store), durable);
             store.begin_write().unwrap().commit().unwrap();
         }
     }

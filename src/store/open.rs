@@ -535,8 +535,8 @@ pub(super) fn stored_meta(environment: &Environment) -> Result<Option<(String, S
     let reader: RoTransaction = environment.begin_ro_txn()?;
     let mut unverified = checksums.map(|checksums| (checksums, Vec::new()));
     while let Some((checksums, first)) = unverified {
-        let walk = TableCursor::new(Table::Checksums, reader.open_ro_cursor(checksums)?, None, None);
-        let range = stored_range(walk, Table::Meta, &first)?;
+        let cursor = TableCursor::new(Table::Checksums, reader.open_ro_cursor(checksums)?, None, None);
+        let range = stored_range(cursor, Table::Meta, &first)?;
         verify([&reader.open_ro_cursor(meta)?, &reader.open_ro_cursor(meta)?], Table::Meta, &range)?;
         unverified = range.end.map(|end| (checksums, end));
     }

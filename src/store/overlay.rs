@@ -61,10 +61,10 @@ impl Read for Overlay<'_> {
     }
 
     fn cursor(&self, table: Table) -> Result<TableCursor<'_>, StoreError> {
-        let walk = self.base.cursor(table)?;
+        let cursor = self.base.cursor(table)?;
         Ok(match self.changes.tables.get(&table) {
-            Some(changes) => walk.with_changes(changes),
-            None => walk,
+            Some(changes) => cursor.with_changes(changes),
+            None => cursor,
         })
     }
 }

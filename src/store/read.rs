@@ -44,13 +44,13 @@ pub trait Read {
         prefix: &[u8],
         mut visit: impl FnMut(&[u8], &[u8]) -> Result<bool, StoreError>,
     ) -> Result<(), StoreError> {
-        let mut walk = self.cursor(table)?;
-        let mut entry = walk.seek(prefix)?;
+        let mut cursor = self.cursor(table)?;
+        let mut entry = cursor.seek(prefix)?;
         while let Some((key, value)) = entry {
             if !key.starts_with(prefix) || !visit(key, value)? {
                 break;
             }
-            entry = walk.next()?;
+            entry = cursor.next()?;
         }
         Ok(())
     }
@@ -63,16 +63,16 @@ pub trait Read {
         end: &[u8],
         mut visit: impl FnMut(&[u8], &[u8]) -> Result<bool, StoreError>,
     ) -> Result<(), StoreError> {
-        let mut walk = self.cursor(table)?;
-        let mut entry = match walk.seek(end)? {
-            Some(_) => walk.previous()?,
-            None => walk.last()?,
+        let mut cursor = self.cursor(table)?;
+        let mut entry = match cursor.seek(end)? {
+            Some(_) => cursor.previous()?,
+            None => cursor.last()?,
         };
         while let Some((key, value)) = entry {
             if !key.starts_with(prefix) || !visit(key, value)? {
                 break;
             }
-            entry = walk.previous()?;
+            entry = cursor.previous()?;
         }
         Ok(())
     }

@@ -77,7 +77,7 @@ fn with_current_rules<T>(mosaics: &[MosaicEntry], ask: impl FnOnce(&ValidationCo
 /// Returns the minimum fee of a transaction, without that of an inner one. `mosaics` are the attached mosaics;
 /// `nem:xem` may be missing, any other missing mosaic is an error.
 pub fn minimum(transaction: &Transaction, mosaics: &[MosaicEntry]) -> Result<Amount, Rejection> {
-    with_current_rules(mosaics, |case| rules::minimum_fee(transaction, case))
+    with_current_rules(mosaics, |context| rules::minimum_fee(transaction, context))
 }
 
 /// Returns the maximum bytes of a message.

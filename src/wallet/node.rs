@@ -212,8 +212,8 @@ impl NodeClient {
 
     /// Returns the name of the node's network, if it is a nisd that gives local access; other nodes do not reveal it.
     pub fn network_name(&self) -> Option<String> {
-        let figures = self.metrics("").ok()?;
-        let name = figures.samples_of("nisd_info").next()?.label("network").to_owned();
+        let metrics = self.metrics("").ok()?;
+        let name = metrics.samples_of("nisd_info").next()?.label("network").to_owned();
         (!name.is_empty()).then(|| printable(&name))
     }
 

@@ -152,7 +152,7 @@ impl Broker {
         log::debug!("session {} is closed in favour of a client with fewer sessions", id.0);
         self.session_table.close_session(id, TOO_MANY_SESSIONS.0, TOO_MANY_SESSIONS.1, false, effects);
         // Without a connection, ended sessions would accumulate until their clients' time to reconnect is over.
-        if self.session_table.poll_queue(id).is_some_and(|mailbox| mailbox.connections().next().is_none()) {
+        if self.session_table.poll_queue(id).is_some_and(|poll_queue| poll_queue.connections().next().is_none()) {
             self.remove_session(id, effects);
         }
     }

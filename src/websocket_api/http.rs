@@ -199,8 +199,8 @@ impl<'a> RequestHandler<'_, 'a> {
                 self.reply.upgrade = Some(upgrade);
                 RequestOutcome::Upgrade(session)
             }
-            Err(refusal) => {
-                refusal.fill_response(self.reply);
+            Err(rejection) => {
+                rejection.fill_response(self.reply);
                 RequestOutcome::Complete
             }
         }

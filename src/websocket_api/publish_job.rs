@@ -528,20 +528,20 @@ fn has_subscribers(topic: &str, recipients: Recipients, session_table: &SessionT
 /// Appends the accounts whose owned items a confirmed transaction changes, with the kind of the items.
 fn owners_changed(
     transaction: &Transaction,
-    means: &PublishContext<'_>,
+    context: &PublishContext<'_>,
     budget: &mut u32,
     found: &mut Vec<(OwnedKind, Address)>,
 ) -> Result<(), ChainSourceError> {
     let acting = transaction.inner().unwrap_or(transaction);
-    let signer = acting.signer_address(means.network);
+    let signer = acting.signer_address(context.network);
     let mut levy_of = |mosaic: &MosaicId| {
         *budget = budget.saturating_sub(LEVY_UNITS);
-        means.source.levy_recipient(mosaic)
+        context.source.levy_recipient(mosaic)
     };
     let mut accounts = vec![signer];
     match &acting.body {
         Body::Transfer(body) if body.other_mosaics().next().is_some() => {
-            accounts.extend([transaction.signer_address(means.network), body.recipient]);
+            accounts.extend([transaction.signer_address(context.network), body.recipient]);
             for mosaic in body.other_mosaics() {
                 accounts.extend(levy_of(&mosaic.id)?);
             }

@@ -36,7 +36,7 @@ impl Publisher {
     /// Handles a chain update that keeps blocks up to `common` and ends at `last`. Replaced blocks in the queue are
     /// published in their new form only, even if they were partly published.
     pub fn chain_changed(&mut self, common: Height, last: Height) {
-        self.job.take_if(|walk| walk.height().is_some_and(|height| height > common));
+        self.job.take_if(|cursor| cursor.height().is_some_and(|height| height > common));
         let first = common.next();
         // Greater heights belong to replaced blocks.
         self.first_blocks.retain(|height| *height < first);

@@ -61,9 +61,9 @@ impl QueryScheduler {
     /// Handles a chain update that keeps blocks up to `common`. An answer about a replaced block restarts with the new
     /// last block.
     pub fn chain_changed(&mut self, common: Height, session_table: &mut SessionTable) {
-        let is_replaced = |walk: &PublishJob| walk.height().is_some_and(|height| height > common);
-        let current = self.current.take_if(|(_, walk)| is_replaced(walk)).map(|(session, _)| session);
-        let paused = self.paused.extract_if(.., |_, (_, walk)| is_replaced(walk)).map(|(session, _)| session);
+        let is_replaced = |cursor: &PublishJob| cursor.height().is_some_and(|height| height > common);
+        let current = self.current.take_if(|(_, cursor)| is_replaced(cursor)).map(|(session, _)| session);
+        let paused = self.paused.extract_if(.., |_, (_, cursor)| is_replaced(cursor)).map(|(session, _)| session);
         for session in paused.chain(current) {
             if let Some(state) = session_table.session_mut(session) {
                 state.queries.push_front(Query::LastBlock);
@@ -96,8 +96,8 @@ impl QueryScheduler {
         while *budget > 0 {
             let before = *budget;
             let session_charged = match self.current.take() {
-                Some((session, walk)) => {
-                    self.continue_answer(session, walk, context, budget);
+                Some((session, cursor)) => {
+                    self.continue_answer(session, cursor, context, budget);
                     session
                 }
                 None => {
@@ -144,7 +144,7 @@ impl QueryScheduler {
 
     /// Returns whether the limits of paused answers allow one more.
     fn may_pause(&self, client_key: ClientKey, bytes: usize) -> bool {
-        let held: usize = self.paused.values().map(|(_, walk)| walk.held_bytes()).sum();
+        let held: usize = self.paused.values().map(|(_, cursor)| cursor.held_bytes()).sum();
         let of_client = self.paused.values().filter(|(other, _)| *other == client_key).count();
         self.paused.len() < MAX_PAUSED && of_client < MAX_PAUSED_PER_CLIENT && held + bytes <= MAX_PAUSED_BYTES
     }
@@ -165,7 +165,7 @@ impl QueryScheduler {
         if state.transport.backlog(context.effects) >= context.settings.limits.query_backlog_bytes {
             return self.set_backlogged(client_key, session, context.now);
         }
-        let paused = self.paused.remove(&session).map(|(_, walk)| walk);
+        let paused = self.paused.remove(&session).map(|(_, cursor)| cursor);
         let query = if paused.is_none() { state.queries.pop_front() } else { None };
         if state.queries.is_empty() {
             self.round_robin.remove(client_key, session);
@@ -179,7 +179,7 @@ impl QueryScheduler {
         }
         let Some(query) = query else { return };
         match job_of(query, session, context) {
-            Ok(walk) => self.current = Some((session, walk)),
+            Ok(cursor) => self.current = Some((session, cursor)),
             Err(failure) => send_failure(session, &failure, context),
         }
     }
@@ -187,21 +187,21 @@ impl QueryScheduler {
 
 /// Creates the job that answers a query.
 fn job_of(query: Query, session: SessionId, context: &PublishContext<'_>) -> Result<PublishJob, ChainSourceError> {
-    let audience = Recipients::Only(session);
+    let recipients = Recipients::Only(session);
     match query {
-        Query::Account(address) => Ok(PublishJob::account(address, audience)),
+        Query::Account(address) => Ok(PublishJob::account(address, recipients)),
         Query::UnconfirmedTransfers(address) => {
-            Ok(PublishJob::unconfirmed(context.source.unconfirmed(&address, MAX_UNCONFIRMED_IN_ANSWER)?, audience))
+            Ok(PublishJob::unconfirmed(context.source.unconfirmed(&address, MAX_UNCONFIRMED_IN_ANSWER)?, recipients))
         }
         Query::Transfers(address) => {
             let unconfirmed = context.source.unconfirmed(&address, MAX_UNCONFIRMED_IN_ANSWER)?;
-            Ok(PublishJob::transfers(address, unconfirmed, audience, context))
+            Ok(PublishJob::transfers(address, unconfirmed, recipients, context))
         }
-        Query::Mosaics(address) => Ok(PublishJob::owned(OwnedKind::Mosaics, address, audience)),
-        Query::MosaicDefinitions(address) => Ok(PublishJob::owned(OwnedKind::Definitions, address, audience)),
-        Query::Namespaces(address) => Ok(PublishJob::owned(OwnedKind::Namespaces, address, audience)),
-        Query::NodeInfo => Ok(PublishJob::node(audience, context)),
-        Query::LastBlock => Ok(PublishJob::block(context.source.height(), audience)),
+        Query::Mosaics(address) => Ok(PublishJob::owned(OwnedKind::Mosaics, address, recipients)),
+        Query::MosaicDefinitions(address) => Ok(PublishJob::owned(OwnedKind::Definitions, address, recipients)),
+        Query::Namespaces(address) => Ok(PublishJob::owned(OwnedKind::Namespaces, address, recipients)),
+        Query::NodeInfo => Ok(PublishJob::node(recipients, context)),
+        Query::LastBlock => Ok(PublishJob::block(context.source.height(), recipients)),
     }
 }
 

@@ -189,11 +189,11 @@ mod tests {
 
     /// A table with one session for each of these clients, opened one second after the other.
     fn books(payers: &[ClientKey]) -> QuotaTable {
-        let mut books = QuotaTable::default();
-        for (second, payer) in (1..).zip(payers) {
-            books.open(*payer, SessionId(second), Duration::from_secs(second));
+        let mut quotas = QuotaTable::default();
+        for (second, client_key) in (1..).zip(payers) {
+            quotas.open(*client_key, SessionId(second), Duration::from_secs(second));
         }
-        books
+        quotas
     }
 
     fn bytes(bytes: usize) -> Usage {
@@ -202,48 +202,48 @@ mod tests {
 
     #[test]
     fn the_memory_eviction_candidate_is_the_largest_session_of_the_largest_client() {
-        let mut books = books(&[payer("10.0.0.1"), payer("10.0.0.2"), payer("10.0.0.2")]);
-        books.add(payer("10.0.0.1"), SessionId(1), bytes(60));
-        books.add(payer("10.0.0.2"), SessionId(2), bytes(30));
-        books.add(payer("10.0.0.2"), SessionId(3), bytes(40));
-        assert_eq!(books.largest_session(|held| held.bytes), Some(SessionId(3)));
-        books.close(payer("10.0.0.2"), SessionId(3));
-        assert_eq!(books.largest_session(|held| held.bytes), Some(SessionId(1)));
-        books.close(payer("10.0.0.1"), SessionId(1));
-        books.close(payer("10.0.0.2"), SessionId(2));
-        assert!(books.is_empty() && books.largest_session(|held| held.bytes).is_none());
+        let mut quotas = books(&[payer("10.0.0.1"), payer("10.0.0.2"), payer("10.0.0.2")]);
+        quotas.add(payer("10.0.0.1"), SessionId(1), bytes(60));
+        quotas.add(payer("10.0.0.2"), SessionId(2), bytes(30));
+        quotas.add(payer("10.0.0.2"), SessionId(3), bytes(40));
+        assert_eq!(quotas.largest_session(|held| held.bytes), Some(SessionId(3)));
+        quotas.close(payer("10.0.0.2"), SessionId(3));
+        assert_eq!(quotas.largest_session(|held| held.bytes), Some(SessionId(1)));
+        quotas.close(payer("10.0.0.1"), SessionId(1));
+        quotas.close(payer("10.0.0.2"), SessionId(2));
+        assert!(quotas.is_empty() && quotas.largest_session(|held| held.bytes).is_none());
     }
 
     #[test]
     fn quotas_apply_to_the_session_and_to_its_client() {
-        let mut books = books(&[payer("10.0.0.1")]);
+        let mut quotas = books(&[payer("10.0.0.1")]);
         let limits = Limits { session_bytes: 100, client_bytes: 150, ..Limits::default() };
         let (a, b) = (payer("10.0.0.1"), payer("10.0.0.2"));
-        books.add(a, SessionId(1), bytes(90));
-        assert_eq!(books.check(a, SessionId(1), 11, 0, &limits), Err(QuotaExceeded::Session));
-        assert_eq!(books.check(a, SessionId(1), 10, 0, &limits), Ok(()));
-        assert_eq!(books.check(a, SessionId(1), 0, 60, &limits), Ok(()), "what is common is no part of the session");
-        assert_eq!(books.check(a, SessionId(2), 61, 0, &limits), Err(QuotaExceeded::Client));
-        assert_eq!(books.check(b, SessionId(3), 61, 0, &limits), Ok(()));
-        books.remove(a, SessionId(1), bytes(90));
-        assert_eq!(books.total(), Usage::default());
+        quotas.add(a, SessionId(1), bytes(90));
+        assert_eq!(quotas.check(a, SessionId(1), 11, 0, &limits), Err(QuotaExceeded::Session));
+        assert_eq!(quotas.check(a, SessionId(1), 10, 0, &limits), Ok(()));
+        assert_eq!(quotas.check(a, SessionId(1), 0, 60, &limits), Ok(()), "what is common is no part of the session");
+        assert_eq!(quotas.check(a, SessionId(2), 61, 0, &limits), Err(QuotaExceeded::Client));
+        assert_eq!(quotas.check(b, SessionId(3), 61, 0, &limits), Ok(()));
+        quotas.remove(a, SessionId(1), bytes(90));
+        assert_eq!(quotas.total(), Usage::default());
     }
 
     #[test]
     fn the_longest_silent_session_of_the_largest_client_is_evicted_for_a_smaller_one() {
         let [a, b, c] = ["10.0.0.1", "10.0.0.2", "10.0.0.3"].map(payer);
-        let mut books = books(&[b, a, a, a, b]);
-        assert_eq!(books.eviction_candidate(c, &Limits::default()), Some(SessionId(2)));
-        assert_eq!(books.eviction_candidate(b, &Limits::default()), None, "it would have as many");
-        assert_eq!(books.eviction_candidate(a, &Limits::default()), None);
-        books.record_message(a, SessionId(2), Duration::from_secs(9));
-        assert_eq!(books.eviction_candidate(c, &Limits::default()), Some(SessionId(3)));
-        (2..=4).for_each(|session| books.close(a, SessionId(session)));
-        assert_eq!(books.eviction_candidate(c, &Limits::default()), Some(SessionId(1)));
-        books.close(b, SessionId(1));
-        assert_eq!(books.eviction_candidate(c, &Limits::default()), None, "nobody has more than one");
-        books.close(b, SessionId(5));
-        assert!(books.is_empty());
+        let mut quotas = books(&[b, a, a, a, b]);
+        assert_eq!(quotas.eviction_candidate(c, &Limits::default()), Some(SessionId(2)));
+        assert_eq!(quotas.eviction_candidate(b, &Limits::default()), None, "it would have as many");
+        assert_eq!(quotas.eviction_candidate(a, &Limits::default()), None);
+        quotas.record_message(a, SessionId(2), Duration::from_secs(9));
+        assert_eq!(quotas.eviction_candidate(c, &Limits::default()), Some(SessionId(3)));
+        (2..=4).for_each(|session| quotas.close(a, SessionId(session)));
+        assert_eq!(quotas.eviction_candidate(c, &Limits::default()), Some(SessionId(1)));
+        quotas.close(b, SessionId(1));
+        assert_eq!(quotas.eviction_candidate(c, &Limits::default()), None, "nobody has more than one");
+        quotas.close(b, SessionId(5));
+        assert!(quotas.is_empty());
     }
 
     #[test]

@@ -82,7 +82,7 @@ impl Broker {
                 id.into_iter().for_each(|id| self.session_table.record_message(id));
                 self.write(&wrapper, connection, reply, effects)
             }
-            Err(refusal) => close_response(&wrapper, refusal, reply),
+            Err(rejection) => close_response(&wrapper, rejection, reply),
         }
     }
 
@@ -183,8 +183,8 @@ impl Broker {
 }
 
 /// Ends a response with a close frame.
-fn close_response(wrapper: &Wrapper<'_>, refusal: CloseReason, response: &mut Response) -> Progress {
-    wrapper.frame(&mut response.body, &close_frame(refusal.0, refusal.1));
+fn close_response(wrapper: &Wrapper<'_>, rejection: CloseReason, response: &mut Response) -> Progress {
+    wrapper.frame(&mut response.body, &close_frame(rejection.0, rejection.1));
     Progress::Done
 }
 

@@ -122,8 +122,13 @@ mod tests {
     use crate::websocket_api::testing::client;
 
     fn session() -> Session {
-        let payer = ClientKey::of(&client("10.0.0.1"), 64);
-        Session::new("1c884f9d".to_owned(), SessionTransport::Websocket(ConnectionId(7)), payer, Decoder::default())
+        let client_key = ClientKey::of(&client("10.0.0.1"), 64);
+        Session::new(
+            "1c884f9d".to_owned(),
+            SessionTransport::Websocket(ConnectionId(7)),
+            client_key,
+            Decoder::default(),
+        )
     }
 
     #[test]
@@ -139,9 +144,9 @@ mod tests {
             (Some("1.1, 1.2"), Version(Some("1.1")), Version(Some("1.2"))),
             (Some("1.3"), Ignore, Unsupported),
         ];
-        for (versions, strict, forgiving) in cases {
+        for (versions, strict, lenient) in cases {
             assert_eq!(session().connect(versions, false), strict, "{versions:?}");
-            assert_eq!(session().connect(versions, true), forgiving, "{versions:?}");
+            assert_eq!(session().connect(versions, true), lenient, "{versions:?}");
         }
     }
 

@@ -427,17 +427,17 @@ impl SessionTable {
     ) -> Result<(), LimitReached> {
         let limits = self.settings.limits;
         let Some(state) = self.session(session) else { return Ok(()) };
-        let payer = state.client;
+        let client_key = state.client;
         if !state.registrations.contains(&address) {
             if state.registrations.len() >= limits.addresses_per_session {
                 return Err(LimitReached::Addresses);
             }
-            self.quotas.check(payer, session, REGISTRATION_BYTES, 0, &limits)?;
+            self.quotas.check(client_key, session, REGISTRATION_BYTES, 0, &limits)?;
         }
         let Some(state) = self.session_mut(session) else { return Ok(()) };
         if state.registrations.add(address, reason) {
             self.registry.add(address);
-            self.quotas.add(payer, session, Usage { bytes: REGISTRATION_BYTES, patterns: 0 });
+            self.quotas.add(client_key, session, Usage { bytes: REGISTRATION_BYTES, patterns: 0 });
             self.enforce_global_limits(effects);
         }
         Ok(())
@@ -449,10 +449,10 @@ impl SessionTable {
         // The memory of an idle decoder is part of [`SESSION_BYTES`].
         let now = state.decoder.held_bytes().saturating_sub(SESSION_BYTES / 2);
         let before = std::mem::replace(&mut state.decoder_bytes, now);
-        let payer = state.client;
-        self.quotas.remove(payer, session, Usage { bytes: before, patterns: 0 });
-        let room = self.quotas.check(payer, session, 0, now, &self.settings.limits);
-        self.quotas.add(payer, session, Usage { bytes: now, patterns: 0 });
+        let client_key = state.client;
+        self.quotas.remove(client_key, session, Usage { bytes: before, patterns: 0 });
+        let room = self.quotas.check(client_key, session, 0, now, &self.settings.limits);
+        self.quotas.add(client_key, session, Usage { bytes: now, patterns: 0 });
         room?;
         self.enforce_global_limits(effects);
         Ok(())
@@ -482,10 +482,10 @@ impl SessionTable {
         if before == now {
             return;
         }
-        let payer = state.client;
-        self.quotas.remove(payer, session, Usage { bytes: before, patterns: 0 });
-        let room = self.quotas.check(payer, session, 0, now, &self.settings.limits);
-        self.quotas.add(payer, session, Usage { bytes: now, patterns: 0 });
+        let client_key = state.client;
+        self.quotas.remove(client_key, session, Usage { bytes: before, patterns: 0 });
+        let room = self.quotas.check(client_key, session, 0, now, &self.settings.limits);
+        self.quotas.add(client_key, session, Usage { bytes: now, patterns: 0 });
         if room.is_err() {
             self.dropped += 1;
             self.close_silently(session, TOO_SLOW, effects);

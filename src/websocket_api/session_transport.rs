@@ -64,7 +64,7 @@ impl SessionTransport {
     /// Returns the queue, if the client fetches by requests.
     pub fn poll_queue(&mut self) -> Option<&mut PollQueue> {
         match self {
-            SessionTransport::PollQueue(mailbox) => Some(mailbox),
+            SessionTransport::PollQueue(poll_queue) => Some(poll_queue),
             _ => None,
         }
     }
@@ -73,14 +73,14 @@ impl SessionTransport {
     pub fn connections(&self) -> Vec<ConnectionId> {
         match self {
             SessionTransport::Websocket(socket) | SessionTransport::Sockjs { socket, .. } => vec![*socket],
-            SessionTransport::PollQueue(mailbox) => mailbox.connections().collect(),
+            SessionTransport::PollQueue(poll_queue) => poll_queue.connections().collect(),
         }
     }
 
     /// Returns the connection whose messages are being read.
     pub fn reading_connection(&self) -> Option<ConnectionId> {
         match self {
-            SessionTransport::PollQueue(mailbox) => mailbox.sender(),
+            SessionTransport::PollQueue(poll_queue) => poll_queue.sender(),
             _ => self.socket(),
         }
     }
@@ -104,15 +104,15 @@ impl SessionTransport {
                 *since = *now;
                 Ok(0)
             }
-            SessionTransport::PollQueue(mailbox) => {
+            SessionTransport::PollQueue(poll_queue) => {
                 let body = body.map_or(&[][..], |(content, _)| content.escaped());
                 room.clear();
                 room.push(b'"');
                 escape(room, head);
                 let message = [room.as_slice(), body, b"\""].concat();
                 let units = message.len() / BYTES_PER_UNIT;
-                let posted = mailbox.push(message.into(), limits.backlog_bytes, *now);
-                wake_receiver(mailbox, *effects);
+                let posted = poll_queue.push(message.into(), limits.backlog_bytes, *now);
+                wake_receiver(poll_queue, *effects);
                 posted?;
                 Ok(u32::try_from(units).unwrap_or(u32::MAX))
             }
@@ -132,9 +132,9 @@ impl SessionTransport {
                     effects.close(*socket, code, reason);
                 }
             }
-            SessionTransport::PollQueue(mailbox) => {
-                mailbox.close(code, reason, now);
-                mailbox.connections().for_each(|connection| effects.resume(connection));
+            SessionTransport::PollQueue(poll_queue) => {
+                poll_queue.close(code, reason, now);
+                poll_queue.connections().for_each(|connection| effects.resume(connection));
             }
         }
     }
@@ -145,9 +145,9 @@ impl SessionTransport {
             SessionTransport::Websocket(socket) | SessionTransport::Sockjs { socket, .. } => {
                 effects.charge(*socket, units)
             }
-            SessionTransport::PollQueue(mailbox) => match mailbox.receiver().or(mailbox.sender()) {
+            SessionTransport::PollQueue(poll_queue) => match poll_queue.receiver().or(poll_queue.sender()) {
                 Some(connection) => effects.charge(connection, units),
-                None => mailbox.defer_cost(units),
+                None => poll_queue.defer_cost(units),
             },
         }
     }
@@ -156,8 +156,8 @@ impl SessionTransport {
     pub fn backlog(&self, effects: &dyn Effects) -> usize {
         match self {
             SessionTransport::Websocket(socket) | SessionTransport::Sockjs { socket, .. } => effects.backlog(*socket),
-            SessionTransport::PollQueue(mailbox) => {
-                mailbox.held_bytes() + mailbox.receiver().map_or(0, |receiver| effects.backlog(receiver))
+            SessionTransport::PollQueue(poll_queue) => {
+                poll_queue.held_bytes() + poll_queue.receiver().map_or(0, |receiver| effects.backlog(receiver))
             }
         }
     }
@@ -165,7 +165,7 @@ impl SessionTransport {
     /// Bytes queued in the transport itself.
     pub fn held_bytes(&self) -> usize {
         match self {
-            SessionTransport::PollQueue(mailbox) => mailbox.held_bytes(),
+            SessionTransport::PollQueue(poll_queue) => poll_queue.held_bytes(),
             _ => 0,
         }
     }
@@ -175,7 +175,7 @@ impl SessionTransport {
         match self {
             SessionTransport::Websocket(_) => None,
             SessionTransport::Sockjs { last_sent: since, .. } => Some(*since + limits.heartbeat),
-            SessionTransport::PollQueue(mailbox) => Some(mailbox.due(limits.heartbeat, limits.disconnect_delay)),
+            SessionTransport::PollQueue(poll_queue) => Some(poll_queue.due(limits.heartbeat, limits.disconnect_delay)),
         }
     }
 
@@ -187,10 +187,10 @@ impl SessionTransport {
                 effects.send(*socket, Message::of(frame::HEARTBEAT))?;
                 *since = now;
             }
-            SessionTransport::PollQueue(mailbox) if mailbox.receiver().is_none() => return Ok(false),
-            SessionTransport::PollQueue(mailbox) => {
-                mailbox.request_heartbeat(now);
-                wake_receiver(mailbox, effects);
+            SessionTransport::PollQueue(poll_queue) if poll_queue.receiver().is_none() => return Ok(false),
+            SessionTransport::PollQueue(poll_queue) => {
+                poll_queue.request_heartbeat(now);
+                wake_receiver(poll_queue, effects);
             }
         }
         Ok(true)

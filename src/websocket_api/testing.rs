@@ -249,21 +249,21 @@ impl ChainSource for FakeNode {
         if self.broken == Some(owned.address) {
             return Err(ChainSourceError("it is broken".into()));
         }
-        let mut told = self.returned.borrow_mut();
-        let told = told.entry((kind, owned.address)).or_default();
+        let mut delivered = self.returned.borrow_mut();
+        let delivered = delivered.entry((kind, owned.address)).or_default();
         let all = self.owned.get(&(kind, owned.address)).copied().unwrap_or(0);
-        if *told == all {
-            *told = 0;
+        if *delivered == all {
+            *delivered = 0;
             return Ok(NextItem::End);
         }
-        *told += 1;
+        *delivered += 1;
         // Every other lookup returns nothing at first.
         self.is_pending.set(!self.is_pending.get());
         if self.is_pending.get() {
-            *told -= 1;
+            *delivered -= 1;
             return Ok(NextItem::Pending);
         }
-        Ok(NextItem::Item(format!("{{\"number\":{told}}}").into_bytes()))
+        Ok(NextItem::Item(format!("{{\"number\":{delivered}}}").into_bytes()))
     }
 
     fn node_info(&self) -> Result<Vec<u8>, ChainSourceError> {

@@ -342,7 +342,7 @@ impl<'s> SimulatedNode<'s> {
     pub fn open(&mut self) -> ConnectionId {
         let socket = self.connect();
         self.world.open.insert(socket);
-        let opened = Event::WebSocketOpened { socket, caller: caller(WEBSOCKET, HERE) };
+        let opened = Event::WebSocketOpened { socket, client: caller(WEBSOCKET, HERE) };
         self.machine.handle(opened, self.world.now, &mut self.world);
         socket
     }

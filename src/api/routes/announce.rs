@@ -149,7 +149,7 @@ pub fn prepare(call: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let context = ValidationContext { state, network, height: view.height.next(), now, purpose: Purpose::Prepare };
     match result_of(rules::check_transaction(&transaction, &context).map(drop))? {
         ValidationResult::Success => call.send(&Data(&transaction.signed_bytes())),
-        refusal => Err(ApiError::argument(refusal.name())),
+        rejection => Err(ApiError::argument(rejection.name())),
     }
 }
 

@@ -30,7 +30,7 @@ pub fn unlock(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let (pair, _) = authorised_key(context)?;
     match context.node.unlock(pair)? {
         UnlockResult::Success => Ok(()),
-        refusal => Err(ApiError::argument(refusal.name())),
+        rejection => Err(ApiError::argument(rejection.name())),
     }
 }
 

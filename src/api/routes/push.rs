@@ -121,14 +121,14 @@ pub fn transaction(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
 
 /// `POST /push/transactions`
 pub fn transactions(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    let intake = match context.raw_body()? {
+    let importer = match context.raw_body()? {
         (Format::Binary, body) => PushedList::of_binary(body, context.chain.context())?,
         (Format::Json, _) => {
             let List(pushed) = context.body()?;
             PushedList::Decoded(pushed.into_iter())
         }
     };
-    context.run_stream(intake)
+    context.run_stream(importer)
 }
 
 /// `POST /push/block`: the block is validated after the response.

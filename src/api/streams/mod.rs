@@ -288,10 +288,10 @@ mod tests {
             let (mut whole, mut parts) = (b"x".to_vec(), b"x".to_vec());
             let mut json = JsonEncoder::default();
             BodyWriter { format, body: &mut whole, json: &mut json }.write(&CompleteObject);
-            let mut sheet = BodyWriter { format, body: &mut parts, json: &mut json };
-            let mut list = ListWriter::open(&mut sheet, &ListInObject);
-            [7, 8, 9].into_iter().for_each(|item| list.push(&mut sheet, &Number(item)));
-            list.close(&mut sheet);
+            let mut writer = BodyWriter { format, body: &mut parts, json: &mut json };
+            let mut list = ListWriter::open(&mut writer, &ListInObject);
+            [7, 8, 9].into_iter().for_each(|item| list.push(&mut writer, &Number(item)));
+            list.close(&mut writer);
             assert_eq!(parts, whole, "{format:?}");
         }
     }
@@ -325,20 +325,20 @@ mod tests {
         for (format, parts_in_order) in [(Format::Json, [txes, block]), (Format::Binary, [block, txes])] {
             let (mut whole, mut parts) = (Vec::new(), Vec::new());
             let mut json = JsonEncoder::default();
-            let mut sheet = BodyWriter { format, body: &mut whole, json: &mut json };
-            let mut outer = ListWriter::open(&mut sheet, &ListInObject);
-            (0..2).for_each(|_| outer.push(&mut sheet, &TwoLists(Some((block, txes)))));
-            outer.close(&mut sheet);
-            let mut sheet = BodyWriter { format, body: &mut parts, json: &mut json };
-            let mut outer = ListWriter::open(&mut sheet, &ListInObject);
+            let mut writer = BodyWriter { format, body: &mut whole, json: &mut json };
+            let mut outer = ListWriter::open(&mut writer, &ListInObject);
+            (0..2).for_each(|_| outer.push(&mut writer, &TwoLists(Some((block, txes)))));
+            outer.close(&mut writer);
+            let mut writer = BodyWriter { format, body: &mut parts, json: &mut json };
+            let mut outer = ListWriter::open(&mut writer, &ListInObject);
             for _ in 0..2 {
-                let mut inner = outer.open_element(&mut sheet, &TwoLists(None));
-                parts_in_order[0].iter().for_each(|item| inner.push(&mut sheet, &Number(*item)));
-                inner.next(&mut sheet);
-                parts_in_order[1].iter().for_each(|item| inner.push(&mut sheet, &Number(*item)));
-                inner.close(&mut sheet);
+                let mut inner = outer.open_element(&mut writer, &TwoLists(None));
+                parts_in_order[0].iter().for_each(|item| inner.push(&mut writer, &Number(*item)));
+                inner.next(&mut writer);
+                parts_in_order[1].iter().for_each(|item| inner.push(&mut writer, &Number(*item)));
+                inner.close(&mut writer);
             }
-            outer.close(&mut sheet);
+            outer.close(&mut writer);
             assert_eq!(parts, whole, "{format:?}");
         }
     }

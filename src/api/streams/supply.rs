@@ -40,7 +40,7 @@ impl ResponseStream for SupplyAtHeight {
         budget: &mut Budget,
     ) -> Result<Progress, ApiError> {
         let supply = match &mut self.cursor {
-            Some(walk) => walk.resume(view.snapshot, || {
+            Some(cursor) => cursor.resume(view.snapshot, || {
                 budget.charge(cost::SKIP);
                 !budget.is_exhausted()
             })?,

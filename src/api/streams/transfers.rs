@@ -71,10 +71,10 @@ impl ResponseStream for TransferPage {
         budget: &mut Budget,
     ) -> Result<Progress, ApiError> {
         let mut list = self.list.take().unwrap_or_else(|| ListWriter::open(writer, &DataListHead));
-        let mut walk = TransferCursor::new(view, &self.account, self.transfers, self.before)?;
-        budget.charge(cost::TX_LIST * walk.cursors.len() as u32);
+        let mut cursor = TransferCursor::new(view, &self.account, self.transfers, self.before)?;
+        budget.charge(cost::TX_LIST * cursor.cursors.len() as u32);
         while self.left > 0 {
-            let Some((id, place)) = walk.next(view)? else { break };
+            let Some((id, place)) = cursor.next(view)? else { break };
             let raw = view.transaction(place)?.ok_or(DAMAGED)?;
             let transaction = raw.read()?;
             let inner_hash = transaction.inner().map(Transaction::hash);
@@ -122,9 +122,9 @@ impl TransferCursor {
     /// Returns the id and location of the next transaction. A transaction in both lists is returned once.
     fn next(&mut self, view: &ChainSnapshot<'_>) -> Result<Option<(u64, TxLocation)>, StoreError> {
         let next = self.cursors.iter().filter_map(AccountTxCursor::peek).max();
-        for trail in &mut self.cursors {
-            if trail.peek() == next {
-                trail.advance(view.snapshot)?;
+        for cursor in &mut self.cursors {
+            if cursor.peek() == next {
+                cursor.advance(view.snapshot)?;
             }
         }
         Ok(next)

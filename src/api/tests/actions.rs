@@ -236,7 +236,7 @@ fn a_private_key_is_accepted_only_from_authorised_clients() {
     let foreign = format!("remote 10.0.0.1 attempted to call local /account/lock with non-remote address {own}");
     let blocked = format!("blocking private key request with non-configured address {own}");
     let (local, remote) = ([127, 0, 0, 1], [10, 0, 0, 1]);
-    for (settings, peer, is_remote_account, refusal) in [
+    for (settings, peer, is_remote_account, rejection) in [
         (settings(), local, false, None),
         (settings(), remote, false, Some(foreign)),
         (settings(), remote, true, None),
@@ -246,8 +246,8 @@ fn a_private_key_is_accepted_only_from_authorised_clients() {
         let (scene, height) = if is_remote_account { with_remote() } else { (Scene::new(), Height(1)) };
         let sent = TestRequest::new("POST /account/lock").json(&body).from(peer);
         let reply = sent.at_height(&mut Api::new(settings), &scene, &mut TestNode::default(), height);
-        match refusal {
-            Some(refusal) => assert_eq!(failure_in(&reply), (401, refusal)),
+        match rejection {
+            Some(rejection) => assert_eq!(failure_in(&reply), (401, rejection)),
             None => assert_eq!((reply.status, reply.body.len()), (200, 0)),
         }
     }

@@ -39,7 +39,7 @@ fn the_request_history_lists_only_authorised_requests_of_known_routes() {
     ] {
         TestRequest::new(line).from(from).send_to(&mut api, &scene);
     }
-    let told = said(&mut api, "GET /debug/connections/incoming", [127, 0, 0, 1]);
+    let reported = said(&mut api, "GET /debug/connections/incoming", [127, 0, 0, 1]);
     let entry = |id: u32, host: &str, path: &str| json!({ "path": path, "start-time": 3240, "host": host, "elapsed-time": 0, "id": id });
     let own = entry(4, "127.0.0.1", "/debug/connections/incoming");
     let latest = [
@@ -48,7 +48,7 @@ fn the_request_history_lists_only_authorised_requests_of_known_routes() {
         entry(2, "10.0.0.1", "/chain/last-block.json"),
         entry(1, "127.0.0.1", "/chain/height/"),
     ];
-    assert_eq!(told, json!({ "outstanding": [own], "most-recent": latest }));
+    assert_eq!(reported, json!({ "outstanding": [own], "most-recent": latest }));
     let none = json!({ "outstanding": [], "most-recent": [] });
     assert_eq!(said(&mut api, "GET /debug/connections/outgoing", [127, 0, 0, 1]), none);
 }
@@ -65,8 +65,8 @@ fn max_chain_height_is_outstanding_until_the_peers_have_answered() {
     };
     assert_eq!(step(&mut api, &mut node, &mut reply, false), Progress::Suspended);
     let outstanding = |api: &mut Api| {
-        let told = json_of(&TestRequest::new("GET /debug/connections/incoming").send_to(api, &scene));
-        let paths = told["outstanding"].as_array().expect("a list").iter().map(|entry| entry["path"].clone());
+        let reported = json_of(&TestRequest::new("GET /debug/connections/incoming").send_to(api, &scene));
+        let paths = reported["outstanding"].as_array().expect("a list").iter().map(|entry| entry["path"].clone());
         paths.map(|path| path.as_str().expect("a path").to_owned()).collect::<Vec<_>>()
     };
     let (own, waiting) = ("/debug/connections/incoming", "/node/active-peers/max-chain-height");
@@ -199,9 +199,12 @@ fn peer_details_are_shown_only_to_local_clients() {
     let known = vec![PreTrustedPeer::Node(known_peer()), PreTrustedPeer::Endpoint(Endpoint::http("b.example", 1))];
     let mut node = TestNode { peers: Some(peers(known)), ..TestNode::default() };
     let sent = TestRequest::new("GET /local/peers");
-    let told = json_of(&sent.send_to_node(&mut api, &scene, &mut node));
-    assert_eq!((&told["status"], &told["height"], &told["score"]["score"]), (&json!(4), &json!(1), &json!("00")));
-    assert_eq!(told["address"], address(1).as_str());
+    let reported = json_of(&sent.send_to_node(&mut api, &scene, &mut node));
+    assert_eq!(
+        (&reported["status"], &reported["height"], &reported["score"]["score"]),
+        (&json!(4), &json!(1), &json!("00"))
+    );
+    assert_eq!(reported["address"], address(1).as_str());
     let peer = json!({
         "address": address_of(&keys().public()).as_str(), "ip": null, "state": "untried", "isPreTrusted": 1,
         "node": {
@@ -212,10 +215,10 @@ fn peer_details_are_shown_only_to_local_clients() {
         "height": {}, "score": {}, "lastContact": {}, "trust": {}, "successes": 0, "failures": 0,
         "synchronisations": 0, "lastTrouble": {}, "askedAgain": {},
     });
-    assert_eq!(told["peers"], json!([peer]));
+    assert_eq!(reported["peers"], json!([peer]));
     let endpoint = json!({ "protocol": "http", "host": "b.example", "port": 1 });
-    assert_eq!(told["unpinned"], json!([{ "endpoint": endpoint, "lastTrouble": {} }]));
-    assert_eq!(told["dropped"], json!([]));
+    assert_eq!(reported["unpinned"], json!([{ "endpoint": endpoint, "lastTrouble": {} }]));
+    assert_eq!(reported["dropped"], json!([]));
     for refused in [
         sent.from([10, 0, 0, 1]),
         sent.with(&[("Host", "evil.example")]),

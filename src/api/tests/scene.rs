@@ -276,12 +276,12 @@ impl Scene {
             effects(transaction, &ledger, NETWORK, &mut list).unwrap();
             apply::apply_transaction(&mut ledger, transaction, &list).unwrap();
         }
-        let settled = apply::credit_block(&mut ledger, &block, parent.as_ref()).unwrap();
+        let applied = apply::credit_block(&mut ledger, &block, parent.as_ref()).unwrap();
         let mut expiry = ledger.expiry().unwrap();
         while expiry.step(&mut ledger).unwrap() {}
         let hashes: Vec<_> = block.transactions.iter().map(Transaction::hashes).collect();
         for number in 0..hashes.len() {
-            let relisting = apply::index_transaction(&mut ledger, &block, &hashes, &settled, number).unwrap();
+            let relisting = apply::index_transaction(&mut ledger, &block, &hashes, &applied, number).unwrap();
             if let Some(mut relisting) = relisting {
                 while relisting.step(ledger.txn, NETWORK).unwrap() {}
             }
@@ -296,7 +296,7 @@ impl Scene {
             score: 0,
             total_fee: block.total_fee(),
             beneficiary: None,
-            ids: settled.ids,
+            ids: applied.ids,
         };
         apply::store(&mut batch, &header, &block, self.network.chain.rewrite_limit).unwrap();
         batch.commit().unwrap();

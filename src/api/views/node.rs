@@ -73,8 +73,8 @@ pub struct RequestRecords {
 
 impl View for RequestRecords {
     fn write(&self, sink: &mut impl Encoder) {
-        for (label, audits) in [("outstanding", &self.outstanding), ("most-recent", &self.latest)] {
-            sink.list(label, audits, |sink, audit| {
+        for (label, history) in [("outstanding", &self.outstanding), ("most-recent", &self.latest)] {
+            sink.list(label, history, |sink, audit| {
                 sink.i32("id", clamped(audit.number));
                 sink.string("host", Some(&audit.host));
                 sink.string("path", Some(&audit.path));

@@ -88,11 +88,11 @@ impl PeersReport<'_> {
         self.write_last_failure(sink, dropped.node.last_failure.as_ref());
     }
 
-    fn write_last_failure(&self, sink: &mut impl Encoder, trouble: Option<&LastFailure>) {
-        sink.optional("lastTrouble", trouble, |sink, LastFailure { at, kind: trouble, reason }| {
+    fn write_last_failure(&self, sink: &mut impl Encoder, failure: Option<&LastFailure>) {
+        sink.optional("lastTrouble", failure, |sink, LastFailure { at, kind: failure, reason }| {
             sink.string(
                 "state",
-                Some(state(match trouble {
+                Some(state(match failure {
                     FailureKind::Busy => State::Busy,
                     FailureKind::Inactive => State::Inactive,
                     FailureKind::Failure => State::Failure,

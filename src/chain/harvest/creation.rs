@@ -88,8 +88,8 @@ pub fn create(
         transactions,
     };
     block.signature = Some(key.sign(&block.to_bytes(SigningForm::NonVerifiable)));
-    let case =
+    let context =
         ValidationContext { state, network, height: block.height, now: block.timestamp, purpose: Purpose::NewBlock };
-    check_block(&block, hashes, &case).map_err(|refusal| BlockError::from_rejection(refusal, None))?;
+    check_block(&block, hashes, &context).map_err(|rejection| BlockError::from_rejection(rejection, None))?;
     Ok(block)
 }

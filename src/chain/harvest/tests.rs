@@ -314,15 +314,15 @@ fn a_transaction_that_raises_an_exception_does_not_stop_the_selection() {
         body.mosaics = vec![Mosaic { id: MosaicId::parse("no:such").unwrap(), quantity: 1 }];
     }
     let state = scene.state();
-    let case = ValidationContext {
+    let context = ValidationContext {
         state: &state,
         network: &scene.network,
         height: LAST.next(),
         now: NOW,
         purpose: Purpose::NewBlock,
     };
-    let refusal = check_transaction(&unknown, &case).unwrap_err();
-    assert!(matches!(refusal, Rejection::Exception(_)), "{refusal}");
+    let rejection = check_transaction(&unknown, &context).unwrap_err();
+    assert!(matches!(rejection, Rejection::Exception(_)), "{rejection}");
     assert_eq!(scene.selected(&[unknown, transfer(2, 3, 2)]), [1]);
 }
 

@@ -48,7 +48,7 @@ impl View<'_> {
 
     /// Returns the growth of a counter per second; `None` if the node was restarted in between.
     fn rate(&self, name: &str) -> Option<f64> {
-        let uptime = |figures: &Scrape| figures.value("nisd_uptime_seconds");
+        let uptime = |metrics: &Scrape| metrics.value("nisd_uptime_seconds");
         let passed = uptime(self.metrics)? - uptime(self.before?)?;
         let grown = self.metrics.sum(name)? - self.before?.sum(name).unwrap_or(0.0);
         (passed > 0.0 && grown >= 0.0).then(|| grown / passed)

@@ -96,18 +96,18 @@ mod tests {
 
     #[test]
     fn each_missing_header_has_its_own_answer() {
-        for (headers, refusal, status, body) in [
+        for (headers, rejection, status, body) in [
             ([CONNECTION, VERSION, KEY].concat(), UpgradeError::NotWebSocket, 400, 34),
             (["Upgrade: h2c\r\n", CONNECTION, VERSION, KEY].concat(), UpgradeError::NotWebSocket, 400, 34),
             ([UPGRADE, "Connection: close\r\n", VERSION, KEY].concat(), UpgradeError::NotAnUpgrade, 400, 54),
             ([UPGRADE, CONNECTION, "Sec-WebSocket-Version: 8\r\n", KEY].concat(), UpgradeError::WrongVersion, 426, 0),
             ([UPGRADE, CONNECTION, VERSION].concat(), UpgradeError::NoKey, 400, 0),
         ] {
-            assert_eq!(decide(&headers).unwrap_err(), refusal);
+            assert_eq!(decide(&headers).unwrap_err(), rejection);
             let mut reply = Response::new();
-            refusal.fill_response(&mut reply);
+            rejection.fill_response(&mut reply);
             assert_eq!((reply.status, reply.body.len()), (status, body));
-            assert_eq!(reply.close, refusal == UpgradeError::NotAnUpgrade);
+            assert_eq!(reply.close, rejection == UpgradeError::NotAnUpgrade);
         }
     }
 

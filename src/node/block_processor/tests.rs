@@ -83,9 +83,9 @@ fn run(processor: &mut BlockProcessor<'_>) -> Vec<ProcessedBlocks> {
     panic!("it does not end");
 }
 
-fn result(judged: &[ProcessedBlocks]) -> &Outcome {
-    assert_eq!(judged.len(), 1);
-    &judged[0].outcome
+fn result(processed: &[ProcessedBlocks]) -> &Outcome {
+    assert_eq!(processed.len(), 1);
+    &processed[0].outcome
 }
 
 fn tip_hash(store: &Store) -> Hash256 {
@@ -96,12 +96,12 @@ fn tip_hash(store: &Store) -> Hash256 {
 fn fetched_blocks_give_the_same_chain_as_an_import() {
     let (chain, whole) = (Chain::up_to(20), Chain::up_to(60));
     let (store, network) = (chain.store(), &chain.settings.network);
-    let mut judge = BlockProcessor::new(&store, network);
-    judge.pull(pulled(&chain.blocks()[19..59], 20, tip_hash(&store), network));
-    let judged = run(&mut judge);
-    assert_eq!(result(&judged), &Outcome::Result(ValidationResult::Success));
-    let switch = judged[0].chain_update.as_ref().unwrap();
-    assert_eq!((switch.common, switch.tip), (Height(20), Height(60)));
+    let mut processor = BlockProcessor::new(&store, network);
+    processor.pull(pulled(&chain.blocks()[19..59], 20, tip_hash(&store), network));
+    let processed = run(&mut processor);
+    assert_eq!(result(&processed), &Outcome::Result(ValidationResult::Success));
+    let update = processed[0].chain_update.as_ref().unwrap();
+    assert_eq!((update.common, update.tip), (Height(20), Height(60)));
     let digest = |store: &Store| state::digest(&store.snapshot().unwrap()).unwrap();
     assert_eq!(digest(&store), digest(&whole.store()));
 }
@@ -110,15 +110,15 @@ fn fetched_blocks_give_the_same_chain_as_an_import() {
 fn common_blocks_are_skipped() {
     let chain = Chain::up_to(20);
     let (store, network) = (chain.store(), &chain.settings.network);
-    let mut judge = BlockProcessor::new(&store, network);
-    judge.pull(pulled(&chain.blocks()[15..30], 16, tip_hash(&store), network));
-    let judged = run(&mut judge);
-    assert_eq!(result(&judged), &Outcome::Result(ValidationResult::Success));
-    let switch = judged[0].chain_update.as_ref().unwrap();
-    assert_eq!((switch.common, switch.tip), (Height(20), Height(31)));
-    judge.pull(pulled(&chain.blocks()[15..30], 16, tip_hash(&store), network));
-    let judged = run(&mut judge);
-    assert_eq!(result(&judged), &Outcome::Result(ValidationResult::FailureChainScoreInferior), "nothing is new");
+    let mut processor = BlockProcessor::new(&store, network);
+    processor.pull(pulled(&chain.blocks()[15..30], 16, tip_hash(&store), network));
+    let processed = run(&mut processor);
+    assert_eq!(result(&processed), &Outcome::Result(ValidationResult::Success));
+    let update = processed[0].chain_update.as_ref().unwrap();
+    assert_eq!((update.common, update.tip), (Height(20), Height(31)));
+    processor.pull(pulled(&chain.blocks()[15..30], 16, tip_hash(&store), network));
+    let processed = run(&mut processor);
+    assert_eq!(result(&processed), &Outcome::Result(ValidationResult::FailureChainScoreInferior), "nothing is new");
     assert_eq!(tip(&store.snapshot().unwrap()).unwrap().unwrap().height, Height(31));
 }
 
@@ -126,9 +126,9 @@ fn common_blocks_are_skipped() {
 fn blocks_compared_with_an_older_tip_are_dropped_without_a_penalty() {
     let chain = Chain::up_to(20);
     let (store, network) = (chain.store(), &chain.settings.network);
-    let mut judge = BlockProcessor::new(&store, network);
-    judge.pull(pulled(&chain.blocks()[19..30], 20, Hash256([7; 32]), network));
-    assert_eq!(result(&run(&mut judge)), &Outcome::Result(ValidationResult::Neutral));
+    let mut processor = BlockProcessor::new(&store, network);
+    processor.pull(pulled(&chain.blocks()[19..30], 20, Hash256([7; 32]), network));
+    assert_eq!(result(&run(&mut processor)), &Outcome::Result(ValidationResult::Neutral));
     assert_eq!(tip(&store.snapshot().unwrap()).unwrap().unwrap().height, Height(20));
 }
 
@@ -142,11 +142,11 @@ fn missing_or_bad_blocks_are_penalized_and_change_nothing() {
     let mut gap = blocks[19..30].to_vec();
     gap.remove(3);
     for bad in [Vec::new(), forged, gap] {
-        let mut judge = BlockProcessor::new(&store, network);
-        judge.pull(pulled(&bad, 20, before, network));
-        let judged = run(&mut judge);
-        assert_eq!(result(&judged), &Outcome::Result(ValidationResult::FailureChainScoreInferior));
-        assert!(judged[0].chain_update.is_none());
+        let mut processor = BlockProcessor::new(&store, network);
+        processor.pull(pulled(&bad, 20, before, network));
+        let processed = run(&mut processor);
+        assert_eq!(result(&processed), &Outcome::Result(ValidationResult::FailureChainScoreInferior));
+        assert!(processed[0].chain_update.is_none());
         assert_eq!(tip_hash(&store), before);
     }
 }
@@ -155,21 +155,25 @@ fn missing_or_bad_blocks_are_penalized_and_change_nothing() {
 fn a_pushed_block_is_accepted_once_and_offered_for_relay() {
     let chain = Chain::up_to(20);
     let (store, network) = (chain.store(), &chain.settings.network);
-    let (blocks, mut judge) = (chain.blocks(), BlockProcessor::new(&store, network));
+    let (blocks, mut processor) = (chain.blocks(), BlockProcessor::new(&store, network));
     let snapshot = store.snapshot().unwrap();
     let confirmed = ConfirmedChain { snapshot: &snapshot, network, height: Height(20), now: AFTER_ALL_BLOCKS };
-    let push =
-        |judge: &mut BlockProcessor<'_>, block: &Block| judge.push(block.clone(), SENDER, &confirmed, true).unwrap();
-    assert_eq!(push(&mut judge, &blocks[19]), PushOutcome::Queued);
-    assert_eq!(push(&mut judge, &blocks[19]), PushOutcome::Ignored, "it has come before");
-    assert_eq!(push(&mut judge, &blocks[25]), PushOutcome::Rejected(ValidationResult::FailureEntityUnusableOutOfSync));
+    let push = |processor: &mut BlockProcessor<'_>, block: &Block| {
+        processor.push(block.clone(), SENDER, &confirmed, true).unwrap()
+    };
+    assert_eq!(push(&mut processor, &blocks[19]), PushOutcome::Queued);
+    assert_eq!(push(&mut processor, &blocks[19]), PushOutcome::Ignored, "it has come before");
+    assert_eq!(
+        push(&mut processor, &blocks[25]),
+        PushOutcome::Rejected(ValidationResult::FailureEntityUnusableOutOfSync)
+    );
     let forged = Block { signature: blocks[3].signature, timestamp: Timestamp(1), ..blocks[19].clone() };
-    assert_eq!(push(&mut judge, &forged), PushOutcome::Rejected(ValidationResult::FailureSignatureNotVerifiable));
-    let judged = run(&mut judge);
-    assert_eq!(result(&judged), &Outcome::Result(ValidationResult::Success));
-    assert_eq!(judged[0].sender, BlockOrigin::Pushed(SENDER));
-    assert_eq!(judged[0].accepted.as_deref(), Some(&blocks[19]));
-    assert_eq!(judged[0].chain_update.as_ref().unwrap().tip, Height(21));
+    assert_eq!(push(&mut processor, &forged), PushOutcome::Rejected(ValidationResult::FailureSignatureNotVerifiable));
+    let processed = run(&mut processor);
+    assert_eq!(result(&processed), &Outcome::Result(ValidationResult::Success));
+    assert_eq!(processed[0].sender, BlockOrigin::Pushed(SENDER));
+    assert_eq!(processed[0].accepted.as_deref(), Some(&blocks[19]));
+    assert_eq!(processed[0].chain_update.as_ref().unwrap().tip, Height(21));
     assert_eq!(tip_hash(&store), blocks[19].hash());
 }
 
@@ -177,20 +181,20 @@ fn a_pushed_block_is_accepted_once_and_offered_for_relay() {
 fn a_forged_copy_does_not_block_the_genuine_block() {
     let chain = Chain::up_to(20);
     let (store, network) = (chain.store(), &chain.settings.network);
-    let (blocks, mut judge) = (chain.blocks(), BlockProcessor::new(&store, network));
+    let (blocks, mut processor) = (chain.blocks(), BlockProcessor::new(&store, network));
     let snapshot = store.snapshot().unwrap();
     let confirmed = ConfirmedChain { snapshot: &snapshot, network, height: Height(20), now: AFTER_ALL_BLOCKS };
-    let push = |judge: &mut BlockProcessor<'_>, block| judge.push(block, SENDER, &confirmed, true).unwrap();
+    let push = |processor: &mut BlockProcessor<'_>, block| processor.push(block, SENDER, &confirmed, true).unwrap();
     let forged = Block { signature: blocks[3].signature, ..blocks[19].clone() };
     assert_eq!(forged.hash(), blocks[19].hash());
     assert_eq!(
-        push(&mut judge, forged.clone()),
+        push(&mut processor, forged.clone()),
         PushOutcome::Rejected(ValidationResult::FailureSignatureNotVerifiable)
     );
-    assert_eq!(push(&mut judge, forged), PushOutcome::Ignored);
-    assert_eq!(push(&mut judge, blocks[19].clone()), PushOutcome::Queued);
+    assert_eq!(push(&mut processor, forged), PushOutcome::Ignored);
+    assert_eq!(push(&mut processor, blocks[19].clone()), PushOutcome::Queued);
     drop(snapshot);
-    run(&mut judge);
+    run(&mut processor);
     assert_eq!(tip_hash(&store), blocks[19].hash());
 }
 
@@ -198,15 +202,15 @@ fn a_forged_copy_does_not_block_the_genuine_block() {
 fn an_invalid_sibling_of_the_tip_is_rejected_and_changes_nothing() {
     let chain = Chain::up_to(20);
     let (store, network) = (chain.store(), &chain.settings.network);
-    let (blocks, mut judge) = (chain.blocks(), BlockProcessor::new(&store, network));
+    let (blocks, mut processor) = (chain.blocks(), BlockProcessor::new(&store, network));
     let snapshot = store.snapshot().unwrap();
     let confirmed = ConfirmedChain { snapshot: &snapshot, network, height: Height(20), now: AFTER_ALL_BLOCKS };
     let sibling = Block { timestamp: Timestamp(blocks[18].timestamp.0 + 1), ..blocks[18].clone() };
-    assert_eq!(judge.push(sibling, SENDER, &confirmed, true).unwrap(), PushOutcome::Queued);
+    assert_eq!(processor.push(sibling, SENDER, &confirmed, true).unwrap(), PushOutcome::Queued);
     drop(snapshot);
-    let judged = run(&mut judge);
-    assert_eq!(result(&judged), &Outcome::Result(ValidationResult::FailureChainInvalid), "its signature is wrong");
-    assert!(judged[0].accepted.is_none());
+    let processed = run(&mut processor);
+    assert_eq!(result(&processed), &Outcome::Result(ValidationResult::FailureChainInvalid), "its signature is wrong");
+    assert!(processed[0].accepted.is_none());
     assert_eq!(tip_hash(&store), blocks[18].hash());
 }
 
@@ -214,7 +218,7 @@ fn an_invalid_sibling_of_the_tip_is_rejected_and_changes_nothing() {
 fn a_peer_that_fills_the_push_queue_does_not_block_other_peers() {
     let chain = Chain::up_to(20);
     let (store, network) = (chain.store(), &chain.settings.network);
-    let (blocks, mut judge) = (chain.blocks(), BlockProcessor::new(&store, network));
+    let (blocks, mut processor) = (chain.blocks(), BlockProcessor::new(&store, network));
     let snapshot = store.snapshot().unwrap();
     let confirmed = ConfirmedChain { snapshot: &snapshot, network, height: Height(20), now: AFTER_ALL_BLOCKS };
     // A sender has as many keys and, in an IPv6 network, addresses as it likes.
@@ -224,27 +228,28 @@ fn a_peer_that_fills_the_push_queue_does_not_block_other_peers() {
     };
     let sibling = |second| Block { timestamp: Timestamp(blocks[18].timestamp.0 + second), ..blocks[18].clone() };
     for number in 0..MAX_QUEUED as u8 {
-        let pushed = judge.push(sibling(i32::from(number) + 1), attacker(number), &confirmed, true).unwrap();
+        let pushed = processor.push(sibling(i32::from(number) + 1), attacker(number), &confirmed, true).unwrap();
         assert_eq!(pushed, PushOutcome::Queued);
     }
-    assert_eq!(judge.push(sibling(1000), attacker(99), &confirmed, true).unwrap(), PushOutcome::Ignored);
-    assert_eq!(judge.push(blocks[19].clone(), SENDER, &confirmed, true).unwrap(), PushOutcome::Queued);
-    assert_eq!((judge.queue.len(), judge.queue.back().unwrap().by), (MAX_QUEUED, SENDER));
+    assert_eq!(processor.push(sibling(1000), attacker(99), &confirmed, true).unwrap(), PushOutcome::Ignored);
+    assert_eq!(processor.push(blocks[19].clone(), SENDER, &confirmed, true).unwrap(), PushOutcome::Queued);
+    assert_eq!((processor.queue.len(), processor.queue.back().unwrap().by), (MAX_QUEUED, SENDER));
     let bytes: usize =
-        judge.queue.iter().map(|waiting| waiting.block.block.to_bytes(SigningForm::Verifiable).len()).sum();
-    assert_eq!(judge.queue_bytes, bytes);
+        processor.queue.iter().map(|waiting| waiting.block.block.to_bytes(SigningForm::Verifiable).len()).sum();
+    assert_eq!(processor.queue_bytes, bytes);
     drop(snapshot);
-    let judged = run(&mut judge);
-    assert_eq!(judged.iter().filter(|judged| judged.accepted.is_some()).count(), 1);
+    let processed = run(&mut processor);
+    assert_eq!(processed.iter().filter(|judged| judged.accepted.is_some()).count(), 1);
     assert_eq!(tip_hash(&store), blocks[19].hash());
     // The newest of the attacker's blocks was dropped, and may be pushed again.
     let snapshot = store.snapshot().unwrap();
     let confirmed = ConfirmedChain { snapshot: &snapshot, network, height: Height(21), now: AFTER_ALL_BLOCKS };
-    let push =
-        |judge: &mut BlockProcessor<'_>, second| judge.push(sibling(second), attacker(1), &confirmed, true).unwrap();
-    assert_eq!(push(&mut judge, MAX_QUEUED as i32 - 1), PushOutcome::Ignored);
+    let push = |processor: &mut BlockProcessor<'_>, second| {
+        processor.push(sibling(second), attacker(1), &confirmed, true).unwrap()
+    };
+    assert_eq!(push(&mut processor, MAX_QUEUED as i32 - 1), PushOutcome::Ignored);
     assert_eq!(
-        push(&mut judge, MAX_QUEUED as i32),
+        push(&mut processor, MAX_QUEUED as i32),
         PushOutcome::Rejected(ValidationResult::FailureEntityUnusableOutOfSync)
     );
 }
@@ -253,22 +258,22 @@ fn a_peer_that_fills_the_push_queue_does_not_block_other_peers() {
 fn pushed_blocks_need_a_booted_node_and_their_queue_is_limited() {
     let chain = Chain::up_to(20);
     let (store, network) = (chain.store(), &chain.settings.network);
-    let (blocks, mut judge) = (chain.blocks(), BlockProcessor::new(&store, network));
+    let (blocks, mut processor) = (chain.blocks(), BlockProcessor::new(&store, network));
     let snapshot = store.snapshot().unwrap();
     let confirmed = ConfirmedChain { snapshot: &snapshot, network, height: Height(20), now: AFTER_ALL_BLOCKS };
-    assert_eq!(judge.push(blocks[19].clone(), SENDER, &confirmed, false).unwrap(), PushOutcome::NotBooted);
-    assert_eq!(judge.push(blocks[19].clone(), SENDER, &confirmed, true).unwrap(), PushOutcome::Ignored);
-    assert!(!judge.has_work());
+    assert_eq!(processor.push(blocks[19].clone(), SENDER, &confirmed, false).unwrap(), PushOutcome::NotBooted);
+    assert_eq!(processor.push(blocks[19].clone(), SENDER, &confirmed, true).unwrap(), PushOutcome::Ignored);
+    assert!(!processor.has_work());
     let sibling = |second| Block { timestamp: Timestamp(blocks[18].timestamp.0 + second), ..blocks[18].clone() };
     for second in 0..MAX_QUEUED as i32 {
-        assert_eq!(judge.push(sibling(second + 1), SENDER, &confirmed, true).unwrap(), PushOutcome::Queued);
+        assert_eq!(processor.push(sibling(second + 1), SENDER, &confirmed, true).unwrap(), PushOutcome::Queued);
     }
-    assert_eq!(judge.push(sibling(1000), SENDER, &confirmed, true).unwrap(), PushOutcome::Ignored);
-    assert_eq!(judge.queue.len(), MAX_QUEUED);
-    assert_eq!(run(&mut judge).len(), MAX_QUEUED);
-    assert_eq!(judge.queue_bytes, 0);
+    assert_eq!(processor.push(sibling(1000), SENDER, &confirmed, true).unwrap(), PushOutcome::Ignored);
+    assert_eq!(processor.queue.len(), MAX_QUEUED);
+    assert_eq!(run(&mut processor).len(), MAX_QUEUED);
+    assert_eq!(processor.queue_bytes, 0);
     assert_eq!(
-        judge.push(sibling(1000), SENDER, &confirmed, true).unwrap(),
+        processor.push(sibling(1000), SENDER, &confirmed, true).unwrap(),
         PushOutcome::Queued,
         "there is room again"
     );

@@ -52,7 +52,7 @@ impl HashCompaction {
 /// moved; 0 if there is nothing to do.
 pub fn compact_page(txn: &mut WriteTxn<'_>, below: HashEpoch) -> Result<usize, StoreError> {
     match first_row(txn)? {
-        Some((era, _)) if era < below => pack_page(txn, era),
+        Some((epoch, _)) if epoch < below => pack_page(txn, epoch),
         _ => match next_merge(txn, below)? {
             Some(run) => merge_page(txn, run),
             None => Ok(0),
@@ -82,10 +82,10 @@ fn write_page(txn: &mut WriteTxn<'_>, run: SortedRun, rows: &[HashRow]) -> Resul
 
 /// Returns the target of the next merge: of the lowest mergeable level, the oldest runs. All its epochs are packed.
 fn next_merge(state: &impl Read, below: HashEpoch) -> Result<Option<SortedRun>, StoreError> {
-    let mut walk = state.cursor(Table::HashRuns)?;
+    let mut cursor = state.cursor(Table::HashRuns)?;
     let mut level = 0;
     while level < LAST_LEVEL {
-        let Some(page) = RunPage::seek(&mut walk, SortedRun::containing(0, level), HashRow::LOWEST)? else { break };
+        let Some(page) = RunPage::seek(&mut cursor, SortedRun::containing(0, level), HashRow::LOWEST)? else { break };
         let Some(parent) = page.run.parent() else { break };
         if parent.end() <= u64::from(below) {
             return Ok(Some(parent));

@@ -80,12 +80,12 @@ impl SortedRun {
 
     /// Returns the last row; `None` if the run has no pages.
     pub fn last_row(self, state: &impl Read) -> Result<Option<HashRow>, StoreError> {
-        let mut walk = state.cursor(Table::HashRuns)?;
+        let mut cursor = state.cursor(Table::HashRuns)?;
         let behind = match self.next() {
-            Some(next) => walk.seek(&next.key(HashRow::LOWEST))?,
+            Some(next) => cursor.seek(&next.key(HashRow::LOWEST))?,
             None => None,
         };
-        let last = if behind.is_some() { walk.previous()? } else { walk.last()? };
+        let last = if behind.is_some() { cursor.previous()? } else { cursor.last()? };
         let page = last.map(RunPage::read).transpose()?;
         Ok(page.filter(|page| page.run == self).map(|page| page.last()))
     }
@@ -162,11 +162,11 @@ pub fn search<T>(
     hash: &Hash256,
     mut visit: impl FnMut(HashRow) -> Result<Option<T>, StoreError>,
 ) -> Result<Option<T>, StoreError> {
-    let (mut walk, mut found) = (state.cursor(Table::HashRuns)?, None);
+    let (mut cursor, mut found) = (state.cursor(Table::HashRuns)?, None);
     let first = HashRow::lowest_for(hash);
     let mut from = Some(SortedRun::containing(oldest, 0));
     while let Some(run) = from {
-        let Some(page) = RunPage::seek(&mut walk, run, first)? else { break };
+        let Some(page) = RunPage::seek(&mut cursor, run, first)? else { break };
         if page.run.level > run.level && found.is_some() {
             break;
         }
@@ -177,7 +177,7 @@ pub fn search<T>(
             // The first page of a later run than the one sought.
             Some(page.run)
         } else {
-            found = search_page(&mut walk, page, hash, &mut visit)?.or(found);
+            found = search_page(&mut cursor, page, hash, &mut visit)?.or(found);
             page.run.next()
         };
     }

@@ -91,9 +91,9 @@ impl<'s> Chain<'s> {
         let next_id = first_id + transactions.iter().map(|one| one.self_and_children().count() as u64).sum::<u64>();
         let (block, header) = stored(height, transactions.clone(), (first_id, next_id));
         let batch = self.batch();
-        let era = hash_epoch(batch, first_id).unwrap();
+        let epoch = hash_epoch(batch, first_id).unwrap();
         for (index, one) in (0..).zip(&transactions) {
-            insert_hashes(batch, era, height, index, one.hashes().all()).unwrap();
+            insert_hashes(batch, epoch, height, index, one.hashes().all()).unwrap();
         }
         if let Some(limit) = limit {
             forget(batch, height, Timestamp(limit)).unwrap();
@@ -119,8 +119,8 @@ impl<'s> Chain<'s> {
 
     /// Packs as a block with `hashes` hashes would; returns the number of steps.
     fn pack(&mut self, hashes: usize) -> usize {
-        let settled = Height(self.final_count as u64);
-        let mut packing = HashCompaction::new(self.batch(), settled, hashes).unwrap();
+        let final_height = Height(self.final_count as u64);
+        let mut packing = HashCompaction::new(self.batch(), final_height, hashes).unwrap();
         let mut steps = 0;
         while packing.step(self.batch()).unwrap() {
             steps += 1;
@@ -323,7 +323,7 @@ fn a_compaction_step_moves_one_page_of_rows() {
     let mut batch = store.begin_write().unwrap();
     const ERAS: u32 = 16;
     const ROWS: u32 = 2_000;
-    (0..ERAS).for_each(|era| insert_rows(&mut batch, era, ROWS));
+    (0..ERAS).for_each(|epoch| insert_rows(&mut batch, epoch, ROWS));
     let (mut moved, mut steps) = (0, 0);
     loop {
         let rows = batch.rows();

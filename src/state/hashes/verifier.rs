@@ -18,16 +18,16 @@ impl HashVerifier {
     /// Checks the rows of the block at a height. Returns table and key of the first missing row.
     pub fn verify_block(&mut self, state: &impl Read, height: Height) -> Result<Option<(Table, Vec<u8>)>, StoreError> {
         let Some((header, block)) = stored_block(state, height, Context::trusted_store())? else { return Ok(None) };
-        let era = HashTotals::of(state)?.epoch(header.ids.0);
+        let epoch = HashTotals::of(state)?.epoch(header.ids.0);
         for (index, transaction) in (0..).zip(&block.transactions) {
             for (number, one) in transaction.self_and_children().enumerate() {
                 let row = HashRow::new(&one.hash(), height, index, number > 0);
-                if state.contains(Table::Hashes, &row_key(era, row))? {
+                if state.contains(Table::Hashes, &row_key(epoch, row))? {
                     self.rows += 1;
-                } else if is_packed(state, era, row)? {
+                } else if is_packed(state, epoch, row)? {
                     self.packed += 1;
                 } else {
-                    return expected_key(state, era, row).map(Some);
+                    return expected_key(state, epoch, row).map(Some);
                 }
             }
         }

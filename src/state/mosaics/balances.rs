@@ -50,8 +50,8 @@ pub(in crate::state) fn for_each_balance(
     mut visit: impl FnMut(AccountId, u64) -> Result<bool, StoreError>,
 ) -> Result<(), StoreError> {
     let Some(first) = after.map_or(Some(0), |after| after.0.checked_add(1)) else { return Ok(()) };
-    let mut walk = state.cursor(Table::Balances)?;
-    let mut entry = walk.seek(&[version.mosaic.key(), first.to_be_bytes()].concat())?;
+    let mut cursor = state.cursor(Table::Balances)?;
+    let mut entry = cursor.seek(&[version.mosaic.key(), first.to_be_bytes()].concat())?;
     let mut pending: Option<(AccountId, u64)> = None;
     while let Some((key, value)) = entry.filter(|(key, _)| key.starts_with(&version.mosaic.key())) {
         let row = BalanceKey::from_bytes(key)?;
@@ -65,7 +65,7 @@ pub(in crate::state) fn for_each_balance(
             // Rows are in ascending order of age, so the newest comes last.
             *quantity = read_quantity(value)?;
         }
-        entry = walk.next()?;
+        entry = cursor.next()?;
     }
     pending.map_or(Ok(()), |(account, quantity)| visit(account, quantity).map(drop))
 }

@@ -82,16 +82,16 @@ impl Holding {
     /// Returns whether the account counts as invested. Once a lease has ended, an older row counts only if the balance
     /// is 0: holders of an expired mosaic do not count, but a creator without a balance does.
     fn is_invested(self, state: &impl Read, id: AccountId) -> Result<bool, StoreError> {
-        let stand = self.ownership_period.lease_state(state)?;
-        if self.effective_next_lease && self.as_of.is_same_lease(stand) {
+        let lease_state = self.ownership_period.lease_state(state)?;
+        if self.effective_next_lease && self.as_of.is_same_lease(lease_state) {
             return Ok(false);
         }
-        if !stand.has_ended() || self.as_of == stand {
+        if !lease_state.has_ended() || self.as_of == lease_state {
             return Ok(true);
         }
         // A later transfer would have rewritten the row, so the last balance is the one at the end of the lease.
-        let (edition, _) = last_definition(state, self.mosaic)?;
-        Ok(last_balance(state, edition, id)? == 0)
+        let (version, _) = last_definition(state, self.mosaic)?;
+        Ok(last_balance(state, version, id)? == 0)
     }
 }
 
@@ -111,12 +111,12 @@ pub fn holdings_after(
     after: Option<&MosaicId>,
     limit: usize,
 ) -> Result<HoldingsPage, StoreError> {
-    let mut walk = state.cursor(Table::Holdings)?;
+    let mut cursor = state.cursor(Table::Holdings)?;
     let prefix = account.key();
     // No key lies between a key and the same key with a zero byte appended.
     let from = after.map_or(prefix.to_vec(), |after| [holding_key(account, after).as_slice(), &[0]].concat());
     let mut part = HoldingsPage { ids: Vec::new(), next_after: None };
-    let mut entry = walk.seek(&from)?;
+    let mut entry = cursor.seek(&from)?;
     for number in 1.. {
         let Some((key, value)) = entry.filter(|(key, _)| key.starts_with(&prefix)) else { break };
         let id = std::str::from_utf8(&key[prefix.len()..]).ok().and_then(|text| MosaicId::parse(text).ok());
@@ -129,7 +129,7 @@ pub fn holdings_after(
         if part.next_after.is_some() {
             break;
         }
-        entry = walk.next()?;
+        entry = cursor.next()?;
     }
     Ok(part)
 }

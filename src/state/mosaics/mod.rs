@@ -168,10 +168,10 @@ pub fn current_mosaic(state: &impl Read, id: &MosaicId) -> Result<Option<Current
 
 /// Returns the last definition of a mosaic, and its stored form.
 fn last_definition(state: &impl Read, mosaic: MosaicNumber) -> Result<(DefinitionVersion, &[u8]), StoreError> {
-    let mut walk = state.cursor(Table::Mosaics)?;
-    let last = match walk.seek(&[mosaic.key(), [0xFF; 4]].concat())? {
-        Some(_) => walk.previous()?,
-        None => walk.last()?,
+    let mut cursor = state.cursor(Table::Mosaics)?;
+    let last = match cursor.seek(&[mosaic.key(), [0xFF; 4]].concat())? {
+        Some(_) => cursor.previous()?,
+        None => cursor.last()?,
     };
     let (key, value) = last.filter(|(key, _)| key.starts_with(&mosaic.key())).ok_or(DAMAGED)?;
     Ok((DefinitionVersion::read(mosaic, key, value)?, value))

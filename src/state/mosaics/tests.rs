@@ -275,10 +275,10 @@ impl World<'_, '_> {
         let numbers: BTreeMap<Address, u8> = (0..ACCOUNTS).map(|number| (account(number), number)).collect();
         let found = if self.model.began == 0 { Vec::new() } else { history(self.batch, &id()).unwrap() };
         prop_assert_eq!(found.len(), self.model.definitions.len());
-        for ((edition, entry), (_, supply, expected)) in found.iter().zip(&self.model.definitions) {
+        for ((version, entry), (_, supply, expected)) in found.iter().zip(&self.model.definitions) {
             prop_assert_eq!(entry.supply, *supply);
             let found: Balances =
-                balances(self.batch, *edition).unwrap().iter().map(|(who, has)| (numbers[who], *has)).collect();
+                balances(self.batch, *version).unwrap().iter().map(|(who, has)| (numbers[who], *has)).collect();
             prop_assert_eq!(&found, expected);
         }
         for who in 0..ACCOUNTS {

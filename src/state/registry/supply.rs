@@ -165,15 +165,15 @@ fn add_changes(
     visit: &mut impl FnMut() -> bool,
 ) -> Result<bool, StoreError> {
     let end = changes_key(definition, height.next());
-    let mut walk = state.cursor(Table::SupplyChanges)?;
-    let mut entry = walk.seek(from)?;
+    let mut cursor = state.cursor(Table::SupplyChanges)?;
+    let mut entry = cursor.seek(from)?;
     while let Some((key, value)) = entry.filter(|(key, _)| *key < end.as_slice()) {
         *units = units.saturating_add(ByteReader::new(value, "a change of supply").u64()? as i64);
         *from = [key, &[0]].concat();
         if !visit() {
             return Ok(false);
         }
-        entry = walk.next()?;
+        entry = cursor.next()?;
     }
     Ok(true)
 }
@@ -231,8 +231,8 @@ mod tests {
     }
 
     fn at(txn: &WriteTxn<'_>, height: u64) -> Option<HistoricalSupply> {
-        let mut walk = SupplyQuery::new(txn, &definition().id, Height(height)).unwrap()?;
-        Some(walk.resume(txn, || true).unwrap().expect("an end"))
+        let mut cursor = SupplyQuery::new(txn, &definition().id, Height(height)).unwrap()?;
+        Some(cursor.resume(txn, || true).unwrap().expect("an end"))
     }
 
     #[test]

@@ -298,8 +298,11 @@ fn jsonp_accepts_only_a_valid_callback_name() {
     let mut port = Port::new();
     assert_eq!(port.ask(1, "GET", &path("jsonp?c=_jp.a"), "").body, b"/**/_jp.a(\"o\");\r\n");
     assert_eq!(port.post(2, &path("jsonp_send"), CONNECT), (200, "ok".to_owned()));
-    let told = String::from_utf8(port.ask(1, "GET", &path("jsonp?c=_jp.b"), "").body).unwrap();
-    assert!(told.starts_with("/**/_jp.b(\"a[\\\"CONNECTED\\\\n") && told.ends_with("\\\"]\");\r\n"), "{told}");
+    let delivered = String::from_utf8(port.ask(1, "GET", &path("jsonp?c=_jp.b"), "").body).unwrap();
+    assert!(
+        delivered.starts_with("/**/_jp.b(\"a[\\\"CONNECTED\\\\n") && delivered.ends_with("\\\"]\");\r\n"),
+        "{delivered}"
+    );
     for bad in ["jsonp", "jsonp?c=", "jsonp?c=alert(1)", "htmlfile", "htmlfile?c=%3Cscript%3E"] {
         let reply = port.ask(1, "GET", &path(bad), "");
         assert_eq!(
@@ -388,8 +391,8 @@ fn a_broken_receiver_ends_the_session() {
             port.post(1, &path(transport), "");
         }
         port.disconnect(1);
-        let told = port.post(2, &path(transport), "").1;
-        assert!(told.ends_with("c[1002,\"Connection interrupted\"]\n"), "{told}");
+        let delivered = port.post(2, &path(transport), "").1;
+        assert!(delivered.ends_with("c[1002,\"Connection interrupted\"]\n"), "{delivered}");
         assert_eq!(port.bench.broker.usage().session_bytes, 0);
         port.advance(seconds(6));
         assert_eq!(port.bench.broker.usage(), BrokerUsage::default());
@@ -491,8 +494,8 @@ fn polled_sessions_do_not_block_newcomers_and_evicted_ones_are_removed() {
     }
     port.from = "10.0.0.2";
     assert_eq!(port.post(2, "0/new/xhr", ""), (200, "o\n".to_owned()));
-    let (_, told, taken) = &port.open[&100];
-    assert_eq!((told.body.as_slice(), *taken), (b"c[1013,\"too many sessions\"]\n".as_slice(), Progress::Done));
+    let (_, delivered, taken) = &port.open[&100];
+    assert_eq!((delivered.body.as_slice(), *taken), (b"c[1013,\"too many sessions\"]\n".as_slice(), Progress::Done));
     assert_eq!(port.open[&101].2, Progress::Streaming);
 }
 
@@ -510,9 +513,9 @@ fn send_requests_wait_for_each_other_and_for_query_capacity() {
     assert_eq!(port.open[&3].2, Progress::Suspended);
     port.work();
     assert_eq!((port.open[&2].1.status, port.open[&3].1.status), (204, 204));
-    let told: Vec<String> = serde_json::from_str(&port.post(1, &path("xhr"), "").1[1..]).unwrap();
-    assert_eq!(told.len(), 41, "all were answered");
-    assert!(told.iter().any(|frame| frame.starts_with("CONNECTED\nversion:1.2")));
+    let delivered: Vec<String> = serde_json::from_str(&port.post(1, &path("xhr"), "").1[1..]).unwrap();
+    assert_eq!(delivered.len(), 41, "all were answered");
+    assert!(delivered.iter().any(|frame| frame.starts_with("CONNECTED\nversion:1.2")));
 }
 
 #[test]

@@ -278,7 +278,7 @@ impl Resolver {
         let Some(lookup) = self.lookups.remove(&number) else { return };
         self.lookups_by_name.remove(&lookup.name);
         let (known, lifetime) = combine_answers(&lookup.answers);
-        self.resolved.extend(lookup.requesters.iter().map(|asker| (*asker, known.clone())));
+        self.resolved.extend(lookup.requesters.iter().map(|requester| (*requester, known.clone())));
         self.cache.put(lookup.name, known, lifetime, now);
     }
 

@@ -27,7 +27,7 @@ impl Bench {
 
     fn found(&mut self) -> Vec<(usize, Result<Vec<IpAddr>, &'static str>)> {
         std::iter::from_fn(|| self.resolver.next_resolved())
-            .map(|(asker, known)| (asker, known.map(|addresses| addresses.to_vec())))
+            .map(|(requester, known)| (requester, known.map(|addresses| addresses.to_vec())))
             .collect()
     }
 
@@ -220,13 +220,13 @@ fn a_missing_name_is_reported_and_cached() {
 #[test]
 fn outstanding_queries_are_limited_and_cancelled_ones_free_their_slots() {
     let mut bench = Bench::new();
-    for asker in 0..10 {
-        bench.resolver.resolve(&format!("n{asker}.example"), asker, bench.now);
+    for requester in 0..10 {
+        bench.resolver.resolve(&format!("n{requester}.example"), requester, bench.now);
     }
     assert_eq!(bench.questions().len(), 4);
     bench.resolver.cancel(0, bench.now);
     assert_eq!((bench.closed(), bench.questions().len()), (vec![0, 1], 2));
-    (1..10).for_each(|asker| bench.resolver.cancel(asker, bench.now));
+    (1..10).for_each(|requester| bench.resolver.cancel(requester, bench.now));
     assert_eq!((bench.questions().len(), bench.resolver.next_due(), bench.found().len()), (0, None, 0));
     assert!(bench.resolver.lookups.is_empty() && bench.resolver.lookups_by_name.is_empty());
 }
