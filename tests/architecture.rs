@@ -79,7 +79,7 @@ const EXCEPTIONS: &[(&str, &str, &str)] = &[];
 /// Layers and files that may touch sockets, clocks, the system's randomness or other threads.
 const OUTSIDE: &[&str] = &["net", "event_loop", "main"];
 /// Words that show such a touch.
-const TOUCHES: &[&str] = &[
+const OUTSIDE_WORDS: &[&str] = &[
     "SystemTime::now",
     "Instant::now",
     "UdpSocket",
@@ -217,7 +217,7 @@ fn sockets_clocks_randomness_and_threads_are_used_only_by_the_outer_layers() {
             continue;
         }
         let code = code(&file, &text);
-        wrong.extend(TOUCHES.iter().filter(|what| code.contains(**what)).map(|what| format!("{file}: {what}")));
+        wrong.extend(OUTSIDE_WORDS.iter().filter(|what| code.contains(**what)).map(|what| format!("{file}: {what}")));
     }
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
@@ -231,7 +231,7 @@ fn net_uses_sockets_and_clocks_only_in_its_socket_files() {
             continue;
         }
         let code = code(&file, &text);
-        for what in TOUCHES.iter().filter(|what| code.contains(**what)) {
+        for what in OUTSIDE_WORDS.iter().filter(|what| code.contains(**what)) {
             // The trait of sockets is implemented here.
             assert!(file == "net/socket.rs" && *what == "TcpStream", "{file}: {what}");
         }

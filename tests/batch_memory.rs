@@ -11,7 +11,7 @@ use nisd::store::{ChainIdentity, Options, Read, Store, Table, Write, block_key};
 const ROWS: u64 = 120_000;
 const VALUE: usize = 900;
 /// 2^13 pages, plus LMDB's own memory and that of this test.
-const MOST: u64 = 44 << 20;
+const MAX_MEMORY: u64 = 44 << 20;
 
 /// Returns the private memory of this process in bytes.
 fn own_memory() -> u64 {
@@ -59,7 +59,7 @@ fn a_write_transaction_of_any_size_takes_bounded_memory_and_is_discarded_on_drop
             batch.commit().expect("room");
         }
     }
-    assert!(most < MOST, "{} MiB", most >> 20);
+    assert!(most < MAX_MEMORY, "{} MiB", most >> 20);
     let snapshot = store.snapshot().expect("a snapshot");
     for number in 0..ROWS {
         let expected = (number % 2 == 1).then(|| value(number));

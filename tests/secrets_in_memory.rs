@@ -12,11 +12,11 @@ use std::time::Duration;
 
 use common::daemon::{Node, nisd};
 use common::http_client::{Client, post};
-use common::loudly;
+use common::print_notice;
 use rustix::process::{Resource, Rlimit, getrlimit, getuid, setrlimit};
 use serde_json::{Map, Value, json};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const MAX_WAIT: Duration = Duration::from_secs(60);
 /// Larger mappings belong to the store.
 const MAX_MAPPING: u64 = 1 << 30;
 /// A key that was never used.
@@ -29,7 +29,7 @@ fn settings(folder: &Path) -> Vec<(String, String)> {
     let data = folder.join("devnet");
     let node = start(&["--data", data.to_str().expect("a path"), "--fresh-keys"]);
     node.process.signal("TERM");
-    node.process.ended_within(PATIENCE).expect_success();
+    node.process.wait_with_timeout(MAX_WAIT).expect_success();
     let text = fs::read_to_string(data.join("devnet.properties")).expect("settings");
     let pairs = text.lines().filter_map(|line| line.split_once('='));
     let pairs = pairs.map(|(key, value)| (key.trim().to_owned(), value.trim().to_owned()));
@@ -40,7 +40,7 @@ fn settings(folder: &Path) -> Vec<(String, String)> {
 fn start(arguments: &[&str]) -> Node {
     let mut command = Node::command(arguments);
     command.env("NISD_CORE_DUMPS", "1");
-    Node::of(command)
+    Node::from_command(command)
 }
 
 /// Returns how often a text occurs in the writable memory of a process.
@@ -192,7 +192,9 @@ fn the_node_and_its_helper_write_no_core_dump_by_default() {
     let user = match getuid().is_root() {
         true if is_reachable() => NOBODY,
         true => {
-            loudly("SKIPPED: whether a node can be looked into; others than the administrator cannot start it here");
+            print_notice(
+                "SKIPPED: whether a node can be looked into; others than the administrator cannot start it here",
+            );
             0
         }
         false => getuid().as_raw(),
@@ -204,7 +206,7 @@ fn the_node_and_its_helper_write_no_core_dump_by_default() {
             command.env("NISD_CORE_DUMPS", "1");
         }
         command.uid(user);
-        let node = Node::of(command);
+        let node = Node::from_command(command);
         let process = node.process.id();
         let helper = fs::read_to_string(format!("/proc/{process}/task/{process}/children")).expect("its children");
         let processes = [process, helper.trim().parse().expect("a helper")];
@@ -222,7 +224,7 @@ fn the_node_and_its_helper_write_no_core_dump_by_default() {
         let metrics = client.get("/metrics").text().to_owned();
         assert!(metrics.contains("nisd_memory_resident_bytes"), "{metrics}");
         node.process.signal("TERM");
-        node.process.ended_within(PATIENCE).expect_success();
+        node.process.wait_with_timeout(MAX_WAIT).expect_success();
     }
 }
 

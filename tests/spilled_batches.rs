@@ -14,10 +14,10 @@ use nisd::store::{ChainIdentity, Options, Store, Table, block_key};
 const ROWS: u64 = 12_000;
 const VALUE: [u8; 3000] = [7; 3000];
 /// Write transactions until memory use is stable, and default number after that (`BATCHES=2000` changes it).
-const FIRST: u32 = 6;
-const MORE: u32 = 24;
+const WARM_UP_BATCHES: u32 = 6;
+const MEASURED_BATCHES: u32 = 24;
 /// LMDB 0.9.24 lost at least 64 KiB with each.
-const MOST: u64 = 512 << 10;
+const MAX_GROWTH: u64 = 512 << 10;
 
 /// Returns the private memory of this process in bytes.
 fn own_memory() -> u64 {
@@ -33,10 +33,10 @@ fn write_transactions_spilled_before_their_commit_release_their_memory() {
         config::build(Some((Path::new("a.properties"), b"nem.network=testnet")), Vec::new(), Some(Path::new("/")));
     let identity = ChainIdentity::of(&settings.expect("settings").network);
     let store = Store::open(folder.path(), &identity, Options { map_size: 1 << 30 }).expect("a store");
-    let more = std::env::var("BATCHES").map_or(MORE, |number| number.parse().expect("a number"));
+    let more = std::env::var("BATCHES").map_or(MEASURED_BATCHES, |number| number.parse().expect("a number"));
     let mut after_first = 0;
-    for number in 0..FIRST + more {
-        if number == FIRST {
+    for number in 0..WARM_UP_BATCHES + more {
+        if number == WARM_UP_BATCHES {
             after_first = own_memory();
         }
         let mut batch = store.begin_write().expect("a batch");
@@ -46,6 +46,6 @@ fn write_transactions_spilled_before_their_commit_release_their_memory() {
     }
     let grown = own_memory().saturating_sub(after_first);
     let kib = [after_first, after_first + grown].map(|bytes| bytes >> 10);
-    eprintln!("{} KiB after {FIRST} batches of {ROWS} pages, {} KiB after {more} more", kib[0], kib[1]);
-    assert!(grown < MOST, "{} KiB more after {more} batches", grown >> 10);
+    eprintln!("{} KiB after {WARM_UP_BATCHES} batches of {ROWS} pages, {} KiB after {more} more", kib[0], kib[1]);
+    assert!(grown < MAX_GROWTH, "{} KiB more after {more} batches", grown >> 10);
 }

@@ -23,8 +23,8 @@ fn main() {
             most.sent = most.sent.max(figures.sent);
             most.received = most.received.max(figures.received);
             most.units = most.units.max(figures.units);
-            most.max_held = most.most_held.max(figures.most_held);
-            most.max_shared = most.most_shared.max(figures.most_shared);
+            most.max_held = most.max_held.max(figures.max_held);
+            most.max_shared = most.max_shared.max(figures.max_shared);
             let units = f64::from(figures.units) / figures.sent.max(1) as f64;
             if units > per_byte.0 {
                 per_byte = (units, path.display().to_string());

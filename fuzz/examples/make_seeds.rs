@@ -21,11 +21,11 @@ use nisd::peer::wire::{
 };
 use nisd::state;
 use nisd::store::{ChainIdentity, Options, Read, Store, Table};
-use nisd_fuzz::announcements::Deed;
+use nisd_fuzz::announcements::Action;
 use nisd_fuzz::connections::{Step, first_byte};
 use nisd_fuzz::entities::selector;
 use nisd_fuzz::pieces::with_sizes;
-use nisd_fuzz::sockjs_sessions::Deed as Act;
+use nisd_fuzz::sockjs_sessions::Action as Act;
 use nisd_fuzz::stomp::SEPARATOR;
 use nisd_fuzz::{chain_part, configuration, interface, peer_wire, tiny};
 use serde_json::Value;
@@ -198,15 +198,15 @@ fn sockjs() {
             record(fetch, 0, 1, ""),
             record(fetch, 0, 1, ""),
             record(fetch, 1, 1, ""),
-            record(Act::Say, 2, 1, "CONNECT\naccept-version:1.1\n\n\0"),
-            record(Act::Say, 2, 1, subscribe),
+            record(Act::SendStrings, 2, 1, "CONNECT\naccept-version:1.1\n\n\0"),
+            record(Act::SendStrings, 2, 1, subscribe),
             record(Act::Block, 0, 0, ""),
             record(Act::Wait, 0, 0, "\u{1a}"),
             record(fetch, 0, 1, ""),
             record(Act::JsonpSend, 2, 1, r#"["DISCONNECT\n\n\u0000"]"#),
             record(fetch, 3, 1, ""),
             record(fetch, 3, 1, ""),
-            record(Act::Gone, 0, 1, ""),
+            record(Act::Disconnect, 0, 1, ""),
         ];
         seeds.add(name, &records.join(&SEPARATOR));
     }
@@ -224,10 +224,10 @@ fn sockjs() {
     let query = "SEND\ndestination:/w/api/account/get\n\n{'account':'TATKYDM665JL57UGFU4G7OWQPA2J2WNXOYO7WOLU'}\0";
     let busy = [
         record(Act::XhrStreaming, 0, 3, ""),
-        record(Act::Say, 1, 3, "SUBSCRIBE\nid:s\ndestination:/account/*\n\n\0"),
-        record(Act::Say, 1, 3, &query.repeat(40)),
-        record(Act::Say, 2, 3, &query.repeat(40)),
-        record(Act::Gone, 1, 0, ""),
+        record(Act::SendStrings, 1, 3, "SUBSCRIBE\nid:s\ndestination:/account/*\n\n\0"),
+        record(Act::SendStrings, 1, 3, &query.repeat(40)),
+        record(Act::SendStrings, 2, 3, &query.repeat(40)),
+        record(Act::Disconnect, 1, 0, ""),
         record(Act::Wait, 0, 0, "\u{6}"),
     ];
     seeds.add("busy", &busy.join(&SEPARATOR));
@@ -242,7 +242,7 @@ fn peers() {
     let join = [vec![step(Event::Pass, 0)], vec![step(Event::Answer, 5); 4], vec![step(Event::Pass, 2)]].concat();
     let tasks =
         [vec![step(Event::Answer, 3); 20], vec![step(Event::Pass, 3)], vec![step(Event::Answer, 2); 20]].concat();
-    let behind = vec![step(Event::Judge, 0), step(Event::Pass, 1), step(Event::Push, 0), step(Event::Block, 0)];
+    let behind = vec![step(Event::Validated, 0), step(Event::Pass, 1), step(Event::Push, 0), step(Event::Block, 0)];
     // Three listed peers, the second without its key; binary and JSON.
     for (name, settings) in [("binary", 0x30), ("json", 0x31), ("without-address", 0x32)] {
         seeds.add(name, &[vec![settings], join.clone(), tasks.clone(), behind.clone(), tasks.clone()].concat());
@@ -252,7 +252,7 @@ fn peers() {
     for (name, settings) in [("ahead", 0x30), ("vouched-for", 0x38)] {
         seeds.add(name, &[vec![settings], join.clone(), ahead.repeat(70)].concat());
     }
-    let alone = [step(Event::Pass, 0), step(Event::Greet, 2), step(Event::Answer, 0), step(Event::Pass, 2)];
+    let alone = [step(Event::Pass, 0), step(Event::SignOfLife, 2), step(Event::Answer, 0), step(Event::Pass, 2)];
     seeds.add("alone", &[&[0x00][..], &alone, &tasks].concat());
     let bad = [
         [step(Event::Spoilt, 3), 30, 1].to_vec(),
@@ -486,49 +486,57 @@ fn configurations(recorded: &[u8]) {
 /// Scripts of actions of clients, time and the loop.
 fn connections() {
     use Step::{
-        Break, Bytes, Connect, End, Flush, Frame, Notice, Pass, Report, Room, Say, Serve, Shutdown, Sweep, Turn,
+        Break, Bytes, Connect, End, Flush, Frame, Ready, Report, Room, SendPhrase, Serve, Shutdown, Sweep, Tick, Wait,
     };
     let seeds = Seeds::of("connections");
     let add = |name: &str, limits: u8, steps: &[(Step, u8, &[u8])]| {
         let steps = steps.iter().flat_map(|(step, who, with)| [&[first_byte(*step, *who)], *with].concat());
         seeds.add(name, &[limits].into_iter().chain(steps).collect::<Vec<u8>>());
     };
-    let open: [(Step, u8, &[u8]); 3] = [(Connect, 0, &[1]), (Say, 0, &[15]), (Serve, 3, &[])];
+    let open: [(Step, u8, &[u8]); 3] = [(Connect, 0, &[1]), (SendPhrase, 0, &[15]), (Serve, 3, &[])];
     let with = |steps: &[(Step, u8, &'static [u8])]| [&open[..], steps].concat();
-    let everything: Vec<(Step, u8, Vec<u8>)> = (0..16).map(|phrase| (Say, 0, vec![phrase])).collect();
+    let everything: Vec<(Step, u8, Vec<u8>)> = (0..16).map(|phrase| (SendPhrase, 0, vec![phrase])).collect();
     for (name, limits) in [("everything", 0), ("everything-with-little-output", 1), ("everything-with-little-room", 4)]
     {
         let said = everything.iter().map(|(step, who, with)| (*step, *who, with.as_slice()));
         let steps: Vec<_> =
-            said.flat_map(|say| [(Connect, 0, &[0x01_u8][..]), say, (Serve, 5, &[]), (Turn, 0, &[0])]).collect();
+            said.flat_map(|say| [(Connect, 0, &[0x01_u8][..]), say, (Serve, 5, &[]), (Tick, 0, &[0])]).collect();
         add(name, limits, &steps);
     }
     let pipelined: [(Step, u8, &[u8]); 7] = [
         (Connect, 0, &[2]),
-        (Say, 0, &[0x31]),
-        (Say, 0, &[0x84]),
+        (SendPhrase, 0, &[0x31]),
+        (SendPhrase, 0, &[0x84]),
         (Serve, 2, &[]),
-        (Say, 0, &[0x05]),
-        (Turn, 0, &[0]),
+        (SendPhrase, 0, &[0x05]),
+        (Tick, 0, &[0]),
         (Serve, 9, &[]),
     ];
     add("pipelined", 0, &pipelined);
-    add("too-many-requests", 0x40, &[(Connect, 0, &[2]), (Say, 0, &[0x30]), (Say, 0, &[0x30]), (Serve, 4, &[])]);
-    add("a-proxy", 0, &[(Connect, 0, &[6]), (Say, 0, &[0x3a]), (Say, 0, &[0x1b]), (Serve, 4, &[]), (Pass, 3, &[])]);
+    add(
+        "too-many-requests",
+        0x40,
+        &[(Connect, 0, &[2]), (SendPhrase, 0, &[0x30]), (SendPhrase, 0, &[0x30]), (Serve, 4, &[])],
+    );
+    add(
+        "a-proxy",
+        0,
+        &[(Connect, 0, &[6]), (SendPhrase, 0, &[0x3a]), (SendPhrase, 0, &[0x1b]), (Serve, 4, &[]), (Wait, 3, &[])],
+    );
     add(
         "turned-away",
         0x30,
-        &[(Connect, 0, &[1]), (Connect, 0, &[1]), (Connect, 0, &[1]), (Say, 0, &[0]), (Flush, 3, &[])],
+        &[(Connect, 0, &[1]), (Connect, 0, &[1]), (Connect, 0, &[1]), (SendPhrase, 0, &[0]), (Flush, 3, &[])],
     );
     add(
         "a-stream-that-takes-too-long",
         0,
         &[
             (Connect, 0, &[2]),
-            (Say, 0, &[5]),
+            (SendPhrase, 0, &[5]),
             (Serve, 2, &[]),
             (Flush, 2, &[]),
-            (Pass, 6, &[]),
+            (Wait, 6, &[]),
             (Sweep, 0, &[]),
             (Flush, 0, &[]),
         ],
@@ -538,11 +546,11 @@ fn connections() {
         1,
         &[
             (Connect, 0, &[10]),
-            (Say, 0, &[0x24]),
+            (SendPhrase, 0, &[0x24]),
             (Serve, 4, &[]),
             (Room, 0, &[20]),
             (Serve, 4, &[]),
-            (Pass, 5, &[]),
+            (Wait, 5, &[]),
             (Sweep, 0, &[]),
         ],
     );
@@ -551,10 +559,10 @@ fn connections() {
         0,
         &[
             (Connect, 0, &[1]),
-            (Say, 0, &[14]),
+            (SendPhrase, 0, &[14]),
             (Serve, 0, &[]),
             (Bytes, 0, b"\x05hello"),
-            (Pass, 6, &[]),
+            (Wait, 6, &[]),
             (Sweep, 0, &[]),
         ],
     );
@@ -563,14 +571,14 @@ fn connections() {
         0,
         &[
             (Connect, 0, &[1]),
-            (Say, 0, &[2]),
+            (SendPhrase, 0, &[2]),
             (End, 0, &[]),
             (Serve, 3, &[]),
             (Connect, 0, &[1]),
-            (Say, 0, &[3]),
+            (SendPhrase, 0, &[3]),
             (Serve, 0, &[]),
             (Break, 0, &[]),
-            (Notice, 0, &[]),
+            (Ready, 0, &[]),
         ],
     );
     add(
@@ -597,24 +605,24 @@ fn connections() {
             (Frame, 0, b"\x81u\x03\x00"),
             (Frame, 0, b"\x81p\x05\x00"),
             (Serve, 9, &[]),
-            (Turn, 0, &[0]),
+            (Tick, 0, &[0]),
             (Serve, 9, &[]),
         ]),
     );
     for (name, limits) in [("shared", 0), ("shared-with-little-backlog", 2), ("shared-with-little-memory", 8)] {
         let slow: [(Step, u8, &[u8]); 6] = [
             (Connect, 0, &[9]),
-            (Say, 0, &[15]),
+            (SendPhrase, 0, &[15]),
             (Room, 0, &[16]),
             (Serve, 3, &[]),
             (Frame, 0, b"\x81sS\x00"),
             (Serve, 2, &[]),
         ];
         let told: [(Step, u8, &[u8]); 6] = [
-            (Turn, 0, &[0x44]),
+            (Tick, 0, &[0x44]),
             (Flush, 2, &[]),
-            (Turn, 1, &[0x33]),
-            (Turn, 0, &[0x64]),
+            (Tick, 1, &[0x33]),
+            (Tick, 0, &[0x64]),
             (Flush, 3, &[]),
             (Report, 0, &[]),
         ];
@@ -627,12 +635,12 @@ fn connections() {
             &open[..],
             &open,
             &[
-                (Turn, 0, &[5]),
+                (Tick, 0, &[5]),
                 (Flush, 1, &[]),
-                (Pass, 7, &[]),
+                (Wait, 7, &[]),
                 (Sweep, 0, &[]),
                 (Flush, 1, &[]),
-                (Pass, 4, &[]),
+                (Wait, 4, &[]),
                 (Sweep, 0, &[]),
             ],
         ]
@@ -645,13 +653,13 @@ fn connections() {
             &open[..],
             &[
                 (Connect, 0, &[1]),
-                (Say, 0, &[5]),
+                (SendPhrase, 0, &[5]),
                 (Connect, 0, &[1]),
-                (Say, 0, &[15]),
+                (SendPhrase, 0, &[15]),
                 (Serve, 0, &[]),
                 (Shutdown, 0, &[]),
                 (Serve, 9, &[]),
-                (Turn, 0, &[0]),
+                (Tick, 0, &[0]),
                 (Flush, 3, &[]),
             ],
         ]
@@ -881,7 +889,7 @@ fn interfaces(vectors: &Value) {
     let binary = post("/block/at/public", "Accept: application/binary\r\n", r#"{"height":1}"#);
     seeds.add(
         "blocks",
-        &records(&[(0, block.clone() + &binary), (interface::GONE, block.clone()), (interface::REFUSED, block)]),
+        &records(&[(0, block.clone() + &binary), (interface::GONE, block.clone()), (interface::RATE_LIMITED, block)]),
     );
     let keys = tiny::private_keys();
     let key = |name: &str| &keys.iter().find(|(other, _)| other == name).expect("an account").1;
@@ -943,16 +951,16 @@ fn interfaces(vectors: &Value) {
 
 fn announcements() {
     let seeds = Seeds::of("announcements");
-    let number = |deed: Deed| Deed::ALL.iter().position(|other| *other == deed).expect("a deed") as u8;
-    let add = |name: &str, deeds: &[(Deed, &[u8])]| {
+    let number = |deed: Action| Action::ALL.iter().position(|other| *other == deed).expect("a deed") as u8;
+    let add = |name: &str, deeds: &[(Action, &[u8])]| {
         let bytes: Vec<u8> = deeds.iter().flat_map(|(deed, bytes)| [&[number(*deed)], *bytes].concat()).collect();
         seeds.add(name, &bytes);
     };
     // The first accounts are multisig accounts and their cosignatories.
     for kind in 0..8 {
         let deeds: Vec<Vec<u8>> = (0..40).map(|signer| vec![kind, signer, signer + 1, 20, 30, 0, 0, 0]).collect();
-        let mut deeds: Vec<(Deed, &[u8])> = deeds.iter().map(|bytes| (Deed::Announce, bytes.as_slice())).collect();
-        deeds.extend([(Deed::Block, &[][..]), (Deed::Return, &[1]), (Deed::Work, &[3]), (Deed::Block, &[])]);
+        let mut deeds: Vec<(Action, &[u8])> = deeds.iter().map(|bytes| (Action::Announce, bytes.as_slice())).collect();
+        deeds.extend([(Action::Block, &[][..]), (Action::Rollback, &[1]), (Action::Work, &[3]), (Action::Block, &[])]);
         add(&format!("kind-{kind}"), &deeds);
     }
     for multisig in 0..4 {
@@ -960,22 +968,22 @@ fn announcements() {
             (0..20).map(|initiator| vec![0x80, multisig, 30, initiator, 120, 0, 0, 0]).collect();
         deeds.truncate(20);
         let consents: Vec<[u8; 3]> = (0..20).map(|signer| [signer, signer, 0]).collect();
-        let mut all: Vec<(Deed, &[u8])> = deeds.iter().map(|bytes| (Deed::Announce, bytes.as_slice())).collect();
-        all.extend(consents.iter().map(|bytes| (Deed::Again, bytes.as_slice())));
-        all.extend([(Deed::Block, &[][..]), (Deed::Work, &[2]), (Deed::Return, &[2])]);
+        let mut all: Vec<(Action, &[u8])> = deeds.iter().map(|bytes| (Action::Announce, bytes.as_slice())).collect();
+        all.extend(consents.iter().map(|bytes| (Action::Again, bytes.as_slice())));
+        all.extend([(Action::Block, &[][..]), (Action::Work, &[2]), (Action::Rollback, &[2])]);
         add(&format!("multisig-{multisig}"), &all);
     }
     add(
         "flood",
-        &[(Deed::Flood, &[100, 20, 2]), (Deed::Flood, &[100, 20, 3]), (Deed::Block, &[]), (Deed::Work, &[50])],
+        &[(Action::Flood, &[100, 20, 2]), (Action::Flood, &[100, 20, 3]), (Action::Block, &[]), (Action::Work, &[50])],
     );
     add(
         "expired",
-        &[(Deed::Flood, &[9, 20, 20]), (Deed::Wait, &[61]), (Deed::Work, &[4]), (Deed::Flood, &[9, 20, 20])],
+        &[(Action::Flood, &[9, 20, 20]), (Action::Wait, &[61]), (Action::Work, &[4]), (Action::Flood, &[9, 20, 20])],
     );
     let flaws: Vec<Vec<u8>> = (0..4).map(|flaw| vec![0, 20, 21, 9, 20, 0, 0, flaw]).collect();
-    let mut deeds: Vec<(Deed, &[u8])> = flaws.iter().map(|bytes| (Deed::Announce, bytes.as_slice())).collect();
-    deeds.push((Deed::Again, &[0, 0, 0]));
+    let mut deeds: Vec<(Action, &[u8])> = flaws.iter().map(|bytes| (Action::Announce, bytes.as_slice())).collect();
+    deeds.push((Action::Again, &[0, 0, 0]));
     add("flaws", &deeds);
 }
 

@@ -9,7 +9,7 @@ use nisd::model::transaction::{entity_version, wire_version};
 use nisd::model::{Block, Body, Hash256, Height, Network, Timestamp, Transaction};
 use nisd::store::{Store, StoredHeader, stored_block, stored_header};
 
-use crate::invariants::{self, Facts};
+use crate::invariants::{self, StateSummary};
 use crate::tiny::{self, LATE, state_of};
 
 /// Height of the node's chain: its first blocks are those of `tests/data/tiny`.
@@ -206,7 +206,7 @@ impl Node {
     }
 
     /// Checks the state's invariants.
-    fn facts(&self) -> Facts {
+    fn facts(&self) -> StateSummary {
         invariants::check(&self.store, &self.network).unwrap_or_else(|broken| panic!("{broken}"))
     }
 

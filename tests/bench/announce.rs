@@ -33,9 +33,9 @@ const SHARES: [u64; 2] = [8_000_000_000, 100_000];
 const WINDOWS: [usize; 2] = [1, 32];
 const PER_SECOND: u64 = 200;
 /// Blocks are made every ten seconds: the next one after a block of this age falls into the announcements.
-const AGE_OF_BLOCK: Duration = Duration::from_millis(8_500);
+const BLOCK_AGE: Duration = Duration::from_millis(8_500);
 /// Maximum wait.
-const PATIENCE: Duration = Duration::from_secs(300);
+const MAX_WAIT: Duration = Duration::from_secs(300);
 
 /// Measurements of a round.
 struct Round {
@@ -48,9 +48,9 @@ struct Round {
 }
 
 /// A query: its scheduled time after the first announcement, and the time from then to its answer.
-struct Wait {
+struct QueryTime {
     due: f64,
-    took: f64,
+    response_time: f64,
 }
 
 fn main() {
@@ -70,11 +70,11 @@ fn main() {
     for round in 0..rounds * WINDOWS.len() {
         let recipient = address(&key_pair(1_000_000 + round as u64));
         let transfers = sign(&senders, count, recipient);
-        let before = verify_all(&transfers);
+        let before = time_verification(&transfers);
         wait_for_old_block(&mut watcher);
         let (mut one, mut those, mut woken) =
-            play(&node, &mut watcher, &transfers, WINDOWS[round % WINDOWS.len()], &recipient);
-        let after = verify_all(&transfers);
+            run_round(&node, &mut watcher, &transfers, WINDOWS[round % WINDOWS.len()], &recipient);
+        let after = time_verification(&transfers);
         one.verified = [0, 1].map(|kind| (before[kind] + after[kind]) / 2.0);
         report(&one, &mut those, &node);
         println!("  a thread that only wakes up is late by: {}", common::in_millis(&mut woken));
@@ -84,7 +84,7 @@ fn main() {
     }
     println!();
     WINDOWS.iter().for_each(|window| summarise(found.iter().filter(|round| round.window == *window)));
-    let mut all: Vec<f64> = waits.iter().map(|wait| wait.took).collect();
+    let mut all: Vec<f64> = waits.iter().map(|wait| wait.response_time).collect();
     println!("{} queries in all: {}", all.len(), common::in_millis(&mut all));
     println!("a thread that only wakes up is late by: {}", common::in_millis(&mut late));
     println!("memory at the end: {}", node.memory());
@@ -113,7 +113,7 @@ fn sign(senders: &[KeyPair], count: u64, recipient: Address) -> Vec<Transaction>
 }
 
 /// Returns the seconds needed to verify all signatures, without and with a key cache.
-fn verify_all(transfers: &[Transaction]) -> [f64; 2] {
+fn time_verification(transfers: &[Transaction]) -> [f64; 2] {
     let signed = transfers.iter().map(|one| (one.signer, one.signed_bytes(), one.signature.expect("signed")));
     let signed: Vec<(PublicKey, Vec<u8>, Signature)> = signed.collect();
     let begun = Instant::now();
@@ -129,19 +129,19 @@ fn wait_for_old_block(watcher: &mut Client) {
     let height = watcher.height();
     while watcher.height() == height {
         std::thread::sleep(Duration::from_millis(10));
-        assert!(begun.elapsed() < PATIENCE, "no blocks come");
+        assert!(begun.elapsed() < MAX_WAIT, "no blocks come");
     }
-    std::thread::sleep(AGE_OF_BLOCK);
+    std::thread::sleep(BLOCK_AGE);
 }
 
 /// Runs one round until all transfers are confirmed.
-fn play(
+fn run_round(
     node: &Node,
     watcher: &mut Client,
     transfers: &[Transaction],
     window: usize,
     recipient: &Address,
-) -> (Round, Vec<Wait>, Vec<f64>) {
+) -> (Round, Vec<QueryTime>, Vec<f64>) {
     let requests: Vec<String> = transfers.iter().map(request).collect();
     let mut client = Client::connect(node.http).expect("a connection");
     let mut socket = Socket::open(node.websocket);
@@ -151,9 +151,9 @@ fn play(
     let (done, count) = (&AtomicBool::new(false), transfers.len() as u64);
     std::thread::scope(|scope| {
         let (begun, processor) = (Instant::now(), node.cpu_seconds());
-        let queries = scope.spawn(move || ask_on_schedule(node, transfers, begun, done));
+        let queries = scope.spawn(move || query_on_schedule(node, transfers, begun, done));
         let woken = scope.spawn(move || wake_on_schedule(begun, done));
-        let told = scope.spawn(move || numbers_told(&mut socket, count));
+        let told = scope.spawn(move || received_numbers(&mut socket, count));
         announce(&mut client, &requests, window);
         let announced = begun.elapsed().as_secs_f64();
         let processor = node.cpu_seconds() - processor;
@@ -193,7 +193,7 @@ fn announce(client: &mut Client, requests: &[String], window: usize) {
 }
 
 /// Returns the numbers of the transfers that a subscriber is notified of; each must arrive once.
-fn numbers_told(socket: &mut Socket, count: u64) -> BTreeSet<u64> {
+fn received_numbers(socket: &mut Socket, count: u64) -> BTreeSet<u64> {
     let mut told = BTreeSet::new();
     for _ in 0..count {
         let message = socket.next_stomp().json("/unconfirmed", "all");
@@ -222,14 +222,14 @@ fn watch_blocks(watcher: &mut Client, recipient: &Address, count: u64, begun: In
         if balance == total {
             break;
         }
-        assert!(begun.elapsed() < PATIENCE, "{balance} of {total} are confirmed");
+        assert!(begun.elapsed() < MAX_WAIT, "{balance} of {total} are confirmed");
         std::thread::sleep(Duration::from_millis(20));
     }
     println!("blocks after (seconds):{text}");
 }
 
 /// Sends queries on a fixed schedule, whatever the node does.
-fn ask_on_schedule(node: &Node, transfers: &[Transaction], begun: Instant, done: &AtomicBool) -> Vec<Wait> {
+fn query_on_schedule(node: &Node, transfers: &[Transaction], begun: Instant, done: &AtomicBool) -> Vec<QueryTime> {
     let mut client = Client::connect(node.http).expect("a connection");
     let mut waits = Vec::new();
     for ((number, due), transfer) in (1u64..).zip(schedule(begun, done)).zip(transfers.iter().cycle()) {
@@ -239,7 +239,7 @@ fn ask_on_schedule(node: &Node, transfers: &[Transaction], begun: Instant, done:
         };
         let (status, _) = client.get(&target).expect("an answer");
         assert_eq!(status, 200);
-        waits.push(Wait { due: due.as_secs_f64(), took: (begun.elapsed() - due).as_secs_f64() });
+        waits.push(QueryTime { due: due.as_secs_f64(), response_time: (begun.elapsed() - due).as_secs_f64() });
     }
     waits
 }
@@ -258,7 +258,7 @@ fn wake_on_schedule(begun: Instant, done: &AtomicBool) -> Vec<f64> {
     schedule(begun, done).map(|due| (begun.elapsed() - due).as_secs_f64()).collect()
 }
 
-fn report(round: &Round, waits: &mut [Wait], node: &Node) {
+fn report(round: &Round, waits: &mut [QueryTime], node: &Node) {
     let Round { window, announced, processor, verified } = round;
     let [plain, remembering] = verified;
     println!(
@@ -269,10 +269,14 @@ fn report(round: &Round, waits: &mut [Wait], node: &Node) {
     );
     for (name, early) in [("while announcing", true), ("after that", false)] {
         let those = waits.iter().filter(|wait| (wait.due < *announced) == early);
-        println!("  queries {name}: {}", common::in_millis(&mut those.map(|wait| wait.took).collect::<Vec<_>>()));
+        println!(
+            "  queries {name}: {}",
+            common::in_millis(&mut those.map(|wait| wait.response_time).collect::<Vec<_>>())
+        );
     }
-    let slow: Vec<_> = waits.iter().filter(|wait| wait.took > 0.02).collect();
-    let times: String = slow.iter().take(12).map(|wait| format!(" {:.2}:{:.0}ms", wait.due, wait.took * 1e3)).collect();
+    let slow: Vec<_> = waits.iter().filter(|wait| wait.response_time > 0.02).collect();
+    let times: String =
+        slow.iter().take(12).map(|wait| format!(" {:.2}:{:.0}ms", wait.due, wait.response_time * 1e3)).collect();
     println!("  slower than 20 ms: {} of {}{times}", slow.len(), waits.len());
     println!("  {}", node.memory());
 }

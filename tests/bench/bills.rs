@@ -36,7 +36,7 @@ mod swarm;
 
 use std::time::Duration;
 
-use stage::{Bar, Outcome, Stage};
+use stage::{AttackStage, Bar, Outcome};
 
 /// An attack.
 struct Attack {
@@ -50,7 +50,7 @@ const fn attack(name: &'static str, about: &'static str, run: fn(&str) -> Outcom
 }
 
 const ATTACKS: [Attack; 38] = [
-    attack("peace", "nobody attacks", peace),
+    attack("peace", "nobody attacks", baseline),
     attack("errors", "20 sessions x 1,000 subscriptions to /errors, 256 bad SENDs", published::errors),
     attack("last-block", "20 sessions x 1,000 subscriptions to /blocks, 32 x block/last", published::last_block),
     attack("next-block", "20 sessions x 1,000 subscriptions to /blocks, the next full block", published::next_block),
@@ -65,7 +65,7 @@ const ATTACKS: [Attack; 38] = [
         frames::frames(binary, 40)
     }),
     attack("registrations", "one client registers addresses without end", frames::registrations),
-    attack("told-twice", "a stranger asks for what others wait for", frames::told_twice),
+    attack("told-twice", "a stranger asks for what others wait for", frames::repeated_requests),
     attack("batch", "definition/batch, one account 20,559 times", |binary| requests::batch(binary, false)),
     attack("batch-largest", "definition/batch, the largest body that is answered", |binary| {
         requests::batch(binary, true)
@@ -79,7 +79,7 @@ const ATTACKS: [Attack; 38] = [
     }),
     attack("blocks-pushed", "10 strangers push the largest block, 50 a second", requests::pushed_blocks),
     attack("big-block", "a block of 2,500 transactions is made", requests::big_block),
-    attack("big-block-asked", "10 attackers ask for a block of 2,500 transactions", requests::big_block_asked),
+    attack("big-block-asked", "10 attackers ask for a block of 2,500 transactions", requests::big_block_requests),
     attack("pipeline-2000", "2,000 connections of one stranger pipeline requests", |binary| {
         connections::pipeline(binary, 2_000)
     }),
@@ -93,16 +93,16 @@ const ATTACKS: [Attack; 38] = [
         connections::few_files(binary, "ulimit -n 1024")
     }),
     attack("unfinished", "bodies that lack their last byte, twice as much as is buffered", |binary| {
-        connections::unfinished(binary, "/transaction/announce", 1)
+        connections::unfinished_bodies(binary, "/transaction/announce", 1)
     }),
     attack("unfinished-many", "the same from eight addresses", |binary| {
-        connections::unfinished(binary, "/transaction/announce", 8)
+        connections::unfinished_bodies(binary, "/transaction/announce", 8)
     }),
     attack("unfinished-block", "the same with blocks, from one address", |binary| {
-        connections::unfinished(binary, "/push/block", 1)
+        connections::unfinished_bodies(binary, "/push/block", 1)
     }),
     attack("unfinished-blocks", "the same with blocks, from sixty addresses", |binary| {
-        connections::unfinished(binary, "/push/block", 60)
+        connections::unfinished_bodies(binary, "/push/block", 60)
     }),
     attack("places-sessions", "40 addresses open sessions of SockJS, 1,800 a second", places::sessions),
     attack(
@@ -110,13 +110,13 @@ const ATTACKS: [Attack; 38] = [
         "64 answers at once of one client that are written in steps, and 45 of eight strangers each",
         places::long_answers,
     ),
-    attack("idle-33", "33 addresses hold 250 connections each and ask 340 times a second", crowds::idle),
-    attack("unread", "12 addresses, 200 connections each that read nothing of a long answer", crowds::unread),
+    attack("idle-33", "33 addresses hold 250 connections each and ask 340 times a second", crowds::busy_connections),
+    attack("unread", "12 addresses, 200 connections each that read nothing of a long answer", crowds::unread_responses),
     attack("connect-close", "four addresses connect and close as fast as they can", crowds::connect_and_close),
     attack(
         "refused-sending",
         "64 connections of eight addresses go on sending when they were refused",
-        crowds::refused,
+        crowds::invalid_requests,
     ),
     attack("chunk-extensions", "64 connections of eight addresses send chunks of one byte", crowds::extensions),
     attack("chunks-tiny", "64 connections of one address send the smallest chunks", crowds::tiny_chunks),
@@ -132,7 +132,7 @@ fn main() {
     programs.extend(std::env::var("NISD_OTHER").map(|other| ("other", other)));
     println!("{}", common::machine());
     programs.iter().for_each(|(name, path)| println!("{name}: {path}"));
-    say_if_files_are_few();
+    warn_if_few_files();
     println!(
         "{:<20} {:<5} {:>13} {:>13} {:>8} {:>8} {:>8} {:>6} {:>8} {:>8}  figures | must be",
         "attack", "on", "memory MiB", "of its own", "p50 ms", "p99 ms", "max ms", "own", "str. p99", "max ms"
@@ -143,7 +143,7 @@ fn main() {
         for (program, path) in &programs {
             let outcome = (attack.run)(path);
             print(attack.name, program, &outcome);
-            if *program == "this" && outcome.judged.iter().any(|(_, holds)| !holds) {
+            if *program == "this" && outcome.checks.iter().any(|(_, holds)| !holds) {
                 failed.push(attack.name);
             }
         }
@@ -152,7 +152,7 @@ fn main() {
 }
 
 /// The connections of this process and of the node need file descriptors.
-fn say_if_files_are_few() {
+fn warn_if_few_files() {
     let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"));
     let files = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0);
@@ -160,8 +160,8 @@ fn say_if_files_are_few() {
 }
 
 /// Measures response times without an attack.
-fn peace(binary: &str) -> Outcome {
-    let mut stage = Stage::new(binary);
+fn baseline(binary: &str) -> Outcome {
+    let mut stage = AttackStage::new(binary);
     stage.begin();
     std::thread::sleep(Duration::from_secs(5));
     stage.end(Vec::new(), &[Bar::Others(20.0)])
@@ -169,7 +169,7 @@ fn peace(binary: &str) -> Outcome {
 
 /// Prints one line of the table.
 fn print(attack: &str, program: &str, outcome: &Outcome) {
-    let Outcome { before, peak, waits, strangers, notes, judged } = outcome;
+    let Outcome { before, peak, waits, remote_waits: strangers, notes, checks: judged } = outcome;
     let grown = |before: f64, peak: f64| format!("{:.0} -> {:.0}", before / 1024.0, peak / 1024.0);
     let judged: Vec<_> = judged.iter().map(|(bar, holds)| (if *holds { "met" } else { "NOT MET" }, bar)).collect();
     let judged: Vec<_> = judged.iter().map(|(verdict, bar)| format!("{verdict}: {bar}")).collect();
@@ -184,7 +184,7 @@ fn print(attack: &str, program: &str, outcome: &Outcome) {
         waits.p50,
         waits.p99,
         waits.max,
-        waits.own,
+        waits.own_delay,
         strangers.p99,
         strangers.max,
         notes.join(", "),

@@ -19,7 +19,7 @@ use nisd::progress::Thousands;
 const BINARY: &str = env!("CARGO_BIN_EXE_nisd");
 const ROUNDS: usize = 3;
 /// Interval between requests for the new node's height.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The chain that is downloaded, and a store with it.
 struct Chain {
@@ -56,7 +56,7 @@ impl Chain {
         let mut most: f64 = 0.0;
         while child.try_wait().expect("its end").is_none() {
             most = most.max(common::memory_of(child.id()).anon);
-            std::thread::sleep(LOOK_EVERY);
+            std::thread::sleep(POLL_INTERVAL);
         }
         (begun.elapsed().as_secs_f64(), most / 1024.0)
     }
@@ -71,7 +71,7 @@ impl Chain {
     }
 
     /// Starts nodes that have the chain.
-    fn others(&self, count: usize) -> Vec<Node> {
+    fn start_peers(&self, count: usize) -> Vec<Node> {
         let folders = (0..count).map(|number| self.folder.path().join(format!("other {number}")));
         let run = |folder: PathBuf| {
             fs::create_dir_all(folder.join("store")).expect("a folder");
@@ -89,14 +89,14 @@ impl Chain {
 
 /// Measurements of a first synchronisation: seconds from the start of the program, seconds from the start of the block
 /// download, and peak private memory in MiB.
-struct Took {
-    all: f64,
-    catching_up: f64,
-    most: f64,
+struct SyncTimes {
+    total: f64,
+    download: f64,
+    peak_memory: f64,
 }
 
-fn synchronise(chain: &Chain, count: usize) -> Took {
-    let others = chain.others(count);
+fn synchronise(chain: &Chain, count: usize) -> SyncTimes {
+    let others = chain.start_peers(count);
     let folder = common::folder();
     let begun = Instant::now();
     let node = chain.run(folder.path(), &others);
@@ -113,12 +113,12 @@ fn synchronise(chain: &Chain, count: usize) -> Took {
             break;
         }
         assert!(begun.elapsed() < Duration::from_secs(3_600), "it does not end: {log}");
-        std::thread::sleep(LOOK_EVERY);
+        std::thread::sleep(POLL_INTERVAL);
     }
     let mut client: Client = node.first_answer();
     assert_eq!(client.height(), chain.last);
     let catching_up = catches_up.map_or(f64::NAN, |begun| begun.elapsed().as_secs_f64());
-    Took { all: begun.elapsed().as_secs_f64(), catching_up, most: most / 1024.0 }
+    SyncTimes { total: begun.elapsed().as_secs_f64(), download: catching_up, peak_memory: most / 1024.0 }
 }
 
 fn main() {
@@ -135,13 +135,13 @@ fn main() {
             let took = synchronise(&chain, count);
             println!(
                 "  from {count}: {:.2} s, of which {:.2} s to catch up, {:.1} MiB; ratios {:.2} and {:.2}",
-                took.all,
-                took.catching_up,
-                took.most,
-                took.all / import,
-                took.catching_up / import
+                took.total,
+                took.download,
+                took.peak_memory,
+                took.total / import,
+                took.download / import
             );
-            ratios.push(took.catching_up / import);
+            ratios.push(took.download / import);
         }
     }
     let [one, three] = ratios.map(|mut ratios| common::median(&mut ratios));

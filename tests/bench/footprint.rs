@@ -8,7 +8,7 @@ mod common;
 use std::path::Path;
 use std::time::Instant;
 
-use common::{Mix, Node};
+use common::{Node, QueryMix};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_nisd");
 const STARTS: usize = 10;
@@ -18,31 +18,31 @@ fn main() {
     println!("{}", common::machine());
     let size = std::fs::metadata(BINARY).expect("the program").len();
     println!("program: {:.2} MiB", size as f64 / (1 << 20) as f64);
-    let (mix, folder) = (Mix::all_forks(), common::folder());
+    let (mix, folder) = (QueryMix::all_forks(), common::folder());
     memory(&mix, folder.path());
     starts(folder.path());
     let node = Node::all_forks(BINARY, folder.path(), false);
     node.first_answer();
     println!("started on the store:        {}", node.memory());
-    ask(&node, &mix);
+    send_queries(&node, &mix);
     println!("after {QUERIES} mixed queries:  {}", node.memory());
 }
 
-fn memory(mix: &Mix, folder: &Path) {
+fn memory(mix: &QueryMix, folder: &Path) {
     let node = Node::all_forks(BINARY, folder, true);
     node.wait_for_tip();
     println!("after the import:            {}", node.memory());
-    ask(&node, mix);
+    send_queries(&node, mix);
     println!("after {QUERIES} mixed queries:  {}", node.memory());
     let store = std::fs::metadata(folder.join("store/data.mdb")).expect("the store").len();
     println!("store: {:.1} MiB", store as f64 / (1 << 20) as f64);
 }
 
-fn ask(node: &Node, mix: &Mix) {
+fn send_queries(node: &Node, mix: &QueryMix) {
     let mut client = node.first_answer();
     for number in 0..QUERIES {
         let request = mix.request(number, common::TIP);
-        let (status, _) = client.ask(&request).expect("an answer");
+        let (status, _) = client.send_request(&request).expect("an answer");
         assert_eq!(status, 200, "{request}");
     }
 }

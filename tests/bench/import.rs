@@ -39,8 +39,8 @@ fn main() {
     println!("round   a: signatures   a, no memory of keys   b: import     a/b");
     let (mut ratios, mut plain_ratios) = (Vec::new(), Vec::new());
     for round in 1..=ROUNDS {
-        let a = seconds(|| verify_remembering(&checks));
-        let plain = seconds(|| verify_plainly(&checks));
+        let a = seconds(|| verify_with_key_cache(&checks));
+        let plain = seconds(|| verify_without_cache(&checks));
         let folder = common::folder();
         let b = seconds(|| import(&folder.path().join("store")));
         println!("{round:5}   {a:11.3} s   {plain:18.3} s   {b:7.3} s   {:.3}", a / b);
@@ -69,12 +69,12 @@ fn seconds(work: impl FnOnce()) -> f64 {
     begun.elapsed().as_secs_f64()
 }
 
-fn verify_remembering(checks: &[Check]) {
+fn verify_with_key_cache(checks: &[Check]) {
     let mut verifier = Verifier::default();
     assert!(checks.iter().all(|c| verifier.verify(&c.signer, &c.signed, &c.signature) == Ok(true)));
 }
 
-fn verify_plainly(checks: &[Check]) {
+fn verify_without_cache(checks: &[Check]) {
     assert!(checks.iter().all(|c| crypto::verify(&c.signer, &c.signed, &c.signature) == Ok(true)));
 }
 

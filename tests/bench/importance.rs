@@ -134,7 +134,7 @@ struct Graph {
     /// Eligible accounts, in ascending order.
     eligible: Vec<Address>,
     /// Half as many accounts that are not eligible.
-    others: Vec<Address>,
+    ineligible: Vec<Address>,
 }
 
 impl Graph {
@@ -146,12 +146,12 @@ impl Graph {
         };
         let mut eligible: Vec<_> = (0..accounts).map(address).collect();
         eligible.sort();
-        Graph { eligible, others: (accounts..accounts * 3 / 2).map(address).collect() }
+        Graph { eligible, ineligible: (accounts..accounts * 3 / 2).map(address).collect() }
     }
 
     /// Returns the address of a number; eligible accounts come first.
     fn address(&self, number: usize) -> Address {
-        let other = || self.others[number - self.eligible.len()];
+        let other = || self.ineligible[number - self.eligible.len()];
         self.eligible.get(number).copied().unwrap_or_else(other)
     }
 
@@ -159,7 +159,7 @@ impl Graph {
     fn pair(&self, random: &mut Random) -> (usize, usize) {
         let sender = random.skewed(self.eligible.len());
         let recipient = match random.below(10) {
-            0 => return (sender, self.eligible.len() + random.skewed(self.others.len())),
+            0 => return (sender, self.eligible.len() + random.skewed(self.ineligible.len())),
             1..=5 => (sender + 1 + random.below(12)) % self.eligible.len(),
             _ => random.skewed(self.eligible.len()),
         };

@@ -10,7 +10,7 @@ mod common;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{Client, KINDS, Mix, Node, TIP};
+use common::{Client, KINDS, Node, QueryMix, TIP};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_nisd");
 const IMPORTS: usize = 10;
@@ -28,7 +28,7 @@ struct Sample {
 
 fn main() {
     println!("{}", common::machine());
-    let mix = Mix::all_forks();
+    let mix = QueryMix::all_forks();
     let mut samples = Vec::new();
     for import in 1..=IMPORTS {
         let folder = common::folder();
@@ -53,7 +53,7 @@ fn in_millis(samples: &[Sample], counts: impl Fn(&Sample) -> bool) -> String {
 }
 
 /// Returns the samples of one import, and its duration in seconds from the first answer on.
-fn one_import(node: &Node, mix: &Mix) -> (Vec<Sample>, f64) {
+fn one_import(node: &Node, mix: &QueryMix) -> (Vec<Sample>, f64) {
     let (height, done) = (AtomicU64::new(1), AtomicBool::new(false));
     let mut watcher = node.first_answer();
     let begun = Instant::now();
@@ -61,13 +61,13 @@ fn one_import(node: &Node, mix: &Mix) -> (Vec<Sample>, f64) {
         let (height, done) = (&height, &done);
         let clients = (0..CONNECTIONS).map(|first| {
             let client = Client::connect(node.http).expect("a connection");
-            scope.spawn(move || ask_on_schedule(client, mix, first, begun, height, done))
+            scope.spawn(move || query_on_schedule(client, mix, first, begun, height, done))
         });
         let clients: Vec<_> = clients.collect();
         while height.load(Ordering::Relaxed) < TIP {
             std::thread::sleep(Duration::from_millis(20));
             height.fetch_max(watcher.height(), Ordering::Relaxed);
-            assert!(begun.elapsed() < common::PATIENCE, "the log says: {}", node.log());
+            assert!(begun.elapsed() < common::MAX_WAIT, "the log says: {}", node.log());
         }
         let ended = Instant::now();
         done.store(true, Ordering::Relaxed);
@@ -79,9 +79,9 @@ fn one_import(node: &Node, mix: &Mix) -> (Vec<Sample>, f64) {
 }
 
 /// Sends every tenth query of the schedule when it is due, or as soon as the previous answer has arrived.
-fn ask_on_schedule(
+fn query_on_schedule(
     mut client: Client,
-    mix: &Mix,
+    mix: &QueryMix,
     first: u64,
     begun: Instant,
     height: &AtomicU64,
@@ -97,7 +97,7 @@ fn ask_on_schedule(
         }
         let request = mix.request(number, height.load(Ordering::Relaxed));
         let overslept = due.max(free).elapsed().as_secs_f64();
-        let good = client.ask(&request).is_ok_and(|(status, _)| status == 200);
+        let good = client.send_request(&request).is_ok_and(|(status, _)| status == 200);
         let answered = good.then(|| due.elapsed().as_secs_f64());
         samples.push(Sample { number, due, overslept, answered });
     }

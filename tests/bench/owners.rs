@@ -21,7 +21,7 @@ use tungstenite::{Message, WebSocket};
 use common::data::from_environment;
 use common::data::private_network::{self, Genesis, address, key_pair, now, transfer};
 use common::sessions::open;
-use common::{Client, Node, PATIENCE};
+use common::{Client, MAX_WAIT, Node};
 use nisd::codec::SigningForm;
 use nisd::model::{Amount, Transaction};
 
@@ -34,7 +34,7 @@ const HARVESTER: u64 = 1;
 const FIRST_OWNER: u64 = 1_000_000;
 
 /// A received message.
-struct Told {
+struct ReceivedMessage {
     /// Index of its subscription.
     subscription: u8,
     at: Instant,
@@ -58,11 +58,11 @@ fn main() {
     ];
     let node = Node::private(BINARY, folder.path(), &Genesis::new(now(), &funded).write(folder.path(), &more));
     node.first_answer();
-    let mut crowd = Crowd::of(sessions, &node);
+    let mut crowd = SubscriberSet::of(sessions, &node);
     println!("{sessions} sessions, {} subscriptions: {}", 3 * sessions, node.memory());
     let (mut all, mut transfers) = (Vec::new(), Vec::new());
     for round in 0..rounds {
-        let (last, last_transfer) = play(&node, &mut crowd, round, sessions);
+        let (last, last_transfer) = run_round(&node, &mut crowd, round, sessions);
         println!(
             "round {round}: last message {:.1} ms after the commit, last transfer {:.1} ms",
             last * 1e3,
@@ -77,7 +77,7 @@ fn main() {
 }
 
 /// Runs a round; returns the seconds from the commit to the last message and to the last transfer.
-fn play(node: &Node, crowd: &mut Crowd, round: u64, sessions: u64) -> (f64, f64) {
+fn run_round(node: &Node, crowd: &mut SubscriberSet, round: u64, sessions: u64) -> (f64, f64) {
     let mut client = Client::connect(node.http).expect("a connection");
     wait_for_new_block(&mut client);
     let owner = |number| FIRST_OWNER + (round * TRANSFERS + number) % sessions;
@@ -91,7 +91,7 @@ fn play(node: &Node, crowd: &mut Crowd, round: u64, sessions: u64) -> (f64, f64)
     let begun = Instant::now();
     let told = std::thread::scope(|scope| {
         scope.spawn(|| {
-            while client.height() == height && begun.elapsed() < PATIENCE {
+            while client.height() == height && begun.elapsed() < MAX_WAIT {
                 std::thread::sleep(Duration::from_micros(300));
             }
             committed.store(begun.elapsed().as_micros() as u64, Ordering::Relaxed);
@@ -99,7 +99,7 @@ fn play(node: &Node, crowd: &mut Crowd, round: u64, sessions: u64) -> (f64, f64)
         crowd.listen(TRANSFERS as usize, begun)
     });
     let committed = begun + Duration::from_micros(committed.load(Ordering::Relaxed));
-    let after = |told: &Told| told.at.saturating_duration_since(committed).as_secs_f64();
+    let after = |told: &ReceivedMessage| told.at.saturating_duration_since(committed).as_secs_f64();
     let latest =
         |kinds: &[u8]| told.iter().filter(|told| kinds.contains(&told.subscription)).map(after).fold(0.0, f64::max);
     (latest(&[0, 1, 2]), latest(&[2]))
@@ -109,7 +109,7 @@ fn wait_for_new_block(client: &mut Client) {
     let (height, begun) = (client.height(), Instant::now());
     while client.height() == height {
         std::thread::sleep(Duration::from_millis(10));
-        assert!(begun.elapsed() < PATIENCE, "no blocks come");
+        assert!(begun.elapsed() < MAX_WAIT, "no blocks come");
     }
 }
 
@@ -122,21 +122,21 @@ fn announce(client: &mut Client, transfer: &Transaction) {
          {}\r\n\r\n{body}",
         body.len()
     );
-    let (status, answer) = client.ask(&request).expect("an answer");
+    let (status, answer) = client.send_request(&request).expect("an answer");
     let text = String::from_utf8_lossy(answer);
     assert!(status == 200 && text.contains("SUCCESS"), "{status} {text}");
 }
 
 /// Sessions read by one thread.
-struct Crowd {
+struct SubscriberSet {
     poll: Poll,
     sessions: Vec<WebSocket<TcpStream>>,
 }
 
-impl Crowd {
-    fn of(sessions: u64, node: &Node) -> Crowd {
+impl SubscriberSet {
+    fn of(sessions: u64, node: &Node) -> SubscriberSet {
         let poll = Poll::new().expect("a poll");
-        let mut crowd = Crowd { poll, sessions: Vec::new() };
+        let mut crowd = SubscriberSet { poll, sessions: Vec::new() };
         for number in 0..sessions {
             let owner = address(&key_pair(FIRST_OWNER + number));
             let topics = ["/blocks/new", &format!("/account/{owner}"), &format!("/transactions/{owner}")];
@@ -154,12 +154,12 @@ impl Crowd {
 
     /// Reads until all sessions were notified of a block and `owners` of them of their account and a transfer that it
     /// confirms; returns the messages about that block.
-    fn listen(&mut self, owners: usize, begun: Instant) -> Vec<Told> {
+    fn listen(&mut self, owners: usize, begun: Instant) -> Vec<ReceivedMessage> {
         let wanted = HashMap::from([(0, self.sessions.len()), (1, owners), (2, owners)]);
         let mut counts: HashMap<u8, usize> = HashMap::new();
         let (mut told, mut events) = (Vec::new(), Events::with_capacity(4096));
         while wanted.iter().any(|(subscription, count)| counts.get(subscription).copied().unwrap_or(0) < *count) {
-            assert!(begun.elapsed() < PATIENCE, "told of {counts:?} instead of {wanted:?}");
+            assert!(begun.elapsed() < MAX_WAIT, "told of {counts:?} instead of {wanted:?}");
             self.poll.poll(&mut events, Some(Duration::from_millis(200))).expect("events");
             for event in &events {
                 let session = &mut self.sessions[event.token().0];
@@ -168,7 +168,7 @@ impl Crowd {
                         Ok(Message::Text(text)) => {
                             let Some(subscription) = subscription(text.as_str()) else { continue };
                             *counts.entry(subscription).or_default() += 1;
-                            told.push(Told { subscription, at: Instant::now() });
+                            told.push(ReceivedMessage { subscription, at: Instant::now() });
                         }
                         Ok(_) => {}
                         Err(tungstenite::Error::Io(error)) if error.kind() == ErrorKind::WouldBlock => break,

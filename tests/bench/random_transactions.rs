@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
-use generator::{Figures, Plan, UNREACHABLE, replay, run};
+use generator::{Plan, Statistics, UNREACHABLE, replay, run};
 
 /// Minimum number of rejections by each rule in a long run.
 const GOAL: u64 = 100;
@@ -70,18 +70,18 @@ struct Arguments {
 fn main() -> ExitCode {
     let Arguments { blocks, seed, write, .. } = Arguments::parse();
     let plan = Plan { folder: write, ..Plan::new(blocks, seed) };
-    let figures = run(&plan, |figures: &Figures| {
+    let figures = run(&plan, |figures: &Statistics| {
         let rate = figures.offered as f64 / figures.elapsed.as_secs_f64();
-        eprintln!("{} networks, {} blocks' worth, {rate:.0}/s", figures.worlds, figures.offered);
+        eprintln!("{} networks, {} blocks' worth, {rate:.0}/s", figures.networks, figures.offered);
     });
     println!("{figures}");
     for (rule, why) in UNREACHABLE {
         println!("cannot be reached: {rule}: {why}");
     }
-    let scarce = figures.below(GOAL);
+    let scarce = figures.rare_rules(GOAL);
     println!("{} rules were the reason of fewer than {GOAL} refusals", scarce.len());
     scarce.iter().for_each(|rule| println!("    {rule}"));
-    let classes = figures.scarce(20);
+    let classes = figures.rare_classes(20);
     println!("{} kinds of cases came to pass fewer than 20 times", classes.len());
     classes.iter().for_each(|class| println!("    {class}"));
     figures.differences.iter().for_each(|difference| println!("DIFFERENCE: {difference}"));

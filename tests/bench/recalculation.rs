@@ -10,7 +10,7 @@ mod common;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use common::synthetic::{LAST, Synthetic};
+use common::synthetic::{LAST, SyntheticChain};
 use common::{Client, Node};
 use nisd::codec::block_file::BlockFile;
 use nisd::commands;
@@ -27,14 +27,14 @@ fn main() {
     let (accounts, payments) = (number("NISD_ACCOUNTS", 10_000), number("NISD_PAYMENTS", 200_000));
     let folder = common::folder();
     let begun = Instant::now();
-    let chain = Synthetic::create(folder.path(), accounts, payments);
+    let chain = SyntheticChain::create(folder.path(), accounts, payments);
     let made = begun.elapsed().as_secs_f64();
     println!("{accounts} accounts, {payments} payments: the chain was made in {made:.1} s");
     let settings = config::load(Some(&chain.config), Vec::new(), Some(folder.path())).expect("settings");
     let pristine = folder.path().join("pristine");
     let store = commands::open_store(&settings, &pristine).expect("a store");
     let files = || commands::open_block_files(std::slice::from_ref(&chain.blocks)).expect("blocks");
-    let seconds = common::take_in(&store, &settings, files(), Some(Height(LAST - 1))).iter().sum::<f64>();
+    let seconds = common::import_timed(&store, &settings, files(), Some(Height(LAST - 1))).iter().sum::<f64>();
     println!("blocks 1 to {}: {seconds:.1} s", LAST - 1);
     drop(store);
 
@@ -45,7 +45,7 @@ fn main() {
         steps.push(in_process(&settings, place.path(), files(), &mut all));
         let place = common::folder();
         copy(&pristine, &place.path().join("store"));
-        waits.extend(by_a_node(&chain, place.path()));
+        waits.extend(query_node_during_calculation(&chain, place.path()));
     }
     println!("importances after block {LAST}: {:.3} s (median of {ROUNDS})", common::median(&mut all));
     // Every round performs the same steps, so the difference between their times is due to the machine.
@@ -68,7 +68,7 @@ fn copy(from: &Path, to: &Path) {
 /// to `all`.
 fn in_process(settings: &Settings, place: &Path, files: Vec<BlockFile<'static>>, all: &mut Vec<f64>) -> Vec<f64> {
     let store = commands::open_store(settings, &place.join("store")).expect("a store");
-    let mut steps = common::take_in(&store, settings, files, None);
+    let mut steps = common::import_timed(&store, settings, files, None);
     // Before them: skipping known blocks, then decoding the empty block, its signature, proof and rewards.
     let steps = steps.split_off((LAST - 2) as usize + 5);
     all.push(steps.iter().sum());
@@ -76,7 +76,7 @@ fn in_process(settings: &Settings, place: &Path, files: Vec<BlockFile<'static>>,
 }
 
 /// Returns the response times of queries from the first answer of a node until it has the last block.
-fn by_a_node(chain: &Synthetic, place: &Path) -> Vec<f64> {
+fn query_node_during_calculation(chain: &SyntheticChain, place: &Path) -> Vec<f64> {
     let node = Node::with(BINARY, place, &chain.config, &chain.blocks);
     let mut client = node.first_answer();
     let (begun, mut waits) = (Instant::now(), Vec::new());
@@ -91,7 +91,7 @@ fn by_a_node(chain: &Synthetic, place: &Path) -> Vec<f64> {
         if number % 20 == 0 && watcher.height() >= LAST {
             break;
         }
-        assert!(begun.elapsed() < common::PATIENCE, "the log says: {}", node.log());
+        assert!(begun.elapsed() < common::MAX_WAIT, "the log says: {}", node.log());
     }
     waits
 }

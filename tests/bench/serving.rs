@@ -48,16 +48,16 @@ const ANSWER_LIMIT: usize = 64 << 20;
 const CHALLENGE: Challenge = Challenge([7; 64]);
 
 /// The node that is queried.
-struct Served {
+struct ServingNode {
     node: Node,
     /// The settings of its network.
     config: PathBuf,
     key: PublicKey,
-    part: Part,
+    part: ChainSource,
 }
 
 /// What is requested, and where.
-struct Part {
+struct ChainSource {
     http: SocketAddr,
     network: Network,
     height: u64,
@@ -65,7 +65,7 @@ struct Part {
 
 /// Form in which a part of the chain is requested.
 #[derive(Clone, Copy, Debug)]
-enum What {
+enum Requested {
     Blocks,
     Hashes,
 }
@@ -73,7 +73,7 @@ enum What {
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
     if let Some(at) = arguments.iter().position(|argument| argument == AS_PEERS) {
-        return be_peers(&arguments[at + 1..]);
+        return run_peers(&arguments[at + 1..]);
     }
     println!("{}", bench::machine());
     let folder = bench::folder();
@@ -81,15 +81,15 @@ fn main() {
     let seconds = Duration::from_secs(from_environment("SERVING_SECONDS").unwrap_or(10));
     println!("chain of {} blocks; at rest:        {}", served.part.height, served.node.memory());
     show_answers(&served);
-    println!("nobody asks: {}", queries(&served, seconds, || {}));
-    for what in [What::Blocks, What::Hashes] {
+    println!("nobody asks: {}", run_queries(&served, seconds, || {}));
+    for what in [Requested::Blocks, Requested::Hashes] {
         measure(&served, what, seconds);
     }
-    stalled(&served, seconds.min(Duration::from_secs(5)));
+    measure_stalled(&served, seconds.min(Duration::from_secs(5)));
 }
 
 /// Lets a node import the chain.
-fn serve(folder: &Path) -> Served {
+fn serve(folder: &Path) -> ServingNode {
     let files = match std::env::var_os("SERVING_CHAIN").map(PathBuf::from) {
         Some(chain) => Files { config: chain.join("network.properties"), blocks: chain.join("blocks.bin") },
         None => {
@@ -116,18 +116,18 @@ fn serve(folder: &Path) -> Served {
         std::thread::sleep(Duration::from_secs(2));
     }
     let network = settings.network;
-    let body = ask(&mut connect(node.http, 0), &request("/node/info", &Format::Binary.to_bytes(&CHALLENGE)));
+    let body = request_whole(&mut connect(node.http, 0), &request("/node/info", &Format::Binary.to_bytes(&CHALLENGE)));
     let info: NodeInfo = read_introduction(Format::Binary, &body, Context::of(&network), &CHALLENGE)
         .expect("the node introduces itself");
-    let part = Part { http: node.http, network, height };
-    Served { node, config: files.config, key: info.identity.key, part }
+    let part = ChainSource { http: node.http, network, height };
+    ServingNode { node, config: files.config, key: info.identity.key, part }
 }
 
 /// Prints the largest responses and verifies their signatures.
-fn show_answers(served: &Served) {
+fn show_answers(served: &ServingNode) {
     let mut stream = connect(served.node.http, 0);
     let context = Context::of(&served.part.network);
-    let body = ask(&mut stream, &served.part.request(What::Blocks, 0));
+    let body = request_whole(&mut stream, &served.part.request(Requested::Blocks, 0));
     let mut list =
         BlockList::open(Format::Binary, body.clone(), context, &CHALLENGE, &served.key).expect("signed blocks");
     let (mut blocks, mut transactions, mut steps) = (0, 0, Vec::new());
@@ -140,25 +140,25 @@ fn show_answers(served: &Served) {
     }
     println!("blocks: {blocks} with {transactions} transactions in {} bytes", body.len());
     println!("    to read one of them: {}", bench::in_millis(&mut steps));
-    let body = ask(&mut stream, &served.part.request(What::Hashes, 0));
+    let body = request_whole(&mut stream, &served.part.request(Requested::Hashes, 0));
     let HashChain(hashes) =
         read_answer(Format::Binary, &body, context, &CHALLENGE, &served.key).expect("signed hashes");
     println!("hashes: {} in {} bytes", hashes.len(), body.len());
 }
 
-impl Part {
+impl ChainSource {
     /// Returns a request for a part of the chain below its tip.
-    fn request(&self, what: What, number: u64) -> Vec<u8> {
+    fn request(&self, what: Requested, number: u64) -> Vec<u8> {
         let chain = &self.network.chain;
         let last = self.height.saturating_sub(chain.max_blocks_per_sync() + 1).max(1);
         let height = Height(2 + scatter(number) % last);
         let challenge = CHALLENGE;
         match what {
-            What::Blocks => {
+            Requested::Blocks => {
                 let entity = ChainRequest::new(height, 10, i32::MAX, chain);
                 request("/chain/blocks-after", &Format::Binary.to_bytes(&AuthenticatedRequest { entity, challenge }))
             }
-            What::Hashes => {
+            Requested::Hashes => {
                 let body = Format::Binary.to_bytes(&AuthenticatedRequest { entity: height, challenge });
                 request("/chain/hashes-from", &body)
             }
@@ -182,12 +182,12 @@ fn connect(to: SocketAddr, peer: u64) -> TcpStream {
     socket.bind(&from.into()).expect("an address of this machine");
     socket.connect(&to.into()).expect("a connection");
     let stream: TcpStream = socket.into();
-    stream.set_read_timeout(Some(bench::PATIENCE)).expect("a time limit");
+    stream.set_read_timeout(Some(bench::MAX_WAIT)).expect("a time limit");
     stream
 }
 
 /// Sends a request and reads the whole response.
-fn ask(stream: &mut TcpStream, request: &[u8]) -> Vec<u8> {
+fn request_whole(stream: &mut TcpStream, request: &[u8]) -> Vec<u8> {
     stream.write_all(request).expect("the node reads");
     let (mut reader, mut buffer) = (ResponseReader::new(ANSWER_LIMIT), vec![0; 64 << 10]);
     loop {
@@ -201,12 +201,13 @@ fn ask(stream: &mut TcpStream, request: &[u8]) -> Vec<u8> {
 }
 
 /// Acts as the peers: sends requests for as long as the arguments say, and prints the numbers of bytes and responses.
-fn be_peers(arguments: &[String]) {
+fn run_peers(arguments: &[String]) {
     let [config, http, height, what, millis] = arguments else { panic!("five arguments: {arguments:?}") };
     setpriority_process(None, 19).expect("a lower priority");
     let network = config::load(Some(Path::new(config)), Vec::new(), None).expect("settings").network;
-    let part = Part { http: http.parse().expect("an address"), network, height: height.parse().expect("a height") };
-    let what = if what == "Blocks" { What::Blocks } else { What::Hashes };
+    let part =
+        ChainSource { http: http.parse().expect("an address"), network, height: height.parse().expect("a height") };
+    let what = if what == "Blocks" { Requested::Blocks } else { Requested::Hashes };
     let end = Instant::now() + Duration::from_millis(millis.parse().expect("a time"));
     let (bytes, answers) = (AtomicU64::new(0), AtomicU64::new(0));
     std::thread::scope(|scope| {
@@ -217,10 +218,10 @@ fn be_peers(arguments: &[String]) {
                 let mut number = peer << 32;
                 while Instant::now() < end {
                     number += 1;
-                    let body = ask(&mut stream, &part.request(what, number));
+                    let body = request_whole(&mut stream, &part.request(what, number));
                     bytes.fetch_add(body.len() as u64, Ordering::Relaxed);
                     answers.fetch_add(1, Ordering::Relaxed);
-                    if matches!(what, What::Hashes) {
+                    if matches!(what, Requested::Hashes) {
                         // A peer that sends more requests than NIS1 allows would be rejected.
                         std::thread::sleep(Duration::from_millis(25));
                     }
@@ -232,7 +233,7 @@ fn be_peers(arguments: &[String]) {
 }
 
 /// Runs all peers for this long.
-fn measure(served: &Served, what: What, time: Duration) {
+fn measure(served: &ServingNode, what: Requested, time: Duration) {
     let cpu = served.node.cpu_seconds();
     let peers = Command::new(std::env::current_exe().expect("this program"))
         .arg(AS_PEERS)
@@ -243,7 +244,7 @@ fn measure(served: &Served, what: What, time: Duration) {
         .spawn()
         .expect("the peers");
     let mut peak = served.node.memory();
-    let waited = queries(served, time, || {
+    let waited = run_queries(served, time, || {
         let now = served.node.memory();
         if now.anon > peak.anon {
             peak = now;
@@ -264,7 +265,7 @@ fn measure(served: &Served, what: What, time: Duration) {
 }
 
 /// Runs all peers with requests for blocks whose responses are not read.
-fn stalled(served: &Served, time: Duration) {
+fn measure_stalled(served: &ServingNode, time: Duration) {
     let before = served.node.memory();
     let streams: Vec<TcpStream> = (0..PEERS)
         .map(|peer| {
@@ -272,13 +273,13 @@ fn stalled(served: &Served, time: Duration) {
             // Buffers of the system are not to be measured.
             socket2::SockRef::from(&stream).set_recv_buffer_size(64 << 10).expect("a smaller buffer");
             (0..4).for_each(|number| {
-                stream.write_all(&served.part.request(What::Blocks, number)).expect("the node reads")
+                stream.write_all(&served.part.request(Requested::Blocks, number)).expect("the node reads")
             });
             stream
         })
         .collect();
     let mut peak = before;
-    let waited = queries(served, time, || {
+    let waited = run_queries(served, time, || {
         let now = served.node.memory();
         if now.anon > peak.anon {
             peak = now;
@@ -290,7 +291,7 @@ fn stalled(served: &Served, time: Duration) {
 }
 
 /// Sends client queries on a fixed schedule for this long; returns their response times. Calls `look` continuously.
-fn queries(served: &Served, time: Duration, mut look: impl FnMut()) -> String {
+fn run_queries(served: &ServingNode, time: Duration, mut look: impl FnMut()) -> String {
     let connect = |_| Client::connect(served.node.http).expect("a connection");
     let clients: Vec<_> = (0..CONNECTIONS).map(connect).collect();
     let begun = Instant::now();

@@ -18,8 +18,8 @@ use nisd::model::Amount;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_nisd");
 const DELAYS: [u32; 4] = [0, 5, 50, 200];
-const EVERY: Duration = Duration::from_millis(5);
-const QUESTIONS: usize = 2400;
+const QUERY_INTERVAL: Duration = Duration::from_millis(5);
+const QUERIES: usize = 2400;
 const BAR_MILLIS: f64 = 20.0;
 
 fn main() {
@@ -46,12 +46,12 @@ fn measure(binary: &str, disk: &SlowDisk, millis: u32) -> (Vec<f64>, u64, String
     let node = start(binary, folder.path(), disk);
     let mut client = Client::connect(node.http);
     while client.height() < 3 {
-        std::thread::sleep(EVERY);
+        std::thread::sleep(QUERY_INTERVAL);
     }
     disk.set_millis(millis);
     let (first, begun, mut times) = (client.height(), Instant::now(), Vec::new());
-    for number in 0..QUESTIONS {
-        let due = begun + EVERY * number as u32;
+    for number in 0..QUERIES {
+        let due = begun + QUERY_INTERVAL * number as u32;
         std::thread::sleep(due.saturating_duration_since(Instant::now()));
         client.height();
         times.push(due.elapsed().as_secs_f64());
@@ -72,7 +72,7 @@ fn start(binary: &str, folder: &Path, disk: &SlowDisk) -> Node {
     // So that its memory can be inspected.
     command.env("NISD_CORE_DUMPS", "1");
     disk.for_program(&mut command);
-    Node::of(command)
+    Node::from_command(command)
 }
 
 /// Returns the private memory of a node's helper, and its proportional set size (private memory plus its share of

@@ -38,17 +38,17 @@ const STALLED: usize = 50;
 fn main() {
     println!("{}", common::machine());
     burst();
-    many();
+    many_subscribers();
     println!("\n{READERS} sessions that read /blocks at full speed of import");
     for stalled in [0, STALLED, 0, STALLED] {
-        full_speed(stalled);
+        slow_readers(stalled);
     }
 }
 
 /// Measures connection times of clients that all connect at once.
 fn burst() {
     let folder = common::folder();
-    let node = Node::hasty(BINARY, folder.path());
+    let node = Node::fast(BINARY, folder.path());
     node.first_answer();
     let begun = Instant::now();
     let clients: Vec<Client> = (0..IDLE).map(|_| Client::connect(node.http).expect("a connection")).collect();
@@ -56,21 +56,21 @@ fn burst() {
 }
 
 /// Part one.
-fn many() {
+fn many_subscribers() {
     let folder = common::folder();
-    let node = Node::hasty(BINARY, folder.path());
+    let node = Node::fast(BINARY, folder.path());
     node.first_answer();
     println!("alone:                        {}", node.memory());
     let begun = Instant::now();
     let mut idle: Vec<Client> = Vec::new();
     while idle.len() < IDLE {
         let mut more: Vec<_> = (0..BURST).map(|_| Client::connect(node.http).expect("a connection")).collect();
-        ask_all(&mut more);
+        request_heights(&mut more);
         idle.append(&mut more);
     }
     println!("with {IDLE} idle connections:  {}", node.memory());
     let height = node.first_answer().height();
-    let mut crowd = Crowd::new(height + BLOCKS);
+    let mut crowd = SubscriberSet::new(height + BLOCKS);
     (0..SUBSCRIBERS / BURST).for_each(|_| crowd.add(BURST, node.websocket, &["/blocks/new", "/blocks"]));
     println!("all connected {:.2} s after the start", begun.elapsed().as_secs_f64());
     let cpu = node.cpu_seconds();
@@ -78,13 +78,13 @@ fn many() {
     println!("with {SUBSCRIBERS} sessions too:      {}", node.memory());
     let blocks = crowd.report();
     println!("processor time of the node: {:.1} ms a block", (node.cpu_seconds() - cpu) / blocks * 1e3);
-    ask_all(&mut idle);
+    request_heights(&mut idle);
     println!("all {IDLE} idle connections are answered at the end");
 }
 
 /// Requests the height on every connection, on all before the first answer is read, so that the scheduler of a busy
 /// machine has no influence.
-fn ask_all(clients: &mut [Client]) {
+fn request_heights(clients: &mut [Client]) {
     clients.iter_mut().for_each(|client| client.send_get("/chain/height").expect("a request"));
     for client in clients {
         let (status, _) = client.answer().expect("an answer");
@@ -93,11 +93,11 @@ fn ask_all(clients: &mut [Client]) {
 }
 
 /// Part two.
-fn full_speed(stalled: usize) {
+fn slow_readers(stalled: usize) {
     let folder = common::folder();
     let node = Node::all_forks(BINARY, folder.path(), true);
     node.first_answer();
-    let mut crowd = Crowd::new(TIP);
+    let mut crowd = SubscriberSet::new(TIP);
     crowd.add(READERS, node.websocket, &["/blocks"]);
     let deaf = open(stalled, node.websocket, &["/blocks"]);
     let begun = Instant::now();
@@ -139,7 +139,7 @@ struct Delivery {
 }
 
 /// Sessions read by one thread until each has received the last height on every destination.
-struct Crowd {
+struct SubscriberSet {
     poll: Poll,
     sessions: Vec<Session>,
     tip: u64,
@@ -149,11 +149,11 @@ struct Crowd {
     names: BTreeMap<usize, String>,
 }
 
-impl Crowd {
-    fn new(tip: u64) -> Crowd {
+impl SubscriberSet {
+    fn new(tip: u64) -> SubscriberSet {
         let poll = Poll::new().expect("a poll");
         let (deliveries, names) = (BTreeMap::new(), BTreeMap::new());
-        Crowd { poll, sessions: Vec::new(), tip, deliveries, gaps: 0, names }
+        SubscriberSet { poll, sessions: Vec::new(), tip, deliveries, gaps: 0, names }
     }
 
     /// Adds sessions.
@@ -175,7 +175,7 @@ impl Crowd {
         let mut events = Events::with_capacity(4096);
         let begun = Instant::now();
         while self.sessions.iter().any(|session| session.open && !session.is_at(self.tip)) {
-            assert!(begun.elapsed() < common::PATIENCE, "some sessions do not get the last block");
+            assert!(begun.elapsed() < common::MAX_WAIT, "some sessions do not get the last block");
             self.poll.poll(&mut events, Some(Duration::from_millis(500))).expect("events");
             for event in &events {
                 self.read(event.token().0);

@@ -6,7 +6,7 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use crate::common::daemon::{Ended, run};
+use crate::common::daemon::{CommandOutput, run};
 use crate::common::{older_store, shared, tiny};
 use nisd::codec::Context;
 use nisd::state;
@@ -21,11 +21,11 @@ const TIP_HASH: &str = "127425dd1f4a8a11a4a09e3042455d72bed2fcc83477563dc0e916ee
 const NETWORK: &str = "golden-tiny";
 
 /// A folder for a store and for files of a test.
-struct Place(TempDir);
+struct StoreFolder(TempDir);
 
-impl Place {
-    fn new() -> Place {
-        Place(tempfile::tempdir().expect("a folder"))
+impl StoreFolder {
+    fn new() -> StoreFolder {
+        StoreFolder(tempfile::tempdir().expect("a folder"))
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -45,14 +45,14 @@ impl Place {
 
     /// Runs a command on the store.
     #[track_caller]
-    fn on_store(&self, command: &str, arguments: &[&str]) -> Ended {
+    fn on_store(&self, command: &str, arguments: &[&str]) -> CommandOutput {
         let mut all: Vec<OsString> = vec![command.into(), "--data".into(), self.data().into()];
         all.extend(arguments.iter().map(OsString::from));
         run(all)
     }
 
     #[track_caller]
-    fn import_with(&self, config: &Path, blocks: &Path, arguments: &[&str]) -> Ended {
+    fn import_with(&self, config: &Path, blocks: &Path, arguments: &[&str]) -> CommandOutput {
         let mut all: Vec<&OsStr> = vec!["--config".as_ref(), config.as_ref()];
         all.extend(arguments.iter().map(|argument| OsStr::new(*argument)));
         let data = self.data();
@@ -61,7 +61,7 @@ impl Place {
     }
 
     #[track_caller]
-    fn import(&self, blocks: &Path) -> Ended {
+    fn import(&self, blocks: &Path) -> CommandOutput {
         self.import_with(&tiny("config.json"), blocks, &[])
     }
 
@@ -76,18 +76,18 @@ impl Place {
 }
 
 /// Returns a store with the whole chain.
-fn full() -> Place {
-    let place = Place::new();
+fn full() -> StoreFolder {
+    let place = StoreFolder::new();
     place.import(&tiny("blocks.bin")).expect_success();
     place
 }
 
 /// Returns a store with the whole chain and a low rewrite limit, with hash epochs of 2 to the power of `era_bits`
 /// transaction numbers. With short epochs most hashes are compacted.
-fn with_eras(era_bits: u8) -> Place {
+fn with_hash_epochs(era_bits: u8) -> StoreFolder {
     const SETTINGS: [(&str, &str, &str); 2] =
         [("nis.blockChainRewriteLimit", "360", "10"), ("nis.maxTransactions", "10000", "1200")];
-    let place = Place::new();
+    let place = StoreFolder::new();
     let config = fs::read_to_string(tiny("config.json")).expect("the configuration");
     let config = SETTINGS.iter().fold(config, |config, (name, from, to)| {
         let line = |value: &str| format!("\"{name}\": \"{value}\"");
@@ -107,7 +107,7 @@ fn with_eras(era_bits: u8) -> Place {
 }
 
 /// Returns the offset of a block in the file of blocks, after its length.
-fn offset(blocks: &[u8], height: u64) -> usize {
+fn block_offset(blocks: &[u8], height: u64) -> usize {
     let mut position = 0;
     for _ in 2..height {
         let length = blocks[position..].first_chunk().expect("a length");
@@ -128,7 +128,7 @@ fn an_export_equals_the_import() {
     let whole = place.on_store("export", &["--from", "1"]).expect_success().stdout;
     assert!(whole.ends_with(&blocks) && whole.len() > blocks.len());
     let part = place.on_store("export", &["--from", "10", "--to", "19"]).expect_success().stdout;
-    assert!(part == blocks[offset(&blocks, 10) - 4..offset(&blocks, 20) - 4]);
+    assert!(part == blocks[block_offset(&blocks, 10) - 4..block_offset(&blocks, 20) - 4]);
     // Missing heights do not result in an empty file.
     place.on_store("export", &["--to", "61"]).expect_failure(1, &["no block at height 61", "height 60"]);
     place.on_store("export", &["--from", "62"]).expect_failure(1, &["62", "height 60"]);
@@ -140,7 +140,7 @@ fn an_export_equals_the_import() {
 
 #[test]
 fn an_import_stops_at_the_given_height_and_continues_later() {
-    let (place, whole) = (Place::new(), full());
+    let (place, whole) = (StoreFolder::new(), full());
     for (stop, height) in [("1", 1), ("23", 23), ("10", 23), ("24", 24), ("1000", TIP), ("1000", TIP)] {
         let import = place.import_with(&tiny("config.json"), &tiny("blocks.bin"), &["--stop-at", stop]);
         let log = import.expect_success().stderr;
@@ -156,7 +156,7 @@ fn an_import_stops_at_the_given_height_and_continues_later() {
 fn rolled_back_blocks_can_be_imported_again() {
     let place = full();
     let whole = place.digest();
-    let reference = Place::new();
+    let reference = StoreFolder::new();
     for (height, stop) in [(59, "59"), (31, "31"), (2, "2"), (1, "1")] {
         place.on_store("rollback", &["--to", stop]).expect_success();
         let _ = fs::remove_dir_all(reference.data());
@@ -182,7 +182,7 @@ fn a_rollback_that_is_impossible_changes_nothing() {
 }
 
 /// Returns the chain's configuration with a rewrite limit below its height.
-fn short_memory() -> String {
+fn low_rewrite_limit() -> String {
     let text = fs::read_to_string(tiny("config.json")).expect("the configuration");
     let mut config: Value = serde_json::from_str(&text).expect("JSON");
     let nemesis = tiny("nemesis.bin");
@@ -198,8 +198,8 @@ fn short_memory() -> String {
 
 #[test]
 fn a_rollback_beyond_the_kept_journals_is_rejected() {
-    let place = Place::new();
-    let config = place.file("config.json", short_memory());
+    let place = StoreFolder::new();
+    let config = place.file("config.json", low_rewrite_limit());
     fs::copy(tiny("nemesis.bin"), place.path("nemesis.bin")).expect("a copy");
     place.import_with(&config, &tiny("blocks.bin"), &[]).expect_success();
     let whole = place.digest();
@@ -224,7 +224,7 @@ fn the_dump_is_one_line_of_json() {
 
 #[test]
 fn a_compressed_file_is_read_like_a_plain_one() {
-    let place = Place::new();
+    let place = StoreFolder::new();
     let blocks = fs::read(tiny("blocks.bin")).expect("the chain");
     let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
     packer.write_all(&blocks).expect("memory");
@@ -233,7 +233,7 @@ fn a_compressed_file_is_read_like_a_plain_one() {
     place.import(&place.file("first.bin", &packed)).expect_success();
     assert_eq!(place.digest(), full().digest());
 
-    let torn = Place::new();
+    let torn = StoreFolder::new();
     torn.import(&torn.file("torn.bin.gz", &packed[..packed.len() / 2])).expect_failure(1, &["after height"]);
     let (height, _) = torn.digest();
     assert!((2..TIP).contains(&height), "{height}");
@@ -243,9 +243,9 @@ fn a_compressed_file_is_read_like_a_plain_one() {
 
 #[test]
 fn several_files_are_imported_in_order() {
-    let place = Place::new();
+    let place = StoreFolder::new();
     let blocks = fs::read(tiny("blocks.bin")).expect("the chain");
-    let cut = offset(&blocks, 30) - 4;
+    let cut = block_offset(&blocks, 30) - 4;
     let (low, high) = (place.file("low", &blocks[..cut]), place.file("high", &blocks[cut..]));
     place.import(&high).expect_failure(1, &["height 2 is rejected", "30"]);
     let (low, high) = (low.to_str().expect("a path"), high);
@@ -256,8 +256,8 @@ fn several_files_are_imported_in_order() {
 #[test]
 fn an_invalid_file_is_rejected_and_earlier_blocks_stay() {
     let blocks = fs::read(tiny("blocks.bin")).expect("the chain");
-    let cut = offset(&blocks, 30) + 100;
-    let place = Place::new();
+    let cut = block_offset(&blocks, 30) + 100;
+    let place = StoreFolder::new();
     let torn = place.import(&place.file("torn", &blocks[..cut]));
     torn.expect_failure(1, &["after height 29", "ends inside a block"]);
     assert_eq!(place.digest().0, 29);
@@ -272,7 +272,7 @@ fn an_invalid_file_is_rejected_and_earlier_blocks_stay() {
         ("long", &[0, 0, 0xff, 0, 1], "ends inside a block"),
         ("noise", &[8, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8], "height 2 is rejected"),
     ] {
-        let place = Place::new();
+        let place = StoreFolder::new();
         place.import(&place.file(name, bytes)).expect_failure(1, &[word]);
     }
 }
@@ -280,13 +280,13 @@ fn an_invalid_file_is_rejected_and_earlier_blocks_stay() {
 #[test]
 fn a_tampered_block_is_rejected() {
     let blocks = fs::read(tiny("blocks.bin")).expect("the chain");
-    let start = offset(&blocks, 30);
-    let length = offset(&blocks, 31) - 4 - start;
+    let start = block_offset(&blocks, 30);
+    let length = block_offset(&blocks, 31) - 4 - start;
     // Every part of the block: version, time, signer, signature, parent, height, transactions.
     for place_in_block in [4, 9, 20, 60, 130, 170, length - 1] {
         let mut tampered = blocks.clone();
         tampered[start + place_in_block] ^= 1;
-        let place = Place::new();
+        let place = StoreFolder::new();
         let file = place.file("tampered", &tampered);
         place.import(&file).expect_failure(1, &["height 30 is rejected"]);
         assert_eq!(place.digest().0, 29, "byte {place_in_block}");
@@ -303,7 +303,7 @@ fn a_tampered_block_is_rejected() {
 #[test]
 fn blocks_of_another_chain_are_rejected() {
     let Some(other) = shared("data/chains/all-forks") else { return };
-    let place = Place::new();
+    let place = StoreFolder::new();
     let import = place.import(&other.join("blocks.bin.gz"));
     import.expect_failure(1, &["height 2 is rejected", "does not follow"]);
     assert_eq!(place.digest().0, 1);
@@ -332,7 +332,7 @@ fn a_store_of_another_network_is_not_changed() {
 
 #[test]
 fn missing_files_folders_and_arguments_are_named() {
-    let place = Place::new();
+    let place = StoreFolder::new();
     let nowhere = place.path("nowhere.bin");
     place.import(&nowhere).expect_failure(1, &["nowhere.bin"]);
     place.import_with(&place.path("no.json"), &tiny("blocks.bin"), &[]).expect_failure(2, &["no.json"]);
@@ -352,7 +352,7 @@ fn missing_files_folders_and_arguments_are_named() {
     run(["import"]).expect_failure(2, &["--config"]);
     run(["frobnicate"]).expect_failure(2, &["frobnicate"]);
     // A file that is not a store.
-    let folder = Place::new();
+    let folder = StoreFolder::new();
     fs::create_dir(folder.data()).expect("a folder");
     fs::write(folder.data().join("data.mdb"), "this is not a store".repeat(1000)).expect("a file");
     let ended = folder.on_store("digest", &[]);
@@ -373,7 +373,7 @@ fn a_mistyped_argument_gets_a_suggestion() {
 
 #[test]
 fn older_stores_are_migrated_to_the_current_state() {
-    let place = Place::new();
+    let place = StoreFolder::new();
     let present = || place.on_store("digest", &[]).expect_success().text();
     place.import_with(&tiny("config.json"), &tiny("blocks.bin"), &["--stop-at", "5"]).expect_success();
     let expected = present();
@@ -391,7 +391,7 @@ fn older_stores_are_migrated_to_the_current_state() {
 
 #[test]
 fn a_store_of_the_first_versions_is_rejected_with_the_migration_commands() {
-    let place = Place::new();
+    let place = StoreFolder::new();
     fs::create_dir(place.data()).expect("a folder");
     let mut bytes = older_store(4);
     let at = (0..bytes.len()).find(|at| bytes[*at..].starts_with(b"schema4")).expect("the schema");
@@ -417,7 +417,7 @@ fn a_missing_permission_for_a_port_is_reported_with_a_remedy() {
 
 #[test]
 fn a_data_path_may_end_with_a_dot_even_if_it_does_not_exist() {
-    let place = Place::new();
+    let place = StoreFolder::new();
     let folder = place.path("deep/store/.");
     let folder = folder.to_str().expect("a path");
     let (config, blocks) = (tiny("config.json"), tiny("blocks.bin"));
@@ -436,7 +436,7 @@ fn a_service_without_a_configured_folder_uses_the_state_directory() {
     let of_network = unit(&["--network", "mainnet"]);
     assert!(of_network.contains(" run --network mainnet --data /var/lib/nisd\n"), "{of_network}");
     assert!(of_network.contains("StateDirectory=nisd\n") && of_network.contains("ProtectHome=yes\n"), "{of_network}");
-    let place = Place::new();
+    let place = StoreFolder::new();
     let file = place.file("node.properties", "nem.network = mainnet\nnem.folder = /srv/nem\n");
     let named = unit(&["--config", file.to_str().expect("a path")]);
     assert!(!named.contains("--data") && named.contains("ReadWritePaths=/srv/nem/nisd/mainnet\n"), "{named}");
@@ -450,7 +450,7 @@ fn a_service_without_a_configured_folder_uses_the_state_directory() {
 
 #[test]
 fn man_pages_and_completions_are_generated() {
-    let place = Place::new();
+    let place = StoreFolder::new();
     let folder = place.path("man/man1");
     run(["man", folder.to_str().expect("a path")]).expect_success();
     for (page, text) in [("nisd-backup.1", "keep"), ("nisd.1", "nisd"), ("nisd-operating.7", ".TH NISD\\-OPERATING 7")]
@@ -476,7 +476,7 @@ fn the_error_about_a_store_in_use_names_its_folder() {
 
 #[test]
 fn a_missing_nemesis_block_is_named_relative_to_the_configuration() {
-    let place = Place::new();
+    let place = StoreFolder::new();
     let expected = place.path("nemesis.bin");
     let config = place.file("node.properties", "nem.network = mainnet\n");
     let words = ["cannot read the nemesis block", expected.to_str().expect("a path"), "nem.network.nemesisFilePath"];
@@ -490,7 +490,7 @@ fn a_missing_nemesis_block_is_named_relative_to_the_configuration() {
 
 #[test]
 fn a_bad_peer_list_is_reported_with_the_wrong_entry() {
-    let place = Place::new();
+    let place = StoreFolder::new();
     let name = format!("peers-config_{NETWORK}.json");
     let config = place.file("config.json", fs::read(tiny("config.json")).expect("the chain's configuration"));
     let list = |key: &str| {
@@ -509,7 +509,7 @@ fn a_bad_peer_list_is_reported_with_the_wrong_entry() {
 
 #[test]
 fn missing_blocks_are_detected_before_a_private_network_is_created() {
-    let place = Place::new();
+    let place = StoreFolder::new();
     let nowhere = place.path("nowhere.bin");
     let nowhere = nowhere.to_str().expect("a path");
     place.on_store("run", &["--import", nowhere]).expect_failure(1, &[nowhere]);
@@ -518,7 +518,7 @@ fn missing_blocks_are_detected_before_a_private_network_is_created() {
 
 #[test]
 fn wrong_settings_are_reported_with_key_value_and_allowed_values() {
-    let place = Place::new();
+    let place = StoreFolder::new();
     let file = place.file("node.properties", "nem.network = mainnet\nnem.httpPort = 99999\nnis.ignoreFees = perhaps\n");
     let file = file.to_str().expect("a path");
     run(["run", "--config", file]).expect_failure(
@@ -563,14 +563,14 @@ fn every_setting_is_described() {
 fn with_a_wrong_signature() -> Vec<u8> {
     const SIGNATURE: usize = 4 + 4 + 4 + (4 + 32) + 4;
     let mut blocks = fs::read(tiny("blocks.bin")).expect("the chain");
-    let start = offset(&blocks, 30);
+    let start = block_offset(&blocks, 30);
     blocks[start + SIGNATURE] ^= 1;
     blocks
 }
 
 #[test]
 fn an_import_trusts_only_blocks_below_the_checkpoint() {
-    let place = Place::new();
+    let place = StoreFolder::new();
     let blocks = place.file("blocks.bin", with_a_wrong_signature());
     let trusting = |checkpoint: &str| place.import_with(&tiny("config.json"), &blocks, &["--trust-below", checkpoint]);
     let other = TIP_HASH.replace("127425", "127426");
@@ -596,12 +596,12 @@ fn a_check_prints_the_digest() {
     // The check leaves no files behind.
     let left = fs::read_dir(place.data()).expect("the store").map(|file| file.expect("a file").file_name());
     assert!(left.into_iter().all(|name| !name.to_string_lossy().contains("check")));
-    Place::new().on_store("check", &[]).expect_failure(1, &["no chain"]);
+    StoreFolder::new().on_store("check", &[]).expect_failure(1, &["no chain"]);
 }
 
 #[test]
 fn a_check_finds_wrong_signatures_that_were_trusted() {
-    let place = Place::new();
+    let place = StoreFolder::new();
     let blocks = place.file("blocks.bin", with_a_wrong_signature());
     let checkpoint = format!("{TIP}:{TIP_HASH}");
     place.import_with(&tiny("config.json"), &blocks, &["--trust-below", &checkpoint]).expect_success();
@@ -610,7 +610,7 @@ fn a_check_finds_wrong_signatures_that_were_trusted() {
 
 #[test]
 fn a_check_finds_the_first_difference_of_state_and_blocks() {
-    let change = |place: &Place, table: Table| {
+    let change = |place: &StoreFolder, table: Table| {
         let (store, _) =
             Store::open_existing(&place.data(), AccessMode::Exclusive, Options::default()).expect("a store");
         let mut batch = store.begin_write().expect("a batch");
@@ -677,7 +677,7 @@ fn flip(data: &Path, table: Table, (key, value): &(Vec<u8>, Vec<u8>), at: usize)
 
 /// Flips bits of the first, the middle and the last row of each table, all of which a check must find; returns the
 /// names of empty tables.
-fn empty_or_checked(place: &Place, tables: impl Iterator<Item = Table>) -> Vec<&'static str> {
+fn empty_or_checked(place: &StoreFolder, tables: impl Iterator<Item = Table>) -> Vec<&'static str> {
     let whole = fs::read(place.data().join("data.mdb")).expect("the store");
     let mut empty = Vec::new();
     for table in tables {
@@ -712,7 +712,7 @@ fn empty_or_checked(place: &Place, tables: impl Iterator<Item = Table>) -> Vec<&
 #[test]
 fn a_check_finds_a_flipped_bit_in_every_table() {
     let tables = Table::ALL.into_iter().filter(|table| *table != Table::Meta);
-    let place = Place::new();
+    let place = StoreFolder::new();
     let history = ["--set", "nis.optionalFeatures=HISTORICAL_ACCOUNT_DATA"];
     place.import_with(&tiny("config.json"), &tiny("blocks.bin"), &history).expect_success();
     let empty = empty_or_checked(&place, tables);
@@ -721,7 +721,7 @@ fn a_check_finds_a_flipped_bit_in_every_table() {
 
 #[test]
 fn a_check_finds_flipped_bits_missing_and_surplus_rows_in_compacted_hashes() {
-    let place = with_eras(2);
+    let place = with_hash_epochs(2);
     const TABLES: [Table; 2] = [Table::Hashes, Table::HashRuns];
     assert!(empty_or_checked(&place, TABLES.into_iter()).is_empty());
     let whole = fs::read(place.data().join("data.mdb")).expect("the store");
@@ -748,11 +748,11 @@ fn a_check_finds_flipped_bits_missing_and_surplus_rows_in_compacted_hashes() {
 
 #[test]
 fn compacted_hashes_do_not_change_the_digest_or_the_dump() {
-    let (packed, plain) = (with_eras(1), with_eras(13));
+    let (packed, plain) = (with_hash_epochs(1), with_hash_epochs(13));
     let levels: BTreeSet<u8> = rows(&packed.data(), Table::HashRuns).iter().map(|(key, _)| key[0]).collect();
     assert!(levels.len() > 1, "{levels:?}");
     assert!(rows(&packed.data(), Table::Hashes).len() * 4 < rows(&plain.data(), Table::Hashes).len());
-    let looks = |place: &Place| (place.digest(), place.on_store("dump", &[]).expect_success().text());
+    let looks = |place: &StoreFolder| (place.digest(), place.on_store("dump", &[]).expect_success().text());
     assert!(looks(&packed) == looks(&plain));
     // Back, forward, and rebuilt.
     for to in ["55", "51"] {
@@ -778,7 +778,7 @@ fn a_check_may_trust_blocks_below_a_checkpoint() {
     let higher = format!("{}:{TIP_HASH}", TIP + 1);
     place.on_store("check", &["--trust-below", &higher]).expect_failure(1, &["no block at height 61"]);
     // A wrong signature below it is trusted, too, as in an import.
-    let place = Place::new();
+    let place = StoreFolder::new();
     let blocks = place.file("blocks.bin", with_a_wrong_signature());
     place.import_with(&tiny("config.json"), &blocks, &["--trust-below", &checkpoint]).expect_success();
     place.on_store("check", &["--trust-below", &checkpoint]).expect_success();
@@ -795,7 +795,7 @@ fn a_corrupt_block_is_never_exported() {
     let blocks = rows(&place.data(), Table::Blocks);
     let file = fs::read(tiny("blocks.bin")).expect("the chain");
     for (height, (key, value)) in (1..).zip(&blocks).skip(1).step_by(7) {
-        let start = offset(&file, height);
+        let start = block_offset(&file, height);
         let length = u32::from_le_bytes(*file[start - 4..].first_chunk().expect("a length")) as usize;
         let (block, end) = (value.len() - length, length);
         for at in [0, 9, 20, SIGNATURE + 68 + 10, SIGNATURE + 68 + 40, end - 1] {

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::common::daemon::{Ended, Node, run};
+use crate::common::daemon::{CommandOutput, Node, run};
 use crate::common::http_client::Client;
 use crate::common::websocket::Socket;
 use nisd::devnet::Role;
@@ -13,19 +13,19 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// Maximum time for a network to make some blocks.
-const PATIENCE: Duration = Duration::from_secs(60);
+const MAX_WAIT: Duration = Duration::from_secs(60);
 
 /// The folder of a private network.
-struct Place {
+struct DevnetFolder {
     _folder: TempDir,
     data: String,
 }
 
-impl Place {
-    fn new() -> Place {
+impl DevnetFolder {
+    fn new() -> DevnetFolder {
         let folder = tempfile::tempdir().expect("a folder");
         let data = folder.path().join("devnet").to_str().expect("a path").to_owned();
-        Place { _folder: folder, data }
+        DevnetFolder { _folder: folder, data }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -42,14 +42,14 @@ impl Place {
     }
 
     /// Creates a network and stops it at once.
-    fn make(&self, arguments: &[&str]) -> Ended {
+    fn create(&self, arguments: &[&str]) -> CommandOutput {
         stop(self.start(arguments))
     }
 
     /// Creates a network that finds a block every second at any difficulty: the configured total supply is so much
     /// larger than the actual one that every importance counts a thousandfold.
-    fn make_hasty(&self, arguments: &[&str]) -> Ended {
-        let ended = self.make(arguments);
+    fn create_fast(&self, arguments: &[&str]) -> CommandOutput {
+        let ended = self.create(arguments);
         let settings = fs::read_to_string(self.path("devnet.properties")).unwrap();
         let hasty = settings.replace("totalAmount = 8999999999\n", "totalAmount = 9000000000000\n");
         assert_ne!(hasty, settings);
@@ -66,16 +66,16 @@ impl Place {
     }
 }
 
-fn stop(node: Node) -> Ended {
+fn stop(node: Node) -> CommandOutput {
     node.process.signal("TERM");
-    node.process.ended_within(PATIENCE).expect_success()
+    node.process.wait_with_timeout(MAX_WAIT).expect_success()
 }
 
 #[track_caller]
 fn wait_for_height(client: &mut Client, height: u64) {
     let start = Instant::now();
     while client.height() < height {
-        assert!(start.elapsed() < PATIENCE, "height {height} is not reached");
+        assert!(start.elapsed() < MAX_WAIT, "height {height} is not reached");
         std::thread::sleep(Duration::from_millis(50));
     }
 }
@@ -101,7 +101,7 @@ fn balance(client: &mut Client, address: &str) -> u64 {
 
 #[test]
 fn the_first_run_creates_a_network_shows_its_accounts_and_harvests() {
-    let place = Place::new();
+    let place = DevnetFolder::new();
     let node = place.start(&[]);
     let mut client = Client::connect(node.http);
     let nemesis = client.block(1).json();
@@ -135,15 +135,15 @@ fn the_first_run_creates_a_network_shows_its_accounts_and_harvests() {
 }
 
 /// Returns the public key of the harvester.
-fn harvester_key(place: &Place) -> String {
+fn harvester_key(place: &DevnetFolder) -> String {
     let shown = run(["key", "inspect", &place.text("harvester.key")]).expect_success().text();
     shown.split_whitespace().nth(2).expect("a key").to_owned()
 }
 
 #[test]
 fn a_private_network_continues_where_it_stopped_even_with_its_exported_settings() {
-    let place = Place::new();
-    place.make_hasty(&[]);
+    let place = DevnetFolder::new();
+    place.create_fast(&[]);
     let node = place.start(&[]);
     wait_for_height(&mut Client::connect(node.http), 3);
     stop(node);
@@ -163,8 +163,8 @@ fn a_private_network_continues_where_it_stopped_even_with_its_exported_settings(
 #[test]
 fn fresh_keys_differ_each_time_and_demo_keys_are_constant() {
     let accounts = |arguments: &[&str]| {
-        let place = Place::new();
-        let said = place.make(arguments).text();
+        let place = DevnetFolder::new();
+        let said = place.create(arguments).text();
         let accounts = addresses(&said);
         assert_eq!(accounts.len(), 5, "{said}");
         (accounts, said.contains("WORTHLESS"))
@@ -179,9 +179,9 @@ fn fresh_keys_differ_each_time_and_demo_keys_are_constant() {
 
 #[test]
 fn the_rules_are_fixed_when_the_network_is_created() {
-    let place = Place::new();
+    let place = DevnetFolder::new();
     let rules = "nis.blockChainFeatures=PROOF_OF_IMPORTANCE|WB_TIME_BASED_VESTING";
-    let said = place.make_hasty(&["--block-time", "300", "--set", rules]).text();
+    let said = place.create_fast(&["--block-time", "300", "--set", rules]).text();
     assert!(said.contains("a block every 300 s, proof of importance"), "{said}");
     let node = place.start(&[]);
     wait_for_height(&mut Client::connect(node.http), 3);
@@ -205,7 +205,7 @@ fn the_rules_are_fixed_when_the_network_is_created() {
 
 #[test]
 fn a_private_network_is_not_created_in_a_store_of_another_chain() {
-    let place = Place::new();
+    let place = DevnetFolder::new();
     let (config, blocks) = (crate::common::tiny("config.json"), crate::common::tiny("blocks.bin"));
     let import = ["import", "--data", &place.data, "--config"].map(PathBuf::from);
     run(import.iter().chain([&config, &blocks])).expect_success();
@@ -217,27 +217,27 @@ fn a_private_network_is_not_created_in_a_store_of_another_chain() {
 
 #[test]
 fn an_interrupted_creation_is_completed_with_the_existing_keys() {
-    let place = Place::new();
-    place.make(&["--fresh-keys"]);
+    let place = DevnetFolder::new();
+    place.create(&["--fresh-keys"]);
     let alice = fs::read_to_string(place.path("alice.key")).unwrap();
     for file in ["devnet.properties", "data.mdb", "nisd.lock", "carol.key"] {
         fs::remove_file(place.path(file)).unwrap();
     }
-    place.make(&["--fresh-keys"]);
+    place.create(&["--fresh-keys"]);
     assert_eq!(fs::read_to_string(place.path("alice.key")).unwrap(), alice);
     assert!(place.path("carol.key").exists());
 }
 
 #[test]
 fn another_node_joins_with_the_exported_settings() {
-    let place = Place::new();
-    place.make_hasty(&[]);
+    let place = DevnetFolder::new();
+    place.create_fast(&[]);
     let node = place.start(&[]);
     wait_for_height(&mut Client::connect(node.http), 3);
     let port = node.http.port();
     stop(node);
-    let other = Place::new();
-    let export = |place: &Place, host: &str| {
+    let other = DevnetFolder::new();
+    let export = |place: &DevnetFolder, host: &str| {
         let port = port.to_string();
         let arguments = ["--data", &place.data, "--output", &other.data, "--host", host, "--http-port", &port];
         run(["devnet", "export-config"].iter().chain(&arguments))
@@ -249,7 +249,7 @@ fn another_node_joins_with_the_exported_settings() {
     let names = ["config-user.properties", "nemesis-devnet.bin", "peers-config_devnet.json"];
     assert_eq!(written.lines().collect::<Vec<_>>(), names.map(|name| other.text(name)));
     export(&place, "h").expect_failure(1, &["config-user.properties exists", "--output"]);
-    export(&Place::new(), "h").expect_failure(2, &["there is no private network", "nisd run"]);
+    export(&DevnetFolder::new(), "h").expect_failure(2, &["there is no private network", "nisd run"]);
 
     let peers: Value = serde_json::from_slice(&fs::read(other.path(names[2])).unwrap()).unwrap();
     let peer = &peers["knownPeers"][0];
@@ -273,10 +273,10 @@ fn another_node_joins_with_the_exported_settings() {
 
 #[test]
 fn the_exported_port_is_the_configured_or_the_given_one_and_never_0() {
-    let place = Place::new();
-    place.make(&[]);
+    let place = DevnetFolder::new();
+    place.create(&[]);
     let port = |more: &[&str]| {
-        let other = Place::new();
+        let other = DevnetFolder::new();
         let arguments = ["devnet", "export-config", "--data", &place.data, "--output", &other.data];
         run(arguments.iter().chain(more)).expect_success();
         let peers = fs::read(other.path("peers-config_devnet.json")).unwrap();
@@ -295,9 +295,9 @@ fn the_exported_port_is_the_configured_or_the_given_one_and_never_0() {
 
 #[test]
 fn a_network_with_demo_keys_listens_only_on_this_machine_by_default() {
-    let shown = |place: &Place| run(["devnet", "show", "--data", &place.data]).expect_success().text();
-    let demo = Place::new();
-    let said = demo.make(&[]).text();
+    let shown = |place: &DevnetFolder| run(["devnet", "show", "--data", &place.data]).expect_success().text();
+    let demo = DevnetFolder::new();
+    let said = demo.create(&[]).text();
     // The tests set the address with a flag, which takes precedence.
     assert!(said.contains("It listens on 127.0.0.1: other machines cannot reach it"), "{said}");
     assert!(shown(&demo).contains("It listens on 127.0.0.1 and ::1: other machines cannot reach it"));
@@ -306,15 +306,15 @@ fn a_network_with_demo_keys_listens_only_on_this_machine_by_default() {
     assert!(text.contains("nisd.bindAddress = localhost"), "{text}");
     fs::write(&settings, text.replace("nisd.bindAddress = localhost", "")).unwrap();
     assert!(shown(&demo).contains("It listens on all addresses of this machine, SO OTHER MACHINES CAN REACH IT"));
-    let fresh = Place::new();
-    fresh.make(&["--fresh-keys"]);
+    let fresh = DevnetFolder::new();
+    fresh.create(&["--fresh-keys"]);
     assert!(shown(&fresh).contains("It listens on all addresses of this machine: other machines can reach it"));
 }
 
 #[test]
 fn a_payment_is_published_as_unconfirmed_and_as_confirmed() {
-    let place = Place::new();
-    place.make_hasty(&[]);
+    let place = DevnetFolder::new();
+    place.create_fast(&[]);
     let accounts = addresses(&run(["devnet", "show", "--data", &place.data]).expect_success().text());
     let (alice, bob) = (address(&accounts, "alice"), address(&accounts, "bob"));
     let node = place.start(&[]);

@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 
-use crate::common::daemon::{Ended, Node, closed_port, run, wait_for};
+use crate::common::daemon::{CommandOutput, Node, closed_port, run, wait_for};
 use crate::common::http_client::Client;
 use crate::common::private_network::{Genesis, NETWORK, TOTAL, address, key_pair, now, private_key};
 use nisd::model::transaction::{Transfer, wire_version};
@@ -32,12 +32,12 @@ fn genesis() -> Genesis {
     Genesis::new(now(), &[(address(&key_pair(1)), Amount::whole(TOTAL))])
 }
 
-fn peers(node: SocketAddr, arguments: &[&str]) -> Ended {
+fn peers(node: SocketAddr, arguments: &[&str]) -> CommandOutput {
     run([&["peers", "--node", &format!("http://{node}")], arguments].concat())
 }
 
 /// Returns the rows of the table without the header.
-fn rows(ended: &Ended) -> Vec<Vec<String>> {
+fn rows(ended: &CommandOutput) -> Vec<Vec<String>> {
     let text = ended.text();
     let cells = |line: &str| line.split('\t').map(str::to_owned).collect();
     let mut rows: Vec<Vec<String>> = text.lines().map(cells).collect();

@@ -13,13 +13,13 @@ use std::time::{Duration, Instant};
 
 use crate::common::daemon::{Node, run, wait_for};
 use crate::common::http_client::Client;
-use crate::common::loudly;
+use crate::common::print_notice;
 use crate::common::private_network::{Genesis, TOTAL, address, key_pair, now, private_key};
 use nisd::model::Amount;
 use tempfile::TempDir;
 
 /// Maximum wait.
-const PATIENCE: Duration = Duration::from_secs(60);
+const MAX_WAIT: Duration = Duration::from_secs(60);
 
 /// The configuration of a node of a private network.
 struct Installation {
@@ -43,7 +43,7 @@ impl Installation {
         let paths = [&config, &data].map(|path| path.to_str().expect("a path"));
         let mut command = Node::command(&["--config", paths[0], "--data", paths[1]]);
         command.envs(environment.iter().copied());
-        Node::of(command)
+        Node::from_command(command)
     }
 }
 
@@ -57,7 +57,7 @@ impl Systemd {
     fn at(folder: &Path) -> Systemd {
         let path = folder.join("notify");
         let socket = UnixDatagram::bind(&path).expect("a socket");
-        socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        socket.set_read_timeout(Some(MAX_WAIT)).expect("a timeout");
         Systemd { socket, path }
     }
 
@@ -83,7 +83,7 @@ impl Systemd {
     }
 
     /// Reads notifications until blocks arrive. On a busy machine several may be made before one is reported.
-    fn until_blocks_come(&self) {
+    fn until_blocks_arrive(&self) {
         let is_later = |told: String| {
             let height = told.strip_prefix("STATUS=height ").and_then(|rest| rest.split_once(", "));
             height.is_some_and(|(height, _)| height.parse().is_ok_and(|height: u64| height >= 2))
@@ -99,13 +99,13 @@ fn systemd_is_notified_of_readiness_liveness_status_and_stopping() {
     let node = installation.start(&[("NOTIFY_SOCKET", systemd.path()), ("WATCHDOG_USEC", "400000")]);
     systemd.until("READY=1");
     assert!(Client::connect(node.http).height() >= 1, "who is ready answers");
-    systemd.until_blocks_come();
+    systemd.until_blocks_arrive();
     let begun = Instant::now();
     (0..10).for_each(|_| systemd.until("WATCHDOG=1"));
     assert!(begun.elapsed() < 10 * Duration::from_millis(400), "ten signs of life took {:?}", begun.elapsed());
     node.process.signal("TERM");
     systemd.until("STOPPING=1");
-    node.process.ended_within(PATIENCE).expect_success();
+    node.process.wait_with_timeout(MAX_WAIT).expect_success();
 }
 
 #[test]
@@ -122,11 +122,11 @@ fn a_full_notify_socket_does_not_delay_the_node() {
     }
     // More notifications than a socket buffers.
     node.process.signal("TERM");
-    node.process.ended_within(PATIENCE).expect_success();
+    node.process.wait_with_timeout(MAX_WAIT).expect_success();
 }
 
 /// Sends requests on one connection and on new ones until stopped; returns the number of answers.
-fn ask(node: SocketAddr, stop: Arc<AtomicBool>) -> thread::JoinHandle<usize> {
+fn send_requests(node: SocketAddr, stop: Arc<AtomicBool>) -> thread::JoinHandle<usize> {
     thread::spawn(move || {
         let (mut kept, mut answers) = (Client::connect(node), 0);
         while !stop.load(Ordering::Relaxed) {
@@ -143,7 +143,7 @@ fn a_reload_of_the_settings_loses_no_request() {
     let installation = Installation::new();
     let node = installation.start(&[]);
     let stop = Arc::new(AtomicBool::new(false));
-    let clients: Vec<_> = (0..4).map(|_| ask(node.http, stop.clone())).collect();
+    let clients: Vec<_> = (0..4).map(|_| send_requests(node.http, stop.clone())).collect();
     for round in 0..20 {
         let (backlog, level) = if round % 2 == 0 { ("1M", "debug") } else { ("2M", "info") };
         installation.configure(&[("nisd.maxBacklog", backlog), ("nisd.logLevel", level), ("nis.nodeLimit", "7")]);
@@ -184,7 +184,7 @@ fn a_reloaded_limit_applies_to_the_next_request() {
 }
 
 /// Maximum exposure that `systemd-analyze security` may report, in tenths; an unprotected unit has 96.
-const MOST_EXPOSED: &str = "15";
+const MAX_EXPOSURE: &str = "15";
 
 #[test]
 fn systemd_accepts_the_unit_and_rates_its_exposure_low() {
@@ -201,10 +201,10 @@ fn systemd_accepts_the_unit_and_rates_its_exposure_low() {
         command.current_dir(folder).args(arguments).arg("./nisd.service").output()
     };
     let Ok(verified) = analyze(&["verify"]) else {
-        return loudly("SKIPPED: systemd-analyze is not there, so that the unit is not verified");
+        return print_notice("SKIPPED: systemd-analyze is not there, so that the unit is not verified");
     };
     assert!(verified.status.success() && verified.stderr.is_empty(), "{verified:?}");
-    let threshold = format!("--threshold={MOST_EXPOSED}");
+    let threshold = format!("--threshold={MAX_EXPOSURE}");
     let found = analyze(&["security", "--offline=true", "--no-pager", &threshold]).expect("systemd-analyze is there");
     assert!(found.status.success(), "{}", String::from_utf8_lossy(&found.stdout));
 }

@@ -19,19 +19,19 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Action, tcflow};
 use tempfile::TempDir;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const MAX_WAIT: Duration = Duration::from_secs(60);
 /// Capacity of a pipe in bytes.
-const PIPE: usize = 64 << 10;
+const PIPE_CAPACITY: usize = 64 << 10;
 /// Number of log lines at the start of the node: far more than it buffers.
 const LINES: usize = 3_000;
 
 /// Creates a private network whose node logs much at its start.
-fn talkative() -> (TempDir, String) {
+fn verbose_network() -> (TempDir, String) {
     let folder = tempfile::tempdir().expect("a folder");
     let data = folder.path().join("devnet").to_str().expect("a path").to_owned();
     let made = Node::start(&["--data", &data]);
     made.process.signal("TERM");
-    made.process.ended_within(PATIENCE).expect_success();
+    made.process.wait_with_timeout(MAX_WAIT).expect_success();
     let settings = folder.path().join("devnet/devnet.properties");
     let text = fs::read_to_string(&settings).expect("settings") + &"nis.bootName = again\n".repeat(LINES);
     fs::write(settings, text).expect("room");
@@ -49,7 +49,7 @@ fn answering(data: &str, stderr: impl Into<Stdio>) -> Child {
     let mut node = command.stdout(Stdio::null()).stderr(stderr).spawn().expect("the program starts");
     let start = Instant::now();
     while !is_listening(http) {
-        if start.elapsed() > PATIENCE || node.try_wait().expect("a child").is_some() {
+        if start.elapsed() > MAX_WAIT || node.try_wait().expect("a child").is_some() {
             let _ = node.kill();
             panic!("the node stands still");
         }
@@ -79,7 +79,7 @@ fn stop(mut node: Child) {
     assert!(std::process::Command::new("sh").args(["-c", &line]).status().expect("a shell").success());
     let start = Instant::now();
     while node.try_wait().expect("a child").is_none() {
-        if start.elapsed() > PATIENCE {
+        if start.elapsed() > MAX_WAIT {
             let _ = node.kill();
             panic!("the node does not end");
         }
@@ -99,11 +99,11 @@ fn check(log: &str) {
 
 #[test]
 fn a_full_log_pipe_does_not_stop_the_node_and_later_gets_the_count_of_lost_lines() {
-    let (_folder, data) = talkative();
+    let (_folder, data) = verbose_network();
     let (mut reader, mut writer) = std::io::pipe().expect("a pipe");
-    writer.write_all(&[b'.'; PIPE]).expect("room");
+    writer.write_all(&[b'.'; PIPE_CAPACITY]).expect("room");
     let node = answering(&data, writer);
-    reader.read_exact(&mut [0; PIPE]).expect("what was written before");
+    reader.read_exact(&mut [0; PIPE_CAPACITY]).expect("what was written before");
     let reading = read(reader);
     stop(node);
     check(&reading.join().expect("the reader ends"));
@@ -112,7 +112,7 @@ fn a_full_log_pipe_does_not_stop_the_node_and_later_gets_the_count_of_lost_lines
 /// As under systemd.
 #[test]
 fn a_full_log_socket_does_not_stop_the_node_and_later_gets_the_count_of_lost_lines() {
-    let (_folder, data) = talkative();
+    let (_folder, data) = verbose_network();
     let (reader, mut writer) = UnixStream::pair().expect("a socket");
     writer.set_nonblocking(true).expect("a socket");
     while writer.write(&[b'.'; 4096]).is_ok() {}
@@ -125,7 +125,7 @@ fn a_full_log_socket_does_not_stop_the_node_and_later_gets_the_count_of_lost_lin
 
 #[test]
 fn a_stopped_terminal_does_not_stop_the_node_and_later_gets_the_count_of_lost_lines() {
-    let (_folder, data) = talkative();
+    let (_folder, data) = verbose_network();
     let screen = File::from(openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal"));
     grantpt(&screen).expect("a terminal");
     unlockpt(&screen).expect("a terminal");

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::common::daemon::{Ended, nisd, run};
+use crate::common::daemon::{CommandOutput, nisd, run};
 use clap::Parser;
 use nisd::cli::{Cli, Command};
 use nisd::crypto::{KeyPair, PrivateKey, PublicKey, cipher, hash::keccak256};
@@ -23,7 +23,7 @@ use tempfile::TempDir;
 /// Maximum number of connections of a mock node.
 const MAX_CONNECTIONS: usize = 64;
 /// Maximum wait for a request.
-const PATIENCE: Duration = Duration::from_secs(20);
+const MAX_WAIT: Duration = Duration::from_secs(20);
 const BOB: &str = "TDHLS73IXYZFFBPZWJFK3DVGUUQ2BBIGVUPE6BMZ";
 /// The rental fee sink.
 const SINK: &str = "3e82e1c1e4a75adaa3cba8c101c3cd31d9817a2eb966eb3b511fb2ed45b8e262";
@@ -47,11 +47,11 @@ fn text(value: &Value) -> &str {
 }
 
 /// A folder for key files and transactions.
-struct Place(TempDir);
+struct WalletFolder(TempDir);
 
-impl Place {
-    fn new() -> Place {
-        Place(tempfile::tempdir().expect("a folder"))
+impl WalletFolder {
+    fn new() -> WalletFolder {
+        WalletFolder(tempfile::tempdir().expect("a folder"))
     }
 
     fn path(&self, name: &str) -> String {
@@ -73,7 +73,7 @@ impl Place {
 }
 
 /// What a mock node does with a request.
-enum Reply {
+enum MockResponse {
     /// Answers with JSON.
     Json(u16, Value),
     /// Sends these bytes.
@@ -82,21 +82,21 @@ enum Reply {
 
 /// A request as the node received it: `GET /path` and the body.
 #[derive(Clone, Debug)]
-struct Seen {
+struct SeenRequest {
     line: String,
     body: String,
 }
 
 /// A mock node.
-struct PlayedNode {
+struct MockNode {
     url: String,
-    seen: Arc<Mutex<Vec<Seen>>>,
+    seen: Arc<Mutex<Vec<SeenRequest>>>,
 }
 
-impl PlayedNode {
+impl MockNode {
     /// Starts a node that answers with the result of `reply`, or otherwise like a booted testnet node at second
     /// 300000050.
-    fn start(reply: impl Fn(&Seen) -> Option<Reply> + Send + 'static) -> PlayedNode {
+    fn start(reply: impl Fn(&SeenRequest) -> Option<MockResponse> + Send + 'static) -> MockNode {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let url = format!("http://{}", listener.local_addr().expect("an address"));
         let seen = Arc::new(Mutex::new(Vec::new()));
@@ -105,14 +105,14 @@ impl PlayedNode {
             for stream in listener.incoming().take(MAX_CONNECTIONS).flatten() {
                 let request = receive(&stream);
                 remembered.lock().expect("no panic").push(request.clone());
-                answer(stream, reply(&request).unwrap_or_else(|| usual_reply(&request)));
+                answer(stream, reply(&request).unwrap_or_else(|| default_response(&request)));
             }
         });
-        PlayedNode { url, seen }
+        MockNode { url, seen }
     }
 
-    fn usual() -> PlayedNode {
-        PlayedNode::start(|_| None)
+    fn with_defaults() -> MockNode {
+        MockNode::start(|_| None)
     }
 
     fn lines(&self) -> Vec<String> {
@@ -131,8 +131,8 @@ impl PlayedNode {
 
     /// Runs `nisd send` from alice to bob with further arguments.
     #[track_caller]
-    fn send(&self, arguments: &[&str]) -> Ended {
-        let place = Place::new();
+    fn send(&self, arguments: &[&str]) -> CommandOutput {
+        let place = WalletFolder::new();
         let key = place.key(ALICE);
         let start = ["send", "--from-key-file", &key, "--to", BOB, "--node", &self.url];
         let ended = run(start.iter().chain(arguments));
@@ -141,8 +141,8 @@ impl PlayedNode {
     }
 }
 
-fn receive(stream: &TcpStream) -> Seen {
-    stream.set_read_timeout(Some(PATIENCE)).expect("a time limit");
+fn receive(stream: &TcpStream) -> SeenRequest {
+    stream.set_read_timeout(Some(MAX_WAIT)).expect("a time limit");
     let mut reader = BufReader::new(stream);
     let mut head = Vec::new();
     loop {
@@ -157,13 +157,13 @@ fn receive(stream: &TcpStream) -> Seen {
     let length = head.iter().find_map(|line| line.strip_prefix("Content-Length: "));
     let mut body = vec![0; length.map_or(0, |length| length.parse().expect("a length"))];
     reader.read_exact(&mut body).expect("the body");
-    Seen { line, body: String::from_utf8(body).expect("text") }
+    SeenRequest { line, body: String::from_utf8(body).expect("text") }
 }
 
-fn answer(mut stream: TcpStream, response: Reply) {
+fn answer(mut stream: TcpStream, response: MockResponse) {
     let bytes = match response {
-        Reply::Raw(bytes) => bytes,
-        Reply::Json(status, body) => {
+        MockResponse::Raw(bytes) => bytes,
+        MockResponse::Json(status, body) => {
             let body = body.to_string();
             let length = body.len();
             format!(
@@ -176,31 +176,36 @@ fn answer(mut stream: TcpStream, response: Reply) {
     let _ = stream.write_all(&bytes);
 }
 
-fn usual_reply(request: &Seen) -> Reply {
+fn default_response(request: &SeenRequest) -> MockResponse {
     let second = 300_000_050_i64;
-    Reply::Json(
+    MockResponse::Json(
         200,
         match request.line.as_str() {
             "GET /node/info" => json!({"metaData": {"networkId": -104}, "endpoint": {}, "identity": {}}),
             "GET /time-sync/network-time" => json!({"sendTimeStamp": 0, "receiveTimeStamp": second * 1000 + 999}),
             "POST /transaction/announce" => announcement(request, 1, "SUCCESS"),
-            _ => return Reply::Json(404, json!({"status": 404, "error": "Not Found", "message": "no such thing"})),
+            _ => {
+                return MockResponse::Json(
+                    404,
+                    json!({"status": 404, "error": "Not Found", "message": "no such thing"}),
+                );
+            }
         },
     )
 }
 
-fn announcement(request: &Seen, code: i32, message: &str) -> Value {
+fn announcement(request: &SeenRequest, code: i32, message: &str) -> Value {
     let body: Value = serde_json::from_str(&request.body).expect("JSON");
     let hash = hex::encode(keccak256(&hex::decode(text(&body["data"])).expect("hex")));
     json!({"innerTransactionHash": {}, "code": code, "type": 1, "message": message, "transactionHash": {"data": hash}})
 }
 
-fn failure(status: u16, message: &str) -> Option<Reply> {
-    Some(Reply::Json(status, json!({"timeStamp": 1, "error": "Words", "message": message, "status": status})))
+fn failure(status: u16, message: &str) -> Option<MockResponse> {
+    Some(MockResponse::Json(status, json!({"timeStamp": 1, "error": "Words", "message": message, "status": status})))
 }
 
-fn raw(bytes: &str) -> Option<Reply> {
-    Some(Reply::Raw(bytes.as_bytes().to_vec()))
+fn raw(bytes: &str) -> Option<MockResponse> {
+    Some(MockResponse::Raw(bytes.as_bytes().to_vec()))
 }
 
 #[test]
@@ -208,7 +213,7 @@ fn the_worked_examples_are_signed_exactly() {
     let examples = examples();
     assert_eq!(examples.len(), 14);
     for example in examples {
-        let place = Place::new();
+        let place = WalletFolder::new();
         let key = place.key(text(&example["privateKey"]));
         let file = place.file("transaction.json", &example["transaction"].to_string());
         let ended = run(["sign", "--key-file", &key, &file]).expect_success();
@@ -223,7 +228,7 @@ fn the_worked_examples_are_signed_exactly() {
 
 #[test]
 fn a_new_key_file_is_never_overwritten() {
-    let place = Place::new();
+    let place = WalletFolder::new();
     let path = place.path("new.key");
     let made = run(["key", "new", "--output", &path]).expect_success().text();
     assert_eq!(fs::metadata(&path).expect("the file").permissions().mode() & 0o777, 0o600);
@@ -257,7 +262,7 @@ fn a_key_without_a_file_is_shown_once_and_differs_each_time() {
 
 #[test]
 fn an_exposed_key_file_causes_a_warning_and_a_bad_one_is_not_shown() {
-    let place = Place::new();
+    let place = WalletFolder::new();
     let path = place.key(ALICE);
     assert_eq!(run(["key", "inspect", &path]).expect_success().stderr, "");
     fs::set_permissions(&path, Permissions::from_mode(0o644)).expect("permissions");
@@ -279,7 +284,7 @@ fn addresses_are_shown_for_all_networks_and_checked() {
     ] {
         assert!(shown.contains(address), "{address} is missing in\n{shown}");
     }
-    let place = Place::new();
+    let place = WalletFolder::new();
     let of_file = run(["address", &place.key(ALICE), "--network", "0x98"]).expect_success().text();
     assert_eq!(of_file, run(["address", ALICE_PUBLIC, "--network", "testnet"]).expect_success().text());
     assert!(of_file.contains("TAYFAPMLF6JX6BDB7NWG4OS7SYBRDP45JFLWILDU"), "{of_file}");
@@ -296,7 +301,7 @@ fn addresses_are_shown_for_all_networks_and_checked() {
 #[test]
 fn a_transfer_is_announced_byte_for_byte() {
     let e1 = example("E1");
-    let node = PlayedNode::usual();
+    let node = MockNode::with_defaults();
     let ended = node.send(&["--amount", "1"]).expect_success();
     assert_eq!(ended.text(), format!("result: SUCCESS\ncode: 1\nhash: {}\n", text(&e1["hash"])));
     assert_eq!(node.announced(), json!({"data": e1["data"], "signature": e1["signature"]}));
@@ -311,11 +316,11 @@ fn a_transfer_is_announced_byte_for_byte() {
 fn messages_are_announced_as_text_or_bytes() {
     let (e2, message) = (example("E2"), "hello devnet, this is a message of 46 bytes...");
     for arguments in [["--message", message], ["--hex", &hex::encode(message)]] {
-        let node = PlayedNode::usual();
+        let node = MockNode::with_defaults();
         node.send(&[&["--amount", "25000.5"], arguments.as_slice()].concat()).expect_success();
         assert_eq!(node.announced()["signature"], e2["signature"]);
     }
-    let node = PlayedNode::usual();
+    let node = MockNode::with_defaults();
     node.send(&["--amount", "1", "--message", ""]).expect_success();
     assert_eq!(node.announced()["data"], example("E1")["data"]);
 }
@@ -323,12 +328,14 @@ fn messages_are_announced_as_text_or_bytes() {
 #[test]
 fn mosaics_are_sent_together_with_the_currency() {
     let definition = example("E5")["transaction"]["mosaicDefinition"].clone();
-    let node = PlayedNode::start(move |request| match request.line.as_str() {
-        "GET /mosaic/definition?mosaicId=devnet:coin" => Some(Reply::Json(200, definition.clone())),
+    let node = MockNode::start(move |request| match request.line.as_str() {
+        "GET /mosaic/definition?mosaicId=devnet:coin" => Some(MockResponse::Json(200, definition.clone())),
         "GET /mosaic/supply?mosaicId=devnet:coin" => {
-            Some(Reply::Json(200, json!({"mosaicId": {}, "supply": 1_500_000})))
+            Some(MockResponse::Json(200, json!({"mosaicId": {}, "supply": 1_500_000})))
         }
-        "GET /time-sync/network-time" => Some(Reply::Json(200, json!({"receiveTimeStamp": 300_000_053_000_i64}))),
+        "GET /time-sync/network-time" => {
+            Some(MockResponse::Json(200, json!({"receiveTimeStamp": 300_000_053_000_i64})))
+        }
         _ => None,
     });
     let ended = node.send(&["--amount", "2", "--mosaic", "devnet:coin=5000"]).expect_success();
@@ -342,9 +349,9 @@ fn mosaics_are_sent_together_with_the_currency() {
 #[test]
 fn a_cosignatory_spends_from_a_multisig_account() {
     let e10 = example("E10");
-    let node = PlayedNode::start(|request| {
+    let node = MockNode::start(|request| {
         let time = json!({"receiveTimeStamp": 300_000_055_000_i64});
-        (request.line == "GET /time-sync/network-time").then_some(Reply::Json(200, time))
+        (request.line == "GET /time-sync/network-time").then_some(MockResponse::Json(200, time))
     });
     let account = text(&e10["transaction"]["otherTrans"]["signer"]);
     let arguments = ["--amount", "100", "--multisig-account", account, "--deadline", "3600"];
@@ -359,9 +366,9 @@ fn a_cosignatory_spends_from_a_multisig_account() {
 fn an_encrypted_message_is_read_by_its_recipient() {
     let bob = KeyPair::new(&PrivateKey::from_hex(text(&example("E11")["privateKey"])).expect("hex"));
     let public = bob.public().to_string();
-    let node = PlayedNode::start(move |request| {
+    let node = MockNode::start(move |request| {
         let answer = json!({"meta": {}, "account": {"address": BOB, "publicKey": public}});
-        (request.line == format!("GET /account/get?address={BOB}")).then_some(Reply::Json(200, answer))
+        (request.line == format!("GET /account/get?address={BOB}")).then_some(MockResponse::Json(200, answer))
     });
     let ended = node.send(&["--amount", "1", "--encrypt", "for your eyes"]).expect_success();
     assert!(!ended.stderr.contains("for your eyes"), "{}", ended.stderr);
@@ -372,9 +379,9 @@ fn an_encrypted_message_is_read_by_its_recipient() {
     let plain = cipher::decrypt(&bob, &alice, payload).expect("a payload").expect("the right key");
     assert_eq!(plain, b"for your eyes");
 
-    let node = PlayedNode::start(|request| {
+    let node = MockNode::start(|request| {
         let answer = json!({"meta": {}, "account": {"address": BOB, "publicKey": null}});
-        request.line.starts_with("GET /account/get").then_some(Reply::Json(200, answer))
+        request.line.starts_with("GET /account/get").then_some(MockResponse::Json(200, answer))
     });
     node.send(&["--amount", "1", "--encrypt", "x"]).expect_failure(1, &["does not know the recipient's public key"]);
 }
@@ -387,9 +394,9 @@ fn a_rejection_by_the_node_is_explained_in_plain_words() {
         (0, "NEUTRAL", "already knows this transaction"),
         (999, "FAILURE_OF_TOMORROW", "unknown to this program"),
     ] {
-        let node = PlayedNode::start(move |request| {
+        let node = MockNode::start(move |request| {
             let announces = request.line == "POST /transaction/announce";
-            announces.then(|| Reply::Json(200, announcement(request, code, name)))
+            announces.then(|| MockResponse::Json(200, announcement(request, code, name)))
         });
         let ended = node.send(&["--amount", "1"]);
         assert!(ended.text().starts_with(&format!("result: {name}\ncode: {code}\nhash: ")), "{}", ended.text());
@@ -399,24 +406,24 @@ fn a_rejection_by_the_node_is_explained_in_plain_words() {
 
 #[test]
 fn an_invalid_response_of_the_node_is_an_error_with_advice() {
-    type Script = fn(&Seen) -> Option<Reply>;
+    type Script = fn(&SeenRequest) -> Option<MockResponse>;
     let cases: [(Script, &[&str]); 7] = [
         (|_| raw("HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n<h1>Hi</h1>\n"), &["is invalid", "NEM node"]),
         (|_| raw("SSH-2.0-OpenSSH_9.2\r\n"), &["not proper HTTP"]),
         (|_| raw("HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{"), &["ends early"]),
-        (|_| Some(Reply::Json(200, json!({"metaData": {"networkId": 4711}}))), &["network 4711"]),
+        (|_| Some(MockResponse::Json(200, json!({"metaData": {"networkId": 4711}}))), &["network 4711"]),
         (|_| failure(503, "NIS_ILLEGAL_STATE_LOADING_CHAIN"), &["not ready", "LOADING"]),
         (|_| failure(429, "slow down"), &["too many requests"]),
         (
             |request| {
                 let answer = json!({"code": 1, "message": "SUCCESS", "transactionHash": {"data": "00".repeat(32)}});
-                request.line.starts_with("POST").then_some(Reply::Json(200, answer))
+                request.line.starts_with("POST").then_some(MockResponse::Json(200, answer))
             },
             &["another hash"],
         ),
     ];
     for (script, words) in cases {
-        let node = PlayedNode::start(script);
+        let node = MockNode::start(script);
         node.send(&["--amount", "1"]).expect_failure(1, words);
     }
 }
@@ -426,13 +433,13 @@ fn an_unreachable_node_is_an_error_with_advice() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}", listener.local_addr().expect("an address"));
     drop(listener);
-    let node = PlayedNode { url, seen: Arc::default() };
+    let node = MockNode { url, seen: Arc::default() };
     node.send(&["--amount", "1"]).expect_failure(1, &["does not answer", "--node"]);
 }
 
 #[test]
 fn the_local_clock_is_used_if_the_node_reports_no_time() {
-    let node = PlayedNode::start(|request| match request.line.as_str() {
+    let node = MockNode::start(|request| match request.line.as_str() {
         "GET /time-sync/network-time" => failure(500, "no time"),
         _ => None,
     });
@@ -446,7 +453,7 @@ fn the_local_clock_is_used_if_the_node_reports_no_time() {
 
 #[test]
 fn impossible_transfers_are_rejected_before_any_request() {
-    let node = PlayedNode::usual();
+    let node = MockNode::with_defaults();
     for (arguments, words) in [
         (["--amount", "0.0000001"].as_slice(), "6 decimal places"),
         (&["--amount", "1,5"], "digits"),
@@ -468,8 +475,8 @@ fn impossible_transfers_are_rejected_before_any_request() {
 
 #[test]
 fn a_transfer_that_violates_the_network_or_the_rules_is_never_announced() {
-    let node = PlayedNode::usual();
-    let place = Place::new();
+    let node = MockNode::with_defaults();
+    let place = WalletFolder::new();
     let main = ["send", "--from-key-file", &place.key(ALICE), "--to", SINK_ON_MAINNET, "--amount", "1", "--node"];
     run(main.into_iter().chain([node.url.as_str()])).expect_failure(2, &["mainnet", "testnet"]);
     node.send(&["--amount", "1", "--message", &"x".repeat(1025)]).expect_failure(2, &["1025 bytes", "1024"]);
@@ -483,10 +490,10 @@ fn a_transfer_that_violates_the_network_or_the_rules_is_never_announced() {
 #[test]
 fn a_dry_run_announces_nothing_and_its_output_can_be_announced() {
     let e1 = example("E1");
-    let node = PlayedNode::usual();
+    let node = MockNode::with_defaults();
     let dry = node.send(&["--amount", "1", "--dry-run"]).expect_success().text();
     assert_eq!(node.lines(), ["GET /node/info", "GET /time-sync/network-time", "GET /metrics"]);
-    let place = Place::new();
+    let place = WalletFolder::new();
     let answer = run(["announce", &place.file("signed.json", &dry), "--node", &node.url]).expect_success().text();
     assert_eq!(node.announced(), json!({"data": e1["data"], "signature": e1["signature"]}));
     assert!(answer.contains(text(&e1["hash"])), "{answer}");
@@ -495,13 +502,13 @@ fn a_dry_run_announces_nothing_and_its_output_can_be_announced() {
 #[test]
 fn a_transaction_is_signed_and_announced_at_once_or_through_a_pipe() {
     let e7 = example("E7");
-    let place = Place::new();
+    let place = WalletFolder::new();
     let (key, file) = (place.key(ALICE), place.file("e7.json", &e7["transaction"].to_string()));
-    let node = PlayedNode::usual();
+    let node = MockNode::with_defaults();
     run(["announce", "--key-file", &key, &file, "--node", &node.url]).expect_success();
     assert_eq!(node.announced()["signature"], e7["signature"]);
 
-    let node = PlayedNode::usual();
+    let node = MockNode::with_defaults();
     let signed = run(["sign", "--key-file", &key, &file]).expect_success().stdout;
     let mut child = nisd(["announce", "--node", &node.url]).stdin(Stdio::piped()).spawn().expect("the program starts");
     child.stdin.take().expect("a pipe").write_all(&signed).expect("the program reads");
@@ -513,8 +520,8 @@ fn a_transaction_is_signed_and_announced_at_once_or_through_a_pipe() {
 #[test]
 fn a_transaction_without_a_valid_signature_is_not_announced() {
     let (e1, e11) = (example("E1"), example("E11"));
-    let place = Place::new();
-    let node = PlayedNode::usual();
+    let place = WalletFolder::new();
+    let node = MockNode::with_defaults();
     let announce = |name: &str, content: &Value, more: &[&str]| {
         let file = place.file(name, &content.to_string());
         run(["announce", &file, "--node", &node.url].iter().chain(more))
@@ -532,7 +539,7 @@ fn a_transaction_without_a_valid_signature_is_not_announced() {
 #[test]
 fn waiting_ends_when_the_transaction_is_confirmed() {
     let asked = Mutex::new(0);
-    let node = PlayedNode::start(move |request| {
+    let node = MockNode::start(move |request| {
         if !request.line.starts_with("GET /transaction/get?hash=513f6d57") {
             return None;
         }
@@ -540,13 +547,13 @@ fn waiting_ends_when_the_transaction_is_confirmed() {
         *asked += 1;
         match *asked {
             1 => failure(400, "Hash was not found in cache"),
-            _ => Some(Reply::Json(200, json!({"meta": {"height": 48, "id": 18}, "transaction": {}}))),
+            _ => Some(MockResponse::Json(200, json!({"meta": {"height": 48, "id": 18}, "transaction": {}}))),
         }
     });
     let ended = node.send(&["--amount", "1", "--wait"]).expect_success();
     assert!(ended.text().ends_with("\nconfirmed at height: 48\n"), "{}", ended.text());
 
-    let node = PlayedNode::start(|request| {
+    let node = MockNode::start(|request| {
         let unsupported = "this node does not support transaction lookup using a hash";
         if request.line.starts_with("GET /transaction/get") { failure(500, unsupported) } else { None }
     });
@@ -560,7 +567,7 @@ const ABC: &str = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f2001
 
 #[test]
 fn a_file_is_notarised_by_a_message_to_the_account_itself() {
-    let (place, node) = (Place::new(), PlayedNode::usual());
+    let (place, node) = (WalletFolder::new(), MockNode::with_defaults());
     fs::write(place.path("contract"), "abc").expect("a file");
     let (file, key) = (place.path("contract"), place.key(ALICE));
     let ended = run(["apostille", "create", &file, "--from-key-file", &key, "--node", &node.url]).expect_success();
@@ -586,14 +593,14 @@ fn transfer_with(payload: &str) -> Value {
 }
 
 /// Returns the hash of a transaction and a node that reports it as confirmed.
-fn notary(mut transaction: Value) -> (String, PlayedNode) {
+fn notary(mut transaction: Value) -> (String, MockNode) {
     let hash = wallet::read_transaction(transaction.to_string().as_bytes()).expect("a transaction").hash().to_string();
     transaction["signature"] = json!("00".repeat(64));
-    let node = PlayedNode::start(move |request| match request.line.as_str() {
+    let node = MockNode::start(move |request| match request.line.as_str() {
         line if line.starts_with("GET /transaction/get?hash=") => {
-            Some(Reply::Json(200, json!({"meta": {"height": 48, "id": 18}, "transaction": transaction})))
+            Some(MockResponse::Json(200, json!({"meta": {"height": 48, "id": 18}, "transaction": transaction})))
         }
-        "POST /block/at/public" => Some(Reply::Json(200, json!({"height": 48, "timeStamp": 300_000_100}))),
+        "POST /block/at/public" => Some(MockResponse::Json(200, json!({"height": 48, "timeStamp": 300_000_100}))),
         _ => None,
     });
     (hash, node)
@@ -601,11 +608,11 @@ fn notary(mut transaction: Value) -> (String, PlayedNode) {
 
 #[test]
 fn a_file_is_verified_against_what_was_notarised() {
-    let place = Place::new();
+    let place = WalletFolder::new();
     fs::write(place.path("contract"), "abc").expect("a file");
     fs::write(place.path("forged"), "abd").expect("a file");
     let (contract, forged) = (place.path("contract"), place.path("forged"));
-    let verify = |file: &str, hash: &str, node: &PlayedNode| {
+    let verify = |file: &str, hash: &str, node: &MockNode| {
         run(["apostille", "verify", file, "--transaction", hash, "--node", &node.url])
     };
     let (hash, node) = notary(transfer_with(&format!("FE4E545903{ABC}")));
@@ -620,13 +627,13 @@ fn a_file_is_verified_against_what_was_notarised() {
 
     let (hash, node) = notary(transfer_with("68656c6c6f"));
     verify(&contract, &hash, &node).expect_failure(1, &["not verified", "FE4E545903"]);
-    verify(&contract, &hash, &PlayedNode::start(|_| failure(400, "Hash was not found in cache")))
+    verify(&contract, &hash, &MockNode::start(|_| failure(400, "Hash was not found in cache")))
         .expect_failure(1, &["not verified", "TRANSACTION_HASH_LOOKUP"]);
 }
 
 #[test]
 fn a_notarisation_by_a_multisig_account_is_found_by_either_hash() {
-    let place = Place::new();
+    let place = WalletFolder::new();
     fs::write(place.path("contract"), "abc").expect("a file");
     let inner = transfer_with(&format!("fe4e545903{ABC}"));
     let inner_hash = wallet::read_transaction(inner.to_string().as_bytes()).expect("a transaction").hash().to_string();
@@ -643,7 +650,7 @@ fn a_notarisation_by_a_multisig_account_is_found_by_either_hash() {
 }
 
 /// Services in which time passes only by waiting, and without randomness.
-mod still_world {
+mod virtual_services {
     use std::io;
     use std::sync::atomic::{AtomicU64, Ordering};
     use std::time::Duration;
@@ -652,7 +659,7 @@ mod still_world {
 
     static MILLIS: AtomicU64 = AtomicU64::new(0);
 
-    pub const OUTSIDE: Services = Services {
+    pub const SERVICES: Services = Services {
         unix_millis: || 0,
         millis: || MILLIS.load(Ordering::Relaxed),
         sleep: |time: Duration| {
@@ -666,16 +673,16 @@ mod still_world {
 fn execute(arguments: &[&str]) -> Result<(), WalletError> {
     let cli = Cli::parse_from(["nisd"].iter().chain(arguments));
     let Command::Wallet(command) = &cli.command else { panic!("not a command of the wallet") };
-    wallet::execute(command, still_world::OUTSIDE)
+    wallet::execute(command, virtual_services::SERVICES)
 }
 
 #[test]
 fn waiting_ends_some_time_after_the_deadline() {
-    let node = PlayedNode::start(|request| match request.line.as_str() {
+    let node = MockNode::start(|request| match request.line.as_str() {
         line if line.starts_with("GET /transaction/get") => failure(400, "Hash was not found in cache"),
         _ => None,
     });
-    let place = Place::new();
+    let place = WalletFolder::new();
     let key = place.key(ALICE);
     let start = ["send", "--from-key-file", &key, "--to", BOB, "--node", &node.url];
     let result = execute(&[start.as_slice(), &["--amount", "1", "--deadline", "10", "--wait"]].concat());
@@ -686,7 +693,7 @@ fn waiting_ends_some_time_after_the_deadline() {
 
 #[test]
 fn no_key_is_written_without_randomness() {
-    let place = Place::new();
+    let place = WalletFolder::new();
     let path = place.path("new.key");
     assert!(matches!(execute(&["key", "new", "--output", &path]), Err(WalletError::Randomness(_))));
     assert!(fs::metadata(&path).is_err());
@@ -710,7 +717,7 @@ fn a_slow_response_is_awaited_up_to_a_timeout() {
             stream.write_all(&[*byte]).expect("the client reads");
         }
     });
-    let answer = BlockingClient::new(slow, PATIENCE).get("/chain/height").expect("an answer");
+    let answer = BlockingClient::new(slow, MAX_WAIT).get("/chain/height").expect("an answer");
     assert_eq!((answer.status, answer.body.as_slice()), (200, b"{}".as_slice()));
 
     // A byte now and then does not extend the timeout.
@@ -721,13 +728,13 @@ fn a_slow_response_is_awaited_up_to_a_timeout() {
         }
     });
     let silent = server(move |stream| {
-        thread::sleep(PATIENCE);
+        thread::sleep(MAX_WAIT);
         drop(stream);
     });
     for endpoint in [endless, silent] {
         let start = Instant::now();
         let result = BlockingClient::new(endpoint, Duration::from_millis(300)).post_json("/x", b"{}");
-        assert!(start.elapsed() < PATIENCE / 2);
+        assert!(start.elapsed() < MAX_WAIT / 2);
         assert!(matches!(result, Err(FetchError::TimedOut(_))), "{result:?}");
     }
 }

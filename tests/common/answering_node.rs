@@ -28,20 +28,20 @@ const BUDGET: u32 = 500;
 /// Largest body of a recorded request.
 const BODY_LIMIT: usize = 1 << 20;
 /// How long a request may stay suspended.
-const PATIENCE: Duration = Duration::from_secs(20);
+const SUSPEND_TIMEOUT: Duration = Duration::from_secs(20);
 /// Virtual time per step while the test waits.
 const STEP: Duration = Duration::from_millis(10);
 
 /// Collects the effects of the node.
 #[derive(Default)]
-struct World {
+struct EffectCollector {
     wake_at: Option<Duration>,
     resumed: BTreeSet<ConnectionId>,
     fetches: VecDeque<(FetchId, FetchRequest)>,
     fetched: u64,
 }
 
-impl Effects for World {
+impl Effects for EffectCollector {
     fn send(&mut self, _: ConnectionId, _: Message<'_>) -> Result<(), Dropped> {
         Err(Dropped)
     }
@@ -75,12 +75,12 @@ impl Effects for World {
 }
 
 /// The answer of another node to a request, or `None`.
-pub type Answers<'a> = &'a mut dyn FnMut(&FetchRequest, Duration) -> Option<nisd::net::fetch::Response>;
+pub type Responder<'a> = &'a mut dyn FnMut(&FetchRequest, Duration) -> Option<nisd::net::fetch::Response>;
 
 /// A node on a store.
 pub struct AnsweringNode<'s> {
-    machine: Node<'s>,
-    world: World,
+    node: Node<'s>,
+    effects: EffectCollector,
     store: &'s Store,
     settings: &'s Settings,
     /// Unix time at the start of the recording, in milliseconds.
@@ -107,45 +107,53 @@ impl<'s> AnsweringNode<'s> {
         let start =
             Start { now: moment, seed: &[1; 32], local, shared, import: None, known: Vec::new(), kept: Vec::new() };
         let machine = Node::new(store, settings, start)?;
-        Ok(AnsweringNode { machine, world: World::default(), store, settings, began, now, connections: 0 })
+        Ok(AnsweringNode {
+            node: machine,
+            effects: EffectCollector::default(),
+            store,
+            settings,
+            began,
+            now,
+            connections: 0,
+        })
     }
 
-    fn moment(&self) -> LoopTime {
+    fn loop_time(&self) -> LoopTime {
         LoopTime { unix_millis: self.began + self.now.as_millis() as i64, monotonic: self.now }
     }
 
     /// Advances virtual time to a time of the recording.
-    pub fn run_to(&mut self, time: Duration, answers: Answers<'_>) {
+    pub fn run_to(&mut self, time: Duration, answers: Responder<'_>) {
         self.work(answers);
         while self.now < time {
-            let next = self.world.wake_at.unwrap_or(time).max(self.now + Duration::from_millis(1));
+            let next = self.effects.wake_at.unwrap_or(time).max(self.now + Duration::from_millis(1));
             self.now = next.min(time);
             self.work(answers);
         }
     }
 
     /// Runs the node until nothing is due.
-    fn work(&mut self, answers: Answers<'_>) {
+    fn work(&mut self, answers: Responder<'_>) {
         loop {
-            self.world.wake_at = None;
-            let now = self.moment();
-            self.machine.handle(Event::Tick { budget: BUDGET, last_tick: Duration::ZERO }, now, &mut self.world);
-            while let Some((fetch, request)) = self.world.fetches.pop_front() {
+            self.effects.wake_at = None;
+            let now = self.loop_time();
+            self.node.handle(Event::Tick { budget: BUDGET, last_tick: Duration::ZERO }, now, &mut self.effects);
+            while let Some((fetch, request)) = self.effects.fetches.pop_front() {
                 let from = IpAddr::V4(Ipv4Addr::LOCALHOST);
                 let result = match answers(&request, self.now) {
                     Some(response) => Ok(FetchResponse { from, response }),
                     None => Err(FetchError::Unreachable(io::ErrorKind::ConnectionRefused.into())),
                 };
-                self.machine.handle(Event::FetchCompleted { fetch, result }, now, &mut self.world);
+                self.node.handle(Event::FetchCompleted { fetch, result }, now, &mut self.effects);
             }
-            if self.world.wake_at.is_none_or(|at| at > self.now) {
+            if self.effects.wake_at.is_none_or(|at| at > self.now) {
                 return;
             }
         }
     }
 
     /// Sends a request from 127.0.0.1 and waits for the answer.
-    pub fn request(&mut self, bytes: &[u8], answers: Answers<'_>) -> HttpResponse {
+    pub fn request(&mut self, bytes: &[u8], answers: Responder<'_>) -> HttpResponse {
         self.connections += 1;
         let connection = ConnectionId(self.connections);
         let caller = Client {
@@ -157,7 +165,7 @@ impl<'s> AnsweringNode<'s> {
         let mut reader = RequestReader::new(BODY_LIMIT);
         reader.receive(bytes);
         let (mut reply, mut is_resumed, mut body) = (Response::new(), false, Vec::new());
-        let until = self.now + PATIENCE;
+        let until = self.now + SUSPEND_TIMEOUT;
         loop {
             let request = reader.next_request().expect("a request").expect("a whole one");
             let exchange = Exchange {
@@ -168,7 +176,7 @@ impl<'s> AnsweringNode<'s> {
                 is_resumed,
                 is_rate_limited: false,
             };
-            let taken = self.machine.handle(Event::Request(exchange), self.moment(), &mut self.world);
+            let taken = self.node.handle(Event::Request(exchange), self.loop_time(), &mut self.effects);
             if reply.is_streaming {
                 body.append(&mut reply.body);
             }
@@ -183,7 +191,8 @@ impl<'s> AnsweringNode<'s> {
             }
             is_resumed = true;
             reader.restore_last();
-            while matches!(taken, Progress::Suspended | Progress::Streaming) && !self.world.resumed.remove(&connection)
+            while matches!(taken, Progress::Suspended | Progress::Streaming)
+                && !self.effects.resumed.remove(&connection)
             {
                 assert!(self.now < until, "a parked request is resumed");
                 self.run_to(self.now + STEP, answers);
@@ -192,10 +201,10 @@ impl<'s> AnsweringNode<'s> {
     }
 
     /// Adds blocks to the chain if they make it better, as if the node had fetched them, then restarts the node.
-    pub fn pull(self, blocks: &[Block]) -> AnsweringNode<'s> {
+    pub fn add_fetched_blocks(self, blocks: &[Block]) -> AnsweringNode<'s> {
         let AnsweringNode { store, settings, began, now, .. } = self;
         let time = Timestamp::from_unix_millis(began + now.as_millis() as i64);
-        drop(self.machine);
+        drop(self.node);
         let common = Height(blocks[0].height.0 - 1);
         let part = CandidateBranch::new(store, &settings.network, common, blocks.to_vec()).expect("a part");
         let mut part = Box::new(part);
@@ -207,7 +216,7 @@ impl<'s> AnsweringNode<'s> {
 }
 
 /// Imports the nemesis block and the blocks above it into a store.
-pub fn take_in(store: &Store, settings: &Settings, nemesis: &[u8], blocks: &[Block]) {
+pub fn import_chain(store: &Store, settings: &Settings, nemesis: &[u8], blocks: &[Block]) {
     let mut file = Vec::new();
     for block in blocks {
         let bytes = block.to_bytes(SigningForm::Verifiable);

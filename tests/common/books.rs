@@ -6,32 +6,32 @@ use nisd::model::{Address, Block, Body, Network, Transaction};
 
 /// Balances in micro-units.
 #[derive(Default)]
-pub struct Books(BTreeMap<Address, i128>);
+pub struct BalanceSheet(BTreeMap<Address, i128>);
 
-impl Books {
+impl BalanceSheet {
     /// Adds a block; `harvester` receives its fees.
-    pub fn enter(&mut self, block: &Block, harvester: Address, network: &Network) {
+    pub fn add_block(&mut self, block: &Block, harvester: Address, network: &Network) {
         for transaction in &block.transactions {
-            transaction.children().chain([transaction]).for_each(|one| self.enter_one(one, transaction, network));
+            transaction.children().chain([transaction]).for_each(|one| self.add_transaction(one, transaction, network));
         }
-        self.add(harvester, block.transactions.iter().flat_map(Transaction::self_and_children).map(fee).sum());
+        self.change(harvester, block.transactions.iter().flat_map(Transaction::self_and_children).map(fee).sum());
     }
 
-    fn enter_one(&mut self, one: &Transaction, root: &Transaction, network: &Network) {
+    fn add_transaction(&mut self, one: &Transaction, root: &Transaction, network: &Network) {
         // The multisig account pays the fees of a multisig transaction and of its cosignatures.
         let payer = root.inner().unwrap_or(root).signer_address(network.byte);
-        self.add(payer, -fee(one));
+        self.change(payer, -fee(one));
         let (recipient, amount) = match &one.body {
             Body::Transfer(body) if body.mosaics.is_empty() => (body.recipient, body.amount),
             Body::ProvisionNamespace(body) => (body.rental_fee_sink, body.rental_fee),
             Body::MosaicDefinitionCreation(body) => (body.creation_fee_sink, body.creation_fee),
             _ => return,
         };
-        self.add(payer, -i128::from(amount.0));
-        self.add(recipient, i128::from(amount.0));
+        self.change(payer, -i128::from(amount.0));
+        self.change(recipient, i128::from(amount.0));
     }
 
-    fn add(&mut self, account: Address, amount: i128) {
+    fn change(&mut self, account: Address, amount: i128) {
         *self.0.entry(account).or_default() += amount;
     }
 
@@ -41,7 +41,7 @@ impl Books {
     }
 
     /// Iterates over all accounts with their balances.
-    pub fn all(&self) -> impl Iterator<Item = (&Address, i128)> {
+    pub fn balances(&self) -> impl Iterator<Item = (&Address, i128)> {
         self.0.iter().map(|(account, balance)| (account, *balance))
     }
 }

@@ -14,7 +14,7 @@ use super::json_text::Json;
 use super::websocket::{BINARY, CLOSE, CONTINUATION, PING, PONG, Stomp, TEXT, decode, encode};
 
 /// Default time to wait for a recorded message.
-pub const PATIENCE: Duration = Duration::from_secs(3);
+pub const MAX_WAIT: Duration = Duration::from_secs(3);
 /// Code that stands for a close frame without a code.
 const NO_CODE: u16 = 1005;
 
@@ -55,7 +55,7 @@ pub fn read_file(path: &Path) -> Vec<Line> {
 pub struct Step {
     pub number: u64,
     pub sent: Vec<Line>,
-    pub heard: Vec<Line>,
+    pub received: Vec<Line>,
 }
 
 /// A conversation.
@@ -76,21 +76,21 @@ pub fn conversations(lines: &[Line]) -> Vec<Conversation> {
             all.len() - 1
         });
         let steps = &mut all[place].steps;
-        let is_next = |step: &Step| step.number != line.step || line.from_client && !step.heard.is_empty();
+        let is_next = |step: &Step| step.number != line.step || line.from_client && !step.received.is_empty();
         if steps.last().is_none_or(is_next) {
             steps.push(Step { number: line.step, ..Step::default() });
         }
         let step = steps.last_mut().expect("a step");
-        if line.from_client { step.sent.push(line.clone()) } else { step.heard.push(line.clone()) }
+        if line.from_client { step.sent.push(line.clone()) } else { step.received.push(line.clone()) }
     }
     all
 }
 
 /// One piece of server output.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Said {
+pub enum ServerOutput {
     /// An HTTP response, also that to a handshake.
-    Answer(HttpResponse),
+    Response(HttpResponse),
     Stomp(Stomp),
     /// A STOMP frame inside a SockJS frame.
     Sockjs(Stomp),
@@ -102,50 +102,54 @@ pub enum Said {
     End,
 }
 
-impl fmt::Display for Said {
+impl fmt::Display for ServerOutput {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Said::Answer(answer) => {
+            ServerOutput::Response(answer) => {
                 write!(f, "{} {:?} {:?}", answer.status, answer.headers, String::from_utf8_lossy(&answer.body))
             }
-            Said::Stomp(stomp) => write!(f, "{} {:?} {}", stomp.command, stomp.headers, stomp.body.trim_end()),
-            Said::Sockjs(stomp) => write!(f, "a[{} {:?} {}]", stomp.command, stomp.headers, stomp.body.trim_end()),
-            Said::Text(text) => write!(f, "text {text:?}"),
-            Said::Pong(payload) => write!(f, "pong {:?}", String::from_utf8_lossy(payload)),
-            Said::Close(code) => write!(f, "close {code}"),
-            Said::End => f.write_str("end"),
+            ServerOutput::Stomp(stomp) => write!(f, "{} {:?} {}", stomp.command, stomp.headers, stomp.body.trim_end()),
+            ServerOutput::Sockjs(stomp) => {
+                write!(f, "a[{} {:?} {}]", stomp.command, stomp.headers, stomp.body.trim_end())
+            }
+            ServerOutput::Text(text) => write!(f, "text {text:?}"),
+            ServerOutput::Pong(payload) => write!(f, "pong {:?}", String::from_utf8_lossy(payload)),
+            ServerOutput::Close(code) => write!(f, "close {code}"),
+            ServerOutput::End => f.write_str("end"),
         }
     }
 }
 
-impl Said {
+impl ServerOutput {
     /// Reads a line of the server; also the forms `close 1002` and `end` that tables use.
-    pub fn from_line(line: &Line) -> Said {
+    pub fn from_line(line: &Line) -> ServerOutput {
         match line.op.as_str() {
-            "http" => Said::Answer(recorded_answer(&line.data)),
-            "text" => Said::from_text(&line.data),
-            "pong" => Said::Pong(line.data.as_bytes().to_vec()),
-            "close" => Said::Close(line.data.split(' ').next().and_then(|code| code.parse().ok()).unwrap_or(NO_CODE)),
-            "tcpclose" => Said::End,
+            "http" => ServerOutput::Response(recorded_response(&line.data)),
+            "text" => ServerOutput::from_text(&line.data),
+            "pong" => ServerOutput::Pong(line.data.as_bytes().to_vec()),
+            "close" => {
+                ServerOutput::Close(line.data.split(' ').next().and_then(|code| code.parse().ok()).unwrap_or(NO_CODE))
+            }
+            "tcpclose" => ServerOutput::End,
             other => panic!("{}: a server does not send {other}", line.conversation),
         }
     }
 
-    fn from_text(text: &str) -> Said {
+    fn from_text(text: &str) -> ServerOutput {
         let strings = text.strip_prefix('a').and_then(|strings| serde_json::from_str::<[String; 1]>(strings).ok());
         if let Some([frame]) = strings {
-            return Said::Sockjs(Stomp::parse(&frame));
+            return ServerOutput::Sockjs(Stomp::parse(&frame));
         }
         match text.ends_with('\0') && text.contains("\n\n") {
-            true => Said::Stomp(Stomp::parse(text)),
-            false => Said::Text(text.to_owned()),
+            true => ServerOutput::Stomp(Stomp::parse(text)),
+            false => ServerOutput::Text(text.to_owned()),
         }
     }
 
     /// Returns the STOMP frame.
     pub fn frame(&self) -> Option<&Stomp> {
         match self {
-            Said::Stomp(frame) | Said::Sockjs(frame) => Some(frame),
+            ServerOutput::Stomp(frame) | ServerOutput::Sockjs(frame) => Some(frame),
             _ => None,
         }
     }
@@ -157,42 +161,41 @@ impl Said {
     }
 
     /// Reads the short form of a table: a STOMP frame, `close 1002` or `end`.
-    pub fn from_short(text: &str) -> Said {
+    pub fn from_short(text: &str) -> ServerOutput {
         match text.strip_prefix("close ") {
-            Some(code) => Said::Close(code.parse().expect("a code")),
-            None if text == "end" => Said::End,
-            None => Said::Stomp(Stomp::parse(&format!("{text}\0"))),
+            Some(code) => ServerOutput::Close(code.parse().expect("a code")),
+            None if text == "end" => ServerOutput::End,
+            None => ServerOutput::Stomp(Stomp::parse(&format!("{text}\0"))),
         }
     }
 }
 
 /// Reads a recorded response; that to an upgrade lacks the empty line at its end.
-fn recorded_answer(text: &str) -> HttpResponse {
+fn recorded_response(text: &str) -> HttpResponse {
     let whole = if text.contains("\r\n\r\n") { text.to_owned() } else { format!("{text}\r\n\r\n") };
     HttpResponse::parse(whole.as_bytes()).unwrap_or_else(|| panic!("not a response: {text:?}"))
 }
 
 /// Headers that do not describe the server's behaviour.
-const FREE_HEADERS: [&str; 3] = ["Date", "Server", "Content-Length"];
+const IGNORED_HEADERS: [&str; 3] = ["Date", "Server", "Content-Length"];
 /// Values in bodies, by topic, that differ from run to run.
-const FREE_VALUES: [(&str, &[&str]); 2] =
+const IGNORED_VALUES: [(&str, &[&str]); 2] =
     [("/node/info", &["/metaData/version", "/metaData/platform", "/endpoint/port"]), ("/errors", &["/timeStamp"])];
 
 /// Returns how two pieces of server output differ, or `None`.
-pub fn difference(expected: &Said, got: &Said) -> Option<String> {
+pub fn difference(expected: &ServerOutput, got: &ServerOutput) -> Option<String> {
     let is_same = match (expected, got) {
-        (Said::Answer(expected), Said::Answer(got)) => is_same_answer(expected, got),
-        (Said::Stomp(expected), Said::Stomp(got)) | (Said::Sockjs(expected), Said::Sockjs(got)) => {
-            is_same_frame(expected, got)
-        }
+        (ServerOutput::Response(expected), ServerOutput::Response(got)) => is_same_response(expected, got),
+        (ServerOutput::Stomp(expected), ServerOutput::Stomp(got))
+        | (ServerOutput::Sockjs(expected), ServerOutput::Sockjs(got)) => is_same_frame(expected, got),
         _ => expected == got,
     };
     (!is_same).then(|| format!("expected {expected}\n      got      {got}"))
 }
 
-fn is_same_answer(expected: &HttpResponse, got: &HttpResponse) -> bool {
+fn is_same_response(expected: &HttpResponse, got: &HttpResponse) -> bool {
     let headers = |answer: &HttpResponse| -> Vec<_> {
-        let counted = answer.headers.iter().filter(|(name, _)| !FREE_HEADERS.contains(&name.as_str()));
+        let counted = answer.headers.iter().filter(|(name, _)| !IGNORED_HEADERS.contains(&name.as_str()));
         let mut headers: Vec<_> = counted.cloned().collect();
         headers.iter_mut().filter(|(name, _)| name == "Expires").for_each(|(_, value)| value.clear());
         headers.sort();
@@ -200,15 +203,15 @@ fn is_same_answer(expected: &HttpResponse, got: &HttpResponse) -> bool {
     };
     let json = |answer: &HttpResponse| {
         let mut json = Json::parse(std::str::from_utf8(&answer.body).ok()?).ok()?;
-        ["/timeStamp", "/entropy"].iter().for_each(|path| _ = json.at_path(path, &mut free));
+        ["/timeStamp", "/entropy"].iter().for_each(|path| _ = json.at_path(path, &mut blank_ignored_values));
         Some(json)
     };
     let is_same_body = expected.body == got.body || json(expected).is_some_and(|body| Some(body) == json(got));
     expected.status == got.status && headers(expected) == headers(got) && is_same_body
 }
 
-fn free(value: &mut Json) {
-    *value = Json::Word("free".to_owned());
+fn blank_ignored_values(value: &mut Json) {
+    *value = Json::Literal("free".to_owned());
 }
 
 fn is_same_frame(expected: &Stomp, got: &Stomp) -> bool {
@@ -227,8 +230,8 @@ fn is_same_frame(expected: &Stomp, got: &Stomp) -> bool {
 pub fn body_of(frame: &Stomp) -> Json {
     let Ok(mut json) = Json::parse(&frame.body) else { return Json::String(frame.body.clone()) };
     let topic = frame.headers.iter().find(|(name, _)| name == "destination").map_or("", |(_, topic)| topic);
-    let paths = FREE_VALUES.iter().filter(|(name, _)| topic == *name).flat_map(|(_, paths)| *paths);
-    paths.for_each(|path| _ = json.at_path(path, &mut free));
+    let paths = IGNORED_VALUES.iter().filter(|(name, _)| topic == *name).flat_map(|(_, paths)| *paths);
+    paths.for_each(|path| _ = json.at_path(path, &mut blank_ignored_values));
     json
 }
 
@@ -254,7 +257,7 @@ pub fn check_frame(frame: &Stomp, ids: &mut BTreeSet<String>) -> Option<String> 
 pub struct Wire {
     stream: TcpStream,
     buffer: Vec<u8>,
-    speaks_frames: bool,
+    is_websocket: bool,
     has_ended: bool,
     pings: u32,
 }
@@ -264,7 +267,7 @@ impl Wire {
     pub fn connect(address: SocketAddr) -> Wire {
         let stream = TcpStream::connect(address).expect("the node takes connections");
         stream.set_nodelay(true).expect("no delay");
-        Wire { stream, buffer: Vec::new(), speaks_frames: false, has_ended: false, pings: 0 }
+        Wire { stream, buffer: Vec::new(), is_websocket: false, has_ended: false, pings: 0 }
     }
 
     /// Returns whether the server has closed the connection.
@@ -299,10 +302,10 @@ impl Wire {
     }
 
     /// Returns the server's next output, or `None` after the time limit.
-    pub fn hear(&mut self, limit: Duration) -> Option<Said> {
+    pub fn receive(&mut self, limit: Duration) -> Option<ServerOutput> {
         let deadline = Instant::now() + limit;
         loop {
-            if let Some(said) = self.buffered() {
+            if let Some(said) = self.next_buffered() {
                 return Some(said);
             }
             let left = deadline.saturating_duration_since(Instant::now());
@@ -316,14 +319,14 @@ impl Wire {
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => return None,
                 Ok(_) | Err(_) => {
                     self.has_ended = true;
-                    return Some(Said::End);
+                    return Some(ServerOutput::End);
                 }
             }
         }
     }
 
-    fn buffered(&mut self) -> Option<Said> {
-        if !self.speaks_frames {
+    fn next_buffered(&mut self) -> Option<ServerOutput> {
+        if !self.is_websocket {
             let answer = HttpResponse::parse(&self.buffer)?;
             let length = answer.header_values("Content-Length").first().map_or(0, |length| length.parse().unwrap_or(0));
             let head = self.buffer.len() - answer.body.len();
@@ -331,45 +334,45 @@ impl Wire {
                 return None;
             }
             self.buffer.drain(..head + length);
-            self.speaks_frames = answer.status == 101;
-            return Some(Said::Answer(HttpResponse { body: answer.body[..length].to_vec(), ..answer }));
+            self.is_websocket = answer.status == 101;
+            return Some(ServerOutput::Response(HttpResponse { body: answer.body[..length].to_vec(), ..answer }));
         }
         let (frame, length) = decode(&self.buffer)?;
         self.buffer.drain(..length);
         Some(match frame.opcode {
-            TEXT => Said::from_text(std::str::from_utf8(&frame.payload).expect("a text message is text")),
-            PONG => Said::Pong(frame.payload),
-            CLOSE => Said::Close(frame.payload.first_chunk().map_or(NO_CODE, |code| u16::from_be_bytes(*code))),
+            TEXT => ServerOutput::from_text(std::str::from_utf8(&frame.payload).expect("a text message is text")),
+            PONG => ServerOutput::Pong(frame.payload),
+            CLOSE => ServerOutput::Close(frame.payload.first_chunk().map_or(NO_CODE, |code| u16::from_be_bytes(*code))),
             other => panic!("a server does not send opcode {other}"),
         })
     }
 
     /// Reads `count` pieces of output, each within `patience`, and, unless this is the last step, everything else that
     /// comes before the answer to a ping.
-    pub fn hear_all(&mut self, count: usize, patience: Duration, is_last: bool) -> Vec<Said> {
+    pub fn receive_all(&mut self, count: usize, patience: Duration, is_last: bool) -> Vec<ServerOutput> {
         let mut heard = Vec::new();
         while heard.len() < count
-            && let Some(said) = self.hear(patience)
+            && let Some(said) = self.receive(patience)
         {
             heard.push(said);
         }
         if !is_last {
-            heard.append(&mut self.hear_rest());
+            heard.append(&mut self.receive_pending());
         }
         heard
     }
 
     /// Reads everything that comes before the answer to a ping: all that the server has already sent.
-    pub fn hear_rest(&mut self) -> Vec<Said> {
+    pub fn receive_pending(&mut self) -> Vec<ServerOutput> {
         let mut heard = Vec::new();
-        if self.has_ended || !self.speaks_frames {
+        if self.has_ended || !self.is_websocket {
             return heard;
         }
         self.pings += 1;
         let ping = format!("ping {}", self.pings).into_bytes();
         self.write(&encode(true, PING, &ping));
-        while let Some(said) = self.hear(PATIENCE) {
-            if said == Said::Pong(ping.clone()) {
+        while let Some(said) = self.receive(MAX_WAIT) {
+            if said == ServerOutput::Pong(ping.clone()) {
                 break;
             }
             heard.push(said);

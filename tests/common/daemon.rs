@@ -9,12 +9,12 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// Maximum run time of a command, and maximum time until a node listens.
-const LIMIT: Duration = Duration::from_secs(120);
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(120);
 /// Interval between checks of a process.
-const LOOK_EVERY: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Maximum wait for an expected event.
-const PATIENCE: Duration = Duration::from_secs(60);
+const MAX_WAIT: Duration = Duration::from_secs(60);
 
 /// Polls `look` until it returns a value.
 #[track_caller]
@@ -24,7 +24,7 @@ pub fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
         if let Some(found) = look() {
             return found;
         }
-        assert!(begun.elapsed() < PATIENCE, "{what} does not come");
+        assert!(begun.elapsed() < MAX_WAIT, "{what} does not come");
         thread::sleep(Duration::from_millis(20));
     }
 }
@@ -44,14 +44,14 @@ pub fn nisd<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Command 
 }
 
 /// The result of a command.
-pub struct Ended {
+pub struct CommandOutput {
     /// Exit code; `None` if a signal ended the process.
     pub code: Option<i32>,
     pub stdout: Vec<u8>,
     pub stderr: String,
 }
 
-impl Ended {
+impl CommandOutput {
     /// Returns standard output as text.
     pub fn text(&self) -> String {
         String::from_utf8(self.stdout.clone()).expect("the output is text")
@@ -59,14 +59,14 @@ impl Ended {
 
     /// Checks that the command succeeded.
     #[track_caller]
-    pub fn expect_success(self) -> Ended {
+    pub fn expect_success(self) -> CommandOutput {
         assert_eq!(self.code, Some(0), "standard error:\n{}", self.stderr);
         self
     }
 
     /// Checks the exit code, that standard error contains all of `words`, and that nothing panicked.
     #[track_caller]
-    pub fn expect_failure(self, code: i32, words: &[&str]) -> Ended {
+    pub fn expect_failure(self, code: i32, words: &[&str]) -> CommandOutput {
         assert_eq!(self.code, Some(code), "standard error:\n{}", self.stderr);
         for word in words {
             assert!(self.stderr.contains(word), "{word:?} is missing in standard error:\n{}", self.stderr);
@@ -78,8 +78,8 @@ impl Ended {
 
 /// Runs a command to its end.
 #[track_caller]
-pub fn run<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Ended {
-    Process::start(nisd(arguments)).ended_within(LIMIT)
+pub fn run<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> CommandOutput {
+    Process::start(nisd(arguments)).wait_with_timeout(COMMAND_TIMEOUT)
 }
 
 /// A running process; dropping it kills the process.
@@ -140,18 +140,18 @@ impl Process {
 
     /// Waits for the process to end.
     #[track_caller]
-    pub fn ended_within(mut self, limit: Duration) -> Ended {
+    pub fn wait_with_timeout(mut self, limit: Duration) -> CommandOutput {
         let start = Instant::now();
         let status = loop {
             if let Some(status) = self.exit() {
                 break status;
             }
             assert!(start.elapsed() < limit, "it did not end within {limit:?}; its log:\n{}", self.log());
-            thread::sleep(LOOK_EVERY);
+            thread::sleep(POLL_INTERVAL);
         };
         let stdout = self.stdout.take().map(|thread| thread.join().expect("the reader ends"));
         self.stderr.take().into_iter().for_each(|thread| thread.join().expect("the reader ends"));
-        Ended { code: status.code(), stdout: stdout.unwrap_or_default(), stderr: self.log() }
+        CommandOutput { code: status.code(), stdout: stdout.unwrap_or_default(), stderr: self.log() }
     }
 }
 
@@ -159,7 +159,7 @@ impl Drop for Process {
     fn drop(&mut self) {
         self.kill();
         if thread::panicking() {
-            super::loudly(&format!("--- log of process {} ---\n{}", self.child.id(), self.log()));
+            super::print_notice(&format!("--- log of process {} ---\n{}", self.child.id(), self.log()));
         }
     }
 }
@@ -177,7 +177,7 @@ impl Node {
     /// Starts `nisd run` with further arguments and waits until it listens.
     #[track_caller]
     pub fn start(arguments: &[&str]) -> Node {
-        Node::of(Node::command(arguments))
+        Node::from_command(Node::command(arguments))
     }
 
     /// Returns the command that starts a node.
@@ -188,7 +188,7 @@ impl Node {
 
     /// Starts a node with this command and waits until it listens.
     #[track_caller]
-    pub fn of(command: Command) -> Node {
+    pub fn from_command(command: Command) -> Node {
         let mut process = Process::start(command);
         let start = Instant::now();
         loop {
@@ -198,8 +198,8 @@ impl Node {
             if let Some(status) = process.exit() {
                 panic!("the node ended with {status}");
             }
-            assert!(start.elapsed() < LIMIT, "the node does not listen");
-            thread::sleep(LOOK_EVERY);
+            assert!(start.elapsed() < COMMAND_TIMEOUT, "the node does not listen");
+            thread::sleep(POLL_INTERVAL);
         }
     }
 }

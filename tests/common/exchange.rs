@@ -144,7 +144,7 @@ impl Exchange {
     }
 
     fn value_difference(&self, mut expected: Json, mut got: Json) -> Option<String> {
-        let masked = |value: &mut Json| *value = Json::Word("masked".to_owned());
+        let masked = |value: &mut Json| *value = Json::Literal("masked".to_owned());
         for path in &self.mask {
             // A masked member that only one side has remains a difference.
             expected.at_path(path, &mut { masked });
@@ -175,8 +175,8 @@ impl Exchange {
             };
         }
         for (start, length) in &self.mask_ranges {
-            blank(&mut expected, *start, *length);
-            blank(&mut bytes, *start, *length);
+            zero_range(&mut expected, *start, *length);
+            zero_range(&mut bytes, *start, *length);
         }
         let shown = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let differs = expected != bytes;
@@ -191,7 +191,7 @@ const TOLERANCE: f64 = 1e-14;
 /// Returns whether two values are equal except for the last digits of importances.
 fn is_same(expected: &Json, got: &Json) -> bool {
     let is_close = |a: &Json, b: &Json| {
-        let number = |value: &Json| if let Json::Word(word) = value { word.parse::<f64>().ok() } else { None };
+        let number = |value: &Json| if let Json::Literal(word) = value { word.parse::<f64>().ok() } else { None };
         number(a).zip(number(b)).is_some_and(|(a, b)| (a - b).abs() <= TOLERANCE * a.abs().max(b.abs()))
     };
     match (expected, got) {
@@ -225,7 +225,7 @@ fn ranges(list: &Value) -> Vec<(i64, usize)> {
 }
 
 /// Zeroes a range; a negative start counts from the end.
-fn blank(bytes: &mut [u8], start: i64, length: usize) {
+fn zero_range(bytes: &mut [u8], start: i64, length: usize) {
     let start = if start < 0 { start + bytes.len() as i64 } else { start };
     let start = usize::try_from(start).unwrap_or(0).min(bytes.len());
     let end = (start + length).min(bytes.len());
@@ -275,16 +275,16 @@ fn accounts(fields: &mut Fields<'_>) -> Option<Json> {
 }
 
 fn account(fields: &mut Fields<'_>) -> Option<Json> {
-    let word = |number: i64| Json::Word(number.to_string());
+    let word = |number: i64| Json::Literal(number.to_string());
     let mut members = vec![("address".to_owned(), fields.text()?)];
-    let key = fields.bytes()?.map_or(Json::Word("null".to_owned()), |key| Json::String(hex::encode(key)));
+    let key = fields.bytes()?.map_or(Json::Literal("null".to_owned()), |key| Json::String(hex::encode(key)));
     members.push(("publicKey".to_owned(), key));
     for name in ["balance", "vestedBalance", "harvestedBlocks"] {
         members.push((name.to_owned(), word(fields.number::<8>()?)));
     }
-    members.push(("label".to_owned(), fields.bytes()?.is_none().then(|| Json::Word("null".to_owned()))?));
+    members.push(("label".to_owned(), fields.bytes()?.is_none().then(|| Json::Literal("null".to_owned()))?));
     let importance = f64::from_bits(fields.number::<8>()? as u64);
-    members.push(("importance".to_owned(), Json::Word(importance.to_string())));
+    members.push(("importance".to_owned(), Json::Literal(importance.to_string())));
     let multisig = fields.bytes()??;
     members.push(("multisigInfo".to_owned(), Json::String(hex::encode(multisig))));
     fields.0.is_empty().then(|| Json::object(members))

@@ -7,17 +7,17 @@ use std::time::Duration;
 use serde_json::Value;
 
 /// Maximum time for a response.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const MAX_WAIT: Duration = Duration::from_secs(20);
 
 /// A response.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct ClientResponse {
     pub status: u16,
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
 }
 
-impl Answer {
+impl ClientResponse {
     /// Returns the first value of a header.
     pub fn header(&self, name: &str) -> Option<&str> {
         let mut found = self.headers.iter().filter(|(key, _)| key.eq_ignore_ascii_case(name));
@@ -45,14 +45,14 @@ pub struct Client {
 impl Client {
     /// Connects.
     pub fn connect(address: SocketAddr) -> Client {
-        let stream = TcpStream::connect_timeout(&address, PATIENCE).expect("the node takes connections");
+        let stream = TcpStream::connect_timeout(&address, MAX_WAIT).expect("the node takes connections");
         Client::from_stream(stream)
     }
 
     /// Uses an existing connection.
     pub fn from_stream(stream: TcpStream) -> Client {
-        stream.set_read_timeout(Some(PATIENCE)).expect("a time limit");
-        stream.set_write_timeout(Some(PATIENCE)).expect("a time limit");
+        stream.set_read_timeout(Some(MAX_WAIT)).expect("a time limit");
+        stream.set_write_timeout(Some(MAX_WAIT)).expect("a time limit");
         stream.set_nodelay(true).expect("no delay");
         Client { stream, buffer: Vec::new() }
     }
@@ -64,7 +64,7 @@ impl Client {
 
     /// Reads the response to a request other than HEAD.
     #[track_caller]
-    pub fn answer(&mut self) -> Answer {
+    pub fn answer(&mut self) -> ClientResponse {
         let mut answer = self.head();
         if answer.header("Transfer-Encoding") == Some("chunked") {
             while self.chunk(&mut answer) {}
@@ -77,7 +77,7 @@ impl Client {
 
     /// Reads the next chunk of a chunked response; returns whether more chunks follow.
     #[track_caller]
-    pub fn chunk(&mut self, answer: &mut Answer) -> bool {
+    pub fn chunk(&mut self, answer: &mut ClientResponse) -> bool {
         let (start, size) = loop {
             match httparse::parse_chunk_size(&self.buffer).expect("the size of a chunk") {
                 httparse::Status::Complete(found) => break found,
@@ -101,7 +101,7 @@ impl Client {
 
     /// Reads the head of a response; this is all of it after a HEAD.
     #[track_caller]
-    pub fn head(&mut self) -> Answer {
+    pub fn head(&mut self) -> ClientResponse {
         let end = loop {
             if let Some(end) = self.buffer.windows(4).position(|window| window == b"\r\n\r\n") {
                 break end;
@@ -116,7 +116,11 @@ impl Client {
             let (name, value) = line.split_once(": ").expect("a header");
             (name.to_owned(), value.to_owned())
         };
-        Answer { status: status.parse().expect("a status"), headers: lines.map(pair).collect(), body: Vec::new() }
+        ClientResponse {
+            status: status.parse().expect("a status"),
+            headers: lines.map(pair).collect(),
+            body: Vec::new(),
+        }
     }
 
     /// Waits until the node closes the connection; discards what it still sends.
@@ -140,14 +144,14 @@ impl Client {
 
     /// Sends a GET and reads the response.
     #[track_caller]
-    pub fn get(&mut self, target: &str) -> Answer {
+    pub fn get(&mut self, target: &str) -> ClientResponse {
         self.send(get(target));
         self.answer()
     }
 
     /// Sends a POST of JSON and reads the response.
     #[track_caller]
-    pub fn post(&mut self, target: &str, body: &str) -> Answer {
+    pub fn post(&mut self, target: &str, body: &str) -> ClientResponse {
         self.send(post(target, body));
         self.answer()
     }
@@ -160,7 +164,7 @@ impl Client {
 
     /// Requests the block at a height.
     #[track_caller]
-    pub fn block(&mut self, height: u64) -> Answer {
+    pub fn block(&mut self, height: u64) -> ClientResponse {
         self.post("/block/at/public", &format!("{{\"height\":{height}}}"))
     }
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 /// Values to compare with those of the previous state.
 #[derive(Clone, Copy, Debug)]
-pub struct Facts {
+pub struct StateSummary {
     /// Number of stored transaction hashes.
     pub hashes: u64,
 }
@@ -20,7 +20,7 @@ pub struct Facts {
 /// add up to its supply, and each holder is among the accounts. Cosignatories and the accounts they sign for refer to
 /// each other, and no account is both. Links come in pairs, unless the deactivation of one could name another account.
 /// Importances are those of the next block.
-pub fn check(store: &Store, network: &Network) -> Result<Facts, String> {
+pub fn check(store: &Store, network: &Network) -> Result<StateSummary, String> {
     let snapshot = store.snapshot().map_err(|error| error.to_string())?;
     let last = tip(&snapshot).map_err(|error| error.to_string())?.ok_or("an empty chain")?;
     let mut text = Vec::new();
@@ -29,8 +29,8 @@ pub fn check(store: &Store, network: &Network) -> Result<Facts, String> {
     let accounts: BTreeMap<&str, &Value> =
         list(&state, "accounts")?.map(|one| Ok((word(one, "address")?, one))).collect::<Result<_, String>>()?;
     let sum = accounts.values().map(|one| number(one, "balance")).sum::<Result<u64, String>>()?;
-    demand(sum == number(&state, "sumOfBalances")?, || "sum of balances".to_owned())?;
-    demand(sum == network.total_amount.0, || format!("there are {sum} micro-units"))?;
+    ensure(sum == number(&state, "sumOfBalances")?, || "sum of balances".to_owned())?;
+    ensure(sum == network.total_amount.0, || format!("there are {sum} micro-units"))?;
     for (address, account) in &accounts {
         check_account(address, account, &accounts, network)?;
     }
@@ -39,8 +39,8 @@ pub fn check(store: &Store, network: &Network) -> Result<Facts, String> {
     }
     let due = Height(last.height.0 + 1).importance_height().0;
     let recalculated = number(&state, "lastRecalculationHeight")?;
-    demand(recalculated == due, || format!("importances of {recalculated}, not of {due}"))?;
-    Ok(Facts { hashes: number(&state["transactionHashes"], "count")? })
+    ensure(recalculated == due, || format!("importances of {recalculated}, not of {due}"))?;
+    Ok(StateSummary { hashes: number(&state["transactionHashes"], "count")? })
 }
 
 fn check_account(
@@ -50,18 +50,18 @@ fn check_account(
     network: &Network,
 ) -> Result<(), String> {
     let [balance, vested, unvested] = ["balance", "vested", "unvested"].map(|name| number(account, name));
-    demand(vested? + unvested? == balance?, || format!("vested and unvested of {address}"))?;
+    ensure(vested? + unvested? == balance?, || format!("vested and unvested of {address}"))?;
     let names = |one: &Value, list_name: &str| -> Result<Vec<String>, String> {
         list(one, list_name)?.map(|name| Ok(name.as_str().ok_or("an address")?.to_owned())).collect()
     };
     let (own, others) = (names(account, "cosignatories")?, names(account, "cosignatoryOf")?);
-    demand(own.is_empty() || others.is_empty(), || format!("{address} is multisig account and cosignatory"))?;
+    ensure(own.is_empty() || others.is_empty(), || format!("{address} is multisig account and cosignatory"))?;
     for (list_name, back, all) in [("cosignatories", "cosignatoryOf", own), ("cosignatoryOf", "cosignatories", others)]
     {
         for other in all {
             let state = accounts.get(other.as_str()).ok_or_else(|| format!("{other} is missing"))?;
             let is_mutual = names(state, back)?.iter().any(|name| name == address);
-            demand(is_mutual, || format!("{list_name} of {address} and {back} of {other}"))?;
+            ensure(is_mutual, || format!("{list_name} of {address} and {back} of {other}"))?;
         }
     }
     check_links(address, account, accounts, network.chain.forks.mosaic_redefinition)
@@ -88,7 +88,7 @@ fn check_links(
     let may_dangle = [height, number(newest, "height")?].into_iter().min() < Some(redefinition);
     // An account may be first a remote and later an owner, or the other way round.
     let is_older = number(newest, "height")? > height;
-    demand(fits || may_dangle || is_older, || format!("links of {address} and {linked}"))
+    ensure(fits || may_dangle || is_older, || format!("links of {address} and {linked}"))
 }
 
 fn check_mosaics(namespace: &Value, accounts: &BTreeMap<&str, &Value>) -> Result<(), String> {
@@ -97,15 +97,15 @@ fn check_mosaics(namespace: &Value, accounts: &BTreeMap<&str, &Value>) -> Result
         let unit = 10u64.pow(number(newest, "divisibility")? as u32);
         let balances = newest["balances"].as_object().ok_or("balances")?;
         let sum: u64 = balances.values().filter_map(Value::as_u64).sum();
-        demand(sum == number(newest, "supply")? * unit, || format!("{sum} units of {id}"))?;
-        demand(balances.values().all(|one| one.as_u64() > Some(0)), || format!("an empty balance of {id}"))?;
+        ensure(sum == number(newest, "supply")? * unit, || format!("{sum} units of {id}"))?;
+        ensure(balances.values().all(|one| one.as_u64() > Some(0)), || format!("an empty balance of {id}"))?;
         let stranger = balances.keys().find(|holder| !accounts.contains_key(holder.as_str()));
-        demand(stranger.is_none(), || format!("{stranger:?} holds {id} and is no account"))?;
+        ensure(stranger.is_none(), || format!("{stranger:?} holds {id} and is no account"))?;
     }
     Ok(())
 }
 
-fn demand(holds: bool, otherwise: impl FnOnce() -> String) -> Result<(), String> {
+fn ensure(holds: bool, otherwise: impl FnOnce() -> String) -> Result<(), String> {
     if holds { Ok(()) } else { Err(otherwise()) }
 }
 

@@ -6,7 +6,7 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Json {
     /// `null`, `true`, `false`, or a number as written.
-    Word(String),
+    Literal(String),
     /// A string.
     String(String),
     /// An array.
@@ -20,7 +20,7 @@ impl Json {
     pub fn parse(text: &str) -> Result<Json, String> {
         let mut parser = Parser { text, at: 0 };
         let value = parser.value()?;
-        parser.blanks();
+        parser.skip_whitespace();
         if parser.at < text.len() { Err(parser.unexpected()) } else { Ok(value) }
     }
 
@@ -85,7 +85,7 @@ impl Json {
 impl fmt::Display for Json {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Json::Word(word) => f.write_str(word),
+            Json::Literal(word) => f.write_str(word),
             Json::String(text) => write!(f, "{text:?}"),
             Json::Array(values) => {
                 f.write_str("[")?;
@@ -115,7 +115,7 @@ impl Parser<'_> {
         self.text.as_bytes().get(self.at).copied()
     }
 
-    fn blanks(&mut self) {
+    fn skip_whitespace(&mut self) {
         while self.peek().is_some_and(|byte| b" \t\r\n".contains(&byte)) {
             self.at += 1;
         }
@@ -125,8 +125,8 @@ impl Parser<'_> {
         format!("not JSON at byte {}", self.at)
     }
 
-    fn take(&mut self, byte: u8) -> Result<(), String> {
-        self.blanks();
+    fn expect_byte(&mut self, byte: u8) -> Result<(), String> {
+        self.skip_whitespace();
         if self.peek() != Some(byte) {
             return Err(self.unexpected());
         }
@@ -135,12 +135,12 @@ impl Parser<'_> {
     }
 
     fn value(&mut self) -> Result<Json, String> {
-        self.blanks();
+        self.skip_whitespace();
         match self.peek() {
             Some(b'{') => {
                 let members = self.list(b'{', b'}', |parser| {
                     let key = parser.string()?;
-                    parser.take(b':')?;
+                    parser.expect_byte(b':')?;
                     Ok((key, parser.value()?))
                 })?;
                 Ok(Json::object(members))
@@ -157,24 +157,24 @@ impl Parser<'_> {
         close: u8,
         mut item: impl FnMut(&mut Self) -> Result<T, String>,
     ) -> Result<Vec<T>, String> {
-        self.take(open)?;
+        self.expect_byte(open)?;
         let mut items = Vec::new();
-        if self.take(close).is_ok() {
+        if self.expect_byte(close).is_ok() {
             return Ok(items);
         }
         loop {
-            self.blanks();
+            self.skip_whitespace();
             items.push(item(self)?);
-            if self.take(close).is_ok() {
+            if self.expect_byte(close).is_ok() {
                 return Ok(items);
             }
-            self.take(b',')?;
+            self.expect_byte(b',')?;
         }
     }
 
     fn string(&mut self) -> Result<String, String> {
         let start = self.at;
-        self.take(b'"')?;
+        self.expect_byte(b'"')?;
         while self.peek().ok_or_else(|| self.unexpected())? != b'"' {
             self.at += if self.peek() == Some(b'\\') { 2 } else { 1 };
         }
@@ -189,6 +189,6 @@ impl Parser<'_> {
         // Checks the form of the number or keyword.
         serde_json::from_str::<serde_json::Value>(&rest[..end]).map_err(|error| error.to_string())?;
         self.at += end;
-        Ok(Json::Word(rest[..end].to_owned()))
+        Ok(Json::Literal(rest[..end].to_owned()))
     }
 }

@@ -12,36 +12,36 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::common::daemon::{Node, nisd, run};
-use crate::common::http_client::{Answer, Client};
+use crate::common::http_client::{Client, ClientResponse};
 use crate::common::private_network::{Genesis, TOTAL, address, key_pair, now, private_key};
 
 /// Default maximum wait.
-pub const PATIENCE: Duration = Duration::from_secs(90);
+pub const MAX_WAIT: Duration = Duration::from_secs(90);
 /// Interval between requests to a node while the test waits.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Status of a response to a client that exceeds its rate limit.
 const TOO_MANY_REQUESTS: u16 = 429;
 /// Key numbers of the paying accounts start here; smaller numbers belong to the nodes.
 const FIRST_PAYER: u64 = 100;
 /// Balance of each paying account, in whole units.
-const PAYER_OWNS: u64 = 10_000;
+const PAYER_BALANCE: u64 = 10_000;
 
 /// Polls `look` until it returns a value.
 #[track_caller]
 pub fn wait_for<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
-    wait_longer_for(what, PATIENCE, look)
+    wait_with_timeout(what, MAX_WAIT, look)
 }
 
 /// Like [`wait_for`], with a given maximum wait.
 #[track_caller]
-pub fn wait_longer_for<T>(what: &str, patience: Duration, mut look: impl FnMut() -> Option<T>) -> T {
+pub fn wait_with_timeout<T>(what: &str, patience: Duration, mut look: impl FnMut() -> Option<T>) -> T {
     let begun = Instant::now();
     loop {
         if let Some(found) = look() {
             return found;
         }
         assert!(begun.elapsed() < patience, "{what} does not come");
-        std::thread::sleep(LOOK_EVERY);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }
 
@@ -58,28 +58,28 @@ pub fn loopback(number: u8) -> SocketAddr {
 }
 
 /// Where a node runs.
-pub struct Place {
+pub struct NodeLocation {
     /// Address at which other nodes reach it.
     pub http: SocketAddr,
     /// Address it listens on; `None` means only its own.
     pub bind: Option<&'static str>,
     /// Address at which the test reaches it.
-    pub seen_at: IpAddr,
+    pub test_address: IpAddr,
     /// Command prefix that starts a program there.
-    pub before: Vec<String>,
+    pub command_prefix: Vec<String>,
 }
 
-impl Place {
+impl NodeLocation {
     /// Returns an address of this machine.
-    pub fn on_loopback(number: u8) -> Place {
+    pub fn on_loopback(number: u8) -> NodeLocation {
         let http = loopback(number);
-        Place { http, bind: None, seen_at: http.ip(), before: Vec::new() }
+        NodeLocation { http, bind: None, test_address: http.ip(), command_prefix: Vec::new() }
     }
 }
 
 /// A node of the network with its own folder and the key of its number, from 1; it harvests.
 pub struct Member {
-    place: Place,
+    place: NodeLocation,
     folder: TempDir,
     config: PathBuf,
     node: Option<Node>,
@@ -87,17 +87,17 @@ pub struct Member {
 
 /// Lays out nodes that harvest in equal shares: together one block every `1 / haste` minutes at first, later every ten
 /// seconds if they need not be faster.
-pub fn network(places: Vec<Place>, haste: u64, payers: u64) -> Vec<Member> {
-    let reserved = payers * PAYER_OWNS;
+pub fn network(places: Vec<NodeLocation>, haste: u64, payers: u64) -> Vec<Member> {
+    let reserved = payers * PAYER_BALANCE;
     let share = (TOTAL - reserved) / places.len() as u64;
     let rest = TOTAL - reserved - share * places.len() as u64;
     let nodes = (1..=places.len() as u64).map(|number| (number, if number == 1 { share + rest } else { share }));
-    let payers = (0..payers).map(|number| (FIRST_PAYER + number, PAYER_OWNS));
+    let payers = (0..payers).map(|number| (FIRST_PAYER + number, PAYER_BALANCE));
     let funded = nodes.chain(payers).map(|(number, owns)| (address(&key_pair(number)), Amount::whole(owns)));
     let genesis = Genesis::new(now(), &funded.collect::<Vec<_>>());
     let peers = peers_file(&places);
     let total = (TOTAL * haste).to_string();
-    let member = |(number, place)| Member::lay_out(number, place, &genesis, &total, &peers);
+    let member = |(number, place)| Member::create(number, place, &genesis, &total, &peers);
     (1..).zip(places).map(member).collect()
 }
 
@@ -107,8 +107,8 @@ pub fn payer(number: u64) -> u64 {
 }
 
 /// Returns the list of peers that all nodes have.
-fn peers_file(places: &[Place]) -> String {
-    let peer = |(number, place): (u64, &Place)| {
+fn peers_file(places: &[NodeLocation]) -> String {
+    let peer = |(number, place): (u64, &NodeLocation)| {
         let (host, port) = (place.http.ip().to_string(), place.http.port());
         json!({
             "endpoint": {"protocol": "http", "host": host, "port": port},
@@ -123,7 +123,7 @@ fn name(number: u64) -> String {
 }
 
 impl Member {
-    fn lay_out(number: u64, place: Place, genesis: &Genesis, total: &str, peers: &str) -> Member {
+    fn create(number: u64, place: NodeLocation, genesis: &Genesis, total: &str, peers: &str) -> Member {
         let folder = tempfile::tempdir().expect("a folder");
         let (host, port) = (place.http.ip().to_string(), place.http.port().to_string());
         let settings = [
@@ -147,11 +147,11 @@ impl Member {
         let bind = self.place.bind.unwrap_or(&own);
         let mut command = nisd(["run", "--websocket-port", "0", "--bind", bind]);
         command.arg("--config").arg(&self.config).arg("--data").arg(self.store());
-        self.node = Some(Node::of(behind(&self.place.before, command)));
+        self.node = Some(Node::from_command(wrap_command(&self.place.command_prefix, command)));
     }
 
     /// Removes the node's list of peers.
-    pub fn forget_list(&self) {
+    pub fn remove_peer_list(&self) {
         let list = self.folder.path().join("peers-config_synthetic.json");
         std::fs::write(list, json!({"knownPeers": []}).to_string()).expect("room");
     }
@@ -166,7 +166,7 @@ impl Member {
     pub fn stop(&mut self) {
         let process = self.node.take().expect("a running node").process;
         process.signal("TERM");
-        let ended = process.ended_within(PATIENCE).expect_success();
+        let ended = process.wait_with_timeout(MAX_WAIT).expect_success();
         assert!(!ended.stderr.contains("panicked"), "{}", ended.stderr);
     }
 
@@ -181,25 +181,25 @@ impl Member {
     /// Returns the websocket address as the test reaches it.
     pub fn websocket(&self) -> SocketAddr {
         let node = self.node.as_ref().expect("a running node");
-        SocketAddr::new(self.place.seen_at, node.websocket.port())
+        SocketAddr::new(self.place.test_address, node.websocket.port())
     }
 
     /// Sends a request; repeats it while the node answers that the rate limit is exceeded.
     #[track_caller]
-    fn ask(&self, ask: impl Fn(&mut Client) -> Answer) -> Answer {
-        let address = SocketAddr::new(self.place.seen_at, self.place.http.port());
+    fn request(&self, ask: impl Fn(&mut Client) -> ClientResponse) -> ClientResponse {
+        let address = SocketAddr::new(self.place.test_address, self.place.http.port());
         let answer = || Some(ask(&mut Client::connect(address))).filter(|answer| answer.status != TOO_MANY_REQUESTS);
         wait_for("an answer", answer)
     }
 
     /// Requests the chain height.
     pub fn height(&self) -> u64 {
-        self.ask(|client| client.get("/chain/height")).json()["height"].as_u64().expect("a height")
+        self.request(|client| client.get("/chain/height")).json()["height"].as_u64().expect("a height")
     }
 
     /// Requests the block at a height; `None` if it does not exist.
     pub fn block_if_any(&self, height: u64) -> Option<Value> {
-        let answer = self.ask(|client| client.block(height));
+        let answer = self.request(|client| client.block(height));
         (answer.status == 200).then(|| answer.json())
     }
 
@@ -213,14 +213,14 @@ impl Member {
     #[track_caller]
     pub fn announce(&self, transaction: &Transaction) {
         let body = announcement(transaction);
-        let answer = self.ask(|client| client.post("/transaction/announce", &body)).json();
+        let answer = self.request(|client| client.post("/transaction/announce", &body)).json();
         assert_eq!(answer["message"], "SUCCESS", "{answer}");
     }
 
     /// Returns whether a transaction is in the chain.
     pub fn has_confirmed(&self, transaction: &Transaction) -> bool {
         let path = format!("/transaction/get?hash={}", transaction.hash());
-        self.ask(|client| client.get(&path)).status == 200
+        self.request(|client| client.get(&path)).status == 200
     }
 
     /// Returns the memory of the process in KiB: resident, and the anonymous part of it.
@@ -236,7 +236,7 @@ impl Member {
 }
 
 /// Returns, in order, one text field, given by its JSON pointer, of every node that the node at `at` lists as active.
-pub fn active(at: SocketAddr, what: &str) -> Vec<String> {
+pub fn active_peers(at: SocketAddr, what: &str) -> Vec<String> {
     let nodes = Client::connect(at).get("/node/peer-list/all").json();
     let active = nodes["active"].as_array().into_iter().flatten();
     let mut texts: Vec<_> = active.filter_map(|node| Some(node.pointer(what)?.as_str()?.to_owned())).collect();
@@ -245,7 +245,7 @@ pub fn active(at: SocketAddr, what: &str) -> Vec<String> {
 }
 
 /// Wraps a command in another one that executes it in its own process.
-pub fn behind(before: &[String], command: Command) -> Command {
+pub fn wrap_command(before: &[String], command: Command) -> Command {
     let [first, rest @ ..] = before else { return command };
     let mut outer = Command::new(first);
     outer.args(rest).arg(command.get_program()).args(command.get_args());

@@ -24,12 +24,12 @@ pub fn shared(path: &str) -> Option<PathBuf> {
     if found.exists() {
         return Some(found);
     }
-    loudly(&format!("SKIPPED: {path} is not beside this project"));
+    print_notice(&format!("SKIPPED: {path} is not beside this project"));
     None
 }
 
 /// Prints a text past the test harness, which captures normal output.
-pub fn loudly(text: &str) {
+pub fn print_notice(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 

@@ -49,7 +49,7 @@ impl Change {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// The part becomes invalid.
-    Refused,
+    Rejected,
     /// The part stays the same: the hash of the previous block in each block is overwritten by that of the actual
     /// previous block.
     None,
@@ -80,7 +80,7 @@ fn effect(part: &[Block], mut changed: Vec<Block>) -> Effect {
     match bytes_of(part).starts_with(&bytes_of(&changed)) {
         true if changed.len() == part.len() => Effect::None,
         true => Effect::Shorter(changed.len()),
-        false => Effect::Refused,
+        false => Effect::Rejected,
     }
 }
 

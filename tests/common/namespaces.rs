@@ -5,8 +5,8 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::{Command, Stdio};
 
-use crate::common::loudly;
-use crate::members::Place;
+use crate::common::print_notice;
+use crate::members::NodeLocation;
 
 /// Set when the test runs inside the namespaces.
 const INSIDE: &str = "NISD_IN_NAMESPACES";
@@ -31,7 +31,7 @@ pub fn is_inside(test: &str) -> bool {
     let mount = "mount -t tmpfs none /run && ip netns add probe";
     let probed = unshare().arg(mount).stdout(Stdio::null()).stderr(Stdio::null()).status();
     if !probed.is_ok_and(|status| status.success()) {
-        loudly(&format!("SKIPPED: {test}: this machine allows no network of its own to a test"));
+        print_notice(&format!("SKIPPED: {test}: this machine allows no network of its own to a test"));
         return false;
     }
     let myself = std::env::current_exe().expect("the program of the test");
@@ -39,30 +39,30 @@ pub fn is_inside(test: &str) -> bool {
     again.arg(format!("{mount} && exec \"$0\" \"$@\"")).arg(myself).args(["--exact", test, "--nocapture"]);
     let ended = again.env(INSIDE, "1").stderr(Stdio::inherit()).output().expect("it starts");
     let said = String::from_utf8_lossy(&ended.stdout);
-    loudly(&said);
+    print_notice(&said);
     assert!(ended.status.success() && said.contains("1 passed"), "{test} failed inside, or is not known by that name");
     false
 }
 
 /// The virtual links between the nodes. All nodes are on the network `east` unless it is cut. A second link, which is
 /// never cut, connects the test with each node.
-pub struct Wires {
+pub struct VirtualLinks {
     nodes: u8,
 }
 
-impl Wires {
+impl VirtualLinks {
     /// Creates the links for this many nodes.
-    pub fn lay(nodes: u8) -> Wires {
+    pub fn create(nodes: u8) -> VirtualLinks {
         ip("link set lo up");
         for bridge in ["east", "west", "desk"] {
             ip(&format!("link add name {bridge} type bridge"));
             ip(&format!("link set {bridge} up"));
         }
-        ip(&format!("addr add {}/24 dev desk", desk(254)));
+        ip(&format!("addr add {}/24 dev desk", test_address(254)));
         for node in 1..=nodes {
             ip(&format!("netns add n{node}"));
             ip(&format!("-n n{node} link set lo up"));
-            let ends = [("wire", "east", format!("10.0.0.{node}")), ("desk", "desk", desk(node).to_string())];
+            let ends = [("wire", "east", format!("10.0.0.{node}")), ("desk", "desk", test_address(node).to_string())];
             for (kind, bridge, address) in ends {
                 ip(&format!("link add name {kind}{node} type veth peer name {kind} netns n{node}"));
                 ip(&format!("link set {kind}{node} master {bridge} up"));
@@ -70,22 +70,22 @@ impl Wires {
                 ip(&format!("-n n{node} link set {kind} up"));
             }
         }
-        Wires { nodes }
+        VirtualLinks { nodes }
     }
 
     /// Returns where the nodes run.
-    pub fn places(&self) -> Vec<Place> {
-        let place = |node| Place {
+    pub fn places(&self) -> Vec<NodeLocation> {
+        let place = |node| NodeLocation {
             http: SocketAddr::new(Ipv4Addr::new(10, 0, 0, node).into(), PORT),
             bind: Some("0.0.0.0"),
-            seen_at: desk(node),
-            before: ["ip", "netns", "exec", &format!("n{node}")].map(str::to_owned).to_vec(),
+            test_address: test_address(node),
+            command_prefix: ["ip", "netns", "exec", &format!("n{node}")].map(str::to_owned).to_vec(),
         };
         (1..=self.nodes).map(place).collect()
     }
 
     /// Partitions the network: packets between the first `first` nodes and the rest are lost.
-    pub fn cut(&self, first: u8) {
+    pub fn partition(&self, first: u8) {
         (first + 1..=self.nodes).for_each(|node| ip(&format!("link set wire{node} master west")));
     }
 
@@ -96,7 +96,7 @@ impl Wires {
 }
 
 /// Returns the address at which the test reaches a node.
-fn desk(node: u8) -> IpAddr {
+fn test_address(node: u8) -> IpAddr {
     Ipv4Addr::new(10, 1, 0, node).into()
 }
 

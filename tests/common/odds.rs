@@ -3,7 +3,7 @@
 
 /// Network parameters of the target.
 #[derive(Clone, Copy, Debug)]
-pub struct Pace {
+pub struct TargetParameters {
     /// Target time between blocks, in seconds.
     pub target_time: f64,
     /// Whether late blocks become easier.
@@ -12,7 +12,7 @@ pub struct Pace {
 
 /// Returns the chances that keys of this total importance, in whole units, make a block after 1, 2, … seconds. A hit is
 /// exponentially distributed and drawn once per key and block; the key makes the block once its target exceeds the hit.
-pub fn chances(pace: Pace, difficulty: u64, importance: f64) -> Vec<f64> {
+pub fn chances(pace: TargetParameters, difficulty: u64, importance: f64) -> Vec<f64> {
     /// Smaller chances of later blocks are neglected.
     const NEGLECTED: f64 = 1e-12;
     let (mut chances, mut left) = (Vec::new(), 1.0);

@@ -20,9 +20,9 @@ pub struct Call {
     /// Arrival of the request, in seconds since the start of the recording.
     pub at: f64,
     /// Milliseconds until the response arrived or the request was given up.
-    pub took: f64,
+    pub duration_millis: f64,
     /// Milliseconds by which the recorder delayed it.
-    pub held: f64,
+    pub delay_millis: f64,
     pub from: String,
     pub to: String,
     pub method: String,
@@ -34,7 +34,7 @@ pub struct Call {
     pub response_headers: Vec<(String, String)>,
     pub response: Vec<u8>,
     /// The fault, in a recording of faults.
-    pub what: Option<String>,
+    pub fault: Option<String>,
 }
 
 /// A recording with the data of its nodes.
@@ -63,8 +63,8 @@ impl Call {
         let phase = row["phase"].as_u64().map(|phase| format!("phase {phase}"));
         Some(Call {
             at: row["t"].as_f64().expect("a time"),
-            took: row["ms"].as_f64().unwrap_or_default(),
-            held: row["heldMs"].as_f64().unwrap_or_default(),
+            duration_millis: row["ms"].as_f64().unwrap_or_default(),
+            delay_millis: row["heldMs"].as_f64().unwrap_or_default(),
             from: text("from").expect("a name"),
             to: text("to").expect("a name"),
             method: text("method").expect("a method"),
@@ -74,7 +74,7 @@ impl Call {
             status: row["status"].as_u64().map(|status| u16::try_from(status).expect("a status")),
             response_headers: headers("responseHeaders"),
             response: body("responseBody"),
-            what: text("what").or(phase),
+            fault: text("what").or(phase),
         })
     }
 
@@ -97,7 +97,7 @@ impl Call {
 impl Recording {
     /// Re-signs a response with a new challenge if it carries a signature of any recorded node over the recorded
     /// challenge.
-    pub fn signed_anew(&self, mut body: Vec<u8>, recorded: &Challenge, challenge: &Challenge) -> Vec<u8> {
+    pub fn signed_again(&self, mut body: Vec<u8>, recorded: &Challenge, challenge: &Challenge) -> Vec<u8> {
         let place = body.first_chunk().map(|length| u32::from_le_bytes(*length) as usize + 8);
         let Some(signature) = place.and_then(|place| body.get_mut(place..place + 64)) else { return body };
         let old = Signature((&*signature).try_into().expect("64 bytes"));

@@ -17,7 +17,7 @@ use serde_json::Value;
 use crate::common::{shared, tiny};
 
 /// A network time later than every recorded block.
-pub const LATE: Timestamp = Timestamp(i32::MAX - 100);
+pub const FAR_FUTURE: Timestamp = Timestamp(i32::MAX - 100);
 
 /// A recorded chain.
 pub struct Chain {
@@ -94,11 +94,11 @@ impl Chain {
 
     /// Imports the recorded blocks up to a height with full validation.
     pub fn import(&self, store: &Store, stop_at: u64) {
-        self.take_in(store, vec![self.file()], Some(Height(stop_at))).unwrap();
+        self.import_files(store, vec![self.file()], Some(Height(stop_at))).unwrap();
     }
 
     /// Imports blocks from files.
-    pub fn take_in(
+    pub fn import_files(
         &self,
         store: &Store,
         files: Vec<BlockFile<'_>>,
@@ -106,7 +106,7 @@ impl Chain {
     ) -> Result<(), ImportError> {
         let options = ImportOptions { batch_steps: 20_000, batch_blocks: 1_000, stop_at, trusted_below: Height(0) };
         let mut intake = BlockImporter::new(store, &self.network, self.nemesis.clone(), files, options).unwrap();
-        while intake.step(LATE)? != ImportProgress::Done {}
+        while intake.step(FAR_FUTURE)? != ImportProgress::Done {}
         Ok(())
     }
 }

@@ -8,7 +8,7 @@ pub const FAILED_AFTERWARDS: &str = "invalid call to convertToFullyVested 2";
 const SUCCESS: i64 = 1;
 
 /// Returns whether a recorded text comes from the platform of NIS1 instead of the protocol.
-pub fn is_foreign(text: &str) -> bool {
+pub fn is_platform_text(text: &str) -> bool {
     ["java.", "org.nem.core.", "Cannot ", "-2"].iter().any(|start| text.starts_with(start))
 }
 
@@ -23,5 +23,5 @@ pub fn is_as_recorded(case: &Value, status: u64, body: &Value) -> bool {
     if text == FAILED_AFTERWARDS && case["httpStatus"] == 500 {
         return accepted;
     }
-    case["httpStatus"] == status && (recorded == body || status != 200 && is_foreign(text))
+    case["httpStatus"] == status && (recorded == body || status != 200 && is_platform_text(text))
 }

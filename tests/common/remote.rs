@@ -15,7 +15,7 @@ use crate::recorded_chain::{Chain, copy_store, tip_of};
 
 /// A node: a chain and a store with a part of it.
 #[derive(Clone, Copy)]
-pub struct Local<'a> {
+pub struct LocalNode<'a> {
     /// The chain.
     pub chain: &'a Chain,
     /// The store.
@@ -23,7 +23,7 @@ pub struct Local<'a> {
 }
 
 /// A store at some height of a recorded chain, restored for every case.
-pub struct Stage<'c> {
+pub struct StoreFixture<'c> {
     /// The chain.
     pub chain: &'c Chain,
     /// The chain up to the height; no case touches it.
@@ -32,14 +32,19 @@ pub struct Stage<'c> {
     store: Option<Store>,
 }
 
-impl<'c> Stage<'c> {
+impl<'c> StoreFixture<'c> {
     /// Creates an empty stage.
-    pub fn new(chain: &'c Chain) -> Stage<'c> {
-        Stage { chain, pristine: tempfile::tempdir().unwrap(), working: tempfile::tempdir().unwrap(), store: None }
+    pub fn new(chain: &'c Chain) -> StoreFixture<'c> {
+        StoreFixture {
+            chain,
+            pristine: tempfile::tempdir().unwrap(),
+            working: tempfile::tempdir().unwrap(),
+            store: None,
+        }
     }
 
     /// Imports up to a height; never goes back.
-    pub fn raise(&mut self, height: u64) {
+    pub fn advance_to(&mut self, height: u64) {
         let store = self.chain.store(self.pristine.path());
         self.chain.import(&store, height);
         drop(store);
@@ -59,8 +64,8 @@ impl<'c> Stage<'c> {
     }
 
     /// Returns the local node.
-    pub fn local(&self) -> Local<'_> {
-        Local { chain: self.chain, store: self.store() }
+    pub fn local(&self) -> LocalNode<'_> {
+        LocalNode { chain: self.chain, store: self.store() }
     }
 }
 
@@ -78,7 +83,7 @@ pub fn text_of(result: Result<ValidationResult, &Exception>) -> String {
 }
 
 /// Processes a branch until it is decided.
-pub fn judge(mut part: Box<CandidateBranch<'_>>, now: Timestamp) -> BranchOutcome {
+pub fn process_branch(mut part: Box<CandidateBranch<'_>>, now: Timestamp) -> BranchOutcome {
     loop {
         match part.step(now).unwrap() {
             BranchProgress::Working(next) => part = next,
@@ -89,7 +94,7 @@ pub fn judge(mut part: Box<CandidateBranch<'_>>, now: Timestamp) -> BranchOutcom
 
 /// Pushes a block; returns the text of the result, and the outcome of the block as a candidate branch if it got that
 /// far.
-pub fn push(local: Local<'_>, block: Block, now: Timestamp) -> (String, Option<BranchOutcome>) {
+pub fn push(local: LocalNode<'_>, block: Block, now: Timestamp) -> (String, Option<BranchOutcome>) {
     let (store, network) = (local.store, &local.chain.network);
     let refused = |refusal: Rejection| match refusal {
         Rejection::Result(result) => (text_of(Ok(result)), None),
@@ -102,7 +107,7 @@ pub fn push(local: Local<'_>, block: Block, now: Timestamp) -> (String, Option<B
     }
     match pushed_branch(store, network, block) {
         Ok(part) => {
-            let outcome = judge(part, now);
+            let outcome = process_branch(part, now);
             (text_of(outcome.as_push_result()), Some(outcome))
         }
         Err(refusal) => refused(refusal),
@@ -148,7 +153,7 @@ impl Remote {
     }
 
     /// Returns our own block at a height, followed by the blocks of the remote.
-    fn chain_above(&self, local: Local<'_>, height: u64) -> Vec<Block> {
+    fn chain_above(&self, local: LocalNode<'_>, height: u64) -> Vec<Block> {
         let snapshot = local.store.snapshot().unwrap();
         let context = Context::of(&local.chain.network);
         let ours = |height| stored_block(&snapshot, Height(height), context).unwrap().unwrap().1;
@@ -156,21 +161,21 @@ impl Remote {
         (height + 1..=self.common).map(ours).chain(theirs).collect()
     }
 
-    fn last(&self, local: Local<'_>) -> Option<Block> {
+    fn last(&self, local: LocalNode<'_>) -> Option<Block> {
         self.last.clone().or_else(|| self.chain_above(local, self.common.saturating_sub(1)).pop())
     }
 
-    fn hashes_from(&self, local: Local<'_>, height: Height) -> Vec<Hash256> {
+    fn hashes_from(&self, local: LocalNode<'_>, height: Height) -> Vec<Hash256> {
         let chain = || self.chain_above(local, height.0 - 1);
         self.hashes.clone().unwrap_or_else(|| chain().iter().map(Block::hash).take(self.hash_limit).collect())
     }
 
-    fn blocks_after(&self, local: Local<'_>, height: Height) -> Vec<Block> {
+    fn blocks_after(&self, local: LocalNode<'_>, height: Height) -> Vec<Block> {
         // The recorded remote answered with its whole branch when it was asked for less, because its hashes were false.
         self.part.clone().unwrap_or_else(|| self.chain_above(local, height.0.min(self.common)))
     }
 
-    fn block_at(&self, local: Local<'_>, height: Height) -> Option<Block> {
+    fn block_at(&self, local: LocalNode<'_>, height: Height) -> Option<Block> {
         self.block_at.clone().or_else(|| self.chain_above(local, height.0 - 1).into_iter().next())
     }
 }
@@ -188,7 +193,7 @@ fn last_block(block: &Block) -> TipInfo {
 }
 
 /// Compares with a remote and adopts its blocks if they are better.
-pub fn synchronise(local: Local<'_>, remote: &Remote, now: Timestamp) -> Synchronisation {
+pub fn synchronise(local: LocalNode<'_>, remote: &Remote, now: Timestamp) -> Synchronisation {
     let (store, network) = (local.store, &local.chain.network);
     let tip = tip_of(store);
     let snapshot = store.snapshot().unwrap();
@@ -220,7 +225,7 @@ pub fn synchronise(local: Local<'_>, remote: &Remote, now: Timestamp) -> Synchro
         ComparisonResult::RemoteIsNotSynced(fork) => {
             let part =
                 CandidateBranch::new(store, network, fork.common, remote.blocks_after(local, fork.common)).unwrap();
-            Some(judge(Box::new(part), now))
+            Some(process_branch(Box::new(part), now))
         }
         _ => None,
     };

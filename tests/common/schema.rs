@@ -23,18 +23,18 @@ const KEYWORDS: [&str; 16] = [
 ];
 
 /// Returns why a value does not match a schema of a document. A member without a description does not match.
-pub fn misfit(value: &Value, schema: &Value, document: &Value) -> Option<String> {
+pub fn mismatch(value: &Value, schema: &Value, document: &Value) -> Option<String> {
     for keyword in schema.as_object().expect("a schema").keys() {
         assert!(KEYWORDS.contains(&keyword.as_str()), "{keyword} is not looked at");
     }
     if let Some(path) = schema["$ref"].as_str() {
-        return misfit(value, resolve(path, document), document);
+        return mismatch(value, resolve(path, document), document);
     }
     if value.is_null() && schema["nullable"] == true {
         return None;
     }
     if let Some(choices) = schema["oneOf"].as_array() {
-        let misfits: Vec<String> = choices.iter().filter_map(|choice| misfit(value, choice, document)).collect();
+        let misfits: Vec<String> = choices.iter().filter_map(|choice| mismatch(value, choice, document)).collect();
         return (misfits.len() + 1 != choices.len()).then(|| format!("not one of them: {}", misfits.join("; ")));
     }
     if let Some(values) = schema["enum"].as_array().filter(|values| !values.contains(value)) {
@@ -44,7 +44,9 @@ pub fn misfit(value: &Value, schema: &Value, document: &Value) -> Option<String>
     let is_of_kind = match kind {
         "object" => value.is_object(),
         "array" => value.is_array(),
-        "string" => value.as_str().is_some_and(|text| schema["pattern"].as_str().is_none_or(|it| follows(text, it))),
+        "string" => {
+            value.as_str().is_some_and(|text| schema["pattern"].as_str().is_none_or(|it| matches_pattern(text, it)))
+        }
         "integer" => value.as_i64().is_some_and(|number| {
             (schema["format"] != "int32" || i32::try_from(number).is_ok())
                 && schema["minimum"].as_i64().is_none_or(|least| number >= least)
@@ -58,7 +60,7 @@ pub fn misfit(value: &Value, schema: &Value, document: &Value) -> Option<String>
         return Some(format!("{value} is not {schema}"));
     }
     let mut elements = value.as_array().into_iter().flatten();
-    let of_element = elements.find_map(|element| misfit(element, &schema["items"], document));
+    let of_element = elements.find_map(|element| mismatch(element, &schema["items"], document));
     of_element.or_else(|| value.as_object().and_then(|object| members(object, schema, document)))
 }
 
@@ -73,7 +75,7 @@ fn members(object: &Map<String, Value>, schema: &Value, document: &Value) -> Opt
         return Some(format!("{missing} is missing in {object:?}"));
     }
     object.iter().find_map(|(name, member)| match described.get(name) {
-        Some(schema) => misfit(member, schema, document).map(|misfit| format!("{name}: {misfit}")),
+        Some(schema) => mismatch(member, schema, document).map(|misfit| format!("{name}: {misfit}")),
         None => Some(format!("{name} is not described")),
     })
 }
@@ -84,7 +86,7 @@ pub fn resolve<'d>(path: &str, document: &'d Value) -> &'d Value {
 }
 
 /// Returns whether a text matches a pattern of parts such as `[0-9a-f]{64}`, `[A-Z2-7]*` and single characters.
-fn follows(text: &str, pattern: &str) -> bool {
+fn matches_pattern(text: &str, pattern: &str) -> bool {
     let mut pattern = pattern.strip_prefix('^').and_then(|rest| rest.strip_suffix('$')).expect("a pattern of it all");
     let mut text = text;
     while !pattern.is_empty() {
@@ -94,7 +96,7 @@ fn follows(text: &str, pattern: &str) -> bool {
             (text, pattern) = (rest, &pattern[literal.len_utf8()..]);
             continue;
         };
-        let matching = text.chars().take_while(|sign| is_in(*sign, set)).count();
+        let matching = text.chars().take_while(|sign| is_in_set(*sign, set)).count();
         let wanted = match rest.strip_prefix('{').and_then(|rest| rest.split_once('}')) {
             Some((count, rest)) => {
                 pattern = rest;
@@ -114,7 +116,7 @@ fn follows(text: &str, pattern: &str) -> bool {
 }
 
 /// Returns whether a character is in a set such as `0-9a-f`.
-fn is_in(sign: char, set: &str) -> bool {
+fn is_in_set(sign: char, set: &str) -> bool {
     let set: Vec<char> = set.chars().collect();
     assert!(set.len().is_multiple_of(3) && set.chunks(3).all(|range| range[1] == '-'), "{set:?} is no list of ranges");
     set.chunks(3).any(|range| (range[0]..=range[2]).contains(&sign))
@@ -160,6 +162,6 @@ fn the_validator_rejects_invalid_values() {
         (r#"{"a":"00","f":1.5}"#, false),
     ] {
         let value: Value = serde_json::from_str(value).expect("JSON");
-        assert_eq!(misfit(&value, &schema, &Value::Null).is_none(), fits, "{value}");
+        assert_eq!(mismatch(&value, &schema, &Value::Null).is_none(), fits, "{value}");
     }
 }

@@ -17,17 +17,17 @@ use crate::common::private_network::{NETWORK, address, key_pair};
 /// Maximum size of the head and the body of a request.
 const REQUEST_LIMIT: usize = 8 << 20;
 /// Maximum wait, so that no thread outlives its test for long.
-const PATIENCE: Duration = Duration::from_secs(240);
+const MAX_WAIT: Duration = Duration::from_secs(240);
 /// Bytes per write of an endless response.
-const FLOOD: usize = 64 << 10;
+const FLOOD_CHUNK: usize = 64 << 10;
 
 /// A request.
-pub struct Asked {
+pub struct ReceivedRequest {
     pub path: String,
     pub body: Vec<u8>,
 }
 
-impl Asked {
+impl ReceivedRequest {
     /// Returns the challenge to sign; every request that has one ends with it.
     pub fn challenge(&self) -> Option<Challenge> {
         self.body.last_chunk::<CHALLENGE_BYTES>().copied().map(Challenge)
@@ -42,15 +42,15 @@ impl Asked {
 
 /// What follows the last byte of a response.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Then {
+pub enum AfterResponse {
     /// The connection stays open.
-    Stay,
+    KeepOpen,
     /// The connection is closed.
     Close,
     /// The connection is reset.
     Reset,
     /// Nothing more is sent.
-    Silence,
+    Hang,
     /// The same byte repeated as fast as the peer reads.
     Flood(u8),
     /// One byte per second.
@@ -58,51 +58,51 @@ pub enum Then {
 }
 
 /// The response of the script.
-pub enum Says {
+pub enum ScriptedResponse {
     /// The response of the honest node.
-    Truth,
+    Truthful,
     /// This entity, correctly signed.
     Entity(Vec<u8>),
     /// This body, without a signature.
     Body(Vec<u8>),
     /// These raw bytes on the connection.
-    Raw(Vec<u8>, Then),
+    Raw(Vec<u8>, AfterResponse),
 }
 
-impl Says {
+impl ScriptedResponse {
     /// Returns an entity to be signed correctly.
-    pub fn entity(entity: &impl Writable) -> Says {
-        Says::Entity(Format::Binary.to_bytes(entity))
+    pub fn entity(entity: &impl Writable) -> ScriptedResponse {
+        ScriptedResponse::Entity(Format::Binary.to_bytes(entity))
     }
 }
 
 /// An honest node that supplies true answers.
 #[derive(Clone, Copy)]
-pub struct Honest(pub SocketAddr);
+pub struct HonestPeer(pub SocketAddr);
 
-impl Honest {
+impl HonestPeer {
     /// Returns the entity of its answer to a request.
-    pub fn entity(&self, asked: &Asked) -> io::Result<Vec<u8>> {
+    pub fn entity(&self, asked: &ReceivedRequest) -> io::Result<Vec<u8>> {
         let body = self.post(&asked.path, &asked.body)?;
         let length = body.first_chunk().map_or(0, |length| u32::from_le_bytes(*length) as usize);
         body.get(4..4 + length).map(<[u8]>::to_vec).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
     /// Returns the decoded entity of its answer to a path; `before` precedes the challenge.
-    pub fn says<T: Readable>(&self, path: &str, before: &[u8]) -> T {
+    pub fn query<T: Readable>(&self, path: &str, before: &[u8]) -> T {
         let challenge = Format::Binary.to_bytes(&Challenge([1; CHALLENGE_BYTES]));
         let body = match before {
             [] => challenge,
             _ => [before, &(challenge.len() as u32).to_le_bytes(), &challenge].concat(),
         };
-        let entity = self.entity(&Asked { path: path.to_owned(), body }).expect("the honest node answers");
+        let entity = self.entity(&ReceivedRequest { path: path.to_owned(), body }).expect("the honest node answers");
         read(&entity)
     }
 
     /// Returns the body of its answer to a request.
     pub fn post(&self, path: &str, body: &[u8]) -> io::Result<Vec<u8>> {
         let mut stream = TcpStream::connect(self.0)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(MAX_WAIT))?;
         let length = body.len();
         let head = format!(
             "POST {path} HTTP/1.0\r\nHost: a\r\nAccept: application/binary\r\n\
@@ -117,42 +117,42 @@ impl Honest {
 }
 
 /// The script: maps a request to a response.
-pub type Script = dyn Fn(&Asked, &Honest) -> Says + Send + Sync;
+pub type Script = dyn Fn(&ReceivedRequest, &HonestPeer) -> ScriptedResponse + Send + Sync;
 
-struct Part {
+struct PeerState {
     keys: KeyPair,
-    honest: Honest,
+    honest: HonestPeer,
     script: Box<Script>,
     endpoint: SocketAddr,
-    asked: Mutex<Vec<String>>,
-    is_over: AtomicBool,
+    requested_paths: Mutex<Vec<String>>,
+    is_stopped: AtomicBool,
 }
 
 /// A scripted peer; dropping the value stops it.
-pub struct ScriptedPeer(Arc<Part>);
+pub struct ScriptedPeer(Arc<PeerState>);
 
 impl ScriptedPeer {
     /// Starts the peer on an address of this machine.
     pub fn start(
         keys: KeyPair,
         address: Ipv4Addr,
-        honest: Honest,
-        script: impl Fn(&Asked, &Honest) -> Says + Send + Sync + 'static,
+        honest: HonestPeer,
+        script: impl Fn(&ReceivedRequest, &HonestPeer) -> ScriptedResponse + Send + Sync + 'static,
     ) -> ScriptedPeer {
         let listener = TcpListener::bind((address, 0)).expect("a port");
-        let part = Arc::new(Part {
+        let part = Arc::new(PeerState {
             keys,
             honest,
             script: Box::new(script),
             endpoint: listener.local_addr().expect("an address"),
-            asked: Mutex::default(),
-            is_over: AtomicBool::new(false),
+            requested_paths: Mutex::default(),
+            is_stopped: AtomicBool::new(false),
         });
         let served = part.clone();
         thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
                 let part = served.clone();
-                if part.is_over.load(Ordering::Relaxed) {
+                if part.is_stopped.load(Ordering::Relaxed) {
                     return;
                 }
                 // The script ignores clients that disconnect.
@@ -174,13 +174,13 @@ impl ScriptedPeer {
 
     /// Returns how often a path was requested.
     pub fn count(&self, path: &str) -> usize {
-        self.0.asked.lock().expect("no thread panics").iter().filter(|asked| *asked == path).count()
+        self.0.requested_paths.lock().expect("no thread panics").iter().filter(|asked| *asked == path).count()
     }
 }
 
 impl Drop for ScriptedPeer {
     fn drop(&mut self) {
-        self.0.is_over.store(true, Ordering::Relaxed);
+        self.0.is_stopped.store(true, Ordering::Relaxed);
         drop(TcpStream::connect(self.0.endpoint));
     }
 }
@@ -198,34 +198,34 @@ pub fn info(keys: &KeyPair, endpoint: SocketAddr) -> NodeInfo {
     }
 }
 
-impl Part {
+impl PeerState {
     fn info(&self) -> NodeInfo {
         info(&self.keys, self.endpoint)
     }
 
     fn serve(&self, mut stream: TcpStream) -> io::Result<()> {
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(MAX_WAIT))?;
+        stream.set_write_timeout(Some(MAX_WAIT))?;
         stream.set_nodelay(true)?;
         let mut received = Vec::new();
         while let Some(asked) = read_request(&mut stream, &mut received)? {
-            self.asked.lock().expect("no thread panics").push(asked.path.clone());
+            self.requested_paths.lock().expect("no thread panics").push(asked.path.clone());
             let (bytes, then) = match (self.script)(&asked, &self.honest) {
-                Says::Raw(bytes, then) => (bytes, then),
-                Says::Body(body) => (answer(&body), Then::Stay),
-                Says::Entity(entity) => (answer(&self.signed(&asked, &entity)), Then::Stay),
-                Says::Truth => (answer(&self.truth(&asked)?), Then::Stay),
+                ScriptedResponse::Raw(bytes, then) => (bytes, then),
+                ScriptedResponse::Body(body) => (answer(&body), AfterResponse::KeepOpen),
+                ScriptedResponse::Entity(entity) => (answer(&self.signed(&asked, &entity)), AfterResponse::KeepOpen),
+                ScriptedResponse::Truthful => (answer(&self.truth(&asked)?), AfterResponse::KeepOpen),
             };
             stream.write_all(&bytes)?;
-            if then != Then::Stay {
-                return self.end(stream, then);
+            if then != AfterResponse::KeepOpen {
+                return self.finish_response(stream, then);
             }
         }
         Ok(())
     }
 
     /// Returns the entity that an honest node would send in its place.
-    fn truth(&self, asked: &Asked) -> io::Result<Vec<u8>> {
+    fn truth(&self, asked: &ReceivedRequest) -> io::Result<Vec<u8>> {
         Ok(match asked.path.as_str() {
             "/node/info" => self.signed(asked, &Format::Binary.to_bytes(&self.info())),
             "/node/experiences" => {
@@ -238,23 +238,23 @@ impl Part {
         })
     }
 
-    fn signed(&self, asked: &Asked, entity: &[u8]) -> Vec<u8> {
+    fn signed(&self, asked: &ReceivedRequest, entity: &[u8]) -> Vec<u8> {
         let challenge = asked.challenge().unwrap_or(Challenge([0; CHALLENGE_BYTES]));
         signed(entity, &challenge, &self.keys)
     }
 
-    fn end(&self, mut stream: TcpStream, then: Then) -> io::Result<()> {
+    fn finish_response(&self, mut stream: TcpStream, then: AfterResponse) -> io::Result<()> {
         match then {
-            Then::Stay | Then::Close => Ok(()),
-            Then::Reset => socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO)),
-            Then::Silence => stream.read_to_end(&mut Vec::new()).map(drop),
-            Then::Flood(byte) => self.go_on(&mut stream, &[byte; FLOOD], Duration::ZERO),
-            Then::Drip(byte) => self.go_on(&mut stream, &[byte], Duration::from_secs(1)),
+            AfterResponse::KeepOpen | AfterResponse::Close => Ok(()),
+            AfterResponse::Reset => socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO)),
+            AfterResponse::Hang => stream.read_to_end(&mut Vec::new()).map(drop),
+            AfterResponse::Flood(byte) => self.send_repeatedly(&mut stream, &[byte; FLOOD_CHUNK], Duration::ZERO),
+            AfterResponse::Drip(byte) => self.send_repeatedly(&mut stream, &[byte], Duration::from_secs(1)),
         }
     }
 
-    fn go_on(&self, stream: &mut TcpStream, bytes: &[u8], pause: Duration) -> io::Result<()> {
-        while !self.is_over.load(Ordering::Relaxed) {
+    fn send_repeatedly(&self, stream: &mut TcpStream, bytes: &[u8], pause: Duration) -> io::Result<()> {
+        while !self.is_stopped.load(Ordering::Relaxed) {
             stream.write_all(bytes)?;
             thread::sleep(pause);
         }
@@ -281,7 +281,7 @@ pub fn answer(body: &[u8]) -> Vec<u8> {
 }
 
 /// Reads the next request; `None` if the client has disconnected.
-pub fn read_request(stream: &mut TcpStream, received: &mut Vec<u8>) -> io::Result<Option<Asked>> {
+pub fn read_request(stream: &mut TcpStream, received: &mut Vec<u8>) -> io::Result<Option<ReceivedRequest>> {
     loop {
         if let Some(end) = received.windows(4).position(|end| end == b"\r\n\r\n") {
             let head = String::from_utf8_lossy(&received[..end]).into_owned();
@@ -291,7 +291,7 @@ pub fn read_request(stream: &mut TcpStream, received: &mut Vec<u8>) -> io::Resul
                 let path = head.split(' ').nth(1).unwrap_or_default().to_owned();
                 let body = received[end + 4..whole].to_vec();
                 received.drain(..whole);
-                return Ok(Some(Asked { path, body }));
+                return Ok(Some(ReceivedRequest { path, body }));
             }
         }
         let mut chunk = [0; 16 << 10];

@@ -22,12 +22,12 @@ use sha2::{Digest, Sha256};
 /// Units of work per tick.
 const BUDGET: u32 = 500;
 /// Ticks at one point in time after which a node that still wants another one counts as looping forever.
-const MOST_TURNS: usize = 1_000_000;
+const MAX_TICKS: usize = 1_000_000;
 /// Address of a client on the same machine.
-const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+const LOCAL_CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// The recorded effects of a node.
-pub struct World {
+pub struct EffectRecorder {
     now: LoopTime,
     wake_at: Option<Duration>,
     open: BTreeSet<ConnectionId>,
@@ -35,9 +35,9 @@ pub struct World {
     /// Messages sent to websockets, oldest first.
     pub sent: VecDeque<(ConnectionId, Vec<u8>)>,
     /// Requests to other nodes, oldest first; `None` if the simulation has no other nodes.
-    pub asked: Option<VecDeque<(FetchId, FetchRequest)>>,
+    pub outgoing_requests: Option<VecDeque<(FetchId, FetchRequest)>>,
     /// Cancelled requests to other nodes.
-    pub given_up: Vec<FetchId>,
+    pub cancelled: Vec<FetchId>,
     last_fetch: u64,
     /// Digest of all effects in order, byte for byte.
     digest: Sha256,
@@ -45,7 +45,7 @@ pub struct World {
     pub effects: u64,
 }
 
-impl World {
+impl EffectRecorder {
     fn record(&mut self, kind: u8, connection: u64, bytes: &[&[u8]]) {
         let length: usize = bytes.iter().map(|part| part.len()).sum();
         self.digest.update([kind]);
@@ -57,7 +57,7 @@ impl World {
     }
 }
 
-impl Effects for World {
+impl Effects for EffectRecorder {
     fn send(&mut self, socket: ConnectionId, message: Message<'_>) -> Result<(), Dropped> {
         if !self.open.contains(&socket) {
             return Err(Dropped);
@@ -90,13 +90,13 @@ impl Effects for World {
         self.last_fetch += 1;
         let id = FetchId(self.last_fetch);
         self.record(6, id.0, &[request.target.as_bytes(), &request.body]);
-        self.asked.as_mut().expect("nobody is there to be asked").push_back((id, request));
+        self.outgoing_requests.as_mut().expect("nobody is there to be asked").push_back((id, request));
         id
     }
 
     fn cancel(&mut self, fetch: FetchId) {
         self.record(7, fetch.0, &[]);
-        self.given_up.push(fetch);
+        self.cancelled.push(fetch);
     }
 
     fn wake_at(&mut self, running: Duration) {
@@ -115,8 +115,8 @@ pub struct WallClock {
 
 /// A node and its world.
 pub struct SimulatedNode<'s> {
-    machine: Node<'s>,
-    pub world: World,
+    node: Node<'s>,
+    pub recorder: EffectRecorder,
     next_connection: u64,
     clock: WallClock,
     /// Requests without an answer so far.
@@ -128,9 +128,9 @@ pub struct SimulatedNode<'s> {
 /// A request and the answer in progress.
 struct OpenRequest {
     reader: RequestReader,
-    caller: Client,
-    is_refused: bool,
-    reply: Response,
+    client: Client,
+    is_rate_limited: bool,
+    response: Response,
     is_resumed: bool,
     body: Vec<u8>,
 }
@@ -146,7 +146,7 @@ impl<'s> SimulatedNode<'s> {
     pub fn start(store: &'s Store, settings: &'s Settings, time: Timestamp, seed: u8) -> SimulatedNode<'s> {
         let clock = WallClock { started: EPOCH_UNIX_MILLIS + i64::from(time.0) * 1000, drift: 0 };
         let mut node = SimulatedNode::new(store, settings, clock, [seed; 32], None, Vec::new());
-        node.turn();
+        node.run_ticks();
         node
     }
 
@@ -164,33 +164,33 @@ impl<'s> SimulatedNode<'s> {
         let asked = known.is_some().then(VecDeque::new);
         let start = Start { now, seed: &seed, local, shared, import: None, known: known.unwrap_or_default(), kept };
         let machine = Node::new(store, settings, start).expect("a node");
-        let world = World {
+        let world = EffectRecorder {
             now,
             wake_at: None,
             open: BTreeSet::new(),
             resumed: BTreeSet::new(),
             sent: VecDeque::new(),
-            asked,
-            given_up: Vec::new(),
+            outgoing_requests: asked,
+            cancelled: Vec::new(),
             last_fetch: 0,
             digest: Sha256::new(),
             effects: 0,
         };
         let (open_requests, answered) = (BTreeMap::new(), BTreeMap::new());
-        SimulatedNode { machine, world, next_connection: 1, clock, open_requests, answered }
+        SimulatedNode { node: machine, recorder: world, next_connection: 1, clock, open_requests, answered }
     }
 
     /// Returns the network time.
     pub fn time(&self) -> Timestamp {
-        Timestamp::from_unix_millis(self.world.now.unix_millis)
+        Timestamp::from_unix_millis(self.recorder.now.unix_millis)
     }
 
     /// Advances time; the node gets a tick whenever it asks for one.
     pub fn run_for(&mut self, time: Duration) {
-        let end = self.world.now.monotonic + time;
-        while let Some(at) = self.world.wake_at.filter(|at| *at <= end) {
-            self.set_time(at.max(self.world.now.monotonic));
-            self.turn();
+        let end = self.recorder.now.monotonic + time;
+        while let Some(at) = self.recorder.wake_at.filter(|at| *at <= end) {
+            self.set_time(at.max(self.recorder.now.monotonic));
+            self.run_ticks();
         }
         self.set_time(end);
     }
@@ -198,45 +198,53 @@ impl<'s> SimulatedNode<'s> {
     /// Sets the system clock forwards or backwards, like a user's mistake.
     pub fn shift_clock(&mut self, seconds: i64) {
         self.clock.started += 1000 * seconds;
-        self.set_time(self.world.now.monotonic);
+        self.set_time(self.recorder.now.monotonic);
     }
 
     /// Returns the digest of all effects so far.
     pub fn digest(&self) -> String {
-        hex::encode(self.world.digest.clone().finalize())
+        hex::encode(self.recorder.digest.clone().finalize())
     }
 
     /// Sends a request from 127.0.0.1 and waits for the answer.
     pub fn request(&mut self, bytes: &[u8]) -> Answered {
-        let connection = self.receive(HERE, bytes, false).expect("a whole request");
+        let connection = self.submit(LOCAL_CLIENT, bytes, false).expect("a whole request");
         loop {
             if let Some(answered) = self.take_answer(connection) {
                 return answered;
             }
-            self.turn();
-            assert!(self.world.resumed.contains(&connection), "a parked request is resumed");
+            self.run_ticks();
+            assert!(self.recorder.resumed.contains(&connection), "a parked request is resumed");
             self.resume();
         }
     }
 
     /// Accepts a request and processes it until it is answered or suspended. Fails with the status of the answer if it
     /// is rejected before it reaches the node.
-    pub fn receive(&mut self, from: IpAddr, bytes: &[u8], is_refused: bool) -> Result<ConnectionId, u16> {
+    pub fn submit(&mut self, from: IpAddr, bytes: &[u8], is_refused: bool) -> Result<ConnectionId, u16> {
         let mut reader = RequestReader::new(0);
         reader.receive(bytes);
-        let whole = reader.advance(|method, path| self.machine.body_limit(HTTP, method, path));
+        let whole = reader.advance(|method, path| self.node.body_limit(HTTP, method, path));
         assert!(whole.map_err(|error| error.status())?, "a part of a request");
         let connection = self.connect();
-        let caller = caller(HTTP, from);
+        let caller = client_at(HTTP, from);
         let (reply, body) = (Response::new(), Vec::new());
-        let request = OpenRequest { reader, caller, is_refused, reply, is_resumed: false, body };
+        let request = OpenRequest {
+            reader,
+            client: caller,
+            is_rate_limited: is_refused,
+            response: reply,
+            is_resumed: false,
+            body,
+        };
         self.work_on(connection, request);
         Ok(connection)
     }
 
     fn work_on(&mut self, connection: ConnectionId, mut open: OpenRequest) {
         loop {
-            let OpenRequest { reader, caller, is_refused, reply, is_resumed, body } = &mut open;
+            let OpenRequest { reader, client: caller, is_rate_limited: is_refused, response: reply, is_resumed, body } =
+                &mut open;
             let request = reader.take_request().expect("a whole request");
             let (caller, is_refused) = (*caller, *is_refused);
             let exchange = Exchange {
@@ -247,14 +255,14 @@ impl<'s> SimulatedNode<'s> {
                 is_resumed: *is_resumed,
                 is_rate_limited: is_refused,
             };
-            let taken = self.machine.handle(Event::Request(exchange), self.world.now, &mut self.world);
+            let taken = self.node.handle(Event::Request(exchange), self.recorder.now, &mut self.recorder);
             if reply.is_streaming {
                 body.append(&mut reply.body);
             }
             if taken == Progress::Done {
                 let mut out = Vec::new();
                 reply.write(&request, &mut Gzip::default(), &mut out);
-                self.world.record(5, connection.0, &[&out, body]);
+                self.recorder.record(5, connection.0, &[&out, body]);
                 body.append(&mut reply.body);
                 self.answered.insert(connection, Answered { status: reply.status, body: std::mem::take(body) });
                 return;
@@ -270,7 +278,7 @@ impl<'s> SimulatedNode<'s> {
 
     /// Continues requests that the node has resumed.
     pub fn resume(&mut self) {
-        for connection in std::mem::take(&mut self.world.resumed) {
+        for connection in std::mem::take(&mut self.recorder.resumed) {
             if let Some(request) = self.open_requests.remove(&connection) {
                 self.work_on(connection, request);
             }
@@ -283,36 +291,36 @@ impl<'s> SimulatedNode<'s> {
     }
 
     /// Disconnects a client that waits for an answer.
-    pub fn hang_up(&mut self, connection: ConnectionId) {
+    pub fn disconnect(&mut self, connection: ConnectionId) {
         self.answered.remove(&connection);
         if self.open_requests.remove(&connection).is_some() {
-            self.machine.handle(Event::Disconnected { connection }, self.world.now, &mut self.world);
+            self.node.handle(Event::Disconnected { connection }, self.recorder.now, &mut self.recorder);
         }
     }
 
     /// Completes a request to another node.
-    pub fn fetched(&mut self, fetch: FetchId, result: Result<FetchResponse, FetchError>) {
-        self.machine.handle(Event::FetchCompleted { fetch, result }, self.world.now, &mut self.world);
+    pub fn complete_fetch(&mut self, fetch: FetchId, result: Result<FetchResponse, FetchError>) {
+        self.node.handle(Event::FetchCompleted { fetch, result }, self.recorder.now, &mut self.recorder);
     }
 
     /// Returns the usage of every bounded collection.
-    pub fn loads(&self) -> Vec<LimitUsage> {
-        self.machine.limit_usage()
+    pub fn limit_usage(&self) -> Vec<LimitUsage> {
+        self.node.limit_usage()
     }
 
     /// Returns the node's tip height.
     pub fn height(&self) -> Height {
-        self.machine.height()
+        self.node.height()
     }
 
     /// Returns the peers that the node wants to save now, if any.
     pub fn peers_to_keep(&mut self, is_last: bool) -> Option<Vec<u8>> {
-        self.machine.peers_to_keep(self.world.now, is_last)
+        self.node.peers_to_keep(self.recorder.now, is_last)
     }
 
     /// Returns when the node wants a tick, relative to its start.
     pub fn wake_at(&self) -> Option<Duration> {
-        self.world.wake_at
+        self.recorder.wake_at
     }
 
     /// Sets the uptime.
@@ -321,9 +329,9 @@ impl<'s> SimulatedNode<'s> {
     }
 
     /// Gives the node one tick; `took` is the duration of the previous one.
-    pub fn turn_once(&mut self, took: Duration) {
-        self.world.wake_at = None;
-        self.machine.handle(Event::Tick { budget: BUDGET, last_tick: took }, self.world.now, &mut self.world);
+    pub fn tick(&mut self, took: Duration) {
+        self.recorder.wake_at = None;
+        self.node.handle(Event::Tick { budget: BUDGET, last_tick: took }, self.recorder.now, &mut self.recorder);
     }
 
     /// Sends JSON by POST.
@@ -341,21 +349,21 @@ impl<'s> SimulatedNode<'s> {
     /// Opens a websocket.
     pub fn open(&mut self) -> ConnectionId {
         let socket = self.connect();
-        self.world.open.insert(socket);
-        let opened = Event::WebSocketOpened { socket, client: caller(WEBSOCKET, HERE) };
-        self.machine.handle(opened, self.world.now, &mut self.world);
+        self.recorder.open.insert(socket);
+        let opened = Event::WebSocketOpened { socket, client: client_at(WEBSOCKET, LOCAL_CLIENT) };
+        self.node.handle(opened, self.recorder.now, &mut self.recorder);
         socket
     }
 
     /// Sends a message over a websocket.
-    pub fn say(&mut self, socket: ConnectionId, message: &str) {
+    pub fn send_message(&mut self, socket: ConnectionId, message: &str) {
         let event = Event::WebSocketMessage { socket, message: message.as_bytes(), is_text: true };
-        let mut taken = self.machine.handle(event, self.world.now, &mut self.world);
+        let mut taken = self.node.handle(event, self.recorder.now, &mut self.recorder);
         while taken != Progress::Done {
-            self.turn();
-            taken = self.machine.handle(Event::WebSocketResumed { socket }, self.world.now, &mut self.world);
+            self.run_ticks();
+            taken = self.node.handle(Event::WebSocketResumed { socket }, self.recorder.now, &mut self.recorder);
         }
-        self.turn();
+        self.run_ticks();
     }
 
     fn connect(&mut self) -> ConnectionId {
@@ -366,14 +374,14 @@ impl<'s> SimulatedNode<'s> {
     fn set_time(&mut self, running: Duration) {
         let gained = running.as_millis() as i64 * self.clock.drift / 1_000_000;
         let unix_millis = self.clock.started + running.as_millis() as i64 + gained;
-        self.world.now = LoopTime { unix_millis, monotonic: running };
+        self.recorder.now = LoopTime { unix_millis, monotonic: running };
     }
 
     /// Gives the node ticks until it wants no more for now.
-    fn turn(&mut self) {
-        for _ in 0..MOST_TURNS {
-            self.turn_once(Duration::ZERO);
-            if self.world.wake_at.is_none_or(|at| at > self.world.now.monotonic) {
+    fn run_ticks(&mut self) {
+        for _ in 0..MAX_TICKS {
+            self.tick(Duration::ZERO);
+            if self.recorder.wake_at.is_none_or(|at| at > self.recorder.now.monotonic) {
                 return;
             }
         }
@@ -381,6 +389,6 @@ impl<'s> SimulatedNode<'s> {
     }
 }
 
-fn caller(listener: ListenerId, address: IpAddr) -> Client {
+fn client_at(listener: ListenerId, address: IpAddr) -> Client {
     Client { listener, address, is_forwarded: false, is_unidentified: false }
 }

@@ -113,7 +113,7 @@ impl SlowDisk {
         let mut compiler = Command::new("cc");
         compiler.args(["-shared", "-fPIC", "-o"]).arg(disk.path("disk.so")).arg(source).arg("-ldl");
         if !cfg!(target_os = "linux") || !compiler.status().is_ok_and(|status| status.success()) {
-            super::loudly("SKIPPED: no slow disk can be made here");
+            super::print_notice("SKIPPED: no slow disk can be made here");
             return None;
         }
         disk.set_millis(0);
@@ -146,7 +146,7 @@ impl SlowDisk {
     }
 
     /// Like [`SlowDisk::for_program`], and appends a log of what happens to the files of a folder to `log`.
-    pub fn telling(&self, command: &mut Command, folder: &Path, log: &Path) {
+    pub fn with_log(&self, command: &mut Command, folder: &Path, log: &Path) {
         self.for_program(command);
         command.env("NISD_TEST_FOLDER", folder).env("NISD_TEST_LOG", log);
     }

@@ -21,7 +21,7 @@ const QUIET: Duration = Duration::from_millis(500);
 
 /// A message about one of the accounts of a wallet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Concern {
+pub struct AccountMessage {
     pub account: Address,
     /// Hash of the transaction.
     pub hash: Hash256,
@@ -29,21 +29,21 @@ pub struct Concern {
 
 /// A message.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Heard {
+pub enum WalletMessage {
     /// Height of the next block.
     Height(u64),
     /// A block and the network time of its arrival.
     Block(Box<Block>, Timestamp),
-    Unconfirmed(Concern),
+    Unconfirmed(AccountMessage),
     /// A transaction in the block at this height.
-    Confirmed(Concern, u64),
+    Confirmed(AccountMessage, u64),
 }
 
-impl fmt::Display for Heard {
+impl fmt::Display for WalletMessage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Heard::Height(height) => write!(f, "height {height}"),
-            Heard::Block(block, _) => {
+            WalletMessage::Height(height) => write!(f, "height {height}"),
+            WalletMessage::Block(block, _) => {
                 let hashes = block.transactions.iter().map(|transaction| transaction.hash().to_string());
                 write!(
                     f,
@@ -54,8 +54,10 @@ impl fmt::Display for Heard {
                     hashes.collect::<Vec<_>>()
                 )
             }
-            Heard::Unconfirmed(Concern { account, hash }) => write!(f, "unconfirmed {hash} of {account}"),
-            Heard::Confirmed(Concern { account, hash }, height) => {
+            WalletMessage::Unconfirmed(AccountMessage { account, hash }) => {
+                write!(f, "unconfirmed {hash} of {account}")
+            }
+            WalletMessage::Confirmed(AccountMessage { account, hash }, height) => {
                 write!(f, "confirmed at {height} {hash} of {account}")
             }
         }
@@ -65,8 +67,8 @@ impl fmt::Display for Heard {
 /// A wallet with subscriptions.
 pub struct Wallet {
     accounts: Vec<Address>,
-    is_over: Arc<AtomicBool>,
-    thread: JoinHandle<Vec<Heard>>,
+    is_stopped: Arc<AtomicBool>,
+    thread: JoinHandle<Vec<WalletMessage>>,
 }
 
 impl Wallet {
@@ -85,25 +87,25 @@ impl Wallet {
         let is_over = Arc::new(AtomicBool::new(false));
         let ends = is_over.clone();
         let thread = thread::spawn(move || listen(socket, &ends));
-        Wallet { accounts: accounts.to_vec(), is_over, thread }
+        Wallet { accounts: accounts.to_vec(), is_stopped: is_over, thread }
     }
 
     /// Ends the wallet and evaluates what it received.
-    pub fn close(self) -> Ledger {
-        self.is_over.store(true, Ordering::Relaxed);
+    pub fn close(self) -> MessageAudit {
+        self.is_stopped.store(true, Ordering::Relaxed);
         let heard = self.thread.join().expect("it listens to the end");
-        Ledger::of(self.accounts, &heard)
+        MessageAudit::of(self.accounts, &heard)
     }
 }
 
-fn listen(mut socket: Socket, is_over: &AtomicBool) -> Vec<Heard> {
+fn listen(mut socket: Socket, is_over: &AtomicBool) -> Vec<WalletMessage> {
     let mut heard = Vec::new();
     loop {
         match socket.next_within(QUIET) {
             Some(frame) if frame.opcode == PING => socket.frame(true, PONG, &frame.payload),
             Some(frame) if frame.opcode == TEXT => {
                 let text = String::from_utf8(frame.payload).expect("a text");
-                heard.push(understood(&Stomp::parse(&text)));
+                heard.push(parse_message(&Stomp::parse(&text)));
             }
             Some(frame) => panic!("{frame:?}"),
             None if is_over.load(Ordering::Relaxed) => return heard,
@@ -112,24 +114,24 @@ fn listen(mut socket: Socket, is_over: &AtomicBool) -> Vec<Heard> {
     }
 }
 
-fn understood(message: &Stomp) -> Heard {
+fn parse_message(message: &Stomp) -> WalletMessage {
     let (topic, subscription) = (message.header("destination"), message.header("subscription"));
     let body = message.message(topic, subscription);
     let json = || serde_json::from_str::<Value>(body).expect("JSON");
     let concern = |account| {
         let account = Address::parse(account, NETWORK).expect("an address");
         let hash = json()["meta"]["hash"]["data"].as_str().map(Hash256::from_hex);
-        Concern { account, hash: hash.expect("a hash").expect("a hash") }
+        AccountMessage { account, hash: hash.expect("a hash").expect("a hash") }
     };
     match topic.rsplit_once('/').expect("a topic") {
-        ("/blocks", "new") => Heard::Height(json()["height"].as_u64().expect("a height")),
+        ("/blocks", "new") => WalletMessage::Height(json()["height"].as_u64().expect("a height")),
         ("", "blocks") => {
             let context = Context { network: NETWORK, nemesis_signer: address(&key_pair(0)), trusted: false };
-            Heard::Block(Box::new(Format::Json.read(body.as_bytes(), context).expect("a block")), now())
+            WalletMessage::Block(Box::new(Format::Json.read(body.as_bytes(), context).expect("a block")), now())
         }
-        ("/unconfirmed", account) => Heard::Unconfirmed(concern(account)),
+        ("/unconfirmed", account) => WalletMessage::Unconfirmed(concern(account)),
         ("/transactions", account) => {
-            Heard::Confirmed(concern(account), json()["meta"]["height"].as_u64().expect("a height"))
+            WalletMessage::Confirmed(concern(account), json()["meta"]["height"].as_u64().expect("a height"))
         }
         _ => panic!("{topic} was not subscribed to"),
     }
@@ -144,60 +146,60 @@ enum State {
 
 /// What a wallet knows from its messages alone, and the errors found in them.
 #[derive(Default)]
-pub struct Ledger {
+pub struct MessageAudit {
     /// All messages, for display.
     pub history: String,
     accounts: Vec<Address>,
     /// The chain since the subscription: the hash of each block.
     pub chain: BTreeMap<u64, Hash256>,
     blocks: BTreeMap<Hash256, Block>,
-    states: BTreeMap<Concern, State>,
+    states: BTreeMap<AccountMessage, State>,
     /// Reported as unconfirmed although confirmed: the next block must undo their blocks.
-    returned: BTreeSet<Concern>,
+    returned: BTreeSet<AccountMessage>,
     /// Their blocks were then undone and they were not reported again: they must be in one of the new blocks, which
     /// were made earlier.
-    awaited: BTreeMap<Concern, Timestamp>,
+    awaited: BTreeMap<AccountMessage, Timestamp>,
     /// Transactions of the last block that are not reported yet.
-    due: Vec<(Concern, u64)>,
+    unreported: Vec<(AccountMessage, u64)>,
     /// The reported height until its block arrives.
     height: Option<u64>,
     /// Reported before confirmation.
-    pub announced: BTreeSet<Concern>,
+    pub seen_unconfirmed: BTreeSet<AccountMessage>,
     /// When the last block was made.
-    made: Timestamp,
+    last_block_time: Timestamp,
     /// Received messages.
-    pub told: Told,
+    pub counts: MessageCounts,
     /// Missing messages.
-    pub lost: Vec<String>,
+    pub missing: Vec<String>,
     /// Duplicate messages and messages without a reason.
-    pub surplus: Vec<String>,
+    pub unexpected: Vec<String>,
 }
 
 /// Numbers of messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct MessageCounts {
     pub blocks: usize,
     pub confirmed: usize,
     pub unconfirmed: usize,
     /// Unconfirmed again after their blocks were undone.
     pub returned: usize,
     /// Number of reorgs.
-    pub switches: usize,
+    pub reorgs: usize,
     /// Maximum number of blocks undone at once.
-    pub deepest: usize,
+    pub max_undone: usize,
 }
 
-impl Ledger {
+impl MessageAudit {
     /// Evaluates messages in the order of their arrival.
-    pub fn of(accounts: Vec<Address>, heard: &[Heard]) -> Ledger {
-        let mut ledger = Ledger { accounts, ..Ledger::default() };
+    pub fn of(accounts: Vec<Address>, heard: &[WalletMessage]) -> MessageAudit {
+        let mut ledger = MessageAudit { accounts, ..MessageAudit::default() };
         for heard in heard {
             let _ = writeln!(ledger.history, "  {heard}");
             match heard {
-                Heard::Height(height) => ledger.announce_block(*height),
-                Heard::Block(block, came) => ledger.add(block, *came),
-                Heard::Unconfirmed(concern) => ledger.unconfirmed(*concern),
-                Heard::Confirmed(concern, height) => ledger.confirmed(*concern, *height),
+                WalletMessage::Height(height) => ledger.announce_block(*height),
+                WalletMessage::Block(block, came) => ledger.add(block, *came),
+                WalletMessage::Unconfirmed(concern) => ledger.unconfirmed(*concern),
+                WalletMessage::Confirmed(concern, height) => ledger.confirmed(*concern, *height),
             }
         }
         ledger.end();
@@ -207,16 +209,16 @@ impl Ledger {
     /// Returns whether the messages confirm a transaction.
     pub fn has_confirmed(&self, transaction: &Transaction) -> bool {
         let is_confirmed = |concern| self.states.get(&concern) == Some(&State::Confirmed);
-        self.concerned(transaction).all(is_confirmed)
+        self.affected_accounts(transaction).all(is_confirmed)
     }
 
     /// Returns whether a transaction was reported before its confirmation.
-    pub fn was_announced(&self, transaction: &Transaction) -> bool {
-        self.concerned(transaction).all(|concern| self.announced.contains(&concern))
+    pub fn was_seen_unconfirmed(&self, transaction: &Transaction) -> bool {
+        self.affected_accounts(transaction).all(|concern| self.seen_unconfirmed.contains(&concern))
     }
 
     /// Returns those of the accounts that are notified of a transfer, as its sender or recipient.
-    fn concerned(&self, transaction: &Transaction) -> impl Iterator<Item = Concern> {
+    fn affected_accounts(&self, transaction: &Transaction) -> impl Iterator<Item = AccountMessage> {
         let sender = Address::from_public_key(&transaction.signer, NETWORK);
         let recipient = match &transaction.body {
             Body::Transfer(transfer) => Some(transfer.recipient),
@@ -225,11 +227,11 @@ impl Ledger {
         let hash = transaction.hash();
         let accounts = self.accounts.iter().copied();
         let concerned = accounts.filter(move |account| *account == sender || Some(*account) == recipient);
-        concerned.map(move |account| Concern { account, hash })
+        concerned.map(move |account| AccountMessage { account, hash })
     }
 
-    fn concerns(&self, block: &Block) -> Vec<Concern> {
-        block.transactions.iter().flat_map(|transaction| self.concerned(transaction)).collect()
+    fn messages_of_block(&self, block: &Block) -> Vec<AccountMessage> {
+        block.transactions.iter().flat_map(|transaction| self.affected_accounts(transaction)).collect()
     }
 
     fn announce_block(&mut self, height: u64) {
@@ -238,23 +240,23 @@ impl Ledger {
     }
 
     fn add(&mut self, block: &Block, came: Timestamp) {
-        self.told.blocks += 1;
-        self.told_missing();
+        self.counts.blocks += 1;
+        self.report_missing();
         let (height, parent) = (block.height.0, block.height.0 - 1);
         match self.height.take() {
             Some(told) if told == height => {}
-            Some(told) => self.lost.push(format!("block {told}, instead of which {height} came")),
+            Some(told) => self.missing.push(format!("block {told}, instead of which {height} came")),
             // Only the first height of a reorg is reported.
             None if self.chain.last_key_value().is_none_or(|(last, _)| *last == parent) => {}
-            None => self.surplus.push(format!("block {height}, whose height was not told")),
+            None => self.unexpected.push(format!("block {height}, whose height was not told")),
         }
         self.undo_from(height, block.hash(), came);
         let fits = self.chain.get(&parent).is_some_and(|hash| block.previous_hash == *hash);
         if !self.chain.is_empty() && !fits {
-            self.lost.push(format!("what is below block {height}"));
+            self.missing.push(format!("what is below block {height}"));
         }
-        self.made = block.timestamp;
-        self.due = self.concerns(block).into_iter().map(|concern| (concern, height)).collect();
+        self.last_block_time = block.timestamp;
+        self.unreported = self.messages_of_block(block).into_iter().map(|concern| (concern, height)).collect();
         self.chain.insert(height, block.hash());
         self.blocks.insert(block.hash(), block.clone());
     }
@@ -263,64 +265,65 @@ impl Ledger {
     fn undo_from(&mut self, height: u64, first: Hash256, came: Timestamp) {
         let undone = self.chain.split_off(&height);
         if undone.get(&height) == Some(&first) {
-            self.surplus.push(format!("block {height}, which is the same"));
+            self.unexpected.push(format!("block {height}, which is the same"));
         }
-        self.told.switches += usize::from(!undone.is_empty());
-        self.told.deepest = self.told.deepest.max(undone.len());
-        let concerns: Vec<_> = undone.values().flat_map(|hash| self.concerns(&self.blocks[hash])).collect();
+        self.counts.reorgs += usize::from(!undone.is_empty());
+        self.counts.max_undone = self.counts.max_undone.max(undone.len());
+        let concerns: Vec<_> = undone.values().flat_map(|hash| self.messages_of_block(&self.blocks[hash])).collect();
         for concern in concerns {
             if self.returned.remove(&concern) {
-                self.told.returned += 1;
+                self.counts.returned += 1;
                 self.states.insert(concern, State::Unconfirmed);
             } else {
                 self.awaited.insert(concern, came);
             }
         }
         let without_reason = take(&mut self.returned);
-        self.surplus.extend(without_reason.iter().map(|concern| format!("{concern:?} unconfirmed, and not undone")));
+        self.unexpected.extend(without_reason.iter().map(|concern| format!("{concern:?} unconfirmed, and not undone")));
     }
 
-    fn unconfirmed(&mut self, concern: Concern) {
-        self.told.unconfirmed += 1;
-        self.announced.insert(concern);
+    fn unconfirmed(&mut self, concern: AccountMessage) {
+        self.counts.unconfirmed += 1;
+        self.seen_unconfirmed.insert(concern);
         match self.states.get(&concern) {
             None => {
                 self.states.insert(concern, State::Unconfirmed);
             }
             Some(State::Confirmed) if self.returned.insert(concern) => {}
-            _ => self.surplus.push(format!("{concern:?} unconfirmed")),
+            _ => self.unexpected.push(format!("{concern:?} unconfirmed")),
         }
     }
 
-    fn confirmed(&mut self, concern: Concern, height: u64) {
-        self.told.confirmed += 1;
-        match self.due.iter().position(|due| *due == (concern, height)) {
-            Some(place) => drop(self.due.swap_remove(place)),
-            None => self.surplus.push(format!("{concern:?} confirmed at {height}")),
+    fn confirmed(&mut self, concern: AccountMessage, height: u64) {
+        self.counts.confirmed += 1;
+        match self.unreported.iter().position(|due| *due == (concern, height)) {
+            Some(place) => drop(self.unreported.swap_remove(place)),
+            None => self.unexpected.push(format!("{concern:?} confirmed at {height}")),
         }
-        if self.awaited.remove(&concern).is_some_and(|undone| self.made > undone) {
-            self.lost.push(format!("{concern:?} unconfirmed again, when it was undone"));
+        if self.awaited.remove(&concern).is_some_and(|undone| self.last_block_time > undone) {
+            self.missing.push(format!("{concern:?} unconfirmed again, when it was undone"));
         }
         self.states.insert(concern, State::Confirmed);
     }
 
     fn end_block(&mut self) {
-        self.told_missing();
+        self.report_missing();
         if let Some(height) = self.height.take() {
-            self.lost.push(format!("block {height}"));
+            self.missing.push(format!("block {height}"));
         }
     }
 
     /// Adds the transactions of the last block that were not reported to the missing messages.
-    fn told_missing(&mut self) {
-        let lost = take(&mut self.due);
-        self.lost.extend(lost.iter().map(|(concern, height)| format!("{concern:?} confirmed at {height}")));
+    fn report_missing(&mut self) {
+        let lost = take(&mut self.unreported);
+        self.missing.extend(lost.iter().map(|(concern, height)| format!("{concern:?} confirmed at {height}")));
     }
 
     fn end(&mut self) {
         self.end_block();
         let (returned, awaited) = (take(&mut self.returned), take(&mut self.awaited));
-        self.surplus.extend(returned.iter().map(|concern| format!("{concern:?} unconfirmed at last, and not undone")));
-        self.lost.extend(awaited.keys().map(|concern| format!("{concern:?} in a new block, or unconfirmed again")));
+        self.unexpected
+            .extend(returned.iter().map(|concern| format!("{concern:?} unconfirmed at last, and not undone")));
+        self.missing.extend(awaited.keys().map(|concern| format!("{concern:?} in a new block, or unconfirmed again")));
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::http_client::{Client, PATIENCE};
+use super::http_client::{Client, MAX_WAIT};
 
 pub const CONTINUATION: u8 = 0;
 pub const TEXT: u8 = 1;
@@ -75,7 +75,7 @@ impl Socket {
     /// Reads the next frame and checks that it breaks no rule for servers.
     #[track_caller]
     pub fn next(&mut self) -> Frame {
-        self.next_within(PATIENCE).expect("a frame in time")
+        self.next_within(MAX_WAIT).expect("a frame in time")
     }
 
     /// Reads the next frame, if one arrives in time.
@@ -140,7 +140,7 @@ impl Socket {
     /// Waits until the node closes the connection.
     #[track_caller]
     pub fn expect_end(&mut self) {
-        self.stream.set_read_timeout(Some(PATIENCE)).expect("a time limit");
+        self.stream.set_read_timeout(Some(MAX_WAIT)).expect("a time limit");
         let mut chunk = [0; 4096];
         loop {
             match self.stream.read(&mut chunk) {

@@ -13,17 +13,17 @@ use crate::recorded_chain::{Chain, copy_store, digest_of, tip_of};
 
 /// The known state after a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Point {
+pub struct KnownState {
     /// The last block.
     pub tip: StoredHeader,
     /// Digest of the state.
     pub digest: Hash256,
 }
 
-impl Point {
+impl KnownState {
     /// Returns the point of a store.
-    pub fn of(store: &Store) -> Point {
-        Point { tip: tip_of(store), digest: digest_of(store) }
+    pub fn of(store: &Store) -> KnownState {
+        KnownState { tip: tip_of(store), digest: digest_of(store) }
     }
 }
 
@@ -31,38 +31,38 @@ impl Point {
 struct Branch {
     /// The last height on the main chain.
     common: u64,
-    blocks: Vec<(Block, Point)>,
+    blocks: Vec<(Block, KnownState)>,
 }
 
 /// Index of the main chain.
 pub const MAIN: usize = 0;
 
 /// A range of a recorded chain.
-pub struct Window {
+pub struct ChainRange {
     /// The chain.
     pub chain: Chain,
     /// The first height; the states below are unknown.
     pub start: u64,
-    first: Point,
+    first: KnownState,
     /// The main chain, then the losing branches.
     branches: Vec<Branch>,
     /// A store at the first height.
     pristine: TempDir,
 }
 
-impl Window {
+impl ChainRange {
     /// Replays the heights from `start` to `end` and the losing branches that fork there, each once and linearly.
-    pub fn new(chain: Chain, start: u64, end: u64) -> Window {
+    pub fn new(chain: Chain, start: u64, end: u64) -> ChainRange {
         let pristine = tempfile::tempdir().unwrap();
         let store = chain.store(pristine.path());
         chain.import(&store, start);
-        let first = Point::of(&store);
+        let first = KnownState::of(&store);
         drop(store);
         let forks = losing_branches(&chain);
         let forks = forks.iter().filter(|(common, _)| (start..end).contains(common));
         let blocks: Vec<Block> =
             chain.blocks().into_iter().filter(|block| (start + 1..=end).contains(&block.height.0)).collect();
-        let mut window = Window { chain, start, first, branches: Vec::new(), pristine };
+        let mut window = ChainRange { chain, start, first, branches: Vec::new(), pristine };
         let main = window.replay(start, &[], &blocks);
         let losing = forks.map(|(common, branch)| window.replay(*common, &blocks, branch)).collect::<Vec<_>>();
         window.branches.push(main);
@@ -73,27 +73,27 @@ impl Window {
     /// Replays `before` up to the height `common`, then `blocks`.
     fn replay(&self, common: u64, before: &[Block], blocks: &[Block]) -> Branch {
         let folder = tempfile::tempdir().unwrap();
-        let store = self.begin(folder.path());
+        let store = self.open_store(folder.path());
         let before: Vec<&Block> = before.iter().take_while(|block| block.height.0 <= common).collect();
-        self.take_in(&store, &before);
+        self.import(&store, &before);
         let after = |block: &Block| {
-            self.take_in(&store, &[block]);
-            (block.clone(), Point::of(&store))
+            self.import(&store, &[block]);
+            (block.clone(), KnownState::of(&store))
         };
         Branch { common, blocks: blocks.iter().map(after).collect() }
     }
 
     /// Creates a store at the first height, in an empty folder.
-    pub fn begin(&self, folder: &Path) -> Store {
+    pub fn open_store(&self, folder: &Path) -> Store {
         copy_store(self.pristine.path(), folder);
         self.chain.store(folder)
     }
 
     /// Imports blocks as from a file.
-    pub fn take_in(&self, store: &Store, blocks: &[&Block]) {
+    pub fn import(&self, store: &Store, blocks: &[&Block]) {
         let mut file = Vec::new();
         blocks.iter().for_each(|block| write_block(&mut file, &block.to_bytes(SigningForm::Verifiable)).unwrap());
-        self.chain.take_in(store, vec![BlockFile::new(file.as_slice()).unwrap()], None).unwrap();
+        self.chain.import_files(store, vec![BlockFile::new(file.as_slice()).unwrap()], None).unwrap();
     }
 
     /// Returns the number of branches, including the main chain.
@@ -112,13 +112,13 @@ impl Window {
         branch.common + branch.blocks.len() as u64
     }
 
-    fn at(&self, branch: usize, height: u64) -> &(Block, Point) {
+    fn at(&self, branch: usize, height: u64) -> &(Block, KnownState) {
         let branch = &self.branches[if height <= self.common(branch) { MAIN } else { branch }];
         &branch.blocks[(height - branch.common - 1) as usize]
     }
 
     /// Returns the state after the block at a height of a branch.
-    pub fn point(&self, branch: usize, height: u64) -> &Point {
+    pub fn point(&self, branch: usize, height: u64) -> &KnownState {
         if height == self.start { &self.first } else { &self.at(branch, height).1 }
     }
 
@@ -143,6 +143,6 @@ fn losing_branches(chain: &Chain) -> Vec<(u64, Vec<Block>)> {
 }
 
 /// Returns the lowest height that a store at `height` can roll back to if it keeps `limit` undo records.
-pub fn lowest(height: u64, limit: u64) -> u64 {
+pub fn lowest_rollback_height(height: u64, limit: u64) -> u64 {
     Height(height).minus(limit).0
 }

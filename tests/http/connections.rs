@@ -34,11 +34,11 @@ struct Wire {
     /// The other end reads nothing; the system buffers what was written.
     is_stuck: Rc<Cell<bool>>,
     /// Bytes that the system buffers for it in addition.
-    kept: Rc<Cell<usize>>,
+    buffered: Rc<Cell<usize>>,
     /// How often the system was asked for these bytes.
-    looks: Rc<Cell<u64>>,
+    buffer_queries: Rc<Cell<u64>>,
     /// The system was told to discard them.
-    is_cut: Rc<Cell<bool>>,
+    is_discarded: Rc<Cell<bool>>,
 }
 
 impl Wire {
@@ -78,13 +78,13 @@ impl Socket for Wire {
     }
 
     fn discard_unsent(&mut self) {
-        self.is_cut.set(true);
+        self.is_discarded.set(true);
     }
 
     fn unsent_bytes(&mut self, _: bool) -> usize {
         assert!(!self.is_over.get(), "nobody can tell after the end of writing");
-        self.looks.set(self.looks.get() + 1);
-        if self.is_stuck.get() { usize::MAX } else { self.kept.get() }
+        self.buffer_queries.set(self.buffer_queries.get() + 1);
+        if self.is_stuck.get() { usize::MAX } else { self.buffered.get() }
     }
 }
 
@@ -96,7 +96,7 @@ struct TestService {
     streaming: Option<ConnectionId>,
     held: u32,
     opened: Vec<ConnectionId>,
-    gone: Vec<ConnectionId>,
+    disconnected: Vec<ConnectionId>,
     resume: bool,
     publish: Option<SharedBytes>,
 }
@@ -147,7 +147,7 @@ impl Service for TestService {
         match event {
             Event::Request(exchange) => return self.request(exchange, effects),
             Event::WebSocketOpened { socket, .. } => self.opened.push(socket),
-            Event::Disconnected { connection } => self.gone.push(connection),
+            Event::Disconnected { connection } => self.disconnected.push(connection),
             Event::Tick { .. } => {
                 let body = self.publish.take();
                 for socket in body.is_some().then_some(&self.opened).into_iter().flatten() {
@@ -165,25 +165,25 @@ impl Service for TestService {
     }
 }
 
-struct World {
+struct Harness {
     server: Server<Wire>,
     service: TestService,
-    began: Instant,
-    running: Duration,
+    started_at: Instant,
+    uptime: Duration,
 }
 
-impl World {
-    fn new(limits: Limits) -> World {
-        World::behind(limits, &[])
+impl Harness {
+    fn new(limits: Limits) -> Harness {
+        Harness::with_proxies(limits, &[])
     }
 
     /// Like [`World::new`], with these trusted proxies.
-    fn behind(limits: Limits, proxies: &'static [[u8; 4]]) -> World {
+    fn with_proxies(limits: Limits, proxies: &'static [[u8; 4]]) -> Harness {
         let trusted = |address| proxies.iter().any(|proxy| IpAddr::from(*proxy) == address);
         let (began, fetcher) = (Instant::now(), Fetcher::new(FetchConfig::default(), 0));
         let mut server = Server::new(limits, Box::new(trusted), fetcher, began);
         server.set_max(LISTENER, 1000);
-        World { server, service: TestService::default(), began, running: Duration::ZERO }
+        Harness { server, service: TestService::default(), started_at: began, uptime: Duration::ZERO }
     }
 
     /// Connects a client that has sent bytes which are not served yet.
@@ -195,7 +195,7 @@ impl World {
     fn client_at(&mut self, address: [u8; 4], said: &[u8]) -> (Wire, usize) {
         let wire = Wire::default();
         let slot = self.server.admit(wire.clone(), LISTENER, address.into()).unwrap();
-        self.say(&wire, slot, said);
+        self.send(&wire, slot, said);
         (wire, slot)
     }
 
@@ -206,14 +206,14 @@ impl World {
         clients.map(|address| self.client_at(address, head.as_bytes())).collect()
     }
 
-    fn say(&mut self, wire: &Wire, slot: usize, said: &[u8]) {
+    fn send(&mut self, wire: &Wire, slot: usize, said: &[u8]) {
         wire.sent.borrow_mut().extend_from_slice(said);
         self.server.set_readiness(slot, Readiness { readable: true, ..Readiness::default() });
     }
 
-    fn pass(&mut self, time: Duration) {
-        self.running += time;
-        self.server.set_time(self.began + self.running, LoopTime { unix_millis: 0, monotonic: self.running });
+    fn advance(&mut self, time: Duration) {
+        self.uptime += time;
+        self.server.set_time(self.started_at + self.uptime, LoopTime { unix_millis: 0, monotonic: self.uptime });
     }
 
     fn serve(&mut self) {
@@ -221,7 +221,7 @@ impl World {
         while self.server.flush_next() {}
     }
 
-    fn turn(&mut self) {
+    fn tick(&mut self) {
         self.server.tick(&mut self.service, 1000, Duration::ZERO);
     }
 }
@@ -232,7 +232,7 @@ fn push_head(length: usize) -> String {
 
 /// Lets clients send their bodies slowly and interleaved, and returns the maximum number of bytes held. Meanwhile
 /// another client sends requests, which must be answered at once.
-fn send_slowly(world: &mut World, clients: &[(Wire, usize)]) -> usize {
+fn send_slowly(world: &mut Harness, clients: &[(Wire, usize)]) -> usize {
     const PIECE: usize = 8 << 10;
     let (asker, slot) = world.client_at([7, 7, 7, 7], b"");
     let mut most = 0;
@@ -240,14 +240,14 @@ fn send_slowly(world: &mut World, clients: &[(Wire, usize)]) -> usize {
         for (wire, slot) in clients {
             let is_there = world.server.socket(*slot).is_some_and(|socket| Rc::ptr_eq(&socket.sent, &wire.sent));
             if is_there && !wire.is_over.get() {
-                world.say(wire, *slot, &[0; PIECE]);
+                world.send(wire, *slot, &[0; PIECE]);
             }
         }
-        world.say(&asker, slot, b"GET /query HTTP/1.1\r\nHost: a\r\n\r\n");
+        world.send(&asker, slot, b"GET /query HTTP/1.1\r\nHost: a\r\n\r\n");
         world.serve();
         most = most.max(world.server.stats().buffered_bytes);
         assert_eq!(asker.text().matches("HTTP/1.1 200").count(), round, "an answer in each round");
-        world.pass(Duration::from_millis(100));
+        world.advance(Duration::from_millis(100));
     }
     most
 }
@@ -256,7 +256,7 @@ fn send_slowly(world: &mut World, clients: &[(Wire, usize)]) -> usize {
 fn slow_bodies_from_many_addresses_keep_within_the_total_memory_limit() {
     const MOST: usize = 8 << 20;
     let limits = Limits { buffered_bytes: MOST, buffered_bytes_per_client: MOST, ..Limits::default() };
-    let mut world = World::new(limits);
+    let mut world = Harness::new(limits);
     let clients = world.pushers(60, 4);
     let most = send_slowly(&mut world, &clients);
     assert!((MOST / 2..=MOST).contains(&most), "{most} bytes of {MOST}");
@@ -268,7 +268,7 @@ fn slow_bodies_from_many_addresses_keep_within_the_total_memory_limit() {
 #[test]
 fn slow_bodies_from_one_address_keep_within_the_memory_limit_of_one_client() {
     const MOST: usize = 2 << 20;
-    let mut world = World::new(Limits { buffered_bytes_per_client: MOST, ..Limits::default() });
+    let mut world = Harness::new(Limits { buffered_bytes_per_client: MOST, ..Limits::default() });
     let clients = world.pushers(1, 50);
     let most = send_slowly(&mut world, &clients);
     // The querying client holds nothing between its requests.
@@ -281,7 +281,7 @@ fn slow_bodies_from_one_address_keep_within_the_memory_limit_of_one_client() {
 
 #[test]
 fn a_local_client_may_use_the_total_memory_limit() {
-    let mut world = World::new(Limits { buffered_bytes_per_client: 1 << 20, ..Limits::default() });
+    let mut world = Harness::new(Limits { buffered_bytes_per_client: 1 << 20, ..Limits::default() });
     let head = push_head(PUSHED_BYTES);
     let clients: Vec<_> = (0..20).map(|_| world.client_at([127, 0, 0, 1], head.as_bytes())).collect();
     let most = send_slowly(&mut world, &clients);
@@ -291,27 +291,27 @@ fn a_local_client_may_use_the_total_memory_limit() {
 
 #[test]
 fn a_started_response_is_aborted_at_its_timeout() {
-    let mut world = World::new(Limits::default());
+    let mut world = Harness::new(Limits::default());
     let (wire, _) = world.client("GET /stream HTTP/1.1\r\nHost: a\r\n\r\n");
     world.serve();
     let begun = wire.text();
     assert!(begun.ends_with("\r\n\r\n5\r\npiece\r\n"), "{begun}");
-    world.pass(Duration::from_secs(31));
+    world.advance(Duration::from_secs(31));
     world.server.sweep();
     world.serve();
     world.server.report_disconnects(&mut world.service);
     assert_eq!(wire.text(), begun, "no second answer within the first");
-    assert_eq!((world.server.stats().connections, world.service.gone.len()), (0, 1));
+    assert_eq!((world.server.stats().connections, world.service.disconnected.len()), (0, 1));
 }
 
 #[test]
 fn a_started_response_is_the_last_of_its_connection_during_shutdown() {
-    let mut world = World::new(Limits::default());
+    let mut world = Harness::new(Limits::default());
     let (wire, _) = world.client("GET /stream HTTP/1.1\r\nHost: a\r\n\r\n");
     world.serve();
     world.server.shutdown();
     world.service.resume = true;
-    world.turn();
+    world.tick();
     world.serve();
     assert!(wire.text().ends_with("5\r\npiece\r\n0\r\n\r\n"));
     assert_eq!(world.server.stats().connections, 0);
@@ -319,46 +319,46 @@ fn a_started_response_is_the_last_of_its_connection_during_shutdown() {
 
 #[test]
 fn a_websocket_opened_during_shutdown_gets_close_code_1001() {
-    let mut world = World::new(Limits::default());
+    let mut world = Harness::new(Limits::default());
     let (begin, end) = UPGRADE.split_at(50);
     let (wire, slot) = world.client(begin);
     world.serve();
     world.server.shutdown();
-    world.say(&wire, slot, end.as_bytes());
+    world.send(&wire, slot, end.as_bytes());
     world.serve();
     world.server.report_disconnects(&mut world.service);
     assert!(wire.received.borrow().ends_with(&[0x88, 2, 3, 0xe9]), "1001");
     assert!(wire.is_over.get());
-    assert_eq!(world.service.gone, world.service.opened);
+    assert_eq!(world.service.disconnected, world.service.opened);
 }
 
 #[test]
 fn a_timed_out_connection_gets_one_error_response() {
-    let mut world = World::new(Limits::default());
+    let mut world = Harness::new(Limits::default());
     let (wire, slot) = world.client("GET /never HTTP/1.1\r\nHost: a\r\n\r\n");
     world.server.serve_next(&mut world.service);
-    world.pass(Duration::from_secs(31));
+    world.advance(Duration::from_secs(31));
     world.server.sweep();
-    world.pass(Duration::from_secs(31));
+    world.advance(Duration::from_secs(31));
     world.server.sweep();
     assert!(world.server.socket(slot).is_some(), "it waits for its last output");
     world.serve();
     assert!(wire.text().starts_with("HTTP/1.1 503 "));
     assert_eq!(wire.text().matches("HTTP/1.1").count(), 1);
-    world.pass(Duration::from_secs(3));
+    world.advance(Duration::from_secs(3));
     world.server.sweep();
     assert_eq!(world.server.stats().connections, 0);
 }
 
 #[test]
 fn pings_are_charged_like_messages() {
-    let mut world = World::new(Limits::default());
+    let mut world = Harness::new(Limits::default());
     let (wire, slot) = world.client(UPGRADE);
     world.serve();
     let pings = [0x89, 0x80, 0, 0, 0, 0].repeat(10_000);
     let mut rounds = 0;
     while world.server.next_refill().is_none() {
-        world.say(&wire, slot, &pings);
+        world.send(&wire, slot, &pings);
         world.serve();
         rounds += 1;
         assert!(rounds < 200, "two million pings in no time");
@@ -369,16 +369,16 @@ fn pings_are_charged_like_messages() {
 
 #[test]
 fn shared_bytes_held_by_the_service_evict_no_websocket() {
-    let mut world = World::new(Limits { shared_bytes: 1000, ..Limits::default() });
+    let mut world = Harness::new(Limits { shared_bytes: 1000, ..Limits::default() });
     let (wire, _) = world.client(UPGRADE);
     world.serve();
     let kept = world.server.shared_bytes_counter().share(vec![b'x'; 2000]);
-    world.turn();
+    world.tick();
     world.service.publish = Some(world.server.shared_bytes_counter().share(vec![b'y'; 10]));
     world.serve();
     assert_eq!((world.server.stats().websockets, wire.is_over.get()), (1, false));
     drop(kept);
-    world.turn();
+    world.tick();
     world.serve();
     assert!(wire.text().ends_with("yyyyyyyyyy"));
 }
@@ -388,63 +388,63 @@ fn the_timeout_of_a_suspended_request_restarts_at_each_resumption() {
     for (target, said, end) in
         [("/held", "", "\r\n\r\nend"), ("/pieces", "5\r\npiece\r\n", "8\r\npieceend\r\n0\r\n\r\n")]
     {
-        let mut world = World::new(Limits::default());
+        let mut world = Harness::new(Limits::default());
         let (wire, _) = world.client(&format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
         world.serve();
         world.service.resume = true;
         for _ in 0..2 {
             assert!(wire.text().ends_with(said), "{:?}", wire.text());
-            world.pass(Duration::from_secs(140));
+            world.advance(Duration::from_secs(140));
             world.server.sweep();
             world.serve();
-            world.turn();
+            world.tick();
             world.serve();
             world.server.sweep();
         }
         assert!(wire.text().ends_with(end), "{:?}", wire.text());
         assert_eq!(world.server.stats().connections, 1);
-        assert!(world.service.gone.is_empty());
+        assert!(world.service.disconnected.is_empty());
     }
 }
 
 #[test]
 fn a_suspended_request_without_progress_times_out() {
     for (target, answer) in [("/held", "HTTP/1.1 503 "), ("/pieces", "HTTP/1.1 200 ")] {
-        let mut world = World::new(Limits::default());
+        let mut world = Harness::new(Limits::default());
         let (wire, _) = world.client(&format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
         world.serve();
-        world.pass(Limits::default().websocket_idle);
+        world.advance(Limits::default().websocket_idle);
         world.server.sweep();
         world.serve();
         world.server.report_disconnects(&mut world.service);
         assert!(wire.text().starts_with(answer) && !wire.text().ends_with("0\r\n\r\n"), "{:?}", wire.text());
-        assert_eq!(world.service.gone.len(), 1);
+        assert_eq!(world.service.disconnected.len(), 1);
     }
 }
 
 #[test]
 fn a_client_that_closes_its_side_during_a_suspended_request_is_disconnected_at_once() {
     for target in ["/held", "/pieces"] {
-        let mut world = World::new(Limits::default());
+        let mut world = Harness::new(Limits::default());
         let (_, slot) = world.client(&format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
         world.serve();
         world.server.set_readiness(slot, Readiness { read_closed: true, ..Readiness::default() });
         world.serve();
         world.server.report_disconnects(&mut world.service);
-        assert_eq!((world.server.stats().connections, world.service.gone.len()), (0, 1));
+        assert_eq!((world.server.stats().connections, world.service.disconnected.len()), (0, 1));
     }
 }
 
 #[test]
 fn suspended_requests_end_at_shutdown() {
     for (target, answer) in [("/held", "HTTP/1.1 503 "), ("/pieces", "HTTP/1.1 200 ")] {
-        let mut world = World::new(Limits::default());
+        let mut world = Harness::new(Limits::default());
         let (wire, _) = world.client(&format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
         world.serve();
         world.server.shutdown();
         world.serve();
         assert!(wire.text().starts_with(answer), "{:?}", wire.text());
-        world.pass(Duration::from_secs(3));
+        world.advance(Duration::from_secs(3));
         world.server.sweep();
         assert_eq!(world.server.stats().connections, 0);
     }
@@ -452,17 +452,17 @@ fn suspended_requests_end_at_shutdown() {
 
 const QUERY: &str = "GET /query HTTP/1.1\r\nHost: a\r\n\r\n";
 
-impl World {
+impl Harness {
     /// Creates a world whose listener allows `places` connections, a sixteenth of them reserved for this machine.
-    fn of_places(places: usize) -> World {
-        let mut world = World::new(Limits::default());
+    fn with_connection_limit(places: usize) -> Harness {
+        let mut world = Harness::new(Limits::default());
         world.server.set_max(LISTENER, places);
         world
     }
 
     /// Connects clients at this many addresses, all in different networks, `each` with that many connections and one
     /// request on every connection.
-    fn crowd(&mut self, series: u8, addresses: u16, each: usize, said: &str) -> Vec<(Wire, usize)> {
+    fn connect_many(&mut self, series: u8, addresses: u16, each: usize, said: &str) -> Vec<(Wire, usize)> {
         let mut clients = Vec::new();
         for number in 0..addresses {
             let [high, low] = number.to_be_bytes();
@@ -470,7 +470,7 @@ impl World {
                 clients.push(self.client_at([10 + high, series, low, 0], said.as_bytes()));
             }
             self.serve();
-            self.pass(Duration::from_millis(1));
+            self.advance(Duration::from_millis(1));
         }
         clients
     }
@@ -481,7 +481,7 @@ impl World {
     }
 
     /// Returns whether a client at a new address is admitted and answered.
-    fn lets_in(&mut self, address: [u8; 4]) -> bool {
+    fn admits(&mut self, address: [u8; 4]) -> bool {
         let (wire, _) = self.client_at(address, QUERY.as_bytes());
         self.serve();
         wire.text().starts_with("HTTP/1.1 200")
@@ -490,23 +490,24 @@ impl World {
 
 #[test]
 fn a_newcomer_evicts_the_longest_idle_connection_of_the_largest_client() {
-    let mut world = World::of_places(320);
-    let few = world.crowd(1, 20, 2, QUERY);
-    let most = world.crowd(2, 1, 60, QUERY);
-    let many = world.crowd(3, 4, 50, QUERY);
+    let mut world = Harness::with_connection_limit(320);
+    let few = world.connect_many(1, 20, 2, QUERY);
+    let most = world.connect_many(2, 1, 60, QUERY);
+    let many = world.connect_many(3, 4, 50, QUERY);
     assert_eq!(world.server.stats().connections, 300, "320 but for those of this machine");
     // The first of the clients with the most connections is not the one idle for longest.
-    world.say(&most[0].0, most[0].1, QUERY.as_bytes());
+    world.send(&most[0].0, most[0].1, QUERY.as_bytes());
     world.serve();
-    world.pass(Duration::from_millis(1));
-    assert!(world.lets_in([10, 9, 0, 0]));
+    world.advance(Duration::from_millis(1));
+    assert!(world.admits([10, 9, 0, 0]));
     assert!(world.has(&most[0]) && !world.has(&most[1]) && many.iter().chain(&few).all(|client| world.has(client)));
     for newcomer in 1..=250 {
-        assert!(world.lets_in([10, 9, 0, newcomer]), "newcomer {newcomer}");
+        assert!(world.admits([10, 9, 0, newcomer]), "newcomer {newcomer}");
         assert_eq!(world.server.stats().connections, 300);
     }
     // 251 newcomers, 25 others and one connection each: no client has lost its last connection before.
-    let left = |world: &mut World, clients: &[(Wire, usize)]| clients.iter().filter(|client| world.has(client)).count();
+    let left =
+        |world: &mut Harness, clients: &[(Wire, usize)]| clients.iter().filter(|client| world.has(client)).count();
     assert!(few.chunks(2).all(|own| left(&mut world, own) >= 1));
     assert!(many.chunks(50).all(|own| left(&mut world, own) >= 1) && left(&mut world, &most) >= 1);
     assert_eq!((world.server.stats().evicted, world.server.stats().rejected), (251, 0));
@@ -514,49 +515,49 @@ fn a_newcomer_evicts_the_longest_idle_connection_of_the_largest_client() {
 
 #[test]
 fn a_newcomer_aborts_a_response_only_if_its_client_has_no_idle_connection() {
-    let mut world = World::of_places(32);
-    let busy = world.crowd(1, 1, 20, "GET /never HTTP/1.1\r\nHost: a\r\n\r\n");
+    let mut world = Harness::with_connection_limit(32);
+    let busy = world.connect_many(1, 1, 20, "GET /never HTTP/1.1\r\nHost: a\r\n\r\n");
     let idle = world.client_at([10, 1, 0, 0], QUERY.as_bytes());
-    let rest = world.crowd(2, 9, 1, QUERY);
+    let rest = world.connect_many(2, 9, 1, QUERY);
     assert_eq!(world.server.stats().connections, 30);
-    assert!(world.lets_in([10, 9, 0, 0]));
+    assert!(world.admits([10, 9, 0, 0]));
     assert!(!world.has(&idle) && busy.iter().chain(&rest).all(|client| world.has(client)));
-    assert!(world.lets_in([10, 9, 0, 1]));
+    assert!(world.admits([10, 9, 0, 1]));
     assert_eq!(busy.iter().filter(|client| world.has(client)).count(), 19);
     assert!(rest.iter().all(|client| world.has(client)));
 }
 
 #[test]
 fn a_newcomer_evicts_a_sole_connection_after_one_idle_second_but_no_websocket() {
-    let mut world = World::of_places(32);
-    let sockets = world.crowd(1, 28, 1, UPGRADE);
-    let idle = world.crowd(2, 2, 1, QUERY);
-    assert!(!world.lets_in([10, 9, 0, 0]), "nobody has been idle for a second");
+    let mut world = Harness::with_connection_limit(32);
+    let sockets = world.connect_many(1, 28, 1, UPGRADE);
+    let idle = world.connect_many(2, 2, 1, QUERY);
+    assert!(!world.admits([10, 9, 0, 0]), "nobody has been idle for a second");
     assert_eq!(world.server.stats().rejected, 1);
-    world.pass(Duration::from_secs(2));
-    world.say(&idle[0].0, idle[0].1, QUERY.as_bytes());
+    world.advance(Duration::from_secs(2));
+    world.send(&idle[0].0, idle[0].1, QUERY.as_bytes());
     world.serve();
-    assert!(world.lets_in([10, 9, 0, 1]));
+    assert!(world.admits([10, 9, 0, 1]));
     assert!(world.has(&idle[0]) && !world.has(&idle[1]) && sockets.iter().all(|client| world.has(client)));
 }
 
 #[test]
 fn websockets_from_many_addresses_of_few_networks_do_not_block_newcomers() {
-    let mut world = World::of_places(320);
-    let rest = world.crowd(1, 50, 1, UPGRADE);
+    let mut world = Harness::with_connection_limit(320);
+    let rest = world.connect_many(1, 50, 1, UPGRADE);
     let mut owned: Vec<(Wire, usize)> = Vec::new();
     for number in 0..250u16 {
         // Each IPv6 /64 network is one client.
         let address = Ipv6Addr::new(0x2001, 0xdb8, number % 2, number, 0, 0, 0, 1);
         let wire = Wire::default();
         let slot = world.server.admit(wire.clone(), LISTENER, address.into()).unwrap();
-        world.say(&wire, slot, UPGRADE.as_bytes());
+        world.send(&wire, slot, UPGRADE.as_bytes());
         world.serve();
         owned.push((wire, slot));
     }
     assert_eq!(world.server.stats().connections, 300);
     for newcomer in 0..200u8 {
-        assert!(world.lets_in([20, newcomer, 0, 0]), "newcomer {newcomer}");
+        assert!(world.admits([20, newcomer, 0, 0]), "newcomer {newcomer}");
     }
     assert!(rest.iter().all(|client| world.has(client)));
     let left = owned.iter().filter(|client| world.has(client)).count();
@@ -565,35 +566,35 @@ fn websockets_from_many_addresses_of_few_networks_do_not_block_newcomers() {
 
 #[test]
 fn local_clients_are_admitted_when_all_other_connections_are_taken() {
-    let mut world = World::of_places(320);
-    let all = world.crowd(1, 300, 1, UPGRADE);
-    assert!(!world.lets_in([10, 9, 0, 0]));
+    let mut world = Harness::with_connection_limit(320);
+    let all = world.connect_many(1, 300, 1, UPGRADE);
+    assert!(!world.admits([10, 9, 0, 0]));
     for _ in 0..20 {
-        assert!(world.lets_in([127, 0, 0, 1]));
+        assert!(world.admits([127, 0, 0, 1]));
     }
     // A loopback address other than 127.0.0.1 has no part in the reservation.
-    assert!(!world.lets_in([127, 0, 0, 2]));
-    assert!(world.lets_in([127, 0, 0, 1]), "it gives way to itself");
+    assert!(!world.admits([127, 0, 0, 2]));
+    assert!(world.admits([127, 0, 0, 1]), "it gives way to itself");
     assert!(all.iter().all(|client| world.has(client)));
 }
 
 #[test]
 fn the_eviction_candidate_is_found_in_few_checks() {
-    let mut world = World::new(Limits { requests_per_second: None, ..Limits::default() });
+    let mut world = Harness::new(Limits { requests_per_second: None, ..Limits::default() });
     world.server.set_max(LISTENER, 4_267);
-    let clients = world.crowd(1, 20, 200, QUERY);
+    let clients = world.connect_many(1, 20, 200, QUERY);
     let (mut active, mut newcomers) = (clients.len() as u64, 0);
     for round in 0..20u8 {
         for (wire, slot) in clients.iter().skip(usize::from(round)).step_by(7) {
             if world.has(&(wire.clone(), *slot)) {
-                world.say(wire, *slot, QUERY.as_bytes());
+                world.send(wire, *slot, QUERY.as_bytes());
                 active += 1;
             }
         }
         world.serve();
-        world.pass(Duration::from_millis(10));
+        world.advance(Duration::from_millis(10));
         for number in 0..100 {
-            assert!(world.lets_in([10, 9, round, number]));
+            assert!(world.admits([10, 9, round, number]));
             newcomers += 1;
         }
     }
@@ -605,19 +606,19 @@ fn the_eviction_candidate_is_found_in_few_checks() {
 #[test]
 fn unread_responses_keep_within_the_kernel_memory_limit_and_readers_stay_connected() {
     let limits = Limits { kernel_bytes: 8 << 20, requests_per_second: None, ..Limits::default() };
-    let mut world = World::new(limits);
-    let readers = world.crowd(1, 50, 1, "GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
+    let mut world = Harness::new(limits);
+    let readers = world.connect_many(1, 50, 1, "GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
     let mut stuck = Vec::new();
     for number in 0..240u8 {
         let (wire, slot) = world.client_at([10, 2, 0, number % 12], b"");
         wire.is_stuck.set(true);
-        world.say(&wire, slot, b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
+        world.send(&wire, slot, b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
         world.serve();
         stuck.push((wire, slot));
         assert!(world.server.stats().kernel_bytes <= 8 << 20, "{:?}", world.server.stats());
     }
     assert!(readers.iter().all(|client| world.has(client)), "those who read are not cut");
-    let cut = stuck.iter().filter(|(wire, _)| wire.is_cut.get()).count() as u64;
+    let cut = stuck.iter().filter(|(wire, _)| wire.is_discarded.get()).count() as u64;
     let held = stuck.iter().filter(|client| world.has(client)).count();
     assert_eq!((cut, cut as usize + held), (world.server.stats().kernel_evicted, stuck.len()));
     assert!((20..=8 * 1024 * 1024 / LARGE).contains(&held), "{held}");
@@ -625,24 +626,24 @@ fn unread_responses_keep_within_the_kernel_memory_limit_and_readers_stay_connect
 
 #[test]
 fn a_closing_connection_stays_counted_until_its_output_is_sent_or_stalls() {
-    let mut world = World::new(Limits::default());
+    let mut world = Harness::new(Limits::default());
     let closing = b"GET /large HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
     let (reader, _) = world.client_at([10, 1, 0, 0], closing);
     world.serve();
-    assert!(!reader.is_cut.get() && world.server.stats().connections == 0);
+    assert!(!reader.is_discarded.get() && world.server.stats().connections == 0);
     let (wire, slot) = world.client_at([10, 1, 0, 0], b"");
     wire.is_stuck.set(true);
-    world.say(&wire, slot, closing);
+    world.send(&wire, slot, closing);
     world.serve();
     let Stats { connections, kernel_bytes, .. } = world.server.stats();
     assert!(connections == 1 && kernel_bytes >= LARGE, "it is there, and counted");
-    world.pass(Duration::from_secs(3));
+    world.advance(Duration::from_secs(3));
     world.server.sweep();
     world.serve();
-    assert!(!wire.is_cut.get() && world.server.stats().connections == 1, "it may be slow");
-    world.pass(Limits::default().write_stall);
+    assert!(!wire.is_discarded.get() && world.server.stats().connections == 1, "it may be slow");
+    world.advance(Limits::default().write_stall);
     world.server.sweep();
-    assert!(wire.is_cut.get());
+    assert!(wire.is_discarded.get());
     assert_eq!((world.server.stats().connections, world.server.stats().kernel_bytes), (0, 0));
 }
 
@@ -650,33 +651,33 @@ fn a_closing_connection_stays_counted_until_its_output_is_sent_or_stalls() {
 fn a_half_closed_connection_ends_once_the_last_response_is_read() {
     let closing = b"GET /large HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
     for closes_its_side in [false, true] {
-        let mut world = World::new(Limits::default());
+        let mut world = Harness::new(Limits::default());
         let (wire, slot) = world.client_at([10, 1, 0, 0], b"");
-        wire.kept.set(20_000);
+        wire.buffered.set(20_000);
         wire.sent.borrow_mut().extend_from_slice(closing);
         world
             .server
             .set_readiness(slot, Readiness { readable: true, read_closed: closes_its_side, ..Readiness::default() });
         world.serve();
         assert_eq!((world.server.stats().connections, world.server.stats().kernel_bytes), (1, 20_000));
-        let looks = wire.looks.get();
+        let looks = wire.buffer_queries.get();
         world.server.set_readiness(slot, Readiness { readable: true, ..Readiness::default() });
         world.serve();
-        assert_eq!(wire.looks.get(), looks, "whatever else comes is not worth a look");
-        wire.kept.set(0);
+        assert_eq!(wire.buffer_queries.get(), looks, "whatever else comes is not worth a look");
+        wire.buffered.set(0);
         world.server.set_readiness(slot, Readiness { writable: true, ..Readiness::default() });
         world.serve();
-        assert_eq!((world.server.stats().connections, wire.is_cut.get()), (0, false));
+        assert_eq!((world.server.stats().connections, wire.is_discarded.get()), (0, false));
     }
 }
 
 #[test]
 fn a_response_that_is_being_read_is_not_aborted_for_a_newcomer() {
-    let mut world = World::of_places(32);
-    let taking = world.crowd(1, 1, 10, "GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
-    taking[..9].iter().for_each(|(wire, _)| wire.kept.set(20_000));
-    let rest = world.crowd(2, 20, 1, QUERY);
-    assert!(world.lets_in([10, 9, 0, 0]));
+    let mut world = Harness::with_connection_limit(32);
+    let taking = world.connect_many(1, 1, 10, "GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
+    taking[..9].iter().for_each(|(wire, _)| wire.buffered.set(20_000));
+    let rest = world.connect_many(2, 20, 1, QUERY);
+    assert!(world.admits([10, 9, 0, 0]));
     assert!(!world.has(&taking[9]) && taking[..9].iter().chain(&rest).all(|client| world.has(client)));
 }
 
@@ -684,11 +685,11 @@ fn a_response_that_is_being_read_is_not_aborted_for_a_newcomer() {
 fn many_small_backlogs_do_not_evict_a_fast_reader_and_are_measured_in_few_checks() {
     let limits = Limits { requests_per_second: None, ..Limits::default() };
     let most = limits.kernel_bytes;
-    let mut world = World::new(limits);
+    let mut world = Harness::new(limits);
     let large = "GET /large HTTP/1.1\r\nHost: a\r\n\r\n";
     let fast = world.client_at([10, 1, 0, 0], b"");
     let mut all = vec![fast.clone()];
-    let looks = |all: &[(Wire, usize)]| all.iter().map(|(wire, _)| wire.looks.get()).sum::<u64>();
+    let looks = |all: &[(Wire, usize)]| all.iter().map(|(wire, _)| wire.buffer_queries.get()).sum::<u64>();
     for round in 0..2 {
         for number in 0..600u16 {
             let [high, low] = number.to_be_bytes();
@@ -697,11 +698,11 @@ fn many_small_backlogs_do_not_evict_a_fast_reader_and_are_measured_in_few_checks
             }
             // They have read all but a little, while the reader is in the middle of a long response.
             let (wire, slot) = all[1 + usize::from(number)].clone();
-            wire.kept.set(20_000);
-            fast.0.kept.set(100_000);
+            wire.buffered.set(20_000);
+            fast.0.buffered.set(100_000);
             let before = looks(&all);
-            world.say(&wire, slot, large.as_bytes());
-            world.say(&fast.0, fast.1, large.as_bytes());
+            world.send(&wire, slot, large.as_bytes());
+            world.send(&fast.0, fast.1, large.as_bytes());
             world.serve();
             assert!(looks(&all) - before <= 2 * 512, "{} looks at once", looks(&all) - before);
             assert!(world.server.stats().kernel_bytes <= most);
@@ -720,19 +721,19 @@ fn many_small_backlogs_do_not_evict_a_fast_reader_and_are_measured_in_few_checks
 const PROXY: [u8; 4] = [10, 8, 0, 1];
 
 /// Returns a request that a proxy forwards for a client.
-fn passed_on(path: &str, client: &str) -> String {
+fn forwarded_request(path: &str, client: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: {client}\r\n\r\n")
 }
 
 #[test]
 fn the_deficit_of_a_client_does_not_delay_others_behind_the_same_proxy() {
-    let mut world = World::behind(Limits::default(), &[PROXY]);
-    let (wire, slot) = world.client_at(PROXY, passed_on("/costly", "1.1.1.1").as_bytes());
+    let mut world = Harness::with_proxies(Limits::default(), &[PROXY]);
+    let (wire, slot) = world.client_at(PROXY, forwarded_request("/costly", "1.1.1.1").as_bytes());
     world.serve();
     let direct = world.server.admit(Wire::default(), LISTENER, [1, 1, 1, 1].into());
     assert!(direct.is_none(), "whoever owes that much itself is not let in");
     for count in 2..10 {
-        world.say(&wire, slot, passed_on("/query", "2.2.2.2").as_bytes());
+        world.send(&wire, slot, forwarded_request("/query", "2.2.2.2").as_bytes());
         world.serve();
         assert_eq!(wire.text().matches("HTTP/1.1 200").count(), count);
     }
@@ -741,7 +742,7 @@ fn the_deficit_of_a_client_does_not_delay_others_behind_the_same_proxy() {
         let length = PUSHED_BYTES / 8;
         let head =
             format!("POST /push HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 3.3.{round}.3\r\nContent-Length: {length}");
-        world.say(&wire, slot, &[head.as_bytes(), b"\r\n\r\n", &vec![0; length]].concat());
+        world.send(&wire, slot, &[head.as_bytes(), b"\r\n\r\n", &vec![0; length]].concat());
         world.serve();
         assert_eq!(wire.text().matches("HTTP/1.1 200").count(), 10 + round);
     }
@@ -749,21 +750,21 @@ fn the_deficit_of_a_client_does_not_delay_others_behind_the_same_proxy() {
 
 #[test]
 fn an_idle_proxy_connection_counts_for_the_proxy_and_not_for_its_clients() {
-    let mut world = World::behind(Limits::default(), &[PROXY]);
+    let mut world = Harness::with_proxies(Limits::default(), &[PROXY]);
     world.server.set_max(LISTENER, 32);
-    let ask = |world: &mut World, client| {
-        let (wire, slot) = world.client_at(PROXY, passed_on("/query", client).as_bytes());
+    let ask = |world: &mut Harness, client| {
+        let (wire, slot) = world.client_at(PROXY, forwarded_request("/query", client).as_bytes());
         world.serve();
-        world.pass(Duration::from_millis(1));
+        world.advance(Duration::from_millis(1));
         (wire, slot)
     };
     let own = world.client_at([1, 1, 1, 1], QUERY.as_bytes());
     world.serve();
-    world.pass(Duration::from_millis(1));
+    world.advance(Duration::from_millis(1));
     let by_proxy: Vec<_> = (0..10).map(|_| ask(&mut world, "1.1.1.1")).collect();
-    let rest = world.crowd(2, 2, 9, QUERY);
-    world.crowd(3, 1, 1, QUERY);
-    assert!(world.lets_in([10, 9, 0, 0]));
+    let rest = world.connect_many(2, 2, 9, QUERY);
+    world.connect_many(3, 1, 1, QUERY);
+    assert!(world.admits([10, 9, 0, 0]));
     assert!(!world.has(&by_proxy[0]), "the proxy has most");
     assert!(by_proxy[1..].iter().chain(&rest).chain([&own]).all(|client| world.has(client)));
 }
@@ -772,7 +773,7 @@ fn an_idle_proxy_connection_counts_for_the_proxy_and_not_for_its_clients() {
 fn remote_clients_behind_a_local_proxy_take_no_reserved_connections() {
     const LOCAL: [u8; 4] = [127, 0, 0, 1];
     let upgrade = |client: &str| UPGRADE.replace("Host: a", &format!("Host: a\r\nX-Forwarded-For: {client}"));
-    let mut world = World::behind(Limits::default(), &[LOCAL]);
+    let mut world = Harness::with_proxies(Limits::default(), &[LOCAL]);
     world.server.set_max(LISTENER, 320);
     let mut strangers = Vec::new();
     for number in 0..320 {
@@ -788,29 +789,29 @@ fn remote_clients_behind_a_local_proxy_take_no_reserved_connections() {
     assert!(strangers[300..].iter().all(|(wire, _)| wire.is_over.get()), "closed with 1013");
     assert!(strangers[319].0.received.borrow().windows(4).any(|bytes| bytes == [0x88, 2, 0x03, 0xf5]));
     for _ in 0..20 {
-        assert!(world.lets_in(LOCAL));
+        assert!(world.admits(LOCAL));
     }
     // A forwarded request that is answered at once needs no connection slot of its own.
-    let (wire, _) = world.client_at(LOCAL, passed_on("/query", "9.9.9.9").as_bytes());
+    let (wire, _) = world.client_at(LOCAL, forwarded_request("/query", "9.9.9.9").as_bytes());
     world.serve();
     assert!(wire.text().starts_with("HTTP/1.1 200"));
     assert_eq!(world.server.stats().websockets, 300);
     // A forwarded request that takes long needs one and finds none.
-    let (wire, _) = world.client_at(LOCAL, passed_on("/never", "9.9.9.9").as_bytes());
+    let (wire, _) = world.client_at(LOCAL, forwarded_request("/never", "9.9.9.9").as_bytes());
     world.serve();
     assert!(wire.text().starts_with("HTTP/1.1 503"), "{}", wire.text());
 }
 
 #[test]
 fn tiny_chunks_are_charged() {
-    let mut world = World::new(Limits::default());
+    let mut world = Harness::new(Limits::default());
     let head = b"POST /push HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
     let mut chunks = 0;
     while world.server.next_refill().is_none() {
         let (wire, slot) = world.client_at([10, 1, 0, 0], head);
         world.serve();
         // As many minimal chunks as one read returns.
-        world.say(&wire, slot, &b"1\r\nx\r\n".repeat(10_000));
+        world.send(&wire, slot, &b"1\r\nx\r\n".repeat(10_000));
         world.serve();
         world.server.remove(slot);
         chunks += 10_000;
@@ -822,11 +823,11 @@ fn tiny_chunks_are_charged() {
 
 #[test]
 fn a_connection_flood_is_admitted_within_its_budget_and_others_always() {
-    let mut world = World::new(Limits::default());
+    let mut world = Harness::new(Limits::default());
     let mut let_in = 0;
     for attempt in 0..40_000u32 {
         if attempt % 40 == 0 {
-            world.pass(Duration::from_millis(1));
+            world.advance(Duration::from_millis(1));
         }
         let wire = Wire::default();
         match world.server.admit(wire.clone(), LISTENER, [10, 1, 0, 0].into()) {
@@ -834,10 +835,10 @@ fn a_connection_flood_is_admitted_within_its_budget_and_others_always() {
                 let_in += 1;
                 world.server.remove(slot);
             }
-            None => assert!(wire.is_cut.get(), "it costs the system nothing more"),
+            None => assert!(wire.is_discarded.get(), "it costs the system nothing more"),
         }
         if attempt % 1000 == 0 {
-            assert!(world.lets_in([10, 2, 0, (attempt / 1000) as u8]));
+            assert!(world.admits([10, 2, 0, (attempt / 1000) as u8]));
         }
     }
     // In one second: a quarter of a second of work, plus the maximum deficit of half a second.
@@ -847,44 +848,44 @@ fn a_connection_flood_is_admitted_within_its_budget_and_others_always() {
 
 #[test]
 fn a_throttled_client_is_deregistered_from_polling_until_it_is_served_again() {
-    let mut world = World::new(Limits::default());
+    let mut world = Harness::new(Limits::default());
     let slots = [[10, 1, 0, 0], [10, 1, 0, 0], [10, 2, 0, 0]].map(|address| world.client_at(address, b"G"));
     world.serve();
     let [(wire, heavy), (_, other), (_, stranger)] = &slots;
-    world.say(wire, *heavy, b"ET /costly HTTP/1.1\r\nHost: a\r\n\r\n");
+    world.send(wire, *heavy, b"ET /costly HTTP/1.1\r\nHost: a\r\n\r\n");
     assert!(world.server.mute(*heavy).is_none(), "it owes nothing yet");
     world.serve();
     for (wire, slot) in &slots {
-        world.say(wire, *slot, b"E");
+        world.send(wire, *slot, b"E");
     }
     assert_eq!([*heavy, *other, *stranger].map(|slot| world.server.mute(slot).is_some()), [true, true, false]);
     assert!([*heavy, *other].iter().all(|slot| world.server.mute(*slot).is_none()), "once is enough");
     // The deficit is three quarters of the caused work; it refills at a quarter of the processor time, so the wait is
     // slightly longer than 3 s.
-    world.pass(Duration::from_millis(3_005));
+    world.advance(Duration::from_millis(3_005));
     world.serve();
     assert!(world.server.unmute().is_none());
-    world.pass(Duration::from_millis(10));
+    world.advance(Duration::from_millis(10));
     world.serve();
     let mut again: Vec<_> = std::iter::from_fn(|| Some(world.server.unmute()?.0)).collect();
     again.sort_unstable();
     let mut muted = vec![*heavy, *other];
     muted.sort_unstable();
     assert_eq!(again, muted);
-    world.say(wire, *heavy, b"x");
+    world.send(wire, *heavy, b"x");
     assert!(world.server.mute(*heavy).is_none());
 }
 
 #[test]
 fn input_after_an_error_response_is_read_up_to_a_limit() {
-    let mut world = World::new(Limits::default());
+    let mut world = Harness::new(Limits::default());
     let (wire, slot) = world.client("nonsense\r\n\r\n");
     world.serve();
     assert!(wire.text().starts_with("HTTP/1.1 400"));
     let mut sent = 0;
     while world.has(&(wire.clone(), slot)) {
         assert!(sent <= 2 << 20, "{sent} bytes are read");
-        world.say(&wire, slot, &[b'x'; 64 << 10]);
+        world.send(&wire, slot, &[b'x'; 64 << 10]);
         world.serve();
         sent += 64 << 10;
     }
@@ -893,16 +894,16 @@ fn input_after_an_error_response_is_read_up_to_a_limit() {
 
 #[test]
 fn tiny_reads_without_progress_are_charged() {
-    let mut world = World::new(Limits::default());
+    let mut world = Harness::new(Limits::default());
     let (wire, slot) = world.client_at([10, 1, 0, 0], push_head(PUSHED_BYTES).as_bytes());
-    let clients = world.crowd(1, 1, 200, "P");
+    let clients = world.connect_many(1, 1, 200, "P");
     let (mut reads, mut bytes) = (0u32, 0);
     // A body that arrives byte by byte, beside clients that do not even complete the head of a request.
     while world.server.next_refill().is_none() {
-        world.say(&wire, slot, b"x");
+        world.send(&wire, slot, b"x");
         (reads, bytes) = (reads + 1, bytes + 1);
         for (wire, slot) in clients.iter().skip(reads as usize % 200).take(10) {
-            world.say(wire, *slot, b"O");
+            world.send(wire, *slot, b"O");
             reads += 1;
         }
         world.serve();
@@ -913,12 +914,12 @@ fn tiny_reads_without_progress_are_charged() {
 
 #[test]
 fn a_silent_websocket_is_pinged_and_dropped_without_a_pong() {
-    let mut world = World::new(Limits::default());
+    let mut world = Harness::new(Limits::default());
     let [(silent, _), (living, slot)] = [world.client(UPGRADE), world.client(UPGRADE)];
     world.serve();
     let upgraded = silent.received.borrow().len();
-    let pass = |world: &mut World, seconds| {
-        world.pass(Duration::from_secs(seconds));
+    let pass = |world: &mut Harness, seconds| {
+        world.advance(Duration::from_secs(seconds));
         world.server.sweep();
         world.serve();
         world.server.report_disconnects(&mut world.service);
@@ -928,16 +929,16 @@ fn a_silent_websocket_is_pinged_and_dropped_without_a_pong() {
     pass(&mut world, 1);
     assert_eq!(silent.received.borrow()[upgraded..], [0x89, 0], "an empty ping");
     // A pong.
-    world.say(&living, slot, &[0x8a, 0x80, 1, 2, 3, 4]);
+    world.send(&living, slot, &[0x8a, 0x80, 1, 2, 3, 4]);
     world.serve();
     pass(&mut world, 59);
     assert_eq!(world.server.stats().websockets, 2);
     pass(&mut world, 1);
-    assert_eq!((world.server.stats().websockets, world.service.gone.len()), (1, 1));
+    assert_eq!((world.server.stats().websockets, world.service.disconnected.len()), (1, 1));
     assert_eq!(living.received.borrow()[upgraded..], [0x89, 0, 0x89, 0]);
     // Pongs are not activity: the websocket counts as idle.
     for _ in 0..3 {
-        world.say(&living, slot, &[0x8a, 0x80, 1, 2, 3, 4]);
+        world.send(&living, slot, &[0x8a, 0x80, 1, 2, 3, 4]);
         world.serve();
         pass(&mut world, 60);
     }

@@ -3,7 +3,7 @@
 use std::io::Read;
 
 use crate::common::daemon::{Node, run};
-use crate::common::http_client::{Answer, Client};
+use crate::common::http_client::{Client, ClientResponse};
 use crate::common::tiny;
 use tempfile::TempDir;
 
@@ -18,12 +18,12 @@ fn node(arguments: &[&str]) -> (Node, TempDir) {
     (Node::start(&[&own, arguments].concat()), folder)
 }
 
-fn ask(client: &mut Client, method: &str, path: &str, headers: &str) {
+fn request(client: &mut Client, method: &str, path: &str, headers: &str) {
     client.send(format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n"));
 }
 
-fn packed(client: &mut Client, path: &str) -> (Answer, String) {
-    ask(client, "GET", path, "Accept-Encoding: gzip\r\n");
+fn get_compressed(client: &mut Client, path: &str) -> (ClientResponse, String) {
+    request(client, "GET", path, "Accept-Encoding: gzip\r\n");
     let answer = client.answer();
     assert_eq!((answer.status, answer.header("Content-Encoding")), (200, Some("gzip")), "{path}");
     let mut text = String::new();
@@ -35,7 +35,7 @@ fn packed(client: &mut Client, path: &str) -> (Answer, String) {
 fn the_page_and_its_parts_are_compressed_and_cacheable() {
     let (node, _folder) = node(&[]);
     let mut client = Client::connect(node.http);
-    let (page, text) = packed(&mut client, "/explorer");
+    let (page, text) = get_compressed(&mut client, "/explorer");
     // The ports chosen by the system.
     for told in [format!("http-port=\"{}\"", node.http.port()), format!("websocket-port=\"{}\"", node.websocket.port())]
     {
@@ -44,13 +44,13 @@ fn the_page_and_its_parts_are_compressed_and_cacheable() {
     let parts: Vec<_> = text.split('"').filter(|text| text.starts_with("explorer/")).collect();
     assert!(parts.len() > 2, "{text}");
     for part in parts {
-        packed(&mut client, &format!("/{part}"));
+        get_compressed(&mut client, &format!("/{part}"));
     }
     let tag = page.header("ETag").expect("a tag");
-    ask(&mut client, "GET", "/explorer", &format!("Accept-Encoding: gzip\r\nIf-None-Match: {tag}\r\n"));
+    request(&mut client, "GET", "/explorer", &format!("Accept-Encoding: gzip\r\nIf-None-Match: {tag}\r\n"));
     let again = client.answer();
     assert_eq!((again.status, again.body.len(), again.header("Content-Length")), (304, 0, None));
-    ask(&mut client, "HEAD", "/explorer", "Accept-Encoding: gzip\r\n");
+    request(&mut client, "HEAD", "/explorer", "Accept-Encoding: gzip\r\n");
     let head = client.head();
     let length = page.body.len().to_string();
     assert_eq!((head.status, head.header("Content-Length")), (200, Some(length.as_str())));

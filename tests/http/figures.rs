@@ -10,10 +10,10 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::common::daemon::{Node, closed_port, nisd, run, wait_for};
-use crate::common::http_client::{Answer, Client};
+use crate::common::http_client::{Client, ClientResponse};
 use crate::common::private_network::{Genesis, TOTAL, address, key_pair, now, private_key};
 use crate::common::websocket::Socket;
-use crate::common::{loudly, tiny};
+use crate::common::{print_notice, tiny};
 use nisd::metrics::Scrape;
 use nisd::model::Amount;
 use rustix::fs::OFlags;
@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// Maximum wait.
-const PATIENCE: Duration = Duration::from_secs(60);
+const MAX_WAIT: Duration = Duration::from_secs(60);
 
 /// Starts a node on the smallest chain, which does not grow; `settings` precede its own.
 fn node(settings: &[&str]) -> (Node, TempDir) {
@@ -37,7 +37,7 @@ fn node(settings: &[&str]) -> (Node, TempDir) {
     (Node::start(&all), folder)
 }
 
-fn reading(node: SocketAddr) -> Scrape {
+fn scrape(node: SocketAddr) -> Scrape {
     let answer = Client::connect(node).get("/metrics");
     assert_eq!(answer.status, 200, "{answer:?}");
     Scrape::parse(answer.text()).expect("the text format")
@@ -51,7 +51,7 @@ fn answered(reading: &Scrape, route: &str, status: &str) -> f64 {
 }
 
 /// Returns the names of metrics in a text without the suffixes that Prometheus adds for histograms.
-fn names(text: &str) -> BTreeSet<String> {
+fn metric_names(text: &str) -> BTreeSet<String> {
     let is_name = |c: char| c.is_ascii_lowercase() || c == '_';
     let words = text.split(|c: char| !is_name(c)).filter(|word| word.starts_with("nisd_"));
     let base = |word: &str| {
@@ -84,13 +84,13 @@ fn every_metric_is_well_formed_and_documented() {
     }
     let samples = Scrape::parse(answer.text()).expect("the text format").samples;
     assert!(samples.len() == told.len() && samples.iter().all(|sample| sample.value.is_finite()));
-    assert_eq!(names(&told.into_iter().collect::<String>()).len(), typed.len());
-    let written = names(&source("src/node/metrics.rs"));
+    assert_eq!(metric_names(&told.into_iter().collect::<String>()).len(), typed.len());
+    let written = metric_names(&source("src/node/metrics.rs"));
     let missing: Vec<_> = typed.iter().filter(|name| !written.contains(**name)).collect();
     assert!(typed == helped && missing.is_empty(), "{missing:?}");
-    assert_eq!(names(&source("src/help/metrics.md")), written, "what src/help/metrics.md explains");
+    assert_eq!(metric_names(&source("src/help/metrics.md")), written, "what src/help/metrics.md explains");
     for file in ["src/help/alerts.yml", "src/help/dashboard.json", "src/commands/status/screen.rs"] {
-        let used = names(&source(file));
+        let used = metric_names(&source(file));
         assert!(!used.is_empty() && used.is_subset(&written), "{file}: {:?}", used.difference(&written));
     }
     serde_json::from_str::<Value>(&source("src/help/dashboard.json")).expect("JSON");
@@ -99,7 +99,7 @@ fn every_metric_is_well_formed_and_documented() {
 #[test]
 fn metrics_are_for_local_clients_unless_there_is_a_metrics_listener() {
     let (node, _folder) = node(&["nisd.metricsBind=127.0.0.1:0"]);
-    let ask = |address: SocketAddr, target: &str, headers: &str| -> Answer {
+    let ask = |address: SocketAddr, target: &str, headers: &str| -> ClientResponse {
         let mut client = Client::connect(address);
         client.send(format!("GET {target} HTTP/1.1\r\n{headers}\r\n"));
         client.answer()
@@ -126,14 +126,14 @@ fn metrics_are_for_local_clients_unless_there_is_a_metrics_listener() {
     assert_eq!(client.answer().status, 404);
     let posted = Client::connect(listener).post("/account/unlock", r#"{"value":"00"}"#);
     assert_eq!(posted.status, 413);
-    assert_eq!(answered(&reading(node.http), "/metrics", "200"), 3.0);
-    assert_eq!(answered(&reading(node.http), "/metrics", "401"), 3.0);
+    assert_eq!(answered(&scrape(node.http), "/metrics", "200"), 3.0);
+    assert_eq!(answered(&scrape(node.http), "/metrics", "401"), 3.0);
 }
 
 #[test]
 fn requests_are_counted_and_clients_cannot_add_metric_names() {
     let (node, _folder) = node(&[]);
-    let before = reading(node.http);
+    let before = scrape(node.http);
     let mut client = Client::connect(node.http);
     for number in 0..300 {
         client.get("/chain/height");
@@ -150,7 +150,7 @@ fn requests_are_counted_and_clients_cannot_add_metric_names() {
     socket.text("SUBSCRIBE\nid:a\ndestination:/node/info\n\n\0SEND\ndestination:/w/api/node/info\n\n\0");
     socket.next_text();
 
-    let after = reading(node.http);
+    let after = scrape(node.http);
     assert_eq!(answered(&after, "/chain/height", "200") - answered(&before, "/chain/height", "200"), 300.0);
     assert_eq!((answered(&after, "other", "404"), answered(&after, "other", "400")), (300.0, 1.0));
     assert_eq!(answered(&after, "websocket", "101"), 1.0);
@@ -194,7 +194,7 @@ fn metrics_cover_the_chain_and_the_peers() {
     let no_harvest = [("nis.shouldAutoHarvestOnBoot", "false")];
     let (second, _folder) = start(2, &["--peer", &first.http.to_string()], &no_harvest);
     let (of_first, of_second) = wait_for("a block on both nodes", || {
-        let (first, second) = (reading(first.http), reading(second.http));
+        let (first, second) = (scrape(first.http), scrape(second.http));
         let knows = second.value("nisd_blocks_behind").is_some() && second.value("nisd_height") > Some(1.0);
         knows.then_some((first, second))
     });
@@ -217,11 +217,11 @@ fn the_store_of_a_running_node_is_readable_by_other_programs() {
     let digest = || run(["digest", "--data", data.to_str().expect("a path")]).expect_success().text();
     let before = digest();
     for _ in 0..3 {
-        reading(node.http);
+        scrape(node.http);
         assert_eq!(digest(), before);
         assert_eq!(Client::connect(node.http).get("/chain/last-block").status, 200);
     }
-    let after = reading(node.http);
+    let after = scrape(node.http);
     assert_eq!((after.value("nisd_store_failing"), after.value("nisd_store_stale_readers")), (Some(0.0), Some(0.0)));
     assert!(!node.process.log().contains("ERROR"), "{}", node.process.log());
 }
@@ -244,7 +244,7 @@ fn the_status_is_read_from_the_node_or_otherwise_from_its_store() {
         .expect_failure(1, &["/metrics", "the port of its"]);
 
     node.process.signal("TERM");
-    node.process.ended_within(PATIENCE).expect_success();
+    node.process.wait_with_timeout(MAX_WAIT).expect_success();
     let shown = run(with_store).expect_success().text();
     let is_of_store = |shown: &str| shown.contains(&format!(" in {data}, because no node answers"));
     assert!(is_of_store(&shown) && shown.contains("height 60"), "{shown}");
@@ -295,7 +295,7 @@ fn promtool(arguments: &[&str], input: &str) -> Option<(bool, String)> {
     let mut command = Command::new("promtool");
     let command = command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let Ok(mut tool) = command.spawn() else {
-        loudly("SKIPPED: promtool is not there; Debian's package is called prometheus");
+        print_notice("SKIPPED: promtool is not there; Debian's package is called prometheus");
         return None;
     };
     tool.stdin.take().expect("a pipe").write_all(input.as_bytes()).expect("it reads");

@@ -10,7 +10,7 @@ use std::path::Path;
 use crate::common::daemon::{Node, run};
 use crate::common::exchange::{Compare, Exchange, read_file};
 use crate::common::http::{self, HttpResponse};
-use crate::common::{loudly, shared};
+use crate::common::{print_notice, shared};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -161,7 +161,7 @@ fn is_unknown_path(exchange: &Exchange) -> bool {
 }
 
 /// Returns what is wrong with the answer to an unsigned challenge; empty if nothing is.
-fn not_unsigned(response: &HttpResponse) -> Vec<String> {
+fn unsigned_answer_errors(response: &HttpResponse) -> Vec<String> {
     let body = String::from_utf8_lossy(&response.body);
     let is_refused = response.status == 400 && body.contains("challenge must be 64 bytes");
     let zeros = format!("\"signature\":\"{}\"", "00".repeat(64));
@@ -183,12 +183,12 @@ struct Report {
 }
 
 impl Report {
-    fn judge(&mut self, exchange: &Exchange, got: std::io::Result<HttpResponse>) {
+    fn check(&mut self, exchange: &Exchange, got: std::io::Result<HttpResponse>) {
         self.replayed += 1;
         let found = match got {
             Ok(response) if UNSIGNED_CHALLENGES.contains(&exchange.id.as_str()) => {
                 self.unsigned_challenges += 1;
-                not_unsigned(&response)
+                unsigned_answer_errors(&response)
             }
             Ok(response) => exchange.differences(&response),
             Err(error) => vec![format!("no answer: {error}")],
@@ -227,7 +227,7 @@ impl Report {
                 text.push_str(&format!("\n{difference}"));
             }
         }
-        loudly(&text);
+        print_notice(&text);
         let listed = UNSIGNED_CHALLENGES.iter().filter(|id| id.starts_with(&format!("{name}-0")));
         assert_eq!(self.unsigned_challenges, listed.count(), "{name}: a listed challenge is not in the recording");
         assert!(self.replayed > 0, "{name}: nothing was replayed");
@@ -238,7 +238,7 @@ impl Report {
 
 /// Returns the exchange to compare. The recordings compare only the status of the request list of a node, but the same
 /// requests are made here, so the whole list must be equal, including the request numbers.
-fn with_its_list(exchange: &Exchange) -> Cow<'_, Exchange> {
+fn with_request_list(exchange: &Exchange) -> Cow<'_, Exchange> {
     let is_list = exchange.path.trim_end_matches('/') == "/debug/connections/incoming" && exchange.method == "GET";
     if !is_list || exchange.compare != Compare::Status || exchange.expected.status != 200 {
         return Cow::Borrowed(exchange);
@@ -260,7 +260,7 @@ fn replay(name: &str, exchanges: &[&Exchange], node: &Node) {
                 // It is sent all the same because the node counts its requests.
                 drop(http::send(exchange, node.http.port()));
             }
-            None => report.judge(&with_its_list(exchange), http::send(exchange, node.http.port())),
+            None => report.check(&with_request_list(exchange), http::send(exchange, node.http.port())),
         }
     }
     report.conclude(name, &node.process.log());
@@ -280,7 +280,7 @@ fn import(chain: &Path) -> TempDir {
 }
 
 /// Returns the settings of a node with the boot key of the recorded one.
-fn booted(chain: &str) -> [String; 2] {
+fn boot_settings(chain: &str) -> [String; 2] {
     let (_, key) = BOOT_KEYS.iter().find(|(name, _)| *name == chain).expect("the key of the chain");
     [format!("nis.bootKey={key}"), format!("nis.bootName=golden {chain}")]
 }
@@ -303,7 +303,7 @@ fn replay_chain(chain: &str, recording: &str, clock: i32) {
     };
     let exchanges = read_file(&recording);
     let store = import(&chain_folder);
-    let [key, name] = &booted(chain);
+    let [key, name] = &boot_settings(chain);
     let node = start(&chain_folder, store.path(), clock, &[&SETTINGS, [key.as_str(), name].as_slice()].concat());
     replay(chain, &exchanges.iter().collect::<Vec<_>>(), &node);
 }
@@ -350,7 +350,7 @@ const VARIANTS: [(&str, Option<&[&str]>, &str); 6] = [
 ];
 
 /// Fills in the accounts that a setting names.
-fn filled(setting: &str, accounts: &Value) -> String {
+fn fill_accounts(setting: &str, accounts: &Value) -> String {
     let mut parts = setting.split(['{', '}']);
     let mut text = parts.next().unwrap_or_default().to_owned();
     while let (Some(name), Some(rest)) = (parts.next(), parts.next()) {
@@ -375,11 +375,11 @@ fn requests_on_tiny_with_other_settings_are_answered_as_recorded() {
         let chosen: Vec<_> = exchanges.iter().filter(|exchange| exchange.variant.as_deref() == Some(variant)).collect();
         assert!(!chosen.is_empty(), "no exchange of the variant {variant}");
         let Some(settings) = settings else {
-            loudly(&format!("tiny, {variant}: skipped {}: {reason}", chosen.len()));
+            print_notice(&format!("tiny, {variant}: skipped {}: {reason}", chosen.len()));
             continue;
         };
-        let settings: Vec<String> = settings.iter().map(|setting| filled(setting, &keys["accounts"])).collect();
-        let all = SETTINGS.into_iter().map(str::to_owned).chain(booted("tiny")).chain(settings);
+        let settings: Vec<String> = settings.iter().map(|setting| fill_accounts(setting, &keys["accounts"])).collect();
+        let all = SETTINGS.into_iter().map(str::to_owned).chain(boot_settings("tiny")).chain(settings);
         let all: Vec<String> = all.collect();
         let node = start(&chain, store.path(), 3240, &all.iter().map(String::as_str).collect::<Vec<_>>());
         replay(&format!("tiny, {variant}"), &chosen, &node);

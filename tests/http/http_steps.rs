@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use crate::common::exchange::{Exchange as Recorded, read_file};
-use crate::common::{loudly, shared};
+use crate::common::{print_notice, shared};
 use crate::recorded_chain::{Chain, tip_of};
 use nisd::api::views::ClockState;
 use nisd::api::{
@@ -31,16 +31,16 @@ const NOW: Now = Now {
     uptime: Duration::ZERO,
 };
 /// More units than any response takes.
-const PLENTY: u32 = u32::MAX;
+const UNLIMITED: u32 = u32::MAX;
 
 /// A node that accepts nothing.
-struct Idle {
+struct NullNodeHandle {
     description: NodeDescription,
 }
 
-impl Idle {
-    fn new() -> Idle {
-        Idle {
+impl NullNodeHandle {
+    fn new() -> NullNodeHandle {
+        NullNodeHandle {
             description: NodeDescription {
                 info: NodeInfo {
                     identity: Identity { key: PublicKey([1; 32]), name: Some("node".to_owned()) },
@@ -53,7 +53,7 @@ impl Idle {
     }
 }
 
-impl NodeHandle for Idle {
+impl NodeHandle for NullNodeHandle {
     fn announce(&mut self, _: Transaction) -> RuleResult {
         Err(Rejection::Result(ValidationResult::Neutral))
     }
@@ -149,7 +149,8 @@ fn answer(
         let mut exchange =
             Exchange { connection, client: caller, request, response: reply_to, is_resumed, is_rate_limited: false };
         steps += 1;
-        if api.answer(&mut exchange, &view, &mut Idle::new(), NOW, &mut Budget::new(units)) == Progress::Done {
+        if api.answer(&mut exchange, &view, &mut NullNodeHandle::new(), NOW, &mut Budget::new(units)) == Progress::Done
+        {
             return (reply, steps);
         }
     }
@@ -186,13 +187,13 @@ fn replay(chain: &str, recording: &str) {
         let Ok(Some(request)) = reader.next_request() else { continue };
         let address = recorded.source.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
         let caller = Client { listener: ListenerId(0), address, is_forwarded: false, is_unidentified: false };
-        let (whole, _) = answer(&mut api, &chain, &store, &request, caller, PLENTY);
+        let (whole, _) = answer(&mut api, &chain, &store, &request, caller, UNLIMITED);
         let (stepped, steps) = answer(&mut stepping, &chain, &store, &request, caller, 1);
         assert!(stepped.body == whole.body, "{}", recorded.line());
         assert_eq!((stepped.status, stepped.headers), (whole.status, whole.headers), "{}", recorded.line());
         (count, all_steps) = (count + 1, all_steps + steps);
     }
-    loudly(&format!("{count} requests were answered in {all_steps} steps"));
+    print_notice(&format!("{count} requests were answered in {all_steps} steps"));
     assert!(all_steps > count, "no answer took more than one step");
 }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::common::daemon::{Node, Process, nisd, run};
-use crate::common::http_client::{Answer, Client, PATIENCE, get, post};
+use crate::common::http_client::{Client, ClientResponse, MAX_WAIT, get, post};
 use crate::common::private_network::{self, Genesis, address, key_pair, now, transfer};
 use crate::common::tiny;
 use crate::common::websocket::{self, BINARY, CLOSE, CONTINUATION, PATH, PING, PONG, Socket, Stomp, TEXT, UPGRADE};
@@ -23,7 +23,7 @@ use tempfile::TempDir;
 /// Height of the recorded chain.
 const TIP: u64 = 60;
 /// Maximum time for a node to stop.
-const SOON: Duration = Duration::from_secs(5);
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
 const ALICE: &str = "TAEPN3QTRXZHD23V7HV73U4XKYX4GBHOBGSXYRSJ";
 /// An account that is multisig at the end of the chain.
@@ -53,14 +53,14 @@ const RECIPIENT: u64 = 3;
 const COSIGNATORY: u64 = 4;
 
 /// Starts a node of such a network; returns it with its folder.
-fn lively_node() -> (Node, TempDir) {
+fn fast_node() -> (Node, TempDir) {
     let folder = tempfile::tempdir().expect("a folder");
-    let config = lively_network(folder.path());
+    let config = fast_network(folder.path());
     (Node::start(&["--config", &config]), folder)
 }
 
 /// Creates such a network; returns the path of its settings file.
-fn lively_network(folder: &Path) -> String {
+fn fast_network(folder: &Path) -> String {
     let shares = [(HARVESTER, 8_000_000_000), (SENDER, 1_000_000), (COSIGNATORY, 1_000_000)];
     let funded = shares.map(|(number, share)| (address(&key_pair(number)), Amount::whole(share)));
     let harvester = private_network::private_key(HARVESTER).printed();
@@ -79,7 +79,7 @@ fn wait_for_height(client: &mut Client, height: u64) {
 }
 
 #[track_caller]
-fn expect_json_headers(answer: &Answer) {
+fn expect_json_headers(answer: &ClientResponse) {
     assert_eq!(answer.header("Content-Type"), Some("application/json"), "{answer:?}");
     assert_eq!(answer.header("Access-Control-Allow-Origin"), Some("*"));
     assert_eq!(answer.header("Access-Control-Allow-Headers"), Some("Content-Type"));
@@ -274,7 +274,7 @@ fn a_connect_without_headers_gets_the_minimal_connected_frame() {
 
 #[test]
 fn new_blocks_are_published_in_the_form_of_each_session_and_available_at_once() {
-    let (node, _folder) = lively_node();
+    let (node, _folder) = fast_node();
     let mut bare = Socket::open(node.websocket);
     let mut library = Socket::open(node.websocket);
     bare.text("CONNECT\n\n\0");
@@ -343,7 +343,7 @@ fn connected(node: &Node) -> Socket {
 
 #[test]
 fn transactions_of_registered_accounts_are_published_with_their_meta_data() {
-    let (node, _folder) = lively_node();
+    let (node, _folder) = fast_node();
     let mut client = Client::connect(node.http);
     let (multisig, cosignatory) = (key_pair(SENDER), key_pair(COSIGNATORY));
     let recipient = address(&key_pair(RECIPIENT));
@@ -376,7 +376,7 @@ fn transactions_of_registered_accounts_are_published_with_their_meta_data() {
 
 #[test]
 fn a_legacy_session_gets_the_transactions_of_its_registered_accounts() {
-    let (node, _folder) = lively_node();
+    let (node, _folder) = fast_node();
     let (sender, recipient) = (key_pair(SENDER), address(&key_pair(RECIPIENT)));
     let [mut silent, mut explicit] = [(); 2].map(|()| connected(&node));
     for socket in [&mut silent, &mut explicit] {
@@ -536,7 +536,7 @@ fn a_node_is_booted_harvests_and_shuts_down_by_requests() {
     // The clock is a day ahead of the last block, so the first attempt hits.
     let begun = Instant::now();
     while client.height() == TIP {
-        assert!(begun.elapsed() < PATIENCE, "nothing was harvested");
+        assert!(begun.elapsed() < MAX_WAIT, "nothing was harvested");
         std::thread::sleep(Duration::from_millis(100));
     }
     let made = || [(); 2].map(|()| Client::connect(node.http).get("/account/generate").json()["privateKey"].clone());
@@ -544,7 +544,7 @@ fn a_node_is_booted_harvests_and_shuts_down_by_requests() {
     assert_ne!(one, other);
     let answer = client.get("/shutdown");
     assert_eq!((answer.status, answer.body.len()), (200, 0));
-    node.process.ended_within(SOON).expect_success();
+    node.process.wait_with_timeout(STOP_TIMEOUT).expect_success();
 }
 
 #[test]
@@ -563,7 +563,7 @@ fn an_unconfirmed_transaction_expires_at_its_deadline() {
 
 #[test]
 fn a_transaction_is_always_unconfirmed_or_confirmed() {
-    let (node, _folder) = lively_node();
+    let (node, _folder) = fast_node();
     let mut client = Client::connect(node.http);
     let recipient = address(&key_pair(RECIPIENT));
     let payment = transfer(&key_pair(SENDER), recipient, Amount::whole(1), Amount(50_000), now());
@@ -577,7 +577,7 @@ fn a_transaction_is_always_unconfirmed_or_confirmed() {
         if !waits {
             break;
         }
-        assert!(start.elapsed() < PATIENCE, "it stays");
+        assert!(start.elapsed() < MAX_WAIT, "it stays");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -627,7 +627,7 @@ fn an_unlocked_account_harvests_announced_transactions() {
     assert_eq!(info(&mut client), 0);
     assert!(!node.process.log().contains(&key), "a private key is in the log");
     node.process.signal("TERM");
-    node.process.ended_within(SOON).expect_success();
+    node.process.wait_with_timeout(STOP_TIMEOUT).expect_success();
     let data = folder.path().join("store");
     let checked = run(["check", "--data", data.to_str().expect("a path")]).expect_success().text();
     assert!(checked.starts_with("61 "), "{checked}");
@@ -635,7 +635,7 @@ fn an_unlocked_account_harvests_announced_transactions() {
 
 #[test]
 fn unsubscribing_or_disconnecting_ends_the_messages() {
-    let (node, _folder) = lively_node();
+    let (node, _folder) = fast_node();
     let mut socket = Socket::open(node.websocket);
     socket.text("CONNECT\n\n\0");
     socket.next_text();
@@ -796,7 +796,7 @@ fn a_node_keeps_serving_when_an_import_file_is_bad() {
     wait_for_height(&mut client, TIP - 1);
     let start = Instant::now();
     while !node.process.log().contains("the file ends inside a block") {
-        assert!(start.elapsed() < SOON, "nobody is told");
+        assert!(start.elapsed() < STOP_TIMEOUT, "nobody is told");
         assert_eq!(client.height(), TIP - 1);
     }
     assert_eq!(client.block(TIP - 1).json()["height"], TIP - 1);
@@ -832,7 +832,7 @@ fn the_clock_can_be_stopped_and_set_with_a_loud_warning() {
 fn a_stopped_node_closes_websockets_and_loses_no_block() {
     for signal in ["TERM", "INT"] {
         let folder = tempfile::tempdir().expect("a folder");
-        let (config, data) = (lively_network(folder.path()), folder.path().join("store"));
+        let (config, data) = (fast_network(folder.path()), folder.path().join("store"));
         let data = data.to_str().expect("a path");
         let node = Node::start(&["--config", &config]);
         let mut client = Client::connect(node.http);
@@ -849,8 +849,8 @@ fn a_stopped_node_closes_websockets_and_loses_no_block() {
             }
         };
         assert!(close.payload.is_empty() || close.payload.starts_with(&1001u16.to_be_bytes()), "{close:?}");
-        let _ = node.process.ended_within(SOON).expect_success();
-        assert!(start.elapsed() < SOON);
+        let _ = node.process.wait_with_timeout(STOP_TIMEOUT).expect_success();
+        assert!(start.elapsed() < STOP_TIMEOUT);
         let digest = run(["digest", "--data", data]).expect_success().text();
         let height: u64 = digest.split(' ').next().and_then(|height| height.parse().ok()).expect("a height");
         assert!(height >= seen, "{height} is below {seen}");
@@ -867,7 +867,7 @@ fn a_second_node_on_the_same_folder_is_rejected() {
     let node = Node::start(&["--data", data]);
     let ports = ["--bind", "127.0.0.1", "--http-port", "0", "--websocket-port", "0"];
     let second = Process::start(nisd(["run", "--data", data].iter().chain(&ports)));
-    second.ended_within(PATIENCE).expect_failure(1, &["another nisd uses the data folder"]);
+    second.wait_with_timeout(MAX_WAIT).expect_failure(1, &["another nisd uses the data folder"]);
     let config = tiny("config.json");
     let (config, blocks) = (config.to_str().expect("a path"), tiny("blocks.bin"));
     let blocks = blocks.to_str().expect("a path");
@@ -902,7 +902,7 @@ fn the_log_shows_each_request_but_no_private_key() {
     let body = json!({ "value": key }).to_string();
     assert_eq!(client.post("/account/unlock", &body).status, 200);
     node.process.signal("TERM");
-    let log = node.process.ended_within(SOON).stderr;
+    let log = node.process.wait_with_timeout(STOP_TIMEOUT).stderr;
     for line in ["127.0.0.1 GET /chain/height 200 ", "127.0.0.1 GET /no/such/path 404 ", "POST /account/unlock 200 "] {
         assert!(log.contains(line), "{line} is not in {log}");
     }

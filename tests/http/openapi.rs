@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use crate::common::daemon::{Node, run};
 use crate::common::exchange::{Exchange, read_file};
-use crate::common::http_client::{Answer, Client, get};
+use crate::common::http_client::{Client, ClientResponse, get};
 use crate::common::private_network::{Genesis, TOTAL, address, key_pair, now};
-use crate::common::{loudly, shared, tiny};
-use crate::schema::{misfit, resolve};
+use crate::common::{print_notice, shared, tiny};
+use crate::schema::{mismatch, resolve};
 use nisd::api::ROUTES;
 use nisd::api::route::{Access, Method};
 use nisd::model::Amount;
@@ -38,29 +38,29 @@ fn operations(document: &Value) -> impl Iterator<Item = (&str, &str, &Value)> {
 /// Returns the parameters of an operation by name.
 fn parameters<'d>(operation: &'d Value, document: &'d Value) -> BTreeMap<&'d str, &'d Value> {
     let listed = operation["parameters"].as_array().into_iter().flatten();
-    let parameters = listed.map(|parameter| followed(parameter, document));
+    let parameters = listed.map(|parameter| resolve_reference(parameter, document));
     parameters.map(|parameter| (parameter["name"].as_str().expect("a name"), parameter)).collect()
 }
 
 /// Resolves a reference; returns other values unchanged.
-fn followed<'d>(value: &'d Value, document: &'d Value) -> &'d Value {
+fn resolve_reference<'d>(value: &'d Value, document: &'d Value) -> &'d Value {
     value["$ref"].as_str().map_or(value, |path| resolve(path, document))
 }
 
 /// Returns the examples of a parameter or of a content type.
 fn examples<'d>(of: &'d Value, document: &'d Value) -> Vec<&'d Value> {
     let several = of["examples"].as_object().into_iter().flat_map(|several| several.values());
-    of.get("example").into_iter().chain(several.map(|example| &followed(example, document)["value"])).collect()
+    of.get("example").into_iter().chain(several.map(|example| &resolve_reference(example, document)["value"])).collect()
 }
 
 /// Calls `look` for every part of a value and for the value itself, with its path.
-fn each_part<'d>(value: &'d Value, path: &str, look: &mut impl FnMut(&str, &'d Value)) {
+fn for_each_part<'d>(value: &'d Value, path: &str, look: &mut impl FnMut(&str, &'d Value)) {
     look(path, value);
     match value {
         Value::Object(members) => {
-            members.iter().for_each(|(name, part)| each_part(part, &format!("{path}/{name}"), look))
+            members.iter().for_each(|(name, part)| for_each_part(part, &format!("{path}/{name}"), look))
         }
-        Value::Array(elements) => elements.iter().for_each(|part| each_part(part, &format!("{path}/-"), look)),
+        Value::Array(elements) => elements.iter().for_each(|part| for_each_part(part, &format!("{path}/-"), look)),
         _ => {}
     }
 }
@@ -68,7 +68,7 @@ fn each_part<'d>(value: &'d Value, path: &str, look: &mut impl FnMut(&str, &'d V
 #[test]
 fn every_referenced_part_exists_and_every_part_is_used() {
     let (document, mut used) = (document(), BTreeSet::new());
-    each_part(&document, "#", &mut |_, part| {
+    for_each_part(&document, "#", &mut |_, part| {
         if let Some(path) = part["$ref"].as_str() {
             assert!(!resolve(path, &document).is_null());
             used.insert(path);
@@ -97,7 +97,8 @@ fn every_operation_has_a_description_and_examples() {
             assert!(!examples(parameter, &document).is_empty(), "{name} of {method} {path}");
         }
         let responses = operation["responses"].as_object().expect("responses").values();
-        let with_content = responses.map(|response| followed(response, &document)).chain([&operation["requestBody"]]);
+        let with_content =
+            responses.map(|response| resolve_reference(response, &document)).chain([&operation["requestBody"]]);
         for content in with_content.filter_map(|part| part["content"].as_object()) {
             for (kind, content) in content {
                 assert!(kind == "text/html" || !examples(content, &document).is_empty(), "{kind} of {method} {path}");
@@ -110,11 +111,11 @@ fn every_operation_has_a_description_and_examples() {
 #[test]
 fn every_example_matches_its_schema() {
     let (document, mut count) = (document(), 0);
-    each_part(&document, "#", &mut |path, part| {
+    for_each_part(&document, "#", &mut |path, part| {
         // The examples of shared parts are checked where they are used.
         if part["schema"].is_object() {
             for example in examples(part, &document) {
-                assert_eq!(misfit(example, &part["schema"], &document), None, "{path}");
+                assert_eq!(mismatch(example, &part["schema"], &document), None, "{path}");
                 count += 1;
             }
         }
@@ -125,7 +126,7 @@ fn every_example_matches_its_schema() {
 #[test]
 fn every_schema_and_member_is_described_and_closed_sets_are_enums() {
     let document = document();
-    each_part(&document["components"]["schemas"], "schemas", &mut |path, part| {
+    for_each_part(&document["components"]["schemas"], "schemas", &mut |path, part| {
         let is_schema = path.split('/').nth_back(1).is_some_and(|above| above == "schemas" || above == "properties");
         let is_explained = part["description"].is_string() || part["$ref"].is_string();
         // An array, or a member with a list of values, needs no description of its own.
@@ -203,7 +204,7 @@ fn operations_described_by_nem_have_its_ids_tags_and_parameters() {
         let theirs = theirs.map(|it| (it["name"].as_str().expect("a name"), shape(it, it)));
         assert_eq!(ours, theirs.collect(), "{path}");
     }
-    loudly(&format!("{} operations are as NEM describes them", official.len()));
+    print_notice(&format!("{} operations are as NEM describes them", official.len()));
 }
 
 /// Checks a response of NIS1 against the document; returns the route if the response is JSON.
@@ -213,9 +214,9 @@ fn compare(exchange: &Exchange, document: &Value) -> Option<String> {
     // Requests rejected before routing have no JSON body.
     let body: Value = serde_json::from_slice(&exchange.expected.body).ok()?;
     let status = exchange.expected.status.to_string();
-    let response = followed(&operation["responses"][&status], document);
+    let response = resolve_reference(&operation["responses"][&status], document);
     assert!(response.is_object(), "{path} has an answer {status} that is not described: {body}");
-    let misfit = misfit(&body, &response["content"][JSON]["schema"], document);
+    let misfit = mismatch(&body, &response["content"][JSON]["schema"], document);
     assert_eq!(misfit, None, "{} {path} in {}", exchange.method, exchange.id);
     Some(format!("{} {path} {status}", exchange.method))
 }
@@ -231,7 +232,11 @@ fn every_recorded_response_matches_the_document() {
         }
     }
     let successes: BTreeSet<_> = described.keys().filter(|route| route.ends_with(" 200")).collect();
-    loudly(&format!("{} answers of {} routes are as described", described.values().sum::<usize>(), successes.len()));
+    print_notice(&format!(
+        "{} answers of {} routes are as described",
+        described.values().sum::<usize>(),
+        successes.len()
+    ));
     assert!(successes.len() > 50, "{successes:?}");
 }
 
@@ -257,8 +262,8 @@ fn node_on_tiny(folder: &tempfile::TempDir) -> Node {
 }
 
 /// Returns what is wrong with a response according to the operation's description.
-fn misfit_of_answer(answer: &Answer, operation: &Value, document: &Value) -> Option<String> {
-    let response = followed(&operation["responses"][answer.status.to_string()], document);
+fn response_mismatch(answer: &ClientResponse, operation: &Value, document: &Value) -> Option<String> {
+    let response = resolve_reference(&operation["responses"][answer.status.to_string()], document);
     if !response.is_object() {
         return Some(format!("{} is not described", answer.status));
     }
@@ -272,7 +277,7 @@ fn misfit_of_answer(answer: &Answer, operation: &Value, document: &Value) -> Opt
         return Some(format!("it is {sent} and not {kind}"));
     }
     let value = if kind == JSON { answer.json() } else { json!(answer.text()) };
-    misfit(&value, &content["schema"], document)
+    mismatch(&value, &content["schema"], document)
 }
 
 /// Builds the query string of these parameters.
@@ -284,7 +289,7 @@ fn query<'p>(parameters: impl Iterator<Item = (&'p str, &'p Value)>) -> String {
 
 /// Operations whose examples a node on the smallest chain answers differently, and with which status: it has already
 /// joined its network, and the block of the example is unsigned.
-const NOT_DONE: [(&str, u16); 2] = [("bootNode", 503), ("pushBlock", 500)];
+const DEVIATING_EXAMPLES: [(&str, u16); 2] = [("bootNode", 503), ("pushBlock", 500)];
 
 #[test]
 fn responses_to_the_examples_match_the_document() {
@@ -303,14 +308,14 @@ fn responses_to_the_examples_match_the_document() {
                 client.post(path, &content.get("example").unwrap_or(&json!({})).to_string())
             }
         };
-        let not_done = NOT_DONE.iter().find(|(id, _)| operation["operationId"] == *id);
+        let not_done = DEVIATING_EXAMPLES.iter().find(|(id, _)| operation["operationId"] == *id);
         assert_eq!(answer.status, not_done.map_or(200, |(_, status)| *status), "{method} {path}: {}", answer.text());
-        assert_eq!(misfit_of_answer(&answer, operation, &document), None, "{method} {path}");
+        assert_eq!(response_mismatch(&answer, operation, &document), None, "{method} {path}");
     }
 }
 
 /// Members that responses always have and requests may omit.
-const NOT_NEEDED: [(&str, &str); 1] = [("announceNode", "metaData")];
+const OPTIONAL_IN_REQUESTS: [(&str, &str); 1] = [("announceNode", "metaData")];
 
 /// A route reads exactly the documented parameters and members: the required ones must be present, and of all names in
 /// the document only those of the route have an effect.
@@ -323,8 +328,8 @@ fn routes_read_exactly_the_documented_parameters() {
     let all: BTreeSet<_> = all.map(|parameter| parameter["name"].as_str().expect("a name")).collect();
     let (mut tried, mut wrong) = (0, Vec::new());
     for (method, path, operation) in operations(&document).filter(|(_, path, _)| *path != "/shutdown") {
-        let mut judge = |answer: Answer, must_fail: bool, what: &str| {
-            let misfit = misfit_of_answer(&answer, operation, &document);
+        let mut judge = |answer: ClientResponse, must_fail: bool, what: &str| {
+            let misfit = response_mismatch(&answer, operation, &document);
             if (answer.status != 200) != must_fail || misfit.is_some() {
                 wrong.push(format!("{method} {path} {what}: {} {:?}", answer.status, misfit));
             }
@@ -342,12 +347,12 @@ fn routes_read_exactly_the_documented_parameters() {
             judge(answer, is_required, &format!("without {name}"));
         }
         let content = &operation["requestBody"]["content"][JSON];
-        let required = followed(&content["schema"], &document)["required"].as_array().into_iter().flatten();
+        let required = resolve_reference(&content["schema"], &document)["required"].as_array().into_iter().flatten();
         for name in required.filter_map(Value::as_str) {
             let mut sent = content["example"].clone();
             sent.as_object_mut().expect("an object").remove(name);
             let id = operation["operationId"].as_str().expect("an id");
-            let must_fail = !NOT_NEEDED.contains(&(id, name));
+            let must_fail = !OPTIONAL_IN_REQUESTS.contains(&(id, name));
             judge(client.post(path, &sent.to_string()), must_fail, &format!("without {name}"));
         }
         if let Some(most_bytes) = operation["requestBody"]["x-most-bytes"].as_u64() {
@@ -415,6 +420,6 @@ fn the_local_peers_response_matches_the_document() {
     };
     let operation = &document["paths"]["/local/peers"]["get"];
     let schema = &operation["responses"]["200"]["content"][JSON]["schema"];
-    assert_eq!(misfit(&told, schema, &document), None, "{told}");
+    assert_eq!(mismatch(&told, schema, &document), None, "{told}");
     assert!(told["peers"][0]["askedAgain"]["inSeconds"].as_u64().is_some_and(|seconds| seconds <= 60), "{told}");
 }

@@ -16,7 +16,7 @@ use nisd::net::{Limits, Reactor, SharedBytesCounter, Stats};
 use tungstenite::Message;
 
 /// Maximum wait of all tests.
-const PATIENCE: Duration = Duration::from_secs(10);
+const MAX_WAIT: Duration = Duration::from_secs(10);
 /// Maximum size of a body.
 const BODY_LIMIT: usize = 4 * 1024 * 1024;
 const LISTENER: ListenerId = ListenerId(0);
@@ -30,9 +30,9 @@ struct Echo {
     open: HashMap<ConnectionId, u32>,
     closed: Vec<ConnectionId>,
     shared: SharedBytesCounter,
-    parked: Vec<ConnectionId>,
+    suspended: Vec<ConnectionId>,
     /// Remaining steps of unfinished work.
-    left: HashMap<ConnectionId, u32>,
+    remaining_steps: HashMap<ConnectionId, u32>,
 }
 
 impl Echo {
@@ -60,12 +60,12 @@ impl Echo {
             reply.body.extend_from_slice(b"done");
         } else if request.path == "/park" {
             if !is_resumed {
-                self.parked.push(connection);
+                self.suspended.push(connection);
                 return Progress::Suspended;
             }
             reply.body.extend_from_slice(b"resumed");
         } else if request.path == "/resume" {
-            self.parked.drain(..).for_each(|parked| effects.resume(parked));
+            self.suspended.drain(..).for_each(|parked| effects.resume(parked));
         } else if request.path == "/caller" {
             write!(reply.body, "{} {}", caller.address, caller.is_forwarded).unwrap();
         } else {
@@ -79,18 +79,18 @@ impl Echo {
     /// Performs one of `count` steps.
     fn step(&mut self, connection: ConnectionId, is_resumed: bool, count: &str) -> Progress {
         if !is_resumed {
-            self.left.insert(connection, count.parse().unwrap());
+            self.remaining_steps.insert(connection, count.parse().unwrap());
         }
-        let left = self.left.get_mut(&connection).expect("it was begun");
+        let left = self.remaining_steps.get_mut(&connection).expect("it was begun");
         *left -= 1;
         if *left > 0 {
             return Progress::Yield;
         }
-        self.left.remove(&connection);
+        self.remaining_steps.remove(&connection);
         Progress::Done
     }
 
-    fn heard(&mut self, socket: ConnectionId, message: &[u8], effects: &mut dyn Effects) -> Progress {
+    fn on_message(&mut self, socket: ConnectionId, message: &[u8], effects: &mut dyn Effects) -> Progress {
         let text = std::str::from_utf8(message).unwrap_or_default();
         if let Some(size) = text.strip_prefix("all ") {
             let body = self.shared.share(vec![b'm'; size.parse().unwrap()]);
@@ -117,7 +117,7 @@ impl Service for Echo {
                 assert_eq!(self.open.insert(socket, 9), None);
                 effects.send(socket, Frame { head: b"wel", body: None, tail: b"come 9" }).unwrap();
             }
-            Event::WebSocketMessage { socket, message, .. } => return self.heard(socket, message, effects),
+            Event::WebSocketMessage { socket, message, .. } => return self.on_message(socket, message, effects),
             Event::WebSocketResumed { socket } => {
                 let taken = self.step(socket, true, "");
                 if taken == Progress::Done {
@@ -126,7 +126,7 @@ impl Service for Echo {
                 return taken;
             }
             Event::Disconnected { connection } => {
-                assert!(self.open.remove(&connection).is_some() || self.parked.contains(&connection));
+                assert!(self.open.remove(&connection).is_some() || self.suspended.contains(&connection));
                 self.closed.push(connection);
             }
             Event::FetchCompleted { .. } | Event::Tick { .. } => {}
@@ -171,7 +171,7 @@ impl Server {
                         stopping = Some(Instant::now());
                     }
                     Some(_) if stats.connections == 0 => return,
-                    Some(since) => assert!(since.elapsed() < PATIENCE, "no end: {stats:?}"),
+                    Some(since) => assert!(since.elapsed() < MAX_WAIT, "no end: {stats:?}"),
                     None => {}
                 }
             }
@@ -185,8 +185,8 @@ impl Server {
 
     fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(self.addr).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(MAX_WAIT)).unwrap();
+        stream.set_write_timeout(Some(MAX_WAIT)).unwrap();
         stream
     }
 
@@ -202,8 +202,8 @@ impl Server {
         let start = Instant::now();
         // Earlier values do not count.
         let mut last = self.stats.try_iter().last();
-        while start.elapsed() < PATIENCE {
-            let figures = self.stats.recv_timeout(PATIENCE).unwrap();
+        while start.elapsed() < MAX_WAIT {
+            let figures = self.stats.recv_timeout(MAX_WAIT).unwrap();
             if wanted(&figures.0, figures.1) {
                 return;
             }
@@ -213,7 +213,7 @@ impl Server {
     }
 
     /// Returns the last statistics of the reactor once it has stopped by itself.
-    fn last_figures(&self) -> (Stats, usize) {
+    fn final_stats(&self) -> (Stats, usize) {
         self.stats.iter().last().expect("a figure before the end")
     }
 }
@@ -406,7 +406,7 @@ fn idle_connections_and_slow_requests_time_out() {
     // Sending something now and then does not extend the timeout.
     let mut dripping = server.connect();
     let start = Instant::now();
-    while dripping.write_all(b"GET /").is_ok() && start.elapsed() < PATIENCE {
+    while dripping.write_all(b"GET /").is_ok() && start.elapsed() < MAX_WAIT {
         std::thread::sleep(Duration::from_millis(20));
         if server.stats.try_iter().last().is_some_and(|(stats, _)| stats.connections == 0) {
             break;
@@ -596,7 +596,7 @@ fn shutdown_closes_websockets_with_1001_and_answers_open_requests() {
     let (head, body) = read_answer(&mut partial);
     assert!(head.contains("Connection: close\r\n") && body == "POST /?- ok");
     drop(client);
-    let (stats, closed) = server.last_figures();
+    let (stats, closed) = server.final_stats();
     assert_eq!((stats.connections, closed), (0, 1));
     assert!(TcpStream::connect(server.addr).is_err());
 }
@@ -607,8 +607,8 @@ fn connect_from(server: &Server, last: u8) -> TcpStream {
     socket.bind(&SocketAddr::from(([127, 0, 0, last], 0)).into()).unwrap();
     socket.connect(&server.addr.into()).unwrap();
     let stream = TcpStream::from(socket);
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(MAX_WAIT)).unwrap();
+    stream.set_write_timeout(Some(MAX_WAIT)).unwrap();
     stream
 }
 

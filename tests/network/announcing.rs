@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 use crate::common::daemon::{Node, run};
 use crate::common::http_client::Client;
 use crate::common::private_network::{Genesis, NETWORK};
-use crate::common::{loudly, refusals, shared, tiny};
+use crate::common::{print_notice, refusals, shared, tiny};
 use nisd::codec::{Context, SigningForm};
 use nisd::crypto::{KeyPair, PrivateKey};
 use nisd::model::{Address, Body, Hash256, Height, Timestamp, Transaction};
 use serde_json::{Value, json};
 
 /// Maximum time until a network that makes a block every second confirms a transaction.
-const PATIENCE: Duration = Duration::from_secs(60);
+const MAX_WAIT: Duration = Duration::from_secs(60);
 /// Rollback limit of the golden network; also the number of blocks until a remote account is active.
 const REWRITE_LIMIT: u64 = 10;
 
@@ -82,7 +82,7 @@ impl Golden {
             if answer.status == 200 {
                 return answer.json();
             }
-            assert!(begun.elapsed() < PATIENCE, "{hash} is not confirmed; {}", self.node.process.log());
+            assert!(begun.elapsed() < MAX_WAIT, "{hash} is not confirmed; {}", self.node.process.log());
             std::thread::sleep(Duration::from_millis(100));
         }
     }
@@ -256,6 +256,6 @@ fn every_admission_result_is_answered_as_recorded() {
         }
     }
     let missing: Vec<_> = CODES.iter().filter(|code| !codes.contains(code)).collect();
-    loudly(&format!("announced {count} recorded transactions over HTTP; codes {codes:?}"));
+    print_notice(&format!("announced {count} recorded transactions over HTTP; codes {codes:?}"));
     assert!(missing.is_empty(), "no case gives {missing:?}");
 }

@@ -18,13 +18,13 @@ use simple_dns::{CLASS, Name, Packet, QTYPE, RCODE, ResourceRecord, TYPE};
 use socket2::{Domain, Socket, Type};
 
 /// Maximum wait of all tests.
-const PATIENCE: Duration = Duration::from_secs(20);
+const MAX_WAIT: Duration = Duration::from_secs(20);
 
 /// Timeout of the requests of these tests.
-const TIME: Duration = Duration::from_secs(3);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Maximum delay in detecting the end of a request on a busy machine.
-const LATE: Duration = Duration::from_millis(500);
+const MAX_DELAY: Duration = Duration::from_millis(500);
 
 const BODY_LIMIT: usize = 256 * 1024;
 
@@ -36,8 +36,8 @@ struct Driver {
     fetcher: Fetcher,
     started: HashMap<FetchId, Instant>,
     /// Maximum number of response bytes held after a call of `work`, in total and without the completed responses.
-    most_held: usize,
-    most_unfinished: usize,
+    max_held: usize,
+    max_unfinished: usize,
     /// Processor time of the longest call of `work` and of all calls.
     longest_work: Duration,
     all_work: Duration,
@@ -50,17 +50,17 @@ struct Outcome {
 
 impl Driver {
     fn new(limits: FetchLimits) -> Self {
-        Self::with_names(limits, DnsConfig::parse("", ""))
+        Self::with_dns(limits, DnsConfig::parse("", ""))
     }
 
-    fn with_names(limits: FetchLimits, names: DnsConfig) -> Self {
+    fn with_dns(limits: FetchLimits, names: DnsConfig) -> Self {
         let fetcher = Fetcher::new(FetchConfig { limits, dns: names, seed: [3; 32] }, FIRST_TOKEN);
         Self {
             poll: Poll::new().unwrap(),
             fetcher,
             started: HashMap::new(),
-            most_held: 0,
-            most_unfinished: 0,
+            max_held: 0,
+            max_unfinished: 0,
             longest_work: Duration::ZERO,
             all_work: Duration::ZERO,
         }
@@ -74,7 +74,7 @@ impl Driver {
     }
 
     /// Runs one iteration of the loop of at most this length.
-    fn turn(&mut self, at_most: Duration, outcomes: &mut HashMap<FetchId, Outcome>) {
+    fn run_once(&mut self, at_most: Duration, outcomes: &mut HashMap<FetchId, Outcome>) {
         let now = Instant::now();
         let due = self.fetcher.next_due().map_or(at_most, |due| due.saturating_duration_since(now));
         let timeout = if self.fetcher.has_work() { Duration::ZERO } else { due.min(at_most) };
@@ -90,20 +90,20 @@ impl Driver {
         let took = processor_time() - before;
         self.longest_work = self.longest_work.max(took);
         self.all_work += took;
-        self.most_held = self.most_held.max(self.fetcher.held_bytes());
+        self.max_held = self.max_held.max(self.fetcher.held_bytes());
         while let Some((id, result)) = self.fetcher.next_completed() {
             let took = self.started.remove(&id).expect("told once").elapsed();
             outcomes.insert(id, Outcome { result, took });
         }
-        self.most_unfinished = self.most_unfinished.max(self.fetcher.held_bytes());
+        self.max_unfinished = self.max_unfinished.max(self.fetcher.held_bytes());
     }
 
     /// Runs the loop until all requests have ended.
     fn run(&mut self) -> HashMap<FetchId, Outcome> {
         let (start, mut outcomes) = (Instant::now(), HashMap::new());
         while !self.started.is_empty() {
-            assert!(start.elapsed() < PATIENCE, "{:?}", self.fetcher.stats());
-            self.turn(Duration::from_millis(100), &mut outcomes);
+            assert!(start.elapsed() < MAX_WAIT, "{:?}", self.fetcher.stats());
+            self.run_once(Duration::from_millis(100), &mut outcomes);
         }
         outcomes
     }
@@ -141,8 +141,8 @@ fn get(endpoint: &Endpoint) -> FetchRequest {
         media_type: "application/json",
         body: [].into(),
         body_limit: BODY_LIMIT,
-        timeout: TIME,
-        read_timeout: TIME,
+        timeout: REQUEST_TIMEOUT,
+        read_timeout: REQUEST_TIMEOUT,
         is_idempotent: true,
     }
 }
@@ -224,7 +224,7 @@ fn endless(head: &'static str, part: String) -> Endpoint {
 fn silent() -> Endpoint {
     server("127.0.0.1:0", |mut stream, _| {
         receive(&mut stream);
-        thread::sleep(PATIENCE);
+        thread::sleep(MAX_WAIT);
     })
 }
 
@@ -239,7 +239,7 @@ fn closing(before_request: bool, words: &'static str) -> Endpoint {
 }
 
 /// Returns a port that neither accepts nor refuses connections because its queue is full; the sockets keep it full.
-fn stuck() -> (Endpoint, Vec<Socket>) {
+fn full_queue_port() -> (Endpoint, Vec<Socket>) {
     let listener = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     listener.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
     listener.listen(0).unwrap();
@@ -256,7 +256,7 @@ fn stuck() -> (Endpoint, Vec<Socket>) {
 }
 
 /// Returns a port that nothing listens on.
-fn nobody() -> Endpoint {
+fn unused_port() -> Endpoint {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     Endpoint { host: "127.0.0.1".to_owned(), port: listener.local_addr().unwrap().port() }
 }
@@ -266,7 +266,8 @@ type Expected = fn(&Result<FetchResponse, FetchError>) -> bool;
 
 const GOOD: Expected = |result| matches!(result, Ok(FetchResponse { response: Response { status: 200, body }, .. }) if body == b"{\"height\":1}");
 const REDIRECT: Expected = |result| matches!(result, Ok(FetchResponse { response: Response { status: 302, .. }, .. }));
-const LATE_ONE: Expected = |result| matches!(result, Err(FetchError::TimedOut(TIME) | FetchError::Silent(TIME)));
+const TIMED_OUT: Expected =
+    |result| matches!(result, Err(FetchError::TimedOut(REQUEST_TIMEOUT) | FetchError::Silent(REQUEST_TIMEOUT)));
 const TOO_LARGE: Expected = |result| matches!(result, Err(FetchError::TooLarge));
 const NONSENSE: Expected = |result| matches!(result, Err(FetchError::NotHttp(_)));
 const BROKEN: Expected = |result| matches!(result, Err(FetchError::Broken(_) | FetchError::NotHttp(_)));
@@ -274,13 +275,13 @@ const UNREACHABLE: Expected = |result| matches!(result, Err(FetchError::Unreacha
 
 /// Returns the 50 servers: class, expected result and endpoint.
 fn servers() -> (Vec<(&'static str, Expected, Endpoint)>, Vec<Socket>) {
-    let (stuck, sockets) = stuck();
+    let (stuck, sockets) = full_queue_port();
     let mut servers = vec![
-        ("never accept", LATE_ONE, stuck),
+        ("never accept", TIMED_OUT, stuck),
         ("drip, slowly", GOOD, dripping(Duration::from_millis(4), SIZED, 1)),
         ("drip, slowly", GOOD, dripping(Duration::from_millis(3), CHUNKED, 1)),
-        ("drip, for ever", LATE_ONE, dripping(Duration::from_millis(5), "HTTP/1.1 200 OK\r\nA: b", 1)),
-        ("drip, for ever", LATE_ONE, dripping(Duration::from_millis(5), "HTTP/1.1 200 OK\r\n\r\n", 1000)),
+        ("drip, for ever", TIMED_OUT, dripping(Duration::from_millis(5), "HTTP/1.1 200 OK\r\nA: b", 1)),
+        ("drip, for ever", TIMED_OUT, dripping(Duration::from_millis(5), "HTTP/1.1 200 OK\r\n\r\n", 1000)),
         ("too much", TOO_LARGE, endless("HTTP/1.1 200 OK\r\nContent-Length: 262145\r\n\r\n", "x".repeat(1000))),
         ("too much", TOO_LARGE, endless("HTTP/1.1 200 OK\r\n\r\n", "x".repeat(100_000))),
         (
@@ -309,9 +310,9 @@ fn servers() -> (Vec<(&'static str, Expected, Endpoint)>, Vec<Socket>) {
             endless("HTTP/1.1 102 Processing\r\n\r\n", "HTTP/1.1 102 Processing\r\n\r\n".to_owned()),
         ),
         ("nonsense", NONSENSE, answering("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nhello\r\n")),
-        ("nobody there", UNREACHABLE, nobody()),
+        ("nobody there", UNREACHABLE, unused_port()),
     ];
-    servers.extend((0..3).map(|_| ("silent", LATE_ONE, silent())));
+    servers.extend((0..3).map(|_| ("silent", TIMED_OUT, silent())));
     let good = [SIZED, CHUNKED, UNTIL_CLOSED];
     while servers.len() < 50 {
         servers.push(("good", GOOD, answering(good[servers.len() % good.len()])));
@@ -320,7 +321,7 @@ fn servers() -> (Vec<(&'static str, Expected, Endpoint)>, Vec<Socket>) {
 }
 
 /// Returns the durations of requests to the good servers when there are no others.
-fn alone(servers: &[(&'static str, Expected, Endpoint)]) -> Vec<Duration> {
+fn baseline_times(servers: &[(&'static str, Expected, Endpoint)]) -> Vec<Duration> {
     let mut driver = Driver::new(FetchLimits::default());
     for (_, _, endpoint) in servers.iter().filter(|(class, ..)| *class == "good") {
         for _ in 0..20 {
@@ -358,18 +359,18 @@ fn a_thousand_requests_to_fifty_servers_end_within_their_limits() {
     for (id, (class, expected)) in &ids {
         let outcome = &outcomes[id];
         assert!(expected(&outcome.result), "{class}: {:?}", outcome.result);
-        assert!(outcome.took <= TIME + LATE, "{class}: {:?}", outcome.took);
+        assert!(outcome.took <= REQUEST_TIMEOUT + MAX_DELAY, "{class}: {:?}", outcome.took);
         times.entry(class).or_default().push(outcome.took);
     }
-    times.insert("good, alone", alone(&servers));
+    times.insert("good, alone", baseline_times(&servers));
     print_times(&mut times);
-    println!("most bytes held: {}, of unfinished answers: {}", driver.most_held, driver.most_unfinished);
+    println!("most bytes held: {}, of unfinished answers: {}", driver.max_held, driver.max_unfinished);
     println!("processor time of all work: {:?}, of its longest call: {:?}", driver.all_work, driver.longest_work);
     let stats = driver.stats();
     println!("{stats:?}");
-    assert!(driver.most_held <= limits.held_bytes);
+    assert!(driver.max_held <= limits.held_bytes);
     let good = &times["good"];
-    assert!(good[good.len() * 99 / 100] < TIME / 3, "the good ones waited for the bad ones");
+    assert!(good[good.len() * 99 / 100] < REQUEST_TIMEOUT / 3, "the good ones waited for the bad ones");
     assert_eq!((stats.started, stats.ended, stats.waiting), (1000, 1000, 0));
 }
 
@@ -401,10 +402,10 @@ fn an_idle_connection_is_closed_at_its_timeout() {
     assert_eq!((driver.stats().connections, driver.stats().idle), (1, 1));
     let start = Instant::now();
     while driver.stats().connections > 0 {
-        assert!(start.elapsed() < PATIENCE);
-        driver.turn(PATIENCE, &mut HashMap::new());
+        assert!(start.elapsed() < MAX_WAIT);
+        driver.run_once(MAX_WAIT, &mut HashMap::new());
     }
-    assert!(start.elapsed() < Duration::from_millis(100) + LATE);
+    assert!(start.elapsed() < Duration::from_millis(100) + MAX_DELAY);
     assert!(driver.fetcher.next_due().is_none() && !driver.fetcher.has_work());
 }
 
@@ -432,9 +433,9 @@ fn all_responses_together_keep_within_the_memory_limit() {
     let outcomes = driver.run();
     let good = outcomes.values().filter(|outcome| outcome.result.is_ok()).count();
     let busy = outcomes.values().filter(|outcome| matches!(outcome.result, Err(FetchError::Busy))).count();
-    println!("{good} good, {busy} given up, most bytes held {}", driver.most_unfinished);
+    println!("{good} good, {busy} given up, most bytes held {}", driver.max_unfinished);
     assert!(good >= 10 && busy > 0 && good + busy == 40);
-    assert!(driver.most_unfinished <= 4_000_000);
+    assert!(driver.max_unfinished <= 4_000_000);
     assert_eq!(driver.fetcher.held_bytes(), 0);
 }
 
@@ -445,7 +446,7 @@ fn a_cancelled_request_is_not_reported() {
     let id = driver.start(get(&endpoint));
     let mut outcomes = HashMap::new();
     for _ in 0..5 {
-        driver.turn(Duration::from_millis(10), &mut outcomes);
+        driver.run_once(Duration::from_millis(10), &mut outcomes);
     }
     driver.fetcher.cancel(id, Instant::now());
     assert!(driver.fetcher.next_completed().is_none() && outcomes.is_empty());
@@ -531,7 +532,7 @@ fn answer(question: &[u8], addresses: &[(&'static str, IpAddr)]) -> Vec<u8> {
 fn driver_with(servers: Vec<SocketAddr>) -> Driver {
     let mut names = DnsConfig::parse("127.0.0.1 filed.test\n", "");
     (names.servers, names.timeout, names.attempts) = (servers, Duration::from_millis(200), 2);
-    Driver::with_names(FetchLimits::default(), names)
+    Driver::with_dns(FetchLimits::default(), names)
 }
 
 #[test]
@@ -584,7 +585,7 @@ fn the_next_name_server_answers_if_one_is_unreachable_or_silent() {
     let outcome = driver.fetch(get_from("good.test", endpoint.port));
     assert!(outcome.result.is_ok(), "{:?}", outcome.result);
     println!("{:?}", outcome.took);
-    assert!(outcome.took < Duration::from_millis(200) + LATE, "only the mute one cost time: {:?}", outcome.took);
+    assert!(outcome.took < Duration::from_millis(200) + MAX_DELAY, "only the mute one cost time: {:?}", outcome.took);
 }
 
 #[test]
@@ -596,5 +597,5 @@ fn unresolvable_names_do_not_delay_other_hosts() {
     let good: Vec<_> = (0..20).map(|_| driver.start(get(&endpoint))).collect();
     let outcomes = driver.run();
     assert!(slow.iter().all(|id| matches!(outcomes[id].result, Err(FetchError::UnknownHost(_)))));
-    assert!(good.iter().all(|id| outcomes[id].result.is_ok() && outcomes[id].took < LATE));
+    assert!(good.iter().all(|id| outcomes[id].result.is_ok() && outcomes[id].took < MAX_DELAY));
 }

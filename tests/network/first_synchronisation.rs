@@ -12,10 +12,10 @@ use crate::common::shared;
 use tempfile::TempDir;
 
 /// Maximum wait.
-const PATIENCE: Duration = Duration::from_secs(120);
+const MAX_WAIT: Duration = Duration::from_secs(120);
 /// The tip, and the tip of some peers that have fewer blocks.
 const TIP: u64 = 4010;
-const SHORT: u64 = 2_000;
+const SHORT_TIP: u64 = 2_000;
 /// A clock shortly after the last block.
 const CLOCK: &str = "241500+";
 
@@ -73,7 +73,7 @@ fn height(node: &Node) -> u64 {
 fn wait_for_height(node: &Node, least: u64) {
     let begun = Instant::now();
     while height(node) < least {
-        assert!(begun.elapsed() < PATIENCE, "height {least} is not reached");
+        assert!(begun.elapsed() < MAX_WAIT, "height {least} is not reached");
         thread::sleep(Duration::from_millis(20));
     }
 }
@@ -84,14 +84,14 @@ fn a_new_node_downloads_the_chain_despite_kills_and_a_shorter_peer() {
     chain.import("first", TIP);
     std::fs::create_dir(chain.store("second")).expect("a folder");
     std::fs::copy(chain.store("first").join("data.mdb"), chain.store("second").join("data.mdb")).expect("a copy");
-    chain.import("short", SHORT);
+    chain.import("short", SHORT_TIP);
     let others = ["short", "first", "second"].map(|name| chain.run(name, &[], &[]));
     let peers = [0, 1, 2].map(|place| others[place].http);
-    for least in [200, 1_500, SHORT + 500] {
+    for least in [200, 1_500, SHORT_TIP + 500] {
         let mut node = chain.run("new", &peers, &[]);
         wait_for_height(&node, least);
         let catches_up = node.process.log().contains("downloading blocks up to height");
-        assert!(catches_up || least > SHORT, "{}", node.process.log());
+        assert!(catches_up || least > SHORT_TIP, "{}", node.process.log());
         node.process.kill();
     }
     let mut node = chain.run("new", &peers, &[]);
@@ -114,7 +114,7 @@ fn downloaded_blocks_are_imported_only_if_they_lead_to_the_checkpoint() {
     let liar = chain.run("liar", &[other.http], &["--trust-below", &vouch(wrong)]);
     let begun = Instant::now();
     while !liar.process.log().contains("its block at the height of --trust-below has another hash") {
-        assert!(begun.elapsed() < PATIENCE, "{}", liar.process.log());
+        assert!(begun.elapsed() < MAX_WAIT, "{}", liar.process.log());
         thread::sleep(Duration::from_millis(50));
     }
     assert_eq!(height(&liar), 1);

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::rc::Rc;
 
-use crate::common::loudly;
-use crate::recorded_chain::{Chain, LATE, tip_of};
+use crate::common::print_notice;
+use crate::recorded_chain::{Chain, FAR_FUTURE, tip_of};
 use nisd::chain::harvest::{HarvestProgress, HarvestRound, Harvested, UnlockResult, UnlockedAccounts};
 use nisd::chain::{BlockImporter, BranchProgress, CandidateBranch, ImportOptions, ImportProgress, pushed_branch};
 use nisd::codec::{Context, SigningForm};
@@ -83,7 +83,7 @@ impl Golden {
         let nemesis = hex::decode(self.data["nemesis"].as_str().unwrap()).unwrap();
         let options = ImportOptions { batch_steps: u32::MAX, batch_blocks: 1, stop_at: None, trusted_below: Height(0) };
         let mut intake = BlockImporter::new(&store, &self.network, nemesis, Vec::new(), options).unwrap();
-        while intake.step(LATE).unwrap() != ImportProgress::Done {}
+        while intake.step(FAR_FUTURE).unwrap() != ImportProgress::Done {}
         drop(intake);
         store
     }
@@ -225,9 +225,9 @@ fn the_golden_chain_is_reproduced_second_by_second() {
 #[derive(Debug, Default)]
 struct Replay {
     /// Number of blocks that are equal byte for byte.
-    same: usize,
+    identical: usize,
     /// Heights of the others, with reasons.
-    others: Vec<(u64, String)>,
+    different: Vec<(u64, String)>,
 }
 
 /// Makes every `stride`th block of a chain again, on the recorded previous state, at the recorded time and from the
@@ -247,15 +247,15 @@ fn replay(name: &str, stride: u64) -> Option<Replay> {
         BlockImporter::new(&store, &chain.network, chain.nemesis.clone(), vec![chain.file()], options).unwrap();
     let mut replay = Replay::default();
     loop {
-        match intake.step(LATE).unwrap() {
+        match intake.step(FAR_FUTURE).unwrap() {
             ImportProgress::Done => return Some(replay),
             ImportProgress::Committed { last, .. } if last.0 % stride == 0 => {
                 let Some(block) = blocks.get(last.0 as usize - 1) else { continue };
                 assert_eq!(block.height, last.next());
                 let key = key(keys[block.signer.to_string().as_str()]);
-                match made_again(block, key, &store.snapshot().unwrap(), &chain.network) {
-                    Ok(()) => replay.same += 1,
-                    Err(why) => replay.others.push((block.height.0, why)),
+                match remake_block(block, key, &store.snapshot().unwrap(), &chain.network) {
+                    Ok(()) => replay.identical += 1,
+                    Err(why) => replay.different.push((block.height.0, why)),
                 }
             }
             _ => {}
@@ -264,7 +264,7 @@ fn replay(name: &str, stride: u64) -> Option<Replay> {
 }
 
 /// Checks that a block is made again byte for byte.
-fn made_again(block: &Block, key: Box<KeyPair>, state: &Snapshot<'_>, network: &Network) -> Result<(), String> {
+fn remake_block(block: &Block, key: Box<KeyPair>, state: &Snapshot<'_>, network: &Network) -> Result<(), String> {
     let mut unlocked = UnlockedAccounts::new(1);
     let parent = Height(block.height.0 - 1);
     let result = unlocked.unlock(key, parent, state, network).unwrap();
@@ -289,25 +289,29 @@ fn made_again(block: &Block, key: Box<KeyPair>, state: &Snapshot<'_>, network: &
     same.then_some(()).ok_or_else(|| "other bytes".to_owned())
 }
 
-fn assert_made_again(name: &str, stride: u64, blocks: usize, others: &[u64]) {
+fn assert_remade(name: &str, stride: u64, blocks: usize, others: &[u64]) {
     let Some(replay) = replay(name, stride) else { return };
-    loudly(&format!("{name}: {} of {} blocks made byte for byte", replay.same, replay.same + replay.others.len()));
-    let heights: Vec<u64> = replay.others.iter().map(|(height, _)| *height).collect();
-    assert_eq!(heights, others, "{:?}", replay.others);
-    assert_eq!(replay.same + replay.others.len(), blocks);
+    print_notice(&format!(
+        "{name}: {} of {} blocks made byte for byte",
+        replay.identical,
+        replay.identical + replay.different.len()
+    ));
+    let heights: Vec<u64> = replay.different.iter().map(|(height, _)| *height).collect();
+    assert_eq!(heights, others, "{:?}", replay.different);
+    assert_eq!(replay.identical + replay.different.len(), blocks);
 }
 
 #[test]
 fn every_block_of_tiny_is_harvested_again_from_its_transactions() {
-    assert_made_again("tiny", 1, 59, &[]);
+    assert_remade("tiny", 1, 59, &[]);
 }
 
 #[test]
 fn every_block_of_all_forks_is_harvested_again_from_its_transactions() {
-    assert_made_again("all-forks", 1, 4009, &[]);
+    assert_remade("all-forks", 1, 4009, &[]);
 }
 
 #[test]
 fn every_block_of_one_year_is_harvested_again_from_its_transactions() {
-    assert_made_again("one-year", 1, 10_499, &[]);
+    assert_remade("one-year", 1, 10_499, &[]);
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::common::daemon::{Ended, Process, closed_port, nisd, run, wait_for};
+use crate::common::daemon::{CommandOutput, Process, closed_port, nisd, run, wait_for};
 use crate::common::exchange::decode_base64;
 use crate::common::http_client::Client;
 use crate::common::private_network::{Genesis, TOTAL, address, key_pair, now};
@@ -22,9 +22,9 @@ use nisd::peer::wire::Endpoint;
 use tempfile::TempDir;
 
 /// Maximum peak resident memory of a node while peers lie to it.
-const MOST_MEMORY: u64 = 64 << 20;
+const MAX_MEMORY: u64 = 64 << 20;
 /// Maximum size of a nemesis block that is accepted from peers.
-const MOST_BYTES: usize = 4 << 20;
+const MAX_NEMESIS_BYTES: usize = 4 << 20;
 
 /// A node in its own folder, which is also its working directory.
 struct Member {
@@ -69,14 +69,14 @@ impl Member {
         })
     }
 
-    fn says(&self, text: &str) -> bool {
+    fn log_contains(&self, text: &str) -> bool {
         self.process.log().contains(text)
     }
 
     /// Ends the process with a signal.
-    fn end(self, signal: &str) -> Ended {
+    fn end(self, signal: &str) -> CommandOutput {
         self.process.signal(signal);
-        self.process.ended_within(Duration::from_secs(5)).expect_success()
+        self.process.wait_with_timeout(Duration::from_secs(5)).expect_success()
     }
 }
 
@@ -152,7 +152,7 @@ fn sign(block: &mut Block) {
 }
 
 /// Replaces the signer of a transfer in the nemesis block; `is_signed` makes the new signer sign it.
-fn made_by_another(genesis: &Genesis, is_signed: bool) -> Vec<u8> {
+fn with_other_signer(genesis: &Genesis, is_signed: bool) -> Vec<u8> {
     changed(genesis, |block| {
         let transaction = &mut block.transactions[1];
         transaction.signer = key_pair(9).public();
@@ -170,12 +170,12 @@ fn a_node_without_a_nemesis_block_fetches_it_from_a_peer_and_stores_it() {
     let expected = first.nemesis();
     let mut second = Member::start(folder_of(&genesis, false), &CONFIG, &[first.http]);
     assert_eq!(second.nemesis(), expected);
-    assert!(second.says("has sent a nemesis block of synthetic"), "{}", second.process.log());
+    assert!(second.log_contains("has sent a nemesis block of synthetic"), "{}", second.process.log());
     first.end("TERM");
     // No peer is reachable any more, and there is still no file.
     second.restart();
     assert_eq!(second.nemesis(), expected);
-    assert!(!second.says("requesting it from known peers"), "{}", second.process.log());
+    assert!(!second.log_contains("requesting it from known peers"), "{}", second.process.log());
     // Importing recorded blocks does not need one either.
     let folder = second.folder.path().to_owned();
     let blocks = folder.join("none.bin");
@@ -241,15 +241,15 @@ fn byzantine_peers_are_logged_and_skipped_during_the_nemesis_search() {
         ("status 302", fake(answering("302 Found\r\nLocation: http://127.0.0.1/", b""))),
         ("not proper HTTP", fake(Box::new(foreign))),
         ("not a block of this network", fake(answering("200 OK", b"{}"))),
-        ("not a block of this network", fake(answering("200 OK", &vec![0xff; MOST_BYTES]))),
+        ("not a block of this network", fake(answering("200 OK", &vec![0xff; MAX_NEMESIS_BYTES]))),
         ("not a block of this network", fake(answering("200 OK", &good[..good.len() - 1]))),
         ("too long", fake(Box::new(oversized))),
         ("too long", fake(Box::new(endless))),
         ("another account", fake(answering("200 OK", &other))),
         ("its signature is wrong", fake(answering("200 OK", &forged))),
         ("do not add up to", fake(answering("200 OK", &richer))),
-        ("a signature is wrong", fake(answering("200 OK", &made_by_another(&genesis, false)))),
-        ("something other", fake(answering("200 OK", &made_by_another(&genesis, true)))),
+        ("a signature is wrong", fake(answering("200 OK", &with_other_signer(&genesis, false)))),
+        ("something other", fake(answering("200 OK", &with_other_signer(&genesis, true)))),
         ("", fake(Box::new(mute))),
         ("", fake(Box::new(slow))),
     ];
@@ -259,17 +259,17 @@ fn byzantine_peers_are_logged_and_skipped_during_the_nemesis_search() {
     let node = Member::start(folder_of(&genesis, false), &CONFIG, &known);
     node.nemesis();
     assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
-    let (log, memory) = (node.process.log(), most_memory(node.process.id()));
+    let (log, memory) = (node.process.log(), peak_memory(node.process.id()));
     for (word, liar) in liars {
         let is_told = |line: &str| line.contains(&liar.to_string()) && line.contains(word);
         assert!(word.is_empty() || log.lines().any(is_told), "{liar} {word}:\n{log}");
     }
-    assert!(memory.is_none_or(|bytes| bytes < MOST_MEMORY), "{memory:?}");
+    assert!(memory.is_none_or(|bytes| bytes < MAX_MEMORY), "{memory:?}");
     node.end("TERM");
 }
 
 /// Returns the peak resident memory of a process in bytes; `None` except on Linux.
-fn most_memory(process: u32) -> Option<u64> {
+fn peak_memory(process: u32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     Some(line.trim().trim_end_matches(" kB").trim().parse::<u64>().ok()? << 10)
@@ -280,7 +280,7 @@ fn a_node_searching_the_nemesis_block_answers_requests_and_stops_on_signals() {
     let genesis = genesis();
     let later = closed_port();
     let node = Member::start(folder_of(&genesis, false), &CONFIG, &[later]);
-    wait_for("a word", || node.says("asking again in 5 s").then_some(()));
+    wait_for("a word", || node.log_contains("asking again in 5 s").then_some(()));
     let mut client = node.client();
     let status = client.get("/status");
     assert_eq!((status.status, status.text()), (200, "{\"code\":8,\"type\":4,\"message\":\"status\"}\r\n"));
@@ -300,7 +300,7 @@ fn a_node_searching_the_nemesis_block_answers_requests_and_stops_on_signals() {
         let mute = fake(Box::new(|stream| stream.read(&mut [0; 1]).map(drop)));
         let node = Member::start(folder_of(&genesis, false), &CONFIG, &[mute]);
         node.client();
-        wait_for("a word", || node.says("requesting it from known peers").then_some(()));
+        wait_for("a word", || node.log_contains("requesting it from known peers").then_some(()));
         let ended = node.end(signal);
         assert!(ended.stderr.contains("stopping"), "{}", ended.stderr);
     }
@@ -337,13 +337,13 @@ fn join_public(network: &str, file: &str, transactions: usize) {
     let setting = format!("nem.network.nemesisFilePath = {}\n", nemesis.display());
     let first = Member::start(folder_without_peers(network, &setting), &CONFIG, &[]);
     let expected = first.nemesis();
-    assert!(first.says("STANDS STILL"), "it knows nobody:\n{}", first.process.log());
+    assert!(first.log_contains("STANDS STILL"), "it knows nobody:\n{}", first.process.log());
     let lie = fake(answering("200 OK", &genesis().block));
     let folder = tempfile::tempdir().expect("a folder");
     let second = Member::start(folder, &["--network", network], &[lie, first.http]);
     assert_eq!(second.nemesis(), expected);
     let told = format!("http://{lie} has sent something other than the nemesis block of {network}");
-    assert!(second.says(&told), "{}", second.process.log());
+    assert!(second.log_contains(&told), "{}", second.process.log());
     let block = second.client().block(1).json();
     assert_eq!(block["transactions"].as_array().map(Vec::len), Some(transactions));
     wait_for("a contact", || {

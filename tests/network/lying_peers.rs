@@ -21,22 +21,22 @@ use std::time::{Duration, Instant};
 
 use crate::common::daemon::{Node, nisd};
 use crate::common::http_client::Client;
-use crate::common::loudly;
+use crate::common::print_notice;
 use crate::common::private_network::{Genesis, TOTAL, address, key_pair, now, private_key};
-use crate::scripted_peer::{Honest, ScriptedPeer};
-use attacks::{Attack, Becomes};
+use crate::scripted_peer::{HonestPeer, ScriptedPeer};
+use attacks::{Attack, ExpectedOpinion};
 use nisd::model::Amount;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use watch::{Seen, Watch};
+use watch::{Observations, QueryMonitor};
 
 /// Key numbers of the participants.
 const HARVESTER: u64 = 1;
 pub const VICTIM: u64 = 2;
-pub const LIAR: u64 = 100;
+pub const BYZANTINE: u64 = 100;
 /// Number of a key that owns nothing and may not make blocks.
 pub const POOR: u64 = 150;
-const FELLOWS: u64 = 200;
+const ACCOMPLICES: u64 = 200;
 /// Settings of both nodes: the rewrite limit is low, so that the chain soon exceeds it; a node sends 40 blocks more
 /// than that, with as many transactions as on mainnet.
 pub const SHARED: [(&str, &str); 3] = [
@@ -48,10 +48,10 @@ pub const SHARED: [(&str, &str); 3] = [
 const AT_ONCE: usize = 16;
 /// Maximum time until a byzantine peer is detected and the honest chain is followed again. Sync peers are drawn at
 /// random: one that keeps a request for 20 s is drawn six times in a row once in sixty runs.
-const PATIENCE: Duration = Duration::from_secs(300);
+const MAX_WAIT: Duration = Duration::from_secs(300);
 /// Maximum response times of a query in seconds: 99th percentile and maximum. A dozen nodes share this machine.
-const MOST_P99: f64 = 0.25;
-const MOST: f64 = 2.0;
+const MAX_P99: f64 = 0.25;
+const MAX_RESPONSE_TIME: f64 = 2.0;
 
 /// The node that harvests.
 pub struct HonestNode {
@@ -62,7 +62,7 @@ pub struct HonestNode {
 
 impl HonestNode {
     pub fn start() -> HonestNode {
-        let shares = [(HARVESTER, TOTAL - 2_000_000_000), (LIAR, 2_000_000_000)];
+        let shares = [(HARVESTER, TOTAL - 2_000_000_000), (BYZANTINE, 2_000_000_000)];
         let genesis = Genesis::new(now(), &shares.map(|(key, share)| (address(&key_pair(key)), Amount::whole(share))));
         let folder = tempfile::tempdir().expect("a folder");
         // It listens at the address that it advertises.
@@ -80,27 +80,27 @@ impl HonestNode {
 }
 
 /// An attacked node and its surroundings.
-pub struct Scene {
+pub struct AttackScene {
     _folder: TempDir,
     pub node: Node,
-    pub liar: ScriptedPeer,
-    fellows: Vec<ScriptedPeer>,
-    pub honest: Honest,
+    pub byzantine: ScriptedPeer,
+    accomplices: Vec<ScriptedPeer>,
+    pub honest: HonestPeer,
     /// Number of the address block 127.NUMBER.0.0/16, which only this scene uses.
     pub number: u8,
 }
 
-impl Scene {
-    fn start(attack: &Attack, honest: &HonestNode, number: u8) -> Scene {
-        let source = Honest(honest.node.http);
+impl AttackScene {
+    fn start(attack: &Attack, honest: &HonestNode, number: u8) -> AttackScene {
+        let source = HonestPeer(honest.node.http);
         let liar = |key: u64| {
             let (keys, script) = (key_pair(key), attack.script.clone());
             ScriptedPeer::start(keys, Ipv4Addr::new(127, number, 0, 1), source, move |asked, honest| {
                 script(asked, honest)
             })
         };
-        let fellows: Vec<_> = (1..=attack.fellows).map(|fellow| liar(FELLOWS + fellow)).collect();
-        let liar = liar(LIAR);
+        let fellows: Vec<_> = (1..=attack.accomplices).map(|fellow| liar(ACCOMPLICES + fellow)).collect();
+        let liar = liar(BYZANTINE);
         let folder = tempfile::tempdir().expect("a folder");
         let own = [
             ("nis.shouldAutoHarvestOnBoot", "false"),
@@ -109,13 +109,13 @@ impl Scene {
         ];
         let more = [&SHARED[..], &own, attack.settings].concat();
         let config = honest.genesis.write_hasty(folder.path(), &private_key(VICTIM).printed(), &more);
-        let fellow_keys = FELLOWS + 1..;
-        let mut peers = vec![peer(HARVESTER, honest.node.http), peer(LIAR, liar.endpoint())];
+        let fellow_keys = ACCOMPLICES + 1..;
+        let mut peers = vec![peer(HARVESTER, honest.node.http), peer(BYZANTINE, liar.endpoint())];
         peers.extend(fellow_keys.zip(&fellows).map(|(key, fellow)| peer(key, fellow.endpoint())));
         let peers = json!({"knownPeers": peers}).to_string();
         std::fs::write(folder.path().join("peers-config_synthetic.json"), peers).expect("room");
         let node = start(&config, folder.path(), &["--http-port", "0"]);
-        Scene { _folder: folder, node, liar, fellows, honest: source, number }
+        AttackScene { _folder: folder, node, byzantine: liar, accomplices: fellows, honest: source, number }
     }
 
     /// Connects a client to the node.
@@ -124,7 +124,7 @@ impl Scene {
     }
 
     /// Returns the node's trust record of a key: successes and failures.
-    pub fn experience(&self, key: u64) -> (u64, u64) {
+    pub fn trust_record(&self, key: u64) -> (u64, u64) {
         let all = self.client().get("/node/experiences").json();
         let key = key_pair(key).public().to_string();
         let of_key = |entry: &&Value| entry["node"]["identity"]["public-key"] == *key;
@@ -144,12 +144,14 @@ impl Scene {
         states.into_iter().find(|state| holds(&all[state])).unwrap_or("unknown").to_owned()
     }
 
-    fn has_become(&self, attack: &Attack) -> bool {
-        let (_, failures) = self.experience(LIAR);
-        match attack.becomes {
-            Becomes::Blamed => failures > 0,
-            Becomes::Unblamed => self.fellows.iter().chain([&self.liar]).any(|liar| liar.count(attack.path) > 0),
-            Becomes::InState(state) => self.state(LIAR) == state,
+    fn has_expected_state(&self, attack: &Attack) -> bool {
+        let (_, failures) = self.trust_record(BYZANTINE);
+        match attack.expected {
+            ExpectedOpinion::Penalized => failures > 0,
+            ExpectedOpinion::NotPenalized => {
+                self.accomplices.iter().chain([&self.byzantine]).any(|liar| liar.count(attack.path) > 0)
+            }
+            ExpectedOpinion::InState(state) => self.state(BYZANTINE) == state,
         }
     }
 }
@@ -157,7 +159,7 @@ impl Scene {
 pub fn start(config: &Path, folder: &Path, more: &[&str]) -> Node {
     let mut command = nisd(["run", "--bind", "127.0.0.1", "--websocket-port", "0"]);
     command.args(more).arg("--config").arg(config).arg("--data").arg(folder.join("store"));
-    Node::of(command)
+    Node::from_command(command)
 }
 
 pub fn peer(key: u64, endpoint: SocketAddr) -> Value {
@@ -168,10 +170,10 @@ pub fn peer(key: u64, endpoint: SocketAddr) -> Value {
 }
 
 /// Polls a condition; returns whether it became true in time.
-pub fn comes(mut look: impl FnMut() -> bool) -> bool {
+pub fn becomes_true(mut look: impl FnMut() -> bool) -> bool {
     let begun = Instant::now();
     while !look() {
-        if begun.elapsed() > PATIENCE {
+        if begun.elapsed() > MAX_WAIT {
             return false;
         }
         thread::sleep(Duration::from_millis(100));
@@ -182,58 +184,61 @@ pub fn comes(mut look: impl FnMut() -> bool) -> bool {
 /// Runs an attack; returns what was observed and what is wrong.
 fn run(attack: &Attack, honest: &HonestNode, number: u8) -> (String, Vec<String>) {
     let begun = Instant::now();
-    let scene = Scene::start(attack, honest, number);
-    let watch = Watch::begin(scene.node.http, scene.node.process.id());
+    let scene = AttackScene::start(attack, honest, number);
+    let watch = QueryMonitor::start(scene.node.http, scene.node.process.id());
     let mut wrong = (attack.act)(&scene);
-    if !comes(|| scene.has_become(attack)) {
-        wrong.push(format!("the liar did not become {:?}", attack.becomes));
+    if !becomes_true(|| scene.has_expected_state(attack)) {
+        wrong.push(format!("the liar did not become {:?}", attack.expected));
     }
     let least: u64 = crate::common::from_environment("NISD_HOSTILE_SECONDS").unwrap_or(0);
     thread::sleep(Duration::from_secs(least).saturating_sub(begun.elapsed()));
-    wrong.extend(follows(&scene, honest));
-    wrong.extend((attack.at_last)(&scene));
-    wrong.extend(blames(&scene, attack));
-    let seen = watch.end();
-    wrong.extend(costs(&seen, attack));
+    wrong.extend(check_follows(&scene, honest));
+    wrong.extend((attack.final_check)(&scene));
+    wrong.extend(check_penalties(&scene, attack));
+    let seen = watch.stop();
+    wrong.extend(check_costs(&seen, attack));
     if scene.node.process.log().contains("panicked") {
         wrong.push("it has panicked".to_owned());
     }
-    let (state, (_, failures)) = (scene.state(LIAR), scene.experience(LIAR));
+    let (state, (_, failures)) = (scene.state(BYZANTINE), scene.trust_record(BYZANTINE));
     let line = format!("{:44} {seen}; {state}, {failures} failures; {:.1?}", attack.name, begun.elapsed());
     (line, wrong.into_iter().map(|what| format!("{}: {what}", attack.name)).collect())
 }
 
 /// Checks that the node soon has the present tip of the honest node.
-fn follows(scene: &Scene, honest: &HonestNode) -> Vec<String> {
+fn check_follows(scene: &AttackScene, honest: &HonestNode) -> Vec<String> {
     let aim = honest.client().height();
-    if !comes(|| scene.client().height() >= aim) {
+    if !becomes_true(|| scene.client().height() >= aim) {
         return vec!["the honest chain is not followed".to_owned()];
     }
     let is_same = scene.client().block(aim).body == honest.client().block(aim).body;
-    said_if([(!is_same, "it is on another chain than the honest node")])
+    messages_if([(!is_same, "it is on another chain than the honest node")])
 }
 
 /// Checks that only byzantine peers are penalized, and only for lies.
-fn blames(scene: &Scene, attack: &Attack) -> Vec<String> {
-    let ((_, of_liar), (_, of_honest)) = (scene.experience(LIAR), scene.experience(HARVESTER));
-    said_if([
+fn check_penalties(scene: &AttackScene, attack: &Attack) -> Vec<String> {
+    let ((_, of_liar), (_, of_honest)) = (scene.trust_record(BYZANTINE), scene.trust_record(HARVESTER));
+    messages_if([
         (of_honest > 0, "the honest node is blamed"),
         (scene.state(HARVESTER) != "active", "the honest node is not active"),
-        (attack.becomes != Becomes::Blamed && of_liar > 0, "the liar is blamed for what happens to honest nodes too"),
+        (
+            attack.expected != ExpectedOpinion::Penalized && of_liar > 0,
+            "the liar is blamed for what happens to honest nodes too",
+        ),
     ])
 }
 
-fn costs(seen: &Seen, attack: &Attack) -> Vec<String> {
+fn check_costs(seen: &Observations, attack: &Attack) -> Vec<String> {
     // With few queries, the slowest one would be the 99th percentile.
-    let is_late = (seen.queries >= 300 && seen.p99 > MOST_P99) || seen.slowest > MOST;
-    said_if([
+    let is_late = (seen.queries >= 300 && seen.p99 > MAX_P99) || seen.slowest > MAX_RESPONSE_TIME;
+    messages_if([
         (seen.queries < 30, "clients were not asking"),
         (seen.memory > attack.memory, &format!("more than {} MiB of memory: {seen}", attack.memory)),
         (is_late, &format!("queries wait: {seen}")),
     ])
 }
 
-fn said_if<const N: usize>(all: [(bool, &str); N]) -> Vec<String> {
+fn messages_if<const N: usize>(all: [(bool, &str); N]) -> Vec<String> {
     all.into_iter().filter(|(is_so, _)| *is_so).map(|(_, what)| what.to_owned()).collect()
 }
 
@@ -241,7 +246,7 @@ fn said_if<const N: usize>(all: [(bool, &str); N]) -> Vec<String> {
 fn byzantine_peers_do_not_keep_a_node_from_the_honest_chain_or_its_clients() {
     let honest = HonestNode::start();
     // So that there is something to lie about.
-    assert!(comes(|| honest.client().height() > 15));
+    assert!(becomes_true(|| honest.client().height() > 15));
     let only = std::env::var("NISD_HOSTILE_ONLY").unwrap_or_default();
     let attacks = attacks::all().into_iter().filter(|attack| attack.name.contains(&only));
     let waiting: Mutex<VecDeque<_>> = Mutex::new((1..).zip(attacks).collect());
@@ -253,7 +258,7 @@ fn byzantine_peers_do_not_keep_a_node_from_the_honest_chain_or_its_clients() {
                     let next = waiting.lock().expect("no thread panics").pop_front();
                     let Some((number, attack)) = next else { return };
                     let (line, wrong) = run(&attack, &honest, number);
-                    loudly(&line);
+                    print_notice(&line);
                     found.lock().expect("no thread panics").extend(wrong);
                 }
             });

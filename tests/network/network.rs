@@ -66,7 +66,7 @@ impl Member {
     }
 
     /// Returns the number of active peers.
-    fn active(&self) -> usize {
+    fn active_peers(&self) -> usize {
         let nodes = self.client().get("/node/peer-list/all").json();
         nodes["active"].as_array().map_or(0, Vec::len)
     }
@@ -86,7 +86,7 @@ fn nodes_find_each_other_share_one_chain_and_relay_transactions() {
         assert_eq!(member.block(8), expected);
     }
     // The first node knew no peers; the others have announced themselves.
-    wait_for("two others", || (first.active() == 2).then_some(()));
+    wait_for("two others", || (first.active_peers() == 2).then_some(()));
 
     let payment = transfer(&key_pair(SENDER), address(&key_pair(9)), Amount(1_000_000), Amount(500_000), now());
     let answer = third.client().post("/transaction/announce", &announcement(&payment)).json();

@@ -2,18 +2,18 @@
 
 use std::collections::BTreeSet;
 
-use crate::common::loudly;
+use crate::common::print_notice;
 use crate::common::private_network::{address, key_pair, now, transfer};
-use crate::members::{Member, Place, wait_for};
+use crate::members::{Member, NodeLocation, wait_for};
 use nisd::model::Amount;
 
 /// Together they make a block every two seconds at first.
-const HASTE: u64 = 30;
+const BLOCKS_PER_MINUTE: u64 = 30;
 /// Number of paying accounts.
 const PAYERS: u64 = 2;
 
 /// Waits until all nodes have the same block one above the first node's present height.
-fn have_one_chain(members: &[Member]) {
+fn wait_for_one_chain(members: &[Member]) {
     let height = members[0].height() + 1;
     wait_for("one chain", || {
         let blocks: Vec<_> = members.iter().map(|member| member.block(height)).collect();
@@ -22,7 +22,7 @@ fn have_one_chain(members: &[Member]) {
 }
 
 /// Announces a payment at each node and waits until all nodes have confirmed it.
-fn pay_at_each(members: &[Member]) {
+fn pay_at_each_node(members: &[Member]) {
     let payments = (0..).zip(members).map(|(number, member): (u64, _)| {
         let from = key_pair(crate::members::payer(number % PAYERS));
         let payment = transfer(&from, address(&key_pair(9)), Amount(1_000_000 + number), Amount(500_000), now());
@@ -38,23 +38,27 @@ fn pay_at_each(members: &[Member]) {
 
 #[test]
 fn five_nodes_of_one_peer_list_make_one_chain_though_each_is_killed_once() {
-    let mut members = crate::members::network((2..7).map(Place::on_loopback).collect(), HASTE, PAYERS);
+    let mut members =
+        crate::members::network((2..7).map(NodeLocation::on_loopback).collect(), BLOCKS_PER_MINUTE, PAYERS);
     members[..2].iter_mut().for_each(Member::start);
     members[1].block(3);
-    have_one_chain(&members[..2]);
+    wait_for_one_chain(&members[..2]);
     members[2..].iter_mut().for_each(Member::start);
-    pay_at_each(&members);
+    pay_at_each_node(&members);
     for number in 0..members.len() {
         members[number].kill();
         let others = if number == 0 { &members[1] } else { &members[0] };
         others.block(others.height() + 1);
         members[number].start();
     }
-    have_one_chain(&members);
-    pay_at_each(&members);
+    wait_for_one_chain(&members);
+    pay_at_each_node(&members);
     let harvesters = harvesters(&members[0]);
     let (height, digest) = crate::members::stop_and_compare(&mut members);
-    loudly(&format!("five nodes, {} of which have made blocks: height {height}, digest {digest}", harvesters.len()));
+    print_notice(&format!(
+        "five nodes, {} of which have made blocks: height {height}, digest {digest}",
+        harvesters.len()
+    ));
     assert!(harvesters.len() >= 2, "they harvest together: {harvesters:?}");
 }
 

@@ -5,13 +5,13 @@
 
 use std::time::{Duration, Instant};
 
-use crate::common::{Random, from_environment, loudly};
-use crate::members::{Member, Place, wait_longer_for};
+use crate::common::{Random, from_environment, print_notice};
+use crate::members::{Member, NodeLocation, wait_with_timeout};
 
 /// Default duration of the restarts in seconds.
 const SECONDS: u64 = 25;
 /// Maximum time for the nodes to converge at the end.
-const PATIENCE: Duration = Duration::from_secs(180);
+const MAX_WAIT: Duration = Duration::from_secs(180);
 
 fn is_one_chain(members: &[Member]) -> Option<u64> {
     let height = members.iter().map(Member::height).min().expect("a node");
@@ -23,12 +23,12 @@ fn is_one_chain(members: &[Member]) -> Option<u64> {
 fn nodes_killed_in_turn_have_one_chain() {
     let seconds = from_environment("NISD_RESTARTS").unwrap_or(SECONDS);
     // All use one address, because a node is contacted at the address its requests come from.
-    let places = (1..=3).map(|_| Place::on_loopback(1)).collect();
+    let places = (1..=3).map(|_| NodeLocation::on_loopback(1)).collect();
     let mut members = crate::members::network(places, 60, 0);
     // Only the others know the address of the first.
-    members[0].forget_list();
+    members[0].remove_peer_list();
     members.iter_mut().for_each(Member::start);
-    wait_longer_for("one chain", PATIENCE, || is_one_chain(&members).filter(|height| *height > 2));
+    wait_with_timeout("one chain", MAX_WAIT, || is_one_chain(&members).filter(|height| *height > 2));
     // Known peers are saved within seconds.
     std::thread::sleep(Duration::from_secs(8));
     let mut random = Random(7);
@@ -42,7 +42,7 @@ fn nodes_killed_in_turn_have_one_chain() {
         std::thread::sleep(Duration::from_millis(2_000 + random.below(8_000) as u64));
     }
     let before = members.iter().map(Member::height).max().expect("a node");
-    let height = wait_longer_for("one chain", PATIENCE, || is_one_chain(&members).filter(|height| *height > before));
+    let height = wait_with_timeout("one chain", MAX_WAIT, || is_one_chain(&members).filter(|height| *height > before));
     let (common, digest) = crate::members::stop_and_compare(&mut members);
-    loudly(&format!("  {kills} kills in {seconds} s: one chain at height {height}, digest {digest} at {common}"));
+    print_notice(&format!("  {kills} kills in {seconds} s: one chain at height {height}, digest {digest} at {common}"));
 }

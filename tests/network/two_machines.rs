@@ -5,12 +5,12 @@ use std::path::Path;
 
 use crate::common::daemon::{Node, nisd, run};
 use crate::common::http_client::Client;
-use crate::members::{Place, active, behind, wait_for};
-use crate::namespaces::Wires;
+use crate::members::{NodeLocation, active_peers, wait_for, wrap_command};
+use crate::namespaces::VirtualLinks;
 
 /// Starts a node on a machine.
-fn start(place: &Place, arguments: &[&str]) -> Node {
-    Node::of(behind(&place.before, nisd(["run"].iter().chain(arguments))))
+fn start(place: &NodeLocation, arguments: &[&str]) -> Node {
+    Node::from_command(wrap_command(&place.command_prefix, nisd(["run"].iter().chain(arguments))))
 }
 
 #[test]
@@ -18,7 +18,7 @@ fn a_node_on_another_machine_joins_with_the_exported_settings() {
     if !crate::namespaces::is_inside("two_machines::a_node_on_another_machine_joins_with_the_exported_settings") {
         return;
     }
-    let places = Wires::lay(2).places();
+    let places = VirtualLinks::create(2).places();
     let [first, second] = places.as_slice() else { panic!("two places") };
     let folder = tempfile::tempdir().expect("a folder");
     let path = |name: &str| folder.path().join(name).to_str().expect("a text").to_owned();
@@ -32,10 +32,10 @@ fn a_node_on_another_machine_joins_with_the_exported_settings() {
     let config = Path::new(&exported).join("config-user.properties");
     let _second = start(second, &["--data", &other, "--config", config.to_str().expect("a text")]);
 
-    let [at_first, at_second] = [first, second].map(|place| SocketAddr::new(place.seen_at, place.http.port()));
+    let [at_first, at_second] = [first, second].map(|place| SocketAddr::new(place.test_address, place.http.port()));
     let [first, second] = [first, second].map(|place| place.http.ip().to_string());
-    wait_for("the first", || (active(at_second, "/endpoint/host") == [first.as_str()]).then_some(()));
-    wait_for("the second", || (active(at_first, "/endpoint/host") == [second.as_str()]).then_some(()));
+    wait_for("the first", || (active_peers(at_second, "/endpoint/host") == [first.as_str()]).then_some(()));
+    wait_for("the second", || (active_peers(at_first, "/endpoint/host") == [second.as_str()]).then_some(()));
     let height = |at| Client::connect(at).height();
     let block = |at| Client::connect(at).block(2).json();
     wait_for("a block", || (height(at_first) >= 2 && height(at_second) >= 2).then_some(()));

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::common::daemon::{Ended, run};
+use crate::common::daemon::{CommandOutput, run};
 use crate::common::tiny;
 use crate::recorded_chain::{Chain, digest_of, tip_of};
 use nisd::chain::rollback;
@@ -18,23 +18,23 @@ use tempfile::TempDir;
 const TIP: u64 = 60;
 
 /// A store that keeps histories at times.
-struct Place {
+struct HistoryStore {
     chain: Chain,
     store: Store,
     _folder: TempDir,
 }
 
-impl Place {
-    fn new(history_from: Option<u64>) -> Place {
+impl HistoryStore {
+    fn new(history_from: Option<u64>) -> HistoryStore {
         let (chain, folder) = (Chain::tiny(), tempfile::tempdir().expect("a folder"));
         let store = chain.store(folder.path());
-        let mut place = Place { chain, store, _folder: folder };
-        place.keep(history_from);
+        let mut place = HistoryStore { chain, store, _folder: folder };
+        place.set_history(history_from);
         place
     }
 
     /// Keeps histories from a height on, or none.
-    fn keep(&mut self, history_from: Option<u64>) {
+    fn set_history(&mut self, history_from: Option<u64>) {
         self.chain.network.chain.history_from = history_from.map(Height);
     }
 
@@ -91,11 +91,11 @@ fn addresses(state: &impl Read) -> Vec<Address> {
 }
 
 /// Returns the data of all accounts at all heights from a store imported up to each height.
-fn as_it_was() -> BTreeMap<(Address, u64), HistoryEntry> {
-    let whole = Place::new(None);
+fn expected_history() -> BTreeMap<(Address, u64), HistoryEntry> {
+    let whole = HistoryStore::new(None);
     whole.import(TIP);
     let all = addresses(&whole.store.snapshot().expect("a snapshot"));
-    let (place, mut found) = (Place::new(None), BTreeMap::new());
+    let (place, mut found) = (HistoryStore::new(None), BTreeMap::new());
     for height in 1..=TIP {
         place.import(height);
         let snapshot = place.store.snapshot().expect("a snapshot");
@@ -115,10 +115,10 @@ fn as_it_was() -> BTreeMap<(Address, u64), HistoryEntry> {
 
 #[test]
 fn the_account_history_has_the_balances_at_every_height() {
-    let place = Place::new(Some(1));
+    let place = HistoryStore::new(Some(1));
     place.import(TIP);
     let history = place.history();
-    assert_eq!(history, as_it_was());
+    assert_eq!(history, expected_history());
     let changing = |(address, height): &(Address, u64)| {
         let later = history.get(&(*address, height + 1));
         later.is_some_and(|later| later.balance.total() != history[&(*address, *height)].balance.total())
@@ -128,7 +128,7 @@ fn the_account_history_has_the_balances_at_every_height() {
 
 #[test]
 fn the_account_history_does_not_affect_consensus_and_is_absent_if_disabled() {
-    let (with, without) = (Place::new(Some(1)), Place::new(None));
+    let (with, without) = (HistoryStore::new(Some(1)), HistoryStore::new(None));
     for height in [1, 20, TIP] {
         with.import(height);
         without.import(height);
@@ -140,9 +140,9 @@ fn the_account_history_does_not_affect_consensus_and_is_absent_if_disabled() {
 
 #[test]
 fn the_account_history_begins_at_the_configured_height() {
-    let expected = as_it_was();
+    let expected = expected_history();
     for from in [2, 35, TIP] {
-        let place = Place::new(Some(from));
+        let place = HistoryStore::new(Some(from));
         place.import(from - 1);
         assert_eq!((place.known_from(), place.rows().len()), (None, 0), "before height {from}");
         place.import(TIP);
@@ -155,8 +155,8 @@ fn the_account_history_begins_at_the_configured_height() {
 
 #[test]
 fn a_toggled_account_history_is_known_only_since_it_was_last_enabled() {
-    let (expected, mut place) = (as_it_was(), Place::new(None));
-    let is_right = |place: &Place, from: u64| {
+    let (expected, mut place) = (expected_history(), HistoryStore::new(None));
+    let is_right = |place: &HistoryStore, from: u64| {
         assert_eq!(place.known_from(), Some(from));
         let last = tip_of(&place.store).height.0;
         let mut expected = expected.clone();
@@ -165,16 +165,16 @@ fn a_toggled_account_history_is_known_only_since_it_was_last_enabled() {
         assert!(place.history() == expected, "from height {from} to {last}");
     };
     place.import(10);
-    place.keep(Some(1));
+    place.set_history(Some(1));
     assert_eq!(place.known_from(), None);
     place.import(30);
     is_right(&place, 11);
-    place.keep(None);
+    place.set_history(None);
     is_right(&place, 11);
     place.import(31);
     assert_eq!(place.known_from(), None);
     place.import(40);
-    place.keep(Some(1));
+    place.set_history(Some(1));
     place.import(50);
     is_right(&place, 41);
     // Undoing blocks removes their history entries and restores the earlier ones.
@@ -196,28 +196,28 @@ fn a_toggled_account_history_is_known_only_since_it_was_last_enabled() {
 
 #[test]
 fn a_rollback_restores_the_account_history() {
-    let place = Place::new(Some(1));
+    let place = HistoryStore::new(Some(1));
     for height in [1, 7, 30, 59] {
         place.import(TIP);
         place.roll_back(height);
-        let straight = Place::new(Some(1));
+        let straight = HistoryStore::new(Some(1));
         straight.import(height);
         assert_eq!(place.rows(), straight.rows(), "height {height}");
     }
 }
 
 /// A folder with a store that commands work on.
-struct Folder(TempDir);
+struct StoreFolder(TempDir);
 
-impl Folder {
+impl StoreFolder {
     /// Creates it with the chain up to a height and these settings.
-    fn with(to: u64, settings: &[&str]) -> Folder {
-        let folder = Folder(tempfile::tempdir().expect("a folder"));
+    fn with(to: u64, settings: &[&str]) -> StoreFolder {
+        let folder = StoreFolder(tempfile::tempdir().expect("a folder"));
         folder.import(to, settings).expect_success();
         folder
     }
 
-    fn import(&self, to: u64, settings: &[&str]) -> Ended {
+    fn import(&self, to: u64, settings: &[&str]) -> CommandOutput {
         let to = to.to_string();
         self.run(
             "import",
@@ -226,7 +226,7 @@ impl Folder {
         )
     }
 
-    fn run(&self, command: &str, arguments: &[&str]) -> Ended {
+    fn run(&self, command: &str, arguments: &[&str]) -> CommandOutput {
         run([command, "--data", text(self.0.path())].iter().chain(arguments))
     }
 
@@ -278,7 +278,7 @@ const FROM_20: [&str; 4] = [ON[0], ON[1], "--set", "nisd.historyFrom=20"];
 
 #[test]
 fn an_incomplete_account_history_is_reported_and_rebuilt_by_a_reindex() {
-    let folder = Folder::with(40, &[]);
+    let folder = StoreFolder::with(40, &[]);
     let said = folder.import(50, &ON).expect_success().stderr;
     assert!(said.contains("known from height 41 on") && said.contains("`nisd reindex`"), "{said}");
     assert_eq!(folder.known_from(), Some(41));
@@ -299,21 +299,21 @@ fn an_incomplete_account_history_is_reported_and_rebuilt_by_a_reindex() {
 
 #[test]
 fn a_check_verifies_the_account_history_from_its_first_known_height() {
-    let plain = Folder::with(TIP, &[]).run("check", &[]).expect_success().text();
-    let mixed = Folder::with(30, &[]);
+    let plain = StoreFolder::with(TIP, &[]).run("check", &[]).expect_success().text();
+    let mixed = StoreFolder::with(30, &[]);
     mixed.import(45, &ON).expect_success();
     mixed.run("check", &[]).expect_success();
     mixed.import(50, &[]).expect_success();
     mixed.run("check", &[]).expect_success();
     mixed.import(TIP, &ON).expect_success();
-    for folder in [&mixed, &Folder::with(TIP, &ON), &Folder::with(TIP, &FROM_20)] {
+    for folder in [&mixed, &StoreFolder::with(TIP, &ON), &StoreFolder::with(TIP, &FROM_20)] {
         assert_eq!(folder.run("check", &[]).expect_success().text(), plain);
     }
 }
 
 #[test]
 fn a_check_finds_wrong_and_missing_historical_balances() {
-    let folder = Folder::with(TIP, &FROM_20);
+    let folder = StoreFolder::with(TIP, &FROM_20);
     let (mut last, mut first) = (Vec::new(), None);
     folder.change(|batch| {
         let keys = batch.keys_with_prefix(Table::BalanceHistory, &[]).unwrap();

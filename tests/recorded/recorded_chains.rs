@@ -1,8 +1,8 @@
 //! Chains recorded from NIS1: every block is accepted, every dumped state is equal, and the export is byte for byte the
 //! input.
 
-use crate::common::loudly;
-use crate::recorded_chain::{Chain, LATE, digest_of, tip_of};
+use crate::common::print_notice;
+use crate::recorded_chain::{Chain, FAR_FUTURE, digest_of, tip_of};
 use nisd::chain::{BlockImporter, ImportError, ImportOptions, ImportProgress, proof, rollback};
 use nisd::codec::block_file::{self, BlockFile};
 use nisd::model::{Address, Height};
@@ -23,7 +23,7 @@ fn dump_of(chain: &Chain, store: &Store) -> Value {
     serde_json::from_slice(&text).unwrap()
 }
 
-fn double(bits: &Value) -> f64 {
+fn double_from_bits(bits: &Value) -> f64 {
     f64::from_bits(u64::from_str_radix(bits.as_str().unwrap(), 16).unwrap())
 }
 
@@ -39,7 +39,7 @@ fn differences(path: &str, expected: &Value, found: &Value, out: &mut Vec<String
                 let value = |object: &serde_json::Map<String, Value>| object.get(key).cloned().unwrap_or_default();
                 let (a, b) = (value(a), value(b));
                 let is_same = match key.as_str() {
-                    key if DOUBLES.contains(&key) => is_close(double(&a), double(&b)),
+                    key if DOUBLES.contains(&key) => is_close(double_from_bits(&a), double_from_bits(&b)),
                     key if TEXTS.contains(&key) => {
                         let number = |value: &Value| value.as_str().unwrap().parse().unwrap();
                         is_close(number(&a), number(&b))
@@ -146,7 +146,7 @@ fn every_recalculation_is_as_recorded(name: &str) {
             let found = state::importance(&snapshot, &address).unwrap().unwrap();
             assert_eq!(found.height, grouped, "{address}");
             for (bits, value) in [("importanceBits", found.importance), ("pageRankBits", found.page_rank)] {
-                let expected = double(&account[bits]);
+                let expected = double_from_bits(&account[bits]);
                 assert!(is_close(expected, value), "height {grouped}, {address}: {expected:e}, found {value:e}");
                 all += 1;
                 equal += u32::from(expected == value);
@@ -155,7 +155,7 @@ fn every_recalculation_is_as_recorded(name: &str) {
             assert_eq!(account["effectiveImportance"], effective, "height {grouped}, {address}");
         }
     }
-    loudly(&format!("{name}: {equal} of {all} importances and page ranks are equal to the last bit"));
+    print_notice(&format!("{name}: {equal} of {all} importances and page ranks are equal to the last bit"));
 }
 
 #[test]
@@ -187,7 +187,7 @@ fn every_losing_branch_leaves_no_trace(name: &str) {
         chain.import(&forked, common);
         let before = digest_of(&forked);
         let losing = losing_branch(&fork);
-        chain.take_in(&forked, vec![BlockFile::new(losing.as_slice()).unwrap()], None).unwrap();
+        chain.import_files(&forked, vec![BlockFile::new(losing.as_slice()).unwrap()], None).unwrap();
         assert_eq!(tip_of(&forked).height.0, common + fork["losingLength"].as_u64().unwrap());
         assert_ne!(digest_of(&forked), before, "fork {}", fork["fork"]);
         let mut batch = forked.begin_write().unwrap();
@@ -233,7 +233,7 @@ fn a_file_of_another_branch_is_rejected_and_changes_nothing() {
     chain.import(&store, u64::MAX);
     let before = digest_of(&store);
     let losing = losing_branch(&chain.lines("forks.jsonl.gz")[0]);
-    let refused = chain.take_in(&store, vec![BlockFile::new(losing.as_slice()).unwrap()], None);
+    let refused = chain.import_files(&store, vec![BlockFile::new(losing.as_slice()).unwrap()], None);
     assert!(matches!(refused, Err(ImportError::OtherChain(_))), "{refused:?}");
     assert_eq!(digest_of(&store), before);
 }
@@ -259,7 +259,7 @@ fn a_flipped_bit_in_a_block_is_rejected_and_earlier_blocks_stay() {
         changed[place] ^= 1 << (place % 8);
         let mut bytes = Vec::new();
         block_file::write_block(&mut bytes, &changed).unwrap();
-        match chain.take_in(&store, vec![BlockFile::new(bytes.as_slice()).unwrap()], None) {
+        match chain.import_files(&store, vec![BlockFile::new(bytes.as_slice()).unwrap()], None) {
             Err(_) => refused += 1,
             Ok(()) if tip_of(&store).height.0 == 20 => {}
             Ok(()) => {
@@ -287,7 +287,7 @@ fn a_full_store_keeps_committed_blocks_and_continues_with_a_larger_map() {
         let mut intake =
             BlockImporter::new(&small, &chain.network, chain.nemesis.clone(), vec![file], options).unwrap();
         let error = loop {
-            match intake.step(LATE) {
+            match intake.step(FAR_FUTURE) {
                 Ok(progress) => assert_ne!(progress, ImportProgress::Done, "the store is large enough"),
                 Err(error) => break error,
             }

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use crate::recorded_chain::{Chain, digest_of, tip_of};
-use crate::remote::{Local, Remote, bytes_of, push, synchronise};
+use crate::remote::{LocalNode, Remote, bytes_of, push, synchronise};
 use nisd::chain::BranchOutcome;
 use nisd::chain::chain_comparer::ComparisonResult;
 use nisd::model::{Block, Height, Timestamp};
@@ -49,7 +49,7 @@ impl Fork {
 }
 
 /// The node starts at the common block and harvests the losing branch by its own clock.
-fn harvest_losing_branch(local: Local<'_>, fork: &Fork, step: &Value) {
+fn harvest_losing_branch(local: LocalNode<'_>, fork: &Fork, step: &Value) {
     for (block, recorded) in fork.losing.iter().zip(fork.record["losingBranch"].as_array().unwrap()) {
         let (result, outcome) = push(local, block.clone(), block.timestamp);
         assert_eq!(result, "SUCCESS", "block {}", recorded["hash"]);
@@ -68,7 +68,7 @@ fn harvest_losing_branch(local: Local<'_>, fork: &Fork, step: &Value) {
 }
 
 /// The winning branch arrives as recorded.
-fn deliver_winning_branch(local: Local<'_>, fork: &Fork, step: &Value) -> BranchOutcome {
+fn deliver_winning_branch(local: LocalNode<'_>, fork: &Fork, step: &Value) -> BranchOutcome {
     let (result, outcome) = match fork.record["deliveredBy"].as_str().unwrap() {
         "push" => {
             let [block] = fork.winning.as_slice() else { panic!("one block is pushed") };
@@ -89,7 +89,7 @@ fn deliver_winning_branch(local: Local<'_>, fork: &Fork, step: &Value) -> Branch
 }
 
 /// Performs the steps of a fork; returns the outcome of the winning branch.
-fn replay(local: Local<'_>, fork: &Fork) -> BranchOutcome {
+fn replay(local: LocalNode<'_>, fork: &Fork) -> BranchOutcome {
     let [begin, lose, win, again] = fork.record["steps"].as_array().unwrap().as_slice() else { panic!("four steps") };
     assert_eq!(begin["height"], tip_of(local.store).height.0);
     assert_eq!(tip_of(local.store).score, fork.score("commonScore"));
@@ -113,7 +113,7 @@ fn announced(chain: &Chain, forks: &[Fork]) -> Vec<Value> {
 
 /// Checks that the reorg returns exactly the transactions that only the losing branch held, and that the mempool
 /// afterwards holds nothing else but earlier unconfirmed transactions.
-fn check_pool(store: &Store, fork: &Fork, outcome: &BranchOutcome, announced: &[Value]) {
+fn check_mempool(store: &Store, fork: &Fork, outcome: &BranchOutcome, announced: &[Value]) {
     let switch = outcome.update.as_ref().unwrap();
     assert_eq!((switch.common.0, switch.tip), (fork.common, tip_of(store).height));
     let returned: BTreeSet<String> = switch.returned.iter().map(|one| one.hash().to_string()).collect();
@@ -149,13 +149,13 @@ fn every_fork_is_resolved_as_recorded(name: &str) {
     for fork in forks {
         let number = &fork.record["fork"];
         chain.import(&forked, fork.common);
-        let outcome = replay(Local { chain: &chain, store: &forked }, &fork);
+        let outcome = replay(LocalNode { chain: &chain, store: &forked }, &fork);
         assert_eq!(outcome.scores, fork.partial_scores(), "fork {number}");
-        check_pool(&forked, &fork, &outcome, &announced);
+        check_mempool(&forked, &fork, &outcome, &announced);
         chain.import(&straight, fork.winning.last().unwrap().height.0);
         let rival = &fork.record["rivalPushToWinner"];
         if !rival.is_null() {
-            let result = push(Local { chain: &chain, store: &straight }, fork.losing[0].clone(), fork.clock()).0;
+            let result = push(LocalNode { chain: &chain, store: &straight }, fork.losing[0].clone(), fork.clock()).0;
             assert_eq!(*rival, result, "fork {number}: the rival is pushed to the winner");
         }
         assert_eq!(tip_of(&forked), tip_of(&straight), "fork {number}");

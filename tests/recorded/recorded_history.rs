@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use crate::common::daemon::run;
 use crate::common::exchange::{Exchange, read_file};
-use crate::common::{loudly, shared};
+use crate::common::{print_notice, shared};
 use crate::recorded_chain::Chain;
 use nisd::chain::rollback;
 use nisd::model::{Address, Height, MosaicDefinition, MosaicId};
@@ -19,7 +19,7 @@ use tempfile::TempDir;
 const TOLERANCE: f64 = 1e-14;
 
 /// NIS1 compares some numbers by object identity; only equal numbers up to this one are the same object.
-const LARGEST_SHARED: u64 = 127;
+const LARGEST_CACHED_INTEGER: u64 = 127;
 
 /// A chain with full account histories, and the recorded answers of NIS1.
 struct Recording {
@@ -91,7 +91,7 @@ fn what_accounts_had_is_as_recorded(name: &str, file: &str) {
             entries += compare_entries(&recording, &state, &list["data"]);
         }
     }
-    loudly(&format!("{name}: {entries} entries of historical account data are as recorded"));
+    print_notice(&format!("{name}: {entries} entries of historical account data are as recorded"));
     assert!(entries > 100, "{name}: {entries} entries");
 }
 
@@ -153,7 +153,7 @@ fn a_check_verifies_historical_importances_from_their_first_known_height() {
 }
 
 /// Returns the requested mosaic and height; `None` if the request does not have the usual form.
-fn asked(exchange: &Exchange) -> Option<(MosaicId, Height)> {
+fn requested_supply(exchange: &Exchange) -> Option<(MosaicId, Height)> {
     let query = exchange.query.as_ref()?.replace("%20", " ").replace("+", " ").replace("%27", "'").replace("%3A", ":");
     let mut parameters = query.split('&').map(|parameter| parameter.split_once('='));
     let (mut id, mut height) = (None, Height(u64::MAX - 1));
@@ -170,7 +170,7 @@ fn asked(exchange: &Exchange) -> Option<(MosaicId, Height)> {
 /// Compares one answer, computed in chunks of `rows` rows. Returns whether the supply differs because the definition
 /// has a levy whose fee NIS1 treats as different from an equal one.
 fn compare_supply(state: &impl Read, exchange: &Exchange, answer: &Value, rows: u32) -> bool {
-    let Some((id, height)) = asked(exchange) else { panic!("{} is not of the usual form", exchange.line()) };
+    let Some((id, height)) = requested_supply(exchange) else { panic!("{} is not of the usual form", exchange.line()) };
     let recorded = answer["data"].as_array().expect("a list");
     let Some(mut walk) = SupplyQuery::new(state, &id, height).expect("a store") else {
         assert!(recorded.is_empty(), "{}: {answer}", exchange.line());
@@ -197,7 +197,11 @@ fn compare_supply(state: &impl Read, exchange: &Exchange, answer: &Value, rows: 
     let is_other = supply != found.units;
     if is_other {
         let fee = found.definition.levy.as_ref().map(|levy| levy.fee);
-        assert!(fee.is_some_and(|fee| fee > LARGEST_SHARED), "{line}: expected {supply}, found {}", found.units);
+        assert!(
+            fee.is_some_and(|fee| fee > LARGEST_CACHED_INTEGER),
+            "{line}: expected {supply}, found {}",
+            found.units
+        );
         assert_eq!(supply, supply_since(state, &found, height), "{line}");
     }
     is_other
@@ -245,7 +249,9 @@ fn supplies_are_as_recorded(name: &str, file: &str) {
         count += 1;
         others += u32::from(is_other);
     }
-    loudly(&format!("{name}: {count} supplies are as recorded, but {others} that NIS1 breaks off at an equal levy"));
+    print_notice(&format!(
+        "{name}: {count} supplies are as recorded, but {others} that NIS1 breaks off at an equal levy"
+    ));
     assert!(count > 10 && others < 5, "{name}: {count} supplies, {others} of them others");
 }
 

@@ -9,7 +9,7 @@ use std::path::Path;
 use crate::common::daemon::{Node, nisd};
 use crate::common::http_client::Client;
 use crate::common::shared;
-use crate::members::{active, loopback, wait_for};
+use crate::members::{active_peers, loopback, wait_for};
 use tempfile::TempDir;
 
 const NODES: [&str; 3] = ["A", "B", "C"];
@@ -34,7 +34,7 @@ fn start(folder: &TempDir) -> Node {
     let mut command = nisd(["run", "--bind", "127.0.0.1", "--websocket-port", "0"]);
     command.arg("--config").arg(folder.path().join("config-user.properties"));
     command.arg("--data").arg(folder.path().join("store"));
-    Node::of(command)
+    Node::from_command(command)
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn three_nodes_with_recorded_settings_find_each_other_and_make_one_chain() {
     let nodes = folders.each_ref().map(start);
     for (name, node) in NODES.iter().zip(&nodes) {
         let others: Vec<_> = NODES.iter().filter(|other| *other != name).map(|other| format!("node {other}")).collect();
-        wait_for("the others", || (active(node.http, "/identity/name") == others).then_some(()));
+        wait_for("the others", || (active_peers(node.http, "/identity/name") == others).then_some(()));
     }
     let block = |node: &Node| {
         let mut client = Client::connect(node.http);

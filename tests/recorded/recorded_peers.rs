@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 
-use crate::common::{loudly, shared};
+use crate::common::{print_notice, shared};
 use crate::peer_recording::{Call, Recording, read};
 use nisd::codec::{Context, Format, Readable, Writable};
 use nisd::model::{Block, Height, Transaction};
@@ -17,7 +17,7 @@ use nisd::peer::wire::{
 };
 
 /// Paths of the interface for people and wallets, which other tests compare with recordings.
-const FOR_PEOPLE: [&str; 8] = [
+const CLIENT_PATHS: [&str; 8] = [
     "/transaction/announce",
     "/debug/connections/incoming",
     "/debug/connections/outgoing",
@@ -86,25 +86,25 @@ type Difference = (String, String, &'static str);
 
 /// Results for a recording.
 #[derive(Default)]
-struct Found {
+struct Results {
     /// Numbers of requests, answers and signatures by path.
     counts: BTreeMap<String, [usize; 3]>,
-    for_people: usize,
+    client_calls: usize,
     unanswered: usize,
     errors: usize,
     differences: BTreeSet<Difference>,
 }
 
-impl Found {
-    fn check(name: &str, recording: &Recording) -> Found {
-        let mut found = Found::default();
+impl Results {
+    fn check(name: &str, recording: &Recording) -> Results {
+        let mut found = Results::default();
         for call in &recording.calls {
-            if FOR_PEOPLE.contains(&call.path.as_str()) {
-                found.for_people += 1;
+            if CLIENT_PATHS.contains(&call.path.as_str()) {
+                found.client_calls += 1;
                 continue;
             }
             let count = found.counts.entry(call.path.clone()).or_default();
-            let place = call.what.clone().unwrap_or_else(|| format!("{} asks {}", call.from, call.to));
+            let place = call.fault.clone().unwrap_or_else(|| format!("{} asks {}", call.from, call.to));
             let mut differ = |result: Result<(), &'static str>| {
                 found.differences.extend(result.err().map(|how| (call.path.clone(), place.clone(), how)));
             };
@@ -128,7 +128,7 @@ impl Found {
                 }
             }
         }
-        found.say(name);
+        found.print(name);
         found
     }
 
@@ -136,13 +136,13 @@ impl Found {
         self.counts.values().map(|[_, _, signatures]| signatures).sum()
     }
 
-    fn say(&self, name: &str) {
-        let Found { counts, for_people, unanswered, errors, .. } = self;
+    fn print(&self, name: &str) {
+        let Results { counts, client_calls: for_people, unanswered, errors, .. } = self;
         let mut text = format!("{name}: {for_people} for people, {unanswered} unanswered, {errors} errors");
         for (path, [requests, answers, signatures]) in counts {
             text.push_str(&format!("\n  {path}: {requests} requests, {answers} answers, {signatures} signatures"));
         }
-        loudly(&text);
+        print_notice(&text);
     }
 }
 
@@ -217,15 +217,19 @@ impl Checked<'_> {
             "/chain/score" => plain(Query::Score),
             "/chain/last-block" => plain(Query::LastBlock),
             "/time-sync/network-time" => plain(Query::NetworkTime),
-            "/chain/hashes-from" => with(self.asked(format, body)?, Query::HashesFrom),
-            "/chain/blocks-after" => with(self.asked::<ChainRequest>(format, body)?, Query::BlocksAfter),
-            "/block/at" => with(self.asked(format, body)?, Query::BlockAt),
-            "/transactions/unconfirmed" => with(self.asked::<ShortIds>(format, body)?, Query::Unconfirmed),
+            "/chain/hashes-from" => with(self.request_body(format, body)?, Query::HashesFrom),
+            "/chain/blocks-after" => with(self.request_body::<ChainRequest>(format, body)?, Query::BlocksAfter),
+            "/block/at" => with(self.request_body(format, body)?, Query::BlockAt),
+            "/transactions/unconfirmed" => with(self.request_body::<ShortIds>(format, body)?, Query::Unconfirmed),
             path => panic!("{path} is not checked"),
         }
     }
 
-    fn asked<T: Readable + Writable>(&self, format: Format, body: &[u8]) -> Result<(T, Challenge), &'static str> {
+    fn request_body<T: Readable + Writable>(
+        &self,
+        format: Format,
+        body: &[u8],
+    ) -> Result<(T, Challenge), &'static str> {
         let request: AuthenticatedRequest<T> = self.same(format, body)?;
         Ok((request.entity, request.challenge))
     }
@@ -270,7 +274,7 @@ impl Checked<'_> {
         let (format, body) = (self.call.response_format(), self.call.response.as_slice());
         let (_, challenge) = self.query()?;
         let read = read_answer::<T>(format, body, self.context(), &challenge, &self.recording.keys[&self.call.to]);
-        let entity = read.map_err(how)?;
+        let entity = read.map_err(describe)?;
         let response = self.same::<AuthenticatedResponse<T>>(format, body)?;
         assert_eq!(response.entity, entity);
         Ok(1)
@@ -284,7 +288,7 @@ impl Checked<'_> {
         let (_, challenge) = self.query()?;
         let body = self.call.response.as_slice();
         let read = read_introduction(self.call.response_format(), body, self.context(), &challenge);
-        let node = read.map_err(how)?;
+        let node = read.map_err(describe)?;
         match node.identity.key == self.recording.keys[&self.call.to] {
             true => Ok(()),
             false => Err("another node"),
@@ -317,7 +321,7 @@ impl Checked<'_> {
     }
 }
 
-fn how(error: AnswerError) -> &'static str {
+fn describe(error: AnswerError) -> &'static str {
     match error {
         AnswerError::Unreadable(_) => "unreadable",
         AnswerError::Impersonated => "impersonated",
@@ -332,7 +336,7 @@ fn verified<T: Writable>(pushed: &SecureEntity<T>) -> Result<(), &'static str> {
 fn check(name: &str, calls: usize, signatures: usize) {
     let Some(folder) = shared("data/peer") else { return };
     let recording = read(&folder, name);
-    let found = Found::check(name, &recording);
+    let found = Results::check(name, &recording);
     assert_eq!((recording.calls.len(), found.signatures()), (calls, signatures));
     assert_eq!(found.differences, BTreeSet::new());
 }
@@ -361,7 +365,7 @@ fn recorded_fork_messages_are_decoded() {
 fn recorded_messages_of_faulty_peers_are_decoded_except_for_their_faults() {
     let Some(folder) = shared("data/peer") else { return };
     let recording = read(&folder, "misbehave");
-    let found = Found::check("misbehave", &recording);
+    let found = Results::check("misbehave", &recording);
     assert_eq!((recording.calls.len(), found.signatures()), (266, 144));
     let explained = EXPLAINED.map(|(path, place, how)| (path.to_owned(), place.to_owned(), how));
     assert_eq!(found.differences, BTreeSet::from(explained));

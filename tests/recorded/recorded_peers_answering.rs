@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use crate::answering_node::AnsweringNode;
 use crate::common::http::HttpResponse;
-use crate::common::{loudly, shared};
+use crate::common::{print_notice, shared};
 use crate::peer_recording::Call;
 use crate::recorded_chain::copy_store;
 use comparison::{Outcome, Translated, compare, in_json};
@@ -27,7 +27,7 @@ use source::{Source, blocks_of};
 use tempfile::TempDir;
 
 /// Requests during the processing of a block, which the recorded node does concurrently: recording, node, second.
-const MEANWHILE: [(&str, &str, f64); 1] = [("steady", "C", 251.7168)];
+const DURING_BLOCK_PROCESSING: [(&str, &str, f64); 1] = [("steady", "C", 251.7168)];
 /// Blocks that a node fetched and dropped because it had meanwhile made one: recording, node, and second of the answer.
 const DROPPED: [(&str, &str, f64); 1] = [("fork", "B", 159.4)];
 /// Maximum delay of a call back, in seconds.
@@ -35,7 +35,7 @@ const CALL_BACK: f64 = 2.0;
 
 /// Why an exchange is not compared.
 const UNANSWERED: &str = "there was no answer";
-const OF_THE_COURSE: &str = "tells what the node has gone through, or what others are doing";
+const DEPENDS_ON_HISTORY: &str = "tells what the node has gone through, or what others are doing";
 const WHILE_STARTING: &str = "the node was starting";
 const TOO_EARLY: &str = "the node had not got its chain yet";
 
@@ -55,7 +55,7 @@ const CHALLENGE: &str = "a challenge that is not of 64 bytes, which is not signe
 const UNRESOLVED: &str = "a name of a host that means nothing, and which is not looked up here";
 const TRUE_AFTER_FORGED: &str =
     "a transaction that came after a copy with a wrong signature is there, which NIS1 refuses";
-const NOT_ASKED_BACK: &str =
+const NOT_CALLED_BACK: &str =
     "a sign of life of a node that is known, which is not asked back: it is asked where it is known";
 const BEFORE_THE_BLOCK: &str = "was asked while a block was taken in, and answered without it";
 
@@ -77,17 +77,17 @@ struct Counts {
 }
 
 /// An event of a node.
-enum Happening<'a> {
+enum NodeEvent<'a> {
     /// It receives a request.
-    Asked(&'a Call),
+    Receives(&'a Call),
     /// It pushes its own block.
     Pushes(&'a Call),
     /// It receives blocks that it requested.
-    Pulls(Vec<Block>),
+    Fetches(Vec<Block>),
 }
 
 /// The part of one node in a recording.
-struct Part<'a> {
+struct NodeReplay<'a> {
     source: &'a Source,
     node: &'static str,
     /// Calls of the node whose answers were used again.
@@ -99,27 +99,27 @@ struct Part<'a> {
     in_json: usize,
 }
 
-impl<'a> Part<'a> {
-    fn new(source: &'a Source, node: &'static str) -> Part<'a> {
+impl<'a> NodeReplay<'a> {
+    fn new(source: &'a Source, node: &'static str) -> NodeReplay<'a> {
         let used = vec![false; source.recording.calls.len()];
-        Part { source, node, used, outcomes: BTreeMap::new(), equal: BTreeMap::new(), in_json: 0 }
+        NodeReplay { source, node, used, outcomes: BTreeMap::new(), equal: BTreeMap::new(), in_json: 0 }
     }
 
     /// Returns its events from a second of the recording on, in order.
-    fn happenings(&self, from: f64) -> Vec<(Duration, Happening<'a>)> {
+    fn events(&self, from: f64) -> Vec<(Duration, NodeEvent<'a>)> {
         let mut all = Vec::new();
         for call in self.source.recording.calls.iter().filter(|call| call.at >= from) {
             let is_pull = call.path == "/chain/blocks-after" && call.status == Some(200);
-            let ended = call.at + call.took / 1_000.0;
+            let ended = call.at + call.duration_millis / 1_000.0;
             let is_dropped = DROPPED.iter().any(|(name, node, second)| {
                 (*name, *node) == (self.source.name, self.node) && (call.at - second).abs() < 1.0
             });
             if call.to == self.node {
-                all.push((call.at + call.held / 1_000.0, Happening::Asked(call)));
+                all.push((call.at + call.delay_millis / 1_000.0, NodeEvent::Receives(call)));
             } else if call.from == self.node && call.path == "/push/block" {
-                all.push((call.at, Happening::Pushes(call)));
+                all.push((call.at, NodeEvent::Pushes(call)));
             } else if call.from == self.node && is_pull && !is_dropped {
-                all.push((ended, Happening::Pulls(blocks_of(call, self.source.context()))));
+                all.push((ended, NodeEvent::Fetches(blocks_of(call, self.source.context()))));
             }
         }
         all.sort_by(|(a, _), (b, _)| a.total_cmp(b));
@@ -132,28 +132,28 @@ impl<'a> Part<'a> {
         let asked = |call: &&Call| call.to == self.node && call.at < from;
         let too_early = self.source.recording.calls.iter().filter(asked).count();
         self.outcomes.extend((too_early > 0).then_some((Outcome::Skipped(TOO_EARLY), too_early)));
-        let began = self.source.began();
+        let began = self.source.started_at();
         let mut node = AnsweringNode::start(&store, settings, began, Duration::from_secs_f64(from));
-        for (at, happening) in self.happenings(from) {
+        for (at, happening) in self.events(from) {
             node.run_to(at, &mut |fetch, now| self.answer(fetch, now));
             match happening {
-                Happening::Pulls(blocks) => node = node.pull(&blocks),
-                Happening::Pushes(call) => drop(self.ask(&mut node, &bytes_of(call))),
-                Happening::Asked(call) => self.is_asked(call, &mut node),
+                NodeEvent::Fetches(blocks) => node = node.add_fetched_blocks(&blocks),
+                NodeEvent::Pushes(call) => drop(self.send_request(&mut node, &bytes_of(call))),
+                NodeEvent::Receives(call) => self.replay_call(call, &mut node),
             }
         }
     }
 
-    fn ask(&mut self, node: &mut AnsweringNode<'_>, request: &[u8]) -> HttpResponse {
+    fn send_request(&mut self, node: &mut AnsweringNode<'_>, request: &[u8]) -> HttpResponse {
         node.request(request, &mut |fetch, now| self.answer(fetch, now))
     }
 
     /// Sends the recorded request and compares the answers.
-    fn is_asked(&mut self, call: &Call, node: &mut AnsweringNode<'_>) {
+    fn replay_call(&mut self, call: &Call, node: &mut AnsweringNode<'_>) {
         let outcome = match reason_to_skip(call) {
             Some(reason) => Outcome::Skipped(reason),
             None => {
-                let got = self.ask(node, &bytes_of(call));
+                let got = self.send_request(node, &bytes_of(call));
                 self.compare(call, &got)
             }
         };
@@ -161,7 +161,7 @@ impl<'a> Part<'a> {
             *self.equal.entry(call.path.clone()).or_default() += 1;
             if let Some(Translated { request, answer }) = in_json(call, self.source.context()) {
                 self.in_json += 1;
-                let got = self.ask(node, &request);
+                let got = self.send_request(node, &request);
                 let shown = |body: &[u8]| String::from_utf8_lossy(body).into_owned();
                 assert_eq!((got.status, shown(&got.body)), (200, shown(&answer)), "{} in JSON", call.path);
             }
@@ -183,18 +183,18 @@ impl<'a> Part<'a> {
         let challenges = (call.request.last_chunk(), request.body.last_chunk());
         let (Some(recorded), Some(challenge)) = challenges else { return None };
         let (recorded, challenge) = (Challenge(*recorded), Challenge(*challenge));
-        let body = recording.signed_anew(call.response.clone(), &recorded, &challenge);
+        let body = recording.signed_again(call.response.clone(), &recorded, &challenge);
         Some(fetch::Response { status: call.status?, body })
     }
 
     /// Returns why an exchange must have a different answer, and whether it has.
     fn exception(&self, call: &Call, got: &HttpResponse) -> Option<(&'static str, bool)> {
-        let what = call.what.as_deref().unwrap_or_default();
+        let what = call.fault.as_deref().unwrap_or_default();
         let is_here = |(name, node, second): &(&str, &str, f64)| {
             (*name, *node, *second) == (self.source.name, self.node, call.at)
         };
         match what {
-            _ if MEANWHILE.iter().any(is_here) => {
+            _ if DURING_BLOCK_PROCESSING.iter().any(is_here) => {
                 Some((BEFORE_THE_BLOCK, got.status == 200 && call.response != got.body))
             }
             _ if UNSIGNED_CHALLENGES.contains(&what) => {
@@ -206,7 +206,7 @@ impl<'a> Part<'a> {
             // NIS1 answers that it could not call the sender back. Here nothing depends on that: a message in the name
             // of a known node does not influence where that node is contacted.
             _ if call.path == "/node/sign-of-life" && call.status == Some(500) && got.status == 200 => {
-                Some((NOT_ASKED_BACK, self.source.name != "misbehave"))
+                Some((NOT_CALLED_BACK, self.source.name != "misbehave"))
             }
             "cysm http no.such.host.invalid 1" => Some((UNRESOLVED, got.status == 200)),
             _ => None,
@@ -221,7 +221,7 @@ impl<'a> Part<'a> {
         };
         match outcome {
             Outcome::Differs(how) => {
-                let what = call.what.as_deref().unwrap_or_default();
+                let what = call.fault.as_deref().unwrap_or_default();
                 let Call { at, from, to, path, .. } = call;
                 Outcome::Differs(format!("{at:.3} s, {from} asks {to}: {path} {what}: {how}"))
             }
@@ -259,9 +259,9 @@ fn reason_to_skip(call: &Call) -> Option<&'static str> {
     match call.status {
         None => Some(UNANSWERED),
         Some(503) => Some(WHILE_STARTING),
-        _ if of_the_course.contains(&call.path.as_str()) => Some(OF_THE_COURSE),
+        _ if of_the_course.contains(&call.path.as_str()) => Some(DEPENDS_ON_HISTORY),
         _ if call.method == "GET" && ["/node/peer-list/active", "/node/experiences"].contains(&call.path.as_str()) => {
-            Some(OF_THE_COURSE)
+            Some(DEPENDS_ON_HISTORY)
         }
         _ => None,
     }
@@ -275,20 +275,20 @@ fn check(name: &'static str, nodes: &[&'static str], expected: Counts) {
     let (mut outcomes, mut equal, mut in_json) = (BTreeMap::new(), BTreeMap::new(), 0);
     let mut taken_in: Option<(Vec<Block>, TempDir)> = None;
     for node in nodes {
-        let (settings, (blocks, from)) = (source.settings(node), source.beginning(node));
+        let (settings, (blocks, from)) = (source.settings(node), source.initial_chain(node));
         // Most of them start with the same chain.
         let pristine = match taken_in.take().filter(|(others, _)| *others == blocks) {
             Some((_, pristine)) => pristine,
             None => {
                 let pristine = tempfile::tempdir().expect("a folder");
-                source.take_in(&blocks, pristine.path(), &settings);
+                source.build_chain(&blocks, pristine.path(), &settings);
                 pristine
             }
         };
         let folder = tempfile::tempdir().expect("a folder");
         copy_store(pristine.path(), folder.path());
         taken_in = Some((blocks, pristine));
-        let mut part = Part::new(&source, node);
+        let mut part = NodeReplay::new(&source, node);
         part.replay(folder.path(), &settings, from);
         part.outcomes.into_iter().for_each(|(outcome, count)| *outcomes.entry(outcome).or_default() += count);
         part.equal.into_iter().for_each(|(path, count)| *equal.entry(path).or_default() += count);
@@ -296,13 +296,13 @@ fn check(name: &'static str, nodes: &[&'static str], expected: Counts) {
     }
     let calls = source.recording.calls.iter().filter(|call| nodes.contains(&call.to.as_str())).count();
     assert_eq!(outcomes.values().sum::<usize>(), calls, "nothing is left out unsaid");
-    let (counts, differences) = tell(name, outcomes, &equal, in_json);
+    let (counts, differences) = print_results(name, outcomes, &equal, in_json);
     assert!(differences.is_empty(), "{name}: {} differ\n{}", differences.len(), differences.join("\n"));
     assert_eq!(counts, expected, "{name}");
 }
 
 /// Prints the results for a recording; returns the counts and the differences.
-fn tell(
+fn print_results(
     name: &str,
     outcomes: BTreeMap<Outcome, usize>,
     equal: &BTreeMap<String, usize>,
@@ -327,7 +327,7 @@ fn tell(
         *all += count;
         text += &format!("\n  {count} {line}");
     }
-    loudly(&text);
+    print_notice(&text);
     (counts, differences)
 }
 

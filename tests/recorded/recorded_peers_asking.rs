@@ -10,7 +10,7 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::common::{Random, loudly, shared};
+use crate::common::{Random, print_notice, shared};
 use crate::peer_recording::{Call, Recording, read};
 use nisd::codec::{Context, Format};
 use nisd::model::{Address, Hash256, Height, Timestamp};
@@ -31,36 +31,36 @@ const SOCKET_TIMEOUT: f64 = 10_000.0;
 
 /// A request of this node.
 #[derive(Clone, Debug, PartialEq)]
-struct Asked {
+struct SentRequest {
     at: Duration,
-    whom: String,
+    peer: String,
     path: &'static str,
 }
 
 /// The recorded peers that receive requests.
-struct Others {
+struct RecordedPeers {
     recording: Recording,
     /// The requesting node of the recording.
     asker: &'static str,
     now: Duration,
     random: Random,
-    asked: Vec<Asked>,
+    asked: Vec<SentRequest>,
     /// Answers in transit and their times of arrival.
     replies: Vec<(Duration, CallId, Reply)>,
     /// Recorded calls whose answers were already used.
     used: Vec<bool>,
     nemesis: Hash256,
-    judging: VecDeque<Address>,
+    validating: VecDeque<Address>,
 }
 
-impl Others {
-    fn new(recording: Recording, asker: &'static str) -> Others {
+impl RecordedPeers {
+    fn new(recording: Recording, asker: &'static str) -> RecordedPeers {
         let hashes = recording.calls.iter().find(|call| call.path == "/chain/hashes-from" && call.status == Some(200));
         let hashes = hashes.map(|call| {
             let context = Context::of(&recording.network);
             FORMAT.read::<AuthenticatedResponse<HashChain>>(&call.response, context).expect("hashes").entity.0
         });
-        Others {
+        RecordedPeers {
             asker,
             now: Duration::ZERO,
             random: Random(1),
@@ -68,7 +68,7 @@ impl Others {
             replies: Vec::new(),
             used: vec![false; recording.calls.len()],
             nemesis: hashes.and_then(|hashes| hashes.first().copied()).unwrap_or(Hash256([0; 32])),
-            judging: VecDeque::new(),
+            validating: VecDeque::new(),
             recording,
         }
     }
@@ -87,13 +87,13 @@ impl Others {
         let Some(call) = self.recorded(whom, request.path) else {
             return (1.0, Reply::Unreachable("nobody answers here in the recording".to_owned()));
         };
-        let took = call.took;
+        let took = call.duration_millis;
         let (status, body, recorded) = (call.status, call.response.clone(), call.request.clone());
         match status {
             Some(200) => {
                 let recorded = recorded.last_chunk().copied().map(Challenge);
                 let body = match (recorded, challenge) {
-                    (Some(recorded), Some(challenge)) => self.recording.signed_anew(body, &recorded, &challenge),
+                    (Some(recorded), Some(challenge)) => self.recording.signed_again(body, &recorded, &challenge),
                     _ => body,
                 };
                 (took, Reply::Answer { body, from: IpAddr::V4(Ipv4Addr::LOCALHOST) })
@@ -105,14 +105,14 @@ impl Others {
     }
 }
 
-impl PeerIo for Others {
+impl PeerIo for RecordedPeers {
     fn send(&mut self, to: &Endpoint, request: EncodedRequest) -> CallId {
         let call = CallId(self.asked.len() as u64);
         let is_here = to.host == "127.0.0.1";
         let port = u16::try_from(to.port).ok();
         let name = port.and_then(|port| self.recording.ports.get(&port)).filter(|_| is_here).cloned();
         let whom = name.unwrap_or_else(|| to.to_string());
-        self.asked.push(Asked { at: self.now, whom: whom.clone(), path: request.path });
+        self.asked.push(SentRequest { at: self.now, peer: whom.clone(), path: request.path });
         let (took, reply) = self.reply(&whom, &request);
         self.replies.push((self.now + Duration::from_secs_f64(took / 1_000.0), call, reply));
         call
@@ -152,7 +152,7 @@ impl PeerIo for Others {
     }
 
     fn validate(&mut self, pulled: FetchedBlocks) {
-        self.judging.push_back(pulled.from);
+        self.validating.push_back(pulled.from);
     }
 
     fn submit_unconfirmed(&mut self, _: Vec<u8>) {}
@@ -167,9 +167,9 @@ impl PeerIo for Others {
 /// This node with the settings of a recorded one, and its peers.
 struct Replay {
     peers: Manager,
-    others: Others,
+    recorded_peers: RecordedPeers,
     /// Duration of block validation.
-    judging_takes: Duration,
+    validation_time: Duration,
 }
 
 impl Replay {
@@ -209,38 +209,38 @@ impl Replay {
         // It signs nothing: this node only sends requests.
         let keys = Rc::new(nisd::crypto::KeyPair::new(&nisd::crypto::PrivateKey::from_seed(&[1; 32])));
         let peers = Manager::new(local, keys, settings, now(Duration::ZERO));
-        Replay { peers, others: Others::new(recording, asker), judging_takes: Duration::ZERO }
+        Replay { peers, recorded_peers: RecordedPeers::new(recording, asker), validation_time: Duration::ZERO }
     }
 
     /// Advances time to `end`.
     fn run(&mut self, end: Duration) {
         let mut judged_at = None;
         loop {
-            let time = self.others.now;
-            self.peers.tick(now(time), 1_000, &mut self.others);
-            if judged_at.is_none() && !self.others.judging.is_empty() {
-                judged_at = Some(time + self.judging_takes);
+            let time = self.recorded_peers.now;
+            self.peers.tick(now(time), 1_000, &mut self.recorded_peers);
+            if judged_at.is_none() && !self.recorded_peers.validating.is_empty() {
+                judged_at = Some(time + self.validation_time);
             }
-            let reply = self.others.replies.iter().map(|(at, _, _)| *at).min();
+            let reply = self.recorded_peers.replies.iter().map(|(at, _, _)| *at).min();
             let next = [self.peers.next_due(), reply, judged_at].into_iter().flatten().min();
             let Some(next) = next.filter(|next| *next <= end) else { return };
-            self.others.now = next.max(time);
-            let time = self.others.now;
+            self.recorded_peers.now = next.max(time);
+            let time = self.recorded_peers.now;
             if judged_at.is_some_and(|at| at <= time) {
                 judged_at = None;
-                let from = self.others.judging.pop_front().expect("blocks");
+                let from = self.recorded_peers.validating.pop_front().expect("blocks");
                 self.peers.on_blocks_validated(&from, ValidationOutcome::Better, now(time));
             }
-            while let Some(place) = self.others.replies.iter().position(|(at, _, _)| *at <= time) {
-                let (_, call, reply) = self.others.replies.remove(place);
-                self.peers.on_reply(call, reply, now(time), &mut self.others);
+            while let Some(place) = self.recorded_peers.replies.iter().position(|(at, _, _)| *at <= time) {
+                let (_, call, reply) = self.recorded_peers.replies.remove(place);
+                self.peers.on_reply(call, reply, now(time), &mut self.recorded_peers);
             }
         }
     }
 
     /// Returns the states of the peers by name.
     fn states(&self) -> BTreeMap<String, State> {
-        let recording = &self.others.recording;
+        let recording = &self.recorded_peers.recording;
         let of = |address: &Address| {
             let is_it = |key| Address::from_public_key(key, recording.network.byte) == *address;
             recording.keys.iter().find(|(_, key)| is_it(key)).map_or(address.to_string(), |(name, _)| name.clone())
@@ -296,8 +296,8 @@ fn peers_with_one_fault_each_get_the_state_of_nis1() {
     );
     let states = replay.states();
     assert_eq!(states, expected);
-    let refreshed = replay.others.asked.iter().filter(|asked| asked.path == "/node/info").count();
-    loudly(&format!("misbehave: {} nodes, {refreshed} contacts in the first refresh", states.len()));
+    let refreshed = replay.recorded_peers.asked.iter().filter(|asked| asked.path == "/node/info").count();
+    print_notice(&format!("misbehave: {} nodes, {refreshed} contacts in the first refresh", states.len()));
 }
 
 #[test]
@@ -305,22 +305,22 @@ fn a_joining_node_sends_the_requests_of_nis1_at_the_same_times() {
     let Some(folder) = shared("data/peer") else { return };
     const END: f64 = 10.0;
     let mut replay = Replay::new(&folder, "bootstrap", "C", 5);
-    let calls = &replay.others.recording.calls;
+    let calls = &replay.recorded_peers.recording.calls;
     let recorded: Vec<_> = calls.iter().filter(|call| call.from == "C" && call.at < END).collect();
     // The node had loaded its chain by then.
     let start = recorded[0].at;
     let list = recorded.iter().find(|call| call.path == "/node/info" && call.to == "B").expect("the refresh");
-    let refreshed = list.at + list.took / 1_000.0 - start;
+    let refreshed = list.at + list.duration_millis / 1_000.0 - start;
     let next = calls.iter().find(|call| call.from == "C" && call.at >= END && call.path == "/chain/score");
     let next_synchronisation = next.expect("a second synchronisation").at - start;
     let blocks = recorded.iter().find(|call| call.path == "/chain/blocks-after").expect("blocks");
-    replay.judging_takes =
-        Duration::from_secs_f64(next_synchronisation - 3.0 - (blocks.at - start + blocks.took / 1_000.0));
+    replay.validation_time =
+        Duration::from_secs_f64(next_synchronisation - 3.0 - (blocks.at - start + blocks.duration_millis / 1_000.0));
     let recorded: Vec<_> = recorded.iter().map(|call| (call.to.clone(), call.path.clone(), call.at - start)).collect();
     replay.run(Duration::from_secs_f64(next_synchronisation + 0.05));
-    let asked: Vec<_> = replay.others.asked.iter().collect();
+    let asked: Vec<_> = replay.recorded_peers.asked.iter().collect();
     let ours: Vec<_> =
-        asked.iter().take(recorded.len()).map(|asked| (asked.whom.clone(), asked.path.to_owned())).collect();
+        asked.iter().take(recorded.len()).map(|asked| (asked.peer.clone(), asked.path.to_owned())).collect();
     let theirs: Vec<_> = recorded.iter().map(|(whom, path, _)| (whom.clone(), path.clone())).collect();
     assert_eq!(ours, theirs);
     let second: Vec<_> = asked[recorded.len()..].iter().map(|asked| asked.path).collect();
@@ -334,5 +334,5 @@ fn a_joining_node_sends_the_requests_of_nis1_at_the_same_times() {
         worst = worst.max((ours - theirs).abs());
         assert!((ours - theirs).abs() < 0.15, "{path} of {whom}: {ours} s after the first refresh, not {theirs}");
     }
-    loudly(&format!("bootstrap: {} questions in the first {END} s, at most {worst:.3} s off", recorded.len()));
+    print_notice(&format!("bootstrap: {} questions in the first {END} s, at most {worst:.3} s off", recorded.len()));
 }

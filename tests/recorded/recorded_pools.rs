@@ -3,9 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::common::loudly;
+use crate::common::print_notice;
 use crate::recorded_chain::{Chain, tip_of};
-use crate::remote::{Local, bytes_of, judge, push};
+use crate::remote::{LocalNode, bytes_of, process_branch, push};
 use nisd::chain::harvest::{HarvestProgress, HarvestRound, UnlockResult, UnlockedAccounts};
 use nisd::chain::pushed_branch;
 use nisd::codec::{Context, SigningForm};
@@ -22,7 +22,7 @@ struct Node<'c> {
     store: &'c Store,
     blocks: BTreeMap<Height, Block>,
     keys: BTreeMap<[u8; 32], PrivateKey>,
-    pool: Mempool,
+    mempool: Mempool,
     verifier: Verifier,
     announced: usize,
     wrong: Vec<String>,
@@ -39,7 +39,7 @@ fn text_of_outcome(outcome: &RuleResult) -> String {
 }
 
 impl Node<'_> {
-    fn with_pool<T>(
+    fn with_mempool<T>(
         &mut self,
         now: Timestamp,
         act: impl FnOnce(&mut Mempool, &ConfirmedChain<'_>, &mut Verifier) -> T,
@@ -47,14 +47,14 @@ impl Node<'_> {
         let height = tip_of(self.store).height;
         let snapshot = self.store.snapshot().unwrap();
         let confirmed = ConfirmedChain { snapshot: &snapshot, network: &self.chain.network, height, now };
-        act(&mut self.pool, &confirmed, &mut self.verifier)
+        act(&mut self.mempool, &confirmed, &mut self.verifier)
     }
 
     fn on(&mut self, event: &Value) {
         let now = Timestamp(event["clock"].as_i64().unwrap() as i32);
         match event["event"].as_str().unwrap() {
             "announce" => self.announce(event, now),
-            "block" => self.take(event, now),
+            "block" => self.on_own_block(event, now),
             "push of a rival block" => self.push(event, now),
             "batch of unconfirmed transactions from a peer" => self.batch(event, now),
             other => panic!("{other}"),
@@ -67,7 +67,7 @@ impl Node<'_> {
             Transaction::from_bytes(&bytes_of(&event["data"]), SigningForm::NonVerifiable, context).unwrap();
         transaction.signature = Some(Signature(bytes_of(&event["signature"]).try_into().unwrap()));
         assert_eq!(event["hash"], transaction.hash().to_string());
-        let outcome = self.with_pool(now, |pool, confirmed, verifier| pool.add(transaction, confirmed, verifier));
+        let outcome = self.with_mempool(now, |pool, confirmed, verifier| pool.add(transaction, confirmed, verifier));
         let found = text_of_outcome(&outcome);
         self.announced += 1;
         if event["result"] != found {
@@ -76,11 +76,11 @@ impl Node<'_> {
     }
 
     /// The node harvested a block from its mempool.
-    fn take(&mut self, event: &Value, now: Timestamp) {
+    fn on_own_block(&mut self, event: &Value, now: Timestamp) {
         let height = Height(event["height"].as_u64().unwrap());
         let block = self.blocks.remove(&height).unwrap();
         // The recorded node removed expired transactions only when it made a block.
-        self.pool.drop_expired(now);
+        self.mempool.drop_expired(now);
         self.rebuild(now);
         let made = self.make(&block);
         if made.as_ref() != Some(&block) {
@@ -89,8 +89,8 @@ impl Node<'_> {
         }
         let hashes: BTreeSet<Hash256> = block.transactions.iter().map(Transaction::hash).collect();
         let part = pushed_branch(self.store, &self.chain.network, block).unwrap();
-        let switch = judge(part, now).update.unwrap();
-        self.pool.on_chain_change(&hashes, switch.returned);
+        let switch = process_branch(part, now).update.unwrap();
+        self.mempool.on_chain_change(&hashes, switch.returned);
         self.rebuild(now);
     }
 
@@ -104,7 +104,7 @@ impl Node<'_> {
         assert_eq!(result, UnlockResult::Success);
         let mut tick = HarvestRound::begin(&mut unlocked, block.timestamp, false, &snapshot, network).unwrap()?;
         loop {
-            match tick.step(&unlocked, || self.pool.in_fee_order(), &snapshot, network).unwrap() {
+            match tick.step(&unlocked, || self.mempool.in_fee_order(), &snapshot, network).unwrap() {
                 HarvestProgress::Working => {}
                 HarvestProgress::Discarded(_, error) => panic!("{error}"),
                 HarvestProgress::Done(harvested) => return harvested.map(|harvested| harvested.block),
@@ -113,7 +113,7 @@ impl Node<'_> {
     }
 
     fn rebuild(&mut self, now: Timestamp) {
-        self.with_pool(now, |pool, confirmed, verifier| {
+        self.with_mempool(now, |pool, confirmed, verifier| {
             while pool.is_rebuilding() {
                 pool.step_rebuild(confirmed, verifier).unwrap();
             }
@@ -121,7 +121,7 @@ impl Node<'_> {
     }
 
     fn push(&mut self, event: &Value, now: Timestamp) {
-        let local = Local { chain: self.chain, store: self.store };
+        let local = LocalNode { chain: self.chain, store: self.store };
         let (result, _) = push(local, self.chain.block(&bytes_of(&event["block"])), now);
         if event["result"] != result {
             self.wrong.push(format!("rival at {now}: {}, found {result}", event["result"]));
@@ -134,10 +134,10 @@ impl Node<'_> {
         let list =
             list.map(|bytes| Transaction::from_bytes(&bytes_of(bytes), SigningForm::Verifiable, context).unwrap());
         for transaction in list {
-            let _ = self.with_pool(now, |pool, confirmed, verifier| pool.add(transaction, confirmed, verifier));
+            let _ = self.with_mempool(now, |pool, confirmed, verifier| pool.add(transaction, confirmed, verifier));
         }
-        if event["poolSizeAfter"] != self.pool.len() {
-            self.wrong.push(format!("batch at {now}: {}, found {}", event["poolSizeAfter"], self.pool.len()));
+        if event["poolSizeAfter"] != self.mempool.len() {
+            self.wrong.push(format!("batch at {now}: {}, found {}", event["poolSizeAfter"], self.mempool.len()));
         }
     }
 }
@@ -162,7 +162,7 @@ fn every_event_is_answered_as_recorded(name: &str) {
         store: &store,
         blocks,
         keys: keys_of(&chain),
-        pool,
+        mempool: pool,
         verifier,
         announced: 0,
         wrong: Vec::new(),
@@ -170,7 +170,7 @@ fn every_event_is_answered_as_recorded(name: &str) {
     for event in chain.lines("events.jsonl.gz") {
         node.on(&event);
     }
-    loudly(&format!("{name}: {} announcements, {} differences", node.announced, node.wrong.len()));
+    print_notice(&format!("{name}: {} announcements, {} differences", node.announced, node.wrong.len()));
     assert!(node.announced > 0 && node.wrong.is_empty(), "{}", node.wrong.join("\n"));
     assert!(node.blocks.is_empty());
 }

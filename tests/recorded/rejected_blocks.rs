@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use crate::common::{loudly, shared};
+use crate::common::{print_notice, shared};
 use crate::recorded_chain::{Chain, digest_of, tip_of};
-use crate::remote::{Remote, Stage, Synchronisation, bytes_of, push, synchronise, text_of};
+use crate::remote::{Remote, StoreFixture, Synchronisation, bytes_of, push, synchronise, text_of};
 use nisd::chain::chain_comparer::{ComparisonResult, Interaction};
 use nisd::chain::{BranchOutcome, Validity};
 use nisd::codec::Context;
@@ -15,7 +15,7 @@ use nisd::rules::{Exception, ExceptionKind};
 use serde_json::{Value, json};
 
 /// Runs all cases of a file, ordered by chain and height.
-fn replay(file: &str, mut check: impl FnMut(&mut Stage<'_>, &Value) -> Vec<String>) {
+fn replay(file: &str, mut check: impl FnMut(&mut StoreFixture<'_>, &Value) -> Vec<String>) {
     let Some(path) = shared(&format!("data/rejects/{file}")) else { return };
     let mut groups: BTreeMap<String, BTreeMap<u64, Vec<Value>>> = BTreeMap::new();
     for line in fs::read_to_string(path).unwrap().lines() {
@@ -26,9 +26,9 @@ fn replay(file: &str, mut check: impl FnMut(&mut Stage<'_>, &Value) -> Vec<Strin
     let (mut count, mut wrong) = (0, Vec::new());
     for (name, heights) in &groups {
         let chain = Chain::open(name).unwrap();
-        let mut stage = Stage::new(&chain);
+        let mut stage = StoreFixture::new(&chain);
         for (height, cases) in heights {
-            stage.raise(*height);
+            stage.advance_to(*height);
             let before = (digest_of(stage.store()), tip_of(stage.store()));
             for case in cases {
                 count += 1;
@@ -38,7 +38,7 @@ fn replay(file: &str, mut check: impl FnMut(&mut Stage<'_>, &Value) -> Vec<Strin
             assert_eq!((digest_of(stage.store()), tip_of(stage.store())), before, "{name} at {height}");
         }
     }
-    loudly(&format!("{file}: {count} cases, {} differences", wrong.len()));
+    print_notice(&format!("{file}: {count} cases, {} differences", wrong.len()));
     assert!(count > 0 && wrong.is_empty(), "{} of {count} differ:\n{}", wrong.len(), wrong.join("\n"));
 }
 
@@ -80,7 +80,7 @@ fn is_stale_importance(text: &Value) -> bool {
 }
 
 /// Compares the chain after a reorg.
-fn compare_after(stage: &Stage<'_>, case: &Value, outcome: Option<&BranchOutcome>, out: &mut Vec<String>) {
+fn compare_after(stage: &StoreFixture<'_>, case: &Value, outcome: Option<&BranchOutcome>, out: &mut Vec<String>) {
     let (tip, after) = (tip_of(stage.store()), &case["after"]);
     compare("last block", &after["tip"], &json!(tip.hash.to_string()), out);
     compare("last height", &after["height"], &json!(tip.height.0), out);
@@ -115,14 +115,14 @@ fn nested(exception: Exception) -> Exception {
 }
 
 /// Pushes the block of a case if it can be decoded.
-fn push_case(stage: &Stage<'_>, case: &Value) -> (String, Option<BranchOutcome>) {
+fn push_case(stage: &StoreFixture<'_>, case: &Value) -> (String, Option<BranchOutcome>) {
     match Block::from_bytes(&bytes_of(&case["block"]), Context::of(&stage.chain.network)) {
         Ok(block) => push(stage.local(), block, time_of(case)),
         Err(error) => (text_of(Err(&nested(error.into()))), None),
     }
 }
 
-fn check_push_case(stage: &mut Stage<'_>, case: &Value) -> Vec<String> {
+fn check_push_case(stage: &mut StoreFixture<'_>, case: &Value) -> Vec<String> {
     let mut out = Vec::new();
     let (result, outcome) = push_case(stage, case);
     let validity = outcome.as_ref().map_or(Value::Null, validity_of);
@@ -202,7 +202,7 @@ fn was_accepted(found: &Synchronisation) -> bool {
     found.outcome.as_ref().is_some_and(|outcome| outcome.update.is_some())
 }
 
-fn check_block_by_synchronisation(stage: &mut Stage<'_>, case: &Value) -> Vec<String> {
+fn check_block_by_synchronisation(stage: &mut StoreFixture<'_>, case: &Value) -> Vec<String> {
     let mut out = Vec::new();
     let Ok(block) = Block::from_bytes(&bytes_of(&case["block"]), Context::of(&stage.chain.network)) else {
         // NIS1 decodes an empty transaction and fails on it later.
@@ -230,7 +230,7 @@ fn every_synchronised_block_gets_the_recorded_result() {
     replay("blocks.jsonl", check_block_by_synchronisation);
 }
 
-fn check_chain_part(stage: &mut Stage<'_>, case: &Value) -> Vec<String> {
+fn check_chain_part(stage: &mut StoreFixture<'_>, case: &Value) -> Vec<String> {
     let mut out = Vec::new();
     let remote = Remote::recorded(stage.chain, &case["peer"]);
     let height = tip_of(stage.store()).height;

@@ -69,7 +69,7 @@ fn a_harvest_in_progress_is_dropped_when_the_clock_jumps() {
             (1..=40).for_each(|amount| announce(node, amount));
             for _ in 0..turns {
                 node.set_running(node.wake_at().expect("the next tick"));
-                node.turn_once(Duration::ZERO);
+                node.tick(Duration::ZERO);
             }
             let before = height(node);
             node.shift_clock(DAY);

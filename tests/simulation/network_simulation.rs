@@ -21,15 +21,15 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::common::{from_environment, loudly};
+use crate::common::{from_environment, print_notice};
 use fault::{Fault, Tally};
 use story::{Outcome, simulate, simulate_one_left, simulate_restarts};
-use watch::Fullest;
+use watch::PeakUsage;
 
 /// Default number of seeds.
 const SEEDS: u64 = 1_000;
 /// Number of failed seeds after which the run stops.
-const MOST_FAILED: usize = 5;
+const MAX_FAILED: usize = 5;
 
 /// Results of many seeds.
 #[derive(Default)]
@@ -37,8 +37,8 @@ struct Results {
     tally: Tally,
     convergence: Vec<(Duration, u64)>,
     virtual_time: Duration,
-    lost_time: Duration,
-    fullest: Fullest,
+    wasted_time: Duration,
+    peak_usage: PeakUsage,
     blocks: u64,
     failed: Vec<u64>,
 }
@@ -48,8 +48,8 @@ impl Results {
         self.tally.merge(&outcome.tally);
         self.convergence.extend(outcome.convergence.map(|took| (took, seed)));
         self.virtual_time += outcome.virtual_time;
-        self.lost_time += outcome.lost_time;
-        self.fullest.merge(&outcome.fullest);
+        self.wasted_time += outcome.wasted_time;
+        self.peak_usage.merge(&outcome.peak_usage);
         self.blocks += outcome.blocks;
     }
 
@@ -59,21 +59,21 @@ impl Results {
         let shown = |found: Option<&(Duration, u64)>| {
             found.map_or("none".to_owned(), |(took, seed)| format!("{:.0} s (seed {seed})", took.as_secs_f64()))
         };
-        loudly(&self.tally.table());
-        loudly(&self.fullest.table());
-        loudly(&format!(
+        print_notice(&self.tally.table());
+        print_notice(&self.peak_usage.table());
+        print_notice(&format!(
             "  {} networks in {:.0} s: {:.1} hours of virtual time, {} blocks",
             self.convergence.len(),
             took.as_secs_f64(),
             self.virtual_time.as_secs_f64() / 3_600.0,
             self.blocks
         ));
-        loudly(&format!(
+        print_notice(&format!(
             "  members have waited {:.1} hours for what liars say about their chains",
-            self.lost_time.as_secs_f64() / 3_600.0
+            self.wasted_time.as_secs_f64() / 3_600.0
         ));
         let (median, most, worst) = (place(0.5), place(0.99), self.convergence.last());
-        loudly(&format!(
+        print_notice(&format!(
             "  one chain again after the calm: median {}, 99 % {}, worst {}",
             shown(median),
             shown(most),
@@ -90,7 +90,7 @@ fn simulate_all(first: u64, count: u64) -> Results {
     let work = || {
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= first + count || results.lock().expect("results").failed.len() >= MOST_FAILED {
+            if seed >= first + count || results.lock().expect("results").failed.len() >= MAX_FAILED {
                 return;
             }
             let outcome = catch_unwind(AssertUnwindSafe(|| simulate(seed)));
@@ -98,7 +98,7 @@ fn simulate_all(first: u64, count: u64) -> Results {
             match outcome {
                 Ok(outcome) => results.add(seed, &outcome),
                 Err(_) => {
-                    loudly(&format!("FAILED: run again with NISD_SEED={seed}"));
+                    print_notice(&format!("FAILED: run again with NISD_SEED={seed}"));
                     results.failed.push(seed);
                 }
             }
@@ -116,8 +116,8 @@ fn networks_converge_despite_all_faults() {
     if let Some(seed) = from_environment("NISD_SEED") {
         diary::open();
         let outcome = simulate(seed);
-        loudly(&outcome.tally.table());
-        loudly(&format!("one chain again after {:?}", outcome.convergence));
+        print_notice(&outcome.tally.table());
+        print_notice(&format!("one chain again after {:?}", outcome.convergence));
         return;
     }
     let first = from_environment("NISD_FIRST_SEED").unwrap_or(1);
@@ -129,8 +129,8 @@ fn networks_converge_despite_all_faults() {
     assert!(count < SEEDS || missing.is_empty(), "{missing:?} never happened");
     // A lie may go unpenalized because the chain may change at that moment.
     let is_excused = |fault: &&Fault| {
-        let (heard, blamed) = results.tally.blamed(**fault);
-        !fault.is_blamed() || blamed * 10 >= heard * 8
+        let (heard, blamed) = results.tally.penalized(**fault);
+        !fault.is_penalized() || blamed * 10 >= heard * 8
     };
     let unpunished: Vec<_> = Fault::ALL.iter().filter(|fault| !is_excused(fault)).collect();
     assert!(unpunished.is_empty(), "{unpunished:?} are not blamed");
@@ -146,7 +146,7 @@ fn three_nodes_restarted_in_turn_for_an_hour_have_one_chain() {
         assert!(lives > 3 + 10, "seed {seed}: {lives} starts");
         (starts, undone) = (starts + lives, undone.max(deepest));
     }
-    loudly(&format!(
+    print_notice(&format!(
         "  {count} hours of three nodes, {starts} starts: one chain, {undone} blocks undone at once at most"
     ));
 }

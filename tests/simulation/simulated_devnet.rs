@@ -10,12 +10,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::books::Books;
+use crate::books::BalanceSheet;
 use crate::common::daemon::run;
-use crate::common::{Random, from_environment, loudly};
-use crate::odds::{Pace, cells, chances, chi_square, chi_square_bound};
+use crate::common::{Random, from_environment, print_notice};
+use crate::odds::{TargetParameters, cells, chances, chi_square, chi_square_bound};
 use crate::simulation::SimulatedNode;
-use crate::traffic::{People, Traffic};
+use crate::traffic::{Traffic, Users};
 use nisd::chain::{BlockImporter, BlockSource, ImportOptions, ImportProgress, StoredBlockSource};
 use nisd::codec::block_file::BlockFiles;
 use nisd::codec::{Context, SigningForm};
@@ -40,14 +40,14 @@ const START: Timestamp = Timestamp(300_000_000);
 /// Initial balances of the harvesters in whole units, 8·10⁹ in total.
 const HARVESTERS: [u64; 5] = [3_200_000_000, 2_000_000_000, 1_400_000_000, 900_000_000, 500_000_000];
 /// The harvester that delegates its importance to a remote account, and the height after which it announces that.
-const LENDER: usize = 1;
-const LENDS_AFTER: u64 = 3;
+const DELEGATOR: usize = 1;
+const DELEGATES_AFTER: u64 = 3;
 /// Number of users who send transactions and share the rest.
 const SENDERS: u64 = 10;
 /// Seconds from the start of a node until it harvests, minus the second that passes before it may.
-const WARMING_UP: i32 = 4;
+const HARVEST_DELAY: i32 = 4;
 /// Standard deviations that a sum of many draws exceeds once in two million runs.
-const MOST_DEVIATIONS: f64 = 5.0;
+const MAX_DEVIATIONS: f64 = 5.0;
 
 fn seed() -> u64 {
     from_environment("NISD_SEED").unwrap_or(SEED)
@@ -92,8 +92,8 @@ struct Scenario {
 }
 
 impl Scenario {
-    fn pace(&self) -> Pace {
-        Pace { target_time: f64::from(self.target_time), stabilized: self.stabilized }
+    fn target_parameters(&self) -> TargetParameters {
+        TargetParameters { target_time: f64::from(self.target_time), stabilized: self.stabilized }
     }
 
     /// Returns its network; each seed changes which keys hit when.
@@ -170,7 +170,7 @@ fn open(folder: &Path, network: &Network) -> Store {
 }
 
 /// Imports blocks after the nemesis block.
-fn take_in(store: &Store, network: &Network, blocks: Box<dyn BlockSource + '_>) {
+fn import(store: &Store, network: &Network, blocks: Box<dyn BlockSource + '_>) {
     let options = ImportOptions { batch_steps: 8_000, batch_blocks: 500, stop_at: None, trusted_below: Height(0) };
     let nemesis = nemesis().to_bytes(SigningForm::Verifiable);
     let mut intake = BlockImporter::from_source(store, network, nemesis, blocks, options).unwrap();
@@ -189,7 +189,7 @@ struct Harvest {
 
 impl Harvest {
     /// Returns the chances that the block is made after 1, 2, … seconds.
-    fn intervals(&self, pace: Pace) -> Vec<f64> {
+    fn intervals(&self, pace: TargetParameters) -> Vec<f64> {
         chances(pace, self.difficulty, self.stakes.iter().sum())
     }
 
@@ -215,7 +215,7 @@ struct Simulation<'n> {
     /// A websocket subscribed to unconfirmed transactions.
     listener: ConnectionId,
     traffic: Traffic<'n>,
-    books: Books,
+    balance_sheet: BalanceSheet,
     announced: Vec<Transaction>,
     /// Announced transactions that are in no block yet, by hash.
     pending: BTreeMap<Hash256, Transaction>,
@@ -225,7 +225,7 @@ struct Simulation<'n> {
     /// Importances of the harvesters for the next block, in whole units.
     stakes: [f64; 5],
     /// Height from which the remote account harvests.
-    lent_from: Option<Height>,
+    delegated_from: Option<Height>,
     /// Number of blocks that could not include a transaction of their harvester.
     held_back: usize,
 }
@@ -233,19 +233,19 @@ struct Simulation<'n> {
 impl<'n> Simulation<'n> {
     fn new(scenario: &'n Scenario, settings: &'n Settings, store: &'n Store, random: Random) -> Simulation<'n> {
         let network = &settings.network;
-        take_in(store, network, Box::new(BlockFiles::new(Vec::new())));
-        let mut node = SimulatedNode::start(store, settings, Timestamp(START.0 - WARMING_UP), 1);
+        import(store, network, Box::new(BlockFiles::new(Vec::new())));
+        let mut node = SimulatedNode::start(store, settings, Timestamp(START.0 - HARVEST_DELAY), 1);
         (0..HARVESTERS.len()).for_each(|index| unlock(&mut node, FIRST_HARVESTER + index));
-        node.run_for(Duration::from_secs(WARMING_UP as u64));
+        node.run_for(Duration::from_secs(HARVEST_DELAY as u64));
         let listener = node.open();
-        node.say(listener, "CONNECT\naccept-version:1.2\n\n\0SUBSCRIBE\nid:0\ndestination:/unconfirmed\n\n\0");
-        node.world.sent.clear();
-        let people = People {
+        node.send_message(listener, "CONNECT\naccept-version:1.2\n\n\0SUBSCRIBE\nid:0\ndestination:/unconfirmed\n\n\0");
+        node.recorder.sent.clear();
+        let people = Users {
             senders: (0..SENDERS as usize).map(|index| key(FIRST_SENDER + index)).collect(),
             harvesters: (0..HARVESTERS.len()).map(|index| key(FIRST_HARVESTER + index)).collect(),
         };
-        let mut books = Books::default();
-        books.enter(&nemesis(), address(NEMESIS), network);
+        let mut books = BalanceSheet::default();
+        books.add_block(&nemesis(), address(NEMESIS), network);
         let mut simulation = Simulation {
             scenario,
             network,
@@ -253,13 +253,13 @@ impl<'n> Simulation<'n> {
             node,
             listener,
             traffic: Traffic::new(network, people, random, START),
-            books,
+            balance_sheet: books,
             announced: Vec::new(),
             pending: BTreeMap::new(),
             harvests: Vec::new(),
             last: START,
             stakes: [0.0; 5],
-            lent_from: None,
+            delegated_from: None,
             held_back: 0,
         };
         simulation.look_up_stakes(Height::NEMESIS.next());
@@ -273,9 +273,9 @@ impl<'n> Simulation<'n> {
     /// Runs until this height.
     fn run_to(&mut self, blocks: u64) {
         while (self.harvests.len() as u64) < blocks {
-            let mut now = self.traffic.second(self.scenario.rate);
-            if self.harvests.len() as u64 == LENDS_AFTER && self.last == self.node.time() {
-                now.push(self.traffic.delegation(LENDER, key(REMOTE).public()));
+            let mut now = self.traffic.next_second(self.scenario.rate);
+            if self.harvests.len() as u64 == DELEGATES_AFTER && self.last == self.node.time() {
+                now.push(self.traffic.delegation(DELEGATOR, key(REMOTE).public()));
             }
             let made = self.second();
             now.iter().for_each(|transaction| self.announce(transaction));
@@ -309,23 +309,27 @@ impl<'n> Simulation<'n> {
         let text = String::from_utf8(answer.body).unwrap();
         assert!(answer.status == 200 && text.contains("\"message\":\"SUCCESS\""), "{text} {transaction:?}");
         self.node.run_for(Duration::ZERO);
-        let (socket, message) = self.node.world.sent.pop_front().expect("a message");
+        let (socket, message) = self.node.recorder.sent.pop_front().expect("a message");
         let message = String::from_utf8(message).unwrap();
         assert_eq!(socket, self.listener);
-        assert!(message.contains(&hex::encode(signature)) && self.node.world.sent.is_empty(), "{message}");
+        assert!(message.contains(&hex::encode(signature)) && self.node.recorder.sent.is_empty(), "{message}");
         self.pending.insert(transaction.hash(), transaction.clone());
     }
 
     fn on_block(&mut self, made: &Made) {
         let Made { block, header } = made;
         let height = block.height;
-        let is_remote = self.lent_from.is_some_and(|from| height >= from);
-        let signer = |index| if index == LENDER && is_remote { address(REMOTE) } else { harvester(index) };
+        let is_remote = self.delegated_from.is_some_and(|from| height >= from);
+        let signer = |index| if index == DELEGATOR && is_remote { address(REMOTE) } else { harvester(index) };
         let signers: Vec<Address> = (0..HARVESTERS.len()).map(signer).collect();
         let signed_by = Address::from_public_key(&block.signer, BYTE);
         let winner = signers.iter().position(|signer| *signer == signed_by).expect("one of those that may");
         self.assert_own_transactions_wait(made, winner);
-        assert_eq!(header.beneficiary, (signed_by == address(REMOTE)).then_some(harvester(LENDER)), "block {height}");
+        assert_eq!(
+            header.beneficiary,
+            (signed_by == address(REMOTE)).then_some(harvester(DELEGATOR)),
+            "block {height}"
+        );
         for one in block.transactions.iter().flat_map(Transaction::self_and_children) {
             self.pending.remove(&one.hash());
         }
@@ -339,16 +343,16 @@ impl<'n> Simulation<'n> {
             fees: block.total_fee().0 as f64,
         });
         self.last = block.timestamp;
-        self.books.enter(block, harvester(winner), self.network);
+        self.balance_sheet.add_block(block, harvester(winner), self.network);
         self.look_up_stakes(height.next());
         self.traffic.on_block(block);
-        self.begin_to_lend(block);
+        self.start_delegation(block);
     }
 
     /// The remote account may be unlocked at once but harvests only later.
-    fn begin_to_lend(&mut self, block: &Block) {
+    fn start_delegation(&mut self, block: &Block) {
         if block.transactions.iter().any(|transaction| matches!(transaction.body, Body::ImportanceTransfer(_))) {
-            self.lent_from = Some(block.height.plus(self.scenario.rewrite_limit));
+            self.delegated_from = Some(block.height.plus(self.scenario.rewrite_limit));
             unlock(&mut self.node, REMOTE);
         }
     }
@@ -372,9 +376,9 @@ impl<'n> Simulation<'n> {
         let is_new =
             height == Height::NEMESIS.next() || height.importance_height() != Height(height.0 - 1).importance_height();
         if is_new && self.scenario.importance == ImportanceScheme::ProofOfStake {
-            let shared_out = -self.books.balance(&address(NEMESIS));
+            let shared_out = -self.balance_sheet.balance(&address(NEMESIS));
             for (index, stake) in self.stakes.iter().enumerate() {
-                let share = self.books.balance(&harvester(index)) as f64 / shared_out as f64;
+                let share = self.balance_sheet.balance(&harvester(index)) as f64 / shared_out as f64;
                 assert!((stake / SUPPLY as f64 / share - 1.0).abs() < 1e-6, "block {height}: {stake}, {share}");
             }
         }
@@ -383,7 +387,7 @@ impl<'n> Simulation<'n> {
     /// Checks that every balance equals the sum over the blocks, and that no transaction is lost.
     fn assert_nothing_is_lost(&mut self) {
         let snapshot = self.store.snapshot().unwrap();
-        for (account, expected) in self.books.all().filter(|(account, _)| **account != address(NEMESIS)) {
+        for (account, expected) in self.balance_sheet.balances().filter(|(account, _)| **account != address(NEMESIS)) {
             let balance = state::account(&snapshot, account).unwrap().balance;
             assert_eq!(i128::from(balance.total()), expected, "{account}");
         }
@@ -419,7 +423,7 @@ fn unlock(node: &mut SimulatedNode<'_>, place: usize) {
 }
 
 /// Returns how far the intervals are from their expectation.
-fn distance(harvests: &[Harvest], pace: Pace) -> (f64, usize) {
+fn distance(harvests: &[Harvest], pace: TargetParameters) -> (f64, usize) {
     let (mut counts, mut expected) = (Vec::new(), Vec::new());
     let add = |sums: &mut Vec<f64>, place: usize, one: f64| {
         sums.resize(sums.len().max(place + 1), 0.0);
@@ -439,8 +443,8 @@ fn distance(harvests: &[Harvest], pace: Pace) -> (f64, usize) {
 /// Checks that the intervals are distributed according to the formulas, and not as if block times were stabilized where
 /// they are not or vice versa.
 fn assert_block_times(scenario: &Scenario, harvests: &[Harvest]) {
-    let pace = scenario.pace();
-    let opposite = Pace { stabilized: !pace.stabilized, ..pace };
+    let pace = scenario.target_parameters();
+    let opposite = TargetParameters { stabilized: !pace.stabilized, ..pace };
     let (own, opposite) = (distance(harvests, pace), distance(harvests, opposite));
     let mut seconds: Vec<f64> = harvests.iter().map(|harvest| harvest.seconds as f64).collect();
     seconds.sort_by(f64::total_cmp);
@@ -452,11 +456,11 @@ fn assert_block_times(scenario: &Scenario, harvests: &[Harvest]) {
     for (name, (found, (wanted, tolerance))) in
         ["mean", "deviation", "5 %", "95 %"].iter().zip(measured.iter().zip(scenario.table))
     {
-        loudly(&format!("  interval {name:>10}: {found:7.2} s, by the table {wanted:.1} s"));
+        print_notice(&format!("  interval {name:>10}: {found:7.2} s, by the table {wanted:.1} s"));
         assert!((found - wanted).abs() <= tolerance, "{name}: {found}");
     }
     let bound = chi_square_bound(own.1);
-    loudly(&format!("  intervals: chi-square {:.1}, bound {bound:.1} ({} degrees)", own.0, own.1));
+    print_notice(&format!("  intervals: chi-square {:.1}, bound {bound:.1} ({} degrees)", own.0, own.1));
     assert!(own.0 < bound && opposite.0 > 2.0 * chi_square_bound(opposite.1), "{own:?}, {opposite:?}");
 }
 
@@ -473,24 +477,26 @@ fn assert_shares(simulation: &Simulation<'_>) {
             variances[index] += chance * (1.0 - chance) * harvest.fees.powi(2);
         }
     }
-    loudly("  harvester   blocks  expected   fees (XEM)  expected  deviations");
+    print_notice("  harvester   blocks  expected   fees (XEM)  expected  deviations");
     for index in 0..HARVESTERS.len() {
         let deviations = (fees[index] - expected_fees[index]) / f64::sqrt(variances[index]);
         let [own, due] = [fees[index], expected_fees[index]].map(|micro| micro / 1e6);
         let (blocks, chances) = (counts[index], expected[index]);
-        loudly(&format!("  {index:>9}  {blocks:>7}  {chances:>8.1}  {own:>11.1}  {due:>8.1}  {deviations:>10.2}"));
-        assert!(deviations.abs() < MOST_DEVIATIONS);
+        print_notice(&format!(
+            "  {index:>9}  {blocks:>7}  {chances:>8.1}  {own:>11.1}  {due:>8.1}  {deviations:>10.2}"
+        ));
+        assert!(deviations.abs() < MAX_DEVIATIONS);
     }
     let (own, degrees) = chi_square(&counts, &expected);
     let (equal, bound) = (chi_square(&counts, &[count / 5.0; 5]).0, chi_square_bound(degrees));
-    loudly(&format!("  blocks of each: chi-square {own:.1}, bound {bound:.1}; if chances were equal {equal:.1}"));
+    print_notice(&format!("  blocks of each: chi-square {own:.1}, bound {bound:.1}; if chances were equal {equal:.1}"));
     assert!(own < bound && equal > 2.0 * bound);
     assert!(fees.iter().sum::<f64>() > 0.0);
 }
 
 /// Checks that the store passes `nisd check`, and that another store has the same state after importing the same
 /// blocks.
-fn assert_stands_every_check(folder: &Path, store: &Store, network: &Network) {
+fn assert_passes_every_check(folder: &Path, store: &Store, network: &Network) {
     let snapshot = store.snapshot().unwrap();
     let (digest, tip) = (state::digest(&snapshot).unwrap(), nisd::store::tip(&snapshot).unwrap().unwrap());
     let checked = run(["check", "--data", folder.to_str().unwrap()]).expect_success().text();
@@ -498,13 +504,13 @@ fn assert_stands_every_check(folder: &Path, store: &Store, network: &Network) {
     let other_folder = tempfile::tempdir().unwrap();
     let other = open(other_folder.path(), network);
     let block_at = |height| block_row(&snapshot, height)?.map(|row| row.verified_bytes()).transpose();
-    take_in(&other, network, Box::new(StoredBlockSource::new(Height::NEMESIS.next(), block_at)));
+    import(&other, network, Box::new(StoredBlockSource::new(Height::NEMESIS.next(), block_at)));
     let taken_in = other.snapshot().unwrap();
     assert_eq!(state::digest(&taken_in).unwrap(), digest);
     assert_eq!(stored_header(&taken_in, tip.height).unwrap().unwrap(), tip);
 }
 
-fn watch(name: &str, scenario: &Scenario) {
+fn run_and_check(name: &str, scenario: &Scenario) {
     let begun = Instant::now();
     let mut random = Random(seed());
     let settings = settings(scenario.network(&mut random));
@@ -514,16 +520,16 @@ fn watch(name: &str, scenario: &Scenario) {
     simulation.run();
     let (blocks, virtual_time) = (simulation.harvests.len(), simulation.last.0 - START.0);
     let announced = simulation.announced.len();
-    loudly(&format!("{name}: {blocks} blocks, {announced} transactions in {virtual_time} s, seed {}", seed()));
-    loudly(&format!("  simulated in {:.1} s", begun.elapsed().as_secs_f64()));
+    print_notice(&format!("{name}: {blocks} blocks, {announced} transactions in {virtual_time} s, seed {}", seed()));
+    print_notice(&format!("  simulated in {:.1} s", begun.elapsed().as_secs_f64()));
     assert_block_times(scenario, &simulation.harvests);
     assert_shares(&simulation);
     simulation.assert_nothing_is_lost();
-    let remote = simulation.harvests.iter().filter(|harvest| harvest.winner == LENDER).count();
-    assert!(simulation.lent_from.is_some() && remote > 0);
+    let remote = simulation.harvests.iter().filter(|harvest| harvest.winner == DELEGATOR).count();
+    assert!(simulation.delegated_from.is_some() && remote > 0);
     assert!(simulation.held_back > 0, "no transaction of a harvester ever had to wait");
-    assert_stands_every_check(folder.path(), &store, &settings.network);
-    loudly(&format!("  with all checks in {:.1} s", begun.elapsed().as_secs_f64()));
+    assert_passes_every_check(folder.path(), &store, &settings.network);
+    print_notice(&format!("  with all checks in {:.1} s", begun.elapsed().as_secs_f64()));
 }
 
 /// Runs five nodes in parallel, each with its own network; returns what they did and their final states.
@@ -545,7 +551,7 @@ fn five_nodes(scenario: &Scenario) -> Vec<(u64, String, String)> {
     }
     let ends = simulations.iter().zip(&stores).map(|(simulation, store)| {
         let digest = state::digest(&store.snapshot().unwrap()).unwrap().to_string();
-        (simulation.node.world.effects, simulation.node.digest(), digest)
+        (simulation.node.recorder.effects, simulation.node.digest(), digest)
     });
     ends.collect()
 }
@@ -564,14 +570,14 @@ fn five_simulated_nodes_are_reproducible_byte_for_byte() {
     };
     let begun = Instant::now();
     let first = five_nodes(&scenario);
-    loudly(&format!("five nodes, {} blocks: {:.1} s", 5 * scenario.blocks, begun.elapsed().as_secs_f64()));
+    print_notice(&format!("five nodes, {} blocks: {:.1} s", 5 * scenario.blocks, begun.elapsed().as_secs_f64()));
     assert!(first.iter().all(|(effects, ..)| *effects > 1_000), "{first:?}");
     assert_eq!(five_nodes(&scenario), first);
 }
 
 #[test]
 fn five_harvesters_share_two_thousand_blocks_of_a_devnet_by_their_stakes() {
-    watch(
+    run_and_check(
         "proof of stake, immediate vesting, stabilised",
         &Scenario {
             importance: ImportanceScheme::ProofOfStake,
@@ -588,7 +594,7 @@ fn five_harvesters_share_two_thousand_blocks_of_a_devnet_by_their_stakes() {
 
 #[test]
 fn five_harvesters_share_five_hundred_blocks_by_their_importances() {
-    watch(
+    run_and_check(
         "proof of importance, time-based vesting",
         &Scenario {
             importance: ImportanceScheme::ProofOfImportance,

@@ -4,29 +4,29 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::common::daemon::{Ended, Node, Process, nisd, run};
+use crate::common::daemon::{CommandOutput, Node, Process, nisd, run};
 use crate::common::http_client::Client;
 use crate::common::private_network::{Genesis, address, key_pair, now, private_key};
-use crate::common::{Random, loudly, older_store, shared, tiny};
+use crate::common::{Random, older_store, print_notice, shared, tiny};
 use nisd::model::Amount;
 
 /// Number of copies that are killed before one may complete.
 const KILLED: usize = 4;
 /// Maximum run time of a killed copy.
-const UNTIL_KILLED: Duration = Duration::from_millis(150);
+const MAX_RUN_BEFORE_KILL: Duration = Duration::from_millis(150);
 /// Maximum time for a node to make its blocks.
-const PATIENCE: Duration = Duration::from_secs(60);
+const MAX_WAIT: Duration = Duration::from_secs(60);
 
 fn path(path: &Path) -> &str {
     path.to_str().expect("a path")
 }
 
-fn backup(data: &Path, copy: &Path) -> Ended {
+fn backup(data: &Path, copy: &Path) -> CommandOutput {
     run(["backup", "--data", path(data), path(copy)])
 }
 
 /// Returns height and digest from the output of a command.
-fn state(told: Ended) -> (u64, String) {
+fn state(told: CommandOutput) -> (u64, String) {
     let line = told.expect_success().text();
     let (height, digest) = line.trim_end().split_once(' ').expect("a height and a digest");
     (height.parse().expect("a height"), digest.to_owned())
@@ -169,17 +169,17 @@ fn backups_during_an_import_are_stores_of_one_commit_despite_kills() {
     let mut random = Random(20_261_123);
     for killed in 0..KILLED {
         let mut process = Process::start(nisd(["backup", "--data", path(&data), path(&copy)]));
-        std::thread::sleep(UNTIL_KILLED.mul_f64(random.below(100) as f64 / 100.0));
+        std::thread::sleep(MAX_RUN_BEFORE_KILL.mul_f64(random.below(100) as f64 / 100.0));
         process.kill();
         let is_complete = copy.join("data.mdb").exists();
-        loudly(&format!("copy {killed} killed at height {}, complete: {is_complete}", client.height()));
+        print_notice(&format!("copy {killed} killed at height {}, complete: {is_complete}", client.height()));
         if is_complete {
             digest(&copy);
             std::fs::remove_dir_all(&copy).expect("a folder");
         }
     }
     let copied = state(backup(&data, &copy));
-    loudly(&format!("copied at height {}, and the node is at {}", copied.0, client.height()));
+    print_notice(&format!("copied at height {}, and the node is at {}", copied.0, client.height()));
     assert_eq!(digest(&copy), copied);
     assert_eq!(state(run(["check", "--no-signatures", "--data", path(&copy)])), copied);
     let stop_at = copied.0.to_string();
@@ -197,7 +197,7 @@ fn a_node_continues_from_a_backup_of_a_harvesting_node() {
     let reach = |node: &Node, height: u64| {
         let (mut client, start) = (Client::connect(node.http), Instant::now());
         while client.height() < height {
-            assert!(start.elapsed() < PATIENCE, "no blocks are made");
+            assert!(start.elapsed() < MAX_WAIT, "no blocks are made");
             std::thread::sleep(Duration::from_millis(10));
         }
     };

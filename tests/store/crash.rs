@@ -13,7 +13,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use crate::common::daemon::{Node, Process, nisd, run};
 use crate::common::http_client::{Client, post};
 use crate::common::private_network::{Genesis, address, key_pair, now, private_key, transfer};
-use crate::common::{Random, from_environment, loudly, shared};
+use crate::common::{Random, from_environment, print_notice, shared};
 use nisd::codec::SigningForm;
 use nisd::model::Amount;
 use tempfile::TempDir;
@@ -21,7 +21,7 @@ use tempfile::TempDir;
 /// Default number of crashes.
 const CRASHES: u32 = 5;
 /// Interval between requests for the height of a running node.
-const ASK_EVERY: Duration = Duration::from_millis(3);
+const POLL_INTERVAL: Duration = Duration::from_millis(3);
 
 /// A chain to import.
 struct Chain {
@@ -30,26 +30,26 @@ struct Chain {
 }
 
 /// A store that is crashed repeatedly.
-struct Victim {
+struct CrashedStore {
     _folder: TempDir,
     data: PathBuf,
     /// The greatest height that was reported as committed.
     reported: u64,
 }
 
-impl Victim {
-    fn new() -> Victim {
+impl CrashedStore {
+    fn new() -> CrashedStore {
         let folder = tempfile::tempdir().expect("a folder");
-        Victim { data: folder.path().join("store"), _folder: folder, reported: 0 }
+        CrashedStore { data: folder.path().join("store"), _folder: folder, reported: 0 }
     }
 }
 
 /// Returns the number of crashes and the source of their random times.
-fn chance() -> (u32, Random) {
+fn crash_plan() -> (u32, Random) {
     let crashes = from_environment("NISD_CRASHES").unwrap_or(CRASHES);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
     let seed = from_environment("NISD_SEED").unwrap_or(now);
-    loudly(&format!("{crashes} crashes, NISD_SEED={seed}"));
+    print_notice(&format!("{crashes} crashes, NISD_SEED={seed}"));
     (crashes, Random(seed))
 }
 
@@ -79,25 +79,25 @@ fn digest(data: &Path) -> (u64, String) {
 }
 
 /// Kills `nisd import` after `delay`.
-fn crash_import(chain: &Chain, victim: &mut Victim, delay: Duration) {
+fn crash_import(chain: &Chain, victim: &mut CrashedStore, delay: Duration) {
     let mut process = Process::start(nisd(import(chain, &victim.data, &["--log", "debug"])));
     std::thread::sleep(delay);
     process.kill();
-    for line in process.ended_within(Duration::from_secs(10)).stderr.lines() {
+    for line in process.wait_with_timeout(Duration::from_secs(10)).stderr.lines() {
         let told = line.split_once("committed up to height ").and_then(|(_, height)| height.parse().ok());
         victim.reported = victim.reported.max(told.unwrap_or(0));
     }
 }
 
 /// Kills `nisd run --import` after `delay`; until then it answers requests.
-fn crash_run(chain: &Chain, victim: &mut Victim, delay: Duration) {
+fn crash_run(chain: &Chain, victim: &mut CrashedStore, delay: Duration) {
     let (config, data, blocks) = (path(&chain.config), path(&victim.data), path(&chain.blocks));
     let mut node = Node::start(&["--config", config, "--data", data, "--import", blocks]);
     let mut client = Client::connect(node.http);
     let start = Instant::now();
     while start.elapsed() < delay {
         victim.reported = victim.reported.max(client.height());
-        std::thread::sleep(ASK_EVERY.min(delay.saturating_sub(start.elapsed())));
+        std::thread::sleep(POLL_INTERVAL.min(delay.saturating_sub(start.elapsed())));
     }
     node.process.kill();
 }
@@ -127,11 +127,11 @@ fn compare(chain: &Chain, found: &BTreeMap<u64, String>) {
 fn a_kill_during_an_import_loses_no_committed_block() {
     let Some(folder) = shared("data/chains/all-forks") else { return };
     let chain = Chain { config: folder.join("config.json"), blocks: folder.join("blocks.bin.gz") };
-    let (crashes, mut random) = chance();
+    let (crashes, mut random) = crash_plan();
     let (taken, tip, whole) = measure(&chain);
-    loudly(&format!("an import takes {taken:?}"));
+    print_notice(&format!("an import takes {taken:?}"));
 
-    let mut victim = Victim::new();
+    let mut victim = CrashedStore::new();
     let mut found = BTreeMap::new();
     for crash in 0..crashes {
         let delay = up_to(&mut random, taken);
@@ -142,11 +142,11 @@ fn a_kill_during_an_import_loses_no_committed_block() {
         }
         let (height, digest) = digest(&victim.data);
         let how = if runs { "run --import" } else { "import" };
-        loudly(&format!("crash {crash} of {how} after {delay:?}: height {height}, told {}", victim.reported));
+        print_notice(&format!("crash {crash} of {how} after {delay:?}: height {height}, told {}", victim.reported));
         assert!(victim.reported <= height, "{} was told, but {height} is left", victim.reported);
         if height == tip {
             assert_eq!(digest, whole);
-            victim = Victim::new();
+            victim = CrashedStore::new();
         } else if height > 0 {
             let before = found.insert(height, digest.clone());
             assert!(before.is_none_or(|before| before == digest), "two states at height {height}");
@@ -154,13 +154,13 @@ fn a_kill_during_an_import_loses_no_committed_block() {
             if random.coin() {
                 run(import(&chain, &victim.data, &[])).expect_success();
                 assert_eq!(self::digest(&victim.data), (tip, whole.clone()), "the import after crash {crash}");
-                victim = Victim::new();
+                victim = CrashedStore::new();
             }
         }
     }
     run(import(&chain, &victim.data, &[])).expect_success();
     assert_eq!(digest(&victim.data), (tip, whole));
-    loudly(&format!("heights after crashes: {:?}", found.keys().collect::<Vec<_>>()));
+    print_notice(&format!("heights after crashes: {:?}", found.keys().collect::<Vec<_>>()));
     compare(&chain, &found);
 }
 
@@ -168,21 +168,21 @@ fn a_kill_during_an_import_loses_no_committed_block() {
 fn a_kill_during_a_reindex_leaves_a_store_and_the_next_one_completes_it() {
     let Some(folder) = shared("data/chains/all-forks") else { return };
     let chain = Chain { config: folder.join("config.json"), blocks: folder.join("blocks.bin.gz") };
-    let (crashes, mut random) = chance();
-    let victim = Victim::new();
+    let (crashes, mut random) = crash_plan();
+    let victim = CrashedStore::new();
     run(import(&chain, &victim.data, &[])).expect_success();
     let whole = digest(&victim.data);
     let reindex = ["reindex", "--data", path(&victim.data)];
     let start = Instant::now();
     run(reindex).expect_success();
     let taken = start.elapsed();
-    loudly(&format!("a reindex takes {taken:?}"));
+    print_notice(&format!("a reindex takes {taken:?}"));
     let (mut left, mut begun) = (taken, 0);
     for crash in 0..crashes {
         let mut process = Process::start(nisd(reindex));
         // Some crashes hit the very end, where the new store replaces the old one.
         let at_the_end = random.coin();
-        let delay = up_to(&mut random, if at_the_end { WHILE_IT_TAKES_ITS_PLACE } else { left });
+        let delay = up_to(&mut random, if at_the_end { REPLACEMENT_WINDOW } else { left });
         while at_the_end && !process.log().contains(" blocks in ") && process.exit().is_none() {
             std::thread::sleep(Duration::from_micros(200));
         }
@@ -191,7 +191,7 @@ fn a_kill_during_a_reindex_leaves_a_store_and_the_next_one_completes_it() {
         let is_begun = victim.data.join("reindex/data.mdb").exists();
         let (when, what) =
             (if at_the_end { " from the last block" } else { "" }, if is_begun { "begun" } else { "done" });
-        loudly(&format!("crash {crash} of reindex after {delay:?}{when}: {what}"));
+        print_notice(&format!("crash {crash} of reindex after {delay:?}{when}: {what}"));
         assert_eq!(digest(&victim.data), whole, "what is in place after crash {crash}");
         begun += u32::from(is_begun);
         left = if is_begun { left.saturating_sub(delay) } else { taken };
@@ -202,7 +202,7 @@ fn a_kill_during_a_reindex_leaves_a_store_and_the_next_one_completes_it() {
             left = taken;
         }
     }
-    loudly(&format!("{begun} of {crashes} crashes came before the new store was in place"));
+    print_notice(&format!("{begun} of {crashes} crashes came before the new store was in place"));
     run(reindex).expect_success();
     assert_eq!(digest(&victim.data), whole);
     assert!(!victim.data.join("reindex").exists());
@@ -211,19 +211,19 @@ fn a_kill_during_a_reindex_leaves_a_store_and_the_next_one_completes_it() {
 }
 
 /// Time range after the last block in which a crash may hit the replacement of the store.
-const WHILE_IT_TAKES_ITS_PLACE: Duration = Duration::from_millis(12);
+const REPLACEMENT_WINDOW: Duration = Duration::from_millis(12);
 
 /// Number of sending accounts; their keys have the numbers from 2 on. Key 1 harvests.
 const SENDERS: u64 = 50;
 /// Time range after the log line of a harvested block in which a crash may hit its processing.
-const WHILE_IT_IS_TAKEN: Duration = Duration::from_millis(40);
+const PROCESSING_WINDOW: Duration = Duration::from_millis(40);
 /// Maximum time from that line to any other crash.
 const BETWEEN_BLOCKS: Duration = Duration::from_millis(1_200);
 /// Maximum time for a node to harvest.
-const PATIENCE: Duration = Duration::from_secs(60);
+const MAX_WAIT: Duration = Duration::from_secs(60);
 
 /// Creates a network that makes a block of up to 2,000 transactions every second.
-fn lively_network(folder: &Path) -> PathBuf {
+fn fast_network(folder: &Path) -> PathBuf {
     let amount = |number| Amount::whole(if number == 1 { 8_000_000_000 } else { 1_000_000 });
     let funded: Vec<_> = (1..SENDERS + 2).map(|number| (address(&key_pair(number)), amount(number))).collect();
     let limits = [("nis.maxTransactionsPerBlock", "2000"), ("nis.maxTransactions", "20000")];
@@ -231,7 +231,7 @@ fn lively_network(folder: &Path) -> PathBuf {
 }
 
 /// Announces payments one after another until the node is gone; returns the hashes of the accepted ones.
-fn announce_until_it_ends(node: SocketAddr, first: u64) -> Vec<String> {
+fn announce_until_crash(node: SocketAddr, first: u64) -> Vec<String> {
     let mut accepted = Vec::new();
     let mut stream = TcpStream::connect(node).expect("a connection");
     let mut answers = BufReader::new(stream.try_clone().expect("a connection"));
@@ -274,7 +274,7 @@ fn next_body(answers: &mut impl BufRead) -> io::Result<String> {
 
 /// What clients were told before a crash and must find after it.
 #[derive(Default)]
-struct Told {
+struct ReportedState {
     height: u64,
     /// The tip.
     block: String,
@@ -282,8 +282,8 @@ struct Told {
     payment: Option<(String, u64)>,
 }
 
-impl Told {
-    fn ask(client: &mut Client, accepted: &[String]) -> Told {
+impl ReportedState {
+    fn query(client: &mut Client, accepted: &[String]) -> ReportedState {
         let height = client.height();
         let block = client.block(height).text().to_owned();
         let payment = accepted.iter().rev().find_map(|hash| {
@@ -291,10 +291,10 @@ impl Told {
             let height = (answer.status == 200).then(|| answer.json()["meta"]["height"].as_u64())??;
             Some((hash.clone(), height))
         });
-        Told { height, block, payment }
+        ReportedState { height, block, payment }
     }
 
-    fn expect_kept(&self, client: &mut Client) {
+    fn check_kept(&self, client: &mut Client) {
         if self.height > 0 {
             assert!(client.height() >= self.height);
             assert_eq!(client.block(self.height).text(), self.block);
@@ -308,27 +308,27 @@ impl Told {
 
 #[test]
 fn a_kill_during_harvesting_and_announcing_loses_no_published_block() {
-    let (crashes, mut random) = chance();
+    let (crashes, mut random) = crash_plan();
     let folder = tempfile::tempdir().expect("a folder");
-    let config = lively_network(folder.path());
+    let config = fast_network(folder.path());
     let (config, data) = (path(&config), folder.path().join("store"));
-    let (mut told, mut announced) = (Told::default(), 0);
+    let (mut told, mut announced) = (ReportedState::default(), 0);
     for crash in 0..crashes {
         let mut node = Node::start(&["--config", config]);
         let mut client = Client::connect(node.http);
-        told.expect_kept(&mut client);
+        told.check_kept(&mut client);
         let (address, first) = (node.http, 1 + announced);
-        let announcing = std::thread::spawn(move || announce_until_it_ends(address, first));
+        let announcing = std::thread::spawn(move || announce_until_crash(address, first));
         // The first block of this run, some more, and then the one that the crash hits.
         let blocks = 1 + random.below(3);
         let start = Instant::now();
         while node.process.log().matches("harvested block").count() < blocks {
             told.height = told.height.max(client.height());
-            assert!(start.elapsed() < PATIENCE, "no blocks are made");
-            std::thread::sleep(ASK_EVERY);
+            assert!(start.elapsed() < MAX_WAIT, "no blocks are made");
+            std::thread::sleep(POLL_INTERVAL);
         }
         let while_taken = random.coin();
-        let delay = up_to(&mut random, if while_taken { WHILE_IT_IS_TAKEN } else { BETWEEN_BLOCKS });
+        let delay = up_to(&mut random, if while_taken { PROCESSING_WINDOW } else { BETWEEN_BLOCKS });
         std::thread::sleep(delay);
         told.height = told.height.max(client.height());
         node.process.kill();
@@ -339,30 +339,30 @@ fn a_kill_during_harvesting_and_announcing_loses_no_published_block() {
         assert!(told.height <= height, "{} was told, but {height} is left", told.height);
         let checked = run(["check", "--data", path(&data)]).expect_success().text();
         assert_eq!(checked.trim_end(), format!("{height} {digest}"));
-        loudly(&format!(
+        print_notice(&format!(
             "crash {crash}, {delay:?} after a block was made: height {height}, told {}, {} payments accepted",
             told.height,
             accepted.len()
         ));
         // What is on the chain now must stay there.
         let mut node = Node::start(&["--config", config]);
-        told = Told::ask(&mut Client::connect(node.http), &accepted);
+        told = ReportedState::query(&mut Client::connect(node.http), &accepted);
         node.process.kill();
     }
     let node = Node::start(&["--config", config]);
     let mut client = Client::connect(node.http);
-    told.expect_kept(&mut client);
+    told.check_kept(&mut client);
     let start = Instant::now();
     while client.height() < told.height + 2 {
-        assert!(start.elapsed() < PATIENCE, "the chain does not go on");
-        std::thread::sleep(ASK_EVERY);
+        assert!(start.elapsed() < MAX_WAIT, "the chain does not go on");
+        std::thread::sleep(POLL_INTERVAL);
     }
-    loudly(&format!("{announced} payments were accepted in all, and the chain goes on above {}", told.height));
+    print_notice(&format!("{announced} payments were accepted in all, and the chain goes on above {}", told.height));
 }
 
 #[test]
 fn a_kill_during_the_creation_of_a_private_network_is_recovered() {
-    let (crashes, mut random) = chance();
+    let (crashes, mut random) = crash_plan();
     for _ in 0..crashes {
         let folder = tempfile::tempdir().expect("a folder");
         let data = folder.path().join("devnet");
@@ -374,7 +374,7 @@ fn a_kill_during_the_creation_of_a_private_network_is_recovered() {
         let mut files: Vec<_> =
             std::fs::read_dir(&data).into_iter().flatten().flatten().map(|one| one.file_name()).collect();
         files.sort();
-        loudly(&format!("killed after {delay:?}, which left {files:?}"));
+        print_notice(&format!("killed after {delay:?}, which left {files:?}"));
         let node = Node::start(&["--data", path(&data)]);
         assert!(Client::connect(node.http).height() >= 1);
         let shown = run(["devnet", "show", "--data", path(&data)]).expect_success().text();

@@ -8,20 +8,20 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::common::daemon::{Ended, Node, Process, nisd, run};
+use crate::common::daemon::{CommandOutput, Node, Process, nisd, run};
 use crate::common::http_client::Client;
 use crate::common::private_network::{Genesis, address, key_pair, now, private_key, transfer};
-use crate::common::{loudly, shared, tiny};
+use crate::common::{print_notice, shared, tiny};
 use nisd::codec::SigningForm;
 use nisd::model::Amount;
 use tempfile::TempDir;
 
 /// Maximum wait for an expected event.
-const PATIENCE: Duration = Duration::from_secs(60);
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+const MAX_WAIT: Duration = Duration::from_secs(60);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Log text of a node on a full disk.
 const FULL: &str = "cannot write in the data folder";
-const WELL: &str = "the store works again";
+const RECOVERED: &str = "the store works again";
 
 /// Mounts the disk, resizes it whenever the file `size` gives a new size (`used`: no byte is left), and executes the
 /// command. It watches the file for one minute, the maximum duration of a test.
@@ -49,7 +49,7 @@ impl Disk {
         let may_mount =
             Command::new("unshare").args(["-rm", "sh", "-c", "mount -t tmpfs -o size=1m nisd /mnt"]).status();
         if !may_mount.is_ok_and(|status| status.success()) {
-            loudly("skipped: no disk can be mounted here");
+            print_notice("skipped: no disk can be mounted here");
             return None;
         }
         let disk = Disk { folder: tempfile::tempdir().expect("a folder") };
@@ -94,8 +94,8 @@ fn text(path: &Path) -> String {
 fn wait(what: &str, mut is_so: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is_so() {
-        assert!(start.elapsed() < PATIENCE, "waited in vain: {what}");
-        std::thread::sleep(LOOK_EVERY);
+        assert!(start.elapsed() < MAX_WAIT, "waited in vain: {what}");
+        std::thread::sleep(POLL_INTERVAL);
     }
 }
 
@@ -115,7 +115,7 @@ fn an_import_waits_for_space_on_a_full_disk_and_continues() {
     let (height, last) = (client.height(), client.get("/chain/last-block").text().to_owned());
 
     let arguments = ["--config", &config, "--data", &data, "--import", &blocks];
-    let node = Node::of(disk.mounted("240k", &Node::command(&arguments)));
+    let node = Node::from_command(disk.mounted("240k", &Node::command(&arguments)));
     wait("it says that the disk is full", || count(&node, FULL) > 0);
     let mut client = Client::connect(node.http);
     let (stuck, begun) = (client.height(), Instant::now());
@@ -124,7 +124,7 @@ fn an_import_waits_for_space_on_a_full_disk_and_continues() {
         let asked = Instant::now();
         assert_eq!(client.height(), stuck);
         assert!(asked.elapsed() < Duration::from_millis(500), "an answer took {:?}", asked.elapsed());
-        std::thread::sleep(LOOK_EVERY);
+        std::thread::sleep(POLL_INTERVAL);
     }
     let log = node.process.log();
     assert_eq!(count(&node, FULL), 1, "it is said once:\n{log}");
@@ -132,7 +132,7 @@ fn an_import_waits_for_space_on_a_full_disk_and_continues() {
     disk.resize("64m");
     wait("the rest is taken in", || client.height() == height);
     assert_eq!(client.get("/chain/last-block").text(), last);
-    assert_eq!(count(&node, WELL), 1);
+    assert_eq!(count(&node, RECOVERED), 1);
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn a_harvester_waits_for_space_on_a_full_disk_and_loses_no_transaction() {
     let funded: Vec<_> = (1..SENDERS + 2).map(|number| (address(&key_pair(number)), amount(number))).collect();
     let config = Genesis::new(now(), &funded).write_hasty(disk.folder.path(), &private_key(1).printed(), &[]);
     let data = disk.data();
-    let node = Node::of(disk.mounted("64m", &Node::command(&["--config", &text(&config), "--data", &data])));
+    let node = Node::from_command(disk.mounted("64m", &Node::command(&["--config", &text(&config), "--data", &data])));
     let mut client = Client::connect(node.http);
     let mut announced = Vec::new();
     let mut announce = |client: &mut Client| {
@@ -168,7 +168,7 @@ fn a_harvester_waits_for_space_on_a_full_disk_and_loses_no_transaction() {
     let begun = Instant::now();
     while count(&node, FULL) == 0 {
         announce(&mut client);
-        assert!(begun.elapsed() < PATIENCE, "the disk is never full");
+        assert!(begun.elapsed() < MAX_WAIT, "the disk is never full");
         std::thread::sleep(Duration::from_millis(500));
     }
     let (stuck, said) = (client.height(), count(&node, "harvested block"));
@@ -176,7 +176,7 @@ fn a_harvester_waits_for_space_on_a_full_disk_and_loses_no_transaction() {
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(4) {
         assert_eq!(client.height(), stuck);
-        std::thread::sleep(LOOK_EVERY);
+        std::thread::sleep(POLL_INTERVAL);
     }
     assert_eq!(count(&node, "harvested block"), said, "nothing is called harvested that is not committed");
     assert_eq!(count(&node, FULL), 1, "it is said once:\n{}", node.process.log());
@@ -185,18 +185,18 @@ fn a_harvester_waits_for_space_on_a_full_disk_and_loses_no_transaction() {
     for hash in announced {
         wait("every transaction is confirmed", || client.get(&format!("/transaction/get?hash={hash}")).status == 200);
     }
-    assert_eq!(count(&node, WELL), 1);
+    assert_eq!(count(&node, RECOVERED), 1);
 }
 
 /// Runs a shell script that has a disk with the chain `tiny`.
-fn in_a_shell(disk: &Disk, script: &str) -> Ended {
+fn in_a_shell(disk: &Disk, script: &str) -> CommandOutput {
     let program = nisd([""; 0]).get_program().to_owned();
     let mut shell = Command::new("bash");
     shell.args(["-ec", script, "bash"]).arg(program).arg(disk.data()).args([tiny("config.json"), tiny("blocks.bin")]);
-    Process::start(disk.mounted("64m", &shell)).ended_within(PATIENCE)
+    Process::start(disk.mounted("64m", &shell)).wait_with_timeout(MAX_WAIT)
 }
 
-const LOOKS: &str = r#"
+const READ_COMMANDS: &str = r#"
 for command in digest check; do "$1" $command --data "$2"; done
 "$1" dump --data "$2" | wc -l
 "$1" export --data "$2" --output - >/dev/null && echo exported
@@ -209,7 +209,7 @@ fn a_store_on_a_read_only_disk_can_be_read() {
 "$1" import --config "$3" --data "$2" "$4"; "$1" digest --data "$2"
 mount -o remount,ro "$DISK"
 "#;
-    let said = in_a_shell(&disk, &[script, LOOKS].concat()).expect_success().text();
+    let said = in_a_shell(&disk, &[script, READ_COMMANDS].concat()).expect_success().text();
     let lines: Vec<_> = said.lines().collect();
     assert!(lines.len() == 5 && lines[1] == lines[0] && lines[2] == lines[0] && lines[4] == "exported", "{said}");
     assert!(lines[3].trim().parse::<u32>().is_ok_and(|lines| lines > 0), "{said}");
@@ -224,7 +224,7 @@ fn a_copied_store_on_a_full_disk_can_be_read() {
 rm "$2/lock.mdb"
 mount -o remount,size=$(df -k --output=used "$DISK" | tail -n 1 | tr -d ' ')k "$DISK"
 "#;
-    let said = in_a_shell(&disk, &[script, LOOKS].concat()).expect_success().text();
+    let said = in_a_shell(&disk, &[script, READ_COMMANDS].concat()).expect_success().text();
     let lines: Vec<_> = said.lines().collect();
     assert!(lines.len() == 5 && lines[1] == lines[0] && lines[2] == lines[0] && lines[4] == "exported", "{said}");
 }
@@ -268,7 +268,7 @@ rm "$DISK/filler"
     let mut shell = Command::new("bash");
     shell.args(["-ec", script, "bash"]).arg(program).arg(disk.data());
     shell.args([chain.join("config.json"), chain.join("blocks.bin.gz")]);
-    let ended = Process::start(disk.mounted("256m", &shell)).ended_within(PATIENCE).expect_success();
+    let ended = Process::start(disk.mounted("256m", &shell)).wait_with_timeout(MAX_WAIT).expect_success();
     let said = ended.text();
     let lines: Vec<_> = said.lines().collect();
     assert!(lines.len() == 3 && lines[1] == lines[0] && lines[2] == lines[0], "{said}");
@@ -286,7 +286,7 @@ fn a_small_address_space_gives_a_smaller_map_with_a_warning() {
         shell.args(["-c", &format!("ulimit -v {kib}; exec \"$@\""), "bash"]).arg(program);
         shell.args(["import", "--config", &config, "--data", &data, &blocks]);
         shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        Process::start(shell).ended_within(PATIENCE)
+        Process::start(shell).wait_with_timeout(MAX_WAIT)
     };
     limited(60_000).expect_failure(1, &["ulimit -v", "nisd.mapSize"]);
     let ended = limited(2_000_000).expect_success();

@@ -13,9 +13,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::answering_node::{AnsweringNode, take_in};
+use crate::answering_node::{AnsweringNode, import_chain};
 use crate::common::daemon::run;
-use crate::common::{Random, from_environment, loudly, tiny};
+use crate::common::{Random, from_environment, print_notice, tiny};
 use crate::recorded_chain::Chain;
 use nisd::codec::network_from_text;
 use nisd::config::{self, Override, Settings};
@@ -40,7 +40,7 @@ struct Original {
     settings: Settings,
     /// The data file, and the durable meta record.
     data: Vec<u8>,
-    settled: Vec<u8>,
+    durable_meta: Vec<u8>,
     requests: Vec<Vec<u8>>,
 }
 
@@ -58,19 +58,19 @@ impl Original {
         let blocks = chain.blocks();
         // Several commits, so that pages of earlier ones exist.
         for part in 1..=6 {
-            take_in(&store, &settings, &chain.nemesis, &blocks[(part - 1) * 10..(part * 10).min(blocks.len())]);
+            import_chain(&store, &settings, &chain.nemesis, &blocks[(part - 1) * 10..(part * 10).min(blocks.len())]);
         }
         store.sync().expect("a disk");
         let requests = requests(&store);
         drop(store);
         let read = |name: &str| fs::read(folder.path().join(name)).expect("a file");
-        Original { data: read("data.mdb"), settled: read("settled"), settings, requests, folder }
+        Original { data: read("data.mdb"), durable_meta: read("settled"), settings, requests, folder }
     }
 
     /// Writes a data file into the folder.
-    fn put(&self, data: &[u8]) {
+    fn write_data(&self, data: &[u8]) {
         fs::write(self.folder.path().join("data.mdb"), data).expect("room");
-        fs::write(self.folder.path().join("settled"), &self.settled).expect("room");
+        fs::write(self.folder.path().join("settled"), &self.durable_meta).expect("room");
     }
 
     /// Returns the responses of a node on the store, and its dump.
@@ -177,9 +177,9 @@ fn mutate(data: &mut [u8], number: u64) -> String {
 }
 
 /// Checks stores in this process and prints how each ended.
-fn look_at(numbers: std::ops::Range<u64>) {
+fn check_stores(numbers: std::ops::Range<u64>) {
     let original = Original::new();
-    original.put(&original.data);
+    original.write_data(&original.data);
     let expected = original.answers();
     assert!(expected.1.is_some(), "the store as it was has a dump");
     let answered = expected.0.iter().filter(|body| body.is_some()).count();
@@ -188,7 +188,7 @@ fn look_at(numbers: std::ops::Range<u64>) {
         let mut data = original.data.clone();
         let damage = mutate(&mut data, number);
         println!("look {number} {damage}");
-        original.put(&data);
+        original.write_data(&data);
         let (bodies, dump) = original.answers();
         let mut wrong = Vec::new();
         for ((request, body), expected) in original.requests.iter().zip(&bodies).zip(&expected.0) {
@@ -215,7 +215,7 @@ fn look_at(numbers: std::ops::Range<u64>) {
 fn worker() {
     let Ok(numbers) = std::env::var(WORKER) else { return };
     let (first, end) = numbers.split_once(' ').expect("two numbers");
-    look_at(first.parse().expect("a number")..end.parse().expect("a number"));
+    check_stores(first.parse().expect("a number")..end.parse().expect("a number"));
 }
 
 #[test]
@@ -255,11 +255,11 @@ fn a_corrupt_store_gives_no_wrong_answer_and_no_wrong_dump() {
         assert!(std::os::unix::process::ExitStatusExt::signal(&status).is_some(), "{look}: {status}");
         *ends.entry("crashed".to_owned()).or_default() += 1;
         if from_environment::<u8>("SHOW_CRASHES").is_some() {
-            loudly(&format!("{look}: {status}"));
+            print_notice(&format!("{look}: {status}"));
         }
         next += 1;
     }
-    loudly(&format!("{count} damaged stores: {ends:?}"));
+    print_notice(&format!("{count} damaged stores: {ends:?}"));
     assert!(wrong.is_empty(), "{wrong:#?}");
     assert!(ends.get("unharmed").is_some_and(|unharmed| unharmed * 10 < count * 9), "damage that shows");
 }
@@ -269,13 +269,13 @@ fn a_dump_of_a_corrupt_store_fails_or_is_right() {
     let original = Original::new();
     let text = |path: &Path| path.to_str().expect("text").to_owned();
     let dump = || run(["dump", "--data", &text(original.folder.path())]);
-    original.put(&original.data);
+    original.write_data(&original.data);
     let expected = dump().expect_success().text();
     let mut failed = 0;
     for number in 0..12 {
         let mut data = original.data.clone();
         let damage = mutate(&mut data, number);
-        original.put(&data);
+        original.write_data(&data);
         let ended = dump();
         match ended.code {
             Some(0) => assert!(ended.text() == expected, "{damage}"),

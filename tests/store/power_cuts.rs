@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::common::slow_disk::SlowDisk;
-use crate::common::{Random, from_environment, loudly};
+use crate::common::{Random, from_environment, print_notice};
 use nisd::store::{
     AccessMode, BootId, ChainIdentity, Options, Read, Store, StoreRebuild, SyncFile, Table, Write, WriteTxn,
 };
@@ -62,12 +62,12 @@ impl Writer {
     }
 
     /// Records a state that a power cut may lead to from now on.
-    fn may_be(&self, state: &impl Read) {
+    fn mark_possible(&self, state: &impl Read) {
         self.mark(format!("may {}", digest(state)));
     }
 
     /// Records that a power cut cannot lead to a state earlier than the one `before` commits ago.
-    fn told(&self, before: usize) {
+    fn mark_reported(&self, before: usize) {
         self.mark(format!("told {before}"));
     }
 
@@ -80,7 +80,7 @@ impl Writer {
             let byte = self.random.next() as u8;
             batch.put(table, &key, &vec![byte; length]).expect("room");
         }
-        self.may_be(&batch);
+        self.mark_possible(&batch);
         batch
     }
 
@@ -90,24 +90,24 @@ impl Writer {
             let batch = self.changed(store);
             if number % 3 == 0 {
                 batch.commit().expect("room");
-                self.told(0);
+                self.mark_reported(0);
                 continue;
             }
             batch.commit_deferred_sync().expect("room");
-            self.told(1);
+            self.mark_reported(1);
             match number % 9 {
                 2 => {
                     store.sync().expect("a disk");
-                    self.told(0);
+                    self.mark_reported(0);
                 }
-                4 | 5 => self.settle_by_helper(store),
+                4 | 5 => self.sync_by_helper(store),
                 _ => {}
             }
         }
     }
 
     /// Performs the work of a helper process.
-    fn settle_by_helper(&self, store: &Store) {
+    fn sync_by_helper(&self, store: &Store) {
         let files = store.helper_files().expect("a disk").expect("files");
         store.set_helper(true);
         while !store.poll_sync().expect("a disk") {
@@ -117,33 +117,33 @@ impl Writer {
             }
         }
         store.set_helper(false);
-        self.told(0);
+        self.mark_reported(0);
     }
 
     /// A store from its creation on; the process ends during a commit that is not durable.
-    fn life(&mut self) {
+    fn first_run(&mut self) {
         let store = Store::open(&self.folder, &identity(), OPTIONS).expect("a store");
-        self.may_be(&store.snapshot().expect("a snapshot"));
-        self.told(0);
+        self.mark_possible(&store.snapshot().expect("a snapshot"));
+        self.mark_reported(0);
         self.commits(&store, 18);
         drop(store);
-        self.told(0);
+        self.mark_reported(0);
         let store = Store::open(&self.folder, &identity(), OPTIONS).expect("a store");
         self.commits(&store, 4);
         self.changed(&store).commit_deferred_sync().expect("room");
-        self.told(1);
+        self.mark_reported(1);
         // As after a kill.
         std::mem::forget(store);
     }
 
     /// Another process opens that store or a copy of it.
-    fn life_again(&mut self) {
+    fn second_run(&mut self) {
         let store = Store::open(&self.folder, &identity(), OPTIONS).expect("a store");
         self.commits(&store, 4);
     }
 
     /// Opens that store after a system restart.
-    fn going_back(&mut self) {
+    fn recovery(&mut self) {
         let store = Store::open_with_boot(BootId::UNKNOWN, &self.folder, &identity(), OPTIONS).expect("a store");
         self.commits(&store, 9);
     }
@@ -153,7 +153,7 @@ impl Writer {
         let replacement = StoreRebuild::open(&self.folder, |_| Ok(identity()), OPTIONS).expect("a store");
         self.changed(&replacement.new).commit_deferred_sync().expect("room");
         let store = replacement.install().expect("room");
-        self.told(0);
+        self.mark_reported(0);
         self.commits(&store, 6);
     }
 }
@@ -164,9 +164,9 @@ fn writer() {
     let Some(folder) = std::env::var_os(FOLDER) else { return };
     let mut writer = Writer { folder: folder.into(), random: Random(7) };
     match std::env::var(PART).as_deref() {
-        Ok("life") => writer.life(),
-        Ok("life again") => writer.life_again(),
-        Ok("going back") => writer.going_back(),
+        Ok("life") => writer.first_run(),
+        Ok("life again") => writer.second_run(),
+        Ok("going back") => writer.recovery(),
         _ => writer.replacement(),
     }
 }
@@ -192,7 +192,7 @@ impl Recorded {
     fn run(&self, disk: &SlowDisk, part: &str) {
         let mut command = Command::new(std::env::current_exe().expect("this program"));
         command.args(["power_cuts::writer", "--exact", "--test-threads=1"]).env(FOLDER, self.store()).env(PART, part);
-        disk.telling(&mut command, &self.store(), &self.log);
+        disk.with_log(&mut command, &self.store(), &self.log);
         let ended = command.output().expect("a process");
         assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stdout));
     }
@@ -200,7 +200,7 @@ impl Recorded {
     /// Returns the disk after all operations.
     fn all(&self) -> Disk {
         self.steps().into_iter().fold(Disk::default(), |mut disk, step| {
-            disk.take(step);
+            disk.apply(step);
             disk
         })
     }
@@ -253,7 +253,7 @@ struct Content {
 
 /// A renamed file, with its previous name.
 #[derive(Clone)]
-struct Naming {
+struct PendingRename {
     file: usize,
     from: Option<PathBuf>,
     to: PathBuf,
@@ -265,17 +265,17 @@ struct Disk {
     files: Vec<Content>,
     names: BTreeMap<PathBuf, usize>,
     durable_names: BTreeMap<PathBuf, usize>,
-    pending_names: Vec<Naming>,
+    pending_names: Vec<PendingRename>,
     /// The states of the store, and the index of the first one that a power cut may lead to.
     states: Vec<u64>,
-    told: usize,
+    reported: usize,
     /// Number of tested losses.
     losses: usize,
 }
 
 impl Disk {
     /// Returns a disk with the files of a folder.
-    fn holding(folder: &Path) -> Disk {
+    fn from_folder(folder: &Path) -> Disk {
         let mut disk = Disk::default();
         for entry in fs::read_dir(folder).expect("a folder").flatten().filter(|entry| entry.path().is_file()) {
             disk.names.insert(entry.path(), disk.files.len());
@@ -285,13 +285,13 @@ impl Disk {
         disk
     }
 
-    fn take(&mut self, step: Step) {
+    fn apply(&mut self, step: Step) {
         match step {
             Step::Write(path, mut place, bytes) => {
                 let file = *self.names.entry(path.clone()).or_insert_with(|| {
                     let file = self.files.len();
                     self.files.push(Content::default());
-                    self.pending_names.push(Naming { file, from: None, to: path });
+                    self.pending_names.push(PendingRename { file, from: None, to: path });
                     file
                 });
                 let mut rest = bytes.as_slice();
@@ -313,20 +313,20 @@ impl Disk {
                         .into_iter()
                         .partition(|naming| naming.to.parent() == Some(&path));
                     self.pending_names = pending;
-                    let done: Vec<Naming> = done;
-                    done.iter().for_each(|naming| give(&mut self.durable_names, naming));
+                    let done: Vec<PendingRename> = done;
+                    done.iter().for_each(|naming| apply_rename(&mut self.durable_names, naming));
                 }
             },
             Step::Rename(from, to) => {
-                let naming = Naming { file: self.names[&from], from: Some(from), to };
-                give(&mut self.names, &naming);
+                let naming = PendingRename { file: self.names[&from], from: Some(from), to };
+                apply_rename(&mut self.names, &naming);
                 self.pending_names.push(naming);
             }
             Step::Mark(text) => match text.split_once(' ').expect("a mark") {
                 ("may", digest) => self.states.push(digest.parse().expect("a number")),
                 (_, before) => {
                     let before: usize = before.parse().expect("a number");
-                    self.told = self.told.max(self.states.len() - 1 - before);
+                    self.reported = self.reported.max(self.states.len() - 1 - before);
                 }
             },
         }
@@ -335,7 +335,7 @@ impl Disk {
     /// Cuts the power in many ways: of the pending writes, none is lost, all are, each alone, all but each, and random
     /// ones.
     fn cut(&mut self, store: &Path, random: &mut Random, chances: usize) {
-        if self.told == 0 && self.states.is_empty() {
+        if self.reported == 0 && self.states.is_empty() {
             // There is no store yet.
             return;
         }
@@ -364,7 +364,7 @@ impl Disk {
             self.write(store, place.path(), &mut kept.iter().copied());
             let opened = Store::open_existing_with_boot(BootId::UNKNOWN, place.path(), AccessMode::Exclusive, OPTIONS);
             let found = opened.map(|(store, _)| digest(&store.snapshot().expect("a snapshot")));
-            let allowed = &self.states[self.told..];
+            let allowed = &self.states[self.reported..];
             let is_right = found.as_ref().is_ok_and(|found| allowed.contains(found));
             let which = found.as_ref().ok().and_then(|found| self.states.iter().position(|state| state == found));
             assert!(
@@ -372,7 +372,7 @@ impl Disk {
                 "{:?} is left, state {which:?} of {}, told {}; kept {kept:?}",
                 found.map_err(|error| error.to_string()),
                 self.states.len(),
-                self.told
+                self.reported
             );
         }
     }
@@ -380,7 +380,10 @@ impl Disk {
     /// Writes the content of the disk if these names and pages are kept.
     fn write(&self, store: &Path, place: &Path, kept: &mut impl Iterator<Item = bool>) {
         let mut names = self.durable_names.clone();
-        self.pending_names.iter().filter(|_| kept.next() == Some(true)).for_each(|naming| give(&mut names, naming));
+        self.pending_names
+            .iter()
+            .filter(|_| kept.next() == Some(true))
+            .for_each(|naming| apply_rename(&mut names, naming));
         let mut contents: Vec<Vec<u8>> = Vec::new();
         for file in &self.files {
             let mut content = file.durable.clone();
@@ -401,7 +404,7 @@ fn put(content: &mut Vec<u8>, (place, piece): &(usize, Vec<u8>)) {
     content[*place..end].copy_from_slice(piece);
 }
 
-fn give(names: &mut BTreeMap<PathBuf, usize>, naming: &Naming) {
+fn apply_rename(names: &mut BTreeMap<PathBuf, usize>, naming: &PendingRename) {
     if let Some(from) = &naming.from {
         names.remove(from);
     }
@@ -414,21 +417,21 @@ fn replay(mut disk: Disk, recorded: &Recorded, from: usize) {
     let (mut random, chances) = (Random(11), 6 * from_environment("POWER_CUTS").unwrap_or(1));
     let (mut cuts, mut steps) = (0, recorded.steps());
     let rest = steps.split_off(from);
-    steps.into_iter().for_each(|step| disk.take(step));
+    steps.into_iter().for_each(|step| disk.apply(step));
     for step in rest {
         let is_mark = matches!(step, Step::Mark(_));
         if matches!(step, Step::Sync(_)) {
             disk.cut(&recorded.store(), &mut random, chances);
             cuts += 1;
         }
-        disk.take(step);
+        disk.apply(step);
         if is_mark {
             disk.cut(&recorded.store(), &mut random, chances);
             cuts += 1;
         }
     }
     disk.cut(&recorded.store(), &mut random, chances);
-    loudly(&format!("{} losses at {cuts} cuts of the power, {} states", disk.losses, disk.states.len()));
+    print_notice(&format!("{} losses at {cuts} cuts of the power, {} states", disk.losses, disk.states.len()));
     assert!(disk.losses > 200, "{}", disk.losses);
 }
 
@@ -453,7 +456,7 @@ fn a_power_cut_after_restoring_a_copied_data_file_leaves_its_state_or_a_later_on
         }
     }
     fs::remove_file(&recorded.log).expect("a log");
-    let found = Disk { states: vec![held], ..Disk::holding(&recorded.store()) };
+    let found = Disk { states: vec![held], ..Disk::from_folder(&recorded.store()) };
     recorded.run(&disk, "life again");
     replay(found, &recorded, 0);
 }
@@ -464,9 +467,9 @@ fn a_power_cut_during_or_after_a_recovery_loses_no_published_state() {
     let recorded = Recorded::new();
     recorded.run(&disk, "life");
     // The reported state is the one it goes back to.
-    let Disk { states, told, .. } = recorded.all();
+    let Disk { states, reported: told, .. } = recorded.all();
     fs::remove_file(&recorded.log).expect("a log");
-    let found = Disk { states, told, ..Disk::holding(&recorded.store()) };
+    let found = Disk { states, reported: told, ..Disk::from_folder(&recorded.store()) };
     recorded.run(&disk, "going back");
     replay(found, &recorded, 0);
 }

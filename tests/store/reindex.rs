@@ -5,21 +5,21 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::common::daemon::{Ended, Node, Process, nisd, run};
+use crate::common::daemon::{CommandOutput, Node, Process, nisd, run};
 use crate::common::http_client::Client;
 use crate::common::tiny;
 use nisd::store::{AccessMode, Options, Read, Store, Table};
 use tempfile::TempDir;
 
 const TIP: u64 = 60;
-const PATIENCE: Duration = Duration::from_secs(60);
+const MAX_WAIT: Duration = Duration::from_secs(60);
 
 /// A store with the whole chain.
-struct Place(TempDir);
+struct StoreFolder(TempDir);
 
-impl Place {
-    fn full() -> Place {
-        let place = Place(tempfile::tempdir().expect("a folder"));
+impl StoreFolder {
+    fn full() -> StoreFolder {
+        let place = StoreFolder(tempfile::tempdir().expect("a folder"));
         let (config, blocks) = (tiny("config.json"), tiny("blocks.bin"));
         run(["import", "--config", text(&config), "--data", text(&place.data()), text(&blocks)]).expect_success();
         place
@@ -30,7 +30,7 @@ impl Place {
     }
 
     #[track_caller]
-    fn on_store(&self, command: &str, arguments: &[&str]) -> Ended {
+    fn on_store(&self, command: &str, arguments: &[&str]) -> CommandOutput {
         let data = self.data();
         run([command, "--data", text(&data)].iter().chain(arguments))
     }
@@ -42,7 +42,7 @@ impl Place {
 
     /// Returns all outputs about the store as a whole.
     #[track_caller]
-    fn looks(&self) -> Vec<String> {
+    fn outputs(&self) -> Vec<String> {
         let hex = |bytes: Vec<u8>| bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         let exported = hex(self.on_store("export", &[]).expect_success().stdout);
         vec![self.digest(), self.on_store("dump", &[]).expect_success().text(), exported]
@@ -76,7 +76,7 @@ impl Place {
     }
 
     /// Puts a copy of the store into the folder in which a new one is built.
-    fn begin(&self, with_readers: bool) {
+    fn prepare_rebuild(&self, with_readers: bool) {
         let folder = self.data().join("reindex");
         fs::create_dir(&folder).expect("a folder");
         let names = ["data.mdb", "nisd.lock", "lock.mdb"];
@@ -86,7 +86,7 @@ impl Place {
     }
 
     /// Changes the last value of a table, or the stored height of the block at height 30.
-    fn spoil(&self, table: Table) {
+    fn corrupt(&self, table: Table) {
         let (store, _) =
             Store::open_existing(&self.data(), AccessMode::Exclusive, Options::default()).expect("a store");
         let mut batch = store.begin_write().expect("a batch");
@@ -112,12 +112,12 @@ const FILES: [&str; 4] = ["data.mdb", "lock.mdb", "nisd.lock", "settled"];
 
 #[test]
 fn a_reindexed_store_has_the_same_digest_and_answers() {
-    let place = Place::full();
-    let (looks, answers) = (place.looks(), place.answers());
+    let place = StoreFolder::full();
+    let (looks, answers) = (place.outputs(), place.answers());
     let before = fs::metadata(place.data().join("data.mdb")).expect("a file").len();
     let said = place.on_store("reindex", &[]).expect_success().stderr;
     assert!(said.contains("needs about") && said.contains("height 60"), "{said}");
-    assert_eq!(place.looks(), looks);
+    assert_eq!(place.outputs(), looks);
     assert_eq!(place.answers(), answers);
     assert_eq!(place.files(), FILES);
     assert!(fs::metadata(place.data().join("data.mdb")).expect("a file").len() <= 2 * before);
@@ -126,14 +126,14 @@ fn a_reindexed_store_has_the_same_digest_and_answers() {
     place.on_store("rollback", &["--to", "1"]).expect_success();
     let (config, blocks) = (tiny("config.json"), tiny("blocks.bin"));
     run(["import", "--config", text(&config), "--data", text(&place.data()), text(&blocks)]).expect_success();
-    assert_eq!(place.looks(), looks);
+    assert_eq!(place.outputs(), looks);
 }
 
 #[test]
 fn a_reindex_repairs_a_corrupt_state() {
-    let place = Place::full();
+    let place = StoreFolder::full();
     let digest = place.digest();
-    place.spoil(Table::Accounts);
+    place.corrupt(Table::Accounts);
     assert_ne!(place.digest(), digest);
     place.on_store("check", &[]).expect_failure(1, &["table accounts", "nisd reindex"]);
     place.on_store("reindex", &[]).expect_success();
@@ -142,7 +142,7 @@ fn a_reindex_repairs_a_corrupt_state() {
 
 #[test]
 fn a_check_names_each_corrupt_range_of_rows() {
-    let place = Place::full();
+    let place = StoreFolder::full();
     let (store, _) = Store::open_existing(&place.data(), AccessMode::Exclusive, Options::default()).expect("a store");
     let mut batch = store.begin_write().expect("a batch");
     for table in [Table::Accounts, Table::Namespaces, Table::Mosaics] {
@@ -157,9 +157,9 @@ fn a_check_names_each_corrupt_range_of_rows() {
 
 #[test]
 fn a_corrupt_block_is_named_and_the_old_store_stays() {
-    let place = Place::full();
+    let place = StoreFolder::full();
     let digest = place.digest();
-    place.spoil(Table::Blocks);
+    place.corrupt(Table::Blocks);
     let damaged = fs::read(place.data().join("data.mdb")).expect("the store");
     place.on_store("reindex", &[]).expect_failure(1, &["height 30"]);
     assert!(fs::read(place.data().join("data.mdb")).expect("the store") == damaged);
@@ -168,18 +168,18 @@ fn a_corrupt_block_is_named_and_the_old_store_stays() {
 
 #[test]
 fn an_interrupted_reindex_is_continued_from_any_state() {
-    let place = Place::full();
+    let place = StoreFolder::full();
     let digest = place.digest();
     // Complete but not yet in place, before and after the first of two files was renamed.
     for with_readers in [true, false] {
-        place.begin(with_readers);
-        place.spoil(Table::Accounts);
+        place.prepare_rebuild(with_readers);
+        place.corrupt(Table::Accounts);
         place.on_store("reindex", &[]).expect_success();
         assert_eq!((place.digest(), place.files()), (digest.clone(), FILES.map(str::to_owned).to_vec()));
     }
     // A part of the chain.
     place.on_store("rollback", &["--to", "40"]).expect_success();
-    place.begin(true);
+    place.prepare_rebuild(true);
     let (config, blocks) = (tiny("config.json"), tiny("blocks.bin"));
     let ended = run(["import", "--config", text(&config), "--data", text(&place.data()), text(&blocks)]);
     ended.expect_success();
@@ -187,7 +187,7 @@ fn an_interrupted_reindex_is_continued_from_any_state() {
     assert!(said.contains("from height 40 on"), "{said}");
     assert_eq!(place.digest(), digest);
     // More than the chain, which was rolled back.
-    place.begin(true);
+    place.prepare_rebuild(true);
     place.on_store("rollback", &["--to", "50"]).expect_success();
     let at_50 = place.digest();
     place.on_store("reindex", &[]).expect_success();
@@ -197,7 +197,7 @@ fn an_interrupted_reindex_is_continued_from_any_state() {
         b"this is not a store".repeat(1000),
         fs::read(place.data().join("data.mdb")).expect("a store")[..9000].to_vec(),
     ] {
-        place.begin(true);
+        place.prepare_rebuild(true);
         fs::write(place.data().join("reindex/data.mdb"), bytes).expect("a file");
         place.on_store("reindex", &[]).expect_success();
         assert_eq!((place.digest(), place.files()), (at_50.clone(), FILES.map(str::to_owned).to_vec()));
@@ -206,7 +206,7 @@ fn an_interrupted_reindex_is_continued_from_any_state() {
 
 #[test]
 fn a_reader_during_a_reindex_keeps_its_snapshot_and_later_ones_read_the_new_store() {
-    let place = Place::full();
+    let place = StoreFolder::full();
     let digest = place.digest();
     let (reader, _) = Store::open_existing(&place.data(), AccessMode::Shared, Options::default()).expect("a store");
     let snapshot = reader.snapshot().expect("a snapshot");
@@ -225,7 +225,7 @@ fn a_reader_during_a_reindex_keeps_its_snapshot_and_later_ones_read_the_new_stor
 
 #[test]
 fn a_used_foreign_or_missing_store_is_not_reindexed() {
-    let place = Place::full();
+    let place = StoreFolder::full();
     let digest = place.digest();
     let (store, _) = Store::open_existing(&place.data(), AccessMode::Exclusive, Options::default()).expect("a store");
     place.on_store("reindex", &[]).expect_failure(1, &["another nisd uses the data folder"]);
@@ -237,24 +237,24 @@ fn a_used_foreign_or_missing_store_is_not_reindexed() {
     let words = ["the chain of golden-tiny", "somewhere-else"];
     place.on_store("reindex", &["--config", text(&other)]).expect_failure(1, &words);
     assert_eq!(place.digest(), digest);
-    let nowhere = Place(tempfile::tempdir().expect("a folder"));
+    let nowhere = StoreFolder(tempfile::tempdir().expect("a folder"));
     nowhere.on_store("reindex", &[]).expect_failure(1, &["no chain in the data folder"]);
     assert!(!nowhere.data().exists());
 }
 
 /// Runs a reindex whose files may not exceed this many KiB.
-fn limited(place: &Place, kib: u64) -> Ended {
+fn limited(place: &StoreFolder, kib: u64) -> CommandOutput {
     let program = nisd([""; 0]).get_program().to_owned();
     let mut shell = Command::new("bash");
     shell.args(["-c", &format!("trap '' XFSZ; ulimit -f {kib}; exec \"$@\""), "bash"]).arg(program);
     shell.args(["reindex", "--data", text(&place.data())]);
     shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    Process::start(shell).ended_within(PATIENCE)
+    Process::start(shell).wait_with_timeout(MAX_WAIT)
 }
 
 #[test]
 fn a_failed_write_ends_the_reindex_and_a_second_call_completes_it() {
-    let place = Place::full();
+    let place = StoreFolder::full();
     let digest = place.digest();
     let size = fs::metadata(place.data().join("data.mdb")).expect("a file").len() >> 10;
     let mut failed = 0;

@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 
 use crate::common::daemon::{Node, wait_for};
 use crate::common::http_client::Client;
-use crate::common::loudly;
+use crate::common::print_notice;
 use crate::common::private_network::{Genesis, TOTAL, address, key_pair, now, private_key};
 use crate::common::slow_disk::SlowDisk;
 use nisd::model::Amount;
 use tempfile::TempDir;
 
-const LOOK_EVERY: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Log text about a helper that has ended.
 const LOST: &str = "the node waits itself until it has another one";
 
@@ -43,7 +43,7 @@ impl Network {
     fn start(&self, disk: &SlowDisk) -> Node {
         let mut command = self.command();
         disk.for_program(&mut command);
-        Node::of(command)
+        Node::from_command(command)
     }
 
     fn digest(&self) -> String {
@@ -58,7 +58,7 @@ fn helper(node: &Node) -> Option<u32> {
     children.split_whitespace().next().and_then(|number| number.parse().ok())
 }
 
-fn is_there(process: u32) -> bool {
+fn is_running(process: u32) -> bool {
     // A zombie counts as gone.
     fs::read_to_string(format!("/proc/{process}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
 }
@@ -72,7 +72,7 @@ fn until_height(client: &mut Client, height: u64) {
 }
 
 /// Returns the durations of requests until there are this many more blocks, the longest last.
-fn answers(client: &mut Client, blocks: u64) -> Vec<Duration> {
+fn response_times(client: &mut Client, blocks: u64) -> Vec<Duration> {
     let (first, mut times) = (client.height(), Vec::new());
     let begun = Instant::now();
     loop {
@@ -84,7 +84,7 @@ fn answers(client: &mut Client, blocks: u64) -> Vec<Duration> {
             return times;
         }
         assert!(begun.elapsed() < Duration::from_secs(60), "the chain does not grow");
-        sleep(LOOK_EVERY);
+        sleep(POLL_INTERVAL);
     }
 }
 
@@ -98,9 +98,9 @@ fn requests_do_not_wait_for_the_disk() {
     // Two syncs precede the report of a block: the data, and the durable meta record.
     let delay = Duration::from_millis(1500);
     disk.set_millis(delay.as_millis() as u32);
-    let times = answers(&mut client, 3);
+    let times = response_times(&mut client, 3);
     let longest = times.last().expect("answers");
-    loudly(&format!(
+    print_notice(&format!(
         "{} answers while three blocks waited {delay:?} twice each: the longest took {longest:?}",
         times.len()
     ));
@@ -124,7 +124,7 @@ fn a_block_is_not_published_before_it_is_durable() {
         assert_eq!(client.height(), height, "a block is told that is not on the disk");
         let status = client.get(&format!("/block/get?hash={}", "00".repeat(32))).status;
         assert!(status < 500, "{status}");
-        sleep(LOOK_EVERY);
+        sleep(POLL_INTERVAL);
     }
     assert!(client.block(height + 1).status != 200);
 }
@@ -184,7 +184,7 @@ fn the_sync_helper_ends_with_the_node_and_holds_no_lock() {
         // Signals to all processes of a terminal or a service reach it too.
         assert!(Command::new("kill").args(["-s", "INT", &helper.to_string()]).status().expect("a program").success());
         until_height(&mut client, height + 2);
-        assert!(is_there(helper), "{}", node.process.log());
+        assert!(is_running(helper), "{}", node.process.log());
         // It has open the data file, the meta record and the socket, but neither LMDB's lock file nor the store's lock.
         let open = fs::read_dir(format!("/proc/{helper}/fd")).expect("its files");
         let open: Vec<_> = open.flatten().filter_map(|one| fs::read_link(one.path()).ok()).collect();
@@ -194,10 +194,10 @@ fn the_sync_helper_ends_with_the_node_and_holds_no_lock() {
             true => node.process.kill(),
             false => {
                 node.process.signal("TERM");
-                node.process.ended_within(Duration::from_secs(30)).expect_success();
+                node.process.wait_with_timeout(Duration::from_secs(30)).expect_success();
             }
         }
-        wait_for("the helper ends", || (!is_there(helper)).then_some(()));
+        wait_for("the helper ends", || (!is_running(helper)).then_some(()));
     }
     let _ = network.digest();
 }
@@ -216,11 +216,11 @@ fn a_shutdown_during_a_sync_ends_in_time_and_keeps_published_blocks() {
     let (told, helper) = (client.height(), helper(&node).expect("a helper"));
     let begun = Instant::now();
     node.process.signal("TERM");
-    node.process.ended_within(Duration::from_secs(60)).expect_success();
-    loudly(&format!("the node has ended after {:?} where the disk takes {delay:?}", begun.elapsed()));
+    node.process.wait_with_timeout(Duration::from_secs(60)).expect_success();
+    print_notice(&format!("the node has ended after {:?} where the disk takes {delay:?}", begun.elapsed()));
     // Only pending work is waited for: the data of a block and the meta record.
     assert!(begun.elapsed() < 5 * delay, "{:?}", begun.elapsed());
-    wait_for("the helper ends", || (!is_there(helper)).then_some(()));
+    wait_for("the helper ends", || (!is_running(helper)).then_some(()));
     disk.set_millis(0);
     assert!(network.digest().starts_with(|digit: char| digit.is_ascii_digit()));
     let node = network.start(&disk);
@@ -240,10 +240,10 @@ fn a_node_without_a_sync_helper_syncs_itself_and_logs_it_once() {
     inside.arg(node.get_program()).args(node.get_args());
     let may = Command::new("unshare").args(["-rm", "mount", "-t", "tmpfs", "nothing", "/proc"]).status();
     if !may.is_ok_and(|status| status.success()) {
-        return loudly("SKIPPED: no folder can be hidden here");
+        return print_notice("SKIPPED: no folder can be hidden here");
     }
     inside.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let node = Node::of(inside);
+    let node = Node::from_command(inside);
     let mut client = Client::connect(node.http);
     until_height(&mut client, 3);
     assert_eq!(node.process.log().matches("no helper process can wait for the disk").count(), 1);

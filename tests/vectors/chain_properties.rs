@@ -5,11 +5,11 @@
 
 use std::cell::{Cell, RefCell};
 
-use crate::common::{Random, from_environment, loudly};
+use crate::common::{Random, from_environment, print_notice};
 use crate::mutation::{Change, Effect, mutate};
-use crate::recorded_chain::{Chain, LATE};
-use crate::remote::judge;
-use crate::window::{MAIN, Point, Window, lowest};
+use crate::recorded_chain::{Chain, FAR_FUTURE};
+use crate::remote::process_branch;
+use crate::window::{ChainRange, KnownState, MAIN, lowest_rollback_height};
 use nisd::chain::{BranchOutcome, CandidateBranch, RollbackError, Validity, rollback};
 use nisd::model::{Block, Height};
 use nisd::rules::ValidationResult;
@@ -45,34 +45,34 @@ fn try_cases<S: Strategy>(what: &str, cases: u32, strategy: &S, property: impl F
 }
 
 /// Returns the whole smallest chain, with its losing branches where they are available.
-fn whole_of_tiny() -> Window {
-    Window::new(Chain::open("tiny").unwrap_or_else(Chain::tiny), 1, 60)
+fn whole_of_tiny() -> ChainRange {
+    ChainRange::new(Chain::open("tiny").unwrap_or_else(Chain::tiny), 1, 60)
 }
 
 /// Returns ranges of `all-forks` with losing branches across importance recalculations, and one range at a random
 /// place.
-fn stretches_of_all_forks() -> Vec<Window> {
+fn ranges_of_all_forks() -> Vec<ChainRange> {
     let anywhere = 2 + Random(seed()).next() % 3_900;
-    let open = |start: u64| Some(Window::new(Chain::open("all-forks")?, start, start + 30));
+    let open = |start: u64| Some(ChainRange::new(Chain::open("all-forks")?, start, start + 30));
     [345, 705, 1_425, anywhere].into_iter().filter_map(open).collect()
 }
 
 /// Returns a range of a chain with a rewrite limit of 24 blocks, with a losing branch.
-fn stretch_of_one_year() -> Option<Window> {
-    Some(Window::new(Chain::open("one-year")?, 690, 740))
+fn range_of_one_year() -> Option<ChainRange> {
+    Some(ChainRange::new(Chain::open("one-year")?, 690, 740))
 }
 
 /// A store that moves along the chain.
 struct Walker<'w> {
-    window: &'w Window,
+    window: &'w ChainRange,
     folder: TempDir,
     store: Option<Store>,
 }
 
 impl<'w> Walker<'w> {
-    fn new(window: &'w Window) -> Walker<'w> {
+    fn new(window: &'w ChainRange) -> Walker<'w> {
         let folder = tempfile::tempdir().unwrap();
-        let store = Some(window.begin(folder.path()));
+        let store = Some(window.open_store(folder.path()));
         Walker { window, folder, store }
     }
 
@@ -82,42 +82,42 @@ impl<'w> Walker<'w> {
 
     /// Moves to a height of the main chain, whatever state the last case, which may have failed, has left.
     fn go_to(&mut self, height: u64) {
-        let here = Point::of(self.store());
+        let here = KnownState::of(self.store());
         let is_known = here.tip.height.0 <= self.window.last(MAIN)
             && here == *self.window.point(MAIN, here.tip.height.0)
-            && (here.tip.height.0 <= height || go_back(self.store(), height).is_ok());
+            && (here.tip.height.0 <= height || roll_back_store(self.store(), height).is_ok());
         if !is_known {
             self.store = None;
-            self.store = Some(self.window.begin(self.folder.path()));
+            self.store = Some(self.window.open_store(self.folder.path()));
         }
-        let here = Point::of(self.store()).tip.height.0;
-        self.window.take_in(self.store(), &self.window.blocks(MAIN, here, height).iter().collect::<Vec<_>>());
-        assert_eq!(Point::of(self.store()), *self.window.point(MAIN, height), "height {height}");
+        let here = KnownState::of(self.store()).tip.height.0;
+        self.window.import(self.store(), &self.window.blocks(MAIN, here, height).iter().collect::<Vec<_>>());
+        assert_eq!(KnownState::of(self.store()), *self.window.point(MAIN, height), "height {height}");
     }
 }
 
-fn go_back(store: &Store, height: u64) -> Result<(), RollbackError> {
+fn roll_back_store(store: &Store, height: u64) -> Result<(), RollbackError> {
     let mut batch = store.begin_write()?;
     rollback(&mut batch, Height(height))?;
     Ok(batch.commit()?)
 }
 
-fn offer(window: &Window, store: &Store, common: u64, part: Vec<Block>) -> Result<BranchOutcome, RollbackError> {
+fn offer(window: &ChainRange, store: &Store, common: u64, part: Vec<Block>) -> Result<BranchOutcome, RollbackError> {
     let part = CandidateBranch::new(store, &window.chain.network, Height(common), part)?;
-    Ok(judge(Box::new(part), LATE))
+    Ok(process_branch(Box::new(part), FAR_FUTURE))
 }
 
 /// A chain part with one change: height of the common block, number of our blocks it replaces, number of additional
 /// blocks, the change, and the seed of its place.
 type ChangedPart = (u64, u64, u64, Change, u64);
 
-fn changed_parts(window: &Window) -> impl Strategy<Value = ChangedPart> + use<> {
+fn changed_parts(window: &ChainRange) -> impl Strategy<Value = ChangedPart> + use<> {
     let commons = window.start..window.last(MAIN) - 1;
     (commons, 0..4u64, 1..6u64, prop::sample::select(Change::ALL.to_vec()), any::<u64>())
 }
 
 /// Checks the outcome of a part: the state after `last` if that is above the replaced tip.
-fn assert_outcome(window: &Window, store: &Store, outcome: &BranchOutcome, [common, tip, last]: [u64; 3]) {
+fn assert_outcome(window: &ChainRange, store: &Store, outcome: &BranchOutcome, [common, tip, last]: [u64; 3]) {
     let score = |height| window.point(MAIN, height).tip.score - window.point(MAIN, common).tip.score;
     assert_eq!(outcome.validity, Validity::Valid);
     assert_eq!(outcome.scores, Some((score(tip) as i64, score(last) as i64)));
@@ -128,7 +128,7 @@ fn assert_outcome(window: &Window, store: &Store, outcome: &BranchOutcome, [comm
     };
     assert_eq!(outcome.as_push_result(), Ok(expected));
     assert_eq!(outcome.update.is_some(), last > tip);
-    assert_eq!(Point::of(store), *window.point(MAIN, tip.max(last)));
+    assert_eq!(KnownState::of(store), *window.point(MAIN, tip.max(last)));
 }
 
 /// Returns whether the change made the part invalid.
@@ -139,14 +139,14 @@ fn check_changed_part(walker: &mut Walker<'_>, (common, undone, more, change, pl
     let part = window.blocks(MAIN, common, last);
     walker.go_to(tip);
     let changed = mutate(&part, change, &window.chain.network, &mut Random(place));
-    let is_refused = matches!(changed, Some((_, Effect::Refused)));
+    let is_refused = matches!(changed, Some((_, Effect::Rejected)));
     if let Some((changed, effect)) = changed {
         let outcome = offer(window, walker.store(), common, changed).unwrap();
         match effect {
-            Effect::Refused => {
+            Effect::Rejected => {
                 assert_ne!(outcome.validity, Validity::Valid);
                 assert!(outcome.update.is_none() && outcome.scores.is_none());
-                assert_eq!(Point::of(walker.store()), *window.point(MAIN, tip), "a refused part left a trace");
+                assert_eq!(KnownState::of(walker.store()), *window.point(MAIN, tip), "a refused part left a trace");
             }
             Effect::None => assert_outcome(window, walker.store(), &outcome, [common, tip, last]),
             Effect::Shorter(blocks) => {
@@ -165,13 +165,13 @@ fn check_changed_part(walker: &mut Walker<'_>, (common, undone, more, change, pl
     is_refused
 }
 
-fn every_changed_part_is_refused(window: &Window, cases: u32) {
+fn every_changed_part_is_refused(window: &ChainRange, cases: u32) {
     let (walker, refused) = (RefCell::new(Walker::new(window)), Cell::new(0));
     try_cases("a part with one change", cases, &changed_parts(window), |case| {
         let is_refused = check_changed_part(&mut walker.borrow_mut(), case);
         refused.set(refused.get() + u32::from(is_refused));
     });
-    loudly(&format!("{} of {cases} changed parts above {} had to be refused", refused.get(), window.start));
+    print_notice(&format!("{} of {cases} changed parts above {} had to be refused", refused.get(), window.start));
     assert!(refused.get() * 2 > cases, "most changes matter");
 }
 
@@ -182,7 +182,7 @@ fn a_branch_of_tiny_with_one_change_is_rejected_and_leaves_no_trace() {
 
 #[test]
 fn a_branch_of_all_forks_with_one_change_is_rejected_and_leaves_no_trace() {
-    stretches_of_all_forks().iter().for_each(|window| every_changed_part_is_refused(window, 16));
+    ranges_of_all_forks().iter().for_each(|window| every_changed_part_is_refused(window, 16));
 }
 
 /// One operation on a store. Numbers are taken modulo the available range.
@@ -216,16 +216,16 @@ struct Journey<'w> {
 }
 
 impl<'w> Journey<'w> {
-    fn new(window: &'w Window) -> Journey<'w> {
+    fn new(window: &'w ChainRange) -> Journey<'w> {
         let limit = window.chain.network.chain.rewrite_limit;
-        let lowest = lowest(window.start, limit);
+        let lowest = lowest_rollback_height(window.start, limit);
         Journey { walker: Walker::new(window), branch: MAIN, height: window.start, lowest, limit }
     }
 
     fn is_at(&mut self, branch: usize, height: u64) {
         self.branch = if height <= self.walker.window.common(branch) { MAIN } else { branch };
         self.height = height;
-        self.lowest = self.lowest.max(lowest(height, self.limit));
+        self.lowest = self.lowest.max(lowest_rollback_height(height, self.limit));
     }
 
     fn go(&mut self, one: Move) {
@@ -235,7 +235,7 @@ impl<'w> Journey<'w> {
             Move::Offer { branch, below, last } => self.offer(branch, below, last),
         }
         let expected = self.walker.window.point(self.branch, self.height);
-        assert_eq!(Point::of(self.walker.store()), *expected, "after {one:?}");
+        assert_eq!(KnownState::of(self.walker.store()), *expected, "after {one:?}");
     }
 
     fn extend(&mut self, blocks: u64, part: Option<u64>) {
@@ -243,7 +243,7 @@ impl<'w> Journey<'w> {
         let last = (self.height + blocks).min(window.last(self.branch));
         let blocks = window.blocks(self.branch, self.height, last);
         match part {
-            None => window.take_in(self.walker.store(), &blocks.iter().collect::<Vec<_>>()),
+            None => window.import(self.walker.store(), &blocks.iter().collect::<Vec<_>>()),
             Some(length) => {
                 for part in blocks.chunks(length as usize) {
                     let common = part[0].height.0 - 1;
@@ -257,7 +257,7 @@ impl<'w> Journey<'w> {
 
     fn roll_back(&mut self, blocks: u64) {
         let target = self.height.saturating_sub(blocks).max(self.walker.window.start);
-        match go_back(self.walker.store(), target) {
+        match roll_back_store(self.walker.store(), target) {
             Ok(()) if target < self.height && target >= self.lowest => self.is_at(self.branch, target),
             Err(RollbackError::NotBelow { .. }) if target == self.height => {}
             Err(RollbackError::TooDeep { lowest }) if target < self.lowest => assert_eq!(lowest.0, self.lowest),
@@ -292,7 +292,7 @@ impl<'w> Journey<'w> {
     }
 }
 
-fn every_journey_ends_where_the_straight_way_does(window: &Window, cases: u32) {
+fn every_journey_ends_where_the_straight_way_does(window: &ChainRange, cases: u32) {
     try_cases("a way back and forth", cases, &moves(), |moves| {
         let mut journey = Journey::new(window);
         moves.into_iter().for_each(|one| journey.go(one));
@@ -306,14 +306,14 @@ fn rollbacks_and_replays_in_tiny_give_the_state_of_the_straight_chain() {
 
 #[test]
 fn rollbacks_and_replays_in_all_forks_give_the_state_of_the_straight_chain() {
-    for window in stretches_of_all_forks() {
+    for window in ranges_of_all_forks() {
         every_journey_ends_where_the_straight_way_does(&window, 6);
     }
 }
 
 #[test]
 fn rollbacks_and_replays_in_one_year_give_the_state_of_the_straight_chain() {
-    if let Some(window) = stretch_of_one_year() {
+    if let Some(window) = range_of_one_year() {
         every_journey_ends_where_the_straight_way_does(&window, 12);
     }
 }
@@ -321,12 +321,12 @@ fn rollbacks_and_replays_in_one_year_give_the_state_of_the_straight_chain() {
 /// A journey that starts with the only move that would exceed the rewrite limit.
 #[test]
 fn a_branch_beyond_the_rewrite_limit_is_rejected_and_changes_nothing() {
-    let Some(window) = stretch_of_one_year() else { return };
+    let Some(window) = range_of_one_year() else { return };
     let mut journey = Journey::new(&window);
     journey.extend(40, None);
     let (height, limit) = (journey.height, journey.limit);
     assert_eq!((height, limit), (730, 24));
-    loudly(&format!("one-year: the lowest height is {} at {height}", journey.lowest));
+    print_notice(&format!("one-year: the lowest height is {} at {height}", journey.lowest));
     journey.go(Move::Offer { branch: MAIN, below: limit + 1, last: limit + 5 });
     assert_eq!(journey.height, height);
     journey.go(Move::RollBack { blocks: limit + 1 });

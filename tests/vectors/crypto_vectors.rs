@@ -32,16 +32,16 @@ fn array<const N: usize>(row: &Value, name: &str) -> [u8; N] {
 }
 
 fn public_key(row: &Value, name: &str) -> PublicKey {
-    PublicKey::from_hex(text(row, name)).expect("vectors hold public keys_match_the_vectors")
+    PublicKey::from_hex(text(row, name)).expect("vectors hold public keys")
 }
 
 fn key_pair(row: &Value, name: &str) -> KeyPair {
-    KeyPair::new(&PrivateKey::from_hex(text(row, name)).expect("vectors hold private keys_match_the_vectors"))
+    KeyPair::new(&PrivateKey::from_hex(text(row, name)).expect("vectors hold private keys"))
 }
 
 #[test]
 fn hashes_match_the_vectors() {
-    for row in section("hashes_match_the_vectors") {
+    for row in section("hashes") {
         let input = bytes(&row, "input");
         assert_eq!(hex::encode(keccak256(&input)), text(&row, "keccak256"));
         assert_eq!(hex::encode(keccak512(&input)), text(&row, "keccak512"));
@@ -51,7 +51,7 @@ fn hashes_match_the_vectors() {
 
 #[test]
 fn keys_match_the_vectors() {
-    for row in section("keys_match_the_vectors") {
+    for row in section("keys") {
         let private = PrivateKey::from_hex(text(&row, "privateKey")).expect("a private key");
         assert_eq!(private.printed().as_str(), text(&row, "privateKeyPrinted"));
         assert_eq!(hex::encode(*private.seed()), text(&row, "seedBytes"));
@@ -62,7 +62,7 @@ fn keys_match_the_vectors() {
 
 #[test]
 fn signatures_match_the_vectors() {
-    for row in section("signatures_match_the_vectors") {
+    for row in section("signatures") {
         let pair = key_pair(&row, "privateKey");
         let data = bytes(&row, "data");
         assert_eq!(pair.public(), public_key(&row, "publicKey"));

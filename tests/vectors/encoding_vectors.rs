@@ -218,7 +218,7 @@ macro_rules! written {
 }
 
 /// Entities that other tests compare with recordings.
-const LATER: [&str; 13] = [
+const TESTED_ELSEWHERE: [&str; 13] = [
     "public-key",
     "private-key",
     "private-key-high-bit",
@@ -344,7 +344,7 @@ fn entities_are_written_in_both_formats() {
             None => assert!(check_wire(name, row) || later.insert(name), "{name} twice"),
         }
     }
-    assert_eq!(later, BTreeSet::from(LATER));
+    assert_eq!(later, BTreeSet::from(TESTED_ELSEWHERE));
 }
 
 /// Cases that are intentionally decoded differently, with the reason.
@@ -401,7 +401,7 @@ fn read_entity<'a, S: Decoder<'a>>(entity: &str, source: &mut S, form: SigningFo
 }
 
 /// Returns what is wrong with the result of a case.
-fn judge(row: &Value, outcome: Result<Entity, ReadError>) -> Option<String> {
+fn check_result(row: &Value, outcome: Result<Entity, ReadError>) -> Option<String> {
     let wanted_ok = text(row, "result") == "ok";
     match outcome {
         Ok(entity) if wanted_ok => {
@@ -423,7 +423,7 @@ fn judge(row: &Value, outcome: Result<Entity, ReadError>) -> Option<String> {
                 "internal" => 'I',
                 other => panic!("category {other}"),
             };
-            let text_differs = row["message"].as_str().is_some_and(|message| !says(&error, message));
+            let text_differs = row["message"].as_str().is_some_and(|message| !has_recorded_text(&error, message));
             let differs = error.class() != class || row["http"] != error.http_status() || text_differs;
             differs.then(|| format!("failed with {} {}: {error}", error.class(), error.http_status()))
         }
@@ -432,19 +432,19 @@ fn judge(row: &Value, outcome: Result<Entity, ReadError>) -> Option<String> {
 
 /// Returns whether an error has the recorded text, which may contain a placeholder and omits the names of enclosing
 /// exceptions.
-fn says(error: &ReadError, recorded: &str) -> bool {
+fn has_recorded_text(error: &ReadError, recorded: &str) -> bool {
     let text = error.to_string();
     match recorded.split_once("<the address as read, upper case>") {
         Some((start, end)) => text.starts_with(start) && text.ends_with(end),
-        None if error.class() == 'S' => plain(&text) == recorded,
+        None if error.class() == 'S' => without_class_names(&text) == recorded,
         None => text == recorded,
     }
 }
 
 /// Returns the text of an error without leading class names.
-fn plain(text: &str) -> &str {
+fn without_class_names(text: &str) -> &str {
     match text.split_once(": ") {
-        Some((name, rest)) if name.starts_with("java.") || name.starts_with("org.nem.") => plain(rest),
+        Some((name, rest)) if name.starts_with("java.") || name.starts_with("org.nem.") => without_class_names(rest),
         _ => text,
     }
 }
@@ -456,7 +456,7 @@ fn odd_inputs_are_read_or_rejected_as_recorded() {
     let mut deviations = BTreeSet::new();
     for row in rows(&file, "reading") {
         let name = text(row, "name");
-        let Some(problem) = judge(row, read_case(row, context(&file, text(row, "network")))) else { continue };
+        let Some(problem) = check_result(row, read_case(row, context(&file, text(row, "network")))) else { continue };
         if DEVIATIONS.iter().any(|(known, _)| *known == name) {
             deviations.insert(name);
         } else {

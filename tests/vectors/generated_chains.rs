@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::chains::{Book, Files, Plan, Progress};
+use crate::chains::{Files, Plan, Progress, Statistics};
 use crate::common::daemon::run;
 
 const ALL_KINDS: [&str; 9] = [
@@ -22,7 +22,7 @@ fn plan(blocks: u64, transactions: usize, seed: u64) -> Plan {
     Plan { blocks, transactions, accounts: 200, seed, stake: false, plain: false, target_time: None, gzip: false }
 }
 
-fn generate(plan: &Plan, folder: &Path) -> (Files, Book) {
+fn generate(plan: &Plan, folder: &Path) -> (Files, Statistics) {
     let mut told = None;
     let made = crate::chains::generate(plan, folder, |progress| told = Some(progress));
     let (files, book) = made.expect("such a chain can be made");
@@ -33,7 +33,7 @@ fn generate(plan: &Plan, folder: &Path) -> (Files, Book) {
 }
 
 /// Imports a chain with the program and checks the height it reaches.
-fn assert_is_taken_in(plan: &Plan, files: &Files, folder: &Path) {
+fn assert_is_imported(plan: &Plan, files: &Files, folder: &Path) {
     let store = folder.join("store");
     let [config, blocks, data] = [&files.config, &files.blocks, &store].map(|path| path.to_str().expect("a path"));
     run(["import", "--config", config, "--data", data, blocks]).expect_success();
@@ -48,9 +48,9 @@ fn a_generated_chain_of_all_kinds_in_which_namespaces_expire_is_valid() {
     assert_eq!(book.kinds.keys().copied().collect::<Vec<_>>(), ALL_KINDS);
     assert_eq!(book.transactions, (plan.blocks - 1) * plan.transactions as u64);
     for what in ["renewals", "renewalsAfterExpiry", "claims", "redefinitions", "linksEnded", "blocksByRemotes"] {
-        assert!(book.others.get(what).is_some_and(|count| *count > 0), "{what}: {:?}", book.others);
+        assert!(book.other_counts.get(what).is_some_and(|count| *count > 0), "{what}: {:?}", book.other_counts);
     }
-    assert_is_taken_in(&plan, &files, folder.path());
+    assert_is_imported(&plan, &files, folder.path());
 }
 
 #[test]
@@ -59,8 +59,8 @@ fn a_generated_chain_of_plain_payments_by_proof_of_stake_is_valid() {
     let plan = Plan { stake: true, plain: true, gzip: true, ..plan(400, 10, 1) };
     let (files, book) = generate(&plan, folder.path());
     assert_eq!(book.kinds.keys().copied().collect::<Vec<_>>(), ["transfer"]);
-    assert!(book.others["messages"] > 0);
-    assert_is_taken_in(&plan, &files, folder.path());
+    assert!(book.other_counts["messages"] > 0);
+    assert_is_imported(&plan, &files, folder.path());
 }
 
 #[test]

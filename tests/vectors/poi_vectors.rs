@@ -77,7 +77,7 @@ fn addresses(value: &Value) -> Vec<Address> {
 }
 
 /// Returns addresses that are in no vector.
-fn strangers(count: u8) -> Vec<Address> {
+fn other_addresses(count: u8) -> Vec<Address> {
     (0..count).map(|number| Address::from_public_key(&PublicKey([number; 32]), NetworkByte::TESTNET)).collect()
 }
 
@@ -331,7 +331,7 @@ fn stakes_are_shared_as_by_the_reference() {
     let Some(cases) = section("pos") else { return };
     for case in list(&cases) {
         let vested = numbers(&case["accounts"]);
-        let holders = strangers(vested.len() as u8);
+        let holders = other_addresses(vested.len() as u8);
         let mut calculation = ProofOfStake::new(Height(number(&case["height"])));
         let parties = (0..).zip(holders).map(|(number, address)| AccountInput { id: number, address });
         parties.zip(&vested).for_each(|(party, vested)| calculation.add_account(party, Amount(*vested)));
@@ -352,7 +352,7 @@ fn recorded_accounts(
     let mut accounts: Accounts = list(&recorded["accounts"]).iter().map(|a| (address(&a[0]), number(&a[1]))).collect();
     let expected = list(&recorded["accounts"]).iter().map(|a| (address(&a[0]), (bits(&a[2]), bits(&a[3])))).collect();
     let missing = number(&recorded["nAll"]) as usize - accounts.len();
-    accounts.extend(strangers(missing as u8).into_iter().map(|stranger| (stranger, 0)));
+    accounts.extend(other_addresses(missing as u8).into_iter().map(|stranger| (stranger, 0)));
     (accounts, expected)
 }
 

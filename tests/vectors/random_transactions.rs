@@ -3,8 +3,8 @@
 //!
 //! Every run tests the same cases; `NISD_SEED` selects others, `NISD_CASES=n` runs n times as many blocks.
 
-use crate::common::{from_environment, loudly};
-use crate::random::{Figures, Plan, UNREACHABLE, replay, run};
+use crate::common::{from_environment, print_notice};
+use crate::random::{Plan, Statistics, UNREACHABLE, replay, run};
 
 /// Default number of blocks: those of six networks, one of each kind.
 const BLOCKS: u64 = 10_000;
@@ -15,7 +15,7 @@ const SEED: u64 = 1;
 /// A seed with which even a short run produces every kind of output file.
 const WRITTEN_SEED: u64 = 3;
 
-fn tried(plan: &Plan) -> Figures {
+fn tried(plan: &Plan) -> Statistics {
     let figures = run(plan, |_| {});
     assert!(figures.differences.is_empty(), "NISD_SEED={}: {}", plan.seed, figures.differences.join("\n"));
     figures
@@ -26,12 +26,12 @@ fn every_rule_rejects_violations_with_its_result_and_valid_blocks_give_the_right
     let blocks = BLOCKS * from_environment("NISD_CASES").unwrap_or(1);
     let seed = from_environment("NISD_SEED");
     let figures = tried(&Plan { cases: CASES, ..Plan::new(blocks, seed.unwrap_or(SEED)) });
-    loudly(&figures.to_string());
-    UNREACHABLE.iter().for_each(|(rule, why)| loudly(&format!("cannot be reached: {rule}: {why}")));
-    let never = figures.below(1);
+    print_notice(&figures.to_string());
+    UNREACHABLE.iter().for_each(|(rule, why)| print_notice(&format!("cannot be reached: {rule}: {why}")));
+    let never = figures.rare_rules(1);
     // A run with a chosen seed may miss one by chance.
     assert!(never.is_empty() || seed.is_some(), "no case broke {never:?}");
-    let scarce = figures.scarce(1);
+    let scarce = figures.rare_classes(1);
     assert!(scarce.is_empty() || seed.is_some(), "no case had {scarce:?}");
 }
 
@@ -55,7 +55,7 @@ fn written_files_are_reproducible_and_replay_with_the_same_results() {
     let [config, data, blocks] = [config, data, blocks].map(text);
     crate::common::daemon::run(["import", "--config", &config, "--data", &data, &blocks]).expect_success();
     let judged = replay(&one).unwrap_or_else(|text| panic!("{text}"));
-    loudly(&format!("{judged:?}"));
+    print_notice(&format!("{judged:?}"));
     let counts = [judged.refused, judged.undone, judged.long, judged.replacements, judged.worse, judged.odd];
     assert!(judged.blocks > 60 && !counts.contains(&0), "{judged:?}");
 }

@@ -8,7 +8,7 @@ mod scenario;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use crate::common::{loudly, shared};
+use crate::common::{print_notice, shared};
 use crate::recorded_chain::{Chain, tip_of};
 use accounts::mosaic_id;
 use checkpoint::{checkpoint, interface_status};
@@ -155,7 +155,7 @@ fn undoing_a_block_restores_the_previous_importances() {
     let Some(scenarios) = vectors("scenarios") else { return };
     let scenario = Scenario::new(&scenarios[0], testnet());
     running(&scenario, |run| {
-        let in_force = |run: &Run<'_, '_>| state::last_recalculation(&run.batch).unwrap().unwrap().height;
+        let in_force = |run: &Run<'_, '_>| state::last_recalculation(&run.txn).unwrap().unwrap().height;
         for case in cases(&group["undo"]) {
             let undone = height(&case["blockHeight"]);
             run.run_to(undone.0);
@@ -171,7 +171,7 @@ fn undoing_a_block_restores_the_previous_importances() {
 #[test]
 fn outlinks_and_leases_are_pruned_in_every_360th_block() {
     let Some(group) = vectors("pruneHeights") else { return };
-    loudly("pruneHeights: weightedBalances is not compared, as balances keep no history");
+    print_notice("pruneHeights: weightedBalances is not compared, as balances keep no history");
     let network = testnet();
     for case in cases(&group) {
         let (outlinks, leases) = (number(&case["outlinks"]), number(&case["namespaces"]));
@@ -190,16 +190,16 @@ fn outlinks_and_leases_are_pruned_in_every_360th_block() {
             let block = height(&case["blockHeight"]);
             // The next block would prune as much, but does not prune.
             harvest(batch, &network, block.next(), Timestamp(0));
-            assert_eq!(kept(batch), all, "{case}");
+            assert_eq!(retained_heights(batch), all, "{case}");
             harvest(batch, &network, block, Timestamp(0));
             let expected = if case["prunes"] == true { (vec![outlinks], vec![leases]) } else { all };
-            assert_eq!(kept(batch), expected, "{case}");
+            assert_eq!(retained_heights(batch), expected, "{case}");
         });
     }
 }
 
 /// Returns the heights of the outlinks and of the leases in a state.
-fn kept(state: &impl Read) -> (Vec<u64>, Vec<u64>) {
+fn retained_heights(state: &impl Read) -> (Vec<u64>, Vec<u64>) {
     let height = |key: &Vec<u8>| u64::from_be_bytes(*key.first_chunk().unwrap());
     let heights = |table| state.keys_with_prefix(table, &[]).unwrap().iter().map(height).collect::<Vec<_>>();
     let roots = state.keys_with_prefix(Table::Namespaces, &[]).unwrap();
@@ -582,7 +582,7 @@ fn links_take_effect_and_end_as_listed() {
 fn running(scenario: &Scenario, test: impl FnOnce(&mut Run<'_, '_>)) {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(folder.path(), &ChainIdentity::of(&scenario.network), Options::default()).unwrap();
-    test(&mut Run { scenario, batch: store.begin_write().unwrap() });
+    test(&mut Run { scenario, txn: store.begin_write().unwrap() });
 }
 
 #[test]
@@ -612,7 +612,7 @@ fn rewards(run: &Run<'_, '_>) -> [Value; 3] {
     let signer = run.signer(tip.height.0);
     let beneficiary = run.scenario.accounts.name(&tip.beneficiary.unwrap_or(signer)).to_owned();
     let mut hashes = 0;
-    run.batch
+    run.txn
         .for_each_prefix(Table::Hashes, &[], |key, _| {
             // Epoch, first bytes of the hash, height, index.
             hashes += u64::from(key[12..16] == (tip.height.0 as u32).to_be_bytes());
@@ -647,7 +647,7 @@ fn sort_log(log: &mut Value) {
 
 /// Compares every checkpoint when it is reached, and again after the maximum number of undoable blocks was added and
 /// undone.
-fn every_checkpoint_is_reached_and_come_back_to(place: usize) {
+fn check_every_checkpoint(place: usize) {
     let Some(scenarios) = vectors("scenarios") else { return };
     assert_eq!(cases(&scenarios).len(), 2);
     let scenario = Scenario::new(&scenarios[place], testnet());
@@ -658,14 +658,14 @@ fn every_checkpoint_is_reached_and_come_back_to(place: usize) {
             let names = expected["activeAt"].as_object().unwrap();
             run.run_to(height);
             assert_same(&format!("height {height}"), &expected, &checkpoint(run, names));
-            let before = digest(&run.batch).unwrap();
+            let before = digest(&run.txn).unwrap();
             run.run_to((height + scenario.network.chain.rewrite_limit).min(scenario.last));
             if run.height() > height {
-                assert_ne!(digest(&run.batch).unwrap(), before, "height {height}");
+                assert_ne!(digest(&run.txn).unwrap(), before, "height {height}");
                 run.undo_to(height);
             }
             assert_same(&format!("height {height}, undone"), &expected, &checkpoint(run, names));
-            assert_eq!(digest(&run.batch).unwrap(), before, "height {height}");
+            assert_eq!(digest(&run.txn).unwrap(), before, "height {height}");
         }
         assert_eq!(run.height(), scenario.last);
     });
@@ -673,12 +673,12 @@ fn every_checkpoint_is_reached_and_come_back_to(place: usize) {
 
 #[test]
 fn all_kinds_of_transactions_give_the_state_of_every_checkpoint() {
-    every_checkpoint_is_reached_and_come_back_to(0);
+    check_every_checkpoint(0);
 }
 
 #[test]
 fn leases_and_redefinitions_give_the_state_of_every_checkpoint() {
-    every_checkpoint_is_reached_and_come_back_to(1);
+    check_every_checkpoint(1);
 }
 
 #[test]
@@ -690,7 +690,7 @@ fn importances_are_recalculated_at_the_listed_heights_for_as_many_accounts() {
         running(&scenario, |run| {
             while run.height() < scenario.last {
                 run.execute();
-                let last = state::last_recalculation(&run.batch).unwrap().unwrap();
+                let last = state::last_recalculation(&run.txn).unwrap().unwrap();
                 let last = json!({ "groupedHeight": last.height.0, "accounts": last.accounts_counted });
                 if found.last() != Some(&last) {
                     found.push(last);
@@ -711,7 +711,7 @@ fn the_nemesis_block_gives_the_state_of_the_vectors(name: &str, file: &str) {
     let chain = Chain { nemesis: std::fs::read(data.join(file)).unwrap(), folder: data, network };
     let folder = tempfile::tempdir().unwrap();
     let store = chain.store(folder.path());
-    chain.take_in(&store, Vec::new(), None).unwrap();
+    chain.import_files(&store, Vec::new(), None).unwrap();
     let dump = dump_of(&store.snapshot().unwrap(), &chain.network, &tip_of(&store));
     let block = nemesis_block(&chain.nemesis, &chain.network).unwrap();
     assert_summary(&chain.network, &block, &dump, expected);

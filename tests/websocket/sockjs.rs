@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use crate::common::daemon::Node;
-use crate::common::http_client::{Answer, Client, PATIENCE};
+use crate::common::http_client::{Client, ClientResponse, MAX_WAIT};
 use crate::common::private_network::{self, Genesis, address, key_pair, now};
 use crate::common::websocket::{BINARY, Socket, Stomp, UPGRADE};
 use nisd::model::Amount;
@@ -30,7 +30,7 @@ fn node() -> (Node, TempDir) {
 
 /// A transport that receives frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum Transport {
     Xhr,
     Jsonp,
     XhrStreaming,
@@ -38,11 +38,11 @@ enum Way {
     HtmlFile,
 }
 
-use Way::{EventSource, HtmlFile, Jsonp, Xhr, XhrStreaming};
+use Transport::{EventSource, HtmlFile, Jsonp, Xhr, XhrStreaming};
 
-const WAYS: [Way; 5] = [Xhr, Jsonp, XhrStreaming, EventSource, HtmlFile];
+const TRANSPORTS: [Transport; 5] = [Xhr, Jsonp, XhrStreaming, EventSource, HtmlFile];
 
-impl Way {
+impl Transport {
     fn request(self, session: &str) -> String {
         let (method, name) = match self {
             Xhr => ("POST", "xhr".to_owned()),
@@ -93,10 +93,10 @@ impl Way {
 struct Session {
     address: SocketAddr,
     name: String,
-    way: Way,
+    transport: Transport,
     receiver: Client,
     /// The current streaming response.
-    answer: Option<Answer>,
+    answer: Option<ClientResponse>,
     /// How many of its frames were read.
     seen: usize,
     sender: Client,
@@ -105,9 +105,10 @@ struct Session {
 impl Session {
     /// Opens a session.
     #[track_caller]
-    fn open(address: SocketAddr, name: &str, way: Way) -> Session {
+    fn open(address: SocketAddr, name: &str, way: Transport) -> Session {
         let (receiver, sender) = (Client::connect(address), Client::connect(address));
-        let mut session = Session { address, name: name.to_owned(), way, receiver, answer: None, seen: 0, sender };
+        let mut session =
+            Session { address, name: name.to_owned(), transport: way, receiver, answer: None, seen: 0, sender };
         assert_eq!(session.next(), "o", "{way:?}");
         session
     }
@@ -115,7 +116,7 @@ impl Session {
     /// Sends a message; returns the status of the response.
     #[track_caller]
     fn send(&mut self, message: &str) -> u16 {
-        let (name, kind, body) = match self.way {
+        let (name, kind, body) = match self.transport {
             Jsonp => ("jsonp_send", "application/x-www-form-urlencoded", format!("d={}", percent(message))),
             _ => ("xhr_send", "text/plain", message.to_owned()),
         };
@@ -134,12 +135,12 @@ impl Session {
             if let Some(frame) = self.buffered() {
                 return frame;
             }
-            self.ask();
+            self.read_more();
         }
     }
 
     fn buffered(&mut self) -> Option<String> {
-        let frames = self.way.frames(self.answer.as_ref()?.text());
+        let frames = self.transport.frames(self.answer.as_ref()?.text());
         let frame = frames.get(self.seen).cloned();
         self.seen += usize::from(frame.is_some());
         frame
@@ -147,7 +148,7 @@ impl Session {
 
     /// Reads more of the response, or sends a new request when it has ended.
     #[track_caller]
-    fn ask(&mut self) {
+    fn read_more(&mut self) {
         match &mut self.answer {
             Some(answer) if answer.header("Transfer-Encoding").is_some() => {
                 if !self.receiver.chunk(answer) {
@@ -155,16 +156,16 @@ impl Session {
                 }
             }
             _ => {
-                self.receiver.send(self.way.request(&self.name));
-                let answer = if self.way.is_streaming() { self.receiver.head() } else { self.receiver.answer() };
+                self.receiver.send(self.transport.request(&self.name));
+                let answer = if self.transport.is_streaming() { self.receiver.head() } else { self.receiver.answer() };
                 assert_eq!(answer.status, 200);
-                assert_eq!(answer.header("Content-Type"), Some(self.way.content_type()));
+                assert_eq!(answer.header("Content-Type"), Some(self.transport.content_type()));
                 assert_eq!(answer.header("Access-Control-Allow-Origin"), Some("http://b"));
                 assert_eq!(answer.header("Access-Control-Allow-Credentials"), Some("true"));
                 let cache = "no-store, no-cache, must-revalidate, max-age=0";
                 assert_eq!(answer.header("Cache-Control"), Some(cache));
                 assert_eq!(answer.header("Set-Cookie"), None);
-                assert_eq!(answer.header("Transfer-Encoding").is_some(), self.way.is_streaming());
+                assert_eq!(answer.header("Transfer-Encoding").is_some(), self.transport.is_streaming());
                 (self.answer, self.seen) = (Some(answer), 0);
             }
         }
@@ -179,12 +180,12 @@ impl Session {
 
     /// Returns the response to another client that requests frames of the same session.
     #[track_caller]
-    fn other(&self) -> String {
+    fn fetch_as_other_client(&self) -> String {
         let mut client = Client::connect(self.address);
-        client.send(self.way.request(&self.name));
+        client.send(self.transport.request(&self.name));
         let answer = client.answer();
         assert_eq!(answer.status, 200);
-        self.way.frames(answer.text()).concat()
+        self.transport.frames(answer.text()).concat()
     }
 }
 
@@ -193,7 +194,7 @@ fn percent(text: &str) -> String {
 }
 
 /// Sends a request on a connection of its own.
-fn ask(address: SocketAddr, request: &str) -> Answer {
+fn request_once(address: SocketAddr, request: &str) -> ClientResponse {
     let mut client = Client::connect(address);
     client.send(request);
     client.answer()
@@ -202,7 +203,7 @@ fn ask(address: SocketAddr, request: &str) -> Answer {
 #[test]
 fn every_transport_opens_sends_and_receives() {
     let (node, _folder) = node();
-    for (number, way) in WAYS.into_iter().enumerate() {
+    for (number, way) in TRANSPORTS.into_iter().enumerate() {
         let name = format!("session{number}");
         let mut session = Session::open(node.websocket, &name, way);
         let accepted = if way == Jsonp { 200 } else { 204 };
@@ -226,12 +227,12 @@ fn every_transport_opens_sends_and_receives() {
 #[test]
 fn a_session_ends_with_a_close_frame() {
     let (node, _folder) = node();
-    for (number, way) in WAYS.into_iter().enumerate() {
+    for (number, way) in TRANSPORTS.into_iter().enumerate() {
         let mut session = Session::open(node.websocket, &format!("ending{number}"), way);
         session.send(DISCONNECT);
         assert!(session.stomp()[0].starts_with("ERROR\nmessage:Session closed."), "{way:?}");
         assert_eq!(session.next(), r#"c[1002,"null"]"#, "{way:?}");
-        assert_eq!(session.other(), r#"c[3000,"Go away!"]"#, "{way:?}");
+        assert_eq!(session.fetch_as_other_client(), r#"c[3000,"Go away!"]"#, "{way:?}");
         assert_eq!(session.send(CONNECT), 500);
     }
 }
@@ -239,18 +240,18 @@ fn a_session_ends_with_a_close_frame() {
 #[test]
 fn a_session_has_one_receiver_and_ends_when_it_disconnects() {
     let (node, _folder) = node();
-    for (number, way) in WAYS.into_iter().enumerate() {
+    for (number, way) in TRANSPORTS.into_iter().enumerate() {
         let mut session = Session::open(node.websocket, &format!("single{number}"), way);
         if !way.is_streaming() {
             session.receiver.send(way.request(&session.name));
-            wait_until("the request is held", || session.other().starts_with("c[2010"));
+            wait_until("the request is held", || session.fetch_as_other_client().starts_with("c[2010"));
         }
-        assert_eq!(session.other(), r#"c[2010,"Another connection still open"]"#, "{way:?}");
+        assert_eq!(session.fetch_as_other_client(), r#"c[2010,"Another connection still open"]"#, "{way:?}");
         session.receiver = Client::connect(node.websocket);
         // The node detects the end of the connection a moment later.
         let mut told = String::new();
         wait_until("the other is gone", || {
-            told = session.other();
+            told = session.fetch_as_other_client();
             !told.starts_with("c[2010")
         });
         assert_eq!(told, r#"c[1002,"Connection interrupted"]"#, "{way:?}");
@@ -261,7 +262,7 @@ fn a_session_has_one_receiver_and_ends_when_it_disconnects() {
 fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is_so() {
-        assert!(start.elapsed() < PATIENCE, "{what}");
+        assert!(start.elapsed() < MAX_WAIT, "{what}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -271,7 +272,7 @@ fn unknown_sessions_are_404_and_bad_requests_are_rejected() {
     let (node, _folder) = node();
     let send = |path: &str, body: &str| {
         let length = body.len();
-        let answer = ask(
+        let answer = request_once(
             node.websocket,
             &format!("POST /w/messages/{path} HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n{body}"),
         );
@@ -292,8 +293,10 @@ fn unknown_sessions_are_404_and_bad_requests_are_rejected() {
     assert_eq!(session.stomp(), [CONNECTED]);
     for query in ["", "?c=", "?c=a(1)", "?c=%3Cscript%3E"] {
         for name in ["jsonp", "htmlfile"] {
-            let answer =
-                ask(node.websocket, &format!("GET /w/messages/0/new/{name}{query} HTTP/1.1\r\nHost: a\r\n\r\n"));
+            let answer = request_once(
+                node.websocket,
+                &format!("GET /w/messages/0/new/{name}{query} HTTP/1.1\r\nHost: a\r\n\r\n"),
+            );
             assert_eq!((answer.status, answer.text()), (500, "\"callback\" parameter required"), "{name}{query}");
         }
     }
@@ -340,7 +343,7 @@ fn a_session_without_a_receiver_is_removed() {
     let left = Instant::now();
     wait_until("the session is forgotten", || session.send(CONNECT) == 404);
     assert!((Duration::from_secs(4)..Duration::from_secs(15)).contains(&left.elapsed()), "{:?}", left.elapsed());
-    assert_eq!(session.other(), "o", "the name is free again");
+    assert_eq!(session.fetch_as_other_client(), "o", "the name is free again");
 }
 
 #[test]

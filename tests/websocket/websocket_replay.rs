@@ -11,10 +11,10 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::common::conversation::{
-    Conversation, Line, PATIENCE, Said, Step, Wire, check_frame, conversations, difference, read_file,
+    Conversation, Line, MAX_WAIT, ServerOutput, Step, Wire, check_frame, conversations, difference, read_file,
 };
 use crate::common::daemon::Node;
-use crate::common::{loudly, shared};
+use crate::common::{print_notice, shared};
 use tempfile::TempDir;
 
 /// The publicly known key of the harvesting account.
@@ -28,7 +28,7 @@ const PAUSE: Duration = Duration::from_millis(300);
 /// How the program's output differs from the recording.
 enum Change {
     /// In this step of a conversation, exactly this is sent.
-    Says(&'static str, u64, &'static [&'static str]),
+    Sends(&'static str, u64, &'static [&'static str]),
     /// In this step of a conversation, this follows the recorded output.
     Adds(&'static str, u64, &'static [&'static str]),
     /// In this step of a conversation, the message is sent for these subscriptions in this order.
@@ -36,24 +36,24 @@ enum Change {
     /// In this step of a conversation, this many more SockJS frames are sent; only their form is checked.
     Frames(&'static str, u64, usize),
     /// An error message that starts like the first text reads like the second.
-    Reads(&'static str, &'static str),
+    Rewords(&'static str, &'static str),
     /// The response to a request with an `Origin` names that origin.
     NamesOrigin,
 }
 
-use Change::{Adds, For, Frames, NamesOrigin, Reads, Says};
+use Change::{Adds, For, Frames, NamesOrigin, Rewords, Sends};
 
 /// All allowed differences from the recordings, with their reasons.
 const DIFFERENCES: [(Change, &str); 19] = [
     (Frames("sockjs-websocket", 7, 1), "all strings of a message count, and not only the first"),
     (NamesOrigin, "browsers want their origin by name to send credentials, as newer versions of SockJS do"),
-    (Says("connect-v10", 1, &["CONNECTED\nversion:1.0\nheart-beat:0,0\n\n"]), "forgiving: 1.0 alone is answered"),
+    (Sends("connect-v10", 1, &["CONNECTED\nversion:1.0\nheart-beat:0,0\n\n"]), "forgiving: 1.0 alone is answered"),
     (
-        Says("connect-v11-blank-v12", 1, &["CONNECTED\nversion:1.2\nheart-beat:0,0\n\n"]),
+        Sends("connect-v11-blank-v12", 1, &["CONNECTED\nversion:1.2\nheart-beat:0,0\n\n"]),
         "forgiving: blanks around values do not count",
     ),
     (
-        Says(
+        Sends(
             "connect-v13",
             1,
             &[
@@ -65,7 +65,7 @@ const DIFFERENCES: [(Change, &str); 19] = [
         "a client that speaks no common version is told, instead of waiting for ever",
     ),
     (
-        Says("malformed-stray-nul", 2, &["CONNECTED\nheart-beat:0,0\n\n"]),
+        Sends("malformed-stray-nul", 2, &["CONNECTED\nheart-beat:0,0\n\n"]),
         "forgiving: a NUL between frames is no part of the next command",
     ),
     (
@@ -73,7 +73,7 @@ const DIFFERENCES: [(Change, &str); 19] = [
         "a session whose buffer is full cannot be used any more, and is closed instead of left open",
     ),
     (
-        Says(
+        Sends(
             "big-content-length-70000",
             1,
             &[
@@ -85,7 +85,7 @@ const DIFFERENCES: [(Change, &str); 19] = [
         ),
         "a frame that cannot fit is refused at once, and the session is closed instead of left unusable",
     ),
-    (Says("subscribe-all", 72, &[]), "nobody but the node publishes: what clients send to topics is dropped"),
+    (Sends("subscribe-all", 72, &[]), "nobody but the node publishes: what clients send to topics is dropped"),
     (
         For("subscription-semantics", 13, &["a", PATTERN]),
         "subscriptions are served in the order in which they were made",
@@ -95,13 +95,13 @@ const DIFFERENCES: [(Change, &str); 19] = [
         For("subscription-semantics", 21, &["a", PATTERN, "sel", "ackc"]),
         "no client uses selectors, and they are ignored",
     ),
-    (Says("other-session", 3, &[]), "answers go to the session that asked"),
-    (Reads("Could not resolve method parameter", "unexpected data: null"), "the text names classes of the platform"),
-    (Reads("class java.lang.Integer", WRONG_TYPE), "the text names classes of the platform"),
-    (Reads("class java.lang.Boolean", WRONG_TYPE), "the text names classes of the platform"),
-    (Reads("class java.lang.Double", WRONG_TYPE), "the text names classes of the platform"),
-    (Reads("class net.minidev.json.JSONArray", WRONG_TYPE), "the text names classes of the platform"),
-    (Reads("class net.minidev.json.JSONObject", WRONG_TYPE), "the text names classes of the platform"),
+    (Sends("other-session", 3, &[]), "answers go to the session that asked"),
+    (Rewords("Could not resolve method parameter", "unexpected data: null"), "the text names classes of the platform"),
+    (Rewords("class java.lang.Integer", WRONG_TYPE), "the text names classes of the platform"),
+    (Rewords("class java.lang.Boolean", WRONG_TYPE), "the text names classes of the platform"),
+    (Rewords("class java.lang.Double", WRONG_TYPE), "the text names classes of the platform"),
+    (Rewords("class net.minidev.json.JSONArray", WRONG_TYPE), "the text names classes of the platform"),
+    (Rewords("class net.minidev.json.JSONObject", WRONG_TYPE), "the text names classes of the platform"),
 ];
 
 /// The id of a subscription to `/node/*`.
@@ -131,13 +131,13 @@ fn bytes(line: &Line) -> Vec<u8> {
 }
 
 /// Returns the expected output of a step, with all differences applied.
-fn expected(conversation: &str, step: &Step) -> Vec<Said> {
-    let mut all: Vec<Said> = step.heard.iter().map(Said::from_line).collect();
-    let short = |texts: &[&str]| texts.iter().map(|text| Said::from_short(text)).collect::<Vec<_>>();
+fn expected(conversation: &str, step: &Step) -> Vec<ServerOutput> {
+    let mut all: Vec<ServerOutput> = step.received.iter().map(ServerOutput::from_line).collect();
+    let short = |texts: &[&str]| texts.iter().map(|text| ServerOutput::from_short(text)).collect::<Vec<_>>();
     for (change, _) in &DIFFERENCES {
         match change {
             // The client's close and what follows form a step of the same number, which is unchanged.
-            Says(name, number, texts) if (*name, *number) == (conversation, step.number) && !is_last(step) => {
+            Sends(name, number, texts) if (*name, *number) == (conversation, step.number) && !is_last(step) => {
                 all = short(texts);
             }
             Adds(name, number, texts) if (*name, *number) == (conversation, step.number) => {
@@ -146,7 +146,7 @@ fn expected(conversation: &str, step: &Step) -> Vec<Said> {
             For(name, number, subscriptions) if (*name, *number) == (conversation, step.number) => {
                 all = for_subscriptions(&all, subscriptions);
             }
-            Reads(recorded, ours) => all.iter_mut().for_each(|said| reword(said, recorded, ours)),
+            Rewords(recorded, ours) => all.iter_mut().for_each(|said| reword(said, recorded, ours)),
             NamesOrigin => name_origin(&mut all, step),
             _ => {}
         }
@@ -155,13 +155,13 @@ fn expected(conversation: &str, step: &Step) -> Vec<Said> {
 }
 
 /// Returns the first message for each of these subscriptions.
-fn for_subscriptions(all: &[Said], subscriptions: &[&str]) -> Vec<Said> {
-    let Some(Said::Stomp(first)) = all.first() else { panic!("no message") };
+fn for_subscriptions(all: &[ServerOutput], subscriptions: &[&str]) -> Vec<ServerOutput> {
+    let Some(ServerOutput::Stomp(first)) = all.first() else { panic!("no message") };
     let message = |subscription: &&str| {
         let mut message = first.clone();
         let header = message.headers.iter_mut().find(|(name, _)| name == "subscription");
         header.expect("the header").1 = (*subscription).to_owned();
-        Said::Stomp(message)
+        ServerOutput::Stomp(message)
     };
     subscriptions.iter().map(message).collect()
 }
@@ -171,18 +171,18 @@ fn is_last(step: &Step) -> bool {
 }
 
 /// Replaces an error message that starts like `recorded`.
-fn reword(said: &mut Said, recorded: &str, ours: &str) {
-    let (Said::Stomp(frame) | Said::Sockjs(frame)) = said else { return };
+fn reword(said: &mut ServerOutput, recorded: &str, ours: &str) {
+    let (ServerOutput::Stomp(frame) | ServerOutput::Sockjs(frame)) = said else { return };
     let Some(place) = frame.body.find(&format!("\"message\":\"{recorded}")) else { return };
     let start = place + "\"message\":\"".len();
     let end = start + frame.body[start..].find('"').expect("the end of a text");
     frame.body.replace_range(start..end, ours);
 }
 
-fn name_origin(all: &mut [Said], step: &Step) {
+fn name_origin(all: &mut [ServerOutput], step: &Step) {
     let origin = step.sent.iter().flat_map(|line| line.data.lines()).find_map(|line| line.strip_prefix("Origin: "));
     for said in all {
-        if let (Said::Answer(answer), Some(origin)) = (said, origin) {
+        if let (ServerOutput::Response(answer), Some(origin)) = (said, origin) {
             let allowed = answer.headers.iter_mut().find(|(name, _)| name == "Access-Control-Allow-Origin");
             allowed.expect("the header").1 = origin.to_owned();
             answer.headers.push(("Access-Control-Allow-Credentials".to_owned(), "true".to_owned()));
@@ -194,7 +194,7 @@ fn name_origin(all: &mut [Said], step: &Step) {
 /// Results of several conversations.
 #[derive(Default)]
 struct Report {
-    had: usize,
+    replayed: usize,
     frames: usize,
     skipped: BTreeMap<String, usize>,
     differences: BTreeMap<String, Vec<String>>,
@@ -202,7 +202,7 @@ struct Report {
 
 impl Report {
     /// Records the differences between expected and actual output.
-    fn compare(&mut self, place: &str, expected: &[Said], got: &[Said]) {
+    fn compare(&mut self, place: &str, expected: &[ServerOutput], got: &[ServerOutput]) {
         self.frames += got.len();
         let mut found = Vec::new();
         for place in 0..expected.len().max(got.len()) {
@@ -228,15 +228,15 @@ impl Report {
 
     /// Prints the result and fails if there is a difference that is not allowed.
     fn conclude(self, name: &str) {
-        let mut text = format!("{name}: {} conversations, {} frames compared", self.had, self.frames);
+        let mut text = format!("{name}: {} conversations, {} frames compared", self.replayed, self.frames);
         for (reason, count) in &self.skipped {
             text.push_str(&format!("\n  skipped {count}: {reason}"));
         }
         for (place, found) in &self.differences {
             text.push_str(&format!("\n  {place}\n    {}", found.join("\n    ")));
         }
-        loudly(&text);
-        assert!(self.had > 0, "{name}: no conversation");
+        print_notice(&text);
+        assert!(self.replayed > 0, "{name}: no conversation");
         assert!(self.differences.is_empty(), "{name}: {} steps differ (see above)", self.differences.len());
     }
 }
@@ -266,10 +266,10 @@ impl Session {
         let place = format!("{} step {}", self.name, step.number);
         let expected = expected(&self.name, step);
         let more = self.more_frames(step);
-        let patience = if beats(step) { HEARTBEAT } else { patience };
-        let mut got = self.wire.hear_all(expected.len() + more, patience, is_last(step));
+        let patience = if has_heartbeat(step) { HEARTBEAT } else { patience };
+        let mut got = self.wire.receive_all(expected.len() + more, patience, is_last(step));
         self.check(&place, &got, report);
-        let frames = got.iter().rev().take_while(|said| matches!(said, Said::Sockjs(_))).count();
+        let frames = got.iter().rev().take_while(|said| matches!(said, ServerOutput::Sockjs(_))).count();
         got.truncate(got.len() - more.min(frames));
         report.compare(&place, &expected, &got);
     }
@@ -284,15 +284,15 @@ impl Session {
     }
 
     /// Checks what holds for every frame.
-    fn check(&mut self, place: &str, got: &[Said], report: &mut Report) {
-        let frames = got.iter().filter_map(Said::frame);
+    fn check(&mut self, place: &str, got: &[ServerOutput], report: &mut Report) {
+        let frames = got.iter().filter_map(ServerOutput::frame);
         report.note(place, frames.filter_map(|frame| check_frame(frame, &mut self.ids)).collect());
     }
 }
 
 /// Returns whether a step contains a recorded SockJS heart-beat.
-fn beats(step: &Step) -> bool {
-    step.heard.iter().any(|line| line.op == "text" && line.data == "h")
+fn has_heartbeat(step: &Step) -> bool {
+    step.received.iter().any(|line| line.op == "text" && line.data == "h")
 }
 
 /// Replays whole conversations one after another, except for one that happens while another one waits.
@@ -301,23 +301,23 @@ fn replay(all: &[Conversation], address: SocketAddr, patience: Duration, report:
     let during = all.iter().find(|conversation| conversation.name == WAITING.1);
     for conversation in all.iter().filter(|conversation| conversation.name != WAITING.1) {
         let during = during.filter(|_| conversation.name == WAITING.0);
-        have(conversation, during, address, patience, report);
+        replay_conversation(conversation, during, address, patience, report);
     }
 }
 
 /// Replays a conversation, and another one while the first waits for something that it did not request.
-fn have(
+fn replay_conversation(
     conversation: &Conversation,
     during: Option<&Conversation>,
     address: SocketAddr,
     patience: Duration,
     report: &mut Report,
 ) {
-    report.had += 1;
+    report.replayed += 1;
     let mut session = Session::new(&conversation.name, address);
     for step in &conversation.steps {
         if let (true, Some(other)) = (step.sent.is_empty(), during) {
-            have(other, None, address, patience, report);
+            replay_conversation(other, None, address, patience, report);
             std::thread::sleep(PAUSE);
         }
         session.replay(step, patience, report);
@@ -349,17 +349,17 @@ fn replay_file(name: &str, patience: Duration, more: &[&str]) {
 
 #[test]
 fn valid_and_invalid_handshakes_and_frames_are_answered_as_recorded() {
-    replay_file("frames.jsonl", PATIENCE, &[]);
+    replay_file("frames.jsonl", MAX_WAIT, &[]);
 }
 
 #[test]
 fn topics_and_requests_are_answered_as_recorded() {
-    replay_file("topics.jsonl", PATIENCE, &[]);
+    replay_file("topics.jsonl", MAX_WAIT, &[]);
 }
 
 #[test]
 fn plain_http_is_answered_as_recorded() {
-    replay_file("http.jsonl", PATIENCE, &[]);
+    replay_file("http.jsonl", MAX_WAIT, &[]);
 }
 
 /// The recording waits for 300 seconds, this test for the minimum setting.

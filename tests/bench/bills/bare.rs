@@ -7,32 +7,32 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
 
-use super::published::crowd;
-use super::swarm::{Part, Swarm};
+use super::published::remote_address;
+use super::swarm::{ConnectionScript, Swarm};
 
 /// Length of the part of a message that contains its sender and topic.
 const PIECE: usize = 512;
 /// Number of messages, one after another.
 const ROUNDS: usize = 3;
 /// Maximum wait.
-const LIMIT: Duration = Duration::from_secs(10);
+const MAX_WAIT: Duration = Duration::from_secs(10);
 
 /// Returns the seconds from the first to the last connection that got a message of this size from a program that only
 /// writes it to one connection after another. The reader is that of the attacks.
-pub fn spreads(connections: usize, bytes: usize) -> Vec<f64> {
+pub fn delivery_times(connections: usize, bytes: usize) -> Vec<f64> {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let mut swarm = Swarm::new(listener.local_addr().expect("an address"), PIECE);
     let (go, begin) = channel();
     let writer = thread::spawn(move || write(&listener, connections, bytes, &begin));
-    swarm.open(connections, crowd, Part { upgrades: true, ..Part::default() });
-    swarm.run(LIMIT, |swarm| swarm.statuses.get(&101) == Some(&connections));
+    swarm.open(connections, remote_address, ConnectionScript { upgrades: true, ..ConnectionScript::default() });
+    swarm.run(MAX_WAIT, |swarm| swarm.statuses.get(&101) == Some(&connections));
     for round in 1..=ROUNDS {
         go.send(round).expect("a writer");
-        swarm.run(LIMIT, |swarm| swarm.messages == round * connections);
+        swarm.run(MAX_WAIT, |swarm| swarm.messages == round * connections);
     }
     drop(go);
     writer.join().expect("a writer that ends");
-    swarm.told.values().map(|delivery| (delivery.last - delivery.first).as_secs_f64()).collect()
+    swarm.deliveries.values().map(|delivery| (delivery.last - delivery.first).as_secs_f64()).collect()
 }
 
 /// Accepts connections, and writes a message to all of them for each request.

@@ -4,16 +4,16 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use super::published::{STRANGER, crowd};
-use super::stage::{Bar, Outcome, Setup, Stage};
-use super::swarm::{Part, Swarm, UPGRADE};
+use super::published::{ATTACKER, remote_address};
+use super::stage::{AttackStage, Bar, Outcome, Setup};
+use super::swarm::{ConnectionScript, Swarm, UPGRADE};
 use crate::common::in_millis;
 
 const MIB: usize = 1 << 20;
 /// Maximum bytes that a node buffers for all its connections.
-const BUFFERED: usize = 128 * MIB;
+const MAX_BUFFERED: usize = 128 * MIB;
 /// Maximum connections of one attack.
-const MOST: usize = 4_000;
+const MAX_CONNECTIONS: usize = 4_000;
 
 fn statuses(swarm: &Swarm) -> String {
     let all: Vec<_> = swarm.statuses.iter().map(|(status, count)| format!("{count} x {status}")).collect();
@@ -22,11 +22,15 @@ fn statuses(swarm: &Swarm) -> String {
 
 /// Endless pipelined requests on many connections of one address.
 pub fn pipeline(binary: &str, connections: usize) -> Outcome {
-    let mut stage = Stage::new(binary);
+    let mut stage = AttackStage::new(binary);
     let mut swarm = Swarm::new(stage.node.http, 16 * 1024);
     let forever = "GET /chain/height HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(20).into_bytes();
     stage.begin();
-    swarm.open(connections, |_| STRANGER, Part { forever, returns: true, ..Part::default() });
+    swarm.open(
+        connections,
+        |_| ATTACKER,
+        ConnectionScript { forever, reconnects: true, ..ConnectionScript::default() },
+    );
     swarm.run(Duration::from_secs(8), |_| false);
     let notes = vec![format!("answers {}, {} times closed", statuses(&swarm), swarm.closed)];
     stage.end(notes, &[Bar::Others(20.0)])
@@ -36,14 +40,14 @@ pub fn pipeline(binary: &str, connections: usize) -> Outcome {
 pub fn few_files(binary: &str, limit: &str) -> Outcome {
     const CONNECTIONS: usize = 1_010;
     const NEWCOMERS: usize = 20;
-    let mut stage = Stage::with(binary, &Setup { settings: &[], limit: Some(limit) });
+    let mut stage = AttackStage::with(binary, &Setup { settings: &[], limit: Some(limit) });
     let mut swarm = Swarm::new(stage.node.http, 16 * 1024);
     let first = b"GET /chain/height HTTP/1.1\r\nHost: localhost\r\n\r\n".to_vec();
     stage.begin();
-    swarm.open(CONNECTIONS, crowd, Part { first, ..Part::default() });
+    swarm.open(CONNECTIONS, remote_address, ConnectionScript { first, ..ConnectionScript::default() });
     swarm.run(Duration::from_secs(1), |_| false);
     let (mut answers, mut upgrades, mut took) = (Vec::new(), Vec::new(), Vec::new());
-    while answers.len() < NEWCOMERS && stage.begun().elapsed() < Duration::from_secs(14) {
+    while answers.len() < NEWCOMERS && stage.started_at().elapsed() < Duration::from_secs(14) {
         let begun = Instant::now();
         answers.push(newcomer(stage.node.http, "GET /chain/height HTTP/1.1\r\nHost: localhost\r\n\r\n"));
         took.push(begun.elapsed().as_secs_f64());
@@ -85,40 +89,50 @@ fn head(path: &str, length: usize) -> String {
 }
 
 /// Returns the maximum body that a route accepts; the node rejects longer ones at once.
-fn longest_body(stage: &Stage, path: &str) -> usize {
+fn longest_body(stage: &AttackStage, path: &str) -> usize {
     let mut lengths = std::iter::successors(Some(MIB), |length| (*length > 64).then_some(length / 2));
     let is_taken = |length: &usize| {
         let mut swarm = Swarm::new(stage.node.http, 1024);
-        swarm.open(1, |_| STRANGER, Part { first: head(path, *length).into_bytes(), ..Part::default() });
-        !swarm.run(Duration::from_millis(200), |swarm| swarm.peers[0].answers > 0 || swarm.peers[0].is_closed)
+        swarm.open(
+            1,
+            |_| ATTACKER,
+            ConnectionScript { first: head(path, *length).into_bytes(), ..ConnectionScript::default() },
+        );
+        !swarm
+            .run(Duration::from_millis(200), |swarm| swarm.connections[0].answers > 0 || swarm.connections[0].is_closed)
     };
     lengths.find(is_taken).expect("a body that is short enough")
 }
 
 /// Bodies that are never completed, and two clients that slowly send a small one: one connected before the attackers,
 /// the other after them.
-pub fn unfinished(binary: &str, path: &str, addresses: u8) -> Outcome {
-    let mut stage = Stage::new(binary);
+pub fn unfinished_bodies(binary: &str, path: &str, addresses: u8) -> Outcome {
+    let mut stage = AttackStage::new(binary);
     let length = longest_body(&stage, path);
-    let mut honest = vec![Slow::begin(stage.node.http)];
+    let mut honest = vec![SlowClient::begin(stage.node.http)];
     stage.begin();
     let mut swarm = Swarm::new(stage.node.http, 1024);
     let from = |number: usize| Ipv4Addr::new(127, 0, 0, 2 + number as u8 % addresses);
-    let is_said = |swarm: &Swarm| swarm.peers.iter().all(|peer| peer.unsaid() == 0 || peer.is_closed);
+    let is_said = |swarm: &Swarm| swarm.connections.iter().all(|peer| peer.unsent() == 0 || peer.is_closed);
     // The short ones fill what the long ones leave.
     let shorter = std::iter::successors(Some(length / 4), |length| (*length > 64).then_some(length / 4));
-    let waves = std::iter::once((length, (2 * BUFFERED / length).min(MOST))).chain(shorter.map(|length| (length, 40)));
+    let waves = std::iter::once((length, (2 * MAX_BUFFERED / length).min(MAX_CONNECTIONS)))
+        .chain(shorter.map(|length| (length, 40)));
     for (length, count) in waves {
         let mut first = head(path, length).into_bytes();
         first.resize(first.len() + length - 1, b' ');
-        swarm.open(count, from, Part { first, ..Part::default() });
+        swarm.open(count, from, ConnectionScript { first, ..ConnectionScript::default() });
         swarm.run(Duration::from_secs(3), is_said);
     }
-    honest.push(Slow::begin(stage.node.http));
+    honest.push(SlowClient::begin(stage.node.http));
     swarm.run(Duration::from_secs(2), |_| false);
-    let statuses_of_honest: Vec<u16> = honest.into_iter().map(Slow::end).collect();
+    let statuses_of_honest: Vec<u16> = honest.into_iter().map(SlowClient::end).collect();
     let notes = vec![
-        format!("{} bodies of up to {length} bytes, {addresses} addresses: {}", swarm.peers.len(), statuses(&swarm)),
+        format!(
+            "{} bodies of up to {length} bytes, {addresses} addresses: {}",
+            swarm.connections.len(),
+            statuses(&swarm)
+        ),
         format!("{} closed, honest clients get {statuses_of_honest:?}", swarm.closed),
     ];
     let honest = Bar::Is("honest clients are answered", statuses_of_honest == [200, 200]);
@@ -126,26 +140,26 @@ pub fn unfinished(binary: &str, path: &str, addresses: u8) -> Outcome {
 }
 
 /// A slow client.
-struct Slow(Option<TcpStream>);
+struct SlowClient(Option<TcpStream>);
 
-impl Slow {
+impl SlowClient {
     const BODY: &'static str = "{\"height\":1}";
 
-    fn begin(address: SocketAddr) -> Slow {
+    fn begin(address: SocketAddr) -> SlowClient {
         let begin = || -> std::io::Result<TcpStream> {
             let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(2))?;
             stream.set_read_timeout(Some(Duration::from_secs(2)))?;
-            stream.write_all(head("/block/at/public", Slow::BODY.len()).as_bytes())?;
-            stream.write_all(&Slow::BODY.as_bytes()[..4])?;
+            stream.write_all(head("/block/at/public", SlowClient::BODY.len()).as_bytes())?;
+            stream.write_all(&SlowClient::BODY.as_bytes()[..4])?;
             Ok(stream)
         };
-        Slow(begin().ok())
+        SlowClient(begin().ok())
     }
 
     /// Returns the status of the answer, 0 if none comes.
     fn end(self) -> u16 {
         let end = |mut stream: TcpStream| -> std::io::Result<u16> {
-            stream.write_all(&Slow::BODY.as_bytes()[4..])?;
+            stream.write_all(&SlowClient::BODY.as_bytes()[4..])?;
             let mut head = [0; 12];
             stream.read_exact(&mut head)?;
             Ok(std::str::from_utf8(&head[9..]).ok().and_then(|code| code.parse().ok()).unwrap_or(0))

@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 
 use socket2::{Domain, SockRef, Socket, Type};
 
-use super::stage::{Bar, Outcome, Stage};
-use super::swarm::{Part, Swarm, UPGRADE};
+use super::stage::{AttackStage, Bar, Outcome};
+use super::swarm::{ConnectionScript, Swarm, UPGRADE};
 use crate::common::in_millis;
 
 /// A cheap query.
-const QUESTION: &str = "GET /chain/height HTTP/1.1\r\nHost: localhost\r\n\r\n";
+const QUERY: &str = "GET /chain/height HTTP/1.1\r\nHost: localhost\r\n\r\n";
 /// Duration of an attack.
-const LIMIT: Duration = Duration::from_secs(5);
+const DURATION: Duration = Duration::from_secs(5);
 /// Size of a memory page in bytes.
 const PAGE: usize = 4096;
 
@@ -40,11 +40,11 @@ fn connect(from: Ipv4Addr, to: SocketAddr) -> std::io::Result<TcpStream> {
 
 /// Returns whether a new client is admitted and answered.
 fn is_answered(from: Ipv4Addr, to: SocketAddr) -> bool {
-    ask(from, to, QUESTION).is_ok_and(|(status, _)| status == *b"200")
+    send_request(from, to, QUERY).is_ok_and(|(status, _)| status == *b"200")
 }
 
 /// Returns the status of the answer to a request, and its connection.
-fn ask(from: Ipv4Addr, to: SocketAddr, request: &str) -> std::io::Result<([u8; 3], TcpStream)> {
+fn send_request(from: Ipv4Addr, to: SocketAddr, request: &str) -> std::io::Result<([u8; 3], TcpStream)> {
     let mut stream = connect(from, to)?;
     stream.write_all(request.as_bytes())?;
     let mut head = [0; 12];
@@ -53,22 +53,22 @@ fn ask(from: Ipv4Addr, to: SocketAddr, request: &str) -> std::io::Result<([u8; 3
 }
 
 /// 33 addresses hold 250 connections each and send requests at the rate limit, so that none is idle for long.
-pub fn idle(binary: &str) -> Outcome {
+pub fn busy_connections(binary: &str) -> Outcome {
     const ADDRESSES: usize = 33;
     const EACH: usize = 250;
-    let mut stage = Stage::new(binary);
+    let mut stage = AttackStage::new(binary);
     let mut swarm = Swarm::new(stage.node.http, 16 * 1024);
     stage.begin();
-    swarm.open(ADDRESSES * EACH, |number| attacker(number / EACH), Part::default());
+    swarm.open(ADDRESSES * EACH, |number| attacker(number / EACH), ConnectionScript::default());
     swarm.run(Duration::from_secs(1), |_| false);
     let (mut answered, mut asked, mut took, mut next) = (0, 0, Vec::new(), 0);
     let begun = Instant::now();
-    while begun.elapsed() < 2 * LIMIT {
+    while begun.elapsed() < 2 * DURATION {
         // 340 per second.
         while (next as f64) < begun.elapsed().as_secs_f64() * 340.0 {
-            let index = next * 37 % swarm.peers.len();
-            if !swarm.peers[index].is_closed {
-                swarm.send(index, QUESTION.as_bytes());
+            let index = next * 37 % swarm.connections.len();
+            if !swarm.connections[index].is_closed {
+                swarm.send(index, QUERY.as_bytes());
             }
             next += 1;
         }
@@ -80,7 +80,7 @@ pub fn idle(binary: &str) -> Outcome {
     }
     let notes = vec![
         format!("{answered} of {asked} newcomers let in, {}", in_millis(&mut took)),
-        format!("attackers lost {} of {} connections", swarm.closed, swarm.peers.len()),
+        format!("attackers lost {} of {} connections", swarm.closed, swarm.connections.len()),
     ];
     stage.end(notes, &[Bar::Is("each newcomer is let in", answered == asked), Bar::Others(20.0)])
 }
@@ -94,9 +94,9 @@ fn kernel_bytes() -> usize {
 
 /// 12 addresses with 200 connections each request a long response and read nothing. The receive buffers of the
 /// attackers are minimal, because elsewhere they would be on the attackers' machines.
-pub fn unread(binary: &str) -> Outcome {
+pub fn unread_responses(binary: &str) -> Outcome {
     const MIB: usize = 1 << 20;
-    let mut stage = Stage::new(binary);
+    let mut stage = AttackStage::new(binary);
     let before = kernel_bytes();
     stage.begin();
     let request = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n";
@@ -116,7 +116,7 @@ pub fn unread(binary: &str) -> Outcome {
         most = most.max(kernel_bytes());
     }
     let begun = Instant::now();
-    while begun.elapsed() < LIMIT {
+    while begun.elapsed() < DURATION {
         most = most.max(kernel_bytes());
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -137,7 +137,7 @@ pub fn unread(binary: &str) -> Outcome {
 }
 
 /// Returns the share of a processor that the node uses during an attack.
-fn share_of_processor(stage: &Stage, attack: impl FnOnce()) -> f64 {
+fn processor_share(stage: &AttackStage, attack: impl FnOnce()) -> f64 {
     let (before, begun) = (stage.node.cpu_seconds(), Instant::now());
     attack();
     (stage.node.cpu_seconds() - before) / begun.elapsed().as_secs_f64()
@@ -145,7 +145,7 @@ fn share_of_processor(stage: &Stage, attack: impl FnOnce()) -> f64 {
 
 /// Four addresses connect and disconnect as fast as possible.
 pub fn connect_and_close(binary: &str) -> Outcome {
-    let mut stage = Stage::new(binary);
+    let mut stage = AttackStage::new(binary);
     stage.begin();
     let (is_over, count) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     let to = stage.node.http;
@@ -163,9 +163,9 @@ pub fn connect_and_close(binary: &str) -> Outcome {
         })
         .collect();
     let mut newcomers = (0, 0);
-    let share = share_of_processor(&stage, || {
+    let share = processor_share(&stage, || {
         let begun = Instant::now();
-        while begun.elapsed() < LIMIT {
+        while begun.elapsed() < DURATION {
             newcomers.0 += usize::from(is_answered(newcomer(newcomers.1), to));
             newcomers.1 += 1;
             std::thread::sleep(Duration::from_millis(50));
@@ -173,7 +173,7 @@ pub fn connect_and_close(binary: &str) -> Outcome {
     });
     is_over.store(true, Ordering::Relaxed);
     threads.into_iter().for_each(|thread| thread.join().expect("an attacker"));
-    let rate = count.load(Ordering::Relaxed) as f64 / LIMIT.as_secs_f64();
+    let rate = count.load(Ordering::Relaxed) as f64 / DURATION.as_secs_f64();
     let (answered, asked) = newcomers;
     let notes = vec![
         format!("{rate:.0} connections a second, {share:.2} of a processor"),
@@ -188,7 +188,7 @@ pub fn connect_and_close(binary: &str) -> Outcome {
 }
 
 /// 64 connections from several addresses that send `first` once and `forever` without end.
-fn without_end(
+fn endless_requests(
     binary: &str,
     addresses: usize,
     first: &[u8],
@@ -196,19 +196,19 @@ fn without_end(
     most: f64,
     bar: &'static str,
 ) -> Outcome {
-    let mut stage = Stage::new(binary);
+    let mut stage = AttackStage::new(binary);
     let mut swarm = Swarm::new(stage.node.http, 16 * 1024);
     stage.begin();
-    let part = Part { first: first.to_vec(), forever, returns: true, ..Part::default() };
+    let part = ConnectionScript { first: first.to_vec(), forever, reconnects: true, ..ConnectionScript::default() };
     swarm.open(64, |number| attacker(number % addresses), part);
-    let share = share_of_processor(&stage, || _ = swarm.run(LIMIT, |_| false));
+    let share = processor_share(&stage, || _ = swarm.run(DURATION, |_| false));
     let notes = vec![format!("{share:.2} of a processor, {} times closed", swarm.closed)];
     stage.end(notes, &[Bar::Is(bar, share <= most), Bar::Others(20.0)])
 }
 
 /// An invalid request is rejected, and the client keeps sending.
-pub fn refused(binary: &str) -> Outcome {
-    without_end(binary, 8, b"nonsense\r\n\r\n", vec![b'x'; 1 << 18], 0.25, "<= 0.25 of a processor")
+pub fn invalid_requests(binary: &str) -> Outcome {
+    endless_requests(binary, 8, b"nonsense\r\n\r\n", vec![b'x'; 1 << 18], 0.25, "<= 0.25 of a processor")
 }
 
 /// The head of a request with a chunked body.
@@ -218,20 +218,20 @@ const CHUNKED: &[u8] = b"POST /transaction/announce HTTP/1.1\r\nHost: localhost\
 /// Bodies whose chunks have one byte and a long extension each.
 pub fn extensions(binary: &str) -> Outcome {
     let chunk = format!("1;{}\r\n \r\n", "x".repeat(240));
-    without_end(binary, 8, CHUNKED, chunk.repeat(200).into_bytes(), 0.25, "<= 0.25 of a processor")
+    endless_requests(binary, 8, CHUNKED, chunk.repeat(200).into_bytes(), 0.25, "<= 0.25 of a processor")
 }
 
 /// Bodies whose chunks have only one byte. One address may use a quarter of a processor; rejecting it costs somewhat
 /// more.
 pub fn tiny_chunks(binary: &str) -> Outcome {
-    without_end(binary, 1, CHUNKED, b"1\r\n \r\n".repeat(10_000), 0.30, "<= 0.30 of a processor")
+    endless_requests(binary, 1, CHUNKED, b"1\r\n \r\n".repeat(10_000), 0.30, "<= 0.30 of a processor")
 }
 
 /// Long bodies that arrive byte by byte, each read separately by the node.
 pub fn trickle(binary: &str) -> Outcome {
     let head = b"POST /push/block HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/binary\r\n\
                  Content-Length: 400000\r\n\r\n";
-    without_end(binary, 1, head, b"x".to_vec(), 0.30, "<= 0.30 of a processor")
+    endless_requests(binary, 1, head, b"x".to_vec(), 0.30, "<= 0.30 of a processor")
 }
 
 /// So many addresses with one websocket each that nobody has more than another: no connection is evicted for a remote
@@ -239,17 +239,17 @@ pub fn trickle(binary: &str) -> Outcome {
 pub fn equal_holders(binary: &str) -> Outcome {
     const ADDRESSES: usize = 8_000;
     const NEWCOMERS: usize = 40;
-    let mut stage = Stage::new(binary);
+    let mut stage = AttackStage::new(binary);
     let mut swarm = Swarm::new(stage.node.websocket, 16 * 1024);
     stage.begin();
     let holder = |number: usize| Ipv4Addr::new(127, 4, (number / 250) as u8, 1 + (number % 250) as u8);
-    swarm.open(ADDRESSES, holder, Part { upgrades: true, ..Part::default() });
+    swarm.open(ADDRESSES, holder, ConnectionScript { upgrades: true, ..ConnectionScript::default() });
     swarm.run(Duration::from_secs(1), |_| false);
     let to = stage.node.websocket;
     let (mut kept, mut let_in) = (Vec::new(), [0, 0]);
     for number in 0..NEWCOMERS {
         let is_local = number.is_multiple_of(2);
-        if let Ok((status, stream)) = ask(newcomer(number), to, UPGRADE)
+        if let Ok((status, stream)) = send_request(newcomer(number), to, UPGRADE)
             && status == *b"101"
         {
             let_in[usize::from(is_local)] += 1;

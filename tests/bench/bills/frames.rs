@@ -7,10 +7,10 @@ use nisd::crypto::PublicKey;
 use nisd::model::Address;
 
 use super::payer::announce;
-use super::published::STRANGER;
-use super::reader::{LONGEST_MESSAGE, messages_of, text_frame};
-use super::stage::{Bar, Outcome, Setup, Stage};
-use super::swarm::{Part, Swarm};
+use super::published::ATTACKER;
+use super::reader::{MAX_MESSAGE, messages_of, text_frame};
+use super::stage::{AttackStage, Bar, Outcome, Setup};
+use super::swarm::{ConnectionScript, Swarm};
 use crate::common::data::private_network::{NETWORK, private_key};
 use crate::common::scatter;
 
@@ -27,11 +27,11 @@ fn request(name: &str, account: &Address) -> String {
 }
 
 /// Opens a session that has sent frames; the last one is acknowledged by a receipt.
-fn session(stage: &Stage, from: Ipv4Addr, frames: impl IntoIterator<Item = String>) -> Swarm {
+fn session(stage: &AttackStage, from: Ipv4Addr, frames: impl IntoIterator<Item = String>) -> Swarm {
     let mut swarm = Swarm::new(stage.node.websocket, 16 * 1024);
     let first = messages_of(std::iter::once(CONNECT.to_owned()).chain(frames));
-    swarm.open(1, |_| from, Part { upgrades: true, first, ..Part::default() });
-    let is_there = swarm.run(Duration::from_secs(5), |swarm| swarm.peers[0].receipts > 0);
+    swarm.open(1, |_| from, ConnectionScript { upgrades: true, first, ..ConnectionScript::default() });
+    let is_there = swarm.run(Duration::from_secs(5), |swarm| swarm.connections[0].receipts > 0);
     assert!(is_there, "a session cannot subscribe");
     swarm
 }
@@ -39,15 +39,15 @@ fn session(stage: &Stage, from: Ipv4Addr, frames: impl IntoIterator<Item = Strin
 /// More requests at once than a session may have pending; measures the effect on a remote client.
 pub fn overflow(binary: &str) -> Outcome {
     const REQUESTS: usize = 600;
-    let mut stage = Stage::new(binary);
+    let mut stage = AttackStage::new(binary);
     let mut stranger = session(&stage, LOCAL, [subscribe("errors", "/errors")]);
-    let mut hog = session(&stage, STRANGER, [subscribe("errors", "/errors")]);
+    let mut hog = session(&stage, ATTACKER, [subscribe("errors", "/errors")]);
     stage.begin();
     let bad = "SEND\ndestination:/w/api/account/get\n\n{}\0";
     hog.send(0, &messages_of(std::iter::repeat_n(bad.to_owned(), REQUESTS)));
     hog.run_until_silence(Duration::from_millis(500), Duration::from_secs(5));
     stranger.run(Duration::from_secs(1), |_| false);
-    let (told, told_stranger) = (hog.peers[0].messages + hog.peers[0].errors, stranger.messages);
+    let (told, told_stranger) = (hog.connections[0].messages + hog.connections[0].errors, stranger.messages);
     let notes = vec![format!("the one who asked is told {told} times, the stranger {told_stranger} times")];
     let bars = [Bar::Is("the stranger is told nothing", told_stranger == 0), Bar::Others(20.0)];
     stage.end(notes, &bars)
@@ -56,22 +56,22 @@ pub fn overflow(binary: &str) -> Outcome {
 /// Frames as fast as the node accepts them, from sessions with many subscriptions.
 pub fn frames(binary: &str, sessions: usize) -> Outcome {
     const SUBSCRIPTIONS: usize = 990;
-    let mut stage = Stage::new(binary);
+    let mut stage = AttackStage::new(binary);
     let mut swarm = Swarm::new(stage.node.websocket, 16 * 1024);
     let many = (0..SUBSCRIPTIONS).map(|number| subscribe(&number.to_string(), &format!("/blocks/{number}")));
     let pair = "SUBSCRIBE\nid:x\ndestination:/errors\n\n\0UNSUBSCRIBE\nid:x\n\n\0";
-    let forever = text_frame(&pair.repeat(LONGEST_MESSAGE / pair.len()));
+    let forever = text_frame(&pair.repeat(MAX_MESSAGE / pair.len()));
     let first = messages_of(std::iter::once(CONNECT.to_owned()).chain(many));
     stage.begin();
-    swarm.open(sessions, |_| STRANGER, Part { upgrades: true, first, forever, returns: true });
+    swarm.open(sessions, |_| ATTACKER, ConnectionScript { upgrades: true, first, forever, reconnects: true });
     swarm.run(Duration::from_secs(10), |_| false);
-    let (frames, closed) = (swarm.rounds * (LONGEST_MESSAGE / pair.len() * 2), swarm.closed);
+    let (frames, closed) = (swarm.rounds * (MAX_MESSAGE / pair.len() * 2), swarm.closed);
     let notes = vec![format!("{} messages, {frames} frames in 10 s, {closed} times closed", swarm.rounds)];
     stage.end(notes, &[Bar::Others(20.0)])
 }
 
 /// Returns an address that nobody has the key of.
-fn anybody(number: u64) -> Address {
+fn random_address(number: u64) -> Address {
     let mut key = [0; 32];
     key[..8].copy_from_slice(&scatter(number).to_le_bytes());
     Address::from_public_key(&PublicKey(key), NETWORK)
@@ -80,22 +80,22 @@ fn anybody(number: u64) -> Address {
 /// One client fills the registry; then another one wants to be notified of its payments.
 pub fn registrations(binary: &str) -> Outcome {
     const ADDRESSES: u64 = 1_050_000;
-    let all = messages_of((0..ADDRESSES).map(|number| request("account/subscribe", &anybody(number))));
-    let mut stage = Stage::new(binary);
+    let all = messages_of((0..ADDRESSES).map(|number| request("account/subscribe", &random_address(number))));
+    let mut stage = AttackStage::new(binary);
     stage.begin();
-    let mut hog = session(&stage, STRANGER, [subscribe("errors", "/errors")]);
+    let mut hog = session(&stage, ATTACKER, [subscribe("errors", "/errors")]);
     hog.send(0, &all);
-    hog.run(Duration::from_secs(15), |swarm| swarm.peers[0].unsaid() == 0 || swarm.peers[0].is_closed);
-    let share = 1.0 - hog.peers[0].unsaid() as f64 / all.len() as f64;
+    hog.run(Duration::from_secs(15), |swarm| swarm.connections[0].unsent() == 0 || swarm.connections[0].is_closed);
+    let share = 1.0 - hog.connections[0].unsent() as f64 / all.len() as f64;
     hog.run_until_silence(Duration::from_millis(500), Duration::from_secs(5));
-    let (own, mut other) = (anybody(ADDRESSES), session(&stage, LOCAL, [subscribe("errors", "/errors")]));
+    let (own, mut other) = (random_address(ADDRESSES), session(&stage, LOCAL, [subscribe("errors", "/errors")]));
     let frames = [request("account/subscribe", &own), subscribe("own", &format!("/unconfirmed/{own}"))];
     other.send(0, &messages_of(frames));
-    other.run(Duration::from_secs(2), |swarm| swarm.peers[0].receipts > 1);
+    other.run(Duration::from_secs(2), |swarm| swarm.connections[0].receipts > 1);
     let transfer = stage.payer.sign_to(own);
     announce(&mut stage.client, &[transfer]);
-    let is_told = other.run(Duration::from_secs(3), |swarm| told_on(swarm, "/unconfirmed/") > 0);
-    let (messages, errors) = (hog.peers[0].messages, hog.peers[0].errors);
+    let is_told = other.run(Duration::from_secs(3), |swarm| messages_on(swarm, "/unconfirmed/") > 0);
+    let (messages, errors) = (hog.connections[0].messages, hog.connections[0].errors);
     let notes = vec![
         format!("{:.0} registrations sent", share * ADDRESSES as f64),
         format!("{messages} messages and {errors} errors to the one who did, {} closed", hog.closed),
@@ -104,41 +104,41 @@ pub fn registrations(binary: &str) -> Outcome {
 }
 
 /// Returns the number of messages on topics with this prefix.
-fn told_on(swarm: &Swarm, topic: &str) -> usize {
-    let told = swarm.told.iter().filter(|(name, _)| name.starts_with(topic.as_bytes()));
+fn messages_on(swarm: &Swarm, topic: &str) -> usize {
+    let told = swarm.deliveries.iter().filter(|(name, _)| name.starts_with(topic.as_bytes()));
     told.map(|(_, delivery)| delivery.times).sum()
 }
 
 /// A remote client requests a payment repeatedly, before and after its confirmation; a subscriber of the recipient must
 /// be notified of each once.
-pub fn told_twice(binary: &str) -> Outcome {
+pub fn repeated_requests(binary: &str) -> Outcome {
     const TIMES: usize = 10;
     let setup = Setup { settings: &[("nis.shouldAutoHarvestOnBoot", "false")], limit: None };
-    let mut stage = Stage::with(binary, &setup);
-    let own = anybody(7);
+    let mut stage = AttackStage::with(binary, &setup);
+    let own = random_address(7);
     let topics = ["/unconfirmed".to_owned(), format!("/unconfirmed/{own}"), format!("/transactions/{own}")];
     let frames = topics.iter().enumerate().map(|(number, topic)| subscribe(&number.to_string(), topic));
     let mut victim = session(&stage, LOCAL, std::iter::once(request("account/subscribe", &own)).chain(frames));
-    let mut stranger = session(&stage, STRANGER, [subscribe("errors", "/errors")]);
+    let mut stranger = session(&stage, ATTACKER, [subscribe("errors", "/errors")]);
     stage.begin();
     let transfer = stage.payer.sign_to(own);
     announce(&mut stage.client, &[transfer]);
     stranger.send(0, &messages_of(std::iter::repeat_n(request("account/transfers/unconfirmed", &own), TIMES)));
     stranger.run(Duration::from_millis(500), |_| false);
     harvest(&mut stage);
-    victim.run(Duration::from_secs(5), |swarm| told_on(swarm, "/transactions/") > 0);
+    victim.run(Duration::from_secs(5), |swarm| messages_on(swarm, "/transactions/") > 0);
     let last = "SEND\ndestination:/w/api/block/last\n\n\0".to_owned();
     stranger.send(0, &messages_of(std::iter::repeat_n(last, TIMES)));
     stranger.run(Duration::from_millis(100), |_| false);
     victim.run(Duration::from_secs(1), |_| false);
-    let told: Vec<usize> = topics.iter().map(|topic| told_on(&victim, &format!("{topic} "))).collect();
+    let told: Vec<usize> = topics.iter().map(|topic| messages_on(&victim, &format!("{topic} "))).collect();
     let notes = vec![format!("told {} times unconfirmed, {} confirmed", told[1], told[2])];
     stage.end(notes, &[Bar::Is("once each", told == [1, 1, 1])])
 }
 
 /// Starts harvesting on a node that did not harvest so far.
-pub fn harvest(stage: &mut Stage) {
+pub fn harvest(stage: &mut AttackStage) {
     let body = format!("{{\"value\":\"{}\"}}", *private_key(super::payer::HARVESTER).printed());
-    let (status, body) = stage.client.ask(&super::payer::post("/account/unlock", &body)).expect("an answer");
+    let (status, body) = stage.client.send_request(&super::payer::post("/account/unlock", &body)).expect("an answer");
     assert_eq!(status, 200, "{}", String::from_utf8_lossy(body));
 }

@@ -4,8 +4,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use super::payer::post;
-use super::stage::{Bar, Outcome, Stage};
-use super::swarm::{Part, Swarm};
+use super::stage::{AttackStage, Bar, Outcome};
+use super::swarm::{ConnectionScript, Swarm};
 use crate::common::data::private_network::NETWORK;
 use nisd::crypto::PublicKey;
 use nisd::model::Address;
@@ -15,36 +15,36 @@ const ADDRESSES: usize = 40;
 const CONNECTIONS: usize = 2;
 /// Sessions opened per second, within the rate limit of each address.
 const PER_SECOND: f64 = 1_800.0;
-const LIMIT: Duration = Duration::from_secs(9);
+const MAX_WAIT: Duration = Duration::from_secs(9);
 /// Time after which all slots are taken.
 const FULL_AFTER: Duration = Duration::from_millis(4_600);
 const BETWEEN_NEWCOMERS: Duration = Duration::from_millis(200);
 
 /// SockJS sessions that nobody receives from, more than there are slots.
 pub fn sessions(binary: &str) -> Outcome {
-    let mut stage = Stage::new(binary);
+    let mut stage = AttackStage::new(binary);
     let mut swarm = Swarm::new(stage.node.websocket, 16 * 1024);
     let from = |number: usize| Ipv4Addr::new(127, 2, 0, 1 + (number % ADDRESSES) as u8);
-    swarm.open(ADDRESSES * CONNECTIONS, from, Part { returns: true, ..Part::default() });
+    swarm.open(ADDRESSES * CONNECTIONS, from, ConnectionScript { reconnects: true, ..ConnectionScript::default() });
     let mut newcomers = Swarm::new(stage.node.websocket, 16 * 1024);
     stage.begin();
     let begun = Instant::now();
     let mut opened = 0;
-    while begun.elapsed() < LIMIT {
+    while begun.elapsed() < MAX_WAIT {
         while (opened as f64) < begun.elapsed().as_secs_f64() * PER_SECOND {
-            swarm.send(opened % swarm.peers.len(), post(&format!("/w/messages/0/s{opened}/xhr"), "").as_bytes());
+            swarm.send(opened % swarm.connections.len(), post(&format!("/w/messages/0/s{opened}/xhr"), "").as_bytes());
             opened += 1;
         }
-        swarm.turn(Duration::from_millis(1));
-        newcomers.turn(Duration::ZERO);
-        let came = newcomers.peers.len();
+        swarm.drive_once(Duration::from_millis(1));
+        newcomers.drive_once(Duration::ZERO);
+        let came = newcomers.connections.len();
         if begun.elapsed() > FULL_AFTER + BETWEEN_NEWCOMERS * came as u32 {
             let from = |_| Ipv4Addr::new(127, 3, 0, 1 + came as u8);
-            newcomers.open(1, from, Part { upgrades: true, ..Part::default() });
+            newcomers.open(1, from, ConnectionScript { upgrades: true, ..ConnectionScript::default() });
         }
     }
     newcomers.run(Duration::from_millis(300), |_| false);
-    let came = newcomers.peers.len();
+    let came = newcomers.connections.len();
     let refused: usize = newcomers.codes.values().sum();
     let upgraded = newcomers.statuses.get(&101).copied().unwrap_or(0);
     let notes = vec![
@@ -61,20 +61,20 @@ pub fn long_answers(binary: &str) -> Outcome {
     const PATH: &str = "/account/mosaic/owned/definition/batch";
     const ACCOUNTS: u16 = 512;
     const ROUNDS: usize = 5;
-    const STRANGERS: usize = 8;
+    const REMOTE_CLIENTS: usize = 8;
     /// Within the rate limit of each per second.
-    const OF_EACH: usize = 45;
+    const REQUESTS_PER_CLIENT: usize = 45;
     let key =
         |number: u16| PublicKey([number.to_be_bytes().as_slice(), &[9; 30]].concat().try_into().expect("32 bytes"));
     let account = |number| format!("{{\"account\":\"{}\"}}", Address::from_public_key(&key(number), NETWORK));
     let accounts: Vec<_> = (0..ACCOUNTS).map(account).collect();
     let request = post(PATH, &format!("{{\"data\":[{}]}}", accounts.join(",")));
-    let mut stage = Stage::new(binary);
+    let mut stage = AttackStage::new(binary);
     let local = at_once(stage.node.http, |_| Ipv4Addr::LOCALHOST, 64, ROUNDS, &request);
     std::thread::sleep(Duration::from_secs(1));
     stage.begin();
-    let stranger = |number: usize| Ipv4Addr::new(127, 2, 0, 1 + (number % STRANGERS) as u8);
-    let strangers = at_once(stage.node.http, stranger, STRANGERS * OF_EACH, 1, &request);
+    let stranger = |number: usize| Ipv4Addr::new(127, 2, 0, 1 + (number % REMOTE_CLIENTS) as u8);
+    let strangers = at_once(stage.node.http, stranger, REMOTE_CLIENTS * REQUESTS_PER_CLIENT, 1, &request);
     let notes = vec![format!("this machine: {}", local.0), format!("strangers: {}", strangers.0)];
     stage.end(notes, &[Bar::Is("all are answered", local.1 && strangers.1), Bar::Others(20.0)])
 }
@@ -89,12 +89,12 @@ fn at_once(
     request: &str,
 ) -> (String, bool) {
     let mut swarm = Swarm::new(to, 64 * 1024);
-    swarm.open(connections, from, Part::default());
+    swarm.open(connections, from, ConnectionScript::default());
     let mut longest = Duration::ZERO;
     for round in 1..=rounds {
         let begun = Instant::now();
         (0..connections).for_each(|index| swarm.send(index, request.as_bytes()));
-        let is_over = |swarm: &Swarm| swarm.peers.iter().all(|peer| peer.answers >= round || peer.is_closed);
+        let is_over = |swarm: &Swarm| swarm.connections.iter().all(|peer| peer.answers >= round || peer.is_closed);
         swarm.run(Duration::from_secs(20), is_over);
         longest = longest.max(begun.elapsed());
     }

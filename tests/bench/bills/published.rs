@@ -6,33 +6,33 @@ use std::time::{Duration, Instant};
 use super::bare;
 use super::payer::announce;
 use super::reader::{Delivery, messages_of};
-use super::stage::{Bar, Outcome, Stage};
-use super::swarm::{Part, Swarm};
+use super::stage::{AttackStage, Bar, Outcome};
+use super::swarm::{ConnectionScript, Swarm};
 use crate::common::in_millis;
 
 /// Number of sessions with the maximum number of subscriptions, and that number.
-const GREEDY: usize = 20;
-const TIMES: usize = 1_000;
+const GREEDY_SESSIONS: usize = 20;
+const GREEDY_SUBSCRIPTIONS: usize = 1_000;
 /// Number of sessions with one subscription.
 const SUBSCRIBERS: usize = 5_000;
 /// Number of these per address.
-const OF_ONE_ADDRESS: usize = 20;
+const PER_ADDRESS: usize = 20;
 /// Address of an attacker.
-pub const STRANGER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+pub const ATTACKER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 /// Maximum wait during an attack.
-const LIMIT: Duration = Duration::from_secs(12);
+const MAX_WAIT: Duration = Duration::from_secs(12);
 /// Time without messages after which none is expected.
 const SILENCE: Duration = Duration::from_millis(1_200);
 /// Maximum transactions in a block.
-const FULL: usize = 120;
+const FULL_BLOCK: usize = 120;
 /// Minimum size of a full block in bytes.
-const FULL_BYTES: usize = 40_000;
+const FULL_BLOCK_BYTES: usize = 40_000;
 /// Bytes read of a long message before the rest is discarded.
 const PIECE: usize = 512;
 
 /// Returns the address of one of many remote clients.
-pub fn crowd(number: usize) -> Ipv4Addr {
-    let number = (number / OF_ONE_ADDRESS) as u16;
+pub fn remote_address(number: usize) -> Ipv4Addr {
+    let number = (number / PER_ADDRESS) as u16;
     Ipv4Addr::new(127, 1, (number >> 8) as u8, number as u8 + 1)
 }
 
@@ -47,12 +47,17 @@ fn subscribe(topic: &str, times: usize) -> Vec<u8> {
 }
 
 /// Opens sessions with the maximum number of subscriptions; returns them and what prevented subscriptions.
-fn greedy(stage: &Stage, topic: &str, piece: usize) -> (Swarm, String) {
+fn open_greedy_sessions(stage: &AttackStage, topic: &str, piece: usize) -> (Swarm, String) {
     let mut swarm = Swarm::new(stage.node.websocket, piece);
-    let part = Part { upgrades: true, first: subscribe(topic, TIMES), ..Part::default() };
-    swarm.open(GREEDY, |_| STRANGER, part);
-    swarm.run(Duration::from_secs(3), |swarm| swarm.peers.iter().all(|peer| peer.receipts > 0 || peer.is_closed));
-    let count = |what: fn(&super::swarm::Peer) -> bool| swarm.peers.iter().filter(|peer| what(peer)).count();
+    let part = ConnectionScript {
+        upgrades: true,
+        first: subscribe(topic, GREEDY_SUBSCRIPTIONS),
+        ..ConnectionScript::default()
+    };
+    swarm.open(GREEDY_SESSIONS, |_| ATTACKER, part);
+    swarm.run(Duration::from_secs(3), |swarm| swarm.connections.iter().all(|peer| peer.receipts > 0 || peer.is_closed));
+    let count =
+        |what: fn(&super::swarm::Connection) -> bool| swarm.connections.iter().filter(|peer| what(peer)).count();
     let note = format!("subscribed {}, refused {}", count(|peer| peer.receipts > 0), count(|peer| peer.errors > 0));
     (swarm, note)
 }
@@ -61,10 +66,10 @@ fn greedy(stage: &Stage, topic: &str, piece: usize) -> (Swarm, String) {
 const GREEDY_BARS: [Bar; 2] = [Bar::Memory(64.0), Bar::Others(20.0)];
 
 /// Such a session sends something that makes the node publish.
-fn provoked(binary: &str, topic: &str, frame: &str, times: usize) -> Outcome {
-    let mut stage = Stage::new(binary);
+fn provoked_messages(binary: &str, topic: &str, frame: &str, times: usize) -> Outcome {
+    let mut stage = AttackStage::new(binary);
     if topic == "/blocks" {
-        let transfers = stage.payer.sign(FULL, 0);
+        let transfers = stage.payer.sign(FULL_BLOCK, 0);
         let height = stage.client.height();
         announce(&mut stage.client, &transfers);
         while stage.client.height() < height + 2 {
@@ -72,74 +77,74 @@ fn provoked(binary: &str, topic: &str, frame: &str, times: usize) -> Outcome {
         }
     }
     stage.begin();
-    let (mut swarm, subscribed) = greedy(&stage, topic, 16 * 1024);
+    let (mut swarm, subscribed) = open_greedy_sessions(&stage, topic, 16 * 1024);
     // Each in its own message: the node accepts only the first requests of one message.
     (0..times).for_each(|_| swarm.send(0, &messages_of([frame.to_owned()])));
-    swarm.run_until_silence(SILENCE, LIMIT);
+    swarm.run_until_silence(SILENCE, MAX_WAIT);
     let notes = vec![subscribed, format!("{} messages", swarm.messages), format!("{} closed", swarm.closed)];
     stage.end(notes, &GREEDY_BARS)
 }
 
 /// Errors of bad requests are published on `/errors`.
 pub fn errors(binary: &str) -> Outcome {
-    provoked(binary, "/errors", "SEND\ndestination:/w/api/account/get\n\n{}\0", 256)
+    provoked_messages(binary, "/errors", "SEND\ndestination:/w/api/account/get\n\n{}\0", 256)
 }
 
 /// Requests of the last block, which was full.
 pub fn last_block(binary: &str) -> Outcome {
-    provoked(binary, "/blocks", "SEND\ndestination:/w/api/block/last\n\n\0", 32)
+    provoked_messages(binary, "/blocks", "SEND\ndestination:/w/api/block/last\n\n\0", 32)
 }
 
 /// Only payments, without any attack.
 pub fn next_block(binary: &str) -> Outcome {
-    let mut stage = Stage::new(binary);
-    let transfers = stage.payer.sign(FULL, 0);
+    let mut stage = AttackStage::new(binary);
+    let transfers = stage.payer.sign(FULL_BLOCK, 0);
     stage.begin();
-    let (mut swarm, subscribed) = greedy(&stage, "/blocks", PIECE);
+    let (mut swarm, subscribed) = open_greedy_sessions(&stage, "/blocks", PIECE);
     announce(&mut stage.client, &transfers);
-    swarm.run(LIMIT / 2, |swarm| blocks(swarm).next().is_some());
+    swarm.run(MAX_WAIT / 2, |swarm| full_blocks(swarm).next().is_some());
     swarm.run(Duration::from_secs(3), |_| false);
     let notes = vec![subscribed, format!("{} messages", swarm.messages), format!("{} closed", swarm.closed)];
     stage.end(notes, &GREEDY_BARS)
 }
 
 /// Iterates over the full blocks that were published.
-fn blocks(swarm: &Swarm) -> impl Iterator<Item = &Delivery> {
-    swarm.told.values().filter(|delivery| delivery.bytes > FULL_BYTES)
+fn full_blocks(swarm: &Swarm) -> impl Iterator<Item = &Delivery> {
+    swarm.deliveries.values().filter(|delivery| delivery.bytes > FULL_BLOCK_BYTES)
 }
 
 /// Opens many sessions of many addresses, subscribed to a topic.
-fn subscribed(stage: &Stage, topic: &str) -> Swarm {
+fn open_subscribers(stage: &AttackStage, topic: &str) -> Swarm {
     let mut swarm = Swarm::new(stage.node.websocket, PIECE);
-    let part = Part { upgrades: true, first: subscribe(topic, 1), ..Part::default() };
-    swarm.open(SUBSCRIBERS, crowd, part);
-    swarm.run(LIMIT, |swarm| swarm.peers.iter().all(|peer| peer.receipts > 0 || peer.is_closed));
-    let count = swarm.peers.iter().filter(|peer| peer.receipts > 0).count();
+    let part = ConnectionScript { upgrades: true, first: subscribe(topic, 1), ..ConnectionScript::default() };
+    swarm.open(SUBSCRIBERS, remote_address, part);
+    swarm.run(MAX_WAIT, |swarm| swarm.connections.iter().all(|peer| peer.receipts > 0 || peer.is_closed));
+    let count = swarm.connections.iter().filter(|peer| peer.receipts > 0).count();
     assert!(count * 10 > SUBSCRIBERS * 9, "only {count} sessions could subscribe");
     swarm
 }
 
 /// Blocks without and with messages.
 pub fn subscribers(binary: &str) -> Outcome {
-    told_of_blocks(binary, 0)
+    published_blocks(binary, 0)
 }
 
 pub fn subscribers_of_messages(binary: &str) -> Outcome {
-    told_of_blocks(binary, 1_000)
+    published_blocks(binary, 1_000)
 }
 
 /// Publishes three full blocks one after another.
-fn told_of_blocks(binary: &str, message: usize) -> Outcome {
+fn published_blocks(binary: &str, message: usize) -> Outcome {
     const BLOCKS: usize = 3;
-    let mut stage = Stage::new(binary);
-    let mut swarm = subscribed(&stage, "/blocks");
-    let transfers = stage.payer.sign(BLOCKS * FULL, message);
+    let mut stage = AttackStage::new(binary);
+    let mut swarm = open_subscribers(&stage, "/blocks");
+    let transfers = stage.payer.sign(BLOCKS * FULL_BLOCK, message);
     stage.begin();
     announce(&mut stage.client, &transfers);
-    swarm.run(LIMIT, |swarm| blocks(swarm).filter(|block| block.times == SUBSCRIBERS).count() >= BLOCKS);
-    let mut spreads: Vec<f64> = blocks(&swarm).map(|block| (block.last - block.first).as_secs_f64()).collect();
-    let least = blocks(&swarm).map(|block| block.times).min().unwrap_or(0);
-    let bytes = blocks(&swarm).map(|block| block.bytes).max().unwrap_or(0);
+    swarm.run(MAX_WAIT, |swarm| full_blocks(swarm).filter(|block| block.times == SUBSCRIBERS).count() >= BLOCKS);
+    let mut spreads: Vec<f64> = full_blocks(&swarm).map(|block| (block.last - block.first).as_secs_f64()).collect();
+    let least = full_blocks(&swarm).map(|block| block.times).min().unwrap_or(0);
+    let bytes = full_blocks(&swarm).map(|block| block.bytes).max().unwrap_or(0);
     let notes = vec![
         format!("{} full blocks of up to {bytes} bytes to at least {least} of {SUBSCRIBERS}", spreads.len()),
         format!("first to last {}", in_millis(&mut spreads)),
@@ -149,7 +154,7 @@ fn told_of_blocks(binary: &str, message: usize) -> Outcome {
     let fast = Bar::Is("first to last <= 100 ms", spreads.last().is_some_and(|longest| *longest <= 0.1));
     drop(swarm);
     let mut outcome = stage.end(notes, &[Bar::Memory(16.0), Bar::Others(20.0), fast, all]);
-    outcome.notes.push(format!("bare writes {}", in_millis(&mut bare::spreads(SUBSCRIBERS, bytes))));
+    outcome.notes.push(format!("bare writes {}", in_millis(&mut bare::delivery_times(SUBSCRIBERS, bytes))));
     outcome
 }
 
@@ -157,8 +162,8 @@ fn told_of_blocks(binary: &str, message: usize) -> Outcome {
 pub fn unconfirmed(binary: &str) -> Outcome {
     const ANNOUNCEMENTS: usize = 60;
     const BETWEEN: Duration = Duration::from_millis(100);
-    let mut stage = Stage::new(binary);
-    let mut swarm = subscribed(&stage, "/unconfirmed");
+    let mut stage = AttackStage::new(binary);
+    let mut swarm = open_subscribers(&stage, "/unconfirmed");
     let transfers = stage.payer.sign(ANNOUNCEMENTS, 0);
     stage.begin();
     let processor = stage.node.cpu_seconds();
@@ -167,11 +172,11 @@ pub fn unconfirmed(binary: &str) -> Outcome {
         announce(&mut stage.client, std::slice::from_ref(transfer));
         swarm.run(next.saturating_duration_since(Instant::now()), |_| false);
     }
-    swarm.run_until_silence(SILENCE, LIMIT / 2);
+    swarm.run_until_silence(SILENCE, MAX_WAIT / 2);
     let processor = (stage.node.cpu_seconds() - processor) / ANNOUNCEMENTS as f64 * 1e3;
-    let told = swarm.told.values();
+    let told = swarm.deliveries.values();
     let mut spreads: Vec<f64> = told.map(|one| (one.last - one.first).as_secs_f64()).collect();
-    let least = swarm.told.values().map(|one| one.times).min().unwrap_or(0);
+    let least = swarm.deliveries.values().map(|one| one.times).min().unwrap_or(0);
     let notes = vec![
         format!("{} transfers to at least {least} of {SUBSCRIBERS}", spreads.len()),
         format!("first to last {}", in_millis(&mut spreads)),

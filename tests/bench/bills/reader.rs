@@ -3,9 +3,9 @@
 use std::time::Instant;
 
 /// Inspected bytes of each message: its head and the start of its body.
-const SEEN: usize = 400;
+const INSPECTED_BYTES: usize = 400;
 /// Bytes of a body that distinguish it from others: all start with times, amounts or hashes.
-const NAMED_BY: usize = 72;
+const DISTINCTIVE_BYTES: usize = 72;
 
 /// Something that arrived.
 pub enum Arrival<'a> {
@@ -20,13 +20,13 @@ pub enum Arrival<'a> {
 /// Follows the bytes of one connection: responses first, and websocket frames after a response with status 101.
 #[derive(Default)]
 pub struct Reader {
-    speaks_frames: bool,
+    is_upgraded: bool,
     /// The received part of an incomplete item.
     part: Vec<u8>,
     /// Number of following bytes that are not inspected.
     skip: usize,
     /// The start of the message that these bytes complete.
-    begun: Option<Vec<u8>>,
+    message_start: Option<Vec<u8>>,
 }
 
 impl Reader {
@@ -36,30 +36,30 @@ impl Reader {
     }
 
     /// Records discarded bytes; returns the first bytes of the message that they completed, if any.
-    pub fn skipped(&mut self, count: usize) -> Option<Vec<u8>> {
+    pub fn record_skipped(&mut self, count: usize) -> Option<Vec<u8>> {
         self.skip -= count;
-        if self.skip > 0 { None } else { self.begun.take() }
+        if self.skip > 0 { None } else { self.message_start.take() }
     }
 
     /// Returns whether the connection is a websocket now.
     pub fn is_websocket(&self) -> bool {
-        self.speaks_frames
+        self.is_upgraded
     }
 
     /// Processes bytes and reports what arrived.
     pub fn take(&mut self, bytes: &[u8], mut arrived: impl FnMut(Arrival<'_>)) {
         let unseen = self.skip.min(bytes.len());
-        if let Some(text) = self.skipped(unseen) {
+        if let Some(text) = self.record_skipped(unseen) {
             arrived(Arrival::Text(&text));
         }
         self.part.extend_from_slice(&bytes[unseen..]);
         let part = std::mem::take(&mut self.part);
         let mut rest = part.as_slice();
-        while let Some(length) = self.one(rest, &mut arrived) {
+        while let Some(length) = self.next_item(rest, &mut arrived) {
             let here = length.min(rest.len());
             self.skip = length - here;
             if self.skip == 0
-                && let Some(text) = self.begun.take()
+                && let Some(text) = self.message_start.take()
             {
                 arrived(Arrival::Text(&text));
             }
@@ -69,12 +69,12 @@ impl Reader {
     }
 
     /// Returns the length of the first complete item in `bytes`; for long ones the start suffices.
-    fn one(&mut self, bytes: &[u8], arrived: &mut impl FnMut(Arrival<'_>)) -> Option<usize> {
-        match self.speaks_frames {
+    fn next_item(&mut self, bytes: &[u8], arrived: &mut impl FnMut(Arrival<'_>)) -> Option<usize> {
+        match self.is_upgraded {
             true => self.frame(bytes, arrived),
             false => {
                 let (status, length) = answer(bytes)?;
-                self.speaks_frames = status == 101;
+                self.is_upgraded = status == 101;
                 arrived(Arrival::Answer(status));
                 Some(length)
             }
@@ -89,9 +89,9 @@ impl Reader {
             127 => (10, u64::from_be_bytes(*rest.first_chunk()?) as usize),
             length => (2, usize::from(length)),
         };
-        let payload = bytes.get(head..head + length.min(SEEN))?;
+        let payload = bytes.get(head..head + length.min(INSPECTED_BYTES))?;
         match first & 0x0f {
-            1 => self.begun = Some(payload.to_vec()),
+            1 => self.message_start = Some(payload.to_vec()),
             8 => arrived(Arrival::Close(payload.first_chunk().map_or(1005, |code| u16::from_be_bytes(*code)))),
             _ => {}
         }
@@ -112,16 +112,16 @@ fn answer(bytes: &[u8]) -> Option<(u16, usize)> {
 }
 
 /// Returns the topic and the first bytes of the body of a MESSAGE; `None` for other frames.
-pub fn name_of_message(text: &[u8]) -> Option<Vec<u8>> {
+pub fn message_name(text: &[u8]) -> Option<Vec<u8>> {
     let rest = text.strip_prefix(b"MESSAGE\ndestination:")?;
     let topic = rest.split(|byte| *byte == b'\n').next()?;
     let body = rest.windows(2).position(|window| window == b"\n\n")? + 2;
-    let body = &rest[body..rest.len().min(body + NAMED_BY)];
+    let body = &rest[body..rest.len().min(body + DISTINCTIVE_BYTES)];
     Some([topic, b" ", body].concat())
 }
 
 /// Returns the announced length of the body of a MESSAGE.
-pub fn length_of_message(text: &[u8]) -> usize {
+pub fn message_length(text: &[u8]) -> usize {
     const NAME: &[u8] = b"\ncontent-length:";
     let place = text.windows(NAME.len()).position(|window| window == NAME).map(|place| place + NAME.len());
     let digits = text[place.unwrap_or(text.len())..].iter().take_while(|byte| byte.is_ascii_digit());
@@ -160,7 +160,7 @@ pub fn text_frame(text: &str) -> Vec<u8> {
 pub fn messages_of(frames: impl IntoIterator<Item = String>) -> Vec<u8> {
     let (mut bytes, mut text) = (Vec::new(), String::new());
     for frame in frames {
-        if text.len() + frame.len() > LONGEST_MESSAGE {
+        if text.len() + frame.len() > MAX_MESSAGE {
             bytes.extend(text_frame(&std::mem::take(&mut text)));
         }
         text.push_str(&frame);
@@ -170,4 +170,4 @@ pub fn messages_of(frames: impl IntoIterator<Item = String>) -> Vec<u8> {
 }
 
 /// Maximum size of a message that a node accepts.
-pub const LONGEST_MESSAGE: usize = 65_536;
+pub const MAX_MESSAGE: usize = 65_536;

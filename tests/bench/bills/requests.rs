@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use super::frames::harvest;
 use super::payer::{RICH, announce, post};
-use super::published::{STRANGER, crowd};
+use super::published::{ATTACKER, remote_address};
 use super::reader::messages_of;
-use super::stage::{Bar, Outcome, Setup, Stage};
-use super::swarm::{Part, Swarm};
+use super::stage::{AttackStage, Bar, Outcome, Setup};
+use super::swarm::{ConnectionScript, Swarm};
 use crate::common::data::private_network::{address, block, key_pair, now, transfer_with_message};
 use crate::common::quantile;
 use nisd::codec::Format;
@@ -17,36 +17,36 @@ use nisd::model::{Amount, Hash256};
 use nisd::peer::wire::{SecureEntity, limits};
 
 const MIB: usize = 1 << 20;
-const LIMIT: Duration = Duration::from_secs(15);
+const MAX_WAIT: Duration = Duration::from_secs(15);
 
 /// Requests of remote clients, each on a connection that waits for the answer.
-struct Asking {
+struct RequestRun {
     swarm: Swarm,
     /// Seconds until the answers arrived.
-    took: Vec<f64>,
+    response_times: Vec<f64>,
 }
 
-impl Asking {
-    fn new(stage: &Stage, count: usize, from: impl Fn(usize) -> Ipv4Addr) -> Asking {
+impl RequestRun {
+    fn new(stage: &AttackStage, count: usize, from: impl Fn(usize) -> Ipv4Addr) -> RequestRun {
         let mut swarm = Swarm::new(stage.node.http, 16 * 1024);
-        swarm.open(count, from, Part { returns: true, ..Part::default() });
-        Asking { swarm, took: Vec::new() }
+        swarm.open(count, from, ConnectionScript { reconnects: true, ..ConnectionScript::default() });
+        RequestRun { swarm, response_times: Vec::new() }
     }
 
     /// Sends a request on each connection once its previous answer has arrived, at a total rate, until the limit.
-    fn ask(&mut self, request: impl AsRef<[u8]>, per_second: f64, limit: Duration) {
+    fn send_requests(&mut self, request: impl AsRef<[u8]>, per_second: f64, limit: Duration) {
         let begun = Instant::now();
-        let mut asked: Vec<Option<(usize, Instant)>> = vec![None; self.swarm.peers.len()];
+        let mut asked: Vec<Option<(usize, Instant)>> = vec![None; self.swarm.connections.len()];
         let mut sent = 0;
         while begun.elapsed() < limit || asked.iter().any(Option::is_some) && begun.elapsed() < 2 * limit {
             // All take turns, because each may have its own address.
             let count = asked.len();
             for index in (0..count).map(|index| (index + sent) % count) {
-                let (peer, slot) = (&self.swarm.peers[index], &mut asked[index]);
+                let (peer, slot) = (&self.swarm.connections[index], &mut asked[index]);
                 if let Some((answers, since)) = *slot
                     && (peer.answers != answers || peer.is_closed)
                 {
-                    self.took.extend((peer.answers > answers).then(|| since.elapsed().as_secs_f64()));
+                    self.response_times.extend((peer.answers > answers).then(|| since.elapsed().as_secs_f64()));
                     *slot = None;
                 }
                 let due = begun.elapsed().as_secs_f64() * per_second;
@@ -57,22 +57,22 @@ impl Asking {
                     break;
                 }
             }
-            self.swarm.turn(Duration::from_micros(500));
+            self.swarm.drive_once(Duration::from_micros(500));
         }
     }
 
     /// Sends one request; returns the status of the answer.
-    fn once(&mut self, request: &str) -> u16 {
-        self.swarm.run(Duration::from_secs(1), |swarm| !swarm.peers[0].is_closed);
-        let before = self.swarm.peers[0].answers;
+    fn send_one(&mut self, request: &str) -> u16 {
+        self.swarm.run(Duration::from_secs(1), |swarm| !swarm.connections[0].is_closed);
+        let before = self.swarm.connections[0].answers;
         self.swarm.send(0, request.as_bytes());
-        self.swarm.run(LIMIT, |swarm| swarm.peers[0].answers > before || swarm.peers[0].is_closed);
-        if self.swarm.peers[0].answers > before { self.swarm.peers[0].status } else { 0 }
+        self.swarm.run(MAX_WAIT, |swarm| swarm.connections[0].answers > before || swarm.connections[0].is_closed);
+        if self.swarm.connections[0].answers > before { self.swarm.connections[0].status } else { 0 }
     }
 
     fn notes(&mut self) -> Vec<String> {
         let statuses: Vec<_> = self.swarm.statuses.iter().map(|(code, count)| format!("{count} x {code}")).collect();
-        let (count, longest) = (self.took.len(), quantile(&mut self.took, 1.0) * 1e3);
+        let (count, longest) = (self.response_times.len(), quantile(&mut self.response_times, 1.0) * 1e3);
         vec![format!("{count} answers ({}), the longest after {longest:.0} ms", statuses.join(" "))]
     }
 }
@@ -81,7 +81,7 @@ impl Asking {
 const MOSAICS: usize = 20;
 
 /// Lets an account define mosaics, which it then owns.
-fn define_mosaics(stage: &mut Stage) {
+fn define_mosaics(stage: &mut AttackStage) {
     let (rent, definitions) = stage.payer.sign_mosaics(MOSAICS);
     announce(&mut stage.client, &[rent]);
     wait_for_blocks(stage, 2);
@@ -97,24 +97,24 @@ fn batch_of(bytes: usize) -> String {
 }
 
 /// Returns the largest body up to 1 MiB that is not rejected for its length, by halving.
-fn largest(asking: &mut Asking, path: &str, refused: &[u16], body: fn(usize) -> String) -> String {
+fn largest(asking: &mut RequestRun, path: &str, refused: &[u16], body: fn(usize) -> String) -> String {
     let mut lengths = std::iter::successors(Some(MIB), |length| (*length > 64).then_some(length / 2));
-    let length = lengths.find(|length| !refused.contains(&asking.once(&post(path, &body(*length)))));
+    let length = lengths.find(|length| !refused.contains(&asking.send_one(&post(path, &body(*length)))));
     body(length.expect("a body that is short enough"))
 }
 
 /// One account as often as fits.
 pub fn batch(binary: &str, is_largest: bool) -> Outcome {
     const PATH: &str = "/account/mosaic/owned/definition/batch";
-    let mut stage = Stage::new(binary);
+    let mut stage = AttackStage::new(binary);
     define_mosaics(&mut stage);
     let body = match is_largest {
-        true => largest(&mut Asking::new(&stage, 1, |_| STRANGER), PATH, &[0, 400, 413], batch_of),
+        true => largest(&mut RequestRun::new(&stage, 1, |_| ATTACKER), PATH, &[0, 400, 413], batch_of),
         false => batch_of(MIB),
     };
-    let mut asking = Asking::new(&stage, 4, |_| STRANGER);
+    let mut asking = RequestRun::new(&stage, 4, |_| ATTACKER);
     stage.begin();
-    asking.ask(post(PATH, &body), 10.0, Duration::from_secs(4));
+    asking.send_requests(post(PATH, &body), 10.0, Duration::from_secs(4));
     let notes = [vec![format!("{} bytes", body.len())], asking.notes()].concat();
     stage.end(notes, &[Bar::Others(5.0)])
 }
@@ -133,15 +133,15 @@ fn keys_of(bytes: usize) -> String {
 
 /// Long objects at the rate limit of a remote client.
 pub fn keys(binary: &str, path: &str) -> Outcome {
-    let mut stage = Stage::new(binary);
-    let mut probe = Asking::new(&stage, 1, |_| STRANGER);
+    let mut stage = AttackStage::new(binary);
+    let mut probe = RequestRun::new(&stage, 1, |_| ATTACKER);
     let body = match path {
         "/block/at/public" => keys_of(MIB),
         _ => largest(&mut probe, path, &[0, 413], keys_of),
     };
-    let mut asking = Asking::new(&stage, 20, |_| STRANGER);
+    let mut asking = RequestRun::new(&stage, 20, |_| ATTACKER);
     stage.begin();
-    asking.ask(post(path, &body), 45.0, Duration::from_secs(6));
+    asking.send_requests(post(path, &body), 45.0, Duration::from_secs(6));
     let notes = [vec![format!("{} bytes", body.len())], asking.notes()].concat();
     stage.end(notes, &[Bar::Others(20.0)])
 }
@@ -151,7 +151,7 @@ pub fn keys(binary: &str, path: &str) -> Outcome {
 pub fn pushed_blocks(binary: &str) -> Outcome {
     /// Minimum size of a transfer with a long message in bytes.
     const TRANSFER: usize = 1_210;
-    let mut stage = Stage::new(binary);
+    let mut stage = AttackStage::new(binary);
     let most = limits::pushed(&ChainParameters::after_all_forks(), Format::Binary);
     let (keys, fee) = (key_pair(RICH), Amount(1));
     let transfer = |_| transfer_with_message(&keys, address(&keys), fee, &[7; 1_000], fee, now());
@@ -163,59 +163,59 @@ pub fn pushed_blocks(binary: &str) -> Outcome {
         "POST /push/block HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/binary\r\nContent-Length: {}\r\n\r\n",
         body.len()
     );
-    let mut asking = Asking::new(&stage, 10, |number| Ipv4Addr::new(127, 0, 0, 2 + number as u8));
+    let mut asking = RequestRun::new(&stage, 10, |number| Ipv4Addr::new(127, 0, 0, 2 + number as u8));
     stage.begin();
-    asking.ask([head.as_bytes(), &body].concat(), 50.0, Duration::from_secs(6));
+    asking.send_requests([head.as_bytes(), &body].concat(), 50.0, Duration::from_secs(6));
     let notes = [vec![format!("{} bytes", body.len())], asking.notes()].concat();
     stage.end(notes, &[Bar::Others(20.0), Bar::Memory(32.0)])
 }
 
 /// Starts a node with this many transfers that does not harvest yet.
-fn with_big_pool(binary: &str) -> Stage {
+fn with_big_mempool(binary: &str) -> AttackStage {
     const TRANSFERS: usize = 2_500;
     let settings = [
         ("nis.shouldAutoHarvestOnBoot", "false"),
         ("nis.maxTransactionsPerBlock", "2500"),
         ("nis.maxTransactions", "25000"),
     ];
-    let mut stage = Stage::with(binary, &Setup { settings: &settings, limit: None });
+    let mut stage = AttackStage::with(binary, &Setup { settings: &settings, limit: None });
     let transfers = stage.payer.sign(TRANSFERS, 0);
     announce(&mut stage.client, &transfers);
     stage
 }
 
 /// Waits for this many more blocks.
-fn wait_for_blocks(stage: &mut Stage, count: u64) {
+fn wait_for_blocks(stage: &mut AttackStage, count: u64) {
     let (begun, height) = (Instant::now(), stage.client.height());
     while stage.client.height() < height + count {
-        assert!(begun.elapsed() < LIMIT, "no blocks come; the log says {}", stage.node.log());
+        assert!(begun.elapsed() < MAX_WAIT, "no blocks come; the log says {}", stage.node.log());
         std::thread::sleep(Duration::from_millis(10));
     }
 }
 
 /// The block is made, processed, and published to some.
 pub fn big_block(binary: &str) -> Outcome {
-    let mut stage = with_big_pool(binary);
+    let mut stage = with_big_mempool(binary);
     let mut swarm = Swarm::new(stage.node.websocket, 512);
     let first = messages_of(["CONNECT\n\n\0SUBSCRIBE\nid:x\ndestination:/blocks\n\n\0".to_owned()]);
-    swarm.open(50, crowd, Part { upgrades: true, first, ..Part::default() });
+    swarm.open(50, remote_address, ConnectionScript { upgrades: true, first, ..ConnectionScript::default() });
     swarm.run(Duration::from_secs(1), |_| false);
     stage.begin();
     harvest(&mut stage);
-    swarm.run(LIMIT, |swarm| swarm.messages >= 50);
+    swarm.run(MAX_WAIT, |swarm| swarm.messages >= 50);
     swarm.run(Duration::from_secs(1), |_| false);
-    let bytes = swarm.told.values().map(|block| block.bytes).max().unwrap_or(0);
+    let bytes = swarm.deliveries.values().map(|block| block.bytes).max().unwrap_or(0);
     stage.end(vec![format!("{bytes} bytes told to 50")], &[Bar::Longest(20.0)])
 }
 
 /// Remote clients request it within their rate limits.
-pub fn big_block_asked(binary: &str) -> Outcome {
-    let mut stage = with_big_pool(binary);
+pub fn big_block_requests(binary: &str) -> Outcome {
+    let mut stage = with_big_mempool(binary);
     harvest(&mut stage);
     wait_for_blocks(&mut stage, 1);
-    let mut asking = Asking::new(&stage, 10, |number| Ipv4Addr::new(127, 0, 0, 2 + number as u8));
+    let mut asking = RequestRun::new(&stage, 10, |number| Ipv4Addr::new(127, 0, 0, 2 + number as u8));
     stage.begin();
-    asking.ask(post("/block/at/public", "{\"height\":2}"), 450.0, Duration::from_secs(6));
+    asking.send_requests(post("/block/at/public", "{\"height\":2}"), 450.0, Duration::from_secs(6));
     let notes = asking.notes();
     stage.end(notes, &[Bar::Others(20.0)])
 }

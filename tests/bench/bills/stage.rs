@@ -7,15 +7,15 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use super::others::{Others, Waits};
+use super::others::{ResponseTimes, WellBehavedClients};
 use super::payer::{HARVESTER, Payer};
 use crate::common::data::private_network::{Genesis, now, private_key};
 use crate::common::{Client, Memory, Node, folder, memory_of};
 
 /// Interval between two memory samples.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(10);
 /// Time during which the well-behaved clients are alone with the node.
-const PEACE: Duration = Duration::from_millis(500);
+const BASELINE_TIME: Duration = Duration::from_millis(500);
 const MIB: f64 = 1024.0;
 
 /// Settings of a stage, in addition to those of a network that makes a block every second.
@@ -27,15 +27,15 @@ pub struct Setup<'a> {
 }
 
 /// Everything in an attack except the attackers.
-pub struct Stage {
+pub struct AttackStage {
     pub node: Node,
     pub payer: Payer,
     /// A client from 127.0.0.1 for the queries of the attack itself.
     pub client: Client,
-    others: Others,
-    watch: Watch,
+    well_behaved: WellBehavedClients,
+    memory_monitor: MemoryMonitor,
     before: Memory,
-    begun: Instant,
+    started_at: Instant,
     _folder: TempDir,
 }
 
@@ -55,23 +55,23 @@ pub enum Bar {
 pub struct Outcome {
     pub before: Memory,
     pub peak: Memory,
-    pub waits: Waits,
+    pub waits: ResponseTimes,
     /// Response times of remote clients.
-    pub strangers: Waits,
+    pub remote_waits: ResponseTimes,
     /// Measurements specific to this attack.
     pub notes: Vec<String>,
     /// The conditions, and whether each holds.
-    pub judged: Vec<(String, bool)>,
+    pub checks: Vec<(String, bool)>,
 }
 
-impl Stage {
+impl AttackStage {
     /// Creates a stage with production settings.
-    pub fn new(binary: &str) -> Stage {
-        Stage::with(binary, &Setup::default())
+    pub fn new(binary: &str) -> AttackStage {
+        AttackStage::with(binary, &Setup::default())
     }
 
     /// Creates a stage with other settings.
-    pub fn with(binary: &str, setup: &Setup<'_>) -> Stage {
+    pub fn with(binary: &str, setup: &Setup<'_>) -> AttackStage {
         let (folder, payer) = (folder(), Payer::new());
         let key = private_key(HARVESTER).printed();
         let config = Genesis::new(now(), &payer.funded()).write_hasty(folder.path(), &key, setup.settings);
@@ -80,27 +80,36 @@ impl Stage {
             None => Node::private(binary, folder.path(), &config),
         };
         let client = node.first_answer();
-        let (others, watch) = (Others::start(node.http), Watch::start(node.id()));
-        std::thread::sleep(PEACE);
+        let (others, watch) = (WellBehavedClients::start(node.http), MemoryMonitor::start(node.id()));
+        std::thread::sleep(BASELINE_TIME);
         let (before, begun) = (node.memory(), Instant::now());
-        Stage { node, payer, client, others, watch, before, begun, _folder: folder }
+        AttackStage {
+            node,
+            payer,
+            client,
+            well_behaved: others,
+            memory_monitor: watch,
+            before,
+            started_at: begun,
+            _folder: folder,
+        }
     }
 
     /// Starts the measurement of memory and response times; what precedes is not part of the attack.
     pub fn begin(&mut self) {
-        (self.before, self.begun) = (self.node.memory(), Instant::now());
+        (self.before, self.started_at) = (self.node.memory(), Instant::now());
     }
 
     /// Returns when the measurement started.
-    pub fn begun(&self) -> Instant {
-        self.begun
+    pub fn started_at(&self) -> Instant {
+        self.started_at
     }
 
     /// Ends the attack and evaluates it.
     pub fn end(self, notes: Vec<String>, bars: &[Bar]) -> Outcome {
         let ended = Instant::now();
-        let [waits, strangers] = self.others.stop(self.begun, ended);
-        let peak = self.watch.peak_since(self.begun, self.before);
+        let [waits, strangers] = self.well_behaved.stop(self.started_at, ended);
+        let peak = self.memory_monitor.peak_since(self.started_at, self.before);
         let more = (peak.anon - self.before.anon) / MIB;
         let judge = |bar: &Bar| match bar {
             Bar::Others(limit) => {
@@ -112,34 +121,34 @@ impl Stage {
         };
         let mut judged: Vec<_> = bars.iter().map(judge).collect();
         judged.extend(self.node.memory().all.is_nan().then(|| ("the node lives".to_owned(), false)));
-        Outcome { before: self.before, peak, waits, strangers, notes, judged }
+        Outcome { before: self.before, peak, waits, remote_waits: strangers, notes, checks: judged }
     }
 }
 
 /// Monitors the memory of a process.
-struct Watch {
-    is_over: Arc<AtomicBool>,
+struct MemoryMonitor {
+    is_stopped: Arc<AtomicBool>,
     thread: JoinHandle<Vec<(Instant, Memory)>>,
 }
 
-impl Watch {
-    fn start(process: u32) -> Watch {
+impl MemoryMonitor {
+    fn start(process: u32) -> MemoryMonitor {
         let is_over = Arc::new(AtomicBool::new(false));
         let ends = is_over.clone();
         let thread = std::thread::spawn(move || {
             let mut seen = Vec::new();
             while !ends.load(Ordering::Relaxed) {
                 seen.push((Instant::now(), memory_of(process)));
-                std::thread::sleep(LOOK_EVERY);
+                std::thread::sleep(SAMPLE_INTERVAL);
             }
             seen
         });
-        Watch { is_over, thread }
+        MemoryMonitor { is_stopped: is_over, thread }
     }
 
     /// Returns the peak since a time, at least the value at that time.
     fn peak_since(self, from: Instant, before: Memory) -> Memory {
-        self.is_over.store(true, Ordering::Relaxed);
+        self.is_stopped.store(true, Ordering::Relaxed);
         let seen = self.thread.join().expect("the watch");
         seen.iter().filter(|(at, _)| *at >= from).fold(before, |most, (_, now)| Memory {
             all: most.all.max(now.all),

@@ -11,7 +11,7 @@ use mio::{Events, Interest, Poll, Token};
 use rustix::net::{RecvFlags, recv};
 use socket2::{Domain, Socket, Type};
 
-use super::reader::{Arrival, Delivery, Reader, length_of_message, name_of_message};
+use super::reader::{Arrival, Delivery, Reader, message_length, message_name};
 
 /// The upgrade to a websocket.
 pub const UPGRADE: &str = "GET /w/messages/websocket HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\n\
@@ -20,13 +20,13 @@ pub const UPGRADE: &str = "GET /w/messages/websocket HTTP/1.1\r\nHost: localhost
 /// Connections opened at a time, so that they fit into the queue of the listening socket.
 const BURST: usize = 100;
 /// System calls on one connection before the next one's turn.
-const PATIENCE_WITH_ONE: usize = 8;
+const CALLS_PER_TURN: usize = 8;
 /// Interval between two reconnections after closes.
-const BETWEEN_RETURNS: Duration = Duration::from_millis(20);
+const RECONNECT_INTERVAL: Duration = Duration::from_millis(20);
 
 /// What a connection does.
 #[derive(Clone, Default)]
-pub struct Part {
+pub struct ConnectionScript {
     /// It starts with an upgrade.
     pub upgrades: bool,
     /// What it then sends once.
@@ -34,21 +34,21 @@ pub struct Part {
     /// What it sends repeatedly after that.
     pub forever: Vec<u8>,
     /// It reconnects when the node has closed it.
-    pub returns: bool,
+    pub reconnects: bool,
 }
 
 /// A connection.
-pub struct Peer {
-    part: Rc<Part>,
+pub struct Connection {
+    part: Rc<ConnectionScript>,
     from: Ipv4Addr,
     stream: TcpStream,
     reader: Reader,
     out: Vec<u8>,
     sent: usize,
     /// Bytes of `forever` sent in this round.
-    place: usize,
+    forever_sent: usize,
     /// What follows the upgrade is in `out`.
-    has_begun: bool,
+    has_started: bool,
     readable: bool,
     writable: bool,
     is_queued: bool,
@@ -69,10 +69,10 @@ pub struct Swarm {
     to: SocketAddr,
     /// Buffer for one read; what follows the start of a message is discarded unread.
     piece: Vec<u8>,
-    waste: Vec<u8>,
+    discard_buffer: Vec<u8>,
     queue: Vec<usize>,
-    pub peers: Vec<Peer>,
-    pub told: HashMap<Vec<u8>, Delivery>,
+    pub connections: Vec<Connection>,
+    pub deliveries: HashMap<Vec<u8>, Delivery>,
     pub statuses: BTreeMap<u16, usize>,
     pub codes: BTreeMap<u16, usize>,
     /// Messages of all sessions.
@@ -81,7 +81,7 @@ pub struct Swarm {
     pub closed: usize,
     /// How often `forever` was sent completely.
     pub rounds: usize,
-    last_return: Instant,
+    last_reconnect: Instant,
 }
 
 impl Swarm {
@@ -92,36 +92,36 @@ impl Swarm {
             events: Events::with_capacity(4096),
             to,
             piece: vec![0; piece],
-            waste: vec![0; 1 << 20],
+            discard_buffer: vec![0; 1 << 20],
             queue: Vec::new(),
-            peers: Vec::new(),
-            told: HashMap::new(),
+            connections: Vec::new(),
+            deliveries: HashMap::new(),
             statuses: BTreeMap::new(),
             codes: BTreeMap::new(),
             messages: 0,
             closed: 0,
             rounds: 0,
-            last_return: Instant::now(),
+            last_reconnect: Instant::now(),
         }
     }
 
     /// Opens `count` connections, each from the address for its number, several at a time, and drives them meanwhile.
-    pub fn open(&mut self, count: usize, from: impl Fn(usize) -> Ipv4Addr, part: Part) {
+    pub fn open(&mut self, count: usize, from: impl Fn(usize) -> Ipv4Addr, part: ConnectionScript) {
         let part = Rc::new(part);
         for number in 0..count {
-            let (token, from) = (Token(self.peers.len()), from(number));
-            let peer = Peer::connect(part.clone(), from, self.to, token, &self.poll);
-            self.peers.push(peer);
+            let (token, from) = (Token(self.connections.len()), from(number));
+            let peer = Connection::connect(part.clone(), from, self.to, token, &self.poll);
+            self.connections.push(peer);
             if number % BURST == BURST - 1 {
                 self.run(Duration::from_millis(20), |_| false);
             }
         }
-        self.turn(Duration::ZERO);
+        self.drive_once(Duration::ZERO);
     }
 
     /// Sends something on a connection.
     pub fn send(&mut self, index: usize, bytes: &[u8]) {
-        let peer = &mut self.peers[index];
+        let peer = &mut self.connections[index];
         peer.out.extend_from_slice(bytes);
         if !std::mem::replace(&mut peer.is_queued, true) {
             self.queue.push(index);
@@ -136,7 +136,7 @@ impl Swarm {
             if left.is_zero() {
                 return false;
             }
-            self.turn(left.min(Duration::from_millis(5)));
+            self.drive_once(left.min(Duration::from_millis(5)));
         }
         true
     }
@@ -145,7 +145,7 @@ impl Swarm {
     pub fn run_until_silence(&mut self, silence: Duration, limit: Duration) {
         let (begun, mut before, mut since) = (Instant::now(), self.messages, Instant::now());
         while since.elapsed() < silence && begun.elapsed() < limit {
-            self.turn(Duration::from_millis(5));
+            self.drive_once(Duration::from_millis(5));
             if std::mem::replace(&mut before, self.messages) != before {
                 since = Instant::now();
             }
@@ -153,11 +153,11 @@ impl Swarm {
     }
 
     /// Does what can be done now, or waits for an event.
-    pub fn turn(&mut self, wait: Duration) {
+    pub fn drive_once(&mut self, wait: Duration) {
         let wait = if self.queue.is_empty() { wait } else { Duration::ZERO };
         self.poll.poll(&mut self.events, Some(wait)).expect("events");
         for event in &self.events {
-            let peer = &mut self.peers[event.token().0];
+            let peer = &mut self.connections[event.token().0];
             peer.readable |= event.is_readable() || event.is_read_closed() || event.is_error();
             peer.writable |= event.is_writable();
             if !std::mem::replace(&mut peer.is_queued, true) {
@@ -165,22 +165,22 @@ impl Swarm {
             }
         }
         for index in std::mem::take(&mut self.queue) {
-            self.peers[index].is_queued = false;
+            self.connections[index].is_queued = false;
             self.write(index);
             self.read(index);
-            let peer = &mut self.peers[index];
-            peer.is_queued = !peer.is_closed && (peer.readable || peer.writable && peer.has_something_to_say());
+            let peer = &mut self.connections[index];
+            peer.is_queued = !peer.is_closed && (peer.readable || peer.writable && peer.has_output());
             if peer.is_queued {
                 self.queue.push(index);
             }
         }
-        self.bring_back();
+        self.reconnect_one();
     }
 
     fn write(&mut self, index: usize) {
-        let peer = &mut self.peers[index];
-        for _ in 0..PATIENCE_WITH_ONE {
-            if peer.is_closed || !peer.writable || !peer.has_something_to_say() {
+        let peer = &mut self.connections[index];
+        for _ in 0..CALLS_PER_TURN {
+            if peer.is_closed || !peer.writable || !peer.has_output() {
                 return;
             }
             match peer.write_some() {
@@ -194,8 +194,8 @@ impl Swarm {
     }
 
     fn read(&mut self, index: usize) {
-        for _ in 0..PATIENCE_WITH_ONE {
-            let peer = &mut self.peers[index];
+        for _ in 0..CALLS_PER_TURN {
+            let peer = &mut self.connections[index];
             if peer.is_closed || !peer.readable {
                 return;
             }
@@ -203,15 +203,15 @@ impl Swarm {
                 0 => peer.stream.read(&mut self.piece),
                 // The system discards them, which costs neither side a copy.
                 bytes => {
-                    let waste = &mut self.waste[..bytes.min(1 << 20)];
+                    let waste = &mut self.discard_buffer[..bytes.min(1 << 20)];
                     recv(&peer.stream, waste, RecvFlags::TRUNC).map(|(_, count)| count).map_err(std::io::Error::from)
                 }
             };
             match count {
                 Ok(0) => return self.close(index),
                 Ok(count) if peer.reader.skippable() > 0 => {
-                    if let Some(text) = peer.reader.skipped(count) {
-                        self.messages += usize::from(peer.hear(&text, &mut self.told));
+                    if let Some(text) = peer.reader.record_skipped(count) {
+                        self.messages += usize::from(peer.record_text(&text, &mut self.deliveries));
                     }
                 }
                 Ok(count) => self.take(index, count),
@@ -225,7 +225,7 @@ impl Swarm {
 
     /// Counts what the first bytes of the buffer mean for a connection.
     fn take(&mut self, index: usize, count: usize) {
-        let Swarm { peers, piece, told, statuses, codes, .. } = self;
+        let Swarm { connections: peers, piece, deliveries: told, statuses, codes, .. } = self;
         let peer = &mut peers[index];
         let mut reader = std::mem::take(&mut peer.reader);
         reader.take(&piece[..count], |arrival| match arrival {
@@ -234,34 +234,34 @@ impl Swarm {
                 (peer.answers, peer.status) = (peer.answers + 1, status);
             }
             Arrival::Close(code) => *codes.entry(code).or_default() += 1,
-            Arrival::Text(text) => self.messages += usize::from(peer.hear(text, told)),
+            Arrival::Text(text) => self.messages += usize::from(peer.record_text(text, told)),
         });
         peer.reader = reader;
-        if peer.part.upgrades && peer.reader.is_websocket() && !std::mem::replace(&mut peer.has_begun, true) {
+        if peer.part.upgrades && peer.reader.is_websocket() && !std::mem::replace(&mut peer.has_started, true) {
             peer.out.extend_from_slice(&peer.part.first);
         }
     }
 
     fn close(&mut self, index: usize) {
-        self.peers[index].is_closed = true;
+        self.connections[index].is_closed = true;
         self.closed += 1;
     }
 
     /// Reconnects one of the returning connections if it is time.
-    fn bring_back(&mut self) {
-        if self.closed == 0 || self.last_return.elapsed() < BETWEEN_RETURNS {
+    fn reconnect_one(&mut self) {
+        if self.closed == 0 || self.last_reconnect.elapsed() < RECONNECT_INTERVAL {
             return;
         }
-        self.last_return = Instant::now();
-        if let Some(index) = self.peers.iter().position(|peer| peer.is_closed && peer.part.returns) {
-            let (part, from) = (self.peers[index].part.clone(), self.peers[index].from);
-            self.peers[index] = Peer::connect(part, from, self.to, Token(index), &self.poll);
+        self.last_reconnect = Instant::now();
+        if let Some(index) = self.connections.iter().position(|peer| peer.is_closed && peer.part.reconnects) {
+            let (part, from) = (self.connections[index].part.clone(), self.connections[index].from);
+            self.connections[index] = Connection::connect(part, from, self.to, Token(index), &self.poll);
         }
     }
 }
 
-impl Peer {
-    fn connect(part: Rc<Part>, from: Ipv4Addr, to: SocketAddr, token: Token, poll: &Poll) -> Peer {
+impl Connection {
+    fn connect(part: Rc<ConnectionScript>, from: Ipv4Addr, to: SocketAddr, token: Token, poll: &Poll) -> Connection {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket; see ulimit -n");
         socket.set_nonblocking(true).expect("a socket that does not block");
         socket.set_tcp_nodelay(true).expect("no delay");
@@ -272,15 +272,15 @@ impl Peer {
         let interest = Interest::READABLE | Interest::WRITABLE;
         poll.registry().register(&mut stream, token, interest).expect("a place in the poll");
         let out = if part.upgrades { UPGRADE.as_bytes().to_vec() } else { part.first.clone() };
-        Peer {
-            has_begun: !part.upgrades,
+        Connection {
+            has_started: !part.upgrades,
             part,
             from,
             stream,
             reader: Reader::default(),
             out,
             sent: 0,
-            place: 0,
+            forever_sent: 0,
             readable: false,
             writable: false,
             is_queued: false,
@@ -294,26 +294,26 @@ impl Peer {
     }
 
     /// Records a text; returns whether it was a message.
-    fn hear(&mut self, text: &[u8], told: &mut HashMap<Vec<u8>, Delivery>) -> bool {
-        let Some(name) = name_of_message(text) else {
+    fn record_text(&mut self, text: &[u8], told: &mut HashMap<Vec<u8>, Delivery>) -> bool {
+        let Some(name) = message_name(text) else {
             self.receipts += usize::from(text.starts_with(b"RECEIPT"));
             self.errors += usize::from(text.starts_with(b"ERROR"));
             return false;
         };
         self.messages += 1;
         let now = Instant::now();
-        let new = || Delivery { first: now, last: now, times: 0, bytes: length_of_message(text) };
+        let new = || Delivery { first: now, last: now, times: 0, bytes: message_length(text) };
         let delivery = told.entry(name).or_insert_with(new);
         (delivery.last, delivery.times) = (now, delivery.times + 1);
         true
     }
 
-    fn has_something_to_say(&self) -> bool {
-        self.sent < self.out.len() || self.has_begun && !self.part.forever.is_empty()
+    fn has_output(&self) -> bool {
+        self.sent < self.out.len() || self.has_started && !self.part.forever.is_empty()
     }
 
     /// Returns the bytes of its single sends that are not sent yet.
-    pub fn unsaid(&self) -> usize {
+    pub fn unsent(&self) -> usize {
         self.out.len() - self.sent
     }
 
@@ -327,9 +327,9 @@ impl Peer {
             }
         } else {
             let forever = &self.part.forever;
-            self.place += self.stream.write(&forever[self.place..])?;
-            self.place %= forever.len();
-            return Ok(self.place == 0);
+            self.forever_sent += self.stream.write(&forever[self.forever_sent..])?;
+            self.forever_sent %= forever.len();
+            return Ok(self.forever_sent == 0);
         }
         Ok(false)
     }

@@ -9,20 +9,20 @@ use super::plan::Plan;
 
 /// Counts so far.
 #[derive(Debug, Default)]
-pub struct Book {
+pub struct Statistics {
     /// Transactions, not counting nested ones and those of the nemesis block.
     pub transactions: u64,
     /// All transactions by kind, including nested ones.
     pub kinds: BTreeMap<&'static str, u64>,
     /// Other counts of interest.
-    pub others: BTreeMap<&'static str, u64>,
+    pub other_counts: BTreeMap<&'static str, u64>,
     /// Time of the last block.
     pub end: Timestamp,
 }
 
-impl Book {
+impl Statistics {
     /// Counts the transactions of a block.
-    pub fn enter(&mut self, block: &Block) {
+    pub fn add_block(&mut self, block: &Block) {
         self.transactions += block.transactions.len() as u64;
         for transaction in block.transactions.iter().flat_map(Transaction::self_and_children) {
             *self.kinds.entry(kind(transaction)).or_default() += 1;
@@ -33,7 +33,7 @@ impl Book {
 
     /// Counts something else.
     pub fn count(&mut self, what: &'static str, more: u64) {
-        *self.others.entry(what).or_default() += more;
+        *self.other_counts.entry(what).or_default() += more;
     }
 
     /// Returns the content of `summary.json`.
@@ -48,7 +48,7 @@ impl Book {
             "transactionsPerBlock": plan.transactions,
             "transactionsOfNemesisBlock": plan.funded(),
             "kinds": self.kinds,
-            "others": self.others,
+            "others": self.other_counts,
             "targetTime": plan.target_time(),
             "lastTimestamp": self.end.0,
         })

@@ -6,25 +6,25 @@ use nisd::model::transaction::{
 use nisd::model::units::MICRO;
 use nisd::model::{Body, Height, Transaction};
 
-use super::growth::Place;
-use super::people::{LENDING_HARVESTER, Role};
-use super::traffic::{Event, FEE, FEE_UNIT, Happening, Traffic, message_fee, transfer_fee};
+use super::growth::NextBlock;
+use super::people::{DELEGATING_HARVESTER, Role};
+use super::traffic::{Event, EventResult, FEE, FEE_UNIT, Traffic, message_fee, transfer_fee};
 
 /// Fee of a change of cosignatories.
 const CHANGE_FEE: u64 = 10 * FEE_UNIT;
 /// Maximum number of cosignatories of an account.
-const MOST_COSIGNATORIES: usize = 6;
+const MAX_COSIGNATORIES: usize = 6;
 /// Attempts to find a multisig account whose cosignatories have not signed yet.
 const TRIES: usize = 8;
 /// Minimum balance in micro-units of an account that becomes multisig.
-const WEALTH: u64 = 5_000 * MICRO;
+const MIN_BALANCE: u64 = 5_000 * MICRO;
 
 /// A multisig account.
 pub struct Group {
     account: usize,
     cosignatories: Vec<usize>,
     /// Required number of signatures.
-    needed: usize,
+    required_signatures: usize,
 }
 
 /// A link between an account and its remote harvesting account.
@@ -35,8 +35,8 @@ pub struct Link {
 
 impl Traffic<'_> {
     /// Converts an account to a multisig account with two to four cosignatories.
-    pub fn convert(&mut self, place: &Place) -> Transaction {
-        let account = self.recruit(place, WEALTH, Role::Multisig);
+    pub fn convert_to_multisig(&mut self, place: &NextBlock) -> Transaction {
+        let account = self.assign_role(place, MIN_BALANCE, Role::Multisig);
         let mut cosignatories: Vec<usize> = Vec::new();
         let wanted = 2 + self.random.below(3);
         while cosignatories.len() < wanted {
@@ -46,42 +46,42 @@ impl Traffic<'_> {
             }
         }
         // The order on the wire.
-        cosignatories.sort_by_key(|place| self.people.get(*place).address);
+        cosignatories.sort_by_key(|place| self.accounts.get(*place).address);
         let add = |place: &usize| Modification {
             kind: ModificationKind::Add,
-            cosignatory: self.people.get(*place).keys.public(),
+            cosignatory: self.accounts.get(*place).keys.public(),
         };
         let modifications = cosignatories.iter().map(add).collect();
         let needed = 1 + self.random.below(wanted);
         let body = AggregateModification { modifications, min_cosignatories_change: Some(needed as i32) };
-        self.groups.push(Group { account, cosignatories, needed });
+        self.groups.push(Group { account, cosignatories, required_signatures: needed });
         self.signed(place, account, 2, CHANGE_FEE, Body::AggregateModification(body))
     }
 
     /// Returns an account that may sign for others.
-    fn cosignatory(&mut self, place: &Place) -> usize {
+    fn cosignatory(&mut self, place: &NextBlock) -> usize {
         let roles = [Role::Ordinary, Role::Cosignatory];
-        let found = self.people.payer(&mut self.random, place.height, 0, &roles);
-        self.people.get_mut(found).role = Role::Cosignatory;
+        let found = self.accounts.payer(&mut self.random, place.height, 0, &roles);
+        self.accounts.get_mut(found).role = Role::Cosignatory;
         found
     }
 
     /// Lets a multisig account make a payment or add a cosignatory; `None` if no suitable account is found.
-    pub fn share(&mut self, place: &Place) -> Option<Transaction> {
-        let (index, signers) = (0..TRIES).find_map(|_| self.ready_group(place))?;
+    pub fn use_multisig(&mut self, place: &NextBlock) -> Option<Transaction> {
+        let (index, signers) = (0..TRIES).find_map(|_| self.usable_group(place))?;
         let others = (signers.len() - 1) as u64;
         let (account, size) = (self.groups[index].account, self.groups[index].cosignatories.len());
         let fees = FEE * (1 + others) + CHANGE_FEE;
-        if self.people.get(account).balance < fees {
+        if self.accounts.get(account).balance < fees {
             return None;
         }
         let inner = match self.random.below(8) {
-            0 if size < MOST_COSIGNATORIES => self.extension(place, index),
-            _ => self.shared_payment(place, account, fees),
+            0 if size < MAX_COSIGNATORIES => self.added_cosignatory(place, index),
+            _ => self.multisig_payment(place, account, fees),
         };
-        self.people.spend(account, FEE * (1 + others));
+        self.accounts.spend(account, FEE * (1 + others));
         // It acts once per block, as if it had signed.
-        self.people.sign(account, place.height);
+        self.accounts.sign(account, place.height);
         let cosignatures =
             signers[1..].iter().map(|signer| self.cosignature(place, *signer, account, &inner)).collect();
         let body = Body::Multisig(Box::new(Multisig { inner, cosignatures }));
@@ -90,11 +90,11 @@ impl Traffic<'_> {
     }
 
     /// Returns a multisig account that has not acted in this block, with the required number of cosignatories.
-    fn ready_group(&mut self, place: &Place) -> Option<(usize, Vec<usize>)> {
+    fn usable_group(&mut self, place: &NextBlock) -> Option<(usize, Vec<usize>)> {
         let index = self.random.below(self.groups.len().max(1));
-        let Group { account, cosignatories, needed } = self.groups.get(index)?;
+        let Group { account, cosignatories, required_signatures: needed } = self.groups.get(index)?;
         let nested = self.count + *needed as u64 + 1;
-        if self.people.has_signed(*account, place.height)
+        if self.accounts.has_signed(*account, place.height)
             || nested + self.plan.transactions as u64 > self.plan.block_limit()
         {
             return None;
@@ -102,102 +102,102 @@ impl Traffic<'_> {
         let (start, count) = (self.random.below(cosignatories.len()), cosignatories.len());
         let in_turn = (0..count).map(|step| cosignatories[(start + step) % count]);
         let mut signers: Vec<usize> =
-            in_turn.filter(|one| !self.people.has_signed(*one, place.height)).take(*needed).collect();
+            in_turn.filter(|one| !self.accounts.has_signed(*one, place.height)).take(*needed).collect();
         let is_enough = signers.len() == *needed;
         // Cosignatures are ordered by address on the wire.
         if let Some(others) = signers.get_mut(1..) {
-            others.sort_by_key(|one| self.people.get(*one).address);
+            others.sort_by_key(|one| self.accounts.get(*one).address);
         }
         is_enough.then_some((index, signers))
     }
 
-    fn shared_payment(&mut self, place: &Place, account: usize, fees: u64) -> Transaction {
-        let rest = self.people.get(account).balance - fees;
+    fn multisig_payment(&mut self, place: &NextBlock, account: usize, fees: u64) -> Transaction {
+        let rest = self.accounts.get(account).balance - fees;
         let amount = (rest / 10).min((1 + self.random.next() % 3_000) * MICRO);
         let message = self.message();
         let fee = transfer_fee(amount) + message_fee(message.as_ref());
         assert!(fee <= CHANGE_FEE, "that much was put aside");
-        let to = self.people.payee(&mut self.random);
+        let to = self.accounts.payee(&mut self.random);
         let body = Body::Transfer(self.payment(to, amount, message, Vec::new()));
-        self.people.pay(account, to, amount);
-        self.people.spend(account, fee);
+        self.accounts.pay(account, to, amount);
+        self.accounts.spend(account, fee);
         self.unsigned(place, account, 1, fee, body)
     }
 
     /// Adds a cosignatory to a multisig account.
-    fn extension(&mut self, place: &Place, index: usize) -> Transaction {
+    fn added_cosignatory(&mut self, place: &NextBlock, index: usize) -> Transaction {
         let (account, known) = (self.groups[index].account, self.groups[index].cosignatories.clone());
         let mut more = self.cosignatory(place);
         while known.contains(&more) {
             more = self.cosignatory(place);
         }
         self.groups[index].cosignatories.push(more);
-        let cosignatory = self.people.get(more).keys.public();
+        let cosignatory = self.accounts.get(more).keys.public();
         let modifications = vec![Modification { kind: ModificationKind::Add, cosignatory }];
         let body = AggregateModification { modifications, min_cosignatories_change: None };
-        self.people.spend(account, CHANGE_FEE);
-        self.book.count("cosignatoriesAdded", 1);
+        self.accounts.spend(account, CHANGE_FEE);
+        self.statistics.count("cosignatoriesAdded", 1);
         self.unsigned(place, account, 1, CHANGE_FEE, Body::AggregateModification(body))
     }
 
-    fn cosignature(&mut self, place: &Place, signer: usize, account: usize, inner: &Transaction) -> Transaction {
-        let other_account = self.people.get(account).address;
+    fn cosignature(&mut self, place: &NextBlock, signer: usize, account: usize, inner: &Transaction) -> Transaction {
+        let other_account = self.accounts.get(account).address;
         let body = Body::Cosignature(Cosignature { other_hash: inner.hash().into(), other_account });
         let transaction = self.unsigned(place, signer, 1, FEE, body);
         self.sign(place, signer, transaction)
     }
 
     /// Lets an account delegate its importance to a new remote, if any are left. The first link is that of a harvester.
-    pub fn link(&mut self, place: &Place) -> Option<Transaction> {
+    pub fn link(&mut self, place: &NextBlock) -> Option<Transaction> {
         let is_first = self.links.is_empty();
-        if is_first && place.harvester == LENDING_HARVESTER {
+        if is_first && place.harvester == DELEGATING_HARVESTER {
             return None;
         }
-        let remote = self.people.take_remote()?;
-        let owner = if is_first { LENDING_HARVESTER } else { self.recruit(place, FEE, Role::Lender) };
+        let remote = self.accounts.take_remote()?;
+        let owner = if is_first { DELEGATING_HARVESTER } else { self.assign_role(place, FEE, Role::Delegator) };
         self.links.push(Link { owner, remote });
         if !is_first {
-            self.plan_end(place.height, self.links.len() - 1);
+            self.schedule_unlink(place.height, self.links.len() - 1);
         }
         Some(self.change_link(place, self.links.len() - 1, LinkMode::Activate))
     }
 
-    fn plan_end(&mut self, height: Height, link: usize) {
-        let end = self.after_limit(height);
-        self.plan_event(end, Event::Unlink(link));
+    fn schedule_unlink(&mut self, height: Height, link: usize) {
+        let end = self.height_of_next_change(height);
+        self.schedule(end, Event::Unlink(link));
     }
 
     /// Returns the height from which a link that changes now may change again.
-    fn after_limit(&mut self, height: Height) -> Height {
+    fn height_of_next_change(&mut self, height: Height) -> Height {
         let limit = self.network.chain.rewrite_limit;
         height.plus(limit + self.random.next() % limit)
     }
 
     /// Lets the owner end the delegation.
-    pub fn unlink(&mut self, place: &Place, link: usize) -> Happening {
+    pub fn unlink(&mut self, place: &NextBlock, link: usize) -> EventResult {
         let owner = self.links[link].owner;
-        self.happen_by(place, owner, FEE, |traffic| {
+        self.run_action(place, owner, FEE, |traffic| {
             if traffic.random.coin() {
-                let again = traffic.after_limit(place.height);
-                traffic.plan_event(again, Event::Relink(link));
+                let again = traffic.height_of_next_change(place.height);
+                traffic.schedule(again, Event::Relink(link));
             }
             traffic.change_link(place, link, LinkMode::Deactivate)
         })
     }
 
     /// Lets the owner delegate to the same remote again.
-    pub fn relink(&mut self, place: &Place, link: usize) -> Happening {
+    pub fn relink(&mut self, place: &NextBlock, link: usize) -> EventResult {
         let owner = self.links[link].owner;
-        self.happen_by(place, owner, FEE, |traffic| {
-            traffic.plan_end(place.height, link);
+        self.run_action(place, owner, FEE, |traffic| {
+            traffic.schedule_unlink(place.height, link);
             traffic.change_link(place, link, LinkMode::Activate)
         })
     }
 
-    fn change_link(&mut self, place: &Place, link: usize, mode: LinkMode) -> Transaction {
+    fn change_link(&mut self, place: &NextBlock, link: usize, mode: LinkMode) -> Transaction {
         let Link { owner, remote } = self.links[link];
-        self.book.count(if mode == LinkMode::Activate { "linksMade" } else { "linksEnded" }, 1);
-        let remote = self.people.get(remote).keys.public();
+        self.statistics.count(if mode == LinkMode::Activate { "linksMade" } else { "linksEnded" }, 1);
+        let remote = self.accounts.get(remote).keys.public();
         self.signed(place, owner, 1, FEE, Body::ImportanceTransfer(ImportanceTransfer { mode, remote }))
     }
 }

@@ -17,19 +17,19 @@ use nisd::rules::may_sign_block;
 use nisd::state;
 use nisd::store::{Store, StoredHeader, tip};
 
-use super::people::{HARVESTERS, LENDING_HARVESTER, People};
+use super::people::{Accounts, DELEGATING_HARVESTER, HARVESTERS};
 use crate::common::private_network;
 
 /// Number of transactions after which the store commits, besides after every importance recalculation.
 const COMMIT_AFTER: usize = 50_000;
 /// A network time later than every block.
-const LATE: Timestamp = Timestamp(i32::MAX - 100);
+const FAR_FUTURE: Timestamp = Timestamp(i32::MAX - 100);
 /// Maximum interval between two blocks that is tried.
-const LONGEST: i32 = 86_400;
+const MAX_BLOCK_TIME: i32 = 86_400;
 
 /// The position, time and signer of the next block.
 #[derive(Clone, Copy, Debug)]
-pub struct Place {
+pub struct NextBlock {
     pub height: Height,
     /// Time of the previous block.
     pub parent: Timestamp,
@@ -52,11 +52,11 @@ impl Read for Pipe {
 }
 
 /// The growing chain.
-pub struct Growth<'s> {
+pub struct ChainBuilder<'s> {
     store: &'s Store,
     network: &'s Network,
     pipe: Pipe,
-    intake: BlockImporter<'s>,
+    importer: BlockImporter<'s>,
     uncommitted: usize,
     height: Height,
     hash: Hash256,
@@ -66,12 +66,12 @@ pub struct Growth<'s> {
     /// Pairs of an account that may make a block and the account that receives its fees.
     candidates: Vec<(usize, usize)>,
     /// The harvester that delegates its importance.
-    lender: PublicKey,
+    delegator: PublicKey,
 }
 
-impl<'s> Growth<'s> {
+impl<'s> ChainBuilder<'s> {
     /// Imports the nemesis block into the store.
-    pub fn new(store: &'s Store, settings: &'s Settings, people: &People) -> Growth<'s> {
+    pub fn new(store: &'s Store, settings: &'s Settings, people: &Accounts) -> ChainBuilder<'s> {
         let (network, pipe) = (&settings.network, Pipe::default());
         let nemesis = settings.nemesis.read().expect("the nemesis block");
         // The chain is validated when it is imported later. Commits are requested explicitly.
@@ -80,21 +80,21 @@ impl<'s> Growth<'s> {
         let file = BlockFile::new(pipe.clone()).expect("a pipe");
         let mut intake = BlockImporter::new(store, network, nemesis, vec![file], options).expect("an empty store");
         intake.set_batch_rows(u32::MAX);
-        take_until(&mut intake, Height::NEMESIS);
+        process_until(&mut intake, Height::NEMESIS);
         intake.commit().expect("room");
         let snapshot = store.snapshot().expect("a snapshot");
         let first = tip(&snapshot).expect("a store").expect("the nemesis block");
         let StoredHeader { height, hash, generation_hash, timestamp: time, .. } = first;
         let window = DifficultyWindow::load(&snapshot, height).expect("a window");
         let own = (0..HARVESTERS).map(|place| (place, place));
-        let candidates = own.chain(people.harvesting_remote().map(|remote| (remote, LENDING_HARVESTER))).collect();
-        let (uncommitted, lender) = (0, people.get(LENDING_HARVESTER).keys.public());
-        Growth {
-            lender,
+        let candidates = own.chain(people.harvesting_remote().map(|remote| (remote, DELEGATING_HARVESTER))).collect();
+        let (uncommitted, lender) = (0, people.get(DELEGATING_HARVESTER).keys.public());
+        ChainBuilder {
+            delegator: lender,
             store,
             network,
             pipe,
-            intake,
+            importer: intake,
             uncommitted,
             height,
             hash,
@@ -111,7 +111,7 @@ impl<'s> Growth<'s> {
     }
 
     /// Returns the earliest possible next block.
-    pub fn next(&self, people: &People) -> Place {
+    pub fn next(&self, people: &Accounts) -> NextBlock {
         let snapshot = self.store.snapshot().expect("a snapshot");
         let (height, limit) = (self.height.next(), self.network.chain.rewrite_limit);
         let difficulty = self.difficulty();
@@ -129,14 +129,14 @@ impl<'s> Growth<'s> {
         let all =
             self.candidates.iter().filter_map(|(signer, harvester)| Some((elapsed(*signer)?, *signer, *harvester)));
         let (elapsed, signer, harvester) = all.min().expect("somebody is important enough to make a block");
-        Place { height, parent: self.time, time: Timestamp(self.time.0 + elapsed), signer, harvester }
+        NextBlock { height, parent: self.time, time: Timestamp(self.time.0 + elapsed), signer, harvester }
     }
 
     /// Returns the first second at which a block may be made. Targets grow with time.
     fn seconds_until_hit(&self, hit: u64, importance: u64, difficulty: u64) -> Option<i32> {
         let is_hit =
             |elapsed: i32| proof::is_hit(hit, &proof::target(elapsed, importance, difficulty, &self.network.chain));
-        let (mut below, mut above) = (0, LONGEST);
+        let (mut below, mut above) = (0, MAX_BLOCK_TIME);
         if !is_hit(above) {
             return None;
         }
@@ -152,37 +152,37 @@ impl<'s> Growth<'s> {
     }
 
     /// Returns the signed block.
-    pub fn make(&self, people: &People, place: &Place, transactions: Vec<Transaction>) -> Block {
+    pub fn make(&self, people: &Accounts, place: &NextBlock, transactions: Vec<Transaction>) -> Block {
         let keys = &people.get(place.signer).keys;
         private_network::block(keys, place.height.0, place.time, self.hash, transactions)
     }
 
     /// Returns whether a transaction affects who may make blocks.
     fn is_link(&self, transaction: &Transaction) -> bool {
-        matches!(transaction.body, Body::ImportanceTransfer(_)) && transaction.signer == self.lender
+        matches!(transaction.body, Body::ImportanceTransfer(_)) && transaction.signer == self.delegator
     }
 
     /// Adds a block to the chain; `bytes` is its verifiable form.
     pub fn push(&mut self, block: &Block, bytes: &[u8], is_last: bool) {
         let difficulty = self.difficulty();
         write_block(&mut *self.pipe.0.borrow_mut(), bytes).expect("memory");
-        take_until(&mut self.intake, block.height);
+        process_until(&mut self.importer, block.height);
         self.window.push(difficulty, block.timestamp);
         (self.height, self.hash, self.time) = (block.height, block.hash(), block.timestamp);
         self.generation_hash = proof::generation_hash(&self.generation_hash, &block.signer);
         self.uncommitted += block.transactions.len();
         let is_due = due_after(block.height).is_some() || block.transactions.iter().any(|one| self.is_link(one));
         if is_due || self.uncommitted >= COMMIT_AFTER || is_last {
-            self.intake.commit().expect("room");
+            self.importer.commit().expect("room");
             self.uncommitted = 0;
         }
     }
 }
 
 /// Processes blocks until one at this height exists.
-fn take_until(importer: &mut BlockImporter<'_>, height: Height) {
+fn process_until(importer: &mut BlockImporter<'_>, height: Height) {
     while importer.height() < height {
-        let progress = importer.step(LATE).unwrap_or_else(|error| panic!("{error}"));
+        let progress = importer.step(FAR_FUTURE).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(progress, ImportProgress::Working, "the block is there, and nothing else is committed");
     }
 }

@@ -23,14 +23,14 @@ use nisd::model::{Amount, Timestamp};
 use crate::common::Random;
 use crate::common::private_network::{self, Genesis};
 
-pub use book::Book;
-use growth::Growth;
-use people::People;
+pub use book::Statistics;
+use growth::ChainBuilder;
+use people::Accounts;
 pub use plan::Plan;
 use traffic::Traffic;
 
 /// Interval of progress reports.
-const TELL_EVERY: Duration = Duration::from_secs(5);
+const REPORT_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Files of a chain.
 pub struct Files {
@@ -51,18 +51,18 @@ pub struct Progress {
 }
 
 /// Generates a chain in a folder, which it creates.
-pub fn generate(plan: &Plan, folder: &Path, tell: impl FnMut(Progress)) -> Result<(Files, Book), String> {
+pub fn generate(plan: &Plan, folder: &Path, tell: impl FnMut(Progress)) -> Result<(Files, Statistics), String> {
     plan.check()?;
     let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
     fs::create_dir_all(folder).map_err(failed)?;
     let mut random = Random(plan.seed);
-    let people = People::new(plan, &mut random);
+    let people = Accounts::new(plan, &mut random);
     let config = write_network(plan, &people, folder).map_err(failed)?;
     let settings = config::load(Some(&config), Vec::new(), Some(folder)).map_err(|error| error.to_string())?;
     let scratch = tempfile::Builder::new().prefix("nisd-chains-").tempdir();
     let scratch = scratch.map_err(|error| format!("{}: {error}", std::env::temp_dir().display()))?;
     let store = nisd::commands::open_store(&settings, scratch.path()).map_err(|error| error.to_string())?;
-    let growth = Growth::new(&store, &settings, &people);
+    let growth = ChainBuilder::new(&store, &settings, &people);
     let traffic = Traffic::new(plan, &settings.network, people, random);
     let blocks = folder.join(if plan.gzip { "blocks.bin.gz" } else { "blocks.bin" });
     let file = BufWriter::new(File::create(&blocks).map_err(failed)?);
@@ -83,7 +83,7 @@ pub fn generate(plan: &Plan, folder: &Path, tell: impl FnMut(Progress)) -> Resul
 }
 
 /// Writes `nemesis.bin` and `network.properties`.
-fn write_network(plan: &Plan, people: &People, folder: &Path) -> std::io::Result<PathBuf> {
+fn write_network(plan: &Plan, people: &Accounts, folder: &Path) -> std::io::Result<PathBuf> {
     let funded: Vec<_> = people.funded().map(|(address, micro)| (address, Amount(micro))).collect();
     let numbers = [u64::from(plan.target_time()), plan.rewrite_limit(), plan.block_limit(), plan.attempt_limit()];
     let [target_time, rewrite_limit, per_block, per_attempt] = numbers.map(|number| number.to_string());
@@ -104,37 +104,37 @@ fn write_network(plan: &Plan, people: &People, folder: &Path) -> std::io::Result
 /// Makes all blocks after the first, adds them to the chain and writes them to the file.
 fn grow(
     plan: &Plan,
-    mut growth: Growth<'_>,
+    mut growth: ChainBuilder<'_>,
     mut traffic: Traffic<'_>,
     out: &mut impl Write,
     mut tell: impl FnMut(Progress),
-) -> std::io::Result<Book> {
+) -> std::io::Result<Statistics> {
     let (begun, now) = (Instant::now(), private_network::now());
     let (mut told, mut told_count) = (begun, 0);
     for height in 2..=plan.blocks {
-        let place = growth.next(&traffic.people);
+        let place = growth.next(&traffic.accounts);
         if place.time > now {
             let why = format!("the chain begins with the epoch of NEM and has come to the present at height {height}");
             return Err(std::io::Error::other(why));
         }
         if place.signer != place.harvester {
-            traffic.book.count("blocksByRemotes", 1);
+            traffic.statistics.count("blocksByRemotes", 1);
         }
         let transactions = traffic.fill(&place);
-        let block = growth.make(&traffic.people, &place, transactions);
-        traffic.book.enter(&block);
+        let block = growth.make(&traffic.accounts, &place, transactions);
+        traffic.statistics.add_block(&block);
         let bytes = block.to_bytes(SigningForm::Verifiable);
         write_block(out, &bytes)?;
         growth.push(&block, &bytes, height == plan.blocks);
-        let transactions = traffic.book.transactions;
-        if told.elapsed() >= TELL_EVERY || height == plan.blocks {
+        let transactions = traffic.statistics.transactions;
+        if told.elapsed() >= REPORT_INTERVAL || height == plan.blocks {
             let rate = |count: u64, since: Instant| count as f64 / since.elapsed().as_secs_f64();
             let rates = [rate(transactions - told_count, told), rate(transactions, begun)];
             tell(Progress { height, transactions, rates });
             (told, told_count) = (Instant::now(), transactions);
         }
     }
-    traffic.book.end = growth.time();
-    traffic.book.count("mostHoldersOfAMosaic", traffic.most_holders() as u64);
-    Ok(traffic.book)
+    traffic.statistics.end = growth.time();
+    traffic.statistics.count("mostHoldersOfAMosaic", traffic.max_holders() as u64);
+    Ok(traffic.statistics)
 }

@@ -9,21 +9,21 @@ use nisd::model::{
     Amount, Body, Height, Levy, Mosaic, MosaicDefinition, MosaicId, MosaicProperties, NamespaceId, Transaction,
 };
 
-use super::growth::Place;
+use super::growth::NextBlock;
 use super::people::Role;
-use super::traffic::{Event, FEE, FEE_UNIT, Happening, Traffic, currency, fee_of_units, message_fee};
+use super::traffic::{Event, EventResult, FEE, FEE_UNIT, Traffic, currency, fee_of_units, message_fee};
 
 /// Rents of a root and of a sub-namespace, and creation fee of a mosaic, in micro-units.
 const ROOT_RENT: u64 = 100 * MICRO;
 const SUB_RENT: u64 = 10 * MICRO;
 const CREATION_FEE: u64 = 10 * MICRO;
 /// Balance of a founder, and the part it keeps for its rents, in micro-units.
-const FOUNDATION: u64 = 20_000 * MICRO;
+const FOUNDER_BALANCE: u64 = 20_000 * MICRO;
 const RESERVE: u64 = 5_000 * MICRO;
 /// Supply of the currency that mosaics are valued against, in whole units.
 const CURRENCY_SUPPLY: u128 = 8_999_999_999;
 /// Number of blocks within which the owner of a namespace defines its mosaics.
-const SOON: u64 = 50;
+const DEFINED_WITHIN: u64 = 50;
 /// Attempts to find something suitable.
 const TRIES: usize = 8;
 /// Number of redefinitions of the first popular mosaic.
@@ -40,7 +40,7 @@ enum Fate {
     RenewedLate,
     /// Another account rents the name.
     Claimed,
-    LeftAlone,
+    Abandoned,
 }
 
 /// Leases have these fates in turn.
@@ -48,7 +48,7 @@ const FATES: [Fate; 8] = [
     Fate::RenewedLate,
     Fate::Claimed,
     Fate::Renewed,
-    Fate::LeftAlone,
+    Fate::Abandoned,
     Fate::Renewed,
     Fate::Renewed,
     Fate::Claimed,
@@ -65,7 +65,7 @@ pub struct Root {
     subs: Vec<Sub>,
     /// The last block that defines a mosaic in it.
     defined: Height,
-    lasts: bool,
+    is_permanent: bool,
 }
 
 struct Sub {
@@ -97,7 +97,7 @@ impl Token {
         self.quantities.get(&holder).copied().unwrap_or(0)
     }
 
-    fn give(&mut self, to: usize, quantity: u64) {
+    fn credit(&mut self, to: usize, quantity: u64) {
         match self.quantities.get_mut(&to) {
             Some(has) => *has += quantity,
             None => {
@@ -107,7 +107,7 @@ impl Token {
         }
     }
 
-    fn take(&mut self, from: usize, quantity: u64) {
+    fn debit(&mut self, from: usize, quantity: u64) {
         let has = self.quantities.get_mut(&from).expect("a holder");
         *has = has.checked_sub(quantity).expect("enough");
     }
@@ -126,25 +126,25 @@ impl Token {
 
 impl Traffic<'_> {
     /// Lets an account rent a new root.
-    pub fn rent_root(&mut self, place: &Place, lasts: bool) -> Transaction {
+    pub fn rent_root(&mut self, place: &NextBlock, lasts: bool) -> Transaction {
         let owner = match lasts {
-            true => self.recruit(place, FOUNDATION, Role::Founder),
-            false => self.landlord(place),
+            true => self.assign_role(place, FOUNDER_BALANCE, Role::Founder),
+            false => self.namespace_owner(place),
         };
         let name = NamespaceId::parse(&self.new_name("root")).expect("a name");
         let (root, height) = (self.roots.len(), place.height);
         let (subs, none) = (Vec::new(), Height(0));
         let previous_end = none;
-        self.roots.push(Root { name, owner, leased: height, previous_end, subs, defined: none, lasts });
+        self.roots.push(Root { name, owner, leased: height, previous_end, subs, defined: none, is_permanent: lasts });
         let mosaics = if lasts { 1 } else { 1 + self.random.below(2) };
-        self.plan_definitions(root, height, mosaics);
+        self.schedule_definitions(root, height, mosaics);
         self.lease(place, root)
     }
 
-    fn landlord(&mut self, place: &Place) -> usize {
-        let roles = [Role::Ordinary, Role::Landlord];
-        let found = self.people.payer(&mut self.random, place.height, 2 * ROOT_RENT, &roles);
-        self.people.get_mut(found).role = Role::Landlord;
+    fn namespace_owner(&mut self, place: &NextBlock) -> usize {
+        let roles = [Role::Ordinary, Role::NamespaceOwner];
+        let found = self.accounts.payer(&mut self.random, place.height, 2 * ROOT_RENT, &roles);
+        self.accounts.get_mut(found).role = Role::NamespaceOwner;
         found
     }
 
@@ -153,29 +153,29 @@ impl Traffic<'_> {
         format!("{kind}{}", self.names)
     }
 
-    fn plan_definitions(&mut self, root: usize, height: Height, count: usize) {
+    fn schedule_definitions(&mut self, root: usize, height: Height, count: usize) {
         for _ in 0..count {
-            let (sub, popular) = (None, self.roots[root].lasts);
-            let soon = height.plus(1 + if popular { 0 } else { self.random.next() % SOON });
-            self.plan_event(soon, Event::Define { root, sub, popular });
+            let (sub, popular) = (None, self.roots[root].is_permanent);
+            let soon = height.plus(1 + if popular { 0 } else { self.random.next() % DEFINED_WITHIN });
+            self.schedule(soon, Event::Define { root, sub, popular });
         }
     }
 
     /// Returns the transaction with which the owner rents a root, and schedules the fate of the lease.
-    fn lease(&mut self, place: &Place, root: usize) -> Transaction {
+    fn lease(&mut self, place: &NextBlock, root: usize) -> Transaction {
         let chain = &self.network.chain;
         let (month, end) = (chain.blocks_per_month(), place.height.plus(chain.blocks_per_year()));
         let chance = self.random.next() % month;
-        let fate = match self.roots[root].lasts {
+        let fate = match self.roots[root].is_permanent {
             true => Fate::Renewed,
             false => FATES[self.leases % FATES.len()],
         };
-        self.leases += usize::from(!self.roots[root].lasts);
+        self.leases += usize::from(!self.roots[root].is_permanent);
         match fate {
-            Fate::Renewed => self.plan_event(end.minus(1 + chance), Event::Renew(root)),
-            Fate::RenewedLate => self.plan_event(end.plus(chance / 2), Event::Renew(root)),
-            Fate::Claimed => self.plan_event(end.plus(month + chance), Event::Claim(root)),
-            Fate::LeftAlone => {}
+            Fate::Renewed => self.schedule(end.minus(1 + chance), Event::Renew(root)),
+            Fate::RenewedLate => self.schedule(end.plus(chance / 2), Event::Renew(root)),
+            Fate::Claimed => self.schedule(end.plus(month + chance), Event::Claim(root)),
+            Fate::Abandoned => {}
         }
         let (owner, new_part) = (self.roots[root].owner, self.roots[root].name.to_string());
         self.rent(place, owner, ROOT_RENT, new_part, None)
@@ -183,7 +183,7 @@ impl Traffic<'_> {
 
     fn rent(
         &mut self,
-        place: &Place,
+        place: &NextBlock,
         owner: usize,
         rent: u64,
         new_part: String,
@@ -191,35 +191,35 @@ impl Traffic<'_> {
     ) -> Transaction {
         let (rental_fee_sink, rental_fee) = (self.network.namespace_sink(), Amount(rent));
         let body = ProvisionNamespace { rental_fee_sink, rental_fee, new_part, parent };
-        self.people.spend(owner, rent);
+        self.accounts.spend(owner, rent);
         self.signed(place, owner, 1, FEE, Body::ProvisionNamespace(body))
     }
 
     /// Lets the owner rent a root again, before it expires or soon after.
-    pub fn renew(&mut self, place: &Place, root: usize) -> Happening {
+    pub fn renew(&mut self, place: &NextBlock, root: usize) -> EventResult {
         let (term, height) = (self.network.chain.blocks_per_year(), place.height);
         if self.roots[root].defined == height {
-            return Happening::Later;
+            return EventResult::Later;
         }
-        self.happen_by(place, self.roots[root].owner, ROOT_RENT + FEE, |traffic| {
+        self.run_action(place, self.roots[root].owner, ROOT_RENT + FEE, |traffic| {
             let entry = &mut traffic.roots[root];
             let end = entry.leased.plus(term);
-            traffic.book.count(if end > height { "renewals" } else { "renewalsAfterExpiry" }, 1);
+            traffic.statistics.count(if end > height { "renewals" } else { "renewalsAfterExpiry" }, 1);
             (entry.previous_end, entry.leased) = (end, height);
             traffic.lease(place, root)
         })
     }
 
     /// Lets another account rent an expired root; its content is lost.
-    pub fn claim(&mut self, place: &Place, root: usize) -> Happening {
-        let owner = self.landlord(place);
+    pub fn claim(&mut self, place: &NextBlock, root: usize) -> EventResult {
+        let owner = self.namespace_owner(place);
         let entry = &mut self.roots[root];
         (entry.owner, entry.leased, entry.previous_end) = (owner, place.height, Height(0));
         entry.subs.clear();
         self.tokens.iter_mut().filter(|token| token.root == root).for_each(|token| token.lost = true);
-        self.book.count("claims", 1);
-        self.plan_definitions(root, place.height, 1);
-        Happening::now(self.lease(place, root))
+        self.statistics.count("claims", 1);
+        self.schedule_definitions(root, place.height, 1);
+        EventResult::now(self.lease(place, root))
     }
 
     fn is_active(&self, root: usize, height: Height) -> bool {
@@ -227,16 +227,16 @@ impl Traffic<'_> {
     }
 
     /// Returns an active root.
-    pub fn any_root(&mut self, height: Height) -> Option<usize> {
+    pub fn random_root(&mut self, height: Height) -> Option<usize> {
         let count = self.roots.len().max(1);
         let mut tries = (0..TRIES).map(|_| self.random.below(count)).collect::<Vec<_>>().into_iter();
         tries.find(|root| *root < self.roots.len() && self.is_active(*root, height))
     }
 
     /// Lets the owner of a root rent a sub-namespace in it, if possible.
-    pub fn rent_sub(&mut self, place: &Place, root: usize) -> Option<Transaction> {
+    pub fn rent_sub(&mut self, place: &NextBlock, root: usize) -> Option<Transaction> {
         let owner = self.roots[root].owner;
-        if !self.people.can_pay(owner, place.height, SUB_RENT + FEE) {
+        if !self.accounts.can_pay(owner, place.height, SUB_RENT + FEE) {
             return None;
         }
         let new_part = self.new_name("sub");
@@ -249,14 +249,14 @@ impl Traffic<'_> {
         let (name, number) = (parent.child(&new_part).expect("a name"), self.roots[root].subs.len());
         self.roots[root].subs.push(Sub { name, from });
         if self.random.coin() {
-            let soon = from.plus(1 + self.random.next() % SOON);
-            self.plan_event(soon, Event::Define { root, sub: Some(number), popular: false });
+            let soon = from.plus(1 + self.random.next() % DEFINED_WITHIN);
+            self.schedule(soon, Event::Define { root, sub: Some(number), popular: false });
         }
         Some(self.rent(place, owner, SUB_RENT, new_part, Some(parent)))
     }
 
     /// Lets the owner of a root define a mosaic in it or in a sub-namespace.
-    pub fn define(&mut self, place: &Place, root: usize, sub: Option<usize>, popular: bool) -> Happening {
+    pub fn define(&mut self, place: &NextBlock, root: usize, sub: Option<usize>, popular: bool) -> EventResult {
         let Root { name, subs, leased, owner, .. } = &self.roots[root];
         let namespace = match sub {
             None => Some(name),
@@ -264,19 +264,19 @@ impl Traffic<'_> {
             Some(number) => subs.get(number).filter(|sub| sub.from < place.height).map(|sub| &sub.name),
         };
         let Some(namespace) = namespace.filter(|_| self.is_active(root, place.height)).cloned() else {
-            return Happening::Never;
+            return EventResult::Never;
         };
         // A root is not rented in a block that defines a mosaic in it.
         if *leased == place.height {
-            return Happening::Later;
+            return EventResult::Later;
         }
-        self.happen_by(place, *owner, CREATION_FEE + FEE, |traffic| {
+        self.run_action(place, *owner, CREATION_FEE + FEE, |traffic| {
             let token = traffic.new_token(place, root, namespace, popular);
-            traffic.describe(place, token)
+            traffic.definition_transaction(place, token)
         })
     }
 
-    fn new_token(&mut self, place: &Place, root: usize, namespace: NamespaceId, popular: bool) -> usize {
+    fn new_token(&mut self, place: &NextBlock, root: usize, namespace: NamespaceId, popular: bool) -> usize {
         let id = MosaicId::new(namespace, &self.new_name("token")).expect("a name");
         let creator = self.roots[root].owner;
         let divisibility = if popular { 3 } else { self.random.below(7) as u8 };
@@ -305,17 +305,17 @@ impl Traffic<'_> {
             holders,
             lost,
         });
-        self.plan_redefinitions(place, token, popular);
+        self.schedule_redefinitions(place, token, popular);
         token
     }
 
-    fn plan_redefinitions(&mut self, place: &Place, token: usize, popular: bool) {
+    fn schedule_redefinitions(&mut self, place: &NextBlock, token: usize, popular: bool) {
         let year = self.network.chain.blocks_per_year();
         if !popular {
             let height = place.height.plus(1 + self.random.next() % (year / 2));
             let wanted = self.random.below(4) == 0;
             return if wanted {
-                self.plan_event(height, Event::Redefine(token))
+                self.schedule(height, Event::Redefine(token))
             };
         }
         self.popular.push(token);
@@ -324,18 +324,18 @@ impl Traffic<'_> {
             let parts = REDEFINITIONS + 1;
             (1..parts).for_each(|part| {
                 let height = Height(self.plan.blocks * part / parts).max(place.height.next());
-                self.plan_event(height, Event::Redefine(token));
+                self.schedule(height, Event::Redefine(token));
             });
         }
     }
 
     /// Returns the transaction that defines a mosaic or changes its description.
-    fn describe(&mut self, place: &Place, token: usize) -> Transaction {
+    fn definition_transaction(&mut self, place: &NextBlock, token: usize) -> Transaction {
         let entry = &mut self.tokens[token];
         entry.descriptions += 1;
         entry.defined = place.height;
         self.roots[entry.root].defined = place.height;
-        let creator = self.people.get(entry.creator);
+        let creator = self.accounts.get(entry.creator);
         let levy = |kind| {
             let (mosaic, fee) = match kind {
                 LevyKind::Percentile => (entry.id.clone(), PERCENTILE),
@@ -353,25 +353,25 @@ impl Traffic<'_> {
         let (creation_fee_sink, creation_fee) = (self.network.mosaic_sink(), Amount(CREATION_FEE));
         let body = MosaicDefinitionCreation { definition, creation_fee_sink, creation_fee };
         let creator = entry.creator;
-        self.people.spend(creator, CREATION_FEE);
+        self.accounts.spend(creator, CREATION_FEE);
         self.signed(place, creator, 1, FEE, Body::MosaicDefinitionCreation(Box::new(body)))
     }
 
     /// Lets the creator of a mosaic change its description.
-    pub fn redefine(&mut self, place: &Place, token: usize) -> Happening {
+    pub fn redefine(&mut self, place: &NextBlock, token: usize) -> EventResult {
         let Token { root, creator, lost, defined, .. } = self.tokens[token];
         match () {
-            _ if lost || !self.is_active(root, place.height) => Happening::Never,
-            _ if defined == place.height || self.roots[root].leased == place.height => Happening::Later,
-            _ => self.happen_by(place, creator, CREATION_FEE + FEE, |traffic| {
-                traffic.book.count("redefinitions", 1);
-                traffic.describe(place, token)
+            _ if lost || !self.is_active(root, place.height) => EventResult::Never,
+            _ if defined == place.height || self.roots[root].leased == place.height => EventResult::Later,
+            _ => self.run_action(place, creator, CREATION_FEE + FEE, |traffic| {
+                traffic.statistics.count("redefinitions", 1);
+                traffic.definition_transaction(place, token)
             }),
         }
     }
 
     /// Returns a mosaic that may move in this block, popular ones more often.
-    fn any_token(&mut self, place: &Place) -> Option<usize> {
+    fn random_token(&mut self, place: &NextBlock) -> Option<usize> {
         let token = match (self.random.below(10), self.popular.is_empty()) {
             (0..4, false) => self.popular[0],
             (4..6, false) => self.popular[self.random.below(self.popular.len())],
@@ -387,12 +387,12 @@ impl Traffic<'_> {
     }
 
     /// Lets a creator increase or decrease the supply of a mosaic.
-    pub fn change_supply(&mut self, place: &Place) -> Option<Transaction> {
-        let index = self.any_token(place)?;
+    pub fn change_supply(&mut self, place: &NextBlock) -> Option<Transaction> {
+        let index = self.random_token(place)?;
         let (chance, coin) = (self.random.next(), self.random.coin());
         let token = &mut self.tokens[index];
         let (creator, multiplier) = (token.creator, token.properties.multiplier());
-        if !token.properties.supply_mutable || !self.people.can_pay(creator, place.height, FEE) {
+        if !token.properties.supply_mutable || !self.accounts.can_pay(creator, place.height, FEE) {
             return None;
         }
         let delta = 1 + chance % (token.supply / 100).max(1);
@@ -404,11 +404,11 @@ impl Traffic<'_> {
         match kind {
             SupplyChangeKind::Create => {
                 token.supply += delta;
-                token.give(creator, delta * multiplier);
+                token.credit(creator, delta * multiplier);
             }
             SupplyChangeKind::Delete => {
                 token.supply -= delta;
-                token.take(creator, delta * multiplier);
+                token.debit(creator, delta * multiplier);
             }
         }
         let body = MosaicSupplyChange { mosaic: token.id.clone(), kind, delta };
@@ -416,21 +416,21 @@ impl Traffic<'_> {
     }
 
     /// Returns a holder of a mosaic that may send it: in one of three cases its creator.
-    fn seller(&mut self, place: &Place, index: usize) -> Option<usize> {
+    fn seller(&mut self, place: &NextBlock, index: usize) -> Option<usize> {
         let token = &self.tokens[index];
         let is_by_creator = !token.properties.transferable || self.random.below(3) == 0;
         (0..TRIES).find_map(|_| {
             let from =
                 if is_by_creator { token.creator } else { token.holders[self.random.below(token.holders.len())] };
-            let is_founder = self.people.get(from).role == Role::Founder;
+            let is_founder = self.accounts.get(from).role == Role::Founder;
             let money = if is_founder { RESERVE } else { MICRO * 3 };
-            (token.quantity(from) > 0 && self.people.can_pay(from, place.height, money)).then_some(from)
+            (token.quantity(from) > 0 && self.accounts.can_pay(from, place.height, money)).then_some(from)
         })
     }
 
     /// Lets an account send a mosaic, with or without attached currency, if a suitable sender is found.
-    pub fn trade(&mut self, place: &Place, left: u64, with_currency: bool) -> Option<Transaction> {
-        let index = self.any_token(place)?;
+    pub fn trade(&mut self, place: &NextBlock, left: u64, with_currency: bool) -> Option<Transaction> {
+        let index = self.random_token(place)?;
         let from = self.seller(place, index)?;
         let times = [1, 1, 1, 2, 5][self.random.below(5)];
         let token = &self.tokens[index];
@@ -449,7 +449,7 @@ impl Traffic<'_> {
             mosaics.push(currency(1 + self.random.next() % (MICRO / 10)));
             fee += FEE_UNIT;
         }
-        let also = self.also(place, index, from, times);
+        let also = self.second_popular_token(place, index, from, times);
         if let Some(other) = also {
             mosaics.push(Mosaic { id: self.tokens[other].id.clone(), quantity: 1 });
             fee += FEE_UNIT;
@@ -460,12 +460,12 @@ impl Traffic<'_> {
         fee += message_fee(message.as_ref());
         let currency_moved: u64 = mosaics.iter().filter(|one| one.id.is_xem()).map(|one| one.quantity * times).sum();
         let currency_levy = if levy_kind == Some(LevyKind::Absolute) { ABSOLUTE } else { 0 };
-        if !self.people.can_pay(from, place.height, fee + currency_moved + currency_levy) {
+        if !self.accounts.can_pay(from, place.height, fee + currency_moved + currency_levy) {
             return None;
         }
         let (to, _) = self.payee(left);
-        self.people.pay(from, to, currency_moved);
-        self.people.pay(from, creator, currency_levy);
+        self.accounts.pay(from, to, currency_moved);
+        self.accounts.pay(from, creator, currency_levy);
         self.move_token(index, from, to, moved);
         self.move_token(index, from, creator, levy);
         also.into_iter().for_each(|other| self.move_token(other, from, to, times));
@@ -475,20 +475,20 @@ impl Traffic<'_> {
 
     fn move_token(&mut self, token: usize, from: usize, to: usize, quantity: u64) {
         if quantity > 0 {
-            self.tokens[token].take(from, quantity);
-            self.tokens[token].give(to, quantity);
+            self.tokens[token].debit(from, quantity);
+            self.tokens[token].credit(to, quantity);
         }
     }
 
     /// Sometimes attaches the other popular mosaic.
-    fn also(&mut self, place: &Place, index: usize, from: usize, times: u64) -> Option<usize> {
+    fn second_popular_token(&mut self, place: &NextBlock, index: usize, from: usize, times: u64) -> Option<usize> {
         let other = *self.popular.iter().find(|other| **other != index)?;
         let fits = self.popular.contains(&index) && self.random.below(10) == 0 && self.may_move(other, place.height);
         (fits && self.tokens[other].quantity(from) >= times).then_some(other)
     }
 
     /// Returns the maximum number of holders of one mosaic.
-    pub fn most_holders(&self) -> usize {
+    pub fn max_holders(&self) -> usize {
         let holders = |token: &Token| token.holders.iter().filter(|one| token.quantity(**one) > 0).count();
         self.tokens.iter().filter(|token| !token.lost).map(holders).max().unwrap_or(0)
     }

@@ -11,9 +11,9 @@ use crate::common::private_network::{TOTAL, address, key_pair};
 /// Number of accounts that make the blocks; they come first.
 pub const HARVESTERS: usize = 3;
 /// The harvester that delegates its importance to the first remote account.
-pub const LENDING_HARVESTER: usize = HARVESTERS - 1;
+pub const DELEGATING_HARVESTER: usize = HARVESTERS - 1;
 /// Balance of each harvester in whole units.
-const OF_A_HARVESTER: u64 = 1_000_000_000;
+const HARVESTER_BALANCE: u64 = 1_000_000_000;
 /// Attempts to find an account that can pay.
 const TRIES: usize = 10_000;
 
@@ -23,7 +23,7 @@ pub enum Role {
     /// Pays and is paid.
     Ordinary,
     /// Also owns namespaces and mosaics.
-    Landlord,
+    NamespaceOwner,
     /// Owns a permanent namespace and keeps its balance for that.
     Founder,
     /// Also signs for multisig accounts.
@@ -31,7 +31,7 @@ pub enum Role {
     /// Signs nothing itself.
     Multisig,
     /// Also delegates its importance.
-    Lender,
+    Delegator,
     /// Makes blocks, and pays nobody.
     Harvester,
     /// Harvests for another account, and does nothing else.
@@ -39,22 +39,22 @@ pub enum Role {
 }
 
 /// Roles that pay others.
-pub const PAYERS: [Role; 4] = [Role::Ordinary, Role::Landlord, Role::Cosignatory, Role::Lender];
+pub const PAYERS: [Role; 4] = [Role::Ordinary, Role::NamespaceOwner, Role::Cosignatory, Role::Delegator];
 
 /// An account.
-pub struct Person {
+pub struct GeneratedAccount {
     pub keys: KeyPair,
     pub address: Address,
     /// Lower bound of its balance in micro-units.
     pub balance: u64,
     pub role: Role,
     /// The last block with a transaction that it signed: an account signs at most once per block.
-    signed: Height,
+    last_signed: Height,
 }
 
 /// All accounts: those of the nemesis block, those that appear later, and remotes.
-pub struct People {
-    all: Vec<Person>,
+pub struct Accounts {
+    all: Vec<GeneratedAccount>,
     /// Number of accounts that the nemesis block funds.
     funded: usize,
     /// Number of accounts that were paid so far.
@@ -64,29 +64,29 @@ pub struct People {
     next_remote: usize,
 }
 
-impl People {
+impl Accounts {
     /// Returns all accounts as they are after the nemesis block.
-    pub fn new(plan: &Plan, random: &mut Random) -> People {
+    pub fn new(plan: &Plan, random: &mut Random) -> Accounts {
         let keys = (1..=plan.accounts as u64).map(key_pair);
-        let person = |keys: KeyPair| Person {
+        let person = |keys: KeyPair| GeneratedAccount {
             address: address(&keys),
             keys,
             balance: 0,
             role: Role::Ordinary,
-            signed: Height(0),
+            last_signed: Height(0),
         };
-        let mut all: Vec<Person> = keys.map(person).collect();
+        let mut all: Vec<GeneratedAccount> = keys.map(person).collect();
         let funded = plan.funded();
-        let each = (TOTAL - HARVESTERS as u64 * OF_A_HARVESTER) / (funded - HARVESTERS) as u64;
+        let each = (TOTAL - HARVESTERS as u64 * HARVESTER_BALANCE) / (funded - HARVESTERS) as u64;
         for (place, person) in all.iter_mut().enumerate().take(funded) {
             let is_harvester = place < HARVESTERS;
-            let units = if is_harvester { OF_A_HARVESTER } else { each / 4 + random.next() % (each * 3 / 4) };
+            let units = if is_harvester { HARVESTER_BALANCE } else { each / 4 + random.next() % (each * 3 / 4) };
             person.balance = units * MICRO;
             person.role = if is_harvester { Role::Harvester } else { Role::Ordinary };
         }
         let first_remote = plan.accounts - plan.remotes();
         all[first_remote..].iter_mut().for_each(|person| person.role = Role::Remote);
-        People { all, funded, known: funded, first_remote, next_remote: first_remote }
+        Accounts { all, funded, known: funded, first_remote, next_remote: first_remote }
     }
 
     /// Iterates over the addresses and micro-units that the nemesis block funds.
@@ -94,11 +94,11 @@ impl People {
         self.all[..self.funded].iter().map(|person| (person.address, person.balance))
     }
 
-    pub fn get(&self, place: usize) -> &Person {
+    pub fn get(&self, place: usize) -> &GeneratedAccount {
         &self.all[place]
     }
 
-    pub fn get_mut(&mut self, place: usize) -> &mut Person {
+    pub fn get_mut(&mut self, place: usize) -> &mut GeneratedAccount {
         &mut self.all[place]
     }
 
@@ -139,7 +139,7 @@ impl People {
     pub fn can_pay(&self, place: usize, height: Height, micro: u64) -> bool {
         let person = &self.all[place];
         let signs = !matches!(person.role, Role::Multisig | Role::Harvester | Role::Remote);
-        signs && person.signed < height && person.balance >= micro
+        signs && person.last_signed < height && person.balance >= micro
     }
 
     /// Returns an account with one of these roles that can pay this many micro-units.
@@ -153,13 +153,13 @@ impl People {
     /// Records that an account signs in this block.
     pub fn sign(&mut self, place: usize, height: Height) {
         let person = &mut self.all[place];
-        assert!(person.signed < height, "nobody signs twice in a block");
-        person.signed = height;
+        assert!(person.last_signed < height, "nobody signs twice in a block");
+        person.last_signed = height;
     }
 
     /// Returns whether an account has signed in this block.
     pub fn has_signed(&self, place: usize, height: Height) -> bool {
-        self.all[place].signed >= height
+        self.all[place].last_signed >= height
     }
 
     /// Moves micro-units.

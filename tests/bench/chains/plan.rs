@@ -3,20 +3,20 @@
 use super::people::HARVESTERS;
 
 /// Maximum number of accounts that the nemesis block can fund without exceeding the maximum block size of a file.
-const MOST_FUNDED: usize = 60_000;
+const MAX_FUNDED: usize = 60_000;
 /// Maximum transactions in a block.
-const MOST_TRANSACTIONS: usize = 10_000;
+const MAX_TRANSACTIONS: usize = 10_000;
 /// Minimum number of accounts.
-const FEWEST_ACCOUNTS: usize = 64;
+const MIN_ACCOUNTS: usize = 64;
 /// Number of years in a chain, if the target time can be chosen accordingly.
 const YEARS: u64 = 3;
 const SECONDS_PER_DAY: u64 = 86_400;
 /// Minimum number of blocks per day that a node accepts.
-const FEWEST_BLOCKS_PER_DAY: u64 = 10;
+const MIN_BLOCKS_PER_DAY: u64 = 10;
 /// Rewrite limit of the public network.
-const USUAL_REWRITE_LIMIT: u64 = 360;
+const PUBLIC_REWRITE_LIMIT: u64 = 360;
 /// Target time of the public network in seconds.
-const USUAL_TARGET_TIME: u32 = 60;
+const PUBLIC_TARGET_TIME: u32 = 60;
 
 /// The chain to generate.
 #[derive(Clone, Debug)]
@@ -46,20 +46,20 @@ impl Plan {
         if blocks < 2 {
             return Err("--blocks: the nemesis block is the first; ask for 2 or more".to_owned());
         }
-        if transactions > MOST_TRANSACTIONS {
-            return Err(format!("--transactions: a block holds at most {MOST_TRANSACTIONS}"));
+        if transactions > MAX_TRANSACTIONS {
+            return Err(format!("--transactions: a block holds at most {MAX_TRANSACTIONS}"));
         }
-        if accounts < self.fewest_accounts() {
-            let fewest = self.fewest_accounts();
+        if accounts < self.min_accounts() {
+            let fewest = self.min_accounts();
             return Err(format!("--accounts: blocks of {transactions} transactions need at least {fewest} accounts"));
         }
-        if self.wanted_funded() > MOST_FUNDED {
+        if self.wanted_funded() > MAX_FUNDED {
             return Err(format!(
-                "--accounts: the nemesis block pays {MOST_FUNDED} at most, and of other accounts one is first seen in \
+                "--accounts: the nemesis block pays {MAX_FUNDED} at most, and of other accounts one is first seen in \
                  four transactions; ask for fewer accounts, or more blocks or transactions"
             ));
         }
-        let longest = (SECONDS_PER_DAY / FEWEST_BLOCKS_PER_DAY) as u32;
+        let longest = (SECONDS_PER_DAY / MIN_BLOCKS_PER_DAY) as u32;
         if self.target_time.is_some_and(|seconds| !(1..=longest).contains(&seconds)) {
             return Err(format!("--target-time: a number of seconds from 1 to {longest}"));
         }
@@ -67,19 +67,19 @@ impl Plan {
     }
 
     /// Returns the number of accounts with which no account has to sign twice in a block.
-    fn fewest_accounts(&self) -> usize {
-        FEWEST_ACCOUNTS.max(8 * self.transactions)
+    fn min_accounts(&self) -> usize {
+        MIN_ACCOUNTS.max(8 * self.transactions)
     }
 
     /// Returns the number of accounts that the nemesis block funds.
     pub fn funded(&self) -> usize {
-        self.wanted_funded().min(MOST_FUNDED)
+        self.wanted_funded().min(MAX_FUNDED)
     }
 
     fn wanted_funded(&self) -> usize {
         let later = (self.blocks - 1) as usize * self.transactions / 4;
-        let usual = (self.accounts / 8).min(MOST_FUNDED);
-        let enough = FEWEST_ACCOUNTS.max(8 * self.transactions).min(self.accounts - self.remotes());
+        let usual = (self.accounts / 8).min(MAX_FUNDED);
+        let enough = MIN_ACCOUNTS.max(8 * self.transactions).min(self.accounts - self.remotes());
         usual.max(enough).max((self.accounts - self.remotes()).saturating_sub(later)).max(HARVESTERS + 1)
     }
 
@@ -91,14 +91,14 @@ impl Plan {
     /// Returns the target time between blocks in seconds. It determines the length of leases: by default a year is
     /// about a third of the chain, so that leases expire, except for plain chains, which resemble the public network's.
     pub fn target_time(&self) -> u32 {
-        let per_day = (self.blocks / YEARS / 365).max(FEWEST_BLOCKS_PER_DAY);
-        let short_years = (SECONDS_PER_DAY / per_day).max(u64::from(USUAL_TARGET_TIME)) as u32;
-        self.target_time.unwrap_or(if self.plain { USUAL_TARGET_TIME } else { short_years })
+        let per_day = (self.blocks / YEARS / 365).max(MIN_BLOCKS_PER_DAY);
+        let short_years = (SECONDS_PER_DAY / per_day).max(u64::from(PUBLIC_TARGET_TIME)) as u32;
+        self.target_time.unwrap_or(if self.plain { PUBLIC_TARGET_TIME } else { short_years })
     }
 
     /// Returns the rewrite limit: at most the blocks of a day.
     pub fn rewrite_limit(&self) -> u64 {
-        USUAL_REWRITE_LIMIT.min(SECONDS_PER_DAY / u64::from(self.target_time()))
+        PUBLIC_REWRITE_LIMIT.min(SECONDS_PER_DAY / u64::from(self.target_time()))
     }
 
     /// Returns the maximum number of transactions in a synchronisation attempt.

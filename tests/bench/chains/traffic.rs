@@ -6,11 +6,11 @@ use nisd::model::transaction::{Message, MessageKind, Transfer, wire_version};
 use nisd::model::units::MICRO;
 use nisd::model::{Amount, Body, Height, Mosaic, MosaicId, Network, Timestamp, Transaction};
 
-use super::book::Book;
+use super::book::Statistics;
 use super::groups::{Group, Link};
-use super::growth::Place;
+use super::growth::NextBlock;
 use super::names::{Root, Token};
-use super::people::{PAYERS, People, Role};
+use super::people::{Accounts, PAYERS, Role};
 use super::plan::Plan;
 use crate::common::Random;
 
@@ -20,34 +20,34 @@ pub const FEE_UNIT: u64 = 50_000;
 pub const FEE: u64 = 3 * FEE_UNIT;
 /// Whole units of a transfer per fee unit, and maximum number of fee units.
 const FEE_STEP: u64 = 10_000;
-const MOST_FEE_UNITS: u64 = 25;
+const MAX_FEE_UNITS: u64 = 25;
 /// Bytes of a message per fee unit.
 const MESSAGE_STEP: u64 = 32;
 /// Seconds before the block within which transactions are made, and after it within which they expire.
 const AGE: i32 = 3_600;
-const LIFE: i32 = 7_200;
+const TTL: i32 = 7_200;
 /// Maximum lifetime of a transaction in seconds.
-const LONGEST_LIFE: i32 = 86_400;
+const MAX_TTL: i32 = 86_400;
 /// Minimum of a large payment: the minimum that counts for importance.
 const LARGE_PAYMENT: u64 = 1_000;
 /// Whole units with which every tenth newcomer becomes eligible for importance.
-const FORTUNE: u64 = 12_000;
+const ELIGIBLE_BALANCE: u64 = 12_000;
 
 /// Numbers of transactions per thousand by kind; the rest are transfers.
-const MIX: [(usize, Wish); 8] = [
-    (3, Wish::Root),
-    (5, Wish::Sub),
-    (2, Wish::Link),
-    (3, Wish::Group),
-    (40, Wish::Shared),
-    (7, Wish::Supply),
-    (150, Wish::Token),
-    (2, Wish::TokenAndCurrency),
+const MIX: [(usize, RandomKind); 8] = [
+    (3, RandomKind::Root),
+    (5, RandomKind::Sub),
+    (2, RandomKind::Link),
+    (3, RandomKind::Group),
+    (40, RandomKind::Shared),
+    (7, RandomKind::Supply),
+    (150, RandomKind::Token),
+    (2, RandomKind::TokenAndCurrency),
 ];
 
 /// Kind of the next transaction.
 #[derive(Clone, Copy, Debug)]
-enum Wish {
+enum RandomKind {
     Root,
     Sub,
     Link,
@@ -84,7 +84,7 @@ pub enum Event {
 }
 
 /// Result of an event.
-pub enum Happening {
+pub enum EventResult {
     /// It happens by this transaction.
     Now(Box<Transaction>),
     /// It is not possible in this block.
@@ -93,9 +93,9 @@ pub enum Happening {
     Never,
 }
 
-impl Happening {
-    pub fn now(transaction: Transaction) -> Happening {
-        Happening::Now(Box::new(transaction))
+impl EventResult {
+    pub fn now(transaction: Transaction) -> EventResult {
+        EventResult::Now(Box::new(transaction))
     }
 }
 
@@ -103,9 +103,9 @@ impl Happening {
 pub struct Traffic<'n> {
     pub plan: &'n Plan,
     pub network: &'n Network,
-    pub people: People,
+    pub accounts: Accounts,
     pub random: Random,
-    pub book: Book,
+    pub statistics: Statistics,
     pub roots: Vec<Root>,
     pub tokens: Vec<Token>,
     /// Mosaics that everyone trades.
@@ -123,13 +123,13 @@ pub struct Traffic<'n> {
 
 impl<'n> Traffic<'n> {
     /// Starts after the nemesis block.
-    pub fn new(plan: &'n Plan, network: &'n Network, people: People, random: Random) -> Traffic<'n> {
+    pub fn new(plan: &'n Plan, network: &'n Network, people: Accounts, random: Random) -> Traffic<'n> {
         let mut traffic = Traffic {
             plan,
             network,
-            people,
+            accounts: people,
             random,
-            book: Book::default(),
+            statistics: Statistics::default(),
             roots: Vec::new(),
             tokens: Vec::new(),
             popular: Vec::new(),
@@ -142,13 +142,13 @@ impl<'n> Traffic<'n> {
         };
         if !plan.plain {
             let first = [Event::Found, Event::Link, Event::Found, Event::Group, Event::Rent, Event::Rent, Event::Rent];
-            first.into_iter().for_each(|event| traffic.plan_event(Height::NEMESIS.next(), event));
+            first.into_iter().for_each(|event| traffic.schedule(Height::NEMESIS.next(), event));
         }
         traffic
     }
 
     /// Schedules an event at a height.
-    pub fn plan_event(&mut self, height: Height, event: Event) {
+    pub fn schedule(&mut self, height: Height, event: Event) {
         if height.0 > self.plan.blocks {
             return;
         }
@@ -156,16 +156,16 @@ impl<'n> Traffic<'n> {
     }
 
     /// Returns all transactions of a block.
-    pub fn fill(&mut self, place: &Place) -> Vec<Transaction> {
+    pub fn fill(&mut self, place: &NextBlock) -> Vec<Transaction> {
         let mut all = Vec::with_capacity(self.plan.transactions);
         self.count = 0;
-        self.let_happen(place, &mut all);
+        self.run_events(place, &mut all);
         while all.len() < self.plan.transactions {
             let left = (self.plan.blocks - place.height.0 + 1) * self.plan.transactions as u64 - all.len() as u64;
-            let transaction = self.something(place, left);
+            let transaction = self.random_transaction(place, left);
             self.add(transaction, &mut all);
         }
-        self.book.others.insert("accountsSeen", self.people.seen() as u64);
+        self.statistics.other_counts.insert("accountsSeen", self.accounts.seen() as u64);
         all
     }
 
@@ -175,66 +175,66 @@ impl<'n> Traffic<'n> {
     }
 
     /// Executes scheduled events first. What does not fit or is not possible now waits for the next block.
-    fn let_happen(&mut self, place: &Place, all: &mut Vec<Transaction>) {
+    fn run_events(&mut self, place: &NextBlock, all: &mut Vec<Transaction>) {
         while let Some(entry) = self.events.first_entry().filter(|entry| *entry.key() <= place.height) {
             for event in entry.remove() {
                 let has_room = all.len() < self.plan.transactions;
-                match if has_room { self.happen(event, place) } else { Happening::Later } {
-                    Happening::Now(transaction) => self.add(*transaction, all),
-                    Happening::Later => self.plan_event(place.height.next(), event),
-                    Happening::Never => self.book.count("eventsDropped", 1),
+                match if has_room { self.run_event(event, place) } else { EventResult::Later } {
+                    EventResult::Now(transaction) => self.add(*transaction, all),
+                    EventResult::Later => self.schedule(place.height.next(), event),
+                    EventResult::Never => self.statistics.count("eventsDropped", 1),
                 }
             }
         }
     }
 
-    fn happen(&mut self, event: Event, place: &Place) -> Happening {
+    fn run_event(&mut self, event: Event, place: &NextBlock) -> EventResult {
         match event {
-            Event::Found => Happening::now(self.rent_root(place, true)),
-            Event::Rent => Happening::now(self.rent_root(place, false)),
+            Event::Found => EventResult::now(self.rent_root(place, true)),
+            Event::Rent => EventResult::now(self.rent_root(place, false)),
             Event::Define { root, sub, popular } => self.define(place, root, sub, popular),
             Event::Redefine(token) => self.redefine(place, token),
             Event::Renew(root) => self.renew(place, root),
             Event::Claim(root) => self.claim(place, root),
-            Event::Group => Happening::now(self.convert(place)),
-            Event::Link => self.link(place).map_or(Happening::Later, Happening::now),
+            Event::Group => EventResult::now(self.convert_to_multisig(place)),
+            Event::Link => self.link(place).map_or(EventResult::Later, EventResult::now),
             Event::Unlink(link) => self.unlink(place, link),
             Event::Relink(link) => self.relink(place, link),
         }
     }
 
     /// Performs an action of an account if it can pay this many micro-units and has not signed in this block.
-    pub fn happen_by(
+    pub fn run_action(
         &mut self,
-        place: &Place,
+        place: &NextBlock,
         signer: usize,
         micro: u64,
         act: impl FnOnce(&mut Self) -> Transaction,
-    ) -> Happening {
+    ) -> EventResult {
         match () {
-            _ if self.people.has_signed(signer, place.height) => Happening::Later,
-            _ if !self.people.can_pay(signer, place.height, micro) => Happening::Never,
-            _ => Happening::now(act(self)),
+            _ if self.accounts.has_signed(signer, place.height) => EventResult::Later,
+            _ if !self.accounts.can_pay(signer, place.height, micro) => EventResult::Never,
+            _ => EventResult::now(act(self)),
         }
     }
 
     /// Returns a random transaction; `left` is the number of transactions still to be made in the whole chain.
-    fn something(&mut self, place: &Place, left: u64) -> Transaction {
-        let wish = if self.plan.plain { None } else { self.wish() };
+    fn random_transaction(&mut self, place: &NextBlock, left: u64) -> Transaction {
+        let wish = if self.plan.plain { None } else { self.random_kind() };
         let made = wish.and_then(|wish| match wish {
-            Wish::Root => Some(self.rent_root(place, false)),
-            Wish::Sub => self.any_root(place.height).and_then(|root| self.rent_sub(place, root)),
-            Wish::Link => self.link(place),
-            Wish::Group => (40 * self.groups.len() < self.plan.accounts).then(|| self.convert(place)),
-            Wish::Shared => self.share(place),
-            Wish::Supply => self.change_supply(place),
-            Wish::Token => self.trade(place, left, false),
-            Wish::TokenAndCurrency => self.trade(place, left, true),
+            RandomKind::Root => Some(self.rent_root(place, false)),
+            RandomKind::Sub => self.random_root(place.height).and_then(|root| self.rent_sub(place, root)),
+            RandomKind::Link => self.link(place),
+            RandomKind::Group => (40 * self.groups.len() < self.plan.accounts).then(|| self.convert_to_multisig(place)),
+            RandomKind::Shared => self.use_multisig(place),
+            RandomKind::Supply => self.change_supply(place),
+            RandomKind::Token => self.trade(place, left, false),
+            RandomKind::TokenAndCurrency => self.trade(place, left, true),
         });
         made.unwrap_or_else(|| self.transfer(place, left))
     }
 
-    fn wish(&mut self) -> Option<Wish> {
+    fn random_kind(&mut self) -> Option<RandomKind> {
         let mut place = self.random.below(1_000);
         for (share, wish) in MIX {
             match place.checked_sub(share) {
@@ -248,17 +248,17 @@ impl<'n> Traffic<'n> {
     /// Returns an account to pay, and whether it is new; newcomers are so frequent that all have appeared some time
     /// before the end.
     pub fn payee(&mut self, left: u64) -> (usize, bool) {
-        let unseen = self.people.unseen() as u64;
+        let unseen = self.accounts.unseen() as u64;
         match 3 * unseen > self.random.next() % left.max(1) {
-            true if unseen > 0 => (self.people.newcomer(), true),
-            _ => (self.people.payee(&mut self.random), false),
+            true if unseen > 0 => (self.accounts.newcomer(), true),
+            _ => (self.accounts.payee(&mut self.random), false),
         }
     }
 
-    fn transfer(&mut self, place: &Place, left: u64) -> Transaction {
+    fn transfer(&mut self, place: &NextBlock, left: u64) -> Transaction {
         let (to, is_new) = self.payee(left);
         let units = match (is_new, self.random.below(20)) {
-            (true, 0..2) => FORTUNE + self.random.next() % FORTUNE,
+            (true, 0..2) => ELIGIBLE_BALANCE + self.random.next() % ELIGIBLE_BALANCE,
             (true, _) => 50 + self.random.next() % 2_000,
             (false, 0) => 20 * LARGE_PAYMENT + self.random.next() % (20 * LARGE_PAYMENT),
             (false, 1..10) => LARGE_PAYMENT + self.random.next() % (2 * LARGE_PAYMENT),
@@ -267,15 +267,15 @@ impl<'n> Traffic<'n> {
         let amount = units * MICRO + [0, self.random.next() % MICRO][self.random.below(2)];
         let message = self.message();
         let fee = transfer_fee(amount) + message_fee(message.as_ref());
-        let from = self.people.payer(&mut self.random, place.height, amount + fee, &PAYERS);
+        let from = self.accounts.payer(&mut self.random, place.height, amount + fee, &PAYERS);
         let body = Body::Transfer(self.payment(to, amount, message, Vec::new()));
-        self.people.pay(from, to, amount);
+        self.accounts.pay(from, to, amount);
         self.signed(place, from, 1, fee, body)
     }
 
     /// Builds a payment.
     pub fn payment(&self, to: usize, amount: u64, message: Option<Message>, mosaics: Vec<Mosaic>) -> Transfer {
-        Transfer { recipient: self.people.get(to).address, amount: Amount(amount), message, mosaics }
+        Transfer { recipient: self.accounts.get(to).address, amount: Amount(amount), message, mosaics }
     }
 
     /// Sometimes returns a short message.
@@ -297,38 +297,38 @@ impl<'n> Traffic<'n> {
     }
 
     /// Builds an unsigned transaction without charging its fee.
-    pub fn unsigned(&mut self, place: &Place, signer: usize, version: i32, fee: u64, body: Body) -> Transaction {
+    pub fn unsigned(&mut self, place: &NextBlock, signer: usize, version: i32, fee: u64, body: Body) -> Transaction {
         let (last, first) = (place.time.0, (place.parent.0 + 1).max(place.time.0 - AGE));
         let time = first + self.random.below((last - first + 1) as usize) as i32;
         Transaction {
             version: wire_version(self.network.byte, version),
             timestamp: Timestamp(time),
-            signer: self.people.get(signer).keys.public(),
+            signer: self.accounts.get(signer).keys.public(),
             signature: None,
             fee: Amount(fee),
-            deadline: Timestamp((last + LIFE).min(time + LONGEST_LIFE)),
+            deadline: Timestamp((last + TTL).min(time + MAX_TTL)),
             body,
         }
     }
 
     /// Builds a signed transaction and charges its fee to the signer.
-    pub fn signed(&mut self, place: &Place, signer: usize, version: i32, fee: u64, body: Body) -> Transaction {
+    pub fn signed(&mut self, place: &NextBlock, signer: usize, version: i32, fee: u64, body: Body) -> Transaction {
         let transaction = self.unsigned(place, signer, version, fee, body);
-        self.people.spend(signer, fee);
+        self.accounts.spend(signer, fee);
         self.sign(place, signer, transaction)
     }
 
     /// Signs a transaction.
-    pub fn sign(&mut self, place: &Place, signer: usize, mut transaction: Transaction) -> Transaction {
-        self.people.sign(signer, place.height);
-        transaction.signature = Some(self.people.get(signer).keys.sign(&transaction.signed_bytes()));
+    pub fn sign(&mut self, place: &NextBlock, signer: usize, mut transaction: Transaction) -> Transaction {
+        self.accounts.sign(signer, place.height);
+        transaction.signature = Some(self.accounts.get(signer).keys.sign(&transaction.signed_bytes()));
         transaction
     }
 
     /// Gives a new role to an ordinary account that can pay this many micro-units.
-    pub fn recruit(&mut self, place: &Place, micro: u64, role: Role) -> usize {
-        let found = self.people.payer(&mut self.random, place.height, micro, &[Role::Ordinary]);
-        self.people.get_mut(found).role = role;
+    pub fn assign_role(&mut self, place: &NextBlock, micro: u64, role: Role) -> usize {
+        let found = self.accounts.payer(&mut self.random, place.height, micro, &[Role::Ordinary]);
+        self.accounts.get_mut(found).role = role;
         found
     }
 }
@@ -340,7 +340,7 @@ pub fn transfer_fee(amount: u64) -> u64 {
 
 /// Returns the minimum fee for sending something worth this many whole units.
 pub fn fee_of_units(units: u64) -> u64 {
-    (units / FEE_STEP).clamp(1, MOST_FEE_UNITS) * FEE_UNIT
+    (units / FEE_STEP).clamp(1, MAX_FEE_UNITS) * FEE_UNIT
 }
 
 /// Returns the fee of a message.

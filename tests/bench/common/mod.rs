@@ -26,9 +26,9 @@ pub const TIP: u64 = 4010;
 /// A clock shortly after that block.
 pub const CLOCK: &str = "241500";
 /// A network time later than every block.
-pub const LATE: Timestamp = Timestamp(i32::MAX - 100);
+pub const FAR_FUTURE: Timestamp = Timestamp(i32::MAX - 100);
 /// Maximum wait.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const MAX_WAIT: Duration = Duration::from_secs(60);
 
 /// Returns the path of a file of the chain `all-forks`.
 pub fn all_forks(file: &str) -> PathBuf {
@@ -52,7 +52,7 @@ pub struct Node {
 
 impl Node {
     /// Starts `nisd run` on a new private network that finds a block every second.
-    pub fn hasty(binary: &str, folder: &Path) -> Node {
+    pub fn fast(binary: &str, folder: &Path) -> Node {
         let funded = [(address(&key_pair(1)), Amount::whole(TOTAL))];
         let key = private_key(1).printed();
         Node::private(binary, folder, &Genesis::new(now(), &funded).write_hasty(folder, &key, &[]))
@@ -114,7 +114,7 @@ impl Node {
             {
                 return client;
             }
-            assert!(begun.elapsed() < PATIENCE, "no answer; the log says: {}", self.log());
+            assert!(begun.elapsed() < MAX_WAIT, "no answer; the log says: {}", self.log());
             std::thread::sleep(Duration::from_micros(500));
         }
     }
@@ -123,7 +123,7 @@ impl Node {
     pub fn wait_for_tip(&self) {
         let (begun, mut client) = (Instant::now(), self.first_answer());
         while client.height() < TIP {
-            assert!(begun.elapsed() < PATIENCE, "the import does not end; the log says: {}", self.log());
+            assert!(begun.elapsed() < MAX_WAIT, "the import does not end; the log says: {}", self.log());
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -191,7 +191,7 @@ fn free_port() -> SocketAddr {
 }
 
 /// Imports blocks into a store as the program does; returns the seconds of every step except those that commit.
-pub fn take_in(
+pub fn import_timed(
     store: &Store,
     settings: &Settings,
     files: Vec<BlockFile<'static>>,
@@ -203,7 +203,7 @@ pub fn take_in(
     let mut steps = Vec::new();
     loop {
         let begun = Instant::now();
-        match intake.step(LATE).expect("a good chain") {
+        match intake.step(FAR_FUTURE).expect("a good chain") {
             ImportProgress::Working => steps.push(begun.elapsed().as_secs_f64()),
             ImportProgress::Syncing | ImportProgress::Committed { .. } => {}
             ImportProgress::Done => return steps,
@@ -234,7 +234,7 @@ impl Client {
     }
 
     /// Sends a whole request; returns the status and the body of its answer.
-    pub fn ask(&mut self, request: &str) -> io::Result<(u16, &[u8])> {
+    pub fn send_request(&mut self, request: &str) -> io::Result<(u16, &[u8])> {
         self.send(request)?;
         self.answer()
     }
@@ -272,7 +272,7 @@ impl Client {
     }
 
     pub fn get(&mut self, path: &str) -> io::Result<(u16, &[u8])> {
-        self.ask(&get(path))
+        self.send_request(&get(path))
     }
 
     /// Requests the chain height.
@@ -310,17 +310,17 @@ pub const KINDS: [&str; 8] = [
 const RECENT: u64 = 1_000;
 
 /// Mixed queries about the content of the chain up to some height.
-pub struct Mix {
+pub struct QueryMix {
     blocks: Vec<serde_json::Value>,
 }
 
-impl Mix {
+impl QueryMix {
     /// Returns the mix for `all-forks`.
-    pub fn all_forks() -> Mix {
+    pub fn all_forks() -> QueryMix {
         let lines = flate2::read::MultiGzDecoder::new(File::open(all_forks("blocks.jsonl.gz")).expect("blocks"));
         let lines = BufReader::new(lines).lines();
         let blocks = lines.map(|line| serde_json::from_str(&line.expect("a line")).expect("JSON")).collect();
-        Mix { blocks }
+        QueryMix { blocks }
     }
 
     /// Returns query `number`, of the kind `KINDS[number % 8]`, that a node at `height` can answer.

@@ -6,14 +6,14 @@ use std::net::SocketAddr;
 use tungstenite::protocol::Role;
 use tungstenite::{Message, WebSocket};
 
-use super::PATIENCE;
+use super::MAX_WAIT;
 
 /// Opens sessions and subscribes them.
 pub fn open(count: usize, address: SocketAddr, destinations: &[&str]) -> Vec<WebSocket<std::net::TcpStream>> {
     let streams: Vec<_> = (0..count).map(|_| std::net::TcpStream::connect(address).expect("a connection")).collect();
     for mut stream in &streams {
         stream.set_nodelay(true).expect("no delay");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        stream.set_read_timeout(Some(MAX_WAIT)).expect("a timeout");
         let request = "GET /w/messages/websocket HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\n\
                        Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n\
                        Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";

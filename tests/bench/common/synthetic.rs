@@ -19,10 +19,10 @@ use super::scatter;
 /// The last block.
 pub const LAST: u64 = 359;
 /// Balance in whole units of the account that makes all blocks.
-const OF_THE_HARVESTER: u64 = 3_000_000_000;
+const HARVESTER_BALANCE: u64 = 3_000_000_000;
 
 /// The files of a chain.
-pub struct Synthetic {
+pub struct SyntheticChain {
     /// Settings, including those of the network.
     pub config: PathBuf,
     /// All blocks except the nemesis block.
@@ -31,9 +31,9 @@ pub struct Synthetic {
     pub addresses: Vec<Address>,
 }
 
-impl Synthetic {
+impl SyntheticChain {
     /// Creates a chain with `accounts` eligible accounts and `payments` among them.
-    pub fn create(folder: &Path, accounts: usize, payments: usize) -> Synthetic {
+    pub fn create(folder: &Path, accounts: usize, payments: usize) -> SyntheticChain {
         let keys: Vec<KeyPair> = (1..=accounts as u64).map(key_pair).collect();
         let addresses: Vec<Address> = keys.iter().map(address).collect();
         let config = write_config(folder, &addresses);
@@ -51,7 +51,7 @@ impl Synthetic {
             head.push(&block, &keys[0], &settings);
         }
         fs::write(&blocks, file).expect("room");
-        Synthetic { config, blocks, addresses }
+        SyntheticChain { config, blocks, addresses }
     }
 }
 
@@ -68,15 +68,15 @@ fn payment(keys: &[KeyPair], addresses: &[Address], height: u64, number: usize, 
 
 /// Writes the settings of the network, whose first account owns so much that it makes all blocks.
 fn write_config(folder: &Path, addresses: &[Address]) -> PathBuf {
-    let each = (TOTAL - OF_THE_HARVESTER) / addresses.len() as u64;
-    let amount = |index| Amount::whole(if index == 0 { OF_THE_HARVESTER } else { each });
+    let each = (TOTAL - HARVESTER_BALANCE) / addresses.len() as u64;
+    let amount = |index| Amount::whole(if index == 0 { HARVESTER_BALANCE } else { each });
     let funded: Vec<_> = addresses.iter().enumerate().map(|(index, to)| (*to, amount(index))).collect();
     let limits = [("nis.maxTransactionsPerBlock", "10000"), ("nis.maxTransactions", "10000")];
     Genesis::new(Timestamp(0), &funded).write(folder, &limits)
 }
 
 /// The tip of the chain being made.
-struct Head {
+struct ChainTip {
     hash: Hash256,
     generation_hash: Hash256,
     timestamp: Timestamp,
@@ -85,18 +85,18 @@ struct Head {
     importance: u64,
 }
 
-fn import_nemesis(settings: &Settings, scratch: &Path) -> Head {
+fn import_nemesis(settings: &Settings, scratch: &Path) -> ChainTip {
     let store: Store = commands::open_store(settings, scratch).expect("a store");
-    super::take_in(&store, settings, Vec::new(), None);
+    super::import_timed(&store, settings, Vec::new(), None);
     let snapshot = store.snapshot().expect("a snapshot");
     let StoredHeader { hash, generation_hash, timestamp, .. } = tip(&snapshot).expect("a tip").expect("a tip");
     let harvester = address(&key_pair(1));
     let importance = harvesting_importance(&snapshot, &harvester, Height(2), &settings.network).expect("an importance");
     let window = DifficultyWindow::load(&snapshot, Height::NEMESIS).expect("a window");
-    Head { hash, generation_hash, timestamp, window, importance }
+    ChainTip { hash, generation_hash, timestamp, window, importance }
 }
 
-impl Head {
+impl ChainTip {
     fn difficulty(&self, settings: &Settings) -> u64 {
         self.window.difficulty(settings.network.chain.target_time).expect("time passes")
     }

@@ -9,45 +9,49 @@ use nisd::model::{Amount, Body, Levy, Mosaic, MosaicId, NamespaceId, Timestamp, 
 use super::court::Purpose;
 use super::maker::{MICRO, Maker};
 use super::model::Token;
-use super::people::{CREATION, FIRST_ORDINARY, HARVESTERS, LENDER, NEMESIS, RENTAL, SHARERS, Who};
+use super::people::{AccountIndex, COSIGNATORIES, CREATION, DELEGATOR, FIRST_ORDINARY, HARVESTERS, NEMESIS, RENTAL};
 use super::rule::Rule;
 
 /// Transactions that no block may hold in this order.
-pub type Bent = Option<Vec<Transaction>>;
+pub type ViolatingTransactions = Option<Vec<Transaction>>;
 
 impl Maker<'_> {
     /// Returns transactions meant to break a rule for transactions, if the state allows it.
-    pub fn bend(&mut self, aim: Rule) -> Bent {
+    pub fn violate(&mut self, aim: Rule) -> ViolatingTransactions {
         use Rule::*;
-        let (network, other_network) = (self.court.people.network, self.court.people.other_network());
+        let (network, other_network) = (self.oracle.key_ring.network, self.oracle.key_ring.other_network());
         match aim {
-            T1Past => self.anywhere(|random, one| one.deadline.0 = (one.timestamp.0 - random.below(2) as i32).max(0)),
-            T1Future => self.anywhere(|random, one| one.deadline.0 = one.timestamp.0 + 86_401 + random.below(9) as i32),
-            T1Wraps => self.anywhere(|random, one| {
+            T1Past => {
+                self.change_anywhere(|random, one| one.deadline.0 = (one.timestamp.0 - random.below(2) as i32).max(0))
+            }
+            T1Future => {
+                self.change_anywhere(|random, one| one.deadline.0 = one.timestamp.0 + 86_401 + random.below(9) as i32)
+            }
+            T1Wraps => self.change_anywhere(|random, one| {
                 one.timestamp = Timestamp(i32::MAX - 86_399 + random.below(80_000) as i32);
                 one.deadline = Timestamp(i32::MAX);
             }),
             T2First | T2Second | T2Third => self.low_fee(),
             T2Cosignature => self.high_cosignature(),
             T2Unknown | T19Unknown => self.unknown_mosaic(),
-            T3Version => self.anywhere(|random, one| {
+            T3Version => self.change_anywhere(|random, one| {
                 one.version = wire_version(network, if random.coin() { 0 } else { 3 });
             }),
             T3Mosaics => self.before_mosaics(),
             T3Modification => {
-                let (who, other) = (self.single_payer(1_000)?, self.anybody());
+                let (who, other) = (self.random_single_payer(1_000)?, self.random_account());
                 let draft = self.modify(who, &[(ModificationKind::Add, other)], Some(1));
                 self.finished(Some(draft))
             }
             T4 => {
-                let now = self.court.now;
-                self.anywhere(|random, one| {
+                let now = self.oracle.now;
+                self.change_anywhere(|random, one| {
                     one.timestamp = Timestamp(now.saturating_add(11 + random.below(2) as i32));
                     one.deadline = Timestamp(one.timestamp.0.saturating_add(5_000));
                 })
             }
             T5 => {
-                let to = self.anybody();
+                let to = self.random_account();
                 let draft = self.transfer_of(NEMESIS, to, MICRO, Vec::new());
                 self.finished(Some(version_1(draft)))
             }
@@ -55,11 +59,11 @@ impl Maker<'_> {
             T6Name => self.long_name(),
             T6Quantity => self.large_quantity(),
             T6Levy => self.negative_levy(),
-            T7 => self.anywhere(|_, one| one.version = wire_version(other_network, entity_version(one.version))),
+            T7 => self.change_anywhere(|_, one| one.version = wire_version(other_network, entity_version(one.version))),
             T8Signer => self.by_remote(),
             T8Other | T8Inner => self.with_remote(aim == T8Inner),
             T9 => {
-                let who = self.one_who(|who, account| account.is_multisig() && who < RENTAL)?;
+                let who = self.random_account_where(|who, account| account.is_multisig() && who < RENTAL)?;
                 let mut draft = self.draft_by(who)?;
                 self.sign(&mut draft);
                 Some(vec![draft])
@@ -69,14 +73,14 @@ impl Maker<'_> {
             | T11Cosignatory | T11Activated | T11NotActive => self.bad_link(aim),
             T12 => {
                 let inner = self.draft_of_multisig()?;
-                let who = self.single_payer(0)?;
+                let who = self.random_single_payer(0)?;
                 let draft = self.wrap_by(inner, who, &[]);
                 self.finished(Some(draft))
             }
             T13 => {
-                let (sink, to) = (if self.once_in(9) { CREATION } else { RENTAL }, self.anybody());
+                let (sink, to) = (if self.once_in(9) { CREATION } else { RENTAL }, self.random_account());
                 let inner = self.transfer_of(sink, to, MICRO, Vec::new());
-                let draft = self.wrap_by(version_1(inner), SHARERS[0], &SHARERS[1..]);
+                let draft = self.wrap_by(version_1(inner), COSIGNATORIES[0], &COSIGNATORIES[1..]);
                 self.finished(Some(draft))
             }
             T14Already | T14AddMultisig | T14AddSelf | T14DeleteUnknown | T14Deletes | T14Redundant | T14Kind
@@ -87,7 +91,7 @@ impl Maker<'_> {
             T17Expired | T17Missing | T17Owner | T17Same | T17Spread | T17Transferable | T17Sink | T17Fee
             | T17LevyUnknown | T17LevyFixed => self.bad_definition(aim),
             T18Unknown | T18Expired | T18Creator | T18Immutable | T18Above | T18Below => self.bad_supply(aim),
-            T19Many | T19Fraction | T19Expired | T19Fixed | T19Levy | T20Balance | T20Levy => self.bad_bag(aim),
+            T19Many | T19Fraction | T19Expired | T19Fixed | T19Levy | T20Balance | T20Levy => self.bad_mosaic_list(aim),
             T21Few | T21Foreign => self.bad_signatures(aim),
             HazardAlone => {
                 let whole = self.wrapped()?;
@@ -99,14 +103,17 @@ impl Maker<'_> {
     }
 
     /// Returns a draft with all signatures.
-    fn finished(&mut self, draft: Option<Transaction>) -> Bent {
+    fn finished(&mut self, draft: Option<Transaction>) -> ViolatingTransactions {
         self.finish(draft?).map(|whole| vec![whole])
     }
 
     /// Changes a valid transaction: a plain one, an inner one, or a multisig one.
-    fn anywhere(&mut self, mut change: impl FnMut(&mut crate::common::Random, &mut Transaction)) -> Bent {
+    fn change_anywhere(
+        &mut self,
+        mut change: impl FnMut(&mut crate::common::Random, &mut Transaction),
+    ) -> ViolatingTransactions {
         let mut draft = if self.once_in(3) { self.draft_of_multisig()? } else { self.valid_draft()? };
-        let signer = self.court.people.of_key(&draft.signer);
+        let signer = self.oracle.key_ring.of_key(&draft.signer);
         if !self.account(signer).is_multisig() || self.once_in(3) {
             change(self.random, &mut draft);
             return self.finished(Some(draft));
@@ -122,14 +129,15 @@ impl Maker<'_> {
 
     /// Returns a valid draft of a multisig account.
     pub fn draft_of_multisig(&mut self) -> Option<Transaction> {
-        let who =
-            self.one_who(|who, account| account.is_multisig() && who < RENTAL && account.balance > 100 * MICRO)?;
+        let who = self.random_account_where(|who, account| {
+            account.is_multisig() && who < RENTAL && account.balance > 100 * MICRO
+        })?;
         if self.can_act(who) { self.draft_by(who) } else { None }
     }
 
     /// Returns a small transfer of an account.
-    fn draft_by(&mut self, who: Who) -> Option<Transaction> {
-        let to = self.payee();
+    fn draft_by(&mut self, who: AccountIndex) -> Option<Transaction> {
+        let to = self.random_payee();
         let amount = self.random.next() % MICRO;
         let draft = self.transfer_of(who, to, amount, Vec::new());
         Some(version_1(draft))
@@ -143,21 +151,21 @@ impl Maker<'_> {
         Some(whole)
     }
 
-    fn low_fee(&mut self) -> Bent {
+    fn low_fee(&mut self) -> ViolatingTransactions {
         let draft = self.valid_draft()?;
-        let signer = self.court.people.of_key(&draft.signer);
+        let signer = self.oracle.key_ring.of_key(&draft.signer);
         let is_multisig = self.account(signer).is_multisig();
         let mut whole = if is_multisig && self.random.coin() { self.wrap(draft)? } else { draft };
         let target = match &mut whole.body {
             Body::Multisig(body) if !body.cosignatures.is_empty() && self.random.coin() => &mut body.cosignatures[0],
             _ => &mut whole,
         };
-        let least = self.court.least_fee(target).ok()?;
+        let least = self.oracle.min_fee(target).ok()?;
         target.fee = Amount(least.saturating_sub(1 + self.random.next() % 2));
         self.finished(Some(whole))
     }
 
-    fn high_cosignature(&mut self) -> Bent {
+    fn high_cosignature(&mut self) -> ViolatingTransactions {
         let inner = self.draft_of_multisig()?;
         let mut whole = self.wrap(inner)?;
         if let Body::Multisig(body) = &mut whole.body {
@@ -166,16 +174,16 @@ impl Maker<'_> {
         self.finished(Some(whole))
     }
 
-    fn unknown_mosaic(&mut self) -> Bent {
+    fn unknown_mosaic(&mut self) -> ViolatingTransactions {
         let name = self.root_name();
         let id = MosaicId::new(name, "nowhere").expect("a name");
-        let (from, to) = (self.single_payer(100)?, self.payee());
+        let (from, to) = (self.random_single_payer(100)?, self.random_payee());
         let draft = self.transfer_of(from, to, MICRO, vec![Mosaic { id, quantity: 1 }]);
         self.finished(Some(draft))
     }
 
-    fn before_mosaics(&mut self) -> Bent {
-        let (from, to) = (self.single_payer(100)?, self.payee());
+    fn before_mosaics(&mut self) -> ViolatingTransactions {
+        let (from, to) = (self.random_single_payer(100)?, self.random_payee());
         let name = self.root_name();
         let draft = match self.random.below(4) {
             0 => self.transfer_of(from, to, MICRO, Vec::new()),
@@ -192,9 +200,9 @@ impl Maker<'_> {
         self.finished(Some(draft))
     }
 
-    fn too_much(&mut self) -> Bent {
-        let from = self.payer(1)?;
-        let (to, balance) = (self.payee(), self.account(from).balance);
+    fn too_much(&mut self) -> ViolatingTransactions {
+        let from = self.random_payer(1)?;
+        let (to, balance) = (self.random_payee(), self.account(from).balance);
         let mut draft = version_1(self.transfer_of(from, to, balance, Vec::new()));
         if self.random.coin() {
             // The shortfall is as small as possible.
@@ -204,8 +212,8 @@ impl Maker<'_> {
         self.finished(Some(draft))
     }
 
-    fn long_name(&mut self) -> Bent {
-        let signer = self.single_payer(100)?;
+    fn long_name(&mut self) -> ViolatingTransactions {
+        let signer = self.random_single_payer(100)?;
         let (parent, part) = match self.random.below(3) {
             0 => (None, "x".repeat(17)),
             1 => (Some("r0"), "x".repeat(65)),
@@ -216,21 +224,21 @@ impl Maker<'_> {
         self.finished(Some(draft))
     }
 
-    fn large_quantity(&mut self) -> Bent {
+    fn large_quantity(&mut self) -> ViolatingTransactions {
         let id = if self.random.coin() { MosaicId::xem() } else { self.token(|_, token| token.supply > 0)?.0.clone() };
-        let (from, to) = (self.single_payer(1_000)?, self.payee());
+        let (from, to) = (self.random_single_payer(1_000)?, self.random_payee());
         let quantity = 9_000_000_000_000_000;
         let draft = self.transfer_of(from, to, 2_000 * MICRO, vec![Mosaic { id, quantity }]);
         self.finished(Some(draft))
     }
 
-    fn negative_levy(&mut self) -> Bent {
+    fn negative_levy(&mut self) -> ViolatingTransactions {
         let is_huge = |token: &Token| {
             let levy = token.definition.levy.as_ref();
             levy.is_some_and(|levy| levy.kind == LevyKind::Percentile && levy.fee >= 2_000)
         };
         let (id, token) = self.token(|_, token| is_huge(token))?;
-        let (from, to) = (self.single_payer(1_000)?, self.payee());
+        let (from, to) = (self.random_single_payer(1_000)?, self.random_payee());
         // The product is at least 2⁶³ but below 2⁶⁴.
         let fee = token.definition.levy.as_ref()?.fee;
         let quantity = i64::MAX as u64 / fee + 1 + self.random.next() % 1_000;
@@ -239,18 +247,18 @@ impl Maker<'_> {
     }
 
     /// Returns an account that is or was a remote, preferably one that can pay.
-    fn a_remote(&mut self) -> Option<Who> {
-        let rich = self.one_who(|_, account| {
+    fn any_remote(&mut self) -> Option<AccountIndex> {
+        let rich = self.random_account_where(|_, account| {
             account.balance > 100 * MICRO && account.links.last().is_some_and(|link| !link.is_owner)
         });
         match rich {
             Some(who) if self.random.coin() => Some(who),
-            _ => self.one_who(|_, account| account.links.last().is_some_and(|link| !link.is_owner)),
+            _ => self.random_account_where(|_, account| account.links.last().is_some_and(|link| !link.is_owner)),
         }
     }
 
-    fn by_remote(&mut self) -> Bent {
-        let remote = self.a_remote()?;
+    fn by_remote(&mut self) -> ViolatingTransactions {
+        let remote = self.any_remote()?;
         if let Some(account) = self.account(remote).cosignatory_of.first().copied() {
             let inner = self.draft_by(account)?;
             let draft = self.wrap_by(inner, remote, &[]);
@@ -260,16 +268,20 @@ impl Maker<'_> {
         if let Body::Transfer(body) = &mut draft.body {
             body.amount = Amount(0);
         }
-        if self.court.terms.ignore_fees {
+        if self.oracle.terms.ignore_fees {
             draft.fee = Amount(0);
         }
         self.finished(Some(draft))
     }
 
-    fn with_remote(&mut self, is_inner: bool) -> Bent {
-        let remote = self.a_remote()?;
-        let payer = self.single_payer(1_000)?;
-        let from = if is_inner { self.one_who(|who, account| account.is_multisig() && who < RENTAL)? } else { payer };
+    fn with_remote(&mut self, is_inner: bool) -> ViolatingTransactions {
+        let remote = self.any_remote()?;
+        let payer = self.random_single_payer(1_000)?;
+        let from = if is_inner {
+            self.random_account_where(|who, account| account.is_multisig() && who < RENTAL)?
+        } else {
+            payer
+        };
         let draft = match self.random.below(4) {
             0 if is_inner => {
                 let draft = self.link_to(from, remote, LinkMode::Deactivate);
@@ -281,39 +293,40 @@ impl Maker<'_> {
         self.finished(Some(draft))
     }
 
-    fn long_message(&mut self) -> Bent {
-        let forks = &self.court.terms.forks;
-        let most = match self.court.height {
+    fn long_message(&mut self) -> ViolatingTransactions {
+        let forks = &self.oracle.terms.forks;
+        let most = match self.oracle.height {
             height if height >= forks.remote => 1_024,
             height if height >= forks.multisig => 160,
             _ => 96,
         };
-        let (from, to) = (self.payer(100_000)?, self.payee());
+        let (from, to) = (self.random_payer(100_000)?, self.random_payee());
         let length = if self.random.coin() { most + 1 } else { most + self.random.below(200) };
         let message = self.message(length);
         let mut draft = version_1(self.transfer_of(from, to, MICRO, Vec::new()));
         if let Body::Transfer(body) = &mut draft.body {
             body.message = message;
         }
-        draft.fee = Amount(self.court.least_fee(&draft).ok()?);
+        draft.fee = Amount(self.oracle.min_fee(&draft).ok()?);
         self.finished(Some(draft))
     }
 
-    fn bad_link(&mut self, aim: Rule) -> Bent {
-        let (height, limit) = (self.court.height, self.court.terms.rewrite_limit);
+    fn bad_link(&mut self, aim: Rule) -> ViolatingTransactions {
+        let (height, limit) = (self.oracle.height, self.oracle.terms.rewrite_limit);
         let is_recent = |height: u64, at: u64| height - at < limit;
-        let free =
-            self.one_who(|who, account| who >= FIRST_ORDINARY && account.links.is_empty() && account.balance == 0);
-        let owner = self.payer(100).filter(|who| !HARVESTERS.contains(who))?;
+        let free = self.random_account_where(|who, account| {
+            who >= FIRST_ORDINARY && account.links.is_empty() && account.balance == 0
+        });
+        let owner = self.random_payer(100).filter(|who| !HARVESTERS.contains(who))?;
         let (owner, remote, mode) = match aim {
             Rule::T11RemoteRecent => {
-                let recent = self.one_who(|_, account| {
+                let recent = self.random_account_where(|_, account| {
                     account.links.last().is_some_and(|link| !link.is_owner && is_recent(height, link.height))
                 });
                 (owner, recent?, LinkMode::Activate)
             }
             Rule::T11RemoteTied => {
-                let tied = self.one_who(|_, account| {
+                let tied = self.random_account_where(|_, account| {
                     let last = account.links.last();
                     last.is_some_and(|link| {
                         !link.is_owner
@@ -326,7 +339,7 @@ impl Maker<'_> {
             }
             Rule::T11OwnerRecent | Rule::T11Activated => {
                 let wants_recent = aim == Rule::T11OwnerRecent;
-                let lender = self.one_who(|_, account| {
+                let lender = self.random_account_where(|_, account| {
                     account.links.last().is_some_and(|link| {
                         link.is_owner
                             && is_recent(height, link.height) == wants_recent
@@ -335,12 +348,14 @@ impl Maker<'_> {
                 });
                 (lender.filter(|who| self.can_act(*who))?, free?, LinkMode::Activate)
             }
-            Rule::T11Balance => (owner, self.one_who(|_, account| account.balance > 0)?, LinkMode::Activate),
-            Rule::T11NotActive => (owner, self.anybody(), LinkMode::Deactivate),
+            Rule::T11Balance => {
+                (owner, self.random_account_where(|_, account| account.balance > 0)?, LinkMode::Activate)
+            }
+            Rule::T11NotActive => (owner, self.random_account(), LinkMode::Deactivate),
             _ => {
-                let model = self.court.model;
-                let is_landlord = |who: Who| model.roots.values().any(|root| root.newest().owner == who);
-                let found = self.one_who(|who, account| {
+                let model = self.oracle.model;
+                let is_landlord = |who: AccountIndex| model.roots.values().any(|root| root.newest().owner == who);
+                let found = self.random_account_where(|who, account| {
                     account.balance == 0
                         && match aim {
                             Rule::T11Mosaic => !account.mosaics.is_empty(),
@@ -356,22 +371,22 @@ impl Maker<'_> {
         self.finished(Some(draft))
     }
 
-    fn bad_modification(&mut self, aim: Rule) -> Bent {
+    fn bad_modification(&mut self, aim: Rule) -> ViolatingTransactions {
         use ModificationKind::{Add, Delete, Unknown};
-        let multisig = self.one_who(|who, account| {
+        let multisig = self.random_account_where(|who, account| {
             account.is_multisig() && who < RENTAL && account.balance > 100 * MICRO && account.cosignatories.len() > 1
         });
-        let single = self.single_payer(100)?;
-        let stranger = self.one_who(|who, account| {
+        let single = self.random_single_payer(100)?;
+        let stranger = self.random_account_where(|who, account| {
             who >= FIRST_ORDINARY && !account.is_multisig() && who != single && account.links.is_empty()
         })?;
-        let model = self.court.model;
-        let cosignatories = |who: Who| model.accounts[who].cosignatories.iter().copied().collect::<Vec<_>>();
+        let model = self.oracle.model;
+        let cosignatories = |who: AccountIndex| model.accounts[who].cosignatories.iter().copied().collect::<Vec<_>>();
         let (who, changes) = match aim {
             Rule::T14Already => {
                 let who = multisig?;
                 let known = cosignatories(who);
-                (who, vec![(Add, *self.one_of(&known)?)])
+                (who, vec![(Add, *self.random_element(&known)?)])
             }
             Rule::T14AddMultisig => (single, vec![(Add, multisig?)]),
             Rule::T14AddSelf => (single, vec![(Add, single)]),
@@ -392,7 +407,8 @@ impl Maker<'_> {
             Rule::T14Redundant => (single, vec![(Add, stranger), (Add, stranger)]),
             Rule::T14Kind => (single, vec![(Add, stranger), (Unknown, stranger)]),
             _ => {
-                let who = self.one_who(|who, account| !account.cosignatory_of.is_empty() && who != stranger)?;
+                let who =
+                    self.random_account_where(|who, account| !account.cosignatory_of.is_empty() && who != stranger)?;
                 (who, vec![(Add, stranger)])
             }
         };
@@ -400,23 +416,24 @@ impl Maker<'_> {
         self.finished(Some(draft))
     }
 
-    fn bad_count(&mut self, aim: Rule) -> Bent {
+    fn bad_count(&mut self, aim: Rule) -> ViolatingTransactions {
         use ModificationKind::{Add, Delete};
         if aim == Rule::T15Many {
-            let who = self.single_payer(1_000).filter(|who| self.account(*who).cosignatory_of.is_empty())?;
-            let is_fit = |other: &Who| {
+            let who = self.random_single_payer(1_000).filter(|who| self.account(*who).cosignatory_of.is_empty())?;
+            let is_fit = |other: &AccountIndex| {
                 let account = self.account(*other);
                 *other != who && !account.is_multisig() && !self.is_remote(*other)
             };
-            let others = (0..self.court.people.len()).rev().filter(is_fit).take(33);
+            let others = (0..self.oracle.key_ring.len()).rev().filter(is_fit).take(33);
             let changes: Vec<_> = others.map(|other| (Add, other)).collect();
             let draft = self.modify(who, &changes, None);
             return self.finished(Some(draft));
         }
-        let who =
-            self.one_who(|who, account| account.is_multisig() && who < RENTAL && account.balance > 100 * MICRO)?;
+        let who = self.random_account_where(|who, account| {
+            account.is_multisig() && who < RENTAL && account.balance > 100 * MICRO
+        })?;
         let account = self.account(who);
-        let (size, least) = (account.cosignatories.len() as i64, account.least);
+        let (size, least) = (account.cosignatories.len() as i64, account.min_cosignatories);
         if aim == Rule::T15Above && least == size && self.random.coin() {
             // One cosignatory fewer remains than must sign.
             let draft = self.modify(who, &[(Delete, *account.cosignatories.first()?)], None);
@@ -427,24 +444,24 @@ impl Maker<'_> {
         self.finished(Some(draft))
     }
 
-    fn bad_provision(&mut self, aim: Rule) -> Bent {
+    fn bad_provision(&mut self, aim: Rule) -> ViolatingTransactions {
         const RESERVED: [&str; 11] =
             ["nem", "user", "account", "org", "com", "biz", "net", "edu", "mil", "gov", "info"];
-        let (height, year, month) = (self.court.height, self.court.terms.year(), self.court.terms.month());
-        let signer = self.payer(60_000)?;
+        let (height, year, month) = (self.oracle.height, self.oracle.terms.year(), self.oracle.terms.month());
+        let signer = self.random_payer(60_000)?;
         let owned = self.root(|root| root.active(height, year).is_some());
         let fresh = format!("f{}", self.random.below(1_000));
         let draft = match aim {
             Rule::T16Reserved => {
-                let part = *self.one_of(&RESERVED)?;
+                let part = *self.random_element(&RESERVED)?;
                 let parent = owned.map(|(name, _)| name).filter(|_| self.random.coin());
                 self.rent(signer, parent, part)
             }
             Rule::T16Sink => {
                 let mut draft = self.rent(signer, None, &fresh);
-                let other = self.payee();
+                let other = self.random_payee();
                 if let Body::ProvisionNamespace(body) = &mut draft.body {
-                    body.rental_fee_sink = self.court.people.address(other);
+                    body.rental_fee_sink = self.oracle.key_ring.address(other);
                 }
                 draft
             }
@@ -495,7 +512,7 @@ impl Maker<'_> {
         self.finished(Some(draft))
     }
 
-    fn cheaper_rent(&mut self, signer: Who, parent: Option<NamespaceId>, part: &str) -> Transaction {
+    fn cheaper_rent(&mut self, signer: AccountIndex, parent: Option<NamespaceId>, part: &str) -> Transaction {
         let mut draft = self.rent(signer, parent, part);
         if let Body::ProvisionNamespace(body) = &mut draft.body {
             body.rental_fee.0 -= 1;
@@ -503,8 +520,8 @@ impl Maker<'_> {
         draft
     }
 
-    fn bad_definition(&mut self, aim: Rule) -> Bent {
-        let court = self.court;
+    fn bad_definition(&mut self, aim: Rule) -> ViolatingTransactions {
+        let court = self.oracle;
         let (height, year) = (court.height, court.terms.year());
         let is_live = |id: &MosaicId| court.model.is_active(&id.namespace, height, year);
         if matches!(aim, Rule::T17Same | Rule::T17Spread | Rule::T17Transferable) {
@@ -527,8 +544,8 @@ impl Maker<'_> {
             let draft = self.can_act(owner).then(|| self.define(owner, definition));
             return self.finished(draft);
         }
-        let (name, owner) = self.own_namespace()?;
-        let other = self.payer(60_000)?;
+        let (name, owner) = self.random_own_namespace()?;
+        let other = self.random_payer(60_000)?;
         let who = if matches!(aim, Rule::T17Owner | Rule::T17Missing) { other } else { owner };
         let name = if aim == Rule::T17Missing { name.child("nobody").ok()? } else { name };
         let id = MosaicId::new(name, &format!("x{}", self.random.below(100))).ok()?;
@@ -538,10 +555,10 @@ impl Maker<'_> {
             definition.properties.transferable = false;
         }
         let mut draft = self.define(who, definition);
-        let somebody = self.payee();
+        let somebody = self.random_payee();
         if let Body::MosaicDefinitionCreation(body) = &mut draft.body {
             match aim {
-                Rule::T17Sink => body.creation_fee_sink = court.people.address(somebody),
+                Rule::T17Sink => body.creation_fee_sink = court.key_ring.address(somebody),
                 Rule::T17Fee => body.creation_fee.0 -= 1,
                 _ => {}
             }
@@ -556,15 +573,15 @@ impl Maker<'_> {
             Rule::T17LevyFixed => self.token(|_, token| !token.definition.properties.transferable)?.0.clone(),
             _ => return None,
         };
-        let recipient = self.court.people.address(LENDER);
+        let recipient = self.oracle.key_ring.address(DELEGATOR);
         Some(Levy { kind: LevyKind::Absolute, recipient, mosaic, fee: 1 })
     }
 
-    fn bad_supply(&mut self, aim: Rule) -> Bent {
+    fn bad_supply(&mut self, aim: Rule) -> ViolatingTransactions {
         use SupplyChangeKind::{Create, Delete};
-        let court = self.court;
+        let court = self.oracle;
         let (height, year) = (court.height, court.terms.year());
-        let signer = self.payer(1_000)?;
+        let signer = self.random_payer(1_000)?;
         if aim == Rule::T18Unknown {
             let id = MosaicId::new(self.root_name(), "nowhere").ok()?;
             let draft = self.change_supply(signer, id, Create, 1);
@@ -587,12 +604,12 @@ impl Maker<'_> {
         self.finished(draft)
     }
 
-    fn bad_bag(&mut self, aim: Rule) -> Bent {
-        let court = self.court;
+    fn bad_mosaic_list(&mut self, aim: Rule) -> ViolatingTransactions {
+        let court = self.oracle;
         let (height, year) = (court.height, court.terms.year());
         let is_live = |id: &MosaicId| court.model.is_active(&id.namespace, height, year);
         let is_free = |token: &Token| token.definition.properties.transferable;
-        let (mut from, to) = (self.payer(1_000)?, self.payee());
+        let (mut from, to) = (self.random_payer(1_000)?, self.random_payee());
         if aim == Rule::T19Many {
             let mut all: Vec<MosaicId> = self.tokens().into_iter().map(|(id, _)| id.clone()).collect();
             while all.len() > 11 {
@@ -622,8 +639,9 @@ impl Maker<'_> {
             Rule::T19Fraction => amount += 1 + self.random.next() % (MICRO - 1),
             Rule::T20Balance => quantity = token.of(from) + 1,
             Rule::T20Levy => {
-                let holders: Vec<Who> = token.balances.keys().copied().filter(|who| self.can_act(*who)).collect();
-                from = *self.one_of(&holders)?;
+                let holders: Vec<AccountIndex> =
+                    token.balances.keys().copied().filter(|who| self.can_act(*who)).collect();
+                from = *self.random_element(&holders)?;
                 quantity = token.of(from);
             }
             _ => {}
@@ -632,20 +650,21 @@ impl Maker<'_> {
         self.finished(Some(draft))
     }
 
-    fn bad_signatures(&mut self, aim: Rule) -> Bent {
-        let account = self.one_who(|who, account| {
-            let is_alone = account.least == 1 || account.cosignatories.len() == 1;
+    fn bad_signatures(&mut self, aim: Rule) -> ViolatingTransactions {
+        let account = self.random_account_where(|who, account| {
+            let is_alone = account.min_cosignatories == 1 || account.cosignatories.len() == 1;
             account.is_multisig() && who < RENTAL && (aim == Rule::T21Foreign || !is_alone)
         })?;
         let inner = self.draft_by(account)?;
-        let mut signers: Vec<Who> = self.account(account).cosignatories.iter().copied().collect();
+        let mut signers: Vec<AccountIndex> = self.account(account).cosignatories.iter().copied().collect();
         signers.retain(|who| self.can_act(*who));
         if aim == Rule::T21Foreign {
-            let stranger = self.one_who(|who, one| who < RENTAL && !one.cosignatory_of.contains(&account))?;
+            let stranger =
+                self.random_account_where(|who, one| who < RENTAL && !one.cosignatory_of.contains(&account))?;
             signers.push(stranger);
         } else {
             signers.swap_remove(self.random.below(signers.len().max(1)).min(signers.len().checked_sub(1)?));
-            let least = self.account(account).least;
+            let least = self.account(account).min_cosignatories;
             if least > 0 && (least as usize) < self.account(account).cosignatories.len() {
                 signers.truncate(least as usize - 1);
             }
@@ -655,23 +674,23 @@ impl Maker<'_> {
         self.finished(Some(draft))
     }
 
-    fn nested_cosignature(&mut self) -> Bent {
+    fn nested_cosignature(&mut self) -> ViolatingTransactions {
         let whole = self.wrapped()?;
-        let account = self.court.people.of_key(&whole.inner()?.signer);
+        let account = self.oracle.key_ring.of_key(&whole.inner()?.signer);
         let mut inner = whole.cosignatures().first()?.clone();
         inner.signature = None;
-        inner.signer = self.court.people.public(account);
-        let signers: Vec<Who> = self.account(account).cosignatories.iter().copied().collect();
+        inner.signer = self.oracle.key_ring.public(account);
+        let signers: Vec<AccountIndex> = self.account(account).cosignatories.iter().copied().collect();
         let draft = self.wrap_by(inner, signers[0], &signers[1..]);
-        let is_small = self.court.purpose == Purpose::Block && signers.len() < 8;
+        let is_small = self.oracle.purpose == Purpose::Block && signers.len() < 8;
         if is_small { self.finished(Some(draft)) } else { None }
     }
 
     /// Returns two multisig transactions with the same inner transaction.
-    pub fn twins(&mut self) -> Bent {
+    pub fn twin_multisigs(&mut self) -> ViolatingTransactions {
         let inner = self.draft_of_multisig()?;
-        let account = self.court.people.of_key(&inner.signer);
-        let all: Vec<Who> = self.account(account).cosignatories.iter().copied().collect();
+        let account = self.oracle.key_ring.of_key(&inner.signer);
+        let all: Vec<AccountIndex> = self.account(account).cosignatories.iter().copied().collect();
         if all.len() > 6 || all.iter().any(|who| !self.can_act(*who)) {
             return None;
         }

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use nisd::model::transaction::{LinkMode, entity_version, wire_network};
 use nisd::model::{Body, Hash256, MosaicId, NetworkByte, Transaction};
 
-use super::model::{Model, Move};
-use super::people::{CREATION, NEMESIS, People, RENTAL, Who};
-use super::rule::{Rule, Ruling, require};
-use super::terms::Terms;
+use super::model::{Model, StateChange};
+use super::people::{AccountIndex, CREATION, KeyRing, NEMESIS, RENTAL};
+use super::rule::{Rule, RuleViolation, require};
+use super::terms::NetworkTerms;
 
 const DAY: i32 = 86_400;
 /// The last timestamp to which a day can be added.
@@ -16,7 +16,7 @@ const LAST_WITH_A_DAY: i32 = i32::MAX - DAY;
 /// Seconds by which a timestamp may be ahead.
 const AHEAD: i32 = 10;
 /// Maximum fee of a cosignature in micro-units.
-const MOST_OF_COSIGNATURE: u64 = 1_000_000_000;
+const MAX_COSIGNATURE_FEE: u64 = 1_000_000_000;
 
 /// Purpose of a validation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,14 +24,14 @@ pub enum Purpose {
     /// A block.
     Block,
     /// The mempool.
-    Pool,
+    Mempool,
 }
 
 /// The oracle and its inputs.
 #[derive(Clone, Copy)]
-pub struct Court<'a> {
-    pub people: &'a People,
-    pub terms: &'a Terms,
+pub struct Oracle<'a> {
+    pub key_ring: &'a KeyRing,
+    pub terms: &'a NetworkTerms,
     /// Required hashes of the treasury block, in order: the preferred set, and the alternative one.
     pub treasury: [&'a [Hash256]; 2],
     pub model: &'a Model,
@@ -42,11 +42,11 @@ pub struct Court<'a> {
     pub purpose: Purpose,
 }
 
-impl<'a> Court<'a> {
+impl<'a> Oracle<'a> {
     /// Returns the effects of a transaction if it satisfies all rules for transactions.
-    pub fn judge(&self, transaction: &Transaction) -> Result<Vec<Move>, Ruling> {
-        let moves = self.judge_one(transaction)?;
-        transaction.children().try_for_each(|child| self.judge_one(child).map(drop))?;
+    pub fn validate(&self, transaction: &Transaction) -> Result<Vec<StateChange>, RuleViolation> {
+        let moves = self.validate_one(transaction)?;
+        transaction.children().try_for_each(|child| self.validate_one(child).map(drop))?;
         let is_alone = matches!(transaction.body, Body::Cosignature(_)) && self.purpose == Purpose::Block;
         require(!is_alone, Rule::HazardAlone)?;
         let is_nested = transaction.inner().is_some_and(|inner| matches!(inner.body, Body::Cosignature(_)));
@@ -54,8 +54,8 @@ impl<'a> Court<'a> {
         Ok(moves)
     }
 
-    fn judge_one(&self, transaction: &Transaction) -> Result<Vec<Move>, Ruling> {
-        let signer = self.people.of_key(&transaction.signer);
+    fn validate_one(&self, transaction: &Transaction) -> Result<Vec<StateChange>, RuleViolation> {
+        let signer = self.key_ring.of_key(&transaction.signer);
         self.deadline(transaction)?; // T1
         self.fee(transaction, signer)?; // T2
         self.version(transaction)?; // T3
@@ -63,21 +63,21 @@ impl<'a> Court<'a> {
         require(signer != NEMESIS || self.height == self.terms.forks.treasury, Rule::T5)?;
         let moves = self.moves(transaction)?;
         self.currency(&moves)?; // T6
-        require(wire_network(transaction.version) == self.people.network, Rule::T7)?;
+        require(wire_network(transaction.version) == self.key_ring.network, Rule::T7)?;
         self.remotes(transaction, signer)?; // T8
         self.multisig_signer(transaction, signer)?; // T9
         match &transaction.body {
             Body::Transfer(body) => {
                 self.message(body)?; // T10
-                self.bag(body, signer)?; // T19
+                self.mosaic_list(body, signer)?; // T19
             }
             Body::ImportanceTransfer(body) => {
-                self.importance_transfer(body.mode, signer, self.people.of_key(&body.remote))?; // T11
+                self.importance_transfer(body.mode, signer, self.key_ring.of_key(&body.remote))?; // T11
             }
             Body::Multisig(body) => {
-                let account = self.people.of_key(&body.inner.signer);
+                let account = self.key_ring.of_key(&body.inner.signer);
                 require(self.model.accounts[account].cosignatories.contains(&signer), Rule::T12)?;
-                let is_later = self.height > self.terms.forks.treasury && self.people.network == NetworkByte::TESTNET;
+                let is_later = self.height > self.terms.forks.treasury && self.key_ring.network == NetworkByte::TESTNET;
                 require(!(is_later && [RENTAL, CREATION].contains(&account)), Rule::T13)?;
             }
             Body::AggregateModification(body) => {
@@ -92,7 +92,7 @@ impl<'a> Court<'a> {
         self.mosaics(&moves)?; // T20
         match (&transaction.body, self.purpose) {
             (Body::Multisig(body), Purpose::Block) => self.signatures(body, signer)?, // T21
-            (_, Purpose::Pool) => {
+            (_, Purpose::Mempool) => {
                 let is_live = transaction.self_and_children().all(|one| one.deadline.0 >= self.now);
                 require(is_live, Rule::U1)?;
             }
@@ -101,26 +101,26 @@ impl<'a> Court<'a> {
         Ok(moves)
     }
 
-    fn deadline(&self, transaction: &Transaction) -> Result<(), Ruling> {
+    fn deadline(&self, transaction: &Transaction) -> Result<(), RuleViolation> {
         let (time, deadline) = (transaction.timestamp.0, transaction.deadline.0);
         require(time < deadline, Rule::T1Past)?;
         if time > LAST_WITH_A_DAY {
-            return Err(Ruling::exception(Rule::T1Wraps, "time must be non-negative"));
+            return Err(RuleViolation::exception(Rule::T1Wraps, "time must be non-negative"));
         }
         require(deadline <= time + DAY, Rule::T1Future)
     }
 
-    fn fee(&self, transaction: &Transaction, signer: Who) -> Result<(), Ruling> {
+    fn fee(&self, transaction: &Transaction, signer: AccountIndex) -> Result<(), RuleViolation> {
         if self.terms.ignore_fees || signer == NEMESIS {
             return Ok(());
         }
         let rule = [Rule::T2First, Rule::T2Second, Rule::T2Third][self.terms.era(self.height)];
-        require(transaction.fee.0 >= self.least_fee(transaction)?, rule)?;
+        require(transaction.fee.0 >= self.min_fee(transaction)?, rule)?;
         let is_cosignature = matches!(transaction.body, Body::Cosignature(_));
-        require(!is_cosignature || transaction.fee.0 <= MOST_OF_COSIGNATURE, Rule::T2Cosignature)
+        require(!is_cosignature || transaction.fee.0 <= MAX_COSIGNATURE_FEE, Rule::T2Cosignature)
     }
 
-    fn version(&self, transaction: &Transaction) -> Result<(), Ruling> {
+    fn version(&self, transaction: &Transaction) -> Result<(), RuleViolation> {
         let forks = &self.terms.forks;
         let since_mosaics = || require(self.height >= forks.mosaics, Rule::T3Mosaics);
         match (&transaction.body, entity_version(transaction.version)) {
@@ -134,29 +134,29 @@ impl<'a> Court<'a> {
         }
     }
 
-    fn currency(&self, moves: &[Move]) -> Result<(), Ruling> {
+    fn currency(&self, moves: &[StateChange]) -> Result<(), RuleViolation> {
         let mut deltas = BTreeMap::new();
         for one in moves {
             let (from, amount) = match one {
-                Move::Pay { from, amount, .. } | Move::Fee { from, amount } => (*from, *amount),
+                StateChange::Pay { from, amount, .. } | StateChange::Fee { from, amount } => (*from, *amount),
                 _ => continue,
             };
             let delta: &mut i128 = deltas.entry(from).or_default();
             *delta -= i128::from(amount);
             let balance = i128::from(self.model.accounts[from].balance);
             require(*delta >= 0 || balance >= -*delta, Rule::T6Balance)?;
-            if let Move::Pay { to, .. } = one {
+            if let StateChange::Pay { to, .. } = one {
                 *deltas.entry(*to).or_default() += i128::from(amount);
             }
         }
         Ok(())
     }
 
-    fn mosaics(&self, moves: &[Move]) -> Result<(), Ruling> {
-        let mut deltas: BTreeMap<(Who, &MosaicId), i128> = BTreeMap::new();
+    fn mosaics(&self, moves: &[StateChange]) -> Result<(), RuleViolation> {
+        let mut deltas: BTreeMap<(AccountIndex, &MosaicId), i128> = BTreeMap::new();
         let mut is_levy = false;
         for one in moves {
-            let Move::Mosaic { from, to, id, quantity } = one else {
+            let StateChange::Mosaic { from, to, id, quantity } = one else {
                 is_levy = false;
                 continue;
             };
@@ -173,7 +173,7 @@ impl<'a> Court<'a> {
         Ok(())
     }
 
-    fn multisig_signer(&self, transaction: &Transaction, signer: Who) -> Result<(), Ruling> {
+    fn multisig_signer(&self, transaction: &Transaction, signer: AccountIndex) -> Result<(), RuleViolation> {
         let signs = transaction.signature.is_some() && self.model.accounts[signer].is_multisig();
         let is_treasury = self.height == self.terms.forks.treasury;
         let is_listed = || is_treasury && self.treasury[0].contains(&transaction.hash());
@@ -181,47 +181,47 @@ impl<'a> Court<'a> {
     }
 
     /// Returns whether the links of an account allow it to take part in transactions.
-    fn is_usable(&self, who: Who) -> bool {
+    fn is_usable(&self, who: AccountIndex) -> bool {
         let account = &self.model.accounts[who];
         let is_owner_side = account.links.last().is_none_or(|link| link.is_owner);
         if self.height < self.terms.forks.redefinition {
             return is_owner_side;
         }
         let is_over = account
-            .standing(self.height, self.terms.rewrite_limit)
+            .link_state(self.height, self.terms.rewrite_limit)
             .is_none_or(|standing| !standing.is_owner && standing.mode == LinkMode::Deactivate && !standing.is_recent);
         is_owner_side || is_over
     }
 
-    fn remotes(&self, transaction: &Transaction, signer: Who) -> Result<(), Ruling> {
+    fn remotes(&self, transaction: &Transaction, signer: AccountIndex) -> Result<(), RuleViolation> {
         require(self.is_usable(signer), Rule::T8Signer)?;
         if matches!(transaction.body, Body::ImportanceTransfer(_)) {
             return Ok(());
         }
         let rule = if transaction.inner().is_some() { Rule::T8Inner } else { Rule::T8Other };
-        require(self.others(transaction).into_iter().all(|who| self.is_usable(who)), rule)
+        require(self.other_participants(transaction).into_iter().all(|who| self.is_usable(who)), rule)
     }
 
     /// Returns the accounts of a transaction except its signer.
-    fn others(&self, transaction: &Transaction) -> Vec<Who> {
-        let signer = self.people.of_key(&transaction.signer);
+    fn other_participants(&self, transaction: &Transaction) -> Vec<AccountIndex> {
+        let signer = self.key_ring.of_key(&transaction.signer);
         match &transaction.body {
-            Body::Transfer(body) => vec![self.people.of_address(&body.recipient)],
-            Body::ImportanceTransfer(body) => vec![self.people.of_key(&body.remote)],
+            Body::Transfer(body) => vec![self.key_ring.of_address(&body.recipient)],
+            Body::ImportanceTransfer(body) => vec![self.key_ring.of_key(&body.remote)],
             Body::AggregateModification(body) => {
-                body.modifications.iter().map(|one| self.people.of_key(&one.cosignatory)).collect()
+                body.modifications.iter().map(|one| self.key_ring.of_key(&one.cosignatory)).collect()
             }
             Body::Multisig(_) => {
                 let of_child = |child: &Transaction| {
-                    let signer = self.people.of_key(&child.signer);
-                    std::iter::once(signer).chain(self.others(child)).collect::<Vec<_>>()
+                    let signer = self.key_ring.of_key(&child.signer);
+                    std::iter::once(signer).chain(self.other_participants(child)).collect::<Vec<_>>()
                 };
                 transaction.children().flat_map(of_child).collect()
             }
-            Body::ProvisionNamespace(body) => vec![self.people.of_address(&body.rental_fee_sink)],
+            Body::ProvisionNamespace(body) => vec![self.key_ring.of_address(&body.rental_fee_sink)],
             Body::MosaicDefinitionCreation(body) => {
-                let levy = body.definition.levy.as_ref().map(|levy| self.people.of_address(&levy.recipient));
-                let sink = self.people.of_address(&body.creation_fee_sink);
+                let levy = body.definition.levy.as_ref().map(|levy| self.key_ring.of_address(&levy.recipient));
+                let sink = self.key_ring.of_address(&body.creation_fee_sink);
                 [sink].into_iter().chain(levy.filter(|who| *who != signer)).collect()
             }
             Body::Cosignature(_) | Body::MosaicSupplyChange(_) => Vec::new(),

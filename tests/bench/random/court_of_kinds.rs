@@ -8,19 +8,19 @@ use nisd::model::transaction::{
 };
 use nisd::model::{Body, Mosaic, NamespaceId, NetworkByte};
 
-use super::court::Court;
-use super::model::{Standing, Token};
-use super::people::{CREATION, RENTAL, Who};
-use super::rule::{Rule, Ruling, require};
+use super::court::Oracle;
+use super::model::{LinkState, Token};
+use super::people::{AccountIndex, CREATION, RENTAL};
+use super::rule::{Rule, RuleViolation, require};
 
 const RESERVED: [&str; 11] = ["nem", "user", "account", "org", "com", "biz", "net", "edu", "mil", "gov", "info"];
 const MICRO: u64 = 1_000_000;
 /// Maximum supply of a mosaic in smallest units.
-const MOST_UNITS: u64 = 9_000_000_000_000_000;
+const MAX_UNITS: u64 = 9_000_000_000_000_000;
 
-impl Court<'_> {
+impl Oracle<'_> {
     /// T10.
-    pub fn message(&self, body: &Transfer) -> Result<(), Ruling> {
+    pub fn message(&self, body: &Transfer) -> Result<(), RuleViolation> {
         let length = body.message.as_ref().map_or(0, |message| message.payload.len());
         let (most, rule) = match () {
             _ if self.height >= self.terms.forks.remote => (1024, Rule::T10Third),
@@ -31,18 +31,23 @@ impl Court<'_> {
     }
 
     /// T11.
-    pub fn importance_transfer(&self, mode: LinkMode, owner: Who, remote: Who) -> Result<(), Ruling> {
+    pub fn importance_transfer(
+        &self,
+        mode: LinkMode,
+        owner: AccountIndex,
+        remote: AccountIndex,
+    ) -> Result<(), RuleViolation> {
         let limit = self.terms.rewrite_limit;
         let [lessor, lessee] = [owner, remote].map(|who| &self.model.accounts[who]);
-        let is_recent = |who: Who| {
+        let is_recent = |who: AccountIndex| {
             let last = self.model.accounts[who].links.last();
             last.is_some_and(|link| self.height - link.height < limit)
         };
         require(!is_recent(remote), Rule::T11RemoteRecent)?;
         if let Some(link) = lessee.links.last().filter(|link| !link.is_owner && link.other != owner) {
             let is_over = matches!(
-                lessee.standing(self.height, limit),
-                Some(Standing { mode: LinkMode::Deactivate, is_recent: false, .. })
+                lessee.link_state(self.height, limit),
+                Some(LinkState { mode: LinkMode::Deactivate, is_recent: false, .. })
             );
             require(is_over, Rule::T11RemoteTied)?;
             assert!(link.height <= self.height);
@@ -63,11 +68,11 @@ impl Court<'_> {
     }
 
     /// T14.
-    pub fn modifications(&self, body: &AggregateModification, signer: Who) -> Result<(), Ruling> {
+    pub fn modifications(&self, body: &AggregateModification, signer: AccountIndex) -> Result<(), RuleViolation> {
         let account = &self.model.accounts[signer];
         let (mut added, mut deleted) = (BTreeSet::new(), BTreeSet::new());
         for one in &body.modifications {
-            let other = self.people.of_key(&one.cosignatory);
+            let other = self.key_ring.of_key(&one.cosignatory);
             let is_there = account.cosignatories.contains(&other);
             match one.kind {
                 ModificationKind::Add => {
@@ -91,22 +96,22 @@ impl Court<'_> {
     }
 
     /// T15.
-    pub fn counts(&self, body: &AggregateModification, signer: Who) -> Result<(), Ruling> {
+    pub fn counts(&self, body: &AggregateModification, signer: AccountIndex) -> Result<(), RuleViolation> {
         let account = &self.model.accounts[signer];
         let count = |kind| body.modifications.iter().filter(|one| one.kind == kind).count() as i64;
         let size = account.cosignatories.len() as i64 + count(ModificationKind::Add) - count(ModificationKind::Delete);
-        let least = (account.least as i32).wrapping_add(body.min_cosignatories_change.unwrap_or(0));
+        let least = (account.min_cosignatories as i32).wrapping_add(body.min_cosignatories_change.unwrap_or(0));
         require(least >= 0, Rule::T15Negative)?;
         require(i64::from(least) <= size, Rule::T15Above)?;
         require(size <= 32, Rule::T15Many)
     }
 
     /// T16.
-    pub fn provision(&self, body: &ProvisionNamespace, signer: Who) -> Result<(), Ruling> {
+    pub fn provision(&self, body: &ProvisionNamespace, signer: AccountIndex) -> Result<(), RuleViolation> {
         let name = body.name().expect("a name that was read already");
         let (year, month) = (self.terms.year(), self.terms.month());
         require(!name.parts().any(|part| RESERVED.contains(&part)), Rule::T16Reserved)?;
-        require(self.people.of_address(&body.rental_fee_sink) == RENTAL, Rule::T16Sink)?;
+        require(self.key_ring.of_address(&body.rental_fee_sink) == RENTAL, Rule::T16Sink)?;
         let root = self.model.roots.get(name.root());
         if let Some(parent) = &body.parent {
             let root = root.filter(|root| root.has(parent)).ok_or(Rule::T16Unknown)?;
@@ -117,19 +122,19 @@ impl Court<'_> {
             require(name.is_root(), Rule::T16Exists)?;
             let (lease, height) = (root.newest(), self.height);
             let expiry = lease.height + year;
-            require(expiry <= height + month, Rule::T16EarlyOwner.or_of_other(lease.owner != signer))?;
+            require(expiry <= height + month, Rule::T16EarlyOwner.for_other_account(lease.owner != signer))?;
             require(lease.owner == signer || expiry + month <= height, Rule::T16EarlyOther)?;
         }
         let rule = if name.is_root() { Rule::T16RootFee } else { Rule::T16SubFee };
         require(body.rental_fee.0 >= self.rent(&name), rule)
     }
 
-    fn namespace(&self, name: &NamespaceId, otherwise: Rule) -> Result<(), Ruling> {
+    fn namespace(&self, name: &NamespaceId, otherwise: Rule) -> Result<(), RuleViolation> {
         require(self.model.is_active(name, self.height, self.terms.year()), otherwise)
     }
 
     /// T17.
-    pub fn definition(&self, body: &MosaicDefinitionCreation, signer: Who) -> Result<(), Ruling> {
+    pub fn definition(&self, body: &MosaicDefinitionCreation, signer: AccountIndex) -> Result<(), RuleViolation> {
         let new = &body.definition;
         let owner = self.model.owner(&new.id.namespace);
         self.namespace(&new.id.namespace, if owner.is_some() { Rule::T17Expired } else { Rule::T17Missing })?;
@@ -143,7 +148,7 @@ impl Court<'_> {
                 require(token.of(token.creator) == token.supply * token.unit(), Rule::T17Spread)?;
             }
         }
-        require(self.people.of_address(&body.creation_fee_sink) == CREATION, Rule::T17Sink)?;
+        require(self.key_ring.of_address(&body.creation_fee_sink) == CREATION, Rule::T17Sink)?;
         require(body.creation_fee.0 >= self.creation_fee(), Rule::T17Fee)?;
         match &new.levy {
             Some(levy) if levy.mosaic == new.id => require(new.properties.transferable, Rule::T17LevyFixed),
@@ -156,27 +161,27 @@ impl Court<'_> {
     }
 
     /// T18.
-    pub fn supply(&self, body: &MosaicSupplyChange, signer: Who) -> Result<(), Ruling> {
+    pub fn supply(&self, body: &MosaicSupplyChange, signer: AccountIndex) -> Result<(), RuleViolation> {
         let id = &body.mosaic;
         if id.is_xem() {
-            return require(signer == RENTAL && self.people.network == NetworkByte::TESTNET, Rule::T18Creator);
+            return require(signer == RENTAL && self.key_ring.network == NetworkByte::TESTNET, Rule::T18Creator);
         }
         let token = self.model.token(id).ok_or(Rule::T18Unknown)?;
         self.namespace(&id.namespace, Rule::T18Expired)?;
         require(token.creator == signer, Rule::T18Creator)?;
         require(token.definition.properties.supply_mutable, Rule::T18Immutable)?;
         match body.kind {
-            SupplyChangeKind::Create => require(token.supply + body.delta <= MOST_UNITS / token.unit(), Rule::T18Above),
+            SupplyChangeKind::Create => require(token.supply + body.delta <= MAX_UNITS / token.unit(), Rule::T18Above),
             SupplyChangeKind::Delete => require(token.of(signer) / token.unit() >= body.delta, Rule::T18Below),
         }
     }
 
     /// T19.
-    pub fn bag(&self, body: &Transfer, signer: Who) -> Result<(), Ruling> {
+    pub fn mosaic_list(&self, body: &Transfer, signer: AccountIndex) -> Result<(), RuleViolation> {
         let others: Vec<&Mosaic> = body.mosaics.iter().filter(|mosaic| !mosaic.id.is_xem()).collect();
         require(others.len() <= 10, Rule::T19Many)?;
         require(others.is_empty() || body.amount.0.is_multiple_of(MICRO), Rule::T19Fraction)?;
-        let recipient = self.people.of_address(&body.recipient);
+        let recipient = self.key_ring.of_address(&body.recipient);
         others.into_iter().try_for_each(|mosaic| {
             let token = self.model.token(&mosaic.id).ok_or(Rule::T19Unknown)?;
             self.namespace(&mosaic.id.namespace, Rule::T19Expired)?;
@@ -192,28 +197,31 @@ impl Court<'_> {
     }
 
     /// T21.
-    pub fn signatures(&self, body: &Multisig, initiator: Who) -> Result<(), Ruling> {
-        let account = &self.model.accounts[self.people.of_key(&body.inner.signer)];
-        let mut signers: BTreeSet<Who> = body.cosignatures.iter().map(|one| self.people.of_key(&one.signer)).collect();
+    pub fn signatures(&self, body: &Multisig, initiator: AccountIndex) -> Result<(), RuleViolation> {
+        let account = &self.model.accounts[self.key_ring.of_key(&body.inner.signer)];
+        let mut signers: BTreeSet<AccountIndex> =
+            body.cosignatures.iter().map(|one| self.key_ring.of_key(&one.signer)).collect();
         signers.insert(initiator);
         require(signers.is_subset(&account.cosignatories), Rule::T21Foreign)?;
         let mut expected = account.cosignatories.clone();
         if let Body::AggregateModification(inner) = &body.inner.body {
             for one in inner.modifications.iter().filter(|one| one.kind == ModificationKind::Delete) {
-                let removed = self.people.of_key(&one.cosignatory);
+                let removed = self.key_ring.of_key(&one.cosignatory);
                 signers.remove(&removed);
                 expected.remove(&removed);
             }
         }
-        let are_all_needed = account.least == 0 || account.least == account.cosignatories.len() as i64;
-        let are_enough = if are_all_needed { signers == expected } else { signers.len() as i64 >= account.least };
+        let are_all_needed =
+            account.min_cosignatories == 0 || account.min_cosignatories == account.cosignatories.len() as i64;
+        let are_enough =
+            if are_all_needed { signers == expected } else { signers.len() as i64 >= account.min_cosignatories };
         require(are_enough, Rule::T21Few)
     }
 }
 
 impl Rule {
     /// Returns the variant of this rule for a break by an account other than the owner.
-    fn or_of_other(self, is_other: bool) -> Rule {
+    fn for_other_account(self, is_other: bool) -> Rule {
         if is_other { Rule::T16EarlyOther } else { self }
     }
 }

@@ -5,14 +5,14 @@ use nisd::model::units::MICRO;
 use nisd::model::{Body, Mosaic, NamespaceId, Transaction};
 use ruint::aliases::U256;
 
-use super::court::Court;
-use super::rule::{Rule, Ruling};
+use super::court::Oracle;
+use super::rule::{Rule, RuleViolation};
 
 const CURRENCY: u64 = 8_999_999_999;
 
-impl Court<'_> {
+impl Oracle<'_> {
     /// Returns the minimum fee of a transaction in micro-units.
-    pub fn least_fee(&self, transaction: &Transaction) -> Result<u64, Ruling> {
+    pub fn min_fee(&self, transaction: &Transaction) -> Result<u64, RuleViolation> {
         let era = self.terms.era(self.height);
         let units = match &transaction.body {
             Body::Transfer(body) if era == 0 => self.first_transfer_fee(body)?,
@@ -27,7 +27,7 @@ impl Court<'_> {
             _ => [108, 20][era],
         };
         let fee = units.wrapping_mul(if era == 2 { 50_000 } else { MICRO as i64 });
-        let negative = || Ruling::exception(Rule::T2First, format!("amount ({fee}) must be non-negative"));
+        let negative = || RuleViolation::exception(Rule::T2First, format!("amount ({fee}) must be non-negative"));
         u64::try_from(fee).map_err(|_| negative())
     }
 
@@ -42,7 +42,7 @@ impl Court<'_> {
         [50_000, 500, 10][self.terms.era(self.height)] * MICRO
     }
 
-    fn first_transfer_fee(&self, body: &Transfer) -> Result<i64, Ruling> {
+    fn first_transfer_fee(&self, body: &Transfer) -> Result<i64, RuleViolation> {
         let message = match length(body) {
             0 => 0,
             bytes => (bytes / 16).max(1) * 2,
@@ -55,13 +55,13 @@ impl Court<'_> {
         }
         let mut sum = 0i64;
         for mosaic in &body.mosaics {
-            let (supply, divisibility) = self.information(mosaic)?;
-            sum = value(equivalent(body, mosaic, supply, divisibility)).wrapping_add(sum);
+            let (supply, divisibility) = self.supply_and_divisibility(mosaic)?;
+            sum = value(currency_equivalent(body, mosaic, supply, divisibility)).wrapping_add(sum);
         }
         Ok(message.wrapping_add(5i64.wrapping_mul(sum) / 4))
     }
 
-    fn later_transfer_fee(&self, body: &Transfer) -> Result<i64, Ruling> {
+    fn later_transfer_fee(&self, body: &Transfer) -> Result<i64, RuleViolation> {
         let message = match length(body) {
             0 => 0,
             bytes => bytes / 32 + 1,
@@ -72,14 +72,14 @@ impl Court<'_> {
         }
         let mut sum = message;
         for mosaic in &body.mosaics {
-            let (supply, divisibility) = self.information(mosaic)?;
+            let (supply, divisibility) = self.supply_and_divisibility(mosaic)?;
             let total = supply * 10u64.pow(divisibility);
             sum += match total {
                 _ if divisibility == 0 && supply <= 10_000 => 1,
-                0 => value(equivalent(body, mosaic, supply, divisibility)),
+                0 => value(currency_equivalent(body, mosaic, supply, divisibility)),
                 _ => {
                     let scarcity = (0.8 * ((9_000_000_000_000_000 / total) as f64).ln()) as i64;
-                    (value(equivalent(body, mosaic, supply, divisibility)) - scarcity).max(1)
+                    (value(currency_equivalent(body, mosaic, supply, divisibility)) - scarcity).max(1)
                 }
             };
         }
@@ -87,12 +87,12 @@ impl Court<'_> {
     }
 
     /// Returns the supply and the divisibility of an attached mosaic.
-    fn information(&self, mosaic: &Mosaic) -> Result<(u64, u32), Ruling> {
+    fn supply_and_divisibility(&self, mosaic: &Mosaic) -> Result<(u64, u32), RuleViolation> {
         if mosaic.id.is_xem() {
             return Ok((CURRENCY, 6));
         }
         let text = || format!("unable to find fee information for '{}'", mosaic.id);
-        let token = self.model.token(&mosaic.id).ok_or_else(|| Ruling::exception(Rule::T2Unknown, text()))?;
+        let token = self.model.token(&mosaic.id).ok_or_else(|| RuleViolation::exception(Rule::T2Unknown, text()))?;
         Ok((token.supply, u32::from(token.definition.properties.divisibility)))
     }
 }
@@ -102,7 +102,7 @@ fn length(body: &Transfer) -> i64 {
 }
 
 /// Returns the value of an attached mosaic in whole units of the currency.
-fn equivalent(body: &Transfer, mosaic: &Mosaic, supply: u64, divisibility: u32) -> i64 {
+fn currency_equivalent(body: &Transfer, mosaic: &Mosaic, supply: u64, divisibility: u32) -> i64 {
     if supply == 0 {
         return 0;
     }

@@ -91,7 +91,7 @@ impl Class {
 
 /// Counts of a run.
 #[derive(Clone, Debug, Default)]
-pub struct Figures {
+pub struct Statistics {
     /// Offered blocks and chain parts.
     pub offered: u64,
     /// Accepted ones; each was also undone once.
@@ -103,9 +103,9 @@ pub struct Figures {
     /// Offered unconfirmed transactions.
     pub announced: u64,
     /// Networks.
-    pub worlds: u64,
+    pub networks: u64,
     /// Cases that broke another rule than intended, or none.
-    pub aside: u64,
+    pub off_target: u64,
     /// Rejections by rule: in blocks, and as unconfirmed transactions.
     pub by_rule: BTreeMap<Rule, [u64; 2]>,
     /// Occurrences of each class.
@@ -116,35 +116,35 @@ pub struct Figures {
     pub elapsed: Duration,
 }
 
-impl Figures {
+impl Statistics {
     /// Counts a rejection.
-    pub fn refuse(&mut self, rule: Rule, is_pool: bool) {
+    pub fn count_rejection(&mut self, rule: Rule, is_pool: bool) {
         self.by_rule.entry(rule).or_default()[usize::from(is_pool)] += 1;
     }
 
     /// Counts an occurrence.
-    pub fn note(&mut self, class: Class) {
+    pub fn count_class(&mut self, class: Class) {
         *self.classes.entry(class).or_default() += 1;
     }
 
     /// Returns the classes with fewer than `times` occurrences.
-    pub fn scarce(&self, times: u64) -> Vec<&'static str> {
+    pub fn rare_classes(&self, times: u64) -> Vec<&'static str> {
         let count = |class: &Class| self.classes.get(class).copied().unwrap_or(0);
         Class::ALL.iter().filter(|class| count(class) < times).map(|class| class.name()).collect()
     }
 
     /// Returns the number of rejections by a rule.
-    pub fn of(&self, rule: Rule) -> u64 {
+    pub fn rejections(&self, rule: Rule) -> u64 {
         self.by_rule.get(&rule).map_or(0, |counts| counts.iter().sum())
     }
 
     /// Returns the rules with fewer than `times` rejections.
-    pub fn below(&self, times: u64) -> Vec<&'static str> {
-        Rule::ALL.iter().filter(|rule| self.of(**rule) < times).map(|rule| rule.name()).collect()
+    pub fn rare_rules(&self, times: u64) -> Vec<&'static str> {
+        Rule::ALL.iter().filter(|rule| self.rejections(**rule) < times).map(|rule| rule.name()).collect()
     }
 }
 
-impl fmt::Display for Figures {
+impl fmt::Display for Statistics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{:>9} {:>9}  rule", "in blocks", "in pool")?;
         for rule in Rule::ALL {
@@ -159,7 +159,7 @@ impl fmt::Display for Figures {
         writeln!(
             f,
             "{} networks, {} blocks' worth of cases in {seconds:.1} s: {:.0}/s",
-            self.worlds,
+            self.networks,
             self.offered,
             self.offered as f64 / seconds
         )?;
@@ -171,7 +171,7 @@ impl fmt::Display for Figures {
         writeln!(
             f,
             "{} unconfirmed transactions; {} cases broke another rule than was meant, or none",
-            self.announced, self.aside
+            self.announced, self.off_target
         )?;
         write!(f, "{} differences", self.differences.len())
     }

@@ -20,13 +20,13 @@ use tempfile::TempDir;
 
 use super::bytes_of;
 use super::model::{Link, Model};
-use super::people::{People, Who};
-use super::rule::Verdict;
-use super::world::World;
+use super::people::{AccountIndex, KeyRing};
+use super::rule::ExpectedResult;
+use super::world::TestNetwork;
 use crate::invariants;
 
 /// A network time later than every block.
-pub const LATE: i32 = i32::MAX - 100;
+pub const FAR_FUTURE: i32 = i32::MAX - 100;
 const MAP_SIZE: usize = 1 << 30;
 /// Start of the verdict on bytes that are not a block.
 pub const UNREADABLE: &str = "cannot be read";
@@ -34,7 +34,7 @@ pub const UNREADABLE: &str = "cannot be read";
 pub const NOT_BETTER: &str = "valid, but not better";
 
 /// The node under test; see the module.
-pub struct Ground {
+pub struct NodeUnderTest {
     settings: Settings,
     store: Store,
     _folder: TempDir,
@@ -42,14 +42,14 @@ pub struct Ground {
     hashes: Vec<Hash256>,
 }
 
-impl Ground {
+impl NodeUnderTest {
     /// Creates a node with the nemesis block of a world, whose files go into a folder.
-    pub fn new(world: &World, files: &Path) -> Ground {
-        Ground::of(&world.write(files), files)
+    pub fn new(world: &TestNetwork, files: &Path) -> NodeUnderTest {
+        NodeUnderTest::of(&world.write(files), files)
     }
 
     /// Like [`Ground::new`], with settings from a folder.
-    pub fn of(settings: &Path, files: &Path) -> Ground {
+    pub fn of(settings: &Path, files: &Path) -> NodeUnderTest {
         let settings = config::load(Some(settings), Vec::new(), Some(files));
         let settings = settings.unwrap_or_else(|error| panic!("{error}"));
         let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a folder");
@@ -59,10 +59,10 @@ impl Ground {
         let options =
             ImportOptions { batch_steps: u32::MAX, batch_blocks: u32::MAX, stop_at: None, trusted_below: Height(0) };
         let mut intake = BlockImporter::new(&store, &settings.network, nemesis, Vec::new(), options).expect("a store");
-        while intake.step(Timestamp(LATE)).expect("a good nemesis block") != ImportProgress::Done {}
+        while intake.step(Timestamp(FAR_FUTURE)).expect("a good nemesis block") != ImportProgress::Done {}
         drop(intake);
         let nemesis = tip(&store.snapshot().expect("a snapshot")).expect("a store").expect("a chain").hash;
-        Ground { settings, store, _folder: folder, hashes: vec![nemesis] }
+        NodeUnderTest { settings, store, _folder: folder, hashes: vec![nemesis] }
     }
 
     pub fn network(&self) -> &Network {
@@ -79,33 +79,33 @@ impl Ground {
     }
 
     /// Builds a signed block on the tip.
-    pub fn block(&self, people: &People, signer: Who, time: i32, transactions: Vec<Transaction>) -> Block {
+    pub fn block(&self, people: &KeyRing, signer: AccountIndex, time: i32, transactions: Vec<Transaction>) -> Block {
         let parent = self.hash(self.height());
         signed_block(people, signer, self.height() + 1, time, parent, transactions)
     }
 
     /// Offers blocks on top of the tip, in their wire form.
-    pub fn offer(&mut self, blocks: &[Block], now: i32) -> Verdict {
+    pub fn offer(&mut self, blocks: &[Block], now: i32) -> ExpectedResult {
         self.offer_bytes(self.height(), &bytes_of(blocks), now).0
     }
 
     /// Offers blocks as bytes on top of any block of the chain. Also returns the transactions of replaced blocks.
-    pub fn offer_bytes(&mut self, common: u64, blocks: &[Vec<u8>], now: i32) -> (Verdict, Vec<Transaction>) {
+    pub fn offer_bytes(&mut self, common: u64, blocks: &[Vec<u8>], now: i32) -> (ExpectedResult, Vec<Transaction>) {
         let read = |bytes: &Vec<u8>| Block::from_bytes(bytes, Context::of(self.network()));
         let read: Result<Vec<Block>, _> = blocks.iter().map(read).collect();
         let blocks = match read {
             Ok(blocks) => blocks,
-            Err(error) => return (Verdict::Exception(format!("{UNREADABLE}: {error}")), Vec::new()),
+            Err(error) => return (ExpectedResult::Exception(format!("{UNREADABLE}: {error}")), Vec::new()),
         };
         let hashes: Vec<Hash256> = blocks.iter().map(Block::hash).collect();
         let part =
             CandidateBranch::new(&self.store, self.network(), Height(common), blocks).expect("a block of the chain");
-        let outcome = finish(Box::new(part), now);
+        let outcome = process_branch(Box::new(part), now);
         let verdict = match outcome.validity {
-            Validity::Valid if outcome.update.is_none() => Verdict::Exception(NOT_BETTER.to_owned()),
-            Validity::Valid => Verdict::Valid,
-            Validity::Rejected(result) => Verdict::Refused(result),
-            Validity::Exception(exception) => Verdict::Exception(exception.text),
+            Validity::Valid if outcome.update.is_none() => ExpectedResult::Exception(NOT_BETTER.to_owned()),
+            Validity::Valid => ExpectedResult::Valid,
+            Validity::Rejected(result) => ExpectedResult::Rejected(result),
+            Validity::Exception(exception) => ExpectedResult::Exception(exception.text),
         };
         let Some(switch) = outcome.update else { return (verdict, Vec::new()) };
         self.hashes.truncate(common as usize);
@@ -122,7 +122,7 @@ impl Ground {
     }
 
     /// Returns the importances of accounts, each with the height it was computed for.
-    pub fn importances(&self, people: &People) -> Vec<Option<(u64, f64)>> {
+    pub fn importances(&self, people: &KeyRing) -> Vec<Option<(u64, f64)>> {
         (0..people.len()).map(|who| self.last_importance(&people.address(who))).collect()
     }
 
@@ -151,7 +151,7 @@ impl Ground {
     }
 
     /// Imports a block as a trusted checkpoint, without checking signatures and proof.
-    pub fn take_in_trusted(&mut self, block: &Block) -> Verdict {
+    pub fn import_trusted(&mut self, block: &Block) -> ExpectedResult {
         let mut file = Vec::new();
         write_block(&mut file, &block.to_bytes(SigningForm::Verifiable)).expect("memory");
         let file = BlockFile::new(file.as_slice()).expect("memory");
@@ -160,35 +160,35 @@ impl Ground {
         let mut intake =
             BlockImporter::new(&self.store, self.network(), Vec::new(), vec![file], options).expect("a store");
         loop {
-            match intake.step(Timestamp(LATE)) {
-                Ok(ImportProgress::Done) => return Verdict::Valid,
+            match intake.step(Timestamp(FAR_FUTURE)) {
+                Ok(ImportProgress::Done) => return ExpectedResult::Valid,
                 Ok(_) => {}
-                Err(ImportError::Block(_, BlockError::Rejected(result, _))) => return Verdict::Refused(result),
-                Err(error) => return Verdict::Exception(error.to_string()),
+                Err(ImportError::Block(_, BlockError::Rejected(result, _))) => return ExpectedResult::Rejected(result),
+                Err(error) => return ExpectedResult::Exception(error.to_string()),
             }
         }
     }
 
     /// Offers an unconfirmed transaction to an empty mempool.
-    pub fn announce(&self, transaction: &Transaction, now: i32) -> Verdict {
+    pub fn announce(&self, transaction: &Transaction, now: i32) -> ExpectedResult {
         self.announce_to(&mut Mempool::default(), transaction, now)
     }
 
     /// Offers an unconfirmed transaction to a mempool.
-    pub fn announce_to(&self, pool: &mut Mempool, transaction: &Transaction, now: i32) -> Verdict {
+    pub fn announce_to(&self, pool: &mut Mempool, transaction: &Transaction, now: i32) -> ExpectedResult {
         let snapshot = self.store.snapshot().expect("a snapshot");
         let (network, height) = (self.network(), Height(self.height()));
         let confirmed = ConfirmedChain { snapshot: &snapshot, network, height, now: Timestamp(now) };
         match pool.add(transaction.clone(), &confirmed, &mut Verifier::default()) {
-            Ok(()) => Verdict::Valid,
-            Err(Rejection::Result(result)) => Verdict::Refused(result),
-            Err(Rejection::Exception(exception)) => Verdict::Exception(exception.text),
+            Ok(()) => ExpectedResult::Valid,
+            Err(Rejection::Result(result)) => ExpectedResult::Rejected(result),
+            Err(Rejection::Exception(exception)) => ExpectedResult::Exception(exception.text),
             Err(Rejection::Store(error)) => panic!("{error}"),
         }
     }
 
     /// Rolls back to a lower height.
-    pub fn go_back(&mut self, height: u64) {
+    pub fn roll_back(&mut self, height: u64) {
         let mut batch = self.store.begin_write().expect("a batch");
         rollback(&mut batch, Height(height)).expect("blocks taken a moment ago");
         batch.commit().expect("room");
@@ -200,16 +200,16 @@ impl Ground {
     }
 
     /// Checks the invariants of every state.
-    pub fn check_invariants(&self) -> Result<invariants::Facts, String> {
+    pub fn check_invariants(&self) -> Result<invariants::StateSummary, String> {
         invariants::check(&self.store, self.network())
     }
 
     /// Returns where the state of the node differs from the model.
-    pub fn compare(&self, world: &World, model: &Model) -> Result<(), String> {
+    pub fn compare(&self, world: &TestNetwork, model: &Model) -> Result<(), String> {
         let snapshot = self.store.snapshot().expect("a snapshot");
         let last = tip(&snapshot).expect("a store").expect("a chain").height.0;
-        same("height", "", model.height, last)?;
-        for who in 0..world.people.len() {
+        check_equal("height", "", model.height, last)?;
+        for who in 0..world.key_ring.len() {
             self.compare_account(&snapshot, world, model, who)?;
         }
         for (name, root) in &model.roots {
@@ -219,15 +219,20 @@ impl Ground {
             let found: Vec<_> =
                 leases.iter().map(|lease| (lease.owner, lease.height.0, children(lease).len())).collect();
             let lease =
-                |lease: &super::model::Lease| (world.people.address(lease.owner), lease.height, lease.children.len());
-            same("leases of", name, root.leases.iter().map(lease).collect::<Vec<_>>(), found)?;
+                |lease: &super::model::Lease| (world.key_ring.address(lease.owner), lease.height, lease.children.len());
+            check_equal("leases of", name, root.leases.iter().map(lease).collect::<Vec<_>>(), found)?;
             for (id, token) in &root.tokens {
                 let entry = snapshot.mosaic(id).expect("a store");
                 let found = entry.map(|entry| (entry.supply, entry.definition));
-                same("mosaic", &id.to_string(), Some((token.supply, token.definition.clone())), found)?;
-                for who in 0..world.people.len() {
-                    let found = snapshot.mosaic_balance(id, &world.people.address(who)).expect("a store");
-                    same("balance of a mosaic of", &world.people.address(who).to_string(), token.of(who), found)?;
+                check_equal("mosaic", &id.to_string(), Some((token.supply, token.definition.clone())), found)?;
+                for who in 0..world.key_ring.len() {
+                    let found = snapshot.mosaic_balance(id, &world.key_ring.address(who)).expect("a store");
+                    check_equal(
+                        "balance of a mosaic of",
+                        &world.key_ring.address(who).to_string(),
+                        token.of(who),
+                        found,
+                    )?;
                 }
             }
         }
@@ -237,44 +242,44 @@ impl Ground {
     fn compare_account(
         &self,
         state: &impl nisd::store::Read,
-        world: &World,
+        world: &TestNetwork,
         model: &Model,
-        who: Who,
+        who: AccountIndex,
     ) -> Result<(), String> {
-        let (expected, address) = (&model.accounts[who], world.people.address(who));
+        let (expected, address) = (&model.accounts[who], world.key_ring.address(who));
         let name = address.to_string();
         let found = state::account(state, &address).expect("a store");
-        same("balance of", &name, expected.balance, found.balance.total())?;
+        check_equal("balance of", &name, expected.balance, found.balance.total())?;
         let vested = found.balance.at(Height(model.height), &self.network().chain).vested;
-        same("vested balance of", &name, model.vested(who, &world.terms), vested)?;
-        same("blocks of", &name, expected.harvested, found.harvested_blocks)?;
-        same("touches of", &name, expected.touched, found.references)?;
-        same("least cosignatories of", &name, expected.least, i64::from(found.min_cosignatories))?;
-        let link = |link: &Link| (link.is_owner, world.people.address(link.other), link.height, link.mode);
+        check_equal("vested balance of", &name, model.vested(who, &world.terms), vested)?;
+        check_equal("blocks of", &name, expected.harvested, found.harvested_blocks)?;
+        check_equal("touches of", &name, expected.referenced, found.references)?;
+        check_equal("least cosignatories of", &name, expected.min_cosignatories, i64::from(found.min_cosignatories))?;
+        let link = |link: &Link| (link.is_owner, world.key_ring.address(link.other), link.height, link.mode);
         let found_link = |link: &state::RemoteLink| {
             (link.role == state::LinkRole::Owner, link.linked_address, link.height.0, link.mode)
         };
         let expected_links: Vec<_> = expected.links.iter().map(link).collect();
-        same("links of", &name, expected_links, found.links.iter().map(found_link).collect::<Vec<_>>())?;
-        let addresses = |list: &std::collections::BTreeSet<Who>| {
-            let mut list: Vec<Address> = list.iter().map(|who| world.people.address(*who)).collect();
+        check_equal("links of", &name, expected_links, found.links.iter().map(found_link).collect::<Vec<_>>())?;
+        let addresses = |list: &std::collections::BTreeSet<AccountIndex>| {
+            let mut list: Vec<Address> = list.iter().map(|who| world.key_ring.address(*who)).collect();
             list.sort();
             list
         };
         let cosignatories = state::cosignatories(state, &address).expect("a store");
-        same("cosignatories of", &name, addresses(&expected.cosignatories), cosignatories)?;
+        check_equal("cosignatories of", &name, addresses(&expected.cosignatories), cosignatories)?;
         let others = state::cosignatory_of(state, &address).expect("a store");
-        same("accounts cosigned by", &name, addresses(&expected.cosignatory_of), others)?;
+        check_equal("accounts cosigned by", &name, addresses(&expected.cosignatory_of), others)?;
         let mut mosaics = state::holdings_after(state, &address, None, usize::MAX).expect("a store").ids;
         mosaics.sort();
-        same("mosaics of", &name, expected.mosaics.iter().cloned().collect::<Vec<_>>(), mosaics)
+        check_equal("mosaics of", &name, expected.mosaics.iter().cloned().collect::<Vec<_>>(), mosaics)
     }
 }
 
 /// Builds a signed block.
 pub fn signed_block(
-    people: &People,
-    signer: Who,
+    people: &KeyRing,
+    signer: AccountIndex,
     height: u64,
     time: i32,
     parent: Hash256,
@@ -294,12 +299,12 @@ pub fn signed_block(
     block
 }
 
-fn same<T: PartialEq + std::fmt::Debug>(what: &str, whose: &str, expected: T, found: T) -> Result<(), String> {
+fn check_equal<T: PartialEq + std::fmt::Debug>(what: &str, whose: &str, expected: T, found: T) -> Result<(), String> {
     if expected == found { Ok(()) } else { Err(format!("{what} {whose}: expected {expected:?}, found {found:?}")) }
 }
 
 /// Processes a branch until it is decided.
-fn finish(mut part: Box<CandidateBranch<'_>>, now: i32) -> BranchOutcome {
+fn process_branch(mut part: Box<CandidateBranch<'_>>, now: i32) -> BranchOutcome {
     loop {
         match part.step(Timestamp(now)).expect("a store that works") {
             BranchProgress::Working(next) => part = next,

@@ -8,10 +8,11 @@ use nisd::model::transaction::{
 };
 use nisd::model::{Amount, Body, Levy, Mosaic, MosaicDefinition, MosaicId, NamespaceId, Timestamp, Transaction};
 
-use super::court::Court;
+use super::court::Oracle;
 use super::model::{Account, Root, Token};
 use super::people::{
-    ALWAYS_POOR, CREATION, FIRST_ORDINARY, FIRST_POOR, HARVESTERS, LENDER, NEMESIS, RENTAL, SHARED, SHARERS, Who,
+    ALWAYS_POOR, AccountIndex, COSIGNATORIES, CREATION, DELEGATOR, FIRST_ORDINARY, FIRST_POOR, HARVESTERS, MULTISIG,
+    NEMESIS, RENTAL,
 };
 use crate::common::Random;
 
@@ -19,22 +20,22 @@ pub const MICRO: u64 = 1_000_000;
 /// Names of roots to rent; one has every allowed kind of character and the maximum length.
 const ROOTS: [&str; 8] = ["r0", "r1", "r2", "r3", "r4", "5-_0123456789abc", "r6", "r7"];
 /// Maximum UTF-16 units of a description.
-pub const LONGEST_DESCRIPTION: usize = 512;
+pub const MAX_DESCRIPTION: usize = 512;
 const TRIES: usize = 12;
 
 /// Makes transactions for one block.
 pub struct Maker<'a> {
-    pub court: Court<'a>,
+    pub oracle: Oracle<'a>,
     pub random: &'a mut Random,
     /// Time of the block.
     pub time: i32,
     /// The signer of the block and the account it harvests for; neither may sign a transaction.
-    pub harvesters: [Who; 2],
+    pub harvesters: [AccountIndex; 2],
 }
 
 impl<'a> Maker<'a> {
-    pub fn account(&self, who: Who) -> &'a Account {
-        &self.court.model.accounts[who]
+    pub fn account(&self, who: AccountIndex) -> &'a Account {
+        &self.oracle.model.accounts[who]
     }
 
     /// Returns `true` once in `count` calls on average.
@@ -43,29 +44,30 @@ impl<'a> Maker<'a> {
     }
 
     /// Returns a random account that meets a condition.
-    pub fn one_who(&mut self, is_fit: impl Fn(Who, &Account) -> bool) -> Option<Who> {
-        let model = self.court.model;
-        let fit: Vec<Who> = (0..model.accounts.len()).filter(|who| is_fit(*who, &model.accounts[*who])).collect();
-        self.one_of(&fit).copied()
+    pub fn random_account_where(&mut self, is_fit: impl Fn(AccountIndex, &Account) -> bool) -> Option<AccountIndex> {
+        let model = self.oracle.model;
+        let fit: Vec<AccountIndex> =
+            (0..model.accounts.len()).filter(|who| is_fit(*who, &model.accounts[*who])).collect();
+        self.random_element(&fit).copied()
     }
 
-    pub fn one_of<'t, T>(&mut self, list: &'t [T]) -> Option<&'t T> {
+    pub fn random_element<'t, T>(&mut self, list: &'t [T]) -> Option<&'t T> {
         (!list.is_empty()).then(|| &list[self.random.below(list.len())])
     }
 
     /// Returns whether an account may sign transactions in this block, by itself or through its cosignatories.
-    pub fn can_act(&self, who: Who) -> bool {
-        let can_sign = self.court.people.can_sign(who) || self.account(who).is_multisig();
+    pub fn can_act(&self, who: AccountIndex) -> bool {
+        let can_sign = self.oracle.key_ring.can_sign(who) || self.account(who).is_multisig();
         can_sign && who != NEMESIS && !self.harvesters.contains(&who) && !self.is_remote(who)
     }
 
     /// Returns whether an account is or was a remote.
-    pub fn is_remote(&self, who: Who) -> bool {
+    pub fn is_remote(&self, who: AccountIndex) -> bool {
         self.account(who).links.last().is_some_and(|link| !link.is_owner)
     }
 
     /// Returns an account with at least this many whole units.
-    pub fn payer(&mut self, units: u64) -> Option<Who> {
+    pub fn random_payer(&mut self, units: u64) -> Option<AccountIndex> {
         for _ in 0..4 * TRIES {
             let who = self.random.below(FIRST_POOR + 10);
             if self.can_act(who) && self.account(who).balance >= units * MICRO {
@@ -76,23 +78,23 @@ impl<'a> Maker<'a> {
     }
 
     /// Like [`Maker::payer`], but not a multisig account.
-    pub fn single_payer(&mut self, units: u64) -> Option<Who> {
-        (0..TRIES).find_map(|_| self.payer(units).filter(|who| !self.account(*who).is_multisig()))
+    pub fn random_single_payer(&mut self, units: u64) -> Option<AccountIndex> {
+        (0..TRIES).find_map(|_| self.random_payer(units).filter(|who| !self.account(*who).is_multisig()))
     }
 
-    pub fn anybody(&mut self) -> Who {
-        self.random.below(self.court.people.len())
+    pub fn random_account(&mut self) -> AccountIndex {
+        self.random.below(self.oracle.key_ring.len())
     }
 
     /// Returns an account that may receive currency; others stay suitable as remotes.
-    pub fn payee(&mut self) -> Who {
+    pub fn random_payee(&mut self) -> AccountIndex {
         let who = self.random.below(ALWAYS_POOR + 2);
         if who < ALWAYS_POOR { who } else { RENTAL + who - ALWAYS_POOR }
     }
 
     /// Sometimes makes a transaction spend the signer's whole balance.
-    fn exhaust(&mut self, mut draft: Transaction, paid: u64) -> Transaction {
-        let signer = self.court.people.of_key(&draft.signer);
+    fn spend_all(&mut self, mut draft: Transaction, paid: u64) -> Transaction {
+        let signer = self.oracle.key_ring.of_key(&draft.signer);
         let account = self.account(signer);
         let is_fit = (FIRST_ORDINARY..RENTAL).contains(&signer) && !account.is_multisig();
         if is_fit && (signer >= ALWAYS_POOR || self.once_in(6)) {
@@ -102,13 +104,13 @@ impl<'a> Maker<'a> {
     }
 
     /// Returns an unsigned transaction with the minimum fee.
-    pub fn draft(&mut self, signer: Who, version: i32, body: Body) -> Transaction {
+    pub fn draft(&mut self, signer: AccountIndex, version: i32, body: Body) -> Transaction {
         let timestamp = (self.time - self.random.below(3_000) as i32).max(0);
         let life = 4_000 + self.random.below(82_401) as i32;
         let mut transaction = Transaction {
-            version: wire_version(self.court.people.network, version),
+            version: wire_version(self.oracle.key_ring.network, version),
             timestamp: Timestamp(timestamp),
-            signer: self.court.people.public(signer),
+            signer: self.oracle.key_ring.public(signer),
             signature: None,
             fee: Amount(0),
             deadline: Timestamp(timestamp + life),
@@ -118,7 +120,7 @@ impl<'a> Maker<'a> {
         if signer == NEMESIS {
             return transaction;
         }
-        let least = self.court.least_fee(&transaction).unwrap_or(MICRO);
+        let least = self.oracle.min_fee(&transaction).unwrap_or(MICRO);
         // One in four pays more than the minimum.
         transaction.fee = Amount(least + if self.once_in(4) { self.random.next() % MICRO } else { 0 });
         transaction
@@ -126,7 +128,7 @@ impl<'a> Maker<'a> {
 
     /// Signs a transaction; one of a multisig account is wrapped in a multisig transaction of a cosignatory.
     pub fn finish(&mut self, draft: Transaction) -> Option<Transaction> {
-        let signer = self.court.people.of_key(&draft.signer);
+        let signer = self.oracle.key_ring.of_key(&draft.signer);
         let is_plain = !self.account(signer).is_multisig() || matches!(draft.body, Body::Multisig(_));
         let mut whole = if is_plain { draft } else { self.wrap(draft)? };
         self.sign(&mut whole);
@@ -137,19 +139,19 @@ impl<'a> Maker<'a> {
         if let Body::Multisig(body) = &mut transaction.body {
             body.cosignatures.iter_mut().for_each(|one| self.sign(one));
         }
-        let signer = self.court.people.of_key(&transaction.signer);
+        let signer = self.oracle.key_ring.of_key(&transaction.signer);
         // Nobody can sign for a fee sink; the substitute is rejected for another reason first.
-        let signer = if self.court.people.can_sign(signer) { signer } else { NEMESIS };
-        transaction.signature = Some(self.court.people.keys(signer).sign(&transaction.signed_bytes()));
+        let signer = if self.oracle.key_ring.can_sign(signer) { signer } else { NEMESIS };
+        transaction.signature = Some(self.oracle.key_ring.keys(signer).sign(&transaction.signed_bytes()));
     }
 
     /// Wraps a transaction in a multisig transaction with the required number of cosignatures, rarely more.
     pub fn wrap(&mut self, inner: Transaction) -> Option<Transaction> {
-        let account = self.court.people.of_key(&inner.signer);
+        let account = self.oracle.key_ring.of_key(&inner.signer);
         let state = self.account(account);
-        let is_free = |who: &Who| !self.harvesters.contains(who);
-        let removed = removed(&inner).map(|key| self.court.people.of_key(&key)).collect::<Vec<_>>();
-        let mut signers: Vec<Who> = state.cosignatories.iter().copied().filter(is_free).collect();
+        let is_free = |who: &AccountIndex| !self.harvesters.contains(who);
+        let removed = removed(&inner).map(|key| self.oracle.key_ring.of_key(&key)).collect::<Vec<_>>();
+        let mut signers: Vec<AccountIndex> = state.cosignatories.iter().copied().filter(is_free).collect();
         if signers.len() > 1 {
             signers.retain(|who| !removed.contains(who));
         }
@@ -157,7 +159,11 @@ impl<'a> Maker<'a> {
             signers.swap(place, self.random.below(place + 1));
         }
         let all = state.cosignatories.len();
-        let needed = if state.least == 0 || state.least as usize == all { all } else { state.least as usize };
+        let needed = if state.min_cosignatories == 0 || state.min_cosignatories as usize == all {
+            all
+        } else {
+            state.min_cosignatories as usize
+        };
         let more = usize::from(self.once_in(4));
         signers.truncate(needed + more);
         let (first, others) = signers.split_first()?;
@@ -165,9 +171,9 @@ impl<'a> Maker<'a> {
     }
 
     /// Wraps a transaction in a multisig transaction initiated by `first`, with cosignatures of `others`.
-    pub fn wrap_by(&mut self, inner: Transaction, first: Who, others: &[Who]) -> Transaction {
-        let account = self.court.people.of_key(&inner.signer);
-        let other_account = self.court.people.address(account);
+    pub fn wrap_by(&mut self, inner: Transaction, first: AccountIndex, others: &[AccountIndex]) -> Transaction {
+        let account = self.oracle.key_ring.of_key(&inner.signer);
+        let other_account = self.oracle.key_ring.address(account);
         let other_hash = inner.hash();
         let mut cosignatures: Vec<Transaction> = others
             .iter()
@@ -176,13 +182,13 @@ impl<'a> Maker<'a> {
                 self.draft(*who, 1, Body::Cosignature(body))
             })
             .collect();
-        cosignatures.sort_by_key(|one| one.signer_address(self.court.people.network));
+        cosignatures.sort_by_key(|one| one.signer_address(self.oracle.key_ring.network));
         self.draft(first, 1, Body::Multisig(Box::new(Multisig { inner, cosignatures })))
     }
 
     /// Returns a random transaction that is probably valid, without signatures.
-    pub fn something(&mut self) -> Option<Transaction> {
-        let has_mosaics = self.court.height >= self.court.terms.forks.mosaics;
+    pub fn random_transaction(&mut self) -> Option<Transaction> {
+        let has_mosaics = self.oracle.height >= self.oracle.terms.forks.mosaics;
         match self.random.below(if has_mosaics { 20 } else { 8 }) {
             0..4 => self.transfer(),
             4 | 5 => self.modification(),
@@ -197,9 +203,9 @@ impl<'a> Maker<'a> {
     /// Returns a draft that is valid once it is signed.
     pub fn valid_draft(&mut self) -> Option<Transaction> {
         (0..TRIES).find_map(|_| {
-            let draft = self.something()?;
+            let draft = self.random_transaction()?;
             let whole = self.finish(draft.clone())?;
-            self.court.judge(&whole).ok().map(|_| draft)
+            self.oracle.validate(&whole).ok().map(|_| draft)
         })
     }
 
@@ -210,12 +216,12 @@ impl<'a> Maker<'a> {
     }
 
     pub fn transfer(&mut self) -> Option<Transaction> {
-        let from = self.payer(1_000)?;
-        let to = self.payee();
+        let from = self.random_payer(1_000)?;
+        let to = self.random_payee();
         let balance = self.account(from).balance;
         // Harvesters spend what they earn, except for the balance that keeps them important.
         let amount = match self.random.below(6) {
-            _ if from == LENDER => balance / 2_000,
+            _ if from == DELEGATOR => balance / 2_000,
             0..3 if HARVESTERS.contains(&from) => balance / 100,
             0 => 0,
             1 => self.random.next() % (balance / 20),
@@ -224,31 +230,31 @@ impl<'a> Maker<'a> {
         let length = if self.once_in(3) { 1 + self.random.below(96) } else { 0 };
         let message = self.message(length);
         let body =
-            Transfer { recipient: self.court.people.address(to), amount: Amount(amount), message, mosaics: vec![] };
+            Transfer { recipient: self.oracle.key_ring.address(to), amount: Amount(amount), message, mosaics: vec![] };
         Some(self.draft(from, 1, Body::Transfer(body)))
     }
 
     /// Returns all existing mosaics.
     pub fn tokens(&self) -> Vec<(&'a MosaicId, &'a Token)> {
-        self.court.model.roots.values().flat_map(|root| &root.tokens).collect()
+        self.oracle.model.roots.values().flat_map(|root| &root.tokens).collect()
     }
 
     /// Returns a random mosaic that meets a condition.
     pub fn token(&mut self, is_fit: impl Fn(&MosaicId, &Token) -> bool) -> Option<(&'a MosaicId, &'a Token)> {
         let fit: Vec<_> = self.tokens().into_iter().filter(|(id, token)| is_fit(id, token)).collect();
-        self.one_of(&fit).copied()
+        self.random_element(&fit).copied()
     }
 
     pub fn token_transfer(&mut self) -> Option<Transaction> {
-        let court = self.court;
+        let court = self.oracle;
         let is_live = |id: &MosaicId| court.model.is_active(&id.namespace, court.height, court.terms.year());
         let (id, token) = self.token(|id, token| token.supply > 0 && is_live(id))?;
-        let holders: Vec<Who> = token.balances.keys().copied().collect();
-        let from = *self.one_of(&holders)?;
+        let holders: Vec<AccountIndex> = token.balances.keys().copied().collect();
+        let from = *self.random_element(&holders)?;
         if !self.can_act(from) {
             return None;
         }
-        let to = if token.definition.properties.transferable { self.anybody() } else { token.creator };
+        let to = if token.definition.properties.transferable { self.random_account() } else { token.creator };
         let multiplier = 1 + self.random.next() % 3;
         let has = token.of(from);
         let quantity = match self.random.below(4) {
@@ -265,55 +271,69 @@ impl<'a> Maker<'a> {
     }
 
     /// Builds a transfer with mosaics in wire order.
-    pub fn transfer_of(&mut self, from: Who, to: Who, amount: u64, mut mosaics: Vec<Mosaic>) -> Transaction {
+    pub fn transfer_of(
+        &mut self,
+        from: AccountIndex,
+        to: AccountIndex,
+        amount: u64,
+        mut mosaics: Vec<Mosaic>,
+    ) -> Transaction {
         mosaics.sort_by_key(|mosaic| format!("{} : {}", mosaic.id, mosaic.quantity));
-        let recipient = self.court.people.address(to);
+        let recipient = self.oracle.key_ring.address(to);
         let body = Transfer { recipient, amount: Amount(amount), message: None, mosaics };
         self.draft(from, 2, Body::Transfer(body))
     }
 
     pub fn modification(&mut self) -> Option<Transaction> {
         let who = match self.random.below(6) {
-            0 => self.one_who(|who, account| (ALWAYS_POOR..RENTAL).contains(&who) && account.balance > 0)?,
-            1 | 2 => self.one_who(|_, account| account.is_multisig())?,
-            _ => self.payer(10_000)?,
+            0 => {
+                self.random_account_where(|who, account| (ALWAYS_POOR..RENTAL).contains(&who) && account.balance > 0)?
+            }
+            1 | 2 => self.random_account_where(|_, account| account.is_multisig())?,
+            _ => self.random_payer(10_000)?,
         };
         let account = self.account(who);
-        let is_fixed = HARVESTERS.contains(&who) || SHARERS.contains(&who);
+        let is_fixed = HARVESTERS.contains(&who) || COSIGNATORIES.contains(&who);
         if is_fixed || !self.can_act(who) || !account.cosignatory_of.is_empty() {
             return None;
         }
         let size = account.cosignatories.len();
-        let may_delete = who != SHARED && size > 0 && self.random.coin();
+        let may_delete = who != MULTISIG && size > 0 && self.random.coin();
         // The number of multisig accounts is limited so that enough accounts remain that can sign for others.
-        let count = self.court.model.accounts.iter().filter(|account| account.is_multisig()).count();
+        let count = self.oracle.model.accounts.iter().filter(|account| account.is_multisig()).count();
         if size == 0 && count >= 8 && who < ALWAYS_POOR {
             return None;
         }
         let mut changes = Vec::new();
         let adds = if may_delete { 0 } else { 1 + self.random.below(3) };
         for _ in 0..adds {
-            let other = self.one_who(|who, account| who > LENDER && who < RENTAL && !account.is_multisig())?;
+            let other =
+                self.random_account_where(|who, account| who > DELEGATOR && who < RENTAL && !account.is_multisig())?;
             changes.push((ModificationKind::Add, other));
         }
         if may_delete {
-            let all: Vec<Who> = account.cosignatories.iter().copied().collect();
-            changes.push((ModificationKind::Delete, *self.one_of(&all)?));
+            let all: Vec<AccountIndex> = account.cosignatories.iter().copied().collect();
+            changes.push((ModificationKind::Delete, *self.random_element(&all)?));
         }
         let left = (size + adds - usize::from(may_delete)) as i64;
-        let is_new = self.court.height >= self.court.terms.forks.multisig;
+        let is_new = self.oracle.height >= self.oracle.terms.forks.multisig;
         let change = if is_new && self.random.below(4) > 0 {
-            Some((self.random.next() as i64).rem_euclid(left + 1) - account.least)
+            Some((self.random.next() as i64).rem_euclid(left + 1) - account.min_cosignatories)
         } else {
             None
         };
         let draft = self.modify(who, &changes, change.map(|change| change as i32));
-        Some(self.exhaust(draft, 0))
+        Some(self.spend_all(draft, 0))
     }
 
     /// Builds a change of cosignatories in wire order.
-    pub fn modify(&mut self, who: Who, changes: &[(ModificationKind, Who)], least: Option<i32>) -> Transaction {
-        let people = self.court.people;
+    pub fn modify(
+        &mut self,
+        who: AccountIndex,
+        changes: &[(ModificationKind, AccountIndex)],
+        least: Option<i32>,
+    ) -> Transaction {
+        let people = self.oracle.key_ring;
         let mut changes = changes.to_vec();
         changes.sort_by_key(|(kind, other)| (*kind, people.address(*other)));
         let modifications =
@@ -324,11 +344,11 @@ impl<'a> Maker<'a> {
     }
 
     pub fn link(&mut self) -> Option<Transaction> {
-        let height = self.court.height;
-        let lender = (self.random.coin() && !self.harvesters.contains(&LENDER)).then_some(LENDER);
+        let height = self.oracle.height;
+        let lender = (self.random.coin() && !self.harvesters.contains(&DELEGATOR)).then_some(DELEGATOR);
         let owner = match lender {
             Some(owner) => owner,
-            None => self.payer(1_000).filter(|who| !HARVESTERS.contains(who))?,
+            None => self.random_payer(1_000).filter(|who| !HARVESTERS.contains(who))?,
         };
         let last = self.account(owner).links.last();
         if last.is_some_and(|link| link.mode == LinkMode::Activate) {
@@ -337,24 +357,24 @@ impl<'a> Maker<'a> {
             let named = if is_odd { FIRST_ORDINARY + self.random.below(RENTAL - FIRST_ORDINARY) } else { linked };
             return Some(self.link_to(owner, named, LinkMode::Deactivate));
         }
-        let is_fit = |who: Who, account: &Account| {
+        let is_fit = |who: AccountIndex, account: &Account| {
             let is_free = account.links.last().is_none_or(|link| {
-                link.mode == LinkMode::Deactivate && height - link.height >= self.court.terms.rewrite_limit
+                link.mode == LinkMode::Deactivate && height - link.height >= self.oracle.terms.rewrite_limit
             });
-            who > LENDER && who < RENTAL && account.balance == 0 && is_free
+            who > DELEGATOR && who < RENTAL && account.balance == 0 && is_free
         };
-        let remote = self.one_who_of(is_fit)?;
+        let remote = self.least_paid_account_where(is_fit)?;
         Some(self.link_to(owner, remote, LinkMode::Activate))
     }
 
-    fn one_who_of(&self, is_fit: impl Fn(Who, &Account) -> bool) -> Option<Who> {
-        let model = self.court.model;
+    fn least_paid_account_where(&self, is_fit: impl Fn(AccountIndex, &Account) -> bool) -> Option<AccountIndex> {
+        let model = self.oracle.model;
         // The last of them is the one paid least often.
         (0..model.accounts.len()).rev().find(|who| is_fit(*who, &model.accounts[*who]))
     }
 
-    pub fn link_to(&mut self, owner: Who, remote: Who, mode: LinkMode) -> Transaction {
-        let body = ImportanceTransfer { mode, remote: self.court.people.public(remote) };
+    pub fn link_to(&mut self, owner: AccountIndex, remote: AccountIndex, mode: LinkMode) -> Transaction {
+        let body = ImportanceTransfer { mode, remote: self.oracle.key_ring.public(remote) };
         self.draft(owner, 1, Body::ImportanceTransfer(body))
     }
 
@@ -364,31 +384,31 @@ impl<'a> Maker<'a> {
 
     /// Returns a random root that meets a condition.
     pub fn root(&mut self, is_fit: impl Fn(&Root) -> bool) -> Option<(NamespaceId, &'a Root)> {
-        let model = self.court.model;
+        let model = self.oracle.model;
         let fit: Vec<_> = model.roots.iter().filter(|(_, root)| is_fit(root)).collect();
-        let (name, root) = *self.one_of(&fit)?;
+        let (name, root) = *self.random_element(&fit)?;
         Some((NamespaceId::parse(name).expect("a name"), root))
     }
 
     pub fn provision(&mut self) -> Option<Transaction> {
         if self.random.coin() {
-            let (height, [year, month]) = (self.court.height, [self.court.terms.year(), self.court.terms.month()]);
+            let (height, [year, month]) = (self.oracle.height, [self.oracle.terms.year(), self.oracle.terms.month()]);
             let due = self.root(|root| root.newest().height + year <= height + month);
             let name = match due {
                 Some((name, _)) if self.random.coin() => name,
                 _ => self.root_name(),
             };
-            let owner = self.court.model.roots.get(name.as_str()).map(|root| root.newest().owner);
-            let payer = self.payer(60_000)?;
-            let is_kept = !is_given_up(name.as_str()) && self.random.below(8) > 0;
+            let owner = self.oracle.model.roots.get(name.as_str()).map(|root| root.newest().owner);
+            let payer = self.random_payer(60_000)?;
+            let is_kept = !is_abandoned(name.as_str()) && self.random.below(8) > 0;
             let signer = owner.filter(|_| is_kept).unwrap_or(payer);
             let draft = self.can_act(signer).then(|| self.rent(signer, None, name.as_str()))?;
-            return Some(self.exhaust(draft, self.court.rent(&name)));
+            return Some(self.spend_all(draft, self.oracle.rent(&name)));
         }
         let (root, state) = self.root(|_| true)?;
         let owner = state.newest().owner;
         let children: Vec<&String> = state.newest().children.iter().collect();
-        let parent = match self.one_of(&children) {
+        let parent = match self.random_element(&children) {
             Some(child) if self.random.coin() => NamespaceId::parse(child).expect("a name"),
             _ => root,
         };
@@ -400,13 +420,13 @@ impl<'a> Maker<'a> {
         self.can_act(owner).then(|| self.rent(owner, Some(parent), &part))
     }
 
-    pub fn rent(&mut self, signer: Who, parent: Option<NamespaceId>, part: &str) -> Transaction {
+    pub fn rent(&mut self, signer: AccountIndex, parent: Option<NamespaceId>, part: &str) -> Transaction {
         let name = match &parent {
             Some(parent) => parent.child(part),
             None => NamespaceId::parse(part),
         };
-        let rental_fee = Amount(name.map_or(0, |name| self.court.rent(&name)));
-        let rental_fee_sink = self.court.people.address(RENTAL);
+        let rental_fee = Amount(name.map_or(0, |name| self.oracle.rent(&name)));
+        let rental_fee_sink = self.oracle.key_ring.address(RENTAL);
         let body = ProvisionNamespace { rental_fee_sink, rental_fee, new_part: part.to_owned(), parent };
         self.draft(signer, 1, Body::ProvisionNamespace(body))
     }
@@ -420,11 +440,11 @@ impl<'a> Maker<'a> {
     }
 
     /// Returns a namespace whose owner can act.
-    pub fn own_namespace(&mut self) -> Option<(NamespaceId, Who)> {
+    pub fn random_own_namespace(&mut self) -> Option<(NamespaceId, AccountIndex)> {
         let (root, state) = self.root(|_| true)?;
         let owner = state.newest().owner;
         let children: Vec<&String> = state.newest().children.iter().collect();
-        let name = match self.one_of(&children) {
+        let name = match self.random_element(&children) {
             Some(child) if self.once_in(3) => NamespaceId::parse(child).expect("a name"),
             _ => root,
         };
@@ -445,13 +465,13 @@ impl<'a> Maker<'a> {
     }
 
     fn levy_in_own(&mut self, id: &MosaicId) -> Option<Levy> {
-        let recipient = self.one_who(|who, account| who != NEMESIS && account.links.is_empty())?;
+        let recipient = self.random_account_where(|who, account| who != NEMESIS && account.links.is_empty())?;
         let mosaic = match self.random.below(8) {
             0 => MosaicId::xem(),
             1 => id.clone(),
             2 | 3 => self.token(|_, token| token.definition.properties.transferable)?.0.clone(),
             _ => self
-                .token(|id, token| is_given_up(id.namespace.root()) && token.definition.properties.transferable)?
+                .token(|id, token| is_abandoned(id.namespace.root()) && token.definition.properties.transferable)?
                 .0
                 .clone(),
         };
@@ -463,14 +483,14 @@ impl<'a> Maker<'a> {
             (LevyKind::Percentile, _) => 2_000,
             (LevyKind::Absolute, _) => self.random.next() % 5_000,
         };
-        Some(Levy { kind, recipient: self.court.people.address(recipient), mosaic, fee })
+        Some(Levy { kind, recipient: self.oracle.key_ring.address(recipient), mosaic, fee })
     }
 
     pub fn definition(&mut self) -> Option<Transaction> {
-        let (namespace, owner) = self.own_namespace()?;
+        let (namespace, owner) = self.random_own_namespace()?;
         let id = self.token_name(namespace);
         let mut definition = self.definition_of(owner, id.clone());
-        if let Some(token) = self.court.model.token(&id) {
+        if let Some(token) = self.oracle.model.token(&id) {
             if self.random.coin() {
                 (definition.properties, definition.levy) = (token.definition.properties, token.definition.levy.clone());
             } else {
@@ -480,23 +500,23 @@ impl<'a> Maker<'a> {
         Some(self.define(owner, definition))
     }
 
-    pub fn definition_of(&mut self, owner: Who, id: MosaicId) -> MosaicDefinition {
+    pub fn definition_of(&mut self, owner: AccountIndex, id: MosaicId) -> MosaicDefinition {
         let properties = self.properties();
         let levy = if self.once_in(2) { self.levy_in_own(&id) } else { None };
         let number = self.random.next();
         let description = match self.random.below(16) {
-            0 => "d".repeat(LONGEST_DESCRIPTION),
-            1 => "\u{1f600}".repeat(LONGEST_DESCRIPTION / 2),
+            0 => "d".repeat(MAX_DESCRIPTION),
+            1 => "\u{1f600}".repeat(MAX_DESCRIPTION / 2),
             2 | 3 => format!("not \u{fffd} {number}"),
             4 => format!(" \t\u{e9}\u{0}{number}\n "),
             _ => format!("number {number}"),
         };
-        MosaicDefinition { creator: self.court.people.public(owner), id, description, properties, levy }
+        MosaicDefinition { creator: self.oracle.key_ring.public(owner), id, description, properties, levy }
     }
 
-    pub fn define(&mut self, owner: Who, definition: MosaicDefinition) -> Transaction {
-        let creation_fee_sink = self.court.people.address(CREATION);
-        let creation_fee = Amount(self.court.creation_fee());
+    pub fn define(&mut self, owner: AccountIndex, definition: MosaicDefinition) -> Transaction {
+        let creation_fee_sink = self.oracle.key_ring.address(CREATION);
+        let creation_fee = Amount(self.oracle.creation_fee());
         let body = MosaicDefinitionCreation { definition, creation_fee_sink, creation_fee };
         self.draft(owner, 1, Body::MosaicDefinitionCreation(Box::new(body)))
     }
@@ -513,13 +533,19 @@ impl<'a> Maker<'a> {
         (delta > 0 && self.can_act(token.creator)).then(|| self.change_supply(token.creator, id.clone(), kind, delta))
     }
 
-    pub fn change_supply(&mut self, who: Who, mosaic: MosaicId, kind: SupplyChangeKind, delta: u64) -> Transaction {
+    pub fn change_supply(
+        &mut self,
+        who: AccountIndex,
+        mosaic: MosaicId,
+        kind: SupplyChangeKind,
+        delta: u64,
+    ) -> Transaction {
         self.draft(who, 1, Body::MosaicSupplyChange(MosaicSupplyChange { mosaic, kind, delta }))
     }
 }
 
 /// Returns whether a root is never renewed.
-fn is_given_up(root: &str) -> bool {
+fn is_abandoned(root: &str) -> bool {
     ["r6", "r7"].contains(&root)
 }
 

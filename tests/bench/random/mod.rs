@@ -41,18 +41,18 @@ use tempfile::TempDir;
 
 use crate::common::Random;
 use court::Purpose;
-pub use figures::{Class, Figures};
-use ground::{Ground, LATE};
+pub use figures::{Class, Statistics};
+use ground::{FAR_FUTURE, NodeUnderTest};
 use maker::Maker;
 use model::Model;
-use parts::Past;
-use people::{HARVESTERS, LENDER, NEMESIS, WITH_KEYS, Who};
-use proof::{Bound, PATIENCE};
+use parts::PastBlock;
+use people::{AccountIndex, DELEGATOR, HARVESTERS, NEMESIS, WITH_KEYS};
+use proof::{Bound, MAX_WAIT_SECONDS};
 use record::{Part, Recorder};
 pub use replay::replay;
 pub use rule::Rule;
-use rule::{Ruling, Verdict};
-use world::World;
+use rule::{ExpectedResult, RuleViolation};
+use world::TestNetwork;
 
 /// Rejections in the protocol's text that can never occur, with reasons.
 pub const UNREACHABLE: [(&str, &str); 3] = [
@@ -89,33 +89,33 @@ impl Plan {
 /// Number of heights at which a network stops: enough for two years.
 const STOPS: usize = 300;
 /// Number of differences after which a run ends.
-const MOST_DIFFERENCES: usize = 20;
+const MAX_DIFFERENCES: usize = 20;
 /// Number of remembered confirmed transactions.
 const RECENT: usize = 30;
 /// Full blocks start once in this many cases on average.
-const SELDOM: usize = 20;
+const FULL_BLOCK_RARITY: usize = 20;
 /// Maximum attempts to add something to a full block.
 const TRIES: usize = 400;
 
 /// Runs a plan.
-pub fn run(plan: &Plan, mut tell: impl FnMut(&Figures)) -> Figures {
+pub fn run(plan: &Plan, mut tell: impl FnMut(&Statistics)) -> Statistics {
     let begun = Instant::now();
-    let mut figures = Figures::default();
-    while figures.offered < plan.blocks && figures.differences.len() < MOST_DIFFERENCES {
-        let seed = plan.seed.wrapping_mul(1_000_003).wrapping_add(figures.worlds);
-        figures.worlds += 1;
-        let mut stage = Stage::new(plan, seed, figures);
+    let mut figures = Statistics::default();
+    while figures.offered < plan.blocks && figures.differences.len() < MAX_DIFFERENCES {
+        let seed = plan.seed.wrapping_mul(1_000_003).wrapping_add(figures.networks);
+        figures.networks += 1;
+        let mut stage = NetworkRun::new(plan, seed, figures);
         // Where no year passes, fewer stops suffice.
-        let stops = if stage.world.terms.kind.is_some() { plan.stops / 4 } else { plan.stops };
+        let stops = if stage.test_network.terms.kind.is_some() { plan.stops / 4 } else { plan.stops };
         for _ in 0..stops {
-            let is_over = stage.figures.offered >= plan.blocks;
-            if is_over || stage.figures.differences.len() >= MOST_DIFFERENCES {
+            let is_over = stage.statistics.offered >= plan.blocks;
+            if is_over || stage.statistics.differences.len() >= MAX_DIFFERENCES {
                 break;
             }
             stage.stop(plan.cases);
-            stage.go_on();
+            stage.advance_to_next_stop();
         }
-        figures = stage.figures;
+        figures = stage.statistics;
         figures.elapsed = begun.elapsed();
         tell(&figures);
     }
@@ -123,21 +123,21 @@ pub fn run(plan: &Plan, mut tell: impl FnMut(&Figures)) -> Figures {
 }
 
 /// One network, and the statistics of the run so far.
-struct Stage {
-    world: World,
-    ground: Ground,
+struct NetworkRun {
+    test_network: TestNetwork,
+    node: NodeUnderTest,
     model: Model,
     random: Random,
-    figures: Figures,
+    statistics: Statistics,
     recorder: Option<Recorder>,
     /// Recently confirmed transactions.
     recent: VecDeque<Transaction>,
     /// The last consecutive blocks.
-    history: VecDeque<Past>,
+    history: VecDeque<PastBlock>,
     /// A height, and the intended time of its block.
-    wanted: (u64, i32),
+    next_target: (u64, i32),
     /// Number of following blocks that must be full.
-    full: usize,
+    full_blocks_left: usize,
     _files: Option<TempDir>,
 }
 
@@ -146,26 +146,37 @@ fn bytes_of(blocks: &[Block]) -> Vec<Vec<u8>> {
     blocks.iter().map(|block| block.to_bytes(SigningForm::Verifiable)).collect()
 }
 
-impl Stage {
-    fn new(plan: &Plan, seed: u64, figures: Figures) -> Stage {
+impl NetworkRun {
+    fn new(plan: &Plan, seed: u64, figures: Statistics) -> NetworkRun {
         let mut random = Random(seed);
-        let world = World::new(figures.worlds, &mut random);
+        let world = TestNetwork::new(figures.networks, &mut random);
         let scratch = plan.folder.is_none().then(|| tempfile::tempdir().expect("a folder"));
         let folder = plan.folder.as_ref().map(|folder| folder.join(format!("network-{seed}")));
         let files = folder.clone().or_else(|| scratch.as_ref().map(|one| one.path().to_owned())).expect("a folder");
         std::fs::create_dir_all(&files).expect("a folder");
-        let ground = Ground::new(&world, &files);
+        let ground = NodeUnderTest::new(&world, &files);
         let recorder = folder.map(|folder| Recorder::new(&folder));
         let model = world.model();
         let (recent, history) = (VecDeque::new(), VecDeque::new());
         let _files = scratch;
         let (wanted, full) = ((0, 0), 0);
-        let mut stage =
-            Stage { world, ground, model, random, figures, recorder, recent, history, wanted, full, _files };
+        let mut stage = NetworkRun {
+            test_network: world,
+            node: ground,
+            model,
+            random,
+            statistics: figures,
+            recorder,
+            recent,
+            history,
+            next_target: wanted,
+            full_blocks_left: full,
+            _files,
+        };
         stage.check_state();
-        let nothing = Model::new(stage.world.people.len(), nisd::model::Hash256::default());
+        let nothing = Model::new(stage.test_network.key_ring.len(), nisd::model::Hash256::default());
         if let Some(recorder) = &mut stage.recorder {
-            recorder.state(&stage.world, &nothing, &stage.model);
+            recorder.state(&stage.test_network, &nothing, &stage.model);
         }
         stage
     }
@@ -175,28 +186,28 @@ impl Stage {
     }
 
     /// Builds a signed block on the tip.
-    fn block(&self, signer: Who, time: i32, transactions: Vec<Transaction>) -> Block {
-        self.ground.block(&self.world.people, signer, time, transactions)
+    fn block(&self, signer: AccountIndex, time: i32, transactions: Vec<Transaction>) -> Block {
+        self.node.block(&self.test_network.key_ring, signer, time, transactions)
     }
 
-    fn differ(&mut self, text: String) {
-        self.figures.differences.push(format!("height {}: {text}", self.next_height()));
+    fn add_difference(&mut self, text: String) {
+        self.statistics.differences.push(format!("height {}: {text}", self.next_height()));
     }
 
     /// Returns an account of sufficient importance that may make the next block, and the account it harvests for.
-    fn harvesters(&mut self) -> [Who; 2] {
-        let (height, limit) = (self.next_height(), self.world.terms.rewrite_limit);
-        let remote = |who: &Who| self.model.accounts[*who].forwarded(height, limit) == Some(LENDER);
-        let remote = (0..self.world.people.len()).find(remote);
+    fn harvesters(&mut self) -> [AccountIndex; 2] {
+        let (height, limit) = (self.next_height(), self.test_network.terms.rewrite_limit);
+        let remote = |who: &AccountIndex| self.model.accounts[*who].fee_recipient(height, limit) == Some(DELEGATOR);
+        let remote = (0..self.test_network.key_ring.len()).find(remote);
         let is_idle = |link: &model::Link| {
             let is_recent = height - link.height < limit;
             link.is_owner && is_recent == (link.mode == LinkMode::Activate)
         };
-        let lender = &self.model.accounts[LENDER];
+        let lender = &self.model.accounts[DELEGATOR];
         let may_lend = lender.links.last().is_none_or(is_idle);
         let chosen = match self.random.below(9) {
-            0 if may_lend => [LENDER, LENDER],
-            0 | 1 => remote.map_or([HARVESTERS[0]; 2], |remote| [remote, LENDER]),
+            0 if may_lend => [DELEGATOR, DELEGATOR],
+            0 | 1 => remote.map_or([HARVESTERS[0]; 2], |remote| [remote, DELEGATOR]),
             2 | 3 => [HARVESTERS[0]; 2],
             4..7 => [HARVESTERS[1]; 2],
             _ => self.ordinary_harvester().unwrap_or([HARVESTERS[0]; 2]),
@@ -206,40 +217,41 @@ impl Stage {
 
     /// Returns another account that may make the next block soon, and the account it harvests for; preferably not an
     /// ordinary account harvesting for itself.
-    fn ordinary_harvester(&mut self) -> Option<[Who; 2]> {
-        let (height, limit) = (self.next_height(), self.world.terms.rewrite_limit);
-        let court = self.world.court(&self.model, 0, Purpose::Block);
-        let soon = (2 * self.world.terms.target_time as i32).max(10_000);
+    fn ordinary_harvester(&mut self) -> Option<[AccountIndex; 2]> {
+        let (height, limit) = (self.next_height(), self.test_network.terms.rewrite_limit);
+        let court = self.test_network.oracle(&self.model, 0, Purpose::Block);
+        let soon = (2 * self.test_network.terms.target_time as i32).max(10_000);
         let pairs = (0..WITH_KEYS).filter(|who| *who != NEMESIS && !HARVESTERS.contains(who)).filter_map(|who| {
             let account = &self.model.accounts[who];
-            let owner = account.forwarded(height, limit).unwrap_or(who);
-            (court.may_sign(account) && owner != LENDER).then_some([who, owner])
+            let owner = account.fee_recipient(height, limit).unwrap_or(who);
+            (court.may_sign(account) && owner != DELEGATOR).then_some([who, owner])
         });
-        let able: Vec<[Who; 2]> = pairs.filter(|pair| self.first_hit(pair[0]).is_some_and(|hit| hit < soon)).collect();
-        let is_special = |pair: &&[Who; 2]| pair[0] != pair[1] || self.model.accounts[pair[1]].is_multisig();
-        let special: Vec<[Who; 2]> = able.iter().filter(is_special).copied().collect();
+        let able: Vec<[AccountIndex; 2]> =
+            pairs.filter(|pair| self.first_hit(pair[0]).is_some_and(|hit| hit < soon)).collect();
+        let is_special = |pair: &&[AccountIndex; 2]| pair[0] != pair[1] || self.model.accounts[pair[1]].is_multisig();
+        let special: Vec<[AccountIndex; 2]> = able.iter().filter(is_special).copied().collect();
         let list = if special.is_empty() || self.random.coin() { able } else { special };
         (!list.is_empty()).then(|| list[self.random.below(list.len())])
     }
 
     /// Returns the importance that counts if an account signs the next block.
-    fn importance_of(&self, signer: Who) -> Option<f64> {
-        let (height, limit) = (self.next_height(), self.world.terms.rewrite_limit);
-        let owner = self.model.accounts[signer].forwarded(height, limit).unwrap_or(signer);
-        self.ground.importance(&self.world.people.address(owner))
+    fn importance_of(&self, signer: AccountIndex) -> Option<f64> {
+        let (height, limit) = (self.next_height(), self.test_network.terms.rewrite_limit);
+        let owner = self.model.accounts[signer].fee_recipient(height, limit).unwrap_or(signer);
+        self.node.importance(&self.test_network.key_ring.address(owner))
     }
 
     /// Returns the seconds after which an account may make the next block.
-    fn first_hit(&self, signer: Who) -> Option<i32> {
+    fn first_hit(&self, signer: AccountIndex) -> Option<i32> {
         let importance = self.importance_of(signer)?;
-        self.model.proofs.first_hit(&self.world.people.public(signer), importance, &self.world.terms)
+        self.model.proofs.first_hit(&self.test_network.key_ring.public(signer), importance, &self.test_network.terms)
     }
 
     /// Returns the time of the next block if this account makes it.
-    fn time_of(&mut self, signer: Who) -> i32 {
+    fn time_of(&mut self, signer: AccountIndex) -> i32 {
         let (height, parent) = (self.next_height(), self.model.proofs.time());
-        if self.wanted.0 != height {
-            let terms = &self.world.terms;
+        if self.next_target.0 != height {
+            let terms = &self.test_network.terms;
             let (due, is_late) = (terms.time(height), parent > terms.time(height - 1) + 1_000);
             let pause = (self.random.next() % (2 * terms.target_time)) as i32;
             let time = match self.random.below(6) {
@@ -248,9 +260,9 @@ impl Stage {
                 2 if !is_late && height < terms.forks.treasury.wrapping_sub(5) => due + pause,
                 _ => due,
             };
-            self.wanted = (height, time);
+            self.next_target = (height, time);
         }
-        self.wanted.1.max(parent + self.first_hit(signer).unwrap_or(PATIENCE))
+        self.next_target.1.max(parent + self.first_hit(signer).unwrap_or(MAX_WAIT_SECONDS))
     }
 
     /// Like [`Stage::time_of`], when the signer does not matter.
@@ -260,7 +272,7 @@ impl Stage {
 
     /// Tries cases at the next height, then advances the network by one block.
     fn stop(&mut self, cases: usize) {
-        let is_treasury = self.next_height() == self.world.terms.forks.treasury;
+        let is_treasury = self.next_height() == self.test_network.terms.forks.treasury;
         for _ in 0..cases * if is_treasury { 4 } else { 1 } {
             self.try_case();
         }
@@ -275,7 +287,7 @@ impl Stage {
             self.try_limit();
         }
         if self.random.below(25) == 0 {
-            self.fill_pool();
+            self.fill_mempool();
         }
         self.advance();
         if self.random.below(4) == 0 {
@@ -286,12 +298,12 @@ impl Stage {
     /// Offers a case that breaks one of the rules broken least often so far.
     fn try_case(&mut self) {
         let harvesters = self.harvesters();
-        let (height, terms) = (self.next_height(), &self.world.terms);
+        let (height, terms) = (self.next_height(), &self.test_network.terms);
         let aims: Vec<Rule> = (0..6).map(|_| Rule::ALL[self.random.below(Rule::ALL.len())]).collect();
         let is_treasury = height == terms.forks.treasury && self.random.below(4) == 0;
         let aims = if is_treasury { vec![Rule::B9] } else { aims };
         let possible = aims.into_iter().filter(|aim| aim.is_in_force(height, terms));
-        let Some(aim) = possible.take(3).min_by_key(|aim| self.figures.of(*aim)) else { return };
+        let Some(aim) = possible.take(3).min_by_key(|aim| self.statistics.rejections(*aim)) else { return };
         if self.try_block_case(aim, harvesters) {
             return;
         }
@@ -299,48 +311,55 @@ impl Stage {
         // The clock is never so far behind that this would be the error.
         let now = time + ahead - 10;
         let mut random = Random(self.random.next());
-        let court = self.world.court(&self.model, now, Purpose::Block);
-        let mut maker = Maker { court, random: &mut random, time: time.min(now + 10), harvesters };
-        let Some(transactions) = maker.bend(aim) else { return };
+        let court = self.test_network.oracle(&self.model, now, Purpose::Block);
+        let mut maker = Maker { oracle: court, random: &mut random, time: time.min(now + 10), harvesters };
+        let Some(transactions) = maker.violate(aim) else { return };
         let block = self.block(harvesters[0], time, transactions);
-        self.judge_and_offer(aim, &block, now);
+        self.validate_and_offer(aim, &block, now);
         if self.random.below(4) == 0 {
             self.announce(&block.transactions[0], now);
         }
     }
 
     /// Offers a block with valid proof and signatures.
-    fn judge_and_offer(&mut self, aim: Rule, block: &Block, now: i32) {
-        let judged = self.world.court(&self.model, now, Purpose::Block).judge_block(block);
+    fn validate_and_offer(&mut self, aim: Rule, block: &Block, now: i32) {
+        let judged = self.test_network.oracle(&self.model, now, Purpose::Block).validate_block(block);
         if !judged.as_ref().is_err_and(|ruling| ruling.rule == aim) {
-            self.figures.aside += 1;
+            self.statistics.off_target += 1;
         }
         let blocks = std::slice::from_ref(block);
         match judged {
-            Err(_) if !self.history.is_empty() && self.random.below(6) == 0 => self.offer_late(block, now),
+            Err(_) if !self.history.is_empty() && self.random.below(6) == 0 => self.offer_at_end(block, now),
             Err(ruling) => self.offer_bad(&ruling, blocks, now),
             Ok(after) => self.offer_good(block, after, now, false),
         }
     }
 
     /// Offers blocks that must be rejected.
-    fn offer_bad(&mut self, ruling: &Ruling, blocks: &[Block], now: i32) {
-        self.figures.offered += 1;
+    fn offer_bad(&mut self, ruling: &RuleViolation, blocks: &[Block], now: i32) {
+        self.statistics.offered += 1;
         let (above, bytes) = (self.model.height, bytes_of(blocks));
-        let (found, _) = self.ground.offer_bytes(above, &bytes, now);
+        let (found, _) = self.node.offer_bytes(above, &bytes, now);
         self.check_refusal(ruling, above, &bytes, now, &found);
-        if self.ground.height() > self.model.height {
-            self.ground.go_back(self.model.height);
+        if self.node.height() > self.model.height {
+            self.node.roll_back(self.model.height);
         }
     }
 
     /// Compares the result for blocks above a height, in wire form, with the expected one.
-    fn check_refusal(&mut self, ruling: &Ruling, above: u64, blocks: &[Vec<u8>], now: i32, found: &Verdict) {
-        self.figures.refuse(ruling.rule, false);
+    fn check_refusal(
+        &mut self,
+        ruling: &RuleViolation,
+        above: u64,
+        blocks: &[Vec<u8>],
+        now: i32,
+        found: &ExpectedResult,
+    ) {
+        self.statistics.count_rejection(ruling.rule, false);
         if let Some(recorder) = &mut self.recorder {
             recorder.refused(above, blocks, (self.model.height, now), ruling.rule, found);
         }
-        let is_refused = ruling.verdict == Verdict::Somehow && *found != Verdict::Valid;
+        let is_refused = ruling.verdict == ExpectedResult::RejectedSomehow && *found != ExpectedResult::Valid;
         if *found != ruling.verdict && !is_refused {
             let hex: Vec<String> = blocks.iter().map(hex::encode).collect();
             let text = format!(
@@ -349,57 +368,57 @@ impl Stage {
                 ruling.verdict,
                 hex.join(" ")
             );
-            self.differ(text);
+            self.add_difference(text);
         }
     }
 
     /// Offers a block that must be accepted, checks the state after it, and undoes it. It is imported again if it is to
     /// stay.
     fn offer_good(&mut self, block: &Block, after: Model, now: i32, stays: bool) {
-        self.figures.offered += 1;
-        self.figures.accepted += 1;
-        self.figures.transactions += block.transactions.len() as u64;
-        let before = self.ground.digest();
-        let found = self.ground.offer(std::slice::from_ref(block), now);
-        if found != Verdict::Valid {
+        self.statistics.offered += 1;
+        self.statistics.accepted += 1;
+        self.statistics.transactions += block.transactions.len() as u64;
+        let before = self.node.digest();
+        let found = self.node.offer(std::slice::from_ref(block), now);
+        if found != ExpectedResult::Valid {
             let hex = hex::encode(block.to_bytes(SigningForm::Verifiable));
-            return self.differ(format!("a good block: given {found:?}; time {now}; {hex}"));
+            return self.add_difference(format!("a good block: given {found:?}; time {now}; {hex}"));
         }
         let own = std::mem::replace(&mut self.model, after);
         self.check_state();
-        let digest = self.ground.digest();
-        self.ground.go_back(own.height);
-        if self.ground.digest() != before {
-            self.differ("the state after undoing a block is not that before it".to_owned());
+        let digest = self.node.digest();
+        self.node.roll_back(own.height);
+        if self.node.digest() != before {
+            self.add_difference("the state after undoing a block is not that before it".to_owned());
         }
         if !stays {
             if let Some(recorder) = &mut self.recorder {
                 let bytes = bytes_of(std::slice::from_ref(block));
-                recorder.undone(&self.world, &Part::after(&own, &bytes, now), &[&own, &self.model]);
+                recorder.undone(&self.test_network, &Part::after(&own, &bytes, now), &[&own, &self.model]);
             }
             self.model = own;
             return;
         }
-        let again = self.ground.offer(std::slice::from_ref(block), now);
-        if again != Verdict::Valid || self.ground.digest() != digest {
-            self.differ(format!("a block undone and taken in again: {again:?}"));
+        let again = self.node.offer(std::slice::from_ref(block), now);
+        if again != ExpectedResult::Valid || self.node.digest() != digest {
+            self.add_difference(format!("a block undone and taken in again: {again:?}"));
         }
-        self.note_proof(&own, block);
-        self.note_content(block);
+        self.count_proof_classes(&own, block);
+        self.count_content_classes(block);
         if let Some(recorder) = &mut self.recorder {
-            recorder.state(&self.world, &own, &self.model);
+            recorder.state(&self.test_network, &own, &self.model);
         }
-        self.history.push_back(Past { model: own, block: block.clone(), now, digest: before });
-        if self.history.len() > parts::LONGEST {
+        self.history.push_back(PastBlock { model: own, block: block.clone(), now, digest: before });
+        if self.history.len() > parts::MAX_UNDONE {
             self.history.pop_front();
         }
-        self.keep(block);
+        self.remember(block);
     }
 
     /// Counts features of a block's signer and time.
-    fn note_proof(&mut self, before: &Model, block: &Block) {
-        let (signer, terms) = (self.world.people.of_key(&block.signer), &self.world.terms);
-        let owner = before.accounts[signer].forwarded(before.height + 1, terms.rewrite_limit).unwrap_or(signer);
+    fn count_proof_classes(&mut self, before: &Model, block: &Block) {
+        let (signer, terms) = (self.test_network.key_ring.of_key(&block.signer), &self.test_network.terms);
+        let owner = before.accounts[signer].fee_recipient(before.height + 1, terms.rewrite_limit).unwrap_or(signer);
         let bound = before.proofs.difficulty(terms).1;
         let is_multisig = before.accounts[owner].is_multisig();
         let who = match owner {
@@ -416,13 +435,13 @@ impl Stage {
             Bound::Step => Some(Class::Step),
             Bound::Range => Some(Class::Range),
         };
-        who.into_iter().chain(bound).for_each(|class| self.figures.note(class));
+        who.into_iter().chain(bound).for_each(|class| self.statistics.count_class(class));
     }
 
     /// Counts features of a block's content.
-    fn note_content(&mut self, block: &Block) {
+    fn count_content_classes(&mut self, block: &Block) {
         if self.is_full(&block.transactions) {
-            self.figures.note(Class::FullBlock);
+            self.statistics.count_class(Class::FullBlock);
         }
         let has_name = |one: &Transaction| one.self_and_children().any(odd_bytes::has_odd_name);
         let has_text = |one: &Transaction| one.self_and_children().any(odd_bytes::has_odd_text);
@@ -431,25 +450,25 @@ impl Stage {
             (Class::OddGoodText, block.transactions.iter().any(has_text)),
         ] {
             if is_so {
-                self.figures.note(class);
+                self.statistics.count_class(class);
             }
         }
-        self.world.terms.kind.into_iter().for_each(|kind| self.figures.note(Class::KINDS[kind]));
+        self.test_network.terms.kind.into_iter().for_each(|kind| self.statistics.count_class(Class::KINDS[kind]));
     }
 
     /// Returns whether a block has the maximum number of transactions, including inner ones.
     fn is_full(&self, transactions: &[Transaction]) -> bool {
         let count = transactions.iter().flat_map(Transaction::self_and_children).count();
-        count as u64 == self.world.terms.per_block
+        count as u64 == self.test_network.terms.per_block
     }
 
     /// Records a block that stays.
-    fn keep(&mut self, block: &Block) {
+    fn remember(&mut self, block: &Block) {
         if let Some(recorder) = &mut self.recorder {
             recorder.accepted(block);
         }
         // Those of the treasury need no signature in its block, but they do elsewhere.
-        if block.height.0 != self.world.terms.forks.treasury {
+        if block.height.0 != self.test_network.terms.forks.treasury {
             self.recent.extend(block.transactions.iter().cloned());
         }
         while self.recent.len() > RECENT {
@@ -459,73 +478,83 @@ impl Stage {
 
     /// Compares the state with the model and checks the invariants.
     fn check_state(&mut self) {
-        let (score, expected) = (self.ground.score(), self.model.proofs.score);
+        let (score, expected) = (self.node.score(), self.model.proofs.score);
         if score != expected {
-            self.figures.differences.push(format!("score after height {}: {score}, not {expected}", self.model.height));
+            self.statistics
+                .differences
+                .push(format!("score after height {}: {score}, not {expected}", self.model.height));
         }
-        let facts = self.ground.check_invariants().and_then(|facts| {
+        let facts = self.node.check_invariants().and_then(|facts| {
             let expected = self.model.hashes.len() as u64;
             if facts.hashes == expected { Ok(()) } else { Err(format!("{} hashes, not {expected}", facts.hashes)) }
         });
-        let compared = facts.and_then(|()| self.ground.compare(&self.world, &self.model));
+        let compared = facts.and_then(|()| self.node.compare(&self.test_network, &self.model));
         if let Err(text) = compared.and_then(|()| self.check_importances()) {
-            self.figures.differences.push(format!("state after height {}: {text}", self.model.height));
+            self.statistics.differences.push(format!("state after height {}: {text}", self.model.height));
         }
     }
 
     /// Importances must be unchanged, or become those of the node if they were due. Under proof of stake they must
     /// equal the model's.
     fn check_importances(&mut self) -> Result<(), String> {
-        let (height, found) = (self.model.height, self.ground.importances(&self.world.people));
+        let (height, found) = (self.model.height, self.node.importances(&self.test_network.key_ring));
         let due = (height / 359 * 359).max(1);
-        if self.model.recalculated == due {
+        if self.model.importance_height == due {
             let expected = self.model.accounts.iter().map(|one| one.importance);
             return if expected.eq(found) { Ok(()) } else { Err("importances have changed".to_owned()) };
         }
         if due != height {
             return Err(format!("importances of height {due} were never seen"));
         }
-        let stakes = self.model.stakes(&self.world.terms);
+        let stakes = self.model.stakes(&self.test_network.terms);
         for ((account, found), stake) in self.model.accounts.iter_mut().zip(found).zip(stakes) {
             account.importance = found;
             let own = found.filter(|(height, _)| *height == due).map_or(0.0, |(_, importance)| importance);
-            if self.world.terms.stake && (own - stake).abs() > 1e-12 {
+            if self.test_network.terms.stake && (own - stake).abs() > 1e-12 {
                 return Err(format!("importance {own} instead of {stake}"));
             }
         }
-        self.model.recalculated = due;
+        self.model.importance_height = due;
         Ok(())
     }
 
     /// Offers an unconfirmed transaction and checks the result.
     fn announce(&mut self, transaction: &Transaction, now: i32) {
-        self.figures.announced += 1;
-        let court = self.world.court(&self.model, now, Purpose::Pool);
+        self.statistics.announced += 1;
+        let court = self.test_network.oracle(&self.model, now, Purpose::Mempool);
         let is_known = transaction.self_and_children().any(|one| self.model.hashes.contains_key(&one.hash()));
         let judged = match is_known {
             true => Err(Rule::PoolKnown.into()),
-            false => court.judge(transaction),
+            false => court.validate(transaction),
         };
-        let alone = || Ruling::from(Rule::PoolAlone);
+        let alone = || RuleViolation::from(Rule::PoolAlone);
         let is_cosignature = matches!(transaction.body, nisd::model::Body::Cosignature(_));
         let judged = judged.and_then(|moves| if is_cosignature { Err(alone()) } else { Ok(moves) });
-        let found = self.ground.announce(transaction, now);
-        self.check_answer(transaction, judged.map(drop), &found, now);
+        let found = self.node.announce(transaction, now);
+        self.check_announcement(transaction, judged.map(drop), &found, now);
     }
 
-    fn check_answer(&mut self, transaction: &Transaction, judged: Result<(), Ruling>, found: &Verdict, now: i32) {
-        let expected = judged.as_ref().err().map_or(Verdict::Valid, |ruling| ruling.verdict.clone());
+    fn check_announcement(
+        &mut self,
+        transaction: &Transaction,
+        judged: Result<(), RuleViolation>,
+        found: &ExpectedResult,
+        now: i32,
+    ) {
+        let expected = judged.as_ref().err().map_or(ExpectedResult::Valid, |ruling| ruling.verdict.clone());
         if let Err(ruling) = &judged {
-            self.figures.refuse(ruling.rule, true);
+            self.statistics.count_rejection(ruling.rule, true);
         }
         if let Some(recorder) = &mut self.recorder {
-            recorder.announced(transaction, self.ground.height(), now, found);
+            recorder.announced(transaction, self.node.height(), now, found);
         }
-        let is_refused = expected == Verdict::Somehow && *found != Verdict::Valid;
+        let is_refused = expected == ExpectedResult::RejectedSomehow && *found != ExpectedResult::Valid;
         if *found != expected && !is_refused {
             let hex = hex::encode(transaction.to_bytes(SigningForm::Verifiable));
             let rule = judged.err().map_or("valid", |ruling| ruling.rule.name());
-            self.differ(format!("unconfirmed, {rule}: expected {expected:?}, given {found:?}; time {now}; {hex}"));
+            self.add_difference(format!(
+                "unconfirmed, {rule}: expected {expected:?}, given {found:?}; time {now}; {hex}"
+            ));
         }
     }
 
@@ -534,11 +563,11 @@ impl Stage {
         let harvesters = self.harvesters();
         let time = self.time_of(harvesters[0]);
         let now = time + self.random.below(100) as i32 - 10;
-        if self.next_height() == self.world.terms.forks.treasury {
+        if self.next_height() == self.test_network.terms.forks.treasury {
             return self.pay_treasury();
         }
-        let is_full = self.full > 0;
-        self.full = self.full.saturating_sub(1);
+        let is_full = self.full_blocks_left > 0;
+        self.full_blocks_left = self.full_blocks_left.saturating_sub(1);
         let wanted = self.random.below(7);
         let tries = if is_full { TRIES } else { wanted };
         let mut block = self.block(harvesters[0], time, Vec::new());
@@ -548,18 +577,18 @@ impl Stage {
                 break;
             }
             let mut random = Random(self.random.next());
-            let court = self.world.court(&after, now, Purpose::Block);
+            let court = self.test_network.oracle(&after, now, Purpose::Block);
             // The maker sees the effects of earlier transactions of the block, but the model still has the previous
             // height.
-            let mut maker = Maker { court, random: &mut random, time: time.min(now + 10), harvesters };
+            let mut maker = Maker { oracle: court, random: &mut random, time: time.min(now + 10), harvesters };
             // Small transactions fill a block.
-            let draft = if place < wanted { maker.something() } else { maker.small_transfer() };
+            let draft = if place < wanted { maker.random_transaction() } else { maker.small_transfer() };
             let Some(draft) = draft else { continue };
             let Some(whole) = maker.finish(draft) else { continue };
             let mut more = block.transactions.clone();
             more.push(whole.clone());
             let candidate = self.block(harvesters[0], time, more);
-            match self.world.court(&self.model, now, Purpose::Block).judge_block(&candidate) {
+            match self.test_network.oracle(&self.model, now, Purpose::Block).validate_block(&candidate) {
                 Ok(judged) => {
                     block = candidate;
                     after = Model { height: self.model.height, ..judged };
@@ -570,28 +599,28 @@ impl Stage {
             }
         }
         self.try_near_miss(harvesters[0], time, now);
-        let judged = self.world.court(&self.model, now, Purpose::Block).judge_block(&block);
+        let judged = self.test_network.oracle(&self.model, now, Purpose::Block).validate_block(&block);
         self.offer_good(&block, judged.expect("what was judged before"), now, true);
-        if is_full && self.full == 0 {
+        if is_full && self.full_blocks_left == 0 {
             self.try_part();
         }
     }
 
     /// If a block is made at its first hit second, it must not be a hit one second earlier.
-    fn try_near_miss(&mut self, signer: Who, time: i32, now: i32) {
+    fn try_near_miss(&mut self, signer: AccountIndex, time: i32, now: i32) {
         let elapsed = time - self.model.proofs.time();
         let (Some(importance), Some(first)) = (self.importance_of(signer), self.first_hit(signer)) else { return };
-        let (key, terms) = (self.world.people.public(signer), self.world.terms.clone());
+        let (key, terms) = (self.test_network.key_ring.public(signer), self.test_network.terms.clone());
         let is_close = |elapsed| self.model.proofs.is_close(&key, importance, elapsed, &terms);
         if elapsed != first || is_close(first) || is_close(first - 1) {
             return;
         }
         let early = self.block(signer, time - 1, Vec::new());
         self.offer_bad(&Rule::NotHit.into(), &[early], now);
-        self.figures.note(Class::FirstHit);
-        self.figures.note(Class::LastMiss);
+        self.statistics.count_class(Class::FirstHit);
+        self.statistics.count_class(Class::LastMiss);
         if terms.stabilize {
-            self.figures.note(Class::Stabilized);
+            self.statistics.count_class(Class::Stabilized);
         }
     }
 
@@ -599,38 +628,38 @@ impl Stage {
     fn pay_treasury(&mut self) {
         for (place, stays) in [(1, false), (0, true)] {
             let time = self.time();
-            let block = self.block(HARVESTERS[0], time, self.world.treasury[place].clone());
-            match self.world.court(&self.model, LATE, Purpose::Block).judge_block(&block) {
-                Ok(after) => self.offer_good(&block, after, LATE, stays),
-                Err(ruling) => self.differ(format!("the treasury is empty: {ruling:?}")),
+            let block = self.block(HARVESTERS[0], time, self.test_network.treasury[place].clone());
+            match self.test_network.oracle(&self.model, FAR_FUTURE, Purpose::Block).validate_block(&block) {
+                Ok(after) => self.offer_good(&block, after, FAR_FUTURE, stays),
+                Err(ruling) => self.add_difference(format!("the treasury is empty: {ruling:?}")),
             }
         }
     }
 
     /// Advances to a height worth a stop: often the next, rarely a distant one.
-    fn go_on(&mut self) {
-        if self.full > 0 {
+    fn advance_to_next_stop(&mut self) {
+        if self.full_blocks_left > 0 {
             return;
         }
-        if self.random.below(SELDOM) == 0 {
-            self.full = 2 + self.random.below(2);
+        if self.random.below(FULL_BLOCK_RARITY) == 0 {
+            self.full_blocks_left = 2 + self.random.below(2);
         }
         let next = self.next_height();
         let target = match self.random.below(12) {
-            0..3 if next > self.world.terms.forks.treasury => self.interesting(next + 20),
+            0..3 if next > self.test_network.terms.forks.treasury => self.next_interesting_height(next + 20),
             0..6 => next + self.random.next() % 4,
             _ => next,
         };
         // The network stops just before and at every rule change.
-        let changes = self.world.terms.forks.all().into_iter().flat_map(|fork| [fork - 1, fork]);
+        let changes = self.test_network.terms.forks.all().into_iter().flat_map(|fork| [fork - 1, fork]);
         let target = changes.filter(|height| *height >= next).min().map_or(target, |change| target.min(change));
-        self.jump(target);
+        self.add_empty_blocks(target);
     }
 
     /// Returns the first height from `least` on at which something changes, or is about to.
-    fn interesting(&mut self, least: u64) -> u64 {
-        let terms = &self.world.terms;
-        let (year, month, memory) = (terms.year(), terms.month(), terms.memory());
+    fn next_interesting_height(&mut self, least: u64) -> u64 {
+        let terms = &self.test_network.terms;
+        let (year, month, memory) = (terms.year(), terms.month(), terms.lease_retention());
         let mut heights: Vec<u64> = Vec::new();
         heights.extend([359, 360].map(|step| least.next_multiple_of(step)));
         for lease in self.model.roots.values().flat_map(|root| &root.leases) {
@@ -648,9 +677,9 @@ impl Stage {
     }
 
     /// Adds empty blocks up to just before a height.
-    fn jump(&mut self, height: u64) {
+    fn add_empty_blocks(&mut self, height: u64) {
         let (signer, is_hasty) = (HARVESTERS[0], self.random.below(3) == 0);
-        let key = self.world.people.public(signer);
+        let key = self.test_network.key_ring.public(signer);
         while self.next_height() < height {
             // Importances stay the same until the next calculation.
             let until_computed = 359 - (self.next_height() - 1) % 359;
@@ -658,37 +687,37 @@ impl Stage {
             let importance = self.importance_of(signer).expect("what a harvester has");
             let (mut blocks, mut models) = (Vec::<Block>::new(), Vec::new());
             for _ in 0..left {
-                let parent = blocks.last().map_or_else(|| self.ground.hash(self.ground.height()), Block::hash);
-                let (at, terms) = (self.model.height + 1, &self.world.terms);
+                let parent = blocks.last().map_or_else(|| self.node.hash(self.node.height()), Block::hash);
+                let (at, terms) = (self.model.height + 1, &self.test_network.terms);
                 let first = self.model.proofs.first_hit(&key, importance, terms).expect("what a harvester waits for");
                 let soonest = self.model.proofs.time() + first;
                 let time = if is_hasty { soonest } else { terms.time(at).max(soonest) };
-                blocks.push(ground::signed_block(&self.world.people, signer, at, time, parent, Vec::new()));
+                blocks.push(ground::signed_block(&self.test_network.key_ring, signer, at, time, parent, Vec::new()));
                 match self.model.proofs.difficulty(terms).1 {
                     Bound::None => {}
-                    Bound::Step => self.figures.note(Class::Step),
-                    Bound::Range => self.figures.note(Class::Range),
+                    Bound::Step => self.statistics.count_class(Class::Step),
+                    Bound::Range => self.statistics.count_class(Class::Range),
                 }
                 if self.recorder.is_some() {
                     models.push(self.model.clone());
                 }
-                self.model.proofs.follow(&key, time, terms);
-                self.model.settle(signer, at, time, 0, terms);
+                self.model.proofs.advance(&key, time, terms);
+                self.model.finish_block(signer, at, time, 0, terms);
             }
             self.history.clear();
-            self.figures.empty += left;
-            let found = self.ground.offer(&blocks, LATE);
-            if found != Verdict::Valid {
-                let before = self.figures.differences.join("\n");
+            self.statistics.empty += left;
+            let found = self.node.offer(&blocks, FAR_FUTURE);
+            if found != ExpectedResult::Valid {
+                let before = self.statistics.differences.join("\n");
                 panic!("empty blocks up to {}: {found:?}; before that: {before}", self.model.height);
             }
-            blocks.iter().for_each(|block| self.keep(block));
+            blocks.iter().for_each(|block| self.remember(block));
             if let Err(text) = self.check_importances() {
-                self.figures.differences.push(format!("after empty blocks up to {}: {text}", self.model.height));
+                self.statistics.differences.push(format!("after empty blocks up to {}: {text}", self.model.height));
             }
             if let Some(recorder) = &mut self.recorder {
                 let after = models.iter().skip(1).chain([&self.model]);
-                models.iter().zip(after).for_each(|(before, after)| recorder.state(&self.world, before, after));
+                models.iter().zip(after).for_each(|(before, after)| recorder.state(&self.test_network, before, after));
             }
         }
     }

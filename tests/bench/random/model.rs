@@ -5,23 +5,23 @@ use std::collections::{BTreeMap, BTreeSet};
 use nisd::model::transaction::{LinkMode, ModificationKind, SupplyChangeKind};
 use nisd::model::{Hash256, MosaicDefinition, MosaicId, NamespaceId};
 
-use super::people::{NEMESIS, RENTAL, Who};
-use super::proof::Proofs;
-use super::terms::Terms;
+use super::people::{AccountIndex, NEMESIS, RENTAL};
+use super::proof::ProofState;
+use super::terms::NetworkTerms;
 use super::vesting::Weighted;
 
 /// A link between an owner and a remote, seen from one side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
     pub is_owner: bool,
-    pub other: Who,
+    pub other: AccountIndex,
     pub height: u64,
     pub mode: LinkMode,
 }
 
 /// Link state of an account as owner or remote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct LinkState {
     pub is_owner: bool,
     pub mode: LinkMode,
     pub is_recent: bool,
@@ -35,11 +35,11 @@ pub struct Account {
     /// Its importance, and the height it was computed for.
     pub importance: Option<(u64, f64)>,
     pub harvested: u64,
-    pub touched: u64,
+    pub referenced: u64,
     pub links: Vec<Link>,
-    pub cosignatories: BTreeSet<Who>,
-    pub cosignatory_of: BTreeSet<Who>,
-    pub least: i64,
+    pub cosignatories: BTreeSet<AccountIndex>,
+    pub cosignatory_of: BTreeSet<AccountIndex>,
+    pub min_cosignatories: i64,
     pub mosaics: BTreeSet<MosaicId>,
 }
 
@@ -53,13 +53,13 @@ impl Account {
         self.links.iter().rev().find(|link| link.height <= height)
     }
 
-    pub fn standing(&self, height: u64, limit: u64) -> Option<Standing> {
+    pub fn link_state(&self, height: u64, limit: u64) -> Option<LinkState> {
         let link = self.link_at(height)?;
-        Some(Standing { is_owner: link.is_owner, mode: link.mode, is_recent: height - link.height < limit })
+        Some(LinkState { is_owner: link.is_owner, mode: link.mode, is_recent: height - link.height < limit })
     }
 
     /// Returns the account that receives the fees of a block that it signs, if it is another one.
-    pub fn forwarded(&self, height: u64, limit: u64) -> Option<Who> {
+    pub fn fee_recipient(&self, height: u64, limit: u64) -> Option<AccountIndex> {
         let link = self.link_at(height).filter(|link| !link.is_owner)?;
         let is_recent = height - link.height < limit;
         (is_recent == (link.mode == LinkMode::Deactivate)).then_some(link.other)
@@ -75,7 +75,7 @@ impl Account {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lease {
-    pub owner: Who,
+    pub owner: AccountIndex,
     pub height: u64,
     pub children: BTreeSet<String>,
 }
@@ -83,13 +83,13 @@ pub struct Lease {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Token {
     pub definition: MosaicDefinition,
-    pub creator: Who,
+    pub creator: AccountIndex,
     pub supply: u64,
-    pub balances: BTreeMap<Who, u64>,
+    pub balances: BTreeMap<AccountIndex, u64>,
 }
 
 impl Token {
-    pub fn of(&self, who: Who) -> u64 {
+    pub fn of(&self, who: AccountIndex) -> u64 {
         self.balances.get(&who).copied().unwrap_or(0)
     }
 
@@ -97,7 +97,7 @@ impl Token {
         10u64.pow(u32::from(self.definition.properties.divisibility))
     }
 
-    fn add(&mut self, who: Who, change: i128) {
+    fn add(&mut self, who: AccountIndex, change: i128) {
         let sum = i128::from(self.of(who)) + change;
         match u64::try_from(sum).expect("a balance of a mosaic") {
             0 => drop(self.balances.remove(&who)),
@@ -131,17 +131,17 @@ impl Root {
 
 /// An effect of a transaction.
 #[derive(Clone, Debug)]
-pub enum Move {
-    Touch(Who),
-    Pay { from: Who, to: Who, amount: u64 },
-    Fee { from: Who, amount: u64 },
-    Link { owner: Who, remote: Who, mode: LinkMode },
-    Cosign { account: Who, kind: ModificationKind, other: Who },
-    Least { account: Who, change: i32 },
-    Rent { owner: Who, name: NamespaceId },
-    Define { creator: Who, definition: MosaicDefinition },
-    Supply { signer: Who, id: MosaicId, kind: SupplyChangeKind, delta: u64 },
-    Mosaic { from: Who, to: Who, id: MosaicId, quantity: u64 },
+pub enum StateChange {
+    Reference(AccountIndex),
+    Pay { from: AccountIndex, to: AccountIndex, amount: u64 },
+    Fee { from: AccountIndex, amount: u64 },
+    Link { owner: AccountIndex, remote: AccountIndex, mode: LinkMode },
+    Cosign { account: AccountIndex, kind: ModificationKind, other: AccountIndex },
+    MinCosignatories { account: AccountIndex, change: i32 },
+    Rent { owner: AccountIndex, name: NamespaceId },
+    Define { creator: AccountIndex, definition: MosaicDefinition },
+    Supply { signer: AccountIndex, id: MosaicId, kind: SupplyChangeKind, delta: u64 },
+    Mosaic { from: AccountIndex, to: AccountIndex, id: MosaicId, quantity: u64 },
 }
 
 /// The state.
@@ -153,26 +153,26 @@ pub struct Model {
     pub roots: BTreeMap<String, Root>,
     /// Hashes in the chain, with the timestamps of their transactions.
     pub hashes: BTreeMap<Hash256, i32>,
-    pub proofs: Proofs,
+    pub proofs: ProofState,
     /// The height of the last importance calculation.
-    pub recalculated: u64,
+    pub importance_height: u64,
 }
 
 impl Model {
     pub fn new(accounts: usize, generation: Hash256) -> Model {
-        let (accounts, proofs) = (vec![Account::default(); accounts], Proofs::new(generation));
-        Model { height: 0, accounts, roots: BTreeMap::new(), hashes: BTreeMap::new(), proofs, recalculated: 0 }
+        let (accounts, proofs) = (vec![Account::default(); accounts], ProofState::new(generation));
+        Model { height: 0, accounts, roots: BTreeMap::new(), hashes: BTreeMap::new(), proofs, importance_height: 0 }
     }
 
     /// Returns the present vested balance of an account.
-    pub fn vested(&self, who: Who, terms: &Terms) -> u64 {
+    pub fn vested(&self, who: AccountIndex, terms: &NetworkTerms) -> u64 {
         self.accounts[who].weighted.vested(self.height, terms)
     }
 
     /// Returns the shares of the total vested balance, which are the importances under proof of stake.
-    pub fn stakes(&self, terms: &Terms) -> Vec<f64> {
-        let takes_part = |who: &Who| *who != NEMESIS && self.accounts[*who].touched > 0;
-        let vested = |who: Who| if takes_part(&who) { self.vested(who, terms) } else { 0 };
+    pub fn stakes(&self, terms: &NetworkTerms) -> Vec<f64> {
+        let takes_part = |who: &AccountIndex| *who != NEMESIS && self.accounts[*who].referenced > 0;
+        let vested = |who: AccountIndex| if takes_part(&who) { self.vested(who, terms) } else { 0 };
         let all: Vec<f64> = (0..self.accounts.len()).map(|who| vested(who) as f64).collect();
         let sum: f64 = all.iter().sum();
         all.into_iter().map(|one| one / sum).collect()
@@ -195,16 +195,16 @@ impl Model {
     }
 
     /// Applies an effect in the block at a height.
-    pub fn carry_out(&mut self, one: &Move, height: u64, terms: &Terms) {
+    pub fn apply(&mut self, one: &StateChange, height: u64, terms: &NetworkTerms) {
         match one {
-            Move::Touch(who) => self.accounts[*who].touched += 1,
-            Move::Pay { from, to, amount } => {
+            StateChange::Reference(who) => self.accounts[*who].referenced += 1,
+            StateChange::Pay { from, to, amount } => {
                 self.receive(*to, *amount, height, terms);
                 self.pay(*from, *amount, height, terms);
             }
-            Move::Fee { from, amount } => self.pay(*from, *amount, height, terms),
-            Move::Link { owner, remote, mode } => self.link(*owner, *remote, *mode, height, terms),
-            Move::Cosign { account, kind, other } => match kind {
+            StateChange::Fee { from, amount } => self.pay(*from, *amount, height, terms),
+            StateChange::Link { owner, remote, mode } => self.link(*owner, *remote, *mode, height, terms),
+            StateChange::Cosign { account, kind, other } => match kind {
                 ModificationKind::Add => {
                     self.accounts[*account].cosignatories.insert(*other);
                     self.accounts[*other].cosignatory_of.insert(*account);
@@ -214,16 +214,18 @@ impl Model {
                     self.accounts[*other].cosignatory_of.remove(account);
                 }
             },
-            Move::Least { account, change } => self.accounts[*account].least += i64::from(*change),
-            Move::Rent { owner, name } => self.rent(*owner, name, height),
-            Move::Define { creator, definition } => self.define(*creator, definition, height, terms),
-            Move::Supply { signer, id, kind, delta } => self.change_supply(*signer, id, *kind, *delta),
-            Move::Mosaic { from, to, id, quantity } => self.transfer(*from, *to, id, *quantity),
+            StateChange::MinCosignatories { account, change } => {
+                self.accounts[*account].min_cosignatories += i64::from(*change)
+            }
+            StateChange::Rent { owner, name } => self.rent(*owner, name, height),
+            StateChange::Define { creator, definition } => self.define(*creator, definition, height, terms),
+            StateChange::Supply { signer, id, kind, delta } => self.change_supply(*signer, id, *kind, *delta),
+            StateChange::Mosaic { from, to, id, quantity } => self.transfer(*from, *to, id, *quantity),
         }
     }
 
     /// Adds to a balance. Payments in the first block vest at once.
-    pub fn receive(&mut self, to: Who, amount: u64, height: u64, terms: &Terms) {
+    pub fn receive(&mut self, to: AccountIndex, amount: u64, height: u64, terms: &NetworkTerms) {
         let account = &mut self.accounts[to];
         account.balance += amount;
         account.weighted.receive(height, amount, terms);
@@ -232,13 +234,13 @@ impl Model {
         }
     }
 
-    fn pay(&mut self, from: Who, amount: u64, height: u64, terms: &Terms) {
+    fn pay(&mut self, from: AccountIndex, amount: u64, height: u64, terms: &NetworkTerms) {
         let account = &mut self.accounts[from];
         account.balance = account.balance.checked_sub(amount).expect("what was checked");
         account.weighted.send(height, amount, terms);
     }
 
-    fn link(&mut self, owner: Who, named: Who, mode: LinkMode, height: u64, terms: &Terms) {
+    fn link(&mut self, owner: AccountIndex, named: AccountIndex, mode: LinkMode, height: u64, terms: &NetworkTerms) {
         let is_named = mode == LinkMode::Activate || height < terms.forks.redefinition;
         let linked = || self.accounts[owner].links.last().expect("a link to end").other;
         let remote = if is_named { named } else { linked() };
@@ -246,7 +248,7 @@ impl Model {
         self.accounts[remote].push(Link { is_owner: false, other: owner, height, mode });
     }
 
-    fn rent(&mut self, owner: Who, name: &NamespaceId, height: u64) {
+    fn rent(&mut self, owner: AccountIndex, name: &NamespaceId, height: u64) {
         let root = self.roots.entry(name.root().to_owned()).or_default();
         if !name.is_root() {
             let newest = root.leases.last_mut().expect("a lease");
@@ -266,7 +268,7 @@ impl Model {
         }
     }
 
-    fn define(&mut self, creator: Who, definition: &MosaicDefinition, height: u64, terms: &Terms) {
+    fn define(&mut self, creator: AccountIndex, definition: &MosaicDefinition, height: u64, terms: &NetworkTerms) {
         let id = &definition.id;
         let root = self.roots.get_mut(id.namespace.root()).expect("the root of a mosaic");
         let mut token = Token { definition: definition.clone(), creator, supply: 0, balances: BTreeMap::new() };
@@ -283,7 +285,7 @@ impl Model {
         self.accounts[creator].mosaics.insert(id.clone());
     }
 
-    fn change_supply(&mut self, signer: Who, id: &MosaicId, kind: SupplyChangeKind, delta: u64) {
+    fn change_supply(&mut self, signer: AccountIndex, id: &MosaicId, kind: SupplyChangeKind, delta: u64) {
         let token = self.token_mut(id);
         let units = i128::from(delta * token.unit());
         let creator = token.creator;
@@ -302,7 +304,7 @@ impl Model {
         }
     }
 
-    fn transfer(&mut self, from: Who, to: Who, id: &MosaicId, quantity: u64) {
+    fn transfer(&mut self, from: AccountIndex, to: AccountIndex, id: &MosaicId, quantity: u64) {
         let token = self.token_mut(id);
         token.add(from, -i128::from(quantity));
         token.add(to, i128::from(quantity));
@@ -319,8 +321,8 @@ impl Model {
     }
 
     /// Applies what follows after the transactions of a block.
-    pub fn settle(&mut self, signer: Who, height: u64, time: i32, fees: u64, terms: &Terms) {
-        let paid = self.accounts[signer].forwarded(height, terms.rewrite_limit).unwrap_or(signer);
+    pub fn finish_block(&mut self, signer: AccountIndex, height: u64, time: i32, fees: u64, terms: &NetworkTerms) {
+        let paid = self.accounts[signer].fee_recipient(height, terms.rewrite_limit).unwrap_or(signer);
         self.receive(paid, fees, height, terms);
         self.accounts[paid].harvested += 1;
         self.expire(height, terms);
@@ -330,7 +332,7 @@ impl Model {
         self.height = height;
     }
 
-    fn expire(&mut self, height: u64, terms: &Terms) {
+    fn expire(&mut self, height: u64, terms: &NetworkTerms) {
         for root in self.roots.values().filter(|root| root.newest().height + terms.year() == height) {
             for (id, token) in &root.tokens {
                 for who in token.balances.keys() {
@@ -340,8 +342,8 @@ impl Model {
         }
     }
 
-    fn prune(&mut self, height: u64, time: i32, terms: &Terms) {
-        let cut = height.saturating_sub(terms.memory()).max(1);
+    fn prune(&mut self, height: u64, time: i32, terms: &NetworkTerms) {
+        let cut = height.saturating_sub(terms.lease_retention()).max(1);
         self.roots.values_mut().for_each(|root| root.leases.retain(|lease| lease.height >= cut));
         self.roots.retain(|_, root| !root.leases.is_empty());
         if terms.retention >= 0 {
@@ -351,7 +353,7 @@ impl Model {
     }
 
     /// Returns the owner of a namespace in its newest lease.
-    pub fn owner(&self, name: &NamespaceId) -> Option<Who> {
+    pub fn owner(&self, name: &NamespaceId) -> Option<AccountIndex> {
         if name.as_str() == "nem" {
             return Some(RENTAL);
         }

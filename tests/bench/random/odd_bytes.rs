@@ -6,13 +6,13 @@ use nisd::model::mosaic::LevyKind;
 use nisd::model::transaction::wire_version;
 use nisd::model::{Amount, Block, Body, Mosaic, MosaicDefinition, MosaicId, Transaction};
 
-use super::Stage;
+use super::NetworkRun;
 use super::court::Purpose;
 use super::figures::Class;
-use super::maker::{LONGEST_DESCRIPTION, MICRO, Maker};
-use super::people::{HARVESTERS, Who};
+use super::maker::{MAX_DESCRIPTION, MICRO, Maker};
+use super::people::{AccountIndex, HARVESTERS};
 use super::record::Part;
-use super::rule::{Rule, Verdict};
+use super::rule::{ExpectedResult, Rule};
 
 /// Position of a transaction's signature, and where the signed bytes continue.
 const SIGNATURE: std::ops::Range<usize> = 52..116;
@@ -22,69 +22,71 @@ const BODY: usize = 128;
 /// Size of an address with its length prefix in bytes.
 const ADDRESS: usize = 44;
 /// The maximum amount.
-const GREATEST: u64 = i64::MAX as u64;
-const SINK: [Who; 2] = [HARVESTERS[0]; 2];
+const MAX_AMOUNT: u64 = i64::MAX as u64;
+const SINK: [AccountIndex; 2] = [HARVESTERS[0]; 2];
 
-impl Stage {
+impl NetworkRun {
     /// Offers a valid block with some odd bytes, which is the same block. If the signature covers the odd bytes, it is
     /// invalid.
     pub fn try_odd_bytes(&mut self) {
-        if self.next_height() == self.world.terms.forks.treasury {
+        if self.next_height() == self.test_network.terms.forks.treasury {
             return;
         }
         let Some(transaction) = self.with_maker(SINK, |maker| maker.something_with_lists()) else { return };
         let time = self.time();
         let block = self.block(HARVESTERS[0], time, vec![transaction.clone()]);
-        let Ok(after) = self.world.court(&self.model, time, Purpose::Block).judge_block(&block) else { return };
+        let Ok(after) = self.test_network.oracle(&self.model, time, Purpose::Block).validate_block(&block) else {
+            return;
+        };
         let seed = self.random.next();
         let Some((class, odd)) = self.make_odd(&transaction, seed) else { return };
         let usual = transaction.to_bytes(SigningForm::Verifiable);
         let bytes = replaced(&block.to_bytes(SigningForm::Verifiable), &usual, &odd);
-        self.figures.offered += 2;
-        let before = self.ground.digest();
-        let (found, _) = self.ground.offer_bytes(self.model.height, std::slice::from_ref(&bytes), time);
-        let is_same = self.ground.height() > self.model.height && self.ground.hash(block.height.0) == block.hash();
-        if found != Verdict::Valid || !is_same {
-            self.differ(format!("{}: {found:?}; time {time}; {}", class.name(), hex::encode(&bytes)));
+        self.statistics.offered += 2;
+        let before = self.node.digest();
+        let (found, _) = self.node.offer_bytes(self.model.height, std::slice::from_ref(&bytes), time);
+        let is_same = self.node.height() > self.model.height && self.node.hash(block.height.0) == block.hash();
+        if found != ExpectedResult::Valid || !is_same {
+            self.add_difference(format!("{}: {found:?}; time {time}; {}", class.name(), hex::encode(&bytes)));
         } else {
             let own = std::mem::replace(&mut self.model, after);
             self.check_state();
             if let Some(recorder) = &mut self.recorder {
-                recorder.undone(&self.world, &Part::after(&own, &[bytes], time), &[&own, &self.model]);
+                recorder.undone(&self.test_network, &Part::after(&own, &[bytes], time), &[&own, &self.model]);
             }
             self.model = own;
-            self.ground.go_back(self.model.height);
+            self.node.roll_back(self.model.height);
         }
-        if self.ground.digest() != before {
-            self.differ(format!("{}: undoing it leaves something", class.name()));
+        if self.node.digest() != before {
+            self.add_difference(format!("{}: undoing it leaves something", class.name()));
         }
-        self.figures.note(class);
+        self.statistics.count_class(class);
         self.try_signed_oddly(&transaction, &odd, block);
     }
 
     /// The variant with a signature over the odd bytes.
     fn try_signed_oddly(&mut self, transaction: &Transaction, odd: &[u8], block: Block) {
         let signed = [&odd[..SIGNATURE.start - 4], &odd[AFTER_SIGNATURE..]].concat();
-        let signer = self.world.people.of_key(&transaction.signer);
+        let signer = self.test_network.key_ring.of_key(&transaction.signer);
         let is_odd = signed != transaction.signed_bytes();
-        if matches!(transaction.body, Body::Multisig(_)) || !self.world.people.can_sign(signer) || !is_odd {
+        if matches!(transaction.body, Body::Multisig(_)) || !self.test_network.key_ring.can_sign(signer) || !is_odd {
             return;
         }
-        let signature = self.world.people.keys(signer).sign(&signed);
+        let signature = self.test_network.key_ring.keys(signer).sign(&signed);
         let mut odd = odd.to_vec();
         odd[SIGNATURE].copy_from_slice(&signature.0);
         let usual = transaction.to_bytes(SigningForm::Verifiable);
         let bytes = replaced(&block.to_bytes(SigningForm::Verifiable), &usual, &odd);
         let now = block.timestamp.0;
-        let (found, _) = self.ground.offer_bytes(self.model.height, std::slice::from_ref(&bytes), now);
+        let (found, _) = self.node.offer_bytes(self.model.height, std::slice::from_ref(&bytes), now);
         self.check_refusal(&Rule::BadTransactionSignature.into(), self.model.height, &[bytes], now, &found);
-        self.figures.note(Class::SignedOddly);
+        self.statistics.count_class(Class::SignedOddly);
     }
 
     /// Returns a transaction in other bytes than its usual ones.
     fn make_odd(&mut self, transaction: &Transaction, seed: u64) -> Option<(Class, Vec<u8>)> {
         let mut odd = transaction.clone();
-        let initiator = self.world.people.of_key(&transaction.signer);
+        let initiator = self.test_network.key_ring.of_key(&transaction.signer);
         match &mut odd.body {
             Body::Multisig(body) => {
                 let count = body.cosignatures.len();
@@ -101,7 +103,7 @@ impl Stage {
                     }
                     2 if count > 0 => {
                         let mut own = body.cosignatures[0].clone();
-                        own.signer = self.world.people.public(initiator);
+                        own.signer = self.test_network.key_ring.public(initiator);
                         body.cosignatures.insert(0, own);
                         Class::OwnCosignature
                     }
@@ -120,13 +122,13 @@ impl Stage {
 
     /// Offers a transaction with a number at its limit, whatever its result.
     pub fn try_limit(&mut self) {
-        if self.next_height() == self.world.terms.forks.treasury {
+        if self.next_height() == self.test_network.terms.forks.treasury {
             return;
         }
         let now = self.time();
         let Some((class, transaction)) = self.with_maker(SINK, |maker| maker.limit()) else { return };
         let block = self.block(HARVESTERS[0], now, vec![transaction]);
-        let class = match self.world.court(&self.model, now, Purpose::Block).judge_block(&block) {
+        let class = match self.test_network.oracle(&self.model, now, Purpose::Block).validate_block(&block) {
             Err(ruling) => {
                 self.offer_bad(&ruling, std::slice::from_ref(&block), now);
                 // Some are rejected for another reason.
@@ -138,7 +140,7 @@ impl Stage {
             }
         };
         self.announce(&block.transactions[0], now);
-        self.figures.note(class);
+        self.statistics.count_class(class);
     }
 }
 
@@ -199,7 +201,7 @@ fn with_odd_description(bytes: &[u8], definition: &MosaicDefinition) -> Option<V
     let text = definition.description.as_bytes();
     let odd = match text.windows(3).position(|part| part == "\u{fffd}".as_bytes()) {
         Some(place) => [&text[..place], &[0xff], &text[place + 3..]].concat(),
-        None if definition.description.encode_utf16().count() == LONGEST_DESCRIPTION => [text, b" and more"].concat(),
+        None if definition.description.encode_utf16().count() == MAX_DESCRIPTION => [text, b" and more"].concat(),
         None => return None,
     };
     let with_length = |text: &[u8]| [&(text.len() as u32).to_le_bytes(), text].concat();
@@ -224,7 +226,7 @@ pub fn has_odd_name(transaction: &Transaction) -> bool {
 pub fn has_odd_text(transaction: &Transaction) -> bool {
     let Body::MosaicDefinitionCreation(body) = &transaction.body else { return false };
     let text = &body.definition.description;
-    !text.is_ascii() || text.len() == LONGEST_DESCRIPTION
+    !text.is_ascii() || text.len() == MAX_DESCRIPTION
 }
 
 /// Returns properties in reverse order, with flags in capital letters, one duplicate, and one unknown.
@@ -271,7 +273,7 @@ impl Maker<'_> {
                 _ => self.provision(),
             };
             let whole = self.finish(draft?)?;
-            self.court.judge(&whole).ok().map(|_| whole)
+            self.oracle.validate(&whole).ok().map(|_| whole)
         })
     }
 
@@ -286,22 +288,22 @@ impl Maker<'_> {
     }
 
     fn number_at_limit(&mut self) -> Option<Transaction> {
-        let mut draft = self.something()?;
+        let mut draft = self.random_transaction()?;
         let coin = self.random.coin();
         match &mut draft.body {
             Body::Transfer(body) if body.mosaics.is_empty() => {
-                body.amount = Amount(if coin { GREATEST } else { GREATEST - draft.fee.0 });
-                draft.version = wire_version(self.court.people.network, 1);
+                body.amount = Amount(if coin { MAX_AMOUNT } else { MAX_AMOUNT - draft.fee.0 });
+                draft.version = wire_version(self.oracle.key_ring.network, 1);
             }
-            Body::Transfer(body) if coin => body.mosaics[0].quantity = GREATEST,
+            Body::Transfer(body) if coin => body.mosaics[0].quantity = MAX_AMOUNT,
             Body::AggregateModification(body) => {
-                draft.version = wire_version(self.court.people.network, 2);
+                draft.version = wire_version(self.oracle.key_ring.network, 2);
                 body.min_cosignatories_change = Some(if coin { i32::MIN } else { i32::MAX });
             }
-            Body::ProvisionNamespace(body) if coin => body.rental_fee = Amount(GREATEST),
-            Body::MosaicDefinitionCreation(body) if coin => body.creation_fee = Amount(GREATEST),
+            Body::ProvisionNamespace(body) if coin => body.rental_fee = Amount(MAX_AMOUNT),
+            Body::MosaicDefinitionCreation(body) if coin => body.creation_fee = Amount(MAX_AMOUNT),
             Body::MosaicSupplyChange(body) => body.delta = if coin { 9_000_000_000_000_000 } else { 1 },
-            _ => draft.fee = Amount(GREATEST),
+            _ => draft.fee = Amount(MAX_AMOUNT),
         }
         self.finish(draft)
     }
@@ -309,15 +311,15 @@ impl Maker<'_> {
     /// Everything that a multisig account pays is the maximum that can be written.
     fn wide_sum(&mut self) -> Option<Transaction> {
         let mut inner = self.draft_of_multisig()?;
-        inner.fee = Amount(GREATEST);
+        inner.fee = Amount(MAX_AMOUNT);
         if let Body::Transfer(body) = &mut inner.body {
-            body.amount = Amount(GREATEST);
+            body.amount = Amount(MAX_AMOUNT);
         }
         let mut whole = self.wrap(inner)?;
-        whole.fee = Amount(GREATEST);
+        whole.fee = Amount(MAX_AMOUNT);
         let is_greatest = self.random.coin();
         if let (Body::Multisig(body), true) = (&mut whole.body, is_greatest) {
-            body.cosignatures.iter_mut().for_each(|one| one.fee = Amount(GREATEST));
+            body.cosignatures.iter_mut().for_each(|one| one.fee = Amount(MAX_AMOUNT));
         }
         self.finish(whole)
     }
@@ -325,9 +327,9 @@ impl Maker<'_> {
     /// A quantity and a multiplier, each the maximum that can be written.
     fn wide_product(&mut self) -> Option<Transaction> {
         let id = if self.random.coin() { MosaicId::xem() } else { self.token(|_, token| token.supply > 0)?.0.clone() };
-        let (from, to) = (self.single_payer(1_000)?, self.payee());
-        let amount = if self.random.coin() { GREATEST } else { GREATEST / MICRO * MICRO };
-        let quantity = GREATEST - self.random.next() % 2;
+        let (from, to) = (self.random_single_payer(1_000)?, self.random_payee());
+        let amount = if self.random.coin() { MAX_AMOUNT } else { MAX_AMOUNT / MICRO * MICRO };
+        let quantity = MAX_AMOUNT - self.random.next() % 2;
         let draft = self.transfer_of(from, to, amount, vec![Mosaic { id, quantity }]);
         self.finish(draft)
     }
@@ -338,8 +340,8 @@ impl Maker<'_> {
             let levy = token.definition.levy.as_ref().filter(|levy| levy.kind == LevyKind::Percentile)?;
             u64::try_from((1u128 << 64).div_ceil(u128::from(levy.fee))).ok()
         };
-        let court = self.court;
-        let able: Vec<bool> = (0..court.people.len()).map(|who| self.can_act(who)).collect();
+        let court = self.oracle;
+        let able: Vec<bool> = (0..court.key_ring.len()).map(|who| self.can_act(who)).collect();
         let holders = |token: &super::model::Token, least: u64| {
             let rich = token.balances.iter().filter(|(who, has)| able[**who] && **has >= least);
             rich.map(|(who, _)| *who).collect::<Vec<_>>()
@@ -350,9 +352,9 @@ impl Maker<'_> {
         };
         let (id, token) = self.token(is_fit)?;
         let least = least(token)?;
-        let from = *self.one_of(&holders(token, least))?;
+        let from = *self.random_element(&holders(token, least))?;
         let quantity = least + self.random.next() % (token.of(from) - least + 1).min(100);
-        let to = if token.definition.properties.transferable { self.payee() } else { token.creator };
+        let to = if token.definition.properties.transferable { self.random_payee() } else { token.creator };
         let draft = self.transfer_of(from, to, MICRO, vec![Mosaic { id: id.clone(), quantity }]);
         self.finish(draft)
     }

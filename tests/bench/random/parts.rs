@@ -6,18 +6,18 @@ use nisd::model::{Block, Hash256, Transaction};
 
 use super::court::Purpose;
 use super::figures::Class;
-use super::ground::{LATE, NOT_BETTER};
+use super::ground::{FAR_FUTURE, NOT_BETTER};
 use super::model::Model;
 use super::people::HARVESTERS;
 use super::record::Part;
-use super::rule::{Ruling, Verdict};
-use super::{Stage, bytes_of};
+use super::rule::{ExpectedResult, RuleViolation};
+use super::{NetworkRun, bytes_of};
 
 /// Maximum number of blocks that are undone: those that every network can undo, and one that was tried above them.
-pub const LONGEST: usize = 8;
+pub const MAX_UNDONE: usize = 8;
 
 /// A block of the chain and the state before it.
-pub struct Past {
+pub struct PastBlock {
     pub model: Model,
     pub block: Block,
     /// Network time of its import.
@@ -26,7 +26,7 @@ pub struct Past {
     pub digest: Hash256,
 }
 
-impl Stage {
+impl NetworkRun {
     /// Returns at least `least` last blocks, a network time at which all were acceptable, and the model and digest
     /// before them.
     fn last_blocks(&mut self, least: usize) -> Option<(Vec<Block>, i32, Model, Hash256)> {
@@ -34,87 +34,92 @@ impl Stage {
         let first = self.random.below(spare + 1);
         let pasts = self.history.range(first..);
         let now = pasts.clone().map(|past| past.now).max()?;
-        let Past { model, digest, .. } = &self.history[first];
+        let PastBlock { model, digest, .. } = &self.history[first];
         Some((pasts.map(|past| past.block.clone()).collect(), now, model.clone(), *digest))
     }
 
     /// Undoes several blocks and offers them again as one part, onto nothing or onto another block.
     pub fn try_part(&mut self) {
         let Some((blocks, now, past, digest)) = self.last_blocks(2) else { return };
-        let (common, there) = (past.height, self.ground.digest());
-        self.ground.go_back(common);
+        let (common, there) = (past.height, self.node.digest());
+        self.node.roll_back(common);
         let ours = std::mem::replace(&mut self.model, past);
         self.check_state();
-        if self.ground.digest() != digest {
-            self.differ("the state after several blocks were undone is not that before them".to_owned());
+        if self.node.digest() != digest {
+            self.add_difference("the state after several blocks were undone is not that before them".to_owned());
         }
-        self.figures.note(Class::DeepRollBack);
+        self.statistics.count_class(Class::DeepRollBack);
         let other = if self.random.coin() { self.put_other_block() } else { None };
         let bytes = bytes_of(&blocks);
-        let (found, returned) = self.ground.offer_bytes(common, &bytes, now);
-        self.figures.offered += 1;
-        if found != Verdict::Valid || self.ground.digest() != there {
+        let (found, returned) = self.node.offer_bytes(common, &bytes, now);
+        self.statistics.offered += 1;
+        if found != ExpectedResult::Valid || self.node.digest() != there {
             let hex: Vec<String> = bytes.iter().map(hex::encode).collect();
-            self.differ(format!("{} good blocks: given {found:?}; time {now}; {}", blocks.len(), hex.join(" ")));
+            self.add_difference(format!(
+                "{} good blocks: given {found:?}; time {now}; {}",
+                blocks.len(),
+                hex.join(" ")
+            ));
         }
         self.model = ours;
         self.check_state();
-        self.note_part(&blocks);
+        self.count_part_classes(&blocks);
         let instead = bytes_of(other.as_slice());
         if let Some(recorder) = &mut self.recorder {
             let tip = common + instead.len() as u64;
-            let part = Part { above: common, tip, now, instead: &instead, blocks: &bytes, found, returned: &returned };
+            let part = Part { above: common, tip, now, replaced: &instead, blocks: &bytes, found, returned: &returned };
             let pasts = self.history.iter().map(|past| &past.model).filter(|model| model.height >= common);
-            recorder.undone(&self.world, &part, &pasts.chain([&self.model]).collect::<Vec<_>>());
+            recorder.undone(&self.test_network, &part, &pasts.chain([&self.model]).collect::<Vec<_>>());
         }
         if let Some(other) = other {
             self.check_returned(&other, &blocks, &returned);
-            let (again, _) = self.ground.offer_bytes(common, &instead, LATE);
+            let (again, _) = self.node.offer_bytes(common, &instead, FAR_FUTURE);
             if let Some(recorder) = &mut self.recorder {
                 let (tip, found) = (self.model.height, again.clone());
-                let part = Part { above: common, tip, now: LATE, instead: &[], blocks: &instead, found, returned: &[] };
-                recorder.undone(&self.world, &part, &[]);
+                let part =
+                    Part { above: common, tip, now: FAR_FUTURE, replaced: &[], blocks: &instead, found, returned: &[] };
+                recorder.undone(&self.test_network, &part, &[]);
             }
-            if again != Verdict::Exception(NOT_BETTER.to_owned()) || self.ground.digest() != there {
-                self.differ(format!("a part that is not better: {again:?}"));
+            if again != ExpectedResult::Exception(NOT_BETTER.to_owned()) || self.node.digest() != there {
+                self.add_difference(format!("a part that is not better: {again:?}"));
             }
-            self.figures.note(Class::WorsePart);
+            self.statistics.count_class(Class::WorsePart);
         }
     }
 
-    fn note_part(&mut self, blocks: &[Block]) {
+    fn count_part_classes(&mut self, blocks: &[Block]) {
         if blocks.iter().filter(|block| !block.transactions.is_empty()).count() > 1 {
-            self.figures.note(Class::FullPart);
+            self.statistics.count_class(Class::FullPart);
         }
         if blocks.iter().filter(|block| self.is_full(&block.transactions)).count() > 1 {
-            self.figures.note(Class::FullBlocks);
+            self.statistics.count_class(Class::FullBlocks);
         }
-        let forks = self.world.terms.forks.all();
+        let forks = self.test_network.terms.forks.all();
         if blocks[1..].iter().any(|block| forks.contains(&block.height.0)) {
-            self.figures.note(Class::ForkInPart);
+            self.statistics.count_class(Class::ForkInPart);
         }
     }
 
     /// Adds another valid block to the tip, if a random one is found. Its effects are not modelled, because other
     /// blocks are to replace it.
     fn put_other_block(&mut self) -> Option<Block> {
-        if self.next_height() == self.world.terms.forks.treasury {
+        if self.next_height() == self.test_network.terms.forks.treasury {
             return None;
         }
         let time = self.time();
-        let transactions: Vec<Transaction> = self.something([HARVESTERS[0]; 2]).into_iter().collect();
+        let transactions: Vec<Transaction> = self.random_transaction([HARVESTERS[0]; 2]).into_iter().collect();
         let block = self.block(HARVESTERS[0], time, transactions);
-        let after = self.world.court(&self.model, time, Purpose::Block).judge_block(&block).ok()?;
-        let found = self.ground.offer(std::slice::from_ref(&block), time);
-        if found != Verdict::Valid {
-            self.differ(format!("another good block: {found:?}"));
+        let after = self.test_network.oracle(&self.model, time, Purpose::Block).validate_block(&block).ok()?;
+        let found = self.node.offer(std::slice::from_ref(&block), time);
+        if found != ExpectedResult::Valid {
+            self.add_difference(format!("another good block: {found:?}"));
             return None;
         }
         let before = std::mem::replace(&mut self.model, after);
         self.check_state();
         if let Some(recorder) = &mut self.recorder {
             let bytes = bytes_of(std::slice::from_ref(&block));
-            recorder.undone(&self.world, &Part::after(&before, &bytes, time), &[&before, &self.model]);
+            recorder.undone(&self.test_network, &Part::after(&before, &bytes, time), &[&before, &self.model]);
         }
         self.model = before;
         Some(block)
@@ -126,38 +131,38 @@ impl Stage {
         let kept: BTreeSet<Hash256> = part.iter().flat_map(|block| hashes(&block.transactions)).collect();
         let expected: BTreeSet<Hash256> = hashes(&replaced.transactions).difference(&kept).copied().collect();
         if hashes(returned) != expected {
-            self.differ(format!("{} transactions came back, not {}", returned.len(), expected.len()));
+            self.add_difference(format!("{} transactions came back, not {}", returned.len(), expected.len()));
         }
         if !expected.is_empty() {
-            self.figures.note(Class::Replacement);
+            self.statistics.count_class(Class::Replacement);
         }
     }
 
     /// Offers a bad block again at the end of a part that starts with blocks of the chain.
-    pub fn offer_late(&mut self, bad: &Block, now: i32) {
+    pub fn offer_at_end(&mut self, bad: &Block, now: i32) {
         let Some((mut blocks, _, past, _)) = self.last_blocks(1) else { return };
-        let there = self.ground.digest();
+        let there = self.node.digest();
         blocks.push(bad.clone());
-        let Err(ruling) = self.judge_part(past, &blocks, now) else {
-            return self.differ("what is bad alone is good in a part".to_owned());
+        let Err(ruling) = self.validate_part(past, &blocks, now) else {
+            return self.add_difference("what is bad alone is good in a part".to_owned());
         };
-        self.figures.offered += 1;
+        self.statistics.offered += 1;
         let (above, bytes) = (blocks[0].height.0 - 1, bytes_of(&blocks));
-        let (found, _) = self.ground.offer_bytes(above, &bytes, now);
+        let (found, _) = self.node.offer_bytes(above, &bytes, now);
         self.check_refusal(&ruling, above, &bytes, now, &found);
-        if self.ground.height() > self.model.height {
-            self.ground.go_back(self.model.height);
+        if self.node.height() > self.model.height {
+            self.node.roll_back(self.model.height);
         }
-        if self.ground.digest() != there {
-            self.differ("a refused part left something behind".to_owned());
+        if self.node.digest() != there {
+            self.add_difference("a refused part left something behind".to_owned());
         }
-        self.figures.note(Class::LatePart);
+        self.statistics.count_class(Class::LatePart);
     }
 
-    fn judge_part(&self, mut model: Model, blocks: &[Block], now: i32) -> Result<Model, Ruling> {
+    fn validate_part(&self, mut model: Model, blocks: &[Block], now: i32) -> Result<Model, RuleViolation> {
         let mut seen = BTreeSet::new();
         for block in blocks {
-            model = self.world.court(&model, now, Purpose::Block).judge_next(block, &mut seen)?;
+            model = self.test_network.oracle(&model, now, Purpose::Block).validate_next(block, &mut seen)?;
         }
         Ok(model)
     }

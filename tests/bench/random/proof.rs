@@ -8,23 +8,23 @@ use nisd::crypto::hash::keccak256_parts;
 use nisd::model::Hash256;
 use ruint::aliases::U256;
 
-use super::terms::Terms;
+use super::terms::NetworkTerms;
 
 /// Total supply in whole units.
-const UNITS: f64 = 9_000_000_000.0;
+const TOTAL_SUPPLY: f64 = 9_000_000_000.0;
 const INITIAL: i64 = 100_000_000_000_000;
-const LEAST: i64 = INITIAL / 10;
-const MOST: i64 = INITIAL * 10;
+const MIN_DIFFICULTY: i64 = INITIAL / 10;
+const MAX_DIFFICULTY: i64 = INITIAL * 10;
 /// 2 to the power of 54.
 const SCALE: f64 = 18_014_398_509_481_984.0;
 /// Number of blocks that determine the next difficulty.
 const WINDOW: usize = 60;
 /// Maximum wait for a block in seconds.
-pub const PATIENCE: i32 = 60_000;
+pub const MAX_WAIT_SECONDS: i32 = 60_000;
 
 /// What the end of a chain determines about the next block.
 #[derive(Clone, Debug)]
-pub struct Proofs {
+pub struct ProofState {
     /// Difficulties and times of the last blocks.
     window: VecDeque<(i64, i32)>,
     generation: Hash256,
@@ -41,10 +41,10 @@ pub enum Bound {
     Range,
 }
 
-impl Proofs {
+impl ProofState {
     /// Returns the state after the nemesis block.
-    pub fn new(generation: Hash256) -> Proofs {
-        Proofs { window: VecDeque::from([(INITIAL, 0)]), generation, score: 0 }
+    pub fn new(generation: Hash256) -> ProofState {
+        ProofState { window: VecDeque::from([(INITIAL, 0)]), generation, score: 0 }
     }
 
     /// Returns the time of the last block.
@@ -58,7 +58,7 @@ impl Proofs {
     }
 
     /// Returns the difficulty of the next block, and what limits it.
-    pub fn difficulty(&self, terms: &Terms) -> (i64, Bound) {
+    pub fn difficulty(&self, terms: &NetworkTerms) -> (i64, Bound) {
         let count = self.window.len();
         if count < 2 {
             return (INITIAL, Bound::None);
@@ -72,12 +72,12 @@ impl Proofs {
             twenty if 21 * old < twenty => (21 * old / 20, Bound::Step),
             _ => (next, Bound::None),
         };
-        let kept = changed.clamp(LEAST, MOST);
+        let kept = changed.clamp(MIN_DIFFICULTY, MAX_DIFFICULTY);
         (kept, if kept == changed { bound } else { Bound::Range })
     }
 
     /// Advances by a block.
-    pub fn follow(&mut self, signer: &PublicKey, time: i32, terms: &Terms) {
+    pub fn advance(&mut self, signer: &PublicKey, time: i32, terms: &NetworkTerms) {
         let difficulty = self.difficulty(terms).0;
         self.score += i128::from(difficulty) - i128::from(time - self.time());
         self.window.push_back((difficulty, time));
@@ -103,23 +103,23 @@ impl Proofs {
         (SCALE * fraction.ln().abs()) as u64
     }
 
-    fn target(&self, elapsed: i32, importance: f64, terms: &Terms) -> U256 {
+    fn target(&self, elapsed: i32, importance: f64, terms: &NetworkTerms) -> U256 {
         if elapsed < 0 {
             return U256::ZERO;
         }
         let pace = terms.target_time as f64;
         let factor = if terms.stabilize { (6.0 * (f64::from(elapsed) - pace) / pace).exp().min(100.0) } else { 1.0 };
         let multiplier = U256::from((SCALE * factor) as u64) << 10;
-        let product = U256::from(elapsed as u64) * U256::from((importance * UNITS) as u64) * multiplier;
+        let product = U256::from(elapsed as u64) * U256::from((importance * TOTAL_SUPPLY) as u64) * multiplier;
         product / U256::from(self.difficulty(terms).0 as u64)
     }
 
     /// Returns the minimum seconds after the last block at which a key may make the next one with this importance, or
     /// an earlier time at which a hit is practically certain. `None` if that takes too long.
-    pub fn first_hit(&self, signer: &PublicKey, importance: f64, terms: &Terms) -> Option<i32> {
+    pub fn first_hit(&self, signer: &PublicKey, importance: f64, terms: &NetworkTerms) -> Option<i32> {
         let hit = U256::from(self.hit(signer));
         let is_hit = |elapsed: i32| hit < self.target(elapsed, importance, terms);
-        let (mut without, mut with) = (0, PATIENCE);
+        let (mut without, mut with) = (0, MAX_WAIT_SECONDS);
         if !is_hit(with) {
             return None;
         }
@@ -131,7 +131,7 @@ impl Proofs {
     }
 
     /// Returns whether a hit and a target are so close that the last bit of a logarithm could decide.
-    pub fn is_close(&self, signer: &PublicKey, importance: f64, elapsed: i32, terms: &Terms) -> bool {
+    pub fn is_close(&self, signer: &PublicKey, importance: f64, elapsed: i32, terms: &NetworkTerms) -> bool {
         let hit = U256::from(self.hit(signer));
         hit.abs_diff(self.target(elapsed, importance, terms)) <= (hit >> 44) + U256::from(64)
     }

@@ -11,8 +11,8 @@ use nisd::model::{Block, MosaicDefinition, Transaction};
 use serde_json::{Map, Value, json};
 
 use super::model::{Account, Model, Root};
-use super::rule::{Rule, Verdict};
-use super::world::World;
+use super::rule::{ExpectedResult, Rule};
+use super::world::TestNetwork;
 
 /// A valid part of a chain and its result.
 pub struct Part<'a> {
@@ -23,9 +23,9 @@ pub struct Part<'a> {
     /// Network time.
     pub now: i32,
     /// Blocks that followed that block at the time, if they are not those of the final chain.
-    pub instead: &'a [Vec<u8>],
+    pub replaced: &'a [Vec<u8>],
     pub blocks: &'a [Vec<u8>],
-    pub found: Verdict,
+    pub found: ExpectedResult,
     /// Transactions of replaced blocks that were returned.
     pub returned: &'a [Transaction],
 }
@@ -34,7 +34,7 @@ impl<'a> Part<'a> {
     /// Creates a part on the tip of a state.
     pub fn after(before: &Model, blocks: &'a [Vec<u8>], now: i32) -> Part<'a> {
         let height = before.height;
-        Part { above: height, tip: height, now, instead: &[], blocks, found: Verdict::Valid, returned: &[] }
+        Part { above: height, tip: height, now, replaced: &[], blocks, found: ExpectedResult::Valid, returned: &[] }
     }
 }
 
@@ -67,7 +67,14 @@ impl Recorder {
     }
 
     /// Writes blocks that were rejected as a part above a height, as the bytes that were sent.
-    pub fn refused(&mut self, above: u64, blocks: &[Vec<u8>], (tip, now): (u64, i32), rule: Rule, found: &Verdict) {
+    pub fn refused(
+        &mut self,
+        above: u64,
+        blocks: &[Vec<u8>],
+        (tip, now): (u64, i32),
+        rule: Rule,
+        found: &ExpectedResult,
+    ) {
         let (name, verdict, trusted) = (rule.name(), text(found), rule == Rule::B3Blocked);
         let line = json!({
             "above": above, "tip": tip, "time": now, "trusted": trusted, "rule": name, "verdict": verdict,
@@ -78,23 +85,23 @@ impl Recorder {
 
     /// Writes a valid part that does not stay or is offered again, with the state before it and after each of its
     /// blocks.
-    pub fn undone(&mut self, world: &World, part: &Part<'_>, states: &[&Model]) {
+    pub fn undone(&mut self, world: &TestNetwork, part: &Part<'_>, states: &[&Model]) {
         let states: Vec<Value> = states.windows(2).map(|pair| changes(world, pair[0], pair[1])).collect();
         let returned: Vec<String> = part.returned.iter().map(|one| one.hash().to_string()).collect();
         let line = json!({
-            "above": part.above, "tip": part.tip, "time": part.now, "instead": hexes(part.instead),
+            "above": part.above, "tip": part.tip, "time": part.now, "instead": hexes(part.replaced),
             "blocks": hexes(part.blocks), "verdict": text(&part.found), "returned": returned, "states": states,
         });
         writeln!(self.undone, "{line}").expect("room");
     }
 
     /// Writes the changes of a block that stays.
-    pub fn state(&mut self, world: &World, before: &Model, after: &Model) {
+    pub fn state(&mut self, world: &TestNetwork, before: &Model, after: &Model) {
         writeln!(self.states, "{}", changes(world, before, after)).expect("room");
     }
 
     /// Writes unconfirmed transactions offered to one mempool.
-    pub fn pool(&mut self, above: u64, now: i32, offered: &[(Transaction, Verdict)]) {
+    pub fn pool(&mut self, above: u64, now: i32, offered: &[(Transaction, ExpectedResult)]) {
         let offered: Vec<Value> = offered
             .iter()
             .map(|(one, found)| json!({ "transaction": hex::encode(one.to_bytes(SigningForm::Verifiable)), "verdict": text(found) }))
@@ -104,7 +111,7 @@ impl Recorder {
     }
 
     /// Writes an unconfirmed transaction.
-    pub fn announced(&mut self, transaction: &Transaction, above: u64, now: i32, found: &Verdict) {
+    pub fn announced(&mut self, transaction: &Transaction, above: u64, now: i32, found: &ExpectedResult) {
         let hex = hex::encode(transaction.to_bytes(SigningForm::Verifiable));
         let line = json!({ "above": above, "time": now, "verdict": text(found), "transaction": hex });
         writeln!(self.announced, "{line}").expect("room");
@@ -116,18 +123,18 @@ fn hexes(blocks: &[Vec<u8>]) -> Vec<String> {
 }
 
 /// Returns a verdict in its written form.
-pub fn text(verdict: &Verdict) -> Value {
+pub fn text(verdict: &ExpectedResult) -> Value {
     match verdict {
-        Verdict::Valid => json!("SUCCESS"),
-        Verdict::Refused(result) => json!(result.name()),
-        Verdict::Exception(text) => json!({ "text": text }),
-        Verdict::Somehow => Value::Null,
+        ExpectedResult::Valid => json!("SUCCESS"),
+        ExpectedResult::Rejected(result) => json!(result.name()),
+        ExpectedResult::Exception(text) => json!({ "text": text }),
+        ExpectedResult::RejectedSomehow => Value::Null,
     }
 }
 
 /// Returns the differences between two states.
-fn changes(world: &World, before: &Model, after: &Model) -> Value {
-    let name = |who: &usize| world.people.address(*who).to_string();
+fn changes(world: &TestNetwork, before: &Model, after: &Model) -> Value {
+    let name = |who: &usize| world.key_ring.address(*who).to_string();
     let names = |all: &BTreeSet<usize>| all.iter().map(name).collect::<Vec<_>>();
     let account = |one: &Account| {
         let links = one.links.iter().map(|link| {
@@ -137,8 +144,8 @@ fn changes(world: &World, before: &Model, after: &Model) -> Value {
         json!({
             "balance": one.balance,
             "harvested": one.harvested,
-            "references": one.touched,
-            "least": one.least,
+            "references": one.referenced,
+            "least": one.min_cosignatories,
             "cosignatories": names(&one.cosignatories),
             "cosignatoryOf": names(&one.cosignatory_of),
             "links": links.collect::<Vec<_>>(),

@@ -9,13 +9,13 @@ use nisd::codec::block_file::BlockFile;
 use nisd::model::{Address, Block};
 use serde_json::Value;
 
-use super::ground::{Ground, LATE};
+use super::ground::{FAR_FUTURE, NodeUnderTest};
 use super::record::text;
-use super::rule::Verdict;
+use super::rule::ExpectedResult;
 
 /// Counts of what was read from the files of a network.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Replayed {
+pub struct ReplayCounts {
     pub blocks: u64,
     pub refused: u64,
     pub undone: u64,
@@ -30,10 +30,10 @@ pub struct Replayed {
 }
 
 /// Offers all blocks in the folder of a network to a node, and compares results and states with the recorded ones.
-pub fn replay(folder: &Path) -> Result<Replayed, String> {
+pub fn replay(folder: &Path) -> Result<ReplayCounts, String> {
     let files = tempfile::tempdir().expect("a folder");
-    let mut ground = Ground::of(&folder.join("node.properties"), files.path());
-    let mut replayed = Replayed::default();
+    let mut ground = NodeUnderTest::of(&folder.join("node.properties"), files.path());
+    let mut replayed = ReplayCounts::default();
     let (mut refused, mut undone) = (lines(folder, "refused.jsonl"), lines(folder, "undone.jsonl"));
     let mut states = lines(folder, "states.jsonl").into_values().flatten();
     let mut file = BlockFile::new(File::open(folder.join("blocks.bin")).expect("a file")).expect("a file");
@@ -46,7 +46,7 @@ pub fn replay(folder: &Path) -> Result<Replayed, String> {
         let state = states.next().ok_or_else(|| format!("no state of height {tip}"))?;
         check_state(&ground, &state)?;
         for line in undone.remove(&tip).into_iter().flatten() {
-            judge_undone(&mut ground, &chain, &line)?;
+            replay_undone(&mut ground, &chain, &line)?;
             let count = |is_so: bool| u64::from(is_so);
             let is_better = line["verdict"] == "SUCCESS";
             replayed.undone += 1;
@@ -55,11 +55,11 @@ pub fn replay(folder: &Path) -> Result<Replayed, String> {
             replayed.worse += count(!is_better);
         }
         for line in refused.remove(&tip).into_iter().flatten() {
-            replayed.odd += judge_refused(&mut ground, &line)?;
+            replayed.odd += replay_refused(&mut ground, &line)?;
             replayed.refused += 1;
         }
         let Some(block) = chain.get(tip as usize - 1) else { break };
-        offer(&mut ground, tip, std::slice::from_ref(block), LATE, &text(&Verdict::Valid))?;
+        offer(&mut ground, tip, std::slice::from_ref(block), FAR_FUTURE, &text(&ExpectedResult::Valid))?;
         replayed.blocks += 1;
     }
     let is_over = refused.is_empty() && undone.is_empty() && states.next().is_none();
@@ -84,7 +84,7 @@ fn blocks(list: &Value) -> Vec<Vec<u8>> {
 }
 
 fn offer(
-    ground: &mut Ground,
+    ground: &mut NodeUnderTest,
     above: u64,
     blocks: &[Vec<u8>],
     now: i32,
@@ -96,14 +96,14 @@ fn offer(
 }
 
 /// Returns 1 if the bytes are odd, otherwise 0.
-fn judge_refused(ground: &mut Ground, line: &Value) -> Result<u64, String> {
+fn replay_refused(ground: &mut NodeUnderTest, line: &Value) -> Result<u64, String> {
     let (tip, above) = (ground.height(), line["above"].as_u64().expect("a height"));
     let (now, bytes) = (line["time"].as_i64().expect("a time") as i32, blocks(&line["blocks"]));
     let read = |bytes: &Vec<u8>| Block::from_bytes(bytes, Context::of(ground.network()));
     let is_odd = bytes.iter().any(|one| read(one).is_ok_and(|block| super::bytes_of(&[block])[0] != *one));
     if line["trusted"] == true {
         let block = read(&bytes[0]).expect("a block");
-        let found = text(&ground.take_in_trusted(&block));
+        let found = text(&ground.import_trusted(&block));
         return if found == line["verdict"] { Ok(0) } else { Err(format!("trusted above {above}: {found}")) };
     }
     offer(ground, above, &bytes, now, &line["verdict"])?;
@@ -111,14 +111,14 @@ fn judge_refused(ground: &mut Ground, line: &Value) -> Result<u64, String> {
 }
 
 /// Restores the situation, offers the part, and rolls back.
-fn judge_undone(ground: &mut Ground, chain: &[Vec<u8>], line: &Value) -> Result<(), String> {
+fn replay_undone(ground: &mut NodeUnderTest, chain: &[Vec<u8>], line: &Value) -> Result<(), String> {
     let (tip, above) = (ground.height(), line["above"].as_u64().expect("a height"));
     let now = line["time"].as_i64().expect("a time") as i32;
     let (instead, part) = (blocks(&line["instead"]), blocks(&line["blocks"]));
-    let valid = text(&Verdict::Valid);
+    let valid = text(&ExpectedResult::Valid);
     if !instead.is_empty() {
-        ground.go_back(above);
-        offer(ground, above, &instead, LATE, &valid)?;
+        ground.roll_back(above);
+        offer(ground, above, &instead, FAR_FUTURE, &valid)?;
     }
     let returned = offer(ground, above, &part, now, &line["verdict"])?;
     let expected: Vec<&str> = line["returned"].as_array().expect("hashes").iter().filter_map(Value::as_str).collect();
@@ -129,20 +129,20 @@ fn judge_undone(ground: &mut Ground, chain: &[Vec<u8>], line: &Value) -> Result<
         // From last to first, because that only needs rollbacks.
         for state in line["states"].as_array().expect("states").iter().rev() {
             check_state(ground, state)?;
-            ground.go_back(ground.height() - 1);
+            ground.roll_back(ground.height() - 1);
         }
         if ground.height() != above {
             return Err(format!("above {above}: not one state for each block"));
         }
         for block in &chain[above as usize - 1..tip as usize - 1] {
-            offer(ground, ground.height(), std::slice::from_ref(block), LATE, &valid)?;
+            offer(ground, ground.height(), std::slice::from_ref(block), FAR_FUTURE, &valid)?;
         }
     }
     Ok(())
 }
 
 /// Compares the observable state with a recorded line.
-fn check_state(ground: &Ground, line: &Value) -> Result<(), String> {
+fn check_state(ground: &NodeUnderTest, line: &Value) -> Result<(), String> {
     let height = ground.height();
     let differs = |what: &str| format!("{what} after height {height} is not that of {line}");
     if line["height"] != height || line["score"] != ground.score().to_string() {

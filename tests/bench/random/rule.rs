@@ -156,40 +156,40 @@ rules! {
 
 /// The result that a rule must have.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ExpectedResult {
     /// Valid.
     Valid,
     /// Rejected with this result.
-    Refused(ValidationResult),
+    Rejected(ValidationResult),
     /// Rejected with this text.
     Exception(String),
     /// Rejected; the protocol does not define how.
-    Somehow,
+    RejectedSomehow,
 }
 
 /// A broken rule and the protocol's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ruling {
+pub struct RuleViolation {
     /// The rule.
     pub rule: Rule,
     /// The answer.
-    pub verdict: Verdict,
+    pub verdict: ExpectedResult,
 }
 
-impl Ruling {
+impl RuleViolation {
     /// Creates a ruling with a text instead of a result.
-    pub fn exception(rule: Rule, text: impl Into<String>) -> Ruling {
-        Ruling { rule, verdict: Verdict::Exception(text.into()) }
+    pub fn exception(rule: Rule, text: impl Into<String>) -> RuleViolation {
+        RuleViolation { rule, verdict: ExpectedResult::Exception(text.into()) }
     }
 }
 
-impl From<Rule> for Ruling {
-    fn from(rule: Rule) -> Ruling {
-        Ruling { rule, verdict: rule.result().map_or(Verdict::Somehow, Verdict::Refused) }
+impl From<Rule> for RuleViolation {
+    fn from(rule: Rule) -> RuleViolation {
+        RuleViolation { rule, verdict: rule.result().map_or(ExpectedResult::RejectedSomehow, ExpectedResult::Rejected) }
     }
 }
 
 /// Fails with a rule unless a condition holds.
-pub fn require(condition: bool, otherwise: Rule) -> Result<(), Ruling> {
+pub fn require(condition: bool, otherwise: Rule) -> Result<(), RuleViolation> {
     if condition { Ok(()) } else { Err(otherwise.into()) }
 }

@@ -48,7 +48,7 @@ const KINDS: [Kind; 4] = [
 
 /// Everything that rules depend on besides the state.
 #[derive(Clone, Debug)]
-pub struct Terms {
+pub struct NetworkTerms {
     /// The kind of a network in which no year passes.
     pub kind: Option<usize>,
     pub forks: ForkHeights,
@@ -68,10 +68,10 @@ pub struct Terms {
     pub network: NetworkByte,
 }
 
-impl Terms {
+impl NetworkTerms {
     /// Draws the terms; every third network waives fees. Of six networks the first two have years, and each of the
     /// others has its own kind, in which rules change earlier.
-    pub fn of(number: u64, random: &mut Random) -> Terms {
+    pub fn of(number: u64, random: &mut Random) -> NetworkTerms {
         let place = ((number + 3) % 6) as usize;
         let kind = (place < KINDS.len()).then_some(place);
         let Kind { target_time, rewrite_limit, per_block, network, stabilize } = kind.map_or(RARE, |kind| KINDS[kind]);
@@ -93,7 +93,7 @@ impl Terms {
             second_fee: one.max(other),
             treasury,
         };
-        Terms {
+        NetworkTerms {
             kind,
             forks,
             target_time,
@@ -121,7 +121,7 @@ impl Terms {
     }
 
     /// Returns the number of blocks after which a lease is pruned.
-    pub fn memory(&self) -> u64 {
+    pub fn lease_retention(&self) -> u64 {
         396 * self.day()
     }
 
@@ -164,7 +164,7 @@ impl Terms {
 
 impl Rule {
     /// Returns whether the rule, broken in this way, can be the error at a height.
-    pub fn is_in_force(self, height: u64, terms: &Terms) -> bool {
+    pub fn is_in_force(self, height: u64, terms: &NetworkTerms) -> bool {
         use Rule::*;
         let forks = &terms.forks;
         let (era, is_free) = (terms.era(height), terms.ignore_fees);

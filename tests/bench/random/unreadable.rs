@@ -11,30 +11,30 @@ use super::figures::Class;
 use super::ground::UNREADABLE;
 use super::maker::{MICRO, Maker};
 use super::odd_bytes::replaced;
-use super::people::{HARVESTERS, Who};
-use super::rule::{Rule, Verdict};
-use super::{Stage, bytes_of};
+use super::people::{AccountIndex, HARVESTERS};
+use super::rule::{ExpectedResult, Rule};
+use super::{NetworkRun, bytes_of};
 
 /// A name of seven letters that is replaced by others.
-const PLACE: &str = "qqqqqqq";
+const PLACEHOLDER: &str = "qqqqqqq";
 /// Invalid mosaic names.
-const NO_MOSAICS: [&str; 9] =
+const INVALID_MOSAIC_NAMES: [&str; 9] =
     ["Upperab", "a  bcde", " abcdef", "abcdef ", "'abcdef", "-abcdef", "a.bcdef", "abc:def", "caf\u{e9}ab"];
 /// The maximum amount.
-const GREATEST: u64 = i64::MAX as u64;
+const MAX_AMOUNT: u64 = i64::MAX as u64;
 
 /// A replacement in the bytes of a transaction: old and new bytes.
 type Change = Option<(Vec<u8>, Vec<u8>)>;
 
-impl Stage {
+impl NetworkRun {
     /// Offers a block that cannot be decoded.
-    pub fn try_unreadable(&mut self, harvesters: [Who; 2]) {
+    pub fn try_unreadable(&mut self, harvesters: [AccountIndex; 2]) {
         let now = self.time_of(harvesters[0]);
         let Some((class, transaction, change)) = self.with_maker(harvesters, |maker| maker.unreadable()) else {
             return;
         };
         let mut block = self.block(harvesters[0], now, vec![transaction.clone()]);
-        resign(&mut block, self.world.people.keys(harvesters[0]));
+        resign(&mut block, self.test_network.key_ring.keys(harvesters[0]));
         let mut bytes = bytes_of(std::slice::from_ref(&block));
         if let Some((usual, odd)) = change {
             let whole = transaction.to_bytes(SigningForm::Verifiable);
@@ -42,14 +42,14 @@ impl Stage {
             let changed = [&whole[..place], &odd, &whole[place + usual.len()..]].concat();
             bytes[0] = replaced(&bytes[0], &whole, &changed);
         }
-        self.figures.offered += 1;
-        let (found, _) = self.ground.offer_bytes(self.model.height, &bytes, now);
-        if matches!(&found, Verdict::Exception(text) if text.starts_with(UNREADABLE)) {
+        self.statistics.offered += 1;
+        let (found, _) = self.node.offer_bytes(self.model.height, &bytes, now);
+        if matches!(&found, ExpectedResult::Exception(text) if text.starts_with(UNREADABLE)) {
             self.check_refusal(&Rule::Unreadable.into(), self.model.height, &bytes, now, &found);
         } else {
-            self.differ(format!("{}: {found:?}; {}", class.name(), hex::encode(&bytes[0])));
+            self.add_difference(format!("{}: {found:?}; {}", class.name(), hex::encode(&bytes[0])));
         }
-        self.figures.note(class);
+        self.statistics.count_class(class);
     }
 }
 
@@ -69,7 +69,7 @@ impl Maker<'_> {
             0..3 => self.with_foreign_address()?,
             3 => {
                 let name = ["Upper", "with blank", "-first", "a.b", "", "\u{e9}", "_first"][self.random.below(7)];
-                let from = self.single_payer(100)?;
+                let from = self.random_single_payer(100)?;
                 (Class::OddName, self.rent(from, None, name), None)
             }
             4 => self.in_odd_namespace()?,
@@ -84,9 +84,9 @@ impl Maker<'_> {
 
     /// Returns an address of another network, with a wrong checksum, or with letters that no address has.
     fn with_foreign_address(&mut self) -> Option<(Class, Transaction, Change)> {
-        let people = self.court.people;
-        let (from, to) = (self.single_payer(100)?, self.payee());
-        let id = MosaicId::new(NamespaceId::parse("r0").ok()?, PLACE).ok()?;
+        let people = self.oracle.key_ring;
+        let (from, to) = (self.random_single_payer(100)?, self.random_payee());
+        let id = MosaicId::new(NamespaceId::parse("r0").ok()?, PLACEHOLDER).ok()?;
         let mut definition = self.definition_of(from, id);
         definition.levy = None;
         let (class, draft, address) = match self.random.below(6) {
@@ -95,7 +95,7 @@ impl Maker<'_> {
                 (Class::ForeignRecipient, version_1(draft), people.address(to))
             }
             1 => {
-                let draft = self.rent(from, None, PLACE);
+                let draft = self.rent(from, None, PLACEHOLDER);
                 let Body::ProvisionNamespace(body) = &draft.body else { return None };
                 let sink = body.rental_fee_sink;
                 (Class::ForeignSink, draft, sink)
@@ -130,8 +130,8 @@ impl Maker<'_> {
 
     /// Returns an invalid parent namespace or mosaic namespace.
     fn in_odd_namespace(&mut self) -> Option<(Class, Transaction, Change)> {
-        let (from, to) = (self.single_payer(100)?, self.payee());
-        let root = NamespaceId::parse(PLACE).ok()?;
+        let (from, to) = (self.random_single_payer(100)?, self.random_payee());
+        let root = NamespaceId::parse(PLACEHOLDER).ok()?;
         let id = MosaicId::new(root.clone(), "m0").ok()?;
         let draft = match self.random.below(3) {
             0 => self.rent(from, Some(root), "part"),
@@ -139,15 +139,15 @@ impl Maker<'_> {
             _ => self.change_supply(from, id, SupplyChangeKind::Create, 1),
         };
         let odd = ["Upperab", "_abcdef", "a..bcde", "abcdef.", ".abcdef", "a.b.c.d", "a bcdef", "caf\u{e9}ab"];
-        let odd = *self.one_of(&odd)?;
-        Some((Class::OddParent, draft, Some((with_length(PLACE), with_length(odd)))))
+        let odd = *self.random_element(&odd)?;
+        Some((Class::OddParent, draft, Some((with_length(PLACEHOLDER), with_length(odd)))))
     }
 
     fn with_odd_mosaic_name(&mut self) -> Option<(Class, Transaction, Change)> {
-        let (from, to) = (self.single_payer(100)?, self.payee());
+        let (from, to) = (self.random_single_payer(100)?, self.random_payee());
         let longest = "q".repeat(32);
         let is_long = self.once_in(4);
-        let name = if is_long { &longest } else { PLACE };
+        let name = if is_long { &longest } else { PLACEHOLDER };
         let id = MosaicId::new(NamespaceId::parse("r0").ok()?, name).ok()?;
         let draft = match self.random.below(3) {
             0 => {
@@ -160,18 +160,18 @@ impl Maker<'_> {
         // One letter too many for a name; the namespace has one fewer, so that no other length changes.
         let odd = match is_long {
             true => id_bytes(["r", &"q".repeat(33)]),
-            false => id_bytes(["r0", *self.one_of(&NO_MOSAICS)?]),
+            false => id_bytes(["r0", *self.random_element(&INVALID_MOSAIC_NAMES)?]),
         };
         Some((Class::OddMosaicName, draft, Some((id_bytes(["r0", name]), odd))))
     }
 
     /// Returns quantities of one mosaic whose sum overflows.
     fn with_overflow(&mut self) -> Option<(Class, Transaction, Change)> {
-        let (from, to) = (self.single_payer(100)?, self.payee());
+        let (from, to) = (self.random_single_payer(100)?, self.random_payee());
         let more = self.random.next() % 1_000;
         let (class, quantities) = match self.random.coin() {
-            true => (Class::MosaicOverflow, vec![GREATEST - more, 1_000]),
-            false => (Class::WideOverflow, vec![GREATEST, GREATEST, 2 + more]),
+            true => (Class::MosaicOverflow, vec![MAX_AMOUNT - more, 1_000]),
+            false => (Class::WideOverflow, vec![MAX_AMOUNT, MAX_AMOUNT, 2 + more]),
         };
         let mut draft = self.transfer_of(from, to, MICRO, Vec::new());
         let Body::Transfer(body) = &mut draft.body else { return None };
@@ -182,16 +182,16 @@ impl Maker<'_> {
     /// Returns a number that is negative on the wire.
     fn with_negative(&mut self) -> Option<Transaction> {
         let number = [u64::MAX, 1 << 63, u64::MAX - self.random.next() % MICRO][self.random.below(3)];
-        let (from, to) = (self.single_payer(100)?, self.payee());
-        let id = MosaicId::new(NamespaceId::parse("r0").ok()?, PLACE).ok()?;
+        let (from, to) = (self.random_single_payer(100)?, self.random_payee());
+        let id = MosaicId::new(NamespaceId::parse("r0").ok()?, PLACEHOLDER).ok()?;
         let mut draft = match self.random.below(8) {
             0 => self.transfer_of(from, to, MICRO, vec![Mosaic { id, quantity: number }]),
             1 => version_1(self.transfer_of(from, to, number, Vec::new())),
-            2 => self.rent(from, None, PLACE),
+            2 => self.rent(from, None, PLACEHOLDER),
             3 | 4 => {
                 let mut definition = self.definition_of(from, id);
                 let mosaic = MosaicId::xem();
-                let recipient = self.court.people.address(to);
+                let recipient = self.oracle.key_ring.address(to);
                 definition.levy = Some(Levy { kind: LevyKind::Absolute, recipient, mosaic, fee: number });
                 self.define(from, definition)
             }
@@ -215,8 +215,8 @@ impl Maker<'_> {
     }
 
     fn with_odd_text(&mut self) -> Option<Transaction> {
-        let (from, to) = (self.single_payer(100)?, self.payee());
-        let id = MosaicId::new(NamespaceId::parse("r0").ok()?, PLACE).ok()?;
+        let (from, to) = (self.random_single_payer(100)?, self.random_payee());
+        let id = MosaicId::new(NamespaceId::parse("r0").ok()?, PLACEHOLDER).ok()?;
         match self.random.below(4) {
             0 | 1 => {
                 let mut definition = self.definition_of(from, id);
@@ -226,7 +226,7 @@ impl Maker<'_> {
                     2 => definition.properties.divisibility = 7,
                     3 => definition.properties.initial_supply = [9_000_000_000_000_001, u64::MAX][self.random.below(2)],
                     _ if to == from => return None,
-                    _ => definition.creator = self.court.people.public(to),
+                    _ => definition.creator = self.oracle.key_ring.public(to),
                 }
                 Some(self.define(from, definition))
             }
@@ -243,7 +243,7 @@ impl Maker<'_> {
                 if is_hash {
                     signed.other_hash = Hash256([7; 32]).into();
                 } else {
-                    signed.other_account = self.court.people.address(from);
+                    signed.other_account = self.oracle.key_ring.address(from);
                 }
                 Some(whole)
             }

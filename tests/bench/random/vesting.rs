@@ -1,6 +1,6 @@
 //! The vested part of a balance, according to the text of the protocol.
 
-use super::terms::Terms;
+use super::terms::NetworkTerms;
 
 /// The last entry of the balance history that the protocol keeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -13,7 +13,7 @@ pub struct Weighted {
 
 impl Weighted {
     /// After each day, nine tenths of the unvested part remain unvested.
-    fn iterate(&mut self, height: u64, terms: &Terms) {
+    fn vest_daily(&mut self, height: u64, terms: &NetworkTerms) {
         let day = terms.day();
         let day_of = |height: u64| height.div_ceil(day) * day;
         if self.height == 0 || terms.immediate {
@@ -26,21 +26,21 @@ impl Weighted {
         }
     }
 
-    pub fn receive(&mut self, height: u64, amount: u64, terms: &Terms) {
+    pub fn receive(&mut self, height: u64, amount: u64, terms: &NetworkTerms) {
         if amount == 0 {
             return;
         }
-        self.iterate(height, terms);
+        self.vest_daily(height, terms);
         self.height = height;
         if terms.immediate { self.vested += amount as i64 } else { self.unvested += amount as i64 }
     }
 
     /// Both parts contribute in proportion.
-    pub fn send(&mut self, height: u64, amount: u64, terms: &Terms) {
+    pub fn send(&mut self, height: u64, amount: u64, terms: &NetworkTerms) {
         if amount == 0 {
             return;
         }
-        self.iterate(height, terms);
+        self.vest_daily(height, terms);
         self.height = height;
         let ratio = self.unvested as f64 / (self.unvested + self.vested) as f64;
         let from_unvested = if terms.immediate { 0 } else { (ratio * amount as f64) as i64 };
@@ -59,8 +59,8 @@ impl Weighted {
     }
 
     /// Returns the vested amount at a height.
-    pub fn vested(mut self, height: u64, terms: &Terms) -> u64 {
-        self.iterate(height, terms);
+    pub fn vested(mut self, height: u64, terms: &NetworkTerms) -> u64 {
+        self.vest_daily(height, terms);
         self.vested as u64
     }
 }

@@ -2,25 +2,25 @@
 
 use std::sync::Arc;
 
-use crate::lying_peers::Scene;
-use crate::scripted_peer::{Asked, Honest, Says, Script};
+use crate::lying_peers::AttackScene;
+use crate::scripted_peer::{HonestPeer, ReceivedRequest, Script, ScriptedResponse};
 
 /// Private memory in MiB that a node may use during an attack.
 const MEMORY: f64 = 24.0;
 
 /// The node's final opinion of a byzantine peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Becomes {
+pub enum ExpectedOpinion {
     /// A failure is recorded for it.
-    Blamed,
+    Penalized,
     /// It has lied without being penalized, because honest nodes can do the same.
-    Unblamed,
+    NotPenalized,
     /// It is in this state.
     InState(&'static str),
 }
 
 /// Performs or checks something; returns what is wrong.
-pub type Act = Box<dyn Fn(&Scene) -> Vec<String> + Send + Sync>;
+pub type Act = Box<dyn Fn(&AttackScene) -> Vec<String> + Send + Sync>;
 
 /// An attack.
 pub struct Attack {
@@ -28,29 +28,29 @@ pub struct Attack {
     pub script: Arc<Script>,
     /// Path of the lie.
     pub path: &'static str,
-    pub becomes: Becomes,
+    pub expected: ExpectedOpinion,
     /// Private memory in MiB that the node may use.
     pub memory: f64,
     /// Number of further peers that do the same, so that the node draws one of them rather than the honest one.
-    pub fellows: u64,
+    pub accomplices: u64,
     /// Settings of the node.
     pub settings: &'static [(&'static str, &'static str)],
     /// What the attacker does unprompted.
     pub act: Act,
     /// Additional checks at the end.
-    pub at_last: Act,
+    pub final_check: Act,
 }
 
 impl Attack {
     /// Creates an attack that answers one path with a lie and all others by the script `around`.
     pub fn new(
         name: &'static str,
-        becomes: Becomes,
+        becomes: ExpectedOpinion,
         path: &'static str,
-        around: fn(&Asked, &Honest) -> Says,
-        lie: impl Fn(&Asked, &Honest) -> Says + Send + Sync + 'static,
+        around: fn(&ReceivedRequest, &HonestPeer) -> ScriptedResponse,
+        lie: impl Fn(&ReceivedRequest, &HonestPeer) -> ScriptedResponse + Send + Sync + 'static,
     ) -> Attack {
-        let script = move |asked: &Asked, honest: &Honest| {
+        let script = move |asked: &ReceivedRequest, honest: &HonestPeer| {
             if asked.path == path { lie(asked, honest) } else { around(asked, honest) }
         };
         let nothing = || -> Act { Box::new(|_| Vec::new()) };
@@ -58,12 +58,12 @@ impl Attack {
             name,
             script: Arc::new(script),
             path,
-            becomes,
+            expected: becomes,
             memory: MEMORY,
-            fellows: 0,
+            accomplices: 0,
             settings: &[],
             act: nothing(),
-            at_last: nothing(),
+            final_check: nothing(),
         }
     }
 
@@ -71,22 +71,22 @@ impl Attack {
         Attack { memory, ..self }
     }
 
-    pub fn with_fellows(self, fellows: u64) -> Attack {
-        Attack { fellows, ..self }
+    pub fn with_accomplices(self, fellows: u64) -> Attack {
+        Attack { accomplices: fellows, ..self }
     }
 
-    pub fn acting(self, act: impl Fn(&Scene) -> Vec<String> + Send + Sync + 'static) -> Attack {
+    pub fn with_action(self, act: impl Fn(&AttackScene) -> Vec<String> + Send + Sync + 'static) -> Attack {
         Attack { act: Box::new(act), ..self }
     }
 
-    pub fn checked(self, at_last: impl Fn(&Scene) -> Vec<String> + Send + Sync + 'static) -> Attack {
-        Attack { at_last: Box::new(at_last), ..self }
+    pub fn with_final_check(self, at_last: impl Fn(&AttackScene) -> Vec<String> + Send + Sync + 'static) -> Attack {
+        Attack { final_check: Box::new(at_last), ..self }
     }
 }
 
 /// A script that repeats the honest node's answers.
-pub fn truth(_: &Asked, _: &Honest) -> Says {
-    Says::Truth
+pub fn truth(_: &ReceivedRequest, _: &HonestPeer) -> ScriptedResponse {
+    ScriptedResponse::Truthful
 }
 
 /// Returns all attacks, those that take longest first.

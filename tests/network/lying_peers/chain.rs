@@ -7,48 +7,53 @@ use nisd::model::{Amount, Block, Hash256, NetworkByte, Timestamp, Transaction};
 use nisd::peer::wire::{HashChain, List, Score};
 
 use crate::common::private_network::{address, block, key_pair, now, transfer};
-use crate::lying_peers::attacks::{Attack, Becomes};
-use crate::lying_peers::{LIAR, POOR};
-use crate::scripted_peer::{Asked, Honest, Says, read};
+use crate::lying_peers::attacks::{Attack, ExpectedOpinion};
+use crate::lying_peers::{BYZANTINE, POOR};
+use crate::scripted_peer::{HonestPeer, ReceivedRequest, ScriptedResponse, read};
 
 /// Maximum number of hashes and blocks that a node sends.
-const MOST: usize = 50;
+const MAX_ITEMS: usize = 50;
 const LAST: &str = "/chain/last-block";
 const HASHES: &str = "/chain/hashes-from";
 const AT: &str = "/block/at";
 const BLOCKS: &str = "/chain/blocks-after";
 
 /// Claims a better chain that is one block longer.
-pub fn ahead(asked: &Asked, honest: &Honest) -> Says {
+pub fn ahead(asked: &ReceivedRequest, honest: &HonestPeer) -> ScriptedResponse {
     match asked.path.as_str() {
         "/chain/score" => {
-            let Score(score) = honest.says("/chain/score", &[]);
-            Says::entity(&Score(score + 1_000_000_000_000_000_000))
+            let Score(score) = honest.query("/chain/score", &[]);
+            ScriptedResponse::entity(&Score(score + 1_000_000_000_000_000_000))
         }
-        LAST => Says::entity(&next_block(honest)),
-        HASHES => Says::entity(&HashChain(with_one_more(asked, honest))),
-        _ => Says::Truth,
+        LAST => ScriptedResponse::entity(&next_block(honest)),
+        HASHES => ScriptedResponse::entity(&HashChain(with_one_more(asked, honest))),
+        _ => ScriptedResponse::Truthful,
     }
 }
 
 /// Builds a valid successor of the honest node's tip whose harvester has no right to make it.
-fn next_block(honest: &Honest) -> Block {
-    let last: Block = honest.says(LAST, &[]);
-    block(&key_pair(LIAR), last.height.0 + 1, now(), last.hash(), Vec::new())
+fn next_block(honest: &HonestPeer) -> Block {
+    let last: Block = honest.query(LAST, &[]);
+    block(&key_pair(BYZANTINE), last.height.0 + 1, now(), last.hash(), Vec::new())
 }
 
-fn with_one_more(asked: &Asked, honest: &Honest) -> Vec<Hash256> {
+fn with_one_more(asked: &ReceivedRequest, honest: &HonestPeer) -> Vec<Hash256> {
     let HashChain(mut hashes) = read(&honest.entity(asked).expect("an answer"));
-    hashes.truncate(MOST - 1);
+    hashes.truncate(MAX_ITEMS - 1);
     hashes.push(Hash256([9; 32]));
     hashes
 }
 
 /// Builds `count` blocks after the requested one, made by an account that owns nothing.
-fn own_blocks(asked: &Asked, honest: &Honest, count: u64, transactions: &[Transaction]) -> Vec<Block> {
+fn unentitled_blocks(
+    asked: &ReceivedRequest,
+    honest: &HonestPeer,
+    count: u64,
+    transactions: &[Transaction],
+) -> Vec<Block> {
     let common = asked.height();
     let height = [&8_u32.to_le_bytes()[..], &common.to_le_bytes()].concat();
-    let mut parent: Block = honest.says(AT, &height);
+    let mut parent: Block = honest.query(AT, &height);
     let make = |number: u64| {
         let time = Timestamp(parent.timestamp.0 + 1);
         parent = block(&key_pair(POOR), common + number, time, parent.hash(), transactions.to_vec());
@@ -63,82 +68,88 @@ fn forged(block: Block) -> Block {
 
 fn of_mainnet(block: Block) -> Block {
     let mut block = Block { version: wire_version(NetworkByte::MAINNET, 1), signature: None, ..block };
-    let signer = if block.signer == key_pair(POOR).public() { POOR } else { LIAR };
+    let signer = if block.signer == key_pair(POOR).public() { POOR } else { BYZANTINE };
     block.signature = Some(key_pair(signer).sign(&block.to_bytes(SigningForm::NonVerifiable)));
     block
 }
 
 fn forged_transaction() -> Transaction {
-    let (keys, to) = (key_pair(LIAR), address(&key_pair(LIAR)));
+    let (keys, to) = (key_pair(BYZANTINE), address(&key_pair(BYZANTINE)));
     Transaction { signature: Some(Signature([5; 64])), ..transfer(&keys, to, Amount(1), Amount::whole(1), now()) }
 }
 
 /// Returns a binary list of blocks whose length field is `count`.
-fn list_of(count: u32, bytes: &[u8]) -> Says {
-    Says::Entity([&count.to_le_bytes(), bytes].concat())
+fn list_of(count: u32, bytes: &[u8]) -> ScriptedResponse {
+    ScriptedResponse::Entity([&count.to_le_bytes(), bytes].concat())
 }
 
 fn lie(
     name: &'static str,
-    becomes: Becomes,
+    becomes: ExpectedOpinion,
     path: &'static str,
-    lie: impl Fn(&Asked, &Honest) -> Says + Send + Sync + 'static,
+    lie: impl Fn(&ReceivedRequest, &HonestPeer) -> ScriptedResponse + Send + Sync + 'static,
 ) -> Attack {
     Attack::new(name, becomes, path, ahead, lie)
 }
 
 pub fn attacks() -> Vec<Attack> {
-    use Becomes::{Blamed, Unblamed};
+    use ExpectedOpinion::{NotPenalized, Penalized};
     let mut all = vec![
-        lie("last block: forged signature", Blamed, LAST, |_, honest| Says::entity(&forged(next_block(honest)))),
-        lie("last block: too far behind", Blamed, LAST, |_, honest| {
+        lie("last block: forged signature", Penalized, LAST, |_, honest| {
+            ScriptedResponse::entity(&forged(next_block(honest)))
+        }),
+        lie("last block: too far behind", Penalized, LAST, |_, honest| {
             let height = [&8_u32.to_le_bytes()[..], &2_u64.to_le_bytes()].concat();
-            Says::entity(&honest.says::<Block>(AT, &height))
+            ScriptedResponse::entity(&honest.query::<Block>(AT, &height))
         }),
-        lie("last block: of another network", Unblamed, LAST, |_, honest| {
-            Says::entity(&of_mainnet(next_block(honest)))
+        lie("last block: of another network", NotPenalized, LAST, |_, honest| {
+            ScriptedResponse::entity(&of_mainnet(next_block(honest)))
         }),
-        lie("hashes: none", Blamed, HASHES, |_, _| Says::entity(&HashChain(Vec::new()))),
-        lie("hashes: of another chain", Blamed, HASHES, |_, _| Says::entity(&HashChain(vec![Hash256([9; 32]); 20]))),
-        lie("hashes: only those that we have", Blamed, HASHES, |asked, honest| {
-            Says::entity(&HashChain(with_one_more(asked, honest).into_iter().take(1).collect()))
+        lie("hashes: none", Penalized, HASHES, |_, _| ScriptedResponse::entity(&HashChain(Vec::new()))),
+        lie("hashes: of another chain", Penalized, HASHES, |_, _| {
+            ScriptedResponse::entity(&HashChain(vec![Hash256([9; 32]); 20]))
         }),
-        lie("hashes: one too many", Blamed, HASHES, |asked, honest| {
+        lie("hashes: only those that we have", Penalized, HASHES, |asked, honest| {
+            ScriptedResponse::entity(&HashChain(with_one_more(asked, honest).into_iter().take(1).collect()))
+        }),
+        lie("hashes: one too many", Penalized, HASHES, |asked, honest| {
             let mut hashes = with_one_more(asked, honest);
-            hashes.resize(MOST + 1, Hash256([9; 32]));
-            Says::entity(&HashChain(hashes))
+            hashes.resize(MAX_ITEMS + 1, Hash256([9; 32]));
+            ScriptedResponse::entity(&HashChain(hashes))
         }),
-        lie("hashes: thousands", Unblamed, HASHES, |asked, honest| {
+        lie("hashes: thousands", NotPenalized, HASHES, |asked, honest| {
             let mut hashes = with_one_more(asked, honest);
             hashes.resize(100_000, Hash256([9; 32]));
-            Says::entity(&HashChain(hashes))
+            ScriptedResponse::entity(&HashChain(hashes))
         }),
-        lie("blocks: none", Blamed, BLOCKS, |_, _| list_of(0, &[])),
-        lie("blocks: forged signature", Blamed, BLOCKS, |asked, honest| {
-            Says::entity(&List(own_blocks(asked, honest, 1, &[]).into_iter().map(forged).collect()))
+        lie("blocks: none", Penalized, BLOCKS, |_, _| list_of(0, &[])),
+        lie("blocks: forged signature", Penalized, BLOCKS, |asked, honest| {
+            ScriptedResponse::entity(&List(unentitled_blocks(asked, honest, 1, &[]).into_iter().map(forged).collect()))
         }),
-        lie("blocks: nobody may make them", Blamed, BLOCKS, |asked, honest| {
-            Says::entity(&List(own_blocks(asked, honest, 20, &[])))
+        lie("blocks: nobody may make them", Penalized, BLOCKS, |asked, honest| {
+            ScriptedResponse::entity(&List(unentitled_blocks(asked, honest, 20, &[])))
         }),
-        lie("blocks: they do not follow", Blamed, BLOCKS, |asked, honest| {
-            Says::entity(&List(own_blocks(asked, honest, 2, &[]).split_off(1)))
+        lie("blocks: they do not follow", Penalized, BLOCKS, |asked, honest| {
+            ScriptedResponse::entity(&List(unentitled_blocks(asked, honest, 2, &[]).split_off(1)))
         }),
-        lie("blocks: invalid transactions", Blamed, BLOCKS, |asked, honest| {
+        lie("blocks: invalid transactions", Penalized, BLOCKS, |asked, honest| {
             let transactions = vec![forged_transaction(); 100];
-            Says::entity(&List(own_blocks(asked, honest, 10, &transactions)))
+            ScriptedResponse::entity(&List(unentitled_blocks(asked, honest, 10, &transactions)))
         }),
-        lie("blocks: too many", Blamed, BLOCKS, |asked, honest| {
-            Says::entity(&List(own_blocks(asked, honest, MOST as u64 + 4, &[])))
+        lie("blocks: too many", Penalized, BLOCKS, |asked, honest| {
+            ScriptedResponse::entity(&List(unentitled_blocks(asked, honest, MAX_ITEMS as u64 + 4, &[])))
         }),
-        lie("blocks: of another network", Blamed, BLOCKS, |asked, honest| {
-            Says::entity(&List(own_blocks(asked, honest, 1, &[]).into_iter().map(of_mainnet).collect()))
+        lie("blocks: of another network", Penalized, BLOCKS, |asked, honest| {
+            ScriptedResponse::entity(&List(
+                unentitled_blocks(asked, honest, 1, &[]).into_iter().map(of_mainnet).collect(),
+            ))
         }),
-        lie("blocks: cut short", Unblamed, BLOCKS, |asked, honest| {
-            let blocks = own_blocks(asked, honest, 1, &[])[0].to_bytes(SigningForm::Verifiable);
+        lie("blocks: cut short", NotPenalized, BLOCKS, |asked, honest| {
+            let blocks = unentitled_blocks(asked, honest, 1, &[])[0].to_bytes(SigningForm::Verifiable);
             list_of(1, &[&(blocks.len() as u32).to_le_bytes(), &blocks[..50]].concat())
         }),
-        lie("blocks: two thousand millions of them", Unblamed, BLOCKS, |_, _| list_of(i32::MAX as u32, &[0; 100])),
-        lie("blocks: garbage", Unblamed, BLOCKS, |_, _| list_of(7, &[0xa5; 10_000])),
+        lie("blocks: two thousand millions of them", NotPenalized, BLOCKS, |_, _| list_of(i32::MAX as u32, &[0; 100])),
+        lie("blocks: garbage", NotPenalized, BLOCKS, |_, _| list_of(7, &[0xa5; 10_000])),
     ];
     all.push(forged_fork());
     all
@@ -146,14 +157,14 @@ pub fn attacks() -> Vec<Attack> {
 
 /// Claims that its chain forks from ours and presents a forged block for it.
 fn forged_fork() -> Attack {
-    fn around(asked: &Asked, honest: &Honest) -> Says {
+    fn around(asked: &ReceivedRequest, honest: &HonestPeer) -> ScriptedResponse {
         if asked.path != HASHES {
             return ahead(asked, honest);
         }
         let HashChain(hashes) = read(&honest.entity(asked).expect("an answer"));
-        Says::entity(&HashChain(hashes.into_iter().take(1).chain([Hash256([9; 32]); 12]).collect()))
+        ScriptedResponse::entity(&HashChain(hashes.into_iter().take(1).chain([Hash256([9; 32]); 12]).collect()))
     }
-    Attack::new("fork: forged signature", Becomes::Blamed, AT, around, |_, honest| {
-        Says::entity(&forged(next_block(honest)))
+    Attack::new("fork: forged signature", ExpectedOpinion::Penalized, AT, around, |_, honest| {
+        ScriptedResponse::entity(&forged(next_block(honest)))
     })
 }

@@ -13,9 +13,9 @@ use nisd::peer::wire::{List, NodeInfo, SecureEntity};
 use socket2::{Domain, Socket, Type};
 
 use crate::common::private_network::{address, block, key_pair, now, transfer};
-use crate::lying_peers::attacks::{Attack, Becomes, truth};
-use crate::lying_peers::{LIAR, POOR, Scene};
-use crate::scripted_peer::{Honest, Says, ScriptedPeer, info};
+use crate::lying_peers::attacks::{Attack, ExpectedOpinion, truth};
+use crate::lying_peers::{AttackScene, BYZANTINE, POOR};
+use crate::scripted_peer::{HonestPeer, ScriptedPeer, ScriptedResponse, info};
 
 /// Number of source addresses, so that no per-address limit stops the flood.
 const SOURCES: u8 = 8;
@@ -24,15 +24,15 @@ const PAUSE: Duration = Duration::from_millis(25);
 /// Duration of a flood.
 const TIME: Duration = Duration::from_secs(6);
 /// Maximum number of known nodes at private addresses, plus those of the operator's list.
-const MOST_KNOWN: usize = 250 + 2;
+const MAX_KNOWN: usize = 250 + 2;
 
 /// Connects to the node from one of many addresses of this machine; the first one is the byzantine peer's own.
-fn connect(scene: &Scene, source: u8) -> TcpStream {
-    from(Ipv4Addr::new(127, scene.number, u8::from(source > 1), source), scene.node.http)
+fn connect(scene: &AttackScene, source: u8) -> TcpStream {
+    connect_from(Ipv4Addr::new(127, scene.number, u8::from(source > 1), source), scene.node.http)
 }
 
 /// Connects from an address; a client that exceeds its budget is reset, and retries until it is admitted.
-fn from(address: Ipv4Addr, to: SocketAddr) -> TcpStream {
+fn connect_from(address: Ipv4Addr, to: SocketAddr) -> TcpStream {
     let begun = Instant::now();
     loop {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
@@ -61,7 +61,7 @@ fn post(path: &str, entity: &impl Writable) -> Vec<u8> {
 
 /// Sends requests from all addresses and reads the answers. Half of the sources keep to the rate limit; the others are
 /// rejected most of the time.
-fn flood(scene: &Scene, request: impl Fn(u64) -> Vec<u8> + Sync) -> Vec<String> {
+fn flood(scene: &AttackScene, request: impl Fn(u64) -> Vec<u8> + Sync) -> Vec<String> {
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         for source in 1..=SOURCES {
@@ -90,16 +90,16 @@ fn flood(scene: &Scene, request: impl Fn(u64) -> Vec<u8> + Sync) -> Vec<String> 
     Vec::new()
 }
 
-fn last_block(scene: &Scene) -> Block {
-    Honest(scene.node.http).says("/chain/last-block", &[])
+fn last_block(scene: &AttackScene) -> Block {
+    HonestPeer(scene.node.http).query("/chain/last-block", &[])
 }
 
 fn pushed<T: Writable>(entity: T) -> SecureEntity<T> {
-    SecureEntity::sign(entity, &key_pair(LIAR), None)
+    SecureEntity::sign(entity, &key_pair(BYZANTINE), None)
 }
 
-fn forged_blocks(scene: &Scene) -> Vec<String> {
-    let keys = key_pair(LIAR);
+fn forged_blocks(scene: &AttackScene) -> Vec<String> {
+    let keys = key_pair(BYZANTINE);
     flood(scene, |number| {
         let (last, time) = (last_block(scene), Timestamp(now().0 + number as i32));
         let next = block(&keys, last.height.0 + 1, time, last.hash(), Vec::new());
@@ -107,14 +107,14 @@ fn forged_blocks(scene: &Scene) -> Vec<String> {
     })
 }
 
-fn old_blocks(scene: &Scene) -> Vec<String> {
+fn old_blocks(scene: &AttackScene) -> Vec<String> {
     let old = [&8_u32.to_le_bytes()[..], &2_u64.to_le_bytes()].concat();
-    let request = post("/push/block", &pushed(scene.honest.says::<Block>("/block/at", &old)));
+    let request = post("/push/block", &pushed(scene.honest.query::<Block>("/block/at", &old)));
     flood(scene, |_| request.clone())
 }
 
 /// Pushes correctly signed successors of our tip whose harvesters have no right to make them.
-fn own_blocks(scene: &Scene) -> Vec<String> {
+fn unentitled_blocks(scene: &AttackScene) -> Vec<String> {
     let keys = key_pair(POOR);
     flood(scene, |number| {
         let (last, time) = (last_block(scene), Timestamp(now().0 + number as i32));
@@ -126,22 +126,22 @@ fn payment(keys: &KeyPair, number: u64) -> Transaction {
     transfer(keys, address(&key_pair(1)), Amount(number), Amount::whole(1), now())
 }
 
-fn forged_transactions(scene: &Scene) -> Vec<String> {
-    let keys = key_pair(LIAR);
+fn forged_transactions(scene: &AttackScene) -> Vec<String> {
+    let keys = key_pair(BYZANTINE);
     flood(scene, |number| {
         let forged = Transaction { signature: Some(Signature([number as u8; 64])), ..payment(&keys, number) };
         post("/push/transactions", &List(vec![pushed(forged); 20]))
     })
 }
 
-fn duplicate_transactions(scene: &Scene) -> Vec<String> {
-    let request = post("/push/transactions", &List(vec![pushed(payment(&key_pair(LIAR), 1)); 200]));
+fn duplicate_transactions(scene: &AttackScene) -> Vec<String> {
+    let request = post("/push/transactions", &List(vec![pushed(payment(&key_pair(BYZANTINE), 1)); 200]));
     flood(scene, |_| request.clone())
 }
 
 /// Sends signs of life of as many nodes as there are addresses; each answers correctly and claims to have the best
 /// chain.
-fn many_identities(scene: &Scene) -> Vec<String> {
+fn many_identities(scene: &AttackScene) -> Vec<String> {
     let nodes: Vec<ScriptedPeer> = (0..=255_u8)
         .flat_map(|low| [(2, low), (3, low)])
         .map(|(high, low)| {
@@ -152,20 +152,20 @@ fn many_identities(scene: &Scene) -> Vec<String> {
         .collect();
     for node in &nodes {
         let std::net::IpAddr::V4(address) = node.endpoint().ip() else { continue };
-        let mut stream = from(address, scene.node.http);
+        let mut stream = connect_from(address, scene.node.http);
         let _ = stream.write_all(&post("/node/sign-of-life", &node.info())).and_then(|()| stream.read(&mut [0; 512]));
     }
     let all = scene.client().get("/node/peer-list/all").json();
     let known = all["active"].as_array().map_or(0, Vec::len);
-    match known <= MOST_KNOWN && known > 200 {
+    match known <= MAX_KNOWN && known > 200 {
         true => Vec::new(),
         false => vec![format!("{known} nodes are known")],
     }
 }
 
 /// Announces other nodes' names at addresses that are not the sender's.
-fn foreign_signs(scene: &Scene) -> Vec<String> {
-    let keys = key_pair(LIAR + 2);
+fn signs_of_other_nodes(scene: &AttackScene) -> Vec<String> {
+    let keys = key_pair(BYZANTINE + 2);
     flood(scene, |number| {
         let [.., high, low] = number.to_be_bytes();
         let mut node: NodeInfo = info(&keys, (Ipv4Addr::new(127, 202, high, low), 9).into());
@@ -174,19 +174,19 @@ fn foreign_signs(scene: &Scene) -> Vec<String> {
     })
 }
 
-fn attack(name: &'static str, becomes: Becomes, act: fn(&Scene) -> Vec<String>) -> Attack {
-    Attack::new(name, becomes, "/node/info", truth, |_, _| Says::Truth).acting(act)
+fn attack(name: &'static str, becomes: ExpectedOpinion, act: fn(&AttackScene) -> Vec<String>) -> Attack {
+    Attack::new(name, becomes, "/node/info", truth, |_, _| ScriptedResponse::Truthful).with_action(act)
 }
 
 pub fn attacks() -> Vec<Attack> {
-    use Becomes::{Blamed, InState};
+    use ExpectedOpinion::{InState, Penalized};
     vec![
         attack("signs of life: many identities", InState("active"), many_identities),
-        attack("signs of life: of others", InState("active"), foreign_signs),
-        attack("pushes: forged blocks", Blamed, forged_blocks),
+        attack("signs of life: of others", InState("active"), signs_of_other_nodes),
+        attack("pushes: forged blocks", Penalized, forged_blocks),
         attack("pushes: an old block", InState("active"), old_blocks),
-        attack("pushes: blocks that nobody may make", Blamed, own_blocks),
-        attack("pushes: forged transactions", Blamed, forged_transactions),
+        attack("pushes: blocks that nobody may make", Penalized, unentitled_blocks),
+        attack("pushes: forged transactions", Penalized, forged_transactions),
         attack("pushes: one transaction again and again", InState("active"), duplicate_transactions),
     ]
 }

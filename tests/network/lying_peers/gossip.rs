@@ -12,23 +12,23 @@ use nisd::peer::wire::{
 };
 
 use crate::common::private_network::key_pair;
-use crate::lying_peers::attacks::{Attack, Becomes, truth};
-use crate::lying_peers::{LIAR, Scene};
-use crate::scripted_peer::{Asked, Honest, Says, info};
+use crate::lying_peers::attacks::{Attack, ExpectedOpinion, truth};
+use crate::lying_peers::{AttackScene, BYZANTINE};
+use crate::scripted_peer::{HonestPeer, ReceivedRequest, ScriptedResponse, info};
 
 const LIST: &str = "/node/peer-list/active";
 const EXPERIENCES: &str = "/node/experiences";
 const TIME: &str = "/time-sync/network-time";
 /// Maximum number of nodes of one list that are contacted.
-const CONTACTED: usize = 16;
+const MAX_CONTACTED: usize = 16;
 /// Start of network time, in milliseconds of Unix time.
 const NEMESIS: i64 = 1_427_587_585_000;
 /// Tolerated error of a node's clock, in milliseconds.
 const TOLERANCE: i64 = 2_000;
 
 /// Returns `count` nodes that do not exist.
-fn strangers(count: usize, endpoint: impl Fn(usize) -> SocketAddr) -> Vec<NodeInfo> {
-    let keys = key_pair(LIAR + 2);
+fn nonexistent_nodes(count: usize, endpoint: impl Fn(usize) -> SocketAddr) -> Vec<NodeInfo> {
+    let keys = key_pair(BYZANTINE + 2);
     let node = |number: usize| {
         let mut node = info(&keys, endpoint(number));
         node.identity.key.0[..8].copy_from_slice(&(number as u64).to_le_bytes());
@@ -42,9 +42,9 @@ fn at_closed_ports(number: usize) -> SocketAddr {
     (Ipv4Addr::new(127, 200, high, low), 9).into()
 }
 
-fn told(name: &'static str, list: Vec<NodeInfo>) -> Attack {
+fn peer_list_attack(name: &'static str, list: Vec<NodeInfo>) -> Attack {
     let list = NodeList(list);
-    Attack::new(name, Becomes::InState("active"), LIST, truth, move |_, _| Says::entity(&list))
+    Attack::new(name, ExpectedOpinion::InState("active"), LIST, truth, move |_, _| ScriptedResponse::entity(&list))
 }
 
 /// Encodes a node with a name of this many bytes, which our own encoder refuses.
@@ -61,12 +61,12 @@ fn with_long_name(keys: &KeyPair, endpoint: SocketAddr, bytes: usize) -> Vec<u8>
 }
 
 fn long_names() -> Vec<u8> {
-    let nodes = (0..10).map(|number| with_long_name(&key_pair(LIAR + 2 + number), at_closed_ports(1), 90_000));
+    let nodes = (0..10).map(|number| with_long_name(&key_pair(BYZANTINE + 2 + number), at_closed_ports(1), 90_000));
     let elements = nodes.flat_map(|node| [(node.len() as u32).to_le_bytes().to_vec(), node].concat());
     10_u32.to_le_bytes().into_iter().chain(elements).collect()
 }
 
-fn is_known_in_bounds(scene: &Scene) -> Vec<String> {
+fn is_known_in_bounds(scene: &AttackScene) -> Vec<String> {
     let all = scene.client().get("/node/peer-list/all").json();
     let count: usize =
         ["active", "busy", "inactive", "failure"].iter().filter_map(|state| Some(all[state].as_array()?.len())).sum();
@@ -76,13 +76,15 @@ fn is_known_in_bounds(scene: &Scene) -> Vec<String> {
 /// A list of a thousand nodes that all point to one uninvolved address.
 fn one_bystander() -> Attack {
     let (bystander, calls) = bystander();
-    told("peer list: all are one bystander", strangers(1_000, |_| bystander)).checked(move |scene| {
-        let (mut wrong, calls) = (is_known_in_bounds(scene), calls.load(Ordering::Relaxed));
-        if calls == 0 || calls > CONTACTED {
-            wrong.push(format!("a bystander was called {calls} times"));
-        }
-        wrong
-    })
+    peer_list_attack("peer list: all are one bystander", nonexistent_nodes(1_000, |_| bystander)).with_final_check(
+        move |scene| {
+            let (mut wrong, calls) = (is_known_in_bounds(scene), calls.load(Ordering::Relaxed));
+            if calls == 0 || calls > MAX_CONTACTED {
+                wrong.push(format!("a bystander was called {calls} times"));
+            }
+            wrong
+        },
+    )
 }
 
 /// Starts a listener that counts connections and never answers.
@@ -100,13 +102,13 @@ fn bystander() -> (SocketAddr, Arc<AtomicUsize>) {
 
 fn experiences(name: &'static str, count: usize) -> Attack {
     let pair = |node| ExperiencePair { node, experience: Experience { successes: u64::MAX >> 1, failures: 0 } };
-    let pairs: Vec<_> = strangers(count, at_closed_ports).into_iter().map(pair).collect();
+    let pairs: Vec<_> = nonexistent_nodes(count, at_closed_ports).into_iter().map(pair).collect();
     // Only one node is asked per minute.
-    Attack::new(name, Becomes::Unblamed, EXPERIENCES, truth, move |_, _| {
-        let node = info(&key_pair(LIAR), at_closed_ports(1));
-        Says::entity(&NodeExperiences { node, experiences: pairs.clone() })
+    Attack::new(name, ExpectedOpinion::NotPenalized, EXPERIENCES, truth, move |_, _| {
+        let node = info(&key_pair(BYZANTINE), at_closed_ports(1));
+        ScriptedResponse::entity(&NodeExperiences { node, experiences: pairs.clone() })
     })
-    .with_fellows(20)
+    .with_accomplices(20)
 }
 
 fn network_time() -> i64 {
@@ -115,12 +117,12 @@ fn network_time() -> i64 {
 }
 
 /// An important node whose clock is ten years ahead.
-fn far_off(_: &Asked, _: &Honest) -> Says {
+fn wrong_network_time(_: &ReceivedRequest, _: &HonestPeer) -> ScriptedResponse {
     let time = network_time() + 10 * 365 * 24 * 3_600_000;
-    Says::entity(&CommunicationTimeStamps { send: time, receive: time })
+    ScriptedResponse::entity(&CommunicationTimeStamps { send: time, receive: time })
 }
 
-fn has_its_time(scene: &Scene) -> Vec<String> {
+fn keeps_its_time(scene: &AttackScene) -> Vec<String> {
     let time = scene.client().get(TIME).json()["receiveTimeStamp"].as_i64().expect("a time");
     let difference = time - network_time();
     if difference.abs() <= TOLERANCE { Vec::new() } else { vec![format!("its clock is {difference} ms ahead")] }
@@ -130,22 +132,25 @@ pub fn attacks() -> Vec<Attack> {
     let long = long_names();
     vec![
         one_bystander(),
-        told("peer list: a thousand", strangers(1_000, at_closed_ports)).checked(is_known_in_bounds),
+        peer_list_attack("peer list: a thousand", nonexistent_nodes(1_000, at_closed_ports))
+            .with_final_check(is_known_in_bounds),
         Attack {
-            becomes: Becomes::InState("failure"),
-            ..told("peer list: thousands", strangers(5_000, at_closed_ports))
+            expected: ExpectedOpinion::InState("failure"),
+            ..peer_list_attack("peer list: thousands", nonexistent_nodes(5_000, at_closed_ports))
         }
-        .checked(is_known_in_bounds),
-        told("peer list: all at one address", strangers(1_000, |_| at_closed_ports(7))).checked(is_known_in_bounds),
-        Attack::new("peer list: enormous names", Becomes::InState("active"), LIST, truth, move |_, _| {
-            Says::Entity(long.clone())
+        .with_final_check(is_known_in_bounds),
+        peer_list_attack("peer list: all at one address", nonexistent_nodes(1_000, |_| at_closed_ports(7)))
+            .with_final_check(is_known_in_bounds),
+        Attack::new("peer list: enormous names", ExpectedOpinion::InState("active"), LIST, truth, move |_, _| {
+            ScriptedResponse::Entity(long.clone())
         })
-        .checked(is_known_in_bounds),
-        Attack::new("who it is: an enormous name", Becomes::InState("failure"), "/node/info", truth, |_, _| {
-            Says::Entity(with_long_name(&key_pair(LIAR), at_closed_ports(1), 1 << 20))
+        .with_final_check(is_known_in_bounds),
+        Attack::new("who it is: an enormous name", ExpectedOpinion::InState("failure"), "/node/info", truth, |_, _| {
+            ScriptedResponse::Entity(with_long_name(&key_pair(BYZANTINE), at_closed_ports(1), 1 << 20))
         }),
         experiences("experiences: one too many", 101),
         experiences("experiences: thousands", 10_000),
-        Attack::new("time: ten years ahead", Becomes::Unblamed, TIME, truth, far_off).checked(has_its_time),
+        Attack::new("time: ten years ahead", ExpectedOpinion::NotPenalized, TIME, truth, wrong_network_time)
+            .with_final_check(keeps_its_time),
     ]
 }

@@ -17,37 +17,37 @@ use socket2::{Domain, Socket, Type};
 use crate::common::daemon::Node;
 use crate::common::http_client::Client;
 use crate::common::private_network::{key_pair, private_key};
-use crate::lying_peers::{HonestNode, SHARED, VICTIM, comes, peer, start};
-use crate::scripted_peer::{Asked, Honest, Says, ScriptedPeer, answer, read, read_request};
+use crate::lying_peers::{HonestNode, SHARED, VICTIM, becomes_true, peer, start};
+use crate::scripted_peer::{HonestPeer, ReceivedRequest, ScriptedPeer, ScriptedResponse, answer, read, read_request};
 
 /// Key numbers of the listed nodes.
 const LISTED: [u64; 3] = [301, 302, 303];
 /// Source address of the relay.
 const RELAY: Ipv4Addr = Ipv4Addr::new(127, 66, 0, 1);
 /// Interval between two signs of life: 43 per second, below the rate limit.
-const PACE: Duration = Duration::from_micros(23_256);
+const SIGN_INTERVAL: Duration = Duration::from_micros(23_256);
 /// Connections that the relay keeps open.
-const KEPT: usize = 60;
+const KEPT_CONNECTIONS: usize = 60;
 /// Its lie about the time, in milliseconds.
 const AHEAD: i64 = 3_600_000;
 
 /// A forwarder to a node that can be closed.
-struct Gate {
+struct Forwarder {
     here: SocketAddr,
     is_open: Arc<AtomicBool>,
     /// Number of accepted connections.
-    came: Arc<AtomicUsize>,
+    accepted: Arc<AtomicUsize>,
 }
 
-impl Gate {
-    fn new(number: u8, to: SocketAddr, is_open: bool) -> Gate {
+impl Forwarder {
+    fn new(number: u8, to: SocketAddr, is_open: bool) -> Forwarder {
         let listener = TcpListener::bind((Ipv4Addr::new(127, 67, 0, number), 0)).expect("a port");
-        let gate = Gate {
+        let gate = Forwarder {
             here: listener.local_addr().expect("an address"),
             is_open: Arc::new(AtomicBool::new(is_open)),
-            came: Arc::default(),
+            accepted: Arc::default(),
         };
-        let (is_open, came) = (gate.is_open.clone(), gate.came.clone());
+        let (is_open, came) = (gate.is_open.clone(), gate.accepted.clone());
         thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
                 came.fetch_add(1, Ordering::Relaxed);
@@ -73,36 +73,36 @@ fn copy(mut from: TcpStream, mut to: TcpStream) {
 /// Listens under a node's identity, forwards requests to that node, and returns its proofs.
 struct Relay {
     here: SocketAddr,
-    asked: Arc<AtomicUsize>,
+    request_count: Arc<AtomicUsize>,
 }
 
 impl Relay {
     fn new(real: &ScriptedPeer) -> Relay {
         let listener = TcpListener::bind((RELAY, 0)).expect("a port");
-        let relay = Relay { here: listener.local_addr().expect("an address"), asked: Arc::default() };
-        let (here, asked, real) = (relay.here, relay.asked.clone(), Honest(real.endpoint()));
+        let relay = Relay { here: listener.local_addr().expect("an address"), request_count: Arc::default() };
+        let (here, asked, real) = (relay.here, relay.request_count.clone(), HonestPeer(real.endpoint()));
         thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
                 let asked = asked.clone();
-                thread::spawn(move || drop(pass_on(stream, real, here, &asked)));
+                thread::spawn(move || drop(forward(stream, real, here, &asked)));
             }
         });
         relay
     }
 }
 
-fn pass_on(mut stream: TcpStream, real: Honest, here: SocketAddr, count: &AtomicUsize) -> io::Result<()> {
+fn forward(mut stream: TcpStream, real: HonestPeer, here: SocketAddr, count: &AtomicUsize) -> io::Result<()> {
     let mut received = Vec::new();
     while let Some(asked) = read_request(&mut stream, &mut received)? {
         count.fetch_add(1, Ordering::Relaxed);
         let body = real.post(&asked.path, &asked.body)?;
-        stream.write_all(&answer(&changed(&asked, body, here)))?;
+        stream.write_all(&answer(&falsified(&asked, body, here)))?;
     }
     Ok(())
 }
 
 /// Replaces the entity of an answer: the signature covers only the challenge, so the proof remains valid.
-fn changed(asked: &Asked, body: Vec<u8>, here: SocketAddr) -> Vec<u8> {
+fn falsified(asked: &ReceivedRequest, body: Vec<u8>, here: SocketAddr) -> Vec<u8> {
     let length = body.first_chunk().map_or(0, |length| u32::from_le_bytes(*length) as usize);
     let Some((entity, proof)) = body.get(4..).and_then(|rest| rest.split_at_checked(length)) else { return body };
     let entity = match asked.path.as_str() {
@@ -143,7 +143,7 @@ fn known(victim: &Node) -> Vec<Value> {
 }
 
 /// Checks that the listed nodes are known at the operator's addresses only; returns their states.
-fn states(victim: &Node, gates: &[Gate]) -> Vec<String> {
+fn states(victim: &Node, gates: &[Forwarder]) -> Vec<String> {
     let known = known(victim);
     for (peer, gate) in known.iter().zip(gates) {
         let endpoint = &peer["node"]["endpoint"];
@@ -171,11 +171,12 @@ fn calm_client(node: SocketAddr, is_over: &AtomicBool) -> [Duration; 2] {
 #[test]
 fn relaying_proofs_does_not_take_over_pre_trusted_peers() {
     let honest = HonestNode::start();
-    let truth = |_: &Asked, _: &Honest| Says::Truth;
-    let nodes = LISTED
-        .map(|key| ScriptedPeer::start(key_pair(key), Ipv4Addr::new(127, 68, 0, 1), Honest(honest.node.http), truth));
+    let truth = |_: &ReceivedRequest, _: &HonestPeer| ScriptedResponse::Truthful;
+    let nodes = LISTED.map(|key| {
+        ScriptedPeer::start(key_pair(key), Ipv4Addr::new(127, 68, 0, 1), HonestPeer(honest.node.http), truth)
+    });
     // The last one is unreachable at first.
-    let gates = [1, 2, 3].map(|number| Gate::new(number, nodes[usize::from(number) - 1].endpoint(), number < 3));
+    let gates = [1, 2, 3].map(|number| Forwarder::new(number, nodes[usize::from(number) - 1].endpoint(), number < 3));
     let relays = nodes.each_ref().map(Relay::new);
     let folder = tempfile::tempdir().expect("a folder");
     let own = [("nis.shouldAutoHarvestOnBoot", "false"), ("nem.host", "127.99.99.99")];
@@ -202,9 +203,9 @@ fn relaying_proofs_does_not_take_over_pre_trusted_peers() {
                 if let Ok(stream) = send(port, "/node/sign-of-life", "", sign) {
                     sent.fetch_add(1, Ordering::Relaxed);
                     open.push_back(stream);
-                    open.drain(..open.len().saturating_sub(KEPT));
+                    open.drain(..open.len().saturating_sub(KEPT_CONNECTIONS));
                 }
-                next += PACE;
+                next += SIGN_INTERVAL;
                 thread::sleep(next.saturating_duration_since(Instant::now()));
             }
         });
@@ -212,18 +213,18 @@ fn relaying_proofs_does_not_take_over_pre_trusted_peers() {
             let victim = start(&config, folder.path(), &["--http-port", &port.port().to_string()]);
             let (http, is_over) = (victim.http, &is_over);
             let calm = scope.spawn(move || calm_client(http, is_over));
-            let is = |expected: [&str; 3]| comes(|| states(&victim, &gates) == expected);
+            let is = |expected: [&str; 3]| becomes_true(|| states(&victim, &gates) == expected);
             assert!(is(["active", "active", "failure"]), "at the start: {:?}", states(&victim, &gates));
             // It is down for more than a minute; by then it has been contacted again at its listed address.
-            let begun = gates[2].came.load(Ordering::Relaxed);
-            assert!(comes(|| {
+            let begun = gates[2].accepted.load(Ordering::Relaxed);
+            assert!(becomes_true(|| {
                 states(&victim, &gates);
-                gates[2].came.load(Ordering::Relaxed) > begun
+                gates[2].accepted.load(Ordering::Relaxed) > begun
             }));
             assert_eq!(states(&victim, &gates), ["active", "active", "failure"]);
             gates[2].is_open.store(true, Ordering::Relaxed);
             assert!(is(["active"; 3]), "after its silence: {:?}", states(&victim, &gates));
-            let asked: usize = relays.iter().map(|relay| relay.asked.load(Ordering::Relaxed)).sum();
+            let asked: usize = relays.iter().map(|relay| relay.request_count.load(Ordering::Relaxed)).sum();
             assert_eq!(asked, 0, "the relay was called");
             assert!(sent.load(Ordering::Relaxed) > 500, "hardly any signs of life were given");
             assert!(!victim.process.log().contains("panicked"), "{}", victim.process.log());

@@ -10,58 +10,61 @@ use nisd::model::{Amount, Transaction};
 use nisd::peer::wire::{CHALLENGE_BYTES, Challenge, List, Score};
 
 use crate::common::private_network::{address, key_pair, now, transfer};
-use crate::lying_peers::LIAR;
-use crate::lying_peers::attacks::{Attack, Becomes, truth};
+use crate::lying_peers::BYZANTINE;
+use crate::lying_peers::attacks::{Attack, ExpectedOpinion, truth};
 use crate::lying_peers::chain::ahead;
-use crate::scripted_peer::{Asked, Honest, Says, Script, Then, signed};
+use crate::scripted_peer::{AfterResponse, HonestPeer, ReceivedRequest, Script, ScriptedResponse, signed};
 
 const INFO: &str = "/node/info";
 const SCORE: &str = "/chain/score";
 const BLOCKS: &str = "/chain/blocks-after";
 const UNCONFIRMED: &str = "/transactions/unconfirmed";
 /// Maximum memory in MiB while responses come in that are as large as all responses together may be, plus a half.
-const OF_ANSWERS: f64 = 64.0;
+const RESPONSE_MEMORY: f64 = 64.0;
 /// Announced size of a body that must not be accepted.
 const HUGE: usize = 1 << 40;
 const OK: &str = "HTTP/1.1 200 OK\r\n";
 
-fn raw(text: impl Into<Vec<u8>>, then: Then) -> impl Fn(&Asked, &Honest) -> Says + Send + Sync {
+fn raw(
+    text: impl Into<Vec<u8>>,
+    then: AfterResponse,
+) -> impl Fn(&ReceivedRequest, &HonestPeer) -> ScriptedResponse + Send + Sync {
     let bytes = text.into();
-    move |_, _| Says::Raw(bytes.clone(), then)
+    move |_, _| ScriptedResponse::Raw(bytes.clone(), then)
 }
 
-fn status(line: &str) -> impl Fn(&Asked, &Honest) -> Says + Send + Sync + use<> {
-    raw(format!("HTTP/1.1 {line}\r\nLocation: http://127.0.0.1/\r\nContent-Length: 0\r\n\r\n"), Then::Stay)
+fn status(line: &str) -> impl Fn(&ReceivedRequest, &HonestPeer) -> ScriptedResponse + Send + Sync + use<> {
+    raw(format!("HTTP/1.1 {line}\r\nLocation: http://127.0.0.1/\r\nContent-Length: 0\r\n\r\n"), AfterResponse::KeepOpen)
 }
 
 /// The peer fails when it is asked for its identity, which decides its state.
 fn at_first(
     name: &'static str,
     state: &'static str,
-    lie: impl Fn(&Asked, &Honest) -> Says + Send + Sync + 'static,
+    lie: impl Fn(&ReceivedRequest, &HonestPeer) -> ScriptedResponse + Send + Sync + 'static,
 ) -> Attack {
-    Attack::new(name, Becomes::InState(state), INFO, truth, lie)
+    Attack::new(name, ExpectedOpinion::InState(state), INFO, truth, lie)
 }
 
 /// The peer fails during synchronisation, which is not penalized.
 fn later(
     name: &'static str,
     path: &'static str,
-    lie: impl Fn(&Asked, &Honest) -> Says + Send + Sync + 'static,
+    lie: impl Fn(&ReceivedRequest, &HonestPeer) -> ScriptedResponse + Send + Sync + 'static,
 ) -> Attack {
-    Attack::new(name, Becomes::Unblamed, path, ahead, lie)
+    Attack::new(name, ExpectedOpinion::NotPenalized, path, ahead, lie)
 }
 
 /// A proof over another challenge than the one sent.
-fn of_another_challenge(_: &Asked, _: &Honest) -> Says {
+fn of_another_challenge(_: &ReceivedRequest, _: &HonestPeer) -> ScriptedResponse {
     let score = Format::Binary.to_bytes(&Score(i128::MAX));
-    Says::Body(signed(&score, &Challenge([3; CHALLENGE_BYTES]), &key_pair(LIAR)))
+    ScriptedResponse::Body(signed(&score, &Challenge([3; CHALLENGE_BYTES]), &key_pair(BYZANTINE)))
 }
 
 /// A proof with another node's key.
-fn of_another_key(asked: &Asked, _: &Honest) -> Says {
+fn of_another_key(asked: &ReceivedRequest, _: &HonestPeer) -> ScriptedResponse {
     let score = Format::Binary.to_bytes(&Score(i128::MAX));
-    Says::Body(signed(&score, &asked.challenge().expect("a challenge"), &key_pair(LIAR + 1)))
+    ScriptedResponse::Body(signed(&score, &asked.challenge().expect("a challenge"), &key_pair(BYZANTINE + 1)))
 }
 
 fn gzip_bomb() -> Vec<u8> {
@@ -73,24 +76,28 @@ fn gzip_bomb() -> Vec<u8> {
 }
 
 /// The node requests its unconfirmed transactions because its chain claims to be as good as the node's.
-fn unconfirmed(name: &'static str, lie: impl Fn(&Asked, &Honest) -> Says + Send + Sync + 'static) -> Attack {
+fn unconfirmed(
+    name: &'static str,
+    lie: impl Fn(&ReceivedRequest, &HonestPeer) -> ScriptedResponse + Send + Sync + 'static,
+) -> Attack {
     let attacked = Arc::new(OnceLock::new());
     let told = attacked.clone();
-    let script = move |asked: &Asked, honest: &Honest| match (asked.path.as_str(), attacked.get()) {
-        (SCORE, Some(attacked)) => Says::entity(&Honest(*attacked).says::<Score>(SCORE, &[])),
+    let script = move |asked: &ReceivedRequest, honest: &HonestPeer| match (asked.path.as_str(), attacked.get()) {
+        (SCORE, Some(attacked)) => ScriptedResponse::entity(&HonestPeer(*attacked).query::<Score>(SCORE, &[])),
         (UNCONFIRMED, _) => lie(asked, honest),
-        _ => Says::Truth,
+        _ => ScriptedResponse::Truthful,
     };
-    let attack = Attack::new(name, Becomes::Unblamed, UNCONFIRMED, truth, truth).acting(move |scene| {
-        told.get_or_init(|| scene.node.http);
-        Vec::new()
-    });
+    let attack =
+        Attack::new(name, ExpectedOpinion::NotPenalized, UNCONFIRMED, truth, truth).with_action(move |scene| {
+            told.get_or_init(|| scene.node.http);
+            Vec::new()
+        });
     Attack { script: Arc::new(script), ..attack }
 }
 
 /// Returns this many payments of one account; only the first is correctly signed.
 fn payments(count: u64) -> Vec<u8> {
-    let (keys, to) = (key_pair(LIAR + 1), address(&key_pair(LIAR)));
+    let (keys, to) = (key_pair(BYZANTINE + 1), address(&key_pair(BYZANTINE)));
     let one = transfer(&keys, to, Amount(1), Amount::whole(1), now());
     Format::Binary.to_bytes(&List((0..count).map(|fee| Transaction { fee: Amount(fee), ..one.clone() }).collect()))
 }
@@ -107,13 +114,13 @@ fn long(bytes: usize) -> String {
 fn slow() -> Vec<Attack> {
     let in_the_middle = [long(1 << 20).as_bytes(), &[0; 1000]].concat();
     vec![
-        later("score: a byte every second", SCORE, raw(long(900), Then::Drip(0))),
-        later("score: a head byte by byte", SCORE, raw(OK, Then::Drip(b'A'))),
-        at_first("who it is: a byte every second", "failure", raw(long(1_000), Then::Drip(b'a'))),
-        at_first("who it is: a head byte by byte", "failure", raw(OK, Then::Drip(b'A'))),
-        later("score: silence", SCORE, raw("", Then::Silence)),
-        later("blocks: silence in the middle", BLOCKS, raw(in_the_middle, Then::Silence)),
-        at_first("who it is: silence", "busy", raw("", Then::Silence)),
+        later("score: a byte every second", SCORE, raw(long(900), AfterResponse::Drip(0))),
+        later("score: a head byte by byte", SCORE, raw(OK, AfterResponse::Drip(b'A'))),
+        at_first("who it is: a byte every second", "failure", raw(long(1_000), AfterResponse::Drip(b'a'))),
+        at_first("who it is: a head byte by byte", "failure", raw(OK, AfterResponse::Drip(b'A'))),
+        later("score: silence", SCORE, raw("", AfterResponse::Hang)),
+        later("blocks: silence in the middle", BLOCKS, raw(in_the_middle, AfterResponse::Hang)),
+        at_first("who it is: silence", "busy", raw("", AfterResponse::Hang)),
     ]
 }
 
@@ -129,23 +136,26 @@ fn at_first_contact() -> Vec<Attack> {
         bad("who it is: 500", Box::new(status("500 Server Error"))),
         bad("who it is: 302", Box::new(status("302 Found"))),
         bad("who it is: 204", Box::new(status("204 No Content"))),
-        bad("who it is: the connection breaks", Box::new(raw(long(100), Then::Reset))),
-        bad("who it is: the connection ends too soon", Box::new(raw(long(100), Then::Close))),
-        bad("who it is: more than announced", Box::new(raw(format!("{}abc", long(2)), Then::Close))),
-        bad("who it is: two lengths", Box::new(raw(two_lengths, Then::Close))),
-        bad("who it is: larger than it may be", Box::new(raw(long(HUGE), Then::Flood(0)))),
-        bad("who it is: without an end", Box::new(raw(format!("{OK}\r\n"), Then::Flood(0)))),
-        bad("who it is: a head without an end", Box::new(raw(OK, Then::Flood(b'A')))),
-        bad("who it is: chunks of no size", Box::new(raw(chunked, Then::Flood(b'0')))),
-        bad("who it is: a chunk that is too large", Box::new(raw(too_large, Then::Flood(0)))),
-        bad("who it is: interim answers without an end", Box::new(raw(interim, Then::Silence))),
-        bad("who it is: a gzip bomb", Box::new(raw(gzip_bomb(), Then::Stay))),
-        bad("who it is: not HTTP", Box::new(raw([0xa5; 9_999], Then::Stay))),
-        bad("who it is: garbage", Box::new(|_, _| Says::Body(vec![0xa5; 300]))),
-        bad("who it is: JSON where none was asked for", Box::new(|_, _| Says::Body(b"{\"entity\":[[[[[".to_vec()))),
+        bad("who it is: the connection breaks", Box::new(raw(long(100), AfterResponse::Reset))),
+        bad("who it is: the connection ends too soon", Box::new(raw(long(100), AfterResponse::Close))),
+        bad("who it is: more than announced", Box::new(raw(format!("{}abc", long(2)), AfterResponse::Close))),
+        bad("who it is: two lengths", Box::new(raw(two_lengths, AfterResponse::Close))),
+        bad("who it is: larger than it may be", Box::new(raw(long(HUGE), AfterResponse::Flood(0)))),
+        bad("who it is: without an end", Box::new(raw(format!("{OK}\r\n"), AfterResponse::Flood(0)))),
+        bad("who it is: a head without an end", Box::new(raw(OK, AfterResponse::Flood(b'A')))),
+        bad("who it is: chunks of no size", Box::new(raw(chunked, AfterResponse::Flood(b'0')))),
+        bad("who it is: a chunk that is too large", Box::new(raw(too_large, AfterResponse::Flood(0)))),
+        bad("who it is: interim answers without an end", Box::new(raw(interim, AfterResponse::Hang))),
+        bad("who it is: a gzip bomb", Box::new(raw(gzip_bomb(), AfterResponse::KeepOpen))),
+        bad("who it is: not HTTP", Box::new(raw([0xa5; 9_999], AfterResponse::KeepOpen))),
+        bad("who it is: garbage", Box::new(|_, _| ScriptedResponse::Body(vec![0xa5; 300]))),
+        bad(
+            "who it is: JSON where none was asked for",
+            Box::new(|_, _| ScriptedResponse::Body(b"{\"entity\":[[[[[".to_vec())),
+        ),
         bad("who it is: another node", Box::new(of_another_key)),
-        in_json(bad("who it is: JSON of many levels", Box::new(|_, _| Says::Body(vec![b'['; 9_000])))),
-        in_json(bad("who it is: garbage for JSON", Box::new(|_, _| Says::Body(vec![0xa5; 9_000])))),
+        in_json(bad("who it is: JSON of many levels", Box::new(|_, _| ScriptedResponse::Body(vec![b'['; 9_000])))),
+        in_json(bad("who it is: garbage for JSON", Box::new(|_, _| ScriptedResponse::Body(vec![0xa5; 9_000])))),
     ]
 }
 
@@ -153,19 +163,19 @@ fn in_synchronisation() -> Vec<Attack> {
     // Announced as one chunk of the maximum size of a response with blocks.
     let one_chunk = format!("{OK}Transfer-Encoding: chunked\r\n\r\n2700000\r\n");
     let all_bytes =
-        later("blocks: as many bytes as there may be, in one chunk", BLOCKS, raw(one_chunk, Then::Flood(0)));
-    let without_an_end = later("blocks: without an end", BLOCKS, raw(format!("{OK}\r\n"), Then::Flood(0)));
+        later("blocks: as many bytes as there may be, in one chunk", BLOCKS, raw(one_chunk, AfterResponse::Flood(0)));
+    let without_an_end = later("blocks: without an end", BLOCKS, raw(format!("{OK}\r\n"), AfterResponse::Flood(0)));
     let any_size = [&900_u32.to_le_bytes()[..], &[0x7f; 900]].concat();
     let payments = payments(20_000);
     vec![
         later("score: another challenge is signed", SCORE, of_another_challenge),
         later("score: another node signs", SCORE, of_another_key),
-        later("score: of any size", SCORE, move |_, _| Says::Entity(any_size.clone())),
-        later("score: garbage, signed", SCORE, |_, _| Says::Entity(vec![0xff; 100])),
+        later("score: of any size", SCORE, move |_, _| ScriptedResponse::Entity(any_size.clone())),
+        later("score: garbage, signed", SCORE, |_, _| ScriptedResponse::Entity(vec![0xff; 100])),
         later("score: 500", SCORE, status("500 Server Error")),
-        all_bytes.with_memory(OF_ANSWERS),
-        without_an_end.with_memory(OF_ANSWERS),
-        unconfirmed("unconfirmed: garbage", |_, _| Says::Entity(vec![0xa5; 4 << 20])),
-        unconfirmed("unconfirmed: twenty thousand of no use", move |_, _| Says::Entity(payments.clone())),
+        all_bytes.with_memory(RESPONSE_MEMORY),
+        without_an_end.with_memory(RESPONSE_MEMORY),
+        unconfirmed("unconfirmed: garbage", |_, _| ScriptedResponse::Entity(vec![0xa5; 4 << 20])),
+        unconfirmed("unconfirmed: twenty thousand of no use", move |_, _| ScriptedResponse::Entity(payments.clone())),
     ]
 }

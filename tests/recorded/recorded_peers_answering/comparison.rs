@@ -13,7 +13,7 @@ use crate::peer_recording::Call;
 
 /// Parts of an answer that are not compared.
 const PLATFORM: &str = "the platform";
-const DRAW: &str = "all but the signature: what it knows of others, or draws among them";
+const RANDOM_CHOICE: &str = "all but the signature: what it knows of others, or draws among them";
 const CLOCK: &str = "all but the signature: the clock";
 const ORDER: &str = "the order of the transactions";
 const ERROR: &str = "the second of the error";
@@ -109,8 +109,8 @@ impl Masked<'_> {
                 got.entity.meta_data.platform.clone_from(&expected.entity.meta_data.platform);
                 (expected == got).then_some(PLATFORM)
             }
-            "/node/peer-list/active" => self.same_signature::<NodeList>(DRAW),
-            "/node/experiences" => self.same_signature::<NodeExperiences>(DRAW),
+            "/node/peer-list/active" => self.same_signature::<NodeList>(RANDOM_CHOICE),
+            "/node/experiences" => self.same_signature::<NodeExperiences>(RANDOM_CHOICE),
             "/time-sync/network-time" if self.call.method == "GET" => {
                 self.both::<CommunicationTimeStamps>().map(|_| CLOCK)
             }

@@ -11,7 +11,7 @@ use nisd::peer::wire::{AuthenticatedResponse, CommunicationTimeStamps, List, Sec
 use nisd::store::{ChainIdentity, Options, Store};
 use zeroize::Zeroizing;
 
-use crate::answering_node::take_in;
+use crate::answering_node::import_chain;
 use crate::peer_recording::{Call, Recording, read};
 
 /// The recordings of each network; those with faulty blocks last.
@@ -19,7 +19,7 @@ const NETWORKS: [&[&str]; 2] = [&["bootstrap"], &["steady", "fork", "join", "mis
 /// The second from which a fake client sends requests to the node under test, which has its chain by then.
 const FAULTS_BEGIN: f64 = 127.8;
 /// The second at which the new node has the whole chain.
-const COMPLETE: f64 = 58.0;
+const CHAIN_COMPLETE: f64 = 58.0;
 /// A recording and the blocks of its network.
 pub struct Source {
     pub name: &'static str,
@@ -68,12 +68,12 @@ impl Source {
     }
 
     /// Returns the chain that a node starts with, and the second from which that is known.
-    pub fn beginning(&self, node: &str) -> (Vec<Block>, f64) {
+    pub fn initial_chain(&self, node: &str) -> (Vec<Block>, f64) {
         let mut pushed = self.recording.calls.iter().filter(|call| call.path == "/push/block");
         match (self.name, node) {
             ("bootstrap", node) => {
                 let tip = self.blocks.values().max_by_key(|block| block.height).expect("a block");
-                (self.chain(tip.hash()), if node == "C" { COMPLETE } else { 0.0 })
+                (self.chain(tip.hash()), if node == "C" { CHAIN_COMPLETE } else { 0.0 })
             }
             ("misbehave", _) => {
                 // Starts with its own last block.
@@ -90,14 +90,14 @@ impl Source {
     }
 
     /// Builds a chain in a folder.
-    pub fn take_in(&self, blocks: &[Block], folder: &Path, settings: &Settings) {
+    pub fn build_chain(&self, blocks: &[Block], folder: &Path, settings: &Settings) {
         let store = Store::open(folder, &ChainIdentity::of(&settings.network), Options::default()).expect("a store");
         let nemesis = std::fs::read(self.configs().join("nemesis.bin")).expect("the nemesis block");
-        take_in(&store, settings, &nemesis, blocks);
+        import_chain(&store, settings, &nemesis, blocks);
     }
 
     /// Returns the Unix time of the start in milliseconds, computed from a node's recorded network time.
-    pub fn began(&self) -> i64 {
+    pub fn started_at(&self) -> i64 {
         let asked =
             |call: &&Call| call.path == "/time-sync/network-time" && call.status == Some(200) && call.method == "POST";
         let call = self.recording.calls.iter().find(asked).expect("somebody has asked for the time");

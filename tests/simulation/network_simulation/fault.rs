@@ -183,7 +183,7 @@ pub const OF_ANSWERS: &[Fault] = &[
 ];
 
 /// Faulty answers of byzantine peers to specific requests.
-pub const OF_QUESTIONS: &[Fault] = &[
+pub const OF_REQUESTS: &[Fault] = &[
     Fault::OtherIdentity,
     Fault::OtherNetwork,
     Fault::InventedPeers,
@@ -222,7 +222,7 @@ pub const OF_PUSHES: &[Fault] = &[
 
 impl Fault {
     /// Returns whether a node penalizes a byzantine peer for this.
-    pub fn is_blamed(self) -> bool {
+    pub fn is_penalized(self) -> bool {
         OF_COMPARISON.contains(&self) && self != Fault::LowScore
     }
 }
@@ -233,8 +233,8 @@ struct Count {
     times: u64,
     /// For lies about chains: how often a member received one and went on to its next comparison, and how often the
     /// liar was penalized by then.
-    heard: u64,
-    blamed: u64,
+    received: u64,
+    penalized: u64,
 }
 
 /// Counts of each fault and of the penalties for it.
@@ -249,10 +249,10 @@ impl Tally {
     }
 
     /// Counts a received lie.
-    pub fn hear(&mut self, fault: Fault, is_blamed: bool) {
+    pub fn count_received(&mut self, fault: Fault, is_blamed: bool) {
         let count = self.counts.entry(fault).or_default();
-        count.heard += 1;
-        count.blamed += u64::from(is_blamed);
+        count.received += 1;
+        count.penalized += u64::from(is_blamed);
     }
 
     pub fn count(&self, fault: Fault) -> u64 {
@@ -260,8 +260,8 @@ impl Tally {
     }
 
     /// Returns how often a lie was received, and how often it was penalized.
-    pub fn blamed(&self, fault: Fault) -> (u64, u64) {
-        (self.of(fault).heard, self.of(fault).blamed)
+    pub fn penalized(&self, fault: Fault) -> (u64, u64) {
+        (self.of(fault).received, self.of(fault).penalized)
     }
 
     fn of(&self, fault: Fault) -> Count {
@@ -272,8 +272,8 @@ impl Tally {
         for (fault, count) in &other.counts {
             let entry = self.counts.entry(*fault).or_default();
             entry.times += count.times;
-            entry.heard += count.heard;
-            entry.blamed += count.blamed;
+            entry.received += count.received;
+            entry.penalized += count.penalized;
         }
     }
 
@@ -281,8 +281,8 @@ impl Tally {
     pub fn table(&self) -> String {
         let mut text = String::new();
         for fault in Fault::ALL {
-            let (name, (heard, blamed)) = (format!("{fault:?}"), self.blamed(*fault));
-            let blamed = if fault.is_blamed() { format!(", heard {heard}, blamed {blamed}") } else { String::new() };
+            let (name, (heard, blamed)) = (format!("{fault:?}"), self.penalized(*fault));
+            let blamed = if fault.is_penalized() { format!(", heard {heard}, blamed {blamed}") } else { String::new() };
             let _ = writeln!(text, "  {name:<26} {:>8}{blamed}", self.count(*fault));
         }
         text

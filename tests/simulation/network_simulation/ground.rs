@@ -29,11 +29,11 @@ const MAP_SIZE: usize = 256 << 20;
 /// Maximum number of stores of one simulation; every restart needs a new one.
 const MAX_STORES: usize = 64;
 /// Initial balance of each user, and of each byzantine peer with a balance, in whole units.
-const OF_PEOPLE: u64 = 10_000_000;
-const OF_LIARS: u64 = 400_000_000;
+const USER_BALANCE: u64 = 10_000_000;
+const BYZANTINE_BALANCE: u64 = 400_000_000;
 /// Number of users, and of byzantine peers with their own keys.
-pub const PEOPLE: u64 = 6;
-pub const LIARS: u64 = 3;
+pub const USERS: u64 = 6;
+pub const BYZANTINE_PEERS: u64 = 3;
 /// Port of every node.
 pub const PORT: u16 = 7890;
 
@@ -48,17 +48,17 @@ pub fn member_name(member: usize) -> String {
 }
 
 /// Returns the keys of a user who sends transactions.
-pub fn person(number: u64) -> KeyPair {
+pub fn user_keys(number: u64) -> KeyPair {
     key_pair(101 + number)
 }
 
 /// Returns the keys of a byzantine peer for one of its identities.
-pub fn liar_keys(liar: usize, face: usize) -> KeyPair {
+pub fn byzantine_keys(liar: usize, face: usize) -> KeyPair {
     key_pair(201 + 100 * liar as u64 + face as u64)
 }
 
 /// Returns the keys of an account that owns nothing.
-pub fn stranger() -> KeyPair {
+pub fn unfunded_keys() -> KeyPair {
     key_pair(999)
 }
 
@@ -76,7 +76,7 @@ pub fn node_info(key: PublicKey, name: String, ip: IpAddr, port: u16) -> NodeInf
 }
 
 /// The base of a network.
-pub struct Ground {
+pub struct Environment {
     pub network: Network,
     base: Settings,
     nemesis: Vec<u8>,
@@ -85,13 +85,13 @@ pub struct Ground {
     folders: Cell<usize>,
 }
 
-impl Ground {
+impl Environment {
     /// Creates the base for a plan, with a store that holds the nemesis block.
-    pub fn new(plan: &Plan) -> Ground {
+    pub fn new(plan: &Plan) -> Environment {
         let nemesis = Genesis::new(Timestamp(START.0 - AGE), &shares(plan));
         let network = network(plan);
         let base = settings(&network);
-        let ground = Ground {
+        let ground = Environment {
             network,
             base,
             nemesis: nemesis.block,
@@ -100,12 +100,12 @@ impl Ground {
             folders: Cell::new(0),
         };
         let template = Store::open(&ground.path("template"), &ground.identity(), options()).expect("a store");
-        ground.take_in(&template, Box::new(BlockFiles::new(Vec::new())));
+        ground.import(&template, Box::new(BlockFiles::new(Vec::new())));
         ground
     }
 
     /// Imports blocks after the nemesis block with full validation.
-    pub fn take_in(&self, store: &Store, blocks: Box<dyn BlockSource + '_>) {
+    pub fn import(&self, store: &Store, blocks: Box<dyn BlockSource + '_>) {
         let options = ImportOptions { batch_steps: 8_000, batch_blocks: 500, stop_at: None, trusted_below: Height(0) };
         let mut intake =
             BlockImporter::from_source(store, &self.network, self.nemesis.clone(), blocks, options).expect("an intake");
@@ -171,9 +171,10 @@ impl Ground {
 
 /// Returns the initial balances: members by weight, users and byzantine peers equally.
 fn shares(plan: &Plan) -> Vec<(Address, Amount)> {
-    let people = (0..PEOPLE).map(|number| (address(&person(number)), Amount::whole(OF_PEOPLE)));
-    let liars = (0..LIARS as usize).map(|liar| (address(&liar_keys(liar, 0)), Amount::whole(OF_LIARS)));
-    let rest = TOTAL - PEOPLE * OF_PEOPLE - LIARS * OF_LIARS;
+    let people = (0..USERS).map(|number| (address(&user_keys(number)), Amount::whole(USER_BALANCE)));
+    let liars =
+        (0..BYZANTINE_PEERS as usize).map(|liar| (address(&byzantine_keys(liar, 0)), Amount::whole(BYZANTINE_BALANCE)));
+    let rest = TOTAL - USERS * USER_BALANCE - BYZANTINE_PEERS * BYZANTINE_BALANCE;
     let weights: u64 = plan.members.iter().map(|member| member.weight).sum();
     let member = |(index, member): (usize, &MemberPlan)| {
         let key = KeyPair::new(&member_key(index));

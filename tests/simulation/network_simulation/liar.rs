@@ -15,16 +15,16 @@ use nisd::peer::wire::{
 use nisd::store::{Store, StoredHeader, stored_block, stored_header, tip};
 
 use super::fault::{Fault, OF_ANSWERS, OF_COMPARISON};
-use super::ground::{Ground, PORT, liar_keys, member_key, member_name, node_info, person, stranger};
-use super::plan::LiarPlan;
+use super::ground::{Environment, PORT, byzantine_keys, member_key, member_name, node_info, unfunded_keys, user_keys};
+use super::plan::ByzantinePlan;
 use crate::common::Random;
 use crate::common::private_network::{address, block, key_pair, transfer};
 
 /// How much better a byzantine peer claims its chain to be.
-const BETTER: i128 = 1 << 50;
+const CLAIMED_SCORE_LEAD: i128 = 1 << 50;
 /// Delay of a slow answer that still counts, and of silence that causes a timeout.
-const SLOW: Duration = Duration::from_secs(8);
-const SILENT: Duration = Duration::from_secs(10);
+const SLOW_DELAY: Duration = Duration::from_secs(8);
+const SILENT_DELAY: Duration = Duration::from_secs(10);
 
 /// The requests of a chain comparison in their order.
 pub const SYNCHRONISATION: [&str; 6] = [
@@ -37,8 +37,8 @@ pub const SYNCHRONISATION: [&str; 6] = [
 ];
 
 /// What a byzantine peer knows.
-pub struct Scene<'a> {
-    pub ground: &'a Ground,
+pub struct LieContext<'a> {
+    pub environment: &'a Environment,
     /// The chain of the requesting node.
     pub store: &'a Store,
     /// The honest nodes.
@@ -49,14 +49,14 @@ pub struct Scene<'a> {
     pub random: &'a mut Random,
 }
 
-impl Scene<'_> {
+impl LieContext<'_> {
     pub fn tip(&self) -> StoredHeader {
         tip(&self.store.snapshot().expect("a snapshot")).expect("a store").expect("a tip")
     }
 
     pub fn block(&self, height: u64) -> Option<Block> {
         let snapshot = self.store.snapshot().expect("a snapshot");
-        stored_block(&snapshot, Height(height), self.ground.context()).expect("a store").map(|(_, block)| block)
+        stored_block(&snapshot, Height(height), self.environment.context()).expect("a store").map(|(_, block)| block)
     }
 
     fn hashes(&self, from: Height, most: u64) -> Vec<Hash256> {
@@ -73,14 +73,14 @@ impl Scene<'_> {
 
     /// Builds a transaction that its sender cannot pay.
     pub fn overspending(&mut self) -> Transaction {
-        let (from, to) = (person(0), address(&person(1)));
+        let (from, to) = (user_keys(0), address(&user_keys(1)));
         let amount = Amount::whole(5_000_000_000 + self.random.below(1_000) as u64);
         transfer(&from, to, amount, Amount::whole(30), self.now)
     }
 }
 
 /// An answer of a byzantine peer, and its delay.
-pub struct Told {
+pub struct ByzantineAnswer {
     pub after: Duration,
     pub result: Result<(u16, Vec<u8>), FetchError>,
     /// The lie, if this answer completes it.
@@ -88,9 +88,9 @@ pub struct Told {
 }
 
 /// A byzantine peer.
-pub struct Liar {
+pub struct ByzantinePeer {
     number: usize,
-    plan: LiarPlan,
+    plan: ByzantinePlan,
     keys: Vec<KeyPair>,
     /// The lie planned for the present chain comparison, by requesting member.
     intents: BTreeMap<usize, Fault>,
@@ -143,15 +143,15 @@ impl Writable for Signed {
 }
 
 /// A request as a byzantine peer parses it.
-struct Question {
+struct ParsedRequest {
     format: Format,
     path: String,
     challenge: Option<Challenge>,
     height: Height,
 }
 
-impl Question {
-    fn of(request: &FetchRequest, context: Context) -> Question {
+impl ParsedRequest {
+    fn of(request: &FetchRequest, context: Context) -> ParsedRequest {
         let format = if request.media_type.ends_with("json") { Format::Json } else { Format::Binary };
         let (path, body) = (request.target.clone(), &request.body);
         let (challenge, height) = match path.as_str() {
@@ -169,23 +169,23 @@ impl Question {
             }
             _ => (format.read(body, context).ok(), Height(1)),
         };
-        Question { format, path, challenge, height }
+        ParsedRequest { format, path, challenge, height }
     }
 }
 
-impl Liar {
-    pub fn new(number: usize, plan: LiarPlan, faces: usize) -> Liar {
+impl ByzantinePeer {
+    pub fn new(number: usize, plan: ByzantinePlan, faces: usize) -> ByzantinePeer {
         // A relay gets every challenge signed by the honest node it impersonates, as if it had that node's key.
-        let key = |face| if plan.is_relay { KeyPair::new(&member_key(face)) } else { liar_keys(number, face) };
+        let key = |face| if plan.is_relay { KeyPair::new(&member_key(face)) } else { byzantine_keys(number, face) };
         let keys = (0..faces).map(key).collect();
-        Liar { number, plan, keys, intents: BTreeMap::new(), unproven: BTreeSet::new() }
+        ByzantinePeer { number, plan, keys, intents: BTreeMap::new(), unproven: BTreeSet::new() }
     }
 
     pub fn keys(&self, face: usize) -> &KeyPair {
         &self.keys[face]
     }
 
-    pub fn faces(&self) -> usize {
+    pub fn identities(&self) -> usize {
         self.keys.len()
     }
 
@@ -209,11 +209,11 @@ impl Liar {
     }
 
     /// Chooses the lie for a request; `None` for a true answer.
-    fn choose(&mut self, asker: usize, path: &str, scene: &mut Scene<'_>) -> Option<Fault> {
+    fn choose(&mut self, asker: usize, path: &str, scene: &mut LieContext<'_>) -> Option<Fault> {
         if path == "/chain/score" {
             self.intents.remove(&asker);
             let height = scene.tip().height.0;
-            let limit = scene.ground.network.chain.rewrite_limit;
+            let limit = scene.environment.network.chain.rewrite_limit;
             let can = |fault: &Fault| match fault {
                 Fault::TooFarBehind => height > limit + 2,
                 Fault::ForgedBlockAt | Fault::InferiorBlocks => height > 2,
@@ -229,14 +229,20 @@ impl Liar {
         {
             return Some(*intent);
         }
-        let fits = |fault: &Fault| OF_ANSWERS.contains(fault) || question(*fault) == Some(path);
+        let fits = |fault: &Fault| OF_ANSWERS.contains(fault) || request_path(*fault) == Some(path);
         let could: Vec<_> = self.plan.habits.iter().copied().filter(fits).collect();
         (!could.is_empty() && self.is_eager(scene.random)).then(|| could[scene.random.below(could.len())])
     }
 
     /// Answers a member under one of its identities.
-    pub fn answer(&mut self, asker: usize, face: usize, request: &FetchRequest, scene: &mut Scene<'_>) -> Told {
-        let question = Question::of(request, scene.ground.context());
+    pub fn answer(
+        &mut self,
+        asker: usize,
+        face: usize,
+        request: &FetchRequest,
+        scene: &mut LieContext<'_>,
+    ) -> ByzantineAnswer {
+        let question = ParsedRequest::of(request, scene.environment.context());
         let fault = self.choose(asker, &question.path, scene);
         self.check_trust(asker, &question.path, fault);
         let of_answer = fault.filter(|fault| OF_ANSWERS.contains(fault));
@@ -250,11 +256,11 @@ impl Liar {
                 let signature = self.signature(face, &question, fault);
                 format.to_bytes(&Signed { entity, signature })
             }
-            None if question.path == "/node/cysm" => seen(fault, format, &request.body, asker, scene),
+            None if question.path == "/node/cysm" => observed_address(fault, format, &request.body, asker, scene),
             None => Vec::new(),
         };
-        let (after, result) = spoilt(of_answer, body, request, scene.random);
-        Told { after, result, fault: fault.filter(|fault| is_told(*fault, &question.path)) }
+        let (after, result) = corrupted(of_answer, body, request, scene.random);
+        ByzantineAnswer { after, result, fault: fault.filter(|fault| completes_lie(*fault, &question.path)) }
     }
 
     /// Checks that a member does not continue a comparison with a node that has not proved its identity.
@@ -274,9 +280,9 @@ impl Liar {
         &self,
         asker: usize,
         face: usize,
-        question: &Question,
+        question: &ParsedRequest,
         fault: Option<Fault>,
-        scene: &mut Scene<'_>,
+        scene: &mut LieContext<'_>,
     ) -> Option<Entity> {
         Some(match question.path.as_str() {
             "/node/info" => Entity::Node(self.introduction(face, fault, scene)),
@@ -306,18 +312,18 @@ impl Liar {
         })
     }
 
-    fn signature(&self, face: usize, question: &Question, fault: Option<Fault>) -> Vec<u8> {
+    fn signature(&self, face: usize, question: &ParsedRequest, fault: Option<Fault>) -> Vec<u8> {
         let Some(challenge) = &question.challenge else { return Vec::new() };
         let signature = match fault {
             Some(Fault::OtherChallengeSigned) => Challenge([7; 64]).sign(&self.keys[face]),
-            Some(Fault::OtherKey) => challenge.sign(&person(0)),
+            Some(Fault::OtherKey) => challenge.sign(&user_keys(0)),
             _ => challenge.sign(&self.keys[face]),
         };
         let length = if fault == Some(Fault::ShortSignature) { 63 } else { 64 };
         signature.0[..length].to_vec()
     }
 
-    fn introduction(&self, face: usize, fault: Option<Fault>, scene: &mut Scene<'_>) -> NodeInfo {
+    fn introduction(&self, face: usize, fault: Option<Fault>, scene: &mut LieContext<'_>) -> NodeInfo {
         let mut info = self.info(face);
         match fault {
             Some(Fault::OtherIdentity) => info.identity = scene.members[0].identity.clone(),
@@ -332,13 +338,13 @@ impl Liar {
         info
     }
 
-    fn peers(&self, fault: Option<Fault>, scene: &mut Scene<'_>) -> NodeList {
+    fn peers(&self, fault: Option<Fault>, scene: &mut LieContext<'_>) -> NodeList {
         let members = || scene.members.iter().cloned();
         NodeList(match fault {
             Some(Fault::InventedPeers) => (0..30).map(|place| self.invented(place, scene.random)).collect(),
             Some(Fault::LongPeerList) => (0..1_200).map(|place| self.invented(place, scene.random)).collect(),
             // Honest nodes, each at the address where the relay impersonates it.
-            Some(Fault::RelayedPeers) => (0..self.faces()).map(|face| self.info(face)).collect(),
+            Some(Fault::RelayedPeers) => (0..self.identities()).map(|face| self.info(face)).collect(),
             // Honest nodes at addresses where nobody is, or where the byzantine peer is.
             Some(Fault::MisplacedPeers) => {
                 let here = Endpoint::http(self.plan.ip.to_string(), PORT);
@@ -358,7 +364,7 @@ impl Liar {
         )
     }
 
-    fn experiences(&self, asker: usize, fault: Option<Fault>, scene: &mut Scene<'_>) -> NodeExperiences {
+    fn experiences(&self, asker: usize, fault: Option<Fault>, scene: &mut LieContext<'_>) -> NodeExperiences {
         let node = match fault {
             Some(Fault::ExperiencesOfAnother) => scene.members[asker].clone(),
             _ => self.info(0),
@@ -370,18 +376,18 @@ impl Liar {
         NodeExperiences { node, experiences: (0..count).map(pair).collect() }
     }
 
-    fn score(&self, fault: Option<Fault>, scene: &mut Scene<'_>) -> Score {
+    fn score(&self, fault: Option<Fault>, scene: &mut LieContext<'_>) -> Score {
         let own = scene.tip().score;
         match fault {
             Some(Fault::LowScore) => Score(0),
-            Some(fault) if OF_COMPARISON.contains(&fault) => Score(own + BETTER),
+            Some(fault) if OF_COMPARISON.contains(&fault) => Score(own + CLAIMED_SCORE_LEAD),
             _ => Score(own),
         }
     }
 
-    fn last_block(&self, fault: Option<Fault>, scene: &mut Scene<'_>) -> Block {
+    fn last_block(&self, fault: Option<Fault>, scene: &mut LieContext<'_>) -> Block {
         let own = scene.tip();
-        let limit = scene.ground.network.chain.rewrite_limit;
+        let limit = scene.environment.network.chain.rewrite_limit;
         let height = if fault == Some(Fault::TooFarBehind) { own.height.0 - limit - 1 } else { own.height.0 + 1 };
         match fault {
             Some(fault) if OF_COMPARISON.contains(&fault) => {
@@ -396,7 +402,7 @@ impl Liar {
         }
     }
 
-    fn block_at(&self, height: Height, fault: Option<Fault>, scene: &mut Scene<'_>) -> Block {
+    fn block_at(&self, height: Height, fault: Option<Fault>, scene: &mut LieContext<'_>) -> Block {
         let own = scene.block(height.0);
         match fault {
             Some(Fault::InferiorBlocks) => own.expect("a block that is replaced"),
@@ -408,7 +414,7 @@ impl Liar {
         }
     }
 
-    fn blocks(&self, common: Height, fault: Option<Fault>, scene: &mut Scene<'_>) -> Vec<Block> {
+    fn blocks(&self, common: Height, fault: Option<Fault>, scene: &mut LieContext<'_>) -> Vec<Block> {
         let parent = scene.block(common.0).expect("the node has the block after which it asks").hash();
         let key = &self.keys[0];
         let child = |time: Timestamp, transactions| block(key, common.0 + 1, time, parent, transactions);
@@ -418,7 +424,7 @@ impl Liar {
                 vec![Block { signer: scene.members[0].identity.key, ..block }]
             }
             Some(Fault::UnentitledBlock) => {
-                vec![block(&stranger(), common.0 + 1, scene.now, parent, Vec::new())]
+                vec![block(&unfunded_keys(), common.0 + 1, scene.now, parent, Vec::new())]
             }
             Some(Fault::OverspendingBlock) => vec![child(scene.now, vec![scene.overspending()])],
             Some(Fault::FutureBlock) => vec![child(Timestamp(scene.now.0 + 3_600), Vec::new())],
@@ -429,7 +435,7 @@ impl Liar {
             }
             Some(Fault::TooManyBlocks) => {
                 let first = child(scene.now, Vec::new());
-                let most = scene.ground.network.chain.max_blocks_per_sync();
+                let most = scene.environment.network.chain.max_blocks_per_sync();
                 let at = |place| Block { height: Height(common.0 + 1 + place), ..first.clone() };
                 (0..most + 4).map(at).collect()
             }
@@ -440,7 +446,7 @@ impl Liar {
 }
 
 /// Returns the request that a lie answers.
-fn question(fault: Fault) -> Option<&'static str> {
+fn request_path(fault: Fault) -> Option<&'static str> {
     Some(match fault {
         Fault::OtherIdentity | Fault::OtherNetwork | Fault::RelayedPlace => "/node/info",
         Fault::InventedPeers | Fault::MisplacedPeers | Fault::LongPeerList | Fault::RelayedPeers => {
@@ -456,7 +462,7 @@ fn question(fault: Fault) -> Option<&'static str> {
 }
 
 /// Returns whether the answer to a request completes a lie.
-fn is_told(fault: Fault, path: &str) -> bool {
+fn completes_lie(fault: Fault, path: &str) -> bool {
     match fault {
         Fault::LowScore => path == "/chain/score",
         Fault::ForgedLastBlock | Fault::TooFarBehind => path == "/chain/last-block",
@@ -473,8 +479,8 @@ fn at(node: NodeInfo, place: &Endpoint) -> NodeInfo {
     NodeInfo { endpoint: place.clone(), ..node }
 }
 
-fn hashes(from: Height, fault: Option<Fault>, scene: &mut Scene<'_>) -> HashChain {
-    let most = scene.ground.network.chain.max_blocks_per_sync();
+fn hashes(from: Height, fault: Option<Fault>, scene: &mut LieContext<'_>) -> HashChain {
+    let most = scene.environment.network.chain.max_blocks_per_sync();
     let mut hashes = scene.hashes(from, most);
     match fault {
         None | Some(Fault::LiedAboutScore) => {}
@@ -494,7 +500,7 @@ fn hashes(from: Height, fault: Option<Fault>, scene: &mut Scene<'_>) -> HashChai
     HashChain(hashes)
 }
 
-fn unconfirmed(fault: Option<Fault>, scene: &mut Scene<'_>) -> Vec<Transaction> {
+fn unconfirmed(fault: Option<Fault>, scene: &mut LieContext<'_>) -> Vec<Transaction> {
     match fault {
         Some(Fault::BadUnconfirmed) => {
             let good = scene.sent.last().cloned();
@@ -511,8 +517,14 @@ fn unconfirmed(fault: Option<Fault>, scene: &mut Scene<'_>) -> Vec<Transaction> 
 }
 
 /// Returns the address under which it claims to see the requesting node.
-fn seen(fault: Option<Fault>, format: Format, body: &[u8], asker: usize, scene: &mut Scene<'_>) -> Vec<u8> {
-    let Ok(endpoint) = format.read::<Endpoint>(body, scene.ground.context()) else { return Vec::new() };
+fn observed_address(
+    fault: Option<Fault>,
+    format: Format,
+    body: &[u8],
+    asker: usize,
+    scene: &mut LieContext<'_>,
+) -> Vec<u8> {
+    let Ok(endpoint) = format.read::<Endpoint>(body, scene.environment.context()) else { return Vec::new() };
     let host = match fault {
         Some(Fault::WrongAddress) => "203.0.113.77".to_owned(),
         _ => scene.members[asker].endpoint.host.clone(),
@@ -521,7 +533,7 @@ fn seen(fault: Option<Fault>, format: Format, body: &[u8], asker: usize, scene: 
 }
 
 /// Corrupts or delays an answer.
-fn spoilt(
+fn corrupted(
     fault: Option<Fault>,
     mut body: Vec<u8>,
     request: &FetchRequest,
@@ -544,8 +556,8 @@ fn spoilt(
         Some(Fault::Status429) => status = 429,
         Some(Fault::Status500) => status = 500,
         Some(Fault::Status503) => status = 503,
-        Some(Fault::SlowAnswer) => after = SLOW,
-        Some(Fault::Silence) => return (SILENT, Err(FetchError::Silent(SILENT))),
+        Some(Fault::SlowAnswer) => after = SLOW_DELAY,
+        Some(Fault::Silence) => return (SILENT_DELAY, Err(FetchError::Silent(SILENT_DELAY))),
         Some(Fault::EndlessDrip) => return drip(request),
         Some(Fault::Closed) => return (after, Err(broken())),
         Some(Fault::Oversized) => return (after, Err(FetchError::TooLarge)),

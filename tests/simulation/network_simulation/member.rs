@@ -14,15 +14,15 @@ use nisd::peer::wire::NodeInfo;
 use nisd::store::Store;
 use serde_json::Value;
 
-use super::ground::{Ground, PORT, START, member_key, member_name, node_info};
+use super::ground::{Environment, PORT, START, member_key, member_name, node_info};
 use super::network::Asking;
-use super::plan::{MemberPlan, TURN};
+use super::plan::{MemberPlan, TICK_TIME};
 use super::watch::View;
 use crate::common::Random;
 use crate::simulation::{SimulatedNode, WallClock};
 
 /// Rate limit per address and second.
-const MOST_REQUESTS: usize = 50;
+const MAX_REQUESTS_PER_SECOND: usize = 50;
 
 /// An honest node, running or stopped.
 pub struct Member<'g> {
@@ -36,12 +36,12 @@ pub struct Member<'g> {
     pub kept: Vec<u8>,
     pub running: Option<Running<'g>>,
     /// How often it was started.
-    pub life: u32,
+    pub start_count: u32,
     /// Duration of a commit on its disk and of a tick on its machine.
-    pub commit_takes: Duration,
-    pub turn_takes: Duration,
+    pub commit_time: Duration,
+    pub tick_time: Duration,
     /// Milliseconds by which its clock was set ahead.
-    pub set_ahead: i64,
+    pub clock_offset: i64,
 }
 
 /// A running node.
@@ -53,19 +53,19 @@ pub struct Running<'g> {
     pub kept: Vec<u8>,
     pub busy_until: Duration,
     /// Duration of the last tick.
-    pub took: Duration,
+    pub last_tick_time: Duration,
     /// Time of its next wakeup.
-    pub wakes_at: Option<Duration>,
+    pub wake_at: Option<Duration>,
     /// Requests of others that it is working on.
     pub answering: BTreeMap<ConnectionId, Asking>,
     /// Times of the requests of others, latest first.
-    asked: BTreeMap<IpAddr, VecDeque<Duration>>,
+    request_times: BTreeMap<IpAddr, VecDeque<Duration>>,
     pub view: View,
 }
 
 impl<'g> Member<'g> {
     /// Creates a member that was never started.
-    pub fn new(index: usize, plan: &'g MemberPlan, settings: &'g Settings, ground: &Ground) -> Member<'g> {
+    pub fn new(index: usize, plan: &'g MemberPlan, settings: &'g Settings, ground: &Environment) -> Member<'g> {
         let key = KeyPair::new(&member_key(index)).public();
         Member {
             plan,
@@ -75,26 +75,26 @@ impl<'g> Member<'g> {
             copy: None,
             kept: Vec::new(),
             running: None,
-            life: 0,
-            commit_takes: Duration::ZERO,
-            turn_takes: TURN,
-            set_ahead: 0,
+            start_count: 0,
+            commit_time: Duration::ZERO,
+            tick_time: TICK_TIME,
+            clock_offset: 0,
         }
     }
 
     /// Starts it with the content of its folder.
-    pub fn start(&mut self, ground: &'g Ground, known: Vec<PreTrustedPeer>, now: Duration, random: &mut Random) {
-        self.life += 1;
+    pub fn start(&mut self, ground: &'g Environment, known: Vec<PreTrustedPeer>, now: Duration, random: &mut Random) {
+        self.start_count += 1;
         let store = ground.open(&self.folder);
-        let ahead = self.plan.ahead + self.set_ahead + self.drifted(now);
+        let ahead = self.plan.ahead + self.clock_offset + self.drift_at(now);
         let started = EPOCH_UNIX_MILLIS + i64::from(START.0) * 1000 + now.as_millis() as i64 + ahead;
         let clock = WallClock { started, drift: self.plan.drift };
         let mut seed = [0; 32];
         seed.as_chunks_mut().0.iter_mut().for_each(|part| *part = random.next().to_le_bytes());
         let mut node = SimulatedNode::new(store, self.settings, clock, seed, Some(known), self.kept.clone());
         let listener = node.open();
-        node.say(listener, "CONNECT\naccept-version:1.2\n\n\0SUBSCRIBE\nid:0\ndestination:/blocks\n\n\0");
-        node.world.sent.clear();
+        node.send_message(listener, "CONNECT\naccept-version:1.2\n\n\0SUBSCRIBE\nid:0\ndestination:/blocks\n\n\0");
+        node.recorder.sent.clear();
         self.running = Some(Running {
             view: View::of(store, self.info.identity.key),
             node,
@@ -102,15 +102,15 @@ impl<'g> Member<'g> {
             since: now,
             kept: self.kept.clone(),
             busy_until: now,
-            took: Duration::ZERO,
-            wakes_at: None,
+            last_tick_time: Duration::ZERO,
+            wake_at: None,
             answering: BTreeMap::new(),
-            asked: BTreeMap::new(),
+            request_times: BTreeMap::new(),
         });
     }
 
     /// Returns the accumulated drift of its clock in milliseconds.
-    fn drifted(&self, now: Duration) -> i64 {
+    fn drift_at(&self, now: Duration) -> i64 {
         now.as_millis() as i64 * self.plan.drift / 1_000_000
     }
 }
@@ -122,25 +122,25 @@ impl Running<'_> {
     }
 
     /// Gives it a tick unless it is busy.
-    pub fn turn(&mut self, now: Duration, takes: Duration) {
+    pub fn tick(&mut self, now: Duration, takes: Duration) {
         self.set_now(now);
-        self.node.turn_once(self.took);
-        self.took = takes;
+        self.node.tick(self.last_tick_time);
+        self.last_tick_time = takes;
         self.busy_until = now + takes;
     }
 
     /// Makes it wait for its disk.
     pub fn wait_for_disk(&mut self, now: Duration, takes: Duration) {
-        self.took = takes;
+        self.last_tick_time = takes;
         self.busy_until = now + takes;
     }
 
     /// Returns whether an address exceeds its rate limit, as the server would count it.
-    pub fn refuses(&mut self, from: IpAddr, now: Duration) -> bool {
-        let times = self.asked.entry(from).or_default();
+    pub fn is_rate_limited(&mut self, from: IpAddr, now: Duration) -> bool {
+        let times = self.request_times.entry(from).or_default();
         times.push_front(now);
-        times.truncate(MOST_REQUESTS + 1);
-        times.get(MOST_REQUESTS).is_some_and(|oldest| now - *oldest < Duration::from_secs(1))
+        times.truncate(MAX_REQUESTS_PER_SECOND + 1);
+        times.get(MAX_REQUESTS_PER_SECOND).is_some_and(|oldest| now - *oldest < Duration::from_secs(1))
     }
 
     /// Requests JSON from it as a client on its machine.
@@ -158,7 +158,7 @@ impl Running<'_> {
     }
 
     /// Returns the keys of the nodes that it does not use because they were unreachable or failed.
-    pub fn shunned(&mut self) -> Vec<String> {
+    pub fn backed_off(&mut self) -> Vec<String> {
         let Some(answer) = self.get("/node/peer-list/all") else { return Vec::new() };
         let nodes = ["inactive", "failure"].iter().flat_map(|state| answer[*state].as_array().into_iter().flatten());
         nodes.filter_map(|node| node["identity"]["public-key"].as_str()).map(str::to_owned).collect()

@@ -13,42 +13,42 @@ use nisd::node::PreTrustedPeer;
 
 use super::diary;
 use super::fault::{Fault, OF_PUSHES, Tally};
-use super::ground::{Ground, LIARS, PEOPLE, PORT, START, person};
-use super::liar::{Liar, SYNCHRONISATION, Scene};
+use super::ground::{BYZANTINE_PEERS, Environment, PORT, START, USERS, user_keys};
+use super::liar::{ByzantinePeer, LieContext, SYNCHRONISATION};
 use super::member::Member;
-use super::plan::{Act, Known, LiarPlan, Plan, TURN};
-use super::rumours::{Rumour, relayed, rumours};
-use super::watch::Watch;
+use super::plan::{Act, ByzantinePlan, Known, Plan, TICK_TIME};
+use super::rumours::{BadRequest, bad_requests, relayed};
+use super::watch::InvariantChecker;
 use crate::common::Random;
 use crate::common::private_network::{address, transfer};
 
 /// Timeouts of a connection and of an answer.
-const CONNECT: Duration = Duration::from_secs(5);
-const SILENCE: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// A message that takes longer is slow.
 const SLOW: Duration = Duration::from_secs(1);
 /// Time after which a disturbance has no effect any more.
 const SETTLED_WITHIN: Duration = Duration::from_secs(25);
 /// Time of a byzantine peer's first sign of life, and interval between further ones.
 const FIRST_SIGN: Duration = Duration::from_secs(3);
-const SIGNS: Duration = Duration::from_secs(45);
+const SIGN_INTERVAL: Duration = Duration::from_secs(45);
 /// After the start of a member, relays send signs of life to it as fast as the rate limit allows: interval, number, and
 /// the interval of later ones for as long as the relays are present.
 const RELAYED_SIGNS: Duration = Duration::from_millis(150);
 const RELAYED_AT_START: u32 = 20;
 const RELAYED_LATER: Duration = Duration::from_secs(7);
 /// Number of identities of a byzantine peer with many: more than one address may have in a peer table.
-const FACES: usize = 12;
+const IDENTITIES: usize = 12;
 /// Maximum numbers of requests in flight to one node, in flight to all, and to one node per second, as the node
 /// guarantees them.
-const MOST_TO_ONE: usize = nisd::peer::manager::request_queue::MAX_IN_FLIGHT_PER_TARGET;
-const MOST_TO_ALL: usize = nisd::peer::manager::request_queue::MAX_IN_FLIGHT;
+const MAX_IN_FLIGHT_TO_ONE: usize = nisd::peer::manager::request_queue::MAX_IN_FLIGHT_PER_TARGET;
+const MAX_IN_FLIGHT: usize = nisd::peer::manager::request_queue::MAX_IN_FLIGHT;
 
 /// The sender of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Party {
     Member(usize),
-    Liar(usize),
+    Byzantine(usize),
 }
 
 /// A request in transit, and the party that waits for the answer.
@@ -75,12 +75,12 @@ enum Fate {
 /// Key of an unanswered request: requesting member, its life, and the request.
 type Open = (usize, u32, FetchId);
 
-enum Happening {
+enum Event {
     Wake(usize, u32),
     Request(Box<Asking>, Party, usize),
     End(Open, Box<Result<FetchResponse, FetchError>>),
     /// The timeout of a member's answer; the flag tells that the answer cannot have been lost.
-    GiveUp(Open, usize, bool),
+    Timeout(Open, usize, bool),
     Act(usize),
     /// A byzantine peer sends signs of life.
     Sign(usize),
@@ -93,7 +93,7 @@ struct Pending {
     to: Endpoint,
     since: Duration,
     /// A request to a byzantine peer about its chain.
-    is_lost_time: bool,
+    is_wasted_time: bool,
     /// The answer completes this lie about chains.
     lie: Option<Lie>,
 }
@@ -106,7 +106,7 @@ struct Lie {
 }
 
 /// An honest node at the start of a chain comparison with it.
-struct Partner {
+struct ComparedPeer {
     index: usize,
     /// Its tip.
     tip: Option<Hash256>,
@@ -117,31 +117,31 @@ struct Partner {
 /// A chain comparison.
 struct Comparison {
     /// The honest node compared with, if it is one.
-    partner: Option<Partner>,
+    partner: Option<ComparedPeer>,
     /// The member's tip at the start.
     tip: Hash256,
     /// The lie that the member has received, and the recorded failures of the byzantine peer before it.
-    heard: Option<(Lie, u64)>,
+    received_lie: Option<(Lie, u64)>,
 }
 
 /// A network and its members in virtual time.
 pub struct Network<'g> {
-    pub ground: &'g Ground,
+    pub environment: &'g Environment,
     pub plan: &'g Plan,
     pub now: Duration,
     pub members: Vec<Member<'g>>,
-    pub watch: Watch,
+    pub watch: InvariantChecker,
     pub tally: Tally,
-    liars: Vec<Liar>,
+    byzantine_peers: Vec<ByzantinePeer>,
     places: BTreeMap<Endpoint, (Party, usize)>,
     random: Random,
-    queue: BTreeMap<(Duration, u64), Happening>,
-    happened: u64,
+    queue: BTreeMap<(Duration, u64), Event>,
+    event_count: u64,
     open: BTreeMap<Open, Pending>,
     /// The latest chain comparison of each member.
     comparisons: BTreeMap<usize, Comparison>,
     /// Time that members have spent waiting for answers of byzantine peers about their chains.
-    pub lost_time: Duration,
+    pub wasted_time: Duration,
     /// Time of the last disturbance.
     disturbed_at: Duration,
     /// How often relays have pushed something to a member in the name of another one, by this pair.
@@ -158,7 +158,7 @@ pub struct Network<'g> {
     pub stopped: Vec<(usize, Duration)>,
     /// When the clocks of members were set, and the times they showed before and after.
     pub set_clocks: Vec<(usize, Duration, Timestamp)>,
-    people: Vec<KeyPair>,
+    users: Vec<KeyPair>,
 }
 
 fn place(ip: IpAddr, face: usize) -> Endpoint {
@@ -166,11 +166,11 @@ fn place(ip: IpAddr, face: usize) -> Endpoint {
 }
 
 /// Returns where everyone is, by endpoint and identity.
-fn places(plan: &Plan, liars: &[Liar]) -> BTreeMap<Endpoint, (Party, usize)> {
+fn places(plan: &Plan, liars: &[ByzantinePeer]) -> BTreeMap<Endpoint, (Party, usize)> {
     let members = plan.members.iter().enumerate();
     let members = members.map(|(index, plan)| (place(plan.ip, 0), (Party::Member(index), 0)));
-    let faces = liars.iter().zip(&plan.liars).enumerate().flat_map(|(number, (liar, plan))| {
-        (0..liar.faces()).map(move |face| (place(plan.ip, face), (Party::Liar(number), face)))
+    let faces = liars.iter().zip(&plan.byzantine_peers).enumerate().flat_map(|(number, (liar, plan))| {
+        (0..liar.identities()).map(move |face| (place(plan.ip, face), (Party::Byzantine(number), face)))
     });
     members.chain(faces).collect()
 }
@@ -185,52 +185,52 @@ fn refused() -> FetchError {
 
 impl<'g> Network<'g> {
     /// Creates the network of a plan with all members stopped.
-    pub fn new(plan: &'g Plan, ground: &'g Ground, settings: &'g [Settings]) -> Network<'g> {
+    pub fn new(plan: &'g Plan, ground: &'g Environment, settings: &'g [Settings]) -> Network<'g> {
         let members = plan.members.iter().zip(settings).enumerate();
         let members: Vec<_> =
             members.map(|(index, (plan, settings))| Member::new(index, plan, settings, ground)).collect();
-        assert!(plan.liars.iter().filter(|liar| !liar.is_relay).count() as u64 <= LIARS);
-        let faces = |liar: &LiarPlan| match liar.is_relay {
+        assert!(plan.byzantine_peers.iter().filter(|liar| !liar.is_relay).count() as u64 <= BYZANTINE_PEERS);
+        let faces = |liar: &ByzantinePlan| match liar.is_relay {
             true => plan.members.len(),
-            false if liar.habits.contains(&Fault::ManyFaces) => FACES,
+            false if liar.habits.contains(&Fault::ManyFaces) => IDENTITIES,
             false => 1,
         };
-        let liars = plan.liars.iter().enumerate();
-        let liars: Vec<_> = liars.map(|(number, plan)| Liar::new(number, plan.clone(), faces(plan))).collect();
+        let liars = plan.byzantine_peers.iter().enumerate();
+        let liars: Vec<_> = liars.map(|(number, plan)| ByzantinePeer::new(number, plan.clone(), faces(plan))).collect();
         let places = places(plan, &liars);
         let harvesters = members.iter().map(|member: &Member<'_>| member.info.identity.key).collect();
         let mut network = Network {
-            ground,
+            environment: ground,
             plan,
             now: Duration::ZERO,
             members,
-            watch: Watch::new(harvesters),
+            watch: InvariantChecker::new(harvesters),
             tally: Tally::default(),
-            liars,
+            byzantine_peers: liars,
             places,
             random: Random(plan.seed ^ 0x0077_6561_7468_6572),
             queue: BTreeMap::new(),
-            happened: 0,
+            event_count: 0,
             open: BTreeMap::new(),
             comparisons: BTreeMap::new(),
-            lost_time: Duration::ZERO,
+            wasted_time: Duration::ZERO,
             disturbed_at: Duration::ZERO,
             relayed: BTreeMap::new(),
             pushed_blocks: 0,
-            sides: vec![0; plan.members.len() + plan.liars.len()],
+            sides: vec![0; plan.members.len() + plan.byzantine_peers.len()],
             lost: 0,
             last_arrival: BTreeMap::new(),
             accepted: Vec::new(),
             stopped: Vec::new(),
             set_clocks: Vec::new(),
-            people: (0..PEOPLE).map(person).collect(),
+            users: (0..USERS).map(user_keys).collect(),
         };
         plan.faults.iter().for_each(|fault| network.tally.add(*fault));
         for (act, (at, _)) in plan.acts.iter().enumerate() {
-            network.schedule(*at, Happening::Act(act));
+            network.schedule(*at, Event::Act(act));
         }
-        for liar in (0..network.liars.len()).filter(|liar| !plan.liars[*liar].is_relay) {
-            network.schedule(FIRST_SIGN, Happening::Sign(liar));
+        for liar in (0..network.byzantine_peers.len()).filter(|liar| !plan.byzantine_peers[*liar].is_relay) {
+            network.schedule(FIRST_SIGN, Event::Sign(liar));
         }
         network
     }
@@ -240,9 +240,9 @@ impl<'g> Network<'g> {
         Timestamp(START.0 + self.now.as_secs() as i32)
     }
 
-    fn schedule(&mut self, at: Duration, happening: Happening) {
-        self.happened += 1;
-        self.queue.insert((at.max(self.now), self.happened), happening);
+    fn schedule(&mut self, at: Duration, happening: Event) {
+        self.event_count += 1;
+        self.queue.insert((at.max(self.now), self.event_count), happening);
     }
 
     /// Advances time.
@@ -250,35 +250,34 @@ impl<'g> Network<'g> {
         while let Some(entry) = self.queue.first_entry().filter(|entry| entry.key().0 <= end) {
             let ((at, _), happening) = entry.remove_entry();
             self.now = at;
-            self.happen(happening);
+            self.handle_event(happening);
         }
         self.now = end;
     }
 
-    fn happen(&mut self, happening: Happening) {
-        if let Happening::Wake(member, _)
-        | Happening::Request(_, Party::Member(member), _)
-        | Happening::End((member, ..), _) = &happening
+    fn handle_event(&mut self, happening: Event) {
+        if let Event::Wake(member, _) | Event::Request(_, Party::Member(member), _) | Event::End((member, ..), _) =
+            &happening
         {
-            diary::turn_to(self.now, *member);
+            diary::set_current(self.now, *member);
         }
         match happening {
-            Happening::Wake(member, life) => self.wake(member, life),
-            Happening::Request(asking, Party::Member(member), _) => self.arrive(asking, member),
-            Happening::Request(asking, Party::Liar(liar), face) => self.be_lied_to(*asking, liar, face),
-            Happening::End(open, result) => self.end(open, *result),
-            Happening::GiveUp(open, by, is_safe) => self.give_up(open, by, is_safe),
-            Happening::Act(act) => {
+            Event::Wake(member, life) => self.wake(member, life),
+            Event::Request(asking, Party::Member(member), _) => self.arrive(asking, member),
+            Event::Request(asking, Party::Byzantine(liar), face) => self.deliver_to_byzantine(*asking, liar, face),
+            Event::End(open, result) => self.end(open, *result),
+            Event::Timeout(open, by, is_safe) => self.time_out(open, by, is_safe),
+            Event::Act(act) => {
                 let plan = self.plan;
                 log::info!("{:?}", plan.acts[act].1);
                 self.act(&plan.acts[act].1);
             }
-            Happening::Sign(liar) => {
-                let sign = Rumour::sign_of_life(&self.liars[liar].info(0));
-                (0..self.members.len()).for_each(|member| self.spread(liar, member, &sign));
-                self.schedule(self.now + SIGNS, Happening::Sign(liar));
+            Event::Sign(liar) => {
+                let sign = BadRequest::sign_of_life(&self.byzantine_peers[liar].info(0));
+                (0..self.members.len()).for_each(|member| self.send_bad_request(liar, member, &sign));
+                self.schedule(self.now + SIGN_INTERVAL, Event::Sign(liar));
             }
-            Happening::RelayedSigns(liar, member, life) => self.give_relayed_signs(liar, member, life),
+            Event::RelayedSigns(liar, member, life) => self.send_relayed_signs(liar, member, life),
         }
     }
 
@@ -289,34 +288,34 @@ impl<'g> Network<'g> {
         }
         let known = self.plan.members[index].known.iter().map(|known| match known {
             Known::ByKey(other) => PreTrustedPeer::Node(self.members[*other].info.clone()),
-            Known::ByPlace(other) => PreTrustedPeer::Endpoint(self.members[*other].info.endpoint.clone()),
-            Known::Liar(liar) => PreTrustedPeer::Node(self.liars[*liar].info(0)),
+            Known::ByEndpoint(other) => PreTrustedPeer::Endpoint(self.members[*other].info.endpoint.clone()),
+            Known::Byzantine(liar) => PreTrustedPeer::Node(self.byzantine_peers[*liar].info(0)),
         });
         let known = known.collect();
-        let (ground, now) = (self.ground, self.now);
+        let (ground, now) = (self.environment, self.now);
         self.members[index].start(ground, known, now, &mut self.random);
-        self.schedule(self.now, Happening::Wake(index, self.members[index].life));
-        self.members[index].running.iter_mut().for_each(|running| running.wakes_at = Some(now));
-        let life = self.members[index].life;
-        for liar in (0..self.liars.len()).filter(|liar| self.plan.liars[*liar].is_relay) {
-            self.schedule(now, Happening::RelayedSigns(liar, index, life));
+        self.schedule(self.now, Event::Wake(index, self.members[index].start_count));
+        self.members[index].running.iter_mut().for_each(|running| running.wake_at = Some(now));
+        let life = self.members[index].start_count;
+        for liar in (0..self.byzantine_peers.len()).filter(|liar| self.plan.byzantine_peers[*liar].is_relay) {
+            self.schedule(now, Event::RelayedSigns(liar, index, life));
         }
     }
 
-    fn give_relayed_signs(&mut self, liar: usize, to: usize, life: u32) {
+    fn send_relayed_signs(&mut self, liar: usize, to: usize, life: u32) {
         let member = &self.members[to];
-        let Some(running) = member.running.as_ref().filter(|_| member.life == life) else { return };
-        if self.liars[liar].is_gone(self.now) {
+        let Some(running) = member.running.as_ref().filter(|_| member.start_count == life) else { return };
+        if self.byzantine_peers[liar].is_gone(self.now) {
             return;
         }
         let is_young = self.now < running.since + RELAYED_SIGNS * RELAYED_AT_START;
         for face in (0..self.members.len()).filter(|face| *face != to) {
             self.tally.add(Fault::RelayedSign);
-            let sign = Rumour::sign_of_life(&self.liars[liar].info(face));
-            self.spread(liar, to, &sign);
+            let sign = BadRequest::sign_of_life(&self.byzantine_peers[liar].info(face));
+            self.send_bad_request(liar, to, &sign);
         }
         let pause = if is_young { RELAYED_SIGNS } else { RELAYED_LATER };
-        self.schedule(self.now + pause, Happening::RelayedSigns(liar, to, life));
+        self.schedule(self.now + pause, Event::RelayedSigns(liar, to, life));
     }
 
     pub fn stop(&mut self, index: usize) {
@@ -333,35 +332,36 @@ impl<'g> Network<'g> {
     fn wake(&mut self, index: usize, life: u32) {
         let now = self.now;
         let member = &mut self.members[index];
-        let Some(running) = member.running.as_mut().filter(|running| running.wakes_at == Some(now)) else { return };
-        if member.life != life {
+        let Some(running) = member.running.as_mut().filter(|running| running.wake_at == Some(now)) else { return };
+        if member.start_count != life {
             return;
         }
-        running.wakes_at = None;
+        running.wake_at = None;
         if running.busy_until <= now {
-            running.turn(now, member.turn_takes);
+            running.tick(now, member.tick_time);
         }
-        self.look_after(index);
+        self.process_effects(index);
     }
 
     /// Processes the effects of a member and schedules its next wakeup.
-    fn look_after(&mut self, index: usize) {
+    fn process_effects(&mut self, index: usize) {
         let now = self.now;
         let member = &mut self.members[index];
         let Some(running) = &mut member.running else { return };
         running.node.resume();
         let time = running.node.time();
-        if self.watch.look(&mut running.view, running.store, self.ground, time) && !member.commit_takes.is_zero() {
-            running.wait_for_disk(now, member.commit_takes);
+        if self.watch.check(&mut running.view, running.store, self.environment, time) && !member.commit_time.is_zero() {
+            running.wait_for_disk(now, member.commit_time);
         }
-        self.watch.fullest.look(&running.node.loads());
-        running.view.hear(running.node.world.sent.drain(..));
+        self.watch.peak_usage.update(&running.node.limit_usage());
+        running.view.process_messages(running.node.recorder.sent.drain(..));
         if let Some(kept) = running.node.peers_to_keep(false) {
             member.kept = kept;
         }
-        let asked: Vec<_> = running.node.world.asked.iter_mut().flat_map(|asked| asked.drain(..)).collect();
-        for given_up in running.node.world.given_up.drain(..) {
-            self.open.remove(&(index, member.life, given_up));
+        let asked: Vec<_> =
+            running.node.recorder.outgoing_requests.iter_mut().flat_map(|asked| asked.drain(..)).collect();
+        for given_up in running.node.recorder.cancelled.drain(..) {
+            self.open.remove(&(index, member.start_count, given_up));
         }
         let waiting: Vec<_> = running.answering.keys().copied().collect();
         let mut answered = Vec::new();
@@ -372,10 +372,10 @@ impl<'g> Network<'g> {
         }
         if let Some(wake) = running.node.wake_at() {
             let at = (running.since + wake).max(running.busy_until).max(now);
-            if running.wakes_at.is_none_or(|earlier| at < earlier) {
-                running.wakes_at = Some(at);
-                let life = member.life;
-                self.schedule(at, Happening::Wake(index, life));
+            if running.wake_at.is_none_or(|earlier| at < earlier) {
+                running.wake_at = Some(at);
+                let life = member.start_count;
+                self.schedule(at, Event::Wake(index, life));
             }
         }
         for (asking, answer) in answered {
@@ -383,7 +383,7 @@ impl<'g> Network<'g> {
             self.answer(&asking, Party::Member(index), Duration::ZERO, result);
         }
         for (id, fetch) in asked {
-            self.ask(index, id, fetch);
+            self.send_request(index, id, fetch);
         }
     }
 
@@ -407,37 +407,38 @@ impl<'g> Network<'g> {
     fn side(&self, party: Party) -> u8 {
         self.sides[match party {
             Party::Member(index) => index,
-            Party::Liar(liar) => self.members.len() + liar,
+            Party::Byzantine(liar) => self.members.len() + liar,
         }]
     }
 
     fn are_apart(&self, one: Party, other: Party) -> bool {
-        let is_relay = |party| matches!(party, Party::Liar(liar) if self.plan.liars[liar].is_relay);
+        let is_relay = |party| matches!(party, Party::Byzantine(liar) if self.plan.byzantine_peers[liar].is_relay);
         !is_relay(one) && !is_relay(other) && self.side(one) != self.side(other)
     }
 
     /// Returns whether two members can communicate normally.
-    pub fn are_in_touch(&self, one: usize, other: usize) -> bool {
+    pub fn can_communicate(&self, one: usize, other: usize) -> bool {
         let run = |index: usize| self.members[index].running.is_some();
         run(one) && run(other) && self.lost == 0 && !self.are_apart(Party::Member(one), Party::Member(other))
     }
 
     /// Processes a request of a member.
-    fn ask(&mut self, from: usize, id: FetchId, request: FetchRequest) {
-        let life = self.members[from].life;
+    fn send_request(&mut self, from: usize, id: FetchId, request: FetchRequest) {
+        let life = self.members[from].start_count;
         let open = (from, life, id);
         if request.target == "/chain/score" {
-            self.compare_anew(from, &request.endpoint);
+            self.start_comparison(from, &request.endpoint);
         }
         let place = self.places.get(&request.endpoint).copied();
         let is_lost_time =
-            matches!(place, Some((Party::Liar(_), _))) && SYNCHRONISATION[..5].contains(&&*request.target);
-        let pending = Pending { to: request.endpoint.clone(), since: self.now, is_lost_time, lie: None };
+            matches!(place, Some((Party::Byzantine(_), _))) && SYNCHRONISATION[..5].contains(&&*request.target);
+        let pending =
+            Pending { to: request.endpoint.clone(), since: self.now, is_wasted_time: is_lost_time, lie: None };
         self.open.insert(open, pending);
         self.check_requests(from, &request.endpoint);
         let asker = Party::Member(from);
         let Some((to, face)) = place else {
-            return self.schedule(self.now + CONNECT, Happening::End(open, Box::new(Err(refused()))));
+            return self.schedule(self.now + CONNECT_TIMEOUT, Event::End(open, Box::new(Err(refused()))));
         };
         log::debug!("{from} asks {to:?} {}", request.target);
         self.pushed_blocks += u64::from(request.target == "/push/block");
@@ -445,22 +446,25 @@ impl<'g> Network<'g> {
         if self.are_apart(asker, to) {
             self.tally.add(Fault::NoRoute);
             let error = FetchError::Unreachable(io::ErrorKind::TimedOut.into());
-            return self.schedule(self.now + CONNECT, Happening::End(open, Box::new(Err(error))));
+            return self.schedule(self.now + CONNECT_TIMEOUT, Event::End(open, Box::new(Err(error))));
         }
         let fate = self.fate();
         match fate {
-            Fate::Refused => self.schedule(self.now + latency, Happening::End(open, Box::new(Err(refused())))),
-            Fate::ResetBefore => self.schedule(self.now + latency, Happening::End(open, Box::new(Err(broken())))),
+            Fate::Refused => self.schedule(self.now + latency, Event::End(open, Box::new(Err(refused())))),
+            Fate::ResetBefore => self.schedule(self.now + latency, Event::End(open, Box::new(Err(broken())))),
             Fate::LostRequest => {
-                self.schedule(self.now + SILENCE, Happening::End(open, Box::new(Err(FetchError::Silent(SILENCE)))));
+                self.schedule(
+                    self.now + ANSWER_TIMEOUT,
+                    Event::End(open, Box::new(Err(FetchError::Silent(ANSWER_TIMEOUT)))),
+                );
             }
             Fate::Arrives | Fate::ResetAfter | Fate::LostAnswer => {
                 let asking = Box::new(Asking { from: asker, life, id, fetch: request, fate });
                 if let Party::Member(to) = to {
                     let is_safe = fate == Fate::Arrives;
-                    self.schedule(self.now + latency + SILENCE, Happening::GiveUp(open, to, is_safe));
+                    self.schedule(self.now + latency + ANSWER_TIMEOUT, Event::Timeout(open, to, is_safe));
                 }
-                self.schedule(self.now + latency, Happening::Request(asking, to, face));
+                self.schedule(self.now + latency, Event::Request(asking, to, face));
             }
         }
     }
@@ -473,7 +477,10 @@ impl<'g> Network<'g> {
             .iter()
             .filter(|(open, _)| own(open))
             .fold((0, 0), |(all, one), (_, pending)| (all + 1, one + usize::from(pending.to == *to)));
-        assert!(all <= MOST_TO_ALL && one <= MOST_TO_ONE, "{all} requests are under way, {one} of them to {to}");
+        assert!(
+            all <= MAX_IN_FLIGHT && one <= MAX_IN_FLIGHT_TO_ONE,
+            "{all} requests are under way, {one} of them to {to}"
+        );
     }
 
     fn fate(&mut self) -> Fate {
@@ -496,51 +503,51 @@ impl<'g> Network<'g> {
         let now = self.now;
         let from = match asking.from {
             Party::Member(index) => self.plan.members[index].ip,
-            Party::Liar(liar) => self.plan.liars[liar].ip,
+            Party::Byzantine(liar) => self.plan.byzantine_peers[liar].ip,
         };
         let Some(running) = &mut self.members[to].running else {
             return self.answer(&asking, Party::Member(to), Duration::ZERO, Err(refused()));
         };
         if running.busy_until > now {
             let later = running.busy_until;
-            return self.schedule(later, Happening::Request(asking, Party::Member(to), 0));
+            return self.schedule(later, Event::Request(asking, Party::Member(to), 0));
         }
         running.set_now(now);
-        let is_refused = running.refuses(from, now);
+        let is_refused = running.is_rate_limited(from, now);
         let bytes = request(&asking);
-        match running.node.receive(from, &bytes, is_refused) {
+        match running.node.submit(from, &bytes, is_refused) {
             Ok(connection) => drop(running.answering.insert(connection, *asking)),
             Err(status) => self.answer(&asking, Party::Member(to), Duration::ZERO, Ok((status, Vec::new()))),
         }
-        self.look_after(to);
+        self.process_effects(to);
     }
 
     /// Delivers a member's request to a byzantine peer.
-    fn be_lied_to(&mut self, asking: Asking, liar: usize, face: usize) {
+    fn deliver_to_byzantine(&mut self, asking: Asking, liar: usize, face: usize) {
         let Party::Member(asker) = asking.from else { return };
         let infos: Vec<_> = self.members.iter().map(|member| member.info.clone()).collect();
         let time = self.time();
-        let has_nobody = self.liars[liar].is_relay() && self.members[face].running.is_none();
-        if has_nobody || self.liars[liar].is_gone(self.now) {
-            return self.answer(&asking, Party::Liar(liar), Duration::ZERO, Err(refused()));
+        let has_nobody = self.byzantine_peers[liar].is_relay() && self.members[face].running.is_none();
+        if has_nobody || self.byzantine_peers[liar].is_gone(self.now) {
+            return self.answer(&asking, Party::Byzantine(liar), Duration::ZERO, Err(refused()));
         }
         let Some(running) = &mut self.members[asker].running else { return };
-        let mut scene = Scene {
-            ground: self.ground,
+        let mut scene = LieContext {
+            environment: self.environment,
             store: running.store,
             members: &infos,
             sent: &self.watch.sent,
             now: time,
             random: &mut self.random,
         };
-        let told = self.liars[liar].answer(asker, face, &asking.fetch, &mut scene);
+        let told = self.byzantine_peers[liar].answer(asker, face, &asking.fetch, &mut scene);
         if let Some(fault) = told.fault {
             self.tally.add(fault);
-            let key = self.liars[liar].keys(face).public().to_string();
-            let pending = self.open.get_mut(&(asker, asking.life, asking.id)).filter(|_| fault.is_blamed());
+            let key = self.byzantine_peers[liar].keys(face).public().to_string();
+            let pending = self.open.get_mut(&(asker, asking.life, asking.id)).filter(|_| fault.is_penalized());
             pending.into_iter().for_each(|pending| pending.lie = Some(Lie { fault, key: key.clone() }));
         }
-        self.answer(&asking, Party::Liar(liar), told.after, told.result);
+        self.answer(&asking, Party::Byzantine(liar), told.after, told.result);
     }
 
     /// Sends an answer back.
@@ -549,16 +556,16 @@ impl<'g> Network<'g> {
         let open = (from, asking.life, asking.id);
         if asking.fate == Fate::LostAnswer || self.are_apart(asking.from, by) {
             // Nothing more arrives; the timeout of a member's answer is scheduled elsewhere.
-            if matches!(by, Party::Liar(_)) {
-                let silent = Box::new(Err(FetchError::Silent(SILENCE)));
-                self.schedule(self.now + SILENCE, Happening::End(open, silent));
+            if matches!(by, Party::Byzantine(_)) {
+                let silent = Box::new(Err(FetchError::Silent(ANSWER_TIMEOUT)));
+                self.schedule(self.now + ANSWER_TIMEOUT, Event::End(open, silent));
             }
             return;
         }
         let latency = self.latency(by, asking.from);
         let ip = match by {
             Party::Member(index) => self.plan.members[index].ip,
-            Party::Liar(liar) => self.plan.liars[liar].ip,
+            Party::Byzantine(liar) => self.plan.byzantine_peers[liar].ip,
         };
         let is_honest = matches!(by, Party::Member(_));
         let result = match result {
@@ -575,30 +582,32 @@ impl<'g> Network<'g> {
             }
             Err(error) => Err(error),
         };
-        self.schedule(self.now + after + latency, Happening::End(open, Box::new(result)));
+        self.schedule(self.now + after + latency, Event::End(open, Box::new(result)));
     }
 
     /// Starts a member's chain comparison, which settles the previous one. A lie must be penalized unless the member's
     /// chain has changed meanwhile, so that it discarded the answers about the old one. An honest node must not be
     /// penalized unless it moved to another chain during the comparison.
-    fn compare_anew(&mut self, index: usize, with: &Endpoint) {
+    fn start_comparison(&mut self, index: usize, with: &Endpoint) {
         let place = self.places.get(with).copied();
         let partner = place.and_then(|(party, _)| if let Party::Member(other) = party { Some(other) } else { None });
         let partner = partner.map(|other| {
             let key = self.members[other].info.identity.key.to_string();
-            Partner { index: other, tip: self.tip(other), failures: self.failures(index, &key) }
+            ComparedPeer { index: other, tip: self.tip(other), failures: self.failures(index, &key) }
         });
         let Some(tip) = self.tip(index) else { return };
-        let Some(before) = self.comparisons.insert(index, Comparison { partner, tip, heard: None }) else { return };
-        if let Some((lie, failures)) = before.heard {
+        let Some(before) = self.comparisons.insert(index, Comparison { partner, tip, received_lie: None }) else {
+            return;
+        };
+        if let Some((lie, failures)) = before.received_lie {
             let is_blamed = self.failures(index, &lie.key) > failures;
             assert!(is_blamed || before.tip != tip, "member {index} does not blame {:?}", lie.fault);
-            self.tally.hear(lie.fault, is_blamed);
+            self.tally.count_received(lie.fault, is_blamed);
         }
         // A member with a wrong clock offers blocks of the future, and a chain that forks too deep is useless, so both
         // may be penalized.
         let is_blameless = self.plan.fork.is_none() && !self.plan.faults.contains(&Fault::ClockJump);
-        if let Some(Partner { index: other, tip, failures }) = before.partner
+        if let Some(ComparedPeer { index: other, tip, failures }) = before.partner
             && is_blameless
             && self.tip(other) == tip
         {
@@ -623,14 +632,14 @@ impl<'g> Network<'g> {
     }
 
     /// Times out an answer of a member.
-    fn give_up(&mut self, open: Open, by: usize, is_safe: bool) {
+    fn time_out(&mut self, open: Open, by: usize, is_safe: bool) {
         if !self.open.contains_key(&open) {
             return;
         }
-        let is_quick = self.members[by].turn_takes == TURN;
-        let is_calm = self.now > self.disturbed_at + SETTLED_WITHIN && self.are_in_touch(open.0, by) && is_quick;
+        let is_quick = self.members[by].tick_time == TICK_TIME;
+        let is_calm = self.now > self.disturbed_at + SETTLED_WITHIN && self.can_communicate(open.0, by) && is_quick;
         assert!(!is_safe || !is_calm, "member {by} leaves member {} without an answer", open.0);
-        self.end(open, Err(FetchError::Silent(SILENCE)));
+        self.end(open, Err(FetchError::Silent(ANSWER_TIMEOUT)));
     }
 
     /// Ends a request of a member if it has not ended yet.
@@ -638,35 +647,35 @@ impl<'g> Network<'g> {
         let (index, life, id) = open;
         let now = self.now;
         let member = &mut self.members[index];
-        let Some(running) = member.running.as_mut().filter(|_| member.life == life) else { return };
+        let Some(running) = member.running.as_mut().filter(|_| member.start_count == life) else { return };
         if !self.open.contains_key(&open) {
             return;
         }
         if running.busy_until > now {
             let later = running.busy_until;
-            return self.schedule(later, Happening::End(open, Box::new(result)));
+            return self.schedule(later, Event::End(open, Box::new(result)));
         }
-        let Some(Pending { since, is_lost_time, lie, .. }) = self.open.remove(&open) else { return };
-        self.lost_time += if is_lost_time { now - since } else { Duration::ZERO };
+        let Some(Pending { since, is_wasted_time: is_lost_time, lie, .. }) = self.open.remove(&open) else { return };
+        self.wasted_time += if is_lost_time { now - since } else { Duration::ZERO };
         if let Some(lie) = lie.filter(|_| result.is_ok()) {
             running.set_now(now);
             let before = running.failures(&lie.key);
             if let Some(comparison) = self.comparisons.get_mut(&index) {
-                comparison.heard = Some((lie, before));
+                comparison.received_lie = Some((lie, before));
             }
         }
         let is_silent = matches!(result, Err(FetchError::Silent(_)));
         log::debug!("{index} hears {result:.80?}");
         running.set_now(now);
-        running.node.fetched(id, result);
-        self.look_after(index);
+        running.node.complete_fetch(id, result);
+        self.process_effects(index);
         if is_silent {
-            self.hang_up(open);
+            self.disconnect(open);
         }
     }
 
     /// Disconnects the client of a request.
-    fn hang_up(&mut self, (from, life, id): Open) {
+    fn disconnect(&mut self, (from, life, id): Open) {
         for index in 0..self.members.len() {
             let Some(running) = &mut self.members[index].running else { continue };
             let is_it = |asking: &Asking| (asking.from, asking.life, asking.id) == (Party::Member(from), life, id);
@@ -674,8 +683,8 @@ impl<'g> Network<'g> {
             if let Some(connection) = found {
                 running.answering.remove(&connection);
                 running.set_now(self.now);
-                running.node.hang_up(connection);
-                self.look_after(index);
+                running.node.disconnect(connection);
+                self.process_effects(index);
             }
         }
     }
@@ -690,13 +699,14 @@ impl<'g> Network<'g> {
             Act::Lose(lost) => self.lost = *lost,
             Act::Copy(index) => {
                 let member = &mut self.members[*index];
-                member.copy = member.running.as_ref().map(|_| self.ground.copy(&member.folder)).or(member.copy.take());
+                member.copy =
+                    member.running.as_ref().map(|_| self.environment.copy(&member.folder)).or(member.copy.take());
             }
             Act::Start(index) => self.start(*index),
             Act::Stop(index) => self.stop(*index),
             Act::Restart { member, with_all } => self.restart(*member, *with_all),
-            Act::Slow(member, takes) => self.members[*member].commit_takes = *takes,
-            Act::Toil(member, takes) => self.members[*member].turn_takes = *takes,
+            Act::SlowCommits(member, takes) => self.members[*member].commit_time = *takes,
+            Act::SlowTicks(member, takes) => self.members[*member].tick_time = *takes,
             Act::SetClock(member, by) => self.set_clock(*member, *by),
             Act::Announce(member) => self.announce(*member),
             Act::Push { liar, fault, to } => self.push(*liar, *fault, *to),
@@ -705,7 +715,7 @@ impl<'g> Network<'g> {
 
     fn set_clock(&mut self, index: usize, by: i64) {
         let member = &mut self.members[index];
-        member.set_ahead += by * 1000;
+        member.clock_offset += by * 1000;
         if let Some(running) = &mut member.running {
             // A clock that is set back has run until now.
             self.set_clocks.push((index, self.now, running.node.time()));
@@ -716,21 +726,21 @@ impl<'g> Network<'g> {
 
     fn restart(&mut self, index: usize, with_all: bool) {
         let member = &mut self.members[index];
-        if member.running.is_some() || member.life == 0 {
+        if member.running.is_some() || member.start_count == 0 {
             return;
         }
         let copy = member.copy.take().filter(|_| !with_all);
-        member.folder = self.ground.copy(copy.as_ref().unwrap_or(&member.folder));
+        member.folder = self.environment.copy(copy.as_ref().unwrap_or(&member.folder));
         self.start(index);
     }
 
     /// Builds a transaction from one user to another.
     fn transfer(&mut self) -> Transaction {
-        let (time, count) = (self.time(), self.people.len());
+        let (time, count) = (self.time(), self.users.len());
         let (from, to) = (self.random.below(count), self.random.below(count));
         let amount = Amount::whole(1 + self.random.below(100) as u64);
         let fee = Amount::whole(1 + self.random.below(3) as u64);
-        transfer(&self.people[from], address(&self.people[to]), amount, fee, Timestamp(time.0 - 5))
+        transfer(&self.users[from], address(&self.users[to]), amount, fee, Timestamp(time.0 - 5))
     }
 
     /// Sends a user's transaction through a member.
@@ -748,7 +758,7 @@ impl<'g> Network<'g> {
         if answer.status == 200 && String::from_utf8_lossy(&answer.body).contains("SUCCESS") {
             self.accepted.push((index, now, transaction));
         }
-        self.look_after(index);
+        self.process_effects(index);
     }
 
     /// Pushes to a member something useful that an honest node has signed, in that node's name and before the node
@@ -761,10 +771,10 @@ impl<'g> Network<'g> {
         let transaction = self.transfer();
         self.watch.send(transaction.clone());
         self.tally.add(Fault::RelayedPush);
-        let face = self.random.below(self.liars[liar].faces());
+        let face = self.random.below(self.byzantine_peers[liar].identities());
         *self.relayed.entry((to, face)).or_default() += 1;
-        let rumour = relayed(self.liars[liar].keys(face), next, transaction);
-        self.spread(liar, to, &rumour);
+        let rumour = relayed(self.byzantine_peers[liar].keys(face), next, transaction);
+        self.send_bad_request(liar, to, &rumour);
     }
 
     /// Pushes something bad from a byzantine peer to a member.
@@ -776,24 +786,24 @@ impl<'g> Network<'g> {
         let infos: Vec<_> = self.members.iter().map(|member| member.info.clone()).collect();
         let now = self.time();
         let Some(running) = &self.members[to].running else { return };
-        let mut scene = Scene {
-            ground: self.ground,
+        let mut scene = LieContext {
+            environment: self.environment,
             store: running.store,
             members: &infos,
             sent: &self.watch.sent,
             now,
             random: &mut self.random,
         };
-        let rumours = rumours(&self.liars[liar], fault, &mut scene);
+        let rumours = bad_requests(&self.byzantine_peers[liar], fault, &mut scene);
         if !rumours.is_empty() {
             self.tally.add(fault);
         }
-        rumours.iter().for_each(|rumour| self.spread(liar, to, rumour));
+        rumours.iter().for_each(|rumour| self.send_bad_request(liar, to, rumour));
     }
 
     /// Sends a request of a byzantine peer to a member.
-    fn spread(&mut self, liar: usize, to: usize, rumour: &Rumour) {
-        let (from, to_party) = (Party::Liar(liar), Party::Member(to));
+    fn send_bad_request(&mut self, liar: usize, to: usize, rumour: &BadRequest) {
+        let (from, to_party) = (Party::Byzantine(liar), Party::Member(to));
         if self.are_apart(from, to_party) {
             return;
         }
@@ -804,20 +814,20 @@ impl<'g> Network<'g> {
             media_type: "application/binary",
             body: rumour.body.clone().into(),
             body_limit: rumour.length,
-            timeout: SILENCE,
-            read_timeout: SILENCE,
+            timeout: ANSWER_TIMEOUT,
+            read_timeout: ANSWER_TIMEOUT,
             is_idempotent: false,
         };
         let asking = Asking { from, life: 0, id: FetchId(0), fetch, fate: Fate::Arrives };
         let latency = self.latency(from, to_party);
-        self.schedule(self.now + latency, Happening::Request(Box::new(asking), to_party, 0));
+        self.schedule(self.now + latency, Event::Request(Box::new(asking), to_party, 0));
     }
 
     /// Returns the endpoint of a member and those where relays impersonate it.
     pub fn places_of(&self, member: usize) -> Vec<(Endpoint, Party)> {
         let is_it = |(party, face): &(Party, usize)| match party {
             Party::Member(index) => *index == member,
-            Party::Liar(liar) => self.plan.liars[*liar].is_relay && *face == member,
+            Party::Byzantine(liar) => self.plan.byzantine_peers[*liar].is_relay && *face == member,
         };
         let places = self.places.iter().filter(|(_, of)| is_it(of));
         places.map(|(place, (party, _))| (place.clone(), *party)).collect()
@@ -839,7 +849,7 @@ impl<'g> Network<'g> {
 fn request(asking: &Asking) -> Vec<u8> {
     let FetchRequest { endpoint, method, target, media_type, body, body_limit, .. } = &asking.fetch;
     // Byzantine peers announce more bytes than they send.
-    let length = if matches!(asking.from, Party::Liar(_)) { *body_limit } else { body.len() };
+    let length = if matches!(asking.from, Party::Byzantine(_)) { *body_limit } else { body.len() };
     let head = RequestHead { endpoint, method: *method, target, media_type, keep_alive: true };
     let mut bytes = head.to_bytes(length).expect("a proper request");
     bytes.extend_from_slice(body);

@@ -5,20 +5,20 @@ use std::time::Duration;
 
 use nisd::config::IpDetection;
 
-use super::fault::{Fault, OF_ANSWERS, OF_COMPARISON, OF_PUSHES, OF_QUESTIONS, OF_RELAYS};
+use super::fault::{Fault, OF_ANSWERS, OF_COMPARISON, OF_PUSHES, OF_RELAYS, OF_REQUESTS};
 use super::ground::IP_DETECTION;
 use crate::common::Random;
 
 /// Minimum target time in seconds that settings allow.
-const LEAST_TARGET_TIME: u32 = 10;
+const MIN_TARGET_TIME: u32 = 10;
 /// Latency of the slowest networks in milliseconds.
 const SLOWEST: (u64, u64) = (50, 300);
 /// Number of habits of a byzantine peer.
 const HABITS: usize = 4;
 /// Duration of a normal tick.
-pub const TURN: Duration = Duration::from_micros(300);
+pub const TICK_TIME: Duration = Duration::from_micros(300);
 /// Number of transactions that users send to a slow machine.
-const CROWD: usize = 60;
+const BURST_TRANSACTIONS: usize = 60;
 /// Rewrite limit, unless the plan tests it: far more blocks than are made during the longest partition and the time to
 /// converge afterwards.
 const WIDE_LIMIT: u64 = 240;
@@ -27,8 +27,8 @@ const WIDE_LIMIT: u64 = 240;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Known {
     ByKey(usize),
-    ByPlace(usize),
-    Liar(usize),
+    ByEndpoint(usize),
+    Byzantine(usize),
 }
 
 /// A member: an honest node.
@@ -52,7 +52,7 @@ pub struct MemberPlan {
 
 /// A byzantine peer: the faults it commits.
 #[derive(Clone, Debug)]
-pub struct LiarPlan {
+pub struct ByzantinePlan {
     pub ip: IpAddr,
     pub habits: Vec<Fault>,
     /// Percentage of its opportunities to lie that it takes.
@@ -80,9 +80,9 @@ pub enum Act {
     /// Sets the number of messages lost per thousand.
     Lose(usize),
     /// Sets the duration of the member's commits.
-    Slow(usize, Duration),
+    SlowCommits(usize, Duration),
     /// Sets the duration of the member's ticks.
-    Toil(usize, Duration),
+    SlowTicks(usize, Duration),
     /// Sets the member's clock forwards by seconds, or backwards.
     SetClock(usize, i64),
     /// Sends a user's transaction through the member.
@@ -100,7 +100,7 @@ pub enum Act {
 pub struct Plan {
     pub seed: u64,
     pub members: Vec<MemberPlan>,
-    pub liars: Vec<LiarPlan>,
+    pub byzantine_peers: Vec<ByzantinePlan>,
     pub target_time: u32,
     pub is_stabilized: bool,
     pub rewrite_limit: u64,
@@ -115,7 +115,7 @@ pub struct Plan {
     /// An additional fork with a depth at the rewrite limit.
     pub fork: Option<ForkPlan>,
     /// Waits until no member rejects another one any more.
-    pub is_patient: bool,
+    pub waits_for_backoffs: bool,
     /// The planned faults, for the tally.
     pub faults: Vec<Fault>,
 }
@@ -149,7 +149,7 @@ impl Plan {
         let mut plan = Plan {
             seed,
             members: (0..members).map(|index| member(index, is_private, liars, r)).collect(),
-            liars: (0..liars).map(|index| liar(index, is_private, r)).collect(),
+            byzantine_peers: (0..liars).map(|index| liar(index, is_private, r)).collect(),
             target_time: 4 + r.below(4) as u32,
             is_stabilized: r.below(4) > 0,
             rewrite_limit: if fork.is_some() || is_orderly { 10 + r.below(4) as u64 } else { WIDE_LIMIT },
@@ -157,20 +157,20 @@ impl Plan {
             acts: Vec::new(),
             calm_at: seconds(25 + r.below(40)),
             fork,
-            is_patient: r.below(8) == 0,
+            waits_for_backoffs: r.below(8) == 0,
             faults: Vec::new(),
         };
         if plan.latency == SLOWEST {
-            plan.target_time = LEAST_TARGET_TIME;
+            plan.target_time = MIN_TARGET_TIME;
         }
         if is_orderly {
-            plan.be_orderly();
+            plan.prevent_separation();
             plan.calm_at = seconds(180);
-            plan.liars[0].habits.push(Fault::TooFarBehind);
+            plan.byzantine_peers[0].habits.push(Fault::TooFarBehind);
         } else if fork.is_none() {
-            (0..1 + r.below(4)).for_each(|_| plan.trouble(r));
+            (0..1 + r.below(4)).for_each(|_| plan.add_fault(r));
         } else {
-            plan.be_orderly();
+            plan.prevent_separation();
         }
         plan.pushes(r);
         plan.announcements(r);
@@ -221,15 +221,15 @@ impl Plan {
         Plan {
             seed,
             members,
-            liars: Vec::new(),
-            target_time: LEAST_TARGET_TIME,
+            byzantine_peers: Vec::new(),
+            target_time: MIN_TARGET_TIME,
             is_stabilized: true,
             rewrite_limit: 360,
             latency: (10, 60),
             acts,
             calm_at: time.max(at),
             fork: None,
-            is_patient: false,
+            waits_for_backoffs: false,
             faults: Vec::new(),
         }
     }
@@ -244,9 +244,9 @@ impl Plan {
     }
 
     /// Removes what could separate members by itself, for a low rewrite limit.
-    fn be_orderly(&mut self) {
+    fn prevent_separation(&mut self) {
         self.calm_at = Duration::ZERO;
-        self.target_time = LEAST_TARGET_TIME;
+        self.target_time = MIN_TARGET_TIME;
         let count = self.members.len();
         for (index, member) in self.members.iter_mut().enumerate() {
             member.starts_at = Duration::ZERO;
@@ -256,7 +256,7 @@ impl Plan {
     }
 
     /// Plans one kind of fault before the calm.
-    fn trouble(&mut self, r: &mut Random) {
+    fn add_fault(&mut self, r: &mut Random) {
         let end = self.calm_at.as_secs() as usize;
         let at = 8 + r.below(end - 12);
         let until = (at + 3 + r.below(30)).min(end);
@@ -270,8 +270,8 @@ impl Plan {
             }
             5 => {
                 let takes = Duration::from_millis(50 + r.below(4_000) as u64);
-                self.acts.push((seconds(at), Act::Slow(member, takes)));
-                self.acts.push((seconds(until), Act::Slow(member, Duration::ZERO)));
+                self.acts.push((seconds(at), Act::SlowCommits(member, takes)));
+                self.acts.push((seconds(until), Act::SlowCommits(member, Duration::ZERO)));
                 self.faults.push(Fault::SlowDisk);
             }
             6 => {
@@ -284,9 +284,9 @@ impl Plan {
             }
             7 => {
                 let takes = Duration::from_millis(20 + r.below(180) as u64);
-                self.acts.push((seconds(at), Act::Toil(member, takes)));
-                self.acts.push((seconds(until), Act::Toil(member, TURN)));
-                for _ in 0..CROWD {
+                self.acts.push((seconds(at), Act::SlowTicks(member, takes)));
+                self.acts.push((seconds(until), Act::SlowTicks(member, TICK_TIME)));
+                for _ in 0..BURST_TRANSACTIONS {
                     let when = Duration::from_millis((1_000 * at + r.below(1_000 * (until - at))) as u64);
                     self.acts.push((when, Act::Announce(member)));
                 }
@@ -304,7 +304,7 @@ impl Plan {
     }
 
     fn divide(&mut self, at: usize, until: usize, r: &mut Random) {
-        let parties = self.members.len() + self.liars.len();
+        let parties = self.members.len() + self.byzantine_peers.len();
         let mut sides: Vec<u8> = (0..parties).map(|_| r.below(2) as u8).collect();
         sides[r.below(self.members.len())] ^= 1;
         self.acts.push((seconds(at), Act::Divide(sides)));
@@ -324,7 +324,7 @@ impl Plan {
     }
 
     fn pushes(&mut self, r: &mut Random) {
-        for (liar, plan) in self.liars.iter().enumerate() {
+        for (liar, plan) in self.byzantine_peers.iter().enumerate() {
             let pushed: Vec<_> = plan.habits.iter().filter(|habit| OF_PUSHES.contains(habit)).collect();
             if pushed.is_empty() {
                 continue;
@@ -347,12 +347,12 @@ impl Plan {
         let (is_private, count) = (self.members[0].ip == ip(true, 1), self.members.len());
         let stays = r.coin();
         for (index, member) in self.members.iter_mut().enumerate() {
-            let is_honest = |known: &Known| !matches!(known, Known::Liar(_));
+            let is_honest = |known: &Known| !matches!(known, Known::Byzantine(_));
             if !member.known.iter().any(is_honest) {
                 member.known.push(Known::ByKey(if index == 0 { 1 } else { 0 }));
             }
             let knows = |member: &MemberPlan, other| {
-                member.known.iter().any(|known| [Known::ByKey(other), Known::ByPlace(other)].contains(known))
+                member.known.iter().any(|known| [Known::ByKey(other), Known::ByEndpoint(other)].contains(known))
             };
             for other in (0..count).filter(|other| stays && *other != index) {
                 if !knows(member, other) {
@@ -360,13 +360,19 @@ impl Plan {
                 }
             }
         }
-        let before = self.liars.len();
+        let before = self.byzantine_peers.len();
         for relay in 0..1 + r.below(3) {
             let habits = (0..HABITS).map(|_| OF_RELAYS[r.below(OF_RELAYS.len())]);
             let habits = habits.collect();
             let leaves_at = (!stays).then_some(self.calm_at);
             let ip = ip(is_private, 150 + relay as u8);
-            self.liars.push(LiarPlan { ip, habits, eagerness: 30 + r.below(71), is_relay: true, leaves_at });
+            self.byzantine_peers.push(ByzantinePlan {
+                ip,
+                habits,
+                eagerness: 30 + r.below(71),
+                is_relay: true,
+                leaves_at,
+            });
             for _ in 0..6 {
                 let at = Duration::from_millis(8_000 + r.below(self.calm_at.as_millis() as usize) as u64);
                 let (liar, to) = (before + relay, r.below(count));
@@ -404,7 +410,7 @@ impl Plan {
 /// A member knows at least one of the earlier ones, so that all form one network.
 fn member(index: usize, is_private: bool, liars: usize, r: &mut Random) -> MemberPlan {
     let known =
-        |other: usize, r: &mut Random| if r.below(4) == 0 { Known::ByPlace(other) } else { Known::ByKey(other) };
+        |other: usize, r: &mut Random| if r.below(4) == 0 { Known::ByEndpoint(other) } else { Known::ByKey(other) };
     let mut others = Vec::new();
     // A member that knows nobody must wait until others find it.
     if index == 0 && r.below(4) > 0 {
@@ -416,10 +422,10 @@ fn member(index: usize, is_private: bool, liars: usize, r: &mut Random) -> Membe
         let more: Vec<_> = (0..index).filter(|other| *other != first && r.coin()).collect();
         others.extend(more.into_iter().map(|other| known(other, r)));
     }
-    others.extend((0..liars).filter(|_| r.coin()).map(Known::Liar).collect::<Vec<_>>());
+    others.extend((0..liars).filter(|_| r.coin()).map(Known::Byzantine).collect::<Vec<_>>());
     let ip_detection = IP_DETECTION[r.below(3)];
     // A member that needs others to learn its address and knows no honest one never takes part.
-    let is_told = others.is_empty() || others.iter().any(|known| !matches!(known, Known::Liar(_)));
+    let is_told = others.is_empty() || others.iter().any(|known| !matches!(known, Known::Byzantine(_)));
     MemberPlan {
         ip: ip(is_private, 1 + index as u8),
         weight: [1, 1, 2, 4][r.below(4)],
@@ -435,18 +441,18 @@ fn member(index: usize, is_private: bool, liars: usize, r: &mut Random) -> Membe
     }
 }
 
-fn liar(index: usize, is_private: bool, r: &mut Random) -> LiarPlan {
+fn liar(index: usize, is_private: bool, r: &mut Random) -> ByzantinePlan {
     let of = |group: &[Fault], r: &mut Random| group[r.below(group.len())];
     let is_pusher = r.below(3) == 0;
     let habit = |_| match r.below(4) {
         _ if is_pusher => of(OF_PUSHES, r),
         0 | 1 => of(OF_COMPARISON, r),
         2 => of(OF_ANSWERS, r),
-        _ => of(OF_QUESTIONS, r),
+        _ => of(OF_REQUESTS, r),
     };
     let habits = (0..HABITS).map(habit).collect();
     let (ip, eagerness) = (ip(is_private, 100 + index as u8), 30 + r.below(71));
-    LiarPlan { ip, habits, eagerness, is_relay: false, leaves_at: None }
+    ByzantinePlan { ip, habits, eagerness, is_relay: false, leaves_at: None }
 }
 
 fn ip(is_private: bool, number: u8) -> IpAddr {

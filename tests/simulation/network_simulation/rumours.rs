@@ -6,8 +6,8 @@ use nisd::model::{Amount, Block, Timestamp, Transaction};
 use nisd::peer::wire::{Identity, List, NodeInfo, SecureEntity};
 
 use super::fault::Fault;
-use super::ground::{person, stranger};
-use super::liar::{Liar, Scene};
+use super::ground::{unfunded_keys, user_keys};
+use super::liar::{ByzantinePeer, LieContext};
 use crate::common::private_network::{address, block, transfer};
 
 /// Maximum size of a request that byzantine peers claim to send.
@@ -21,48 +21,48 @@ const OTHER_NETWORK: i32 = 0x6800_0001;
 
 /// A request of a byzantine peer.
 #[derive(Clone)]
-pub struct Rumour {
+pub struct BadRequest {
     pub path: &'static str,
     pub body: Vec<u8>,
     /// The announced length of the body.
     pub length: usize,
 }
 
-impl Rumour {
-    fn new(path: &'static str, body: Vec<u8>) -> Rumour {
+impl BadRequest {
+    fn new(path: &'static str, body: Vec<u8>) -> BadRequest {
         let length = body.len();
-        Rumour { path, body, length }
+        BadRequest { path, body, length }
     }
 
-    fn signed<T: Writable>(path: &'static str, entity: T, keys: &KeyPair) -> Rumour {
-        Rumour::new(path, Format::Binary.to_bytes(&SecureEntity::sign(entity, keys, None)))
+    fn signed<T: Writable>(path: &'static str, entity: T, keys: &KeyPair) -> BadRequest {
+        BadRequest::new(path, Format::Binary.to_bytes(&SecureEntity::sign(entity, keys, None)))
     }
 
-    fn block(block: Block, keys: &KeyPair) -> Rumour {
-        Rumour::signed("/push/block", block, keys)
+    fn block(block: Block, keys: &KeyPair) -> BadRequest {
+        BadRequest::signed("/push/block", block, keys)
     }
 
-    fn transaction(transaction: Transaction, keys: &KeyPair) -> Rumour {
-        Rumour::signed("/push/transaction", transaction, keys)
+    fn transaction(transaction: Transaction, keys: &KeyPair) -> BadRequest {
+        BadRequest::signed("/push/transaction", transaction, keys)
     }
 
     /// Builds the sign of life of a node.
-    pub fn sign_of_life(node: &NodeInfo) -> Rumour {
-        Rumour::new("/node/sign-of-life", Format::Binary.to_bytes(node))
+    pub fn sign_of_life(node: &NodeInfo) -> BadRequest {
+        BadRequest::new("/node/sign-of-life", Format::Binary.to_bytes(node))
     }
 }
 
 /// Builds what a relay forwards after an honest node has signed it for others: a block that follows the receiver's tip,
 /// or otherwise a transaction.
-pub fn relayed(keys: &KeyPair, next: Option<Block>, transaction: Transaction) -> Rumour {
+pub fn relayed(keys: &KeyPair, next: Option<Block>, transaction: Transaction) -> BadRequest {
     match next {
-        Some(block) => Rumour::block(block, keys),
-        None => Rumour::transaction(transaction, keys),
+        Some(block) => BadRequest::block(block, keys),
+        None => BadRequest::transaction(transaction, keys),
     }
 }
 
 /// Builds the requests with which a byzantine peer commits a fault.
-pub fn rumours(liar: &Liar, fault: Fault, scene: &mut Scene<'_>) -> Vec<Rumour> {
+pub fn bad_requests(liar: &ByzantinePeer, fault: Fault, scene: &mut LieContext<'_>) -> Vec<BadRequest> {
     let keys = liar.keys(0);
     let now = scene.now;
     let tip = scene.tip();
@@ -72,59 +72,59 @@ pub fn rumours(liar: &Liar, fault: Fault, scene: &mut Scene<'_>) -> Vec<Rumour> 
     match fault {
         Fault::PushedForgedBlock => {
             let block = Block { signer: scene.members[0].identity.key, ..child(now, keys) };
-            vec![Rumour::block(block, keys)]
+            vec![BadRequest::block(block, keys)]
         }
-        Fault::PushedUnentitledBlock => vec![Rumour::block(child(now, &stranger()), keys)],
-        Fault::PushedFutureBlock => vec![Rumour::block(child(Timestamp(now.0 + 3_600), keys), keys)],
+        Fault::PushedUnentitledBlock => vec![BadRequest::block(child(now, &unfunded_keys()), keys)],
+        Fault::PushedFutureBlock => vec![BadRequest::block(child(Timestamp(now.0 + 3_600), keys), keys)],
         Fault::PushedOldBlock => {
             let old = scene.block(tip.height.0.saturating_sub(3).max(2));
-            old.into_iter().map(|old| Rumour::block(old, keys)).collect()
+            old.into_iter().map(|old| BadRequest::block(old, keys)).collect()
         }
-        Fault::PushedKnownBlock => vec![Rumour::block(last, keys)],
+        Fault::PushedKnownBlock => vec![BadRequest::block(last, keys)],
         Fault::PushedBlockOfOtherNetwork => {
             let mut block = Block { version: OTHER_NETWORK, ..child(now, keys) };
             block.signature = Some(keys.sign(&block.to_bytes(SigningForm::NonVerifiable)));
-            vec![Rumour::block(block, keys)]
+            vec![BadRequest::block(block, keys)]
         }
         Fault::PushedInAnothersName => {
             let mut entity = SecureEntity::sign(last, keys, None);
             entity.identity = Identity { key: scene.members[0].identity.key, name: None };
-            vec![Rumour::new("/push/block", Format::Binary.to_bytes(&entity))]
+            vec![BadRequest::new("/push/block", Format::Binary.to_bytes(&entity))]
         }
         Fault::PushedForgedTransaction => {
             let good = scene.overspending();
-            vec![Rumour::transaction(Transaction { signature: Some(Signature([4; 64])), ..good }, keys)]
+            vec![BadRequest::transaction(Transaction { signature: Some(Signature([4; 64])), ..good }, keys)]
         }
-        Fault::PushedOverspending => vec![Rumour::transaction(scene.overspending(), keys)],
+        Fault::PushedOverspending => vec![BadRequest::transaction(scene.overspending(), keys)],
         Fault::PushedExpired => {
             let time = Timestamp(now.0 - 2 * 3_600);
-            let old = transfer(&person(3), address(&person(4)), Amount::whole(1), Amount::whole(1), time);
-            vec![Rumour::transaction(old, keys)]
+            let old = transfer(&user_keys(3), address(&user_keys(4)), Amount::whole(1), Amount::whole(1), time);
+            vec![BadRequest::transaction(old, keys)]
         }
-        Fault::PushedKnownTransaction => known.into_iter().map(|known| Rumour::transaction(known, keys)).collect(),
+        Fault::PushedKnownTransaction => known.into_iter().map(|known| BadRequest::transaction(known, keys)).collect(),
         Fault::PushedManyTransactions => {
             let one = scene.overspending();
             let other = |place| Transaction { fee: Amount(one.fee.0 + place), ..one.clone() };
             let list = (0..MANY).map(|place| SecureEntity::sign(other(place), keys, None)).collect();
-            vec![Rumour::new("/push/transactions", Format::Binary.to_bytes(&List(list)))]
+            vec![BadRequest::new("/push/transactions", Format::Binary.to_bytes(&List(list)))]
         }
         Fault::PushedGarbage => {
             let bytes = (0..300).map(|_| scene.random.next() as u8).collect();
-            vec![Rumour::new("/push/transactions", bytes)]
+            vec![BadRequest::new("/push/transactions", bytes)]
         }
         Fault::PushedOversized => {
-            vec![Rumour { length: OVERSIZED, ..Rumour::new("/push/transactions", Vec::new()) }]
+            vec![BadRequest { length: OVERSIZED, ..BadRequest::new("/push/transactions", Vec::new()) }]
         }
-        Fault::PushedTooOften => vec![Rumour::block(last, keys); TOO_OFTEN],
+        Fault::PushedTooOften => vec![BadRequest::block(last, keys); TOO_OFTEN],
         Fault::SignInAnothersName => {
             let info = NodeInfo { identity: scene.members[0].identity.clone(), ..liar.info(0) };
-            vec![Rumour::sign_of_life(&info)]
+            vec![BadRequest::sign_of_life(&info)]
         }
         Fault::SignFromElsewhere => {
             let info = NodeInfo { endpoint: scene.members[0].endpoint.clone(), ..liar.info(0) };
-            vec![Rumour::sign_of_life(&info)]
+            vec![BadRequest::sign_of_life(&info)]
         }
-        Fault::ManyFaces => (0..liar.faces()).map(|face| Rumour::sign_of_life(&liar.info(face))).collect(),
+        Fault::ManyFaces => (0..liar.identities()).map(|face| BadRequest::sign_of_life(&liar.info(face))).collect(),
         other => unreachable!("{other:?} is not pushed"),
     }
 }

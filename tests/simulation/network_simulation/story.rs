@@ -8,24 +8,24 @@ use nisd::state;
 use nisd::store::{Store, block_row, stored_block, tip};
 
 use super::fault::{Fault, Tally};
-use super::ground::{Ground, member_key};
+use super::ground::{Environment, member_key};
 use super::network::Network;
-use super::plan::{Act, ForkPlan, Plan, TURN};
+use super::plan::{Act, ForkPlan, Plan, TICK_TIME};
 use super::takeover::Takeover;
-use super::watch::Fullest;
-use crate::books::Books;
+use super::watch::PeakUsage;
+use crate::books::BalanceSheet;
 use crate::common::private_network::{NETWORK, address, key_pair};
 use crate::invariants;
 
 const SECOND: Duration = Duration::from_secs(1);
 /// Seconds by which a transaction may be ahead of a clock.
-const MOST_AHEAD: i32 = 10;
+const MAX_AHEAD: i32 = 10;
 /// Maximum time for a network to converge and confirm all transactions after the last disturbance.
-const PATIENCE: Duration = Duration::from_secs(1_200);
+const MAX_CONVERGENCE_TIME: Duration = Duration::from_secs(1_200);
 /// Maximum time for which an honest node may be backed off by another one that can reach it.
-const MOST_SHUNNED: Duration = Duration::from_secs(600);
+const MAX_BACKOFF_TIME: Duration = Duration::from_secs(600);
 /// Interval between checks of whole states.
-const LOOKS: u64 = 10;
+const CHECK_INTERVAL: u64 = 10;
 /// Maximum time for a fork to reach its planned depth.
 const FORKS_WITHIN: u64 = 1_500;
 /// Time during which a too deep fork must persist.
@@ -39,8 +39,8 @@ pub struct Outcome {
     pub convergence: Option<Duration>,
     pub virtual_time: Duration,
     /// Time that members have spent waiting for answers of byzantine peers about their chains.
-    pub lost_time: Duration,
-    pub fullest: Fullest,
+    pub wasted_time: Duration,
+    pub peak_usage: PeakUsage,
     pub blocks: u64,
     /// Digests of everything that each member did since its last start.
     pub digests: Vec<String>,
@@ -49,18 +49,18 @@ pub struct Outcome {
 /// Simulates the network of a seed; panics if an invariant is violated.
 pub fn simulate(seed: u64) -> Outcome {
     let plan = Plan::new(seed);
-    with_story(&plan, |story| story.run())
+    with_network_run(&plan, |story| story.run())
 }
 
 /// Maximum number of blocks that a node of a private network may have to undo because of restarts: the lowest rewrite
 /// limit that settings allow.
-const MOST_UNDONE: u64 = 10;
+const MAX_UNDONE: u64 = 10;
 
 /// Simulates three nodes that are killed and restarted in turn for this long: they have one chain at the end and never
 /// diverge far. Returns how often one was started, and the maximum number of blocks undone at once.
 pub fn simulate_restarts(seed: u64, time: Duration) -> (u32, u64) {
     let plan = Plan::of_restarts(seed, time);
-    with_story(&plan, |story| {
+    with_network_run(&plan, |story| {
         let (mut deepest, mut at) = (0, Duration::ZERO);
         while story.network.now < plan.calm_at {
             story.second();
@@ -71,15 +71,15 @@ pub fn simulate_restarts(seed: u64, time: Duration) -> (u32, u64) {
             }
         }
         story.calm();
-        story.come_together();
-        assert!(deepest <= MOST_UNDONE, "seed {seed}: a member has undone {deepest} blocks at {at:?}");
-        (story.network.members.iter().map(|member| member.life).sum(), deepest)
+        story.converge();
+        assert!(deepest <= MAX_UNDONE, "seed {seed}: a member has undone {deepest} blocks at {at:?}");
+        (story.network.members.iter().map(|member| member.start_count).sum(), deepest)
     })
 }
 
 /// Simulates a node that knows a peer which never exists. Returns its chain height after each of these times.
 pub fn simulate_one_left(seed: u64, times: &[Duration]) -> Vec<u64> {
-    with_story(&Plan::of_one_left(seed), |story| {
+    with_network_run(&Plan::of_one_left(seed), |story| {
         let height = |time: &Duration| {
             story.network.run_until(*time);
             story.height(0)
@@ -88,15 +88,21 @@ pub fn simulate_one_left(seed: u64, times: &[Duration]) -> Vec<u64> {
     })
 }
 
-fn with_story<T>(plan: &Plan, tell: impl FnOnce(&mut Story<'_>) -> T) -> T {
-    let ground = Ground::new(plan);
+fn with_network_run<T>(plan: &Plan, tell: impl FnOnce(&mut NetworkRun<'_>) -> T) -> T {
+    let ground = Environment::new(plan);
     let settings: Vec<_> =
         plan.members.iter().enumerate().map(|(index, member)| ground.settings(index, member)).collect();
     let network = Network::new(plan, &ground, &settings);
-    tell(&mut Story { network, bans: BTreeMap::new(), convergence: None, seconds: 0, takeover: Takeover::default() })
+    tell(&mut NetworkRun {
+        network,
+        bans: BTreeMap::new(),
+        convergence: None,
+        seconds: 0,
+        takeover: Takeover::default(),
+    })
 }
 
-struct Story<'g> {
+struct NetworkRun<'g> {
     network: Network<'g>,
     /// Time since which a member has backed off another one that it could reach.
     bans: BTreeMap<(usize, usize), Duration>,
@@ -105,11 +111,11 @@ struct Story<'g> {
     takeover: Takeover,
 }
 
-impl Story<'_> {
+impl NetworkRun<'_> {
     fn run(&mut self) -> Outcome {
         let plan = self.network.plan;
         if let Some(fork) = plan.fork {
-            self.bring_about(fork);
+            self.create_fork(fork);
         }
         while self.network.now < plan.calm_at {
             self.second();
@@ -118,7 +124,7 @@ impl Story<'_> {
         if plan.fork == Some(ForkPlan::BeyondLimit) {
             self.stay_forked();
         } else {
-            self.come_together();
+            self.converge();
         }
         let network = &self.network;
         let running = || network.members.iter().filter_map(|member| member.running.as_ref());
@@ -126,8 +132,8 @@ impl Story<'_> {
             tally: network.tally.clone(),
             convergence: self.convergence,
             virtual_time: network.now,
-            lost_time: network.lost_time,
-            fullest: network.watch.fullest.clone(),
+            wasted_time: network.wasted_time,
+            peak_usage: network.watch.peak_usage.clone(),
             blocks: running().map(|running| running.view.height()).max().unwrap_or(0),
             digests: running().map(|running| running.node.digest()).collect(),
         }
@@ -137,10 +143,10 @@ impl Story<'_> {
     fn second(&mut self) {
         self.network.run_until(self.network.now + SECOND);
         self.seconds += 1;
-        self.takeover.look(&mut self.network);
-        if self.seconds.is_multiple_of(LOOKS) {
+        self.takeover.check(&mut self.network);
+        if self.seconds.is_multiple_of(CHECK_INTERVAL) {
             let running: Vec<_> = self.network.running().collect();
-            if let Some(index) = running.get((self.seconds / LOOKS) as usize % running.len().max(1)) {
+            if let Some(index) = running.get((self.seconds / CHECK_INTERVAL) as usize % running.len().max(1)) {
                 self.check_state(*index);
             }
             self.check_bans();
@@ -150,7 +156,7 @@ impl Story<'_> {
     /// Checks that the state of a member is sound and contains all transaction hashes of its chain.
     fn check_state(&self, index: usize) {
         if let Some(running) = &self.network.members[index].running {
-            let facts = invariants::check(running.store, &self.network.ground.network);
+            let facts = invariants::check(running.store, &self.network.environment.network);
             let facts = facts.unwrap_or_else(|what| panic!("state of member {index}: {what}"));
             let confirmed = self.network.watch.confirmed(&running.view.chain).len() as u64;
             assert!(facts.hashes >= confirmed, "{} of {confirmed} transactions are remembered", facts.hashes);
@@ -159,13 +165,14 @@ impl Story<'_> {
 
     /// Checks that no honest node is backed off for long by another one that can reach it.
     fn check_bans(&mut self) {
-        let (now, shunned) = (self.network.now, self.shunned());
+        let (now, shunned) = (self.network.now, self.backed_off());
         let network = &self.network;
-        let shunned: Vec<_> = shunned.into_iter().filter(|(one, other)| network.are_in_touch(*one, *other)).collect();
+        let shunned: Vec<_> =
+            shunned.into_iter().filter(|(one, other)| network.can_communicate(*one, *other)).collect();
         self.bans.retain(|pair, _| shunned.contains(pair));
         for pair in shunned {
             let long = now - *self.bans.entry(pair).or_insert(now);
-            assert!(long < MOST_SHUNNED, "member {} has shunned member {} for {long:?}", pair.0, pair.1);
+            assert!(long < MAX_BACKOFF_TIME, "member {} has shunned member {} for {long:?}", pair.0, pair.1);
         }
     }
 
@@ -173,18 +180,18 @@ impl Story<'_> {
     fn calm(&mut self) {
         let network = &mut self.network;
         network.act(&Act::Lose(0));
-        let parties = network.plan.members.len() + network.plan.liars.len();
+        let parties = network.plan.members.len() + network.plan.byzantine_peers.len();
         network.act(&Act::Divide(vec![0; parties]));
         for member in 0..network.members.len() {
             assert!(network.members[member].running.is_some(), "the plan has left member {member} stopped");
-            assert_eq!(network.members[member].set_ahead, 0, "the plan has left the clock of member {member} wrong");
-            network.act(&Act::Slow(member, Duration::ZERO));
-            network.act(&Act::Toil(member, TURN));
+            assert_eq!(network.members[member].clock_offset, 0, "the plan has left the clock of member {member} wrong");
+            network.act(&Act::SlowCommits(member, Duration::ZERO));
+            network.act(&Act::SlowTicks(member, TICK_TIME));
         }
     }
 
     /// Waits until all members have one chain with all transactions and form one network.
-    fn come_together(&mut self) {
+    fn converge(&mut self) {
         let calm = self.network.now;
         loop {
             self.second();
@@ -193,16 +200,16 @@ impl Story<'_> {
                 self.convergence = Some(self.network.now - calm);
             }
             let missing = self.missing();
-            let shunned = if self.network.plan.is_patient { self.shunned() } else { Vec::new() };
+            let shunned = if self.network.plan.waits_for_backoffs { self.backed_off() } else { Vec::new() };
             let running = || self.network.members.iter().filter_map(|member| member.running.as_ref());
-            let silent = running().filter(|running| !running.view.is_all_told()).count();
+            let silent = running().filter(|running| !running.view.is_all_reported()).count();
             let is_lively = self.network.pushed_blocks > 0;
             if is_one && is_lively && missing.is_empty() && shunned.is_empty() && silent == 0 {
                 break;
             }
             let waited = self.network.now - calm;
             assert!(
-                waited < PATIENCE,
+                waited < MAX_CONVERGENCE_TIME,
                 "after {waited:?} there are {} chains, these transactions are lost: {missing:?}, these members are \
                  shunned by others: {shunned:?}, {silent} members have not told of all blocks, and whether anybody has \
                  passed blocks on: {is_lively}",
@@ -223,7 +230,7 @@ impl Story<'_> {
         let confirmed = network.watch.confirmed(&running.view.chain);
         let is_excused = |member, at, one: &Transaction| {
             let is_stopped = network.stopped.iter().any(|(other, then)| *other == member && *then >= at);
-            let lives = one.timestamp.0 - MOST_AHEAD..one.deadline.0;
+            let lives = one.timestamp.0 - MAX_AHEAD..one.deadline.0;
             let mut set = network.set_clocks.iter().filter(|(other, then, _)| *other == member && *then >= at);
             is_stopped || set.any(|(_, _, shows)| !lives.contains(&shows.0))
         };
@@ -233,14 +240,14 @@ impl Story<'_> {
     }
 
     /// Returns pairs of members of which the first does not use the second because it was once unreachable.
-    fn shunned(&mut self) -> Vec<(usize, usize)> {
+    fn backed_off(&mut self) -> Vec<(usize, usize)> {
         let network = &mut self.network;
         let keys: Vec<_> = network.members.iter().map(|member| member.info.identity.key.to_string()).collect();
         let mut all = Vec::new();
         for one in 0..keys.len() {
             let Some(running) = &mut network.members[one].running else { continue };
             running.set_now(network.now);
-            let shunned = running.shunned();
+            let shunned = running.backed_off();
             all.extend((0..keys.len()).filter(|other| shunned.contains(&keys[*other])).map(|other| (one, other)));
         }
         all
@@ -255,36 +262,37 @@ impl Story<'_> {
         assert!(digests.iter().all(|one| *one == digests[0]), "one chain, but states {digests:?}");
         self.check_state(network.running().next().expect("a member"));
         self.check_books(running[0].store);
-        assert_eq!(digest(self.judge_anew(running[0].store)), digests[0], "the same blocks, judged anew");
+        assert_eq!(digest(self.revalidate(running[0].store)), digests[0], "the same blocks, judged anew");
     }
 
     /// Checks that every balance equals the sum over the blocks.
     fn check_books(&self, store: &Store) {
-        let (network, mut books) = (&self.network, Books::default());
+        let (network, mut books) = (&self.network, BalanceSheet::default());
         let snapshot = store.snapshot().expect("a snapshot");
         let nemesis = address(&key_pair(0));
         let running = network.members.iter().find_map(|member| member.running.as_ref()).expect("a member");
         for link in &running.view.chain[1..] {
             let block = &network.watch.blocks[&link.hash];
-            books.enter(block, Address::from_public_key(&block.signer, NETWORK), &network.ground.network);
+            books.add_block(block, Address::from_public_key(&block.signer, NETWORK), &network.environment.network);
         }
-        let (_, first) =
-            stored_block(&snapshot, Height(1), network.ground.context()).expect("a store").expect("the nemesis block");
-        books.enter(&first, nemesis, &network.ground.network);
-        assert_eq!(-books.balance(&nemesis), i128::from(network.ground.network.total_amount.0));
-        for (account, expected) in books.all().filter(|(account, _)| **account != nemesis) {
+        let (_, first) = stored_block(&snapshot, Height(1), network.environment.context())
+            .expect("a store")
+            .expect("the nemesis block");
+        books.add_block(&first, nemesis, &network.environment.network);
+        assert_eq!(-books.balance(&nemesis), i128::from(network.environment.network.total_amount.0));
+        for (account, expected) in books.balances().filter(|(account, _)| **account != nemesis) {
             let balance = state::account(&snapshot, account).expect("a store").balance;
             assert_eq!(i128::from(balance.total()), expected, "{account}");
         }
     }
 
     /// Returns a store that has imported the same blocks with full validation.
-    fn judge_anew(&self, store: &Store) -> &Store {
-        let ground = self.network.ground;
+    fn revalidate(&self, store: &Store) -> &Store {
+        let ground = self.network.environment;
         let snapshot = store.snapshot().expect("a snapshot");
         let block_at = |height| block_row(&snapshot, height)?.map(|row| row.verified_bytes()).transpose();
         let other = ground.open(&ground.new_folder());
-        ground.take_in(other, Box::new(nisd::chain::StoredBlockSource::new(Height(2), block_at)));
+        ground.import(other, Box::new(nisd::chain::StoredBlockSource::new(Height(2), block_at)));
         let last = self.network.running().next().map(|index| &self.network.members[index]);
         let expected = last.and_then(|member| member.running.as_ref()).expect("a member").view.tip();
         let taken_in = other.snapshot().expect("a snapshot");
@@ -295,7 +303,7 @@ impl Story<'_> {
 
     /// Creates a fork at the rewrite limit or one block deeper: one member is alone until it has made that many blocks,
     /// and then stops harvesting.
-    fn bring_about(&mut self, fork: ForkPlan) {
+    fn create_fork(&mut self, fork: ForkPlan) {
         let limit = self.network.plan.rewrite_limit;
         self.wait(|story| story.network.tips().len() == 1 && story.height(0) > limit + 2);
         let mut sides = vec![0; self.network.members.len()];

@@ -12,18 +12,18 @@ use crate::common::private_network::address;
 
 /// A member that was reachable at its known address for this long must still be known there. A request may take 15 s to
 /// fail.
-const ANSWERS: Duration = Duration::from_secs(35);
+const REACHABLE_TIME: Duration = Duration::from_secs(35);
 /// For this long after its start, a node must not move a member whose address it had saved.
-const BEFORE_A_MOVE: Duration = Duration::from_secs(60);
+const NO_MOVE_AFTER_START: Duration = Duration::from_secs(60);
 /// Maximum difference between the network time and the member's own clock, which has a resolution of seconds, in
 /// milliseconds.
-const MOST_OFF: i64 = 11_000;
+const MAX_CLOCK_OFFSET: i64 = 11_000;
 
 /// What members know about the addresses of others.
 #[derive(Default)]
 pub struct Takeover {
     /// Time since which one member could reach another one without interruption.
-    in_touch: BTreeMap<(usize, usize), Duration>,
+    reachable_since: BTreeMap<(usize, usize), Duration>,
     /// Pairs of members of which the first has last known the second at its true address, since its start or from its
     /// saved peers.
     known: BTreeSet<(usize, usize)>,
@@ -33,24 +33,24 @@ pub struct Takeover {
 
 impl Takeover {
     /// Checks that no member has been taken over so far.
-    pub fn look(&mut self, network: &mut Network<'_>) {
-        if !network.plan.liars.iter().any(|liar| liar.is_relay) {
+    pub fn check(&mut self, network: &mut Network<'_>) {
+        if !network.plan.byzantine_peers.iter().any(|liar| liar.is_relay) {
             return;
         }
         let count = network.members.len();
         for one in 0..count {
             for other in (0..count).filter(|other| *other != one) {
-                match network.are_in_touch(one, other) {
-                    true => drop(self.in_touch.entry((one, other)).or_insert(network.now)),
-                    false => drop(self.in_touch.remove(&(one, other))),
+                match network.can_communicate(one, other) {
+                    true => drop(self.reachable_since.entry((one, other)).or_insert(network.now)),
+                    false => drop(self.reachable_since.remove(&(one, other))),
                 }
             }
-            self.look_at(one, network);
+            self.check_member(one, network);
         }
     }
 
-    fn look_at(&mut self, index: usize, network: &mut Network<'_>) {
-        let (now, life) = (network.now, network.members[index].life);
+    fn check_member(&mut self, index: usize, network: &mut Network<'_>) {
+        let (now, life) = (network.now, network.members[index].start_count);
         let places: Vec<_> = (0..network.members.len()).map(|member| network.places_of(member)).collect();
         let party_at = |other: usize, host: &str, port: i64| {
             let mut places = places[other].iter();
@@ -71,11 +71,11 @@ impl Takeover {
                 self.known.extend(other.map(|other| (index, other)));
             }
         }
-        let is_young = now.saturating_sub(running.since) < BEFORE_A_MOVE;
+        let is_young = now.saturating_sub(running.since) < NO_MOVE_AFTER_START;
         let own = i64::from(running.node.time().0) * 1_000;
         let told = running.get("/time-sync/network-time").and_then(|told| told["sendTimeStamp"].as_i64());
         let off = told.map_or(0, |told| told - own);
-        assert!(off.abs() <= MOST_OFF, "the network time of member {index} was moved by {off} ms");
+        assert!(off.abs() <= MAX_CLOCK_OFFSET, "the network time of member {index} was moved by {off} ms");
         let Some(report) = running.get("/local/peers") else { return };
         for other in (0..places.len()).filter(|other| *other != index) {
             let name = address(&KeyPair::new(&member_key(other))).to_string();
@@ -92,8 +92,8 @@ impl Takeover {
             assert!(party.is_some(), "member {index} knows member {other} where nobody is: {endpoint}");
             let was_there = self.known.remove(&(index, other));
             assert!(!(was_there && is_young), "member {index}, just started, takes {endpoint} for member {other}");
-            let since = self.in_touch.get(&(index, other)).copied();
-            let has_answered = since.is_some_and(|since| now.saturating_sub(since) >= ANSWERS);
+            let since = self.reachable_since.get(&(index, other)).copied();
+            let has_answered = since.is_some_and(|since| now.saturating_sub(since) >= REACHABLE_TIME);
             assert!(
                 !(was_there && has_answered),
                 "member {index} knows member {other}, who answers, at {endpoint} now"

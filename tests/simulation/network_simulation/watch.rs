@@ -9,14 +9,14 @@ use nisd::net::service::ConnectionId;
 use nisd::peer::LimitUsage;
 use nisd::store::{Snapshot, Store, stored_block, stored_header, tip};
 
-use super::ground::Ground;
+use super::ground::Environment;
 
 /// Seconds by which blocks may be ahead of the receiver's clock.
-const MOST_AHEAD: i32 = 10;
+const MAX_AHEAD: i32 = 10;
 
 /// A block of a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Link {
+pub struct BlockInfo {
     pub hash: Hash256,
     pub score: i128,
     time: Timestamp,
@@ -24,25 +24,25 @@ pub struct Link {
 
 /// What is known of a member's chain.
 pub struct View {
-    pub chain: Vec<Link>,
+    pub chain: Vec<BlockInfo>,
     /// Heights that must be reported to its subscriber, and those that were.
-    due: Vec<u64>,
-    told: Vec<u64>,
+    unreported: Vec<u64>,
+    reported: Vec<u64>,
     /// Maximum number of blocks replaced at once.
     pub deepest: u64,
     /// The key that its node harvests with.
-    own: PublicKey,
+    own_key: PublicKey,
 }
 
 impl View {
     /// Returns the view of a node that has just been started.
     pub fn of(store: &Store, own: PublicKey) -> View {
         let snapshot = store.snapshot().expect("a snapshot");
-        let chain = (1..).map_while(|height| link(&snapshot, height)).collect();
-        View { chain, due: Vec::new(), told: Vec::new(), deepest: 0, own }
+        let chain = (1..).map_while(|height| block_info(&snapshot, height)).collect();
+        View { chain, unreported: Vec::new(), reported: Vec::new(), deepest: 0, own_key: own }
     }
 
-    pub fn tip(&self) -> Link {
+    pub fn tip(&self) -> BlockInfo {
         *self.chain.last().expect("a chain")
     }
 
@@ -51,45 +51,45 @@ impl View {
     }
 
     /// Processes the node's messages to its subscriber.
-    pub fn hear(&mut self, messages: impl Iterator<Item = (ConnectionId, Vec<u8>)>) {
+    pub fn process_messages(&mut self, messages: impl Iterator<Item = (ConnectionId, Vec<u8>)>) {
         for (_, message) in messages {
             let message = String::from_utf8(message).expect("text");
             let rest = message.rsplit_once("\"height\":").map_or("", |(_, rest)| rest);
             let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
             log::debug!("tells of block {digits}");
-            self.told.push(digits.parse().unwrap_or_else(|_| panic!("a block without a height: {message:?}")));
+            self.reported.push(digits.parse().unwrap_or_else(|_| panic!("a block without a height: {message:?}")));
         }
     }
 
     /// Blocks above a height are replaced; those not reported yet need not be.
     fn replace_above(&mut self, height: u64) {
-        let mut untold = self.due.split_off(self.told.len().min(self.due.len()));
+        let mut untold = self.unreported.split_off(self.reported.len().min(self.unreported.len()));
         untold.retain(|due| *due <= height);
-        self.due.append(&mut untold);
+        self.unreported.append(&mut untold);
         self.chain.truncate(height as usize);
     }
 
     /// Checks that every new block is reported once and in order, and nothing else is. Returns whether all were
     /// reported.
-    pub fn is_all_told(&self) -> bool {
-        let (told, due) = (&self.told, &self.due);
+    pub fn is_all_reported(&self) -> bool {
+        let (told, due) = (&self.reported, &self.unreported);
         assert!(due.starts_with(told), "these blocks were told: {told:?}, and these have come: {due:?}");
         told.len() == due.len()
     }
 }
 
-fn link(snapshot: &Snapshot<'_>, height: u64) -> Option<Link> {
+fn block_info(snapshot: &Snapshot<'_>, height: u64) -> Option<BlockInfo> {
     let header = stored_header(snapshot, Height(height)).expect("a store")?;
-    Some(Link { hash: header.hash, score: header.score, time: header.timestamp })
+    Some(BlockInfo { hash: header.hash, score: header.score, time: header.timestamp })
 }
 
 /// Maximum usage of every bounded collection by name, with the limits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Fullest(BTreeMap<&'static str, (usize, usize)>);
+pub struct PeakUsage(BTreeMap<&'static str, (usize, usize)>);
 
-impl Fullest {
+impl PeakUsage {
     /// Checks that no usage exceeds its limit.
-    pub fn look(&mut self, loads: &[LimitUsage]) {
+    pub fn update(&mut self, loads: &[LimitUsage]) {
         for LimitUsage { name: what, used: held, max: most } in loads {
             assert!(held <= most, "{held} {what}, and {most} may be");
             let fullest = self.0.entry(what).or_insert((0, *most));
@@ -97,7 +97,7 @@ impl Fullest {
         }
     }
 
-    pub fn merge(&mut self, other: &Fullest) {
+    pub fn merge(&mut self, other: &PeakUsage) {
         for (what, (held, most)) in &other.0 {
             let fullest = self.0.entry(what).or_insert((0, *most));
             fullest.0 = fullest.0.max(*held);
@@ -112,7 +112,7 @@ impl Fullest {
 }
 
 /// What is known of all members.
-pub struct Watch {
+pub struct InvariantChecker {
     /// All blocks that any member ever had.
     pub blocks: BTreeMap<Hash256, Block>,
     /// Users' transactions in the order in which they were sent.
@@ -120,17 +120,17 @@ pub struct Watch {
     known: BTreeSet<Hash256>,
     /// Keys that may harvest.
     harvesters: BTreeSet<PublicKey>,
-    pub fullest: Fullest,
+    pub peak_usage: PeakUsage,
 }
 
-impl Watch {
-    pub fn new(harvesters: BTreeSet<PublicKey>) -> Watch {
-        Watch {
+impl InvariantChecker {
+    pub fn new(harvesters: BTreeSet<PublicKey>) -> InvariantChecker {
+        InvariantChecker {
             blocks: BTreeMap::new(),
             sent: Vec::new(),
             known: BTreeSet::new(),
             harvesters,
-            fullest: Fullest::default(),
+            peak_usage: PeakUsage::default(),
         }
     }
 
@@ -141,7 +141,7 @@ impl Watch {
     }
 
     /// Checks the chain of a member whose clock shows `time`; returns whether the chain has changed.
-    pub fn look(&mut self, view: &mut View, store: &Store, ground: &Ground, time: Timestamp) -> bool {
+    pub fn check(&mut self, view: &mut View, store: &Store, ground: &Environment, time: Timestamp) -> bool {
         let snapshot = store.snapshot().expect("a snapshot");
         let last = tip(&snapshot).expect("a store").expect("a tip");
         if last.hash == view.tip().hash {
@@ -150,7 +150,7 @@ impl Watch {
         let mut new = Vec::new();
         let mut height = last.height.0;
         loop {
-            let link = link(&snapshot, height).expect("a block");
+            let link = block_info(&snapshot, height).expect("a block");
             if view.chain.get(height as usize - 1).is_some_and(|known| known.hash == link.hash) {
                 break;
             }
@@ -158,7 +158,7 @@ impl Watch {
             height -= 1;
         }
         new.reverse();
-        self.check_switch(view, &new, height, ground);
+        self.check_reorg(view, &new, height, ground);
         view.deepest = view.deepest.max(view.height() - height);
         let is_replacing = view.height() > height;
         view.replace_above(height);
@@ -167,16 +167,16 @@ impl Watch {
             view.chain.push(link);
             self.check_block(&snapshot, view, parent, ground, time);
             // A node harvests on its own tip.
-            let is_own = self.blocks[&link.hash].signer == view.own;
+            let is_own = self.blocks[&link.hash].signer == view.own_key;
             assert!(!(is_replacing && is_new && is_own), "block {} is made beside another one", view.height());
         }
-        view.due.extend(height + 1..=view.height());
+        view.unreported.extend(height + 1..=view.height());
         log::debug!("its chain is the same up to {height} and ends at {} now", view.height());
         true
     }
 
     /// Checks that a chain is replaced only by one with a higher score, and only from a height that may be rewritten.
-    fn check_switch(&self, view: &View, new: &[Link], common: u64, ground: &Ground) {
+    fn check_reorg(&self, view: &View, new: &[BlockInfo], common: u64, ground: &Environment) {
         let undone = view.height() - common;
         let limit = ground.network.chain.rewrite_limit;
         assert!(undone <= limit, "{undone} blocks are undone, and {limit} may be");
@@ -186,7 +186,14 @@ impl Watch {
 
     /// Checks that a block follows its parent, comes from a permitted harvester, and holds only transactions that users
     /// have sent.
-    fn check_block(&mut self, snapshot: &Snapshot<'_>, view: &View, parent: Link, ground: &Ground, time: Timestamp) {
+    fn check_block(
+        &mut self,
+        snapshot: &Snapshot<'_>,
+        view: &View,
+        parent: BlockInfo,
+        ground: &Environment,
+        time: Timestamp,
+    ) {
         let (link, height) = (view.tip(), view.height());
         if !self.blocks.contains_key(&link.hash) {
             let (_, block) =
@@ -202,12 +209,12 @@ impl Watch {
         }
         let block = &self.blocks[&link.hash];
         assert!(block.previous_hash == parent.hash && block.height.0 == height, "block {height} follows another one");
-        assert!(block.timestamp.0 <= time.0 + MOST_AHEAD, "block {height} is of the future");
+        assert!(block.timestamp.0 <= time.0 + MAX_AHEAD, "block {height} is of the future");
         assert!(block.timestamp > parent.time, "block {height} is older than the one before");
     }
 
     /// Returns the transactions of a chain.
-    pub fn confirmed(&self, chain: &[Link]) -> BTreeSet<Hash256> {
+    pub fn confirmed(&self, chain: &[BlockInfo]) -> BTreeSet<Hash256> {
         let blocks = chain.iter().filter_map(|link| self.blocks.get(&link.hash));
         blocks.flat_map(|block| block.transactions.iter().map(Transaction::hash)).collect()
     }

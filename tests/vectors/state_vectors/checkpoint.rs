@@ -10,7 +10,7 @@ use super::{dump_of, list, number, text};
 /// Returns the state after the last block. `names` lists further namespaces whose activity is included, besides the
 /// existing ones.
 pub fn checkpoint(run: &Run<'_, '_>, names: &Map<String, Value>) -> Value {
-    let dump = dump_of(&run.batch, &run.scenario.network, &run.tip().unwrap());
+    let dump = dump_of(&run.txn, &run.scenario.network, &run.tip().unwrap());
     let accounts = list(&dump["accounts"]).iter().map(|account| account_value(run, account));
     let mut active: Map<String, Value> = names.keys().map(|name| (name.clone(), false.into())).collect();
     let (mut owners, mut mosaics, mut leases) = (Map::new(), Map::new(), Map::new());
@@ -58,7 +58,7 @@ fn names_of(run: &Run<'_, '_>, addresses: &Value) -> Vec<String> {
 fn account_value(run: &Run<'_, '_>, dumped: &Value) -> (String, Value) {
     let name = name_of(run, &dumped["address"]);
     let address = address_of(run, &dumped["address"]);
-    let account = state::account(&run.batch, &address).unwrap();
+    let account = state::account(&run.txn, &address).unwrap();
     let (next, limit) = (Height(run.height() + 1), run.scenario.network.chain.rewrite_limit);
     let forwarded = account.forwarded(next, limit).unwrap_or(address);
     let latest =

@@ -84,13 +84,13 @@ fn configured(config: &Value, chain: ChainParameters) -> ChainParameters {
 /// A running scenario.
 pub struct Run<'a, 'env> {
     pub scenario: &'a Scenario,
-    pub batch: WriteTxn<'env>,
+    pub txn: WriteTxn<'env>,
 }
 
 impl Run<'_, '_> {
     /// Returns the tip; `None` before the nemesis block.
     pub fn tip(&self) -> Option<StoredHeader> {
-        tip(&self.batch).unwrap()
+        tip(&self.txn).unwrap()
     }
 
     /// Returns the tip height.
@@ -112,7 +112,7 @@ impl Run<'_, '_> {
 
     /// Undoes all blocks above a height.
     pub fn undo_to(&mut self, height: u64) {
-        rollback(&mut self.batch, Height(height)).unwrap();
+        rollback(&mut self.txn, Height(height)).unwrap();
     }
 
     /// Applies the next block; returns the effects of its transactions as the vectors write them.
@@ -120,8 +120,8 @@ impl Run<'_, '_> {
         let Scenario { network, accounts, .. } = self.scenario;
         let parent = self.tip();
         let block = self.scenario.block(parent.as_ref().map_or(1, |parent| parent.height.0 + 1));
-        let mut context = apply::begin(&block, &mut self.batch, network).unwrap();
-        let mut ledger = Ledger { txn: &mut self.batch, block: &mut context, network };
+        let mut context = apply::begin(&block, &mut self.txn, network).unwrap();
+        let mut ledger = Ledger { txn: &mut self.txn, block: &mut context, network };
         let mut notifications = Vec::new();
         for transaction in &block.transactions {
             let mut effects = Vec::new();
@@ -151,7 +151,7 @@ impl Run<'_, '_> {
         let network = &self.scenario.network;
         if let Some(due) = due_after(block.height) {
             let mut recalculation = Recalculation::new(due);
-            while recalculation.step(&mut self.batch, network).unwrap() {}
+            while recalculation.step(&mut self.txn, network).unwrap() {}
         }
         let header = StoredHeader {
             height: block.height,
@@ -164,6 +164,6 @@ impl Run<'_, '_> {
             beneficiary: applied.beneficiary,
             ids: applied.ids,
         };
-        apply::store(&mut self.batch, &header, block, network.chain.rewrite_limit).unwrap();
+        apply::store(&mut self.txn, &header, block, network.chain.rewrite_limit).unwrap();
     }
 }

@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use super::{Report, Session, start};
-use crate::common::conversation::{Conversation, Line, Said, Step, body_of, conversations, read_file};
+use crate::common::conversation::{Conversation, Line, ServerOutput, Step, body_of, conversations, read_file};
 use crate::common::daemon::Node;
 use crate::common::http_client::{Client, post};
 use crate::common::json_text::Json;
@@ -19,9 +19,9 @@ use crate::common::websocket::Stomp;
 /// A time after the last transaction was made, at which none has expired.
 const CLOCK: &str = "367738600+";
 /// A network whose configured total supply is so much larger than the actual one that it makes a block every second.
-const HASTY: [&str; 2] = ["nem.network.totalAmount=9000000000000", "nis.shouldAutoHarvestOnBoot=true"];
+const FAST_BLOCKS: [&str; 2] = ["nem.network.totalAmount=9000000000000", "nis.shouldAutoHarvestOnBoot=true"];
 /// Maximum wait for a recorded message.
-const PATIENCE: Duration = Duration::from_secs(10);
+const MAX_WAIT: Duration = Duration::from_secs(10);
 const ALICE: &str = "TBL6KOCXUCMCGTWUGVQGSUVPZSYKREVXBX7LNET3";
 const BANK: &str = "TBNWZ7OCWTPMMWMXI6PCFA6EKAP3OGA3VCGMKEVQ";
 
@@ -37,11 +37,11 @@ fn json(text: &str) -> Json {
 }
 
 /// Groups the frames of a step by topic.
-fn by_topic(said: impl IntoIterator<Item = Said>) -> BTreeMap<String, Vec<Stomp>> {
+fn by_topic(said: impl IntoIterator<Item = ServerOutput>) -> BTreeMap<String, Vec<Stomp>> {
     let mut topics: BTreeMap<String, Vec<Stomp>> = BTreeMap::new();
     for said in said {
         let topic = said.topic().unwrap_or_default().to_owned();
-        if let Said::Stomp(frame) = said {
+        if let ServerOutput::Stomp(frame) = said {
             topics.entry(topic).or_default().push(frame);
         }
     }
@@ -49,7 +49,7 @@ fn by_topic(said: impl IntoIterator<Item = Said>) -> BTreeMap<String, Vec<Stomp>
 }
 
 fn recorded(step: &Step) -> BTreeMap<String, Vec<Stomp>> {
-    by_topic(step.heard.iter().map(Said::from_line))
+    by_topic(step.received.iter().map(ServerOutput::from_line))
 }
 
 /// Returns all announcements; a transaction that was announced before is taken from there.
@@ -90,17 +90,23 @@ fn height_of_full(frame: &Stomp) -> Option<Json> {
 }
 
 /// The subscribed sessions and their messages so far.
-struct Stage {
+struct LiveRun {
     live: Session,
     /// Messages by recorded step.
-    heard: Vec<(u64, Said)>,
+    received: Vec<(u64, ServerOutput)>,
     /// Own heights by recorded heights.
     heights: BTreeMap<Json, Json>,
 }
 
-impl Stage {
+impl LiveRun {
     /// Performs a step and reads the messages it causes.
-    fn play(&mut self, step: &Step, announcement: Option<&Announcement>, client: &mut Client, report: &mut Report) {
+    fn perform_step(
+        &mut self,
+        step: &Step,
+        announcement: Option<&Announcement>,
+        client: &mut Client,
+        report: &mut Report,
+    ) {
         match announcement {
             Some(Announcement { transaction: None, .. }) => {
                 return report.skip("announcement that was refused, and so is not recorded".to_owned());
@@ -114,27 +120,27 @@ impl Stage {
                 let asks_for_block = step.sent.iter().any(|line| line.data.contains("/w/api/block/last"));
                 if asks_for_block {
                     // The last block has no transactions, as in the recording.
-                    self.hear_block(0);
+                    self.receive_block(0);
                 }
                 step.sent.iter().for_each(|line| self.live.wire.send(line, line.data.as_bytes()));
                 if asks_for_block {
-                    self.hear_block(step.number);
+                    self.receive_block(step.number);
                 }
             }
         }
         let recorded = recorded(step);
         let begun = Instant::now();
-        while !is_complete(&recorded, &self.heard_in(step.number)) && begun.elapsed() < PATIENCE {
-            self.heard.extend(self.live.wire.hear(Duration::from_millis(100)).map(|said| (step.number, said)));
+        while !is_complete(&recorded, &self.received_in(step.number)) && begun.elapsed() < MAX_WAIT {
+            self.received.extend(self.live.wire.receive(Duration::from_millis(100)).map(|said| (step.number, said)));
         }
-        self.heard.extend(self.live.wire.hear_rest().into_iter().map(|said| (step.number, said)));
+        self.received.extend(self.live.wire.receive_pending().into_iter().map(|said| (step.number, said)));
         let full = |topics: &BTreeMap<String, Vec<Stomp>>| topics.get("/blocks")?.iter().find_map(height_of_full);
-        self.heights.extend(full(&recorded).zip(full(&self.heard_in(step.number))));
+        self.heights.extend(full(&recorded).zip(full(&self.received_in(step.number))));
     }
 
     /// Checks that every block is reported once with its height, in order, and once more for the request at the end.
     fn check_blocks(&mut self, report: &mut Report) {
-        let heard = by_topic(self.heard.iter().map(|(_, said)| said.clone()));
+        let heard = by_topic(self.received.iter().map(|(_, said)| said.clone()));
         let heights = |topic: &str| -> Vec<u64> {
             let frames = heard.get(topic).into_iter().flatten();
             let heights = frames.map(|frame| body_of(frame).get("height").expect("a height").to_string());
@@ -147,27 +153,27 @@ impl Stage {
         let is_good = is_steady && told == blocks && before == blocks.len() + 1;
         let found = (!is_good).then(|| format!("heights {told:?}, blocks {:?}", heights("/blocks")));
         report.note("live /blocks and /blocks/new", found.into_iter().collect());
-        let frames: Vec<Said> = self.heard.iter().map(|(_, said)| said.clone()).collect();
+        let frames: Vec<ServerOutput> = self.received.iter().map(|(_, said)| said.clone()).collect();
         self.live.check("live", &frames, report);
     }
 
     /// Reads messages until this many blocks were reported since the last one with transactions.
-    fn catch_up(&mut self, count: usize) {
-        let is_block = |said: &Said| said.topic() == Some("/blocks");
-        let since = |heard: &[(u64, Said)]| {
+    fn receive_blocks(&mut self, count: usize) {
+        let is_block = |said: &ServerOutput| said.topic() == Some("/blocks");
+        let since = |heard: &[(u64, ServerOutput)]| {
             let blocks = heard.iter().rev().filter(|(_, said)| is_block(said));
             blocks.take_while(|(_, said)| height_of_full_in(said).is_none()).count()
         };
-        while since(&self.heard) < count {
-            self.hear_block(0);
+        while since(&self.received) < count {
+            self.receive_block(0);
         }
     }
 
     /// Reads messages until a block without transactions is reported.
-    fn hear_block(&mut self, step: u64) {
-        while let Some(said) = self.live.wire.hear(PATIENCE) {
+    fn receive_block(&mut self, step: u64) {
+        while let Some(said) = self.live.wire.receive(MAX_WAIT) {
             let is_it = said.topic() == Some("/blocks") && height_of_full_in(&said).is_none();
-            self.heard.push((step, said));
+            self.received.push((step, said));
             if is_it {
                 return;
             }
@@ -175,8 +181,8 @@ impl Stage {
     }
 
     /// Returns the messages of a step by topic.
-    fn heard_in(&self, step: u64) -> BTreeMap<String, Vec<Stomp>> {
-        by_topic(self.heard.iter().filter(|(number, _)| *number == step).map(|(_, said)| said.clone()))
+    fn received_in(&self, step: u64) -> BTreeMap<String, Vec<Stomp>> {
+        by_topic(self.received.iter().filter(|(number, _)| *number == step).map(|(_, said)| said.clone()))
     }
 }
 
@@ -190,8 +196,8 @@ fn is_complete(recorded: &BTreeMap<String, Vec<Stomp>>, heard: &BTreeMap<String,
     told.into_iter().all(|topic| count(heard, topic) >= count(recorded, topic))
 }
 
-fn height_of_full_in(said: &Said) -> Option<Json> {
-    if let Said::Stomp(frame) = said { height_of_full(frame) } else { None }
+fn height_of_full_in(said: &ServerOutput) -> Option<Json> {
+    if let ServerOutput::Stomp(frame) = said { height_of_full(frame) } else { None }
 }
 
 /// Returns the bodies of a topic for comparison: without values of blocks of one run, and with translated heights.
@@ -204,7 +210,7 @@ fn bodies(topic: &str, frames: &[Stomp], heights: &BTreeMap<Json, Json>) -> Vec<
             if topic == "/blocks" {
                 let free = ["/timeStamp", "/signature", "/prevBlockHash", "/height"];
                 free.iter()
-                    .for_each(|path| _ = body.at_path(path, &mut |value| *value = Json::Word("free".to_owned())));
+                    .for_each(|path| _ = body.at_path(path, &mut |value| *value = Json::Literal("free".to_owned())));
             }
             body.at_name("height", &mut |height| {
                 if let Some(own) = heights.get(height) {
@@ -253,8 +259,8 @@ fn compare(
 /// Opens a session and performs its first steps.
 fn open(name: &str, address: SocketAddr, steps: &[Step], report: &mut Report) -> Session {
     let mut session = Session::new(name, address);
-    steps.iter().for_each(|step| session.replay(step, PATIENCE, report));
-    report.had += 1;
+    steps.iter().for_each(|step| session.replay(step, MAX_WAIT, report));
+    report.replayed += 1;
     session
 }
 
@@ -265,15 +271,15 @@ fn open_with(address: SocketAddr, name: &str, handshake: &Step, frames: &[&str],
         let line = Line { op: "text".to_owned(), data: format!("{frame}\0"), ..handshake.sent[0].clone() };
         session.wire.send(&line, line.data.as_bytes());
     }
-    session.wire.hear_rest();
+    session.wire.receive_pending();
     session
 }
 
 /// Checks that this subscription of a session got the same messages about alice's transactions as the live session.
-fn compare_implicit(session: &mut Session, id: &str, stage: &Stage, report: &mut Report) {
+fn compare_implicit(session: &mut Session, id: &str, stage: &LiveRun, report: &mut Report) {
     let topic = format!("/transactions/{ALICE}");
-    let own = by_topic(session.wire.hear_rest()).remove(&topic).unwrap_or_default();
-    let live = by_topic(stage.heard.iter().map(|(_, said)| said.clone())).remove(&topic).unwrap_or_default();
+    let own = by_topic(session.wire.receive_pending()).remove(&topic).unwrap_or_default();
+    let live = by_topic(stage.received.iter().map(|(_, said)| said.clone())).remove(&topic).unwrap_or_default();
     let bodies = |frames: &[Stomp]| frames.iter().map(body_of).map(|body| body.to_string()).collect::<Vec<_>>();
     report.frames += own.len();
     let mut found = Vec::new();
@@ -288,8 +294,8 @@ fn compare_implicit(session: &mut Session, id: &str, stage: &Stage, report: &mut
 /// Checks a session registered by its subscription to an address: it gets every transaction and every block with one;
 /// in the recording it does not.
 fn compare_registered(session: &mut Session, report: &mut Report) {
-    let got = session.wire.hear_rest();
-    let heard: Vec<_> = got.iter().filter_map(Said::topic).map(str::to_owned).collect();
+    let got = session.wire.receive_pending();
+    let heard: Vec<_> = got.iter().filter_map(ServerOutput::topic).map(str::to_owned).collect();
     let confirmed = ["transactions", "account"];
     let expected: Vec<String> = [["unconfirmed"].as_slice(), &confirmed, &["unconfirmed"], &confirmed]
         .concat()
@@ -314,14 +320,14 @@ const REGISTER: &str =
 #[test]
 fn reannounced_transactions_are_published_as_recorded() {
     let Some(path) = shared("data/websocket/live.jsonl") else { return };
-    let Some((node, _store)) = start(CLOCK, &HASTY) else { return };
+    let Some((node, _store)) = start(CLOCK, &FAST_BLOCKS) else { return };
     let (lines, mut report) = (read_file(&path), Report::default());
     let all = conversations(&lines);
     let named = |name: &str| all.iter().find(|one| one.name == name).expect("the conversation");
     let live = named("live");
     let (opening, steps) = live.steps.split_at(live.steps.iter().take_while(|step| step.number < 100).count());
     let stage = open("live", node.websocket, opening, &mut report);
-    let mut stage = Stage { live: stage, heard: Vec::new(), heights: BTreeMap::new() };
+    let mut stage = LiveRun { live: stage, received: Vec::new(), heights: BTreeMap::new() };
     let bank = named("live-unregistered-bank");
     let mut bank = open(&bank.name, node.websocket, &bank.steps[..bank.steps.len() - 1], &mut report);
     let only = named("live-only-send-subscribe");
@@ -338,7 +344,7 @@ fn reannounced_transactions_are_published_as_recorded() {
 
 /// Performs all steps except the client's close, and compares each with the recording.
 fn play(
-    stage: &mut Stage,
+    stage: &mut LiveRun,
     steps: &[Step],
     announcements: &BTreeMap<u64, Announcement>,
     node: &Node,
@@ -349,15 +355,15 @@ fn play(
     for step in &steps[..steps.len() - 1] {
         if !step.sent.is_empty() {
             // Effects that need some blocks must have happened here as well.
-            stage.catch_up(blocks);
+            stage.receive_blocks(blocks);
         }
         for frame in recorded(step).get("/blocks").into_iter().flatten() {
             blocks = if height_of_full(frame).is_some() { 0 } else { blocks + 1 };
         }
-        stage.play(step, announcements.get(&step.number), &mut client, report);
-        let (recorded, heard) = (recorded(step), stage.heard_in(step.number));
+        stage.perform_step(step, announcements.get(&step.number), &mut client, report);
+        let (recorded, heard) = (recorded(step), stage.received_in(step.number));
         compare(&format!("live step {}", step.number), &recorded, &heard, &stage.heights, report);
     }
     // Late messages arrive with the next block.
-    stage.hear_block(u64::MAX);
+    stage.receive_block(u64::MAX);
 }
