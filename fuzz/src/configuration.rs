@@ -5,8 +5,8 @@ use std::fmt::{Debug, Display};
 use std::path::Path;
 use std::sync::LazyLock;
 
-use nisd::config::properties::{self, MAX_FILE_BYTES, Property, SyntaxError};
-use nisd::config::{ConfigError, Settings, build, config_json};
+use nisd::config::properties::{self, MAX_FILE_BYTES, Property};
+use nisd::config::{ConfigError, Diagnostic, Settings, build, config_json};
 
 /// A private key that must not occur in any output.
 pub const KEY: &str = "c0def1d0b5ec2e7ab1ade5ca1ab1e0ddba11f007ba5eba11deadfa11facade77";
@@ -109,7 +109,7 @@ fn check_built(built: &Result<Settings, ConfigError>) {
     }
 }
 
-fn check_read(read: &Result<Vec<Property>, SyntaxError>) {
+fn check_read(read: &Result<Vec<Property>, Diagnostic>) {
     match read {
         Ok(properties) => {
             hides_key(properties);

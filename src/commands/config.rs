@@ -4,11 +4,12 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::Path;
 
+use log::Level;
 use zeroize::Zeroizing;
 
 use super::CommandError;
 use crate::cli::CheckConfig;
-use crate::config::check::{self, FileKind, FileReport, LineStatus};
+use crate::config::check::{self, FileKind, FileReport};
 use crate::config::properties::MAX_FILE_BYTES;
 
 /// Width of the column of setting names.
@@ -19,8 +20,8 @@ pub fn check(command: &CheckConfig, home: Option<&Path>) -> Result<(), CommandEr
     let files = command.files.iter().map(|path| read(path)).collect::<Result<Vec<_>, _>>()?;
     let checked = check::check(&files, home);
     let text: String = checked.iter().map(lines).collect::<Vec<_>>().join("\n");
-    let count = |verdict| checked.iter().flat_map(|file| &file.findings).filter(|one| one.status == verdict).count();
-    let [taken, without, wrong] = [LineStatus::Applied, LineStatus::NoEffect, LineStatus::Invalid].map(count);
+    let count = |level| checked.iter().flat_map(|file| &file.findings).filter(|one| one.level == level).count();
+    let [taken, without, wrong] = [Level::Info, Level::Warn, Level::Error].map(count);
     let summary = format!("\n{taken} used, {without} without effect, {wrong} wrong\n");
     io::stdout().write_all((text + &summary).as_bytes()).map_err(CommandError::Output)?;
     if wrong > 0 {
@@ -46,9 +47,9 @@ fn read(path: &Path) -> Result<check::File, CommandError> {
 fn lines(file: &FileReport) -> String {
     let mut text = format!("{}: {}\n", file.path.display(), file.kind);
     for finding in &file.findings {
-        let place = if finding.place == 0 { String::new() } else { finding.place.to_string() };
-        let (verdict, why) = (finding.status.to_string(), &finding.text);
-        let line = format!("{place:>5}  {:SUBJECT_WIDTH$}  {verdict:9}  {why}", finding.subject);
+        let place = if finding.line == 0 { String::new() } else { finding.line.to_string() };
+        let (subject, effect, why) = (check::subject(finding), check::effect(finding.level), &finding.text);
+        let line = format!("{place:>5}  {subject:SUBJECT_WIDTH$}  {effect:9}  {why}");
         text.push_str(line.trim_end());
         text.push('\n');
     }

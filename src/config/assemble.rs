@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::changes::ExplicitSettings;
 use super::layers::Layers;
+use super::local_addresses::LocalAddresses;
 use super::networks::{self, Identity};
 use super::notices;
 use super::peers::{self, PeersFile};
@@ -19,6 +20,7 @@ use super::values;
 use crate::model::Height;
 use crate::model::address::NetworkByte;
 use crate::model::network::{ChainParameters, Network};
+use crate::peer::wire::Version;
 
 impl Settings {
     /// Reads all settings; the error lists everything that is wrong.
@@ -56,22 +58,24 @@ fn read_all(reader: &mut Reader<'_>, identity: Option<Identity>, byte: Option<Ne
     let websocket = websocket(reader, http.as_ref());
     let limits = limits(reader);
     let endpoint = endpoint(reader, http.as_ref());
-    let announced_version = reader.version("nisd.announcedVersion");
-    let clock = reader.clock("nisd.clock");
+    let announced_version = reader.read("nisd.announcedVersion", values::version).unwrap_or(Version::OWN);
+    let clock = reader.read("nisd.clock", values::clock).unwrap_or_default();
     let logs_json = reader.choice("nisd.logFormat") == "json";
     let log_level = reader.choice("nisd.logLevel").parse().unwrap_or(log::LevelFilter::Info);
-    let local = reader.local_addresses("nis.additionalLocalIps");
-    let trusted_proxies = reader.address_ranges("nisd.trustedProxies");
+    let local = reader.read("nis.additionalLocalIps", LocalAddresses::parse).unwrap_or_default();
+    let trusted_proxies = reader.read("nisd.trustedProxies", values::address_ranges).unwrap_or_default();
     let host_names = host_names(reader, endpoint.as_ref());
-    let local_origins = reader.origins("nisd.localOrigins");
-    let harvester_keys = reader.secrets("nis.additionalHarvesterPrivateKeys");
+    let local_origins = reader.read("nisd.localOrigins", values::origins).unwrap_or_default();
+    let harvester_keys = reader.read("nis.additionalHarvesterPrivateKeys", values::secrets).unwrap_or_default();
     let unlocked_limit = reader.integer("nis.unlockedLimit");
     let features = features(reader);
     let history_from = reader.integer("nisd.historyFrom").map(|height| Height(height.unsigned_abs()));
     let forgets_hashes = reader.boolean("nisd.forgetHashes");
     let peers = peers(reader, identity.as_ref());
     // Without the network, addresses cannot be validated.
-    let allowed_harvesters = reader.addresses("nis.allowedHarvesterAddresses", byte?);
+    let byte = byte?;
+    let addresses = |text: &str| values::addresses(text, byte);
+    let allowed_harvesters = reader.read("nis.allowedHarvesterAddresses", addresses).unwrap_or_default();
     let Identity { name, byte, generation_hash, nemesis_signer, total_amount, nemesis, nemesis_hash } = identity?;
     let history_from = history_from.filter(|_| features.historical_account_data);
     let chain = ChainParameters { history_from, ..chain? };
@@ -136,8 +140,8 @@ fn folder_name(network: &str) -> String {
 fn boot(reader: &mut Reader<'_>) -> Boot {
     Boot {
         auto: reader.boolean("nis.shouldAutoBoot"),
-        key: reader.secret("nis.bootKey"),
-        name: reader.text("nis.bootName").filter(|name| !name.is_empty()),
+        key: reader.read("nis.bootKey", values::secret).flatten(),
+        name: reader.read("nis.bootName", values::text).filter(|name| !name.is_empty()),
         auto_harvest: reader.boolean("nis.shouldAutoHarvestOnBoot"),
     }
 }
@@ -157,14 +161,14 @@ fn ip_detection(reader: &mut Reader<'_>) -> IpDetection {
 }
 
 fn peers(reader: &mut Reader<'_>, identity: Option<&Identity>) -> Option<PeerSettings> {
-    let hosts = reader.endpoints("nisd.peers");
-    let checkpoint = reader.checkpoint("nisd.trustBelow");
+    let hosts = reader.read("nisd.peers", values::endpoints).unwrap_or_default();
+    let checkpoint = reader.read("nisd.trustBelow", values::checkpoint).flatten();
     let node_limit = count(reader, "nis.nodeLimit");
     let time_sync_node_limit = count(reader, "nis.timeSyncNodeLimit");
     let binary_transport = reader.boolean("nis.useBinaryTransport");
     let use_network_time = reader.boolean("nis.useNetworkTime");
     let ip_detection = ip_detection(reader);
-    let paths = reader.text("nem.nonAuditedApiPaths").unwrap_or_default().to_lowercase();
+    let paths = reader.read("nem.nonAuditedApiPaths", values::text).unwrap_or_default().to_lowercase();
     let unaudited_paths = paths.split('|').map(|path| path.trim().to_owned()).filter(|path| !path.is_empty()).collect();
     // Beside the configuration file, as in NIS1.
     let file = peers::file_name(&identity?.name);
@@ -188,26 +192,26 @@ fn port(reader: &mut Reader<'_>, name: &'static str) -> Option<u16> {
 fn endpoint(reader: &mut Reader<'_>, http: Option<&HttpSettings>) -> Option<Endpoint> {
     let protocol = reader.choice("nem.protocol");
     let https_port = port(reader, "nem.httpsPort");
-    let host = reader.name("nem.host");
+    let host = reader.read("nem.host", values::name);
     let port = if protocol == "https" { https_port? } else { http?.port };
     Some(Endpoint { protocol, host: host?, port: port.into() })
 }
 
 /// Returns the configured names of this node, normalised.
 fn host_names(reader: &mut Reader<'_>, endpoint: Option<&Endpoint>) -> Vec<String> {
-    let mut names = reader.host_names("nisd.hostNames");
+    let mut names = reader.read("nisd.hostNames", values::host_names).unwrap_or_default();
     names.extend(endpoint.into_iter().flat_map(|endpoint| values::host_names(&endpoint.host).unwrap_or_default()));
     names
 }
 
 fn http(reader: &mut Reader<'_>) -> Option<HttpSettings> {
     Some(HttpSettings {
-        bind: reader.bind("nisd.bindAddress"),
-        context: reader.context("nem.apiContext"),
+        bind: reader.read("nisd.bindAddress", values::bind).unwrap_or_default(),
+        context: reader.read("nem.apiContext", values::context).unwrap_or_default(),
         dos_filter: reader.boolean("nem.useDosFilter"),
         gzip: reader.boolean("nisd.gzip"),
         explorer: reader.boolean("nisd.explorer"),
-        metrics: reader.listener("nisd.metricsBind"),
+        metrics: reader.read("nisd.metricsBind", values::listener).flatten(),
         port: port(reader, "nem.httpPort")?,
     })
 }

@@ -4,13 +4,14 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use log::Level;
 use zeroize::Zeroizing;
 
 use super::key::{Key, Support};
 use super::layers::{Layers, Origin};
 use super::notices::redact_key;
 use super::peers::{KnownPeers, file_name};
-use super::problem::Problem;
+use super::problem::{Diagnostic, Problem};
 use super::properties::{self, Property};
 use super::settings::Settings;
 use super::suggest_key::suggest_key;
@@ -50,38 +51,18 @@ impl fmt::Display for FileKind {
     }
 }
 
-/// What the node does with a line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum LineStatus {
-    /// The line takes effect.
-    Applied,
-    /// The line has no effect in this node.
-    NoEffect,
-    /// The node does not start with this line.
-    Invalid,
-}
-
-impl fmt::Display for LineStatus {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            LineStatus::Applied => "used",
-            LineStatus::NoEffect => "no effect",
-            LineStatus::Invalid => "WRONG",
-        })
+/// Returns what the node does with a line of this level, for a person.
+pub fn effect(level: Level) -> &'static str {
+    match level {
+        Level::Error => "WRONG",
+        Level::Warn => "no effect",
+        _ => "used",
     }
 }
 
-/// Result for a line or an entry of a file. Never contains a private key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
-    /// The line, or the number among the accepted entries of a peer list, from 1; 0 for the whole file.
-    pub place: usize,
-    /// The key, or the peer.
-    pub subject: String,
-    /// What the node does with it.
-    pub status: LineStatus,
-    /// Why, and what to do instead; may be empty.
-    pub text: String,
+/// Returns the key or the peer of a result, for a person.
+pub fn subject(finding: &Diagnostic) -> &str {
+    finding.key.as_deref().unwrap_or("the file")
 }
 
 /// A file and its results.
@@ -91,8 +72,9 @@ pub struct FileReport {
     pub path: PathBuf,
     /// What it is.
     pub kind: FileKind,
-    /// In the order of the file.
-    pub findings: Vec<Finding>,
+    /// The results in the order of the file: information for a line that takes effect, a warning for one without
+    /// effect, an error for one with which the node does not start.
+    pub findings: Vec<Diagnostic>,
 }
 
 /// Remarks on settings that take effect but work differently than in NIS1.
@@ -151,9 +133,7 @@ pub fn check(files: &[File], home: Option<&Path>) -> Vec<FileReport> {
                 Content::Log(properties) => {
                     (FileKind::Log, ignored_settings(properties, OF_LOG, |key, end| key.ends_with(end)))
                 }
-                Content::Unreadable(kind, place, why) => {
-                    (*kind, vec![Finding { place: *place, ..file_finding(LineStatus::Invalid, why.clone()) }])
-                }
+                Content::Malformed(error) => (FileKind::Settings, vec![error.clone()]),
             };
             FileReport { path: path.clone(), kind, findings }
         })
@@ -166,7 +146,7 @@ pub fn check(files: &[File], home: Option<&Path>) -> Vec<FileReport> {
         settings.for_each(|further| {
             let text =
                 "this node reads one file of settings (--config): merge the files, later values override earlier ones";
-            further.findings.insert(0, file_finding(LineStatus::NoEffect, text.to_owned()));
+            further.findings.insert(0, Diagnostic::warn(text));
         });
     }
     checked
@@ -178,8 +158,8 @@ enum Content {
     Peers,
     Database(Vec<Property>),
     Log(Vec<Property>),
-    /// Its apparent kind, the line with the syntax error, and the error.
-    Unreadable(FileKind, usize, String),
+    /// Apparently settings, with a syntax error.
+    Malformed(Diagnostic),
 }
 
 impl Content {
@@ -191,7 +171,7 @@ impl Content {
             properties.iter().any(|property| starts.iter().any(|start| property.key.starts_with(start)))
         };
         match properties::parse(bytes) {
-            Err(error) => Content::Unreadable(FileKind::Settings, error.line, error.what),
+            Err(error) => Content::Malformed(error),
             Ok(properties) if begin_with(&properties, &["nem.", "nis.", "nisd."]) => Content::Settings(properties),
             Ok(properties) if begin_with(&properties, &["jdbc.", "flyway.", "hibernate."]) => {
                 Content::Database(properties)
@@ -205,22 +185,20 @@ impl Content {
 }
 
 /// Returns the results of a settings file, each key at its line.
-fn check_settings(path: &Path, properties: &[Property], layers: &Layers, problems: &[Problem]) -> Vec<Finding> {
+fn check_settings(path: &Path, properties: &[Property], layers: &Layers, problems: &[Problem]) -> Vec<Diagnostic> {
     let of_line = |Property { key, line, .. }: &Property| {
         let here = Origin::File { path: Rc::from(path), line: *line };
         if let Some(problem) = problems.iter().find(|problem| problem.origin == here) {
             return wrong(*line, problem);
         }
         let winning = layers.get(key).map(|value| &value.origin).filter(|origin| **origin != here);
-        let (verdict, text) = match (table::find(key), winning) {
-            (Some(_), Some(winning)) => (LineStatus::NoEffect, format!("it is set again at {winning}, which is used")),
-            (Some(Key { support: Support::Ignored, meaning, .. }), None) => {
-                (LineStatus::NoEffect, (*meaning).to_owned())
-            }
-            (Some(_), None) => (LineStatus::Applied, remark(key).to_owned()),
-            (None, _) => (LineStatus::NoEffect, unknown(key)),
+        let (level, text) = match (table::find(key), winning) {
+            (Some(_), Some(winning)) => (Level::Warn, format!("it is set again at {winning}, which is used")),
+            (Some(Key { support: Support::Ignored, meaning, .. }), None) => (Level::Warn, (*meaning).to_owned()),
+            (Some(_), None) => (Level::Info, remark(key).to_owned()),
+            (None, _) => (Level::Warn, unknown(key)),
         };
-        Finding { place: *line, subject: redact_key(key), status: verdict, text }
+        Diagnostic { level, line: *line, key: Some(redact_key(key)), text }
     };
     properties.iter().map(of_line).collect()
 }
@@ -234,18 +212,14 @@ fn unknown(key: &str) -> String {
     format!("there is no such setting; NIS1 does not reject it either{meant}")
 }
 
-fn wrong(place: usize, problem: &Problem) -> Finding {
+fn wrong(line: usize, problem: &Problem) -> Diagnostic {
     let Problem { key, value, why, allowed, .. } = problem;
     let text = format!("{value} {why}; allowed: {allowed}");
-    Finding { place, subject: key.clone(), status: LineStatus::Invalid, text }
-}
-
-fn file_finding(verdict: LineStatus, text: String) -> Finding {
-    Finding { place: 0, subject: "the file".to_owned(), status: verdict, text }
+    Diagnostic { key: Some(key.clone()), ..Diagnostic::error(line, text) }
 }
 
 /// Returns the results of a peer list. Without a valid network in the settings, the file's name is not checked.
-fn check_peers(path: &Path, bytes: &[u8], network: Option<&Network>) -> Vec<Finding> {
+fn check_peers(path: &Path, bytes: &[u8], network: Option<&Network>) -> Vec<Diagnostic> {
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     // Nothing in the list depends on the network.
     let context = network.map_or_else(Context::trusted_store, Context::of);
@@ -253,30 +227,27 @@ fn check_peers(path: &Path, bytes: &[u8], network: Option<&Network>) -> Vec<Find
     let expected_name = network.map(|network| file_name(&network.name)).filter(|wanted| *wanted != name);
     if let Some(wanted) = expected_name {
         let text = format!("the list is read only from a file {wanted} beside the settings: rename it");
-        findings.push(file_finding(LineStatus::NoEffect, text));
+        findings.push(Diagnostic::warn(text));
     }
     match KnownPeers::parse(bytes, context) {
-        Err(defect) => findings.push(file_finding(LineStatus::Invalid, defect.to_string())),
+        Err(defect) => findings.push(Diagnostic::error(0, defect)),
         Ok(peers) => {
-            let taken = (1..).zip(&peers.nodes).map(|(place, node)| Finding {
-                place,
-                subject: node.endpoint.to_string(),
-                status: LineStatus::Applied,
-                text: String::new(),
+            let taken = (1..).zip(&peers.nodes).map(|(line, node)| {
+                let key = Some(node.endpoint.to_string());
+                Diagnostic { level: Level::Info, line, key, text: String::new() }
             });
             findings.extend(taken);
-            findings
-                .extend(peers.diagnostics.iter().map(|notice| file_finding(LineStatus::NoEffect, notice.to_string())));
+            findings.extend(peers.diagnostics);
         }
     }
     findings
 }
 
 /// Returns the results of settings that this node does not have, with the first advice that fits the key.
-fn ignored_settings(properties: &[Property], advice: &[(&str, &str)], fits: fn(&str, &str) -> bool) -> Vec<Finding> {
+fn ignored_settings(properties: &[Property], advice: &[(&str, &str)], fits: fn(&str, &str) -> bool) -> Vec<Diagnostic> {
     let of_line = |Property { key, line, .. }: &Property| {
         let text = advice.iter().find(|(part, _)| fits(key, part)).map_or("", |(_, text)| text);
-        Finding { place: *line, subject: redact_key(key), status: LineStatus::NoEffect, text: text.to_owned() }
+        Diagnostic { line: *line, key: Some(redact_key(key)), ..Diagnostic::warn(text) }
     };
     properties.iter().map(of_line).collect()
 }
@@ -295,7 +266,7 @@ mod tests {
 
     /// Formats `place subject: verdict` of each finding.
     fn said(checked: &FileReport) -> Vec<String> {
-        let line = |one: &Finding| format!("{} {}: {}", one.place, one.subject, one.status);
+        let line = |one: &Diagnostic| format!("{} {}: {}", one.line, subject(one), effect(one.level));
         checked.findings.iter().map(line).collect()
     }
 
@@ -343,7 +314,7 @@ mod tests {
         let log = file("b", "handlers = java.util.logging.ConsoleHandler\n.level = INFO\norg.nem.level = FINE\n");
         let [database, log] = &checked(&[database, log])[..] else { panic!("two files") };
         assert_eq!((database.kind, log.kind), (FileKind::Database, FileKind::Log));
-        assert!(database.findings.iter().chain(&log.findings).all(|one| one.status == LineStatus::NoEffect));
+        assert!(database.findings.iter().chain(&log.findings).all(|one| one.level == Level::Warn));
         assert!(database.findings[0].text.contains("cannot be read") && log.findings[2].text.contains("nisd.logLevel"));
         assert!(!format!("{database:?}").contains("secret"));
     }

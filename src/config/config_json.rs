@@ -5,7 +5,8 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 use zeroize::Zeroizing;
 
-use super::properties::{MAX_FILE_BYTES, Property, SyntaxError, strip_byte_order_mark};
+use super::problem::Diagnostic;
+use super::properties::{MAX_FILE_BYTES, Property, strip_byte_order_mark, too_large};
 
 /// Member of the file that holds the configuration keys.
 const MEMBER: &str = "nisConfiguration";
@@ -18,9 +19,9 @@ pub fn looks_like_json(bytes: &[u8]) -> bool {
 /// Reads the members of `nisConfiguration` in order; other members are skipped.
 ///
 /// A value is a text, a whole number or a boolean. The line of a property is that of its key.
-pub fn parse(bytes: &[u8]) -> Result<Vec<Property>, SyntaxError> {
+pub fn parse(bytes: &[u8]) -> Result<Vec<Property>, Diagnostic> {
     if bytes.len() > MAX_FILE_BYTES {
-        return Err(SyntaxError::too_large());
+        return Err(too_large());
     }
     let bytes = strip_byte_order_mark(bytes);
     let file: File = serde_json::from_slice(bytes).map_err(|error| explain(&error))?;
@@ -29,14 +30,14 @@ pub fn parse(bytes: &[u8]) -> Result<Vec<Property>, SyntaxError> {
 }
 
 /// Describes a JSON error without repeating the file's content, which may be secret.
-fn explain(error: &serde_json::Error) -> SyntaxError {
+fn explain(error: &serde_json::Error) -> Diagnostic {
     let what = match error.classify() {
         serde_json::error::Category::Data => {
             format!("the file needs an object {MEMBER:?} whose values are texts, whole numbers or booleans")
         }
         _ => format!("not valid JSON (column {})", error.column()),
     };
-    SyntaxError::new(error.line(), what)
+    Diagnostic::error(error.line(), what)
 }
 
 struct File(Vec<(String, Scalar)>);
@@ -170,7 +171,7 @@ mod tests {
         for text in ["{\n}", "{\"nisConfiguration\":\n\"s3cret\"}", "{\n\"nisConfiguration\":{\"a\":[\"s3cret\"]}}"] {
             let error = parse(text.as_bytes()).unwrap_err();
             assert_eq!(error.line, 2, "{error}");
-            assert!(error.what.contains("nisConfiguration") && !error.what.contains("s3cret"), "{error}");
+            assert!(error.text.contains("nisConfiguration") && !error.text.contains("s3cret"), "{error}");
         }
         for text in ["{\n\"nisConfiguration\":{\"a\":1.5}}", "{\n\"nisConfiguration\":{\"a\":null}}"] {
             assert_eq!(parse(text.as_bytes()).unwrap_err().line, 2, "{text}");
@@ -182,7 +183,7 @@ mod tests {
         assert_eq!(parse(b"{\n\"a\": ,\n}").unwrap_err().to_string(), "line 2: not valid JSON (column 6)");
         assert!(parse(b"{} {}").is_err());
         assert!(parse("[".repeat(100_000).as_bytes()).is_err());
-        assert_eq!(parse(&vec![b' '; MAX_FILE_BYTES + 1]).unwrap_err(), SyntaxError::too_large());
+        assert_eq!(parse(&vec![b' '; MAX_FILE_BYTES + 1]).unwrap_err(), too_large());
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use super::values::{self, Parsed};
+
 /// One setting.
 #[derive(Clone, Copy, Debug)]
 pub struct Key {
@@ -73,14 +75,8 @@ pub enum ReloadEffect {
 }
 
 /// Allowed values of a setting. `Display` describes them for a person.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub enum Kind {
-    /// Any text without control characters.
-    Text,
-    /// A non-empty name of at most 64 characters, without control characters.
-    Name,
-    /// A file or folder.
-    Path,
     /// A whole number in decimal digits within these bounds.
     Integer {
         /// Minimum.
@@ -95,98 +91,54 @@ pub enum Kind {
         /// Maximum.
         max: u64,
     },
-    /// `true` or `false`.
-    Boolean,
     /// One of these names.
     Choice(&'static [&'static str]),
     /// Any of these names.
     Names(&'static [&'static str]),
-    /// A hash.
-    Hash,
-    /// Any number of hashes.
-    Hashes,
-    /// An address of the network.
-    Address,
-    /// Any number of addresses of the network.
-    Addresses,
-    /// A private key.
-    Secret,
-    /// Any number of private keys.
-    Secrets,
-    /// Addresses that count as local.
-    LocalAddresses,
-    /// Any number of IP addresses and ranges of them.
-    AddressRanges,
-    /// Any number of host names.
-    HostNames,
-    /// Any number of origins of web pages.
-    Origins,
-    /// Any number of endpoints of peers.
-    Endpoints,
-    /// A trusted checkpoint: height and hash of a block.
-    Checkpoint,
-    /// Addresses to listen on.
-    Bind,
-    /// An address and a port to listen on, or none.
-    Listener,
-    /// A path prefix of the HTTP interface.
-    Context,
-    /// Source of network time.
-    Clock,
-    /// A version of NIS1.
-    Version,
+    /// Any other text with a description and a check.
+    Form {
+        /// The description.
+        allowed: &'static str,
+        /// Returns a clause about what is wrong with a text.
+        check: fn(&str) -> Result<(), String>,
+        /// Whether values must never be shown.
+        is_secret: bool,
+    },
 }
 
 impl Kind {
     /// Returns whether values of this kind must never be shown.
     pub fn is_secret(self) -> bool {
-        matches!(self, Kind::Secret | Kind::Secrets)
+        matches!(self, Kind::Form { is_secret: true, .. })
+    }
+
+    /// Checks a value as far as possible without other settings.
+    pub(super) fn check(self, text: &str) -> Parsed<()> {
+        match self {
+            Kind::Integer { min, max } => values::integer(text, min, max).map(drop),
+            Kind::Size { min, max } => values::size(text, min, max).map(drop),
+            Kind::Choice(names) => values::choice(text, names).map(drop),
+            Kind::Names(known) => values::names(text, known).map(drop),
+            Kind::Form { check, .. } => check(text),
+        }
     }
 }
 
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = match self {
+        match self {
             Kind::Integer { min, max } if [i64::from(i32::MAX), i64::MAX].contains(max) => {
-                return write!(f, "a whole number, at least {min}");
+                write!(f, "a whole number, at least {min}")
             }
-            Kind::Integer { min, max } => return write!(f, "a whole number from {min} to {max}"),
+            Kind::Integer { min, max } => write!(f, "a whole number from {min} to {max}"),
             Kind::Size { min, max } => {
                 let (min, max) = (Bytes(*min), Bytes(*max));
-                return write!(f, "bytes, or a number followed by K, M, G or T, from {min} to {max}");
+                write!(f, "bytes, or a number followed by K, M, G or T, from {min} to {max}")
             }
-            Kind::Choice(names) => return f.write_str(&names.join(" or ")),
-            Kind::Names(names) => return write!(f, "nothing, or some of {}, joined by |", names.join(", ")),
-            Kind::Text => "a text",
-            Kind::Name => "a name of 1 to 64 characters",
-            Kind::Path => "a path; a relative one starts at the folder of the configuration file",
-            Kind::Boolean => "true or false",
-            Kind::Hash => "64 hex digits",
-            Kind::Hashes => "nothing, or hashes of 64 hex digits, joined by |",
-            Kind::Address => "an address of the network: 40 letters and digits without hyphens",
-            Kind::Addresses => "nothing, or addresses of the network without hyphens, joined by |",
-            Kind::Secret => "nothing, or a private key of 64 hex digits",
-            Kind::Secrets => "nothing, or private keys of 64 hex digits, joined by |",
-            Kind::LocalAddresses => {
-                "nothing, or IP addresses, host names and patterns such as 10.0.*.* (IPv6: all eight \
-                 parts), joined by |"
-            }
-            Kind::AddressRanges => {
-                "nothing, or IP addresses and ranges such as 10.0.0.0/8 or 2001:db8::/32, joined by |"
-            }
-            Kind::HostNames => "nothing, or host names and IP addresses without ports, joined by |",
-            Kind::Origins => "nothing, or origins such as http://127.0.0.1:3000, joined by |",
-            Kind::Checkpoint => "nothing, or HEIGHT:HASH",
-            Kind::Endpoints => "nothing, or HOST, HOST:PORT and [IPV6]:PORT, joined by |",
-            Kind::Listener => {
-                "nothing, or an IP address of this machine and a port, such as 10.0.0.5:9100 or [::]:9100"
-            }
-            Kind::Bind => "an IP address of this machine, localhost for 127.0.0.1 and ::1, or * for all",
-            Kind::Context => "nothing, or a path that begins with / and does not end with it",
-            Kind::Version => "MAJOR.MINOR.BUILD compatible with 0.6 and 0.7, such as 0.6.102",
-            Kind::Clock => "system, or network seconds: N holds the clock there, N+ lets it run from there",
-        };
-        f.write_str(text)
+            Kind::Choice(names) => f.write_str(&names.join(" or ")),
+            Kind::Names(names) => write!(f, "nothing, or some of {}, joined by |", names.join(", ")),
+            Kind::Form { allowed, .. } => f.write_str(allowed),
+        }
     }
 }
 

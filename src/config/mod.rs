@@ -37,7 +37,7 @@ pub use load::{MAX_NEMESIS_BYTES, NemesisError, build, load};
 pub use local_addresses::LocalAddresses;
 pub use network_file::network_properties;
 pub use notices::no_block_source_warning;
-pub use peers::{KnownPeers, MAX_PEERS_BYTES, PeersError, PeersErrorKind, PeersFile};
+pub use peers::{KnownPeers, MAX_PEERS_BYTES, PeersError, PeersFile};
 pub use problem::{ConfigError, Diagnostic, Problem};
 pub use secret::Secret;
 pub use settings::{

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::reader::Reader;
 use super::settings::NemesisFile;
+use super::values;
 use crate::crypto::PublicKey;
 use crate::model::BLOCK_CHAIN_FEATURES;
 use crate::model::address::{Address, NetworkByte};
@@ -83,7 +84,7 @@ pub(super) fn is_after_all_forks(name: &str) -> bool {
 
 /// Reads the network's identity. `None` after a problem was recorded.
 pub(super) fn identity(reader: &mut Reader<'_>) -> Option<Identity> {
-    let name = reader.name("nem.network")?;
+    let name = reader.read("nem.network", values::name)?;
     match KNOWN.iter().find(|known| known.name.eq_ignore_ascii_case(&name)) {
         Some(known) if known.name == name => Some(known_identity(known, reader)),
         Some(known) => {
@@ -146,10 +147,11 @@ fn private_identity(name: String, reader: &mut Reader<'_>) -> Option<Identity> {
     }
     // Everything is read before the first `?`, so that all problems are found.
     let byte = reader.integer("nem.network.version").map(|version| NetworkByte(version as u8));
-    let generation_hash = reader.hash("nem.network.generationHash");
+    let generation_hash = reader.read("nem.network.generationHash", values::hash);
     let total_xem = reader.integer("nem.network.totalAmount");
     let file = reader.path("nem.network.nemesisFilePath");
-    let nemesis_signer = byte.and_then(|byte| reader.address("nem.network.nemesisSignerAddress", byte));
+    let nemesis_signer =
+        byte.and_then(|byte| reader.read("nem.network.nemesisSignerAddress", |text| values::address(text, byte)));
     Some(Identity {
         name,
         byte: byte?,
@@ -285,8 +287,8 @@ pub(super) const FORK_KEYS: [&str; 6] = [
 fn forks(reader: &mut Reader<'_>, byte: Option<NetworkByte>, is_after_all: bool) -> Option<Forks> {
     let configured = FORK_KEYS.map(|key| reader.integer(key));
     let treasury = reader.integer("nis.treasuryReissuanceForkHeight");
-    let hashes = reader.hashes("nis.treasuryReissuanceForkTransactionHashes");
-    let fallback = reader.hashes("nis.treasuryReissuanceForkFallbackTransactionHashes");
+    let hashes = reader.read("nis.treasuryReissuanceForkTransactionHashes", values::hashes);
+    let fallback = reader.read("nis.treasuryReissuanceForkFallbackTransactionHashes", values::hashes);
     let default = if is_after_all { Forks::all_past() } else { default_forks(byte?) };
     let height = |configured: Option<i64>, default| configured.map_or(default, i64::unsigned_abs);
     let [multisig_m_of_n, mosaics, first_fee, remote_account, mosaic_redefinition, second_fee] = configured;

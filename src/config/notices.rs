@@ -7,7 +7,7 @@ use super::problem::{Diagnostic, Problem};
 use super::reader::Reader;
 use super::settings::Settings;
 use super::suggest_key::{PREFIXES, has_prefix, suggest_key};
-use super::table;
+use super::{table, values};
 use crate::model::address::NetworkByte;
 use crate::model::network::Network;
 
@@ -131,7 +131,7 @@ pub(super) fn check_network(reader: &mut Reader<'_>, network: &Network) -> Vec<D
 /// Reports a first letter that does not match the network byte: the letter has no effect, but the byte may be wrong.
 fn start_char_mismatch(reader: &mut Reader<'_>, network: &Network) -> Option<Diagnostic> {
     const KEY: &str = "nem.network.addressStartChar";
-    let configured = reader.name(KEY)?.chars().next()?;
+    let configured = reader.read(KEY, values::name)?.chars().next()?;
     let letter = network.nemesis_signer.as_str().chars().next()?;
     let text = || format!("{KEY} has no effect: with this nem.network.version addresses begin with {letter}");
     (configured != letter).then(|| Diagnostic::warn(text()))

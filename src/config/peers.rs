@@ -8,9 +8,9 @@ use std::path::PathBuf;
 use super::networks::key;
 use super::problem::{Diagnostic, quoted};
 use super::settings::PeerSettings;
+use crate::codec::Context;
 use crate::codec::json::JsonDecoder;
-use crate::codec::lenient_json::{self, LenientJsonError, Value};
-use crate::codec::{Context, ReadError};
+use crate::codec::lenient_json::{self, Value};
 use crate::crypto::PublicKey;
 use crate::model::Network;
 use crate::peer::wire::{DEFAULT_PORT, Endpoint, Identity, MetaData, NodeInfo, limits};
@@ -43,86 +43,34 @@ pub struct KnownPeers {
 pub struct PeersError {
     /// The file, as an absolute path.
     pub path: PathBuf,
-    /// The defect.
-    pub kind: PeersErrorKind,
-}
-
-/// Defect of a peer list.
-#[derive(Debug)]
-pub enum PeersErrorKind {
-    /// The file cannot be read.
-    Unreadable(io::Error),
-    /// It is longer than [`MAX_PEERS_BYTES`].
-    TooLong,
-    /// It is not JSON.
-    Syntax(LenientJsonError),
-    /// It is not an object with a list `knownPeers`.
-    NoList,
-    /// It has more than [`limits::LISTED_NODES`] entries.
-    TooMany,
-    /// An entry is wrong.
-    Entry {
-        /// Its position, from 1.
-        number: usize,
-        /// The name in it, if it has one.
-        name: Option<String>,
-        /// What is wrong with it.
-        error: ReadError,
-    },
+    /// What is wrong with it.
+    pub text: String,
 }
 
 impl fmt::Display for PeersError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the list of peers {}: {}", self.path.display(), self.kind)
+        write!(f, "the list of peers {}: {}", self.path.display(), self.text)
     }
 }
 
-impl fmt::Display for PeersErrorKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            PeersErrorKind::Unreadable(error) => write!(f, "cannot be read: {error}"),
-            PeersErrorKind::TooLong => write!(f, "it has more than {MAX_PEERS_BYTES} bytes"),
-            PeersErrorKind::Syntax(error) => error.fmt(f),
-            PeersErrorKind::NoList => f.write_str("it must be an object with a list knownPeers"),
-            PeersErrorKind::TooMany => write!(f, "it has more than {} entries", limits::LISTED_NODES),
-            PeersErrorKind::Entry { number, name, error } => {
-                write!(f, "entry {number}{}: {error}", named(name.as_deref()))
-            }
-        }
-    }
-}
-
-impl std::error::Error for PeersError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match &self.kind {
-            PeersErrorKind::Unreadable(error) => Some(error),
-            PeersErrorKind::Syntax(error) => Some(error),
-            PeersErrorKind::Entry { error, .. } => Some(error),
-            PeersErrorKind::TooLong | PeersErrorKind::NoList | PeersErrorKind::TooMany => None,
-        }
-    }
-}
-
-fn named(name: Option<&str>) -> String {
-    name.map(|name| format!(" ({})", quoted(name))).unwrap_or_default()
-}
+impl std::error::Error for PeersError {}
 
 impl PeersFile {
     /// Reads the list. Without a file, returns the built-in peers, which only mainnet and testnet have.
     pub fn read(&self, network: &Network) -> Result<KnownPeers, PeersError> {
-        let failed = |defect| {
+        let failed = |text| {
             // Absolute, so that messages show in which folder the file is expected.
             let path = std::path::absolute(&self.0).unwrap_or_else(|_| self.0.clone());
-            PeersError { path, kind: defect }
+            PeersError { path, text }
         };
+        let unreadable = |error: io::Error| failed(format!("cannot be read: {error}"));
         let file = match File::open(&self.0) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(KnownPeers::built_in(&network.name)),
-            Err(error) => return Err(failed(PeersErrorKind::Unreadable(error))),
+            Err(error) => return Err(unreadable(error)),
         };
         let mut text = Vec::new();
-        let read = file.take(MAX_PEERS_BYTES as u64 + 1).read_to_end(&mut text);
-        read.map_err(|error| failed(PeersErrorKind::Unreadable(error)))?;
+        file.take(MAX_PEERS_BYTES as u64 + 1).read_to_end(&mut text).map_err(unreadable)?;
         KnownPeers::parse(&text, Context::of(network)).map_err(failed)
     }
 }
@@ -137,19 +85,20 @@ impl PeerSettings {
 }
 
 impl KnownPeers {
-    /// Parses the content of a file. An entry whose endpoint is invalid is left out with a warning.
-    pub fn parse(text: &[u8], context: Context) -> Result<KnownPeers, PeersErrorKind> {
+    /// Parses the content of a file. An entry whose endpoint is invalid is left out with a warning; the error
+    /// describes any other defect.
+    pub fn parse(text: &[u8], context: Context) -> Result<KnownPeers, String> {
         if text.len() > MAX_PEERS_BYTES {
-            return Err(PeersErrorKind::TooLong);
+            return Err(format!("it has more than {MAX_PEERS_BYTES} bytes"));
         }
-        let value = lenient_json::parse(text).map_err(PeersErrorKind::Syntax)?;
+        let value = lenient_json::parse(text).map_err(|error| error.to_string())?;
         let entries = match (&value, value.get("knownPeers")) {
             (Value::Object(_), None | Some(Value::Null)) => &[],
             (_, Some(Value::Array(entries))) => entries.as_slice(),
-            _ => return Err(PeersErrorKind::NoList),
+            _ => return Err("it must be an object with a list knownPeers".to_owned()),
         };
         if entries.len() > limits::LISTED_NODES {
-            return Err(PeersErrorKind::TooMany);
+            return Err(format!("it has more than {} entries", limits::LISTED_NODES));
         }
         let mut peers = KnownPeers::default();
         for (index, entry) in entries.iter().enumerate() {
@@ -158,19 +107,18 @@ impl KnownPeers {
         Ok(peers)
     }
 
-    fn add(&mut self, number: usize, entry: &Value, context: Context) -> Result<(), PeersErrorKind> {
-        let name = || match entry.get("identity")?.get("name")? {
-            Value::String(name) => Some(name.clone()),
-            _ => None,
+    fn add(&mut self, number: usize, entry: &Value, context: Context) -> Result<(), String> {
+        let name = || match entry.get("identity").and_then(|identity| identity.get("name")) {
+            Some(Value::String(name)) => format!(" ({})", quoted(name)),
+            _ => String::new(),
         };
         let read = JsonDecoder::new(entry, context).and_then(|mut source| NodeInfo::read_unchecked(&mut source));
-        match read.map_err(|error| PeersErrorKind::Entry { number, name: name(), error })? {
+        match read.map_err(|error| format!("entry {number}{}: {error}", name()))? {
             Ok(node) if self.nodes.iter().any(|known| known.identity.key == node.identity.key) => {}
             Ok(node) => self.nodes.push(node),
             Err(error) => {
-                let name = named(name().as_deref());
-                self.diagnostics
-                    .push(Diagnostic::warn(format!("entry {number}{name} of the list of peers is left out: {error}")));
+                let text = format!("entry {number}{} of the list of peers is left out: {error}", name());
+                self.diagnostics.push(Diagnostic::warn(text));
             }
         }
         Ok(())
@@ -255,7 +203,7 @@ mod tests {
 
     fn parse(text: &str) -> Result<KnownPeers, String> {
         let context = Context::of(&Network::example());
-        KnownPeers::parse(text.as_bytes(), context).map_err(|defect| defect.to_string())
+        KnownPeers::parse(text.as_bytes(), context)
     }
 
     fn entry(host: &str, key: &str) -> String {

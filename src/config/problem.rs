@@ -5,7 +5,6 @@ use std::io;
 use std::path::PathBuf;
 
 use super::layers::Origin;
-use super::properties::SyntaxError;
 
 /// The settings are invalid. `Display` describes everything for a person, on several lines.
 #[derive(Debug)]
@@ -22,7 +21,7 @@ pub enum ConfigError {
         /// The file.
         path: PathBuf,
         /// The syntax error.
-        error: SyntaxError,
+        error: Diagnostic,
     },
     /// All wrong values.
     Wrong(Vec<Problem>),
@@ -85,30 +84,44 @@ impl fmt::Display for Problem {
     }
 }
 
-/// A warning or information about settings with which the node still starts. Never contains a value of a setting.
+/// A message about settings or about a file of them. Never contains a private key. `Display` omits the key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// Severity: warning or information.
+    /// Error: the node does not start with it. Warning: it has no effect, or hardly the intended one. Information
+    /// otherwise.
     pub level: log::Level,
-    /// The text.
+    /// The line of the file, or the number among the accepted entries of a peer list, from 1; 0 for the whole.
+    pub line: usize,
+    /// The key or the peer; `None` for the whole.
+    pub key: Option<String>,
+    /// What is the case, why, and what to do instead; may be empty.
     pub text: String,
 }
 
 impl Diagnostic {
+    pub(super) fn error(line: usize, text: impl Into<String>) -> Diagnostic {
+        Diagnostic { level: log::Level::Error, line, key: None, text: text.into() }
+    }
+
     pub(super) fn warn(text: impl Into<String>) -> Diagnostic {
-        Diagnostic { level: log::Level::Warn, text: text.into() }
+        Diagnostic { level: log::Level::Warn, ..Diagnostic::error(0, text) }
     }
 
     pub(super) fn info(text: impl Into<String>) -> Diagnostic {
-        Diagnostic { level: log::Level::Info, text: text.into() }
+        Diagnostic { level: log::Level::Info, ..Diagnostic::error(0, text) }
     }
 }
 
 impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
+        match self.line {
+            0 => f.write_str(&self.text),
+            line => write!(f, "line {line}: {}", self.text),
+        }
     }
 }
+
+impl std::error::Error for Diagnostic {}
 
 /// Formats a value for an error: in quotes, escaped, and shortened.
 pub(super) fn quoted(text: &str) -> String {

@@ -6,6 +6,8 @@ use std::str::Chars;
 
 use zeroize::Zeroizing;
 
+use super::problem::Diagnostic;
+
 /// Largest configuration file in bytes, of either format; a larger one is rejected.
 pub const MAX_FILE_BYTES: usize = 1 << 20;
 
@@ -29,42 +31,17 @@ impl fmt::Debug for Property {
     }
 }
 
-/// A syntax error in a configuration file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SyntaxError {
-    /// Line of the file, from 1; 0 for the whole file.
-    pub line: usize,
-    /// The error.
-    pub what: String,
+/// Returns the error about a file of more than [`MAX_FILE_BYTES`].
+pub(super) fn too_large() -> Diagnostic {
+    Diagnostic::error(0, format!("a configuration file may have at most {MAX_FILE_BYTES} bytes"))
 }
-
-impl SyntaxError {
-    pub(super) fn new(line: usize, what: impl Into<String>) -> SyntaxError {
-        SyntaxError { line, what: what.into() }
-    }
-
-    pub(super) fn too_large() -> SyntaxError {
-        SyntaxError::new(0, format!("a configuration file may have at most {MAX_FILE_BYTES} bytes"))
-    }
-}
-
-impl fmt::Display for SyntaxError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.line {
-            0 => f.write_str(&self.what),
-            line => write!(f, "line {line}: {}", self.what),
-        }
-    }
-}
-
-impl std::error::Error for SyntaxError {}
 
 /// Parses a properties file: UTF-8 if it is valid UTF-8, else ISO-8859-1.
 ///
 /// Returns the properties in the order of the file, repeated keys included.
-pub fn parse(bytes: &[u8]) -> Result<Vec<Property>, SyntaxError> {
+pub fn parse(bytes: &[u8]) -> Result<Vec<Property>, Diagnostic> {
     if bytes.len() > MAX_FILE_BYTES {
-        return Err(SyntaxError::too_large());
+        return Err(too_large());
     }
     let text = decode(bytes);
     let mut lines = NaturalLines { rest: &text, number: 0 };
@@ -154,7 +131,7 @@ fn push(text: &mut Zeroizing<String>, piece: &str) {
     text.push_str(piece);
 }
 
-fn split(logical: &str, line: usize) -> Result<Property, SyntaxError> {
+fn split(logical: &str, line: usize) -> Result<Property, Diagnostic> {
     let mut escaped = false;
     let end_of_key = logical.find(|c: char| {
         let ends = !escaped && (c == '=' || c == ':' || BLANKS.contains(&c));
@@ -164,7 +141,7 @@ fn split(logical: &str, line: usize) -> Result<Property, SyntaxError> {
     let (key, rest) = logical.split_at(end_of_key.unwrap_or(logical.len()));
     let rest = rest.trim_start_matches(BLANKS);
     let value = rest.strip_prefix(['=', ':']).unwrap_or(rest).trim_start_matches(BLANKS);
-    let at_line = |what| SyntaxError::new(line, what);
+    let at_line = |what| Diagnostic::error(line, what);
     Ok(Property { key: unescape(key).map_err(at_line)?.to_string(), value: unescape(value).map_err(at_line)?, line })
 }
 
@@ -298,7 +275,7 @@ mod tests {
     #[test]
     fn a_file_above_the_limit_is_rejected() {
         assert!(parse(&vec![b'#'; MAX_FILE_BYTES]).unwrap().is_empty());
-        assert_eq!(parse(&vec![b'#'; MAX_FILE_BYTES + 1]).unwrap_err(), SyntaxError::too_large());
+        assert_eq!(parse(&vec![b'#'; MAX_FILE_BYTES + 1]).unwrap_err(), too_large());
     }
 
     #[test]

@@ -1,23 +1,13 @@
 //! Reads settings by name and kind, and collects all problems.
 
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use super::address_ranges::AddressRanges;
 use super::key::{DefaultValue, Key, Kind};
 use super::layers::{Layers, Origin};
-use super::local_addresses::LocalAddresses;
 use super::problem::{Problem, quoted};
-use super::secret::Secret;
-use super::settings::Bind;
 use super::table;
 use super::values::{self, Parsed};
-use crate::clock::ClockMode;
-use crate::model::Checkpoint;
-use crate::model::address::{Address, NetworkByte};
-use crate::model::hash::Hash256;
-use crate::peer::wire::{Endpoint, Version};
 
 /// Reads values from layers.
 ///
@@ -56,7 +46,13 @@ impl<'a> Reader<'a> {
         self.layers.get(name).map_or(Origin::Default, |value| value.origin.clone())
     }
 
-    fn read<T>(&mut self, name: &'static str, parse: impl Fn(Kind, &str) -> Parsed<T>) -> Option<T> {
+    /// Reads a value with the parser of its kind, one of [`values`].
+    pub fn read<T>(&mut self, name: &'static str, parse: impl Fn(&str) -> Parsed<T>) -> Option<T> {
+        self.read_within(name, |_, text| parse(text))
+    }
+
+    /// Reads a value with a parser that needs the bounds or names of the kind.
+    fn read_within<T>(&mut self, name: &'static str, parse: impl Fn(Kind, &str) -> Parsed<T>) -> Option<T> {
         let key = table::find(name)?;
         self.read_names.insert(key.name);
         if let Some(value) = self.layers.get(name) {
@@ -99,38 +95,30 @@ impl<'a> Reader<'a> {
     /// Checks the value of a setting that was not read.
     pub fn check_if_unread(&mut self, key: &'static Key) {
         if !self.read_names.contains(key.name) {
-            self.read(key.name, values::check);
+            self.read(key.name, |text| key.kind.check(text));
         }
     }
 
-    pub fn text(&mut self, name: &'static str) -> Option<String> {
-        self.read(name, |_, text| values::text(text))
-    }
-
-    pub fn name(&mut self, name: &'static str) -> Option<String> {
-        self.read(name, |_, text| values::name(text))
-    }
-
     pub fn integer(&mut self, name: &'static str) -> Option<i64> {
-        self.read(name, |kind, text| match kind {
+        self.read_within(name, |kind, text| match kind {
             Kind::Integer { min, max } => values::integer(text, min, max),
             _ => Err(kind_mismatch()),
         })
     }
 
     pub fn size(&mut self, name: &'static str) -> Option<u64> {
-        self.read(name, |kind, text| match kind {
+        self.read_within(name, |kind, text| match kind {
             Kind::Size { min, max } => values::size(text, min, max),
             _ => Err(kind_mismatch()),
         })
     }
 
     pub fn boolean(&mut self, name: &'static str) -> bool {
-        self.read(name, |_, text| values::boolean(text)).unwrap_or_default()
+        self.read(name, values::boolean).unwrap_or_default()
     }
 
     pub fn choice(&mut self, name: &'static str) -> &'static str {
-        let chosen = self.read(name, |kind, text| match kind {
+        let chosen = self.read_within(name, |kind, text| match kind {
             Kind::Choice(names) => values::choice(text, names),
             _ => Err(kind_mismatch()),
         });
@@ -138,85 +126,17 @@ impl<'a> Reader<'a> {
     }
 
     pub fn names(&mut self, name: &'static str) -> Vec<&'static str> {
-        let names = self.read(name, |kind, text| match kind {
+        let names = self.read_within(name, |kind, text| match kind {
             Kind::Names(known) => values::names(text, known),
             _ => Err(kind_mismatch()),
         });
         names.unwrap_or_default()
     }
 
-    pub fn hash(&mut self, name: &'static str) -> Option<Hash256> {
-        self.read(name, |_, text| values::hash(text))
-    }
-
-    pub fn hashes(&mut self, name: &'static str) -> Option<Vec<Hash256>> {
-        self.read(name, |_, text| values::hashes(text))
-    }
-
-    pub fn address(&mut self, name: &'static str, network: NetworkByte) -> Option<Address> {
-        self.read(name, |_, text| values::address(text, network))
-    }
-
-    pub fn addresses(&mut self, name: &'static str, network: NetworkByte) -> Vec<Address> {
-        self.read(name, |_, text| values::addresses(text, network)).unwrap_or_default()
-    }
-
-    pub fn secret(&mut self, name: &'static str) -> Option<Secret> {
-        self.read(name, |_, text| values::secret(text)).flatten()
-    }
-
-    pub fn secrets(&mut self, name: &'static str) -> Vec<Secret> {
-        self.read(name, |_, text| values::secrets(text)).unwrap_or_default()
-    }
-
-    pub fn local_addresses(&mut self, name: &'static str) -> LocalAddresses {
-        self.read(name, |_, text| LocalAddresses::parse(text)).unwrap_or_default()
-    }
-
-    pub fn address_ranges(&mut self, name: &'static str) -> AddressRanges {
-        self.read(name, |_, text| values::address_ranges(text)).unwrap_or_default()
-    }
-
-    pub fn host_names(&mut self, name: &'static str) -> Vec<String> {
-        self.read(name, |_, text| values::host_names(text)).unwrap_or_default()
-    }
-
-    pub fn origins(&mut self, name: &'static str) -> Vec<String> {
-        self.read(name, |_, text| values::origins(text)).unwrap_or_default()
-    }
-
-    pub fn endpoints(&mut self, name: &'static str) -> Vec<Endpoint> {
-        self.read(name, |_, text| values::endpoints(text)).unwrap_or_default()
-    }
-
-    pub fn checkpoint(&mut self, name: &'static str) -> Option<Checkpoint> {
-        self.read(name, |_, text| values::checkpoint(text)).flatten()
-    }
-
-    pub fn bind(&mut self, name: &'static str) -> Bind {
-        self.read(name, |_, text| values::bind(text)).unwrap_or_default()
-    }
-
-    pub fn listener(&mut self, name: &'static str) -> Option<SocketAddr> {
-        self.read(name, |_, text| values::listener(text)).flatten()
-    }
-
-    pub fn context(&mut self, name: &'static str) -> String {
-        self.read(name, |_, text| values::context(text)).unwrap_or_default()
-    }
-
-    pub fn version(&mut self, name: &'static str) -> Version {
-        self.read(name, |_, text| values::version(text)).unwrap_or(Version::OWN)
-    }
-
-    pub fn clock(&mut self, name: &'static str) -> ClockMode {
-        self.read(name, |_, text| values::clock(text)).unwrap_or_default()
-    }
-
     /// Reads a path: `%h` is the home folder, and a relative path starts at the folder of the file that set it.
     pub fn path(&mut self, name: &'static str) -> Option<PathBuf> {
         let home = self.home.map(|home| home.to_string_lossy());
-        let path = self.read(name, |_, text| {
+        let path = self.read(name, |text| {
             let text = values::path(text)?;
             match (text.contains("%h"), &home) {
                 (false, _) => Ok(text),

@@ -5,8 +5,12 @@
 
 use std::fmt::Write;
 
-use super::key::Kind::*;
-use super::key::{DefaultValue, Key, Kind, ReloadEffect, Section, Support};
+use super::key::Kind::{self, Choice, Integer, Names, Size};
+use super::key::{DefaultValue, Key, ReloadEffect, Section, Support};
+use super::values::{
+    ADDRESS, ADDRESS_RANGES, ADDRESSES, BIND, BOOLEAN, CHECKPOINT, CLOCK, CONTEXT, ENDPOINTS, HASH, HASHES, HOST_NAMES,
+    LISTENER, LOCAL_ADDRESSES, NAME, ORIGINS, PATH, SECRET, SECRETS, TEXT, VERSION,
+};
 use crate::model::BLOCK_CHAIN_FEATURES;
 
 const K: u64 = 1 << 10;
@@ -41,7 +45,7 @@ pub const SECTIONS: &[Section] = &[
 const NETWORK: &[Key] = &[
     Key::new(
         "nem.network",
-        Name,
+        NAME,
         "mainnet",
         "mainnet, testnet, mijinnet, or any other name for a private network (--network). Without any configuration `nisd run` creates its own private network",
     ),
@@ -54,13 +58,13 @@ const NETWORK: &[Key] = &[
     .derived(BY_NETWORK),
     Key::new(
         "nem.network.addressStartChar",
-        Name,
+        NAME,
         "",
         "First letter of addresses; only compared, because it follows from the network byte",
     )
     .derived("follows from the network byte"),
-    Key::new("nem.network.generationHash", Hash, "", "Generation hash of the nemesis block").derived(BY_NETWORK),
-    Key::new("nem.network.nemesisSignerAddress", Address, "", "Address of the account that signed the nemesis block")
+    Key::new("nem.network.generationHash", HASH, "", "Generation hash of the nemesis block").derived(BY_NETWORK),
+    Key::new("nem.network.nemesisSignerAddress", ADDRESS, "", "Address of the account that signed the nemesis block")
         .derived(BY_NETWORK),
     Key::new(
         "nem.network.totalAmount",
@@ -71,7 +75,7 @@ const NETWORK: &[Key] = &[
     .derived(BY_NETWORK),
     Key::new(
         "nem.network.nemesisFilePath",
-        Path,
+        PATH,
         "",
         "The nemesis block in binary form. Without this file the block is requested from peers",
     )
@@ -109,7 +113,7 @@ const CHAIN: &[Key] = &[
         "PROOF_OF_IMPORTANCE|WB_TIME_BASED_VESTING",
         "Exactly one PROOF_OF_…, exactly one WB_…, and optionally STABILIZE_BLOCK_TIMES",
     ),
-    Key::new("nis.ignoreFees", Boolean, "false", "Whether transactions without a fee are valid"),
+    Key::new("nis.ignoreFees", BOOLEAN, "false", "Whether transactions without a fee are valid"),
     Key::new(
         "nis.transactionHashRetentionTime",
         Integer { min: -1, max: I32_MAX },
@@ -134,14 +138,14 @@ const FORKS: &[Key] = &[
     .derived("3481580; testnet: 1"),
     Key::new(
         "nis.treasuryReissuanceForkTransactionHashes",
-        Hashes,
+        HASHES,
         "",
         "Hashes of the transactions that the treasury block must contain, in order",
     )
     .derived("mainnet's 52 hashes; testnet: nothing"),
     Key::new(
         "nis.treasuryReissuanceForkFallbackTransactionHashes",
-        Hashes,
+        HASHES,
         "",
         "Hashes of the transactions that it must contain otherwise",
     )
@@ -153,8 +157,8 @@ const fn fork(name: &'static str, meaning: &'static str) -> Key {
 }
 
 const NODE: &[Key] = &[
-    Key::new("nem.folder", Path, "%h/nem", "Folder for data; %h is the user's home folder"),
-    Key::new("nisd.data", Path, "", "Folder of the chain store (--data)").derived("nisd/<nem.network> in nem.folder"),
+    Key::new("nem.folder", PATH, "%h/nem", "Folder for data; %h is the user's home folder"),
+    Key::new("nisd.data", PATH, "", "Folder of the chain store (--data)").derived("nisd/<nem.network> in nem.folder"),
     Key::new(
         "nisd.mapSize",
         Size { min: 16 * M, max: MAX_MAP_SIZE },
@@ -169,7 +173,7 @@ const NODE: &[Key] = &[
         "text",
         "Log format (--log-format): text, whose lines begin with their priority if systemd reads them, or one JSON object per line",
     ),
-    Key::new("nisd.clock", Clock, "system", "Source of network time (--clock); any value but system is for tests"),
+    Key::new("nisd.clock", CLOCK, "system", "Source of network time (--clock); any value but system is for tests"),
     Key::new(
         "nis.optionalFeatures",
         Names(OPTIONAL_FEATURES),
@@ -184,23 +188,23 @@ const NODE: &[Key] = &[
     ),
     Key::new(
         "nisd.forgetHashes",
-        Boolean,
+        BOOLEAN,
         "false",
         "Whether transactions are found by their hashes only for nis.transactionHashRetentionTime, as in NIS1, instead of for ever",
     ),
     Key::new(
         "nis.shouldAutoBoot",
-        Boolean,
+        BOOLEAN,
         "true",
         "Whether the node boots with a random key when nis.bootKey is not set",
     ),
     Key::new(
         "nis.bootKey",
-        Secret,
+        SECRET,
         "",
         "Private key of the node's identity, also the first that harvests. Keep it in the file, never on the command line",
     ),
-    Key::new("nis.bootName", Text, "", "Name of the node").derived("address of the boot key"),
+    Key::new("nis.bootName", TEXT, "", "Name of the node").derived("address of the boot key"),
     Key::new(
         "nem.protocol",
         Choice(&["http", "https"]),
@@ -209,7 +213,7 @@ const NODE: &[Key] = &[
     ),
     Key::new(
         "nem.host",
-        Name,
+        NAME,
         "127.0.0.1",
         "Host of the endpoint that the node announces; does not limit who can connect",
     ),
@@ -228,63 +232,63 @@ const fn port() -> Kind {
 const HTTP: &[Key] = &[
     Key::new(
         "nisd.bindAddress",
-        Bind,
+        BIND,
         "*",
         "Address on which both interfaces listen (--bind). A private network with demo keys is created with localhost",
     ),
     Key::new("nem.httpPort", port(), "7890", "Port of the HTTP interface (--http-port); 0 lets the system choose"),
-    Key::new("nem.apiContext", Context, "", "Path in front of all paths of the HTTP interface"),
+    Key::new("nem.apiContext", CONTEXT, "", "Path in front of all paths of the HTTP interface"),
     Key::new(
         "nem.useDosFilter",
-        Boolean,
+        BOOLEAN,
         "true",
         "Whether each client except 127.0.0.1 is limited to 50 requests a second on each port",
     ).reloadable(),
     Key::new(
         "nis.additionalLocalIps",
-        LocalAddresses,
+        LOCAL_ADDRESSES,
         "",
         "Clients with local access, besides 127.0.0.1 and ::1",
     ).reloadable(),
     Key::new(
         "nisd.trustedProxies",
-        AddressRanges,
+        ADDRESS_RANGES,
         "",
         "Reverse proxies in front of this node: a request from one of them counts for the client that X-Forwarded-For or Forwarded names. From any other client such a header names nobody and removes local access",
     ).reloadable(),
     Key::new(
         "nisd.hostNames",
-        HostNames,
+        HOST_NAMES,
         "",
         "Names, besides nem.host, under which browsers and proxies reach this node. A request has local access only if its Host is local or one of these, and its Origin, if any, is the same host or in nisd.localOrigins; otherwise a foreign web page could send such a request from a browser on this machine",
     ).reloadable(),
     Key::new(
         "nisd.localOrigins",
-        Origins,
+        ORIGINS,
         "",
         "Origins of web pages, such as http://127.0.0.1:3000, with local access; otherwise only this node's own pages have it",
     ).reloadable(),
     Key::new(
         "nis.allowedHarvesterAddresses",
-        Addresses,
+        ADDRESSES,
         "",
         "Accounts whose private keys requests may contain; nothing allows all",
     ).reloadable(),
     Key::new(
         "nisd.gzip",
-        Boolean,
+        BOOLEAN,
         "true",
         "Whether responses to GET are compressed if the client accepts it and it is worthwhile",
     ).reloadable(),
     Key::new(
         "nisd.explorer",
-        Boolean,
+        BOOLEAN,
         "true",
         "Whether the explorer page /explorer is served",
     ),
     Key::new(
         "nisd.metricsBind",
-        Listener,
+        LISTENER,
         "",
         "Address and port that serve GET /metrics to every client, and nothing else: for a Prometheus on another machine. Without it only local clients get the metrics, on the HTTP port",
     ),
@@ -305,19 +309,19 @@ const WEBSOCKET: &[Key] = &[
     ),
     Key::new(
         "nisd.registerOnSubscribe",
-        Boolean,
+        BOOLEAN,
         "true",
         "Whether subscribing to a channel of an account also registers the account, as /w/api/account/subscribe does",
     ),
     Key::new(
         "nisd.implicitSubscription",
-        Boolean,
+        BOOLEAN,
         "true",
         "Whether /w/api/account/subscribe subscribes a session without any subscription to /transactions/<ADDRESS>",
     ),
     Key::new(
         "nisd.forgivingStomp",
-        Boolean,
+        BOOLEAN,
         "true",
         "Whether STOMP frames are parsed leniently: blanks around header values, SUBSCRIBE without id, receipts",
     ),
@@ -412,34 +416,34 @@ const LIMITS: &[Key] = &[
 const PEERS: &[Key] = &[
     Key::new(
         "nis.shouldAutoHarvestOnBoot",
-        Boolean,
+        BOOLEAN,
         "true",
         "Whether harvesting starts at boot with nis.bootKey and nis.additionalHarvesterPrivateKeys",
     ),
-    Key::new("nis.additionalHarvesterPrivateKeys", Secrets, "", "Further private keys to harvest with"),
+    Key::new("nis.additionalHarvesterPrivateKeys", SECRETS, "", "Further private keys to harvest with"),
     Key::new("nis.unlockedLimit", Integer { min: 0, max: I32_MAX }, "4", "Maximum accounts that harvest on this node"),
     Key::new(
         "nisd.peers",
-        Endpoints,
+        ENDPOINTS,
         "",
         "Initial peers (--peer), in addition to those of peers-config_NETWORK.json beside the configuration file. Without that file and this setting, mainnet and testnet use NIS1's built-in peers. The key of each is pinned when it first answers",
     ).reloadable(),
     Key::new(
         "nisd.trustBelow",
-        Checkpoint,
+        CHECKPOINT,
         "",
         "Trusted checkpoint (--trust-below): while this node is far behind, it imports no blocks of peers unless they lead to this block, and verifies no signatures and proofs below it",
     ),
     Key::new(
         "nisd.announcedVersion",
-        Version,
+        VERSION,
         "0.6.102",
         "Version of NIS1 that this node announces to peers and in /node/info. Reward programmes for nodes may require the current one",
     ),
     Key::new("nis.nodeLimit", Integer { min: 0, max: I32_MAX }, "5", "Peers per query or broadcast"),
     Key::new("nis.timeSyncNodeLimit", Integer { min: 0, max: I32_MAX }, "20", "Peers queried for their time"),
-    Key::new("nis.useBinaryTransport", Boolean, "true", "Whether requests to peers are binary instead of JSON"),
-    Key::new("nis.useNetworkTime", Boolean, "true", "Whether the clock follows that of peers"),
+    Key::new("nis.useBinaryTransport", BOOLEAN, "true", "Whether requests to peers are binary instead of JSON"),
+    Key::new("nis.useNetworkTime", BOOLEAN, "true", "Whether the clock follows that of peers"),
     Key::new(
         "nis.ipDetectionMode",
         Choice(&["AutoRequired", "AutoOptional", "Disabled"]),
@@ -448,19 +452,19 @@ const PEERS: &[Key] = &[
     ),
     Key::new(
         "nem.nonAuditedApiPaths",
-        Text,
+        TEXT,
         "/heartbeat|/status|/chain/height|/chain/score|/chain/last-block|/chain/hashes-from|/push/transaction|/node/ping|/node/info|/node/extended-info|/node/peer-list/active|/account/get|/account/status|/account/unconfirmedTransactions|/account/transfers/all|/account/get/batch",
         "Paths that /debug/connections/incoming leaves out, joined by |; not case-sensitive",
     ).reloadable(),
 ];
 
 const NIS1_ONLY: &[Key] = &[
-    Key::new("nem.shortServerName", Text, "Nis", "Name of NIS1's lock file; here the folder of the store is locked").ignored(),
+    Key::new("nem.shortServerName", TEXT, "Nis", "Name of NIS1's lock file; here the folder of the store is locked").ignored(),
     Key::new("nem.maxThreads", Integer { min: 1, max: I32_MAX }, "500", "Threads that serve requests; this node has one thread and limits the work of each client instead").ignored(),
-    Key::new("nem.webContext", Text, "", "Not used by NIS1 either").ignored(),
-    Key::new("nem.homePath", Text, "", "Not used by NIS1 either").ignored(),
-    Key::new("nem.shutdownPath", Text, "/shutdown", "Path that NIS1 calls to stop another instance on its port; this node stops none, and reports that the port is in use").ignored(),
-    Key::new("nis.delayBlockLoading", Boolean, "true", "Whether NIS1 listens before it has read all blocks; this node reads none at its start, and listens before it boots")
+    Key::new("nem.webContext", TEXT, "", "Not used by NIS1 either").ignored(),
+    Key::new("nem.homePath", TEXT, "", "Not used by NIS1 either").ignored(),
+    Key::new("nem.shutdownPath", TEXT, "/shutdown", "Path that NIS1 calls to stop another instance on its port; this node stops none, and reports that the port is in use").ignored(),
+    Key::new("nis.delayBlockLoading", BOOLEAN, "true", "Whether NIS1 listens before it has read all blocks; this node reads none at its start, and listens before it boots")
         .ignored(),
 ];
 
@@ -572,7 +576,6 @@ fn wrap(text: &mut String, words: &str, width: usize) {
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::super::values;
     use super::*;
 
     #[test]
@@ -588,7 +591,7 @@ mod tests {
     fn every_default_is_allowed() {
         for key in keys() {
             if let DefaultValue::Value(value) = key.default {
-                assert_eq!(values::check(key.kind, value), Ok(()), "{}", key.name);
+                assert_eq!(key.kind.check(value), Ok(()), "{}", key.name);
             }
         }
     }

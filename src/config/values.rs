@@ -1,4 +1,6 @@
-//! Parsers of values. Every function returns the value, or a clause that describes the error.
+//! Kinds of settings, and parsers of their values. Every parser returns the value, or a clause that describes the error.
+//!
+//! A new kind is a constant and a parser here. The place that reads a setting of the kind names the parser.
 //!
 //! White space around a value and around list elements is ignored. (NIS1 keeps trailing white space, which makes most
 //! values wrong, so a file that is valid there means the same here.)
@@ -25,34 +27,58 @@ const MAX_NAME: usize = 64;
 /// Maximum bytes of a text.
 const MAX_TEXT: usize = 1 << 14;
 
-/// Checks the value of a setting that nothing reads. Addresses are not checked, because the network is not known here.
-pub(super) fn check(kind: Kind, text: &str) -> Parsed<()> {
-    match kind {
-        Kind::Text => self::text(text).map(drop),
-        Kind::Name => name(text).map(drop),
-        Kind::Path => path(text).map(drop),
-        Kind::Integer { min, max } => integer(text, min, max).map(drop),
-        Kind::Size { min, max } => size(text, min, max).map(drop),
-        Kind::Boolean => boolean(text).map(drop),
-        Kind::Choice(names) => choice(text, names).map(drop),
-        Kind::Names(known) => names(text, known).map(drop),
-        Kind::Hash => hash(text).map(drop),
-        Kind::Hashes => hashes(text).map(drop),
-        Kind::Address | Kind::Addresses => Ok(()),
-        Kind::Secret | Kind::Secrets => secrets(text).map(drop),
-        Kind::LocalAddresses => LocalAddresses::parse(text).map(drop),
-        Kind::AddressRanges => address_ranges(text).map(drop),
-        Kind::HostNames => host_names(text).map(drop),
-        Kind::Origins => origins(text).map(drop),
-        Kind::Endpoints => endpoints(text).map(drop),
-        Kind::Checkpoint => checkpoint(text).map(drop),
-        Kind::Bind => bind(text).map(drop),
-        Kind::Listener => listener(text).map(drop),
-        Kind::Context => context(text).map(drop),
-        Kind::Clock => clock(text).map(drop),
-        Kind::Version => version(text).map(drop),
-    }
+/// Defines a kind by the description of its allowed values and the check of one.
+const fn form(allowed: &'static str, check: fn(&str) -> Parsed<()>) -> Kind {
+    Kind::Form { allowed, check, is_secret: false }
 }
+
+/// Defines a kind whose values are never shown.
+const fn secret_form(allowed: &'static str) -> Kind {
+    Kind::Form { allowed, check: |text| secrets(text).map(drop), is_secret: true }
+}
+
+pub(super) const TEXT: Kind = form("a text", |text| self::text(text).map(drop));
+pub(super) const NAME: Kind = form("a name of 1 to 64 characters", |text| name(text).map(drop));
+pub(super) const PATH: Kind =
+    form("a path; a relative one starts at the folder of the configuration file", |text| path(text).map(drop));
+pub(super) const BOOLEAN: Kind = form("true or false", |text| boolean(text).map(drop));
+pub(super) const HASH: Kind = form("64 hex digits", |text| hash(text).map(drop));
+pub(super) const HASHES: Kind = form("nothing, or hashes of 64 hex digits, joined by |", |text| hashes(text).map(drop));
+// Addresses are checked only when they are read, because the network is not known before.
+pub(super) const ADDRESS: Kind = form("an address of the network: 40 letters and digits without hyphens", |_| Ok(()));
+pub(super) const ADDRESSES: Kind =
+    form("nothing, or addresses of the network without hyphens, joined by |", |_| Ok(()));
+pub(super) const SECRET: Kind = secret_form("nothing, or a private key of 64 hex digits");
+pub(super) const SECRETS: Kind = secret_form("nothing, or private keys of 64 hex digits, joined by |");
+pub(super) const LOCAL_ADDRESSES: Kind = form(
+    "nothing, or IP addresses, host names and patterns such as 10.0.*.* (IPv6: all eight parts), joined by |",
+    |text| LocalAddresses::parse(text).map(drop),
+);
+pub(super) const ADDRESS_RANGES: Kind =
+    form("nothing, or IP addresses and ranges such as 10.0.0.0/8 or 2001:db8::/32, joined by |", |text| {
+        address_ranges(text).map(drop)
+    });
+pub(super) const HOST_NAMES: Kind =
+    form("nothing, or host names and IP addresses without ports, joined by |", |text| host_names(text).map(drop));
+pub(super) const ORIGINS: Kind =
+    form("nothing, or origins such as http://127.0.0.1:3000, joined by |", |text| origins(text).map(drop));
+pub(super) const ENDPOINTS: Kind =
+    form("nothing, or HOST, HOST:PORT and [IPV6]:PORT, joined by |", |text| endpoints(text).map(drop));
+pub(super) const CHECKPOINT: Kind = form("nothing, or HEIGHT:HASH", |text| checkpoint(text).map(drop));
+pub(super) const BIND: Kind =
+    form("an IP address of this machine, localhost for 127.0.0.1 and ::1, or * for all", |text| bind(text).map(drop));
+pub(super) const LISTENER: Kind =
+    form("nothing, or an IP address of this machine and a port, such as 10.0.0.5:9100 or [::]:9100", |text| {
+        listener(text).map(drop)
+    });
+pub(super) const CONTEXT: Kind =
+    form("nothing, or a path that begins with / and does not end with it", |text| context(text).map(drop));
+pub(super) const CLOCK: Kind =
+    form("system, or network seconds: N holds the clock there, N+ lets it run from there", |text| {
+        clock(text).map(drop)
+    });
+pub(super) const VERSION: Kind =
+    form("MAJOR.MINOR.BUILD compatible with 0.6 and 0.7, such as 0.6.102", |text| version(text).map(drop));
 
 pub(super) fn text(text: &str) -> Parsed<String> {
     match text.trim() {
@@ -407,7 +433,7 @@ mod tests {
         #[test]
         fn arbitrary_text_does_not_panic_any_value_reader(text in r"\PC{0,40}|[0-9|:.*+KMG -]{0,60}") {
             for key in table::keys() {
-                let _ = check(key.kind, &text);
+                let _ = key.kind.check(&text);
             }
             let _ = addresses(&text, NetworkByte::TESTNET);
         }

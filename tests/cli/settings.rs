@@ -505,7 +505,7 @@ proptest! {
                 prop_assert!(settings.limits.body_size <= settings.limits.buffered);
             }
             Err(ConfigError::Wrong(problems)) => prop_assert!(!problems.is_empty()),
-            Err(ConfigError::Syntax { error, .. }) => prop_assert!(!error.what.is_empty()),
+            Err(ConfigError::Syntax { error, .. }) => prop_assert!(!error.text.is_empty()),
             Err(other) => prop_assert!(false, "{other}"),
         }
     }
