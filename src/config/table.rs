@@ -519,17 +519,17 @@ pub fn file() -> String {
 }
 
 const FILE_INTRODUCTION: &str = "\
-# Settings of a node, for `nisd run --config FILE`. Lines that begin with # are comments; each setting
-# is shown with its default. `nisd config check FILE` checks the file.
+# Settings of a node, for `nisd run --config FILE`. Lines that begin with # are comments; each
+# setting is shown with its default. `nisd config check FILE` checks the file.
 #
 # The file may contain private keys: keep it readable by the node only.
 ";
 
 const INTRODUCTION: &str = "\
-Settings of nisd, from the file given with --config, one `key = value` per line, or from the
-command line as --set KEY=VALUE. Keys that begin with nem. and nis. are those of NIS1 and have
-the same meaning. A running node reloads the file when it receives the signal SIGHUP; settings
-without this mark below change at the next start.
+Settings of nisd, from the file given with --config, one `key = value` per line, or from
+the command line as --set KEY=VALUE. Keys that begin with nem. and nis. are those of NIS1
+and have the same meaning. A running node reloads the file when it receives the signal
+SIGHUP; settings without this mark below change at the next start.
 ";
 
 fn print_key(text: &mut String, key: &Key, width: usize) {
