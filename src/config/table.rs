@@ -529,7 +529,7 @@ const INTRODUCTION: &str = "\
 Settings of nisd, from the file given with --config, one `key = value` per line, or from
 the command line as --set KEY=VALUE. Keys that begin with nem. and nis. are those of NIS1
 and have the same meaning. A running node reloads the file when it receives the signal
-SIGHUP; settings without this mark below change at the next start.
+SIGHUP; settings without the mark (reloaded on SIGHUP) change at the next start.
 ";
 
 fn print_key(text: &mut String, key: &Key, width: usize) {
