@@ -15,8 +15,9 @@ use nisd::codec::{Context, Format, SigningForm, Writable};
 use nisd::config;
 use nisd::crypto::{KeyPair, PrivateKey, Signature};
 use nisd::model::{Block, Height, Timestamp, Transaction};
+use nisd::peer::experiences::Experience;
 use nisd::peer::wire::{
-    AuthenticatedResponse, ChainRequest, CommunicationTimeStamps, Experience, ExperienceEntry, ExperiencePair,
+    AuthenticatedResponse, ChainRequest, CommunicationTimeStamps, ExperienceEntry, ExperiencePair,
     Identity, List, NodeExperiences, NodeInfo, NodeList, Query, Score, SecureEntity, ShortIds,
 };
 use nisd::state;
@@ -1025,7 +1026,7 @@ fn peer_wire(vectors: &Value, chain: &[Vec<u8>]) {
     let few = List(blocks[..3].to_vec());
     let (challenge, pair) = (peer_wire::challenge(), peer_wire::pair());
     let signature = challenge.sign(&pair);
-    let experience = Experience { successes: 3, failures: 1 };
+    let experience = Experience::new(3, 1);
     let pairs = vec![ExperiencePair { node: node.clone(), experience }];
     let pushed = |transaction: &Transaction| SecureEntity::sign(transaction.clone(), &pair, Some("fuzz".to_owned()));
     for format in [Format::Binary, Format::Json] {

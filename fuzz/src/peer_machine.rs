@@ -12,6 +12,7 @@ use nisd::model::network::ChainParameters;
 use nisd::model::{Address, Block, BlockKind, Checkpoint, Hash256, Height, NetworkByte, Timestamp};
 use nisd::peer::Manager;
 use nisd::peer::block_download::NextBlock;
+use nisd::peer::experiences::Experience;
 use nisd::peer::io::{
     CallId, FetchedBlocks, Importance, MaxHeightQueryId, Now, OwnTip, PeerIo, Reply, StoreUnreadable,
     ValidationOutcome, VerificationId,
@@ -21,7 +22,7 @@ use nisd::peer::manager::{IpDetection, PeerSettings, PreTrustedPeer, PushResult,
 use nisd::peer::time_sync::MAX_FREE_OFFSET;
 use nisd::peer::wire::{
     AuthenticatedRequest, AuthenticatedResponse, ChainRequest, Challenge, CommunicationTimeStamps, EncodedRequest,
-    Endpoint, Experience, ExperiencePair, HashChain, Identity, List, MetaData, NodeExperiences, NodeInfo, NodeList,
+    Endpoint, ExperiencePair, HashChain, Identity, List, MetaData, NodeExperiences, NodeInfo, NodeList,
     Score, Version,
 };
 
@@ -315,7 +316,7 @@ impl Harness {
 
     fn good_answer(&self, node: usize, request: &EncodedRequest, size: usize) -> Vec<u8> {
         let hash = |height: u64| Hash256([height as u8; 32]);
-        let experience = Experience { successes: size as u64, failures: 1 };
+        let experience = Experience::new(size as i64, 1);
         match request.path {
             "/node/cysm" => self.world.format.to_bytes(&Endpoint::http(ip(NODES - 1).to_string(), 1)),
             "/node/info" => self.signed(node, request, info(node)),
@@ -376,7 +377,7 @@ impl Harness {
         assert!(self.world.waiting.len() <= MAX_IN_FLIGHT);
         assert!(self.world.waiting.iter().map(|(_, _, request)| request.body.len()).sum::<usize>() <= MAX_BYTES);
         assert!(peers.latest_calls().count() <= MAX_LATEST_CALLS);
-        assert!(peers.known().len() < NODES, "this node is not among the others");
+        assert!(peers.table().len() < NODES, "this node is not among the others");
         assert!(self.world.validating.len() <= 1);
         let is_free = self.has_list || self.world.shifted.abs() <= MAX_FREE_OFFSET;
         assert!(is_free, "nodes of no list have moved network time by {} ms", self.world.shifted);

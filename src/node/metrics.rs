@@ -11,6 +11,7 @@ use crate::metrics::Exposition;
 use crate::model::Height;
 use crate::net::metrics::{MAX_ROUTES, Metrics, RouteMetrics, STATUSES, TOP_CLIENTS};
 use crate::peer::Manager;
+use crate::peer::error::FailureKind;
 use crate::peer::peer_table::State;
 use crate::store::{ReaderCounts, Store, StoreMetrics};
 use crate::websocket_api::Broker;
@@ -139,8 +140,8 @@ fn chain(exposition: &mut Exposition, context: &ApiContext<'_, '_>, sources: &Me
 /// Returns the height that half of the active peers report, or the target of the block download if that is higher.
 fn peer_height(context: &ApiContext<'_, '_>) -> Option<Height> {
     let peers = context.peer_adapter.peers()?;
-    let active = peers.known().into_iter().filter(|peer| peer.state == State::Active);
-    let reached = reached_by_half(active.filter_map(|peer| peer.height).collect());
+    let active = peers.table().in_state(State::Active);
+    let reached = reached_by_half(active.filter_map(|(_, peer)| peer.data.height).collect());
     reached.into_iter().chain(peers.sync_progress().map(|sync_progress| sync_progress.target)).max()
 }
 
@@ -154,13 +155,12 @@ fn reached_by_half(mut heights: Vec<Height>) -> Option<Height> {
 fn peers(exposition: &mut Exposition, peers: Option<&Manager>, now: Duration) {
     const STATES: [(State, &str); 5] = [
         (State::Active, "active"),
-        (State::Busy, "busy"),
-        (State::Inactive, "inactive"),
-        (State::Failure, "failure"),
+        (State::Failed(FailureKind::Busy), "busy"),
+        (State::Failed(FailureKind::Inactive), "inactive"),
+        (State::Failed(FailureKind::Failure), "failure"),
         (State::Untried, "untried"),
     ];
-    let known = peers.map(Manager::known).unwrap_or_default();
-    let count = |state: State| known.iter().filter(|peer| peer.state == state).count();
+    let count = |state: State| peers.map_or(0, |peers| peers.table().in_state(state).count());
     let unknown = (vec![("state", "unknown")], peers.map_or(0, |peers| peers.unpinned().len()));
     let counts = STATES.iter().map(|(state, name)| (vec![("state", *name)], count(*state))).chain([unknown]);
     exposition.gauges("nisd_peers", "Peers by state.", counts);

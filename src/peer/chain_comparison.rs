@@ -7,7 +7,7 @@
 
 use std::cmp::Ordering;
 
-use super::io::{OwnTip, StoreUnreadable};
+use super::io::{OwnTip, PeerIo, StoreUnreadable};
 use super::wire::{AnswerError, BlockList, ChainRequest, Challenge, HashChain, Query, Score, read_answer};
 use crate::chain::check_block_signature;
 use crate::codec::{Context, Format};
@@ -32,15 +32,6 @@ pub struct AnswerContext<'a> {
     pub key: &'a PublicKey,
     /// Network context for decoding.
     pub context: Context,
-}
-
-/// Read access to our own chain.
-pub trait OwnChain {
-    /// Returns the tip.
-    fn tip(&self) -> Result<OwnTip, StoreUnreadable>;
-
-    /// Returns the hashes of the blocks from height `first` on, at most `most`.
-    fn hashes_from(&self, first: Height, max: u64) -> Result<Vec<Hash256>, StoreUnreadable>;
 }
 
 /// Misbehavior of a peer that is malicious or broken. [`InvalidHashes`](Misbehavior::InvalidHashes) also occurs if the chains
@@ -166,7 +157,7 @@ impl ChainComparison {
         &mut self,
         body: Vec<u8>,
         asked: AnswerContext<'_>,
-        own: &impl OwnChain,
+        own: &impl PeerIo,
         chain: &ChainParameters,
     ) -> Result<NextStep, ComparisonError> {
         let AnswerContext { format, challenge, key, context } = asked;
@@ -280,21 +271,17 @@ mod tests {
     use crate::codec::Writable;
     use crate::crypto::{KeyPair, PrivateKey, Signature};
     use crate::model::{BlockKind, Network, Timestamp};
+    use crate::peer::testing::FakeIo;
     use crate::peer::wire::{AuthenticatedResponse, List};
 
-    /// Own chain: a hash and a score of 10 for each block.
-    struct Own(Vec<Hash256>);
-
-    impl OwnChain for Own {
-        fn tip(&self) -> Result<OwnTip, StoreUnreadable> {
-            let height = self.0.len() as u64;
-            let hash = *self.0.last().ok_or(StoreUnreadable)?;
-            Ok(OwnTip { height: Height(height), hash, signature: None, score: i128::from(height) * 10 })
-        }
-
-        fn hashes_from(&self, first: Height, most: u64) -> Result<Vec<Hash256>, StoreUnreadable> {
-            Ok(self.0.iter().skip(first.0 as usize - 1).take(most as usize).copied().collect())
-        }
+    /// Returns a host whose chain has these blocks and a score of 10 for each; its store is unreadable without any.
+    fn chain_of(hashes: Vec<Hash256>) -> FakeIo {
+        let height = hashes.len() as u64;
+        let score = i128::from(height) * 10;
+        let tip = hashes.last().map(|hash| OwnTip { height: Height(height), hash: *hash, signature: None, score });
+        let mut host = FakeIo::new(1);
+        (host.tip, host.hashes) = (tip, hashes);
+        host
     }
 
     fn pair(number: u8) -> KeyPair {
@@ -336,13 +323,17 @@ mod tests {
         Block { signature: Some(Signature([1; 64])), ..block(height) }
     }
 
-    fn answer(comparison: &mut ChainComparison, own: &Own, entity: impl Writable) -> Result<NextStep, ComparisonError> {
+    fn answer(
+        comparison: &mut ChainComparison,
+        own: &FakeIo,
+        entity: impl Writable,
+    ) -> Result<NextStep, ComparisonError> {
         answer_by(comparison, own, entity, &pair(1))
     }
 
     fn answer_by(
         comparison: &mut ChainComparison,
-        own: &Own,
+        own: &FakeIo,
         entity: impl Writable,
         signer: &KeyPair,
     ) -> Result<NextStep, ComparisonError> {
@@ -369,18 +360,18 @@ mod tests {
     }
 
     /// Returns a comparison that waits for hashes.
-    fn at_hashes(own: &Own, last: u64) -> ChainComparison {
+    fn at_hashes(own: &FakeIo, last: u64) -> ChainComparison {
         let (mut attempt, query) = ChainComparison::begin(far_ahead(&chain()), chain().max_transactions);
         assert_eq!(query, Query::Score);
         assert_eq!(asks(answer(&mut attempt, own, Score(i128::from(last) * 10 + 1))), Query::LastBlock);
-        let from = (own.0.len() as u64).saturating_sub(20).max(1);
+        let from = (own.hashes.len() as u64).saturating_sub(20).max(1);
         assert_eq!(asks(answer(&mut attempt, own, block(last))), Query::HashesFrom(Height(from)));
         attempt
     }
 
     #[test]
     fn a_peer_without_a_higher_score_is_not_queried_further() {
-        let own = Own(hashes(30, 0, 30));
+        let own = chain_of(hashes(30, 0, 30));
         for (score, is_same) in [(300, true), (299, false), (0, false)] {
             let (mut attempt, _) = ChainComparison::begin(far_ahead(&chain()), chain().max_transactions);
             let ending = ends(answer(&mut attempt, &own, Score(score)));
@@ -390,7 +381,7 @@ mod tests {
 
     #[test]
     fn missing_blocks_are_requested_from_a_longer_chain() {
-        let own = Own(hashes(30, 0, 30));
+        let own = chain_of(hashes(30, 0, 30));
         let mut attempt = at_hashes(&own, 40);
         let theirs = HashChain(hashes(40, 0, 40).split_off(9));
         let wanted = ChainRequest::new(Height(30), 10, 10_000, &chain());
@@ -402,7 +393,7 @@ mod tests {
 
     #[test]
     fn a_far_longer_chain_on_our_tip_is_left_to_the_block_download() {
-        let own = Own(hashes(30, 0, 30));
+        let own = chain_of(hashes(30, 0, 30));
         let theirs = |common: u64| HashChain(hashes(common, 2, 69).split_off(9));
         let mut attempt = at_hashes(&own, 271);
         let ending = ends(answer(&mut attempt, &own, theirs(30)));
@@ -415,7 +406,7 @@ mod tests {
 
     #[test]
     fn a_fork_is_verified_before_as_many_blocks_as_it_replaces_are_requested() {
-        let own = Own(hashes(15, 1, 30));
+        let own = chain_of(hashes(15, 1, 30));
         let mut attempt = at_hashes(&own, 33);
         let theirs = HashChain(hashes(15, 2, 33).split_off(9));
         assert_eq!(asks(answer(&mut attempt, &own, theirs)), Query::BlockAt(Height(16)));
@@ -430,7 +421,7 @@ mod tests {
 
     #[test]
     fn misbehavior_ends_the_comparison() {
-        let own = Own(hashes(30, 0, 30));
+        let own = chain_of(hashes(30, 0, 30));
         let many = || (10..71).map(|height| hash(0, height)).collect();
         for (theirs, evil) in [
             (many(), Misbehavior::TooManyHashes),
@@ -454,7 +445,7 @@ mod tests {
 
     #[test]
     fn a_peer_is_too_far_behind_only_beyond_the_rewrite_limit() {
-        let own = Own(hashes(40, 0, 40));
+        let own = chain_of(hashes(40, 0, 40));
         for (last, is_too_far) in [(20, false), (19, true)] {
             let (mut attempt, _) = ChainComparison::begin(far_ahead(&chain()), chain().max_transactions);
             asks(answer(&mut attempt, &own, Score(1000)));
@@ -468,13 +459,13 @@ mod tests {
 
     #[test]
     fn a_change_of_our_tip_ends_the_comparison() {
-        let (short, long) = (Own(hashes(30, 0, 30)), Own(hashes(60, 0, 60)));
+        let (short, long) = (chain_of(hashes(30, 0, 30)), chain_of(hashes(60, 0, 60)));
         let (mut attempt, _) = ChainComparison::begin(far_ahead(&chain()), chain().max_transactions);
         asks(answer(&mut attempt, &short, Score(400)));
         assert!(matches!(ends(answer(&mut attempt, &long, block(40))), SyncOutcome::LowerScore));
         let mut attempt = at_hashes(&short, 40);
         assert!(matches!(ends(answer(&mut attempt, &long, HashChain(hashes(40, 0, 40)))), SyncOutcome::LowerScore));
-        let (mut attempt, last) = (at_hashes(&Own(hashes(60, 0, 60)), 61), hashes(61, 0, 61));
+        let (mut attempt, last) = (at_hashes(&chain_of(hashes(60, 0, 60)), 61), hashes(61, 0, 61));
         assert!(
             matches!(ends(answer(&mut attempt, &short, HashChain(last))), SyncOutcome::LowerScore),
             "it has become shorter"
@@ -483,12 +474,12 @@ mod tests {
 
     #[test]
     fn impersonated_or_malformed_answers_end_the_comparison_without_a_penalty() {
-        let own = Own(hashes(30, 0, 30));
+        let own = chain_of(hashes(30, 0, 30));
         let (mut attempt, _) = ChainComparison::begin(far_ahead(&chain()), chain().max_transactions);
         let result = answer_by(&mut attempt, &own, Score(1000), &pair(2));
         assert!(matches!(result, Err(ComparisonError::Answer(AnswerError::Impersonated))));
         let (mut attempt, _) = ChainComparison::begin(far_ahead(&chain()), chain().max_transactions);
-        assert!(matches!(answer(&mut attempt, &Own(Vec::new()), Score(1)), Err(ComparisonError::Unreadable)));
+        assert!(matches!(answer(&mut attempt, &chain_of(Vec::new()), Score(1)), Err(ComparisonError::Unreadable)));
         let mut attempt = at_hashes(&own, 40);
         assert!(matches!(
             answer(&mut attempt, &own, Height(3)),

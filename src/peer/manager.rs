@@ -21,7 +21,6 @@
 
 mod block_download;
 pub mod broadcast;
-pub(super) mod error;
 mod fan_out;
 pub mod own_address;
 pub mod probes;
@@ -49,11 +48,10 @@ pub use self::block_download::SyncProgress;
 pub use self::queries::{MIN_IMPORTANCE, MaxHeight};
 pub use self::settings::{IpDetection, PeerSettings, PreTrustedPeer};
 pub use self::unpinned::Unpinned;
-pub use self::views::{Joined, PeerView, PushResult, Pusher};
+pub use self::views::{Joined, PushResult, Pusher};
 
 use self::block_download::ActiveDownload;
 use self::broadcast::RelayBuffer;
-use self::error::{PeerError, sanitize};
 use self::fan_out::FanOutQuery;
 use self::own_address::Joining;
 use self::probes::Probes;
@@ -64,6 +62,7 @@ use self::request_queue::{Proof, Request, RequestKind, RequestQueue};
 use self::signs_of_life::Verifications;
 use self::splits::ChainSplits;
 use self::synchronisation::Synchronisation;
+use super::error::{PeerError, sanitize};
 use super::experiences::Experiences;
 use super::height_check::HeightCheck;
 use super::io::{CallId, Now, PeerIo, Reply};

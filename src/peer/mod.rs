@@ -3,6 +3,7 @@
 //! | module | purpose |
 //! |---|---|
 //! | [`peer_table`] | table of known peers and the result of the last contact with each |
+//! | [`error`] | errors of requests to peers |
 //! | [`experiences`] | success and failure counts between nodes |
 //! | [`trust`] | trust values (EigenTrust++) and selection of peers by trust |
 //! | [`saved_peers`] | peers saved over a restart |
@@ -21,6 +22,7 @@
 
 pub mod block_download;
 pub mod chain_comparison;
+pub mod error;
 pub mod experiences;
 pub mod height_check;
 pub mod io;
@@ -44,8 +46,8 @@ pub use limit_usage::LimitUsage;
 pub use manager::request_queue::AuditEntry;
 pub use manager::signs_of_life::SignOfLifeResult;
 pub use manager::{
-    IpDetection, Joined, Manager, MaxHeight, PeerInfo, PeerSettings, PeerView, PreTrustedPeer, PushResult, Pusher,
-    SyncProgress, Unpinned,
+    IpDetection, Joined, Manager, MaxHeight, PeerInfo, PeerSettings, PreTrustedPeer, PushResult, Pusher, SyncProgress,
+    Unpinned,
 };
 pub use nemesis_search::NemesisSearch;
 pub use saved_peers::SavedPeers;

@@ -23,6 +23,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
+use super::error::{FailureKind, PeerError};
 use super::limit_usage::LimitUsage;
 use crate::ip::{network, site};
 use crate::model::Address;
@@ -73,30 +74,15 @@ pub enum State {
     Untried,
     /// It answered.
     Active,
-    /// It timed out, or is starting.
-    Busy,
-    /// It was unreachable.
-    Inactive,
-    /// It failed in another way.
-    Failure,
+    /// It failed.
+    Failed(FailureKind),
 }
 
 impl State {
     /// Returns whether such a peer is backed off from.
     fn is_backed_off(self) -> bool {
-        matches!(self, State::Inactive | State::Failure)
+        matches!(self, State::Failed(FailureKind::Inactive | FailureKind::Failure))
     }
-}
-
-/// Kind of a failure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FailureKind {
-    /// Timed out, or starting.
-    Busy,
-    /// Unreachable.
-    Inactive,
-    /// Anything else.
-    Failure,
 }
 
 /// Last failure of a peer.
@@ -104,10 +90,8 @@ pub enum FailureKind {
 pub struct LastFailure {
     /// Time since the start of this node.
     pub at: Duration,
-    /// Kind of the failure.
-    pub kind: FailureKind,
-    /// Message for people, at most [`MAX_REASON`] characters.
-    pub reason: String,
+    /// The failure.
+    pub error: PeerError,
 }
 
 /// Entry of the table. `T` is the caller's data: name, endpoint and the like.
@@ -127,7 +111,7 @@ pub struct PeerEntry<T> {
     introduced_at: Option<Duration>,
     /// Time of the last sign of life sent to it, since the start of this node; zero if none.
     sign_sent_at: Duration,
-    /// Last failure; successes do not reset it.
+    /// Last failure, with at most [`MAX_REASON`] characters of its reason; successes do not reset it.
     pub last_failure: Option<LastFailure>,
     /// Failures since its last answer.
     pub failures: u32,
@@ -177,7 +161,7 @@ impl<T> PeerEntry<T> {
 
     /// Returns the time of the next retry, if the last contact failed.
     pub fn retry_at(&self) -> Option<Duration> {
-        (!matches!(self.state, State::Untried | State::Active)).then_some(self.retry_at)
+        matches!(self.state, State::Failed(_)).then_some(self.retry_at)
     }
 
     /// Returns the time of the next probe independent of selection; `None` if it was never tried.
@@ -185,7 +169,7 @@ impl<T> PeerEntry<T> {
         match self.state {
             State::Untried => None,
             State::Active => self.introduced_at.map(|last| last + RECHECK_INTERVAL),
-            State::Busy | State::Inactive | State::Failure => Some(self.retry_at),
+            State::Failed(_) => Some(self.retry_at),
         }
     }
 
@@ -197,14 +181,10 @@ impl<T> PeerEntry<T> {
         self.unreachable_at = None;
     }
 
-    fn set_failed(&mut self, trouble: FailureKind, reason: &str, now: Duration) {
-        self.state = match trouble {
-            FailureKind::Busy => State::Busy,
-            FailureKind::Inactive => State::Inactive,
-            FailureKind::Failure => State::Failure,
-        };
-        self.last_failure =
-            Some(LastFailure { at: now, kind: trouble, reason: reason.chars().take(MAX_REASON).collect() });
+    fn set_failed(&mut self, PeerError { kind, reason }: PeerError, now: Duration) {
+        self.state = State::Failed(kind);
+        let reason = reason.chars().take(MAX_REASON).collect();
+        self.last_failure = Some(LastFailure { at: now, error: PeerError { kind, reason } });
         self.retry_at = now + backoff(self.failures);
         self.failures = self.failures.saturating_add(1);
         self.failing_since.get_or_insert(now);
@@ -450,9 +430,9 @@ impl<T> PeerTable<T> {
     }
 
     /// Records a failed contact. Ignores unknown peers.
-    pub fn record_failure(&mut self, node: &Address, kind: FailureKind, reason: &str, now: Duration) {
+    pub fn record_failure(&mut self, node: &Address, error: PeerError, now: Duration) {
         if let Some(node) = self.entries.get_mut(node) {
-            node.set_failed(kind, reason, now);
+            node.set_failed(error, now);
         }
     }
 
@@ -622,7 +602,7 @@ impl<T> PeerTable<T> {
     /// or are pre-trusted, and untried pre-trusted ones.
     pub fn trust_candidates(&self) -> Vec<Address> {
         let is_met = |node: &PeerEntry<T>| node.is_pre_trusted || node.last_contact.is_some();
-        [State::Active, State::Busy, State::Untried]
+        [State::Active, State::Failed(FailureKind::Busy), State::Untried]
             .into_iter()
             .flat_map(|state| self.in_state(state).filter(|(_, node)| is_met(node)).map(|(address, _)| *address))
             .collect()

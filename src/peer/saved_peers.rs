@@ -251,7 +251,9 @@ mod tests {
             assert_eq!(scene.asked("/node/info"), [1, 0], "those that have answered last first");
             let until = scene.manager.harvesting_blocked_until(scene.now().monotonic).as_secs();
             assert_eq!((until, scene.manager.has_active_node()), (waits, waits == 0));
-            assert!(scene.manager.known().iter().all(|known| !known.is_pre_trusted && known.experience.calls() == 0));
+            let manager = &scene.manager;
+            let is_neutral = |node| manager.experience(node).calls() == 0;
+            assert!(manager.table().iter().all(|(node, known)| !known.is_pre_trusted && is_neutral(node)));
             scene.run_seconds(3_600);
             assert!(scene.manager.harvesting_blocked_until(scene.now().monotonic) <= scene.now().monotonic);
         }

@@ -339,8 +339,7 @@ impl Scene {
 
     /// Returns a peer's known endpoint.
     pub fn place(&self, number: usize) -> Option<Endpoint> {
-        let known = self.manager.known();
-        known.iter().find(|view| view.address == address_of(number)).map(|view| view.info.endpoint.clone())
+        self.manager.table().get(&address_of(number)).map(|peer| peer.data.info.endpoint.clone())
     }
 
     /// Adds a relay at another endpoint that forwards all requests to a peer and returns the peer's answers as its own.
@@ -351,19 +350,20 @@ impl Scene {
     }
 
     pub fn state(&self, number: usize) -> Option<super::peer_table::State> {
-        self.manager.known().iter().find(|view| view.address == address_of(number)).map(|view| view.state)
+        self.manager.table().get(&address_of(number)).map(|peer| peer.state)
     }
 
     /// Returns a peer's trust, if it has any.
     pub fn trust(&self, number: usize) -> Option<f64> {
-        let known = self.manager.known();
-        known.iter().find(|view| view.address == address_of(number)).and_then(|view| view.trust)
+        let node = address_of(number);
+        self.manager.table().get(&node).and_then(|_| self.manager.trust().of(&node))
     }
 
     pub fn experience(&self, number: usize) -> (u64, u64) {
-        let known = self.manager.known();
-        let view = known.iter().find(|view| view.address == address_of(number)).expect("a node");
-        (view.experience.successes(), view.experience.failures())
+        let node = address_of(number);
+        assert!(self.manager.table().get(&node).is_some(), "a node");
+        let experience = self.manager.experience(&node);
+        (experience.successes(), experience.failures())
     }
 
     /// Returns a peer's reply to a request.

@@ -14,6 +14,7 @@ use crate::common::{Random, print_notice, shared};
 use crate::peer_recording::{Call, Recording, read};
 use nisd::codec::{Context, Format};
 use nisd::model::{Address, Hash256, Height, Timestamp};
+use nisd::peer::error::FailureKind;
 use nisd::peer::io::{
     CallId, FetchedBlocks, Importance, MaxHeightQueryId, Now, OwnTip, PeerIo, Reply, StoreUnreadable,
     ValidationOutcome, VerificationId,
@@ -245,7 +246,7 @@ impl Replay {
             let is_it = |key| Address::from_public_key(key, recording.network.byte) == *address;
             recording.keys.iter().find(|(_, key)| is_it(key)).map_or(address.to_string(), |(name, _)| name.clone())
         };
-        self.peers.known().iter().map(|view| (of(&view.address), view.state)).collect()
+        self.peers.table().iter().map(|(node, peer)| (of(node), peer.state)).collect()
     }
 }
 
@@ -264,10 +265,10 @@ fn peers_with_one_fault_each_get_the_state_of_nis1() {
     let mut expected = BTreeMap::new();
     let mut expect = |state, names: &[&str]| expected.extend(names.iter().map(|name| ((*name).to_owned(), state)));
     // Nothing listens there; the key is that of another node.
-    expect(State::Inactive, &["endpoint of another host", "other key"]);
-    expect(State::Busy, &["silent"]);
+    expect(State::Failed(FailureKind::Inactive), &["endpoint of another host", "other key"]);
+    expect(State::Failed(FailureKind::Busy), &["silent"]);
     expect(
-        State::Failure,
+        State::Failed(FailureKind::Failure),
         &[
             "closes the connection",
             "network id 104",

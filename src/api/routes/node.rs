@@ -177,7 +177,7 @@ pub fn peers(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let node = context.node.description();
     let address = context.address_of(&node.info.identity.key);
     let peers = context.node.peers();
-    let known = peers.map_or(0, |peers| peers.known().len());
+    let known = peers.map_or(0, |peers| peers.table().len());
     let report = PeersReport { status: context.chain.status, node: &node.info, address, height, score, peers, now };
     context.writer.view(&report);
     context.budget.charge(cost::PEER.saturating_mul(u32::try_from(known).unwrap_or(u32::MAX)));

@@ -1,13 +1,15 @@
 //! View of the peer table, for the operator.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::{NodeStatus, View};
 use crate::codec::Encoder;
 use crate::model::{Address, Height};
-use crate::peer::peer_table::{DropReason, Dropped, FailureKind, LastFailure, State};
+use crate::peer::error::FailureKind;
+use crate::peer::peer_table::{DropReason, Dropped, LastFailure, PeerEntry, State};
 use crate::peer::wire::{NodeInfo, Score};
-use crate::peer::{Joined, Manager, PeerInfo, PeerView, Unpinned};
+use crate::peer::{Joined, Manager, PeerInfo, Unpinned};
 
 /// The whole peer table, and the state of this node.
 pub struct PeersReport<'a> {
@@ -41,34 +43,38 @@ impl View for PeersReport<'_> {
         };
         sink.i32("failuresToJoin", i32::try_from(failures).unwrap_or(i32::MAX));
         sink.i64("clockDifference", self.peers.and_then(|peers| peers.time().clock_difference()).unwrap_or(0));
-        let known = self.peers.map(Manager::known).unwrap_or_default();
-        sink.list("peers", &known, |sink, peer| self.write_known(sink, peer));
+        let trust: BTreeMap<_, _> = self.peers.into_iter().flat_map(|peers| peers.trust().iter()).collect();
+        let known: Vec<_> = self.peers.into_iter().flat_map(|peers| peers.table().iter()).collect();
+        sink.list("peers", &known, |sink, (address, peer)| {
+            self.write_known(sink, address, peer, trust.get(address).copied());
+        });
         let unpinned = self.peers.map(Manager::unpinned).unwrap_or_default();
         sink.list("unpinned", unpinned, |sink, Unpinned { endpoint, last_failure: last_trouble }| {
             sink.object("endpoint", |sink| endpoint.write(sink));
             self.write_last_failure(sink, last_trouble.as_ref());
         });
-        let dropped: Vec<_> = self.peers.into_iter().flat_map(Manager::dropped).collect();
+        let dropped: Vec<_> = self.peers.into_iter().flat_map(|peers| peers.table().dropped()).collect();
         sink.list("dropped", &dropped, |sink, dropped| self.write_dropped(sink, dropped));
     }
 }
 
 impl PeersReport<'_> {
-    fn write_known(&self, sink: &mut impl Encoder, peer: &PeerView<'_>) {
-        sink.string("address", Some(peer.address.as_str()));
-        sink.object("node", |sink| peer.info.write(sink));
+    fn write_known(&self, sink: &mut impl Encoder, address: &Address, peer: &PeerEntry<PeerInfo>, trust: Option<f64>) {
+        let experience = self.peers.map(|peers| peers.experience(address)).unwrap_or_default();
+        sink.string("address", Some(address.as_str()));
+        sink.object("node", |sink| peer.data.info.write(sink));
         sink.string("ip", peer.ip.map(|ip| ip.to_string()).as_deref());
         sink.string("state", Some(state(peer.state)));
         sink.i32("isPreTrusted", i32::from(peer.is_pre_trusted));
-        sink.optional("height", peer.height, |sink, height| height.write(sink));
-        sink.optional("score", peer.score, |sink, score| Score(score).write(sink));
+        sink.optional("height", peer.data.height, |sink, height| height.write(sink));
+        sink.optional("score", peer.data.score, |sink, score| Score(score).write(sink));
         sink.optional("lastContact", peer.last_contact, |sink, at| self.write_ago(sink, at));
-        sink.optional("trust", peer.trust, |sink, share| sink.f64("share", share));
-        sink.u64("successes", peer.experience.successes());
-        sink.u64("failures", peer.experience.failures());
+        sink.optional("trust", trust, |sink, share| sink.f64("share", share));
+        sink.u64("successes", experience.successes());
+        sink.u64("failures", experience.failures());
         sink.i32("synchronisations", i32::try_from(peer.synchronisations).unwrap_or(i32::MAX));
-        self.write_last_failure(sink, peer.last_failure);
-        sink.optional("askedAgain", peer.retry_at, |sink, at| {
+        self.write_last_failure(sink, peer.last_failure.as_ref());
+        sink.optional("askedAgain", peer.retry_at(), |sink, at| {
             sink.u64("inSeconds", at.saturating_sub(self.now).as_secs());
         });
     }
@@ -89,16 +95,9 @@ impl PeersReport<'_> {
     }
 
     fn write_last_failure(&self, sink: &mut impl Encoder, failure: Option<&LastFailure>) {
-        sink.optional("lastTrouble", failure, |sink, LastFailure { at, kind: failure, reason }| {
-            sink.string(
-                "state",
-                Some(state(match failure {
-                    FailureKind::Busy => State::Busy,
-                    FailureKind::Inactive => State::Inactive,
-                    FailureKind::Failure => State::Failure,
-                })),
-            );
-            sink.string("reason", Some(reason));
+        sink.optional("lastTrouble", failure, |sink, LastFailure { at, error }| {
+            sink.string("state", Some(state(State::Failed(error.kind))));
+            sink.string("reason", Some(&error.reason));
             self.write_ago(sink, *at);
         });
     }
@@ -112,8 +111,8 @@ fn state(state: State) -> &'static str {
     match state {
         State::Untried => "untried",
         State::Active => "active",
-        State::Busy => "busy",
-        State::Inactive => "inactive",
-        State::Failure => "failure",
+        State::Failed(FailureKind::Busy) => "busy",
+        State::Failed(FailureKind::Inactive) => "inactive",
+        State::Failed(FailureKind::Failure) => "failure",
     }
 }

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use super::error::{PeerError, sanitize};
 use super::request_queue::{Completed, RequestKind};
 use super::{Manager, SignedAnswer};
 use crate::codec::Format;
@@ -11,6 +10,7 @@ use crate::peer::block_download::{
     BlockDownload, BlockRef, DownloadAnswer, DownloadOutcome, DownloadQuery, DownloadRequest, DownloadRequestId,
     MAX_BATCH_TRANSACTIONS, NextBlock,
 };
+use crate::peer::error::{PeerError, sanitize};
 use crate::peer::io::{Now, OwnTip, PeerIo, Reply};
 use crate::peer::schedule::Task;
 use crate::peer::wire::{BlockList, ChainRequest, HashChain, Query};

@@ -23,7 +23,7 @@ pub const MAX_BACKOFF: Duration = Duration::from_secs(60);
 /// State before joining the network.
 #[derive(Debug)]
 pub struct Joining {
-    outstanding: usize,
+    answers: FanOutQuery<()>,
     retry_at: Option<Duration>,
     failures: u32,
 }
@@ -31,7 +31,7 @@ pub struct Joining {
 impl Joining {
     /// Creates the state without any query.
     pub fn new(now: Duration) -> Joining {
-        Joining { outstanding: 0, retry_at: Some(now), failures: 0 }
+        Joining { answers: FanOutQuery::default(), retry_at: Some(now), failures: 0 }
     }
 
     /// Returns the time of the next query.
@@ -63,7 +63,7 @@ impl Manager {
         let endpoints: Vec<_> = listed.chain(self.saved_endpoints()).collect();
         let asked = self.query_own_address(&endpoints, RequestKind::FirstAddress);
         match &mut self.phase {
-            Phase::Joining(joining) if asked > 0 => joining.outstanding = asked,
+            Phase::Joining(joining) if asked > 0 => joining.answers = FanOutQuery::new(asked),
             _ => self.on_no_address(now),
         }
     }
@@ -77,15 +77,12 @@ impl Manager {
     pub(super) fn on_first_address_reply(&mut self, response: Reply, now: Now) {
         let seen = self.read_seen_host(response);
         let Phase::Joining(joining) = &mut self.phase else { return };
-        joining.outstanding = joining.outstanding.saturating_sub(1);
-        let nobody_left = joining.outstanding == 0;
-        match seen {
-            Some(host) => {
-                self.set_own_host(host);
-                self.finish_joining(now);
-            }
-            None if nobody_left => self.on_no_address(now),
-            None => {}
+        let is_over = joining.answers.record(None).is_some();
+        if let Some(host) = seen {
+            self.set_own_host(host);
+            self.finish_joining(now);
+        } else if is_over {
+            self.on_no_address(now);
         }
     }
 

@@ -6,11 +6,11 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use super::error::PeerError;
 use super::request_queue::{Completed, Proof, Request, RequestKind};
 use super::{Manager, PeerInfo, describe};
 use crate::crypto::PublicKey;
 use crate::model::Address;
+use crate::peer::error::PeerError;
 use crate::peer::io::{Now, PeerIo, Reply};
 use crate::peer::peer_table::State;
 use crate::peer::wire::{Endpoint, NodeInfo, NodeList, Query, read_introduction};
@@ -171,7 +171,7 @@ impl Manager {
         let (told, ip) = match self.read_identity(completed, response) {
             Ok((told, ip)) => (NodeInfo { endpoint: probe.endpoint.clone(), ..told }, ip),
             Err(mishap) => {
-                self.on_probe_failed(&probe, &mishap, now);
+                self.on_probe_failed(&probe, mishap, now);
                 if !is_refusal {
                     self.probe_other_endpoints(probe, now, io);
                 }
@@ -189,7 +189,7 @@ impl Manager {
                 let second = Probe { key: Some(told.identity.key), reported: Some(told), ..probe };
                 let goes_on = self.start_probe(second.clone(), io);
                 if !goes_on {
-                    self.on_probe_failed(&second, &PeerError::failure("too many requests to it are pending"), now);
+                    self.on_probe_failed(&second, PeerError::failure("too many requests to it are pending"), now);
                 }
                 return goes_on;
             }
@@ -222,7 +222,7 @@ impl Manager {
 
     fn on_peer_list(&mut self, probe: Probe, completed: Completed, response: Reply, now: Now, io: &mut impl PeerIo) {
         match self.read_answer::<NodeList>(completed.proof, response) {
-            Err(mishap) => self.on_probe_failed(&probe, &mishap, now),
+            Err(mishap) => self.on_probe_failed(&probe, mishap, now),
             Ok((NodeList(others), ip)) => {
                 if probe.reason == ProbeReason::Selected {
                     self.on_gossip(others, ip, now, io);
@@ -313,7 +313,7 @@ impl Manager {
         }
     }
 
-    fn on_probe_failed(&mut self, probe: &Probe, error: &PeerError, now: Now) {
+    fn on_probe_failed(&mut self, probe: &Probe, error: PeerError, now: Now) {
         log::debug!("probe of {} failed: {error}", probe.endpoint);
         let Some(key) = probe.key else { return self.on_unpinned_failed(&probe.endpoint, error, now) };
         let address = Address::from_public_key(&key, self.settings.context.network);
@@ -324,6 +324,6 @@ impl Manager {
         if self.table.is_active(&address) {
             log::info!("{} at {} is no longer active: {error}", address, probe.endpoint);
         }
-        self.table.record_failure(&address, error.kind, &error.reason, now.monotonic);
+        self.table.record_failure(&address, error, now.monotonic);
     }
 }

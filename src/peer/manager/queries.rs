@@ -7,7 +7,6 @@ use super::Manager;
 use super::fan_out::FanOutQuery;
 use super::request_queue::{Completed, RequestKind};
 use crate::model::{Address, Height};
-use crate::peer::experiences::Experience;
 use crate::peer::io::{MaxHeightQueryId, Now, PeerIo, Reply};
 use crate::peer::schedule::Task;
 use crate::peer::time_sync::{ClockAnswer, Sample, Unchanged};
@@ -247,11 +246,7 @@ impl Manager {
             self.record_valid_answer(&node, &endpoint, now, io);
         }
         let pairs: Option<Vec<_>> = own.map(|(told, _)| {
-            let pair = |pair: &ExperiencePair| {
-                let count = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
-                let experience = Experience::new(count(pair.experience.successes), count(pair.experience.failures));
-                (self.address_of(&pair.node), experience)
-            };
+            let pair = |pair: &ExperiencePair| (self.address_of(&pair.node), pair.experience);
             // Experiences with a peer at another endpoint do not concern the known one.
             told.experiences.iter().filter(|pair| self.is_known_at(&pair.node)).map(pair).collect()
         });

@@ -16,11 +16,11 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use super::Manager;
-use super::error::{PeerError, sanitize};
 use super::probes::{Probe, ProbeReason};
 use super::request_queue::{Completed, RequestKind};
 use crate::ip::site;
 use crate::model::Address;
+use crate::peer::error::{PeerError, sanitize};
 use crate::peer::io::{Now, PeerIo, Reply, VerificationId};
 use crate::peer::peer_table::{self, State};
 use crate::peer::wire::{Endpoint, NodeInfo, Query};

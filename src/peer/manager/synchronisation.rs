@@ -8,14 +8,14 @@
 
 use std::time::Duration;
 
-use super::error::PeerError;
 use super::request_queue::{Completed, RequestKind};
 use super::{Manager, SignedAnswer};
 use crate::model::Address;
 use crate::peer::chain_comparison::{
-    AnswerContext, ChainComparison, ComparisonError, Misbehavior, NextStep, OwnChain, SyncOutcome,
+    AnswerContext, ChainComparison, ComparisonError, Misbehavior, NextStep, SyncOutcome,
 };
-use crate::peer::io::{FetchedBlocks, Now, OwnTip, PeerIo, Reply, StoreUnreadable, ValidationOutcome};
+use crate::peer::error::PeerError;
+use crate::peer::io::{FetchedBlocks, Now, PeerIo, Reply, StoreUnreadable, ValidationOutcome};
 use crate::peer::schedule::Task;
 use crate::peer::wire::{NodeInfo, Query, ShortIds, check_answer};
 
@@ -40,23 +40,6 @@ pub struct Synchronisation {
 enum Stage {
     Comparing(ChainComparison),
     Validating,
-}
-
-/// Adapter of [`PeerIo`] to [`OwnChain`].
-struct Chain<'o, O>(&'o O);
-
-impl<O: PeerIo> OwnChain for Chain<'_, O> {
-    fn tip(&self) -> Result<OwnTip, StoreUnreadable> {
-        self.0.tip()
-    }
-
-    fn hashes_from(
-        &self,
-        first: crate::model::Height,
-        most: u64,
-    ) -> Result<Vec<crate::model::Hash256>, StoreUnreadable> {
-        self.0.hashes_from(first, most)
-    }
 }
 
 impl Manager {
@@ -146,7 +129,7 @@ impl Manager {
         let Stage::Comparing(attempt) = &mut synchronisation.stage else { return Ok(()) };
         let (format, context) = (self.settings.format, self.settings.context);
         let asked = AnswerContext { format, challenge: &challenge, key: &key, context };
-        let next = attempt.on_answer(body, asked, &Chain(io), &self.settings.chain);
+        let next = attempt.on_answer(body, asked, &*io, &self.settings.chain);
         if let Some(about) = self.table.data_mut(&synchronisation.address) {
             about.score = attempt.score().or(about.score);
         }

@@ -1,7 +1,7 @@
 //! Pre-trusted peers that are configured by endpoint only. The key of the first answer is pinned until this node ends.
 
-use super::error::PeerError;
 use super::{Manager, PeerInfo, describe};
+use crate::peer::error::PeerError;
 use crate::peer::io::Now;
 use crate::peer::peer_table::{AddError, LastFailure, PeerEntry};
 use crate::peer::wire::{Endpoint, NodeInfo};
@@ -30,7 +30,7 @@ impl Manager {
         let is_elsewhere = |node: &PeerEntry<PeerInfo>| node.is_pre_trusted && node.data.info.endpoint != *endpoint;
         if let Some(listed) = self.table.get(&address).filter(|node| is_elsewhere(node)) {
             let reason = format!("it identifies as {address}, which is listed at {}", listed.data.info.endpoint);
-            self.on_unpinned_failed(endpoint, &PeerError::failure(reason), now);
+            self.on_unpinned_failed(endpoint, PeerError::failure(reason), now);
             return false;
         }
         match self.add_pre_trusted_peer(told.clone()) {
@@ -40,7 +40,7 @@ impl Manager {
                 address != self.address
             }
             Err(refused) => {
-                self.on_unpinned_failed(endpoint, &PeerError::failure(format!("it is not added: {refused:?}")), now);
+                self.on_unpinned_failed(endpoint, PeerError::failure(format!("it is not added: {refused:?}")), now);
                 false
             }
         }
@@ -56,10 +56,9 @@ impl Manager {
         self.table.add_pre_trusted(address, PeerInfo { info, height: None, score: None })
     }
 
-    pub(super) fn on_unpinned_failed(&mut self, endpoint: &Endpoint, error: &PeerError, now: Now) {
+    pub(super) fn on_unpinned_failed(&mut self, endpoint: &Endpoint, error: PeerError, now: Now) {
         if let Some(unpinned) = self.unpinned.iter_mut().find(|unpinned| unpinned.endpoint == *endpoint) {
-            let PeerError { kind: trouble, reason } = error.clone();
-            unpinned.last_failure = Some(LastFailure { at: now.monotonic, kind: trouble, reason });
+            unpinned.last_failure = Some(LastFailure { at: now.monotonic, error });
         }
     }
 }

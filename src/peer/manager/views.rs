@@ -1,54 +1,23 @@
 //! Data about peers for people and other nodes.
 
-use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::time::Duration;
 
 use super::request_queue::{AuditEntry, Completed};
 use super::unpinned::Unpinned;
 use super::{Manager, PeerInfo, Phase};
 use crate::crypto::PublicKey;
-use crate::model::{Address, Height};
+use crate::model::Address;
+use crate::peer::error::FailureKind;
 use crate::peer::experiences::Experience;
 use crate::peer::io::{Now, PeerIo};
-use crate::peer::peer_table::{self, Dropped, LastFailure, PeerEntry, State};
+use crate::peer::peer_table::{self, PeerEntry, PeerTable, State};
 use crate::peer::random::RandomSource;
 use crate::peer::schedule::Timer;
 use crate::peer::time_sync::TimeSync;
+use crate::peer::trust::TrustValues;
 use crate::peer::wire::{
-    self, Endpoint, ExperienceEntry, ExperiencePair, NodeCollection, NodeExperiences, NodeInfo, NodeList,
+    Endpoint, ExperienceEntry, ExperiencePair, NodeCollection, NodeExperiences, NodeInfo, NodeList,
 };
-
-/// Data about a peer, for people.
-#[derive(Clone, Debug)]
-pub struct PeerView<'p> {
-    /// Address of its account.
-    pub address: Address,
-    /// What the peer reports about itself.
-    pub info: &'p NodeInfo,
-    /// IP address that last answered.
-    pub ip: Option<IpAddr>,
-    /// Result of the last contact.
-    pub state: State,
-    /// Whether it is on the operator's list.
-    pub is_pre_trusted: bool,
-    /// Last reported chain height.
-    pub height: Option<Height>,
-    /// Last reported chain score.
-    pub score: Option<i128>,
-    /// Time of its last answer, since the start of this node.
-    pub last_contact: Option<Duration>,
-    /// Its share of the trust, if it took part in the last calculation.
-    pub trust: Option<f64>,
-    /// This node's experience with it.
-    pub experience: Experience,
-    /// Synchronisations started with it.
-    pub synchronisations: u32,
-    /// Last failure.
-    pub last_failure: Option<&'p LastFailure>,
-    /// Time of the next retry since the start of this node, if it has failed.
-    pub retry_at: Option<Duration>,
-}
 
 /// Whether the node has joined its network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,9 +102,9 @@ impl Manager {
     pub fn collection(&self) -> NodeCollection {
         NodeCollection {
             active: self.in_state(State::Active),
-            busy: self.in_state(State::Busy),
-            inactive: self.in_state(State::Inactive),
-            failure: self.in_state(State::Failure),
+            busy: self.in_state(State::Failed(FailureKind::Busy)),
+            inactive: self.in_state(State::Failed(FailureKind::Inactive)),
+            failure: self.in_state(State::Failed(FailureKind::Failure)),
         }
     }
 
@@ -147,7 +116,7 @@ impl Manager {
     pub fn experiences(&self, random: &mut impl RandomSource) -> NodeExperiences {
         let pair = |(address, experience): (Address, Experience)| {
             let node = self.table.get(&address)?.data.info.clone();
-            Some(ExperiencePair { node, experience: on_wire(experience) })
+            Some(ExperiencePair { node, experience })
         };
         let experiences = self.experiences.selection(random).into_iter().filter_map(pair).collect();
         NodeExperiences { node: self.local.clone(), experiences }
@@ -157,7 +126,7 @@ impl Manager {
     pub fn experience_entries(&self) -> Vec<ExperienceEntry> {
         let entry = |(address, node): (&Address, &PeerEntry<PeerInfo>)| ExperienceEntry {
             node: node.data.info.clone(),
-            experience: on_wire(self.experiences.between(&self.address, address)),
+            experience: self.experience(address),
             syncs: i32::try_from(node.synchronisations).unwrap_or(i32::MAX),
         };
         self.table.iter().map(entry).collect()
@@ -186,35 +155,24 @@ impl Manager {
         self.requests.latest()
     }
 
-    /// Returns all known peers in order of address.
-    pub fn known<'p>(&'p self) -> Vec<PeerView<'p>> {
-        let trust: BTreeMap<_, _> = self.trust.values().iter().collect();
-        let view = |(address, node): (&'_ Address, &'p PeerEntry<PeerInfo>)| PeerView {
-            address: *address,
-            info: &node.data.info,
-            ip: node.ip,
-            state: node.state,
-            is_pre_trusted: node.is_pre_trusted,
-            height: node.data.height,
-            score: node.data.score,
-            last_contact: node.last_contact,
-            trust: trust.get(address).copied(),
-            experience: self.experiences.between(&self.address, address),
-            synchronisations: node.synchronisations,
-            last_failure: node.last_failure.as_ref(),
-            retry_at: node.retry_at(),
-        };
-        self.table.iter().map(view).collect()
+    /// Returns the table of known peers.
+    pub fn table(&self) -> &PeerTable<PeerInfo> {
+        &self.table
+    }
+
+    /// Returns the trust in the nodes that took part in the last calculation.
+    pub fn trust(&self) -> &TrustValues {
+        self.trust.values()
+    }
+
+    /// Returns this node's experience with a peer.
+    pub fn experience(&self, node: &Address) -> Experience {
+        self.experiences.between(&self.address, node)
     }
 
     /// Returns the pre-trusted peers without a known key.
     pub fn unpinned(&self) -> &[Unpinned] {
         &self.unpinned
-    }
-
-    /// Returns the peers that were dropped last, oldest first.
-    pub fn dropped(&self) -> impl Iterator<Item = &Dropped<PeerInfo>> {
-        self.table.dropped()
     }
 
     /// Records the validation result of a push. It counts only for known peers that are active or busy, and only if the
@@ -234,7 +192,8 @@ impl Manager {
         if result == PushResult::Useful {
             self.record_alive(&node, now);
         }
-        let counts = |known: &PeerEntry<PeerInfo>| matches!(known.state, State::Active | State::Busy);
+        let counts =
+            |known: &PeerEntry<PeerInfo>| matches!(known.state, State::Active | State::Failed(FailureKind::Busy));
         if !self.table.get(&node).is_some_and(counts) {
             return;
         }
@@ -268,8 +227,4 @@ impl Manager {
             self.renew_selector();
         }
     }
-}
-
-fn on_wire(experience: Experience) -> wire::Experience {
-    wire::Experience { successes: experience.successes(), failures: experience.failures() }
 }

@@ -4,15 +4,7 @@ use super::limits;
 use super::list::{read_at_most, write_list};
 use super::node::NodeInfo;
 use crate::codec::{Decoder, Encoder, ReadError, Readable, Writable};
-
-/// Success and failure counts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Experience {
-    /// Successes, below 2⁶³.
-    pub successes: u64,
-    /// Failures, below 2⁶³.
-    pub failures: u64,
-}
+use crate::peer::experiences::Experience;
 
 /// Experience with a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,16 +41,14 @@ pub struct SignOfLife(pub NodeInfo);
 
 impl Writable for Experience {
     fn write(&self, sink: &mut impl Encoder) {
-        sink.u64("s", self.successes);
-        sink.u64("f", self.failures);
+        sink.u64("s", self.successes());
+        sink.u64("f", self.failures());
     }
 }
 
 impl Readable for Experience {
     fn read<'a, S: Decoder<'a>>(source: &mut S) -> Result<Self, ReadError> {
-        // Negative numbers count as 0.
-        let successes = source.need_i64("s")?.max(0).unsigned_abs();
-        Ok(Experience { successes, failures: source.need_i64("f")?.max(0).unsigned_abs() })
+        Ok(Experience::new(source.need_i64("s")?, source.need_i64("f")?))
     }
 }
 

@@ -9,7 +9,7 @@
 //! | [`ChainRequest`], [`HashChain`], [`BlockList`], [`Score`] | parts of the chain |
 //! | [`LazyList`] | long answers, decoded one element at a time |
 //! | [`ShortIds`], [`TransactionList`] | unconfirmed transactions |
-//! | [`Experience`], [`NodeExperiences`] | a node's experiences with others |
+//! | [`ExperiencePair`], [`NodeExperiences`] | a node's experiences with others |
 //! | [`CommunicationTimeStamps`] | clock of a node |
 //! | [`ErrorBody`] | body of an error response |
 //! | [`Query`], [`Message`], [`nemesis_request`] | all requests to peers, with paths and answer limits |
@@ -35,7 +35,7 @@ pub use authentication::{
 pub use chain::{BlockList, BlockListLimits, ChainRequest, HashChain, LazyList, Score, ShortIds, TransactionList};
 pub use endpoint::{BadEndpoint, DEFAULT_PORT, Endpoint};
 pub use error_body::ErrorBody;
-pub use experiences::{Experience, ExperienceEntry, ExperiencePair, NodeExperiences, SignOfLife};
+pub use experiences::{ExperienceEntry, ExperiencePair, NodeExperiences, SignOfLife};
 pub use list::List;
 pub use node::{Identity, MetaData, NodeCollection, NodeInfo, NodeList};
 pub use request::{EncodedRequest, Message, Query, nemesis_request};

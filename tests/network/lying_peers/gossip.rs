@@ -7,9 +7,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use nisd::codec::Format;
 use nisd::crypto::KeyPair;
-use nisd::peer::wire::{
-    CommunicationTimeStamps, Experience, ExperiencePair, Identity, NodeExperiences, NodeInfo, NodeList,
-};
+use nisd::peer::experiences::Experience;
+use nisd::peer::wire::{CommunicationTimeStamps, ExperiencePair, Identity, NodeExperiences, NodeInfo, NodeList};
 
 use crate::common::private_network::key_pair;
 use crate::lying_peers::attacks::{Attack, ExpectedOpinion, truth};
@@ -101,7 +100,7 @@ fn bystander() -> (SocketAddr, Arc<AtomicUsize>) {
 }
 
 fn experiences(name: &'static str, count: usize) -> Attack {
-    let pair = |node| ExperiencePair { node, experience: Experience { successes: u64::MAX >> 1, failures: 0 } };
+    let pair = |node| ExperiencePair { node, experience: Experience::new(i64::MAX, 0) };
     let pairs: Vec<_> = nonexistent_nodes(count, at_closed_ports).into_iter().map(pair).collect();
     // Only one node is asked per minute.
     Attack::new(name, ExpectedOpinion::NotPenalized, EXPERIENCES, truth, move |_, _| {

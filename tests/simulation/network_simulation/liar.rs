@@ -8,9 +8,10 @@ use nisd::codec::{Context, Encoder, Format, Writable};
 use nisd::crypto::{KeyPair, Signature};
 use nisd::model::{Amount, Block, Hash256, Height, Timestamp, Transaction};
 use nisd::net::fetch::{FetchError, FetchLimits, FetchRequest};
+use nisd::peer::experiences::Experience;
 use nisd::peer::wire::{
-    AuthenticatedRequest, ChainRequest, Challenge, CommunicationTimeStamps, Endpoint, Experience, ExperiencePair,
-    HashChain, Identity, List, NodeExperiences, NodeInfo, NodeList, Score, ShortIds,
+    AuthenticatedRequest, ChainRequest, Challenge, CommunicationTimeStamps, Endpoint, ExperiencePair, HashChain,
+    Identity, List, NodeExperiences, NodeInfo, NodeList, Score, ShortIds,
 };
 use nisd::store::{Store, StoredHeader, stored_block, stored_header, tip};
 
@@ -370,7 +371,7 @@ impl ByzantinePeer {
             _ => self.info(0),
         };
         let count = if fault == Some(Fault::TooManyExperiences) { 150 } else { scene.members.len() };
-        let bad = Experience { successes: 0, failures: 1 << 40 };
+        let bad = Experience::new(0, 1 << 40);
         let pair =
             |place: usize| ExperiencePair { node: scene.members[place % scene.members.len()].clone(), experience: bad };
         NodeExperiences { node, experiences: (0..count).map(pair).collect() }

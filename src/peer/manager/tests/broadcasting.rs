@@ -154,5 +154,5 @@ fn an_unreachable_pre_trusted_peer_is_still_shared() {
     scene.run_seconds(400);
     // A pre-trusted peer is selected when none is active.
     assert_eq!(scene.manager.peers_to_share(&mut || 0).0, [info(0)]);
-    assert!(scene.manager.known().iter().all(|view| view.address == address_of(0)));
+    assert!(scene.manager.table().iter().all(|(address, _)| *address == address_of(0)));
 }

@@ -117,13 +117,16 @@ fn an_unpinned_peer_is_pinned_to_the_key_of_its_first_answer() {
     scene.run_seconds(1);
     assert_eq!(scene.asked("/node/cysm"), [0]);
     assert_eq!(scene.manager.active().0, [info(0)]);
-    assert!(scene.manager.unpinned().is_empty() && scene.manager.known()[0].is_pre_trusted);
+    assert!(
+        scene.manager.unpinned().is_empty()
+            && scene.manager.table().iter().next().is_some_and(|(_, peer)| peer.is_pre_trusted)
+    );
     // Another node at its endpoint is not taken for it.
     scene.simulated_peers[0].pair = pair(1);
     scene.simulated_peers[0].info.identity = info(1).identity;
     scene.run_seconds(70);
     assert!(scene.manager.active().0.is_empty());
-    assert_eq!(scene.manager.known().len(), 1);
+    assert_eq!(scene.manager.table().len(), 1);
 }
 
 #[test]
@@ -135,7 +138,7 @@ fn an_unpinned_peer_that_is_this_node_is_not_contacted_again() {
     scene.simulated_peers[0].info = NodeInfo { endpoint: own, ..info(LOCAL) };
     scene.run_seconds(200);
     assert_eq!(scene.asked("/node/info").len(), 1);
-    assert!(scene.manager.unpinned().is_empty() && scene.manager.known().is_empty());
+    assert!(scene.manager.unpinned().is_empty() && scene.manager.table().is_empty());
 }
 
 #[test]
@@ -146,5 +149,5 @@ fn a_failing_unpinned_peer_is_tried_at_each_refresh_and_its_failure_is_reported(
     scene.simulated_peers[0].behaviour = Behaviour::Unreachable;
     scene.run_seconds(100);
     assert_eq!(scene.asked("/node/info"), [0, 0]);
-    assert_eq!(scene.manager.unpinned()[0].last_failure.as_ref().expect("a failure").reason, "refused");
+    assert_eq!(scene.manager.unpinned()[0].last_failure.as_ref().expect("a failure").error.reason, "refused");
 }

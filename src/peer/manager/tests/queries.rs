@@ -1,18 +1,19 @@
 use crate::model::{Address, Height};
+use crate::peer::experiences::Experience;
 use crate::peer::experiences::LIFETIME;
 use crate::peer::io::{MaxHeightQueryId, Now, Reply};
 use crate::peer::manager::queries::{MAX_HEIGHT_TIMEOUT, MAX_HEIGHT_TTL};
 use crate::peer::manager::{MaxHeight, PeerSettings, PreTrustedPeer, PushResult};
 use crate::peer::schedule::{Task, Timer};
 use crate::peer::testing::{Behaviour, LOCAL, Scene, Sent, address_of, info, pusher, settings};
-use crate::peer::wire::{Endpoint, Experience, ExperiencePair, NodeInfo};
+use crate::peer::wire::{Endpoint, ExperiencePair, NodeInfo};
 
 fn timer(scene: &Scene, task: Task) -> &Timer {
     scene.manager.timers().iter().find(|timer| timer.task == task).expect("a timer")
 }
 
 fn pairs(numbers: impl IntoIterator<Item = usize>) -> Vec<ExperiencePair> {
-    let experience = Experience { successes: 20, failures: 1 };
+    let experience = Experience::new(20, 1);
     numbers.into_iter().map(|number| ExperiencePair { node: info(number), experience }).collect()
 }
 
@@ -26,7 +27,7 @@ fn a_node_counts_as_synchronised_until_peers_were_higher_four_times() {
     assert!(scene.manager.is_synchronised());
     scene.run_seconds(30);
     assert!(!scene.manager.is_synchronised());
-    let heights: Vec<_> = scene.manager.known().iter().map(|view| (view.address, view.height)).collect();
+    let heights: Vec<_> = scene.manager.table().iter().map(|(node, peer)| (*node, peer.data.height)).collect();
     assert!(heights.contains(&(address_of(1), Some(Height(2)))) && heights.contains(&(address_of(0), Some(Height(1)))));
     scene.simulated_peers[1].behaviour = Behaviour::Garbage;
     scene.run_seconds(30);
@@ -208,7 +209,7 @@ fn pushes_count_only_for_known_peers_that_are_not_backed_off() {
     let told = scene.manager.experiences(&mut || 0).experiences;
     let about = |number: usize| {
         let is_about = |pair: &&ExperiencePair| pair.node.identity.key == info(number).identity.key;
-        told.iter().find(is_about).map(|pair| (pair.experience.successes, pair.experience.failures))
+        told.iter().find(is_about).map(|pair| (pair.experience.successes(), pair.experience.failures()))
     };
     assert_eq!([0, 1, 2].map(about), [Some((2, 1)), Some((2, 0)), None]);
 }
@@ -233,7 +234,7 @@ fn the_seed_determines_the_run() {
             scene.simulated_peers[number].list = (20..60).map(info).collect();
         }
         scene.run_seconds(200);
-        let known: Vec<Address> = scene.manager.known().iter().map(|view| view.address).collect();
+        let known: Vec<Address> = scene.manager.table().iter().map(|(node, _)| *node).collect();
         (scene.fake.history, known)
     };
     let first = run(1);

@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use super::super::refresh::{MAX_GOSSIP_PROBES, MAX_PROBES_PER_LIST};
 use crate::model::NetworkByte;
+use crate::peer::error::FailureKind;
 use crate::peer::io::Reply;
 use crate::peer::manager::PreTrustedPeer;
 use crate::peer::peer_table::State;
@@ -27,7 +28,7 @@ fn pre_trusted_peers_are_active_only_after_an_answer() {
     scene.simulated_peers[1].behaviour = Behaviour::Unreachable;
     scene.simulated_peers[0].behaviour = Behaviour::Good;
     scene.run_seconds(1);
-    assert_eq!((scene.state(0), scene.state(1)), (Some(State::Active), Some(State::Inactive)));
+    assert_eq!((scene.state(0), scene.state(1)), (Some(State::Active), Some(State::Failed(FailureKind::Inactive))));
     assert_eq!(scene.manager.collection().inactive, [info(1)]);
 }
 
@@ -36,18 +37,18 @@ fn the_state_of_a_selected_peer_follows_from_its_answer() {
     let starting = [ErrorBody::NOT_BOOTED, ErrorBody::LOADING_CHAIN];
     let mut cases = vec![
         (Behaviour::Good, State::Active),
-        (Behaviour::Unreachable, State::Inactive),
-        (Behaviour::Broken, State::Failure),
-        (Behaviour::Status(429, None), State::Failure),
-        (Behaviour::Status(503, None), State::Failure),
-        (Behaviour::Status(503, Some(ErrorBody::ALREADY_BOOTED)), State::Failure),
-        (Behaviour::SignedByAnother, State::Failure),
-        (Behaviour::OtherIdentity, State::Failure),
-        (Behaviour::Garbage, State::Failure),
-        (Behaviour::Silent, State::Busy),
-        (Behaviour::SilentAt("/node/peer-list/active"), State::Busy),
+        (Behaviour::Unreachable, State::Failed(FailureKind::Inactive)),
+        (Behaviour::Broken, State::Failed(FailureKind::Failure)),
+        (Behaviour::Status(429, None), State::Failed(FailureKind::Failure)),
+        (Behaviour::Status(503, None), State::Failed(FailureKind::Failure)),
+        (Behaviour::Status(503, Some(ErrorBody::ALREADY_BOOTED)), State::Failed(FailureKind::Failure)),
+        (Behaviour::SignedByAnother, State::Failed(FailureKind::Failure)),
+        (Behaviour::OtherIdentity, State::Failed(FailureKind::Failure)),
+        (Behaviour::Garbage, State::Failed(FailureKind::Failure)),
+        (Behaviour::Silent, State::Failed(FailureKind::Busy)),
+        (Behaviour::SilentAt("/node/peer-list/active"), State::Failed(FailureKind::Busy)),
     ];
-    cases.extend(starting.map(|message| (Behaviour::Status(503, Some(message)), State::Busy)));
+    cases.extend(starting.map(|message| (Behaviour::Status(503, Some(message)), State::Failed(FailureKind::Busy))));
     for (behaviour, state) in cases {
         let mut scene = refreshed(1, 1, |others| others[0].behaviour = behaviour.clone());
         scene.run_seconds(11);
@@ -73,9 +74,9 @@ fn peers_of_another_network_or_an_incompatible_version_are_not_used() {
     for (meta_data, state) in [
         (of(NetworkByte::TESTNET, "0.7.1"), State::Active),
         (of(NetworkByte::TESTNET, "0.0.0"), State::Active),
-        (of(NetworkByte::TESTNET, "0.5.9"), State::Failure),
-        (of(NetworkByte::TESTNET, "1.6.1"), State::Failure),
-        (of(NetworkByte::MAINNET, "0.6.102"), State::Failure),
+        (of(NetworkByte::TESTNET, "0.5.9"), State::Failed(FailureKind::Failure)),
+        (of(NetworkByte::TESTNET, "1.6.1"), State::Failed(FailureKind::Failure)),
+        (of(NetworkByte::MAINNET, "0.6.102"), State::Failed(FailureKind::Failure)),
     ] {
         let scene = refreshed(1, 1, |others| others[0].info.meta_data = meta_data.clone());
         assert_eq!(scene.state(0), Some(state), "{meta_data:?}");
@@ -241,10 +242,9 @@ fn a_gossiped_peer_is_added_at_the_endpoint_where_it_answered() {
 #[test]
 fn a_failed_peer_is_reported_and_probed_again() {
     let mut scene = refreshed(2, 2, |others| others[1].behaviour = Behaviour::Status(500, Some("\nno\tgood")));
-    assert_eq!(scene.state(1), Some(State::Failure));
-    let known = scene.manager.known();
-    let failed = known.iter().find(|view| view.address == address_of(1)).expect("a node");
-    assert_eq!(failed.last_failure.expect("a failure").reason, "status 500: ?no?good");
+    assert_eq!(scene.state(1), Some(State::Failed(FailureKind::Failure)));
+    let failed = scene.manager.table().get(&address_of(1)).expect("a node");
+    assert_eq!(failed.last_failure.as_ref().expect("a failure").error.reason, "status 500: ?no?good");
     scene.simulated_peers[1].behaviour = Behaviour::Good;
     scene.run_seconds(130);
     assert_eq!(scene.state(1), Some(State::Active));
@@ -284,7 +284,7 @@ fn unresponsive_peers_are_pruned_and_reported_as_dropped() {
     scene.simulated_peers[0].list.clear();
     scene.run_seconds(3 * 3_600);
     assert_eq!(scene.state(1), None);
-    assert_eq!(scene.manager.dropped().map(|dropped| dropped.address).collect::<Vec<_>>(), [address_of(1)]);
+    assert_eq!(scene.manager.table().dropped().map(|dropped| dropped.address).collect::<Vec<_>>(), [address_of(1)]);
 }
 
 #[test]

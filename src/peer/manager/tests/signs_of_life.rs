@@ -6,6 +6,7 @@ use super::super::signs_of_life::{
     EVICTION_AGE, MAX_SIGN_PROBES_PER_NETWORK, MAX_VERIFICATIONS, MAX_VERIFICATIONS_PER_HOST, SignOfLifeResult,
 };
 use crate::model::NetworkByte;
+use crate::peer::error::FailureKind;
 use crate::peer::io::{PeerIo, VerificationId};
 use crate::peer::manager::{PeerSettings, PreTrustedPeer, PushResult, Pusher};
 use crate::peer::peer_table::State;
@@ -29,7 +30,7 @@ fn greet(scene: &mut Scene, node: &NodeInfo, from: IpAddr) -> SignOfLifeResult {
 fn an_unknown_sender_is_answered_and_active_only_after_verification() {
     let mut scene = alone(1);
     assert_eq!(greet(&mut scene, &info(0), ip_of(0)), SignOfLifeResult::Pending(VerificationId(1)));
-    assert!(scene.fake.verified.is_empty() && scene.manager.known().is_empty());
+    assert!(scene.fake.verified.is_empty() && scene.manager.table().is_empty());
     scene.answer_all();
     assert_eq!(scene.fake.verified, [(VerificationId(1), None)]);
     assert_eq!(scene.manager.active().0, [info(0)]);
@@ -53,7 +54,7 @@ fn a_sender_that_cannot_be_verified_gets_an_error_and_stays_unknown() {
             panic!("{behaviour:?}: {:?}", scene.fake.verified)
         };
         assert!(!reason.is_empty());
-        assert!(scene.manager.known().is_empty(), "{behaviour:?}");
+        assert!(scene.manager.table().is_empty(), "{behaviour:?}");
     }
 }
 
@@ -214,7 +215,8 @@ fn probes_after_signs_of_life_are_limited_per_network() {
     scene.run_seconds(3_600);
     scene.simulated_peers.iter_mut().for_each(|other| other.behaviour = Behaviour::Silent);
     scene.fake.waiting.clear();
-    let known: Vec<_> = (0..OTHERS).filter(|number| scene.state(*number) == Some(State::Inactive)).collect();
+    let known: Vec<_> =
+        (0..OTHERS).filter(|number| scene.state(*number) == Some(State::Failed(FailureKind::Inactive))).collect();
     assert!(known.len() > 2 * MAX_SIGN_PROBES_PER_NETWORK, "{known:?}");
     let looks = |scene: &Scene| scene.fake.waiting.len();
     for (place, number) in known.iter().enumerate() {
@@ -257,7 +259,7 @@ fn pre_trusted_peers_keep_their_endpoint_whatever_the_network_reports() {
         if is_silent {
             scene.simulated_peers[0].behaviour = Behaviour::Unreachable;
             scene.run_seconds(200);
-            assert_eq!(scene.state(0), Some(State::Inactive));
+            assert_eq!(scene.state(0), Some(State::Failed(FailureKind::Inactive)));
         }
         for _ in 0..100 {
             greet(&mut scene, &relayed, ip("66.6.6.6"));
@@ -350,10 +352,10 @@ fn a_push_from_any_loopback_address_counts_for_a_local_peer() {
     scene.answer_all();
     scene.simulated_peers[relay].behaviour = Behaviour::Unreachable;
     scene.run_seconds(200);
-    assert_eq!(scene.state(1), Some(State::Inactive));
+    assert_eq!(scene.state(1), Some(State::Failed(FailureKind::Inactive)));
     let now = scene.now();
     scene.manager.record_push(&pusher(1), PushResult::Useful, now);
-    assert_eq!(scene.state(1), Some(State::Inactive));
+    assert_eq!(scene.state(1), Some(State::Failed(FailureKind::Inactive)));
     scene.manager.record_push(&Pusher { from: ip("127.0.0.1"), ..pusher(1) }, PushResult::Useful, now);
     assert_eq!((scene.state(1), scene.experience(1)), (Some(State::Active), (1, 0)));
 }
@@ -400,7 +402,7 @@ fn a_loading_peer_is_busy_and_keeps_its_endpoint() {
         greet(&mut scene, &NodeInfo { endpoint: there.clone(), ..info(0) }, ip("66.6.6.6"));
         scene.answer_all();
     }
-    assert_eq!((scene.place(0), scene.state(0)), (Some(info(0).endpoint), Some(State::Busy)));
+    assert_eq!((scene.place(0), scene.state(0)), (Some(info(0).endpoint), Some(State::Failed(FailureKind::Busy))));
 }
 
 #[test]
@@ -428,11 +430,11 @@ fn a_useful_push_or_an_answer_makes_a_peer_active() {
     scene.run_seconds(10);
     scene.simulated_peers[0].behaviour = Behaviour::Unreachable;
     scene.run_seconds(200);
-    assert_eq!(scene.state(0), Some(State::Inactive));
+    assert_eq!(scene.state(0), Some(State::Failed(FailureKind::Inactive)));
     let now = scene.now();
     for result in [PushResult::Neutral, PushResult::Harmful] {
         scene.manager.record_push(&pusher(0), result, now);
-        assert_eq!(scene.state(0), Some(State::Inactive), "{result:?}");
+        assert_eq!(scene.state(0), Some(State::Failed(FailureKind::Inactive)), "{result:?}");
     }
     let elsewhere = Pusher { from: ip("66.6.6.6"), ..pusher(0) };
     scene.manager.record_push(&elsewhere, PushResult::Useful, now);
@@ -440,7 +442,7 @@ fn a_useful_push_or_an_answer_makes_a_peer_active() {
     assert!(scene.manager.has_active_node());
     // The same by an answer: it is asked for its chain, as no other pre-trusted peer answers.
     scene.run_seconds(70);
-    assert_eq!(scene.state(0), Some(State::Inactive));
+    assert_eq!(scene.state(0), Some(State::Failed(FailureKind::Inactive)));
     scene.simulated_peers[0].behaviour = Behaviour::Good;
     scene.run_seconds(4);
     assert_eq!(scene.state(0), Some(State::Active));
@@ -463,7 +465,7 @@ fn an_answer_to_any_request_makes_a_peer_active() {
         let sent = scene.fake.waiting.pop_front().expect("a request");
         scene.simulated_peers[0].behaviour = Behaviour::Unreachable;
         scene.run_seconds(200);
-        assert_eq!(scene.state(0), Some(State::Inactive), "{path}");
+        assert_eq!(scene.state(0), Some(State::Failed(FailureKind::Inactive)), "{path}");
         scene.simulated_peers[0].behaviour = Behaviour::Good;
         let reply = scene.reply(&sent);
         scene.end(sent.call, reply);
@@ -505,13 +507,13 @@ fn a_sign_of_life_of_a_failed_peer_causes_a_probe_at_most_once_a_minute() {
     let mut scene = Scene::new(settings(&[0, 1]), 2);
     scene.simulated_peers[1].behaviour = Behaviour::Broken;
     scene.run_seconds(20);
-    assert_eq!(scene.state(1), Some(State::Failure));
+    assert_eq!(scene.state(1), Some(State::Failed(FailureKind::Failure)));
     let looks = |scene: &Scene| scene.asked("/node/peer-list/active").iter().filter(|node| **node == 1).count();
     scene.simulated_peers[1].behaviour = Behaviour::SilentAt("/node/peer-list/active");
     // Its failure is less than a minute old.
     greet(&mut scene, &info(1), ip_of(1));
     scene.answer_all();
-    assert_eq!((scene.state(1), looks(&scene)), (Some(State::Failure), 0));
+    assert_eq!((scene.state(1), looks(&scene)), (Some(State::Failed(FailureKind::Failure)), 0));
     scene.now += Duration::from_secs(45);
     for _ in 0..3 {
         greet(&mut scene, &info(1), ip_of(1));
@@ -519,7 +521,7 @@ fn a_sign_of_life_of_a_failed_peer_causes_a_probe_at_most_once_a_minute() {
     }
     assert_eq!(looks(&scene), 1);
     scene.run_seconds(11);
-    assert_eq!(scene.state(1), Some(State::Busy), "it gets the state that follows");
+    assert_eq!(scene.state(1), Some(State::Failed(FailureKind::Busy)), "it gets the state that follows");
     scene.simulated_peers[1].behaviour = Behaviour::Good;
     scene.now += Duration::from_secs(60);
     greet(&mut scene, &info(1), ip_of(1));

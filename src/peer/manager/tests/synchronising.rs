@@ -87,7 +87,7 @@ fn the_sync_peer_is_credited_with_the_validation_outcome_of_its_blocks() {
         scene.manager.on_blocks_validated(&address_of(0), verdict, now);
         scene.manager.on_blocks_validated(&address_of(0), verdict, now);
         assert_eq!((scene.experience(0), timer(&scene).0), (experience, false), "{verdict:?}");
-        assert_eq!(scene.manager.known()[0].score, Some(500));
+        assert_eq!(scene.manager.table().get(&address_of(0)).expect("a node").data.score, Some(500));
         let apart = scene.manager.split_peers(now.monotonic).nodes.len();
         assert_eq!(apart, usize::from(verdict == ValidationOutcome::TooDeep));
     }

@@ -1,14 +1,24 @@
-//! Errors of requests to peers.
+//! Errors of requests to peers, and their effect on the state of a peer.
 
 use std::fmt;
 
 use crate::codec::{Context, Format};
 use crate::peer::io::Reply;
-use crate::peer::peer_table::FailureKind;
 use crate::peer::wire::{AnswerError, ErrorBody};
 
 /// Maximum number of characters of a peer's text that are kept or logged.
 const MAX_TEXT: usize = 128;
+
+/// Kind of a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum FailureKind {
+    /// Timed out, or starting.
+    Busy,
+    /// Unreachable.
+    Inactive,
+    /// Anything else.
+    Failure,
+}
 
 /// Error of a request to a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,21 +30,27 @@ pub struct PeerError {
 }
 
 impl PeerError {
+    /// Creates an error.
+    pub fn new(kind: FailureKind, reason: impl fmt::Display) -> PeerError {
+        PeerError { kind, reason: reason.to_string() }
+    }
+
     /// Creates an error that the peer is to blame for.
     pub fn failure(reason: impl fmt::Display) -> PeerError {
-        PeerError { kind: FailureKind::Failure, reason: reason.to_string() }
+        PeerError::new(FailureKind::Failure, reason)
     }
 
     /// Converts an unsuccessful reply. A peer that is still starting is not to blame.
     pub fn from_reply(response: Reply, format: Format, context: Context) -> PeerError {
-        let of = |trouble, reason| PeerError { kind: trouble, reason };
         match response {
             Reply::Answer { .. } => PeerError::failure("the answer is unusable"),
-            Reply::Unreachable(reason) => of(FailureKind::Inactive, reason),
-            Reply::TimedOut => of(FailureKind::Busy, "it did not answer in time".to_owned()),
-            Reply::Failed(reason) => of(FailureKind::Failure, reason),
+            Reply::Unreachable(reason) => PeerError { kind: FailureKind::Inactive, reason },
+            Reply::TimedOut => PeerError::new(FailureKind::Busy, "it did not answer in time"),
+            Reply::Failed(reason) => PeerError { kind: FailureKind::Failure, reason },
             Reply::ErrorStatus { status, body } => match format.read::<ErrorBody<'_>>(&body, context) {
-                Ok(error) if error.is_starting() && status == 503 => of(FailureKind::Busy, "it is starting".to_owned()),
+                Ok(error) if error.is_starting() && status == 503 => {
+                    PeerError::new(FailureKind::Busy, "it is starting")
+                }
                 Ok(ErrorBody { message: Some(text), .. }) => {
                     PeerError::failure(format!("status {status}: {}", sanitize(&text)))
                 }
