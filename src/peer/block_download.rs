@@ -186,8 +186,8 @@ impl BlockDownload {
     ) -> BlockDownload {
         let checkpoint = checkpoint.filter(|checkpoint| checkpoint.height > base.height && checkpoint.height <= target);
         let answer = usize::try_from(answer).unwrap_or(usize::MAX).max(1);
-        let mut workers = DownloadPeers::default();
-        workers.add(leader);
+        let mut download_peers = DownloadPeers::default();
+        download_peers.add(leader);
         BlockDownload {
             id: run,
             sync_peer: leader,
@@ -199,7 +199,7 @@ impl BlockDownload {
             hashes: VecDeque::new(),
             next_hash_height: base.height.next(),
             batches: VecDeque::new(),
-            peers: workers,
+            peers: download_peers,
             in_flight: BTreeMap::new(),
             request_count: 0,
             last_poll: Duration::ZERO,
@@ -271,11 +271,11 @@ impl BlockDownload {
             return None;
         }
         if !self.peers.has(&self.sync_peer) {
-            let Some(leader) = self.peers.any() else {
+            let Some(sync_peer) = self.peers.any() else {
                 self.outcome = Some(DownloadOutcome::NoPeersLeft);
                 return None;
             };
-            self.change_sync_peer(leader);
+            self.change_sync_peer(sync_peer);
         }
         let (whom, question) = self.request_hashes(now).or_else(|| self.request_blocks(now))?;
         self.request_count += 1;
@@ -363,10 +363,10 @@ impl BlockDownload {
     }
 
     /// Processes an answer.
-    pub fn on_answer(&mut self, id: DownloadRequestId, heard: DownloadAnswer) {
+    pub fn on_answer(&mut self, id: DownloadRequestId, received: DownloadAnswer) {
         let Some(InFlight { peer: whom, query: question, .. }) = self.in_flight.remove(&id) else { return };
         self.peers.on_answer(&whom);
-        match heard {
+        match received {
             DownloadAnswer::Hashes(hashes)
                 if question == DownloadQuery::HashesFrom(self.next_hash_height) && whom == self.sync_peer =>
             {
@@ -388,8 +388,8 @@ impl BlockDownload {
         hashes.truncate(expected);
         // The peer's chain has become shorter, or differs from the proven one.
         if hashes.len() < expected || !self.record_or_check_hashes(&hashes) {
-            let leader = self.sync_peer;
-            return self.peers.remove(&leader);
+            let sync_peer = self.sync_peer;
+            return self.peers.remove(&sync_peer);
         }
         self.next_hash_height = Height(self.next_hash_height.0 + hashes.len() as u64);
         self.hashes.extend(hashes);
@@ -413,9 +413,9 @@ impl BlockDownload {
 
     fn on_blocks(&mut self, whom: Address, question: DownloadQuery, blocks: BlockList) {
         let Some(place) = self.batches.iter().position(|piece| piece.query() == question) else { return };
-        let (heard, bytes) = (blocks.left(), blocks.held_bytes());
+        let (received, bytes) = (blocks.left(), blocks.held_bytes());
         let Some(piece) = self.batches.get_mut(place).filter(|piece| !piece.is_received()) else { return };
-        if heard == 0 {
+        if received == 0 {
             // The peer's chain ends below.
             return self.peers.remove(&whom);
         }
@@ -423,8 +423,8 @@ impl BlockDownload {
             self.batches.insert(place + 1, rest);
         }
         // Slightly less than the usual number, so that answers are seldom short.
-        let usual = usize::midpoint(self.usual_blocks, heard) * 15 / 16;
-        self.usual_blocks = if heard < self.max_hashes { usual.max(1) } else { self.max_hashes };
+        let usual = usize::midpoint(self.usual_blocks, received) * 15 / 16;
+        self.usual_blocks = if received < self.max_hashes { usual.max(1) } else { self.max_hashes };
         self.usual_bytes = usize::midpoint(self.usual_bytes, bytes);
     }
 

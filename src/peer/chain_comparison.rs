@@ -361,20 +361,20 @@ mod tests {
 
     /// Returns a comparison that waits for hashes.
     fn at_hashes(own: &FakeIo, last: u64) -> ChainComparison {
-        let (mut attempt, query) = ChainComparison::begin(far_ahead(&chain()), chain().max_transactions);
+        let (mut comparison, query) = ChainComparison::begin(far_ahead(&chain()), chain().max_transactions);
         assert_eq!(query, Query::Score);
-        assert_eq!(asks(answer(&mut attempt, own, Score(i128::from(last) * 10 + 1))), Query::LastBlock);
+        assert_eq!(asks(answer(&mut comparison, own, Score(i128::from(last) * 10 + 1))), Query::LastBlock);
         let from = (own.hashes.len() as u64).saturating_sub(20).max(1);
-        assert_eq!(asks(answer(&mut attempt, own, block(last))), Query::HashesFrom(Height(from)));
-        attempt
+        assert_eq!(asks(answer(&mut comparison, own, block(last))), Query::HashesFrom(Height(from)));
+        comparison
     }
 
     #[test]
     fn a_peer_without_a_higher_score_is_not_queried_further() {
         let own = chain_of(hashes(30, 0, 30));
         for (score, is_same) in [(300, true), (299, false), (0, false)] {
-            let (mut attempt, _) = ChainComparison::begin(far_ahead(&chain()), chain().max_transactions);
-            let ending = ends(answer(&mut attempt, &own, Score(score)));
+            let (mut comparison, _) = ChainComparison::begin(far_ahead(&chain()), chain().max_transactions);
+            let ending = ends(answer(&mut comparison, &own, Score(score)));
             assert!(matches!((ending, is_same), (SyncOutcome::Same, true) | (SyncOutcome::LowerScore, false)));
         }
     }
@@ -382,11 +382,11 @@ mod tests {
     #[test]
     fn missing_blocks_are_requested_from_a_longer_chain() {
         let own = chain_of(hashes(30, 0, 30));
-        let mut attempt = at_hashes(&own, 40);
+        let mut comparison = at_hashes(&own, 40);
         let theirs = HashChain(hashes(40, 0, 40).split_off(9));
         let wanted = ChainRequest::new(Height(30), 10, 10_000, &chain());
-        assert_eq!(asks(answer(&mut attempt, &own, theirs)), Query::BlocksAfter(wanted));
-        let ending = ends(answer(&mut attempt, &own, List(vec![block(31), block(32)])));
+        assert_eq!(asks(answer(&mut comparison, &own, theirs)), Query::BlocksAfter(wanted));
+        let ending = ends(answer(&mut comparison, &own, List(vec![block(31), block(32)])));
         let SyncOutcome::Blocks { common, base, blocks } = ending else { panic!("{ending:?}") };
         assert_eq!((common, base, blocks.left()), (Height(30), hash(0, 30), 2));
     }
@@ -395,27 +395,27 @@ mod tests {
     fn a_far_longer_chain_on_our_tip_is_left_to_the_block_download() {
         let own = chain_of(hashes(30, 0, 30));
         let theirs = |common: u64| HashChain(hashes(common, 2, 69).split_off(9));
-        let mut attempt = at_hashes(&own, 271);
-        let ending = ends(answer(&mut attempt, &own, theirs(30)));
+        let mut comparison = at_hashes(&own, 271);
+        let ending = ends(answer(&mut comparison, &own, theirs(30)));
         assert!(matches!(ending, SyncOutcome::FarAhead(base, Height(271)) if base.hash == hash(0, 30)), "{ending:?}");
-        let mut attempt = at_hashes(&own, 270);
-        assert!(matches!(asks(answer(&mut attempt, &own, theirs(30))), Query::BlocksAfter(_)));
-        let mut attempt = at_hashes(&own, 271);
-        assert_eq!(asks(answer(&mut attempt, &own, theirs(15))), Query::BlockAt(Height(16)));
+        let mut comparison = at_hashes(&own, 270);
+        assert!(matches!(asks(answer(&mut comparison, &own, theirs(30))), Query::BlocksAfter(_)));
+        let mut comparison = at_hashes(&own, 271);
+        assert_eq!(asks(answer(&mut comparison, &own, theirs(15))), Query::BlockAt(Height(16)));
     }
 
     #[test]
     fn a_fork_is_verified_before_as_many_blocks_as_it_replaces_are_requested() {
         let own = chain_of(hashes(15, 1, 30));
-        let mut attempt = at_hashes(&own, 33);
+        let mut comparison = at_hashes(&own, 33);
         let theirs = HashChain(hashes(15, 2, 33).split_off(9));
-        assert_eq!(asks(answer(&mut attempt, &own, theirs)), Query::BlockAt(Height(16)));
+        assert_eq!(asks(answer(&mut comparison, &own, theirs)), Query::BlockAt(Height(16)));
         let wanted = ChainRequest::new(Height(15), 15, 10_000, &chain());
-        assert_eq!(asks(answer(&mut attempt, &own, block(16))), Query::BlocksAfter(wanted));
-        let mut attempt = at_hashes(&own, 33);
+        assert_eq!(asks(answer(&mut comparison, &own, block(16))), Query::BlocksAfter(wanted));
+        let mut comparison = at_hashes(&own, 33);
         let theirs = HashChain(hashes(15, 2, 33).split_off(9));
-        asks(answer(&mut attempt, &own, theirs));
-        let ending = ends(answer(&mut attempt, &own, forged(16)));
+        asks(answer(&mut comparison, &own, theirs));
+        let ending = ends(answer(&mut comparison, &own, forged(16)));
         assert!(matches!(ending, SyncOutcome::Misbehaved(Misbehavior::NonVerifiableBlock)));
     }
 
@@ -430,16 +430,16 @@ mod tests {
             (hashes(30, 0, 30).split_off(9), Misbehavior::LiedAboutScore),
             (hashes(30, 0, 10).split_off(9), Misbehavior::LiedAboutScore),
         ] {
-            let mut attempt = at_hashes(&own, 40);
-            let ending = ends(answer(&mut attempt, &own, HashChain(theirs)));
+            let mut comparison = at_hashes(&own, 40);
+            let ending = ends(answer(&mut comparison, &own, HashChain(theirs)));
             assert!(
                 matches!(ending, SyncOutcome::Misbehaved(found) if found == evil),
                 "{ending:?} instead of {evil:?}"
             );
         }
-        let (mut attempt, _) = ChainComparison::begin(far_ahead(&chain()), chain().max_transactions);
-        asks(answer(&mut attempt, &own, Score(1000)));
-        let ending = ends(answer(&mut attempt, &own, forged(40)));
+        let (mut comparison, _) = ChainComparison::begin(far_ahead(&chain()), chain().max_transactions);
+        asks(answer(&mut comparison, &own, Score(1000)));
+        let ending = ends(answer(&mut comparison, &own, forged(40)));
         assert!(matches!(ending, SyncOutcome::Misbehaved(Misbehavior::NonVerifiableBlock)));
     }
 
@@ -447,9 +447,9 @@ mod tests {
     fn a_peer_is_too_far_behind_only_beyond_the_rewrite_limit() {
         let own = chain_of(hashes(40, 0, 40));
         for (last, is_too_far) in [(20, false), (19, true)] {
-            let (mut attempt, _) = ChainComparison::begin(far_ahead(&chain()), chain().max_transactions);
-            asks(answer(&mut attempt, &own, Score(1000)));
-            match answer(&mut attempt, &own, block(last)) {
+            let (mut comparison, _) = ChainComparison::begin(far_ahead(&chain()), chain().max_transactions);
+            asks(answer(&mut comparison, &own, Score(1000)));
+            match answer(&mut comparison, &own, block(last)) {
                 Ok(NextStep::End(SyncOutcome::TooFarBehind)) => assert!(is_too_far),
                 Ok(NextStep::Request(query)) => assert_eq!((query, is_too_far), (Query::HashesFrom(Height(20)), false)),
                 other => panic!("{other:?}"),
@@ -460,14 +460,14 @@ mod tests {
     #[test]
     fn a_change_of_our_tip_ends_the_comparison() {
         let (short, long) = (chain_of(hashes(30, 0, 30)), chain_of(hashes(60, 0, 60)));
-        let (mut attempt, _) = ChainComparison::begin(far_ahead(&chain()), chain().max_transactions);
-        asks(answer(&mut attempt, &short, Score(400)));
-        assert!(matches!(ends(answer(&mut attempt, &long, block(40))), SyncOutcome::LowerScore));
-        let mut attempt = at_hashes(&short, 40);
-        assert!(matches!(ends(answer(&mut attempt, &long, HashChain(hashes(40, 0, 40)))), SyncOutcome::LowerScore));
-        let (mut attempt, last) = (at_hashes(&chain_of(hashes(60, 0, 60)), 61), hashes(61, 0, 61));
+        let (mut comparison, _) = ChainComparison::begin(far_ahead(&chain()), chain().max_transactions);
+        asks(answer(&mut comparison, &short, Score(400)));
+        assert!(matches!(ends(answer(&mut comparison, &long, block(40))), SyncOutcome::LowerScore));
+        let mut comparison = at_hashes(&short, 40);
+        assert!(matches!(ends(answer(&mut comparison, &long, HashChain(hashes(40, 0, 40)))), SyncOutcome::LowerScore));
+        let (mut comparison, last) = (at_hashes(&chain_of(hashes(60, 0, 60)), 61), hashes(61, 0, 61));
         assert!(
-            matches!(ends(answer(&mut attempt, &short, HashChain(last))), SyncOutcome::LowerScore),
+            matches!(ends(answer(&mut comparison, &short, HashChain(last))), SyncOutcome::LowerScore),
             "it has become shorter"
         );
     }
@@ -475,14 +475,14 @@ mod tests {
     #[test]
     fn impersonated_or_malformed_answers_end_the_comparison_without_a_penalty() {
         let own = chain_of(hashes(30, 0, 30));
-        let (mut attempt, _) = ChainComparison::begin(far_ahead(&chain()), chain().max_transactions);
-        let result = answer_by(&mut attempt, &own, Score(1000), &pair(2));
+        let (mut comparison, _) = ChainComparison::begin(far_ahead(&chain()), chain().max_transactions);
+        let result = answer_by(&mut comparison, &own, Score(1000), &pair(2));
         assert!(matches!(result, Err(ComparisonError::Answer(AnswerError::Impersonated))));
-        let (mut attempt, _) = ChainComparison::begin(far_ahead(&chain()), chain().max_transactions);
-        assert!(matches!(answer(&mut attempt, &chain_of(Vec::new()), Score(1)), Err(ComparisonError::Unreadable)));
-        let mut attempt = at_hashes(&own, 40);
+        let (mut comparison, _) = ChainComparison::begin(far_ahead(&chain()), chain().max_transactions);
+        assert!(matches!(answer(&mut comparison, &chain_of(Vec::new()), Score(1)), Err(ComparisonError::Unreadable)));
+        let mut comparison = at_hashes(&own, 40);
         assert!(matches!(
-            answer(&mut attempt, &own, Height(3)),
+            answer(&mut comparison, &own, Height(3)),
             Err(ComparisonError::Answer(AnswerError::Unreadable(_)))
         ));
     }

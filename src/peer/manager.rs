@@ -230,9 +230,9 @@ impl Manager {
             Phase::Running(schedule) => schedule.next_due(),
         };
         let trust = self.trust.is_calculating().then_some(Duration::ZERO);
-        let (ahead, inquiry) =
+        let (ahead, query) =
             (self.next_download_due(), self.max_height_query.as_ref().and_then(MaxHeightQuery::timeout_at));
-        [phase, trust, ahead, inquiry, self.requests.next_due()].into_iter().flatten().min()
+        [phase, trust, ahead, query, self.requests.next_due()].into_iter().flatten().min()
     }
 
     /// Processes the result of a request.

@@ -86,7 +86,7 @@ impl NemesisSearch {
                 self.supplier = Some(index);
                 return Some(block.to_bytes(SigningForm::Verifiable));
             }
-            Err(UnusableAnswer::NoBlock(mishap)) => log::info!("{name} has not sent a nemesis block: {mishap}"),
+            Err(UnusableAnswer::NoBlock(error)) => log::info!("{name} has not sent a nemesis block: {error}"),
             Err(UnusableAnswer::WrongBlock(reason)) => self.warn_wrong_block(&name, &reason),
         }
         self.schedule_next(now);

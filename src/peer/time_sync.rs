@@ -191,10 +191,10 @@ impl TimeSync {
     fn is_agreed(&self, offset: i64, answers: &[ClockAnswer], listed: usize) -> bool {
         let needed = (listed / 2 + 1).max(MIN_AGREEING.min(listed));
         let listed = answers.iter().filter(|answer| answer.is_pre_trusted);
-        let mut told: Vec<_> = listed.map(|answer| answer.sample.offset().saturating_add(self.offset)).collect();
-        told.sort_unstable();
-        told.windows(needed).any(|told| {
-            let (Some(least), Some(most)) = (told.first(), told.last()) else { return false };
+        let mut reported: Vec<_> = listed.map(|answer| answer.sample.offset().saturating_add(self.offset)).collect();
+        reported.sort_unstable();
+        reported.windows(needed).any(|reported| {
+            let (Some(least), Some(most)) = (reported.first(), reported.last()) else { return false };
             most.saturating_sub(*least) <= AGREEMENT_TOLERANCE
                 && ((*least).min(self.offset)..=(*most).max(self.offset)).contains(&offset)
         })

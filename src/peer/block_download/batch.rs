@@ -56,10 +56,10 @@ impl BlockBatch {
 
     /// Stores received blocks. If they are fewer than expected, returns a batch of the remaining hashes.
     pub fn receive(&mut self, from: Address, blocks: BlockList) -> Option<BlockBatch> {
-        let heard = blocks.left().min(self.hashes.len());
-        let rest = self.hashes.split_off(heard);
+        let received = blocks.left().min(self.hashes.len());
+        let rest = self.hashes.split_off(received);
         self.received = Some((from, blocks));
-        (!rest.is_empty()).then(|| BlockBatch::new(Height(self.first.0 + heard as u64), rest, self.hashes_from))
+        (!rest.is_empty()).then(|| BlockBatch::new(Height(self.first.0 + received as u64), rest, self.hashes_from))
     }
 
     /// Returns the next block and its hash. If it is missing or has another hash, discards the received blocks and

@@ -141,7 +141,7 @@ impl Scene {
         let place = answered[self.random.below(answered.len())];
         let ask = self.waiting.remove(place);
         match self.answer(&ask) {
-            Some(Ok(heard)) => self.run.on_answer(ask.id, heard),
+            Some(Ok(received)) => self.run.on_answer(ask.id, received),
             Some(Err(())) => self.run.on_failure(ask.id, self.now),
             None => {}
         }
@@ -176,8 +176,8 @@ fn failing_silent_or_short_peers_do_not_delay_the_download() {
 
 #[test]
 fn another_sync_peer_takes_over_when_the_first_is_gone() {
-    for leader in [Behaviour::Failing, honest(60)] {
-        let mut scene = Scene::new(vec![leader, honest(500), honest(500)], 500, None, 1);
+    for sync_peer in [Behaviour::Failing, honest(60)] {
+        let mut scene = Scene::new(vec![sync_peer, honest(500), honest(500)], 500, None, 1);
         assert_eq!(scene.run(), DownloadOutcome::Done);
         assert!(scene.taken == chain(500, 0, 0));
     }
@@ -186,8 +186,8 @@ fn another_sync_peer_takes_over_when_the_first_is_gone() {
 #[test]
 fn a_sync_peer_without_the_blocks_of_its_hashes_never_gets_other_peers_penalized() {
     for seed in 0..20 {
-        let leader = Behaviour::Byzantine(chain(300, 100, 3), Vec::new());
-        let mut scene = Scene::new(vec![leader, honest(300), honest(300), honest(300)], 300, None, seed);
+        let sync_peer = Behaviour::Byzantine(chain(300, 100, 3), Vec::new());
+        let mut scene = Scene::new(vec![sync_peer, honest(300), honest(300), honest(300)], 300, None, seed);
         let ending = scene.run();
         assert!(
             matches!(ending, DownloadOutcome::Done) || ending == DownloadOutcome::SyncPeerMisbehaved(address(0)),
@@ -218,8 +218,8 @@ fn blocks_that_do_not_match_the_hashes_are_requested_from_another_peer() {
 #[test]
 fn a_sync_peer_whose_chain_most_peers_lack_is_abandoned() {
     for seed in 0..20 {
-        let leader = Behaviour::Honest(chain(300, 100, 3), 20);
-        let mut scene = Scene::new(vec![leader, honest(300), honest(300), honest(300)], 300, None, seed);
+        let sync_peer = Behaviour::Honest(chain(300, 100, 3), 20);
+        let mut scene = Scene::new(vec![sync_peer, honest(300), honest(300), honest(300)], 300, None, seed);
         match scene.run() {
             DownloadOutcome::SyncPeerMisbehaved(node) => assert_eq!(node, address(0)),
             // It supplied all blocks before enough other peers were queried.
@@ -250,8 +250,8 @@ fn checkpoint(blocks: &[Block], height: u64) -> Checkpoint {
 fn no_block_is_delivered_before_the_hashes_reach_the_checkpoint() {
     let blocks = chain(300, 0, 0);
     for seed in 0..10 {
-        let vouched = Some(checkpoint(&blocks, 217));
-        let mut scene = Scene::new(vec![honest(300), honest(300)], 300, vouched, seed);
+        let checkpoint = Some(checkpoint(&blocks, 217));
+        let mut scene = Scene::new(vec![honest(300), honest(300)], 300, checkpoint, seed);
         while scene.run.verifying().is_some() {
             assert!(scene.taken.is_empty() && scene.run.trusted_below() == Height(0));
             while let Some(ask) = scene.run.next_request(scene.now) {

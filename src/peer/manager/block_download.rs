@@ -93,12 +93,12 @@ impl Manager {
     pub fn end_block_download(&mut self, now: Now) {
         let Some(ActiveDownload { download: run, .. }) = self.block_download.take() else { return };
         match run.outcome() {
-            Some(DownloadOutcome::SyncPeerMisbehaved(leader)) => {
-                self.penalize_sync_peer(leader, "its statements about its chain are false", now)
+            Some(DownloadOutcome::SyncPeerMisbehaved(sync_peer)) => {
+                self.penalize_sync_peer(sync_peer, "its statements about its chain are false", now)
             }
-            Some(DownloadOutcome::CheckpointMismatch(leader, hash)) => {
+            Some(DownloadOutcome::CheckpointMismatch(sync_peer, hash)) => {
                 self.penalize_sync_peer(
-                    leader,
+                    sync_peer,
                     &format!("its block at the height of --trust-below has another hash: {hash}"),
                     now,
                 );
@@ -186,18 +186,18 @@ impl Manager {
         io: &mut impl PeerIo,
     ) {
         let (giver, endpoint) = (self.queried_peer(&completed), completed.endpoint.clone());
-        let heard = match question {
+        let received = match question {
             DownloadQuery::HashesFrom(_) => {
                 self.read_answer(completed.proof, response).map(|(HashChain(hashes), _)| DownloadAnswer::Hashes(hashes))
             }
             DownloadQuery::BlocksAfter(_) => self.open_blocks(completed, response).map(DownloadAnswer::Blocks),
         };
-        if let Some(giver) = giver.filter(|_| heard.is_ok()) {
+        if let Some(giver) = giver.filter(|_| received.is_ok()) {
             self.record_valid_answer(&giver, &endpoint, now, io);
         }
         let Some(ActiveDownload { download: run, .. }) = &mut self.block_download else { return };
-        match heard {
-            Ok(heard) => run.on_answer(id, heard),
+        match received {
+            Ok(received) => run.on_answer(id, received),
             Err(PeerError { reason, .. }) => {
                 log::debug!("no answer to {question:?}: {reason}");
                 run.on_failure(id, now.monotonic);

@@ -88,9 +88,9 @@ impl Manager {
 
     fn push(&mut self, message: &Message<'_>, io: &mut impl PeerIo) {
         let request = message.request(self.settings.format);
-        for partner in self.select_peers(io) {
-            if !self.queue_message(&partner.endpoint, request.clone(), RequestKind::Push) {
-                log::debug!("no room in the request queue: {} is not sent {}", partner.endpoint, request.path);
+        for sync_peer in self.select_peers(io) {
+            if !self.queue_message(&sync_peer.endpoint, request.clone(), RequestKind::Push) {
+                log::debug!("no room in the request queue: {} is not sent {}", sync_peer.endpoint, request.path);
             }
         }
     }

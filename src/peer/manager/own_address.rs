@@ -127,9 +127,9 @@ impl Manager {
     /// Processes an answer after joining, or the failure of the request.
     pub(super) fn on_address_reply(&mut self, response: Reply, now: Now) {
         let seen = self.read_seen_host(response);
-        let Some(heard) = self.addresses.record(seen) else { return };
-        let is_heard = !heard.is_empty();
-        if let Some(host) = most_frequent(&heard, &self.local.endpoint.host) {
+        let Some(received) = self.addresses.record(seen) else { return };
+        let is_heard = !received.is_empty();
+        if let Some(host) = most_frequent(&received, &self.local.endpoint.host) {
             self.set_own_host(host);
         }
         self.end_task(Task::IpDetection, is_heard, now);
@@ -152,11 +152,11 @@ impl Manager {
 }
 
 /// Returns the most frequent host; of several, the present one if it is among them, otherwise the first.
-fn most_frequent(heard: &[String], present: &str) -> Option<String> {
+fn most_frequent(received: &[String], present: &str) -> Option<String> {
     let ip = |host: &str| -> Option<IpAddr> { Endpoint::http(host, 1).address() };
-    let votes = |host: &String| heard.iter().filter(|other| ip(other) == ip(host)).count();
+    let votes = |host: &String| received.iter().filter(|other| ip(other) == ip(host)).count();
     let mut best: Option<(usize, &String)> = None;
-    for host in heard {
+    for host in received {
         let count = votes(host);
         let is_better = best.is_none_or(|(most, _)| count > most);
         let is_present = ip(host) == ip(present) && best.is_some_and(|(most, _)| count == most);

@@ -99,23 +99,23 @@ pub struct Probes {
 impl Probes {
     /// Returns the number of probes with a reason.
     pub fn count(&self, way: ProbeReason) -> usize {
-        self.running.values().filter(|contact| contact.reason == way).count()
+        self.running.values().filter(|probe| probe.reason == way).count()
     }
 
     /// Returns the number of probes caused by signs of life from a network.
     pub fn count_by(&self, network: Option<IpAddr>) -> usize {
-        self.running.values().filter(|contact| contact.caused_by.is_some() && contact.caused_by == network).count()
+        self.running.values().filter(|probe| probe.caused_by.is_some() && probe.caused_by == network).count()
     }
 
     /// Returns whether a peer is being probed at its endpoint.
     pub fn has(&self, node: &NodeInfo) -> bool {
         let key = Some(node.identity.key);
-        self.running.values().any(|contact| contact.key == key && contact.endpoint == node.endpoint)
+        self.running.values().any(|probe| probe.key == key && probe.endpoint == node.endpoint)
     }
 
     /// Merges the reported endpoints of another probe into an unanswered one of the same peer and endpoint.
     pub fn merge(&mut self, other: &Probe) -> bool {
-        self.running.values_mut().filter(|contact| contact.reported.is_none()).any(|contact| contact.merge(other))
+        self.running.values_mut().filter(|probe| probe.reported.is_none()).any(|probe| probe.merge(other))
     }
 }
 
@@ -145,11 +145,11 @@ impl Manager {
         now: Now,
         io: &mut impl PeerIo,
     ) {
-        let Some(contact) = self.probes.running.remove(&id) else { return };
-        let goes_on = match contact.reported {
-            None => self.on_identity(contact, completed, response, now, io),
+        let Some(probe) = self.probes.running.remove(&id) else { return };
+        let goes_on = match probe.reported {
+            None => self.on_identity(probe, completed, response, now, io),
             Some(_) => {
-                self.on_peer_list(contact, completed, response, now, io);
+                self.on_peer_list(probe, completed, response, now, io);
                 false
             }
         };
@@ -170,8 +170,8 @@ impl Manager {
         let is_refusal = matches!(response, Reply::ErrorStatus { .. });
         let (told, ip) = match self.read_identity(completed, response) {
             Ok((told, ip)) => (NodeInfo { endpoint: probe.endpoint.clone(), ..told }, ip),
-            Err(mishap) => {
-                self.on_probe_failed(&probe, mishap, now);
+            Err(error) => {
+                self.on_probe_failed(&probe, error, now);
                 if !is_refusal {
                     self.probe_other_endpoints(probe, now, io);
                 }
@@ -222,13 +222,13 @@ impl Manager {
 
     fn on_peer_list(&mut self, probe: Probe, completed: Completed, response: Reply, now: Now, io: &mut impl PeerIo) {
         match self.read_answer::<NodeList>(completed.proof, response) {
-            Err(mishap) => self.on_probe_failed(&probe, mishap, now),
+            Err(error) => self.on_probe_failed(&probe, error, now),
             Ok((NodeList(others), ip)) => {
                 if probe.reason == ProbeReason::Selected {
                     self.on_gossip(others, ip, now, io);
                 }
-                if let Some(told) = probe.reported {
-                    self.record_answer(told, ip, now);
+                if let Some(reported) = probe.reported {
+                    self.record_answer(reported, ip, now);
                 }
             }
         }
@@ -236,33 +236,33 @@ impl Manager {
 
     /// Reads an identity and the address that it came from. Checks key and compatibility; its endpoint is not proven.
     pub(super) fn read_identity(&self, completed: Completed, response: Reply) -> Result<(NodeInfo, IpAddr), PeerError> {
-        let (told, ip) = match (completed.proof, response) {
+        let (reported, ip) = match (completed.proof, response) {
             (Some(Proof { challenge, key: None }), Reply::Answer { body, from }) => {
                 (read_introduction(self.settings.format, &body, self.settings.context, &challenge)?, from)
             }
             (Some(Proof { challenge, key: Some(key) }), response) => {
                 let proof = Some(Proof { challenge, key: Some(key) });
-                let (told, from) = self.read_answer::<NodeInfo>(proof, response)?;
-                if told.identity.key != key {
+                let (reported, from) = self.read_answer::<NodeInfo>(proof, response)?;
+                if reported.identity.key != key {
                     return Err(PeerError::failure("it identifies as another node"));
                 }
-                (told, from)
+                (reported, from)
             }
             (_, response) => return Err(PeerError::from_reply(response, self.settings.format, self.settings.context)),
         };
-        match self.local.meta_data.is_compatible(&told.meta_data) {
-            true => Ok((told, ip)),
+        match self.local.meta_data.is_compatible(&reported.meta_data) {
+            true => Ok((reported, ip)),
             false => Err(PeerError::failure("it is of another network, or its version is incompatible")),
         }
     }
 
     /// Records that a compatible peer answered at the endpoint in `told`.
-    pub(super) fn record_answer(&mut self, told: NodeInfo, ip: IpAddr, now: Now) {
-        let address = self.address_of(&told);
+    pub(super) fn record_answer(&mut self, reported: NodeInfo, ip: IpAddr, now: Now) {
+        let address = self.address_of(&reported);
         let former = self.table.get(&address);
         let was_active = former.is_some_and(|former| former.state == State::Active);
-        if former.is_some_and(|former| former.data.info.endpoint != told.endpoint) {
-            return log::debug!("{} is known at another endpoint", describe(&told, &address));
+        if former.is_some_and(|former| former.data.info.endpoint != reported.endpoint) {
+            return log::debug!("{} is known at another endpoint", describe(&reported, &address));
         }
         // A peer in the table that has never answered is pre-trusted or was saved before the restart.
         let is_return = former.is_some_and(|former| former.last_contact.is_none());
@@ -270,9 +270,9 @@ impl Manager {
         let former = self.table.get(&address);
         let known = former.map(|former| (former.data.height, former.data.score));
         let (height, score) = known.unwrap_or_default();
-        let line = describe(&told, &address);
+        let line = describe(&reported, &address);
         let last_dropped = self.table.dropped().last().map(|dropped| (dropped.address, dropped.at));
-        match self.table.record_introduction(address, ip, PeerInfo { info: told, height, score }, now.monotonic) {
+        match self.table.record_introduction(address, ip, PeerInfo { info: reported, height, score }, now.monotonic) {
             Err(refused) => return log::debug!("{line} at {ip} is not added: {refused:?}"),
             Ok(()) if !was_active => log::info!("{line} is active"),
             Ok(()) => {}
@@ -289,13 +289,13 @@ impl Manager {
     }
 
     /// Records that an unreachable peer answered at another endpoint, the one in `told`, where it starts without trust.
-    fn record_move(&mut self, told: NodeInfo, ip: IpAddr, now: Now) {
-        let address = self.address_of(&told);
+    fn record_move(&mut self, reported: NodeInfo, ip: IpAddr, now: Now) {
+        let address = self.address_of(&reported);
         if !self.table.may_move(&address, now.monotonic) {
             return;
         }
-        let line = describe(&told, &address);
-        let about = PeerInfo { info: told, height: None, score: None };
+        let line = describe(&reported, &address);
+        let about = PeerInfo { info: reported, height: None, score: None };
         match self.table.record_move(address, ip, about, now.monotonic) {
             Err(refused) => log::debug!("{line} cannot move to {ip}: {refused:?}"),
             Ok(()) => {

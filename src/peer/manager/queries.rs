@@ -103,11 +103,11 @@ impl Manager {
         let id = MaxHeightQueryId(self.max_height_query.as_ref().map_or(1, |former| former.id.0 + 1));
         let partners = self.select_peers(io);
         let asked = self.queue_queries(&partners, &Query::Height, |_| RequestKind::MaxHeight(id), io);
-        let told = (asked == 0).then_some((Height::NEMESIS, now.monotonic));
+        let reported = (asked == 0).then_some((Height::NEMESIS, now.monotonic));
         self.max_height_query =
-            Some(MaxHeightQuery { id, answers: FanOutQuery::new(asked), started_at: now.monotonic, result: told });
+            Some(MaxHeightQuery { id, answers: FanOutQuery::new(asked), started_at: now.monotonic, result: reported });
         self.requests.send(now, io);
-        told.map_or(MaxHeight::Pending(id), |(height, _)| MaxHeight::Known(height))
+        reported.map_or(MaxHeight::Pending(id), |(height, _)| MaxHeight::Known(height))
     }
 
     /// Processes a height for a query of the largest, or the failure of its request.
@@ -120,18 +120,18 @@ impl Manager {
         io: &mut impl PeerIo,
     ) {
         let height = self.read_answer::<Height>(completed.proof, response).ok().map(|(height, _)| height);
-        let Some(inquiry) = self.max_height_query.as_mut().filter(|inquiry| inquiry.id == id) else { return };
-        if let Some(heights) = inquiry.answers.record(height) {
-            inquiry.finish(&heights, now, io);
+        let Some(query) = self.max_height_query.as_mut().filter(|query| query.id == id) else { return };
+        if let Some(heights) = query.answers.record(height) {
+            query.finish(&heights, now, io);
         }
     }
 
     /// Ends the query for the largest height at its timeout.
     pub(super) fn time_out_max_height_query(&mut self, now: Now, io: &mut impl PeerIo) {
-        let is_slow = |inquiry: &MaxHeightQuery| inquiry.timeout_at().is_some_and(|end| end <= now.monotonic);
-        if let Some(inquiry) = self.max_height_query.as_mut().filter(|inquiry| is_slow(inquiry)) {
-            let heights = inquiry.answers.finish_early();
-            inquiry.finish(&heights, now, io);
+        let is_slow = |query: &MaxHeightQuery| query.timeout_at().is_some_and(|end| end <= now.monotonic);
+        if let Some(query) = self.max_height_query.as_mut().filter(|query| is_slow(query)) {
+            let heights = query.answers.finish_early();
+            query.finish(&heights, now, io);
         }
     }
 
@@ -214,9 +214,9 @@ impl Manager {
 
     /// Queries a peer's experiences.
     pub(super) fn update_experiences(&mut self, now: Now, io: &mut impl PeerIo) {
-        let is_asked = self.select_peer(io).is_some_and(|partner| {
-            let purpose = RequestKind::Experiences(self.address_of(&partner));
-            self.queue_query(&partner, &Query::Experiences, purpose, io)
+        let is_asked = self.select_peer(io).is_some_and(|sync_peer| {
+            let purpose = RequestKind::Experiences(self.address_of(&sync_peer));
+            self.queue_query(&sync_peer, &Query::Experiences, purpose, io)
         });
         if !is_asked {
             self.end_task(Task::UpdatingExperiences, false, now);
@@ -241,14 +241,14 @@ impl Manager {
     ) {
         let endpoint = completed.endpoint;
         let answer = self.read_answer::<NodeExperiences>(completed.proof, response).ok();
-        let own = answer.filter(|(told, _)| self.address_of(&told.node) == node);
+        let own = answer.filter(|(reported, _)| self.address_of(&reported.node) == node);
         if own.is_some() {
             self.record_valid_answer(&node, &endpoint, now, io);
         }
-        let pairs: Option<Vec<_>> = own.map(|(told, _)| {
+        let pairs: Option<Vec<_>> = own.map(|(reported, _)| {
             let pair = |pair: &ExperiencePair| (self.address_of(&pair.node), pair.experience);
             // Experiences with a peer at another endpoint do not concern the known one.
-            told.experiences.iter().filter(|pair| self.is_known_at(&pair.node)).map(pair).collect()
+            reported.experiences.iter().filter(|pair| self.is_known_at(&pair.node)).map(pair).collect()
         });
         let is_taken = pairs.is_some_and(|pairs| self.experiences.receive(node, &pairs, now.network).is_ok());
         self.end_task(Task::UpdatingExperiences, is_taken, now);

@@ -64,9 +64,9 @@ impl Manager {
         let mut queue: VecDeque<_> = infos.map(|info| Probe::new(info, ProbeReason::Selected)).collect();
         let unpinned = self.unpinned.iter().take(MAX_UNPINNED);
         queue.extend(unpinned.map(|unpinned| Probe::without_key(unpinned.endpoint.clone())));
-        for (address, contact) in self.reconnect_probes(&drawn) {
+        for (address, probe) in self.reconnect_probes(&drawn) {
             drawn.push(address);
-            queue.push_back(contact);
+            queue.push_back(probe);
         }
         self.refresh = Some(Refresh { selected: drawn.into_iter().collect(), queue, ..Refresh::default() });
         self.continue_refresh(now, io);
@@ -77,9 +77,9 @@ impl Manager {
         let mut under_way = self.probes.count(ProbeReason::Selected) + self.probes.count(ProbeReason::Gossip);
         while under_way < MAX_CONCURRENT_PROBES
             && let Some(refresh) = &mut self.refresh
-            && let Some(contact) = refresh.queue.pop_front()
+            && let Some(probe) = refresh.queue.pop_front()
         {
-            under_way += usize::from(self.start_probe(contact, io));
+            under_way += usize::from(self.start_probe(probe, io));
         }
         if under_way == 0 && self.refresh.take().is_some() {
             self.renew_selector();

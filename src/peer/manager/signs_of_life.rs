@@ -135,8 +135,8 @@ impl Manager {
             return SignOfLifeResult::Failed(TOO_MANY);
         }
         self.verifications.started += 1;
-        let meeting = VerificationId(self.verifications.started);
-        if !self.queue_query(&there, &Query::NodeInfo, RequestKind::Verification(meeting), io) {
+        let verification = VerificationId(self.verifications.started);
+        if !self.queue_query(&there, &Query::NodeInfo, RequestKind::Verification(verification), io) {
             return SignOfLifeResult::Failed("the node cannot be reached");
         }
         if let Some(given_up) = given_up {
@@ -144,9 +144,9 @@ impl Manager {
             self.requests.cancel(&RequestKind::Verification(given_up), now.monotonic, io);
             io.sign_of_life_verified(given_up, Some(TOO_MANY.to_owned()));
         }
-        self.verifications.pending.insert(meeting, PendingVerification { host, since: now.monotonic });
+        self.verifications.pending.insert(verification, PendingVerification { host, since: now.monotonic });
         self.requests.send(now, io);
-        SignOfLifeResult::Pending(meeting)
+        SignOfLifeResult::Pending(verification)
     }
 
     /// Probes a known peer that a sign of life or an answer places at `endpoint`, unless it is active there. A peer
@@ -166,14 +166,14 @@ impl Manager {
         if is_as_known || !has_room || self.probes.has(&info) || self.probes.has(&there) {
             return;
         }
-        let contact = if self.table.admit_sign_probe(&address, now.monotonic) {
+        let probe = if self.table.admit_sign_probe(&address, now.monotonic) {
             Probe::with_other_endpoint(&info, ProbeReason::SignOfLife, there.endpoint)
         } else if host.is_some_and(|host| self.table.admit_immediate_probe(&address, host, is_there, now.monotonic)) {
             Probe::new(&there, if is_there { ProbeReason::SignOfLife } else { ProbeReason::Move })
         } else {
             return;
         };
-        self.start_probe(contact.caused_by_network(by), io);
+        self.start_probe(probe.caused_by_network(by), io);
         self.requests.send(now, io);
     }
 
@@ -191,9 +191,9 @@ impl Manager {
         }
         let asked_at = completed.endpoint.clone();
         match self.read_identity(completed, response) {
-            Ok((told, ip)) => {
+            Ok((reported, ip)) => {
                 io.sign_of_life_verified(verification, None);
-                self.record_answer(NodeInfo { endpoint: asked_at, ..told }, ip, now);
+                self.record_answer(NodeInfo { endpoint: asked_at, ..reported }, ip, now);
             }
             Err(PeerError { reason, .. }) => {
                 log::debug!("the sender of a sign of life is not verified: {reason}");

@@ -109,8 +109,8 @@ impl Manager {
         now: Now,
         io: &mut impl PeerIo,
     ) {
-        let told = self.read_answer::<HashChain>(completed.proof, response);
-        let Ok((HashChain(theirs), _)) = told else { return };
+        let reported = self.read_answer::<HashChain>(completed.proof, response);
+        let Ok((HashChain(theirs), _)) = reported else { return };
         let Ok(ours) = io.hashes_from(height, 1) else { return };
         match (ours.first(), theirs.first()) {
             (Some(ours), Some(theirs)) if ours != theirs => self.record_split(node, now),

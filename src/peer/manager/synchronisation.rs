@@ -51,8 +51,8 @@ impl Manager {
         };
         let address = self.address_of(&partner);
         self.table.count_synchronisation(&address);
-        let (attempt, query) = ChainComparison::begin(self.settings.far_ahead, self.max_transactions);
-        let stage = Stage::Comparing(attempt);
+        let (comparison, query) = ChainComparison::begin(self.settings.far_ahead, self.max_transactions);
+        let stage = Stage::Comparing(comparison);
         self.continue_with(
             Synchronisation { sync_peer: partner, address, started_at: now.monotonic, stage },
             &query,
@@ -81,7 +81,7 @@ impl Manager {
     /// Processes an answer of the sync peer, or the failure of the request.
     pub(super) fn on_sync_reply(&mut self, completed: Completed, response: Reply, now: Now, io: &mut impl PeerIo) {
         let Some(synchronisation) = self.synchronisation.take() else { return };
-        let (partner, address) = (synchronisation.sync_peer.endpoint.clone(), synchronisation.address);
+        let (sync_peer, address) = (synchronisation.sync_peer.endpoint.clone(), synchronisation.address);
         let begun = synchronisation.started_at;
         let waited_for_blocks =
             matches!(&synchronisation.stage, Stage::Comparing(attempt) if attempt.waits_for_blocks());
@@ -97,7 +97,7 @@ impl Manager {
             self.adjust_max_transactions(result.is_ok());
         }
         if let Err(PeerError { reason, .. }) = result {
-            log::debug!("synchronisation with {partner} failed: {reason}");
+            log::debug!("synchronisation with {sync_peer} failed: {reason}");
             self.back_off(address, begun, true, now);
             self.end_task(Task::Synchronisation, false, now);
         }
@@ -111,10 +111,10 @@ impl Manager {
     }
 
     /// Backs off from a peer that brought nothing; longer if it failed or was slow.
-    fn back_off(&mut self, partner: Address, begun: Duration, has_failed: bool, now: Now) {
+    fn back_off(&mut self, sync_peer: Address, begun: Duration, has_failed: bool, now: Now) {
         let wasted = now.monotonic.saturating_sub(begun);
         let rest = if has_failed || wasted > SLOW { BACKOFF_FACTOR * wasted } else { Duration::ZERO };
-        self.table.back_off_sync(&partner, now.monotonic + rest + MIN_BACKOFF);
+        self.table.back_off_sync(&sync_peer, now.monotonic + rest + MIN_BACKOFF);
     }
 
     fn process_answer(
@@ -126,12 +126,12 @@ impl Manager {
         io: &mut impl PeerIo,
     ) -> Result<(), PeerError> {
         let SignedAnswer { body, challenge, key, .. } = self.signed_answer(completed.proof, response)?;
-        let Stage::Comparing(attempt) = &mut synchronisation.stage else { return Ok(()) };
+        let Stage::Comparing(comparison) = &mut synchronisation.stage else { return Ok(()) };
         let (format, context) = (self.settings.format, self.settings.context);
         let asked = AnswerContext { format, challenge: &challenge, key: &key, context };
-        let next = attempt.on_answer(body, asked, &*io, &self.settings.chain);
+        let next = comparison.on_answer(body, asked, &*io, &self.settings.chain);
         if let Some(about) = self.table.data_mut(&synchronisation.address) {
-            about.score = attempt.score().or(about.score);
+            about.score = comparison.score().or(about.score);
         }
         match next {
             Err(ComparisonError::Answer(error)) => Err(error.into()),
@@ -192,11 +192,11 @@ impl Manager {
     }
 
     /// Requests a peer's unconfirmed transactions, unless such a request is running.
-    fn request_unconfirmed(&mut self, partner: &NodeInfo, now: Now, io: &mut impl PeerIo) {
+    fn request_unconfirmed(&mut self, sync_peer: &NodeInfo, now: Now, io: &mut impl PeerIo) {
         if self.mempool_request.is_none() {
             let known = Query::Unconfirmed(ShortIds(io.short_ids()));
-            let is_asked = self.queue_query(partner, &known, RequestKind::Unconfirmed, io);
-            self.mempool_request = is_asked.then(|| (self.address_of(partner), now.monotonic));
+            let is_asked = self.queue_query(sync_peer, &known, RequestKind::Unconfirmed, io);
+            self.mempool_request = is_asked.then(|| (self.address_of(sync_peer), now.monotonic));
         }
     }
 
@@ -208,15 +208,15 @@ impl Manager {
         now: Now,
         io: &mut impl PeerIo,
     ) {
-        let Some((partner, asked)) = self.mempool_request.take() else { return };
+        let Some((sync_peer, asked)) = self.mempool_request.take() else { return };
         let endpoint = completed.endpoint.clone();
         let result = self.forward_unconfirmed(completed, response, io);
         if result.is_ok() {
-            self.record_valid_answer(&partner, &endpoint, now, io);
+            self.record_valid_answer(&sync_peer, &endpoint, now, io);
         }
-        self.back_off(partner, asked, result.is_err(), now);
+        self.back_off(sync_peer, asked, result.is_err(), now);
         if let Err(PeerError { reason, .. }) = result {
-            log::debug!("request for the unconfirmed transactions of {partner} failed: {reason}");
+            log::debug!("request for the unconfirmed transactions of {sync_peer} failed: {reason}");
         }
     }
 

@@ -25,17 +25,17 @@ impl Unpinned {
 impl Manager {
     /// Pins the key of a pre-trusted peer that introduced itself at the endpoint in `told`. Returns `false` if the peer
     /// is this node, is listed at another endpoint, or finds no room.
-    pub(super) fn pin(&mut self, told: &NodeInfo, now: Now) -> bool {
-        let (address, endpoint) = (self.address_of(told), &told.endpoint);
+    pub(super) fn pin(&mut self, reported: &NodeInfo, now: Now) -> bool {
+        let (address, endpoint) = (self.address_of(reported), &reported.endpoint);
         let is_elsewhere = |node: &PeerEntry<PeerInfo>| node.is_pre_trusted && node.data.info.endpoint != *endpoint;
         if let Some(listed) = self.table.get(&address).filter(|node| is_elsewhere(node)) {
             let reason = format!("it identifies as {address}, which is listed at {}", listed.data.info.endpoint);
             self.on_unpinned_failed(endpoint, PeerError::failure(reason), now);
             return false;
         }
-        match self.add_pre_trusted_peer(told.clone()) {
+        match self.add_pre_trusted_peer(reported.clone()) {
             Ok(()) => {
-                log::info!("the node at {endpoint} is {}", describe(told, &address));
+                log::info!("the node at {endpoint} is {}", describe(reported, &address));
                 self.unpinned.retain(|unpinned| unpinned.endpoint != *endpoint);
                 address != self.address
             }

@@ -84,13 +84,13 @@ impl Manager {
     /// the node limit, at least one. Peers without trust are never selected; if they were never named, two such peers
     /// with outdated endpoints would not find each other again. Linear in the peer table.
     pub fn peers_to_share(&self, random: &mut impl RandomSource) -> NodeList {
-        let mut told = self.select(&self.selector, random);
+        let mut reported = self.select(&self.selector, random);
         let mut others: Vec<_> = self.table.in_state(State::Active).map(|(address, _)| *address).collect();
-        others.retain(|node| !told.contains(node));
-        let room = self.settings.node_limit.saturating_sub(told.len()).max(1);
+        others.retain(|node| !reported.contains(node));
+        let room = self.settings.node_limit.saturating_sub(reported.len()).max(1);
         random.choose(&mut others, room);
-        told.extend(others.into_iter().take(room));
-        NodeList(self.infos(told))
+        reported.extend(others.into_iter().take(room));
+        NodeList(self.infos(reported))
     }
 
     /// Returns all active peers.

@@ -55,8 +55,8 @@ fn a_peer_may_move_only_after_a_minute_without_an_answer_and_loses_its_history()
     nodes.record_introduction(address(1), ip("8.8.8.8"), "here", seconds(0)).expect("room");
     nodes.count_synchronisation(&address(1));
     assert!(!nodes.may_move(&address(1), seconds(1_000)), "it has answered");
-    for trouble in [FailureKind::Busy, FailureKind::Inactive, FailureKind::Failure] {
-        nodes.record_failure(&address(1), PeerError::new(trouble, ""), seconds(1_000));
+    for kind in [FailureKind::Busy, FailureKind::Inactive, FailureKind::Failure] {
+        nodes.record_failure(&address(1), PeerError::new(kind, ""), seconds(1_000));
     }
     nodes.record_failure(&address(1), PeerError::new(FailureKind::Failure, ""), seconds(1_050));
     assert!(!nodes.may_move(&address(1), seconds(1_059)));
@@ -303,8 +303,8 @@ fn a_failed_peer_is_dropped_at_the_second_pruning_unless_it_answered() {
         nodes.record_introduction(address(node), elsewhere(node), "", seconds(0)).expect("room");
     }
     nodes.add_pre_trusted(address(3), "").expect("room");
-    for (node, trouble) in [(0, FailureKind::Busy), (1, FailureKind::Inactive), (3, FailureKind::Failure)] {
-        nodes.record_failure(&address(node), PeerError::new(trouble, "why"), seconds(1));
+    for (node, kind) in [(0, FailureKind::Busy), (1, FailureKind::Inactive), (3, FailureKind::Failure)] {
+        nodes.record_failure(&address(node), PeerError::new(kind, "why"), seconds(1));
     }
     assert_eq!(nodes.prune(seconds(2)), 0);
     nodes.record_introduction(address(0), elsewhere(0), "", seconds(3)).expect("room");
@@ -344,7 +344,7 @@ fn failure_reasons_and_dropped_peers_are_limited() {
     [1, 1].into_iter().for_each(|second| _ = nodes.prune(seconds(second)));
     assert_eq!((nodes.len(), nodes.dropped().count()), (0, MAX_DROPPED));
     let reason =
-        |dropped: &Dropped<_>| dropped.node.last_failure.as_ref().map(|trouble| trouble.error.reason.chars().count());
+        |dropped: &Dropped<_>| dropped.node.last_failure.as_ref().map(|kind| kind.error.reason.chars().count());
     assert!(nodes.dropped().all(|dropped| reason(dropped) == Some(MAX_REASON)));
 }
 

@@ -97,7 +97,7 @@ fn a_silent_peer_does_not_delay_pushes_to_others_and_is_skipped_temporarily() {
         scene.run_seconds(1);
     }
     let pushes = pushed(&scene, "/push/transactions");
-    let to = |partner| pushes.iter().filter(|(_, to)| *to == partner).count();
+    let to = |sync_peer| pushes.iter().filter(|(_, to)| *to == sync_peer).count();
     assert_eq!((to(0), to(1)), (MAX_PUSHES_PER_TARGET, 9));
     assert!(scene.manager.active().0.contains(&info(0)), "its state is as it was");
 }
@@ -141,8 +141,8 @@ fn signs_of_life_are_sent_every_five_minutes_with_the_detected_address() {
     scene.now += Duration::from_secs(1);
     scene.tick();
     let sent = scene.fake.waiting.iter().find(|sent| sent.request.path == "/node/sign-of-life").expect("a sign");
-    let told = FORMAT.read::<NodeInfo>(&sent.request.body, Context::of(&Network::example())).expect("a node");
-    assert_eq!((told.endpoint.host.as_str(), told.identity), ("30.0.0.1", info(LOCAL).identity));
+    let reported = FORMAT.read::<NodeInfo>(&sent.request.body, Context::of(&Network::example())).expect("a node");
+    assert_eq!((reported.endpoint.host.as_str(), reported.identity), ("30.0.0.1", info(LOCAL).identity));
     assert!(!sent.request.is_idempotent);
 }
 

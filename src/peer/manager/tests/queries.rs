@@ -206,10 +206,10 @@ fn pushes_count_only_for_known_peers_that_are_not_backed_off() {
     }
     // The second peer has never answered: harmful pushes may come from anybody.
     assert_eq!([0, 1, 2].map(|number| scene.experience(number)), [(2, 1), (2, 0), (0, 0)]);
-    let told = scene.manager.experiences(&mut || 0).experiences;
+    let reported = scene.manager.experiences(&mut || 0).experiences;
     let about = |number: usize| {
         let is_about = |pair: &&ExperiencePair| pair.node.identity.key == info(number).identity.key;
-        told.iter().find(is_about).map(|pair| (pair.experience.successes(), pair.experience.failures()))
+        reported.iter().find(is_about).map(|pair| (pair.experience.successes(), pair.experience.failures()))
     };
     assert_eq!([0, 1, 2].map(about), [Some((2, 1)), Some((2, 0)), None]);
 }

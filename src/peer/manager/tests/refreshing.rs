@@ -139,9 +139,9 @@ fn an_unreachable_peer_is_found_at_any_gossiped_endpoint() {
         let there = Endpoint::http("77.7.7.7", 7890);
         scene.simulated_peers[3].behaviour = Behaviour::Unreachable;
         scene.relay(3, there.clone());
-        let told = |host: &str| vec![NodeInfo { endpoint: Endpoint::http(host, 7890), ..info(3) }];
-        (0..3).for_each(|teller| scene.simulated_peers[teller].list = told(&format!("99.1.1.{teller}")));
-        scene.simulated_peers[place].list = told("77.7.7.7");
+        let reported = |host: &str| vec![NodeInfo { endpoint: Endpoint::http(host, 7890), ..info(3) }];
+        (0..3).for_each(|teller| scene.simulated_peers[teller].list = reported(&format!("99.1.1.{teller}")));
+        scene.simulated_peers[place].list = reported("77.7.7.7");
         scene.run_seconds(400);
         assert_eq!(scene.place(3), Some(there), "{place}");
     }

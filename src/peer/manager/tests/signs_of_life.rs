@@ -485,7 +485,7 @@ fn the_second_peer_of_a_small_network_is_trusted_and_shared_within_a_minute() {
 
 #[test]
 fn active_peers_that_are_not_selected_are_shared_up_to_the_node_limit() {
-    for (limit, told) in [(20, 6), (5, 5), (3, 3), (1, 2)] {
+    for (limit, reported) in [(20, 6), (5, 5), (3, 3), (1, 2)] {
         let mut scene = Scene::new(PeerSettings { node_limit: limit, ..settings(&[0]) }, 6);
         scene.run_seconds(100);
         for node in 1..6 {
@@ -496,7 +496,7 @@ fn active_peers_that_are_not_selected_are_shared_up_to_the_node_limit() {
         let lists: Vec<_> = (0..60).map(|_| scene.manager.peers_to_share(&mut || scene.fake.random()).0).collect();
         for list in &lists {
             let named: BTreeSet<_> = list.iter().map(|node| node.identity.key).collect();
-            assert_eq!((list.len(), named.len()), (told, told), "limit {limit}");
+            assert_eq!((list.len(), named.len()), (reported, reported), "limit {limit}");
         }
         assert!((0..6).all(|node| lists.iter().flatten().any(|one| *one == info(node))), "limit {limit}");
     }

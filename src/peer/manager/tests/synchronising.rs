@@ -164,8 +164,8 @@ fn an_unreachable_or_malformed_sync_peer_is_not_penalized() {
 fn the_block_request_size_halves_on_failure_and_doubles_on_success() {
     let mut scene = comparing();
     let (mut failing, mut coming) = (Vec::new(), Vec::new());
-    for attempt in 0..13 {
-        if attempt > 0 {
+    for comparison in 0..13 {
+        if comparison > 0 {
             scene.simulated_peers[0].behaviour = Behaviour::SilentAt("/chain/score");
             scene.run_seconds(3);
             scene.simulated_peers[0].behaviour = Behaviour::Good;
@@ -175,7 +175,7 @@ fn the_block_request_size_halves_on_failure_and_doubles_on_success() {
         let asked: AuthenticatedRequest<ChainRequest> =
             settings(&[]).format.read(&sent.request.body, settings(&[]).context).expect("a request");
         let transactions = asked.entity.max_transactions.expect("a number");
-        if attempt < 7 {
+        if comparison < 7 {
             failing.push(transactions);
             let call = scene.fake.waiting.pop_back().expect("a question").call;
             scene.end(call, Reply::Failed("the answer is too long".to_owned()));
