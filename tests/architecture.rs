@@ -124,7 +124,8 @@ fn code(file: &str, text: &str) -> String {
     if file.ends_with("/tests.rs") {
         return String::new();
     }
-    let text = text.split_once("#[cfg(test)]\nmod ").map_or(text, |(code, _)| code);
+    let tests = ["#[cfg(test)]\nmod ", "#[cfg(test)]\npub(super) mod "].iter().filter_map(|head| text.find(head)).min();
+    let text = tests.map_or(text, |start| &text[..start]);
     let without_comment = |line: &str| match line.find("//") {
         Some(start) => line[..start].to_owned(),
         None => line.to_owned(),

@@ -378,3 +378,37 @@ fn returned(undone: Vec<Block>, kept: &BTreeSet<Hash256>) -> Vec<Transaction> {
     }
     returned
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_outcome_has_a_result_for_pushed_and_one_for_requested_blocks() {
+        use ValidationResult::{FailureChainInvalid, FailureChainScoreInferior, Neutral, Success};
+        let update = ChainUpdate {
+            common: Height(1),
+            tip: Height(2),
+            replaced: vec![],
+            confirmed: BTreeSet::new(),
+            returned: vec![],
+        };
+        let outcome = |validity, scores, update| BranchOutcome { validity, scores, update };
+        let rejected = Validity::Rejected(ValidationResult::FailureBlockNotHit);
+        for (outcome, pushed, requested) in [
+            (outcome(Validity::Valid, Some((5, 6)), Some(update)), Success, Success),
+            (outcome(Validity::Valid, Some((5, 5)), None), Neutral, FailureChainScoreInferior),
+            (outcome(Validity::Valid, Some((5, 0)), None), FailureChainInvalid, FailureChainScoreInferior),
+            (outcome(rejected, None, None), FailureChainInvalid, FailureChainScoreInferior),
+        ] {
+            assert_eq!(
+                (outcome.as_push_result(), outcome.as_sync_result()),
+                (Ok(pushed), Ok(requested)),
+                "{outcome:?}"
+            );
+        }
+        let exception = Exception::argument("no such block");
+        let outcome = outcome(Validity::Exception(exception.clone()), None, None);
+        assert_eq!((outcome.as_push_result(), outcome.as_sync_result()), (Err(&exception), Err(&exception)));
+    }
+}

@@ -68,10 +68,10 @@ impl ComparisonResult {
             ComparisonResult::RemoteIsNotSynced(_) => 4,
             ComparisonResult::RemoteReportedEqualChainScore => 5,
             ComparisonResult::RemoteReportedLowerChainScore => 6,
-            ComparisonResult::RemoteHasNonVerifiableBlock => MALICIOUS | 1,
-            ComparisonResult::RemoteReturnedTooManyHashes => MALICIOUS | 2,
-            ComparisonResult::RemoteReturnedInvalidHashes => MALICIOUS | 3,
-            ComparisonResult::RemoteLiedAboutChainScore => MALICIOUS | 4,
+            ComparisonResult::RemoteHasNonVerifiableBlock => 0x8000_0001,
+            ComparisonResult::RemoteReturnedTooManyHashes => 0x8000_0002,
+            ComparisonResult::RemoteReturnedInvalidHashes => 0x8000_0003,
+            ComparisonResult::RemoteLiedAboutChainScore => 0x8000_0004,
         }
     }
 
@@ -285,6 +285,16 @@ mod tests {
     }
 
     #[test]
+    fn a_peer_may_send_as_many_hashes_as_a_synchronisation_has_blocks_and_no_more() {
+        let (local, max) = (hashes(361, 1), ChainParameters::after_all_forks().max_blocks_per_sync() as usize);
+        let too_many = ComparisonStep::Done(ComparisonResult::RemoteReturnedTooManyHashes);
+        let fork = ComparisonResult::RemoteIsNotSynced(Fork { common: Height(500), consistent: true });
+        assert_eq!(at(500).on_hashes(&local, &hashes(max, 1)), ComparisonStep::Done(fork));
+        assert_eq!(at(500).on_hashes(&local, &hashes(max + 1, 1)), too_many);
+        assert_eq!(at(500).on_hashes(&local, &hashes(max + 2, 1)), too_many);
+    }
+
+    #[test]
     fn the_block_after_a_fork_must_be_verifiable() {
         let fork = Fork { common: Height(140), consistent: false };
         let mut remote = hashes(2, 2);
@@ -302,22 +312,22 @@ mod tests {
         let fork = Fork { common: Height(1), consistent: true };
         let (neutral, failure) = (Some(Interaction::Neutral), Some(Interaction::Failure));
         let table = [
-            (ComparisonResult::Unknown, 0, failure),
-            (ComparisonResult::RemoteHasNoBlocks, 1, failure),
-            (ComparisonResult::RemoteIsSynced, 2, neutral),
-            (ComparisonResult::RemoteIsTooFarBehind, 3, failure),
-            (ComparisonResult::RemoteIsNotSynced(fork), 4, None),
-            (ComparisonResult::RemoteReportedEqualChainScore, 5, neutral),
-            (ComparisonResult::RemoteReportedLowerChainScore, 6, neutral),
-            (ComparisonResult::RemoteHasNonVerifiableBlock, 0x8000_0001, failure),
-            (ComparisonResult::RemoteReturnedTooManyHashes, 0x8000_0002, failure),
-            (ComparisonResult::RemoteReturnedInvalidHashes, 0x8000_0003, failure),
-            (ComparisonResult::RemoteLiedAboutChainScore, 0x8000_0004, failure),
+            (ComparisonResult::Unknown, 0, "UNKNOWN", failure),
+            (ComparisonResult::RemoteHasNoBlocks, 1, "REMOTE_HAS_NO_BLOCKS", failure),
+            (ComparisonResult::RemoteIsSynced, 2, "REMOTE_IS_SYNCED", neutral),
+            (ComparisonResult::RemoteIsTooFarBehind, 3, "REMOTE_IS_TOO_FAR_BEHIND", failure),
+            (ComparisonResult::RemoteIsNotSynced(fork), 4, "REMOTE_IS_NOT_SYNCED", None),
+            (ComparisonResult::RemoteReportedEqualChainScore, 5, "REMOTE_REPORTED_EQUAL_CHAIN_SCORE", neutral),
+            (ComparisonResult::RemoteReportedLowerChainScore, 6, "REMOTE_REPORTED_LOWER_CHAIN_SCORE", neutral),
+            (ComparisonResult::RemoteHasNonVerifiableBlock, 0x8000_0001, "REMOTE_HAS_NON_VERIFIABLE_BLOCK", failure),
+            (ComparisonResult::RemoteReturnedTooManyHashes, 0x8000_0002, "REMOTE_RETURNED_TOO_MANY_HASHES", failure),
+            (ComparisonResult::RemoteReturnedInvalidHashes, 0x8000_0003, "REMOTE_RETURNED_INVALID_HASHES", failure),
+            (ComparisonResult::RemoteLiedAboutChainScore, 0x8000_0004, "REMOTE_LIED_ABOUT_CHAIN_SCORE", failure),
         ];
-        for (outcome, code, interaction) in table {
-            assert_eq!((outcome.code(), outcome.interaction()), (code, interaction), "{}", outcome.name());
-            assert_eq!(outcome.is_malicious(), code > 6, "{}", outcome.name());
-            assert_eq!(outcome.is_in_sync(), [2, 5].contains(&code), "{}", outcome.name());
+        for (outcome, code, name, interaction) in table {
+            assert_eq!((outcome.code(), outcome.name(), outcome.interaction()), (code, name, interaction));
+            assert_eq!(outcome.is_malicious(), code > 6, "{name}");
+            assert_eq!(outcome.is_in_sync(), [2, 5].contains(&code), "{name}");
         }
     }
 

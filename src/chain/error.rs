@@ -117,3 +117,35 @@ impl From<ImportanceError> for BlockError {
         BlockError::Importance(error)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rejection_is_explained_if_it_concerns_the_block_itself() {
+        for (result, text) in [
+            (ValidationResult::FailureBlockUnexpectedHeight, "its height is not the next one"),
+            (ValidationResult::FailureBlockUnverifiable, "its signature is wrong, or it follows another block"),
+            (ValidationResult::FailureBlockNotHit, "its signer may not harvest a block at that time"),
+            (ValidationResult::FailureTransactionUnverifiable, "a signature is wrong"),
+            (ValidationResult::FailureTransactionDuplicateInChain, "the block contains it twice"),
+            (ValidationResult::Neutral, "a transaction is already in the chain"),
+            (ValidationResult::FailureUnknown, "it does not contain the transactions that the network agreed on"),
+        ] {
+            assert_eq!(BlockError::Rejected(result, None).to_string(), format!("{text} ({result})"));
+        }
+        assert_eq!(
+            BlockError::Rejected(ValidationResult::FailureInsufficientFee, None).to_string(),
+            "FAILURE_INSUFFICIENT_FEE"
+        );
+    }
+
+    #[test]
+    fn a_rejection_names_the_transaction_that_causes_it() {
+        let rejected = BlockError::Rejected(ValidationResult::FailureInsufficientFee, Some(7));
+        assert_eq!(rejected.to_string(), "its transaction 7: FAILURE_INSUFFICIENT_FEE");
+        let exception = BlockError::Exception(Exception::argument("no such account"), Some(0));
+        assert_eq!(exception.to_string(), "its transaction 0: no such account");
+    }
+}

@@ -20,6 +20,8 @@ mod rollback;
 mod signatures;
 mod source;
 mod store_verifier;
+#[cfg(test)]
+mod tests;
 
 pub use block_execution::harvesting_importance;
 pub use block_importer::{BlockImporter, ImportError, ImportOptions, ImportProgress};

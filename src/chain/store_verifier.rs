@@ -193,20 +193,22 @@ impl HistoryVerifier {
             }
             Ok(difference.is_none())
         })?;
-        let last = state::last_recalculation(txn)?.map_or(Height(0), |last| last.height);
-        let (first, end) = (block_key(self.from.importance_height()), block_key(last));
-        txn.for_each_prefix(Table::Importances, &[], |key, value| {
-            let is_known = key >= first.as_slice() && key < end.as_slice();
-            if difference.is_none() && is_known && ours.get(Table::Importances, key)? != Some(value) {
-                difference = Some(StoreDifference::Importances(key.to_vec()));
-            }
-            Ok(difference.is_none())
-        })?;
-        if difference.is_none() {
-            state::clear_history(txn)?;
-            while state::delete_lists_below(txn, last)? {}
+        if difference.is_some() {
+            return Ok(difference);
         }
-        Ok(difference)
+        let last = state::last_recalculation(txn)?.map_or(Height(0), |last| last.height);
+        let mut rows = txn.cursor(Table::Importances)?;
+        let mut row = rows.seek(&block_key(self.from.importance_height()))?;
+        while let Some((key, value)) = row.filter(|(key, _)| *key < block_key(last).as_slice()) {
+            if ours.get(Table::Importances, key)? != Some(value) {
+                return Ok(Some(StoreDifference::Importances(key.to_vec())));
+            }
+            row = rows.next()?;
+        }
+        drop(rows);
+        state::clear_history(txn)?;
+        while state::delete_lists_below(txn, last)? {}
+        Ok(None)
     }
 
     /// Returns a difference if the store has more history rows than the blocks produce.
@@ -279,4 +281,101 @@ fn different_key(
         }
     }
     Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::{AccountId, AccountImportance, ImportanceListWriter, RecalculationRecord};
+    use crate::store::{Write, test_store};
+
+    /// The history of the tests is known from here on.
+    const FROM: Height = Height(400);
+
+    fn balance_key(height: u32) -> Vec<u8> {
+        [7u32.to_be_bytes(), height.to_be_bytes()].concat()
+    }
+
+    /// Writes a list of importances with one account.
+    fn put_list(txn: &mut WriteTxn<'_>, height: u64, importance: f64) {
+        let height = Height(height);
+        let record = RecalculationRecord { height, accounts_counted: 1, eligible: 1 };
+        let mut list = ImportanceListWriter::begin(record, txn).unwrap();
+        list.push(AccountImportance { account: AccountId(7), height, importance, page_rank: 0.5 }, txn).unwrap();
+        list.finish(txn).unwrap();
+    }
+
+    /// Writes lists of importances and old balances on both sides of the first known height, and the known heights.
+    fn fill(txn: &mut WriteTxn<'_>) {
+        [1, 359, 718, 1077].into_iter().for_each(|height| put_list(txn, height, 0.5));
+        txn.put(Table::BalanceHistory, &[0], b"known heights").unwrap();
+        [398, 399, 400]
+            .into_iter()
+            .for_each(|height| txn.put(Table::BalanceHistory, &balance_key(height), b"old").unwrap());
+    }
+
+    /// Compares a store that `change` has changed with one that was not changed.
+    fn difference(change: impl FnOnce(&mut WriteTxn<'_>)) -> Option<StoreDifference> {
+        let (ours, computed) = (test_store(), test_store());
+        let (mut ours, mut computed) = (ours.0.begin_write().unwrap(), computed.0.begin_write().unwrap());
+        [&mut ours, &mut computed].into_iter().for_each(fill);
+        change(&mut ours);
+        HistoryVerifier { from: FROM, balance_rows: 0 }.compare(&ours, &mut computed).unwrap()
+    }
+
+    /// Returns the height of the list of importances that differs once `change` has changed a store.
+    fn different_list(change: impl FnOnce(&mut WriteTxn<'_>)) -> Option<u64> {
+        difference(change).map(|difference| match difference {
+            StoreDifference::Importances(key) => u64::from_be_bytes(*key.first_chunk().unwrap()),
+            other => panic!("{other}"),
+        })
+    }
+
+    fn delete_list(txn: &mut WriteTxn<'_>, height: u64) {
+        for key in txn.keys_with_prefix(Table::Importances, &height.to_be_bytes()).unwrap() {
+            txn.delete_unjournaled(Table::Importances, &key).unwrap();
+        }
+    }
+
+    #[test]
+    fn importances_are_compared_from_the_first_known_list_up_to_the_last_but_one() {
+        assert_eq!(different_list(|_| {}), None);
+        for (height, expected) in [(1, None), (359, Some(359)), (718, Some(718)), (1077, None)] {
+            assert_eq!(different_list(|ours| put_list(ours, height, 0.25)), expected, "another list at {height}");
+            assert_eq!(different_list(|ours| delete_list(ours, height)), expected, "no list at {height}");
+        }
+    }
+
+    #[test]
+    fn an_old_balance_that_is_missing_or_another_one_is_a_difference() {
+        let expected = Some(StoreDifference::State(Table::BalanceHistory, balance_key(400)));
+        let table = Table::BalanceHistory;
+        assert_eq!(difference(|ours| ours.put(table, &balance_key(400), b"other").unwrap()), expected);
+        assert_eq!(difference(|ours| ours.delete(table, &balance_key(400)).unwrap()), expected);
+        // The first difference is reported.
+        let both = |ours: &mut WriteTxn<'_>| {
+            ours.delete(table, &balance_key(400)).unwrap();
+            delete_list(ours, 359);
+        };
+        assert_eq!(difference(both), expected);
+    }
+
+    #[test]
+    fn an_old_balance_that_no_block_produces_is_counted_however_often_rows_are_compared() {
+        let (ours, computed) = (test_store(), test_store());
+        let (mut ours, mut computed) = (ours.0.begin_write().unwrap(), computed.0.begin_write().unwrap());
+        [&mut ours, &mut computed].into_iter().for_each(fill);
+        let mut history = HistoryVerifier { from: FROM, balance_rows: 0 };
+        for _ in 0..3 {
+            assert_eq!(history.compare(&ours, &mut computed).unwrap(), None);
+        }
+        assert_eq!(history.compare_count(&ours).unwrap(), None);
+        assert_eq!(state::last_recalculation(&computed).unwrap().map(|last| last.height), Some(Height(1077)));
+        // Below the first known height nothing is counted.
+        ours.put(Table::BalanceHistory, &balance_key(397), b"old").unwrap();
+        assert_eq!(history.compare_count(&ours).unwrap(), None);
+        ours.put(Table::BalanceHistory, &balance_key(401), b"old").unwrap();
+        let surplus = StoreDifference::Rows(Table::BalanceHistory, 1);
+        assert_eq!(history.compare_count(&ours).unwrap(), Some(surplus));
+    }
 }

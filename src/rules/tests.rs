@@ -371,6 +371,22 @@ fn an_unreadable_address_has_its_own_exception() {
 }
 
 #[test]
+fn a_value_that_cannot_be_read_is_an_exception_with_the_status_of_its_class() {
+    use crate::codec::ReadError;
+    for (error, kind) in [
+        (ReadError::Argument("no".to_owned()), ExceptionKind::Argument),
+        (ReadError::NotANumber("no".to_owned()), ExceptionKind::Argument),
+        (ReadError::UnknownAddress("no".to_owned()), ExceptionKind::InvalidAddress),
+        (ReadError::Missing("no"), ExceptionKind::Other),
+        (ReadError::Internal("no".to_owned()), ExceptionKind::Other),
+    ] {
+        let (status, text) = (error.http_status(), error.to_string());
+        let exception = Exception::from(error);
+        assert_eq!((exception.kind, exception.http_status(), &exception.text), (kind, status, &text));
+    }
+}
+
+#[test]
 fn income_can_be_spent_only_after_it_is_credited() {
     let mut scene = Fixture::new();
     // The amount is returned before the fee is charged, but the sender must have it first.

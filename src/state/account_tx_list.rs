@@ -126,7 +126,7 @@ impl BlockTxLists {
     }
 
     fn add_entry(&mut self, step: AccountTxEntry, location: TxLocation) {
-        self.entries.varint(u64::from(step.account.0) << 1 | step.direction as u64);
+        self.entries.varint((u64::from(step.account.0) << 1) + step.direction as u64);
         // Difference of the heights plus one; 0 if there is no previous transaction.
         let back = step.previous.map_or(0, |before| location.height.0 - before.height.0 + 1);
         self.entries.varint(back);
@@ -326,6 +326,25 @@ mod tests {
             txn.put(Table::Accounts, &number.key(), &account.to_bytes()).unwrap();
         }
         model
+    }
+
+    #[test]
+    fn a_cursor_starts_anywhere_in_a_long_list_after_few_steps() {
+        const LENGTH: u32 = 500;
+        let (store, _folder) = test_store();
+        let mut batch = store.begin_write().unwrap();
+        let model = build(&mut batch, &vec![vec![vec![(0, true)]]; LENGTH as usize]);
+        let steps = |before: u64| {
+            let cursor = AccountTxCursor::new(&batch, &address(0), Direction::Outgoing, before).unwrap();
+            (LENGTH - cursor.remaining, cursor.peek())
+        };
+        let list = &model[&(0, true)];
+        assert_eq!(steps(u64::MAX), (1, list.last().copied()));
+        for (index, (before, _)) in list.iter().enumerate().skip(1) {
+            let (steps, newest) = steps(*before);
+            assert_eq!(newest, Some(list[index - 1]));
+            assert!(steps <= SKIP_POINTER_EVERY + 1, "{steps} steps to number {index}");
+        }
     }
 
     proptest! {

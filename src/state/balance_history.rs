@@ -187,3 +187,76 @@ impl AccountHistory {
         Ok(entry.map_or((group, 0.0, 0.0), |entry| (group, entry.importance, entry.page_rank)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::test_store;
+
+    const ACCOUNT: AccountId = AccountId(7);
+
+    fn balance(height: u64, vested: u64) -> VestedBalance {
+        VestedBalance { height, unvested: 0, vested }
+    }
+
+    /// Returns the history of an account whose balance became 1, 2 and 3 at the heights 10, 20 and 30.
+    fn history(txn: &mut WriteTxn<'_>) -> AccountHistory {
+        store_replaced(txn, ACCOUNT, &balance(10, 1)).unwrap();
+        store_replaced(txn, ACCOUNT, &balance(20, 2)).unwrap();
+        AccountHistory {
+            account: Some(ACCOUNT),
+            range: HistoryRange { from: Height(5), to: Height(100) },
+            current: balance(30, 3),
+            cached: VestedBalance::default(),
+            replaced_at: Height(0),
+            importance: (Height(0), 0.0, 0.0),
+        }
+    }
+
+    fn vested(history: &mut AccountHistory, state: &impl Read, height: u64) -> Option<u64> {
+        let entry = history.at(state, Height(height), &ChainParameters::after_all_forks()).unwrap();
+        entry.map(|entry| entry.balance.vested)
+    }
+
+    #[test]
+    fn a_balance_is_known_at_every_height_of_the_history_in_any_order() {
+        let (store, _folder) = test_store();
+        let mut batch = store.begin_write().unwrap();
+        let mut history = history(&mut batch);
+        let expected = |height| match height {
+            5..10 => Some(0),
+            10..20 => Some(1),
+            20..30 => Some(2),
+            30..=100 => Some(3),
+            _ => None,
+        };
+        for height in (0..110).chain((0..110).rev()) {
+            assert_eq!(vested(&mut history, &batch, height), expected(height), "at {height}");
+        }
+    }
+
+    #[test]
+    fn a_balance_is_read_once_for_all_heights_at_which_it_is_in_force() {
+        let (store, _folder) = test_store();
+        let mut batch = store.begin_write().unwrap();
+        let mut history = history(&mut batch);
+        assert_eq!(vested(&mut history, &batch, 25), Some(2));
+        batch.clear(Table::BalanceHistory).unwrap();
+        assert_eq!([20, 29, 20].map(|height| vested(&mut history, &batch, height)), [Some(2); 3]);
+        assert_eq!(vested(&mut history, &batch, 19), Some(0), "the row is gone");
+    }
+
+    #[test]
+    fn a_cleared_history_keeps_its_range_only() {
+        let (store, _folder) = test_store();
+        let mut batch = store.begin_write().unwrap();
+        clear_history(&mut batch).unwrap();
+        assert_eq!(HistoryRange::of(&batch).unwrap(), None);
+        let range = HistoryRange { from: Height(5), to: Height(100) };
+        range.put(&mut batch).unwrap();
+        history(&mut batch);
+        clear_history(&mut batch).unwrap();
+        assert_eq!(HistoryRange::of(&batch).unwrap(), Some(range));
+        assert_eq!(batch.keys_with_prefix(Table::BalanceHistory, &[]).unwrap(), [RANGE_KEY]);
+    }
+}

@@ -123,6 +123,20 @@ mod tests {
     }
 
     #[test]
+    fn a_step_removes_a_limited_number_of_rows() {
+        let (store, _folder) = test_store();
+        let mut batch = store.begin_write().unwrap();
+        (0..100u64).for_each(|number| batch.put(Table::Outlinks, &number.to_be_bytes(), &[]).unwrap());
+        let mut step = |limit: u64| {
+            let is_done = remove_below(&mut batch, Table::Outlinks, &limit.to_be_bytes()).unwrap();
+            (is_done, batch.keys_with_prefix(Table::Outlinks, &[]).unwrap().len())
+        };
+        assert_eq!(step(90), (false, 100 - ROWS_PER_STEP));
+        assert_eq!(step(90), (true, 10));
+        assert_eq!(step(90), (true, 10));
+    }
+
+    #[test]
     fn pruning_is_due_only_one_above_multiples_of_360() {
         let due: Vec<u64> =
             (1..1500).filter(|height| Pruning::due(Height(*height), Timestamp(0), &CHAIN()).is_some()).collect();

@@ -176,3 +176,28 @@ pub fn owned_mosaic(state: &impl Read, account: &Address, id: MosaicId) -> Resul
     let quantity = account.map_or(Ok(0), |account| mosaic.balance(state, account))?;
     Ok(Some(Mosaic { id, quantity }))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{Write, test_store};
+
+    #[test]
+    fn multisig_accounts_of_a_cosignatory_are_read_in_parts_of_a_limited_length() {
+        let (store, _folder) = test_store();
+        let mut batch = store.begin_write().unwrap();
+        let address = |name: u8| Address::from_stored([name; 40]);
+        for (cosignatory, account) in [(b'A', b'Z'), (b'B', b'1'), (b'B', b'2'), (b'B', b'3'), (b'C', b'0')] {
+            let key = [address(cosignatory).as_bytes().as_slice(), address(account).as_bytes()].concat();
+            batch.put(Table::CosignatoryOf, &key, &[]).unwrap();
+        }
+        let accounts = |after: Option<u8>, limit: usize| {
+            cosignatory_of_after(&batch, &address(b'B'), after.map(address).as_ref(), limit).unwrap()
+        };
+        assert_eq!(accounts(None, 2), [address(b'1'), address(b'2')]);
+        assert_eq!(accounts(Some(b'2'), 2), [address(b'3')]);
+        assert_eq!(accounts(None, 3), [address(b'1'), address(b'2'), address(b'3')]);
+        assert_eq!(accounts(Some(b'3'), 2), []);
+        assert_eq!(accounts(None, 0), []);
+    }
+}

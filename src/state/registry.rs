@@ -388,3 +388,53 @@ fn set_definition_listed(txn: &mut impl Write, row: u64, listed: bool, network: 
     ListingIndex::Definitions.put(txn, row, listed)?;
     ListingIndex::DefinitionsBy(&creator).put(txn, row, listed)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::test_store;
+
+    #[test]
+    fn a_name_is_below_a_pattern_if_it_starts_with_it_and_a_dot() {
+        for (parent, name, expected) in [
+            ("ab", "ab.c", true),
+            ("ab", "ab.c.d", true),
+            ("ab", "ab", false),
+            ("ab", "ac.c", false),
+            ("ab", "abc.c", false),
+            ("ab", "abc", false),
+            ("a_", "ab.c", true),
+            ("a_", "a_.c", true),
+            ("_b", "ab.c", true),
+            ("_b", "ac.c", false),
+            ("__", "ab.c", true),
+        ] {
+            assert_eq!(is_below(parent, name), expected, "{name} below {parent}");
+        }
+    }
+
+    #[test]
+    fn a_cursor_over_the_provisions_below_a_name_visits_only_names_that_start_like_it() {
+        let (store, _folder) = test_store();
+        let mut batch = store.begin_write().unwrap();
+        let owner = Address::from_stored([b'T'; 40]);
+        for (row, name) in (1..).zip(["a", "ab", "ab.c", "ab.d", "abc", "ac", "ac.c", "b"]) {
+            ListingIndex::ProvisionsBy(&owner, name).put(&mut batch, row, true).unwrap();
+        }
+        let visited = |parent: &str| {
+            let (parent, mut names) = (NamespaceId::parse(parent).unwrap(), Vec::new());
+            let mut cursor = ProvisionCursor::new(&batch, owner, Some(&parent)).unwrap().expect("a root");
+            let visit = |name: NamespaceId, is_match| {
+                names.push((name.to_string(), is_match));
+                Ok(true)
+            };
+            assert!(cursor.resume(&batch, visit).unwrap());
+            names
+        };
+        let names = |names: &[(&str, bool)]| -> Vec<(String, bool)> {
+            names.iter().map(|(name, is_match)| ((*name).to_owned(), *is_match)).collect()
+        };
+        assert_eq!(visited("ab"), names(&[("ab", false), ("ab.c", true), ("ab.d", true), ("abc", false)]));
+        assert_eq!(visited("ac"), names(&[("ac", false), ("ac.c", true)]));
+    }
+}

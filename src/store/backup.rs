@@ -297,6 +297,18 @@ mod tests {
     }
 
     #[test]
+    fn progress_is_reported_after_each_mebibyte() {
+        let mut told = Vec::new();
+        let mut report = |bytes| told.push(bytes);
+        let mut count = ProgressCounter::new(&mut report);
+        let value = vec![0; (1 << 19) - 8];
+        for _ in 0..5 {
+            assert_eq!(count.row(&[0; 8], &value), 1 << 19);
+        }
+        assert_eq!(told, [1 << 20, 2 << 20]);
+    }
+
+    #[test]
     fn insufficient_disk_space_is_detected_before_anything_is_written() {
         let (store, _folder) = source();
         let (snapshot, place) = (store.snapshot().unwrap(), tempfile::tempdir().unwrap());

@@ -249,7 +249,7 @@ pub fn tip(state: &impl Read) -> Result<Option<StoredHeader>, StoreError> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use proptest::prelude::*;
 
     use super::*;
@@ -274,8 +274,8 @@ mod tests {
         }
     }
 
-    fn block(transactions: usize) -> (StoredHeader, Block) {
-        let height = Height(7);
+    /// Returns a block at a height with transactions, and its header.
+    pub fn block(height: Height, transactions: usize) -> (StoredHeader, Block) {
         let header = StoredHeader {
             height,
             hash: Hash256([1; 32]),
@@ -303,7 +303,7 @@ mod tests {
     #[test]
     fn a_block_row_returns_the_block_its_transactions_and_its_header() {
         for count in [0, 1, 5] {
-            let (header, block) = block(count);
+            let (header, block) = block(Height(7), count);
             let bytes = header.to_bytes(&block);
             let row = BlockRow::open(header.height, &bytes).unwrap();
             assert_eq!(row.header().unwrap(), header);
@@ -326,7 +326,7 @@ mod tests {
 
         #[test]
         fn a_flipped_bit_is_detected_when_its_part_is_read(count in 0usize..4, place: prop::sample::Index) {
-            let (header, block) = block(count);
+            let (header, block) = block(Height(7), count);
             let mut bytes = header.to_bytes(&block);
             let whole = block.to_bytes(SigningForm::Verifiable);
             let bit = place.index(bytes.len() * 8);

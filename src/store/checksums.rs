@@ -343,10 +343,11 @@ impl VerifyPosition {
         table.map(|table| (table, key))
     }
 
-    /// Moves to the next range of a table, which starts at `end`. With `None` stays at the next table.
-    pub(super) fn continue_at(&mut self, table: Table, end: Option<&[u8]>) {
-        if let Some(end) = end {
-            *self = VerifyPosition { table: table as u8, key: end.to_vec() };
+    /// Moves on from a key of a table to the range that starts at `next`. Stays at the next table if there is none, or
+    /// if it is not behind the key: a damaged page may lead back.
+    pub(super) fn continue_at(&mut self, table: Table, key: &[u8], next: Option<&[u8]>) {
+        if let Some(next) = next.filter(|next| *next > key) {
+            *self = VerifyPosition { table: table as u8, key: next.to_vec() };
         }
     }
 }
@@ -586,6 +587,9 @@ mod tests {
             key = ranges.last().and_then(|range| range.end.clone());
         }
         assert!((5..12).contains(&ranges.len()), "{}", ranges.len());
+        for range in &ranges {
+            assert_eq!(snapshot.next_range(Table::AccountIds, &range.first).unwrap(), range.end);
+        }
         assert!(ranges.iter().all(|range| range.sum.bytes <= MAX_RANGE_BYTES && range.sum.bytes > MAX_RANGE_BYTES / 4));
     }
 
@@ -648,6 +652,17 @@ mod tests {
         assert_eq!(position, VerifyPosition::default());
     }
 
+    #[test]
+    fn a_verification_that_is_led_back_goes_on_with_the_next_table() {
+        for (next, expected) in [(&b"c"[..], b"c".to_vec()), (b"b", Vec::new()), (b"a", Vec::new())] {
+            let mut position = VerifyPosition { table: Table::AccountIds as u8, key: b"b".to_vec() };
+            let (table, key) = position.advance().unwrap();
+            position.continue_at(table, &key, Some(next));
+            let is_of_same_table = position.table == Table::AccountIds as u8;
+            assert_eq!((is_of_same_table, position.key), (!expected.is_empty(), expected));
+        }
+    }
+
     /// Returns the number of calls that find damage until all ranges were compared.
     fn damages(snapshot: &Snapshot<'_>) -> usize {
         let (mut position, mut damaged) = (VerifyPosition::default(), 0);
@@ -673,7 +688,11 @@ mod tests {
             row[3] ^= 1;
             transaction.put(table, &first, &row, WriteFlags::empty()).unwrap();
         });
-        assert_eq!(damages(&store.snapshot().unwrap()), 2);
+        let snapshot = store.snapshot().unwrap();
+        assert_eq!(damages(&snapshot), 2);
+        let error = snapshot.verify_range(Table::AccountIds, &[]).unwrap_err();
+        assert!(matches!(error, StoreError::Corrupt { table: Table::Checksums, .. }), "{error}");
+        drop(snapshot);
 
         // The checksum is damaged while the store is open.
         let (store, _folder) = filled();

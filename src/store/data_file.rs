@@ -59,10 +59,14 @@ const MAX_PAGE: usize = 1 << 16;
 const BRANCH: u16 = 1;
 /// Flag of a leaf page.
 const LEAF: u16 = 2;
+/// Flags that tell branch pages and leaf pages apart.
+const NODE_PAGE: u16 = 3;
 /// Flag of a node whose value is on overflow pages.
 const BIG_VALUE: u16 = 1;
 /// Maximum depth of a tree in LMDB.
 const MAX_DEPTH: usize = 32;
+/// Whether page numbers have more than 32 bits.
+const HAS_LONG_PAGE_NUMBERS: bool = WORD > 4;
 /// Page number that means no page.
 const NO_PAGE: u64 = usize::MAX as u64;
 
@@ -208,7 +212,7 @@ impl FreePages<'_> {
         let nodes = usize::from(u16_at(&bytes, WORD + 4)?).checked_sub(PAGE_HEADER)? / 2;
         for number in 0..nodes {
             let node = bytes.get(usize::from(u16_at(&bytes, PAGE_HEADER + 2 * number)?)..)?;
-            match flags & (BRANCH | LEAF) {
+            match flags & NODE_PAGE {
                 BRANCH => self.visit(child_of(node)?, levels)?,
                 LEAF => self.add_entry(node)?,
                 _ => return None,
@@ -248,9 +252,9 @@ impl FreePages<'_> {
 
 /// Returns the page to which a branch node leads. Its number takes the place of length and flags.
 fn child_of(node: &[u8]) -> Option<u64> {
-    let low = u64::from(u32_at(node, 0)?);
-    let high = if WORD > 4 { u64::from(u16_at(node, 4)?) << 32 } else { 0 };
-    Some(low | high)
+    let [a, b, c, d] = u32_at(node, 0)?.to_le_bytes();
+    let [e, f] = if HAS_LONG_PAGE_NUMBERS { u16_at(node, 4)?.to_le_bytes() } else { [0; 2] };
+    Some(u64::from_le_bytes([a, b, c, d, e, f, 0, 0]))
 }
 
 fn u16_at(bytes: &[u8], place: usize) -> Option<u16> {
@@ -269,6 +273,8 @@ fn word_at(bytes: &[u8], place: usize) -> Option<u64> {
 mod tests {
     use std::os::unix::fs::FileExt;
     use std::path::PathBuf;
+
+    use lmdb::{Environment, Transaction, WriteFlags};
 
     use super::*;
     use crate::store::{AccessMode, ChainIdentity, Options, Read as _, Store, StoreError, Table, Write as _};
@@ -380,9 +386,10 @@ mod tests {
         let pages = bytes.len() / 4096;
         let opens_without = |missing: usize| {
             std::fs::write(data_file(folder.path()), &bytes[..(pages - missing) * 4096]).unwrap();
+            let is_accepted = check(&data_file(folder.path())).is_ok();
             match opened(folder.path()) {
-                Ok(weight) => weight == whole,
-                Err(StoreError::DataFile(..)) => false,
+                Ok(weight) => is_accepted && weight == whole,
+                Err(StoreError::DataFile(..)) if !is_accepted => false,
                 Err(error) => panic!("without {missing} pages: {error}"),
             }
         };
@@ -396,6 +403,45 @@ mod tests {
         assert!(
             (1..20).all(|fewer| opens_without(opens - fewer)) && (0..20).all(|more| !opens_without(refused + more))
         );
+    }
+
+    #[test]
+    fn no_page_at_the_end_may_be_missing_if_none_is_free() {
+        let folder = tempfile::tempdir().unwrap();
+        let environment = Environment::new().set_map_size(1 << 20).open(folder.path()).unwrap();
+        let table = environment.open_db(None).unwrap();
+        let mut transaction = environment.begin_rw_txn().unwrap();
+        transaction.put(table, b"key", &[7; 9000], WriteFlags::empty()).unwrap();
+        transaction.commit().unwrap();
+        let path = data_file(folder.path());
+        let meta = newest_meta(&mut File::open(&path).unwrap()).unwrap();
+        assert_eq!(meta.free_root, NO_PAGE);
+        check(&path).unwrap();
+        let file = File::options().write(true).open(&path).unwrap();
+        for pages in (2..=meta.last_page).rev() {
+            file.set_len(pages * 4096).unwrap();
+            assert!(matches!(check(&path), Err(FileFault::Short { .. })), "{pages} pages");
+        }
+    }
+
+    #[test]
+    fn a_file_that_ends_in_a_meta_page_is_no_store() {
+        let folder = tempfile::tempdir().unwrap();
+        store(folder.path());
+        let path = data_file(folder.path());
+        let file = File::options().write(true).open(&path).unwrap();
+        for length in [4096 + META_BYTES - 1, 4096, META_BYTES - 1, 1] {
+            file.set_len(length as u64).unwrap();
+            assert!(matches!(check(&path), Err(FileFault::Header)), "{length} bytes");
+        }
+    }
+
+    #[test]
+    fn a_branch_node_leads_to_a_page_of_up_to_48_bits() {
+        let (low, high) = (0x8765_4321_u32.to_ne_bytes(), 0xcba9_u16.to_ne_bytes());
+        let expected = if WORD == 8 { 0xcba9_8765_4321 } else { 0x8765_4321 };
+        assert_eq!(child_of(&[low.as_slice(), &high, &[0; 2]].concat()), Some(expected));
+        assert_eq!(child_of(&low[1..]), None);
     }
 
     #[test]
@@ -431,6 +477,50 @@ mod tests {
             let error = check(&data_file(folder.path())).unwrap_err();
             assert!(matches!(error, FileFault::Header), "{place}: {error}");
         }
+    }
+
+    #[test]
+    fn a_page_size_that_lmdb_does_not_use_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        store(folder.path());
+        let path = data_file(folder.path());
+        let bytes = std::fs::read(&path).unwrap();
+        let place = PAGE_HEADER + 8 + 2 * WORD;
+        assert_eq!(u32_at(&bytes, place), Some(4096));
+        for page_bytes in [0u32, 1000, 256, 1 << 17] {
+            let mut damaged = bytes.clone();
+            damaged[place..place + 4].copy_from_slice(&page_bytes.to_ne_bytes());
+            let meta = damaged.first_chunk().copied().and_then(parse_meta);
+            assert!(meta.is_none(), "{page_bytes}");
+        }
+    }
+
+    #[test]
+    fn the_meta_page_of_the_later_commit_is_newer_and_of_equal_ones_the_first_counts() {
+        let folder = tempfile::tempdir().unwrap();
+        store(folder.path());
+        let bytes = std::fs::read(data_file(folder.path())).unwrap();
+        let meta = |transaction: u64, last_page: u64| {
+            let mut page: [u8; META_BYTES] = *bytes.first_chunk().unwrap();
+            let (numbers, id) = page[META_BYTES - 2 * WORD..].split_at_mut(WORD);
+            numbers.copy_from_slice(&(last_page as usize).to_ne_bytes());
+            id.copy_from_slice(&(transaction as usize).to_ne_bytes());
+            parse_meta(page).unwrap()
+        };
+        let newest = |first: &MetaPage, second: &MetaPage| {
+            let mut file = vec![0; 2 * 4096];
+            file[..META_BYTES].copy_from_slice(&first.bytes);
+            file[4096..4096 + META_BYTES].copy_from_slice(&second.bytes);
+            newest_meta(&mut std::io::Cursor::new(file)).unwrap().last_page
+        };
+        let (old, new, other) = (meta(7, 50), meta(8, 60), meta(8, 70));
+        assert_eq!(
+            [newest(&old, &new), newest(&new, &old), newest(&new, &other), newest(&other, &new)],
+            [60, 60, 60, 70]
+        );
+        let is_as_new = |meta: &MetaPage| [&old, &new, &other].map(|than| meta.is_as_new_as(than));
+        assert_eq!(is_as_new(&old), [true, false, false]);
+        assert_eq!(is_as_new(&new), [true, true, false]);
     }
 
     #[test]

@@ -156,11 +156,15 @@ impl MetaRecord {
             file.write_all_at(&[0; RECORD_BYTES], (self.number + 1) % 2 * SLOT_OFFSET)?;
         }
         file.sync_all()?;
-        match File::open(folder)?.sync_all() {
-            // Some file systems do not support this.
-            Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => Ok(()),
-            other => other,
-        }
+        ignore_unsupported(File::open(folder)?.sync_all())
+    }
+}
+
+/// Ignores the error of a file system that cannot synchronise folders.
+fn ignore_unsupported(synced: io::Result<()>) -> io::Result<()> {
+    match synced {
+        Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => Ok(()),
+        other => other,
     }
 }
 
@@ -606,6 +610,43 @@ mod tests {
             let elsewhere = SLOT_OFFSET as usize - place;
             assert_eq!(bytes[elsewhere..elsewhere + RECORD_BYTES], numbered(other).to_bytes(), "it stays as it was");
         }
+    }
+
+    #[test]
+    fn a_durable_meta_file_that_cannot_be_read_is_an_error_and_one_without_records_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(FILE);
+        std::fs::write(&path, b"short").unwrap();
+        assert!(MetaRecord::read(folder.path()).unwrap().is_none());
+        std::fs::remove_file(&path).unwrap();
+        assert!(MetaRecord::read(folder.path()).unwrap().is_none());
+        std::fs::create_dir(&path).unwrap();
+        assert!(MetaRecord::read(folder.path()).is_err());
+        let file = folder.path().join("file");
+        std::fs::write(&file, []).unwrap();
+        assert!(MetaRecord::read(&file).is_err(), "it is no folder");
+    }
+
+    #[test]
+    fn the_record_with_the_higher_number_counts_and_of_equal_ones_the_first() {
+        let folder = tempfile::tempdir().unwrap();
+        drop(open(ONE, folder.path()));
+        let record = MetaRecord::read(folder.path()).unwrap().expect("a record");
+        let file = File::options().write(true).open(folder.path().join(FILE)).unwrap();
+        for (first, second, expected) in [(4, 5, OTHER), (6, 5, ONE), (4, 4, ONE)] {
+            for (number, boot, place) in [(first, ONE, 0), (second, OTHER, SLOT_OFFSET)] {
+                file.write_all_at(&MetaRecord { number, boot, ..record.clone() }.to_bytes(), place).unwrap();
+            }
+            let newest = MetaRecord::read(folder.path()).unwrap().expect("a record");
+            assert!(newest.boot == expected, "{first} and {second}");
+        }
+    }
+
+    #[test]
+    fn a_folder_is_synchronised_only_where_the_file_system_supports_that() {
+        let result = |error: Errno| ignore_unsupported(Err(error.into())).map_err(|error| error.raw_os_error());
+        assert_eq!(result(Errno::INVAL), Ok(()));
+        assert_eq!(result(Errno::IO), Err(Some(Errno::IO.raw_os_error())));
     }
 
     fn files(folder: &Path) -> (Vec<u8>, Vec<u8>) {

@@ -42,11 +42,14 @@ impl LockTable {
     pub fn open(folder: &Path) -> io::Result<LockTable> {
         let file =
             File::options().read(true).write(true).create(true).truncate(false).open(folder.join(LOCK_TABLE_FILE))?;
-        match give_place(&file) {
+        // Other systems cannot do this without extending the file.
+        #[cfg(target_os = "linux")]
+        match rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::KEEP_SIZE, 0, LOCK_TABLE_BYTES) {
             // Some file systems do not support this.
-            Ok(()) | Err(Errno::OPNOTSUPP) => Ok(LockTable(file)),
-            Err(error) => Err(error.into()),
+            Ok(()) | Err(Errno::OPNOTSUPP) => {}
+            Err(error) => return Err(error.into()),
         }
+        Ok(LockTable(file))
     }
 
     /// Counts the readers in a table with this number of slots.
@@ -65,18 +68,6 @@ impl LockTable {
         }
         Ok(readers)
     }
-}
-
-/// Allocates disk space for the lock table.
-#[cfg(target_os = "linux")]
-fn give_place(file: &File) -> rustix::io::Result<()> {
-    rustix::fs::fallocate(file, rustix::fs::FallocateFlags::KEEP_SIZE, 0, LOCK_TABLE_BYTES)
-}
-
-/// Other systems cannot do this without extending the file.
-#[cfg(not(target_os = "linux"))]
-fn give_place(_: &File) -> rustix::io::Result<()> {
-    Err(Errno::OPNOTSUPP)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use lmdb::{Cursor, Database, Environment, EnvironmentFlags, RoTransaction, Transaction};
+use lmdb::{Cursor, Database, Environment, RoTransaction, Transaction};
 
 use super::blocks::{HEADER_BYTES, block_key, index_length};
 use super::checksums::{VerifiedRanges, Verify as _};
@@ -69,9 +69,7 @@ impl LegacyStore {
     /// compared with them, so that no block of an earlier commit is used and none is missing.
     pub fn open(folder: &Path, options: Options) -> Result<LegacyStore, StoreError> {
         let lock = open::lock_existing(folder, BootId::current())?;
-        // Nobody writes, so the lock table, which protects pages in use, is not needed.
-        let flags = EnvironmentFlags::READ_ONLY | EnvironmentFlags::NO_LOCK;
-        let environment = open::open_environment(folder, options, flags)?;
+        let environment = open::open_environment(folder, options, open::READ_UNLOCKED)?;
         let (schema, network) = open::stored_meta(&environment)?.ok_or(StoreError::Empty)?;
         let layout = LEGACY_LAYOUTS.iter().chain([&CURRENT_LAYOUT]).find(|layout| layout.schema == schema).copied();
         let blocks = environment.open_db(Some(Table::Blocks.name()))?;
@@ -161,6 +159,8 @@ impl Layout {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::codec::SigningForm;
+    use crate::store::blocks::tests::block;
     use crate::store::{Write as _, test_store};
 
     const PAGE: usize = 4096;
@@ -203,6 +203,55 @@ mod tests {
             data.copy_within(earlier * PAGE + number..(earlier + 1) * PAGE, page * PAGE + number);
         }
         std::fs::write(&path, data).unwrap();
+    }
+
+    /// Creates a store of one block. Returns the folder, the hash of the block and its bytes. `change` changes the row
+    /// as it is stored, with its checksum.
+    fn store_of_one_block(
+        schema: &str,
+        change: impl FnOnce(Vec<u8>) -> Vec<u8>,
+    ) -> (tempfile::TempDir, Hash256, Vec<u8>) {
+        let (header, block) = block(Height::NEMESIS, 2);
+        let (key, bytes) = (block_key(header.height), block.to_bytes(SigningForm::Verifiable));
+        let mut value = header.to_bytes(&block);
+        if schema == SCHEMA_4.schema {
+            value.truncate(HEADER_BYTES + bytes.len());
+        }
+        let (store, folder) = test_store();
+        let mut batch = store.begin_write().unwrap();
+        batch.put(Table::Blocks, &key, &value).unwrap();
+        batch.put_unjournaled(Table::Meta, b"schema", schema.as_bytes()).unwrap();
+        batch.commit().unwrap();
+        drop(store);
+        let environment = Environment::new().set_max_dbs(1).set_map_size(1 << 22).open(folder.path()).unwrap();
+        let blocks = environment.open_db(Some(Table::Blocks.name())).unwrap();
+        let mut transaction = environment.begin_rw_txn().unwrap();
+        let row = change(transaction.get(blocks, &key).unwrap().to_vec());
+        transaction.put(blocks, &key, &row, lmdb::WriteFlags::empty()).unwrap();
+        transaction.commit().unwrap();
+        (folder, header.hash, bytes)
+    }
+
+    #[test]
+    fn a_block_is_read_from_a_store_of_each_known_version() {
+        for schema in [SCHEMA, "5", "4"] {
+            let (folder, hash, bytes) = store_of_one_block(schema, |row| row);
+            let opened = LegacyStore::open(folder.path(), Options { map_size: 1 << 22 }).unwrap();
+            let blocks = opened.blocks().unwrap();
+            assert_eq!(blocks.at(Height::NEMESIS).unwrap(), Some((hash, bytes.as_slice())), "schema {schema}");
+            assert_eq!(blocks.at(Height(2)).unwrap(), None);
+        }
+    }
+
+    #[test]
+    fn a_store_whose_rows_have_no_checksums_yet_is_not_migrated() {
+        let without_checksum = |mut row: Vec<u8>| {
+            row.truncate(row.len() - CHECKSUM_BYTES);
+            row
+        };
+        let (folder, ..) = store_of_one_block("4", without_checksum);
+        let opened = LegacyStore::open(folder.path(), Options { map_size: 1 << 22 });
+        assert!(matches!(opened.err(), Some(StoreError::Schema { found, .. }) if found == "4"));
     }
 
     #[test]

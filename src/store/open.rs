@@ -88,6 +88,10 @@ const INITIALIZED: &[u8; 5] = b"made\n";
 /// Minimum address space that is useful for a store.
 const MIN_MAP_SIZE: usize = 64 << 20;
 const ENOMEM: i32 = Errno::NOMEM.raw_os_error();
+/// Readers and the writer are in one thread. Reads follow no order on the disk, so read-ahead would only fill memory.
+const COMMON_FLAGS: EnvironmentFlags = EnvironmentFlags::NO_TLS.union(EnvironmentFlags::NO_READAHEAD);
+/// For reading a store that nobody changes: the lock table, which protects pages in use, is not needed.
+pub(super) const READ_UNLOCKED: EnvironmentFlags = EnvironmentFlags::READ_ONLY.union(EnvironmentFlags::NO_LOCK);
 /// Name of LMDB's data file.
 pub(super) const DATA_FILE: &str = data_file::NAME;
 
@@ -109,16 +113,14 @@ pub fn exists(folder: &Path) -> bool {
 /// opening for exclusive access does.
 pub fn older_schema(folder: &Path, options: Options) -> Result<Option<String>, StoreError> {
     let _lock = lock_existing(folder, BootId::current())?;
-    let flags = EnvironmentFlags::READ_ONLY | EnvironmentFlags::NO_LOCK;
-    let stored = stored_meta(&open_environment(folder, options, flags)?)?;
+    let stored = stored_meta(&open_environment(folder, options, READ_UNLOCKED)?)?;
     Ok(stored.map(|(schema, _)| schema).filter(|schema| migration::can_migrate(schema)))
 }
 
 /// Returns the text that describes the network of the store in a folder, whatever its schema.
 pub fn stored_network(folder: &Path, options: Options) -> Result<String, StoreError> {
     check_existing(folder)?;
-    let flags = EnvironmentFlags::READ_ONLY | EnvironmentFlags::NO_LOCK;
-    let (_, network) = stored_meta(&open_environment(folder, options, flags)?)?.ok_or(StoreError::Empty)?;
+    let (_, network) = stored_meta(&open_environment(folder, options, READ_UNLOCKED)?)?.ok_or(StoreError::Empty)?;
     Ok(network)
 }
 
@@ -252,8 +254,7 @@ impl Store {
         }
         let (readers, flags) = match LockTable::open(folder) {
             Ok(readers) => (Some(readers), flags),
-            // Nobody writes, so the lock table, which protects pages in use, is not needed.
-            Err(_) if access == AccessMode::Shared && is_unlocked(folder) => (None, flags | EnvironmentFlags::NO_LOCK),
+            Err(_) if access == AccessMode::Shared && is_unlocked(folder) => (None, READ_UNLOCKED),
             Err(error) => return Err(StoreError::Folder(folder.to_owned(), error)),
         };
         let environment = open_environment(folder, options, flags)?;
@@ -426,7 +427,7 @@ pub fn is_unlocked(folder: &Path) -> bool {
 /// Returns whether the lock file says that a store was created in its folder.
 fn is_initialized(lock: &mut File) -> bool {
     let mut mark = [0; INITIALIZED.len()];
-    lock.read_exact(&mut mark).is_ok() && mark == *INITIALIZED
+    lock.read_exact(&mut mark).is_ok_and(|()| mark == *INITIALIZED)
 }
 
 fn mark_initialized(lock: &mut File) -> io::Result<()> {
@@ -499,11 +500,8 @@ pub(super) fn open_environment(
             Err(lmdb::Error::Other(ENOMEM)) => return Err(StoreError::AddressSpace { bytes }),
             Err(error) => return Err(error.into()),
             Ok(environment) => {
-                if bytes < options.map_size {
-                    let (asked, had) = (options.map_size >> 20, bytes >> 20);
-                    log::warn!(
-                        "the store can grow to {had} MiB only: there is no address space for {asked} MiB (nisd.mapSize)"
-                    );
+                if let Some(text) = small_map_text(bytes, options.map_size) {
+                    log::warn!("{text}");
                 }
                 return Ok(environment);
             }
@@ -511,11 +509,17 @@ pub(super) fn open_environment(
     }
 }
 
+/// Returns a warning if there is less address space than requested.
+fn small_map_text(bytes: usize, asked: usize) -> Option<String> {
+    let [had, wanted] = [bytes, asked].map(|bytes| bytes >> 20);
+    (bytes < asked).then(|| {
+        format!("the store can grow to {had} MiB only: there is no address space for {wanted} MiB (nisd.mapSize)")
+    })
+}
+
 fn try_environment(folder: &Path, map_size: usize, flags: EnvironmentFlags) -> Result<Environment, lmdb::Error> {
     Environment::new()
-        // Readers and the writer are in one thread. Reads follow no order on the disk, so read-ahead would only fill
-        // memory.
-        .set_flags(EnvironmentFlags::NO_TLS | EnvironmentFlags::NO_READAHEAD | flags)
+        .set_flags(COMMON_FLAGS.union(flags))
         .set_max_readers(MAX_READERS)
         .set_max_dbs(Table::ALL.len() as u32)
         .set_map_size(map_size)
@@ -612,9 +616,9 @@ mod tests {
         drop(open(folder.path(), &Network::example()).unwrap());
         let data = folder.path().join(DATA_FILE);
         std::fs::write(&data, []).unwrap();
-        assert!(refusal(open(folder.path(), &Network::example())).contains("gone or empty"));
+        assert!(refusal(open(folder.path(), &Network::example())).contains("missing or empty"));
         std::fs::remove_file(&data).unwrap();
-        assert!(refusal(open(folder.path(), &Network::example())).contains("gone or empty"));
+        assert!(refusal(open(folder.path(), &Network::example())).contains("missing or empty"));
         assert!(!data.exists());
     }
 
@@ -628,6 +632,44 @@ mod tests {
             assert!(matches!(opened, Err(StoreError::Empty)));
         }
         drop(open(folder.path(), &Network::example()).unwrap());
+    }
+
+    #[test]
+    fn a_store_without_a_lock_table_is_read_while_nobody_changes_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = Options { map_size: 1 << 22 };
+        drop(open(folder.path(), &Network::example()).unwrap());
+        // A folder in place of the lock table cannot be opened for writing, as on a read-only disk.
+        std::fs::remove_file(folder.path().join("lock.mdb")).unwrap();
+        std::fs::create_dir(folder.path().join("lock.mdb")).unwrap();
+        let error = |access| Store::open_existing(folder.path(), access, options).err();
+        assert!(error(AccessMode::Shared).is_none());
+        assert!(matches!(error(AccessMode::Exclusive), Some(StoreError::Folder(..))));
+        let lock = File::open(folder.path().join(LOCK_FILE)).unwrap();
+        lock.lock().unwrap();
+        assert!(matches!(error(AccessMode::Shared), Some(StoreError::Folder(..))));
+        drop(lock);
+        // A copy of the data file alone has no lock file.
+        std::fs::remove_file(folder.path().join(LOCK_FILE)).unwrap();
+        assert!(error(AccessMode::Shared).is_none());
+    }
+
+    #[test]
+    fn a_store_of_this_version_without_checksums_is_damaged_and_one_of_an_older_version_is_not() {
+        for (schema, is_damaged) in [(SCHEMA, true), ("5", false)] {
+            let folder = tempfile::tempdir().unwrap();
+            let environment = try_environment(folder.path(), 1 << 20, EnvironmentFlags::empty()).unwrap();
+            let meta = environment.create_db(Some(Table::Meta.name()), DatabaseFlags::empty()).unwrap();
+            let mut transaction = environment.begin_rw_txn().unwrap();
+            for (key, value) in [(SCHEMA_KEY, schema), (NETWORK_KEY, "a network")] {
+                transaction.put(meta, &key, &value, lmdb::WriteFlags::empty()).unwrap();
+            }
+            transaction.commit().unwrap();
+            match stored_meta(&environment) {
+                Err(StoreError::Damaged(_)) => assert!(is_damaged),
+                found => assert_eq!((found.unwrap().unwrap().0.as_str(), is_damaged), ("5", false)),
+            }
+        }
     }
 
     #[test]
@@ -700,5 +742,8 @@ mod tests {
         // More than any process may have.
         let asked = Options { map_size: 1 << 46 };
         drop(Store::open(folder.path(), &ChainIdentity::of(&Network::example()), asked).unwrap());
+        let text = "the store can grow to 32768 MiB only: there is no address space for 65536 MiB (nisd.mapSize)";
+        assert_eq!(small_map_text(32 << 30, 64 << 30).as_deref(), Some(text));
+        assert_eq!(small_map_text(64 << 30, 64 << 30), None);
     }
 }

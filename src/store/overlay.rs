@@ -154,6 +154,7 @@ mod tests {
             let backward: Vec<_> = expected.into_iter().rev().collect();
             prop_assert_eq!(entries(&mut overlay.cursor(TABLE).unwrap(), false), backward);
             prop_assert_eq!(overlay.get(TABLE, &place).unwrap(), map.get(&place).map(Vec::as_slice));
+            prop_assert_eq!(overlay.get_unverified(TABLE, &place).unwrap(), map.get(&place).map(Vec::as_slice));
             let mut walk = overlay.cursor(TABLE).unwrap();
             let found = walk.seek(&place).unwrap().map(|(key, _)| key.to_vec());
             prop_assert_eq!(found.as_ref(), map.range(place.clone()..).next().map(|(key, _)| key));

@@ -25,9 +25,7 @@ pub trait Read {
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>, StoreError>;
 
     /// Returns the value of a key without verifying its checksum, for callers that read a part of it and verify that.
-    fn get_unverified(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>, StoreError> {
-        self.get(table, key)
-    }
+    fn get_unverified(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>, StoreError>;
 
     /// Opens a cursor over a table.
     fn cursor(&self, table: Table) -> Result<TableCursor<'_>, StoreError>;
@@ -300,11 +298,11 @@ impl<'env> Snapshot<'env> {
         let Some((table, key)) = position.advance() else { return Ok(false) };
         let compared = match self.range(table, &key) {
             Ok(range) => {
-                position.continue_at(table, range.end.as_deref());
+                position.continue_at(table, &key, range.end.as_deref());
                 self.verify_range(table, &range.first).map(drop)
             }
             Err(error) => {
-                position.continue_at(table, self.next_range(table, &key)?.as_deref());
+                position.continue_at(table, &key, self.next_range(table, &key)?.as_deref());
                 Err(error)
             }
         };
@@ -312,11 +310,11 @@ impl<'env> Snapshot<'env> {
     }
 
     /// Returns the start of the next range after a key, even if checksums are damaged.
-    fn next_range(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+    pub(super) fn next_range(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         let behind = next_key(&checksum_key(table, key));
         match self.raw_cursor(Table::Checksums)?.get(Some(&behind), None, SET_RANGE) {
-            Ok((Some(found), _)) if found >= behind.as_slice() => Ok(range_start(table, found)),
-            _ => Ok(None),
+            Ok((found, _)) => Ok(found.and_then(|found| range_start(table, found))),
+            Err(_) => Ok(None),
         }
     }
 

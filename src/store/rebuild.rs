@@ -177,3 +177,97 @@ pub(super) fn remove_folder(place: &Path) -> io::Result<()> {
 pub(super) fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Hash256, Height};
+    use crate::store::blocks::tests::block;
+    use crate::store::{Table, block_key};
+
+    const OPTIONS: Options = Options { map_size: 1 << 22 };
+
+    fn identity() -> ChainIdentity {
+        ChainIdentity { name: "test".to_owned(), text: String::new() }
+    }
+
+    /// Opens the store in a folder and puts blocks with these hashes onto its chain, from height 1 on.
+    fn store(folder: &Path, hashes: &[u8]) -> Store {
+        let store = Store::open(folder, &identity(), OPTIONS).unwrap();
+        let mut batch = store.begin_write().unwrap();
+        for (height, hash) in (1..).map(Height).zip(hashes) {
+            let (mut header, block) = block(height, 1);
+            header.hash = Hash256([*hash; 32]);
+            batch.put_unjournaled(Table::Blocks, &block_key(height), &header.to_bytes(&block)).unwrap();
+        }
+        batch.commit().unwrap();
+        store
+    }
+
+    fn rebuild(folder: &Path) -> Result<StoreRebuild, StoreError> {
+        StoreRebuild::open(folder, |_| Ok(identity()), OPTIONS)
+    }
+
+    #[test]
+    fn an_unfinished_store_is_continued_if_its_tip_is_in_the_chain_and_is_complete_at_the_tip() {
+        let folder = tempfile::tempdir().unwrap();
+        drop(store(folder.path(), &[1, 2, 3]));
+        let (old, place) = (LegacyStore::open(folder.path(), OPTIONS).unwrap(), folder.path().join(FOLDER));
+        let resumed = || resume(&old, &place, &identity(), OPTIONS).unwrap().map(|(_, is_complete)| is_complete);
+        assert_eq!(resumed(), None);
+        for (hashes, expected) in [
+            (&[][..], Some(false)),
+            (&[1], Some(false)),
+            (&[1, 2, 3], Some(true)),
+            (&[1, 2, 9], None),
+            (&[1, 2, 3, 4], None),
+        ] {
+            drop(store(&place, hashes));
+            assert_eq!(resumed(), expected, "{hashes:?}");
+        }
+    }
+
+    #[test]
+    fn an_unfinished_store_that_another_process_uses_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        drop(store(folder.path(), &[1, 2]));
+        let place = folder.path().join(FOLDER);
+        let used = store(&place, &[1]);
+        assert!(matches!(rebuild(folder.path()).err(), Some(StoreError::InUse)));
+        drop(used);
+        let rebuild = rebuild(folder.path()).unwrap();
+        assert_eq!(tip(&rebuild.new.snapshot().unwrap()).unwrap().map(|block| block.height), Some(Height(1)));
+    }
+
+    #[test]
+    fn an_unfinished_store_of_another_chain_is_replaced_by_an_empty_one() {
+        let folder = tempfile::tempdir().unwrap();
+        drop(store(folder.path(), &[1, 2]));
+        drop(store(&folder.path().join(FOLDER), &[9]));
+        let rebuild = rebuild(folder.path()).unwrap();
+        assert!(tip(&rebuild.new.snapshot().unwrap()).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_new_store_without_its_lock_table_does_not_replace_the_old_one() {
+        let folder = tempfile::tempdir().unwrap();
+        drop(store(folder.path(), &[1]));
+        let data = std::fs::read(folder.path().join(DATA_FILE)).unwrap();
+        let rebuild = rebuild(folder.path()).unwrap();
+        std::fs::remove_file(folder.path().join(FOLDER).join(LOCK_TABLE_FILE)).unwrap();
+        assert!(matches!(rebuild.install().err(), Some(StoreError::Folder(..))));
+        assert_eq!(std::fs::read(folder.path().join(DATA_FILE)).unwrap(), data);
+    }
+
+    #[test]
+    fn a_new_store_whose_durable_meta_file_was_moved_already_replaces_the_old_one() {
+        let folder = tempfile::tempdir().unwrap();
+        drop(store(folder.path(), &[1]));
+        let rebuild = rebuild(folder.path()).unwrap();
+        std::fs::rename(folder.path().join(FOLDER).join(durability::FILE), folder.path().join(durability::FILE))
+            .unwrap();
+        let new = rebuild.install().unwrap();
+        assert!(tip(&new.snapshot().unwrap()).unwrap().is_none());
+        assert!(!folder.path().join(FOLDER).exists());
+    }
+}

@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use super::creation::HarvestHit;
 use super::tx_selection::TxSelection;
 use super::*;
-use crate::chain::proof;
+use crate::chain::{BranchProgress, CandidateBranch, proof};
 use crate::crypto::{KeyPair, PrivateKey, PublicKey, Signature};
 use crate::model::network::{MOSAIC_SINK, test_network};
 use crate::model::transaction::{
@@ -534,6 +534,30 @@ fn an_account_with_a_hit_makes_a_signed_block_on_the_tip() {
     assert_eq!(score, 100_000_000_000_000 - 40_000);
     let (_, good) = crate::chain::check_block_signature(&block, false, &mut crate::crypto::Verifier::default());
     assert!(good);
+}
+
+#[test]
+fn a_harvested_block_is_committed_before_the_disk_has_it() {
+    let scene = Fixture::new().with_vested(1, 10_000).with_importance(&[1], LAST.next());
+    let Harvested { block, hashes, .. } = scene.tick(&mut scene.unlocked(&[1])).0.unwrap();
+    scene.store.set_helper(true);
+    let branch = CandidateBranch::with_verified_hashes(&scene.store, &scene.network, LAST, block, hashes).unwrap();
+    let mut branch = Box::new(branch);
+    let is_committed = |branch: &CandidateBranch<'_>| (branch.is_committed(), scene.store.has_unsynced_commit());
+    while !scene.store.waits_for_disk() {
+        assert_eq!(is_committed(&branch), (false, false));
+        match branch.step(NOW).unwrap() {
+            BranchProgress::Working(next) => branch = next,
+            BranchProgress::Done(outcome) => panic!("{outcome:?}"),
+        }
+    }
+    assert_eq!(is_committed(&branch), (true, true));
+    for _ in 0..2 {
+        scene.store.next_sync().unwrap();
+        scene.store.on_synced(Ok(()));
+    }
+    let BranchProgress::Done(outcome) = branch.step(NOW).unwrap() else { panic!("it is durable") };
+    assert_eq!(outcome.update.map(|update| update.tip), Some(LAST.next()));
 }
 
 #[test]

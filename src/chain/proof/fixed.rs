@@ -27,7 +27,7 @@ const MANTISSA: usize = f64::MANTISSA_DIGITS as usize;
 pub(super) fn parts(double: f64) -> (u64, i32) {
     let bits = double.to_bits();
     let (leading, mask) = (1 << (MANTISSA - 1), (1 << (MANTISSA - 1)) - 1);
-    (bits & mask | leading, (bits >> (MANTISSA - 1)) as i32 - f64::MAX_EXP + 1)
+    ((bits & mask) + leading, (bits >> (MANTISSA - 1)) as i32 - f64::MAX_EXP + 1)
 }
 
 /// Returns the double nearest to `value` · 2^−`fraction`; ties go to the even one. `fraction` is at most 1022.

@@ -48,7 +48,7 @@ impl SortedRun {
     }
 
     /// Returns the next run of the level or, after the last, the first run of the next level.
-    fn next(self) -> Option<SortedRun> {
+    pub(super) fn next(self) -> Option<SortedRun> {
         match HashEpoch::try_from(self.end()) {
             Ok(start) => Some(SortedRun { start, ..self }),
             Err(_) => (self.level < LAST_LEVEL).then_some(SortedRun { level: self.level + 1, start: 0 }),

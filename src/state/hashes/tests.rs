@@ -5,6 +5,7 @@ use tempfile::TempDir;
 
 use super::compaction::compact_page;
 use super::runs::{FAN_IN, LAST_LEVEL, PAGE_ROWS, RunPage, SortedRun};
+use super::verifier::expected_key;
 use super::*;
 use crate::crypto::{PublicKey, Signature};
 use crate::model::transaction::{Cosignature, Multisig, Transfer, wire_version};
@@ -345,6 +346,30 @@ fn a_compaction_step_moves_one_page_of_rows() {
     assert!(sizes.iter().all(|rows| *rows == PAGE_ROWS), "{sizes:?}");
     assert_eq!(run_count(&batch), 1);
     assert!(first_row(&batch).unwrap().is_none());
+}
+
+#[test]
+fn the_runs_of_a_level_are_followed_by_those_of_the_next_level() {
+    for level in 0..=LAST_LEVEL {
+        let next = SortedRun::containing(HashEpoch::MAX, level).next();
+        assert_eq!(next, (level < LAST_LEVEL).then_some(SortedRun { level: level + 1, start: 0 }), "level {level}");
+    }
+    assert_eq!(SortedRun { level: 1, start: 8 }.next(), Some(SortedRun { level: 1, start: 12 }));
+}
+
+#[test]
+fn a_missing_row_belongs_to_the_runs_up_to_the_last_packed_row() {
+    let (store, _folder) = store();
+    let mut batch = store.begin_write().unwrap();
+    let highest = HashRow::from_bytes([0xff; HashRow::BYTES]);
+    let table = |state: &WriteTxn<'_>, epoch, row| expected_key(state, epoch, row).unwrap().0;
+    insert_rows(&mut batch, 4, 3 * PAGE_ROWS as u32);
+    assert_eq!([3, 4].map(|epoch| table(&batch, epoch, HashRow::LOWEST)), [Table::Hashes; 2], "nothing is packed");
+    compact_page(&mut batch, 5).unwrap();
+    assert_eq!(table(&batch, 3, highest), Table::HashRuns);
+    assert_eq!(table(&batch, 4, HashRow::LOWEST), Table::HashRuns);
+    assert_eq!(table(&batch, 4, highest), Table::Hashes);
+    assert_eq!(table(&batch, 5, HashRow::LOWEST), Table::Hashes);
 }
 
 #[test]

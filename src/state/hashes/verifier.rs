@@ -57,7 +57,7 @@ fn is_packed(state: &impl Read, epoch: HashEpoch, row: HashRow) -> Result<bool, 
 }
 
 /// Returns table and key where a missing row belongs.
-fn expected_key(state: &impl Read, epoch: HashEpoch, row: HashRow) -> Result<(Table, Vec<u8>), StoreError> {
+pub(super) fn expected_key(state: &impl Read, epoch: HashEpoch, row: HashRow) -> Result<(Table, Vec<u8>), StoreError> {
     let run = SortedRun::containing(epoch, 0);
     let is_packed = match first_row(state)? {
         Some((first, _)) if first < epoch => false,

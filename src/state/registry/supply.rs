@@ -19,7 +19,7 @@ pub(super) fn record(
 ) -> Result<(), StoreError> {
     let row =
         ListingIndex::DefinitionsOf(&change.mosaic).last(txn)?.ok_or(StoreError::Damaged("a definition is missing"))?;
-    let key = [changes_key(row, location.height).as_slice(), &location.index.to_be_bytes()].concat();
+    let key = change_key(row, location);
     let units = change.delta as i64;
     let mut out = ByteWriter::default();
     out.u64(match change.kind {
@@ -29,12 +29,15 @@ pub(super) fn record(
     txn.insert(Table::SupplyChanges, &key, &out.0)
 }
 
-/// Returns the key prefix of a definition's supply changes at a height.
-fn changes_key(definition: u64, height: Height) -> [u8; 16] {
-    let mut key = [0; 16];
-    key[..8].copy_from_slice(&definition.to_be_bytes());
-    key[8..].copy_from_slice(&height.0.to_be_bytes());
-    key
+/// Returns the key of a supply change under a definition.
+fn change_key(definition: u64, location: TxLocation) -> Vec<u8> {
+    let TxLocation { height, index } = location;
+    [definition.to_be_bytes().as_slice(), &height.0.to_be_bytes(), &index.to_be_bytes()].concat()
+}
+
+/// Returns the lowest key of a definition's supply changes from a height on.
+fn changes_from(definition: u64, height: Height) -> Vec<u8> {
+    change_key(definition, TxLocation { height, index: 0 })
 }
 
 /// A mosaic at a height.
@@ -152,7 +155,7 @@ impl SupplyQuery {
 
 impl Stage {
     fn changes(definition: u64) -> Stage {
-        Stage::Changes { definition, from: changes_key(definition, Height(0)).to_vec() }
+        Stage::Changes { definition, from: changes_from(definition, Height(0)) }
     }
 }
 
@@ -164,7 +167,7 @@ fn add_changes(
     units: &mut i64,
     visit: &mut impl FnMut() -> bool,
 ) -> Result<bool, StoreError> {
-    let end = changes_key(definition, height.next());
+    let end = changes_from(definition, height.next());
     let mut cursor = state.cursor(Table::SupplyChanges)?;
     let mut entry = cursor.seek(from)?;
     while let Some((key, value)) = entry.filter(|(key, _)| *key < end.as_slice()) {
@@ -260,7 +263,7 @@ mod tests {
         let mut batch = store.begin_write().unwrap();
         build(&mut batch, &[1], &[(5, 0), (10, 200), (20, 200)]);
         for (row, height, units) in [(1u64, 6, 1000i64), (2, 11, 10), (2, 12, -3), (3, 20, 5), (3, 30, 1)] {
-            let key = [changes_key(row, Height(height)).as_slice(), &[0; 4]].concat();
+            let key = changes_from(row, Height(height));
             batch.insert(Table::SupplyChanges, &key, &units.to_le_bytes()).unwrap();
         }
         let supplies =

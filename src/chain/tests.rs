@@ -1,0 +1,164 @@
+//! Import of blocks on top of a chain of three, and checkpoints.
+
+use std::collections::VecDeque;
+
+use tempfile::TempDir;
+
+use super::*;
+use crate::codec::SigningForm;
+use crate::codec::block_file::BlockFile;
+use crate::crypto::{PublicKey, Signature};
+use crate::model::network::test_network;
+use crate::model::transaction::wire_version;
+use crate::model::{Address, Amount, Block, BlockKind, Checkpoint, Hash256, Height, Network, NetworkByte, Timestamp};
+use crate::store::{Store, StoredHeader, Table, block_key, test_store};
+
+const BYTE: NetworkByte = NetworkByte::TESTNET;
+const SIGNER: PublicKey = PublicKey([9; 32]);
+/// Network time of the tests.
+const NOW: Timestamp = Timestamp(10_000);
+
+/// Blocks in memory.
+struct Blocks(VecDeque<Block>);
+
+impl BlockSource for Blocks {
+    fn next(&mut self, block: &mut Vec<u8>) -> Result<bool, SourceError> {
+        let Some(next) = self.0.pop_front() else { return Ok(false) };
+        *block = next.to_bytes(SigningForm::Verifiable);
+        Ok(true)
+    }
+}
+
+/// Returns a block without transactions.
+fn block(height: u64, parent: Hash256) -> Block {
+    Block {
+        kind: BlockKind::Regular,
+        version: wire_version(BYTE, 1),
+        timestamp: Timestamp(height as i32 * 60),
+        signer: SIGNER,
+        signature: Some(Signature([8; 64])),
+        previous_hash: parent.into(),
+        height: Height(height),
+        transactions: Vec::new(),
+    }
+}
+
+/// A chain of three blocks in its own store.
+struct Chain {
+    network: Network,
+    store: Store,
+    _folder: TempDir,
+    tip: Block,
+}
+
+impl Chain {
+    fn new() -> Chain {
+        let (store, folder) = test_store();
+        let (mut parent, mut tip) = (Hash256::default(), None);
+        let mut batch = store.begin_write().unwrap();
+        for height in 1..=3 {
+            let block = block(height, parent);
+            parent = block.hash();
+            let header = StoredHeader {
+                height: block.height,
+                hash: parent,
+                generation_hash: Hash256([7; 32]),
+                timestamp: block.timestamp,
+                difficulty: 100_000_000_000_000,
+                score: 0,
+                total_fee: Amount::ZERO,
+                beneficiary: None,
+                ids: (1, 1),
+            };
+            batch.put_unjournaled(Table::Blocks, &block_key(block.height), &header.to_bytes(&block)).unwrap();
+            tip = Some(block);
+        }
+        batch.commit().unwrap();
+        let network = test_network(BYTE, Address::from_public_key(&PublicKey([1; 32]), BYTE));
+        Chain { network, store, _folder: folder, tip: tip.unwrap() }
+    }
+
+    /// Returns the block after the tip.
+    fn next(&self) -> Block {
+        block(4, self.tip.hash())
+    }
+
+    /// Returns an import of blocks, which are trusted.
+    fn importer(&self, blocks: &[Block]) -> BlockImporter<'_> {
+        let options =
+            ImportOptions { batch_steps: u32::MAX, batch_blocks: u32::MAX, stop_at: None, trusted_below: Height(100) };
+        let source = Box::new(Blocks(blocks.iter().cloned().collect()));
+        BlockImporter::from_source(&self.store, &self.network, Vec::new(), source, options).unwrap()
+    }
+
+    /// Imports blocks. Returns the height that is reached.
+    fn import(&self, blocks: &[Block]) -> Result<Height, ImportError> {
+        let mut importer = self.importer(blocks);
+        while importer.step(NOW)? != ImportProgress::Done {}
+        Ok(importer.committed())
+    }
+
+    /// Returns the result of a scan of blocks for a checkpoint.
+    fn scan(&self, checkpoint: Checkpoint, blocks: &[Block]) -> Result<(), CheckpointError> {
+        let bytes = blocks.iter().map(|block| block.to_bytes(SigningForm::Verifiable));
+        let file: Vec<u8> =
+            bytes.flat_map(|bytes| [(bytes.len() as u32).to_le_bytes().to_vec(), bytes].concat()).collect();
+        let files = vec![BlockFile::new(file.as_slice()).unwrap()];
+        let mut scan =
+            CheckpointScan::new(&self.store, &self.network, &[], files, checkpoint)?.expect("it is above the tip");
+        while !scan.step()? {}
+        Ok(())
+    }
+}
+
+#[test]
+fn a_known_block_may_have_another_signature_but_no_other_content() {
+    let chain = Chain::new();
+    let signed_again = Block { signature: Some(Signature([1; 64])), ..chain.tip.clone() };
+    assert_eq!(chain.import(&[chain.tip.clone(), signed_again, chain.next()]).unwrap(), Height(4));
+    let other = Block { timestamp: Timestamp(1), ..chain.tip.clone() };
+    assert!(matches!(chain.import(&[other]), Err(ImportError::OtherChain(Height(3)))));
+}
+
+#[test]
+fn a_block_is_accepted_while_no_other_work_is_pending() {
+    let chain = Chain::new();
+    let mut importer = chain.importer(&[]);
+    assert!(importer.accepts_block() && !importer.request_commit());
+    importer.submit_block(Box::new(chain.next()));
+    assert!(!importer.accepts_block(), "it has a block");
+    assert_eq!(importer.step(NOW).unwrap(), ImportProgress::Working);
+    assert!(!importer.accepts_block(), "it checks signatures");
+    while !importer.accepts_block() {
+        assert_eq!(importer.step(NOW).unwrap(), ImportProgress::Working);
+    }
+    assert_eq!((importer.height(), importer.committed()), (Height(4), Height(3)));
+    assert!(importer.request_commit());
+    assert!(!importer.accepts_block(), "it is about to commit");
+    let committed = ImportProgress::Committed { first: Height(4), last: Height(4) };
+    assert_eq!(importer.step(NOW).unwrap(), committed);
+    assert!(importer.accepts_block() && !importer.request_commit());
+    importer.submit_block(Box::new(chain.next()));
+    assert_eq!(importer.step(NOW).unwrap(), ImportProgress::Working);
+    assert!(!importer.accepts_block(), "it is about to report an error");
+    let error = importer.step(NOW).unwrap_err();
+    assert!(matches!(error, ImportError::Block(Height(5), BlockError::Height { .. })), "{error}");
+}
+
+#[test]
+fn a_checkpoint_is_reached_by_blocks_that_follow_each_other_only() {
+    let chain = Chain::new();
+    let next = chain.next();
+    let last = block(5, next.hash());
+    let checkpoint = Checkpoint { height: Height(5), hash: last.hash() };
+    chain.scan(checkpoint, &[chain.tip.clone(), next.clone(), last.clone()]).unwrap();
+    let mismatch = |blocks: &[Block]| match chain.scan(checkpoint, blocks) {
+        Err(CheckpointError::ParentMismatch(height)) => height,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(mismatch(&[block(4, Hash256([6; 32])), last.clone()]), Height(4), "another parent");
+    assert_eq!(mismatch(&[block(5, chain.tip.hash()), last]), Height(4), "another height");
+    assert!(matches!(chain.scan(checkpoint, &[next.clone()]), Err(CheckpointError::TooShort(_, Height(4)))));
+    let other = Checkpoint { height: Height(4), ..checkpoint };
+    assert!(matches!(chain.scan(other, &[next]), Err(CheckpointError::OtherHash(..))));
+}
