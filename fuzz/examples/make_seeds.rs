@@ -17,8 +17,8 @@ use nisd::crypto::{KeyPair, PrivateKey, Signature};
 use nisd::model::{Block, Height, Timestamp, Transaction};
 use nisd::peer::experiences::Experience;
 use nisd::peer::wire::{
-    AuthenticatedResponse, ChainRequest, CommunicationTimeStamps, ExperienceEntry, ExperiencePair,
-    Identity, List, NodeExperiences, NodeInfo, NodeList, Query, Score, SecureEntity, ShortIds,
+    AuthenticatedResponse, ChainRequest, CommunicationTimeStamps, ExperienceEntry, ExperiencePair, Identity, List,
+    NodeExperiences, NodeInfo, NodeList, Query, Score, SecureEntity, ShortIds,
 };
 use nisd::state;
 use nisd::store::{ChainIdentity, Options, Read, Store, Table};

@@ -22,8 +22,7 @@ use nisd::peer::manager::{IpDetection, PeerSettings, PreTrustedPeer, PushResult,
 use nisd::peer::time_sync::MAX_FREE_OFFSET;
 use nisd::peer::wire::{
     AuthenticatedRequest, AuthenticatedResponse, ChainRequest, Challenge, CommunicationTimeStamps, EncodedRequest,
-    Endpoint, ExperiencePair, HashChain, Identity, List, MetaData, NodeExperiences, NodeInfo, NodeList,
-    Score, Version,
+    Endpoint, ExperiencePair, HashChain, Identity, List, MetaData, NodeExperiences, NodeInfo, NodeList, Score, Version,
 };
 
 /// Maximum steps of a script.

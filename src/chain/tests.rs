@@ -158,7 +158,10 @@ fn a_checkpoint_is_reached_by_blocks_that_follow_each_other_only() {
     };
     assert_eq!(mismatch(&[block(4, Hash256([6; 32])), last.clone()]), Height(4), "another parent");
     assert_eq!(mismatch(&[block(5, chain.tip.hash()), last]), Height(4), "another height");
-    assert!(matches!(chain.scan(checkpoint, std::slice::from_ref(&next)), Err(CheckpointError::TooShort(_, Height(4)))));
+    assert!(matches!(
+        chain.scan(checkpoint, std::slice::from_ref(&next)),
+        Err(CheckpointError::TooShort(_, Height(4)))
+    ));
     let other = Checkpoint { height: Height(4), ..checkpoint };
     assert!(matches!(chain.scan(other, &[next]), Err(CheckpointError::OtherHash(..))));
 }
