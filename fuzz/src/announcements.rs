@@ -16,7 +16,7 @@ use nisd::model::transaction::{
 };
 use nisd::model::{Address, Amount, Body, Hash256, Height, Timestamp, Transaction};
 use nisd::rules::{Purpose, Rejection, RuleResult, ValidationContext, check_transaction, participants};
-use nisd::state::{self, StateView};
+use nisd::state;
 use nisd::store::{Store, StoreError, stored_block};
 
 use crate::tiny;
@@ -373,7 +373,7 @@ impl<'g> Harness<'g> {
         let purpose = if is_multisig { Purpose::Mempool } else { Purpose::NewBlock };
         let outcome = self.with(|_, confirmed, _| {
             let ConfirmedChain { snapshot, network, height, now } = *confirmed;
-            let case = ValidationContext { state: snapshot, network, height: height.next(), now, purpose };
+            let case = ValidationContext { state: snapshot, block: None, network, height: height.next(), now, purpose };
             check_transaction(transaction, &case).map(drop)
         });
         assert!(outcome.is_ok(), "{outcome:?}: {transaction:?}");

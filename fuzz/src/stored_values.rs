@@ -5,7 +5,7 @@ use nisd::model::{Address, Hash256, Height, MosaicId, NamespaceId, Network, Netw
 use nisd::state::registry::{self, ListingIndex, Provision, ProvisionCursor, SupplyQuery};
 use nisd::state::{
     self, Account, AccountHistory, AccountId, AccountTotals, AccountTxCursor, Direction, HashCompaction, HashVerifier,
-    HistoryRange, ImportanceListWriter, Outlink, RecalculationRecord, StateView,
+    HistoryRange, ImportanceListWriter, Outlink, RecalculationRecord,
 };
 use nisd::store::{
     ChainIdentity, Options, Store, StoreError, Table, WriteTxn, block_key, stored_block, stored_header, tip,
@@ -160,7 +160,7 @@ impl Node {
             state::for_each_expired(state, HEIGHT, |expired| {
                 expired.for_each_balance(state, None, |_, _| Ok(true)).map(|()| true)
             }),
-            StateView::holds_mosaic(state, account).map(drop),
+            state::holds_mosaic(state, account).map(drop),
             state::find_remembered_hash(state, &HASH).map(drop),
             state::find_hash(state, &HASH).map(drop),
             HashVerifier::default().verify_block(state, HEIGHT).map(drop),
@@ -170,10 +170,10 @@ impl Node {
             walk_trail(state, other, Direction::Incoming),
             walk_trail(state, account, Direction::Outgoing),
             state::digest(state).map(drop),
-            StateView::mosaic(state, &self.mosaic).map(drop),
-            StateView::mosaic_balance(state, &self.mosaic, account).map(drop),
-            StateView::namespace_owner(state, &self.root).map(drop),
-            StateView::is_namespace_active(state, &self.root, HEIGHT, 525_600).map(drop),
+            state::mosaic(state, &self.mosaic).map(drop),
+            state::mosaic_balance(state, &self.mosaic, account).map(drop),
+            state::namespace_owner(state, &self.root).map(drop),
+            state::is_namespace_active(state, &self.root, HEIGHT, 525_600).map(drop),
             Provision::at(state, ROW).map(drop),
             registry::definition_at(state, ROW).map(drop),
             ProvisionCursor::new(state, *account, None).and_then(|walk| {

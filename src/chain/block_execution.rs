@@ -235,7 +235,7 @@ impl BlockExecution {
         let effects = match self.block.height {
             Height::NEMESIS => {
                 let mut effects = Vec::new();
-                state::effects(transaction, ledger, ledger.network.byte, &mut effects)?;
+                state::effects(transaction, ledger.txn, ledger.network.byte, &mut effects)?;
                 effects
             }
             _ => {
@@ -253,13 +253,14 @@ impl BlockExecution {
         Ok(())
     }
 
-    fn validation_context<'a, 'b, W: Write>(
+    fn validation_context<'a>(
         &self,
-        ledger: &'a Ledger<'b, W>,
+        ledger: &'a Ledger<'_, impl Write>,
         conditions: &ExecutionContext<'a>,
-    ) -> ValidationContext<'a, Ledger<'b, W>> {
+    ) -> ValidationContext<'a> {
         let ExecutionContext { network, now, .. } = *conditions;
-        ValidationContext { state: ledger, network, height: self.block.height, now, purpose: Purpose::BlockProcessing }
+        let (state, block, height) = (&*ledger.txn, Some(&*ledger.block), self.block.height);
+        ValidationContext { state, block, network, height, now, purpose: Purpose::BlockProcessing }
     }
 
     /// Applies the rules for the block as a whole, then credits its rewards.

@@ -135,8 +135,8 @@ impl MempoolContent {
     ) -> Result<Vec<Effect<'t>>, Rejection> {
         let ConfirmedChain { snapshot, network, height, now } = *confirmed;
         let overlay = Overlay::new(snapshot, &mut self.changes);
-        let context =
-            ValidationContext { state: &overlay, network, height: height.next(), now, purpose: Purpose::Mempool };
+        let (height, purpose) = (height.next(), Purpose::Mempool);
+        let context = ValidationContext { state: &overlay, block: None, network, height, now, purpose };
         check_transaction(transaction, &context)
     }
 

@@ -1,14 +1,15 @@
 //! Minimum fees of transactions, namespace rents and mosaic creation, under the three fee schedules.
 
-use super::context::{TransactionContext, ValidationContext};
-use super::fee_tables::{supply_adjustment, value_fee};
+use super::TransactionContext;
 use super::result::ValidationResult::FailureInsufficientFee;
 use super::result::{Exception, Rejection, RuleResult, require};
 use crate::model::mosaic::MAX_QUANTITY;
+use crate::model::network::Forks;
 use crate::model::transaction::{AggregateModification, Transfer};
 use crate::model::units::MICRO;
-use crate::model::{Amount, Body, Mosaic, NamespaceId, Transaction};
-use crate::state::{MosaicEntry, StateView};
+use crate::model::{Amount, Body, Height, Mosaic, MosaicId, NamespaceId, Transaction};
+use crate::state::{self, MosaicEntry};
+use crate::store::StoreError;
 
 /// Maximum fee of a cosignature.
 const MAX_COSIGNATURE_FEE: Amount = Amount::whole(1000);
@@ -21,73 +22,76 @@ const FEE_UNIT: u64 = 50_000;
 
 /// A fee schedule; a fork starts the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum FeeSchedule {
+pub enum FeeSchedule {
     First,
     Second,
     Third,
 }
 
 impl FeeSchedule {
-    fn of<V: StateView>(context: &ValidationContext<'_, V>) -> FeeSchedule {
-        let forks = context.forks();
-        match () {
-            _ if context.is_since(forks.second_fee) => FeeSchedule::Third,
-            _ if context.is_since(forks.first_fee) => FeeSchedule::Second,
+    /// Returns the schedule in force at a height.
+    pub fn at(forks: &Forks, height: Height) -> FeeSchedule {
+        match height.0 {
+            height if height >= forks.second_fee => FeeSchedule::Third,
+            height if height >= forks.first_fee => FeeSchedule::Second,
             _ => FeeSchedule::First,
         }
     }
 
-    /// Picks one of three amounts in whole units.
-    fn pick(self, [first, second, third]: [u64; 3]) -> Amount {
-        Amount::whole(match self {
-            FeeSchedule::First => first,
-            FeeSchedule::Second => second,
-            FeeSchedule::Third => third,
-        })
+    /// Returns the minimum rent of a namespace.
+    pub fn rental_fee(self, name: &NamespaceId) -> Amount {
+        self.pick(if name.is_root() { [50_000, 1_500, 100] } else { [5_000, 200, 10] })
     }
-}
 
-/// Returns the minimum rent of a namespace.
-pub fn rental_fee<V: StateView>(name: &NamespaceId, context: &ValidationContext<'_, V>) -> Amount {
-    FeeSchedule::of(context).pick(if name.is_root() { [50_000, 1_500, 100] } else { [5_000, 200, 10] })
-}
+    /// Returns the minimum fee for defining or redefining a mosaic.
+    pub fn creation_fee(self) -> Amount {
+        self.pick([50_000, 500, 10])
+    }
 
-/// Returns the minimum fee for defining or redefining a mosaic.
-pub fn creation_fee<V: StateView>(context: &ValidationContext<'_, V>) -> Amount {
-    FeeSchedule::of(context).pick([50_000, 500, 10])
+    /// Picks one of three amounts in whole units.
+    fn pick(self, amounts: [u64; 3]) -> Amount {
+        Amount::whole(amounts[self as usize])
+    }
+
+    /// Returns the minimum fee of a transaction. `mosaic` returns definition and supply of an attached mosaic; an unknown
+    /// one is an exception.
+    pub fn minimum_fee(
+        self,
+        transaction: &Transaction,
+        mosaic: impl Fn(&MosaicId) -> Result<Option<MosaicEntry>, StoreError>,
+    ) -> Result<Amount, Rejection> {
+        let attached = |id: &MosaicId| {
+            let unknown = || Exception::argument(format!("unable to find fee information for '{id}'"));
+            Ok(mosaic(id)?.ok_or_else(unknown)?)
+        };
+        let units = match (&transaction.body, self) {
+            (Body::Transfer(body), FeeSchedule::First) => first_transfer_fee(body, attached)?,
+            (Body::Transfer(body), _) => later_transfer_fee(body, attached)?,
+            (Body::AggregateModification(body), FeeSchedule::First | FeeSchedule::Second) => modification_fee(body),
+            (Body::AggregateModification(_), FeeSchedule::Third) => 10,
+            (_, FeeSchedule::Third) => 3,
+            (Body::ImportanceTransfer(_) | Body::Multisig(_) | Body::Cosignature(_), _) => 6,
+            (_, FeeSchedule::First) => 108,
+            (_, FeeSchedule::Second) => 20,
+        };
+        let unit = if self == FeeSchedule::Third { FEE_UNIT } else { MICRO };
+        let amount = units.wrapping_mul(unit as i64);
+        let negative = || Exception::argument(format!("amount ({amount}) must be non-negative"));
+        Ok(Amount(u64::try_from(amount).map_err(|_| negative())?))
+    }
 }
 
 /// T2: the fee is high enough. The fee of a cosignature is also not too high, because the multisig account pays it.
-pub fn fee_suffices<V: StateView>(subject: &TransactionContext<'_, '_, V>) -> RuleResult {
-    let TransactionContext { transaction, context: case, .. } = subject;
-    if case.chain().ignore_fees || subject.is_by_nemesis() {
+pub fn fee_suffices(subject: &TransactionContext<'_, '_>) -> RuleResult {
+    let TransactionContext { transaction, context, .. } = subject;
+    if context.chain().ignore_fees || subject.is_by_nemesis() {
         return Ok(());
     }
-    require(transaction.fee >= minimum_fee(transaction, case)?, FailureInsufficientFee)?;
+    let schedule = FeeSchedule::at(context.forks(), context.height);
+    let minimum = schedule.minimum_fee(transaction, |id| state::mosaic(&context.state, id))?;
+    require(transaction.fee >= minimum, FailureInsufficientFee)?;
     let is_cosignature = matches!(transaction.body, Body::Cosignature(_));
     require(!is_cosignature || transaction.fee <= MAX_COSIGNATURE_FEE, FailureInsufficientFee)
-}
-
-/// Returns the minimum fee of a transaction. Rejects a transaction with a mosaic that the state does not know.
-pub fn minimum_fee<V: StateView>(
-    transaction: &Transaction,
-    context: &ValidationContext<'_, V>,
-) -> Result<Amount, Rejection> {
-    let schedule = FeeSchedule::of(context);
-    let units = match (&transaction.body, schedule) {
-        (Body::Transfer(body), FeeSchedule::First) => first_transfer_fee(body, context)?,
-        (Body::Transfer(body), _) => later_transfer_fee(body, context)?,
-        (Body::AggregateModification(body), FeeSchedule::First | FeeSchedule::Second) => modification_fee(body),
-        (Body::AggregateModification(_), FeeSchedule::Third) => 10,
-        (_, FeeSchedule::Third) => 3,
-        (Body::ImportanceTransfer(_) | Body::Multisig(_) | Body::Cosignature(_), _) => 6,
-        (_, FeeSchedule::First) => 108,
-        (_, FeeSchedule::Second) => 20,
-    };
-    let unit = if schedule == FeeSchedule::Third { FEE_UNIT } else { MICRO };
-    let amount = units.wrapping_mul(unit as i64);
-    let negative = || Exception::argument(format!("amount ({amount}) must be non-negative"));
-    Ok(Amount(u64::try_from(amount).map_err(|_| negative())?))
 }
 
 fn modification_fee(body: &AggregateModification) -> i64 {
@@ -101,7 +105,10 @@ fn message_length(body: &Transfer) -> i64 {
 }
 
 /// Returns the fee of a transfer under the first schedule, in whole units.
-fn first_transfer_fee<V: StateView>(body: &Transfer, context: &ValidationContext<'_, V>) -> Result<i64, Rejection> {
+fn first_transfer_fee(
+    body: &Transfer,
+    attached: impl Fn(&MosaicId) -> Result<MosaicEntry, Rejection>,
+) -> Result<i64, Rejection> {
     let message = match message_length(body) {
         0 => 0,
         length => 2 * (length / 16).max(1),
@@ -112,13 +119,16 @@ fn first_transfer_fee<V: StateView>(body: &Transfer, context: &ValidationContext
     }
     let mut sum = 0i64;
     for mosaic in &body.mosaics {
-        sum = sum.wrapping_add(value(currency_value(body, mosaic, &attached_mosaic(mosaic, context)?)));
+        sum = sum.wrapping_add(value(currency_value(body, mosaic, &attached(&mosaic.id)?)));
     }
     Ok((sum.wrapping_mul(5) / 4).wrapping_add(message))
 }
 
 /// Returns the fee of a transfer under the later schedules, in fee units of the schedule.
-fn later_transfer_fee<V: StateView>(body: &Transfer, context: &ValidationContext<'_, V>) -> Result<i64, Rejection> {
+fn later_transfer_fee(
+    body: &Transfer,
+    attached: impl Fn(&MosaicId) -> Result<MosaicEntry, Rejection>,
+) -> Result<i64, Rejection> {
     let message = match message_length(body) {
         0 => 0,
         length => length / 32 + 1,
@@ -126,9 +136,7 @@ fn later_transfer_fee<V: StateView>(body: &Transfer, context: &ValidationContext
     if body.mosaics.is_empty() {
         return Ok(message + stepped_fee(whole_units(body)));
     }
-    body.mosaics
-        .iter()
-        .try_fold(message, |sum, mosaic| Ok(sum + mosaic_fee(body, mosaic, &attached_mosaic(mosaic, context)?)))
+    body.mosaics.iter().try_fold(message, |sum, mosaic| Ok(sum + mosaic_fee(body, mosaic, &attached(&mosaic.id)?)))
 }
 
 /// Returns one per 10,000 units, at least 1 and at most 25.
@@ -149,15 +157,6 @@ fn mosaic_fee(body: &Transfer, mosaic: &Mosaic, entry: &MosaicEntry) -> i64 {
 
 fn whole_units(body: &Transfer) -> i64 {
     (body.amount.0 / MICRO) as i64
-}
-
-/// Returns definition and supply of an attached mosaic.
-fn attached_mosaic<V: StateView>(
-    mosaic: &Mosaic,
-    context: &ValidationContext<'_, V>,
-) -> Result<MosaicEntry, Rejection> {
-    let unknown = || Exception::argument(format!("unable to find fee information for '{}'", mosaic.id));
-    Ok(context.state.mosaic(&mosaic.id)?.ok_or_else(unknown)?)
 }
 
 /// Returns the value of an attached mosaic in whole units of the currency, as if the whole mosaic were worth the whole
@@ -182,6 +181,47 @@ fn multiply_and_divide(a: u128, b: u64, divisor: u128) -> u64 {
     (whole as u64).wrapping_mul(b).wrapping_add(quotient as u64)
 }
 
+// NIS1 computes two curves of the formulas with an arc tangent and a logarithm in floating point. Each is a step function,
+// so a table of its steps gives the same values without depending on a mathematical library.
+
+/// Returns trunc(99 · atan(units / 150000)), at least 2: the fee of the first fee schedule for a value in whole units.
+fn value_fee(units: i64) -> i64 {
+    2 + VALUE_STEPS.partition_point(|step| *step <= units) as i64
+}
+
+/// Returns trunc(0.8 · ln(quotient)): the fee reduction for a mosaic. `quotient` is the maximum quantity divided by the
+/// mosaic's total quantity in smallest units.
+fn supply_adjustment(quotient: u64) -> i64 {
+    ADJUSTMENT_STEPS.partition_point(|step| *step <= quotient).saturating_sub(1) as i64
+}
+
+/// Values at which the fee rises by one.
+#[rustfmt::skip]
+const VALUE_STEPS: [i64; 153] = [
+    4_547, 6_064, 7_583, 9_103, 10_624, 12_148, 13_675, 15_204, 16_736, 18_272, 19_811, 21_355, 22_903, 24_456,
+    26_014, 27_578, 29_147, 30_723, 32_305, 33_894, 35_490, 37_094, 38_706, 40_326, 41_955, 43_593, 45_241, 46_899,
+    48_568, 50_248, 51_939, 53_641, 55_357, 57_085, 58_826, 60_581, 62_351, 64_135, 65_935, 67_751, 69_584, 71_434,
+    73_302, 75_188, 77_093, 79_019, 80_965, 82_932, 84_922, 86_934, 88_970, 91_031, 93_117, 95_229, 97_369, 99_537,
+    101_734, 103_961, 106_220, 108_511, 110_837, 113_197, 115_593, 118_027, 120_500, 123_013, 125_569, 128_168,
+    130_812, 133_503, 136_243, 139_034, 141_878, 144_776, 147_732, 150_747, 153_823, 156_964, 160_173, 163_451,
+    166_802, 170_230, 173_736, 177_326, 181_003, 184_770, 188_633, 192_594, 196_660, 200_835, 205_125, 209_534,
+    214_070, 218_738, 223_547, 228_502, 233_612, 238_885, 244_331, 249_959, 255_779, 261_804, 268_045, 274_515,
+    281_230, 288_203, 295_452, 302_996, 310_854, 319_048, 327_602, 336_542, 345_896, 355_697, 365_978, 376_780,
+    388_143, 400_117, 412_754, 426_113, 440_262, 455_275, 471_238, 488_247, 506_413, 525_862, 546_738, 569_211,
+    593_475, 619_760, 648_334, 679_517, 713_691, 751_315, 792_950, 839_282, 891_165, 949_674, 1_016_176, 1_092_450,
+    1_180_837, 1_284_496, 1_407_786, 1_556_900, 1_740_946, 1_973_877, 2_278_226, 2_692_887, 3_291_256, 4_230_401,
+    5_917_812, 9_841_260, 29_183_979,
+];
+
+/// Quotients at which the adjustment rises by one, the step to 0 included.
+#[rustfmt::skip]
+const ADJUSTMENT_STEPS: [u64; 30] = [
+    1, 4, 13, 43, 149, 519, 1_809, 6_311, 22_027, 76_880, 268_338, 936_590, 3_269_018, 11_409_992, 39_824_785,
+    139_002_156, 485_165_196, 1_693_392_924, 5_910_522_064, 20_629_749_058, 72_004_899_338, 251_321_793_305,
+    877_199_251_319, 3_061_726_229_132, 10_686_474_581_525, 37_299_461_295_719, 130_187_912_050_633,
+    454_400_461_972_587, 1_586_013_452_313_426, 5_535_730_883_721_906,
+];
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -202,5 +242,24 @@ mod tests {
             [i64::MIN, 0, 19_999, 20_000, 249_999, 250_000, i64::MAX].map(stepped_fee),
             [1, 1, 1, 2, 24, 25, 25]
         );
+    }
+
+    /// Away from the steps, every mathematical library gives the same result.
+    #[test]
+    fn the_tables_follow_the_formulas_in_the_middle_of_each_step() {
+        for pair in VALUE_STEPS.windows(2) {
+            let middle = (pair[0] + pair[1]) / 2;
+            assert_eq!(value_fee(middle), ((middle as f64 / 150_000.0).atan() * 99.0) as i64);
+        }
+        for pair in ADJUSTMENT_STEPS.windows(2) {
+            let middle = (pair[0] + pair[1]) / 2;
+            assert_eq!(supply_adjustment(middle), (0.8 * (middle as f64).ln()) as i64);
+        }
+    }
+
+    #[test]
+    fn the_fee_tables_are_flat_at_both_ends() {
+        assert_eq!((value_fee(i64::MIN), value_fee(0), value_fee(i64::MAX)), (2, 2, 155));
+        assert_eq!((supply_adjustment(0), supply_adjustment(1), supply_adjustment(u64::MAX)), (0, 0, 29));
     }
 }

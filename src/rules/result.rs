@@ -195,13 +195,16 @@ impl From<ReadError> for Exception {
 }
 
 /// A rejection.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum Rejection {
     /// A rule failed, or the entity is not needed. Never [`ValidationResult::Success`].
+    #[error("{0}")]
     Result(ValidationResult),
     /// The input is impossible.
+    #[error("{}", .0.text)]
     Exception(Exception),
     /// The store failed; the entity may be valid.
+    #[error("{0}")]
     Store(StoreError),
 }
 
@@ -212,18 +215,6 @@ pub type RuleResult = Result<(), Rejection>;
 pub fn require(condition: bool, otherwise: ValidationResult) -> RuleResult {
     if condition { Ok(()) } else { Err(otherwise.into()) }
 }
-
-impl fmt::Display for Rejection {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Rejection::Result(result) => result.fmt(f),
-            Rejection::Exception(exception) => f.write_str(&exception.text),
-            Rejection::Store(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for Rejection {}
 
 impl From<ValidationResult> for Rejection {
     fn from(result: ValidationResult) -> Self {

@@ -15,7 +15,6 @@ use super::mosaics::{self, DefinitionVersion, MosaicEntry};
 use super::namespaces::{self, Lease};
 use super::outlinks::Outlink;
 use super::queries;
-use super::view::StateView;
 use crate::codec::text::write_json_double;
 use crate::model::{Address, Height, NamespaceId, Network};
 use crate::store::{Read, StoreError, StoredHeader, Table};
@@ -203,7 +202,7 @@ fn namespace_value(
         let children = namespaces::subnamespaces_after(state, last, "", usize::MAX)?;
         for name in std::iter::once(root).chain(children.iter().map(String::as_str)) {
             let id = NamespaceId::parse(name).map_err(|_| StoreError::Damaged("a namespace"))?;
-            names.insert(name.to_owned(), state.is_namespace_active(&id, height, term)?.into());
+            names.insert(name.to_owned(), namespaces::is_namespace_active(state, &id, height, term)?.into());
         }
         let mut ids = Vec::new();
         mosaics::for_each_mosaic(state, last.ownership_period, |id, _| {

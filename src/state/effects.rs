@@ -3,11 +3,12 @@
 use std::borrow::Cow;
 
 use super::error::StateError;
-use super::view::StateView;
+use super::mosaics;
 use crate::model::mosaic::LevyKind;
 use crate::model::transaction::{LinkMode, Modification, SupplyChangeKind, Transfer};
 use crate::model::units::MICRO;
 use crate::model::{Address, Body, MosaicDefinition, MosaicId, NamespaceId, NetworkByte, Transaction};
+use crate::store::Read;
 
 /// One change of the state. Amounts are micro-units, quantities smallest units.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,7 +38,7 @@ pub enum Effect<'t> {
 /// Appends the effects of a transaction. Levies are read from `state`, which must be the state before the transaction.
 pub fn effects<'t>(
     transaction: &'t Transaction,
-    state: &impl StateView,
+    state: &impl Read,
     network: NetworkByte,
     out: &mut Vec<Effect<'t>>,
 ) -> Result<(), StateError> {
@@ -48,7 +49,7 @@ pub fn effects<'t>(
 pub fn effects_with_signer<'t>(
     signer: Address,
     transaction: &'t Transaction,
-    state: &impl StateView,
+    state: &impl Read,
     network: NetworkByte,
     out: &mut Vec<Effect<'t>>,
 ) -> Result<(), StateError> {
@@ -101,7 +102,7 @@ pub fn effects_with_signer<'t>(
 fn transfer_effects<'t>(
     signer: Address,
     body: &'t Transfer,
-    state: &impl StateView,
+    state: &impl Read,
     out: &mut Vec<Effect<'t>>,
 ) -> Result<(), StateError> {
     out.push(Effect::Reference(body.recipient));
@@ -136,9 +137,9 @@ fn levy_effect(
     signer: Address,
     mosaic: &MosaicId,
     quantity: u64,
-    state: &impl StateView,
+    state: &impl Read,
 ) -> Result<Option<Effect<'static>>, StateError> {
-    let Some(levy) = state.mosaic(mosaic)?.and_then(|entry| entry.definition.levy) else {
+    let Some(levy) = mosaics::mosaic(state, mosaic)?.and_then(|entry| entry.definition.levy) else {
         return Ok(None);
     };
     let amount = match levy.kind {

@@ -234,11 +234,6 @@ fn transaction_at(state: &impl Read, height: Height, index: usize) -> Result<Tra
     Transaction::from_bytes(bytes, SigningForm::Verifiable, Context::trusted_store()).map_err(|_| DAMAGED)
 }
 
-/// Returns whether NIS1 still remembers the hash of a transaction, so that the transaction is rejected as a duplicate.
-pub fn contains_hash(state: &impl Read, hash: &Hash256) -> Result<bool, StoreError> {
-    Ok(find_remembered_hash(state, hash)?.is_some())
-}
-
 /// Forgets the hashes of transactions in the blocks so far with time stamps before `limit`. The caller then calls
 /// [`forget_step`] until done.
 pub(super) fn forget(txn: &mut impl Write, height: Height, limit: Timestamp) -> Result<(), StoreError> {

@@ -1,6 +1,5 @@
 //! Applies effects to the store.
 
-use std::borrow::Cow;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,17 +12,15 @@ use super::error::StateError;
 use super::expiry::Expiry;
 use super::expiry_log::ExpiryLog;
 use super::hashes::{self, HashEpoch};
-use super::mosaics::MosaicEntry;
 use super::namespaces::{self, Lease};
 use super::outlinks::{BlockOutlinks, Outlink};
 use super::pruning::Pruning;
 use super::transaction_ids;
 use super::vesting::VestedBalance;
-use super::view::StateView;
 use crate::crypto::PublicKey;
 use crate::model::network::{ImportanceScheme, Vesting};
 use crate::model::transaction::{Hashes, LinkMode, ModificationKind};
-use crate::model::{Address, Amount, Hash256, Height, MosaicId, NamespaceId, Network, Timestamp, Transaction};
+use crate::model::{Address, Amount, Height, NamespaceId, Network, Timestamp, Transaction};
 use crate::store::{StoreError, Table, Write, block_key};
 
 /// Accounts written in one step.
@@ -83,7 +80,7 @@ impl LoadedAccount {
 
 impl BlockContext {
     /// Returns the current state of an account, if the block has read it.
-    pub(super) fn loaded_account(&self, address: &Address) -> Option<&Account> {
+    pub fn loaded_account(&self, address: &Address) -> Option<&Account> {
         self.accounts.get(address).map(|open| &open.account)
     }
 
@@ -461,52 +458,6 @@ impl<W: Write> Ledger<'_, W> {
             Some((before, now)) if before != now => Ok(now.put(self.txn)?),
             _ => Ok(()),
         }
-    }
-}
-
-/// The state in the middle of a block, whose accounts are not written yet.
-impl<W: Write> StateView for Ledger<'_, W> {
-    fn account(&self, address: &Address) -> Result<Cow<'_, Account>, StoreError> {
-        match self.block.loaded_account(address) {
-            Some(account) => Ok(Cow::Borrowed(account)),
-            None => StateView::account(self.txn, address),
-        }
-    }
-
-    fn cosignatories(&self, account: &Address) -> Result<Vec<Address>, StoreError> {
-        StateView::cosignatories(self.txn, account)
-    }
-
-    fn is_cosignatory(&self, account: &Address) -> Result<bool, StoreError> {
-        self.txn.is_cosignatory(account)
-    }
-
-    fn leases(&self, root: &str) -> Result<Vec<Lease>, StoreError> {
-        StateView::leases(self.txn, root)
-    }
-
-    fn is_in_lease(&self, lease: &Lease, name: &NamespaceId) -> Result<bool, StoreError> {
-        StateView::is_in_lease(self.txn, lease, name)
-    }
-
-    fn owns_namespace(&self, account: &Address) -> Result<bool, StoreError> {
-        self.txn.owns_namespace(account)
-    }
-
-    fn holds_mosaic(&self, account: &Address) -> Result<bool, StoreError> {
-        self.txn.holds_mosaic(account)
-    }
-
-    fn mosaic(&self, id: &MosaicId) -> Result<Option<MosaicEntry>, StoreError> {
-        self.txn.mosaic(id)
-    }
-
-    fn mosaic_balance(&self, id: &MosaicId, account: &Address) -> Result<u64, StoreError> {
-        self.txn.mosaic_balance(id, account)
-    }
-
-    fn contains_hash(&self, hash: &Hash256) -> Result<bool, StoreError> {
-        self.txn.contains_hash(hash)
     }
 }
 

@@ -25,7 +25,6 @@ mod queries;
 pub mod registry;
 mod transaction_ids;
 mod vesting;
-mod view;
 
 pub use account::{Account, LinkPhase, LinkRole, RemoteLink, RemoteStatus};
 pub use account_ids::{AccountId, AccountTotals};
@@ -46,15 +45,17 @@ pub use importances::{
     delete_lists_below, for_each_importance, importance, importance_at, last_recalculation,
 };
 pub use ledger::{BlockContext, Ledger};
-pub use mosaics::{DefinitionVersion, HoldingsPage, MosaicEntry};
-pub use namespaces::{Lease, OwnershipPeriod, subnamespaces_after};
+pub use mosaics::{DefinitionVersion, HoldingsPage, MosaicEntry, mosaic};
+pub use namespaces::{
+    Lease, OwnershipPeriod, is_in_lease, is_namespace_active, leases, namespace_owner, owns_namespace,
+    subnamespaces_after,
+};
 pub use outlinks::Outlink;
 pub use pruning::Pruning;
 pub use queries::{
     account, account_at, cosignatories, cosignatory_of, cosignatory_of_after, for_each_account_after,
-    for_each_harvest_before, for_each_holder_after, holdings_after, mosaic_definition, owned_mosaic, public_key,
-    put_account,
+    for_each_harvest_before, for_each_holder_after, holdings_after, holds_mosaic, is_cosignatory, is_multisig,
+    mosaic_balance, mosaic_definition, owned_mosaic, public_key, put_account,
 };
 pub use transaction_ids::assign_ids;
 pub use vesting::{MAX_BALANCE, VestedBalance};
-pub use view::StateView;

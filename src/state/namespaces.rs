@@ -7,7 +7,8 @@ use super::account_ids::NameCounters;
 use super::bytes::{ByteReader, ByteWriter};
 use super::error::StateError;
 use super::expiry_log::{ExpiryKind, ExpiryLog};
-use crate::model::{Address, Height, NamespaceId};
+use crate::model::network::NAMESPACE_SINK;
+use crate::model::{Address, Height, NamespaceId, NetworkByte};
 use crate::store::{Read, StoreError, Table, Write};
 
 /// A lease of a root namespace.
@@ -132,6 +133,36 @@ pub fn is_in_lease(state: &impl Read, lease: &Lease, name: &NamespaceId) -> Resu
     }
     let made = state.get(Table::Subnamespaces, &lease.ownership_period.child_key(name.as_str()))?;
     Ok(made.map(read_creation_height).transpose()?.is_some_and(|made| made <= lease.height))
+}
+
+/// Returns whether a namespace is active at a height, with leases of `term` blocks.
+pub fn is_namespace_active(
+    state: &impl Read,
+    name: &NamespaceId,
+    height: Height,
+    term: u64,
+) -> Result<bool, StoreError> {
+    if name.is_built_in() {
+        return Ok(true);
+    }
+    // The oldest active lease decides.
+    let active = leases(state, name.root())?.into_iter().find(|lease| lease.is_active(height, term));
+    active.map_or(Ok(false), |lease| is_in_lease(state, &lease, name))
+}
+
+/// Returns the owner of a namespace that exists in the newest lease of its root; the lease may have expired.
+pub fn namespace_owner(state: &impl Read, name: &NamespaceId) -> Result<Option<Address>, StoreError> {
+    if name.is_built_in() {
+        // NIS1 uses the sink's testnet address on every network.
+        return Ok(Some(Address::from_public_key(&NAMESPACE_SINK, NetworkByte::TESTNET)));
+    }
+    let Some(newest) = leases(state, name.root())?.pop() else { return Ok(None) };
+    Ok(is_in_lease(state, &newest, name)?.then_some(newest.owner))
+}
+
+/// Returns whether an account owns the newest lease of a root namespace; the lease may have expired.
+pub fn owns_namespace(state: &impl Read, account: &Address) -> Result<bool, StoreError> {
+    state.has_prefix(Table::NamespacesByOwner, account.as_bytes())
 }
 
 fn read_creation_height(value: &[u8]) -> Result<Height, StoreError> {

@@ -48,6 +48,16 @@ pub fn cosignatories(state: &impl Read, account: &Address) -> Result<Vec<Address
     linked(state, Table::Cosignatories, account)
 }
 
+/// Returns whether an account has cosignatories.
+pub fn is_multisig(state: &impl Read, account: &Address) -> Result<bool, StoreError> {
+    state.has_prefix(Table::Cosignatories, account.as_bytes())
+}
+
+/// Returns whether an account is a cosignatory of another.
+pub fn is_cosignatory(state: &impl Read, account: &Address) -> Result<bool, StoreError> {
+    state.has_prefix(Table::CosignatoryOf, account.as_bytes())
+}
+
 /// Returns the multisig accounts of which an account is a cosignatory, by address.
 pub fn cosignatory_of(state: &impl Read, account: &Address) -> Result<Vec<Address>, StoreError> {
     linked(state, Table::CosignatoryOf, account)
@@ -163,10 +173,17 @@ fn read_linked(bytes: &[u8]) -> Result<Address, StoreError> {
 
 /// Returns the current definition of a mosaic; `nem:xem` included.
 pub fn mosaic_definition(state: &impl Read, id: &MosaicId) -> Result<Option<MosaicDefinition>, StoreError> {
-    if id.is_xem() {
-        return Ok(Some(MosaicDefinition::xem()));
-    }
-    Ok(mosaics::current_mosaic(state, id)?.map(|mosaic| mosaic.entry.definition))
+    Ok(mosaics::mosaic(state, id)?.map(|entry| entry.definition))
+}
+
+/// Returns whether an account is invested in any mosaic.
+pub fn holds_mosaic(state: &impl Read, account: &Address) -> Result<bool, StoreError> {
+    AccountId::of(state, account)?.map_or(Ok(false), |account| mosaics::holds_any(state, account))
+}
+
+/// Returns the smallest units an account has under the newest definition of a mosaic other than `nem:xem`.
+pub fn mosaic_balance(state: &impl Read, id: &MosaicId, account: &Address) -> Result<u64, StoreError> {
+    Ok(owned_mosaic(state, account, id.clone())?.map_or(0, |owned| owned.quantity))
 }
 
 /// Returns the balance of an account in a mosaic other than `nem:xem`; `None` if the mosaic does not exist.

@@ -41,7 +41,10 @@ pub trait Read {
         table: Table,
         prefix: &[u8],
         mut visit: impl FnMut(&[u8], &[u8]) -> Result<bool, StoreError>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), StoreError>
+    where
+        Self: Sized,
+    {
         let mut cursor = self.cursor(table)?;
         let mut entry = cursor.seek(prefix)?;
         while let Some((key, value)) = entry {
@@ -60,7 +63,10 @@ pub trait Read {
         prefix: &[u8],
         end: &[u8],
         mut visit: impl FnMut(&[u8], &[u8]) -> Result<bool, StoreError>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), StoreError>
+    where
+        Self: Sized,
+    {
         let mut cursor = self.cursor(table)?;
         let mut entry = match cursor.seek(end)? {
             Some(_) => cursor.previous()?,
@@ -82,13 +88,30 @@ pub trait Read {
     }
 
     /// Returns copies of the keys that start with `prefix`, for callers that change the table meanwhile.
-    fn keys_with_prefix(&self, table: Table, prefix: &[u8]) -> Result<Vec<Vec<u8>>, StoreError> {
+    fn keys_with_prefix(&self, table: Table, prefix: &[u8]) -> Result<Vec<Vec<u8>>, StoreError>
+    where
+        Self: Sized,
+    {
         let mut keys = Vec::new();
         self.for_each_prefix(table, prefix, |key, _| {
             keys.push(key.to_vec());
             Ok(true)
         })?;
         Ok(keys)
+    }
+}
+
+impl<R: Read + ?Sized> Read for &R {
+    fn get(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>, StoreError> {
+        (**self).get(table, key)
+    }
+
+    fn get_unverified(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>, StoreError> {
+        (**self).get_unverified(table, key)
+    }
+
+    fn cursor(&self, table: Table) -> Result<TableCursor<'_>, StoreError> {
+        (**self).cursor(table)
     }
 }
 

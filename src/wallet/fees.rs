@@ -1,96 +1,31 @@
 //! Minimum fees under the present rules, based on what a node reports of mosaics.
 
-use std::borrow::Cow;
-
-use super::signed_transaction::ownerless_address;
 use crate::model::network::ChainParameters;
-use crate::model::{
-    Address, Amount, Hash256, Height, MosaicId, NamespaceId, Network, NetworkByte, Timestamp, Transaction,
-};
-use crate::rules::{self, Purpose, Rejection, ValidationContext};
-use crate::state::{Account, Lease, MosaicEntry, StateView};
-use crate::store::StoreError;
-
-/// State with some mosaics and nothing else. Fees depend on nothing else.
-struct KnownMosaics(Vec<MosaicEntry>);
-
-impl StateView for KnownMosaics {
-    fn account(&self, _: &Address) -> Result<Cow<'_, Account>, StoreError> {
-        Ok(Cow::Owned(Account::default()))
-    }
-
-    fn cosignatories(&self, _: &Address) -> Result<Vec<Address>, StoreError> {
-        Ok(Vec::new())
-    }
-
-    fn is_cosignatory(&self, _: &Address) -> Result<bool, StoreError> {
-        Ok(false)
-    }
-
-    fn is_in_lease(&self, _: &Lease, _: &NamespaceId) -> Result<bool, StoreError> {
-        Ok(false)
-    }
-
-    fn leases(&self, _: &str) -> Result<Vec<Lease>, StoreError> {
-        Ok(Vec::new())
-    }
-
-    fn owns_namespace(&self, _: &Address) -> Result<bool, StoreError> {
-        Ok(false)
-    }
-
-    fn holds_mosaic(&self, _: &Address) -> Result<bool, StoreError> {
-        Ok(false)
-    }
-
-    fn mosaic(&self, id: &MosaicId) -> Result<Option<MosaicEntry>, StoreError> {
-        match id.is_xem() {
-            true => Ok(Some(MosaicEntry::xem())),
-            false => Ok(self.0.iter().find(|entry| entry.definition.id == *id).cloned()),
-        }
-    }
-
-    fn mosaic_balance(&self, _: &MosaicId, _: &Address) -> Result<u64, StoreError> {
-        Ok(0)
-    }
-
-    fn contains_hash(&self, _: &Hash256) -> Result<bool, StoreError> {
-        Ok(false)
-    }
-}
-
-/// Calls `ask` with a validation context in which all forks are active.
-fn with_current_rules<T>(mosaics: &[MosaicEntry], ask: impl FnOnce(&ValidationContext<'_, KnownMosaics>) -> T) -> T {
-    let byte = NetworkByte::MAINNET;
-    let network = Network {
-        name: String::new(),
-        byte,
-        generation_hash: Hash256::default(),
-        nemesis_signer: ownerless_address(byte),
-        total_amount: Amount::whole(8_999_999_999),
-        chain: ChainParameters::after_all_forks(),
-    };
-    let (height, now, purpose) = (Height(2), Timestamp(0), Purpose::Mempool);
-    ask(&ValidationContext { state: &KnownMosaics(mosaics.to_vec()), network: &network, height, now, purpose })
-}
+use crate::model::{Amount, Height, Transaction};
+use crate::rules::{self, FeeSchedule, Rejection};
+use crate::state::MosaicEntry;
 
 /// Returns the minimum fee of a transaction, without that of an inner one. `mosaics` are the attached mosaics;
 /// `nem:xem` may be missing, any other missing mosaic is an error.
 pub fn minimum(transaction: &Transaction, mosaics: &[MosaicEntry]) -> Result<Amount, Rejection> {
-    with_current_rules(mosaics, |context| rules::minimum_fee(transaction, context))
+    FeeSchedule::Third.minimum_fee(transaction, |id| match id.is_xem() {
+        true => Ok(Some(MosaicEntry::xem())),
+        false => Ok(mosaics.iter().find(|entry| entry.definition.id == *id).cloned()),
+    })
 }
 
 /// Returns the maximum bytes of a message.
 pub fn max_message_bytes() -> usize {
-    with_current_rules(&[], rules::max_message_length)
+    rules::max_message_length(&ChainParameters::after_all_forks().forks, Height(2))
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::signed_transaction::ownerless_address;
     use super::*;
     use crate::crypto::PublicKey;
     use crate::model::transaction::{Message, MessageKind, Transfer, wire_version};
-    use crate::model::{Body, Mosaic, MosaicDefinition};
+    use crate::model::{Body, Mosaic, MosaicDefinition, MosaicId, NetworkByte, Timestamp};
 
     fn fee(amount: u64, message_bytes: usize, mosaics: &[(Mosaic, MosaicEntry)]) -> u64 {
         let payload = vec![1; message_bytes];

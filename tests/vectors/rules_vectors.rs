@@ -15,10 +15,10 @@ use nisd::model::{
     Network, NetworkByte, Timestamp, Transaction,
 };
 use nisd::rules::{
-    self, Purpose, Rejection, ResultKind, ValidationContext, ValidationResult, check_transaction, creation_fee,
-    max_message_length, may_not_harvest, may_sign_block, minimum_fee, rental_fee,
+    self, FeeSchedule, Purpose, Rejection, ResultKind, ValidationContext, ValidationResult, check_transaction,
+    max_message_length, may_not_harvest, may_sign_block,
 };
-use nisd::state::{BlockContext, Effect, Ledger, StateView, effects};
+use nisd::state::{self, BlockContext, Effect, Ledger, effects};
 use nisd::store::{ChainIdentity, Options, Store, WriteTxn};
 use serde_json::Value;
 
@@ -77,12 +77,18 @@ fn at(height: u64, test: impl FnOnce(&mut Ledger<'_, WriteTxn<'_>>)) {
     test(&mut ledger);
 }
 
-fn context<'a, 'l, 'e>(
-    ledger: &'a Ledger<'l, WriteTxn<'e>>,
-    height: u64,
-    purpose: Purpose,
-) -> ValidationContext<'a, Ledger<'l, WriteTxn<'e>>> {
-    ValidationContext { state: ledger, network: ledger.network, height: Height(height), now: Timestamp(1000), purpose }
+fn context<'a>(ledger: &'a Ledger<'_, WriteTxn<'_>>, height: u64, purpose: Purpose) -> ValidationContext<'a> {
+    let (state, block, network) = (&*ledger.txn, Some(&*ledger.block), ledger.network);
+    ValidationContext { state, block, network, height: Height(height), now: Timestamp(1000), purpose }
+}
+
+fn schedule(ledger: &Ledger<'_, WriteTxn<'_>>, height: u64) -> FeeSchedule {
+    FeeSchedule::at(&ledger.network.chain.forks, Height(height))
+}
+
+/// Returns the minimum fee of a transaction.
+fn minimum_fee(transaction: &Transaction, ledger: &Ledger<'_, WriteTxn<'_>>, height: u64) -> Amount {
+    schedule(ledger, height).minimum_fee(transaction, |id| state::mosaic(ledger.txn, id)).unwrap()
 }
 
 fn address(key: &PublicKey) -> Address {
@@ -117,7 +123,7 @@ fn define(
     levy: Option<Levy>,
 ) -> MosaicId {
     let namespace = NamespaceId::parse("alice").unwrap();
-    if ledger.leases("alice").unwrap().is_empty() {
+    if state::leases(ledger.txn, "alice").unwrap().is_empty() {
         ledger.apply(&Effect::Namespace { owner: address(&ALICE), name: namespace.clone() }).unwrap();
     }
     let id = MosaicId::new(namespace, name).unwrap();
@@ -149,7 +155,7 @@ fn transfers_cost_the_minimum_fees_of_all_three_eras() {
             let transfer = transfer(number(&case["amount_micro"]), number(&case["message_length"]) as usize, mosaics);
             let names = ["min_fee_before_first_fork", "min_fee_after_first_fork", "min_fee_after_second_fork"];
             for (height, name) in ERAS.into_iter().zip(names) {
-                let fee = minimum_fee(&transfer, &context(ledger, height, Purpose::Mempool)).unwrap();
+                let fee = minimum_fee(&transfer, ledger, height);
                 assert_eq!(fee.0, number(&case[name]), "{} at {height}", case["name"]);
             }
         }
@@ -160,8 +166,7 @@ fn transfers_cost_the_minimum_fees_of_all_three_eras() {
 fn the_first_fee_of_a_value_rises_at_the_thresholds() {
     let Some(group) = vectors("pre_first_fork_xem_fee_thresholds") else { return };
     at(2, |ledger| {
-        let context = context(ledger, 2, Purpose::Mempool);
-        let fee = |units: u64| minimum_fee(&transfer(Amount::whole(units).0, 0, Vec::new()), &context).unwrap();
+        let fee = |units: u64| minimum_fee(&transfer(Amount::whole(units).0, 0, Vec::new()), ledger, 2);
         for (index, threshold) in group["thresholds"].as_array().unwrap().iter().enumerate() {
             let (threshold, above) = (number(threshold), number(&group["first_fee"]) + index as u64);
             assert_eq!((fee(threshold - 1), fee(threshold)), (Amount::whole(above - 1), Amount::whole(above)));
@@ -181,7 +186,7 @@ fn scarce_mosaics_are_cheaper_from_the_thresholds_on() {
                 let supply = total / 10u64.pow(u32::from(divisibility)) + more;
                 let id = define(ledger, &format!("m{adjustment}_{more}"), supply, divisibility, None);
                 let transfer = transfer(1_000_000_000, 0, vec![Mosaic { id, quantity: supply }]);
-                let fee = minimum_fee(&transfer, &context(ledger, ERAS[1], Purpose::Mempool)).unwrap();
+                let fee = minimum_fee(&transfer, ledger, ERAS[1]);
                 assert_eq!(fee, Amount::whole(25 - expected as u64), "threshold {threshold}, {more} more");
             }
         }
@@ -243,16 +248,15 @@ fn other_kinds_cost_the_minimum_fees_of_all_three_eras() {
     let Some(group) = vectors("other_minimum_fees") else { return };
     at(2, |ledger| {
         for (height, era) in ERAS.into_iter().zip(["before_first_fork", "after_first_fork", "after_second_fork"]) {
-            let context = context(ledger, height, Purpose::Mempool);
             for (name, expected) in group[era].as_object().unwrap() {
                 if name != "MULTISIG_AGGREGATE_MODIFICATION" {
-                    assert_eq!(minimum_fee(&of_kind(name), &context).unwrap().0, number(expected), "{era} {name}");
+                    assert_eq!(minimum_fee(&of_kind(name), ledger, height).0, number(expected), "{era} {name}");
                     continue;
                 }
                 for case in cases(expected) {
                     let change = case["min_cosignatories_present"].as_bool().unwrap();
                     let one = transaction(ALICE, modification(number(&case["modifications"]), change));
-                    assert_eq!(minimum_fee(&one, &context).unwrap().0, number(&case["fee"]), "{era} {case}");
+                    assert_eq!(minimum_fee(&one, ledger, height).0, number(&case["fee"]), "{era} {case}");
                 }
             }
         }
@@ -273,10 +277,10 @@ fn rents_and_creation_fees_follow_the_era() {
     at(2, |ledger| {
         let (root, sub) = (NamespaceId::parse("a").unwrap(), NamespaceId::parse("a.b").unwrap());
         for (era, height) in ERAS.into_iter().enumerate() {
-            let context = context(ledger, height, Purpose::Mempool);
-            assert_eq!(rental_fee(&root, &context).0, number(&group["root"][era]));
-            assert_eq!(rental_fee(&sub, &context).0, number(&group["sub"][era]));
-            assert_eq!(creation_fee(&context).0, number(&group["mosaic_creation"][era]));
+            let schedule = schedule(ledger, height);
+            assert_eq!(schedule.rental_fee(&root).0, number(&group["root"][era]));
+            assert_eq!(schedule.rental_fee(&sub).0, number(&group["sub"][era]));
+            assert_eq!(schedule.creation_fee().0, number(&group["mosaic_creation"][era]));
         }
     });
 }
@@ -284,7 +288,7 @@ fn rents_and_creation_fees_follow_the_era() {
 /// Returns the mosaic quantities that a transfer moves, or the text of the exception.
 fn moved(ledger: &Ledger<'_, WriteTxn<'_>>, transfer: &Transaction) -> Result<Vec<u64>, String> {
     let mut list = Vec::new();
-    effects(transfer, ledger, NetworkByte::MAINNET, &mut list).map_err(|error| error.to_string())?;
+    effects(transfer, ledger.txn, NetworkByte::MAINNET, &mut list).map_err(|error| error.to_string())?;
     let quantity = |effect: &Effect<'_>| match effect {
         Effect::MosaicTransfer { quantity, .. } => Some(*quantity),
         _ => None,
@@ -332,8 +336,8 @@ fn messages_may_be_longer_after_each_fork() {
     let Some(group) = vectors("max_message_length_mainnet") else { return };
     at(2, |ledger| {
         for case in cases(&group) {
-            let context = context(ledger, number(&case["height"]), Purpose::Mempool);
-            assert_eq!(max_message_length(&context) as u64, number(&case["max"]), "{case}");
+            let max = max_message_length(&ledger.network.chain.forks, Height(number(&case["height"])));
+            assert_eq!(max as u64, number(&case["max"]), "{case}");
         }
     });
 }
@@ -358,7 +362,8 @@ fn namespaces_are_renewed_in_time() {
         assert_eq!(chain.blocks_per_year(), number(&group["blocks_per_year"]));
         for case in cases(&group) {
             let height = number(&case["height"]);
-            let active = ledger.is_namespace_active(&name, Height(height), chain.blocks_per_year()).unwrap();
+            let active =
+                state::is_namespace_active(ledger.txn, &name, Height(height), chain.blocks_per_year()).unwrap();
             assert_eq!(case["active"], active, "{case}");
             for (signer, member) in [(ALICE, "owner"), (BOB, "other_account")] {
                 let one = transaction(signer, provision("rented", None));
@@ -419,7 +424,7 @@ fn owners_and_remotes_may_sign_blocks_at_the_listed_heights() {
             let account = if case["side"] == "owner" { owner } else { remote };
             ledger.apply(&Effect::Link { owner, remote, mode }).unwrap();
             let height = Height(1000 + number(&case["blocks_since_link"]));
-            let state = StateView::account(ledger, &account).unwrap();
+            let state = ledger.account(&account).unwrap().clone();
             let limit = ledger.network.chain.rewrite_limit;
             assert_eq!(case["may_sign_block"], may_sign_block(state.remote_status(height, limit)), "{case}");
             let credited = if state.forwarded(height, limit).is_some() { "owner" } else { "self" };

@@ -24,8 +24,8 @@ use nisd::model::{
 };
 use nisd::rules::{Purpose, Rejection, ValidationContext, ValidationResult, check_transaction};
 use nisd::state::{
-    self, BlockContext, Effect, Ledger, LinkPhase, Outlink, Pruning, RemoteStatus, StateError, StateView,
-    VestedBalance, digest, dump,
+    self, BlockContext, Effect, Ledger, LinkPhase, Outlink, Pruning, RemoteStatus, StateError, VestedBalance, digest,
+    dump,
 };
 use nisd::store::{ChainIdentity, Options, Read, Store, StoredHeader, Table, WriteTxn, block_key};
 use scenario::{Run, Scenario};
@@ -203,7 +203,7 @@ fn retained_heights(state: &impl Read) -> (Vec<u64>, Vec<u64>) {
     let height = |key: &Vec<u8>| u64::from_be_bytes(*key.first_chunk().unwrap());
     let heights = |table| state.keys_with_prefix(table, &[]).unwrap().iter().map(height).collect::<Vec<_>>();
     let roots = state.keys_with_prefix(Table::Namespaces, &[]).unwrap();
-    let leases = roots.iter().flat_map(|root| state.leases(std::str::from_utf8(root).unwrap()).unwrap());
+    let leases = roots.iter().flat_map(|root| state::leases(state, std::str::from_utf8(root).unwrap()).unwrap());
     let mut leases: Vec<u64> = leases.map(|lease| lease.height.0).collect();
     leases.sort();
     (heights(Table::Outlinks), leases)
@@ -389,7 +389,7 @@ fn transaction(signer: PublicKey, version: i32, body: Body) -> Transaction {
 
 /// Returns the recipients and amounts when Alice sends Bob a transfer with one mosaic.
 fn mosaics_moved(
-    state: &impl StateView,
+    state: &impl Read,
     amount: u64,
     id: &MosaicId,
     quantity: u64,
@@ -473,14 +473,18 @@ fn a_supply_change_credits_the_creator_up_to_the_maximum() {
         on_empty(&network, |batch| {
             within(batch, &network, Height(2), |ledger| {
                 let id = define(ledger, number(&case["divisibility"]) as u8, supply, None);
-                assert_eq!(case["quantity"], ledger.mosaic_balance(&id, &address(&ALICE)).unwrap(), "{case}");
+                assert_eq!(
+                    case["quantity"],
+                    state::mosaic_balance(ledger.txn, &id, &address(&ALICE)).unwrap(),
+                    "{case}"
+                );
                 let mut more = |delta| {
                     let (supplier, kind) = (address(&ALICE), SupplyChangeKind::Create);
                     ledger.apply(&Effect::Supply { supplier, mosaic: &id, delta, kind })
                 };
                 more(most - supply).unwrap();
                 assert!(more(1).is_err(), "{case}");
-                assert_eq!(ledger.mosaic(&id).unwrap().unwrap().supply, most, "{case}");
+                assert_eq!(state::mosaic(ledger.txn, &id).unwrap().unwrap().supply, most, "{case}");
             });
         });
     }
@@ -497,7 +501,8 @@ fn renting(ledger: &Ledger<'_, WriteTxn<'_>>, signer: PublicKey, height: u64) ->
     };
     let one = transaction(signer, 1, Body::ProvisionNamespace(body));
     let context = ValidationContext {
-        state: ledger,
+        state: &*ledger.txn,
+        block: Some(&*ledger.block),
         network,
         height: Height(height),
         now: Timestamp(0),
@@ -533,14 +538,14 @@ fn a_lease_is_active_renewed_taken_over_and_pruned_at_the_listed_heights() {
                 assert_eq!(renting(ledger, signer, earliest), ValidationResult::Success, "{member}");
             }
         });
-        let is_active = |height| batch.is_namespace_active(&name, Height(height), term).unwrap();
+        let is_active = |height| state::is_namespace_active(batch, &name, Height(height), term).unwrap();
         let end = number(&case["firstInactiveHeight"]);
         let activity = [first - 1, first, end - 1, end].map(is_active);
         assert_eq!(activity, [false, true, true, false]);
         let pruned = number(&case["prunedAtBlock"]);
         for (height, left) in [(pruned - 360, 1), (pruned - 1, 1), (pruned, 0)] {
             harvest(batch, &network, Height(height), Timestamp(0));
-            assert_eq!(batch.leases("acme").unwrap().len(), left, "{height}");
+            assert_eq!(state::leases(batch, "acme").unwrap().len(), left, "{height}");
         }
     });
 }

@@ -3,8 +3,8 @@
 use super::ChainSnapshot;
 use crate::api::views::Namespace;
 use crate::model::{Address, MosaicDefinition, MosaicId, NamespaceId};
+use crate::state;
 use crate::state::registry::{self, ListingIndex, Provision};
-use crate::state::{self, StateView};
 use crate::store::StoreError;
 
 /// A page of a list, newest entries first.
@@ -26,7 +26,7 @@ impl Page {
 impl ChainSnapshot<'_> {
     /// Returns whether a namespace is active; the built-in `nem` always is.
     pub fn is_active(&self, name: &NamespaceId) -> Result<bool, StoreError> {
-        self.snapshot.is_namespace_active(name, self.height, self.network.chain.blocks_per_year())
+        state::is_namespace_active(self.snapshot, name, self.height, self.network.chain.blocks_per_year())
     }
 
     /// Returns a namespace if it is active; `nem` is not included.
@@ -34,7 +34,7 @@ impl ChainSnapshot<'_> {
         if !self.is_active(name)? {
             return Ok(None);
         }
-        let lease = self.snapshot.leases(name.root())?.pop();
+        let lease = state::leases(self.snapshot, name.root())?.pop();
         Ok(lease.map(|lease| Namespace { name: name.clone(), owner: lease.owner, height: lease.height }))
     }
 
@@ -62,6 +62,6 @@ impl ChainSnapshot<'_> {
 
     /// Returns the supply in whole units of a mosaic that the state still has; `nem:xem` is included.
     pub fn supply(&self, id: &MosaicId) -> Result<Option<u64>, StoreError> {
-        Ok(self.snapshot.mosaic(id)?.map(|entry| entry.supply))
+        Ok(state::mosaic(self.snapshot, id)?.map(|entry| entry.supply))
     }
 }

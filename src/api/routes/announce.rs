@@ -146,7 +146,8 @@ pub fn prepare(call: &mut RequestContext<'_>) -> Result<(), ApiError> {
     call.budget.charge(cost::VALIDATION);
     let (view, now) = (call.chain, call.now.network);
     let (state, network) = (view.snapshot, view.network);
-    let context = ValidationContext { state, network, height: view.height.next(), now, purpose: Purpose::Prepare };
+    let context =
+        ValidationContext { state, block: None, network, height: view.height.next(), now, purpose: Purpose::Prepare };
     match result_of(rules::check_transaction(&transaction, &context).map(drop))? {
         ValidationResult::Success => call.send(&Data(&transaction.signed_bytes())),
         rejection => Err(ApiError::argument(rejection.name())),

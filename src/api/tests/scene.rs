@@ -273,7 +273,7 @@ impl Scene {
         let mut ledger = Ledger { txn: &mut batch, block: &mut context, network: &self.network };
         for transaction in &block.transactions {
             let mut list = Vec::new();
-            effects(transaction, &ledger, NETWORK, &mut list).unwrap();
+            effects(transaction, ledger.txn, NETWORK, &mut list).unwrap();
             apply::apply_transaction(&mut ledger, transaction, &list).unwrap();
         }
         let applied = apply::credit_block(&mut ledger, &block, parent.as_ref()).unwrap();

@@ -88,8 +88,8 @@ pub fn create(
         transactions,
     };
     block.signature = Some(key.sign(&block.to_bytes(SigningForm::NonVerifiable)));
-    let context =
-        ValidationContext { state, network, height: block.height, now: block.timestamp, purpose: Purpose::NewBlock };
+    let (height, now, purpose) = (block.height, block.timestamp, Purpose::NewBlock);
+    let context = ValidationContext { state, block: None, network, height, now, purpose };
     check_block(&block, hashes, &context).map_err(|rejection| BlockError::from_rejection(rejection, None))?;
     Ok(block)
 }

@@ -316,6 +316,7 @@ fn a_transaction_that_raises_an_exception_does_not_stop_the_selection() {
     let state = scene.state();
     let context = ValidationContext {
         state: &state,
+        block: None,
         network: &scene.network,
         height: LAST.next(),
         now: NOW,

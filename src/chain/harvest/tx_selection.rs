@@ -90,9 +90,16 @@ impl TxSelection {
         // Each transaction has its own context: its accounts are written at once, or dropped if it fails.
         let mut block = BlockContext::new(height, timestamp);
         let mut ledger = Ledger { txn: &mut trial, block: &mut block, network };
-        let case = ValidationContext { state: &ledger, network, height, now: timestamp, purpose: Purpose::NewBlock };
+        let case = ValidationContext {
+            state: &*ledger.txn,
+            block: Some(ledger.block),
+            network,
+            height,
+            now: timestamp,
+            purpose: Purpose::NewBlock,
+        };
         let effects = check_transaction(&transaction, &case)?;
-        let addition = draft.content.conflict_keys(&transaction)?;
+        let addition = draft.content.conflict_keys(std::slice::from_ref(&*transaction))?;
         let count = draft.count + transaction.self_and_children().count();
         if count > network.chain.max_transactions_per_block as usize {
             // The first transaction that does not fit ends the selection.

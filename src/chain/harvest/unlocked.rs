@@ -7,8 +7,8 @@ use crate::crypto::KeyPair;
 use crate::model::units::MIN_STAKE;
 use crate::model::{Address, Amount, Height, Network};
 use crate::rules::may_not_harvest;
-use crate::state::{LinkRole, StateView};
-use crate::store::StoreError;
+use crate::state::{self, LinkRole};
+use crate::store::{Read, StoreError};
 
 /// Result of unlocking an account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,15 +42,15 @@ impl UnlockResult {
 pub fn check_eligibility(
     address: &Address,
     height: Height,
-    state: &impl StateView,
+    state: &impl Read,
     network: &Network,
 ) -> Result<UnlockResult, StoreError> {
-    let account = state.account(address)?;
+    let account = state::account(state, address)?;
     if !account.is_known() {
         return Ok(UnlockResult::UnknownAccount);
     }
     let owner = account.links.last().filter(|link| link.role == LinkRole::Remote).map(|link| link.linked_address);
-    let behind = owner.map(|owner| state.account(&owner)).transpose()?.unwrap_or(account);
+    let behind = owner.map(|owner| state::account(state, &owner)).transpose()?.unwrap_or(account);
     let vested = Amount(behind.balance.at(height, &network.chain).vested);
     Ok(if vested < MIN_STAKE { UnlockResult::HarvestingIneligible } else { UnlockResult::Success })
 }
@@ -81,7 +81,7 @@ impl UnlockedAccounts {
         &mut self,
         pair: Box<KeyPair>,
         height: Height,
-        state: &impl StateView,
+        state: &impl Read,
         network: &Network,
     ) -> Result<UnlockResult, StoreError> {
         let address = address_of(&pair, network);
@@ -97,7 +97,7 @@ impl UnlockedAccounts {
         &mut self,
         pair: Box<KeyPair>,
         height: Height,
-        state: &impl StateView,
+        state: &impl Read,
         network: &Network,
     ) -> Result<UnlockResult, StoreError> {
         let address = address_of(&pair, network);
@@ -110,7 +110,7 @@ impl UnlockedAccounts {
     }
 
     /// Starts the waiting configured accounts that are now eligible.
-    pub fn retry(&mut self, height: Height, state: &impl StateView, network: &Network) -> Result<(), StoreError> {
+    pub fn retry(&mut self, height: Height, state: &impl Read, network: &Network) -> Result<(), StoreError> {
         let mut index = 0;
         while let Some((address, pair)) = self.pending.get(index) {
             if self.check_unlock(address, pair, height, state, network)? == UnlockResult::Success {
@@ -133,7 +133,7 @@ impl UnlockedAccounts {
         address: &Address,
         pair: &KeyPair,
         height: Height,
-        state: &impl StateView,
+        state: &impl Read,
         network: &Network,
     ) -> Result<UnlockResult, StoreError> {
         if !self.contains(address) && i64::try_from(self.count()) == Ok(i64::from(self.limit)) {
@@ -152,7 +152,7 @@ impl UnlockedAccounts {
     }
 
     /// Stops the accounts that may not harvest at a height. Configured ones are retried later.
-    pub fn prune(&mut self, height: Height, state: &impl StateView, network: &Network) -> Result<(), StoreError> {
+    pub fn prune(&mut self, height: Height, state: &impl Read, network: &Network) -> Result<(), StoreError> {
         let mut ended = Vec::new();
         for address in self.keys.keys() {
             if check_eligibility(address, height, state, network)? != UnlockResult::Success {

@@ -150,6 +150,14 @@ impl MosaicEntry {
     }
 }
 
+/// Returns the newest definition of a mosaic and its supply in whole units; `nem:xem` included.
+pub fn mosaic(state: &impl Read, id: &MosaicId) -> Result<Option<MosaicEntry>, StoreError> {
+    if id.is_xem() {
+        return Ok(Some(MosaicEntry::xem()));
+    }
+    Ok(current_mosaic(state, id)?.map(|mosaic| mosaic.entry))
+}
+
 /// Returns a mosaic of the last lease of its namespace; never `nem:xem`.
 pub fn current_mosaic(state: &impl Read, id: &MosaicId) -> Result<Option<CurrentMosaic>, StoreError> {
     let Some(lease) = namespaces::leases(state, id.namespace.root())?.pop() else { return Ok(None) };

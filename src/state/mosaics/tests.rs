@@ -11,7 +11,7 @@ use crate::model::mosaic::{LevyKind, MosaicProperties};
 use crate::model::network::test_network;
 use crate::model::transaction::Transfer;
 use crate::model::{Amount, Body, Hash256, Levy, Mosaic, NamespaceId, Network, NetworkByte, Timestamp, Transaction};
-use crate::state::{BlockContext, Effect, ExpiryKind, StateView, for_each_expired, holdings_after};
+use crate::state::{self, BlockContext, Effect, ExpiryKind, for_each_expired, holdings_after};
 use crate::store::{StoredHeader, WriteTxn, test_store};
 
 /// Number of accounts that own the namespace and hold the mosaic.
@@ -190,8 +190,8 @@ impl World<'_, '_> {
         let names = ["alice", "alice.vouchers"].map(|name| NamespaceId::parse(name).unwrap());
         let [root, child] = names.map(|name| Effect::Namespace { owner: account(owner), name });
         self.apply(&[root]);
-        let lease = self.batch.leases("alice").unwrap().pop().unwrap();
-        if !self.batch.is_in_lease(&lease, &id().namespace).unwrap() {
+        let lease = state::leases(self.batch, "alice").unwrap().pop().unwrap();
+        if !state::is_in_lease(self.batch, &lease, &id().namespace).unwrap() {
             self.apply(&[child]);
         }
     }
@@ -283,9 +283,9 @@ impl World<'_, '_> {
         }
         for who in 0..ACCOUNTS {
             let has = self.model.holders().get(&who).copied().unwrap_or(0);
-            prop_assert_eq!(self.batch.mosaic_balance(&id(), &account(who)).unwrap(), has);
+            prop_assert_eq!(state::mosaic_balance(self.batch, &id(), &account(who)).unwrap(), has);
             let is_invested = self.model.invested.contains(&who);
-            prop_assert_eq!(self.batch.holds_mosaic(&account(who)).unwrap(), is_invested, "{}", who);
+            prop_assert_eq!(state::holds_mosaic(self.batch, &account(who)).unwrap(), is_invested, "{}", who);
             let part = holdings_after(self.batch, &account(who), None, usize::MAX).unwrap();
             prop_assert_eq!(part.ids, if is_invested { vec![id()] } else { Vec::new() });
         }

@@ -14,7 +14,7 @@ use nisd::mempool::{ConfirmedChain, Mempool};
 use nisd::model::transaction::wire_version;
 use nisd::model::{Address, Block, BlockKind, Hash256, Height, MosaicId, Network, Timestamp, Transaction};
 use nisd::rules::Rejection;
-use nisd::state::{self, Lease, StateView};
+use nisd::state::{self, Lease};
 use nisd::store::{ChainIdentity, Options, Store, tip};
 use tempfile::TempDir;
 
@@ -213,7 +213,7 @@ impl NodeUnderTest {
             self.compare_account(&snapshot, world, model, who)?;
         }
         for (name, root) in &model.roots {
-            let leases = snapshot.leases(name).expect("a store");
+            let leases = state::leases(&snapshot, name).expect("a store");
             let children =
                 |lease: &Lease| state::subnamespaces_after(&snapshot, lease, "", usize::MAX).expect("a store");
             let found: Vec<_> =
@@ -222,11 +222,11 @@ impl NodeUnderTest {
                 |lease: &super::model::Lease| (world.key_ring.address(lease.owner), lease.height, lease.children.len());
             check_equal("leases of", name, root.leases.iter().map(lease).collect::<Vec<_>>(), found)?;
             for (id, token) in &root.tokens {
-                let entry = snapshot.mosaic(id).expect("a store");
+                let entry = state::mosaic(&snapshot, id).expect("a store");
                 let found = entry.map(|entry| (entry.supply, entry.definition));
                 check_equal("mosaic", &id.to_string(), Some((token.supply, token.definition.clone())), found)?;
                 for who in 0..world.key_ring.len() {
-                    let found = snapshot.mosaic_balance(id, &world.key_ring.address(who)).expect("a store");
+                    let found = state::mosaic_balance(&snapshot, id, &world.key_ring.address(who)).expect("a store");
                     check_equal(
                         "balance of a mosaic of",
                         &world.key_ring.address(who).to_string(),

@@ -125,7 +125,7 @@ impl Run<'_, '_> {
         let mut notifications = Vec::new();
         for transaction in &block.transactions {
             let mut effects = Vec::new();
-            state::effects(transaction, &ledger, network.byte, &mut effects).unwrap();
+            state::effects(transaction, ledger.txn, network.byte, &mut effects).unwrap();
             apply::apply_transaction(&mut ledger, transaction, &effects).unwrap();
             notifications.extend(effects.iter().map(|effect| accounts.notification(effect)));
         }
