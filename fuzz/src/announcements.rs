@@ -515,7 +515,7 @@ impl<'g> Harness<'g> {
                 assert!(shown.iter().map(|root| &*root.transaction).eq(expected), "what an account is shown");
                 if !pool.is_rebuilding() {
                     let is_new =
-                        |root: &&MempoolEntry| !confirmed.snapshot.contains_hash(&root.hashes.own).expect("a store");
+                        |root: &&MempoolEntry| state::find_remembered_hash(confirmed.snapshot, &root.hashes.own).expect("a store").is_none();
                     assert!(shown.iter().all(is_new), "what is in the chain is not unconfirmed");
                 }
             });

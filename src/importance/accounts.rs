@@ -3,9 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::AccountInput;
-use super::budget::{TREE_COST, WorkBudget};
+use super::csr::{Loop, TREE_COST};
 use super::java_hash_map::{capacity, java_hash};
-use crate::model::units::MIN_STAKE;
 use crate::model::{Address, Amount, Height};
 
 /// Width of the sections of account ids by which [`Accounts::find`] narrows its search: each outlink needs two lookups.
@@ -14,18 +13,39 @@ const SECTION: usize = 64;
 /// Eligible accounts in ascending order of their ids.
 #[derive(Debug, Default)]
 pub struct Accounts {
-    ids: Vec<u32>,
+    /// Vested balance in micro-units from which on an account is eligible.
+    min_stake: Amount,
+    /// Ids in ascending order.
+    pub ids: Vec<u32>,
     addresses: Vec<Address>,
     /// Per section of ids, the number of accounts below it, up to the last account that was added.
     starts: Vec<u32>,
     hashes: Vec<u32>,
-    vested: Vec<u64>,
+    /// Vested balances in micro-units.
+    pub vested: Vec<u64>,
     /// Per account its first height, or any other sort key under [`AccountOrder::Given`].
     sort_heights: Vec<u64>,
     /// Accounts counted, eligible or not.
-    counted: u64,
+    pub counted: u64,
     /// Those of them whose first height is the height of the calculation. The nemesis account is not included.
     new_accounts: u64,
+    keys: BTreeSet<Key>,
+    /// The accounts in their final order.
+    pub sorted: SortedAccounts,
+}
+
+/// Age group and bucket, first height, address, index.
+type Key = (u64, u64, Address, u32);
+
+/// Eligible accounts in their final order.
+#[derive(Debug, Default)]
+pub struct SortedAccounts {
+    /// Per account in the order of ids, its index in the final order.
+    pub index: Vec<u32>,
+    /// Hashes of the addresses; then those of the ineligible recipients of outlinks.
+    pub hashes: Vec<u32>,
+    /// Vested balances in micro-units.
+    pub vested: Vec<f64>,
 }
 
 /// How accounts are ordered. Some sums depend on the order.
@@ -44,8 +64,9 @@ pub enum AccountOrder {
 
 impl Accounts {
     /// Creates an empty table with capacity for `expected` accounts.
-    pub fn with_capacity(expected: usize) -> Accounts {
+    pub fn new(min_stake: Amount, expected: usize) -> Accounts {
         Accounts {
+            min_stake,
             ids: Vec::with_capacity(expected),
             addresses: Vec::with_capacity(expected),
             hashes: Vec::with_capacity(expected),
@@ -55,11 +76,11 @@ impl Accounts {
         }
     }
 
-    /// Counts an account, and stores it if its vested balance reaches [`MIN_STAKE`]. Ids must be ascending.
+    /// Counts an account, and stores it if its vested balance suffices. Ids must be ascending.
     pub fn add(&mut self, party: &AccountInput, vested: Amount, first_height: Height, height: Height) {
         assert!(self.ids.last().is_none_or(|last| *last < party.id), "accounts must be added in ascending order");
         self.skip_ineligible(1, u64::from(first_height == height));
-        if vested >= MIN_STAKE {
+        if vested >= self.min_stake {
             self.hashes.push(java_hash(&party.address));
             while self.starts.len() <= party.id as usize / SECTION {
                 self.starts.push(self.ids.len() as u32);
@@ -77,14 +98,9 @@ impl Accounts {
         self.new_accounts += young;
     }
 
-    /// Returns the number of accounts counted, eligible or not.
-    pub fn counted(&self) -> u64 {
-        self.counted
-    }
-
     /// Returns the number of eligible accounts.
     pub fn len(&self) -> usize {
-        self.addresses.len()
+        self.ids.len()
     }
 
     /// Returns the index of an eligible account in the order of ids.
@@ -95,12 +111,7 @@ impl Accounts {
         self.ids[start..end].binary_search(&number).ok().map(|found| (start + found) as u32)
     }
 
-    /// Returns the ids in ascending order.
-    pub fn ids(&self) -> &[u32] {
-        &self.ids
-    }
-
-    /// Returns the sort key of an account: age group and bucket, first height, address, index.
+    /// Returns the sort key of an account.
     fn key(&self, account: usize, order: AccountOrder, height: Height) -> Key {
         let (place, hash) = (self.sort_heights[account], self.hashes[account]);
         let is_young = place == height.0;
@@ -115,60 +126,36 @@ impl Accounts {
         };
         (bucket, place, self.addresses[account], account as u32)
     }
-}
 
-type Key = (u64, u64, Address, u32);
-
-/// Sorts the accounts incrementally.
-#[derive(Debug)]
-pub struct AccountSort {
-    sorted: BTreeSet<Key>,
-    keyed: usize,
-    made: SortedAccounts,
-}
-
-/// Eligible accounts in their final order.
-#[derive(Debug, Default)]
-pub struct SortedAccounts {
-    /// Per account in the order of ids, its index in the final order.
-    pub index: Vec<u32>,
-    /// Hashes of the addresses.
-    pub hashes: Vec<u32>,
-    /// Vested balances in micro-units.
-    pub vested: Vec<f64>,
-}
-
-impl AccountSort {
-    /// Prepares to sort `accounts` accounts.
-    pub fn new(accounts: usize) -> AccountSort {
-        let (index, hashes) = (Vec::with_capacity(accounts), Vec::with_capacity(accounts));
-        let made = SortedAccounts { index, hashes, vested: Vec::with_capacity(accounts) };
-        AccountSort { sorted: BTreeSet::new(), keyed: 0, made }
-    }
-
-    /// Continues within the budget; returns true when finished.
-    pub fn step(&mut self, accounts: &Accounts, order: AccountOrder, height: Height, budget: &mut WorkBudget) -> bool {
-        while self.keyed < accounts.len() {
-            if !budget.charge(TREE_COST) {
+    /// Stage: puts the accounts into a tree that sorts them.
+    pub fn insert_keys(&mut self, order: AccountOrder, height: Height, work: &mut Loop) -> bool {
+        if work.at == 0 {
+            let (accounts, sorted) = (self.len(), &mut self.sorted);
+            sorted.index = Vec::with_capacity(accounts);
+            sorted.hashes = Vec::with_capacity(accounts);
+            sorted.vested = Vec::with_capacity(accounts);
+        }
+        while work.at < self.len() {
+            if !work.charge(TREE_COST) {
                 return false;
             }
-            self.sorted.insert(accounts.key(self.keyed, order, height));
-            self.made.index.push(0);
-            self.keyed += 1;
+            self.keys.insert(self.key(work.at, order, height));
+            self.sorted.index.push(0);
+            work.at += 1;
         }
-        while budget.charge(TREE_COST) {
-            let Some((.., account)) = self.sorted.pop_first() else { return true };
-            let account = account as usize;
-            self.made.index[account] = self.made.hashes.len() as u32;
-            self.made.hashes.push(accounts.hashes[account]);
-            self.made.vested.push(accounts.vested[account] as f64);
-        }
-        false
+        true
     }
 
-    /// Returns the sorted accounts. Valid once a step has returned true.
-    pub fn finish(self) -> SortedAccounts {
-        self.made
+    /// Stage: takes the accounts out of the tree.
+    pub fn pop_keys(&mut self, work: &mut Loop) -> bool {
+        while work.charge(TREE_COST) {
+            let Some((.., account)) = self.keys.pop_first() else { return true };
+            let account = account as usize;
+            self.sorted.index[account] = self.sorted.hashes.len() as u32;
+            self.sorted.hashes.push(self.hashes[account]);
+            self.sorted.vested.push(self.vested[account] as f64);
+        }
+        false
     }
 }
 
@@ -177,12 +164,13 @@ mod tests {
     use super::*;
     use crate::crypto::PublicKey;
     use crate::model::NetworkByte;
+    use crate::model::units::MIN_STAKE;
 
     #[test]
     fn only_eligible_accounts_are_found_by_id() {
         let address = Address::from_public_key(&PublicKey([1; 32]), NetworkByte::TESTNET);
         for (count, gap) in [(0, 1), (1, 1), (2, 70), (40, 3), (20_000, 1), (3_000, 50)] {
-            let mut accounts = Accounts::default();
+            let mut accounts = Accounts::new(MIN_STAKE, 0);
             for number in (0..count).map(|place| place * gap) {
                 let vested = if number % 3 == 0 { Amount(0) } else { MIN_STAKE };
                 accounts.add(&AccountInput { id: number, address }, vested, Height(1), Height(2));

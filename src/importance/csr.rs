@@ -1,6 +1,71 @@
-//! Items in numbered groups, back to back in one array (compressed sparse rows, CSR), built and iterated in slices.
+//! Loops that run in slices, and items in numbered groups, back to back in one array (compressed sparse rows, CSR).
 
-use super::budget::WorkBudget;
+use std::ops::Range;
+
+/// Cost in units of an insertion into a large tree or a removal from it.
+pub const TREE_COST: u32 = 16;
+
+/// A part of a calculation: continues its loop within the budget; returns true when finished.
+pub type Stage<T> = fn(&mut T, &mut Loop) -> bool;
+
+/// A loop that runs in slices: the work left in the present slice, and how far the loop is.
+#[derive(Debug, Default)]
+pub struct Loop {
+    /// Units of work left in the slice. One unit is about one visited element.
+    budget: u32,
+    /// Elements passed.
+    pub at: usize,
+    /// Items of groups passed.
+    pub cursor: Cursor,
+    /// Running sum.
+    pub sum: f64,
+}
+
+impl Loop {
+    /// Begins a slice of `units`, at least one, so that every slice makes progress.
+    pub fn begin_slice(&mut self, units: u32) {
+        self.budget = units.max(1);
+    }
+
+    /// Begins another loop in the same slice.
+    pub fn restart(&mut self) {
+        *self = Loop { budget: self.budget, ..Loop::default() };
+    }
+
+    /// Returns whether the slice is over.
+    pub fn is_exhausted(&self) -> bool {
+        self.budget == 0
+    }
+
+    /// Charges `cost` units and returns true if anything is left. The last charge may overdraw.
+    pub fn charge(&mut self, cost: u32) -> bool {
+        let affordable = self.budget > 0;
+        self.budget = self.budget.saturating_sub(cost);
+        affordable
+    }
+
+    /// Charges up to `wanted` units, as many as are left, and returns how many.
+    pub fn charge_up_to(&mut self, wanted: usize) -> usize {
+        let taken = wanted.min(self.budget as usize);
+        self.budget -= taken as u32;
+        taken
+    }
+
+    /// Advances towards element `end`, one unit per element, and returns the range passed.
+    pub fn advance(&mut self, end: usize) -> Range<usize> {
+        let from = self.at;
+        self.at += self.charge_up_to(end.saturating_sub(from));
+        from..self.at
+    }
+
+    /// Returns the next slice of the items of groups ([`Cursor::next_slice`]).
+    pub fn next_slice<'a, G: GroupAccess>(&mut self, groups: &'a G) -> Option<GroupSlice<'a, G::Item>> {
+        let mut cursor = self.cursor;
+        let slice = cursor.next_slice(groups, self);
+        self.cursor = cursor;
+        slice
+    }
+}
 
 /// Items in groups numbered from 0.
 pub trait GroupAccess {
@@ -32,7 +97,8 @@ impl<T> GroupAccess for Vec<Vec<T>> {
 pub struct Csr<T> {
     /// Start of each group, followed by the end of the last one.
     starts: Vec<u32>,
-    items: Vec<T>,
+    /// The items, group after group.
+    pub items: Vec<T>,
 }
 
 impl<T> Default for Csr<T> {
@@ -60,21 +126,6 @@ impl<T> Csr<T> {
         let mut starts = Vec::with_capacity(groups + 1);
         starts.push(0);
         Csr { starts, items: Vec::with_capacity(items) }
-    }
-
-    /// Returns the number of items of all groups.
-    pub fn total(&self) -> usize {
-        self.items.len()
-    }
-
-    /// Returns the items of all groups, group after group.
-    pub fn items(&self) -> &[T] {
-        &self.items
-    }
-
-    /// Returns the same, mutable.
-    pub fn items_mut(&mut self) -> &mut [T] {
-        &mut self.items
     }
 
     /// Appends an item to the open last group.
@@ -115,14 +166,14 @@ impl Cursor {
     pub fn next_slice<'a, G: GroupAccess>(
         &mut self,
         groups: &'a G,
-        budget: &mut WorkBudget,
+        work: &mut Loop,
     ) -> Option<GroupSlice<'a, G::Item>> {
         if self.at_end(groups) {
             return None;
         }
         let (group, from) = (self.group, self.passed);
         let all = groups.group(group);
-        let paid = budget.charge_up_to((all.len() - from).max(1));
+        let paid = work.charge_up_to((all.len() - from).max(1));
         if paid == 0 {
             return None;
         }
@@ -138,17 +189,18 @@ impl Cursor {
     }
 }
 
-/// An incremental counting sort of items into other groups. Within a group, items keep the order of the source.
-#[derive(Debug)]
+/// A counting sort of items into other groups, in slices. Within a group, items keep the order of the source.
+#[derive(Debug, Default)]
 pub struct CountingSort<T> {
-    stage: Stage,
-    cursor: Cursor,
-    at: usize,
-    made: Csr<T>,
+    stage: SortStage,
+    /// While items are placed, entry g + 1 is the position of the next item of group g.
+    starts: Vec<u32>,
+    items: Vec<T>,
 }
 
-#[derive(Debug)]
-enum Stage {
+#[derive(Debug, Default)]
+enum SortStage {
+    #[default]
     Count,
     Sum,
     /// Touches the memory for the first time in address order, which costs far less than first touches in random order.
@@ -157,68 +209,60 @@ enum Stage {
 }
 
 impl<T: Copy + Default> CountingSort<T> {
-    /// Prepares to sort into `groups` groups.
-    pub fn new(groups: usize) -> CountingSort<T> {
-        // While items are placed, entry g + 1 is the position of the next item of group g.
-        let made = Csr { starts: vec![0; groups + 2], items: Vec::new() };
-        CountingSort { stage: Stage::Count, cursor: Cursor::default(), at: 0, made }
-    }
-
-    /// Continues within the budget; returns true when finished. `entry` maps an item of a group of `source` to its
-    /// target group and value, or to `None` to leave it out. It must return the same in every call.
+    /// Continues within the budget; returns the `groups` groups when finished. `entry` maps an item of a group of
+    /// `source` to its target group and value, or to `None` to leave it out. It must return the same in every call.
     pub fn step<S: GroupAccess>(
         &mut self,
+        groups: usize,
         source: &S,
         entry: impl Fn(usize, &S::Item) -> Option<(usize, T)>,
-        budget: &mut WorkBudget,
-    ) -> bool {
-        match self.stage {
-            Stage::Count => {
-                while let Some(run) = self.cursor.next_slice(source, budget) {
+        work: &mut Loop,
+    ) -> Option<Csr<T>> {
+        let next = match self.stage {
+            SortStage::Count => {
+                if self.starts.is_empty() {
+                    self.starts = vec![0; groups + 2];
+                }
+                while let Some(run) = work.next_slice(source) {
                     for (group, _) in run.items.iter().filter_map(|item| entry(run.group, item)) {
-                        self.made.starts[group + 2] += 1;
+                        self.starts[group + 2] += 1;
                     }
                 }
-                self.next(self.cursor.at_end(source), Stage::Sum)
+                work.cursor.at_end(source).then_some(SortStage::Sum)
             }
-            Stage::Sum => {
-                let end = self.made.starts.len();
-                for group in budget.advance(&mut self.at, end).filter(|group| *group > 0) {
-                    self.made.starts[group] += self.made.starts[group - 1];
+            SortStage::Sum => {
+                for group in work.advance(self.starts.len()).filter(|group| *group > 0) {
+                    self.starts[group] += self.starts[group - 1];
                 }
-                self.next(self.at == end, Stage::Reserve)
+                (work.at == self.starts.len()).then_some(SortStage::Reserve)
             }
-            Stage::Reserve => {
-                let total = self.made.starts.last().copied().unwrap_or_default() as usize;
-                self.made.items.reserve_exact(total - self.made.items.len());
-                let length = self.made.items.len() + budget.charge_up_to(total - self.made.items.len());
-                self.made.items.resize(length, T::default());
-                self.next(length == total, Stage::Place)
+            SortStage::Reserve => {
+                let total = self.starts.last().copied().unwrap_or_default() as usize;
+                self.items.reserve_exact(total - self.items.len());
+                self.items.resize(work.advance(total).end, T::default());
+                (work.at == total).then_some(SortStage::Place)
             }
-            Stage::Place => {
-                while let Some(run) = self.cursor.next_slice(source, budget) {
+            SortStage::Place => {
+                while let Some(run) = work.next_slice(source) {
                     for (group, item) in run.items.iter().filter_map(|item| entry(run.group, item)) {
-                        let place = &mut self.made.starts[group + 1];
-                        self.made.items[*place as usize] = item;
+                        let place = &mut self.starts[group + 1];
+                        self.items[*place as usize] = item;
                         *place += 1;
                     }
                 }
-                self.cursor.at_end(source)
+                if !work.cursor.at_end(source) {
+                    return None;
+                }
+                self.starts.pop();
+                let CountingSort { starts, items, .. } = std::mem::take(self);
+                return Some(Csr { starts, items });
             }
+        };
+        if let Some(next) = next {
+            self.stage = next;
+            work.restart();
         }
-    }
-
-    /// Returns the result. Valid once a step has returned true.
-    pub fn finish(mut self) -> Csr<T> {
-        self.made.starts.pop();
-        self.made
-    }
-
-    fn next(&mut self, done: bool, stage: Stage) -> bool {
-        if done {
-            (self.stage, self.cursor, self.at) = (stage, Cursor::default(), 0);
-        }
-        false
+        None
     }
 }
 
@@ -236,13 +280,32 @@ mod tests {
     }
 
     #[test]
+    fn a_budget_starts_non_empty_and_is_overdrawn_only_by_the_last_piece() {
+        let mut work = Loop::default();
+        work.begin_slice(0);
+        assert!(work.charge(5));
+        assert!(work.is_exhausted() && !work.charge(1));
+        assert_eq!(work.charge_up_to(3), 0);
+    }
+
+    #[test]
+    fn ranges_are_processed_piece_by_piece() {
+        let (mut work, mut passed) = (Loop::default(), Vec::new());
+        while work.at < 7 {
+            work.begin_slice(3);
+            passed.extend(work.advance(7));
+        }
+        assert_eq!(passed, [0, 1, 2, 3, 4, 5, 6]);
+    }
+
+    #[test]
     fn iteration_visits_every_item_once_with_any_budget() {
         let groups = sample();
         for units in 1..10 {
-            let (mut cursor, mut passed, mut ends) = (Cursor::default(), Vec::new(), Vec::new());
-            while !cursor.at_end(&groups) {
-                let mut allowance = WorkBudget::new(units);
-                while let Some(run) = cursor.next_slice(&groups, &mut allowance) {
+            let (mut work, mut passed, mut ends) = (Loop::default(), Vec::new(), Vec::new());
+            while !work.cursor.at_end(&groups) {
+                work.begin_slice(units);
+                while let Some(run) = work.next_slice(&groups) {
                     ends.extend(run.ends.then_some(run.group));
                     passed.extend(run.items.iter().copied());
                 }
@@ -254,10 +317,14 @@ mod tests {
     #[test]
     fn regrouping_keeps_the_order_within_a_group_and_can_leave_items_out() {
         for units in [1, 2, 1000] {
-            let mut regroup = CountingSort::new(4);
+            let (mut sort, mut work) = (CountingSort::default(), Loop::default());
             let entry = |group, item: &u32| (*item != 0).then_some((*item as usize, group));
-            while !regroup.step(&sample(), entry, &mut WorkBudget::new(units)) {}
-            let made = regroup.finish();
+            let made = loop {
+                work.begin_slice(units);
+                if let Some(made) = sort.step(4, &sample(), entry, &mut work) {
+                    break made;
+                }
+            };
             let groups: Vec<_> = (0..made.groups()).map(|group| made.group(group).to_vec()).collect();
             assert_eq!(groups, [vec![], vec![0, 2], vec![], vec![0, 2]]);
         }

@@ -1,43 +1,35 @@
 //! Net flows between accounts, and the outlink scores that follow from them.
 
-use super::budget::WorkBudget;
-use super::csr::{Csr, Cursor, GroupAccess};
+use super::csr::{Csr, Cursor, GroupAccess, Loop};
 use super::java_hash_map::{JavaHashMapOrder, Visit};
 use super::outlinks::Outlinks;
 
 /// Factor applied to negative scores.
 const NEGATIVE_WEIGHT: f64 = 0.6;
 
-/// Scores and flows by account index.
+/// Scores and flows by account index, computed account by account.
 #[derive(Debug, Default)]
 pub struct Flows {
     /// Outlink score of every account.
     pub scores: Vec<f64>,
     /// Per account the eligible recipients of at least the minimum net flow, in hash-table order, and the flow.
     pub outflows: Csr<(u32, f64)>,
-}
-
-/// Computes the flows incrementally, account by account.
-#[derive(Debug)]
-pub struct FlowTables {
     minimum: f64,
     stage: Stage,
-    sent: Cursor,
     received: Cursor,
     table: FlowTable,
-    score: f64,
-    made: Flows,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 enum Stage {
+    #[default]
     Sent,
     Received,
     Sum,
 }
 
 /// Net flows of one account by counterparty.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct FlowTable {
     /// Counterparties and flows in order of insertion.
     entries: Vec<(u32, f64)>,
@@ -62,44 +54,47 @@ impl FlowTable {
     }
 }
 
-impl FlowTables {
-    /// Prepares to process `outlinks`. `minimum` is the smallest flow to keep, in micro-units.
-    pub fn new(outlinks: &Outlinks, minimum: f64) -> FlowTables {
-        let (accounts, parties) = (outlinks.sent.groups(), outlinks.hashes.len());
+impl Flows {
+    /// Prepares to process `outlinks` among `parties` participants. `minimum` is the smallest flow to keep, in
+    /// micro-units.
+    pub fn new(outlinks: &Outlinks, parties: usize, minimum: f64) -> Flows {
+        let accounts = outlinks.sent.groups();
         let entries = Vec::with_capacity(parties);
         let table = FlowTable { entries, order: JavaHashMapOrder::new(parties), entry_of: vec![0; parties] };
-        let outflows = Csr::with_capacity(accounts, outlinks.received.total());
-        let made = Flows { scores: Vec::with_capacity(accounts), outflows };
-        let (sent, received) = (Cursor::default(), Cursor::default());
-        FlowTables { minimum, stage: Stage::Sent, sent, received, table, score: 0.0, made }
+        let outflows = Csr::with_capacity(accounts, outlinks.received.items.len());
+        Flows { scores: Vec::with_capacity(accounts), outflows, minimum, table, ..Flows::default() }
     }
 
-    /// Continues within the budget; returns true when finished.
-    pub fn step(&mut self, outlinks: &Outlinks, budget: &mut WorkBudget) -> bool {
+    /// Stage: computes the flows. `hashes` are those of the addresses of all participants.
+    pub fn step(&mut self, outlinks: &Outlinks, hashes: &[u32], work: &mut Loop) -> bool {
         loop {
             match self.stage {
                 Stage::Sent => {
-                    let Some(run) = self.sent.next_slice(&outlinks.sent, budget) else {
-                        return self.sent.at_end(&outlinks.sent);
+                    let Some(run) = work.next_slice(&outlinks.sent) else {
+                        let is_done = work.cursor.at_end(&outlinks.sent);
+                        if is_done {
+                            self.table = FlowTable::default();
+                        }
+                        return is_done;
                     };
                     for (party, weight) in run.items {
-                        self.table.add(*party, *weight, &outlinks.hashes);
+                        self.table.add(*party, *weight, hashes);
                     }
                     if run.ends {
                         self.stage = Stage::Received;
                     }
                 }
                 Stage::Received => {
-                    let Some(run) = self.received.next_slice(&outlinks.received, budget) else { return false };
+                    let Some(run) = self.received.next_slice(&outlinks.received, work) else { return false };
                     for (party, weight) in run.items {
-                        self.table.add(*party, -*weight, &outlinks.hashes);
+                        self.table.add(*party, -*weight, hashes);
                     }
                     if run.ends {
                         self.stage = Stage::Sum;
                     }
                 }
                 Stage::Sum => {
-                    if !self.sum(outlinks.sent.groups(), budget) {
+                    if !self.sum(outlinks.sent.groups(), work) {
                         return false;
                     }
                     self.stage = Stage::Sent;
@@ -109,32 +104,27 @@ impl FlowTables {
     }
 
     /// Sums the table of one account and empties it; returns true when finished.
-    fn sum(&mut self, accounts: usize, budget: &mut WorkBudget) -> bool {
-        while budget.charge(1) {
+    fn sum(&mut self, accounts: usize, work: &mut Loop) -> bool {
+        while work.charge(1) {
             match self.table.order.visit() {
                 Visit::Pending => {}
                 Visit::Key(entry) => {
                     let (party, flow) = self.table.entries[entry];
-                    self.score += flow;
+                    work.sum += flow;
                     self.table.entry_of[party as usize] = 0;
                     if (party as usize) < accounts && flow >= self.minimum {
-                        self.made.outflows.push((party, flow));
+                        self.outflows.push((party, flow));
                     }
                 }
                 Visit::End => {
-                    let score = std::mem::take(&mut self.score);
-                    self.made.scores.push(if score < 0.0 { score * NEGATIVE_WEIGHT } else { score });
-                    self.made.outflows.close_group();
+                    let score = std::mem::take(&mut work.sum);
+                    self.scores.push(if score < 0.0 { score * NEGATIVE_WEIGHT } else { score });
+                    self.outflows.close_group();
                     self.table.entries.clear();
                     return true;
                 }
             }
         }
         false
-    }
-
-    /// Returns the flows. Valid once a step has returned true.
-    pub fn finish(self) -> Flows {
-        self.made
     }
 }

@@ -35,7 +35,7 @@ fn is_over_full(keys: u64, capacity: u32) -> bool {
 
 /// A hash table that yields only an order. Keys are numbered by insertion. The caller inserts all keys and then visits
 /// them, which leaves the table empty for reuse.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct JavaHashMapOrder {
     hashes: Vec<u32>,
     capacity: u32,

@@ -5,33 +5,32 @@
 //! bit, whatever the slicing.
 
 mod accounts;
-pub mod budget;
-pub mod clusters;
 pub mod csr;
 mod flows;
+pub mod graph;
 pub mod java_hash_map;
-mod matrix;
-mod neighbours;
 mod outlinks;
-mod pipeline;
-mod proximity;
 mod rank;
 pub mod score;
-mod stake;
-pub mod structure;
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
-
 pub use accounts::AccountOrder;
-pub use matrix::{OutlinkMatrix, SparseMatrix};
 pub use outlinks::{MAX_OUTLINKS, decay};
-pub use pipeline::{Graph, ProofOfImportance};
-pub use stake::ProofOfStake;
 
+use self::accounts::Accounts;
+use self::csr::{Csr, Loop, Stage};
+use self::flows::Flows;
+use self::graph::Graph;
+use self::outlinks::{Outlinks, decay_between};
+use self::rank::PowerIteration;
+use self::score::{Scores, graph_weight};
 use crate::model::network::ImportanceScheme;
+use crate::model::units::MIN_STAKE;
 use crate::model::{Address, Amount, Height};
+
+/// Maximum preallocation. The supply of a public network suffices for fewer eligible accounts.
+const MAX_EXPECTED: u64 = 1_000_000;
 
 /// Input to a calculation: an account.
 #[derive(Clone, Copy, Debug)]
@@ -51,33 +50,20 @@ pub struct Settings {
     pub blocks_per_day: u64,
     /// Order in which accounts are numbered.
     pub order: AccountOrder,
-    /// Limits within the graph.
-    pub thresholds: Thresholds,
+    /// Minimum net flow between two accounts in the graph, in micro-units.
+    pub min_flow: f64,
+    /// Two neighbours in the graph are similar if their similarity exceeds this.
+    pub similarity: f64,
     /// Expected number of eligible accounts, for preallocation.
     pub expected_eligible: u64,
 }
 
 impl Settings {
-    /// Creates settings for a height of the chain. `known_accounts` counts the account states before the block at that
-    /// height; 0 at height 1.
+    /// Creates settings for a height of the chain, with NIS1's limits within the graph. `known_accounts` counts the
+    /// account states before the block at that height; 0 at height 1.
     pub fn new(height: Height, blocks_per_day: u64, known_accounts: u64) -> Settings {
         let order = AccountOrder::HashTables { known_accounts };
-        Settings { height, blocks_per_day, order, thresholds: Thresholds::default(), expected_eligible: 0 }
-    }
-}
-
-/// Limits within the graph. The defaults are NIS1's; tests use others.
-#[derive(Clone, Copy, Debug)]
-pub struct Thresholds {
-    /// Minimum net flow between two accounts, in micro-units.
-    pub min_flow: f64,
-    /// Two neighbours are similar if their similarity exceeds this.
-    pub similarity: f64,
-}
-
-impl Default for Thresholds {
-    fn default() -> Self {
-        Thresholds { min_flow: 1_000_000_000.0, similarity: 0.3 }
+        Settings { height, blocks_per_day, order, min_flow: 1_000_000_000.0, similarity: 0.3, expected_eligible: 0 }
     }
 }
 
@@ -115,67 +101,159 @@ pub struct Importance {
 }
 
 /// Reasons for a failed calculation. A failed calculation cannot be continued.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ImportanceError {
     /// No account has enough vested balance.
+    #[error("there aren't any harvesting eligible accounts")]
     NoAccounts,
     /// The power iteration does not converge.
+    #[error("POI: power iteration failed to converge in {max} iterations", max = rank::MAX_ITERATIONS)]
     NotConverged,
     /// The window has more than [`MAX_OUTLINKS`] outlinks.
+    #[error("there are more than {MAX_OUTLINKS} outlinks in the last 30 days")]
     TooManyOutlinks,
 }
 
-impl fmt::Display for ImportanceError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ImportanceError::NoAccounts => write!(f, "there aren't any harvesting eligible accounts"),
-            ImportanceError::NotConverged => {
-                write!(f, "POI: power iteration failed to converge in {} iterations", rank::MAX_ITERATIONS)
-            }
-            ImportanceError::TooManyOutlinks => {
-                write!(f, "there are more than {MAX_OUTLINKS} outlinks in the last 30 days")
-            }
-        }
-    }
+/// A calculation: add all accounts, then all outlinks, and then call `step` until it is done.
+#[derive(Debug)]
+pub struct Calculation {
+    scheme: ImportanceScheme,
+    settings: Settings,
+    /// Number of the present stage.
+    stage: usize,
+    work: Loop,
+    accounts: Accounts,
+    outlinks: Outlinks,
+    flows: Flows,
+    graph: Graph,
+    rank: PowerIteration,
+    scores: Scores,
+    /// Sum of all stakes, for proof of stake.
+    total_stake: i64,
+    results: Importances,
 }
 
-impl std::error::Error for ImportanceError {}
+/// Stages of a proof of importance, which considers stake, outlinks and the structure of the graph. Each takes the
+/// results of the former ones and frees what only those needed. Freeing much memory at once takes long, so it is split
+/// over several slices.
+const IMPORTANCE: &[Stage<Calculation>] = &[
+    |all, work| all.accounts.insert_keys(all.settings.order, all.settings.height, work),
+    |all, work| all.accounts.pop_keys(work),
+    |all, work| all.outlinks.free_indices(work),
+    |all, work| all.outlinks.append_hashes(&mut all.accounts.sorted.hashes, work),
+    |all, work| all.outlinks.sort_sent(&all.accounts.sorted.index, work),
+    |all, work| all.outlinks.sort_received(all.accounts.len(), work),
+    |all, _| {
+        all.flows = Flows::new(&all.outlinks, all.accounts.sorted.hashes.len(), all.settings.min_flow);
+        true
+    },
+    |all, work| all.flows.step(&all.outlinks, &all.accounts.sorted.hashes, work),
+    |all, _| {
+        all.outlinks.sent = Csr::default();
+        true
+    },
+    |all, _| {
+        all.outlinks.received = Csr::default();
+        true
+    },
+    |all, _| {
+        all.graph = Graph::new(std::mem::take(&mut all.flows.outflows), all.settings.similarity);
+        true
+    },
+    |all, work| all.graph.step(work),
+    |all, _| {
+        all.rank = PowerIteration::new(&all.graph, all.accounts.counted);
+        true
+    },
+    |all, work| all.rank.step(&all.graph, work),
+    |all, work| all.scores.combine_stakes(&all.flows.scores, &all.accounts.sorted.vested, work),
+    |all, work| all.scores.combine_ranks(&all.rank.new, |account| graph_weight(all.graph.roles[account]), work),
+    |all, work| all.scores.normalise(work),
+    |all, work| {
+        let (index, scores, ranks) = (&all.accounts.sorted.index, &all.scores.values, &all.rank.new);
+        all.results.collect(&all.accounts, work, |account| {
+            let index = index[account] as usize;
+            (scores[index], ranks[index])
+        })
+    },
+];
 
-/// A calculation of either scheme.
-#[derive(Debug)]
-pub enum Calculation {
-    /// Considers stake, outlinks and the structure of the graph.
-    Importance(Box<ProofOfImportance>),
-    /// Considers the stake only.
-    Stake(ProofOfStake),
+/// Stages of a proof of stake, which considers the stake only.
+const STAKE: &[Stage<Calculation>] = &[
+    |all, work| {
+        for account in work.advance(all.accounts.len()) {
+            // NIS1 adds in signed 64 bits.
+            all.total_stake = all.total_stake.wrapping_add(all.accounts.vested[account] as i64);
+        }
+        work.at == all.accounts.len()
+    },
+    |all, work| {
+        let (vested, total) = (&all.accounts.vested, all.total_stake);
+        all.results.collect(&all.accounts, work, |account| (vested[account] as i64 as f64 / total as f64, 0.0))
+    },
+];
+
+impl Importances {
+    /// Stage: appends the eligible accounts, whose importances and page ranks `values` returns.
+    fn collect(&mut self, accounts: &Accounts, work: &mut Loop, values: impl Fn(usize) -> (f64, f64)) -> bool {
+        self.accounts.reserve_exact(accounts.len() - self.accounts.len());
+        for account in work.advance(accounts.len()) {
+            let (importance, page_rank) = values(account);
+            self.accounts.push(Importance { account: accounts.ids[account], importance, page_rank });
+        }
+        work.at == accounts.len()
+    }
 }
 
 impl Calculation {
     /// Creates a calculation without input.
     pub fn new(scheme: ImportanceScheme, settings: Settings) -> Calculation {
-        match scheme {
-            ImportanceScheme::ProofOfImportance => Calculation::Importance(Box::new(ProofOfImportance::new(settings))),
-            ImportanceScheme::ProofOfStake => Calculation::Stake(ProofOfStake::new(settings.height)),
+        let min_stake = match scheme {
+            ImportanceScheme::ProofOfImportance => MIN_STAKE,
+            ImportanceScheme::ProofOfStake => Amount::ZERO,
+        };
+        Calculation {
+            scheme,
+            settings,
+            stage: 0,
+            work: Loop::default(),
+            accounts: Accounts::new(min_stake, settings.expected_eligible.min(MAX_EXPECTED) as usize),
+            outlinks: Outlinks::default(),
+            flows: Flows::default(),
+            graph: Graph::default(),
+            rank: PowerIteration::default(),
+            scores: Scores::default(),
+            total_stake: 0,
+            results: Importances { height: settings.height, ..Importances::default() },
         }
     }
 
-    /// Adds a known account other than the nemesis account. Ids must be ascending.
-    pub fn add_account(&mut self, party: AccountInput, vested: Amount, first_height: Height) {
-        match self {
-            Calculation::Importance(calculation) => calculation.add_account(party, vested, first_height),
-            Calculation::Stake(calculation) => calculation.add_account(party, vested),
+    fn stages(&self) -> &'static [Stage<Calculation>] {
+        match self.scheme {
+            ImportanceScheme::ProofOfImportance => IMPORTANCE,
+            ImportanceScheme::ProofOfStake => STAKE,
         }
+    }
+
+    fn accepts_input(&self) -> bool {
+        self.stage == 0 && self.work.at == 0
+    }
+
+    /// Adds a known account other than the nemesis account. Ids must be ascending. `vested` is the vested balance at
+    /// the height of the calculation.
+    pub fn add_account(&mut self, party: AccountInput, vested: Amount, first_height: Height) {
+        assert!(self.accepts_input() && self.outlinks.is_empty(), "accounts must be added before outlinks");
+        self.accounts.add(&party, vested, first_height, self.settings.height);
     }
 
     /// Counts known accounts whose balance is too low to be eligible and that are not added; `young` of them are new at
-    /// the height of the calculation. No effect for proof of stake, which gets every account.
+    /// the height of the calculation. Proof of stake gets every account.
     pub fn skip_ineligible(&mut self, accounts: u64, young: u64) {
-        if let Calculation::Importance(calculation) = self {
-            calculation.skip_ineligible(accounts, young);
-        }
+        self.accounts.skip_ineligible(accounts, young);
     }
 
-    /// Adds an outlink. All accounts must be added before. No effect for proof of stake. `address` returns the
+    /// Adds an outlink with its recorded weight. Outlinks must come in recorded order, after all accounts. Those outside
+    /// the window or with an ineligible sender are ignored, and all by a proof of stake. `address` returns the
     /// recipient's address; it is called if the recipient is ineligible and new to the calculation.
     pub fn add_outlink<E>(
         &mut self,
@@ -185,25 +263,54 @@ impl Calculation {
         weight: u64,
         address: impl FnOnce() -> Result<Address, E>,
     ) -> Result<(), E> {
-        match self {
-            Calculation::Importance(calculation) => calculation.add_outlink(height, sender, recipient, weight, address),
-            Calculation::Stake(_) => Ok(()),
+        assert!(self.accepts_input(), "outlinks must be added before the first step");
+        let decay = decay_between(height, self.settings.height, self.settings.blocks_per_day);
+        match decay.filter(|_| self.scheme == ImportanceScheme::ProofOfImportance) {
+            Some(decay) => self.outlinks.add(&self.accounts, [sender, recipient], weight as f64 * decay, address),
+            None => Ok(()),
         }
     }
 
     /// Does about `budget` units of work, each about ten nanoseconds.
     pub fn step(&mut self, budget: u32) -> Result<CalculationProgress, ImportanceError> {
-        match self {
-            Calculation::Importance(calculation) => calculation.step(budget),
-            Calculation::Stake(calculation) => Ok(calculation.step(budget)),
+        if self.scheme == ImportanceScheme::ProofOfImportance && self.accounts.len() == 0 {
+            return Err(ImportanceError::NoAccounts);
         }
+        if self.outlinks.is_too_many() {
+            return Err(ImportanceError::TooManyOutlinks);
+        }
+        let mut work = std::mem::take(&mut self.work);
+        work.begin_slice(budget);
+        while let Some(stage) = self.stages().get(self.stage)
+            && !work.is_exhausted()
+        {
+            if stage(self, &mut work) {
+                // A slice ends with its stage, because changing to the next stage takes time too.
+                self.stage += 1;
+                work.restart();
+                break;
+            }
+        }
+        self.work = work;
+        if self.rank.has_failed {
+            return Err(ImportanceError::NotConverged);
+        }
+        let is_done = self.stage == self.stages().len();
+        Ok(if is_done { CalculationProgress::Done } else { CalculationProgress::Working })
+    }
+
+    /// Returns the graph. Valid once the calculation is done.
+    pub fn graph(&self) -> &Graph {
+        &self.graph
+    }
+
+    /// Returns the outlink scores by account index. Valid once the calculation is done.
+    pub fn outlink_scores(&self) -> &[f64] {
+        &self.flows.scores
     }
 
     /// Returns the results. Valid once a step has returned [`CalculationProgress::Done`].
     pub fn into_results(self) -> Importances {
-        match self {
-            Calculation::Importance(calculation) => calculation.into_results(),
-            Calculation::Stake(calculation) => calculation.into_results(),
-        }
+        Importances { accounts_counted: self.accounts.counted, iterations: self.rank.iterations(), ..self.results }
     }
 }

@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use super::accounts::{Accounts, SortedAccounts};
-use super::budget::{TREE_COST, WorkBudget};
-use super::csr::{CountingSort, Csr};
+use super::accounts::Accounts;
+use super::csr::{CountingSort, Csr, Loop, TREE_COST};
 use super::java_hash_map::java_hash;
 use crate::model::{Address, Height};
 
@@ -36,173 +35,104 @@ pub fn decay(days: u64) -> Option<f64> {
     DECAY.get(usize::try_from(days).ok()?).map(|bits| f64::from_bits(*bits))
 }
 
+/// Returns the factor for a transfer at `height` in a calculation at height `end`; `None` if it does not count.
+pub fn decay_between(height: Height, end: Height, blocks_per_day: u64) -> Option<f64> {
+    let blocks = end.0.checked_sub(height.0).filter(|_| height >= Height::NEMESIS)?;
+    let day = blocks_per_day.max(1);
+    decay(blocks / day).filter(|_| blocks <= day.saturating_mul(WINDOW_DAYS))
+}
+
 /// Sender, recipient, and weight after decay.
 type Link = (u32, u32, f64);
 
-/// Log of outlinks in the order of arrival.
+/// Outlinks: first a log in the order of arrival, then sorted by their accounts.
 ///
-/// Participants are indices: first the eligible accounts in the order of ids, then all other recipients in the order of
-/// first appearance.
+/// Participants of the log are indices: first the eligible accounts in the order of ids, then all other recipients in
+/// the order of first appearance.
 #[derive(Debug, Default)]
-pub struct OutlinkLog {
-    chunks: Vec<Vec<Link>>,
+pub struct Outlinks {
+    log: Vec<Vec<Link>>,
     /// Indices of ineligible recipients by account id.
     others: BTreeMap<u32, u32>,
     /// Hashes of the addresses of ineligible recipients.
     hashes: Vec<u32>,
-}
-
-impl OutlinkLog {
-    /// Adds an outlink of a certain age. Ignores it if the sender is ineligible, the outlink is outside the window, or
-    /// the log is too large. `address` is called once per ineligible recipient.
-    pub fn add<E>(
-        &mut self,
-        accounts: &Accounts,
-        age: Age,
-        [sender, recipient]: [u32; 2],
-        weight: u64,
-        address: impl FnOnce() -> Result<Address, E>,
-    ) -> Result<(), E> {
-        let (Some(sender), Some(decay)) = (accounts.find(sender), age.decay()) else { return Ok(()) };
-        if self.is_too_many() {
-            return Ok(());
-        }
-        let recipient = match accounts.find(recipient) {
-            Some(index) => index,
-            None => self.ineligible_index(accounts, recipient, address)?,
-        };
-        self.push((sender, recipient, weight as f64 * decay));
-        Ok(())
-    }
-
-    fn ineligible_index<E>(
-        &mut self,
-        accounts: &Accounts,
-        number: u32,
-        address: impl FnOnce() -> Result<Address, E>,
-    ) -> Result<u32, E> {
-        let next = (accounts.len() + self.hashes.len()) as u32;
-        match self.others.entry(number) {
-            Entry::Occupied(known) => Ok(*known.get()),
-            Entry::Vacant(place) => {
-                self.hashes.push(java_hash(&address()?));
-                Ok(*place.insert(next))
-            }
-        }
-    }
-
-    fn push(&mut self, link: Link) {
-        match self.chunks.last_mut() {
-            Some(chunk) if chunk.len() < CHUNK => chunk.push(link),
-            _ => {
-                let mut chunk = Vec::with_capacity(CHUNK);
-                chunk.push(link);
-                self.chunks.push(chunk);
-            }
-        }
-    }
-
-    /// Returns whether there are more outlinks than [`MAX_OUTLINKS`].
-    pub fn is_too_many(&self) -> bool {
-        self.chunks.len() > MAX_OUTLINKS / CHUNK
-    }
-
-    /// Returns whether the log is empty.
-    pub fn is_empty(&self) -> bool {
-        self.chunks.is_empty()
-    }
-}
-
-/// Age of an outlink.
-#[derive(Clone, Copy, Debug)]
-pub struct Age {
-    /// Blocks from the transfer to the calculation; `None` if the transfer is later.
-    blocks: Option<u64>,
-    blocks_per_day: u64,
-}
-
-impl Age {
-    /// Returns the age at height `end` of a transfer at `height`.
-    pub fn new(height: Height, end: Height, blocks_per_day: u64) -> Age {
-        let blocks = end.0.checked_sub(height.0).filter(|_| height >= Height::NEMESIS);
-        Age { blocks, blocks_per_day: blocks_per_day.max(1) }
-    }
-
-    fn decay(self) -> Option<f64> {
-        let blocks = self.blocks.filter(|blocks| *blocks <= self.blocks_per_day.saturating_mul(WINDOW_DAYS))?;
-        decay(blocks / self.blocks_per_day)
-    }
-}
-
-/// Outlinks by index of their accounts.
-#[derive(Debug, Default)]
-pub struct Outlinks {
+    sort: CountingSort<(u32, f64)>,
     /// Per sender: recipient and weight, in recorded order.
     pub sent: Csr<(u32, f64)>,
     /// Per eligible recipient: sender and weight, by index of the sender, then in recorded order.
     pub received: Csr<(u32, f64)>,
-    /// Hashes of the addresses of all participants.
-    pub hashes: Vec<u32>,
 }
 
-/// Sorts outlinks by account incrementally.
-#[derive(Debug)]
-pub struct OutlinkSort {
-    recorded: Vec<Vec<Link>>,
-    others: BTreeMap<u32, u32>,
-    ineligible_hashes: Vec<u32>,
-    hashed: usize,
-    sending: Option<CountingSort<(u32, f64)>>,
-    receiving: CountingSort<(u32, f64)>,
-    made: Outlinks,
-}
-
-impl OutlinkSort {
-    /// Prepares to sort the log of a calculation with `accounts` eligible accounts.
-    pub fn new(recorded: OutlinkLog, accounts: usize) -> OutlinkSort {
-        OutlinkSort {
-            recorded: recorded.chunks,
-            others: recorded.others,
-            ineligible_hashes: recorded.hashes,
-            hashed: 0,
-            sending: Some(CountingSort::new(accounts)),
-            receiving: CountingSort::new(accounts),
-            made: Outlinks::default(),
+impl Outlinks {
+    /// Adds an outlink with its weight after decay ([`decay_between`]). Ignores it if the sender is ineligible or the log
+    /// is too large. `address` is called once per ineligible recipient.
+    pub fn add<E>(
+        &mut self,
+        accounts: &Accounts,
+        [sender, recipient]: [u32; 2],
+        weight: f64,
+        address: impl FnOnce() -> Result<Address, E>,
+    ) -> Result<(), E> {
+        let Some(sender) = accounts.find(sender).filter(|_| !self.is_too_many()) else { return Ok(()) };
+        let next = (accounts.len() + self.hashes.len()) as u32;
+        let recipient = match (accounts.find(recipient), self.others.entry(recipient)) {
+            (Some(index), _) => index,
+            (None, Entry::Occupied(known)) => *known.get(),
+            (None, Entry::Vacant(place)) => {
+                self.hashes.push(java_hash(&address()?));
+                *place.insert(next)
+            }
+        };
+        if self.log.last().is_none_or(|chunk| chunk.len() == CHUNK) {
+            self.log.push(Vec::with_capacity(CHUNK));
         }
+        self.log.last_mut().into_iter().for_each(|chunk| chunk.push((sender, recipient, weight)));
+        Ok(())
     }
 
-    /// Continues within the budget; returns true when finished. Appends the participants' hashes to `ordered`.
-    pub fn step(&mut self, ordered: &mut SortedAccounts, budget: &mut WorkBudget) -> bool {
-        // Freed piece by piece, because dropping a large map takes long.
+    /// Returns whether there are more outlinks than [`MAX_OUTLINKS`].
+    pub fn is_too_many(&self) -> bool {
+        self.log.len() > MAX_OUTLINKS / CHUNK
+    }
+
+    /// Returns whether the log is empty.
+    pub fn is_empty(&self) -> bool {
+        self.log.is_empty()
+    }
+
+    /// Stage: frees the indices of the recipients piece by piece, because dropping a large map takes long.
+    pub fn free_indices(&mut self, work: &mut Loop) -> bool {
         while !self.others.is_empty() {
-            if !budget.charge(TREE_COST) {
+            if !work.charge(TREE_COST) {
                 return false;
             }
             self.others.pop_first();
         }
-        let more = budget.advance(&mut self.hashed, self.ineligible_hashes.len());
-        ordered.hashes.extend_from_slice(&self.ineligible_hashes[more]);
-        if let Some(sending) = &mut self.sending {
-            let index = |party: u32| ordered.index.get(party as usize).copied().unwrap_or(party);
-            let entry = |_, link: &Link| Some((index(link.0) as usize, (index(link.1), link.2)));
-            if sending.step(&self.recorded, entry, budget) {
-                self.made.sent = self.sending.take().map(CountingSort::finish).unwrap_or_default();
-                self.recorded = Vec::new();
-            }
-            return false;
-        }
-        let accounts = ordered.index.len();
+        true
+    }
+
+    /// Stage: appends the hashes of the ineligible recipients to those of the accounts.
+    pub fn append_hashes(&mut self, hashes: &mut Vec<u32>, work: &mut Loop) -> bool {
+        hashes.extend_from_slice(&self.hashes[work.advance(self.hashes.len())]);
+        work.at == self.hashes.len()
+    }
+
+    /// Stage: sorts the log by sender. `index` is the final order of the accounts.
+    pub fn sort_sent(&mut self, index: &[u32], work: &mut Loop) -> bool {
+        let place = |party: u32| index.get(party as usize).copied().unwrap_or(party);
+        let entry = |_, link: &Link| Some((place(link.0) as usize, (place(link.1), link.2)));
+        let Some(sent) = self.sort.step(index.len(), &self.log, entry, work) else { return false };
+        (self.sent, self.log) = (sent, Vec::new());
+        true
+    }
+
+    /// Stage: sorts the same by recipient.
+    pub fn sort_received(&mut self, accounts: usize, work: &mut Loop) -> bool {
         let entry = |sender: usize, (party, weight): &(u32, f64)| {
             ((*party as usize) < accounts).then_some((*party as usize, (sender as u32, *weight)))
         };
-        self.receiving.step(&self.made.sent, entry, budget)
-    }
-
-    /// Returns the sorted outlinks. Valid once a step has returned true.
-    pub fn finish(mut self, ordered: &mut SortedAccounts) -> Outlinks {
-        self.made.received = self.receiving.finish();
-        self.made.hashes = std::mem::take(&mut ordered.hashes);
-        self.made
+        let received = self.sort.step(accounts, &self.sent, entry, work);
+        received.map(|received| self.received = received).is_some()
     }
 }
 
@@ -212,7 +142,7 @@ mod tests {
 
     #[test]
     fn an_outlink_counts_for_thirty_days_inclusive() {
-        let decay = |height, end| Age::new(Height(height), Height(end), 10).decay();
+        let decay = |height, end| decay_between(Height(height), Height(end), 10);
         assert_eq!(decay(1, 301), Some(f64::from_bits(0x3FA5B44B3CDCFC72)));
         assert_eq!(decay(1, 302), None);
         assert_eq!(decay(1, 1), Some(1.0));

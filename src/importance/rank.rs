@@ -1,9 +1,7 @@
 //! The power iteration of the page rank.
 
-use super::budget::WorkBudget;
-use super::csr::Cursor;
-use super::matrix::{OutlinkMatrix, multiply};
-use super::structure::Structure;
+use super::csr::Loop;
+use super::graph::{Graph, multiply};
 
 /// Weight of the outlinks: the teleportation probability.
 const TELEPORTATION: f64 = 0.7;
@@ -17,55 +15,48 @@ pub const MAX_ITERATIONS: u32 = 3000;
 /// Tolerance for one account; divided by the number of accounts.
 const TOLERANCE: f64 = 0.001;
 
-/// State of the iteration.
-#[derive(Debug)]
+/// The iteration.
+#[derive(Debug, Default)]
 pub struct PowerIteration {
     tolerance: f64,
     stage: Stage,
     /// Vector of the previous step, by node.
     old: Vec<f64>,
-    /// Vector of this step.
-    new: Vec<f64>,
+    /// Vector of this step: in the end the page ranks.
+    pub new: Vec<f64>,
     /// Values of the blocks.
     blocks: Vec<f64>,
-    cursor: Cursor,
-    at: usize,
-    /// Running sum of the stage.
-    sum: f64,
     /// Value added to every node.
     adjustment: f64,
+    /// Sum by which the vector is divided.
+    divisor: f64,
     /// Completed steps.
     steps: u32,
+    /// Whether it did not converge.
+    pub has_failed: bool,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 enum Stage {
+    #[default]
     Start,
     Dangling,
     Outlinks,
     Blocks,
     Combine,
-    Normalise { divisor: f64 },
+    Normalise,
 }
 
-/// The iteration did not converge.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NotConverged;
-
 impl PowerIteration {
-    /// Prepares the iteration over `nodes` nodes. `all` is the number of accounts counted, which divides the tolerance.
-    pub fn new(nodes: usize, blocks: usize, all: u64) -> PowerIteration {
+    /// Prepares the iteration over the nodes of a graph. `all` is the number of accounts counted, which divides the
+    /// tolerance.
+    pub fn new(graph: &Graph, all: u64) -> PowerIteration {
         PowerIteration {
             tolerance: TOLERANCE / all as f64,
-            stage: Stage::Start,
-            old: Vec::with_capacity(nodes),
-            new: vec![0.0; nodes],
-            blocks: vec![0.0; blocks],
-            cursor: Cursor::default(),
-            at: 0,
-            sum: 0.0,
-            adjustment: 0.0,
-            steps: 0,
+            old: Vec::with_capacity(graph.block.len()),
+            new: vec![0.0; graph.block.len()],
+            blocks: vec![0.0; graph.sizes.len()],
+            ..PowerIteration::default()
         }
     }
 
@@ -74,78 +65,56 @@ impl PowerIteration {
         self.steps.saturating_sub(1)
     }
 
-    /// Continues within the budget; returns true when converged.
-    pub fn step(
-        &mut self,
-        matrix: &OutlinkMatrix,
-        structure: &Structure,
-        budget: &mut WorkBudget,
-    ) -> Result<bool, NotConverged> {
+    /// Stage: iterates until the vector converges. If it does not, `has_failed` is set.
+    pub fn step(&mut self, graph: &Graph, work: &mut Loop) -> bool {
         let nodes = self.new.len();
-        match self.stage {
+        let (is_done, next) = match self.stage {
             Stage::Start => {
-                let length = budget.advance(&mut self.at, nodes).end;
+                let length = work.advance(nodes).end;
                 self.old.resize(length, 1.0 / nodes as f64);
-                self.next(length == nodes, Stage::Dangling);
+                (length == nodes, Stage::Dangling)
             }
             Stage::Dangling => {
-                let passed = budget.advance(&mut self.at, matrix.dangling.len());
-                self.sum = matrix.dangling[passed].iter().fold(self.sum, |sum, node| sum + self.old[*node as usize]);
-                self.adjustment = self.sum * TELEPORTATION / nodes as f64 + INVERSE / nodes as f64;
-                self.next(self.at == matrix.dangling.len(), Stage::Outlinks);
+                let passed = work.advance(graph.dangling.len());
+                work.sum = graph.dangling[passed].iter().fold(work.sum, |sum, node| sum + self.old[*node as usize]);
+                self.adjustment = work.sum * TELEPORTATION / nodes as f64 + INVERSE / nodes as f64;
+                (work.at == graph.dangling.len(), Stage::Outlinks)
             }
-            Stage::Outlinks => {
-                let done = multiply(&matrix.rows, &self.old, &mut self.new, &mut self.cursor, budget);
-                self.next(done, Stage::Blocks);
-            }
-            Stage::Blocks => {
-                let done = multiply(&structure.proximity, &self.old, &mut self.blocks, &mut self.cursor, budget);
-                self.next(done, Stage::Combine);
-            }
+            Stage::Outlinks => (multiply(&graph.rows, &self.old, &mut self.new, work), Stage::Blocks),
+            Stage::Blocks => (multiply(&graph.proximity, &self.old, &mut self.blocks, work), Stage::Combine),
             Stage::Combine => {
-                for node in budget.advance(&mut self.at, nodes) {
-                    let level = self.blocks[structure.clusters.block[node] as usize];
+                for node in work.advance(nodes) {
+                    let level = self.blocks[graph.block[node] as usize];
                     let value = ((self.new[node] * TELEPORTATION) + self.adjustment) + (level * INTER_LEVEL);
                     self.new[node] = value;
-                    self.sum += value.abs();
+                    work.sum += value.abs();
                 }
-                self.next(self.at == nodes, Stage::Normalise { divisor: self.sum });
+                self.divisor = work.sum;
+                (work.at == nodes, Stage::Normalise)
             }
-            Stage::Normalise { divisor } => {
-                for node in budget.advance(&mut self.at, nodes) {
-                    self.new[node] /= divisor;
-                    self.sum += (self.old[node] - self.new[node]).abs();
+            Stage::Normalise => {
+                for node in work.advance(nodes) {
+                    self.new[node] /= self.divisor;
+                    work.sum += (self.old[node] - self.new[node]).abs();
                 }
-                return if self.at == nodes { self.close_step() } else { Ok(false) };
+                if work.at == nodes {
+                    self.steps += 1;
+                    // The first step is never the last, however small its change.
+                    let has_converged = self.steps > 1 && work.sum <= self.tolerance;
+                    self.has_failed = !has_converged && self.iterations() >= MAX_ITERATIONS;
+                    if has_converged || self.has_failed {
+                        return true;
+                    }
+                    std::mem::swap(&mut self.old, &mut self.new);
+                }
+                (work.at == nodes, Stage::Dangling)
             }
+        };
+        if is_done {
+            self.stage = next;
+            work.restart();
         }
-        Ok(false)
-    }
-
-    /// Completes a step. Returns whether it was the last; otherwise starts the next.
-    fn close_step(&mut self) -> Result<bool, NotConverged> {
-        self.steps += 1;
-        // The first step is never the last, however small its change.
-        if self.steps > 1 && self.sum <= self.tolerance {
-            return Ok(true);
-        }
-        if self.iterations() >= MAX_ITERATIONS {
-            return Err(NotConverged);
-        }
-        std::mem::swap(&mut self.old, &mut self.new);
-        self.next(true, Stage::Dangling);
-        Ok(false)
-    }
-
-    fn next(&mut self, done: bool, stage: Stage) {
-        if done {
-            (self.stage, self.cursor, self.at, self.sum) = (stage, Cursor::default(), 0, 0.0);
-        }
-    }
-
-    /// Returns the page ranks. Valid once a step has returned true.
-    pub fn finish(self) -> Vec<f64> {
-        self.new
+        false
     }
 }
 

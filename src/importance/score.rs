@@ -1,7 +1,7 @@
 //! The final score: stake, outlinks and page rank combined.
 
-use super::budget::WorkBudget;
-use super::clusters::ClusterRole;
+use super::csr::Loop;
+use super::graph::ClusterRole;
 
 /// Weight of the outlink score relative to the vested balance.
 const OUTLINK_WEIGHT: f64 = 1.25;
@@ -18,85 +18,48 @@ pub fn graph_weight(role: ClusterRole) -> f64 {
     }
 }
 
-/// Inputs to the score of an account.
-#[derive(Clone, Copy, Debug)]
-pub struct ScoreInputs {
-    /// Outlink score in micro-units.
-    pub outlinks: f64,
-    /// Vested balance in micro-units.
-    pub vested: f64,
-    /// Page rank.
-    pub rank: f64,
-    /// Weight by the role in the graph.
-    pub weight: f64,
+/// Scores by account index: in the end the importances.
+#[derive(Debug, Default)]
+pub struct Scores {
+    /// The scores.
+    pub values: Vec<f64>,
+    /// Sum of the scores after the last stage.
+    divisor: f64,
 }
 
-/// Computes the scores incrementally.
-#[derive(Debug)]
-pub struct Scoring {
-    stage: Stage,
-    at: usize,
-    /// Running sum of the stage.
-    sum: f64,
-    scores: Vec<f64>,
-}
-
-#[derive(Debug)]
-enum Stage {
-    Stake,
-    Combine { divisor: f64 },
-    Normalise { divisor: f64 },
-}
-
-impl Scoring {
-    /// Prepares the scores of `accounts` accounts.
-    pub fn new(accounts: usize) -> Scoring {
-        Scoring { stage: Stage::Stake, at: 0, sum: 0.0, scores: vec![0.0; accounts] }
-    }
-
-    /// Continues within the budget; returns true when finished. `parts` returns the inputs of an account.
-    pub fn step(&mut self, parts: impl Fn(usize) -> ScoreInputs, budget: &mut WorkBudget) -> bool {
-        let end = self.scores.len();
-        let passed = budget.advance(&mut self.at, end);
-        match self.stage {
-            Stage::Stake => {
-                for account in passed {
-                    let ScoreInputs { outlinks, vested, .. } = parts(account);
-                    let score = (outlinks * OUTLINK_WEIGHT) + vested;
-                    self.scores[account] = if score < 0.0 { 0.0 } else { score };
-                    self.sum += self.scores[account];
-                }
-                self.next(Stage::Combine { divisor: self.sum });
-                false
-            }
-            Stage::Combine { divisor } => {
-                for account in passed {
-                    let ScoreInputs { rank, weight, .. } = parts(account);
-                    let share = normalised(self.scores[account], divisor);
-                    self.scores[account] = (share + (rank * RANK_WEIGHT)) * weight;
-                    self.sum += self.scores[account].abs();
-                }
-                self.next(Stage::Normalise { divisor: self.sum });
-                false
-            }
-            Stage::Normalise { divisor } => {
-                for account in passed {
-                    self.scores[account] = normalised(self.scores[account], divisor);
-                }
-                self.at == end
-            }
+impl Scores {
+    /// Stage: combines outlink scores and vested balances, in micro-units.
+    pub fn combine_stakes(&mut self, outlinks: &[f64], vested: &[f64], work: &mut Loop) -> bool {
+        self.values.reserve_exact(vested.len() - self.values.len());
+        for account in work.advance(vested.len()) {
+            let score = (outlinks[account] * OUTLINK_WEIGHT) + vested[account];
+            self.values.push(if score < 0.0 { 0.0 } else { score });
+            work.sum += self.values[account];
         }
+        // In use once the sum is complete.
+        self.divisor = work.sum;
+        work.at == vested.len()
     }
 
-    fn next(&mut self, stage: Stage) {
-        if self.at == self.scores.len() {
-            (self.stage, self.at, self.sum) = (stage, 0, 0.0);
+    /// Stage: combines the shares in these with the page ranks, and weighs them by the role in the graph.
+    pub fn combine_ranks(&mut self, ranks: &[f64], weight: impl Fn(usize) -> f64, work: &mut Loop) -> bool {
+        for account in work.advance(ranks.len()) {
+            let share = normalised(self.values[account], self.divisor);
+            self.values[account] = (share + (ranks[account] * RANK_WEIGHT)) * weight(account);
+            work.sum += self.values[account].abs();
         }
+        if work.at == ranks.len() {
+            self.divisor = work.sum;
+        }
+        work.at == ranks.len()
     }
 
-    /// Returns the importances. Valid once a step has returned true.
-    pub fn finish(self) -> Vec<f64> {
-        self.scores
+    /// Stage: divides the scores by their sum.
+    pub fn normalise(&mut self, work: &mut Loop) -> bool {
+        for account in work.advance(self.values.len()) {
+            self.values[account] = normalised(self.values[account], self.divisor);
+        }
+        work.at == self.values.len()
     }
 }
 

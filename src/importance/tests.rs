@@ -6,6 +6,8 @@ use super::*;
 use crate::crypto::PublicKey;
 use crate::model::NetworkByte;
 
+const SCHEME: ImportanceScheme = ImportanceScheme::ProofOfImportance;
+
 fn addresses(count: usize) -> Vec<Address> {
     let address = |number: usize| {
         let mut key = [0; 32];
@@ -22,14 +24,14 @@ fn account_inputs(count: usize) -> Vec<AccountInput> {
     (0..).zip(addresses(count)).map(|(number, address)| AccountInput { id: number, address }).collect()
 }
 
-fn link(calculation: &mut ProofOfImportance, height: Height, sender: usize, recipient: usize) {
+fn link(calculation: &mut Calculation, height: Height, sender: usize, recipient: usize) {
     let unknown = || Err("all parties are known");
     calculation.add_outlink(height, sender as u32, recipient as u32, 2_000_000_000, unknown).unwrap();
 }
 
 /// Returns a calculation with input: accounts of equal stake, and outlinks of 2,000 whole units.
-fn with_input(accounts: usize, links: &[(usize, usize)]) -> ProofOfImportance {
-    let mut calculation = ProofOfImportance::new(Settings::new(Height(718), 1440, accounts as u64));
+fn with_input(accounts: usize, links: &[(usize, usize)]) -> Calculation {
+    let mut calculation = Calculation::new(SCHEME, Settings::new(Height(718), 1440, accounts as u64));
     account_inputs(accounts)
         .into_iter()
         .for_each(|party| calculation.add_account(party, Amount::whole(20_000), Height(1)));
@@ -40,7 +42,7 @@ fn with_input(accounts: usize, links: &[(usize, usize)]) -> ProofOfImportance {
 }
 
 /// Runs a calculation to its end; returns the number of slices and the results.
-fn run(mut calculation: ProofOfImportance, slice: u32) -> (u64, Importances) {
+fn run(mut calculation: Calculation, slice: u32) -> (u64, Importances) {
     let mut slices = 1;
     while calculation.step(slice).unwrap() == CalculationProgress::Working {
         slices += 1;
@@ -78,14 +80,14 @@ fn work_is_split_into_slices_even_around_a_hub() {
     assert!(units > 10 * links.len() as u64, "{units} units cannot be all the work");
     for slice in [10, 1_000, 50_000] {
         let (slices, _) = run(with_input(SPOKES, &links), slice);
-        let fewest = units / u64::from(slice) / u64::from(budget::TREE_COST);
+        let fewest = units / u64::from(slice) / u64::from(csr::TREE_COST);
         assert!(slices > fewest, "{slices} slices of {slice} for {units} units");
     }
 }
 
 #[test]
 fn a_calculation_without_eligible_accounts_fails() {
-    let mut calculation = ProofOfImportance::new(Settings::new(Height(1), 1440, 0));
+    let mut calculation = Calculation::new(SCHEME, Settings::new(Height(1), 1440, 0));
     calculation.add_account(account_inputs(1)[0], Amount(9_999_999_999), Height(1));
     let error = calculation.step(1).unwrap_err();
     assert_eq!(error.to_string(), "there aren't any harvesting eligible accounts");
@@ -93,9 +95,9 @@ fn a_calculation_without_eligible_accounts_fails() {
 
 #[test]
 fn a_total_stake_of_zero_gives_nan() {
-    let mut calculation = ProofOfStake::new(Height(1));
-    calculation.add_account(account_inputs(1)[0], Amount::ZERO);
-    assert_eq!(calculation.step(0), CalculationProgress::Done);
+    let mut calculation = Calculation::new(ImportanceScheme::ProofOfStake, Settings::new(Height(1), 1440, 0));
+    calculation.add_account(account_inputs(1)[0], Amount::ZERO, Height(1));
+    while calculation.step(0).unwrap() == CalculationProgress::Working {}
     let importance = calculation.into_results().accounts[0].importance;
     assert!(importance.is_nan());
 }

@@ -17,7 +17,7 @@ use crate::model::{
     MosaicProperties, NamespaceId, Network, NetworkByte, Timestamp, Transaction,
 };
 use crate::state::{Ledger, LinkRole, RemoteLink, VestedBalance};
-use crate::store::{StoredHeader, Table, Write, WriteTxn, block_key, test_store};
+use crate::store::{Store, StoredHeader, Table, Write, WriteTxn, block_key, test_store};
 
 const NOW: Timestamp = Timestamp(10_000);
 /// A height away from every fork and limit.
@@ -27,6 +27,11 @@ const ALICE: PublicKey = PublicKey([1; 32]);
 const BOB: PublicKey = PublicKey([2; 32]);
 const CAROL: PublicKey = PublicKey([3; 32]);
 const DAVE: PublicKey = PublicKey([4; 32]);
+
+thread_local! {
+    /// A store to which no test commits anything.
+    static STORE: (Store, tempfile::TempDir) = test_store();
+}
 
 /// Height of the block with the known transactions.
 const KNOWN: Height = Height(2);
@@ -111,11 +116,12 @@ impl Fixture {
 
     /// Calls `check` with the context of a validation.
     fn with_context<T>(&self, check: impl FnOnce(&ValidationContext<'_>) -> T) -> T {
-        let (store, _folder) = test_store();
-        let mut txn = store.begin_write().unwrap();
-        self.write(&mut txn);
-        let (network, height, purpose) = (&self.network, Height(self.height), self.purpose);
-        check(&ValidationContext { state: &txn, block: None, network, height, now: NOW, purpose })
+        STORE.with(|(store, _)| {
+            let mut txn = store.begin_write().unwrap();
+            self.write(&mut txn);
+            let (network, height, purpose) = (&self.network, Height(self.height), self.purpose);
+            check(&ValidationContext { state: &txn, block: None, network, height, now: NOW, purpose })
+        })
     }
 
     fn account(&mut self, key: &PublicKey) -> &mut Account {

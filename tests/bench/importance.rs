@@ -9,7 +9,8 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use nisd::crypto::PublicKey;
-use nisd::importance::{AccountInput, CalculationProgress, Importances, ProofOfImportance, Settings};
+use nisd::importance::{AccountInput, Calculation, CalculationProgress, Importances, Settings};
+use nisd::model::network::ImportanceScheme;
 use nisd::model::{Address, Amount, Height, NetworkByte};
 
 /// Units of work in a slice, about 0.1 ms in most phases and half a millisecond in the most expensive one.
@@ -96,7 +97,7 @@ fn measure((_, accounts, links, hub): &(&str, usize, usize, bool)) {
 }
 
 /// Returns the calculation with its input, the time that feeding it took, and the longest single call.
-fn feed(graph: &Graph, links: usize, hub: bool) -> (ProofOfImportance, Duration, Duration) {
+fn feed(graph: &Graph, links: usize, hub: bool) -> (Calculation, Duration, Duration) {
     let mut random = Random(1);
     let (mut total, mut longest) = (Duration::ZERO, Duration::ZERO);
     let mut timed = |call: &mut dyn FnMut()| {
@@ -106,7 +107,8 @@ fn feed(graph: &Graph, links: usize, hub: bool) -> (ProofOfImportance, Duration,
         (total, longest) = (total + took, longest.max(took));
     };
     let known = graph.eligible.len() as u64;
-    let mut calculation = ProofOfImportance::new(Settings::new(HEIGHT, BLOCKS_PER_DAY, known));
+    let settings = Settings::new(HEIGHT, BLOCKS_PER_DAY, known);
+    let mut calculation = Calculation::new(ImportanceScheme::ProofOfImportance, settings);
     for (number, address) in (0..).zip(&graph.eligible) {
         let party = AccountInput { id: number, address: *address };
         let vested = Amount::whole(10_000 + random.below(1_000_000) as u64);

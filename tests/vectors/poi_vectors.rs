@@ -8,16 +8,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use nisd::chain::proof::effective_importance;
 use nisd::crypto::PublicKey;
-use nisd::importance::budget::WorkBudget;
-use nisd::importance::clusters::{ClusterRole, Clusters};
-use nisd::importance::csr::{Csr, GroupAccess};
+use nisd::importance::csr::{Csr, GroupAccess, Loop};
+use nisd::importance::graph::{ClusterRole, Graph, SparseMatrix};
 use nisd::importance::java_hash_map::{JavaHashMapOrder, Visit, capacity, java_hash};
-use nisd::importance::score::{ScoreInputs, Scoring};
-use nisd::importance::structure::StructureBuilder;
+use nisd::importance::score::Scores;
 use nisd::importance::{
-    AccountInput, AccountOrder, CalculationProgress, Importance, Importances, ProofOfImportance, ProofOfStake,
-    Settings, SparseMatrix, decay,
+    AccountInput, AccountOrder, Calculation, CalculationProgress, Importance, Importances, Settings, decay,
 };
+use nisd::model::network::ImportanceScheme;
 use nisd::model::{Address, Amount, Height, NetworkByte};
 use serde_json::Value;
 
@@ -98,8 +96,8 @@ fn numbered(accounts: &Accounts, links: &Links) -> BTreeMap<Address, u32> {
 }
 
 /// Returns a finished calculation; each account has its index as its first height.
-fn calculate(settings: Settings, accounts: &Accounts, links: &Links, slice: u32) -> ProofOfImportance {
-    let mut calculation = ProofOfImportance::new(settings);
+fn calculate(settings: Settings, accounts: &Accounts, links: &Links, slice: u32) -> Calculation {
+    let mut calculation = Calculation::new(ImportanceScheme::ProofOfImportance, settings);
     let numbers = numbered(accounts, links);
     let places: BTreeMap<_, _> = accounts.iter().enumerate().map(|(place, account)| (account.0, place)).collect();
     assert_eq!(places.len(), accounts.len());
@@ -127,9 +125,9 @@ fn by_address(results: Importances, accounts: &Accounts) -> BTreeMap<Address, Im
 }
 
 /// Returns the nodes of every cluster, hubs and outliers.
-fn partition(clusters: &Clusters) -> (BTreeSet<Vec<u64>>, Vec<u64>, Vec<u64>) {
+fn partition(graph: &Graph) -> (BTreeSet<Vec<u64>>, Vec<u64>, Vec<u64>) {
     let (mut blocks, mut hubs, mut outliers) = (BTreeMap::<u32, Vec<u64>>::new(), Vec::new(), Vec::new());
-    for (node, (block, role)) in clusters.block.iter().zip(&clusters.roles).enumerate() {
+    for (node, (block, role)) in graph.block.iter().zip(&graph.roles).enumerate() {
         match role {
             ClusterRole::Member => blocks.entry(*block).or_default().push(node as u64),
             ClusterRole::Hub => hubs.push(node as u64),
@@ -212,6 +210,17 @@ fn keys_are_in_the_order_of_java_hash_maps() {
     }
 }
 
+/// Runs a stage to its end in slices of one unit.
+fn in_small_slices(mut stage: impl FnMut(&mut Loop) -> bool) {
+    let mut work = Loop::default();
+    loop {
+        work.begin_slice(1);
+        if stage(&mut work) {
+            return;
+        }
+    }
+}
+
 #[test]
 fn graphs_have_the_clusters_and_the_proximity_of_the_reference() {
     let Some(graphs) = section("clustering") else { return };
@@ -219,17 +228,15 @@ fn graphs_have_the_clusters_and_the_proximity_of_the_reference() {
         let nodes = number(&graph["n"]) as usize;
         let edges: BTreeSet<_> =
             list(&graph["edges"]).iter().map(|edge| (number(&edge[0]), number(&edge[1]))).collect();
-        let mut matrix = Csr::default();
-        for row in 0..nodes as u64 {
-            edges.range((row, 0)..(row + 1, 0)).for_each(|edge| matrix.push((edge.1 as u32, 1.0)));
-            matrix.close_group();
+        let mut outflows = Csr::default();
+        for column in 0..nodes as u64 {
+            edges.iter().filter(|edge| edge.1 == column).for_each(|edge| outflows.push((edge.0 as u32, 1.0)));
+            outflows.close_group();
         }
-        let threshold = graph["epsilon"].as_f64().expect("a number");
-        let mut builder = StructureBuilder::new(nodes, threshold);
-        while !builder.step(&matrix, &mut WorkBudget::new(1)) {}
-        let structure = builder.finish();
-        assert_eq!(partition(&structure.clusters), expected_partition(graph), "{graph}");
-        assert_eq!(rows(entries(&structure.proximity)), rows(expected_entries(&graph["R"])), "{graph}");
+        let mut found = Graph::new(outflows, graph["epsilon"].as_f64().expect("a number"));
+        in_small_slices(|work| found.step(work));
+        assert_eq!(partition(&found), expected_partition(graph), "{graph}");
+        assert_eq!(rows(entries(&found.proximity)), rows(expected_entries(&graph["R"])), "{graph}");
     }
 }
 
@@ -240,15 +247,11 @@ fn scores_are_combined_as_by_the_reference() {
         let part = |name: &str| decimals(&input[name]);
         let (outlinks, vested) = (part("outlinkScore"), part("vested"));
         let (ranks, weights) = (part("pageRank"), part("graphWeight"));
-        let mut scoring = Scoring::new(ranks.len());
-        let parts = |index: usize| ScoreInputs {
-            outlinks: outlinks[index],
-            vested: vested[index],
-            rank: ranks[index],
-            weight: weights[index],
-        };
-        while !scoring.step(parts, &mut WorkBudget::new(1)) {}
-        assert_eq!(to_bits(&scoring.finish()), all_bits(&input["expected"]), "{input}");
+        let mut scores = Scores::default();
+        in_small_slices(|work| scores.combine_stakes(&outlinks, &vested, work));
+        in_small_slices(|work| scores.combine_ranks(&ranks, |account| weights[account], work));
+        in_small_slices(|work| scores.normalise(work));
+        assert_eq!(to_bits(&scores.values), all_bits(&input["expected"]), "{input}");
     }
 }
 
@@ -257,10 +260,10 @@ fn poi_input(case: &Value) -> (Settings, Accounts, Links) {
     let known = addresses(&case["addresses"]);
     let mut settings = in_given_order(number(&case["height"]));
     if let Some(minimum) = case["options"]["minOutlinkWeight"].as_f64() {
-        settings.thresholds.min_flow = minimum;
+        settings.min_flow = minimum;
     }
     if let Some(epsilon) = case["options"]["epsilon"].as_f64() {
-        settings.thresholds.similarity = epsilon;
+        settings.similarity = epsilon;
     }
     let (mut accounts, mut links) = (Vec::new(), Vec::new());
     for account in list(&case["accounts"]) {
@@ -283,12 +286,12 @@ fn complete_calculations_equal_those_of_the_reference_in_every_bit() {
         let calculation = calculate(settings, &accounts, &links, u32::MAX);
         assert_eq!(to_bits(calculation.outlink_scores()), all_bits(&expected["outlinkScore"]), "{name}");
         let graph = calculation.graph();
-        let dangling: Vec<_> = graph.matrix.dangling.iter().map(|node| u64::from(*node)).collect();
+        let dangling: Vec<_> = graph.dangling.iter().map(|node| u64::from(*node)).collect();
         assert_eq!(dangling, numbers(&expected["dangling"]), "{name}");
-        assert_eq!(partition(&graph.structure.clusters), expected_partition(expected), "{name}");
+        assert_eq!(partition(graph), expected_partition(expected), "{name}");
         if expected["matrix"].is_array() {
-            assert_eq!(entries(&graph.matrix.rows), expected_entries(&expected["matrix"]), "{name}");
-            let proximity = rows(entries(&graph.structure.proximity));
+            assert_eq!(entries(&graph.rows), expected_entries(&expected["matrix"]), "{name}");
+            let proximity = rows(entries(&graph.proximity));
             assert_eq!(proximity, rows(expected_entries(&expected["R"])), "{name}");
         }
         let results = calculation.into_results();
@@ -332,10 +335,11 @@ fn stakes_are_shared_as_by_the_reference() {
     for case in list(&cases) {
         let vested = numbers(&case["accounts"]);
         let holders = other_addresses(vested.len() as u8);
-        let mut calculation = ProofOfStake::new(Height(number(&case["height"])));
+        let settings = Settings::new(Height(number(&case["height"])), BLOCKS_PER_DAY, 0);
+        let mut calculation = Calculation::new(ImportanceScheme::ProofOfStake, settings);
         let parties = (0..).zip(holders).map(|(number, address)| AccountInput { id: number, address });
-        parties.zip(&vested).for_each(|(party, vested)| calculation.add_account(party, Amount(*vested)));
-        while calculation.step(3) == CalculationProgress::Working {}
+        parties.zip(&vested).for_each(|(party, vested)| calculation.add_account(party, Amount(*vested), Height(1)));
+        while calculation.step(3).expect("importances") == CalculationProgress::Working {}
         let results = calculation.into_results();
         assert_eq!(results.accounts_counted, vested.len() as u64);
         let importances: Vec<_> = results.accounts.iter().map(|account| account.importance).collect();
