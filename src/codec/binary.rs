@@ -143,9 +143,35 @@ impl Encoder for BinaryEncoder {
     }
 }
 
+/// Reads fields from the start of bytes. Returns `None` if there are too few.
+#[derive(Clone, Copy, Debug)]
+pub struct ByteReader<'a>(pub &'a [u8]);
+
+impl<'a> ByteReader<'a> {
+    /// Reads a field of `N` bytes.
+    pub fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (field, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*field)
+    }
+
+    /// Reads `length` bytes.
+    pub fn slice(&mut self, length: usize) -> Option<&'a [u8]> {
+        let (slice, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(slice)
+    }
+
+    /// Reads bytes with their length before them, as 4 little-endian bytes.
+    pub fn sized(&mut self) -> Option<&'a [u8]> {
+        let length = u32::from_le_bytes(self.array()?);
+        self.slice(length as usize)
+    }
+}
+
 /// Decodes entities from bytes.
 pub struct BinaryDecoder<'a> {
-    bytes: &'a [u8],
+    input: ByteReader<'a>,
     context: Context,
     depth: u32,
 }
@@ -153,22 +179,18 @@ pub struct BinaryDecoder<'a> {
 impl<'a> BinaryDecoder<'a> {
     /// Creates a source that reads from the start of `bytes`. Bytes after the entity are ignored.
     pub fn new(bytes: &'a [u8], context: Context) -> BinaryDecoder<'a> {
-        BinaryDecoder { bytes, context, depth: 0 }
+        BinaryDecoder { input: ByteReader(bytes), context, depth: 0 }
     }
 
     /// Returns the unread bytes.
     pub fn remaining(&self) -> &'a [u8] {
-        self.bytes
+        self.input.0
     }
 
     fn take<const N: usize>(&mut self) -> Result<Option<[u8; N]>, ReadError> {
-        match self.bytes.split_first_chunk::<N>() {
-            Some((chunk, rest)) => {
-                self.bytes = rest;
-                Ok(Some(*chunk))
-            }
-            None if self.bytes.is_empty() => Ok(None),
-            None => Err(ReadError::end_of_stream()),
+        match self.input.array() {
+            None if !self.input.0.is_empty() => Err(ReadError::end_of_stream()),
+            field => Ok(field),
         }
     }
 
@@ -177,9 +199,7 @@ impl<'a> BinaryDecoder<'a> {
     }
 
     fn slice(&mut self, length: usize) -> Result<&'a [u8], ReadError> {
-        let (slice, rest) = self.bytes.split_at_checked(length).ok_or_else(ReadError::end_of_stream)?;
-        self.bytes = rest;
-        Ok(slice)
+        self.input.slice(length).ok_or_else(ReadError::end_of_stream)
     }
 
     fn limited(&mut self, label: &'static str) -> Result<Option<&'a [u8]>, ReadError> {
@@ -204,7 +224,7 @@ impl<'a> BinaryDecoder<'a> {
         if self.depth >= limits::MAX_NESTING {
             return Err(ReadError::Serialization("entities are nested too deep".to_owned()));
         }
-        let mut source = BinaryDecoder { bytes, context: self.context, depth: self.depth + 1 };
+        let mut source = BinaryDecoder { input: ByteReader(bytes), context: self.context, depth: self.depth + 1 };
         read(&mut source).map_err(ReadError::nested)
     }
 }
@@ -220,7 +240,7 @@ impl<'a> Decoder<'a> for BinaryDecoder<'a> {
 
     fn i64(&mut self, label: &'static str) -> Result<Option<i64>, ReadError> {
         // NIS1 reads a long as two halves; if the second one is absent, the value is missing.
-        if self.bytes.len() == 4 {
+        if self.input.0.len() == 4 {
             return Err(ReadError::Missing(label));
         }
         Ok(self.take()?.map(i64::from_le_bytes))
@@ -268,7 +288,7 @@ impl<'a> Decoder<'a> for BinaryDecoder<'a> {
             Some(count) => usize::try_from(count).unwrap_or(0),
         };
         // Limits the reservation by the input. Every element takes at least four bytes.
-        let mut items = Vec::with_capacity(count.min(self.bytes.len() / 64));
+        let mut items = Vec::with_capacity(count.min(self.input.0.len() / 64));
         for _ in 0..count {
             match self.length().map_err(ReadError::nested)? {
                 None => return Err(ReadError::end_of_stream().nested()),

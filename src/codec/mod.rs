@@ -18,6 +18,7 @@ pub mod text;
 pub mod transaction;
 pub mod wipe;
 
+pub use binary::ByteReader;
 pub use decoder::{Context, Decoder, Measure, ReadError, limits};
 pub use encoder::{Encoder, SPLICE_BYTE, SigningForm};
 pub use format::{Format, Readable, Writable, parse};

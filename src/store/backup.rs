@@ -7,13 +7,13 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::error::StoreError;
-use super::lock_table::LOCK_TABLE_FILE;
-use super::open::{DATA_FILE, Options, Store};
+use super::files::{DATA_FILE, DiskSpace, LOCK_TABLE_FILE};
+use super::open::{Options, Store};
 use super::read::{Read, Snapshot};
-use super::rebuild::{DiskSpace, remove_folder, sync_folder};
+use super::rebuild::{move_files, remove_folder};
 use super::tables::Table;
 
 /// Subfolder in which the copy is built.
@@ -42,12 +42,12 @@ impl<'a> StoreBackup<'a> {
     ) -> Result<StoreBackup<'a>, StoreError> {
         let failed = |error| StoreError::Folder(folder.to_owned(), error);
         std::fs::create_dir_all(folder).map_err(failed)?;
-        let place = build_folder(folder);
+        let place = folder.join(FOLDER);
         remove_folder(&place).map_err(failed)?;
         if let Some(other) = foreign_entry(folder).map_err(failed)? {
             return Err(StoreError::NotABackup { folder: folder.to_owned(), other });
         }
-        let room = DiskSpace::of(folder, size)?;
+        let room = DiskSpace::of(folder, size).map_err(failed)?;
         if !room.is_enough() {
             return Err(StoreError::NoSpace { folder: folder.to_owned(), room });
         }
@@ -106,12 +106,11 @@ impl<'a> StoreBackup<'a> {
     pub fn install(self) -> Result<(), StoreError> {
         let StoreBackup { copy, folder, .. } = self;
         drop(copy);
-        let place = build_folder(folder);
+        let place = folder.join(FOLDER);
         let put = || {
             // LMDB's lock table of the earlier copy would not fit this one.
             remove_file(&folder.join(LOCK_TABLE_FILE))?;
-            std::fs::rename(place.join(DATA_FILE), folder.join(DATA_FILE))?;
-            sync_folder(folder)?;
+            move_files(&place, folder, &[DATA_FILE])?;
             remove_folder(&place)
         };
         put().map_err(|error| StoreError::Folder(folder.to_owned(), error))
@@ -119,7 +118,7 @@ impl<'a> StoreBackup<'a> {
 
     /// Waits until all commits are on the disk.
     fn sync(&self) -> Result<(), StoreError> {
-        let sync = || File::open(build_folder(self.folder).join(DATA_FILE))?.sync_all();
+        let sync = || File::open(self.folder.join(FOLDER).join(DATA_FILE))?.sync_all();
         sync().map_err(|error| StoreError::SyncFailed { folder: self.folder.to_owned(), error })
     }
 }
@@ -129,14 +128,10 @@ fn copied_tables() -> impl Iterator<Item = Table> {
     Table::ALL.into_iter().filter(|table| *table != Table::Checksums)
 }
 
-fn build_folder(folder: &Path) -> PathBuf {
-    folder.join(FOLDER)
-}
-
 /// Removes a copy, even an interrupted one. Leaves a folder with anything else alone, such as that of a node that runs
 /// on the copy.
 pub fn remove_backup(folder: &Path) -> io::Result<()> {
-    remove_folder(&build_folder(folder))?;
+    remove_folder(&folder.join(FOLDER))?;
     if let Some(other) = foreign_entry(folder)? {
         return Err(io::Error::other(format!("it contains {}, which is not part of a backup", other.display())));
     }

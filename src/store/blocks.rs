@@ -4,8 +4,9 @@
 //! index share a checksum, and each transaction has its own, so that a reader reads and verifies only what it needs of
 //! a block of possibly several megabytes.
 
-use super::{Read, StoreError, Table, row_checksum};
-use crate::codec::Context;
+use super::checksums::checksum;
+use super::{Read, StoreError, Table};
+use crate::codec::{ByteReader, Context};
 use crate::model::{Address, Amount, Block, Hash256, Height, Timestamp, Transaction};
 
 /// The header of a stored block: data on the block in addition to the block itself.
@@ -63,41 +64,28 @@ impl StoredHeader {
         let ends = starts.iter().skip(1).copied().chain([body.len()]);
         for (start, end) in starts.iter().zip(ends) {
             out.extend_from_slice(&(*start as u32).to_le_bytes());
-            out.extend_from_slice(
-                &row_checksum::compute_checksum(Table::Blocks, &key, &body[*start..end]).to_le_bytes(),
-            );
+            out.extend_from_slice(&checksum(Table::Blocks, &key, &[&body[*start..end]]).to_le_bytes());
         }
         out.extend_from_slice(&counted.to_le_bytes());
         out.extend_from_slice(&(starts.len() as u32).to_le_bytes());
         let head = HEADER_BYTES + starts.first().copied().unwrap_or(body.len());
-        let checksum =
-            row_checksum::checksum_of_parts(Table::Blocks, &key, [&out[..head], &out[HEADER_BYTES + body.len()..]]);
-        out.extend_from_slice(&checksum.to_le_bytes());
+        let sum = checksum(Table::Blocks, &key, &[&out[..head], &out[HEADER_BYTES + body.len()..]]);
+        out.extend_from_slice(&sum.to_le_bytes());
     }
 
-    fn from_bytes(height: Height, bytes: &[u8]) -> Result<StoredHeader, StoreError> {
-        let mut input = Fields(bytes);
-        Ok(StoredHeader {
+    fn from_bytes(height: Height, bytes: &[u8]) -> Option<StoredHeader> {
+        let mut input = ByteReader(bytes);
+        Some(StoredHeader {
             height,
-            hash: Hash256(input.take()?),
-            generation_hash: Hash256(input.take()?),
-            timestamp: Timestamp(i32::from_le_bytes(input.take()?)),
-            difficulty: u64::from_le_bytes(input.take()?),
-            score: i128::from_le_bytes(input.take()?),
-            total_fee: Amount(u64::from_le_bytes(input.take()?)),
-            beneficiary: Some(input.take()?).filter(|bytes| *bytes != NO_BENEFICIARY).map(Address::from_stored),
-            ids: (u64::from_le_bytes(input.take()?), u64::from_le_bytes(input.take()?)),
+            hash: Hash256(input.array()?),
+            generation_hash: Hash256(input.array()?),
+            timestamp: Timestamp(i32::from_le_bytes(input.array()?)),
+            difficulty: u64::from_le_bytes(input.array()?),
+            score: i128::from_le_bytes(input.array()?),
+            total_fee: Amount(u64::from_le_bytes(input.array()?)),
+            beneficiary: Some(input.array()?).filter(|bytes| *bytes != NO_BENEFICIARY).map(Address::from_stored),
+            ids: (u64::from_le_bytes(input.array()?), u64::from_le_bytes(input.array()?)),
         })
-    }
-}
-
-struct Fields<'a>(&'a [u8]);
-
-impl Fields<'_> {
-    fn take<const N: usize>(&mut self) -> Result<[u8; N], StoreError> {
-        let (field, rest) = self.0.split_first_chunk().ok_or(StoreError::Damaged("a block"))?;
-        self.0 = rest;
-        Ok(*field)
     }
 }
 
@@ -113,33 +101,26 @@ pub struct BlockRow<'a> {
 
 impl<'a> BlockRow<'a> {
     fn open(height: Height, row: &'a [u8]) -> Result<BlockRow<'a>, StoreError> {
-        let opened = BlockRow::split(height, row);
-        opened.filter(|(row, rest)| row.is_valid(rest)).map(|(row, _)| row).ok_or_else(|| corrupt(height))
+        BlockRow::parse(height, row).ok_or_else(|| corrupt(height))
     }
 
-    /// Splits a row. Returns its parts, and the bytes after the block.
-    fn split(height: Height, row: &'a [u8]) -> Option<(BlockRow<'a>, &'a [u8])> {
+    /// Splits a row and compares header and index with their checksum.
+    fn parse(height: Height, row: &'a [u8]) -> Option<BlockRow<'a>> {
         let (header, rest) = row.split_at_checked(HEADER_BYTES)?;
         let (block, behind) = rest.split_at_checked(rest.len().checked_sub(index_length(row)?)?)?;
         let (entries, trailer) = behind.split_last_chunk::<TRAILER_BYTES>()?;
-        let (entries, _) = entries.as_chunks();
-        let counted = u32::from_le_bytes(*trailer.first_chunk()?);
-        Some((BlockRow { height, header, block, entries, nis1_count: counted }, behind))
-    }
-
-    fn is_valid(&self, behind: &[u8]) -> bool {
-        let Some((indexed, checksum)) = behind.split_last_chunk() else { return false };
-        let key = block_key(self.height);
-        let head = self.block.get(..self.start(0));
-        head.is_some_and(|head| {
-            let sum = row_checksum::checksum_of_parts(Table::Blocks, &key, [self.header, head, indexed]);
-            sum == u32::from_le_bytes(*checksum)
-        })
+        let nis1_count = u32::from_le_bytes(*trailer.first_chunk()?);
+        let row = BlockRow { height, header, block, entries: entries.as_chunks().0, nis1_count };
+        let (indexed, sum) = behind.split_last_chunk()?;
+        let head = block.get(..row.start(0))?;
+        let is_valid =
+            checksum(Table::Blocks, &block_key(height), &[header, head, indexed]) == u32::from_le_bytes(*sum);
+        is_valid.then_some(row)
     }
 
     /// Returns the header.
     pub fn header(&self) -> Result<StoredHeader, StoreError> {
-        StoredHeader::from_bytes(self.height, self.header)
+        StoredHeader::from_bytes(self.height, self.header).ok_or(StoreError::Damaged("a block"))
     }
 
     /// Returns the number of transactions.
@@ -166,12 +147,10 @@ impl<'a> BlockRow<'a> {
     /// Returns the verifiable binary form of the transaction with an index; `None` if there is none.
     pub fn transaction(&self, index: usize) -> Result<Option<&'a [u8]>, StoreError> {
         let Some(entry) = self.entries.get(index) else { return Ok(None) };
-        let [_, _, _, _, checksum @ ..] = entry;
+        let [_, _, _, _, sum @ ..] = *entry;
         let bytes = self.block.get(self.start(index)..self.start(index + 1));
-        let bytes = bytes.filter(|bytes| {
-            let sum = row_checksum::compute_checksum(Table::Blocks, &block_key(self.height), bytes);
-            sum == u32::from_le_bytes(*checksum)
-        });
+        let key = block_key(self.height);
+        let bytes = bytes.filter(|bytes| checksum(Table::Blocks, &key, &[bytes]) == u32::from_le_bytes(sum));
         match bytes.and_then(|bytes| bytes.split_first_chunk::<4>()) {
             Some((_, transaction)) => Ok(Some(transaction)),
             None => Err(corrupt(self.height)),

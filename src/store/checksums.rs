@@ -1,35 +1,94 @@
-//! Checksums of ranges of rows, which detect rows that are missing, out of order or of an earlier commit.
+//! Checksums, which detect what a disk has damaged.
 //!
-//! The checksum of a row ([`super::row_checksum`]) does not help if the row is not found: after a bit flip in a key, or if a
-//! page is replaced by another one or by one of an earlier commit, LMDB finds nothing or an outdated row. So the rows
-//! of each table are divided, by key, into ranges of about [`MAX_RANGE_BYTES`], and [`Table::Checksums`] holds the
-//! bytes of each range and the sum of a hash of each row. A change of a row subtracts the old hash and adds the new one
-//! in the same commit, without reading other rows. A range that is too large is split; an empty one is merged into the
-//! one before it. The boundaries of ranges depend on the history of the store, their content does not.
+//! **Of rows.** Each value is followed by a checksum over table, key and value, so that a row in the wrong place is
+//! detected too. [`Table::Meta`] has none, so that a program of any version can read it; it is compared with the
+//! checksum of its range whenever a store is opened. A part of a long value that contains its own checksum can be read
+//! without the rest ([`super::Read::get_unverified`]).
+//!
+//! **Of ranges.** The checksum of a row does not help if the row is not found: after a bit flip in a key, or if a page
+//! is replaced by another one or by one of an earlier commit, LMDB finds nothing or an outdated row. So the rows of each
+//! table are divided, by key, into ranges of about [`MAX_RANGE_BYTES`], and [`Table::Checksums`] holds the bytes of each
+//! range and the sum of a hash of each row. A change of a row subtracts the old hash and adds the new one in the same
+//! commit, without reading other rows. A range that is too large is split; an empty one is merged into the one before
+//! it. The boundaries of ranges depend on the history of the store, their content does not.
 //!
 //! A reader compares a range with its checksum before it uses any of its rows, once per opening of the store
-//! ([`VerifiedRanges`]). A row that is not found in a verified range is truly absent, and a cursor over verified ranges has
-//! skipped nothing. A damaged range causes an error; all others stay readable. Rows of [`Table::Blocks`] are long and
+//! ([`VerifiedRanges`]). A row that is not found in a verified range is truly absent, and a cursor over verified ranges
+//! has skipped nothing. A damaged range causes an error; all others stay readable. Rows of [`Table::Blocks`] are long and
 //! contain checksums of their parts. A block that is found is read without verifying its range, unless it can be
 //! undone: an earlier commit may have had another block at that height.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use lmdb::RoCursor;
+use lmdb::{Cursor as _, RoCursor};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::error::StoreError;
-use super::read::{FIRST, NEXT, SET, SET_RANGE, TableCursor};
-use super::row_checksum::{self, CHECKSUM_BYTES};
 use super::tables::Table;
 
+// Numbers of LMDB's cursor operations.
+pub const FIRST: u32 = 0;
+pub const LAST: u32 = 6;
+pub const NEXT: u32 = 8;
+pub const PREVIOUS: u32 = 12;
+pub const SET: u32 = 15;
+pub const SET_RANGE: u32 = 17;
+
+/// Bytes of a checksum (CRC-32, little-endian) after the value.
+pub const CHECKSUM_BYTES: usize = 4;
 /// Maximum bytes of rows in a range, unless it is a single row. This much is read before the first answer from a range,
 /// and it is about a thousand times the size of the checksum.
 pub const MAX_RANGE_BYTES: u64 = 64 << 10;
 /// Maximum length of a key that starts a range. The checksum's key of a longer one would be too long for LMDB.
 const MAX_BOUNDARY: usize = 500;
+
+/// Returns the result of a lookup; `None` if nothing was found.
+pub fn found<T>(result: Result<T, lmdb::Error>) -> Result<Option<T>, StoreError> {
+    match result {
+        Ok(found) => Ok(Some(found)),
+        Err(lmdb::Error::NotFound) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn checksum_bytes(table: Table) -> usize {
+    if table == Table::Meta { 0 } else { CHECKSUM_BYTES }
+}
+
+/// Returns the stored length of a value in a table.
+pub fn stored_length(table: Table, value: &[u8]) -> usize {
+    value.len() + checksum_bytes(table)
+}
+
+/// Writes a value with its checksum into `place`, which has the length [`stored_length`].
+pub fn append_checksum(table: Table, key: &[u8], value: &[u8], place: &mut [u8]) {
+    let (own, after) = place.split_at_mut(value.len());
+    own.copy_from_slice(value);
+    if table != Table::Meta {
+        after.copy_from_slice(&checksum(table, key, &[value]).to_le_bytes());
+    }
+}
+
+/// Returns the value of a row, after comparing it with its checksum if it `is_checked`.
+pub fn row_value<'a>(table: Table, key: &[u8], row: &'a [u8], is_checked: bool) -> Result<&'a [u8], StoreError> {
+    let parts = row.len().checked_sub(checksum_bytes(table)).map(|length| row.split_at(length));
+    let is_valid = |(value, after): &(&[u8], &[u8])| {
+        !is_checked || table == Table::Meta || *after == checksum(table, key, &[value]).to_le_bytes()
+    };
+    let parts = parts.filter(is_valid);
+    parts.map(|(value, _)| value).ok_or_else(|| StoreError::Corrupt { table, key: key.to_vec() })
+}
+
+/// Returns the checksum of a value, or of a part of one, given in pieces.
+pub fn checksum(table: Table, key: &[u8], pieces: &[&[u8]]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&[table as u8]);
+    hasher.update(key);
+    pieces.iter().for_each(|piece| hasher.update(piece));
+    hasher.finalize()
+}
 
 /// Number of bytes of rows with their keys, and the sum of the rows' hashes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,19 +102,14 @@ impl RangeSum {
     pub fn of_row(table: Table, key: &[u8], row: &[u8]) -> RangeSum {
         let checksum = match row.last_chunk::<CHECKSUM_BYTES>() {
             Some(checksum) if table != Table::Meta => u32::from_le_bytes(*checksum),
-            _ => row_checksum::compute_checksum(table, key, row),
+            _ => checksum(table, key, &[row]),
         };
         RangeSum::new(table, key, row.len(), checksum)
     }
 
     /// Returns the sum of a row with a value.
     pub fn of_value(table: Table, key: &[u8], value: &[u8]) -> RangeSum {
-        RangeSum::new(
-            table,
-            key,
-            row_checksum::stored_length(table, value),
-            row_checksum::compute_checksum(table, key, value),
-        )
+        RangeSum::new(table, key, stored_length(table, value), checksum(table, key, &[value]))
     }
 
     /// The hash covers the row's checksum instead of its value.
@@ -80,7 +134,7 @@ impl RangeSum {
         bytes
     }
 
-    fn from_bytes(value: &[u8]) -> Result<RangeSum, StoreError> {
+    pub fn from_bytes(value: &[u8]) -> Result<RangeSum, StoreError> {
         match value.as_chunks() {
             ([bytes, hash], []) => Ok(RangeSum { bytes: u64::from_le_bytes(*bytes), hash: u64::from_le_bytes(*hash) }),
             _ => Err(StoreError::Damaged("the checksum of a range")),
@@ -113,38 +167,12 @@ pub fn range_start(table: Table, checksum_key: &[u8]) -> Option<Vec<u8>> {
     checksum_key.split_first().filter(|(of, _)| **of == table as u8).map(|(_, first)| first.to_vec())
 }
 
-/// Finds the range of a key in the checksums of all ranges.
-pub fn stored_range(mut checksums: TableCursor<'_>, table: Table, key: &[u8]) -> Result<Range, StoreError> {
-    let wanted = checksum_key(table, key);
-    // Only the start of the next range is needed, even if its checksum is damaged.
-    let (begin, next) = match checksums.seek(&wanted) {
-        Ok(Some(found)) if found.0 == wanted => match checksums.next() {
-            Ok(next) => (Some(found), next.map(|(key, _)| key.to_vec())),
-            Err(StoreError::Corrupt { key, .. }) => (Some(found), Some(key)),
-            Err(error) => return Err(error),
-        },
-        Ok(Some((next, _))) => (checksums.previous()?, Some(next.to_vec())),
-        Ok(None) => (checksums.last()?, None),
-        Err(StoreError::Corrupt { key, .. }) if key != wanted => (checksums.previous()?, Some(key)),
-        Err(error) => return Err(error),
-    };
-    let begin = begin.and_then(|(found, value)| range_start(table, found).map(|first| (first, value)));
-    let end = next.and_then(|found| range_start(table, &found));
-    let (first, sum) = match begin {
-        Some((first, value)) => (first, RangeSum::from_bytes(value)?),
-        None => (Vec::new(), RangeSum::default()),
-    };
-    let range = Range { first, end, sum };
-    if range.contains(key) { Ok(range) } else { Err(StoreError::Damaged("the checksums of ranges")) }
-}
-
 /// Compares the rows of a range with its checksum, and looks up each of them: if the path to a row is damaged, a scan
 /// still finds it, but a lookup does not.
 pub fn verify([rows, search]: [&RoCursor<'_>; 2], table: Table, range: &Range) -> Result<(), StoreError> {
-    use lmdb::Cursor;
     let (mut sum, mut before, mut is_right) = (RangeSum::default(), None, true);
     for_each_row(rows, range, |key, row| {
-        row_checksum::verify(table, key, row)?;
+        row_value(table, key, row, true)?;
         let is_behind = before.replace(key).is_none_or(|before| before < key);
         sum = sum.plus(RangeSum::of_row(table, key, row));
         let is_found = search.get(Some(key), None, SET).is_ok_and(|(_, found)| found.as_ptr() == row.as_ptr());
@@ -186,7 +214,6 @@ fn for_each_row<'a>(
     range: &Range,
     mut visit: impl FnMut(&'a [u8], &'a [u8]) -> Result<bool, StoreError>,
 ) -> Result<(), StoreError> {
-    use lmdb::Cursor;
     let first = if range.first.is_empty() { &[0] } else { range.first.as_slice() };
     let mut found = rows.get(Some(first), None, SET_RANGE);
     loop {
@@ -205,32 +232,24 @@ fn for_each_row<'a>(
 type Intervals = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
 /// The key intervals of each table that were verified since the store was opened.
-pub struct VerifiedRanges {
-    /// Whether all of a table is verified, so that no interval has to be looked up.
-    whole: [Cell<bool>; Table::ALL.len()],
-    intervals: RefCell<[Intervals; Table::ALL.len()]>,
-}
+pub struct VerifiedRanges([RefCell<Intervals>; Table::ALL.len()]);
 
 impl Default for VerifiedRanges {
     fn default() -> VerifiedRanges {
-        let stretches = RefCell::new(Table::ALL.map(|_| BTreeMap::new()));
-        VerifiedRanges { whole: Table::ALL.map(|_| Cell::new(false)), intervals: stretches }
+        VerifiedRanges(Table::ALL.map(|_| RefCell::default()))
     }
 }
 
 impl VerifiedRanges {
     /// Returns whether a whole table is verified.
     pub fn is_fully_verified(&self, table: Table) -> bool {
-        self.whole[table as usize].get()
+        self.0[table as usize].borrow().first_key_value().is_some_and(|(first, end)| first.is_empty() && end.is_none())
     }
 
     /// Returns the first unverified key between `from` and `to`, or the end of the table.
-    fn first_unverified(&self, table: Table, from: &[u8], to: Option<&[u8]>) -> Option<Vec<u8>> {
-        if self.is_fully_verified(table) {
-            return None;
-        }
-        let stretches = &self.intervals.borrow()[table as usize];
-        let (_, end) = stretches.range::<[u8], _>((Bound::Unbounded, Bound::Included(from))).next_back().unzip();
+    pub fn first_unverified(&self, table: Table, from: &[u8], to: Option<&[u8]>) -> Option<Vec<u8>> {
+        let intervals = self.0[table as usize].borrow();
+        let (_, end) = intervals.range::<[u8], _>((Bound::Unbounded, Bound::Included(from))).next_back().unzip();
         match end {
             Some(None) => None,
             Some(Some(end)) if end.as_slice() > from => to.is_none_or(|to| to >= end.as_slice()).then(|| end.clone()),
@@ -238,118 +257,36 @@ impl VerifiedRanges {
         }
     }
 
-    fn add(&self, table: Table, range: Range) {
-        let stretches = &mut self.intervals.borrow_mut()[table as usize];
+    /// Marks a range as verified. Intervals that touch are joined.
+    pub fn add(&self, table: Table, range: Range) {
+        let mut intervals = self.0[table as usize].borrow_mut();
         let Range { mut first, mut end, .. } = range;
         let touches = |end: &Option<Vec<u8>>, first: &[u8]| end.as_deref().is_none_or(|end| end >= first);
-        if let Some((before, to)) =
-            stretches.range::<[u8], _>((Bound::Unbounded, Bound::Included(&first[..]))).next_back()
+        let to_first = (Bound::Unbounded, Bound::Included(first.as_slice()));
+        if let Some((before, to)) = intervals.range::<[u8], _>(to_first).next_back()
             && touches(to, &first)
         {
             (first, end) = (before.clone(), later(end, to.clone()));
         }
         while let Some((behind, to)) =
-            stretches.range::<[u8], _>((Bound::Excluded(&first[..]), Bound::Unbounded)).next()
+            intervals.range::<[u8], _>((Bound::Excluded(&first[..]), Bound::Unbounded)).next()
             && touches(&end, behind)
         {
             let behind = behind.clone();
             end = later(end, to.clone());
-            stretches.remove(&behind);
+            intervals.remove(&behind);
         }
-        self.whole[table as usize].set(first.is_empty() && end.is_none());
-        stretches.insert(first, end);
+        intervals.insert(first, end);
     }
 
     /// Marks a whole table as unverified.
     pub fn invalidate(&self, table: Table) {
-        self.whole[table as usize].set(false);
-        self.intervals.borrow_mut()[table as usize].clear();
+        self.0[table as usize].borrow_mut().clear();
     }
 }
 
 fn later(a: Option<Vec<u8>>, b: Option<Vec<u8>>) -> Option<Vec<u8>> {
     a.zip(b).map(|(a, b)| a.max(b))
-}
-
-/// A state of the store whose ranges can be compared with their checksums.
-pub trait Verify {
-    /// Returns what is already verified.
-    fn verified(&self) -> &VerifiedRanges;
-
-    /// Returns the range of a key, with its expected checksum.
-    fn range(&self, table: Table, key: &[u8]) -> Result<Range, StoreError>;
-
-    /// Opens a cursor over the rows of a table, without verification.
-    fn raw_cursor(&self, table: Table) -> Result<RoCursor<'_>, StoreError>;
-
-    /// Compares the range of a key with its checksum, even if that was done before.
-    fn verify_range(&self, table: Table, key: &[u8]) -> Result<Range, StoreError> {
-        let range = self.range(table, key)?;
-        verify([&self.raw_cursor(table)?, &self.raw_cursor(table)?], table, &range)?;
-        self.verified().add(table, range.clone());
-        Ok(range)
-    }
-
-    /// Verifies all unverified ranges from a key up to another key or to the end.
-    fn ensure_verified(&self, table: Table, from: &[u8], to: Option<&[u8]>) -> Result<(), StoreError> {
-        while let Some(key) = self.verified().first_unverified(table, from, to) {
-            self.verify_range(table, &key)?;
-        }
-        Ok(())
-    }
-
-    /// Verifies the range of a key, before a row is read by its key. A block that cannot be undone needs only its own
-    /// checksums.
-    fn ensure_row_verified(&self, table: Table, key: &[u8]) -> Result<(), StoreError> {
-        match table {
-            Table::Checksums => Ok(()),
-            Table::Blocks if self.verified().is_fully_verified(table) || !self.can_be_undone(key)? => Ok(()),
-            table => self.ensure_verified(table, key, Some(key)),
-        }
-    }
-
-    /// Returns whether a block can be undone: an earlier commit may have had another block at that height.
-    fn can_be_undone(&self, block: &[u8]) -> Result<bool, StoreError> {
-        use lmdb::Cursor;
-        match self.raw_cursor(Table::Undo)?.get(None, None, FIRST) {
-            Ok((first, _)) => Ok(first.is_none_or(|first| first <= block)),
-            Err(lmdb::Error::NotFound) => Ok(false),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// Verifies that a row that was not found is absent.
-    fn ensure_absence_verified(&self, table: Table, key: &[u8]) -> Result<(), StoreError> {
-        match table {
-            Table::Blocks => self.ensure_verified(table, key, Some(key)),
-            _ => Ok(()),
-        }
-    }
-}
-
-/// Position of a verification of all tables.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct VerifyPosition {
-    table: u8,
-    key: Vec<u8>,
-}
-
-impl VerifyPosition {
-    /// Returns the position, and moves to the next table; `None` after the last table, and then back to the first.
-    pub(super) fn advance(&mut self) -> Option<(Table, Vec<u8>)> {
-        let table = Table::from_number(self.table).filter(|table| *table != Table::Checksums);
-        let key = std::mem::take(&mut self.key);
-        self.table = table.map_or(0, |table| table as u8 + 1);
-        table.map(|table| (table, key))
-    }
-
-    /// Moves on from a key of a table to the range that starts at `next`. Stays at the next table if there is none, or
-    /// if it is not behind the key: a damaged page may lead back.
-    pub(super) fn continue_at(&mut self, table: Table, key: &[u8], next: Option<&[u8]>) {
-        if let Some(next) = next.filter(|next| *next > key) {
-            *self = VerifyPosition { table: table as u8, key: next.to_vec() };
-        }
-    }
 }
 
 /// Start of each range, with its end and checksum.
@@ -421,7 +358,8 @@ mod tests {
     use lmdb::{Environment, EnvironmentFlags, Transaction, WriteFlags};
     use proptest::prelude::*;
 
-    use super::super::{Read, Snapshot, Store, Write, WriteTxn, open, test_store};
+    use super::super::read::{Snapshot, Verify as _, VerifyPosition};
+    use super::super::{AccessMode, Options, Read, Store, Write, WriteTxn, test_store};
     use super::*;
 
     type Rows = BTreeMap<(Table, Vec<u8>), Vec<u8>>;
@@ -516,11 +454,25 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
+        fn a_row_with_a_flipped_bit_is_rejected(key: [u8; 12], value: Vec<u8>, place: usize) {
+            let mut row = vec![0; stored_length(Table::Accounts, &value)];
+            append_checksum(Table::Accounts, &key, &value, &mut row);
+            prop_assert_eq!(row_value(Table::Accounts, &key, &row, true).unwrap(), value.as_slice());
+            prop_assert!(row_value(Table::EligibleAccounts, &key, &row, true).is_err());
+            let mut other = key;
+            other[place % 12] ^= 1 << (place % 8);
+            prop_assert!(row_value(Table::Accounts, &other, &row, true).is_err());
+            let bits = row.len() * 8;
+            row[place % bits / 8] ^= 1 << (place % 8);
+            prop_assert!(row_value(Table::Accounts, &key, &row, true).is_err());
+        }
+
+        #[test]
         fn checksums_equal_those_of_the_rows_after_changes_and_undo(
             batches in proptest::collection::vec((proptest::collection::vec(changes(), 0..60), any::<bool>()), 1..6),
         ) {
             let folder = tempfile::tempdir().unwrap();
-            let store = Store::scratch(folder.path(), open::Options { map_size: 1 << 26 }).unwrap();
+            let store = Store::scratch(folder.path(), Options { map_size: 1 << 26 }).unwrap();
             let mut rows = Rows::new();
             for (changes, is_kept) in batches {
                 forget(&store);
@@ -575,7 +527,7 @@ mod tests {
         change(&mut transaction, table);
         transaction.commit().unwrap();
         drop(environment);
-        Store::open_existing(folder, open::AccessMode::Shared, open::Options { map_size: 1 << 22 }).unwrap().0
+        Store::open_existing(folder, AccessMode::Shared, Options { map_size: 1 << 22 }).unwrap().0
     }
 
     #[test]
@@ -598,8 +550,8 @@ mod tests {
         type Damage = fn(&mut lmdb::RwTransaction<'_>, lmdb::Database);
         // An earlier value of the row, with a valid checksum of its own.
         let old: Damage = |transaction, table| {
-            let mut row = vec![0; row_checksum::stored_length(Table::AccountIds, &[7; 300])];
-            row_checksum::append_checksum(Table::AccountIds, &500u16.to_be_bytes(), &[7; 300], &mut row);
+            let mut row = vec![0; stored_length(Table::AccountIds, &[7; 300])];
+            append_checksum(Table::AccountIds, &500u16.to_be_bytes(), &[7; 300], &mut row);
             transaction.put(table, &500u16.to_be_bytes(), &row, WriteFlags::empty()).unwrap();
         };
         let damages: [Damage; 4] = [
@@ -733,8 +685,8 @@ mod tests {
         batch.commit().unwrap();
         let store = damage_in(Table::Blocks, store, folder.path(), |transaction, table| {
             let value = b"another one";
-            let mut row = vec![0; row_checksum::stored_length(Table::Blocks, value)];
-            row_checksum::append_checksum(Table::Blocks, &key(8), value, &mut row);
+            let mut row = vec![0; stored_length(Table::Blocks, value)];
+            append_checksum(Table::Blocks, &key(8), value, &mut row);
             transaction.put(table, &key(8), &row, WriteFlags::empty()).unwrap();
         });
         let snapshot = store.snapshot().unwrap();
@@ -743,8 +695,7 @@ mod tests {
         assert!(snapshot.get_unverified(Table::Blocks, &key(8)).is_err_and(is_damage));
         drop(snapshot);
         let (store, _) =
-            Store::open_existing(folder.path(), open::AccessMode::Exclusive, open::Options { map_size: 1 << 22 })
-                .unwrap();
+            Store::open_existing(folder.path(), AccessMode::Exclusive, Options { map_size: 1 << 22 }).unwrap();
         assert!(store.begin_write().unwrap().get_unverified(Table::Blocks, &key(8)).is_err_and(is_damage));
     }
 }

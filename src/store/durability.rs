@@ -27,7 +27,7 @@
 //!
 //! A helper process, if there is one, does the waiting (`src/event_loop/disk_helper.rs`): it synchronises the data
 //! file; then the record is written here, and the helper synchronises that. No other commit is made before both answers
-//! ([`Durability::poll_sync`] reports this). A transaction may be built meanwhile, as it writes to free pages only. A
+//! ([`Store::poll_sync`] reports this). A transaction may be built meanwhile, as it writes to free pages only. A
 //! caller that cannot wait for answers synchronises here ([`Durability::sync_and_record`]), and later answers are ignored. The
 //! helper opens the files itself, so that if it ends with an error that it did not report, the system reports the same
 //! error to this process.
@@ -46,11 +46,24 @@ use std::time::Duration;
 use rustix::io::Errno;
 use sha3::{Digest, Sha3_256};
 
-use super::data_file::{self, FileFault, META_BYTES, MetaPage};
 use super::error::StoreError;
-use super::metrics::COMMIT_TIME_BUCKETS;
-use super::sync::{Answer, SyncFile, SyncState};
+use super::files::{self, DATA_FILE, FileFault, META_BYTES, MetaPage, sync_folder};
+use super::open::Store;
+use crate::codec::ByteReader;
 use crate::metrics::Histogram;
+
+/// Buckets of the histogram of commit times.
+const COMMIT_TIME_BUCKETS: &[Duration] = &[
+    Duration::from_millis(1),
+    Duration::from_millis(2),
+    Duration::from_millis(5),
+    Duration::from_millis(10),
+    Duration::from_millis(25),
+    Duration::from_millis(50),
+    Duration::from_millis(100),
+    Duration::from_millis(500),
+    Duration::from_secs(5),
+];
 
 /// The durable-meta file, beside the data file.
 pub const FILE: &str = "settled";
@@ -108,15 +121,14 @@ impl MetaRecord {
         bytes
     }
 
-    fn from_bytes(bytes: &[u8]) -> Option<MetaRecord> {
-        let (checksum, content) = bytes.split_at_checked(CHECKSUM)?;
-        let rest = content.strip_prefix(MARK)?;
-        let (number, rest) = rest.split_first_chunk()?;
-        let (boot, rest) = rest.split_first_chunk()?;
-        let (roots, meta) = rest.split_first_chunk()?;
-        let meta = data_file::parse_meta(meta.try_into().ok()?)?;
+    fn from_bytes(bytes: &[u8; RECORD_BYTES]) -> Option<MetaRecord> {
+        let (checksum, content) = bytes.split_at(CHECKSUM);
+        let mut input = ByteReader(content.strip_prefix(MARK)?);
+        let number = u64::from_le_bytes(input.array()?);
+        let (boot, roots) = (BootId(input.array()?), input.array()?);
+        let meta = files::parse_meta(input.array()?)?;
         let is_whole = Sha3_256::digest(content).as_slice() == checksum;
-        is_whole.then_some(MetaRecord { number: u64::from_le_bytes(*number), boot: BootId(*boot), roots: *roots, meta })
+        is_whole.then_some(MetaRecord { number, boot, roots, meta })
     }
 
     /// Reads the newest valid record.
@@ -156,7 +168,7 @@ impl MetaRecord {
             file.write_all_at(&[0; RECORD_BYTES], (self.number + 1) % 2 * SLOT_OFFSET)?;
         }
         file.sync_all()?;
-        ignore_unsupported(File::open(folder)?.sync_all())
+        ignore_unsupported(sync_folder(folder))
     }
 }
 
@@ -171,22 +183,22 @@ fn ignore_unsupported(synced: io::Result<()>) -> io::Result<()> {
 /// Returns the record to which a store must be recovered: the system has stopped since and there are later commits, or
 /// the meta pages of the data file are damaged.
 fn record_to_recover(folder: &Path, boot: BootId) -> io::Result<Option<MetaRecord>> {
-    let mut data = match File::open(folder.join(data_file::NAME)) {
+    let mut data = match File::open(folder.join(DATA_FILE)) {
         Ok(file) if file.metadata()?.len() > 0 => file,
         _ => return Ok(None),
     };
     // Before the record: a process that changes the store writes the record before it commits.
-    let newest = data_file::newest_meta(&mut data).ok();
+    let newest = files::newest_meta(&mut data).ok();
     let Some(record) = MetaRecord::read(folder)? else { return Ok(None) };
     // After the record: the file cannot be older than the record unless its meta pages were damaged.
-    let is_damaged = data_file::newest_meta(&mut data).map_or(true, |newest| !newest.is_as_new_as(&record.meta));
+    let is_damaged = files::newest_meta(&mut data).map_or(true, |newest| !newest.is_as_new_as(&record.meta));
     let is_near = |newest: &MetaPage| {
         (1..=MAX_COMMITS_AHEAD).contains(&newest.transaction_id.wrapping_sub(record.meta.transaction_id))
     };
     if !is_damaged && (record.boot.is_same_run(boot) || !newest.as_ref().is_none_or(is_near)) {
         return Ok(None);
     }
-    let is_meant = data_file::root_checksum(&data, &record.meta).is_ok_and(|roots| roots == record.roots);
+    let is_meant = files::root_checksum(&data, &record.meta).is_ok_and(|roots| roots == record.roots);
     if !is_meant {
         let path = folder.join(FILE);
         log::warn!("{} is ignored: it belongs to another data file than the one beside it", path.display());
@@ -197,14 +209,14 @@ fn record_to_recover(folder: &Path, boot: BootId) -> io::Result<Option<MetaRecor
 /// Fails if the data file is in the recorded state, but its root pages are not the recorded ones: they are damaged, or
 /// of an earlier commit.
 fn verify_roots(folder: &Path) -> Result<(), StoreError> {
-    let path = folder.join(data_file::NAME);
+    let path = folder.join(DATA_FILE);
     let is_damaged = || -> io::Result<bool> {
         let (Some(record), mut data) = (MetaRecord::read(folder)?, File::open(&path)?) else { return Ok(false) };
-        let mut is_recorded = || data_file::newest_meta(&mut data).is_ok_and(|meta| meta.is_same_as(&record.meta));
+        let mut is_recorded = || files::newest_meta(&mut data).is_ok_and(|meta| meta.is_same_as(&record.meta));
         if !is_recorded() {
             return Ok(false);
         }
-        let roots = data_file::root_checksum(&File::open(&path)?, &record.meta);
+        let roots = files::root_checksum(&File::open(&path)?, &record.meta);
         // Another process may have committed meanwhile.
         Ok(roots.map_or(true, |roots| roots != record.roots) && is_recorded())
     };
@@ -223,7 +235,7 @@ pub fn recover_to_durable(folder: &Path, boot: BootId) -> Result<(), StoreError>
             "the system stopped before the last commits were on the disk; the store returns to the last durable \
              commit, and the blocks after it must be downloaded or imported again"
         );
-        data_file::restore_meta(folder, &record.meta)
+        files::restore_meta(folder, &record.meta)
     };
     put_back().map_err(|error| StoreError::disk(folder, error))?;
     verify_roots(folder)
@@ -238,31 +250,50 @@ pub fn refuse_unrecovered(folder: &Path, boot: BootId) -> Result<(), StoreError>
     }
 }
 
-/// Whether the last commit is durable.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum CommitState {
+/// A file of a store, for the helper.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SyncFile {
+    /// The data file.
+    Data,
+    /// The durable-meta file.
+    Record,
+}
+
+/// How far the last commit is on its way to the disk.
+enum State {
     /// Unknown: no transaction was begun since the store was opened.
     Opened,
-    /// The last commit is durable.
+    /// It is durable.
     Durable,
-    /// The last commit is not yet durable.
-    NotYetDurable,
+    /// It is not durable, and nobody works on that.
+    Committed,
+    /// The helper synchronises the data file or, after that, this record, as soon as `has_begun`.
+    Syncing { record: Option<Box<MetaRecord>>, has_begun: bool },
     /// Synchronising the data file failed; the error number.
     Failed(i32),
 }
 
+/// The helper process.
+#[derive(Clone, Copy, PartialEq)]
+enum Helper {
+    /// There is none: the caller waits for the disk itself.
+    None,
+    /// It waits for the disk on request.
+    Present,
+    /// It works on a request that is obsolete: its next answer is ignored.
+    Obsolete,
+}
+
 /// Makes commits durable. Exists in a process that may change the store.
 pub struct Durability {
-    folder: PathBuf,
+    pub(super) folder: PathBuf,
     data: File,
     /// The durable-meta file, once it is open.
     record_file: OnceCell<File>,
     boot: BootId,
     record: RefCell<Option<MetaRecord>>,
-    /// The record that is written but not yet synchronised.
-    pending: RefCell<Option<MetaRecord>>,
-    state: Cell<CommitState>,
-    sync: Cell<SyncState>,
+    state: RefCell<State>,
+    helper: Cell<Helper>,
     /// Whether a caller waits until the last commit is durable, or has failed to become so.
     is_awaited: Cell<bool>,
     /// The error that occurred with the helper, for the waiting caller.
@@ -280,9 +311,8 @@ pub struct Durability {
 impl Durability {
     /// Creates it for a store that LMDB has opened.
     pub fn new(folder: &Path, boot: BootId) -> Result<Durability, StoreError> {
-        let open = || {
-            Ok((File::options().read(true).write(true).open(folder.join(data_file::NAME))?, MetaRecord::read(folder)?))
-        };
+        let open =
+            || Ok((File::options().read(true).write(true).open(folder.join(DATA_FILE))?, MetaRecord::read(folder)?));
         let (data, record) = open().map_err(|error| StoreError::Folder(folder.to_owned(), error))?;
         Ok(Durability {
             folder: folder.to_owned(),
@@ -290,9 +320,8 @@ impl Durability {
             record_file: OnceCell::new(),
             boot,
             record: RefCell::new(record),
-            pending: RefCell::default(),
-            state: Cell::new(CommitState::Opened),
-            sync: Cell::default(),
+            state: RefCell::new(State::Opened),
+            helper: Cell::new(Helper::None),
             is_awaited: Cell::new(false),
             failure: RefCell::default(),
             sync_began: Cell::default(),
@@ -303,173 +332,121 @@ impl Durability {
         })
     }
 
-    /// Returns it after the files were moved to another folder.
-    pub fn moved(mut self, folder: PathBuf) -> Durability {
-        self.folder = folder;
-        self
+    fn now(&self) -> Duration {
+        self.clock.get().map_or(Duration::ZERO, |clock| clock())
     }
 
-    /// Sets the clock by which commits are timed.
-    pub fn time_commits(&self, clock: fn() -> Duration) {
-        self.clock.set(Some(clock));
-    }
-
-    /// Returns the durations of commits.
-    pub fn commit_times(&self) -> Histogram {
-        self.commit_times.borrow().clone()
+    fn observe_since(&self, begun: Duration) {
+        if self.clock.get().is_some() {
+            self.commit_times.borrow_mut().observe(self.now().saturating_sub(begun));
+        }
     }
 
     /// Runs a commit or synchronisation and records its duration.
     pub fn timed<T>(&self, commit: impl FnOnce() -> T) -> T {
-        let Some(clock) = self.clock.get() else { return commit() };
-        let begun = clock();
+        let begun = self.now();
         let result = commit();
-        self.commit_times.borrow_mut().observe(clock().saturating_sub(begun));
+        self.observe_since(begun);
         result
     }
 
     /// Ensures, before a transaction begins, that there is a record of this run of the system.
     pub fn ensure_record(&self) -> Result<(), StoreError> {
-        match self.state.get() {
-            CommitState::Durable | CommitState::NotYetDurable => Ok(()),
-            CommitState::Opened | CommitState::Failed(_) => self.sync_and_record(),
+        match *self.state.borrow() {
+            State::Durable | State::Committed | State::Syncing { .. } => return Ok(()),
+            State::Opened | State::Failed(_) => {}
         }
+        self.sync_and_record()
     }
 
-    /// Returns whether the last commit is not yet durable.
-    pub fn has_unsynced_commit(&self) -> bool {
-        self.state.get() == CommitState::NotYetDurable
+    fn has_unsynced_commit(&self) -> bool {
+        matches!(*self.state.borrow(), State::Committed | State::Syncing { .. })
     }
 
     /// Notes a commit, which is not yet durable.
     pub fn on_commit(&self) {
         self.cancel_request();
-        self.state.set(CommitState::NotYetDurable);
-    }
-
-    /// Makes all commits durable, without waiting if there is a helper. Returns whether they are durable. If not, the
-    /// caller must call it again once [`Durability::is_waiting`] returns `false`, and must not commit before.
-    pub fn poll_sync(&self) -> Result<bool, StoreError> {
-        self.is_awaited.set(false);
-        if let Some(failure) = self.failure.take() {
-            return Err(failure);
-        }
-        if self.state.get() != CommitState::NotYetDurable || !self.sync.get().has_helper() {
-            return self.timed_sync().map(|()| true);
-        }
-        let was_waiting = self.sync.get().is_waiting();
-        self.change_sync(SyncState::request);
-        if !was_waiting {
-            self.sync_began.set(self.clock.get().map_or(Duration::ZERO, |clock| clock()));
-        }
-        self.is_awaited.set(true);
-        Ok(false)
-    }
-
-    /// Returns whether a caller waits until the last commit is durable.
-    pub fn is_sync_awaited(&self) -> bool {
-        self.is_awaited.get()
-    }
-
-    /// Returns whether a caller waits for an answer of the helper.
-    pub fn is_waiting(&self) -> bool {
-        self.is_awaited.get() && self.sync.get().is_waiting()
-    }
-
-    /// Sets whether there is a helper. If it is gone, the waiting caller does its work.
-    pub fn set_helper(&self, is_there: bool) {
-        self.sync.set(if is_there { SyncState::Idle } else { SyncState::NoHelper });
-    }
-
-    /// Returns the file that the helper is to synchronise now. Returns each request once.
-    pub fn next_sync(&self) -> Option<SyncFile> {
-        self.change_sync(SyncState::begin)
-    }
-
-    /// Handles an answer of the helper.
-    pub fn on_synced(&self, result: io::Result<()>) {
-        let Answer::Done(file) = self.change_sync(SyncState::on_answer) else { return };
-        let folder = &self.folder;
-        let done = match (file, result) {
-            (SyncFile::Data, Ok(())) => self.write_record().map_err(|error| StoreError::disk(folder, error)),
-            (SyncFile::Data, Err(error)) => Err(self.fail(&error)),
-            (SyncFile::Record, Ok(())) => {
-                self.on_record_synced();
-                Ok(())
-            }
-            // The previous record is intact, and this one will be written again.
-            (SyncFile::Record, Err(error)) => Err(StoreError::disk(folder, error)),
-        };
-        if let Err(error) = done {
-            self.pending.take();
-            self.failure.replace(Some(error));
-        }
-    }
-
-    /// Writes the record of the synchronised data file and requests its synchronisation.
-    fn write_record(&self) -> io::Result<()> {
-        match self.current_record()? {
-            Some(record) => {
-                record.put(self.open_record_file()?)?;
-                self.pending.replace(Some(record));
-                self.change_sync(SyncState::request_record);
-            }
-            None => self.on_record_synced(),
-        }
-        Ok(())
-    }
-
-    /// Notes that the record is on the disk too.
-    fn on_record_synced(&self) {
-        if let Some(record) = self.pending.take() {
-            self.record.replace(Some(record));
-        }
-        self.state.set(CommitState::Durable);
-        if let Some(clock) = self.clock.get() {
-            self.commit_times.borrow_mut().observe(clock().saturating_sub(self.sync_began.get()));
-        }
-    }
-
-    fn change_sync<T>(&self, change: impl FnOnce(&mut SyncState) -> T) -> T {
-        let mut state = self.sync.get();
-        let result = change(&mut state);
-        self.sync.set(state);
-        result
+        self.state.replace(State::Committed);
     }
 
     /// Cancels what the helper does: its answer will be ignored.
     fn cancel_request(&self) {
-        self.change_sync(SyncState::mark_obsolete);
-        self.pending.take();
         self.failure.take();
-    }
-
-    /// Like [`Durability::sync_and_record`], and records the duration if there is something to wait for.
-    pub fn timed_sync(&self) -> Result<(), StoreError> {
-        match self.has_unsynced_commit() {
-            true => self.timed(|| self.sync_and_record()),
-            false => self.sync_and_record(),
+        if let State::Syncing { has_begun, .. } = *self.state.borrow() {
+            self.helper.set(if has_begun { Helper::Obsolete } else { self.helper.get() });
+        } else {
+            return;
         }
+        self.state.replace(State::Committed);
     }
 
     /// Waits until the last commit is on the disk, and records it.
     pub fn sync_and_record(&self) -> Result<(), StoreError> {
-        match self.state.get() {
-            CommitState::Durable => return Ok(()),
-            CommitState::Failed(error) => return Err(self.sync_failed(error)),
-            CommitState::Opened | CommitState::NotYetDurable => {}
+        match *self.state.borrow() {
+            State::Durable => return Ok(()),
+            State::Failed(error) => return Err(self.sync_failed(error)),
+            State::Opened | State::Committed | State::Syncing { .. } => {}
         }
         self.cancel_request();
         self.sync_data_file().map_err(|error| self.fail(&error))?;
-        self.record_current().map_err(|error| StoreError::disk(&self.folder, error))?;
-        self.state.set(CommitState::Durable);
+        let is_first = matches!(*self.state.borrow(), State::Opened);
+        let record = || -> io::Result<()> {
+            if let Some(record) = self.current_record()? {
+                record.write(self.open_record_file()?, &self.folder, is_first)?;
+                self.record.replace(Some(record));
+            }
+            Ok(())
+        };
+        record().map_err(|error| StoreError::disk(&self.folder, error))?;
+        self.state.replace(State::Durable);
+        Ok(())
+    }
+
+    fn poll_sync(&self) -> Result<bool, StoreError> {
+        let is_awaited = self.is_awaited.replace(false);
+        if let Some(failure) = self.failure.take() {
+            return Err(failure);
+        }
+        match self.has_unsynced_commit() {
+            true if self.helper.get() == Helper::None => self.timed(|| self.sync_and_record()).map(|()| true),
+            true => {
+                if matches!(*self.state.borrow(), State::Committed) {
+                    self.state.replace(State::Syncing { record: None, has_begun: false });
+                    self.sync_began.set(self.now());
+                }
+                self.is_awaited.set(true);
+                Ok(false)
+            }
+            false if is_awaited => self.sync_and_record().map(|()| true),
+            false => Ok(true),
+        }
+    }
+
+    /// Takes the next step after the helper has synchronised the data file or, if there is one, the record.
+    fn on_synced(&self, record: Option<Box<MetaRecord>>) -> io::Result<()> {
+        let record = match record {
+            Some(record) => Some(*record),
+            None => match self.current_record()? {
+                Some(record) => {
+                    record.put(self.open_record_file()?)?;
+                    self.state.replace(State::Syncing { record: Some(Box::new(record)), has_begun: false });
+                    return Ok(());
+                }
+                None => None,
+            },
+        };
+        if record.is_some() {
+            self.record.replace(record);
+        }
+        self.state.replace(State::Durable);
+        self.observe_since(self.sync_began.get());
         Ok(())
     }
 
     /// Handles a failure to synchronise the data file.
     fn fail(&self, error: &io::Error) -> StoreError {
         let error = error.raw_os_error().unwrap_or(Errno::IO.raw_os_error());
-        self.state.set(CommitState::Failed(error));
+        self.state.replace(State::Failed(error));
         self.poison();
         self.sync_failed(error)
     }
@@ -482,19 +459,10 @@ impl Durability {
         self.data.sync_data()
     }
 
-    /// Records the synchronised data file.
-    fn record_current(&self) -> io::Result<()> {
-        if let Some(record) = self.current_record()? {
-            record.write(self.open_record_file()?, &self.folder, self.state.get() == CommitState::Opened)?;
-            self.record.replace(Some(record));
-        }
-        Ok(())
-    }
-
     /// Returns the record of the last commit, or `None` if it equals the present record.
     fn current_record(&self) -> io::Result<Option<MetaRecord>> {
-        let meta = data_file::newest_meta(&mut &self.data).map_err(|fault| io::Error::other(fault.to_string()))?;
-        let roots = data_file::root_checksum(&self.data, &meta)?;
+        let meta = files::newest_meta(&mut &self.data).map_err(|fault| io::Error::other(fault.to_string()))?;
+        let roots = files::root_checksum(&self.data, &meta)?;
         let last = self.record.borrow();
         let is_known = |last: &MetaRecord| last.boot.is_same_run(self.boot) && last.meta.bytes == meta.bytes;
         if last.as_ref().is_some_and(is_known) {
@@ -502,14 +470,6 @@ impl Durability {
         }
         let number = last.as_ref().map_or(0, |last| last.number + 1);
         Ok(Some(MetaRecord { number, boot: self.boot, roots, meta }))
-    }
-
-    /// Returns the data file and the durable-meta file, opened again for the helper.
-    pub fn helper_files(&self) -> io::Result<[File; 2]> {
-        // Creates the durable-meta file if necessary.
-        self.open_record_file()?;
-        let open = |name: &str| File::options().read(true).write(true).open(self.folder.join(name));
-        Ok([open(data_file::NAME)?, open(FILE)?])
     }
 
     fn open_record_file(&self) -> io::Result<&File> {
@@ -544,6 +504,109 @@ impl Drop for Durability {
         {
             log::error!("{error}");
         }
+    }
+}
+
+/// Durability of commits. A scratch or read-only store has nothing to make durable.
+impl Store {
+    /// Returns whether the last commit is not yet durable.
+    pub fn has_unsynced_commit(&self) -> bool {
+        self.durability.as_ref().is_some_and(Durability::has_unsynced_commit)
+    }
+
+    /// Waits until all commits are durable.
+    pub fn sync(&self) -> Result<(), StoreError> {
+        match self.durability.as_ref().filter(|durability| durability.has_unsynced_commit()) {
+            Some(durability) => durability.timed(|| durability.sync_and_record()),
+            None => Ok(()),
+        }
+    }
+
+    /// Makes all commits durable. Returns whether they are. With a helper process it returns `false` at first: the
+    /// caller must call it again once [`Store::waits_for_disk`] returns `false`, and must not commit before.
+    pub fn poll_sync(&self) -> Result<bool, StoreError> {
+        self.durability.as_ref().map_or(Ok(true), Durability::poll_sync)
+    }
+
+    /// Returns whether the caller of [`Store::poll_sync`] has not yet got its result.
+    pub fn is_sync_awaited(&self) -> bool {
+        self.durability.as_ref().is_some_and(|durability| durability.is_awaited.get())
+    }
+
+    /// Returns whether the caller of [`Store::poll_sync`] has to wait for an answer of the helper.
+    pub fn waits_for_disk(&self) -> bool {
+        self.durability.as_ref().is_some_and(|durability| {
+            let is_busy = durability.helper.get() == Helper::Obsolete
+                || matches!(*durability.state.borrow(), State::Syncing { .. });
+            durability.is_awaited.get() && is_busy
+        })
+    }
+
+    /// Returns the files that a helper synchronises: the data file and the durable-meta file. They are opened again, so
+    /// that the system reports disk errors to both the helper and this process. `None` for a scratch or read-only
+    /// store. May wait for the disk once.
+    pub fn helper_files(&self) -> Result<Option<[File; 2]>, StoreError> {
+        let Some(durability) = &self.durability else { return Ok(None) };
+        durability.ensure_record()?;
+        let open = |name: &str| File::options().read(true).write(true).open(self.folder.join(name));
+        // Creates the durable-meta file if necessary.
+        let files = durability.open_record_file().and_then(|_| Ok([open(DATA_FILE)?, open(FILE)?]));
+        files.map(Some).map_err(|error| StoreError::disk(&self.folder, error))
+    }
+
+    /// Sets whether a helper waits for the disk. If it is gone, the waiting caller does its work.
+    pub fn set_helper(&self, is_there: bool) {
+        let Some(durability) = &self.durability else { return };
+        durability.helper.set(if is_there { Helper::Present } else { Helper::None });
+        let mut state = durability.state.borrow_mut();
+        if matches!(*state, State::Syncing { .. }) {
+            *state = State::Committed;
+        }
+    }
+
+    /// Returns the file that the helper is to synchronise now. Returns each request once.
+    pub fn next_sync(&self) -> Option<SyncFile> {
+        let durability = self.durability.as_ref()?;
+        match &mut *durability.state.borrow_mut() {
+            State::Syncing { record, has_begun } if durability.helper.get() == Helper::Present => {
+                let file = if record.is_some() { SyncFile::Record } else { SyncFile::Data };
+                (!std::mem::replace(has_begun, true)).then_some(file)
+            }
+            _ => None,
+        }
+    }
+
+    /// Handles the helper's answer. An answer to an obsolete request or to none is ignored.
+    pub fn on_synced(&self, result: io::Result<()>) {
+        let Some(durability) = &self.durability else { return };
+        if durability.helper.get() == Helper::Obsolete {
+            return durability.helper.set(Helper::Present);
+        }
+        let record = match durability.state.replace(State::Committed) {
+            State::Syncing { record, has_begun: true } => record,
+            other => return drop(durability.state.replace(other)),
+        };
+        let done = match (record, result) {
+            (None, Err(error)) => Err(durability.fail(&error)),
+            // If the record was not written, the previous one is intact, and this one will be written again.
+            (record, result) => {
+                let next = result.and_then(|()| durability.on_synced(record));
+                next.map_err(|error| StoreError::disk(&self.folder, error))
+            }
+        };
+        if let Err(error) = done {
+            durability.failure.replace(Some(error));
+        }
+    }
+
+    /// Sets the monotonic clock by which commits are timed.
+    pub fn time_commits(&self, clock: fn() -> Duration) {
+        self.durability.iter().for_each(|durability| durability.clock.set(Some(clock)));
+    }
+
+    /// Returns the durations of this process's commits, including waiting for the disk.
+    pub(super) fn commit_times(&self) -> Option<Histogram> {
+        self.durability.as_ref().map(|durability| durability.commit_times.borrow().clone())
     }
 }
 
@@ -650,13 +713,13 @@ mod tests {
     }
 
     fn files(folder: &Path) -> (Vec<u8>, Vec<u8>) {
-        (std::fs::read(folder.join(data_file::NAME)).unwrap(), std::fs::read(folder.join(FILE)).unwrap())
+        (std::fs::read(folder.join(DATA_FILE)).unwrap(), std::fs::read(folder.join(FILE)).unwrap())
     }
 
     /// Creates a folder with these files, as found after a restart of the system.
     fn found(data: &[u8], record: &[u8]) -> TempDir {
         let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join(data_file::NAME), data).unwrap();
+        std::fs::write(folder.path().join(DATA_FILE), data).unwrap();
         std::fs::write(folder.path().join(FILE), record).unwrap();
         std::fs::write(folder.path().join("nisd.lock"), "made\n").unwrap();
         folder
@@ -914,5 +977,64 @@ mod tests {
             assert_eq!(digest(&store), durable);
             store.begin_write().unwrap().commit().unwrap();
         }
+    }
+
+    /// Returns a store with a helper and one commit that is not durable, and the next commit.
+    fn with_helper() -> (Store, TempDir, impl Fn(&Store)) {
+        let folder = tempfile::tempdir().unwrap();
+        let store = open(ONE, folder.path());
+        let commit = |store: &Store| {
+            let mut batch = store.begin_write().unwrap();
+            batch.put(Table::Harvests, b"key", b"value").unwrap();
+            batch.commit_deferred_sync().unwrap();
+        };
+        commit(&store);
+        store.set_helper(true);
+        (store, folder, commit)
+    }
+
+    #[test]
+    fn data_and_then_the_record_are_synced_once_each() {
+        let (store, _folder, _) = with_helper();
+        assert_eq!(store.next_sync(), None, "nobody has asked");
+        for _ in 0..2 {
+            assert!(!store.poll_sync().unwrap() && store.waits_for_disk());
+        }
+        for file in [SyncFile::Data, SyncFile::Record] {
+            assert_eq!((store.next_sync(), store.next_sync()), (Some(file), None));
+            assert!(!store.poll_sync().unwrap() && store.waits_for_disk());
+            store.on_synced(Ok(()));
+        }
+        assert!(!store.waits_for_disk() && store.is_sync_awaited());
+        assert!(store.poll_sync().unwrap() && !store.is_sync_awaited() && !store.has_unsynced_commit());
+    }
+
+    #[test]
+    fn an_answer_to_an_older_request_does_not_make_a_later_commit_durable() {
+        let (store, _folder, commit) = with_helper();
+        assert!(!store.poll_sync().unwrap());
+        assert_eq!(store.next_sync(), Some(SyncFile::Data));
+        commit(&store);
+        assert!(!store.poll_sync().unwrap());
+        assert_eq!(store.next_sync(), None, "the older answer has to come first");
+        store.on_synced(Ok(()));
+        assert!(store.has_unsynced_commit() && !store.poll_sync().unwrap());
+        assert_eq!(store.next_sync(), Some(SyncFile::Data));
+    }
+
+    #[test]
+    fn sync_needs_a_helper_and_unrequested_answers_are_ignored() {
+        let (store, _folder, commit) = with_helper();
+        store.on_synced(Ok(()));
+        assert!(store.has_unsynced_commit() && !store.poll_sync().unwrap());
+        store.on_synced(Ok(()));
+        assert_eq!(store.next_sync(), Some(SyncFile::Data));
+        store.set_helper(false);
+        assert!(!store.waits_for_disk() && store.is_sync_awaited());
+        assert_eq!(store.next_sync(), None);
+        assert!(store.poll_sync().unwrap() && !store.has_unsynced_commit());
+        commit(&store);
+        store.on_synced(Ok(()));
+        assert!(store.has_unsynced_commit());
     }
 }

@@ -2,25 +2,23 @@
 
 use std::cell::Cell;
 use std::fs::{File, TryLockError};
-use std::io::{self, Read as _, Seek, Write as _};
-use std::os::unix::fs::MetadataExt;
+use std::io;
+use std::os::unix::fs::{FileExt as _, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use lmdb::{Database, DatabaseFlags, Environment, EnvironmentFlags, RoTransaction, Transaction};
+use lmdb::{Database, DatabaseFlags, Environment, EnvironmentFlags, Transaction};
 use rustix::io::Errno;
 
-use super::checksums::{VerifiedRanges, stored_range, verify};
-use super::data_file::{self, FileFault};
+use super::checksums::{VerifiedRanges, found, verify};
 use super::durability::{self, BootId, Durability};
 use super::error::StoreError;
-use super::lock_table::LockTable;
-use super::migration;
-use super::read::{Snapshot, TableCursor};
-use super::sync::SyncFile;
+use super::files::{self, DATA_FILE, FileFault, LockTable, exists, free_bytes, size};
+use super::read::{TableCursor, stored_range};
+use super::rebuild::can_migrate;
 use super::tables::Table;
-use super::write_txn::{WritePermit, WriteTxn, disk_error};
+use crate::metrics::Histogram;
 
 /// Version of the table layout. A store with another version is rejected.
 pub const SCHEMA: &str = "6";
@@ -68,21 +66,41 @@ pub enum AccessMode {
 pub struct Store {
     pub(super) environment: Environment,
     /// LMDB's lock table, if it is used; closed after the environment.
-    pub(super) readers: Option<LockTable>,
-    databases: [Database; Table::ALL.len()],
+    readers: Option<LockTable>,
+    databases: Databases,
     pub(super) folder: PathBuf,
     /// Durability of its commits, if this process may change it.
     pub(super) durability: Option<Durability>,
     /// Whether there is a write transaction.
-    has_write_txn: Cell<bool>,
+    pub(super) has_write_txn: Cell<bool>,
     /// Ranges that were compared with their checksums.
     pub(super) verified: VerifiedRanges,
     /// Held for exclusive access. The system releases it however the process ends.
-    _lock: Option<FolderLock>,
-    stop: Option<Arc<AtomicBool>>,
+    lock: Option<FolderLock>,
+    pub(super) stop: Option<Arc<AtomicBool>>,
 }
 
-/// File that the process holds locked while it may change the store. It contains [`INITIALIZED`] once a store was created.
+type Databases = [Database; Table::ALL.len()];
+
+/// Metrics of a store.
+#[derive(Clone, Debug)]
+pub struct StoreMetrics {
+    /// Bytes of the data file.
+    pub bytes: Option<u64>,
+    /// Maximum bytes of the data file (address space).
+    pub map_bytes: u64,
+    /// Bytes of the file up to its last used page. Free pages below are used before the file grows.
+    pub used_bytes: u64,
+    /// Free bytes on its disk.
+    pub free_bytes: Option<u64>,
+    /// Its readers.
+    pub readers: Option<files::ReaderCounts>,
+    /// Durations of this process's commits, including waiting for the disk. `None` for a scratch or read-only store.
+    pub commit_times: Option<Histogram>,
+}
+
+/// File that the process holds locked while it may change the store. It contains [`INITIALIZED`] once a store was
+/// created.
 const LOCK_FILE: &str = "nisd.lock";
 const INITIALIZED: &[u8; 5] = b"made\n";
 /// Minimum address space that is useful for a store.
@@ -91,9 +109,7 @@ const ENOMEM: i32 = Errno::NOMEM.raw_os_error();
 /// Readers and the writer are in one thread. Reads follow no order on the disk, so read-ahead would only fill memory.
 const COMMON_FLAGS: EnvironmentFlags = EnvironmentFlags::NO_TLS.union(EnvironmentFlags::NO_READAHEAD);
 /// For reading a store that nobody changes: the lock table, which protects pages in use, is not needed.
-pub(super) const READ_UNLOCKED: EnvironmentFlags = EnvironmentFlags::READ_ONLY.union(EnvironmentFlags::NO_LOCK);
-/// Name of LMDB's data file.
-pub(super) const DATA_FILE: &str = data_file::NAME;
+const READ_UNLOCKED: EnvironmentFlags = EnvironmentFlags::READ_ONLY.union(EnvironmentFlags::NO_LOCK);
 
 /// Returns a store for tests, and its folder.
 #[cfg(test)]
@@ -104,39 +120,28 @@ pub fn test_store() -> (Store, tempfile::TempDir) {
     (store, folder)
 }
 
-/// Returns whether there is a store in a folder.
-pub fn exists(folder: &Path) -> bool {
-    folder.join(DATA_FILE).exists()
-}
-
 /// Returns the schema of the store in a folder, if it is an older one from which a new store can be built. Fails as
 /// opening for exclusive access does.
 pub fn older_schema(folder: &Path, options: Options) -> Result<Option<String>, StoreError> {
-    let _lock = lock_existing(folder, BootId::current())?;
-    let stored = stored_meta(&open_environment(folder, options, READ_UNLOCKED)?)?;
-    Ok(stored.map(|(schema, _)| schema).filter(|schema| migration::can_migrate(schema)))
+    let _lock = FolderLock::of_existing(folder, BootId::current())?;
+    let (_, stored) = open_unlocked(folder, options)?;
+    Ok(stored.map(|(schema, _)| schema).filter(|schema| can_migrate(schema)))
 }
 
 /// Returns the text that describes the network of the store in a folder, whatever its schema.
 pub fn stored_network(folder: &Path, options: Options) -> Result<String, StoreError> {
     check_existing(folder)?;
-    let (_, network) = stored_meta(&open_environment(folder, options, READ_UNLOCKED)?)?.ok_or(StoreError::Empty)?;
-    Ok(network)
+    open_unlocked(folder, options)?.1.map(|(_, network)| network).ok_or(StoreError::Empty)
 }
 
-/// Returns the size of the store in a folder in bytes.
-pub fn size(folder: &Path) -> io::Result<u64> {
-    Ok(std::fs::metadata(folder.join(DATA_FILE))?.len())
-}
-
-/// Returns the free bytes on the disk of a folder.
-pub fn free_bytes(folder: &Path) -> Result<u64, Errno> {
-    rustix::fs::statvfs(folder).map(|disk| disk.f_bavail.saturating_mul(disk.f_frsize))
-}
-
-/// Returns the inode number of the data file.
-fn data_file_inode(folder: &Path) -> Option<u64> {
-    std::fs::metadata(folder.join(DATA_FILE)).ok().map(|file| file.ino())
+/// Opens a store that nobody changes. Returns its schema and network.
+pub(super) fn open_unlocked(
+    folder: &Path,
+    options: Options,
+) -> Result<(Environment, Option<(String, String)>), StoreError> {
+    let environment = open_environment(folder, options, READ_UNLOCKED)?;
+    let stored = stored_meta(&environment)?;
+    Ok((environment, stored))
 }
 
 impl Store {
@@ -153,11 +158,12 @@ impl Store {
         identity: &ChainIdentity,
         options: Options,
     ) -> Result<Store, StoreError> {
-        std::fs::create_dir_all(folder).map_err(|error| StoreError::Folder(folder.to_owned(), error))?;
-        let mut lock = lock(folder)?;
+        let failed = |error| StoreError::Folder(folder.to_owned(), error);
+        std::fs::create_dir_all(folder).map_err(failed)?;
+        let lock = FolderLock::take(folder)?;
         durability::recover_to_durable(folder, boot)?;
-        check_data_file(folder, is_initialized(&mut lock.0))?;
-        let readers = LockTable::open(folder).map_err(|error| StoreError::Folder(folder.to_owned(), error))?;
+        check_data_file(folder, lock.is_initialized())?;
+        let readers = LockTable::open(folder).map_err(failed)?;
         let environment = open_environment(folder, options, EnvironmentFlags::NO_SYNC)?;
         let stored = stored_meta(&environment)?;
         if let Some((schema, network)) = &stored {
@@ -165,17 +171,9 @@ impl Store {
             identity.check(network)?;
         }
         let durability = Durability::new(folder, boot)?;
-        let store = Store {
-            databases: create_tables(&environment, folder, Some(&durability))?,
-            environment,
-            readers: Some(readers),
-            folder: folder.to_owned(),
-            durability: Some(durability),
-            has_write_txn: Cell::new(false),
-            verified: VerifiedRanges::default(),
-            _lock: None,
-            stop: None,
-        };
+        let databases = create_tables(&environment, folder, Some(&durability))?;
+        let (readers, durability, lock) = (Some(readers), Some(durability), Some(lock));
+        let store = Store { readers, durability, lock, ..Store::new(folder, environment, databases) };
         // Nothing is written if nothing changes, so that a node can start on a full disk.
         if stored.is_none_or(|(_, network)| network != identity.text) {
             let mut batch = store.begin_write()?;
@@ -183,8 +181,8 @@ impl Store {
             batch.put_unjournaled(Table::Meta, NETWORK_KEY, identity.text.as_bytes())?;
             batch.commit()?;
         }
-        mark_initialized(&mut lock.0).map_err(|error| StoreError::Folder(folder.to_owned(), error))?;
-        Ok(Store { _lock: Some(lock), ..store })
+        store.lock.as_ref().map_or(Ok(()), FolderLock::mark_initialized).map_err(failed)?;
+        Ok(store)
     }
 
     /// Creates a scratch store in an empty folder: nothing waits for the disk, and other processes are not locked out.
@@ -192,26 +190,34 @@ impl Store {
         let readers = LockTable::open(folder).map_err(|error| StoreError::Folder(folder.to_owned(), error))?;
         let environment = open_environment(folder, options, EnvironmentFlags::NO_SYNC)?;
         let databases = create_tables(&environment, folder, None)?;
-        let (folder, readers, has_batch) = (folder.to_owned(), Some(readers), Cell::new(false));
-        let verified = VerifiedRanges::default();
-        let durability = None;
-        Ok(Store {
+        Ok(Store { readers: Some(readers), ..Store::new(folder, environment, databases) })
+    }
+
+    fn new(folder: &Path, environment: Environment, databases: Databases) -> Store {
+        Store {
             environment,
-            readers,
+            readers: None,
             databases,
-            folder,
-            durability,
-            has_write_txn: has_batch,
-            verified,
-            _lock: None,
+            folder: folder.to_owned(),
+            durability: None,
+            has_write_txn: Cell::new(false),
+            verified: VerifiedRanges::default(),
+            lock: None,
             stop: None,
-        })
+        }
+    }
+
+    /// Opens the tables of a complete store read-only, without its lock table.
+    pub(super) fn read_only(folder: &Path, environment: Environment) -> Result<Store, StoreError> {
+        let databases = open_tables(&environment)?;
+        Ok(Store::new(folder, environment, databases))
     }
 
     /// Returns the same store after its files were moved to another folder that is locked.
     pub(super) fn relocated(self, folder: PathBuf, lock: FolderLock) -> Store {
-        let durability = self.durability.map(|durability| durability.moved(folder.clone()));
-        Store { folder, durability, _lock: Some(lock), ..self }
+        let mut durability = self.durability;
+        durability.iter_mut().for_each(|durability| durability.folder.clone_from(&folder));
+        Store { folder, durability, lock: Some(lock), ..self }
     }
 
     /// Opens an existing store, whatever its chain. Also returns the text of its identity.
@@ -226,16 +232,15 @@ impl Store {
         access: AccessMode,
         options: Options,
     ) -> Result<(Store, String), StoreError> {
-        let file = data_file_inode(folder);
+        let inode = || std::fs::metadata(folder.join(DATA_FILE)).ok().map(|file| file.ino());
+        let before = inode();
         let opened = Store::try_open_existing(boot, folder, access, options)?;
-        match data_file_inode(folder) == file {
-            true => Ok(opened),
-            // Another store replaced this one meanwhile.
-            false => {
-                drop(opened);
-                Store::try_open_existing(boot, folder, access, options)
-            }
+        if inode() == before {
+            return Ok(opened);
         }
+        // Another store replaced this one meanwhile.
+        drop(opened);
+        Store::try_open_existing(boot, folder, access, options)
     }
 
     fn try_open_existing(
@@ -244,40 +249,25 @@ impl Store {
         access: AccessMode,
         options: Options,
     ) -> Result<(Store, String), StoreError> {
-        let (_lock, flags) = match access {
-            AccessMode::Exclusive => (Some(lock_existing(folder, boot)?), EnvironmentFlags::NO_SYNC),
-            AccessMode::Shared => (None, EnvironmentFlags::READ_ONLY),
+        let is_exclusive = access == AccessMode::Exclusive;
+        let (lock, flags) = match is_exclusive {
+            true => (Some(FolderLock::of_existing(folder, boot)?), EnvironmentFlags::NO_SYNC),
+            false => {
+                durability::refuse_unrecovered(folder, boot)?;
+                check_existing(folder)?;
+                (None, EnvironmentFlags::READ_ONLY)
+            }
         };
-        if access == AccessMode::Shared {
-            durability::refuse_unrecovered(folder, boot)?;
-            check_existing(folder)?;
-        }
         let (readers, flags) = match LockTable::open(folder) {
             Ok(readers) => (Some(readers), flags),
-            Err(_) if access == AccessMode::Shared && is_unlocked(folder) => (None, READ_UNLOCKED),
+            Err(_) if !is_exclusive && is_unlocked(folder) => (None, READ_UNLOCKED),
             Err(error) => return Err(StoreError::Folder(folder.to_owned(), error)),
         };
         let environment = open_environment(folder, options, flags)?;
         let (schema, network) = stored_meta(&environment)?.ok_or(StoreError::Empty)?;
         check_schema(&schema)?;
-        let durability = match access {
-            AccessMode::Exclusive => Some(Durability::new(folder, boot)?),
-            AccessMode::Shared => None,
-        };
-        Ok((
-            Store {
-                databases: open_tables(&environment)?,
-                environment,
-                readers,
-                folder: folder.to_owned(),
-                durability,
-                has_write_txn: Cell::new(false),
-                verified: VerifiedRanges::default(),
-                _lock,
-                stop: None,
-            },
-            network,
-        ))
+        let durability = if is_exclusive { Some(Durability::new(folder, boot)?) } else { None };
+        Ok((Store { readers, durability, lock, ..Store::read_only(folder, environment)? }, network))
     }
 
     /// Makes reads fail with [`StoreError::Interrupted`] once the flag is set. A process killed in the middle of a read
@@ -286,103 +276,32 @@ impl Store {
         self.stop = Some(flag);
     }
 
-    /// Returns a snapshot of the last commit.
-    pub fn snapshot(&self) -> Result<Snapshot<'_>, StoreError> {
-        let transaction = self.environment.begin_ro_txn()?;
-        Ok(Snapshot::new(transaction, &self.databases, self.stop.as_deref(), &self.verified))
+    pub(super) fn database(&self, table: Table) -> Database {
+        self.databases[table as usize]
     }
 
-    /// Begins the write transaction. Fails if this process has one already, or has read-only access.
-    pub fn begin_write(&self) -> Result<WriteTxn<'_>, StoreError> {
-        let right = WritePermit::acquire(&self.has_write_txn).ok_or(StoreError::WriteInProgress)?;
-        let durability = self.durability.as_ref();
-        durability.map_or(Ok(()), Durability::ensure_record)?;
-        let transaction = self.environment.begin_rw_txn()?;
-        Ok(WriteTxn::new(transaction, &self.databases, &self.folder, durability, &self.verified, right))
+    /// Returns the present metrics. Costs a few system calls.
+    pub fn metrics(&self) -> Result<StoreMetrics, StoreError> {
+        let (info, folder) = (self.environment.info()?, &self.folder);
+        let page_bytes = u64::from(self.environment.stat()?.page_size());
+        Ok(StoreMetrics {
+            bytes: size(folder).ok(),
+            map_bytes: info.map_size() as u64,
+            used_bytes: (info.last_pgno() as u64 + 1) * page_bytes,
+            free_bytes: free_bytes(folder).ok(),
+            readers: self.readers.as_ref().and_then(|list| list.count(info.max_readers()).ok()),
+            commit_times: self.commit_times(),
+        })
     }
-
-    /// Returns whether the last commit is not yet durable.
-    pub fn has_unsynced_commit(&self) -> bool {
-        self.durability.as_ref().is_some_and(Durability::has_unsynced_commit)
-    }
-
-    /// Waits until all commits are durable.
-    pub fn sync(&self) -> Result<(), StoreError> {
-        match self.durability.as_ref().filter(|durability| durability.has_unsynced_commit()) {
-            Some(durability) => durability.timed_sync(),
-            None => Ok(()),
-        }
-    }
-
-    /// Makes all commits durable. Returns whether they are. With a helper process it returns `false` at first: the
-    /// caller must call it again once [`Store::waits_for_disk`] returns `false`, and must not commit before.
-    pub fn poll_sync(&self) -> Result<bool, StoreError> {
-        match self
-            .durability
-            .as_ref()
-            .filter(|durability| durability.has_unsynced_commit() || durability.is_sync_awaited())
-        {
-            Some(durability) => durability.poll_sync(),
-            None => Ok(true),
-        }
-    }
-
-    /// Returns whether the caller of [`Store::poll_sync`] has to wait for an answer of the helper.
-    pub fn waits_for_disk(&self) -> bool {
-        self.durability.as_ref().is_some_and(Durability::is_waiting)
-    }
-
-    /// Returns whether the caller of [`Store::poll_sync`] has not yet got its result.
-    pub fn is_sync_awaited(&self) -> bool {
-        self.durability.as_ref().is_some_and(Durability::is_sync_awaited)
-    }
-
-    /// Returns the files that a helper synchronises: the data file and the durable-meta file. They are opened again, so
-    /// that the system reports disk errors to both the helper and this process. `None` for a scratch or read-only
-    /// store. May wait for the disk once.
-    pub fn helper_files(&self) -> Result<Option<[File; 2]>, StoreError> {
-        let Some(durability) = &self.durability else { return Ok(None) };
-        durability.ensure_record()?;
-        durability.helper_files().map(Some).map_err(|error| StoreError::disk(&self.folder, error))
-    }
-
-    /// Sets whether a helper waits for the disk.
-    pub fn set_helper(&self, is_there: bool) {
-        self.durability.iter().for_each(|durability| durability.set_helper(is_there));
-    }
-
-    /// Returns the file that the helper is to synchronise now. Returns each request once.
-    pub fn next_sync(&self) -> Option<SyncFile> {
-        self.durability.as_ref().and_then(Durability::next_sync)
-    }
-
-    /// Handles the helper's answer.
-    pub fn on_synced(&self, result: io::Result<()>) {
-        if let Some(durability) = &self.durability {
-            durability.on_synced(result);
-        }
-    }
-}
-
-/// Locks the folder of an existing store and checks its data file.
-pub(super) fn lock_existing(folder: &Path, boot: BootId) -> Result<FolderLock, StoreError> {
-    require_store(folder)?;
-    let lock = lock(folder)?;
-    durability::recover_to_durable(folder, boot)?;
-    check_existing(folder)?;
-    Ok(lock)
 }
 
 /// Fails if a folder has no store that can be opened.
 fn check_existing(folder: &Path) -> Result<(), StoreError> {
     require_store(folder)?;
-    let is_made = File::open(folder.join(LOCK_FILE)).is_ok_and(|mut lock| is_initialized(&mut lock));
-    check_data_file(folder, is_made)?;
-    match size(folder) {
-        // Its creation was interrupted.
-        Ok(0) => Err(StoreError::Empty),
-        _ => Ok(()),
-    }
+    let had_store = File::open(folder.join(LOCK_FILE)).is_ok_and(|lock| FolderLock(lock).is_initialized());
+    check_data_file(folder, had_store)?;
+    // Its creation was interrupted.
+    if size(folder).is_ok_and(|bytes| bytes == 0) { Err(StoreError::Empty) } else { Ok(()) }
 }
 
 /// Fails if there is no store in a folder, or a file in place of the folder.
@@ -397,22 +316,43 @@ fn require_store(folder: &Path) -> Result<(), StoreError> {
 /// A lock on a file in a store's folder, which keeps other processes from changing the store.
 pub(super) struct FolderLock(File);
 
+impl FolderLock {
+    fn take(folder: &Path) -> Result<FolderLock, StoreError> {
+        let failed = |error| StoreError::Folder(folder.to_owned(), error);
+        // Not truncated: its content says whether a store was created here.
+        let file = File::options().read(true).write(true).create(true).truncate(false).open(folder.join(LOCK_FILE));
+        let file = file.map_err(failed)?;
+        match file.try_lock() {
+            Ok(()) => Ok(FolderLock(file)),
+            Err(TryLockError::WouldBlock) => Err(StoreError::InUse),
+            Err(TryLockError::Error(error)) => Err(failed(error)),
+        }
+    }
+
+    /// Locks the folder of an existing store and checks its data file.
+    pub(super) fn of_existing(folder: &Path, boot: BootId) -> Result<FolderLock, StoreError> {
+        require_store(folder)?;
+        let lock = FolderLock::take(folder)?;
+        durability::recover_to_durable(folder, boot)?;
+        check_existing(folder)?;
+        Ok(lock)
+    }
+
+    /// Returns whether the lock file says that a store was created in its folder.
+    fn is_initialized(&self) -> bool {
+        let mut mark = [0; INITIALIZED.len()];
+        self.0.read_exact_at(&mut mark, 0).is_ok_and(|()| mark == *INITIALIZED)
+    }
+
+    fn mark_initialized(&self) -> io::Result<()> {
+        if self.is_initialized() { Ok(()) } else { self.0.write_all_at(INITIALIZED, 0) }
+    }
+}
+
 impl Drop for FolderLock {
     /// Unlocks explicitly: closing the file is not enough while a child process that was just started still holds it.
     fn drop(&mut self) {
         let _ = self.0.unlock();
-    }
-}
-
-fn lock(folder: &Path) -> Result<FolderLock, StoreError> {
-    let failed = |error| StoreError::Folder(folder.to_owned(), error);
-    // Not truncated: its content says whether a store was created here.
-    let file = File::options().read(true).write(true).create(true).truncate(false).open(folder.join(LOCK_FILE));
-    let file = file.map_err(failed)?;
-    match file.try_lock() {
-        Ok(()) => Ok(FolderLock(file)),
-        Err(TryLockError::WouldBlock) => Err(StoreError::InUse),
-        Err(TryLockError::Error(error)) => Err(failed(error)),
     }
 }
 
@@ -424,37 +364,16 @@ pub fn is_unlocked(folder: &Path) -> bool {
     }
 }
 
-/// Returns whether the lock file says that a store was created in its folder.
-fn is_initialized(lock: &mut File) -> bool {
-    let mut mark = [0; INITIALIZED.len()];
-    lock.read_exact(&mut mark).is_ok_and(|()| mark == *INITIALIZED)
-}
-
-fn mark_initialized(lock: &mut File) -> io::Result<()> {
-    lock.rewind()?;
-    if is_initialized(lock) {
-        return Ok(());
-    }
-    lock.rewind()?;
-    lock.write_all(INITIALIZED)
-}
-
 /// Checks the data file. Fails if LMDB could not handle it, or if it is gone.
-fn check_data_file(folder: &Path, has_been_made: bool) -> Result<(), StoreError> {
+fn check_data_file(folder: &Path, had_store: bool) -> Result<(), StoreError> {
     let path = folder.join(DATA_FILE);
-    match std::fs::metadata(&path) {
-        Ok(file) if file.len() > 0 => data_file::check(&path).map_err(|fault| StoreError::DataFile(path, fault)),
-        Ok(_) if has_been_made => Err(StoreError::DataFileMissing(path)),
-        Ok(_) => Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound && has_been_made => {
-            Err(StoreError::DataFileMissing(path))
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(StoreError::DataFile(path, FileFault::Io(error))),
+    match std::fs::metadata(&path).map(|file| file.len()) {
+        Ok(1..) => files::check(&path).map_err(|fault| StoreError::DataFile(path, fault)),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(StoreError::DataFile(path, FileFault::Io(error))),
+        Ok(0) | Err(_) if had_store => Err(StoreError::DataFileMissing(path)),
+        Ok(0) | Err(_) => Ok(()),
     }
 }
-
-type Databases = [Database; Table::ALL.len()];
 
 /// Opens all tables. Each missing table is created in a commit of its own.
 fn create_tables(
@@ -462,23 +381,23 @@ fn create_tables(
     folder: &Path,
     durability: Option<&Durability>,
 ) -> Result<Databases, StoreError> {
-    tables(|table| match environment.open_db(Some(table.name())) {
-        Err(lmdb::Error::NotFound) => {
+    tables(|table| match found(environment.open_db(Some(table.name())))? {
+        Some(database) => Ok(database),
+        None => {
             durability.map_or(Ok(()), Durability::ensure_record)?;
             let created = environment.create_db(Some(table.name()), DatabaseFlags::empty());
-            let database = created.map_err(|error| disk_error(error, folder))?;
+            let database = created.map_err(|error| StoreError::of_write(folder, error))?;
             if let Some(durability) = durability {
                 durability.on_commit();
                 durability.sync_and_record()?;
             }
             Ok(database)
         }
-        other => Ok(other?),
     })
 }
 
 /// Opens the tables of a complete store, without waiting for its writer.
-pub(super) fn open_tables(environment: &Environment) -> Result<Databases, StoreError> {
+fn open_tables(environment: &Environment) -> Result<Databases, StoreError> {
     tables(|table| Ok(environment.open_db(Some(table.name()))?))
 }
 
@@ -488,11 +407,7 @@ fn tables(open: impl Fn(Table) -> Result<Database, StoreError>) -> Result<Databa
 }
 
 /// Opens the environment with as much of the requested address space as is available.
-pub(super) fn open_environment(
-    folder: &Path,
-    options: Options,
-    flags: EnvironmentFlags,
-) -> Result<Environment, StoreError> {
+fn open_environment(folder: &Path, options: Options, flags: EnvironmentFlags) -> Result<Environment, StoreError> {
     let mut bytes = options.map_size;
     loop {
         match try_environment(folder, bytes, flags) {
@@ -528,15 +443,11 @@ fn try_environment(folder: &Path, map_size: usize, flags: EnvironmentFlags) -> R
 
 /// Returns schema and network of an existing store, after comparing them with their checksums if its version has them:
 /// everything else depends on them.
-pub(super) fn stored_meta(environment: &Environment) -> Result<Option<(String, String)>, StoreError> {
-    let existing = |table: Table| match environment.open_db(Some(table.name())) {
-        Ok(database) => Ok(Some(database)),
-        Err(lmdb::Error::NotFound) => Ok(None),
-        Err(error) => Err(StoreError::from(error)),
-    };
+fn stored_meta(environment: &Environment) -> Result<Option<(String, String)>, StoreError> {
+    let existing = |table: Table| found(environment.open_db(Some(table.name())));
     let Some(meta) = existing(Table::Meta)? else { return Ok(None) };
     let checksums = existing(Table::Checksums)?;
-    let reader: RoTransaction = environment.begin_ro_txn()?;
+    let reader = environment.begin_ro_txn()?;
     let mut unverified = checksums.map(|checksums| (checksums, Vec::new()));
     while let Some((checksums, first)) = unverified {
         let cursor = TableCursor::new(Table::Checksums, reader.open_ro_cursor(checksums)?, None, None);
@@ -544,16 +455,12 @@ pub(super) fn stored_meta(environment: &Environment) -> Result<Option<(String, S
         verify([&reader.open_ro_cursor(meta)?, &reader.open_ro_cursor(meta)?], Table::Meta, &range)?;
         unverified = range.end.map(|end| (checksums, end));
     }
-    let text = |key: &[u8]| match reader.get(meta, &key) {
-        Ok(bytes) => Ok(Some(String::from_utf8_lossy(bytes).into_owned())),
-        Err(lmdb::Error::NotFound) => Ok(None),
-        Err(error) => Err(StoreError::from(error)),
+    let text = |key: &[u8]| -> Result<_, StoreError> {
+        Ok(found(reader.get(meta, &key))?.map(|bytes| String::from_utf8_lossy(bytes).into_owned()))
     };
     let stored = text(SCHEMA_KEY)?.zip(text(NETWORK_KEY)?);
-    match checksums {
-        None if stored.as_ref().is_some_and(|(schema, _)| schema == SCHEMA) => {
-            Err(StoreError::Damaged("a table is missing"))
-        }
+    match &stored {
+        Some((schema, _)) if checksums.is_none() && schema == SCHEMA => Err(StoreError::Damaged("a table is missing")),
         _ => Ok(stored),
     }
 }
@@ -562,7 +469,7 @@ fn check_schema(found: &str) -> Result<(), StoreError> {
     let (found, expected) = (found.to_owned(), SCHEMA.to_owned());
     match found == expected {
         true => Ok(()),
-        false if migration::can_migrate(&found) => Err(StoreError::OlderSchema { found, expected }),
+        false if can_migrate(&found) => Err(StoreError::OlderSchema { found, expected }),
         false => Err(StoreError::Schema { found, expected }),
     }
 }
@@ -599,6 +506,8 @@ impl ChainIdentity {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::model::Network;
 
@@ -696,7 +605,7 @@ mod tests {
         let opens_otherwise = || {
             opens(AccessMode::Exclusive)
                 || open(folder.path(), &Network::example()).is_ok()
-                || migration::LegacyStore::open(folder.path(), options).is_ok()
+                || super::super::rebuild::LegacyStore::open(folder.path(), options).is_ok()
                 || older_schema(folder.path(), options).is_ok()
         };
         for (number, place) in places.into_iter().enumerate() {
@@ -745,5 +654,49 @@ mod tests {
         let text = "the store can grow to 32768 MiB only: there is no address space for 65536 MiB (nisd.mapSize)";
         assert_eq!(small_map_text(32 << 30, 64 << 30).as_deref(), Some(text));
         assert_eq!(small_map_text(64 << 30, 64 << 30), None);
+    }
+
+    thread_local! {
+        static NOW: Cell<u64> = const { Cell::new(0) };
+    }
+
+    /// A clock that advances by a millisecond on each call.
+    fn ticking() -> Duration {
+        NOW.set(NOW.get() + 1);
+        Duration::from_millis(NOW.get())
+    }
+
+    #[test]
+    fn commits_are_timed_once_there_is_a_clock() {
+        let (store, _folder) = test_store();
+        let commit = |soon: bool| {
+            let mut batch = store.begin_write().unwrap();
+            batch.put_unjournaled(Table::Meta, b"key", b"value").unwrap();
+            if soon { batch.commit_deferred_sync().unwrap() } else { batch.commit().unwrap() }
+        };
+        let times = || store.metrics().unwrap().commit_times.unwrap();
+        commit(false);
+        assert_eq!(times().count(), 0);
+        store.time_commits(ticking);
+        commit(true);
+        commit(false);
+        store.sync().unwrap();
+        assert_eq!((times().count(), times().sum()), (2, Duration::from_millis(2)), "nothing was left to settle");
+        commit(true);
+        store.sync().unwrap();
+        assert_eq!(times().count(), 4);
+    }
+
+    #[test]
+    fn the_used_size_grows_towards_the_map_size() {
+        let (store, _folder) = test_store();
+        let before = store.metrics().unwrap();
+        let mut batch = store.begin_write().unwrap();
+        (0..200u8).for_each(|key| batch.put_unjournaled(Table::Meta, &[key], &[key; 1000]).unwrap());
+        batch.commit().unwrap();
+        let after = store.metrics().unwrap();
+        assert_eq!(after.map_bytes, 1 << 22);
+        assert!(before.used_bytes < after.used_bytes && after.used_bytes <= after.bytes.unwrap(), "{after:?}");
+        assert!(after.free_bytes.is_some_and(|bytes| bytes > 0));
     }
 }

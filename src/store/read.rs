@@ -1,34 +1,36 @@
-//! Reading: single values, and cursors in key order.
+//! Reading: single values, cursors in key order, and snapshots. Rows are verified before they are used.
 
+use std::cell::{Cell, OnceCell};
 use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use lmdb::{Cursor, Database, InactiveTransaction, RoCursor, RoTransaction, Transaction};
+use lmdb::{Cursor as _, InactiveTransaction, RoCursor, RoTransaction, Transaction};
 
-use super::checksums::{Range, VerifiedRanges, Verify, VerifyPosition, checksum_key, range_start, stored_range};
+use super::checksums::{
+    self, FIRST, LAST, NEXT, PREVIOUS, Range, RangeSum, SET_RANGE, checksum_key, found, range_start, row_value,
+};
 use super::error::StoreError;
-use super::overlay::{TableChanges, first_from, last_before};
-use super::row_checksum;
+use super::open::Store;
 use super::tables::Table;
-
-// Numbers of LMDB's cursor operations.
-pub(super) const FIRST: u32 = 0;
-pub(super) const NEXT: u32 = 8;
-const PREVIOUS: u32 = 12;
-pub(super) const LAST: u32 = 6;
-pub(super) const SET: u32 = 15;
-pub(super) const SET_RANGE: u32 = 17;
+use super::write::TableChanges;
 
 /// A readable state: a snapshot, or a write transaction with its own changes.
 pub trait Read {
-    /// Returns the value of a key.
-    fn get(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>, StoreError>;
-
-    /// Returns the value of a key without verifying its checksum, for callers that read a part of it and verify that.
-    fn get_unverified(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>, StoreError>;
+    /// Returns the value of a key, after comparing it with its checksum if it `is_checked`.
+    fn lookup(&self, table: Table, key: &[u8], is_checked: bool) -> Result<Option<&[u8]>, StoreError>;
 
     /// Opens a cursor over a table.
     fn cursor(&self, table: Table) -> Result<TableCursor<'_>, StoreError>;
+
+    /// Returns the value of a key.
+    fn get(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>, StoreError> {
+        self.lookup(table, key, true)
+    }
+
+    /// Returns the value of a key without verifying its checksum, for callers that read a part of it and verify that.
+    fn get_unverified(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>, StoreError> {
+        self.lookup(table, key, false)
+    }
 
     /// Returns whether a key is present.
     fn contains(&self, table: Table, key: &[u8]) -> Result<bool, StoreError> {
@@ -125,15 +127,12 @@ pub struct TableCursor<'a> {
     stop: Option<&'a AtomicBool>,
     /// Verifies the ranges that are passed, if that is still needed.
     verify: Option<&'a dyn Verify>,
-    /// Key of the current entry.
+    /// Key of the current entry of the table.
     current_key: Option<&'a [u8]>,
-    overlay: Option<OverlayCursor<'a>>,
-}
-
-/// Changes on top of the table.
-struct OverlayCursor<'a> {
-    changes: &'a TableChanges,
-    current_key: Vec<u8>,
+    /// Changes on top of the table.
+    changes: Option<&'a TableChanges>,
+    /// Key of the current entry, if there are changes.
+    merged_key: Vec<u8>,
 }
 
 impl<'a> TableCursor<'a> {
@@ -143,51 +142,46 @@ impl<'a> TableCursor<'a> {
         stop: Option<&'a AtomicBool>,
         verify: Option<&'a dyn Verify>,
     ) -> TableCursor<'a> {
-        let verify = verify.filter(|verify| table != Table::Checksums && !verify.verified().is_fully_verified(table));
-        TableCursor { table, cursor, stop, verify, current_key: None, overlay: None }
+        let is_needed = |verify: &&dyn Verify| !verify.store().verified.is_fully_verified(table);
+        let verify = verify.filter(|verify| table != Table::Checksums && is_needed(verify));
+        TableCursor { table, cursor, stop, verify, current_key: None, changes: None, merged_key: Vec::new() }
     }
 
-    /// Returns the same cursor with changes on top.
-    pub(super) fn with_changes(self, changes: &'a TableChanges) -> TableCursor<'a> {
-        TableCursor { overlay: Some(OverlayCursor { changes, current_key: Vec::new() }), ..self }
+    /// Returns the same cursor with changes on top, if there are any.
+    pub(super) fn with_changes(self, changes: Option<&'a TableChanges>) -> TableCursor<'a> {
+        TableCursor { changes, ..self }
     }
 
     /// Moves to the first entry whose key is not less than `key`.
     pub fn seek(&mut self, key: &[u8]) -> Result<Option<Entry<'a>>, StoreError> {
-        match self.overlay.take() {
+        match self.changes {
             None => self.seek_base(key),
-            Some(layer) => self.seek_merged(layer, key.to_vec()),
+            Some(changes) => self.seek_merged(changes, key.to_vec()),
         }
     }
 
     /// Moves to the last entry of the table.
     pub fn last(&mut self) -> Result<Option<Entry<'a>>, StoreError> {
-        match self.overlay.take() {
+        match self.changes {
             None => self.move_to(None, LAST),
-            Some(layer) => self.previous_merged(layer, None),
+            Some(changes) => self.previous_merged(changes, None),
         }
     }
 
     /// Moves to the next entry.
     #[allow(clippy::should_implement_trait)] // fallible, and lends from the transaction
     pub fn next(&mut self) -> Result<Option<Entry<'a>>, StoreError> {
-        match self.overlay.take() {
+        match self.changes {
             None => self.move_to(None, NEXT),
-            Some(layer) => {
-                let behind = next_key(&layer.current_key);
-                self.seek_merged(layer, behind)
-            }
+            Some(changes) => self.seek_merged(changes, next_key(&self.merged_key)),
         }
     }
 
     /// Moves to the previous entry.
     pub fn previous(&mut self) -> Result<Option<Entry<'a>>, StoreError> {
-        match self.overlay.take() {
+        match self.changes {
             None => self.move_to(None, PREVIOUS),
-            Some(layer) => {
-                let here = layer.current_key.clone();
-                self.previous_merged(layer, Some(here))
-            }
+            Some(changes) => self.previous_merged(changes, Some(self.merged_key.clone())),
         }
     }
 
@@ -198,53 +192,43 @@ impl<'a> TableCursor<'a> {
     }
 
     /// Takes the lower key of the table's entry and the change; with equal keys, the change.
-    fn seek_merged(&mut self, layer: OverlayCursor<'a>, mut from: Vec<u8>) -> Result<Option<Entry<'a>>, StoreError> {
-        let changes = layer.changes;
+    fn seek_merged(&mut self, changes: &'a TableChanges, mut from: Vec<u8>) -> Result<Option<Entry<'a>>, StoreError> {
         let found = loop {
             let below = self.seek_base(&from)?;
-            let change = first_from(changes, Bound::Included(&from));
+            let change = changes.range::<[u8], _>((Bound::Included(from.as_slice()), Bound::Unbounded)).next();
             match (below, change) {
                 (below, None) => break below,
-                (Some(entry), Some((key, _))) if entry.0 < key => break Some(entry),
+                (Some(entry), Some((key, _))) if entry.0 < key.as_slice() => break Some(entry),
                 (_, Some((key, Some(value)))) => break Some((key, value)),
                 (_, Some((key, None))) => from = next_key(key),
             }
         };
-        self.set_position(layer, found)
+        Ok(self.set_position(found))
     }
 
     fn previous_merged(
         &mut self,
-        layer: OverlayCursor<'a>,
+        changes: &'a TableChanges,
         mut before: Option<Vec<u8>>,
     ) -> Result<Option<Entry<'a>>, StoreError> {
-        let changes = layer.changes;
         let found = loop {
             let below = match &before {
-                None => self.move_to(None, LAST)?,
-                Some(key) => match self.seek_base(key)? {
-                    Some(_) => self.move_to(None, PREVIOUS)?,
-                    None => self.move_to(None, LAST)?,
-                },
+                Some(key) if self.seek_base(key)?.is_some() => self.move_to(None, PREVIOUS)?,
+                _ => self.move_to(None, LAST)?,
             };
-            match (below, last_before(changes, before.as_deref())) {
+            let end = before.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+            match (below, changes.range::<[u8], _>((Bound::Unbounded, end)).next_back()) {
                 (below, None) => break below,
-                (Some(entry), Some((key, _))) if entry.0 > key => break Some(entry),
+                (Some(entry), Some((key, _))) if entry.0 > key.as_slice() => break Some(entry),
                 (_, Some((key, Some(value)))) => break Some((key, value)),
-                (_, Some((key, None))) => before = Some(key.to_vec()),
+                (_, Some((key, None))) => before = Some(key.clone()),
             }
         };
-        self.set_position(layer, found)
+        Ok(self.set_position(found))
     }
 
-    fn set_position(
-        &mut self,
-        layer: OverlayCursor<'a>,
-        found: Option<Entry<'a>>,
-    ) -> Result<Option<Entry<'a>>, StoreError> {
-        let here = found.map_or(layer.current_key, |(key, _)| key.to_vec());
-        self.overlay = Some(OverlayCursor { changes: layer.changes, current_key: here });
-        Ok(found)
+    fn set_position(&mut self, found: Option<Entry<'a>>) -> Option<Entry<'a>> {
+        found.inspect(|(key, _)| self.merged_key = key.to_vec())
     }
 
     fn move_to(&mut self, key: Option<&[u8]>, operation: u32) -> Result<Option<Entry<'a>>, StoreError> {
@@ -276,11 +260,10 @@ impl<'a> TableCursor<'a> {
     }
 
     fn read_entry(&self, key: Option<&[u8]>, operation: u32) -> Result<Option<Entry<'a>>, StoreError> {
-        match self.cursor.get(key, None, operation) {
-            Ok((Some(key), row)) => Ok(Some((key, row_checksum::verify(self.table, key, row)?))),
-            Ok((None, _)) => Err(StoreError::Damaged("an entry without a key")),
-            Err(lmdb::Error::NotFound) => Ok(None),
-            Err(error) => Err(error.into()),
+        match found(self.cursor.get(key, None, operation))? {
+            Some((Some(key), row)) => Ok(Some((key, row_value(self.table, key, row, true)?))),
+            Some((None, _)) => Err(StoreError::Damaged("an entry without a key")),
+            None => Ok(None),
         }
     }
 }
@@ -290,30 +273,143 @@ fn next_key(key: &[u8]) -> Vec<u8> {
     [key, &[0]].concat()
 }
 
+fn check_stop(stop: Option<&AtomicBool>) -> Result<(), StoreError> {
+    match stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
+        true => Err(StoreError::Interrupted),
+        false => Ok(()),
+    }
+}
+
+/// Finds the range of a key in the checksums of all ranges.
+pub(super) fn stored_range(mut checksums: TableCursor<'_>, table: Table, key: &[u8]) -> Result<Range, StoreError> {
+    let wanted = checksum_key(table, key);
+    // Only the start of the next range is needed, even if its checksum is damaged.
+    let (begin, next) = match checksums.seek(&wanted) {
+        Ok(Some(found)) if found.0 == wanted => match checksums.next() {
+            Ok(next) => (Some(found), next.map(|(key, _)| key.to_vec())),
+            Err(StoreError::Corrupt { key, .. }) => (Some(found), Some(key)),
+            Err(error) => return Err(error),
+        },
+        Ok(Some((next, _))) => (checksums.previous()?, Some(next.to_vec())),
+        Ok(None) => (checksums.last()?, None),
+        Err(StoreError::Corrupt { key, .. }) if key != wanted => (checksums.previous()?, Some(key)),
+        Err(error) => return Err(error),
+    };
+    let begin = begin.and_then(|(found, value)| range_start(table, found).map(|first| (first, value)));
+    let end = next.and_then(|found| range_start(table, &found));
+    let (first, sum) = match begin {
+        Some((first, value)) => (first, RangeSum::from_bytes(value)?),
+        None => (Vec::new(), RangeSum::default()),
+    };
+    let range = Range { first, end, sum };
+    if range.contains(key) { Ok(range) } else { Err(StoreError::Damaged("the checksums of ranges")) }
+}
+
+/// A transaction of LMDB, whose rows are compared with the checksums of their ranges before they are used.
+pub trait Verify {
+    /// Returns the store, which knows what is already verified.
+    fn store(&self) -> &Store;
+
+    /// Returns a row as it is stored.
+    fn raw_row(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>, StoreError>;
+
+    /// Opens a cursor over the rows of a table, without verification.
+    fn raw_cursor(&self, table: Table) -> Result<RoCursor<'_>, StoreError>;
+
+    /// Returns the range of a key, if the transaction has changed it.
+    fn changed_range(&self, _: Table, _: &[u8]) -> Option<Range> {
+        None
+    }
+
+    /// Returns the flag that interrupts reads.
+    fn stop(&self) -> Option<&AtomicBool> {
+        None
+    }
+
+    /// Returns the range of a key, with its expected checksum.
+    fn range(&self, table: Table, key: &[u8]) -> Result<Range, StoreError> {
+        let stored = || {
+            let cursor = TableCursor::new(Table::Checksums, self.raw_cursor(Table::Checksums)?, self.stop(), None);
+            stored_range(cursor, table, key)
+        };
+        self.changed_range(table, key).map_or_else(stored, Ok)
+    }
+
+    /// Compares the range of a key with its checksum, even if that was done before.
+    fn verify_range(&self, table: Table, key: &[u8]) -> Result<Range, StoreError> {
+        let range = self.range(table, key)?;
+        checksums::verify([&self.raw_cursor(table)?, &self.raw_cursor(table)?], table, &range)?;
+        self.store().verified.add(table, range.clone());
+        Ok(range)
+    }
+
+    /// Verifies all unverified ranges from a key up to another key or to the end.
+    fn ensure_verified(&self, table: Table, from: &[u8], to: Option<&[u8]>) -> Result<(), StoreError> {
+        while let Some(key) = self.store().verified.first_unverified(table, from, to) {
+            self.verify_range(table, &key)?;
+        }
+        Ok(())
+    }
+
+    /// Verifies the range of a key, before a row is read by its key. A block that cannot be undone needs only its own
+    /// checksums: an earlier commit may have had another block at the height of one that can.
+    fn ensure_row_verified(&self, table: Table, key: &[u8]) -> Result<(), StoreError> {
+        match table {
+            Table::Checksums => Ok(()),
+            Table::Blocks if self.store().verified.is_fully_verified(table) => Ok(()),
+            Table::Blocks => match found(self.raw_cursor(Table::Undo)?.get(None, None, FIRST))? {
+                Some((first, _)) if first.is_none_or(|first| first <= key) => {
+                    self.ensure_verified(table, key, Some(key))
+                }
+                _ => Ok(()),
+            },
+            table => self.ensure_verified(table, key, Some(key)),
+        }
+    }
+}
+
+impl<T: Verify> Read for T {
+    fn lookup(&self, table: Table, key: &[u8], is_checked: bool) -> Result<Option<&[u8]>, StoreError> {
+        check_stop(self.stop())?;
+        self.ensure_row_verified(table, key)?;
+        match self.raw_row(table, key)? {
+            Some(row) => row_value(table, key, row, is_checked).map(Some),
+            // The range of a block was not verified above.
+            None if table == Table::Blocks => self.ensure_verified(table, key, Some(key)).map(|()| None),
+            None => Ok(None),
+        }
+    }
+
+    fn cursor(&self, table: Table) -> Result<TableCursor<'_>, StoreError> {
+        Ok(TableCursor::new(table, self.raw_cursor(table)?, self.stop(), Some(self)))
+    }
+}
+
 /// A snapshot of the last commit at its creation. Cheap, but to be dropped soon: LMDB keeps old pages for it.
 pub struct Snapshot<'env> {
     transaction: RoTransaction<'env>,
-    databases: &'env [Database],
-    stop: Option<&'env AtomicBool>,
-    verified: &'env VerifiedRanges,
+    store: &'env Store,
 }
 
-impl<'env> Snapshot<'env> {
-    pub(super) fn new(
-        transaction: RoTransaction<'env>,
-        databases: &'env [Database],
-        stop: Option<&'env AtomicBool>,
-        verified: &'env VerifiedRanges,
-    ) -> Snapshot<'env> {
-        Snapshot { transaction, databases, stop, verified }
+impl Verify for Snapshot<'_> {
+    fn store(&self) -> &Store {
+        self.store
     }
 
-    /// Releases the commit but keeps the reader slot, of which there is a limited number.
-    pub fn reset(self) -> InactiveSnapshot<'env> {
-        let Snapshot { transaction, databases, stop, verified } = self;
-        InactiveSnapshot { transaction: transaction.reset(), databases, stop, verified }
+    fn raw_row(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>, StoreError> {
+        found(self.transaction.get(self.store.database(table), &key))
     }
 
+    fn raw_cursor(&self, table: Table) -> Result<RoCursor<'_>, StoreError> {
+        Ok(self.transaction.open_ro_cursor(self.store.database(table))?)
+    }
+
+    fn stop(&self) -> Option<&AtomicBool> {
+        self.store.stop.as_deref()
+    }
+}
+
+impl Snapshot<'_> {
     /// Compares the next range of rows with its checksum, even if that was done before. A position may be used with
     /// snapshots of different commits. Returns `false` and resets the position after all ranges. If a range is damaged
     /// or cannot be read, the next call continues after it.
@@ -329,7 +425,7 @@ impl<'env> Snapshot<'env> {
                 Err(error)
             }
         };
-        compared.inspect_err(|_| self.verified.invalidate(table)).map(|()| true)
+        compared.inspect_err(|_| self.store.verified.invalidate(table)).map(|()| true)
     }
 
     /// Returns the start of the next range after a key, even if checksums are damaged.
@@ -345,87 +441,99 @@ impl<'env> Snapshot<'env> {
     pub fn verify_all(&self) -> Result<(), StoreError> {
         let mut position = VerifyPosition::default();
         while self.verify_next(&mut position)? {
-            check_stop(self.stop)?;
+            check_stop(self.stop())?;
         }
         Ok(())
     }
 }
 
-/// An inactive snapshot, which keeps its reader slot.
-pub struct InactiveSnapshot<'env> {
-    transaction: InactiveTransaction<'env>,
-    databases: &'env [Database],
-    stop: Option<&'env AtomicBool>,
-    verified: &'env VerifiedRanges,
+/// Position of a verification of all tables.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VerifyPosition {
+    pub(super) table: u8,
+    pub(super) key: Vec<u8>,
 }
 
-impl<'env> InactiveSnapshot<'env> {
-    /// Returns a snapshot of what is now the last commit.
-    pub fn renew(self) -> Result<Snapshot<'env>, StoreError> {
-        let InactiveSnapshot { transaction, databases, stop, verified } = self;
-        Ok(Snapshot { transaction: transaction.renew()?, databases, stop, verified })
-    }
-}
-
-fn check_stop(stop: Option<&AtomicBool>) -> Result<(), StoreError> {
-    match stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
-        true => Err(StoreError::Interrupted),
-        false => Ok(()),
-    }
-}
-
-impl Verify for Snapshot<'_> {
-    fn verified(&self) -> &VerifiedRanges {
-        self.verified
+impl VerifyPosition {
+    /// Returns the position, and moves to the next table; `None` after the last table, and then back to the first.
+    pub(super) fn advance(&mut self) -> Option<(Table, Vec<u8>)> {
+        let table = Table::from_number(self.table).filter(|table| *table != Table::Checksums);
+        let key = std::mem::take(&mut self.key);
+        self.table = table.map_or(0, |table| table as u8 + 1);
+        table.map(|table| (table, key))
     }
 
-    fn range(&self, table: Table, key: &[u8]) -> Result<Range, StoreError> {
-        stored_range(
-            TableCursor::new(Table::Checksums, self.raw_cursor(Table::Checksums)?, self.stop, None),
-            table,
-            key,
-        )
-    }
-
-    fn raw_cursor(&self, table: Table) -> Result<RoCursor<'_>, StoreError> {
-        Ok(self.transaction.open_ro_cursor(self.databases[table as usize])?)
-    }
-}
-
-impl Read for Snapshot<'_> {
-    fn get(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>, StoreError> {
-        check_stop(self.stop)?;
-        self.ensure_row_verified(table, key)?;
-        let row = self.transaction.get(self.databases[table as usize], &key);
-        match found_value(row, |row| row_checksum::verify(table, key, row))? {
-            Some(value) => Ok(Some(value)),
-            None => self.ensure_absence_verified(table, key).map(|()| None),
+    /// Moves on from a key of a table to the range that starts at `next`. Stays at the next table if there is none, or
+    /// if it is not behind the key: a damaged page may lead back.
+    pub(super) fn continue_at(&mut self, table: Table, key: &[u8], next: Option<&[u8]>) {
+        if let Some(next) = next.filter(|next| *next > key) {
+            *self = VerifyPosition { table: table as u8, key: next.to_vec() };
         }
     }
+}
 
-    fn get_unverified(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>, StoreError> {
-        check_stop(self.stop)?;
-        self.ensure_row_verified(table, key)?;
-        let row = self.transaction.get(self.databases[table as usize], &key);
-        match found_value(row, |row| row_checksum::strip(table, key, row))? {
-            Some(value) => Ok(Some(value)),
-            None => self.ensure_absence_verified(table, key).map(|()| None),
-        }
+/// Provides a snapshot of the last commit, from its first use until it is released. It keeps its reader slot meanwhile,
+/// so that others cannot take it: there is a limited number.
+pub struct SnapshotCache<'env> {
+    store: &'env Store,
+    snapshot: OnceCell<Snapshot<'env>>,
+    inactive: Cell<Option<InactiveTransaction<'env>>>,
+}
+
+impl<'env> SnapshotCache<'env> {
+    /// Creates a reader without a snapshot.
+    pub fn new(store: &'env Store) -> SnapshotCache<'env> {
+        SnapshotCache { store, snapshot: OnceCell::new(), inactive: Cell::new(None) }
     }
 
-    fn cursor(&self, table: Table) -> Result<TableCursor<'_>, StoreError> {
-        Ok(TableCursor::new(table, self.raw_cursor(table)?, self.stop, Some(self)))
+    /// Returns the store.
+    pub fn store(&self) -> &'env Store {
+        self.store
+    }
+
+    /// Returns the current snapshot, or takes a new one.
+    pub fn snapshot(&self) -> Result<&Snapshot<'env>, StoreError> {
+        if let Some(snapshot) = self.snapshot.get() {
+            return Ok(snapshot);
+        }
+        let taken = match self.inactive.take() {
+            Some(inactive) => Snapshot { transaction: inactive.renew()?, store: self.store },
+            None => self.store.snapshot()?,
+        };
+        Ok(self.snapshot.get_or_init(|| taken))
+    }
+
+    /// Releases the snapshot, so that the next use takes a snapshot of the last commit.
+    pub fn release(&mut self) {
+        if let Some(snapshot) = self.snapshot.take() {
+            self.inactive.set(Some(snapshot.transaction.reset()));
+        }
     }
 }
 
-/// Returns the value of the row that LMDB found, if any.
-pub(super) fn found_value<'a>(
-    row: Result<&'a [u8], lmdb::Error>,
-    value: impl FnOnce(&'a [u8]) -> Result<&'a [u8], StoreError>,
-) -> Result<Option<&'a [u8]>, StoreError> {
-    match row {
-        Ok(row) => value(row).map(Some),
-        Err(lmdb::Error::NotFound) => Ok(None),
-        Err(error) => Err(error.into()),
+impl Store {
+    /// Returns a snapshot of the last commit.
+    pub fn snapshot(&self) -> Result<Snapshot<'_>, StoreError> {
+        Ok(Snapshot { transaction: self.environment.begin_ro_txn()?, store: self })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::test_store;
+
+    #[test]
+    fn a_cached_snapshot_keeps_its_reader_slot_when_all_slots_are_taken() {
+        let (store, _folder) = test_store();
+        let mut reader = SnapshotCache::new(&store);
+        reader.snapshot().unwrap();
+        reader.release();
+        let mut others = Vec::new();
+        while let Ok(snapshot) = store.snapshot() {
+            others.push(snapshot);
+            assert!(others.len() < 10_000);
+        }
+        assert!(reader.snapshot().is_ok());
     }
 }

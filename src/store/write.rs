@@ -1,8 +1,23 @@
-//! Writing: the interface that write transactions and changes in memory share.
+//! Writing: the write transaction, one for many blocks, with its undo journal; and changes in memory on top of a commit.
 
+use std::cell::Cell;
+use std::collections::BTreeMap;
+
+use lmdb::{Cursor, RoCursor, RwTransaction, Transaction, WriteFlags};
+
+use super::checksums::{
+    ChangedRanges, MAX_RANGE_BYTES, NEXT, Range, RangeSum, SET_RANGE, append_checksum, found, row_value, split_range,
+    stored_length,
+};
+use super::durability::Durability;
 use super::error::StoreError;
-use super::read::Read;
+use super::open::Store;
+use super::read::{Read, Snapshot, TableCursor, Verify};
 use super::tables::Table;
+use crate::codec::ByteReader;
+
+/// Longer values take overflow pages.
+const PAGE: usize = 4096;
 
 /// A state that can be changed, and read with its changes.
 pub trait Write: Read {
@@ -21,5 +36,531 @@ pub trait Write: Read {
     fn replace(&mut self, table: Table, key: &[u8], before: Option<&[u8]>, value: &[u8]) -> Result<(), StoreError> {
         let _ = before;
         self.put(table, key, value)
+    }
+}
+
+/// Changes that become visible together. Dropping it without [`WriteTxn::commit`] discards them. At most one exists in a
+/// process: it is the permit to change the chain.
+pub struct WriteTxn<'env> {
+    transaction: RwTransaction<'env>,
+    store: &'env Store,
+    /// Old values in the order in which they were overwritten.
+    journal: Vec<u8>,
+    changed: ChangedRanges,
+    rows: u32,
+    _permit: WritePermit<'env>,
+}
+
+/// The permit to change the chain. It is released when it is dropped, after the transaction.
+struct WritePermit<'env>(&'env Cell<bool>);
+
+impl Drop for WritePermit<'_> {
+    fn drop(&mut self) {
+        self.0.set(false);
+    }
+}
+
+impl Store {
+    /// Begins the write transaction. Fails if this process has one already, or has read-only access.
+    pub fn begin_write(&self) -> Result<WriteTxn<'_>, StoreError> {
+        if self.has_write_txn.replace(true) {
+            return Err(StoreError::WriteInProgress);
+        }
+        let _permit = WritePermit(&self.has_write_txn);
+        self.durability.as_ref().map_or(Ok(()), Durability::ensure_record)?;
+        let (transaction, journal, changed) = (self.environment.begin_rw_txn()?, Vec::new(), ChangedRanges::default());
+        Ok(WriteTxn { transaction, store: self, journal, changed, rows: 0, _permit })
+    }
+
+    /// Returns the result of a change; an error of the operating system names the folder.
+    fn written<T>(&self, result: Result<T, lmdb::Error>) -> Result<T, StoreError> {
+        result.map_err(|error| StoreError::of_write(&self.folder, error))
+    }
+}
+
+impl WriteTxn<'_> {
+    /// Returns the number of row changes. A change of a long value counts once more for each of its pages. Each change
+    /// takes at most a page of memory, or a few more, and the bytes that the commit copies.
+    pub fn rows(&self) -> u32 {
+        self.rows
+    }
+
+    /// Writes a row. Large transactions reach the disk before they are committed. Returns the row's sum.
+    fn write(&mut self, table: Table, key: &[u8], value: &[u8], flags: WriteFlags) -> Result<RangeSum, StoreError> {
+        let (store, length) = (self.store, stored_length(table, value));
+        let place = store.written(self.transaction.reserve(store.database(table), &key, length, flags))?;
+        append_checksum(table, key, value, place);
+        let sum = RangeSum::of_row(table, key, place);
+        self.rows += 1 + (value.len() / PAGE) as u32;
+        Ok(sum)
+    }
+
+    /// Writes a row in place of the row with the sum `before`, if any.
+    fn overwrite(&mut self, table: Table, key: &[u8], before: RangeSum, value: &[u8]) -> Result<(), StoreError> {
+        let after = self.write(table, key, value, WriteFlags::empty())?;
+        self.update_checksum(table, key, before, after)
+    }
+
+    /// Writes a row that may come after all others. If it does, its page is filled before the next one is started;
+    /// otherwise LMDB would leave every page half empty. Returns `false` if there is already a row with the key.
+    fn append(&mut self, table: Table, key: &[u8], value: &[u8], is_behind_all: bool) -> Result<bool, StoreError> {
+        self.ensure_row_verified(table, key)?;
+        if is_behind_all || table.appends_at_end() {
+            match self.write(table, key, value, WriteFlags::APPEND) {
+                Err(StoreError::Lmdb(lmdb::Error::KeyExist)) if !is_behind_all => {}
+                Err(error) => return Err(error),
+                Ok(sum) => return self.update_last_checksum(table, key, sum).map(|()| true),
+            }
+        }
+        match self.write(table, key, value, WriteFlags::NO_OVERWRITE) {
+            Err(StoreError::Lmdb(lmdb::Error::KeyExist)) => Ok(false),
+            Err(error) => Err(error),
+            Ok(sum) => self.update_checksum(table, key, RangeSum::default(), sum).map(|()| true),
+        }
+    }
+
+    /// Updates the checksum of a row's range. Splits the range once it is too large.
+    fn update_checksum(
+        &mut self,
+        table: Table,
+        key: &[u8],
+        before: RangeSum,
+        after: RangeSum,
+    ) -> Result<(), StoreError> {
+        if table == Table::Checksums {
+            return Ok(());
+        }
+        let (sum, _) = self.checksum(table, key)?;
+        *sum = sum.minus(before).plus(after);
+        if sum.bytes > MAX_RANGE_BYTES && after.bytes > before.bytes {
+            let range = self.range(table, key)?;
+            let halves = split_range(&self.raw_cursor(table)?, table, &range)?;
+            halves.into_iter().flatten().for_each(|range| self.changed.set(table, range));
+        }
+        Ok(())
+    }
+
+    /// Updates a checksum for a row that was written after all others.
+    fn update_last_checksum(&mut self, table: Table, key: &[u8], row: RangeSum) -> Result<(), StoreError> {
+        if table == Table::Checksums {
+            return Ok(());
+        }
+        let (sum, is_last) = self.checksum(table, key)?;
+        if is_last && sum.bytes > 0 && sum.plus(row).bytes > MAX_RANGE_BYTES {
+            self.changed.start_range(table, key, row);
+        } else {
+            *sum = sum.plus(row);
+        }
+        Ok(())
+    }
+
+    /// Returns the checksum of the range of a key, and whether that is the last range.
+    fn checksum(&mut self, table: Table, key: &[u8]) -> Result<(&mut RangeSum, bool), StoreError> {
+        if self.changed.get_mut(table, key).is_none() {
+            let range = self.range(table, key)?;
+            self.changed.set(table, range);
+            self.rows += 1;
+        }
+        self.changed.get_mut(table, key).ok_or(StoreError::Damaged("the checksums of ranges"))
+    }
+
+    /// Returns the sum of a stored row; zero if there is none.
+    fn row_sum(&self, table: Table, key: &[u8]) -> Result<RangeSum, StoreError> {
+        Ok(self.raw_row(table, key)?.map_or(RangeSum::default(), |row| RangeSum::of_row(table, key, row)))
+    }
+
+    /// Writes the changed checksums.
+    fn write_checksums(&mut self) -> Result<(), StoreError> {
+        for (key, sum) in self.changed.take() {
+            match sum {
+                Some(sum) => drop(self.write(Table::Checksums, &key, &sum.to_bytes(), WriteFlags::empty())?),
+                None => match self.transaction.del(self.store.database(Table::Checksums), &key, None) {
+                    Err(lmdb::Error::NotFound) => {}
+                    result => self.store.written(result)?,
+                },
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets a key, outside the journal.
+    pub fn put_unjournaled(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+        if self.append(table, key, value, false)? {
+            return Ok(());
+        }
+        let before = self.row_sum(table, key)?;
+        self.overwrite(table, key, before, value)
+    }
+
+    /// Writes a row after all others of its table, outside the journal. Fails if its key does not come after all
+    /// others.
+    pub fn append_unjournaled(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+        self.append(table, key, value, true).map(drop)
+    }
+
+    /// Removes a key, if present, outside the journal.
+    pub fn delete_unjournaled(&mut self, table: Table, key: &[u8]) -> Result<(), StoreError> {
+        self.ensure_row_verified(table, key)?;
+        let before = self.row_sum(table, key)?;
+        self.remove(table, key, before)
+    }
+
+    /// Removes a row with the sum `before`, unless that is zero: then there is none.
+    fn remove(&mut self, table: Table, key: &[u8], before: RangeSum) -> Result<(), StoreError> {
+        if before == RangeSum::default() {
+            return Ok(());
+        }
+        self.rows += 1;
+        self.store.written(self.transaction.del(self.store.database(table), &key, None))?;
+        self.update_checksum(table, key, before, RangeSum::default())
+    }
+
+    /// Removes all keys from `first` to `last`, outside the journal. [`WriteTxn::rows`] counts the pages that they fill.
+    pub fn delete_range_unjournaled(&mut self, table: Table, first: &[u8], last: &[u8]) -> Result<(), StoreError> {
+        self.ensure_verified(table, first, Some(last))?;
+        let mut cursor = self.transaction.open_rw_cursor(self.store.database(table))?;
+        let (mut removed, mut found) = (Vec::new(), cursor.get(Some(first), None, SET_RANGE));
+        while let Ok((Some(key), row)) = found
+            && key <= last
+        {
+            removed.push((key.to_vec(), RangeSum::of_row(table, key, row)));
+            self.store.written(cursor.del(WriteFlags::empty()))?;
+            // The row after the deleted one.
+            found = cursor.get(None, None, NEXT);
+        }
+        match found {
+            Err(lmdb::Error::NotFound) => {}
+            found => drop(self.store.written(found)?),
+        }
+        drop(cursor);
+        let bytes: u64 = removed.iter().map(|(_, row)| row.bytes).sum();
+        self.rows += 1 + (bytes / PAGE as u64) as u32;
+        removed.iter().try_for_each(|(key, row)| self.update_checksum(table, key, *row, RangeSum::default()))
+    }
+
+    /// Empties a table, outside the journal.
+    pub fn clear(&mut self, table: Table) -> Result<(), StoreError> {
+        for key in self.keys_with_prefix(Table::Checksums, &[table as u8])? {
+            self.store.written(self.transaction.del(self.store.database(Table::Checksums), &key, None))?;
+        }
+        self.changed.clear(table);
+        self.store.written(self.transaction.clear_db(self.store.database(table)))
+    }
+
+    /// Returns the old values of all changes since the last call.
+    pub fn take_journal(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.journal)
+    }
+
+    /// Restores the old values of a journal, last change first.
+    pub fn undo(&mut self, journal: &[u8]) -> Result<(), StoreError> {
+        for change in parse_journal(journal)?.into_iter().rev() {
+            match change.before {
+                Some(value) => self.put_unjournaled(change.table, change.key, value)?,
+                None => self.delete_unjournaled(change.table, change.key)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Records the old value of a key in the journal.
+    fn record(&mut self, table: Table, key: &[u8], before: Option<&[u8]>) {
+        append_to_journal(&mut self.journal, table, key, before);
+    }
+
+    /// Records the value of a key in the journal, if the key is present. Returns the sum of its row.
+    fn record_present(&mut self, table: Table, key: &[u8]) -> Result<Option<RangeSum>, StoreError> {
+        self.ensure_row_verified(table, key)?;
+        let row = found(self.transaction.get(self.store.database(table), &key))?;
+        let Some(row) = row else { return Ok(None) };
+        append_to_journal(&mut self.journal, table, key, Some(row_value(table, key, row, true)?));
+        Ok(Some(RangeSum::of_row(table, key, row)))
+    }
+
+    /// Makes all changes visible and durable. After an error they may be visible.
+    pub fn commit(self) -> Result<(), StoreError> {
+        let Some(durability) = &self.store.durability else { return self.commit_unsynced() };
+        durability.timed(|| {
+            self.commit_unsynced()?;
+            durability.sync_and_record()
+        })
+    }
+
+    /// Makes all changes visible. They are durable once [`super::Store::sync`] has returned, or the next transaction
+    /// is committed. Waits until earlier commits are durable.
+    pub fn commit_deferred_sync(self) -> Result<(), StoreError> {
+        let Some(durability) = &self.store.durability else { return self.commit_unsynced() };
+        durability.timed(|| {
+            durability.sync_and_record()?;
+            self.commit_unsynced()
+        })
+    }
+
+    /// Makes all changes visible, but not yet durable.
+    pub(super) fn commit_unsynced(mut self) -> Result<(), StoreError> {
+        self.write_checksums()?;
+        let WriteTxn { transaction, store, .. } = self;
+        store.written(transaction.commit())?;
+        store.durability.iter().for_each(Durability::on_commit);
+        Ok(())
+    }
+}
+
+impl Verify for WriteTxn<'_> {
+    fn store(&self) -> &Store {
+        self.store
+    }
+
+    fn raw_row(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>, StoreError> {
+        found(self.transaction.get(self.store.database(table), &key))
+    }
+
+    fn raw_cursor(&self, table: Table) -> Result<RoCursor<'_>, StoreError> {
+        Ok(self.transaction.open_ro_cursor(self.store.database(table))?)
+    }
+
+    fn changed_range(&self, table: Table, key: &[u8]) -> Option<Range> {
+        self.changed.get(table, key)
+    }
+}
+
+impl Write for WriteTxn<'_> {
+    /// Sets a key and records its old value in the journal.
+    fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+        let before = self.record_present(table, key)?;
+        if before.is_none() {
+            self.record(table, key, None);
+        }
+        self.overwrite(table, key, before.unwrap_or_default(), value)
+    }
+
+    /// Sets a key that the caller knows to be absent, which saves looking up an old value. Fails if the key is present.
+    fn insert(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+        self.record(table, key, None);
+        match self.append(table, key, value, false)? {
+            true => Ok(()),
+            false => Err(StoreError::Damaged("a new key is already present")),
+        }
+    }
+
+    /// Sets a key whose old value the caller knows, which saves looking it up.
+    fn replace(&mut self, table: Table, key: &[u8], before: Option<&[u8]>, value: &[u8]) -> Result<(), StoreError> {
+        let Some(before) = before else { return self.insert(table, key, value) };
+        self.ensure_row_verified(table, key)?;
+        self.record(table, key, Some(before));
+        self.overwrite(table, key, RangeSum::of_value(table, key, before), value)
+    }
+
+    /// Removes a key, if present, and records its value in the journal.
+    fn delete(&mut self, table: Table, key: &[u8]) -> Result<(), StoreError> {
+        match self.record_present(table, key)? {
+            Some(before) => self.remove(table, key, before),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A change of an undo journal: the old value of a key.
+#[derive(Debug, PartialEq, Eq)]
+struct Change<'a> {
+    table: Table,
+    key: &'a [u8],
+    /// `None` if the key was absent.
+    before: Option<&'a [u8]>,
+}
+
+/// Appends a change to an undo journal: table (1 byte), length of the key (2), key, length of the old value plus one, or
+/// zero if there was none (4), old value. Lengths are little-endian.
+fn append_to_journal(journal: &mut Vec<u8>, table: Table, key: &[u8], before: Option<&[u8]>) {
+    journal.push(table as u8);
+    journal.extend_from_slice(&(key.len() as u16).to_le_bytes());
+    journal.extend_from_slice(key);
+    let length = before.map_or(0, |value| value.len() as u32 + 1);
+    journal.extend_from_slice(&length.to_le_bytes());
+    journal.extend_from_slice(before.unwrap_or_default());
+}
+
+/// Parses an undo journal.
+fn parse_journal(bytes: &[u8]) -> Result<Vec<Change<'_>>, StoreError> {
+    let mut input = ByteReader(bytes);
+    let mut changes = Vec::new();
+    while !input.0.is_empty() {
+        let mut change = || {
+            let [table] = input.array()?;
+            let key_length = u16::from_le_bytes(input.array()?);
+            let key = input.slice(key_length.into())?;
+            let before = match u32::from_le_bytes(input.array()?) {
+                0 => None,
+                length => Some(input.slice(length as usize - 1)?),
+            };
+            Some(Change { table: Table::from_number(table)?, key, before })
+        };
+        changes.push(change().ok_or(StoreError::Damaged("an undo journal"))?);
+    }
+    Ok(changes)
+}
+
+/// Returns whether two undo journals are equal, except for changes of the table `but_in`.
+pub fn journals_equal_except(a: &[u8], b: &[u8], but_in: Table) -> bool {
+    let changes = |bytes| Some(parse_journal(bytes).ok()?.into_iter().filter(|change| change.table != but_in));
+    a == b || changes(a).zip(changes(b)).is_some_and(|(a, b)| a.eq(b))
+}
+
+/// New values by key; `None` for a removed key.
+pub(super) type TableChanges = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
+
+/// Changes on top of a commit. They are valid for that commit only.
+#[derive(Clone, Debug, Default)]
+pub struct Changes {
+    tables: BTreeMap<Table, TableChanges>,
+    bytes: usize,
+}
+
+impl Changes {
+    /// Returns the bytes of all keys and values.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn set(&mut self, table: Table, key: &[u8], value: Option<&[u8]>) {
+        let size = |value: Option<&[u8]>| key.len() + value.map_or(0, <[u8]>::len);
+        let old = self.tables.entry(table).or_default().insert(key.to_vec(), value.map(<[u8]>::to_vec));
+        self.bytes += size(value);
+        self.bytes -= old.map_or(0, |old| size(old.as_deref()));
+    }
+}
+
+/// A snapshot with changes on top.
+pub struct Overlay<'a> {
+    base: &'a Snapshot<'a>,
+    changes: &'a mut Changes,
+}
+
+impl<'a> Overlay<'a> {
+    /// Creates an overlay of changes on the commit for which they were made.
+    pub fn new(base: &'a Snapshot<'a>, changes: &'a mut Changes) -> Overlay<'a> {
+        Overlay { base, changes }
+    }
+}
+
+impl Read for Overlay<'_> {
+    fn lookup(&self, table: Table, key: &[u8], is_checked: bool) -> Result<Option<&[u8]>, StoreError> {
+        match self.changes.tables.get(&table).and_then(|changes| changes.get(key)) {
+            Some(value) => Ok(value.as_deref()),
+            None => self.base.lookup(table, key, is_checked),
+        }
+    }
+
+    fn cursor(&self, table: Table) -> Result<TableCursor<'_>, StoreError> {
+        Ok(self.base.cursor(table)?.with_changes(self.changes.tables.get(&table)))
+    }
+}
+
+impl Write for Overlay<'_> {
+    fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+        self.changes.set(table, key, Some(value));
+        Ok(())
+    }
+
+    fn delete(&mut self, table: Table, key: &[u8]) -> Result<(), StoreError> {
+        self.changes.set(table, key, None);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::store::test_store;
+
+    const TABLE: Table = Table::Accounts;
+
+    /// Short keys over few letters, so that they often coincide.
+    fn keys() -> impl Strategy<Value = Vec<u8>> {
+        proptest::collection::vec(0u8..3, 1..3)
+    }
+
+    fn entries<'a>(cursor: &mut TableCursor<'a>, forward: bool) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let mut found = Vec::new();
+        let mut entry = if forward { cursor.seek(&[]) } else { cursor.last() }.unwrap();
+        while let Some((key, value)) = entry {
+            found.push((key.to_vec(), value.to_vec()));
+            entry = if forward { cursor.next() } else { cursor.previous() }.unwrap();
+        }
+        found
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn an_overlay_reads_like_the_changed_map(
+            base in proptest::collection::btree_map(keys(), any::<u8>(), 0..12),
+            changes in proptest::collection::vec((keys(), any::<Option<u8>>()), 0..12),
+            place in keys(),
+        ) {
+            let (store, _folder) = test_store();
+            let mut batch = store.begin_write().unwrap();
+            let mut map = BTreeMap::new();
+            for (key, value) in &base {
+                batch.put(TABLE, key, &[*value]).unwrap();
+                map.insert(key.clone(), vec![*value]);
+            }
+            batch.commit().unwrap();
+            let (snapshot, mut kept) = (store.snapshot().unwrap(), Changes::default());
+            let mut overlay = Overlay::new(&snapshot, &mut kept);
+            for (key, value) in &changes {
+                match value {
+                    Some(value) => {
+                        overlay.put(TABLE, key, &[*value]).unwrap();
+                        map.insert(key.clone(), vec![*value]);
+                    }
+                    None => {
+                        overlay.delete(TABLE, key).unwrap();
+                        map.remove(key);
+                    }
+                }
+            }
+            let expected: Vec<_> = map.clone().into_iter().collect();
+            prop_assert_eq!(entries(&mut overlay.cursor(TABLE).unwrap(), true), expected.clone());
+            let backward: Vec<_> = expected.into_iter().rev().collect();
+            prop_assert_eq!(entries(&mut overlay.cursor(TABLE).unwrap(), false), backward);
+            prop_assert_eq!(overlay.get(TABLE, &place).unwrap(), map.get(&place).map(Vec::as_slice));
+            prop_assert_eq!(overlay.get_unverified(TABLE, &place).unwrap(), map.get(&place).map(Vec::as_slice));
+            let mut walk = overlay.cursor(TABLE).unwrap();
+            let found = walk.seek(&place).unwrap().map(|(key, _)| key.to_vec());
+            prop_assert_eq!(found.as_ref(), map.range(place.clone()..).next().map(|(key, _)| key));
+            if found.is_some() {
+                let before = walk.previous().unwrap().map(|(key, _)| key.to_vec());
+                prop_assert_eq!(before.as_ref(), map.range(..place.clone()).next_back().map(|(key, _)| key));
+            }
+            drop(walk);
+            let changed: usize = kept.tables.values().flatten().map(|(k, v)| k.len() + v.as_ref().map_or(0, Vec::len)).sum();
+            prop_assert_eq!(kept.bytes(), changed);
+        }
+    }
+
+    #[test]
+    fn a_journal_round_trips() {
+        let mut bytes = Vec::new();
+        append_to_journal(&mut bytes, Table::Accounts, b"key", None);
+        append_to_journal(&mut bytes, Table::Harvests, b"", Some(b""));
+        append_to_journal(&mut bytes, Table::Hashes, b"k", Some(b"old"));
+        let changes = parse_journal(&bytes).unwrap();
+        assert_eq!(changes.len(), 3);
+        assert_eq!(changes[0], Change { table: Table::Accounts, key: b"key", before: None });
+        assert_eq!(changes[1].before, Some(&b""[..]));
+        assert_eq!(changes[2].before, Some(&b"old"[..]));
+    }
+
+    #[test]
+    fn a_truncated_journal_is_corruption_and_no_panic() {
+        let mut bytes = Vec::new();
+        append_to_journal(&mut bytes, Table::Hashes, b"key", Some(b"old"));
+        for length in 1..bytes.len() {
+            assert!(parse_journal(&bytes[..length]).is_err(), "{length}");
+        }
     }
 }

@@ -39,12 +39,8 @@ impl<'a> ScratchOverlay<'a> {
 }
 
 impl Read for ScratchOverlay<'_> {
-    fn get(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>, StoreError> {
-        self.overlay.get(table, key)
-    }
-
-    fn get_unverified(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>, StoreError> {
-        self.overlay.get_unverified(table, key)
+    fn lookup(&self, table: Table, key: &[u8], is_checked: bool) -> Result<Option<&[u8]>, StoreError> {
+        self.overlay.lookup(table, key, is_checked)
     }
 
     fn cursor(&self, table: Table) -> Result<TableCursor<'_>, StoreError> {

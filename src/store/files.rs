@@ -1,48 +1,96 @@
-//! Checks LMDB's data file before LMDB maps it into memory.
+//! The files of LMDB in a store's folder, as far as LMDB does not look after them itself.
 //!
-//! If the file is shorter than its header says, as an interrupted copy is, reading the missing part would kill the
-//! process (SIGBUS). So the length is compared with the last page number in the meta page. Pages at the end that were
-//! freed before they were ever written may be missing: they are in the list of free pages.
+//! **The data file** is checked before LMDB maps it into memory. If it is shorter than its header says, as an
+//! interrupted copy is, reading the missing part would kill the process (SIGBUS). So the length is compared with the
+//! last page number in the meta page. Pages at the end that were freed before they were ever written may be missing:
+//! they are in the list of free pages.
+//!
+//! **The lock table** has a slot for each reader. A process that was killed while reading still has one, so that the
+//! pages it read are not reused. LMDB holds locks on this file, by which processes detect each other, and a process
+//! loses all its locks on a file when it closes any descriptor of it. So it is opened before and closed after the LMDB
+//! environment.
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
 use sha3::{Digest, Sha3_256};
 
-/// Name of the file.
-pub const NAME: &str = "data.mdb";
+/// Name of the data file.
+pub const DATA_FILE: &str = "data.mdb";
+/// Name of the lock table.
+pub const LOCK_TABLE_FILE: &str = "lock.mdb";
+
+/// Returns whether there is a store in a folder.
+pub fn exists(folder: &Path) -> bool {
+    folder.join(DATA_FILE).exists()
+}
+
+/// Returns the size of the store in a folder in bytes.
+pub fn size(folder: &Path) -> io::Result<u64> {
+    Ok(std::fs::metadata(folder.join(DATA_FILE))?.len())
+}
+
+/// Returns the free bytes on the disk of a folder.
+pub fn free_bytes(folder: &Path) -> Result<u64, Errno> {
+    rustix::fs::statvfs(folder).map(|disk| disk.f_bavail.saturating_mul(disk.f_frsize))
+}
+
+/// Disk space for building a store, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DiskSpace {
+    /// Bytes that must be free: about the size of the old store, minus what is already built.
+    pub needed: u64,
+    /// Bytes that are free, if the system can tell.
+    pub free: Option<u64>,
+}
+
+impl DiskSpace {
+    /// Returns the disk space for a store of `bytes` bytes in a folder.
+    pub fn of(folder: &Path, bytes: u64) -> io::Result<DiskSpace> {
+        /// Bytes that a store needs in addition to the old one's size.
+        const MARGIN: u64 = 1 << 20;
+        let free = match free_bytes(folder) {
+            Err(Errno::NOSYS) => None,
+            free => Some(free?),
+        };
+        Ok(DiskSpace { needed: bytes.saturating_add(MARGIN), free })
+    }
+
+    /// Returns whether there is enough, as far as the system can tell.
+    pub fn is_enough(self) -> bool {
+        self.free.is_none_or(|free| free >= self.needed)
+    }
+}
+
+/// Makes renames in a folder durable.
+pub fn sync_folder(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()
+}
 
 /// Why a data file is rejected.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum FileFault {
     /// The file cannot be read.
+    #[error("{0}")]
     Io(io::Error),
     /// The file is not LMDB's, or its meta pages are damaged.
+    #[error("its beginning is damaged, or it is not a store; {}", REMEDY)]
     Header,
     /// The root pages are not those that were written.
+    #[error("its root pages are damaged; {}", REMEDY)]
     Roots,
     /// The file ends before its last page.
+    #[error("it has {bytes} of {expected} bytes, like an interrupted copy; copy it again, {}", REMEDY)]
     Short { bytes: u64, expected: u64 },
 }
 
-impl fmt::Display for FileFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const REMEDY: &str = "restore it from a backup, or import the chain into an empty folder";
-        match self {
-            FileFault::Io(error) => write!(f, "{error}"),
-            FileFault::Header => write!(f, "its beginning is damaged, or it is not a store; {REMEDY}"),
-            FileFault::Roots => write!(f, "its root pages are damaged; {REMEDY}"),
-            FileFault::Short { bytes, expected } => {
-                write!(f, "it has {bytes} of {expected} bytes, like an interrupted copy; copy it again, {REMEDY}")
-            }
-        }
-    }
-}
+const REMEDY: &str = "restore it from a backup, or import the chain into an empty folder";
 
 /// Bytes of a number or page number: LMDB writes them in the machine's word size.
 const WORD: usize = size_of::<usize>();
@@ -111,12 +159,11 @@ pub fn check(path: &Path) -> Result<(), FileFault> {
     let expected = (meta.last_page.checked_add(1)).and_then(|pages| pages.checked_mul(page_bytes));
     let expected = expected.ok_or(FileFault::Header)?;
     let missing = bytes / page_bytes..expected / page_bytes;
-    if missing.is_empty() {
-        return Ok(());
-    }
-    let mut free =
-        FreePages { file: &file, page_bytes: meta.page_bytes, read_budget: bytes, missing, found: BTreeSet::new() };
-    let is_whole = free.visit(meta.free_root, MAX_DEPTH).is_some() && free.are_all_missing_found();
+    let missing_pages = missing.end.saturating_sub(missing.start);
+    let (page_bytes, found) = (meta.page_bytes, BTreeSet::new());
+    let mut free = FreePages { file: &file, page_bytes, read_budget: bytes, missing, found };
+    let is_whole = missing_pages == 0
+        || free.visit(meta.free_root, MAX_DEPTH).is_some() && free.found.len() as u64 == missing_pages;
     if is_whole { Ok(()) } else { Err(FileFault::Short { bytes, expected }) }
 }
 
@@ -136,7 +183,7 @@ pub fn root_checksum(file: &File, meta: &MetaPage) -> io::Result<[u8; 32]> {
 /// Restores the state of a meta page by writing it to both places. All its pages must still be present. The caller
 /// synchronises the file before the next commit; after a stop before that, the next opening repeats this.
 pub fn restore_meta(folder: &Path, meta: &MetaPage) -> io::Result<()> {
-    let file = File::options().write(true).open(folder.join(NAME))?;
+    let file = File::options().write(true).open(folder.join(DATA_FILE))?;
     for number in [0usize, 1] {
         // Each page starts with its own page number.
         let mut bytes = meta.bytes;
@@ -197,10 +244,6 @@ struct FreePages<'a> {
 }
 
 impl FreePages<'_> {
-    fn are_all_missing_found(&self) -> bool {
-        self.found.len() as u64 == self.missing.end - self.missing.start
-    }
-
     /// Visits a subtree of at most `levels` levels.
     fn visit(&mut self, page: u64, levels: usize) -> Option<()> {
         if page == NO_PAGE {
@@ -257,27 +300,88 @@ fn child_of(node: &[u8]) -> Option<u64> {
     Some(u64::from_le_bytes([a, b, c, d, e, f, 0, 0]))
 }
 
+fn array_at<const N: usize>(bytes: &[u8], place: usize) -> Option<[u8; N]> {
+    bytes.get(place..)?.first_chunk().copied()
+}
+
 fn u16_at(bytes: &[u8], place: usize) -> Option<u16> {
-    bytes.get(place..)?.first_chunk().map(|chunk| u16::from_ne_bytes(*chunk))
+    array_at(bytes, place).map(u16::from_ne_bytes)
 }
 
 fn u32_at(bytes: &[u8], place: usize) -> Option<u32> {
-    bytes.get(place..)?.first_chunk().map(|chunk| u32::from_ne_bytes(*chunk))
+    array_at(bytes, place).map(u32::from_ne_bytes)
 }
 
 fn word_at(bytes: &[u8], place: usize) -> Option<u64> {
-    bytes.get(place..)?.first_chunk().map(|chunk| usize::from_ne_bytes(*chunk) as u64)
+    array_at(bytes, place).map(|word| usize::from_ne_bytes(word) as u64)
+}
+
+/// The part that LMDB maps is allocated on the disk: touching a page without space would be fatal (SIGBUS).
+#[cfg(target_os = "linux")]
+const LOCK_TABLE_BYTES: u64 = 32 << 10;
+/// Bytes of a slot: transaction, process, thread, and padding.
+const SLOT_BYTES: usize = 64;
+/// Transaction id of an unused slot.
+const NO_TRANSACTION: [u8; WORD] = [0xff; WORD];
+
+/// Counts of the readers of a store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReaderCounts {
+    /// Readers with a snapshot.
+    pub reading: usize,
+    /// Those of them whose processes have ended.
+    pub stale: usize,
+}
+
+/// The lock table of an open store.
+#[derive(Debug)]
+pub struct LockTable(File);
+
+impl LockTable {
+    /// Opens the lock table of the store in a folder, before LMDB opens it, and allocates its disk space.
+    pub fn open(folder: &Path) -> io::Result<LockTable> {
+        let file =
+            File::options().read(true).write(true).create(true).truncate(false).open(folder.join(LOCK_TABLE_FILE))?;
+        // Other systems cannot do this without extending the file.
+        #[cfg(target_os = "linux")]
+        match rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::KEEP_SIZE, 0, LOCK_TABLE_BYTES) {
+            // Some file systems do not support this.
+            Ok(()) | Err(Errno::OPNOTSUPP) => {}
+            Err(error) => return Err(error.into()),
+        }
+        Ok(LockTable(file))
+    }
+
+    /// Counts the readers in a table with this number of slots.
+    pub fn count(&self, places: u32) -> io::Result<ReaderCounts> {
+        let mut list = vec![0; SLOT_BYTES * places as usize];
+        let head = self.0.metadata()?.len().saturating_sub(list.len() as u64);
+        self.0.read_exact_at(&mut list, head)?;
+        let mut readers = ReaderCounts::default();
+        for place in list.chunks_exact(SLOT_BYTES) {
+            let (transaction, rest) = place.split_at(WORD);
+            let process = rest.first_chunk().and_then(|bytes| Pid::from_raw(i32::from_ne_bytes(*bytes)));
+            if let Some(process) = process.filter(|_| transaction != NO_TRANSACTION) {
+                readers.reading += 1;
+                readers.stale += usize::from(test_kill_process(process) == Err(Errno::SRCH));
+            }
+        }
+        Ok(readers)
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::FileExt;
+    use std::os::unix::fs::MetadataExt;
     use std::path::PathBuf;
+    use std::process::Command;
 
     use lmdb::{Environment, Transaction, WriteFlags};
 
     use super::*;
-    use crate::store::{AccessMode, ChainIdentity, Options, Read as _, Store, StoreError, Table, Write as _};
+    use crate::store::{
+        AccessMode, ChainIdentity, Options, Read as _, Store, StoreError, Table, Write as _, test_store,
+    };
 
     const MAP: Options = Options { map_size: 64 << 20 };
 
@@ -537,5 +641,41 @@ mod tests {
             let _ = check(&path);
             file.write_all_at(&bytes[place..=place], place as u64).unwrap();
         }
+    }
+
+    #[test]
+    fn active_and_stale_readers_are_counted() {
+        let (store, folder) = test_store();
+        let count = || store.metrics().unwrap().readers.unwrap();
+        assert_eq!(count(), ReaderCounts { reading: 0, stale: 0 });
+        let snapshots = [store.snapshot().unwrap(), store.snapshot().unwrap()];
+        assert_eq!(count(), ReaderCounts { reading: 2, stale: 0 });
+        // The second reader is changed to a process that has ended.
+        let mut child = Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        let path = folder.path().join(LOCK_TABLE_FILE);
+        let (list, own) = (std::fs::read(&path).unwrap(), std::process::id().to_ne_bytes());
+        let places: Vec<usize> = (0..list.len() - 4).filter(|at| list[*at..*at + 4] == own).collect();
+        let file = File::options().write(true).open(path).unwrap();
+        file.write_all_at(
+            &child.id().to_ne_bytes(),
+            *places.iter().find(|at| *at % SLOT_BYTES == WORD).unwrap() as u64,
+        )
+        .unwrap();
+        assert_eq!(count(), ReaderCounts { reading: 2, stale: 1 });
+        drop(snapshots);
+    }
+
+    #[test]
+    fn reading_the_lock_table_keeps_the_locks_of_lmdb() {
+        let (store, folder) = test_store();
+        let number = std::fs::metadata(folder.path().join(LOCK_TABLE_FILE)).unwrap().ino();
+        let is_of_the_list = |line: &&str| line.contains(&format!(":{number} "));
+        let locks = || std::fs::read_to_string("/proc/locks").unwrap().lines().filter(is_of_the_list).count();
+        let snapshot = store.snapshot().unwrap();
+        let before = locks();
+        store.metrics().unwrap();
+        assert!(before > 0 && locks() == before, "{} of {before}", locks());
+        drop(snapshot);
     }
 }
