@@ -104,12 +104,8 @@ pub trait Read {
 }
 
 impl<R: Read + ?Sized> Read for &R {
-    fn get(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>, StoreError> {
-        (**self).get(table, key)
-    }
-
-    fn get_unverified(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>, StoreError> {
-        (**self).get_unverified(table, key)
+    fn lookup(&self, table: Table, key: &[u8], is_checked: bool) -> Result<Option<&[u8]>, StoreError> {
+        (**self).lookup(table, key, is_checked)
     }
 
     fn cursor(&self, table: Table) -> Result<TableCursor<'_>, StoreError> {
@@ -366,10 +362,9 @@ pub trait Verify {
             table => self.ensure_verified(table, key, Some(key)),
         }
     }
-}
 
-impl<T: Verify> Read for T {
-    fn lookup(&self, table: Table, key: &[u8], is_checked: bool) -> Result<Option<&[u8]>, StoreError> {
+    /// Returns the value of a row of verified ranges, after comparing it with its own checksum if it `is_checked`.
+    fn verified_row(&self, table: Table, key: &[u8], is_checked: bool) -> Result<Option<&[u8]>, StoreError> {
         check_stop(self.stop())?;
         self.ensure_row_verified(table, key)?;
         match self.raw_row(table, key)? {
@@ -378,10 +373,6 @@ impl<T: Verify> Read for T {
             None if table == Table::Blocks => self.ensure_verified(table, key, Some(key)).map(|()| None),
             None => Ok(None),
         }
-    }
-
-    fn cursor(&self, table: Table) -> Result<TableCursor<'_>, StoreError> {
-        Ok(TableCursor::new(table, self.raw_cursor(table)?, self.stop(), Some(self)))
     }
 }
 
@@ -406,6 +397,16 @@ impl Verify for Snapshot<'_> {
 
     fn stop(&self) -> Option<&AtomicBool> {
         self.store.stop.as_deref()
+    }
+}
+
+impl Read for Snapshot<'_> {
+    fn lookup(&self, table: Table, key: &[u8], is_checked: bool) -> Result<Option<&[u8]>, StoreError> {
+        self.verified_row(table, key, is_checked)
+    }
+
+    fn cursor(&self, table: Table) -> Result<TableCursor<'_>, StoreError> {
+        Ok(TableCursor::new(table, self.raw_cursor(table)?, self.stop(), Some(self)))
     }
 }
 

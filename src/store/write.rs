@@ -324,6 +324,16 @@ impl Verify for WriteTxn<'_> {
     }
 }
 
+impl Read for WriteTxn<'_> {
+    fn lookup(&self, table: Table, key: &[u8], is_checked: bool) -> Result<Option<&[u8]>, StoreError> {
+        self.verified_row(table, key, is_checked)
+    }
+
+    fn cursor(&self, table: Table) -> Result<TableCursor<'_>, StoreError> {
+        Ok(TableCursor::new(table, self.raw_cursor(table)?, self.stop(), Some(self)))
+    }
+}
+
 impl Write for WriteTxn<'_> {
     /// Sets a key and records its old value in the journal.
     fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
