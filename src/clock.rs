@@ -2,7 +2,6 @@
 //!
 //! This module reads no clock; callers pass the time in.
 
-use std::fmt;
 use std::str::FromStr;
 
 use crate::model::units::{EPOCH_UNIX_MILLIS, Timestamp};
@@ -20,16 +19,9 @@ pub enum ClockMode {
 }
 
 /// A text that is not a clock mode.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("is neither \"system\" nor a number of network seconds, optionally followed by +")]
 pub struct InvalidClockMode;
-
-impl fmt::Display for InvalidClockMode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("is neither \"system\" nor a number of network seconds, optionally followed by +")
-    }
-}
-
-impl std::error::Error for InvalidClockMode {}
 
 impl FromStr for ClockMode {
     type Err = InvalidClockMode;

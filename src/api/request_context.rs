@@ -16,8 +16,9 @@ use super::route::Access;
 use super::settings::Settings;
 use super::streams::ResponseStream;
 use super::views::{ClockState, View};
+use crate::codec::ReadError;
 pub use crate::codec::Readable;
-use crate::codec::{ReadError, digits};
+use crate::codec::text::{parse_i32, parse_i64};
 use crate::crypto::PublicKey;
 use crate::crypto::hex_text::decode_hex;
 use crate::model::{Address, Hash256, Height, MosaicId, NamespaceId, Timestamp};
@@ -257,7 +258,7 @@ impl<'a> RequestContext<'a> {
     pub fn number(&self, name: &'static str) -> Result<i64, ApiError> {
         let text = self.parameter(name)?;
         let text = text.ok_or_else(|| ApiError::Argument(format!("the parameter {name} is missing").into()))?;
-        digits::parse_i64(&text).ok_or_else(|| not_a_number(&text))
+        parse_i64(&text).ok_or_else(|| not_a_number(&text))
     }
 
     /// Returns the address of a public key.
@@ -270,7 +271,7 @@ impl<'a> RequestContext<'a> {
 pub fn parse_page(id: Option<&str>, size: Option<&str>) -> Result<Page, ApiError> {
     let before = match id {
         // Ids start at 1.
-        Some(text) => u64::try_from(digits::parse_i64(text).ok_or_else(|| not_a_number(text))?).unwrap_or(0),
+        Some(text) => u64::try_from(parse_i64(text).ok_or_else(|| not_a_number(text))?).unwrap_or(0),
         None => u64::MAX,
     };
     let size = size.map_or(Ok(DEFAULT_PAGE), page_size)?;
@@ -282,7 +283,7 @@ fn parse_namespace(text: &str) -> Result<NamespaceId, ApiError> {
 }
 
 fn parse_height(text: &str) -> Result<Height, ApiError> {
-    positive_height(digits::parse_i64(text).ok_or_else(|| not_a_number(text))?)
+    positive_height(parse_i64(text).ok_or_else(|| not_a_number(text))?)
 }
 
 /// Converts a height that a client sent.
@@ -296,7 +297,7 @@ fn not_a_number(text: &str) -> ApiError {
 }
 
 fn page_size(text: &str) -> Result<i16, ApiError> {
-    let number = digits::parse_i32(text).ok_or_else(|| not_a_number(text))?;
+    let number = parse_i32(text).ok_or_else(|| not_a_number(text))?;
     let too_large = |_| ApiError::Argument(format!("Value out of range. Value:\"{text}\" Radix:10").into());
     number.try_into().map_err(too_large)
 }

@@ -2,10 +2,9 @@
 
 use std::borrow::Cow;
 
-use super::decoder::{Context, Decoder, ReadError, limits};
-use super::encoder::Encoder;
 use super::text;
 use super::wipe;
+use super::{Context, Decoder, Encoder, ReadError, limits};
 
 const NULL: i32 = -1;
 

@@ -1,10 +1,8 @@
 //! Blocks on the wire.
 
 use super::binary::{BinaryDecoder, BinaryEncoder};
-use super::decoder::{Context, Decoder, ReadError};
-use super::encoder::{Encoder, SigningForm};
-use super::format::{Readable, Writable};
 use super::transaction;
+use super::{Context, Decoder, Encoder, ReadError, Readable, SigningForm, Writable};
 use crate::crypto::hash::keccak256;
 use crate::model::{Block, BlockKind, Hash256, Height};
 

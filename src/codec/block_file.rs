@@ -2,7 +2,6 @@
 //! The whole file may be gzip-compressed.
 
 use std::cell::Cell;
-use std::fmt;
 use std::io::{self, BufReader, Read, Write};
 use std::rc::Rc;
 use std::vec;
@@ -18,34 +17,17 @@ pub const MAX_BLOCK_BYTES: usize = 16 << 20;
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
 /// Why a block file cannot be read further.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum BlockFileError {
     /// Reading or decompressing failed.
-    Io(io::Error),
+    #[error("{0}")]
+    Io(#[from] io::Error),
     /// A length is not positive or exceeds [`MAX_BLOCK_BYTES`].
+    #[error("{0} is not the length of a block; is this a file of blocks?")]
     Length(i32),
     /// The file ends inside a block.
+    #[error("the file ends inside a block")]
     Truncated,
-}
-
-impl fmt::Display for BlockFileError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            BlockFileError::Io(error) => error.fmt(f),
-            BlockFileError::Length(length) => {
-                write!(f, "{length} is not the length of a block; is this a file of blocks?")
-            }
-            BlockFileError::Truncated => f.write_str("the file ends inside a block"),
-        }
-    }
-}
-
-impl std::error::Error for BlockFileError {}
-
-impl From<io::Error> for BlockFileError {
-    fn from(error: io::Error) -> Self {
-        BlockFileError::Io(error)
-    }
 }
 
 /// Reads the blocks of one file.

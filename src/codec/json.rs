@@ -2,11 +2,10 @@
 
 use std::borrow::Cow;
 
-use super::decoder::{Context, Decoder, ReadError, limits};
-use super::encoder::{Encoder, SPLICE_BYTE};
 use super::lenient_json::Value;
 use super::text;
 use super::wipe;
+use super::{Context, Decoder, Encoder, ReadError, SPLICE_BYTE, limits};
 use crate::crypto::hex_text::decode_hex_into;
 
 /// Writes an entity as a JSON object. Members are in the order of NIS1's hash table.

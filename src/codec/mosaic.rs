@@ -1,8 +1,7 @@
 //! Mosaic ids, attachments, definitions and levies on the wire.
 
-use super::decoder::{Decoder, Measure, ReadError, limits};
-use super::digits;
-use super::encoder::Encoder;
+use super::text::{parse_i32, parse_i64};
+use super::{Decoder, Encoder, Measure, ReadError, limits};
 use crate::model::mosaic::{LevyKind, MAX_DIVISIBILITY};
 use crate::model::{Levy, Mosaic, MosaicDefinition, MosaicId, MosaicProperties, NamespaceId};
 
@@ -60,7 +59,7 @@ fn read_properties(list: &[(String, String)]) -> Result<MosaicProperties, ReadEr
     let find = |name: &str| list.iter().rev().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
     let bad_number = |text: &str| ReadError::NotANumber(text.to_owned());
     let divisibility = match find("divisibility") {
-        Some(text) => digits::parse_i32(text).ok_or_else(|| bad_number(text))?,
+        Some(text) => parse_i32(text).ok_or_else(|| bad_number(text))?,
         None => 0,
     };
     let divisibility = u8::try_from(divisibility).ok().filter(|d| *d <= MAX_DIVISIBILITY);
@@ -68,7 +67,7 @@ fn read_properties(list: &[(String, String)]) -> Result<MosaicProperties, ReadEr
         ReadError::Argument(format!("divisibility must be between 0 and {MAX_DIVISIBILITY} inclusive"))
     })?;
     let initial_supply = match find("initialSupply") {
-        Some(text) => digits::parse_i64(text).ok_or_else(|| bad_number(text))?,
+        Some(text) => parse_i64(text).ok_or_else(|| bad_number(text))?,
         None => 1000,
     };
     let initial_supply =

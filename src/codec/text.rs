@@ -74,24 +74,6 @@ pub fn is_blank(text: &str) -> bool {
     })
 }
 
-/// Bytes that may need an escape: those that always do, and the first bytes of the ranges U+0080–U+009F and
-/// U+2000–U+20FF.
-const MAY_NEED_ESCAPE: [bool; 256] = {
-    let mut table = [false; 256];
-    let mut byte = 0;
-    while byte < 0x20 {
-        table[byte] = true;
-        byte += 1;
-    }
-    table[b'"' as usize] = true;
-    table[b'\\' as usize] = true;
-    table[b'/' as usize] = true;
-    table[0x7f] = true;
-    table[0xc2] = true;
-    table[0xe2] = true;
-    table
-};
-
 /// Appends `text` as a quoted JSON string with NIS1's escapes, which include `/` and the ranges U+007F–U+009F and
 /// U+2000–U+20FF.
 pub fn write_json_string(out: &mut Vec<u8>, text: &str) {
@@ -102,63 +84,29 @@ pub fn write_json_string(out: &mut Vec<u8>, text: &str) {
 
 /// Appends `text` as [`write_json_string`] does, without the quotes.
 pub fn write_json_characters(out: &mut Vec<u8>, text: &str) {
-    let bytes = text.as_bytes();
-    out.reserve(bytes.len());
+    out.reserve(text.len());
     let mut from = 0;
-    let mut at = 0;
-    while let Some(skip) = bytes[at..].iter().position(|byte| MAY_NEED_ESCAPE[usize::from(*byte)]) {
-        at += skip;
-        let Some((escaped, width)) = escape_at(&bytes[at..]) else {
-            at += 1;
-            continue;
+    for (at, character) in text.char_indices() {
+        let letter = match character {
+            ' ' | '!' | '#'..='.' | '0'..='[' | ']'..='~' => continue,
+            '"' | '\\' | '/' => Some(character),
+            '\u{8}' => Some('b'),
+            '\u{c}' => Some('f'),
+            '\n' => Some('n'),
+            '\r' => Some('r'),
+            '\t' => Some('t'),
+            '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{2000}'..='\u{20ff}' => None,
+            _ => continue,
         };
-        out.extend_from_slice(&bytes[from..at]);
-        match escaped {
-            Escape::Letter(letter) => out.extend_from_slice(&[b'\\', letter]),
-            Escape::Unit(unit) => write_unit_escape(out, unit),
-        }
-        at += width;
-        from = at;
+        out.extend_from_slice(&text.as_bytes()[from..at]);
+        // A vector takes all that is written.
+        let _ = match letter {
+            Some(letter) => write!(out, "\\{letter}"),
+            None => write!(out, "\\u{:04X}", u32::from(character)),
+        };
+        from = at + character.len_utf8();
     }
-    out.extend_from_slice(&bytes[from..]);
-}
-
-/// How a character is escaped.
-enum Escape {
-    /// A backslash and this letter.
-    Letter(u8),
-    /// `\uXXXX` with this value.
-    Unit(u16),
-}
-
-/// Returns the escape of the character at the start of `bytes` and its width in bytes; `None` if it is written as it
-/// is.
-fn escape_at(bytes: &[u8]) -> Option<(Escape, usize)> {
-    let letter = |letter| Some((Escape::Letter(letter), 1));
-    match *bytes {
-        [byte @ (b'"' | b'\\' | b'/'), ..] => letter(byte),
-        [0x08, ..] => letter(b'b'),
-        [0x0c, ..] => letter(b'f'),
-        [b'\n', ..] => letter(b'n'),
-        [b'\r', ..] => letter(b'r'),
-        [b'\t', ..] => letter(b't'),
-        [byte @ (0..=0x1f | 0x7f), ..] => Some((Escape::Unit(byte.into()), 1)),
-        [0xc2, last @ 0x80..=0x9f, ..] => Some((Escape::Unit(last.into()), 2)),
-        [0xe2, middle @ 0x80..=0x83, last, ..] => {
-            let unit = 0x2000 | u16::from(middle & 0x3f) << 6 | u16::from(last & 0x3f);
-            Some((Escape::Unit(unit), 3))
-        }
-        _ => None,
-    }
-}
-
-/// Appends `\uXXXX` with upper-case digits.
-fn write_unit_escape(out: &mut Vec<u8>, unit: u16) {
-    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
-    out.extend_from_slice(b"\\u");
-    for shift in [12, 8, 4, 0] {
-        out.push(DIGITS[usize::from(unit >> shift & 15)]);
-    }
+    out.extend_from_slice(&text.as_bytes()[from..]);
 }
 
 /// Appends `value` in decimal.
@@ -179,68 +127,60 @@ pub fn write_json_double(out: &mut Vec<u8>, value: f64) {
         out.push(b'-');
     }
     let magnitude = value.abs();
-    let mut text = Scientific::of(format_args!("{magnitude:e}"));
-    if text.parts().1.is_empty() && magnitude != 0.0 {
+    let mut text = format!("{magnitude:e}");
+    if !text.contains('.') && magnitude != 0.0 {
         // Java looks for the nearest decimal of at least two digits: 4.9E-324, not 5.0E-324.
-        text = Scientific::of(format_args!("{magnitude:.1e}"));
+        text = format!("{magnitude:.1e}");
     }
-    let (first, fraction, exponent) = text.parts();
-    match exponent {
-        -3..0 => write_below_one(out, first, fraction, exponent.unsigned_abs().into()),
-        0..7 => write_above_one(out, first, fraction, exponent.unsigned_abs().into()),
-        _ => {
-            write_above_one(out, first, fraction, 0);
-            out.push(b'E');
-            write_integer(out, exponent.into());
+    let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    let (first, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let fraction = if fraction == "0" { "" } else { fraction };
+    let or_zero = |digits: &str| if digits.is_empty() { "0".to_owned() } else { digits.to_owned() };
+    let exponent: i16 = exponent.parse().unwrap_or(0);
+    let places = usize::from(exponent.unsigned_abs());
+    // A vector takes all that is written.
+    let _ = match exponent {
+        -3..0 => write!(out, "0.{}{first}{fraction}", "0".repeat(places - 1)),
+        0..7 => {
+            let padded = format!("{fraction:0<places$}");
+            let (whole, rest) = padded.split_at_checked(places).unwrap_or_default();
+            write!(out, "{first}{whole}.{}", or_zero(rest))
         }
+        _ => write!(out, "{first}.{}E{exponent}", or_zero(fraction)),
+    };
+}
+
+/// The zero of every run of ten decimal digits.
+const ZEROS: [u16; 37] = [
+    0x0030, 0x0660, 0x06f0, 0x07c0, 0x0966, 0x09e6, 0x0a66, 0x0ae6, 0x0b66, 0x0be6, 0x0c66, 0x0ce6, 0x0d66, 0x0de6,
+    0x0e50, 0x0ed0, 0x0f20, 0x1040, 0x1090, 0x17e0, 0x1810, 0x1946, 0x19d0, 0x1a80, 0x1a90, 0x1b50, 0x1bb0, 0x1c40,
+    0x1c50, 0xa620, 0xa8d0, 0xa900, 0xa9d0, 0xa9f0, 0xaa50, 0xabf0, 0xff10,
+];
+
+fn digit(character: char) -> Option<i64> {
+    let code = u16::try_from(u32::from(character)).ok()?;
+    let zero = ZEROS[..ZEROS.partition_point(|zero| *zero <= code)].last()?;
+    (code - zero < 10).then(|| i64::from(code - zero))
+}
+
+/// Parses a 64-bit integer as NIS1's text properties allow it: with a sign, leading zeros, and digits of any script of
+/// the Basic Multilingual Plane. Returns `None` if the text is not one.
+pub fn parse_i64(text: &str) -> Option<i64> {
+    let (negative, digits) = match text.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, text.strip_prefix('+').unwrap_or(text)),
+    };
+    if digits.is_empty() {
+        return None;
     }
+    // Summed as a negative number, so that the smallest integer does not overflow.
+    let negated = digits.chars().try_fold(0i64, |sum, c| sum.checked_mul(10)?.checked_sub(digit(c)?))?;
+    if negative { Some(negated) } else { negated.checked_neg() }
 }
 
-/// Appends `0.00dddd`: the first digit is at decimal place `places`.
-fn write_below_one(out: &mut Vec<u8>, first: &str, fraction: &str, places: usize) {
-    out.extend_from_slice(b"0.");
-    out.extend(std::iter::repeat_n(b'0', places.saturating_sub(1)));
-    out.extend_from_slice(first.as_bytes());
-    out.extend_from_slice(fraction.as_bytes());
-}
-
-/// Appends `dddd.ddd`: `places` digits after the first one are before the point, padded with zeros.
-fn write_above_one(out: &mut Vec<u8>, first: &str, fraction: &str, places: usize) {
-    let (whole, rest) = fraction.split_at_checked(places).unwrap_or((fraction, ""));
-    out.extend_from_slice(first.as_bytes());
-    out.extend_from_slice(whole.as_bytes());
-    out.extend(std::iter::repeat_n(b'0', places - whole.len()));
-    out.push(b'.');
-    out.extend_from_slice(if rest.is_empty() { b"0" } else { rest.as_bytes() });
-}
-
-/// A finite non-negative double as `d.ddde±n`, on the stack.
-struct Scientific {
-    text: [u8; Self::MAX_BYTES],
-    length: usize,
-}
-
-impl Scientific {
-    /// 17 digits, a point, `e-` and a three-digit exponent are 23 bytes.
-    const MAX_BYTES: usize = 24;
-
-    fn of(text: std::fmt::Arguments<'_>) -> Self {
-        let mut held = [0; Self::MAX_BYTES];
-        let mut free = held.as_mut_slice();
-        let fits = free.write_fmt(text).is_ok();
-        debug_assert!(fits, "a double has more than 17 digits");
-        let length = Self::MAX_BYTES - free.len();
-        Self { text: held, length }
-    }
-
-    /// Returns the first digit, the digits after it (none if they are a single zero) and the exponent.
-    fn parts(&self) -> (&str, &str, i16) {
-        let text = str::from_utf8(&self.text[..self.length]).unwrap_or_default();
-        let (digits, exponent) = text.split_once('e').unwrap_or((text, "0"));
-        let (first, fraction) = digits.split_once('.').unwrap_or((digits, ""));
-        let fraction = if fraction == "0" { "" } else { fraction };
-        (first, fraction, exponent.parse().unwrap_or(0))
-    }
+/// Parses a 32-bit integer as [`parse_i64`] does. Returns `None` if the text is not one.
+pub fn parse_i32(text: &str) -> Option<i32> {
+    parse_i64(text)?.try_into().ok()
 }
 
 #[cfg(test)]
@@ -362,6 +302,19 @@ mod tests {
         fn utf8_repair_differs_from_the_standard_only_around_encoded_surrogates(bytes: Vec<u8>) {
             prop_assume!(!bytes.contains(&0xed));
             prop_assert_eq!(repair_utf8(&bytes), String::from_utf8_lossy(&bytes));
+        }
+    }
+
+    #[test]
+    fn signs_leading_zeros_and_other_scripts_are_read() {
+        assert_eq!(parse_i64("+007"), Some(7));
+        assert_eq!(parse_i64("-0"), Some(0));
+        assert_eq!(parse_i64("٣٤"), Some(34));
+        assert_eq!(parse_i64("-9223372036854775808"), Some(i64::MIN));
+        assert_eq!(parse_i64("9223372036854775808"), None);
+        assert_eq!(parse_i32("2147483648"), None);
+        for bad in ["", "+", "-", " 1", "1 ", "x", "0x1", "1.0"] {
+            assert_eq!(parse_i64(bad), None, "{bad}");
         }
     }
 }

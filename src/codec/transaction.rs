@@ -1,12 +1,10 @@
 //! Transactions on the wire.
 
 use super::binary::{BinaryDecoder, BinaryEncoder};
-use super::decoder::{Context, Decoder, Measure, ReadError, limits};
-use super::encoder::{Encoder, SigningForm};
-use super::format::{Readable, Writable};
 use super::mosaic::{
     read_definition, read_mosaic, read_mosaic_id, read_namespace, write_definition, write_mosaic, write_mosaic_id,
 };
+use super::{ByteReader, Context, Decoder, Encoder, Measure, ReadError, Readable, SigningForm, Writable, limits};
 use crate::crypto::PublicKey;
 use crate::crypto::hash::{keccak256, keccak256_parts};
 use crate::model::namespace::{NamespaceError, is_part};
@@ -99,35 +97,20 @@ impl Readable for Transaction {
     }
 }
 
-/// Splits a multisig transaction in its verifiable form: inner transaction, number of cosignatures, their bytes.
-fn multisig_parts(bytes: &[u8]) -> Option<(&[u8], u32, &[u8])> {
-    /// Bytes before the inner transaction.
-    const HEADER: usize = 128;
-    let (inner, rest) = split_sized(bytes.get(HEADER..)?)?;
-    let (count, cosignatures) = rest.split_first_chunk()?;
-    Some((inner, u32::from_le_bytes(*count), cosignatures))
-}
-
-/// Splits off the bytes that follow a length at the start.
-fn split_sized(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
-    let (length, rest) = bytes.split_first_chunk()?;
-    rest.split_at_checked(u32::from_le_bytes(*length) as usize)
-}
-
 /// Returns the latest time stamp of a transaction in its verifiable form, as this program writes it, and of the
 /// transactions nested in it. Reads nothing else. `None` if the bytes end too early.
 pub fn latest_timestamp(bytes: &[u8]) -> Option<Timestamp> {
     /// Bytes before a time stamp: kind and version.
     const BEFORE: usize = 8;
+    /// Bytes before the inner transaction of a multisig transaction.
+    const BEFORE_INNER: usize = 128;
     let time = |bytes: &[u8]| Some(Timestamp(i32::from_le_bytes(*bytes.get(BEFORE..)?.first_chunk()?)));
     let mut latest = time(bytes)?;
-    if i32::from_le_bytes(*bytes.first_chunk()?) == kind::MULTISIG {
-        let (inner, count, mut cosignatures) = multisig_parts(bytes)?;
-        latest = latest.max(time(inner)?);
-        for _ in 0..count {
-            let (cosignature, rest) = split_sized(cosignatures)?;
-            latest = latest.max(time(cosignature)?);
-            cosignatures = rest;
+    if is_multisig(bytes)? {
+        let mut input = ByteReader(bytes.get(BEFORE_INNER..)?);
+        latest = latest.max(time(input.sized()?)?);
+        for _ in 0..u32::from_le_bytes(input.array()?) {
+            latest = latest.max(time(input.sized()?)?);
         }
     }
     Some(latest)
@@ -138,10 +121,14 @@ pub fn latest_timestamp(bytes: &[u8]) -> Option<Timestamp> {
 pub fn stored_transaction_hash(bytes: &[u8]) -> Option<Hash256> {
     /// Bytes before the signature: kind, version, time stamp and signer.
     const BEFORE: usize = 4 + 4 + 4 + (4 + 32);
-    let (before, rest) = bytes.split_at_checked(BEFORE)?;
-    let (signature, behind) = split_sized(rest)?;
-    let is_multisig = i32::from_le_bytes(*bytes.first_chunk()?) == kind::MULTISIG;
-    (signature.len() == 64 && !is_multisig).then(|| Hash256(keccak256_parts(&[before, behind])))
+    let mut input = ByteReader(bytes);
+    let before = input.slice(BEFORE)?;
+    let signature = input.sized()?;
+    (signature.len() == 64 && !is_multisig(bytes)?).then(|| Hash256(keccak256_parts(&[before, input.0])))
+}
+
+fn is_multisig(bytes: &[u8]) -> Option<bool> {
+    Some(i32::from_le_bytes(*bytes.first_chunk()?) == kind::MULTISIG)
 }
 
 /// Writes the fields of a transaction.
@@ -279,11 +266,9 @@ fn read_transfer<'a, S: Decoder<'a>>(source: &mut S, newer: bool) -> Result<Tran
 }
 
 fn read_message<'a, S: Decoder<'a>>(source: &mut S) -> Result<Message, ReadError> {
-    let kind = match source.need_i32("type")? {
-        1 => MessageKind::Plain,
-        2 => MessageKind::Secure,
-        code => return Err(ReadError::Argument(format!("Unknown message type: {code}"))),
-    };
+    let code = source.need_i32("type")?;
+    let kind =
+        MessageKind::from_code(code).ok_or_else(|| ReadError::Argument(format!("Unknown message type: {code}")))?;
     Ok(Message { kind, payload: source.need_bytes("payload")?.into_owned() })
 }
 

@@ -3,8 +3,6 @@
 //! A payload is 32 bytes of salt, 16 bytes of initialisation vector, and the AES-256-CBC cipher text with PKCS#7
 //! padding. There is no authentication tag: a wrong key usually causes bad padding, sometimes garbage.
 
-use std::fmt;
-
 use aes::Aes256;
 use cbc::cipher::block_padding::Pkcs7;
 use cbc::cipher::{BlockDecryptMut, BlockEncryptMut, KeyIvInit};
@@ -23,33 +21,14 @@ const HEAD_BYTES: usize = SALT_BYTES + IV_BYTES;
 pub const MIN_PAYLOAD_BYTES: usize = HEAD_BYTES + BLOCK_BYTES;
 
 /// Why decryption cannot be attempted. NIS1 treats both cases as errors, unlike bad padding.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CipherError {
     /// The length of the cipher text, which is not a multiple of 16 bytes.
+    #[error("a cipher text of {0} bytes is truncated or damaged: it must consist of whole blocks of 16 bytes")]
     PartialBlock(usize),
     /// The other side's public key is not a point of the curve.
-    NotAPoint(NotAPoint),
-}
-
-impl fmt::Display for CipherError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::PartialBlock(length) => write!(
-                f,
-                "a cipher text of {length} bytes is truncated or damaged: it must consist of whole blocks of \
-                 {BLOCK_BYTES} bytes"
-            ),
-            Self::NotAPoint(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for CipherError {}
-
-impl From<NotAPoint> for CipherError {
-    fn from(error: NotAPoint) -> Self {
-        Self::NotAPoint(error)
-    }
+    #[error("{0}")]
+    NotAPoint(#[from] NotAPoint),
 }
 
 /// Returns the AES key of a message: Keccak-256 of the shared point XORed with `salt`. Both sides get the same key.

@@ -1,29 +1,15 @@
 //! Decodes hex as NIS1 does: either case; an odd number of digits gets a leading `0`.
 
-use std::fmt;
-
-/// A character that is not a hex digit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// A character that is not a hex digit. Its text is NIS1's, without the name of the exception: NIS1 names a single unit,
+/// and half of a surrogate pair is written as `?`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("Illegal hexadecimal character {} at index {index}", if .character.len_utf16() == 1 { *.character } else { '?' })]
 pub struct HexError {
     /// The character.
     pub character: char,
     /// Its index in UTF-16 units, counted in the text *after* padding to an even length.
     pub index: usize,
 }
-
-impl fmt::Display for HexError {
-    /// Writes NIS1's text, without the name of its exception.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // NIS1 names a single unit; half of a surrogate pair is written as '?'.
-        let shown = match self.character.len_utf16() {
-            1 => self.character,
-            _ => '?',
-        };
-        write!(f, "Illegal hexadecimal character {shown} at index {}", self.index)
-    }
-}
-
-impl std::error::Error for HexError {}
 
 /// Decodes hex `text`. Empty text gives no bytes.
 ///
@@ -44,19 +30,11 @@ pub fn decode_hex_into(text: &str, bytes: &mut Vec<u8>) -> Result<(), HexError> 
     let mut high = (padding == 1).then_some(0);
     // Everything before the first bad character is ASCII, so characters and units agree.
     for (index, character) in text.chars().enumerate() {
-        let digit = match character.to_digit(16) {
-            Some(digit) => digit as u8,
-            None => {
-                return Err(HexError { character, index: index + padding });
-            }
-        };
-        high = match high {
-            None => Some(digit),
-            Some(high) => {
-                bytes.push(high << 4 | digit);
-                None
-            }
-        };
+        let digit = character.to_digit(16).ok_or(HexError { character, index: index + padding })? as u8;
+        match high.take() {
+            None => high = Some(digit),
+            Some(high) => bytes.push(high << 4 | digit),
+        }
     }
     Ok(())
 }

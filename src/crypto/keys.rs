@@ -23,30 +23,21 @@ pub struct PublicKey(pub [u8; 32]);
 pub struct Signature(pub [u8; 64]);
 
 /// Why a text or a byte string is not a public key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Its text is NIS1's, which clients see.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PublicKeyError {
     /// The text is not hex.
-    Hex(HexError),
+    #[error("{0}")]
+    Hex(#[from] HexError),
     /// The length of the key, which is not 32 bytes.
+    #[error("publicKey must be in compressed form")]
     Length(usize),
 }
-
-impl fmt::Display for PublicKeyError {
-    /// Writes NIS1's text, which clients see.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Hex(error) => error.fmt(f),
-            Self::Length(_) => f.write_str("publicKey must be in compressed form"),
-        }
-    }
-}
-
-impl std::error::Error for PublicKeyError {}
 
 impl PublicKey {
     /// Parses hex of either case.
     pub fn from_hex(text: &str) -> Result<Self, PublicKeyError> {
-        let bytes = decode_hex(text).map_err(PublicKeyError::Hex)?;
+        let bytes = decode_hex(text)?;
         Self::try_from(bytes.as_slice())
     }
 }

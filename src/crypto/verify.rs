@@ -20,16 +20,9 @@ const GROUP_ORDER: [u8; 32] = [
 /// The public key does not encode a point of the curve.
 ///
 /// NIS1 treats this as a bad argument, with the text of `Display`, not as an invalid signature.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not a valid Ed25519EncodedGroupElement.")]
 pub struct NotAPoint;
-
-impl fmt::Display for NotAPoint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("not a valid Ed25519EncodedGroupElement.")
-    }
-}
-
-impl std::error::Error for NotAPoint {}
 
 /// Returns whether `signature` is one of `public` over `data`.
 ///

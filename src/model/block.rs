@@ -7,31 +7,13 @@ use super::transaction::Transaction;
 use super::units::{Amount, Height, Timestamp};
 use crate::crypto::{PublicKey, Signature};
 
-/// Kind of a block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BlockKind {
-    /// The first block of a chain.
-    Nemesis,
-    /// Any other block.
-    Regular,
-}
-
-impl BlockKind {
-    /// Returns the number on the wire.
-    pub fn code(self) -> i32 {
-        match self {
-            BlockKind::Nemesis => -1,
-            BlockKind::Regular => 1,
-        }
-    }
-
-    /// Returns the kind with a number on the wire.
-    pub fn from_code(code: i32) -> Option<BlockKind> {
-        match code {
-            -1 => Some(BlockKind::Nemesis),
-            1 => Some(BlockKind::Regular),
-            _ => None,
-        }
+wire_enum! {
+    /// Kind of a block.
+    BlockKind {
+        /// The first block of a chain.
+        Nemesis = -1,
+        /// Any other block.
+        Regular = 1,
     }
 }
 

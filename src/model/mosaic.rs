@@ -24,24 +24,17 @@ pub struct MosaicId {
 }
 
 /// Why a text is not a mosaic id.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MosaicIdError {
     /// The text does not have the form of a mosaic id.
+    #[error("pattern '{0}' could not be parsed")]
     Pattern(String),
     /// The namespace is not valid.
-    Namespace(NamespaceError),
+    #[error("{0}")]
+    Namespace(#[from] NamespaceError),
     /// The name is not valid.
+    #[error("name does not match the desired pattern")]
     Name,
-}
-
-impl fmt::Display for MosaicIdError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            MosaicIdError::Pattern(text) => write!(f, "pattern '{text}' could not be parsed"),
-            MosaicIdError::Namespace(error) => error.fmt(f),
-            MosaicIdError::Name => f.write_str("name does not match the desired pattern"),
-        }
-    }
 }
 
 impl MosaicId {
@@ -60,7 +53,7 @@ impl MosaicId {
         let is_namespace = |text: &str| !text.is_empty() && text.bytes().all(in_namespace);
         let parts = text.split_once(':').filter(|(namespace, name)| is_namespace(namespace) && is_mosaic_name(name));
         let (namespace, name) = parts.ok_or_else(|| MosaicIdError::Pattern(text.to_owned()))?;
-        let namespace = NamespaceId::parse(namespace).map_err(MosaicIdError::Namespace)?;
+        let namespace = NamespaceId::parse(namespace)?;
         MosaicId::new(namespace, name)
     }
 
@@ -137,31 +130,13 @@ impl MosaicProperties {
     }
 }
 
-/// How a levy is computed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LevyKind {
-    /// The fee is a fixed quantity.
-    Absolute,
-    /// The fee is in ten-thousandths of the transferred quantity.
-    Percentile,
-}
-
-impl LevyKind {
-    /// Returns the number on the wire.
-    pub fn code(self) -> i32 {
-        match self {
-            LevyKind::Absolute => 1,
-            LevyKind::Percentile => 2,
-        }
-    }
-
-    /// Returns the kind with a number on the wire.
-    pub fn from_code(code: i32) -> Option<LevyKind> {
-        match code {
-            1 => Some(LevyKind::Absolute),
-            2 => Some(LevyKind::Percentile),
-            _ => None,
-        }
+wire_enum! {
+    /// How a levy is computed.
+    LevyKind {
+        /// The fee is a fixed quantity.
+        Absolute = 1,
+        /// The fee is in ten-thousandths of the transferred quantity.
+        Percentile = 2,
     }
 }
 

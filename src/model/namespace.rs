@@ -12,21 +12,14 @@ const MAX_PART_LENGTH: usize = 64;
 pub struct NamespaceId(String);
 
 /// Why a text is not a namespace name.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NamespaceError {
     /// A part contains other characters than `a`–`z`, digits, `_` and `-`, or starts with one of the latter two.
+    #[error("'{0}' is not a valid namespace id part.")]
     BadPart(String),
     /// The name has too many parts, or a part is too long.
+    #[error("'{0}' is not a valid namespace.")]
     BadName(String),
-}
-
-impl fmt::Display for NamespaceError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            NamespaceError::BadPart(part) => write!(f, "'{part}' is not a valid namespace id part."),
-            NamespaceError::BadName(name) => write!(f, "'{name}' is not a valid namespace."),
-        }
-    }
 }
 
 impl NamespaceId {

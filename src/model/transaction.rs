@@ -199,22 +199,13 @@ pub struct Message {
     pub payload: Vec<u8>,
 }
 
-/// Whether a message is encrypted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MessageKind {
-    /// Readable by anyone.
-    Plain,
-    /// Readable by sender and recipient.
-    Secure,
-}
-
-impl MessageKind {
-    /// Returns the number on the wire.
-    pub fn code(self) -> i32 {
-        match self {
-            MessageKind::Plain => 1,
-            MessageKind::Secure => 2,
-        }
+wire_enum! {
+    /// Whether a message is encrypted.
+    MessageKind {
+        /// Readable by anyone.
+        Plain = 1,
+        /// Readable by sender and recipient.
+        Secure = 2,
     }
 }
 
@@ -227,31 +218,13 @@ pub struct ImportanceTransfer {
     pub remote: PublicKey,
 }
 
-/// Direction of an importance transfer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LinkMode {
-    /// Lend importance.
-    Activate,
-    /// End the lending.
-    Deactivate,
-}
-
-impl LinkMode {
-    /// Returns the number on the wire.
-    pub fn code(self) -> i32 {
-        match self {
-            LinkMode::Activate => 1,
-            LinkMode::Deactivate => 2,
-        }
-    }
-
-    /// Returns the mode with a number on the wire.
-    pub fn from_code(code: i32) -> Option<LinkMode> {
-        match code {
-            1 => Some(LinkMode::Activate),
-            2 => Some(LinkMode::Deactivate),
-            _ => None,
-        }
+wire_enum! {
+    /// Direction of an importance transfer.
+    LinkMode {
+        /// Lend importance.
+        Activate = 1,
+        /// End the lending.
+        Deactivate = 2,
     }
 }
 
@@ -273,35 +246,15 @@ pub struct Modification {
     pub cosignatory: PublicKey,
 }
 
-/// Kind of a cosignatory change, ordered as on the wire.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum ModificationKind {
-    /// 1: add.
-    Add,
-    /// 2: delete.
-    Delete,
-    /// 3: readable, but never valid.
-    Unknown,
-}
-
-impl ModificationKind {
-    /// Returns the number on the wire.
-    pub fn code(self) -> i32 {
-        match self {
-            ModificationKind::Add => 1,
-            ModificationKind::Delete => 2,
-            ModificationKind::Unknown => 3,
-        }
-    }
-
-    /// Returns the kind with a number on the wire.
-    pub fn from_code(code: i32) -> Option<ModificationKind> {
-        match code {
-            1 => Some(ModificationKind::Add),
-            2 => Some(ModificationKind::Delete),
-            3 => Some(ModificationKind::Unknown),
-            _ => None,
-        }
+wire_enum! {
+    /// Kind of a cosignatory change, ordered as on the wire.
+    ModificationKind {
+        /// Add.
+        Add = 1,
+        /// Delete.
+        Delete = 2,
+        /// Readable, but never valid.
+        Unknown = 3,
     }
 }
 
@@ -368,30 +321,12 @@ pub struct MosaicSupplyChange {
     pub delta: u64,
 }
 
-/// Direction of a supply change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SupplyChangeKind {
-    /// Increase.
-    Create,
-    /// Decrease.
-    Delete,
-}
-
-impl SupplyChangeKind {
-    /// Returns the number on the wire.
-    pub fn code(self) -> i32 {
-        match self {
-            SupplyChangeKind::Create => 1,
-            SupplyChangeKind::Delete => 2,
-        }
-    }
-
-    /// Returns the direction with a number on the wire.
-    pub fn from_code(code: i32) -> Option<SupplyChangeKind> {
-        match code {
-            1 => Some(SupplyChangeKind::Create),
-            2 => Some(SupplyChangeKind::Delete),
-            _ => None,
-        }
+wire_enum! {
+    /// Direction of a supply change.
+    SupplyChangeKind {
+        /// Increase.
+        Create = 1,
+        /// Decrease.
+        Delete = 2,
     }
 }
