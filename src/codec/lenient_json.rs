@@ -702,7 +702,6 @@ mod tests {
         }
     }
 
-    use crate::codec::lenient_json::parse;
 
     fn unquoted(text: &str) -> Value {
         match parse(format!("[ {text} ]").as_bytes()) {
