@@ -702,7 +702,6 @@ mod tests {
         }
     }
 
-
     fn unquoted(text: &str) -> Value {
         match parse(format!("[ {text} ]").as_bytes()) {
             Ok(Value::Array(mut values)) if values.len() == 1 => values.remove(0),
