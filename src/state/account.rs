@@ -1,20 +1,26 @@
-//! Accounts and their remote links.
+//! Accounts, their ids, remote links and cosignatories.
+//!
+//! Ids are short keys for accounts in large tables. An account gets the next id when a block first changes it, and keeps
+//! it. Undoing that block releases the id.
 
 use super::account_tx_list::AccountTxList;
-use super::bytes::{ByteReader, ByteWriter};
-use super::vesting::VestedBalance;
+use super::balance::VestedBalance;
+use super::bytes::{ByteReader, ByteWriter, Stored, stored};
+use super::importances::{AccountImportance, chunk_after, last_recalculation};
+use crate::crypto::PublicKey;
+use crate::model::address::{ADDRESS_LENGTH, RAW_LENGTH};
 use crate::model::transaction::LinkMode;
 use crate::model::units::MIN_STAKE;
 use crate::model::{Address, Height};
-use crate::store::StoreError;
+use crate::store::{Read, Result, StoreError, Table, Write, block_key, next_key};
 
 /// Number of links that an account stores; another one replaces the oldest.
-pub const MAX_LINKS: usize = 2;
+const MAX_LINKS: usize = 2;
 
 /// State of an account.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Account {
-    /// Whether its public key is recorded ([`super::AccountId::public_key`]).
+    /// Whether its public key is recorded ([`AccountId::public_key`]).
     pub has_key: bool,
     /// Its balance.
     pub balance: VestedBalance,
@@ -141,60 +147,286 @@ impl Account {
     /// Encodes the account. Fields that blocks change often have fixed lengths and offsets.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = ByteWriter(Vec::with_capacity(80));
-        out.u8(u8::from(self.has_key));
-        out.u64(self.balance.unvested);
-        out.u64(self.balance.vested);
+        self.has_key.write(&mut out);
+        self.balance.unvested.write(&mut out);
+        self.balance.vested.write(&mut out);
         // Heights, and counts that heights bound, fit 32 bits for longer than any chain lasts.
         for number in [self.balance.height, self.harvested_blocks, self.references, self.first_height] {
-            out.u32(u32::try_from(number).unwrap_or(u32::MAX));
+            u32::try_from(number).unwrap_or(u32::MAX).write(&mut out);
         }
         self.sent.write(&mut out);
         self.received.write(&mut out);
         if self.min_cosignatories != 0 || !self.links.is_empty() {
-            out.u32(self.min_cosignatories);
+            self.min_cosignatories.write(&mut out);
         }
-        for link in &self.links {
-            out.u8(u8::from(link.role == LinkRole::Remote));
-            out.u8(link.mode.code() as u8);
-            out.u64(link.height.0);
-            out.array(&link.linked_address.to_raw());
-        }
+        self.links.iter().for_each(|link| link.write(&mut out));
         out.0
     }
 
     /// Decodes the account.
-    pub fn from_bytes(bytes: &[u8]) -> Result<Account, StoreError> {
+    pub fn from_bytes(bytes: &[u8]) -> Result<Account> {
         let mut input = ByteReader::new(bytes, "an account");
-        let has_key = input.u8()? != 0;
-        let (unvested, vested, height) = (input.u64()?, input.u64()?, u64::from(input.u32()?));
-        let balance = VestedBalance { height, unvested, vested };
+        let has_key = bool::read(&mut input)?;
+        let (unvested, vested) = <(u64, u64)>::read(&mut input)?;
+        let mut number = || u32::read(&mut input).map(u64::from);
+        let balance = VestedBalance { height: number()?, unvested, vested };
         let mut account = Account {
             has_key,
             balance: Some(balance).filter(VestedBalance::is_valid).ok_or(StoreError::Damaged("a balance"))?,
-            harvested_blocks: u64::from(input.u32()?),
-            references: u64::from(input.u32()?),
-            first_height: u64::from(input.u32()?),
+            harvested_blocks: number()?,
+            references: number()?,
+            first_height: number()?,
             sent: AccountTxList::read(&mut input)?,
             received: AccountTxList::read(&mut input)?,
-            min_cosignatories: if input.is_empty() { 0 } else { input.u32()? },
+            min_cosignatories: if input.is_empty() { 0 } else { u32::read(&mut input)? },
             links: Vec::new(),
         };
         while !input.is_empty() {
-            account.links.push(RemoteLink {
-                role: if input.u8()? == 0 { LinkRole::Owner } else { LinkRole::Remote },
-                mode: LinkMode::from_code(i32::from(input.u8()?)).ok_or(StoreError::Damaged("a remote link"))?,
-                height: Height(input.u64()?),
-                linked_address: Address::from_raw(&input.array()?),
-            });
+            account.links.push(RemoteLink::read(&mut input)?);
         }
         Ok(account)
     }
 }
 
+impl Stored for RemoteLink {
+    fn write(&self, out: &mut ByteWriter) {
+        (self.role == LinkRole::Remote).write(out);
+        (self.mode.code() as u8).write(out);
+        self.height.write(out);
+        out.array(&self.linked_address.to_raw());
+    }
+
+    fn read(input: &mut ByteReader<'_>) -> Result<RemoteLink> {
+        Ok(RemoteLink {
+            role: if bool::read(input)? { LinkRole::Remote } else { LinkRole::Owner },
+            mode: LinkMode::from_code(u8::read(input)?.into()).ok_or(input.damaged())?,
+            height: Height::read(input)?,
+            linked_address: Address::from_raw(&input.array()?),
+        })
+    }
+}
+
+/// Id of an account in this store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AccountId(pub u32);
+
+stored!(AccountId { 0 });
+
+const DAMAGED: StoreError = StoreError::Damaged("the address or key of an account");
+
+impl AccountId {
+    /// Encodes the id for keys.
+    pub fn key(self) -> [u8; 4] {
+        self.0.to_be_bytes()
+    }
+
+    /// Splits a key that starts with an id into the id and the rest.
+    pub fn split_key(key: &[u8]) -> Result<(AccountId, &[u8])> {
+        let (number, rest) = key.split_first_chunk().ok_or(StoreError::Damaged("an account id"))?;
+        Ok((AccountId(u32::from_be_bytes(*number)), rest))
+    }
+
+    /// Returns the id of an address, if it has one.
+    pub fn of(state: &impl Read, address: &Address) -> Result<Option<AccountId>> {
+        let row = state.get(Table::AccountIds, &address.to_raw())?;
+        row.map(|row| AccountId::from_stored(row, "an account id")).transpose()
+    }
+
+    /// Returns the address with the id.
+    pub fn address(self, state: &impl Read) -> Result<Address> {
+        let row = state.get(Table::AccountAddresses, &self.key())?.ok_or(DAMAGED)?;
+        row.first_chunk().map(Address::from_raw).ok_or(DAMAGED)
+    }
+
+    /// Returns the public key of the account, if it is known.
+    pub fn public_key(self, state: &impl Read) -> Result<Option<PublicKey>> {
+        let row = state.get(Table::AccountAddresses, &self.key())?.ok_or(DAMAGED)?;
+        match row.get(RAW_LENGTH..).ok_or(DAMAGED)? {
+            [] => Ok(None),
+            key => key.try_into().map(|key| Some(PublicKey(key))).map_err(|_| DAMAGED),
+        }
+    }
+
+    /// Records the public key of the address.
+    pub(super) fn record_public_key(self, txn: &mut impl Write, address: &Address, key: &PublicKey) -> Result<()> {
+        txn.put(Table::AccountAddresses, &self.key(), &[address.to_raw().as_slice(), &key.0].concat())
+    }
+}
+
+/// Counts over all accounts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AccountTotals {
+    /// Number of accounts with an id; also the next id.
+    pub allocated: u32,
+    /// Number of accounts that were ever referenced.
+    pub known: u32,
+    /// Number of rows in [`Table::EligibleAccounts`].
+    pub stakes: u32,
+    /// Height of the last block that referenced accounts for the first time, and their number.
+    pub last_new: (Height, u32),
+}
+
+stored!(AccountTotals { allocated, known, stakes, last_new });
+
+const TOTALS_KEY: &[u8] = b"accounts";
+
+impl AccountTotals {
+    /// Reads the counts.
+    pub fn of(state: &impl Read) -> Result<AccountTotals> {
+        let row = state.get(Table::Totals, TOTALS_KEY)?;
+        row.map_or(Ok(AccountTotals::default()), |row| AccountTotals::from_stored(row, "the account totals"))
+    }
+
+    pub(super) fn put(self, txn: &mut impl Write) -> Result<()> {
+        txn.put(Table::Totals, TOTALS_KEY, &self.to_stored())
+    }
+
+    /// Returns how many accounts a block referenced for the first time. Valid only if no later block did so.
+    pub fn new_at(&self, height: Height) -> u32 {
+        if self.last_new.0 == height { self.last_new.1 } else { 0 }
+    }
+
+    /// Counts an account that a block references for the first time.
+    pub(super) fn count_new(&mut self, height: Height) {
+        self.last_new = (height, self.new_at(height).saturating_add(1));
+        self.known = self.known.saturating_add(1);
+    }
+
+    /// Assigns the next id to an address.
+    pub(super) fn allocate_id(&mut self, txn: &mut impl Write, address: &Address) -> Result<AccountId> {
+        let id = AccountId(self.allocated);
+        self.allocated = self.allocated.checked_add(1).ok_or(StoreError::Damaged("the number of accounts"))?;
+        txn.insert(Table::AccountIds, &address.to_raw(), &id.to_stored())?;
+        txn.insert(Table::AccountAddresses, &id.key(), &address.to_raw())?;
+        Ok(id)
+    }
+}
+
+/// Returns the account of an address; the default state if it is unknown.
+pub fn account(state: &impl Read, address: &Address) -> Result<Account> {
+    AccountId::of(state, address)?.map_or(Ok(Account::default()), |id| account_at(state, id))
+}
+
+/// Returns the account with an id.
+pub fn account_at(state: &impl Read, id: AccountId) -> Result<Account> {
+    state.get(Table::Accounts, &id.key())?.map_or(Ok(Account::default()), Account::from_bytes)
+}
+
+/// Returns the public key of an account, if it is recorded.
+pub fn public_key(state: &impl Read, address: &Address) -> Result<Option<PublicKey>> {
+    AccountId::of(state, address)?.map_or(Ok(None), |id| id.public_key(state))
+}
+
+/// Stores an account outside of any block, for tests. Of [`AccountTotals`] it updates only `allocated`.
+pub fn put_account(txn: &mut impl Write, address: &Address, account: &Account) -> Result<AccountId> {
+    let mut totals = AccountTotals::of(txn)?;
+    let id = match AccountId::of(txn, address)? {
+        Some(id) => id,
+        None => totals.allocate_id(txn, address)?,
+    };
+    totals.put(txn)?;
+    txn.put(Table::Accounts, &id.key(), &account.to_bytes())?;
+    Ok(id)
+}
+
+/// Calls `visit` with all accounts in the order of their ids, starting after `after`, until it returns `false`. Passes
+/// the id, the address, and the entry of the last recalculation, if there is one.
+pub fn for_each_account_after(
+    state: &impl Read,
+    after: Option<AccountId>,
+    mut visit: impl FnMut(AccountId, Address, Option<AccountImportance>) -> Result<bool>,
+) -> Result<()> {
+    let Some(first) = after.map_or(Some(0), |after| after.0.checked_add(1)).map(AccountId) else { return Ok(()) };
+    let (mut list, mut last_id) = (last_recalculation(state)?.map(|last| last.height), after);
+    let mut importances = Vec::new().into_iter().peekable();
+    state.for_each_from(Table::AccountAddresses, &[], &first.key(), |key, value| {
+        let (id, _) = AccountId::split_key(key)?;
+        let address = value.first_chunk().map(Address::from_raw).ok_or(DAMAGED)?;
+        if importances.len() == 0
+            && let Some(height) = list
+        {
+            importances = chunk_after(state, height, last_id)?.into_iter().peekable();
+            // Nothing more is read once the list is at its end.
+            list = list.filter(|_| importances.len() > 0);
+        }
+        while importances.next_if(|one: &AccountImportance| one.account < id).is_some() {}
+        last_id = Some(id);
+        visit(id, address, importances.next_if(|one| one.account == id))
+    })
+}
+
+/// Calls `visit` with the heights below `before` of the blocks signed by or credited to an account, last first, until
+/// it returns `false`.
+pub fn for_each_harvest_before(
+    state: &impl Read,
+    id: AccountId,
+    before: Height,
+    mut visit: impl FnMut(Height) -> Result<bool>,
+) -> Result<()> {
+    let end = [id.key().as_slice(), &block_key(before)].concat();
+    state.for_each_prefix_rev(Table::Harvests, &id.key(), &end, |key, _| {
+        let (_, height) = AccountId::split_key(key)?;
+        let height = height.try_into().map_err(|_| StoreError::Damaged("the height of a harvested block"))?;
+        visit(Height(u64::from_be_bytes(height)))
+    })
+}
+
+/// Returns the cosignatories of an account, by address; empty if it is no multisig account.
+pub fn cosignatories(state: &impl Read, account: &Address) -> Result<Vec<Address>> {
+    linked_after(state, Table::Cosignatories, account, None, usize::MAX)
+}
+
+/// Returns the multisig accounts of which an account is a cosignatory, by address.
+pub fn cosignatory_of(state: &impl Read, account: &Address) -> Result<Vec<Address>> {
+    linked_after(state, Table::CosignatoryOf, account, None, usize::MAX)
+}
+
+/// Returns at most `limit` of the same, starting after `after`.
+pub fn cosignatory_of_after(
+    state: &impl Read,
+    account: &Address,
+    after: Option<&Address>,
+    limit: usize,
+) -> Result<Vec<Address>> {
+    linked_after(state, Table::CosignatoryOf, account, after, limit)
+}
+
+fn linked_after(
+    state: &impl Read,
+    table: Table,
+    account: &Address,
+    after: Option<&Address>,
+    limit: usize,
+) -> Result<Vec<Address>> {
+    let prefix = account.as_bytes().as_slice();
+    let from = after.map_or(prefix.to_vec(), |after| next_key(&[prefix, after.as_bytes()].concat()));
+    let mut found = Vec::new();
+    state.for_each_from(table, prefix, &from, |key, _| {
+        let is_wanted = found.len() < limit;
+        if is_wanted {
+            let other = key[ADDRESS_LENGTH..].try_into().map_err(|_| StoreError::Damaged("a cosignatory"))?;
+            found.push(Address::from_stored(other));
+        }
+        Ok(is_wanted)
+    })?;
+    Ok(found)
+}
+
+/// Returns whether an account has cosignatories.
+pub fn is_multisig(state: &impl Read, account: &Address) -> Result<bool> {
+    state.has_prefix(Table::Cosignatories, account.as_bytes())
+}
+
+/// Returns whether an account is a cosignatory of another.
+pub fn is_cosignatory(state: &impl Read, account: &Address) -> Result<bool> {
+    state.has_prefix(Table::CosignatoryOf, account.as_bytes())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state::vesting::MAX_BALANCE;
+    use crate::state::balance::MAX_BALANCE;
+    use crate::store::test_store;
 
     fn linked(role: LinkRole, links: &[(u64, LinkMode)]) -> Account {
         let other = Address::from_stored([b'T'; 40]);
@@ -245,5 +477,24 @@ mod tests {
         let newer = account.links[1];
         account.push_link(newest);
         assert_eq!(account.links, [newer, newest]);
+    }
+
+    #[test]
+    fn multisig_accounts_of_a_cosignatory_are_read_in_parts_of_a_limited_length() {
+        let (store, _folder) = test_store();
+        let mut batch = store.begin_write().unwrap();
+        let address = |name: u8| Address::from_stored([name; 40]);
+        for (cosignatory, account) in [(b'A', b'Z'), (b'B', b'1'), (b'B', b'2'), (b'B', b'3'), (b'C', b'0')] {
+            let key = [address(cosignatory).as_bytes().as_slice(), address(account).as_bytes()].concat();
+            batch.put(Table::CosignatoryOf, &key, &[]).unwrap();
+        }
+        let accounts = |after: Option<u8>, limit: usize| {
+            cosignatory_of_after(&batch, &address(b'B'), after.map(address).as_ref(), limit).unwrap()
+        };
+        assert_eq!(accounts(None, 2), [address(b'1'), address(b'2')]);
+        assert_eq!(accounts(Some(b'2'), 2), [address(b'3')]);
+        assert_eq!(accounts(None, 3), [address(b'1'), address(b'2'), address(b'3')]);
+        assert_eq!(accounts(Some(b'3'), 2), []);
+        assert_eq!(accounts(None, 0), []);
     }
 }

@@ -1,15 +1,17 @@
-//! Transaction list of an account, newest first.
+//! Ids of transactions, the accounts that they affect, and the transaction list of an account, newest first.
 //!
 //! An account stores how many transactions it has sent and received, and the location of the newest of each. A row per
 //! block stores, for each of its transactions, the affected accounts and the location of their previous ones. So a new
 //! transaction costs a few bytes at the end of the store, and no row in the middle of an index of all accounts. Every
 //! 32nd transaction of a list has a skip pointer, by which a position is found without a full walk.
 
-use super::account_ids::AccountId;
-use super::bytes::{ByteReader, ByteWriter};
-use super::queries;
-use crate::model::{Address, Height};
-use crate::store::{Read, StoreError, Table, Write, block_key};
+use std::collections::BTreeSet;
+
+use super::account::{AccountId, account_at, cosignatories};
+use super::bytes::{ByteReader, ByteWriter, Stored, stored};
+use crate::model::transaction::kind;
+use crate::model::{Address, Block, Body, Height, NetworkByte, Transaction};
+use crate::store::{Read, Result, StoreError, Table, Write, block_key};
 
 /// Transactions from one skip pointer of a list to the next.
 const SKIP_POINTER_EVERY: u32 = 32;
@@ -45,30 +47,20 @@ pub struct AccountTxList {
     pub last: TxLocation,
 }
 
-impl TxLocation {
-    fn to_bytes(self) -> [u8; 8] {
-        let mut bytes = [0; 8];
-        bytes[..4].copy_from_slice(&(self.height.0 as u32).to_le_bytes());
-        bytes[4..].copy_from_slice(&self.index.to_le_bytes());
-        bytes
+impl Stored for TxLocation {
+    fn write(&self, out: &mut ByteWriter) {
+        (self.height.0 as u32, self.index).write(out);
     }
 
-    fn from_bytes(bytes: &[u8]) -> Result<TxLocation, StoreError> {
-        let mut input = ByteReader::new(bytes, "the location of a transaction");
-        Ok(TxLocation { height: Height(u64::from(input.u32()?)), index: input.u32()? })
+    fn read(input: &mut ByteReader<'_>) -> Result<TxLocation> {
+        let (height, index) = <(u32, u32)>::read(input)?;
+        Ok(TxLocation { height: Height(height.into()), index })
     }
 }
 
+stored!(AccountTxList { length, last });
+
 impl AccountTxList {
-    pub(super) fn write(&self, out: &mut ByteWriter) {
-        out.u32(self.length);
-        out.array(&self.last.to_bytes());
-    }
-
-    pub(super) fn read(input: &mut ByteReader<'_>) -> Result<AccountTxList, StoreError> {
-        Ok(AccountTxList { length: input.u32()?, last: TxLocation::from_bytes(&input.array::<8>()?)? })
-    }
-
     fn newest(&self) -> Option<TxLocation> {
         (self.length > 0).then_some(self.last)
     }
@@ -100,7 +92,7 @@ pub struct BlockTxLists {
 
 impl BlockTxLists {
     /// Starts a transaction with this many entries.
-    pub(super) fn begin(&mut self, location: TxLocation, id: u64, parties: usize) {
+    pub(super) fn begin(&mut self, (location, id): (TxLocation, u64), parties: usize) {
         let index = location.index as usize;
         if self.starts.len() <= index {
             self.starts.resize(index + 1, 0);
@@ -117,32 +109,28 @@ impl BlockTxLists {
         (place, id): (TxLocation, u64),
         (account, direction): (AccountId, Direction),
         list: &mut AccountTxList,
-    ) -> Result<(), StoreError> {
-        self.add_entry(AccountTxEntry { account, direction, previous: list.newest() }, place);
+    ) -> Result<()> {
+        self.entries.varint((u64::from(account.0) << 1) + direction as u64);
+        // Difference of the heights plus one; 0 if there is no previous transaction.
+        let previous = list.newest();
+        self.entries.varint(previous.map_or(0, |before| place.height.0 - before.height.0 + 1));
+        if let Some(before) = previous {
+            self.entries.varint(u64::from(before.index));
+        }
         if list.extend(place) {
-            txn.insert(Table::SkipPointers, &skip_pointer_key(account, direction, id), &place.to_bytes())?;
+            txn.insert(Table::SkipPointers, &skip_pointer_key(account, direction, id), &place.to_stored())?;
         }
         Ok(())
     }
 
-    fn add_entry(&mut self, step: AccountTxEntry, location: TxLocation) {
-        self.entries.varint((u64::from(step.account.0) << 1) + step.direction as u64);
-        // Difference of the heights plus one; 0 if there is no previous transaction.
-        let back = step.previous.map_or(0, |before| location.height.0 - before.height.0 + 1);
-        self.entries.varint(back);
-        if let Some(before) = step.previous {
-            self.entries.varint(u64::from(before.index));
-        }
-    }
-
     /// Writes the collected entries of the block.
-    pub(super) fn store(self, txn: &mut impl Write, height: Height) -> Result<(), StoreError> {
+    pub(super) fn store(self, txn: &mut impl Write, height: Height) -> Result<()> {
         if self.starts.is_empty() {
             return Ok(());
         }
         let mut out = ByteWriter::default();
-        out.u32(self.starts.len() as u32);
-        self.starts.iter().for_each(|start| out.u32(*start));
+        (self.starts.len() as u32).write(&mut out);
+        self.starts.iter().for_each(|start| start.write(&mut out));
         out.array(&self.entries.0);
         txn.insert(Table::AccountTxLists, &block_key(height), &out.0)
     }
@@ -154,7 +142,7 @@ fn account_entry_at(
     location: TxLocation,
     account: AccountId,
     direction: Direction,
-) -> Result<(u64, AccountTxEntry), StoreError> {
+) -> Result<(u64, AccountTxEntry)> {
     let row = state.get(Table::AccountTxLists, &block_key(location.height))?.ok_or(DAMAGED)?;
     let mut input = entry_at(row, location.index).ok_or(DAMAGED)?;
     let (id, parties) = (input.varint()?, input.varint()?);
@@ -175,7 +163,7 @@ fn entry_at(row: &[u8], index: u32) -> Option<ByteReader<'_>> {
     Some(ByteReader::new(entry, "the transaction list of an account"))
 }
 
-fn read_entry(input: &mut ByteReader<'_>, location: TxLocation) -> Result<AccountTxEntry, StoreError> {
+fn read_entry(input: &mut ByteReader<'_>, location: TxLocation) -> Result<AccountTxEntry> {
     let party = input.varint()?;
     let account = u32::try_from(party >> 1).map(AccountId).map_err(|_| DAMAGED)?;
     let direction = if party & 1 == 0 { Direction::Incoming } else { Direction::Outgoing };
@@ -195,7 +183,7 @@ fn skip_pointer_key(account: AccountId, direction: Direction, id: u64) -> Vec<u8
 }
 
 /// Returns the id of the transaction at a location; `None` if there is none.
-pub fn transaction_id(state: &impl Read, location: TxLocation) -> Result<Option<u64>, StoreError> {
+pub fn transaction_id(state: &impl Read, location: TxLocation) -> Result<Option<u64>> {
     let Some(row) = state.get(Table::AccountTxLists, &block_key(location.height))? else { return Ok(None) };
     entry_at(row, location.index).map(|mut entry| entry.varint()).transpose()
 }
@@ -215,16 +203,11 @@ pub struct AccountTxCursor {
 impl AccountTxCursor {
     /// Starts at the newest transaction with an id below `before`. An unknown address has no transactions. Reads at
     /// most as many blocks as one skip pointer spans.
-    pub fn new(
-        state: &impl Read,
-        address: &Address,
-        direction: Direction,
-        before: u64,
-    ) -> Result<AccountTxCursor, StoreError> {
+    pub fn new(state: &impl Read, address: &Address, direction: Direction, before: u64) -> Result<AccountTxCursor> {
         let Some(account) = AccountId::of(state, address)? else {
             return Ok(AccountTxCursor { account: AccountId(0), direction, next: None, remaining: 0 });
         };
-        let known = queries::account_at(state, account)?;
+        let known = account_at(state, account)?;
         let list = if direction == Direction::Outgoing { known.sent } else { known.received };
         let start = match skip_pointer_from(state, account, direction, before)? {
             Some(place) => Some(place),
@@ -244,12 +227,12 @@ impl AccountTxCursor {
     }
 
     /// Skips the next transaction.
-    pub fn advance(&mut self, state: &impl Read) -> Result<(), StoreError> {
+    pub fn advance(&mut self, state: &impl Read) -> Result<()> {
         let Some((_, place, before)) = self.next else { return Ok(()) };
         self.move_to(state, before.filter(|before| *before != place))
     }
 
-    fn move_to(&mut self, state: &impl Read, place: Option<TxLocation>) -> Result<(), StoreError> {
+    fn move_to(&mut self, state: &impl Read, place: Option<TxLocation>) -> Result<()> {
         self.next = None;
         if let Some(place) = place {
             // The bound makes the iteration end even in a damaged store.
@@ -267,14 +250,95 @@ fn skip_pointer_from(
     account: AccountId,
     direction: Direction,
     id: u64,
-) -> Result<Option<TxLocation>, StoreError> {
+) -> Result<Option<TxLocation>> {
     if id == u64::MAX {
         return Ok(None);
     }
     let key = skip_pointer_key(account, direction, id);
     let mut cursor = state.cursor(Table::SkipPointers)?;
-    let signpost = cursor.seek(&key)?.filter(|(found, _)| found.starts_with(&key[..SKIP_POINTER_PREFIX]));
-    signpost.map(|(_, place)| TxLocation::from_bytes(place)).transpose()
+    let pointer = cursor.seek(&key)?.filter(|(found, _)| found.starts_with(&key[..SKIP_POINTER_PREFIX]));
+    pointer.map(|(_, place)| TxLocation::from_stored(place, "the location of a transaction")).transpose()
+}
+
+/// Assigns ids to the transactions of a block, starting at `first`. Returns the ids of the top-level transactions by
+/// index, and the id after the last.
+///
+/// Clients see the ids, so the order is NIS1's: importance transfers, mosaic definitions, supply changes and aggregate
+/// modifications, kind by kind, nested ones included; then each multisig transaction, followed by its inner transaction
+/// if that is of another kind and by its cosignatures; then provisions; then transfers.
+pub fn assign_ids(block: &Block, first: u64) -> (Vec<u64>, u64) {
+    let mut ids = vec![0; block.transactions.len()];
+    let mut next = first;
+    let mut allocate = |count: usize| {
+        let id = next;
+        next += count as u64;
+        id
+    };
+    let kinds = [
+        kind::IMPORTANCE_TRANSFER,
+        kind::MOSAIC_DEFINITION_CREATION,
+        kind::MOSAIC_SUPPLY_CHANGE,
+        kind::AGGREGATE_MODIFICATION,
+    ];
+    for kind in kinds {
+        for (transaction, id) in block.transactions.iter().zip(&mut ids) {
+            if transaction.body.kind() == kind {
+                *id = allocate(1);
+            } else if transaction.inner().is_some_and(|inner| inner.body.kind() == kind) {
+                allocate(1);
+            }
+        }
+    }
+    for (transaction, id) in block.transactions.iter().zip(&mut ids) {
+        if let Some(inner) = transaction.inner() {
+            *id = allocate(1);
+            allocate(usize::from(matches!(inner.body, Body::Transfer(_) | Body::ProvisionNamespace(_))));
+            allocate(transaction.cosignatures().len());
+        }
+    }
+    for kind in [kind::PROVISION_NAMESPACE, kind::TRANSFER] {
+        for (transaction, id) in block.transactions.iter().zip(&mut ids) {
+            if transaction.body.kind() == kind {
+                *id = allocate(1);
+            }
+        }
+    }
+    (ids, next)
+}
+
+/// Returns the accounts that a top-level transaction affects. Must be called after the whole block was applied, because
+/// a multisig transaction affects the cosignatories at that time.
+pub fn affected_accounts(
+    state: &impl Read,
+    transaction: &Transaction,
+    network: NetworkByte,
+) -> Result<BTreeSet<(Address, Direction)>> {
+    let inner_or_self = transaction.inner().unwrap_or(transaction);
+    let signer = inner_or_self.signer_address(network);
+    let nested = transaction.inner().is_some();
+    let others = if nested { cosignatories(state, &signer)? } else { Vec::new() };
+    let senders = std::iter::once(signer).chain(others).map(|address| (address, Direction::Outgoing));
+    let recipients =
+        recipients(inner_or_self, nested, network).into_iter().map(|address| (address, Direction::Incoming));
+    Ok(senders.chain(recipients).collect())
+}
+
+/// Returns the recipients of a transaction. The fee sink and levy recipient of a definition count only inside a
+/// multisig transaction.
+fn recipients(transaction: &Transaction, nested: bool, network: NetworkByte) -> Vec<Address> {
+    let address = |key| Address::from_public_key(key, network);
+    match &transaction.body {
+        Body::Transfer(body) => vec![body.recipient],
+        Body::ImportanceTransfer(body) => vec![address(&body.remote)],
+        Body::AggregateModification(body) => body.modifications.iter().map(|m| address(&m.cosignatory)).collect(),
+        Body::ProvisionNamespace(body) => vec![body.rental_fee_sink],
+        Body::MosaicDefinitionCreation(body) if nested => {
+            let levy = body.definition.levy.as_ref().map(|levy| levy.recipient);
+            let levy = levy.filter(|recipient| *recipient != transaction.signer_address(network));
+            std::iter::once(body.creation_fee_sink).chain(levy).collect()
+        }
+        _ => Vec::new(),
+    }
 }
 
 #[cfg(test)]
@@ -286,7 +350,7 @@ mod tests {
     use super::*;
     use crate::crypto::PublicKey;
     use crate::model::NetworkByte;
-    use crate::state::Account;
+    use crate::state::{Account, AccountTotals};
     use crate::store::test_store;
 
     fn address(number: u8) -> Address {
@@ -300,7 +364,8 @@ mod tests {
 
     fn build(txn: &mut impl Write, blocks: &[Vec<Parties>]) -> Model {
         let mut accounts: Vec<Account> = vec![Account { first_height: 1, ..Account::default() }; 4];
-        (0..4u8).for_each(|number| AccountId(number.into()).assign(txn, &address(number)).unwrap());
+        let mut totals = AccountTotals::default();
+        (0..4).for_each(|number| assert_eq!(totals.allocate_id(txn, &address(number)).unwrap().0, u32::from(number)));
         let (mut model, mut id) = (Model::new(), 100);
         for (height, block) in (1..).map(Height).zip(blocks) {
             let mut trails = BlockTxLists::default();
@@ -309,7 +374,7 @@ mod tests {
                 let place = TxLocation { height, index: index as u32 };
                 id += 3;
                 let parties: BTreeSet<(u8, bool)> = parties.iter().copied().collect();
-                trails.begin(place, id, parties.len());
+                trails.begin((place, id), parties.len());
                 for (account, is_sender) in parties {
                     model.entry((account, is_sender)).or_default().push((id, place));
                     let state = &mut accounts[usize::from(account)];

@@ -1,32 +1,136 @@
-//! Encoding of stored values: fields one after another, integers little-endian.
+//! Stored form of values: fields one after another, integers little-endian.
 
-use crate::model::{Address, address::ADDRESS_LENGTH};
-use crate::store::StoreError;
+use crate::model::{Address, Height, MosaicId, NamespaceId, address::ADDRESS_LENGTH};
+use crate::store::{Result, StoreError};
+
+/// A value with a stored form.
+pub trait Stored: Sized {
+    fn write(&self, out: &mut ByteWriter);
+
+    fn read(input: &mut ByteReader<'_>) -> Result<Self>;
+
+    /// Returns the stored form.
+    fn to_stored(&self) -> Vec<u8> {
+        let mut out = ByteWriter::default();
+        self.write(&mut out);
+        out.0
+    }
+
+    /// Decodes a whole row. Unexpected input is [`StoreError::Damaged`] with `what`: the store holds only what was
+    /// written.
+    fn from_stored(bytes: &[u8], what: &'static str) -> Result<Self> {
+        let mut input = ByteReader::new(bytes, what);
+        let value = Self::read(&mut input)?;
+        if input.is_empty() { Ok(value) } else { Err(input.damaged()) }
+    }
+
+    /// Decodes values up to the end of a row.
+    fn list_from_stored(bytes: &[u8], what: &'static str) -> Result<Vec<Self>> {
+        let (mut input, mut values) = (ByteReader::new(bytes, what), Vec::new());
+        while !input.is_empty() {
+            values.push(Self::read(&mut input)?);
+        }
+        Ok(values)
+    }
+}
+
+/// Stores a struct as its fields in this order.
+macro_rules! stored {
+    ($type:ident { $($field:tt),+ }) => {
+        impl crate::state::bytes::Stored for $type {
+            fn write(&self, out: &mut crate::state::bytes::ByteWriter) {
+                $(crate::state::bytes::Stored::write(&self.$field, out);)+
+            }
+
+            fn read(input: &mut crate::state::bytes::ByteReader<'_>) -> crate::store::Result<Self> {
+                Ok($type { $($field: crate::state::bytes::Stored::read(input)?),+ })
+            }
+        }
+    };
+}
+
+pub(super) use stored;
+
+macro_rules! stored_integers {
+    ($($type:ty),+) => {
+        $(impl Stored for $type {
+            fn write(&self, out: &mut ByteWriter) {
+                out.array(&self.to_le_bytes());
+            }
+
+            fn read(input: &mut ByteReader<'_>) -> Result<Self> {
+                Ok(<$type>::from_le_bytes(input.array()?))
+            }
+        })+
+    };
+}
+
+stored_integers!(u8, u32, i32, u64, i64);
+stored!(Height { 0 });
+
+impl<A: Stored, B: Stored> Stored for (A, B) {
+    fn write(&self, out: &mut ByteWriter) {
+        self.0.write(out);
+        self.1.write(out);
+    }
+
+    fn read(input: &mut ByteReader<'_>) -> Result<Self> {
+        Ok((A::read(input)?, B::read(input)?))
+    }
+}
+
+impl Stored for bool {
+    fn write(&self, out: &mut ByteWriter) {
+        u8::from(*self).write(out);
+    }
+
+    fn read(input: &mut ByteReader<'_>) -> Result<Self> {
+        Ok(u8::read(input)? != 0)
+    }
+}
+
+impl Stored for Address {
+    fn write(&self, out: &mut ByteWriter) {
+        out.array(self.as_bytes());
+    }
+
+    fn read(input: &mut ByteReader<'_>) -> Result<Self> {
+        Ok(Address::from_stored(input.array::<ADDRESS_LENGTH>()?))
+    }
+}
+
+impl Stored for NamespaceId {
+    fn write(&self, out: &mut ByteWriter) {
+        out.text(self.as_str());
+    }
+
+    fn read(input: &mut ByteReader<'_>) -> Result<Self> {
+        NamespaceId::parse(input.text()?).map_err(|_| input.damaged())
+    }
+}
+
+impl Stored for MosaicId {
+    fn write(&self, out: &mut ByteWriter) {
+        out.text(&self.to_string());
+    }
+
+    fn read(input: &mut ByteReader<'_>) -> Result<Self> {
+        MosaicId::parse(input.text()?).map_err(|_| input.damaged())
+    }
+}
 
 /// Writes a stored value.
 #[derive(Debug, Default)]
 pub struct ByteWriter(pub Vec<u8>);
 
 impl ByteWriter {
-    pub fn u8(&mut self, value: u8) {
-        self.0.push(value);
-    }
-
-    pub fn u32(&mut self, value: u32) {
-        self.0.extend_from_slice(&value.to_le_bytes());
-    }
-
-    pub fn u64(&mut self, value: u64) {
-        self.0.extend_from_slice(&value.to_le_bytes());
-    }
-
     /// Writes a number as a LEB128 varint: seven bits per byte, lowest first; the high bit marks a continuation.
     pub fn varint(&mut self, mut value: u64) {
         while value >= 0x80 {
-            self.u8(value as u8 | 0x80);
+            self.0.push(value as u8 | 0x80);
             value >>= 7;
         }
-        self.u8(value as u8);
+        self.0.push(value as u8);
     }
 
     pub fn array(&mut self, bytes: &[u8]) {
@@ -34,12 +138,12 @@ impl ByteWriter {
     }
 
     pub fn text(&mut self, text: &str) {
-        self.u32(text.len() as u32);
+        (text.len() as u32).write(self);
         self.array(text.as_bytes());
     }
 }
 
-/// Reads a stored value. Unexpected input is [`StoreError::Damaged`]: the store holds only what [`ByteWriter`] wrote.
+/// Reads a stored value.
 pub struct ByteReader<'a> {
     bytes: &'a [u8],
     what: &'static str,
@@ -54,44 +158,33 @@ impl<'a> ByteReader<'a> {
         self.bytes.is_empty()
     }
 
-    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], StoreError> {
-        let (array, rest) = self.bytes.split_first_chunk().ok_or(StoreError::Damaged(self.what))?;
+    /// Returns the error for input that was never written.
+    pub fn damaged(&self) -> StoreError {
+        StoreError::Damaged(self.what)
+    }
+
+    pub fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
+        let (array, rest) = self.bytes.split_first_chunk().ok_or(self.damaged())?;
         self.bytes = rest;
         Ok(*array)
     }
 
-    pub fn u8(&mut self) -> Result<u8, StoreError> {
-        Ok(self.array::<1>()?[0])
-    }
-
-    pub fn u32(&mut self) -> Result<u32, StoreError> {
-        Ok(u32::from_le_bytes(self.array()?))
-    }
-
-    pub fn u64(&mut self) -> Result<u64, StoreError> {
-        Ok(u64::from_le_bytes(self.array()?))
-    }
-
-    pub fn varint(&mut self) -> Result<u64, StoreError> {
+    pub fn varint(&mut self) -> Result<u64> {
         let mut value = 0;
         for shift in (0..64).step_by(7) {
-            let byte = self.u8()?;
+            let byte = u8::read(self)?;
             value |= u64::from(byte & 0x7F) << shift;
             if byte < 0x80 {
                 return Ok(value);
             }
         }
-        Err(StoreError::Damaged(self.what))
+        Err(self.damaged())
     }
 
-    pub fn address(&mut self) -> Result<Address, StoreError> {
-        Ok(Address::from_stored(self.array::<ADDRESS_LENGTH>()?))
-    }
-
-    pub fn text(&mut self) -> Result<&'a str, StoreError> {
-        let length = self.u32()? as usize;
-        let (text, rest) = self.bytes.split_at_checked(length).ok_or(StoreError::Damaged(self.what))?;
+    pub fn text(&mut self) -> Result<&'a str> {
+        let length = u32::read(self)? as usize;
+        let (text, rest) = self.bytes.split_at_checked(length).ok_or(self.damaged())?;
         self.bytes = rest;
-        std::str::from_utf8(text).map_err(|_| StoreError::Damaged(self.what))
+        std::str::from_utf8(text).map_err(|_| self.damaged())
     }
 }

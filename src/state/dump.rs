@@ -1,4 +1,4 @@
-//! Dump of the whole state as one line of JSON, in the format of the recorded chains.
+//! Digest of the whole state, and its dump as one line of JSON in the format of the recorded chains.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
@@ -6,18 +6,45 @@ use std::io::{self, Write};
 use serde_json::{Map, Value, json};
 use sha3::{Digest, Keccak256};
 
-use super::account::{Account, LinkPhase, LinkRole, RemoteLink, RemoteStatus};
-use super::account_ids::AccountId;
-use super::expiry_log::for_each_expired;
-use super::hashes;
-use super::importances::{self, AccountImportance};
+use super::account::{self, Account, AccountId, LinkPhase, LinkRole, RemoteLink, RemoteStatus};
+use super::bytes::Stored;
+use super::expiry::for_each_expired;
+use super::hashes::{self, TOTALS_KEY as HASH_TOTALS_KEY};
+use super::importances::{self, AccountImportance, Outlink, for_each_importance};
 use super::mosaics::{self, DefinitionVersion, MosaicEntry};
 use super::namespaces::{self, Lease};
-use super::outlinks::Outlink;
-use super::queries;
 use crate::codec::text::write_json_double;
-use crate::model::{Address, Height, NamespaceId, Network};
-use crate::store::{Read, StoreError, StoredHeader, Table};
+use crate::model::{Address, Hash256, Height, NamespaceId, Network};
+use crate::store::{Read, Result, StoreError, StoredHeader, Table, tip};
+
+/// Computes a Keccak-256 over the hash of the tip, all entries of the state tables in key order with their lengths, and
+/// the importances in force. Two nodes with the same chain have the same digest, and a rollback restores the previous
+/// digest.
+///
+/// The tables of transaction hashes are left out. Their content follows from the blocks, which the hash of the tip
+/// covers, but their layout depends on when they were packed and on settings.
+pub fn digest(state: &impl Read) -> Result<Hash256> {
+    let mut hasher = Keccak256::new();
+    hasher.update(tip(state)?.map_or(Hash256::default(), |block| block.hash).0);
+    for table in Table::state().filter(|table| !matches!(table, Table::Hashes | Table::HashRuns)) {
+        hasher.update(table.name());
+        state.for_each_prefix(table, &[], |key, value| {
+            if table == Table::Totals && key == HASH_TOTALS_KEY {
+                return Ok(true);
+            }
+            hasher.update((key.len() as u32).to_le_bytes());
+            hasher.update(key);
+            hasher.update((value.len() as u32).to_le_bytes());
+            hasher.update(value);
+            Ok(true)
+        })?;
+    }
+    for_each_importance(state, |entry| {
+        hasher.update(entry.to_stored());
+        Ok(())
+    })?;
+    Ok(Hash256(hasher.finalize().into()))
+}
 
 /// Writes the state at the tip `block`, and a line feed.
 pub fn dump(state: &impl Read, network: &Network, block: &StoredHeader, out: &mut impl Write) -> io::Result<()> {
@@ -39,7 +66,7 @@ pub fn dump(state: &impl Read, network: &Network, block: &StoredHeader, out: &mu
     writeln!(out, "],{}", rest.to_string().trim_start_matches('{'))
 }
 
-fn remaining_fields(state: &impl Read, network: &Network, height: Height) -> Result<Value, StoreError> {
+fn remaining_fields(state: &impl Read, network: &Network, height: Height) -> Result<Value> {
     Ok(json!({
         "namespaces": namespaces_value(state, network, height)?,
         "transactionHashes": hashes_value(state)?,
@@ -47,7 +74,7 @@ fn remaining_fields(state: &impl Read, network: &Network, height: Height) -> Res
     }))
 }
 
-fn sum_of_balances(state: &impl Read) -> Result<u64, StoreError> {
+fn sum_of_balances(state: &impl Read) -> Result<u64> {
     let mut sum = 0u64;
     state.for_each_prefix(Table::Accounts, &[], |_, value| {
         let total = Account::from_bytes(value)?.balance.total();
@@ -73,17 +100,17 @@ fn write_accounts(state: &impl Read, network: &Network, height: Height, out: &mu
     Ok(())
 }
 
-fn accounts_by_address(state: &impl Read) -> Result<BTreeMap<Address, AccountId>, StoreError> {
+fn accounts_by_address(state: &impl Read) -> Result<BTreeMap<Address, AccountId>> {
     let mut accounts = BTreeMap::new();
     // An account that owns a mosaic has an id even if it was never referenced.
-    queries::for_each_account_after(state, None, |number, address, _| {
+    account::for_each_account_after(state, None, |number, address, _| {
         accounts.insert(address, number);
         Ok(true)
     })?;
     Ok(accounts)
 }
 
-fn outlinks_by_sender(state: &impl Read) -> Result<LinksBySender, StoreError> {
+fn outlinks_by_sender(state: &impl Read) -> Result<LinksBySender> {
     let mut outlinks = LinksBySender::new();
     state.for_each_prefix(Table::Outlinks, &[], |key, value| {
         let height = key.try_into().map(u64::from_be_bytes).map_err(|_| StoreError::Damaged("outlinks"))?;
@@ -102,8 +129,8 @@ fn account_value(
     height: Height,
     (address, number): (&Address, AccountId),
     outlinks: Vec<Value>,
-) -> Result<Value, StoreError> {
-    let account = queries::account_at(state, number)?;
+) -> Result<Value> {
+    let account = account::account_at(state, number)?;
     let balance = account.balance.at(height, &network.chain);
     let texts = |addresses: Vec<Address>| addresses.iter().map(Address::to_string).collect::<Vec<_>>();
     Ok(json!({
@@ -119,10 +146,10 @@ fn account_value(
         "importance": importances::importance_at(state, number)?.map(importance_value),
         "remoteStatus": status_name(account.remote_status(height, network.chain.rewrite_limit)),
         "remoteLinks": account.links.iter().map(link_value).collect::<Vec<_>>(),
-        "cosignatories": texts(queries::cosignatories(state, address)?),
-        "cosignatoryOf": texts(queries::cosignatory_of(state, address)?),
+        "cosignatories": texts(account::cosignatories(state, address)?),
+        "cosignatoryOf": texts(account::cosignatory_of(state, address)?),
         "minCosignatories": account.min_cosignatories,
-        "mosaicIds": mosaics::holdings(state, number)?,
+        "mosaicIds": mosaics::holdings(state, address)?,
         "outlinks": outlinks,
     }))
 }
@@ -167,7 +194,7 @@ fn link_value(link: &RemoteLink) -> Value {
     })
 }
 
-fn namespaces_value(state: &impl Read, network: &Network, height: Height) -> Result<Value, StoreError> {
+fn namespaces_value(state: &impl Read, network: &Network, height: Height) -> Result<Value> {
     let mut roots = Vec::new();
     state.for_each_prefix(Table::Namespaces, &[], |key, value| {
         let root = std::str::from_utf8(key).map_err(|_| StoreError::Damaged("a namespace"))?;
@@ -184,7 +211,7 @@ fn namespace_value(
     height: Height,
     root: &str,
     leases: &[Lease],
-) -> Result<Value, StoreError> {
+) -> Result<Value> {
     let term = network.chain.blocks_per_year();
     let mut lease_values = Vec::new();
     for lease in leases {
@@ -220,12 +247,7 @@ fn namespace_value(
     Ok(json!({ "root": root, "leases": lease_values, "activeNames": names, "mosaics": entries }))
 }
 
-fn entry_value(
-    state: &impl Read,
-    network: &Network,
-    version: DefinitionVersion,
-    entry: &MosaicEntry,
-) -> Result<Value, StoreError> {
+fn entry_value(state: &impl Read, network: &Network, version: DefinitionVersion, entry: &MosaicEntry) -> Result<Value> {
     let MosaicEntry { definition, supply } = entry;
     let levy = definition.levy.as_ref().map(|levy| {
         json!({
@@ -252,7 +274,7 @@ fn balances_value(balances: Vec<(Address, u64)>) -> Map<String, Value> {
     balances.into_iter().map(|(address, quantity)| (address.to_string(), quantity.into())).collect()
 }
 
-fn hashes_value(state: &impl Read) -> Result<Value, StoreError> {
+fn hashes_value(state: &impl Read) -> Result<Value> {
     let (remembered, mut hasher) = (hashes::remembered(state)?, Keccak256::new());
     for (hash, entry) in &remembered {
         hasher.update(format!("{hash} {} {}\n", entry.height, entry.timestamp));
@@ -260,7 +282,7 @@ fn hashes_value(state: &impl Read) -> Result<Value, StoreError> {
     Ok(json!({ "count": remembered.len(), "digest": hex::encode(hasher.finalize()) }))
 }
 
-fn log_value(state: &impl Read) -> Result<Value, StoreError> {
+fn log_value(state: &impl Read) -> Result<Value> {
     let mut log: BTreeMap<u64, Vec<Value>> = BTreeMap::new();
     let mut heights = BTreeSet::new();
     state.for_each_prefix(Table::ExpiredMosaics, &[], |key, _| {

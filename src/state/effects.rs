@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::error::StateError;
+use super::StateError;
 use super::mosaics;
 use crate::model::mosaic::LevyKind;
 use crate::model::transaction::{LinkMode, Modification, SupplyChangeKind, Transfer};

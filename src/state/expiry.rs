@@ -1,14 +1,24 @@
-//! Namespace leases that end with a block.
+//! What happens with the passing of time: leases end, old state is pruned, and a log of mosaics that expired or were
+//! restored.
+//!
+//! A row of the log identifies the mosaics and the lease state of their ownership period. Balances are not copied: later
+//! changes are written under a later lease state or another definition, so the old balances remain readable.
+//!
+//! Of what NIS1 prunes, this node prunes outlinks, leases and transaction hashes, but not the optional balance history.
 
 use std::vec;
 
-use super::error::StateError;
+use super::StateError;
+use super::account::AccountId;
+use super::bytes::{ByteReader, ByteWriter, Stored};
+use super::hashes;
 use super::ledger::Ledger;
-use super::namespaces::{self, Lease};
+use super::mosaics::{self, DefinitionVersion, MosaicNumber};
+use super::namespaces::{self, Lease, LeaseState, OwnershipPeriod};
 use super::registry::{self, ListingUpdate};
-use crate::model::Height;
 use crate::model::network::ChainParameters;
-use crate::store::{Read, StoreError, Write};
+use crate::model::{Height, MosaicId, Timestamp};
+use crate::store::{Read, Result, Table, Write, block_key};
 
 /// The leases that end with a block, processed in steps of a few rows each. The number of steps of a lease depends on
 /// the definitions ever made in it, not on the number of holders.
@@ -19,22 +29,365 @@ pub struct Expiry {
 
 impl Expiry {
     /// Finds the leases that end at a height.
-    pub(super) fn due(state: &impl Read, height: Height, chain: &ChainParameters) -> Result<Expiry, StoreError> {
+    pub(super) fn due(state: &impl Read, height: Height, chain: &ChainParameters) -> Result<Expiry> {
         let roots = namespaces::ending_at(state, height, chain.blocks_per_year())?;
         Ok(Expiry { roots: roots.into_iter(), listing_update: None })
     }
 
     /// Runs one step; returns whether work remains.
     pub fn step(&mut self, ledger: &mut Ledger<'_, impl Write>) -> Result<bool, StateError> {
-        if let Some(relisting) = &mut self.listing_update {
-            if !relisting.step(ledger.txn, ledger.network.byte)? {
+        if let Some(update) = &mut self.listing_update {
+            if !update.step(ledger.txn, ledger.network.byte)? {
                 self.listing_update = None;
             }
             return Ok(true);
         }
         let Some((root, lease)) = self.roots.next() else { return Ok(false) };
-        namespaces::end_lease(ledger.txn, &lease, &mut ledger.block.log)?;
+        ledger.end_lease(&lease)?;
         self.listing_update = Some(registry::expire(ledger.txn, &root, lease)?);
         Ok(true)
+    }
+}
+
+/// Blocks between two prunings, whatever the block time.
+const INTERVAL: u64 = 360;
+/// Days for which a lease is kept after its start: a year, a month and a day.
+const LEASE_DAYS: u64 = 365 + 30 + 1;
+const SECONDS_PER_HOUR: i64 = 3600;
+/// Rows removed in one step.
+const ROWS_PER_STEP: usize = 48;
+
+/// The pruning of one block, in steps of a few rows each. The work corresponds to the blocks of the last interval.
+#[derive(Debug)]
+pub struct Pruning {
+    outlinks_below: Height,
+    leases_below: Height,
+    height: Height,
+    /// Time stamp of transactions; `None` keeps all hashes.
+    hashes_below: Option<Timestamp>,
+    stage: Stage,
+}
+
+#[derive(Debug)]
+enum Stage {
+    Outlinks,
+    Leases,
+    Hashes,
+    /// Advances the height below which no hash is remembered.
+    ForgottenHashes,
+}
+
+impl Pruning {
+    /// Returns the pruning that is due with a block: only at heights one above a multiple of 360.
+    pub fn due(height: Height, timestamp: Timestamp, chain: &ChainParameters) -> Option<Pruning> {
+        if height.0 % INTERVAL != 1 {
+            return None;
+        }
+        let day = chain.blocks_per_day();
+        let retention_start = |hours| (i64::from(timestamp.0) - i64::from(hours) * SECONDS_PER_HOUR).max(0) as i32;
+        Some(Pruning {
+            height,
+            outlinks_below: height.minus(chain.blocks_per_month() + day),
+            leases_below: height.minus(LEASE_DAYS * day),
+            hashes_below: chain.hash_retention_hours.map(|hours: u32| Timestamp(retention_start(hours))),
+            stage: Stage::Outlinks,
+        })
+    }
+
+    /// Runs one step; returns whether work remains.
+    pub fn step(&mut self, txn: &mut impl Write) -> Result<bool, StateError> {
+        match &mut self.stage {
+            Stage::Outlinks => {
+                if remove_below(txn, Table::Outlinks, &block_key(self.outlinks_below))? {
+                    self.stage = Stage::Leases;
+                }
+            }
+            Stage::Leases => {
+                if !namespaces::prune_oldest(txn, self.leases_below)? {
+                    self.stage = Stage::Hashes;
+                }
+            }
+            Stage::Hashes => {
+                let Some(limit) = self.hashes_below else { return Ok(false) };
+                hashes::forget(txn, self.height, limit)?;
+                self.stage = Stage::ForgottenHashes;
+            }
+            Stage::ForgottenHashes => return Ok(hashes::forget_step(txn)?),
+        }
+        Ok(true)
+    }
+}
+
+/// Removes the first rows below the key `limit`; returns whether none remain.
+fn remove_below(txn: &mut impl Write, table: Table, limit: &[u8]) -> Result<bool> {
+    let mut keys = Vec::with_capacity(ROWS_PER_STEP);
+    txn.for_each_prefix(table, &[], |key, _| {
+        let is_old = key < limit && keys.len() < ROWS_PER_STEP;
+        if is_old {
+            keys.push(key.to_vec());
+        }
+        Ok(is_old)
+    })?;
+    keys.iter().try_for_each(|key| txn.delete(table, key))?;
+    Ok(keys.len() < ROWS_PER_STEP)
+}
+
+/// Reason for a log entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExpiryKind {
+    /// The namespace expired, or the mosaic was redefined before the fork.
+    Expired,
+    /// The namespace was rented again.
+    Restored,
+}
+
+impl ExpiryKind {
+    /// Returns the code used by NIS1's API.
+    pub fn code(self) -> u8 {
+        match self {
+            ExpiryKind::Expired => 1,
+            ExpiryKind::Restored => 2,
+        }
+    }
+
+    fn from_code(code: u8) -> Option<ExpiryKind> {
+        [ExpiryKind::Expired, ExpiryKind::Restored].into_iter().find(|kind| kind.code() == code)
+    }
+}
+
+/// The mosaics of a log entry.
+enum LoggedMosaics {
+    /// All mosaics of an ownership period.
+    OwnershipPeriod(OwnershipPeriod),
+    /// One mosaic, as it was before a redefinition.
+    Mosaic(MosaicId, DefinitionVersion),
+}
+
+struct LogEntry {
+    kind: ExpiryKind,
+    /// Lease state up to which balances count.
+    lease_state: LeaseState,
+    content: LoggedMosaics,
+}
+
+impl Stored for LogEntry {
+    fn write(&self, out: &mut ByteWriter) {
+        self.kind.code().write(out);
+        self.lease_state.write(out);
+        match &self.content {
+            LoggedMosaics::OwnershipPeriod(ownership_period) => ownership_period.write(out),
+            LoggedMosaics::Mosaic(id, DefinitionVersion { mosaic, number, balances_since }) => {
+                [mosaic.0, *number, *balances_since].iter().for_each(|number| number.write(out));
+                id.write(out);
+            }
+        }
+    }
+
+    fn read(input: &mut ByteReader<'_>) -> Result<LogEntry> {
+        let kind = ExpiryKind::from_code(u8::read(input)?).ok_or(input.damaged())?;
+        let (lease_state, number) = <(LeaseState, u32)>::read(input)?;
+        let content = match input.is_empty() {
+            true => LoggedMosaics::OwnershipPeriod(OwnershipPeriod(number)),
+            false => {
+                let (mosaic, (number, balances_since)) = (MosaicNumber(number), <(u32, u32)>::read(input)?);
+                let version = DefinitionVersion { mosaic, number, balances_since };
+                LoggedMosaics::Mosaic(MosaicId::read(input)?, version)
+            }
+        };
+        Ok(LogEntry { kind, lease_state, content })
+    }
+}
+
+fn log_key(height: Height, entry: u32) -> [u8; 12] {
+    let mut key = [0; 12];
+    key[..8].copy_from_slice(&height.0.to_be_bytes());
+    key[8..].copy_from_slice(&entry.to_be_bytes());
+    key
+}
+
+impl<W: Write> Ledger<'_, W> {
+    /// Appends all mosaics of an ownership period to the log.
+    pub(super) fn log_ownership_period(
+        &mut self,
+        kind: ExpiryKind,
+        ownership_period: OwnershipPeriod,
+        lease_state: LeaseState,
+    ) -> Result<()> {
+        self.log(&LogEntry { kind, lease_state, content: LoggedMosaics::OwnershipPeriod(ownership_period) })
+    }
+
+    /// Appends a mosaic that is redefined, as it was before.
+    pub(super) fn log_redefined(
+        &mut self,
+        id: &MosaicId,
+        version: DefinitionVersion,
+        lease_state: LeaseState,
+    ) -> Result<()> {
+        let content = LoggedMosaics::Mosaic(id.clone(), version);
+        self.log(&LogEntry { kind: ExpiryKind::Expired, lease_state, content })
+    }
+
+    fn log(&mut self, entry: &LogEntry) -> Result<()> {
+        let key = log_key(self.block.height, self.block.log_entries);
+        self.block.log_entries += 1;
+        self.txn.insert(Table::ExpiredMosaics, &key, &entry.to_stored())
+    }
+}
+
+/// A mosaic that expired or was restored, with access to its balances at that time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExpiredMosaic {
+    /// Reason for the entry.
+    pub kind: ExpiryKind,
+    /// The mosaic.
+    pub id: MosaicId,
+    version: DefinitionVersion,
+    lease_state: LeaseState,
+}
+
+impl ExpiredMosaic {
+    /// Calls `visit` with the balances at that time in the order of account ids, starting after `after`, until it
+    /// returns `false`. Accounts that had a balance only at another time are visited with 0.
+    pub fn for_each_balance(
+        &self,
+        state: &impl Read,
+        after: Option<AccountId>,
+        visit: impl FnMut(AccountId, u64) -> Result<bool>,
+    ) -> Result<()> {
+        mosaics::for_each_balance(state, self.version, self.lease_state, after, visit)
+    }
+}
+
+/// A resumable cursor over the mosaics that expired or were restored at a height, in that order. It reads one row at a
+/// time and holds no reference to the store, so it stays valid between snapshots.
+#[derive(Clone, Debug)]
+pub struct ExpiredCursor {
+    height: Height,
+    /// Number of the current log entry.
+    entry: u32,
+    /// The last mosaic visited of the current ownership period.
+    after: Option<MosaicId>,
+}
+
+/// Result of one step of an [`ExpiredCursor`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ExpiredRow {
+    /// A mosaic.
+    Mosaic(ExpiredMosaic),
+    /// No mosaic in this row: it did not exist at that height, or the entry has no more mosaics.
+    Absent,
+    /// No more rows.
+    End,
+}
+
+impl ExpiredCursor {
+    /// Starts at the first entry of a height.
+    pub fn new(height: Height) -> ExpiredCursor {
+        ExpiredCursor { height, entry: 0, after: None }
+    }
+
+    /// Reads the next row.
+    pub fn step(&mut self, state: &impl Read) -> Result<ExpiredRow> {
+        let Some(value) = state.get(Table::ExpiredMosaics, &log_key(self.height, self.entry))? else {
+            return Ok(ExpiredRow::End);
+        };
+        let LogEntry { kind, lease_state, content } = LogEntry::from_stored(value, "the log of expired mosaics")?;
+        let (id, version) = match content {
+            LoggedMosaics::Mosaic(id, version) => {
+                self.entry += 1;
+                (id, Some(version))
+            }
+            LoggedMosaics::OwnershipPeriod(ownership_period) => {
+                let Some((id, number)) = mosaics::mosaic_after(state, ownership_period, self.after.as_ref())? else {
+                    (self.entry, self.after) = (self.entry + 1, None);
+                    return Ok(ExpiredRow::Absent);
+                };
+                self.after = Some(id.clone());
+                (id, mosaics::version_at(state, number, self.last_definition_height(kind))?)
+            }
+        };
+        Ok(version
+            .map_or(ExpiredRow::Absent, |version| ExpiredRow::Mosaic(ExpiredMosaic { kind, id, version, lease_state })))
+    }
+
+    /// Returns the last height whose definitions count.
+    fn last_definition_height(&self, kind: ExpiryKind) -> Height {
+        match kind {
+            ExpiryKind::Expired => self.height,
+            // A restoration precedes any definition of the same block in the namespace.
+            ExpiryKind::Restored => Height(self.height.0.saturating_sub(1)),
+        }
+    }
+}
+
+/// Calls `visit` with the mosaics that expired or were restored at a height, in that order, until it returns `false`.
+pub fn for_each_expired(
+    state: &impl Read,
+    height: Height,
+    mut visit: impl FnMut(ExpiredMosaic) -> Result<bool>,
+) -> Result<()> {
+    let mut cursor = ExpiredCursor::new(height);
+    loop {
+        match cursor.step(state)? {
+            ExpiredRow::Mosaic(mosaic) => {
+                if !visit(mosaic)? {
+                    return Ok(());
+                }
+            }
+            ExpiredRow::Absent => {}
+            ExpiredRow::End => return Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::test_store;
+
+    const CHAIN: fn() -> ChainParameters = ChainParameters::after_all_forks;
+
+    #[test]
+    fn old_rows_are_pruned_in_small_steps_and_the_rest_stays() {
+        let (store, _folder) = test_store();
+        let mut batch = store.begin_write().unwrap();
+        let (height, timestamp) = (Height(360 * 200 + 1), Timestamp(10_000_000));
+        let mut pruning = Pruning::due(height, timestamp, &CHAIN()).unwrap();
+        let limit = pruning.outlinks_below.0;
+        for number in 0..1_000u64 {
+            batch.put(Table::Outlinks, &(limit - 900 + number).to_be_bytes(), &[]).unwrap();
+        }
+        let mut more = true;
+        while more {
+            batch.take_journal();
+            more = pruning.step(&mut batch).unwrap();
+            // A change takes less than 100 bytes here.
+            let bytes = batch.take_journal().len();
+            assert!(bytes <= 2 * ROWS_PER_STEP * 100, "{bytes} bytes of journal in one step");
+        }
+        let rows = batch.keys_with_prefix(Table::Outlinks, &[]).unwrap();
+        assert_eq!(rows.len(), 100);
+        assert_eq!(rows[0], limit.to_be_bytes());
+    }
+
+    #[test]
+    fn a_step_removes_a_limited_number_of_rows() {
+        let (store, _folder) = test_store();
+        let mut batch = store.begin_write().unwrap();
+        (0..100u64).for_each(|number| batch.put(Table::Outlinks, &number.to_be_bytes(), &[]).unwrap());
+        let mut step = |limit: u64| {
+            let is_done = remove_below(&mut batch, Table::Outlinks, &limit.to_be_bytes()).unwrap();
+            (is_done, batch.keys_with_prefix(Table::Outlinks, &[]).unwrap().len())
+        };
+        assert_eq!(step(90), (false, 100 - ROWS_PER_STEP));
+        assert_eq!(step(90), (true, 10));
+        assert_eq!(step(90), (true, 10));
+    }
+
+    #[test]
+    fn pruning_is_due_only_one_above_multiples_of_360() {
+        let due: Vec<u64> =
+            (1..1500).filter(|height| Pruning::due(Height(*height), Timestamp(0), &CHAIN()).is_some()).collect();
+        assert_eq!(due, [1, 361, 721, 1081, 1441]);
     }
 }

@@ -1,13 +1,14 @@
-//! Stored importances.
+//! Stored importances, and the outlinks from which they are calculated.
 //!
 //! Every recalculation writes one complete list, ordered by account id: the eligible accounts, and the formerly
 //! eligible ones with their previous values. So the list of a height is the whole state at that height, undoing a
 //! recalculation means deleting its list, and neither needs the journal. Lists that no rollback can reach are deleted.
 
-use super::account_ids::AccountId;
-use super::bytes::{ByteReader, ByteWriter};
+use super::account::AccountId;
+use super::balance::VestedBalance;
+use super::bytes::{ByteReader, ByteWriter, Stored, stored};
 use crate::model::{Address, Height};
-use crate::store::{Read, StoreError, Table, WriteTxn};
+use crate::store::{Read, Result, StoreError, Table, WriteTxn};
 
 /// Entries per row: as many as fit into an LMDB page.
 const CHUNK: usize = 169;
@@ -46,81 +47,64 @@ fn chunk_key(height: Height, last: AccountId) -> Vec<u8> {
     [list_key(height).as_slice(), &last.key()].concat()
 }
 
-impl AccountImportance {
-    /// Encodes the entry.
-    pub fn to_bytes(&self) -> [u8; ENTRY_BYTES] {
-        let mut bytes = [0; ENTRY_BYTES];
-        bytes[..4].copy_from_slice(&self.account.key());
-        bytes[4..8].copy_from_slice(&(self.height.0 as u32).to_le_bytes());
-        bytes[8..16].copy_from_slice(&self.importance.to_le_bytes());
-        bytes[16..].copy_from_slice(&self.page_rank.to_le_bytes());
-        bytes
+impl Stored for AccountImportance {
+    fn write(&self, out: &mut ByteWriter) {
+        out.array(&self.account.key());
+        (self.height.0 as u32).write(out);
+        self.importance.to_bits().write(out);
+        self.page_rank.to_bits().write(out);
     }
 
-    fn read(input: &mut ByteReader<'_>) -> Result<AccountImportance, StoreError> {
+    fn read(input: &mut ByteReader<'_>) -> Result<AccountImportance> {
         Ok(AccountImportance {
             account: AccountId(u32::from_be_bytes(input.array()?)),
-            height: Height(u64::from(input.u32()?)),
-            importance: f64::from_bits(input.u64()?),
-            page_rank: f64::from_bits(input.u64()?),
+            height: Height(u32::read(input)?.into()),
+            importance: f64::from_bits(u64::read(input)?),
+            page_rank: f64::from_bits(u64::read(input)?),
         })
     }
 }
 
-impl RecalculationRecord {
-    fn from_bytes(height: Height, bytes: &[u8]) -> Result<RecalculationRecord, StoreError> {
-        let mut input = ByteReader::new(bytes, "a recalculation");
-        Ok(RecalculationRecord { height, accounts_counted: input.u64()?, eligible: input.u64()? })
-    }
-}
-
 /// Returns the last recalculation; `None` before the nemesis block.
-pub fn last_recalculation(state: &impl Read) -> Result<Option<RecalculationRecord>, StoreError> {
+pub fn last_recalculation(state: &impl Read) -> Result<Option<RecalculationRecord>> {
     let Some((key, _)) = state.cursor(Table::Importances)?.last()? else { return Ok(None) };
     let height = key.first_chunk().map(|height| Height(u64::from_be_bytes(*height)));
     let height = height.ok_or(StoreError::Damaged("a recalculation's key"))?;
-    let head = state.get(Table::Importances, &list_key(height))?;
-    head.map(|bytes| RecalculationRecord::from_bytes(height, bytes)).transpose()
+    let Some(head) = state.get(Table::Importances, &list_key(height))? else { return Ok(None) };
+    let (accounts_counted, eligible) = <(u64, u64)>::from_stored(head, "a recalculation")?;
+    Ok(Some(RecalculationRecord { height, accounts_counted, eligible }))
 }
 
 /// Returns the importance of an account in the last recalculation; `None` if the account was never eligible.
-pub fn importance(state: &impl Read, address: &Address) -> Result<Option<AccountImportance>, StoreError> {
+pub fn importance(state: &impl Read, address: &Address) -> Result<Option<AccountImportance>> {
     let Some(account) = AccountId::of(state, address)? else { return Ok(None) };
     importance_at(state, account)
 }
 
 /// Returns the same by account id.
-pub fn importance_at(state: &impl Read, id: AccountId) -> Result<Option<AccountImportance>, StoreError> {
+pub fn importance_at(state: &impl Read, id: AccountId) -> Result<Option<AccountImportance>> {
     last_recalculation(state)?.map_or(Ok(None), |last| importance_in(state, last.height, id))
 }
 
 /// Returns the same for the list of an earlier recalculation, if it is still stored.
-pub fn importance_in(state: &impl Read, list: Height, id: AccountId) -> Result<Option<AccountImportance>, StoreError> {
+pub fn importance_in(state: &impl Read, list: Height, id: AccountId) -> Result<Option<AccountImportance>> {
     let chunk = state.cursor(Table::Importances)?.seek(&chunk_key(list, id))?;
     let Some((_, bytes)) = chunk.filter(|(key, _)| key.starts_with(&list_key(list))) else { return Ok(None) };
     let (entries, _) = bytes.as_chunks::<ENTRY_BYTES>();
     let found = entries.binary_search_by(|entry| entry[..4].cmp(&id.key()));
     let Ok(index) = found else { return Ok(None) };
-    AccountImportance::read(&mut ByteReader::new(&entries[index], "an importance")).map(Some)
+    AccountImportance::from_stored(&entries[index], "an importance").map(Some)
 }
 
 /// Returns the entries of the chunk of a list that contains, or would contain, the first account after `after`.
-pub fn chunk_after(
-    state: &impl Read,
-    list: Height,
-    after: Option<AccountId>,
-) -> Result<Vec<AccountImportance>, StoreError> {
+pub fn chunk_after(state: &impl Read, list: Height, after: Option<AccountId>) -> Result<Vec<AccountImportance>> {
     let mut key = list_key(list).to_vec();
     key.extend(after.into_iter().flat_map(AccountId::key));
     // The extra byte puts the key after that of the account itself, or after the header of the list.
     key.push(0);
     let chunk = state.cursor(Table::Importances)?.seek(&key)?;
     let Some((key, bytes)) = chunk.filter(|(key, _)| key.starts_with(&list_key(list))) else { return Ok(Vec::new()) };
-    let mut input = ByteReader::new(bytes, "importances");
-    let mut entries = Vec::with_capacity(CHUNK);
-    while !input.is_empty() {
-        entries.push(AccountImportance::read(&mut input)?);
-    }
+    let entries = AccountImportance::list_from_stored(bytes, "importances")?;
     // A caller that continues after the last entry must not get the same chunk again.
     match entries.last() {
         Some(last) if key[list_key(list).len()..] != last.account.key() => {
@@ -131,10 +115,7 @@ pub fn chunk_after(
 }
 
 /// Calls `visit` with the entries of the last recalculation in the order of account ids.
-pub fn for_each_importance(
-    state: &impl Read,
-    mut visit: impl FnMut(AccountImportance) -> Result<(), StoreError>,
-) -> Result<(), StoreError> {
+pub fn for_each_importance(state: &impl Read, mut visit: impl FnMut(AccountImportance) -> Result<()>) -> Result<()> {
     let Some(last) = last_recalculation(state)? else { return Ok(()) };
     let mut entries = chunk_after(state, last.height, None)?;
     while let Some(end) = entries.last().map(|entry| entry.account) {
@@ -152,38 +133,33 @@ pub struct ImportanceListWriter {
 
 impl ImportanceListWriter {
     /// Starts a list. Rows that an interrupted recalculation left at its height are overwritten or deleted.
-    pub fn begin(
-        recalculation: RecalculationRecord,
-        txn: &mut WriteTxn<'_>,
-    ) -> Result<ImportanceListWriter, StoreError> {
-        let mut out = ByteWriter::default();
-        out.u64(recalculation.accounts_counted);
-        out.u64(recalculation.eligible);
-        txn.put_unjournaled(Table::Importances, &list_key(recalculation.height), &out.0)?;
-        Ok(ImportanceListWriter { height: recalculation.height, chunk: Vec::with_capacity(CHUNK) })
+    pub fn begin(recalculation: RecalculationRecord, txn: &mut WriteTxn<'_>) -> Result<ImportanceListWriter> {
+        let RecalculationRecord { height, accounts_counted, eligible } = recalculation;
+        txn.put_unjournaled(Table::Importances, &list_key(height), &(accounts_counted, eligible).to_stored())?;
+        Ok(ImportanceListWriter { height, chunk: Vec::with_capacity(CHUNK) })
     }
 
     /// Appends an entry.
-    pub fn push(&mut self, entry: AccountImportance, txn: &mut WriteTxn<'_>) -> Result<(), StoreError> {
+    pub fn push(&mut self, entry: AccountImportance, txn: &mut WriteTxn<'_>) -> Result<()> {
         self.chunk.push(entry);
         if self.chunk.len() == CHUNK { self.flush(txn) } else { Ok(()) }
     }
 
     /// Writes the last chunk.
-    pub fn finish(mut self, txn: &mut WriteTxn<'_>) -> Result<(), StoreError> {
+    pub fn finish(mut self, txn: &mut WriteTxn<'_>) -> Result<()> {
         self.flush(txn)
     }
 
-    fn flush(&mut self, txn: &mut WriteTxn<'_>) -> Result<(), StoreError> {
+    fn flush(&mut self, txn: &mut WriteTxn<'_>) -> Result<()> {
         let Some(last) = self.chunk.last() else { return Ok(()) };
-        let key = chunk_key(self.height, last.account);
-        let bytes: Vec<u8> = self.chunk.drain(..).flat_map(|entry| entry.to_bytes()).collect();
-        txn.put_unjournaled(Table::Importances, &key, &bytes)
+        let (key, mut out) = (chunk_key(self.height, last.account), ByteWriter::default());
+        self.chunk.drain(..).for_each(|entry| entry.write(&mut out));
+        txn.put_unjournaled(Table::Importances, &key, &out.0)
     }
 }
 
 /// Deletes the lists above a height, as their blocks are undone.
-pub fn delete_lists_above(txn: &mut WriteTxn<'_>, height: Height) -> Result<(), StoreError> {
+pub fn delete_lists_above(txn: &mut WriteTxn<'_>, height: Height) -> Result<()> {
     let lowest = list_key(height.next());
     loop {
         let last = txn.cursor(Table::Importances)?.last()?.map(|(key, _)| key.to_vec());
@@ -196,7 +172,7 @@ pub fn delete_lists_above(txn: &mut WriteTxn<'_>, height: Height) -> Result<(), 
 
 /// Returns the height below which lists can be deleted when those below `lowest` are no longer needed. Covers at most
 /// two lists, so that a long history is deleted in small parts.
-pub fn deletable_below(state: &impl Read, lowest: Height) -> Result<Height, StoreError> {
+pub fn deletable_below(state: &impl Read, lowest: Height) -> Result<Height> {
     let mut cursor = state.cursor(Table::Importances)?;
     let mut from = Height(0);
     for _ in 0..2 {
@@ -208,11 +184,43 @@ pub fn deletable_below(state: &impl Read, lowest: Height) -> Result<Height, Stor
 }
 
 /// Deletes at most one chunk of the lists below a height; returns whether more may exist.
-pub fn delete_lists_below(txn: &mut WriteTxn<'_>, height: Height) -> Result<bool, StoreError> {
+pub fn delete_lists_below(txn: &mut WriteTxn<'_>, height: Height) -> Result<bool> {
     let first = txn.cursor(Table::Importances)?.seek(&[])?.map(|(key, _)| key.to_vec());
     let Some(key) = first.filter(|key| key.as_slice() < list_key(height).as_slice()) else { return Ok(false) };
     txn.delete_unjournaled(Table::Importances, &key)?;
     Ok(true)
+}
+
+/// A currency transfer, as the importance calculation uses it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outlink {
+    /// The sender.
+    pub sender: AccountId,
+    /// The recipient.
+    pub recipient: AccountId,
+    /// Amount in micro-units, reduced by the unvested share of the sender's remaining balance.
+    pub weight: u64,
+}
+
+stored!(Outlink { sender, recipient, weight });
+
+const OUTLINK_BYTES: usize = 16;
+
+impl Outlink {
+    /// Returns the weight of a transfer of `amount` micro-units by a sender with the balance `left` after it.
+    pub fn weigh(amount: u64, left: &VestedBalance) -> u64 {
+        match left.unvested {
+            0 => amount,
+            _ => (u128::from(amount) * u128::from(left.vested) / u128::from(left.total())) as u64,
+        }
+    }
+
+    /// Reads at most `limit` outlinks of one block, starting at index `from`. Also returns whether there are more.
+    pub fn read_range(value: &[u8], from: usize, limit: usize) -> Result<(Vec<Outlink>, bool)> {
+        let (all, []) = value.as_chunks::<OUTLINK_BYTES>() else { return Err(StoreError::Damaged("outlinks")) };
+        let some = all.iter().skip(from).take(limit).map(|bytes| Outlink::from_stored(bytes, "an outlink"));
+        Ok((some.collect::<Result<_>>()?, all.len() > from.saturating_add(limit)))
+    }
 }
 
 #[cfg(test)]
@@ -259,7 +267,7 @@ mod tests {
         });
         assert!(visited.is_ok() && found == [entry(1), entry(3)]);
         let key = chunk_key(Height(7), entry(3).account);
-        batch.put_unjournaled(Table::Importances, &key, &entry(2).to_bytes()).unwrap();
+        batch.put_unjournaled(Table::Importances, &key, &entry(2).to_stored()).unwrap();
         assert!(matches!(for_each_importance(&batch, |_| Ok(())), Err(StoreError::Damaged(_))));
     }
 }

@@ -3,25 +3,20 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::account::{Account, LinkRole, RemoteLink};
-use super::account_ids::{AccountId, AccountTotals};
-use super::account_tx_list::{BlockTxLists, Direction, TxLocation};
-use super::balance_history::{self, HistoryRange};
+use super::StateError;
+use super::account::{Account, AccountId, AccountTotals, LinkRole, RemoteLink};
+use super::account_tx_list::{BlockTxLists, Direction, TxLocation, affected_accounts};
+use super::balance::{self, HistoryRange, VestedBalance};
+use super::bytes::{ByteWriter, Stored};
 use super::effects::Effect;
-use super::error::StateError;
-use super::expiry::Expiry;
-use super::expiry_log::ExpiryLog;
+use super::expiry::{Expiry, Pruning};
 use super::hashes::{self, HashEpoch};
-use super::namespaces::{self, Lease};
-use super::outlinks::{BlockOutlinks, Outlink};
-use super::pruning::Pruning;
-use super::transaction_ids;
-use super::vesting::VestedBalance;
+use super::importances::Outlink;
 use crate::crypto::PublicKey;
 use crate::model::network::{ImportanceScheme, Vesting};
 use crate::model::transaction::{Hashes, LinkMode, ModificationKind};
-use crate::model::{Address, Amount, Height, NamespaceId, Network, Timestamp, Transaction};
-use crate::store::{StoreError, Table, Write, block_key};
+use crate::model::{Address, Amount, Height, Network, Timestamp, Transaction};
+use crate::store::{Result, StoreError, Table, Write, block_key};
 
 /// Accounts written in one step.
 const ACCOUNTS_PER_STEP: usize = 48;
@@ -39,9 +34,11 @@ pub struct BlockContext {
     totals: Option<(AccountTotals, AccountTotals)>,
     /// Heights known to the balance history with this block; read when first needed.
     history: Option<HistoryRange>,
-    outlinks: BlockOutlinks,
+    /// Stored form of the outlinks.
+    outlinks: ByteWriter,
     tx_lists: BlockTxLists,
-    pub(super) log: ExpiryLog,
+    /// Entries in the log of expired mosaics.
+    pub(super) log_entries: u32,
 }
 
 /// An account that the block has read.
@@ -66,15 +63,12 @@ struct ChangedAccount {
 }
 
 impl LoadedAccount {
-    fn read(txn: &impl Write, address: &Address) -> Result<LoadedAccount, StoreError> {
-        let number = AccountId::of(txn, address)?;
-        let before = match number {
-            Some(number) => txn.get(Table::Accounts, &number.key())?.map(<[u8]>::to_vec),
-            None => None,
-        };
+    fn read(txn: &impl Write, address: &Address) -> Result<LoadedAccount> {
+        let id = AccountId::of(txn, address)?;
+        let before = id.map_or(Ok(None), |id| txn.get(Table::Accounts, &id.key()))?.map(<[u8]>::to_vec);
         let account = before.as_deref().map_or(Ok(Account::default()), Account::from_bytes)?;
         let (was_known, had_stake, balance_before) = (account.is_known(), account.has_stake(), account.balance);
-        Ok(LoadedAccount { id: number, account, before, balance_before, was_known, had_stake })
+        Ok(LoadedAccount { id, account, before, balance_before, was_known, had_stake })
     }
 }
 
@@ -93,9 +87,9 @@ impl BlockContext {
             changed: BTreeMap::new(),
             totals: None,
             history: None,
-            outlinks: BlockOutlinks::default(),
+            outlinks: ByteWriter::default(),
             tx_lists: BlockTxLists::default(),
-            log: ExpiryLog::new(height),
+            log_entries: 0,
         }
     }
 }
@@ -125,29 +119,20 @@ impl<W: Write> Ledger<'_, W> {
 
     /// Returns the id of an account that the block changes, allocating the next one if it has none.
     pub(super) fn account_id(&mut self, address: &Address) -> Result<AccountId, StateError> {
-        if let Some(number) = self.load(address)?.id {
-            return Ok(number);
+        if let Some(id) = self.load(address)?.id {
+            return Ok(id);
         }
-        let number = self.allocate_id(address)?;
-        self.load(address)?.id = Some(number);
-        Ok(number)
+        let id = self.totals(|totals, txn| totals.allocate_id(txn, address))?;
+        self.load(address)?.id = Some(id);
+        Ok(id)
     }
 
-    fn allocate_id(&mut self, address: &Address) -> Result<AccountId, StateError> {
-        let totals = self.totals()?;
-        let number = AccountId(totals.allocated);
-        totals.allocated = totals.allocated.checked_add(1).ok_or(StoreError::Damaged("the number of accounts"))?;
-        number.assign(self.txn, address)?;
-        Ok(number)
-    }
-
-    fn totals(&mut self) -> Result<&mut AccountTotals, StateError> {
-        if self.block.totals.is_none() {
-            let before = AccountTotals::of(self.txn)?;
-            self.block.totals = Some((before, before));
-        }
-        let totals = self.block.totals.as_mut().map(|(_, now)| now);
-        Ok(totals.ok_or(StoreError::Damaged("the number of accounts"))?)
+    /// Changes the totals over all accounts.
+    fn totals<T>(&mut self, change: impl FnOnce(&mut AccountTotals, &mut W) -> Result<T>) -> Result<T> {
+        let before =
+            self.block.totals.map_or_else(|| AccountTotals::of(self.txn).map(|totals| (totals, totals)), Ok)?;
+        let (_, now) = self.block.totals.insert(before);
+        change(now, self.txn)
     }
 
     /// Records the public key of an account.
@@ -235,7 +220,7 @@ impl<W: Write> Ledger<'_, W> {
         let left = self.account(from)?.balance.at(height, &self.network.chain);
         let weight = Outlink::weigh(amount, &left);
         let (sender, recipient) = (self.account_id(from)?, self.account_id(to)?);
-        self.block.outlinks.add(Outlink { sender, recipient, weight });
+        Outlink { sender, recipient, weight }.write(&mut self.block.outlinks);
         Ok(())
     }
 
@@ -294,23 +279,6 @@ impl<W: Write> Ledger<'_, W> {
         Ok(())
     }
 
-    fn provision(&mut self, owner: Address, name: &NamespaceId) -> Result<(), StateError> {
-        let term = self.network.chain.blocks_per_year();
-        let BlockContext { height, log, .. } = &mut *self.block;
-        namespaces::provision(self.txn, owner, name, *height, term, log)
-    }
-
-    /// Returns the last lease of a namespace's root; fails if the namespace does not exist in it.
-    pub(super) fn require_namespace(&self, name: &NamespaceId) -> Result<Lease, StateError> {
-        let lease = namespaces::leases(self.txn, name.root())?.pop();
-        if let Some(lease) = lease
-            && namespaces::is_in_lease(self.txn, &lease, name)?
-        {
-            return Ok(lease);
-        }
-        Err(StateError::impossible(format!("there is no namespace {name}")))
-    }
-
     /// Returns the account that gets the fees of a block of `signer`.
     pub fn beneficiary(&mut self, signer: &Address) -> Result<Address, StateError> {
         let (height, limit) = (self.block.height, self.network.chain.rewrite_limit);
@@ -325,7 +293,7 @@ impl<W: Write> Ledger<'_, W> {
     }
 
     /// Returns the leases that end with the block.
-    pub fn expiry(&self) -> Result<Expiry, StoreError> {
+    pub fn expiry(&self) -> Result<Expiry> {
         Expiry::due(self.txn, self.block.height, &self.network.chain)
     }
 
@@ -336,15 +304,15 @@ impl<W: Write> Ledger<'_, W> {
 
     /// Adds the block to the harvest indexes of its signer and of its beneficiary.
     pub fn index_harvest(&mut self, signer: &Address, beneficiary: &Address) -> Result<(), StateError> {
-        let numbers = BTreeSet::from([self.account_id(signer)?, self.account_id(beneficiary)?]);
-        numbers.into_iter().try_for_each(|number| {
-            let key = [number.key().as_slice(), &block_key(self.block.height)].concat();
-            Ok(self.txn.insert(Table::Harvests, &key, &[])?)
-        })
+        for id in BTreeSet::from([self.account_id(signer)?, self.account_id(beneficiary)?]) {
+            let key = [id.key().as_slice(), &block_key(self.block.height)].concat();
+            self.txn.insert(Table::Harvests, &key, &[])?;
+        }
+        Ok(())
     }
 
     /// Indexes a top-level transaction of the block by hash and by affected accounts, in the order of ids and after the
-    /// whole block was applied. `era` is the epoch of the block's hashes.
+    /// whole block was applied. `epoch` is that of the block's hashes.
     pub fn index_transaction(
         &mut self,
         transaction: &Transaction,
@@ -354,18 +322,18 @@ impl<W: Write> Ledger<'_, W> {
     ) -> Result<(), StateError> {
         let height = self.block.height;
         hashes::insert_hashes(self.txn, epoch, height, index, hashes.all())?;
-        let parties = transaction_ids::affected_accounts(self.txn, transaction, self.network.byte)?;
-        let place = TxLocation { height, index };
-        self.block.tx_lists.begin(place, id, parties.len());
+        let parties = affected_accounts(self.txn, transaction, self.network.byte)?;
+        let place = (TxLocation { height, index }, id);
+        self.block.tx_lists.begin(place, parties.len());
         for (address, direction) in parties {
-            let number = self.account_id(&address)?;
-            let BlockContext { accounts, tx_lists: trails, .. } = &mut *self.block;
+            let id = self.account_id(&address)?;
+            let BlockContext { accounts, tx_lists, .. } = &mut *self.block;
             let open = accounts.get_mut(&address).ok_or(StoreError::Damaged("an account of a block"))?;
             let list = match direction {
                 Direction::Outgoing => &mut open.account.sent,
                 Direction::Incoming => &mut open.account.received,
             };
-            trails.extend(self.txn, (place, id), (number, direction), list)?;
+            tx_lists.extend(self.txn, place, (id, direction), list)?;
         }
         Ok(())
     }
@@ -376,10 +344,10 @@ impl<W: Write> Ledger<'_, W> {
         for _ in 0..ACCOUNTS_PER_STEP {
             if let Some((address, open)) = self.block.accounts.pop_first() {
                 self.stage_write(&address, open)?;
-            } else if let Some((number, changed)) = self.block.changed.pop_first() {
-                self.txn.replace(Table::Accounts, &number.key(), changed.before.as_deref(), &changed.after)?;
-                if let Some(kept) = &changed.replaced_balance {
-                    balance_history::store_replaced(self.txn, number, kept)?;
+            } else if let Some((id, changed)) = self.block.changed.pop_first() {
+                self.txn.replace(Table::Accounts, &id.key(), changed.before.as_deref(), &changed.after)?;
+                if let Some(replaced) = &changed.replaced_balance {
+                    balance::store_replaced(self.txn, id, replaced)?;
                 }
             } else {
                 self.flush_block()?;
@@ -397,27 +365,35 @@ impl<W: Write> Ledger<'_, W> {
 
     /// Stages an account for writing if it has changed, allocating an id if it has none.
     fn stage_write(&mut self, address: &Address, open: LoadedAccount) -> Result<(), StateError> {
-        let LoadedAccount { id: number, account, before, balance_before, was_known, had_stake } = open;
+        let LoadedAccount { id, account, before, balance_before, was_known, had_stake } = open;
         let after = account.to_bytes();
         let is_untouched = before.is_none() && account == Account::default();
         if is_untouched || before.as_ref() == Some(&after) {
             return Ok(());
         }
-        let number = match number {
-            Some(number) => number,
-            None => self.allocate_id(address)?,
-        };
-        if account.is_known() && !was_known {
-            let height = self.block.height;
-            self.totals()?.count_new(height);
-        }
-        if account.has_stake() != had_stake {
-            self.set_stake(number, account.has_stake())?;
-        }
-        let is_over = balance_before.height > 0 && balance_before != account.balance;
-        let keeps = is_over && self.history()?.is_some_and(|history| history.records_changes());
-        let kept = keeps.then_some(balance_before);
-        self.block.changed.insert(number, ChangedAccount { before, after, replaced_balance: kept });
+        let height = self.block.height;
+        let id = self.totals(|totals, txn| {
+            let id = id.map_or_else(|| totals.allocate_id(txn, address), Ok)?;
+            if account.is_known() && !was_known {
+                totals.count_new(height);
+            }
+            match (had_stake, account.has_stake()) {
+                (false, true) => {
+                    totals.stakes += 1;
+                    txn.insert(Table::EligibleAccounts, &id.key(), &[])?;
+                }
+                (true, false) => {
+                    totals.stakes = totals.stakes.saturating_sub(1);
+                    txn.delete(Table::EligibleAccounts, &id.key())?;
+                }
+                _ => {}
+            }
+            Ok(id)
+        })?;
+        let is_replaced = balance_before.height > 0 && balance_before != account.balance;
+        let is_kept = is_replaced && self.history()?.is_some_and(|history| history.records_changes());
+        let replaced_balance = is_kept.then_some(balance_before);
+        self.block.changed.insert(id, ChangedAccount { before, after, replaced_balance });
         Ok(())
     }
 
@@ -433,23 +409,12 @@ impl<W: Write> Ledger<'_, W> {
         Ok(self.block.history)
     }
 
-    fn set_stake(&mut self, id: AccountId, has_stake: bool) -> Result<(), StateError> {
-        let stakes = &mut self.totals()?.stakes;
-        match has_stake {
-            true => {
-                *stakes += 1;
-                Ok(self.txn.insert(Table::EligibleAccounts, &id.key(), &[])?)
-            }
-            false => {
-                *stakes = stakes.saturating_sub(1);
-                Ok(self.txn.delete(Table::EligibleAccounts, &id.key())?)
-            }
-        }
-    }
-
     fn flush_block(&mut self) -> Result<(), StateError> {
         let height = self.block.height;
-        std::mem::take(&mut self.block.outlinks).store(self.txn, height)?;
+        let outlinks = std::mem::take(&mut self.block.outlinks).0;
+        if !outlinks.is_empty() {
+            self.txn.insert(Table::Outlinks, &block_key(height), &outlinks)?;
+        }
         std::mem::take(&mut self.block.tx_lists).store(self.txn, height)?;
         if let Some(history) = self.history()? {
             history.put(self.txn)?;

@@ -3,13 +3,13 @@
 //! A renewal by the same owner keeps sub-namespaces and mosaics; a lease by another owner starts with none. So both
 //! belong to a [`OwnershipPeriod`], the consecutive leases of a root by one owner. No rows are copied or removed for this.
 
-use super::account_ids::NameCounters;
-use super::bytes::{ByteReader, ByteWriter};
-use super::error::StateError;
-use super::expiry_log::{ExpiryKind, ExpiryLog};
+use super::StateError;
+use super::bytes::{Stored, stored};
+use super::expiry::ExpiryKind;
+use super::ledger::Ledger;
 use crate::model::network::NAMESPACE_SINK;
 use crate::model::{Address, Height, NamespaceId, NetworkByte};
-use crate::store::{Read, StoreError, Table, Write};
+use crate::store::{Read, Result, StoreError, Table, Write, next_key};
 
 /// A lease of a root namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +22,8 @@ pub struct Lease {
     pub ownership_period: OwnershipPeriod,
 }
 
+stored!(Lease { owner, height, ownership_period });
+
 impl Lease {
     /// Returns whether it is active at a height, with leases of `term` blocks.
     pub fn is_active(&self, height: Height, term: u64) -> bool {
@@ -33,9 +35,13 @@ impl Lease {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct OwnershipPeriod(pub u32);
 
+stored!(OwnershipPeriod { 0 });
+
 /// Lease state of an ownership period: (height of the last lease) · 2, plus 1 if it has ended. Later is greater.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct LeaseState(pub u32);
+
+stored!(LeaseState { 0 });
 
 impl LeaseState {
     /// Returns the state at the start of a lease.
@@ -65,23 +71,13 @@ impl OwnershipPeriod {
         self.0.to_be_bytes()
     }
 
-    /// Allocates a new ownership period.
-    fn allocate(txn: &mut impl Write) -> Result<OwnershipPeriod, StoreError> {
-        let mut totals = NameCounters::of(txn)?;
-        let ownership_period = OwnershipPeriod(totals.ownership_periods);
-        totals.ownership_periods =
-            totals.ownership_periods.checked_add(1).ok_or(StoreError::Damaged("the number of ownership periods"))?;
-        totals.put(txn)?;
-        Ok(ownership_period)
+    pub(super) fn lease_state(self, state: &impl Read) -> Result<LeaseState> {
+        let row = state.get(Table::OwnershipPeriods, &self.key())?;
+        LeaseState::from_stored(row.unwrap_or_default(), "an ownership period")
     }
 
-    pub(super) fn lease_state(self, state: &impl Read) -> Result<LeaseState, StoreError> {
-        let row = state.get(Table::OwnershipPeriods, &self.key())?.and_then(|row| row.try_into().ok());
-        row.map(|row| LeaseState(u32::from_le_bytes(row))).ok_or(StoreError::Damaged("an ownership period"))
-    }
-
-    fn put(self, txn: &mut impl Write, lease_state: LeaseState) -> Result<(), StoreError> {
-        txn.put(Table::OwnershipPeriods, &self.key(), &lease_state.0.to_le_bytes())
+    fn put(self, txn: &mut impl Write, lease_state: LeaseState) -> Result<()> {
+        txn.put(Table::OwnershipPeriods, &self.key(), &lease_state.to_stored())
     }
 
     fn child_key(self, name: &str) -> Vec<u8> {
@@ -89,33 +85,43 @@ impl OwnershipPeriod {
     }
 }
 
+/// The next numbers of ownership periods and mosaics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct NameCounters {
+    pub ownership_periods: u32,
+    pub mosaics: u32,
+}
+
+stored!(NameCounters { ownership_periods, mosaics });
+
+impl NameCounters {
+    /// Takes a number from one of the counters.
+    pub fn allocate(txn: &mut impl Write, counter: impl Fn(&mut NameCounters) -> &mut u32) -> Result<u32> {
+        const KEY: &[u8] = b"names";
+        let row = txn.get(Table::Totals, KEY)?;
+        let counters = row.map(|row| NameCounters::from_stored(row, "the namespace and mosaic counters"));
+        let mut counters = counters.transpose()?.unwrap_or_default();
+        let next = counter(&mut counters);
+        let number = *next;
+        *next = number.checked_add(1).ok_or(StoreError::Damaged("the namespace and mosaic counters"))?;
+        txn.put(Table::Totals, KEY, &counters.to_stored())?;
+        Ok(number)
+    }
+}
+
 /// Returns the leases of a root, oldest first; empty if there are none. There are few, because old ones are pruned.
-pub fn leases(state: &impl Read, root: &str) -> Result<Vec<Lease>, StoreError> {
-    state.get(Table::Namespaces, root.as_bytes())?.map_or(Ok(Vec::new()), parse_leases)
+pub fn leases(state: &impl Read, root: &str) -> Result<Vec<Lease>> {
+    parse_leases(state.get(Table::Namespaces, root.as_bytes())?.unwrap_or_default())
 }
 
 /// Decodes the leases of a root.
-pub fn parse_leases(bytes: &[u8]) -> Result<Vec<Lease>, StoreError> {
-    let mut input = ByteReader::new(bytes, "a namespace");
-    let mut leases = Vec::new();
-    while !input.is_empty() {
-        leases.push(Lease {
-            owner: input.address()?,
-            height: Height(input.u64()?),
-            ownership_period: OwnershipPeriod(input.u32()?),
-        });
-    }
-    Ok(leases)
+pub fn parse_leases(bytes: &[u8]) -> Result<Vec<Lease>> {
+    Lease::list_from_stored(bytes, "a namespace")
 }
 
-fn put_leases(txn: &mut impl Write, root: &str, leases: &[Lease]) -> Result<(), StoreError> {
-    let mut out = ByteWriter::default();
-    for lease in leases {
-        out.array(lease.owner.as_bytes());
-        out.u64(lease.height.0);
-        out.u32(lease.ownership_period.0);
-    }
-    txn.put(Table::Namespaces, root.as_bytes(), &out.0)
+fn put_leases(txn: &mut impl Write, root: &str, leases: &[Lease]) -> Result<()> {
+    let rows: Vec<u8> = leases.iter().flat_map(Stored::to_stored).collect();
+    txn.put(Table::Namespaces, root.as_bytes(), &rows)
 }
 
 fn owner_key(owner: &Address, root: &str) -> Vec<u8> {
@@ -127,7 +133,7 @@ fn lease_key(height: Height, root: &str) -> Vec<u8> {
 }
 
 /// Returns whether a name exists in a lease of its root.
-pub fn is_in_lease(state: &impl Read, lease: &Lease, name: &NamespaceId) -> Result<bool, StoreError> {
+pub fn is_in_lease(state: &impl Read, lease: &Lease, name: &NamespaceId) -> Result<bool> {
     if name.is_root() {
         return Ok(true);
     }
@@ -136,12 +142,7 @@ pub fn is_in_lease(state: &impl Read, lease: &Lease, name: &NamespaceId) -> Resu
 }
 
 /// Returns whether a namespace is active at a height, with leases of `term` blocks.
-pub fn is_namespace_active(
-    state: &impl Read,
-    name: &NamespaceId,
-    height: Height,
-    term: u64,
-) -> Result<bool, StoreError> {
+pub fn is_namespace_active(state: &impl Read, name: &NamespaceId, height: Height, term: u64) -> Result<bool> {
     if name.is_built_in() {
         return Ok(true);
     }
@@ -151,7 +152,7 @@ pub fn is_namespace_active(
 }
 
 /// Returns the owner of a namespace that exists in the newest lease of its root; the lease may have expired.
-pub fn namespace_owner(state: &impl Read, name: &NamespaceId) -> Result<Option<Address>, StoreError> {
+pub fn namespace_owner(state: &impl Read, name: &NamespaceId) -> Result<Option<Address>> {
     if name.is_built_in() {
         // NIS1 uses the sink's testnet address on every network.
         return Ok(Some(Address::from_public_key(&NAMESPACE_SINK, NetworkByte::TESTNET)));
@@ -161,112 +162,104 @@ pub fn namespace_owner(state: &impl Read, name: &NamespaceId) -> Result<Option<A
 }
 
 /// Returns whether an account owns the newest lease of a root namespace; the lease may have expired.
-pub fn owns_namespace(state: &impl Read, account: &Address) -> Result<bool, StoreError> {
+pub fn owns_namespace(state: &impl Read, account: &Address) -> Result<bool> {
     state.has_prefix(Table::NamespacesByOwner, account.as_bytes())
 }
 
-fn read_creation_height(value: &[u8]) -> Result<Height, StoreError> {
-    value.try_into().map(|bytes| Height(u64::from_le_bytes(bytes))).map_err(|_| StoreError::Damaged("a sub-namespace"))
+fn read_creation_height(value: &[u8]) -> Result<Height> {
+    Height::from_stored(value, "a sub-namespace")
 }
 
 /// Returns at most `limit` sub-namespaces of a lease, ordered by name, starting after `after` (empty for the first).
 /// Also reads the rows of sub-namespaces made in later leases of the ownership period.
-pub fn subnamespaces_after(
-    state: &impl Read,
-    lease: &Lease,
-    after: &str,
-    limit: usize,
-) -> Result<Vec<String>, StoreError> {
-    let mut found = Vec::new();
-    let mut cursor = state.cursor(Table::Subnamespaces)?;
-    let prefix = lease.ownership_period.key();
-    let mut entry = cursor.seek(&[lease.ownership_period.child_key(after).as_slice(), &[0]].concat())?;
-    while let Some((key, value)) = entry.filter(|_| found.len() < limit) {
-        let Some(name) = key.strip_prefix(prefix.as_slice()) else { break };
-        if read_creation_height(value)? <= lease.height {
-            let name = std::str::from_utf8(name).map_err(|_| StoreError::Damaged("a sub-namespace"))?;
+pub fn subnamespaces_after(state: &impl Read, lease: &Lease, after: &str, limit: usize) -> Result<Vec<String>> {
+    let (mut found, prefix) = (Vec::new(), lease.ownership_period.key());
+    let from = next_key(&lease.ownership_period.child_key(after));
+    state.for_each_from(Table::Subnamespaces, &prefix, &from, |key, value| {
+        let is_wanted = found.len() < limit;
+        if is_wanted && read_creation_height(value)? <= lease.height {
+            let name = std::str::from_utf8(&key[prefix.len()..]).map_err(|_| StoreError::Damaged("a sub-namespace"))?;
             found.push(name.to_owned());
         }
-        entry = cursor.next()?;
-    }
+        Ok(is_wanted)
+    })?;
     Ok(found)
 }
 
-/// Applies a provision. Mosaics that it restores are appended to `log`.
-pub fn provision(
-    txn: &mut impl Write,
-    owner: Address,
-    name: &NamespaceId,
-    height: Height,
-    term: u64,
-    log: &mut ExpiryLog,
-) -> Result<(), StateError> {
-    match name.is_root() {
-        true => Ok(provision_root(txn, owner, name.as_str(), height, term, log)?),
-        false => provision_child(txn, owner, name),
-    }
-}
-
-fn provision_root(
-    txn: &mut impl Write,
-    owner: Address,
-    root: &str,
-    height: Height,
-    term: u64,
-    log: &mut ExpiryLog,
-) -> Result<(), StoreError> {
-    let mut leases = leases(txn, root)?;
-    let was_active = leases.iter().any(|lease| lease.is_active(height, term));
-    let tenure = match leases.last() {
-        Some(last) if last.owner == owner => {
-            if !was_active {
-                log.add_ownership_period(
-                    txn,
-                    ExpiryKind::Restored,
-                    last.ownership_period,
-                    LeaseState::of_lease(last).ended(),
-                )?;
-            }
-            last.ownership_period
+impl<W: Write> Ledger<'_, W> {
+    /// Applies a provision. Mosaics that it restores are appended to the log of expired mosaics.
+    pub(super) fn provision(&mut self, owner: Address, name: &NamespaceId) -> Result<(), StateError> {
+        match name.is_root() {
+            true => Ok(self.provision_root(owner, name.as_str())?),
+            false => self.provision_child(owner, name),
         }
-        last => {
-            if let Some(last) = last {
-                txn.delete(Table::NamespacesByOwner, &owner_key(&last.owner, root))?;
-            }
-            OwnershipPeriod::allocate(txn)?
-        }
-    };
-    let lease = Lease { owner, height, ownership_period: tenure };
-    tenure.put(txn, LeaseState::of_lease(&lease))?;
-    txn.put(Table::NamespacesByOwner, &owner_key(&owner, root), &[])?;
-    txn.put(Table::LeasesByHeight, &lease_key(height, root), &[])?;
-    leases.push(lease);
-    put_leases(txn, root, &leases)
-}
+    }
 
-fn provision_child(txn: &mut impl Write, owner: Address, name: &NamespaceId) -> Result<(), StateError> {
-    let impossible = |why: &str| StateError::impossible(format!("namespace {name}: {why}"));
-    let lease = leases(txn, name.root())?.pop().ok_or_else(|| impossible("there is no such root"))?;
-    if lease.owner != owner {
-        return Err(impossible("the root belongs to another account"));
+    fn provision_root(&mut self, owner: Address, root: &str) -> Result<()> {
+        let (height, term) = (self.block.height, self.network.chain.blocks_per_year());
+        let mut leases = leases(self.txn, root)?;
+        let was_active = leases.iter().any(|lease| lease.is_active(height, term));
+        let ownership_period = match leases.last() {
+            Some(last) if last.owner == owner => {
+                if !was_active {
+                    let expired = LeaseState::of_lease(last).ended();
+                    self.log_ownership_period(ExpiryKind::Restored, last.ownership_period, expired)?;
+                }
+                last.ownership_period
+            }
+            last => {
+                if let Some(last) = last {
+                    self.txn.delete(Table::NamespacesByOwner, &owner_key(&last.owner, root))?;
+                }
+                OwnershipPeriod(NameCounters::allocate(self.txn, |counters| &mut counters.ownership_periods)?)
+            }
+        };
+        let lease = Lease { owner, height, ownership_period };
+        ownership_period.put(self.txn, LeaseState::of_lease(&lease))?;
+        self.txn.put(Table::NamespacesByOwner, &owner_key(&owner, root), &[])?;
+        self.txn.put(Table::LeasesByHeight, &lease_key(height, root), &[])?;
+        leases.push(lease);
+        put_leases(self.txn, root, &leases)
     }
-    if let Some(parent) = name.parent()
-        && !is_in_lease(txn, &lease, &parent)?
-    {
-        return Err(impossible("there is no such parent"));
+
+    fn provision_child(&mut self, owner: Address, name: &NamespaceId) -> Result<(), StateError> {
+        let impossible = |why: &str| StateError::impossible(format!("namespace {name}: {why}"));
+        let lease = leases(self.txn, name.root())?.pop().ok_or_else(|| impossible("there is no such root"))?;
+        if lease.owner != owner {
+            return Err(impossible("the root belongs to another account"));
+        }
+        if let Some(parent) = name.parent()
+            && !is_in_lease(self.txn, &lease, &parent)?
+        {
+            return Err(impossible("there is no such parent"));
+        }
+        if is_in_lease(self.txn, &lease, name)? {
+            return Err(impossible("it exists already"));
+        }
+        let key = lease.ownership_period.child_key(name.as_str());
+        Ok(self.txn.put(Table::Subnamespaces, &key, &lease.height.to_stored())?)
     }
-    if is_in_lease(txn, &lease, name)? {
-        return Err(impossible("it exists already"));
+
+    /// Returns the last lease of a namespace's root; fails if the namespace does not exist in it.
+    pub(super) fn require_namespace(&self, name: &NamespaceId) -> Result<Lease, StateError> {
+        let lease = leases(self.txn, name.root())?.pop();
+        if let Some(lease) = lease
+            && is_in_lease(self.txn, &lease, name)?
+        {
+            return Ok(lease);
+        }
+        Err(StateError::impossible(format!("there is no namespace {name}")))
     }
-    Ok(txn.put(
-        Table::Subnamespaces,
-        &lease.ownership_period.child_key(name.as_str()),
-        &lease.height.0.to_le_bytes(),
-    )?)
+
+    /// Ends the last lease of a root: its mosaics have expired.
+    pub(super) fn end_lease(&mut self, lease: &Lease) -> Result<()> {
+        lease.ownership_period.put(self.txn, LeaseState::of_lease(lease).ended())?;
+        self.log_ownership_period(ExpiryKind::Expired, lease.ownership_period, LeaseState::of_lease(lease))
+    }
 }
 
 /// Returns every root whose last lease ends at a height, and that lease; at most as many as were rented in one block.
-pub fn ending_at(state: &impl Read, height: Height, term: u64) -> Result<Vec<(String, Lease)>, StoreError> {
+pub fn ending_at(state: &impl Read, height: Height, term: u64) -> Result<Vec<(String, Lease)>> {
     let mut ending = Vec::new();
     let Some(began) = height.0.checked_sub(term).filter(|began| *began > 0) else { return Ok(ending) };
     state.for_each_prefix(Table::LeasesByHeight, &began.to_be_bytes(), |key, _| {
@@ -278,21 +271,11 @@ pub fn ending_at(state: &impl Read, height: Height, term: u64) -> Result<Vec<(St
     Ok(ending)
 }
 
-/// Ends the last lease of a root: its mosaics have expired.
-pub fn end_lease(txn: &mut impl Write, lease: &Lease, log: &mut ExpiryLog) -> Result<(), StoreError> {
-    lease.ownership_period.put(txn, LeaseState::of_lease(lease).ended())?;
-    log.add_ownership_period(txn, ExpiryKind::Expired, lease.ownership_period, LeaseState::of_lease(lease))
-}
-
 /// Prunes the root with the oldest lease if that lease was made below `cut`: removes all its leases below `cut`, and
 /// the root with its mosaics if none remains. Returns false if no lease is below `cut`.
-pub fn prune_oldest(txn: &mut impl Write, cut: Height) -> Result<bool, StoreError> {
-    let mut oldest = None;
-    txn.for_each_prefix(Table::LeasesByHeight, &[], |key, _| {
-        oldest = (key < cut.0.to_be_bytes().as_slice()).then(|| key.to_vec());
-        Ok(false)
-    })?;
-    let Some(key) = oldest else { return Ok(false) };
+pub fn prune_oldest(txn: &mut impl Write, cut: Height) -> Result<bool> {
+    let oldest = txn.cursor(Table::LeasesByHeight)?.seek(&[])?.map(|(key, _)| key.to_vec());
+    let Some(key) = oldest.filter(|key| key.as_slice() < cut.0.to_be_bytes().as_slice()) else { return Ok(false) };
     let root = root_of_key(&key)?;
     let mut leases = leases(txn, root)?;
     let last = leases.last().cloned();
@@ -309,7 +292,7 @@ pub fn prune_oldest(txn: &mut impl Write, cut: Height) -> Result<bool, StoreErro
     Ok(true)
 }
 
-fn root_of_key(key: &[u8]) -> Result<&str, StoreError> {
+fn root_of_key(key: &[u8]) -> Result<&str> {
     let root = key.get(8..).and_then(|root| std::str::from_utf8(root).ok());
     root.ok_or(StoreError::Damaged("a lease's key"))
 }

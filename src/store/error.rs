@@ -11,6 +11,9 @@ use super::files::{DiskSpace, FileFault, free_bytes};
 use super::tables::Table;
 use crate::model::SettingDifference;
 
+/// Result of reading or writing the store.
+pub type Result<T, E = StoreError> = std::result::Result<T, E>;
+
 /// An error of the store. Input from peers or clients causes none of them.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {

@@ -19,14 +19,14 @@ mod write;
 pub use backup::{StoreBackup, remove_backup};
 pub use blocks::{BlockRow, StoredHeader, block_key, block_row, stored_block, stored_header, tip};
 pub use durability::{BootId, SyncFile};
-pub use error::{StoreError, folder_error_text};
+pub use error::{Result, StoreError, folder_error_text};
 pub use files::{DiskSpace, FileFault, ReaderCounts, exists, free_bytes, size};
 #[cfg(test)]
 pub use open::test_store;
 pub use open::{
     AccessMode, ChainIdentity, Options, SCHEMA, Store, StoreMetrics, is_unlocked, older_schema, stored_network,
 };
-pub use read::{Entry, Read, Snapshot, SnapshotCache, TableCursor, VerifyPosition};
+pub use read::{Entry, Read, Snapshot, SnapshotCache, TableCursor, VerifyPosition, next_key};
 pub use rebuild::{LegacyBlocks, LegacyStore, StoreRebuild, is_rebuild_pending};
 pub use tables::Table;
 pub use write::{Changes, Overlay, Write, WriteTxn, journals_equal_except};

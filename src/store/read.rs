@@ -42,13 +42,27 @@ pub trait Read {
         &self,
         table: Table,
         prefix: &[u8],
+        visit: impl FnMut(&[u8], &[u8]) -> Result<bool, StoreError>,
+    ) -> Result<(), StoreError>
+    where
+        Self: Sized,
+    {
+        self.for_each_from(table, prefix, prefix, visit)
+    }
+
+    /// Like [`Read::for_each_prefix`], starting at the key `from`.
+    fn for_each_from(
+        &self,
+        table: Table,
+        prefix: &[u8],
+        from: &[u8],
         mut visit: impl FnMut(&[u8], &[u8]) -> Result<bool, StoreError>,
     ) -> Result<(), StoreError>
     where
         Self: Sized,
     {
         let mut cursor = self.cursor(table)?;
-        let mut entry = cursor.seek(prefix)?;
+        let mut entry = cursor.seek(from)?;
         while let Some((key, value)) = entry {
             if !key.starts_with(prefix) || !visit(key, value)? {
                 break;
@@ -56,6 +70,16 @@ pub trait Read {
             entry = cursor.next()?;
         }
         Ok(())
+    }
+
+    /// Returns the last entry before the key `end`, if its key starts with `prefix`.
+    fn last_before(&self, table: Table, prefix: &[u8], end: &[u8]) -> Result<Option<Entry<'_>>, StoreError> {
+        let mut cursor = self.cursor(table)?;
+        let last = match cursor.seek(end)? {
+            Some(_) => cursor.previous()?,
+            None => cursor.last()?,
+        };
+        Ok(last.filter(|(key, _)| key.starts_with(prefix)))
     }
 
     /// Like [`Read::for_each_prefix`] for the entries before the key `end`, in reverse order.
@@ -265,7 +289,7 @@ impl<'a> TableCursor<'a> {
 }
 
 /// Returns the next possible key.
-fn next_key(key: &[u8]) -> Vec<u8> {
+pub fn next_key(key: &[u8]) -> Vec<u8> {
     [key, &[0]].concat()
 }
 

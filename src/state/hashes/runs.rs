@@ -1,13 +1,17 @@
-//! Sorted runs of packed hash rows.
+//! Sorted runs of packed hash rows, their packing and merging.
 //!
 //! A run holds the rows of some adjacent epochs, sorted and split into pages; a row of [`Table::HashRuns`] holds as
 //! many hash rows as fill a page of the file. The key of a page is level and first epoch of its run and the last row of
 //! the page, so one seek finds the page that may contain a row.
+//!
+//! Rows are packed, and runs merged, incrementally along with the blocks. Packed rows never change again, because no
+//! rollback reaches them, so packing is not journaled. Its progress is not stored either; the tables show it. An epoch
+//! is packed from its lowest row on, and a row leaves one table when its page enters the other. A run that is being
+//! merged keeps a page until all its rows are in the new run, so a row may be in both runs but is always in at least one.
 
-use super::HashEpoch;
-use super::row::HashRow;
-use crate::model::Hash256;
-use crate::store::{Entry, Read, StoreError, Table, TableCursor};
+use super::{HashEpoch, HashRow, HashTotals, first_row, parse_key, row_key};
+use crate::model::{Hash256, Height};
+use crate::store::{Entry, Read, Result, StoreError, Table, TableCursor, WriteTxn, stored_header};
 
 /// Rows of a full page. With key and checksum they fill one page of the file.
 pub const PAGE_ROWS: usize = 254;
@@ -79,19 +83,14 @@ impl SortedRun {
     }
 
     /// Returns the last row; `None` if the run has no pages.
-    pub fn last_row(self, state: &impl Read) -> Result<Option<HashRow>, StoreError> {
-        let mut cursor = state.cursor(Table::HashRuns)?;
-        let behind = match self.next() {
-            Some(next) => cursor.seek(&next.key(HashRow::LOWEST))?,
-            None => None,
-        };
-        let last = if behind.is_some() { cursor.previous()? } else { cursor.last()? };
-        let page = last.map(RunPage::read).transpose()?;
-        Ok(page.filter(|page| page.run == self).map(|page| page.last()))
+    pub fn last_row(self, state: &impl Read) -> Result<Option<HashRow>> {
+        let prefix = &self.key(HashRow::LOWEST)[..RUN_BYTES];
+        let last = state.last_before(Table::HashRuns, prefix, &[prefix, &[0xFF; HashRow::BYTES + 1]].concat())?;
+        Ok(last.map(RunPage::read).transpose()?.map(|page| page.last()))
     }
 
     /// Returns whether the run contains a row.
-    pub fn contains(self, state: &impl Read, row: HashRow) -> Result<bool, StoreError> {
+    pub fn contains(self, state: &impl Read, row: HashRow) -> Result<bool> {
         let page = RunPage::seek(&mut state.cursor(Table::HashRuns)?, self, row)?;
         Ok(page.is_some_and(|page| page.run == self && page.get(page.position_of(row)) == Some(row)))
     }
@@ -107,7 +106,7 @@ pub struct RunPage<'a> {
 
 impl<'a> RunPage<'a> {
     /// Decodes an entry of the table.
-    pub fn read((key, value): Entry<'a>) -> Result<RunPage<'a>, StoreError> {
+    pub fn read((key, value): Entry<'a>) -> Result<RunPage<'a>> {
         let page = RunPage::parse(key, value);
         page.ok_or_else(|| StoreError::Corrupt { table: Table::HashRuns, key: key.to_vec() })
     }
@@ -124,7 +123,7 @@ impl<'a> RunPage<'a> {
     }
 
     /// Returns the page of a run that contains a row if any does, or else the first page of a later run.
-    pub fn seek(cursor: &mut TableCursor<'a>, run: SortedRun, row: HashRow) -> Result<Option<RunPage<'a>>, StoreError> {
+    pub fn seek(cursor: &mut TableCursor<'a>, run: SortedRun, row: HashRow) -> Result<Option<RunPage<'a>>> {
         cursor.seek(&run.key(row))?.map(RunPage::read).transpose()
     }
 
@@ -160,8 +159,8 @@ pub fn search<T>(
     state: &impl Read,
     oldest: HashEpoch,
     hash: &Hash256,
-    mut visit: impl FnMut(HashRow) -> Result<Option<T>, StoreError>,
-) -> Result<Option<T>, StoreError> {
+    mut visit: impl FnMut(HashRow) -> Result<Option<T>>,
+) -> Result<Option<T>> {
     let (mut cursor, mut found) = (state.cursor(Table::HashRuns)?, None);
     let first = HashRow::lowest_for(hash);
     let mut from = Some(SortedRun::containing(oldest, 0));
@@ -189,8 +188,8 @@ fn search_page<'a, T>(
     cursor: &mut TableCursor<'a>,
     mut page: RunPage<'a>,
     hash: &Hash256,
-    visit: &mut impl FnMut(HashRow) -> Result<Option<T>, StoreError>,
-) -> Result<Option<T>, StoreError> {
+    visit: &mut impl FnMut(HashRow) -> Result<Option<T>>,
+) -> Result<Option<T>> {
     let (run, mut found) = (page.run, None);
     let mut place = page.position_of(HashRow::lowest_for(hash));
     while let Some(row) = page.get(place).filter(|row| row.matches_prefix(hash)) {
@@ -204,4 +203,202 @@ fn search_page<'a, T>(
         }
     }
     Ok(found)
+}
+
+/// Number of new hashes per additional page. Packing or merging a hash costs one page per [`PAGE_ROWS`] hashes each
+/// time, so this suffices for more levels than there are, and for catching up.
+const HASHES_PER_PAGE: usize = 16;
+
+/// Packing and merging work of one block.
+#[derive(Debug)]
+pub struct HashCompaction {
+    /// The first epoch that may still change.
+    below: HashEpoch,
+    /// Pages left to write.
+    pages: usize,
+}
+
+impl HashCompaction {
+    /// Plans the work of a block with `hashes` hashes. No rollback reaches the block at height `final_height` or a lower
+    /// one.
+    pub fn new(state: &impl Read, final_height: Height, hashes: usize) -> Result<HashCompaction> {
+        let pages = 1 + hashes / HASHES_PER_PAGE;
+        // The nemesis block starts the first epoch and may be large.
+        let header = if final_height > Height::NEMESIS { stored_header(state, final_height)? } else { None };
+        let below = match header {
+            Some(header) => HashTotals::of(state)?.epoch(header.ids.0),
+            None => 0,
+        };
+        Ok(HashCompaction { below, pages })
+    }
+
+    /// Writes at most one page; returns whether work remains.
+    pub fn step(&mut self, txn: &mut WriteTxn<'_>) -> Result<bool> {
+        if self.pages == 0 || self.below == 0 {
+            return Ok(false);
+        }
+        self.pages -= 1;
+        Ok(compact_page(txn, self.below)? > 0)
+    }
+}
+
+/// Writes one page: of the first epoch if it is lower than `below`, otherwise of a merge. Returns the number of rows
+/// moved; 0 if there is nothing to do.
+pub fn compact_page(txn: &mut WriteTxn<'_>, below: HashEpoch) -> Result<usize> {
+    match first_row(txn)? {
+        Some((epoch, _)) if epoch < below => pack_page(txn, epoch),
+        _ => match next_merge(txn, below)? {
+            Some(run) => merge_page(txn, run),
+            None => Ok(0),
+        },
+    }
+}
+
+/// Moves the first rows of an epoch to its run.
+fn pack_page(txn: &mut WriteTxn<'_>, epoch: HashEpoch) -> Result<usize> {
+    let mut rows = Vec::with_capacity(PAGE_ROWS);
+    txn.for_each_prefix(Table::Hashes, &epoch.to_be_bytes(), |key, _| {
+        rows.push(parse_key(key)?.1);
+        Ok(rows.len() < PAGE_ROWS)
+    })?;
+    if let (Some(first), Some(last)) = (rows.first(), rows.last()) {
+        write_page(txn, SortedRun::containing(epoch, 0), &rows)?;
+        txn.delete_range_unjournaled(Table::Hashes, &row_key(epoch, *first), &row_key(epoch, *last))?;
+    }
+    Ok(rows.len())
+}
+
+fn write_page(txn: &mut WriteTxn<'_>, run: SortedRun, rows: &[HashRow]) -> Result<()> {
+    let Some(last) = rows.last() else { return Ok(()) };
+    let page: Vec<u8> = rows.iter().flat_map(|row| row.to_bytes()).collect();
+    txn.put_unjournaled(Table::HashRuns, &run.key(*last), &page)
+}
+
+/// Returns the target of the next merge: of the lowest mergeable level, the oldest runs. All its epochs are packed.
+fn next_merge(state: &impl Read, below: HashEpoch) -> Result<Option<SortedRun>> {
+    let mut cursor = state.cursor(Table::HashRuns)?;
+    let mut level = 0;
+    while level < LAST_LEVEL {
+        let Some(page) = RunPage::seek(&mut cursor, SortedRun::containing(0, level), HashRow::LOWEST)? else { break };
+        let Some(parent) = page.run.parent() else { break };
+        if parent.end() <= u64::from(below) {
+            return Ok(Some(parent));
+        }
+        level = page.run.level + 1;
+    }
+    Ok(None)
+}
+
+/// Writes the next page of a merged run, and deletes the source pages that are now redundant.
+fn merge_page(txn: &mut WriteTxn<'_>, run: SortedRun) -> Result<usize> {
+    let (mut rows, mut redundant) = (Vec::with_capacity(PAGE_ROWS), Vec::new());
+    {
+        let merged = run.last_row(txn)?;
+        let mut readers = Vec::with_capacity(FAN_IN as usize);
+        for child in run.children() {
+            readers.push(RunReader::new(txn.cursor(Table::HashRuns)?, child, merged, &mut redundant)?);
+        }
+        while rows.len() < PAGE_ROWS {
+            let next =
+                readers.iter_mut().filter_map(|reader| Some((reader.row()?, reader))).min_by_key(|(row, _)| *row);
+            let Some((row, reader)) = next else { break };
+            rows.push(row);
+            reader.advance(&mut redundant)?;
+        }
+    }
+    write_page(txn, run, &rows)?;
+    redundant.iter().try_for_each(|key| txn.delete_unjournaled(Table::HashRuns, key))?;
+    Ok(rows.len())
+}
+
+/// Reads the rows of a run in order.
+struct RunReader<'a> {
+    cursor: TableCursor<'a>,
+    page: Option<RunPage<'a>>,
+    index: usize,
+}
+
+impl<'a> RunReader<'a> {
+    /// Starts after the rows already merged. Appends the keys of fully merged pages to `redundant`.
+    fn new(
+        mut cursor: TableCursor<'a>,
+        run: SortedRun,
+        merged: Option<HashRow>,
+        redundant: &mut Vec<Vec<u8>>,
+    ) -> Result<RunReader<'a>> {
+        let page = RunPage::seek(&mut cursor, run, HashRow::LOWEST)?.filter(|page| page.run == run);
+        let mut reader = RunReader { cursor, page, index: 0 };
+        while let (Some(row), Some(merged)) = (reader.row(), merged) {
+            if row > merged {
+                break;
+            }
+            reader.advance(redundant)?;
+        }
+        Ok(reader)
+    }
+
+    /// Returns the current row.
+    fn row(&self) -> Option<HashRow> {
+        self.page.and_then(|page| page.get(self.index))
+    }
+
+    /// Moves to the next row. Appends the key of a page that is finished to `redundant`.
+    fn advance(&mut self, redundant: &mut Vec<Vec<u8>>) -> Result<()> {
+        self.index += 1;
+        if let Some(page) = self.page.filter(|page| page.len() == self.index) {
+            redundant.push(page.run.key(page.last()).to_vec());
+            let next = self.cursor.next()?.map(RunPage::read).transpose()?;
+            self.page = next.filter(|next| next.run == page.run);
+            self.index = 0;
+        }
+        Ok(())
+    }
+}
+
+/// Returns whether a row is in a run.
+pub fn is_packed(state: &impl Read, epoch: HashEpoch, row: HashRow) -> Result<bool> {
+    for level in 0..=LAST_LEVEL {
+        if SortedRun::containing(epoch, level).contains(state, row)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Returns table and key where a missing row belongs.
+pub fn expected_key(state: &impl Read, epoch: HashEpoch, row: HashRow) -> Result<(Table, Vec<u8>)> {
+    let run = SortedRun::containing(epoch, 0);
+    let is_packed = match first_row(state)? {
+        Some((first, _)) if first < epoch => false,
+        Some((first, _)) if first == epoch => run.last_row(state)? >= Some(row),
+        _ => state.has_prefix(Table::HashRuns, &[])?,
+    };
+    Ok(match is_packed {
+        true => (Table::HashRuns, run.key(row).to_vec()),
+        false => (Table::Hashes, row_key(epoch, row).to_vec()),
+    })
+}
+
+/// Counts the rows in runs. A row that is in both an old and a merged run counts once.
+pub fn count_packed(state: &impl Read) -> Result<u64> {
+    let (mut count, mut merging) = (0, None);
+    state.for_each_prefix(Table::HashRuns, &[], |key, value| {
+        let page = RunPage::read((key, value))?;
+        let parent = match merging {
+            Some((run, parent)) if run == page.run => parent,
+            _ => match page.run.parent() {
+                Some(parent) => parent.last_row(state)?.map(|_| parent),
+                None => None,
+            },
+        };
+        merging = Some((page.run, parent));
+        for row in page.rows_from(0) {
+            count += match parent {
+                Some(parent) if parent.contains(state, row)? => 0,
+                _ => 1,
+            };
+        }
+        Ok(true)
+    })?;
+    Ok(count)
 }

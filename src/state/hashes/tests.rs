@@ -3,9 +3,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 use tempfile::TempDir;
 
-use super::compaction::compact_page;
-use super::runs::{FAN_IN, LAST_LEVEL, PAGE_ROWS, RunPage, SortedRun};
-use super::verifier::expected_key;
+use super::runs::{FAN_IN, LAST_LEVEL, PAGE_ROWS, RunPage, SortedRun, compact_page};
 use super::*;
 use crate::crypto::{PublicKey, Signature};
 use crate::model::transaction::{Cosignature, Multisig, Transfer, wire_version};

@@ -4,29 +4,24 @@ use super::{ListingIndex, Provision, definition_and_height_at, next_row_id};
 use crate::model::transaction::{MosaicSupplyChange, SupplyChangeKind};
 use crate::model::{Height, MosaicDefinition, MosaicId};
 use crate::state::account_tx_list::TxLocation;
-use crate::state::bytes::{ByteReader, ByteWriter};
-use crate::store::{Read, StoreError, Table, Write};
+use crate::state::bytes::{ByteReader, Stored};
+use crate::store::{Read, Result, StoreError, Table, Write, next_key};
 
 /// Blocks within which the next provision of a root counts as a renewal: 396 days (a year, a month and a day) of 1440
 /// blocks. NIS1 uses 1440 whatever the block time of the network.
 const TERM: u64 = (365 + 30 + 1) * 1440;
 
 /// Records a supply change under the definition in force.
-pub(super) fn record(
-    txn: &mut impl Write,
-    change: &MosaicSupplyChange,
-    location: TxLocation,
-) -> Result<(), StoreError> {
+pub(super) fn record(txn: &mut impl Write, change: &MosaicSupplyChange, location: TxLocation) -> Result<()> {
     let row =
         ListingIndex::DefinitionsOf(&change.mosaic).last(txn)?.ok_or(StoreError::Damaged("a definition is missing"))?;
     let key = change_key(row, location);
     let units = change.delta as i64;
-    let mut out = ByteWriter::default();
-    out.u64(match change.kind {
+    let change = match change.kind {
         SupplyChangeKind::Create => units,
         SupplyChangeKind::Delete => units.wrapping_neg(),
-    } as u64);
-    txn.insert(Table::SupplyChanges, &key, &out.0)
+    };
+    txn.insert(Table::SupplyChanges, &key, &change.to_stored())
 }
 
 /// Returns the key of a supply change under a definition.
@@ -78,7 +73,7 @@ enum Stage {
 
 impl SupplyQuery {
     /// Starts at the newest definition at or below a height; returns `None` if there is none.
-    pub fn new(state: &impl Read, id: &MosaicId, height: Height) -> Result<Option<SupplyQuery>, StoreError> {
+    pub fn new(state: &impl Read, id: &MosaicId, height: Height) -> Result<Option<SupplyQuery>> {
         let end = first_row_at(state, Table::Definitions, height.next())?;
         let Some(newest) = ListingIndex::DefinitionsOf(id).last_before(state, end)? else { return Ok(None) };
         let (defined_at, definition) = definition_and_height_at(state, newest)?;
@@ -88,11 +83,7 @@ impl SupplyQuery {
     }
 
     /// Continues while `visit`, called once per row, returns `true`. Returns the supply once it is known.
-    pub fn resume(
-        &mut self,
-        state: &impl Read,
-        mut visit: impl FnMut() -> bool,
-    ) -> Result<Option<HistoricalSupply>, StoreError> {
+    pub fn resume(&mut self, state: &impl Read, mut visit: impl FnMut() -> bool) -> Result<Option<HistoricalSupply>> {
         loop {
             let next = match &mut self.stage {
                 Stage::Changes { definition, from } => {
@@ -117,7 +108,7 @@ impl SupplyQuery {
     }
 
     /// Moves to the previous definition if it differs only in its description.
-    fn previous_definition(&self, state: &impl Read, row: u64) -> Result<Stage, StoreError> {
+    fn previous_definition(&self, state: &impl Read, row: u64) -> Result<Stage> {
         let newest = &self.supply.definition;
         let Some(before) = ListingIndex::DefinitionsOf(&newest.id).last_before(state, row)? else {
             return Ok(Stage::FirstLease);
@@ -129,7 +120,7 @@ impl SupplyQuery {
     }
 
     /// Finds the newest provision of the root below the height of the definition.
-    fn first_lease(&mut self, state: &impl Read) -> Result<Stage, StoreError> {
+    fn first_lease(&mut self, state: &impl Read) -> Result<Stage> {
         let end = first_row_at(state, Table::Provisions, self.defined_at)?;
         let Some(row) = self.provisions().last_before(state, end)? else { return Ok(Stage::Done) };
         self.supply.expiration = Some(Provision::at(state, row)?.height.plus(TERM));
@@ -138,7 +129,7 @@ impl SupplyQuery {
     }
 
     /// Moves to the next provision of the root if it lies within [`TERM`] of the previous one.
-    fn next_lease(&mut self, state: &impl Read, from: u64) -> Result<Stage, StoreError> {
+    fn next_lease(&mut self, state: &impl Read, from: u64) -> Result<Stage> {
         let Some(row) = self.provisions().first_from(state, from)? else { return Ok(Stage::Done) };
         let height = Provision::at(state, row)?.height;
         if self.supply.expiration.is_none_or(|expiration| height > expiration) {
@@ -166,29 +157,28 @@ fn add_changes(
     height: Height,
     units: &mut i64,
     visit: &mut impl FnMut() -> bool,
-) -> Result<bool, StoreError> {
-    let end = changes_from(definition, height.next());
-    let mut cursor = state.cursor(Table::SupplyChanges)?;
-    let mut entry = cursor.seek(from)?;
-    while let Some((key, value)) = entry.filter(|(key, _)| *key < end.as_slice()) {
-        *units = units.saturating_add(ByteReader::new(value, "a change of supply").u64()? as i64);
-        *from = [key, &[0]].concat();
-        if !visit() {
+) -> Result<bool> {
+    let (end, start, mut is_wanted) = (changes_from(definition, height.next()), from.clone(), true);
+    state.for_each_from(Table::SupplyChanges, &[], &start, |key, value| {
+        if key >= end.as_slice() {
             return Ok(false);
         }
-        entry = cursor.next()?;
-    }
-    Ok(true)
+        *units = units.saturating_add(i64::from_stored(value, "a change of supply")?);
+        *from = next_key(key);
+        is_wanted = visit();
+        Ok(is_wanted)
+    })?;
+    Ok(is_wanted)
 }
 
 /// Returns the first row id at or above a height in the table of provisions or definitions, whose rows have ascending
 /// ids and start with their height.
-fn first_row_at(state: &impl Read, table: Table, height: Height) -> Result<u64, StoreError> {
+fn first_row_at(state: &impl Read, table: Table, height: Height) -> Result<u64> {
     let (mut low, mut high) = (1, next_row_id(state, table)?);
     while low < high {
         let middle = low + (high - low) / 2;
         let row = state.get(table, &middle.to_be_bytes())?.ok_or(StoreError::Damaged("a row is missing"))?;
-        match ByteReader::new(row, "a row").u64()? < height.0 {
+        match Height::read(&mut ByteReader::new(row, "a row"))? < height {
             true => low = middle + 1,
             false => high = middle,
         }

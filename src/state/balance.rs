@@ -1,18 +1,112 @@
-//! Optional history of account balances.
+//! Vested and unvested balances, and their optional history.
 //!
-//! When a block changes a balance, the previous one is stored under the height from which the account had it. A change
-//! costs one row, a balance that never changes costs none, and a row stays valid as long as its block is in the chain.
-//! A separate row holds the range of known heights, and every block extends it. A block that stores no history does not
-//! extend it; from then on no height counts as known, and the next block that stores history starts a new range.
+//! NIS1 keeps a history of entries per account. Vesting is a pure function of the last entry and the height, so an
+//! account stores only the last entry.
+//!
+//! With history, when a block changes a balance, the previous one is stored under the height from which the account had
+//! it. A change costs one row, a balance that never changes costs none, and a row stays valid as long as its block is in
+//! the chain. A separate row holds the range of known heights, and every block extends it. A block that stores no
+//! history does not extend it; from then on no height counts as known, and the next block that stores history starts a
+//! new range.
 
-use super::account_ids::AccountId;
-use super::bytes::{ByteReader, ByteWriter};
+use super::StateError;
+use super::account::{AccountId, account};
+use super::bytes::{ByteReader, ByteWriter, Stored, stored};
 use super::importances;
-use super::queries;
-use super::vesting::VestedBalance;
-use crate::model::network::ChainParameters;
+use crate::model::network::{ChainParameters, Vesting};
 use crate::model::{Address, Height};
-use crate::store::{Read, StoreError, Table, Write, WriteTxn, tip};
+use crate::store::{Read, Result, StoreError, Table, Write, WriteTxn, tip};
+
+/// Maximum balance of an account in micro-units. Sending is calculated with signed numbers.
+pub const MAX_BALANCE: u64 = i64::MAX as u64;
+
+/// Balance of an account at the height of its last change.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VestedBalance {
+    /// Height of the last change; 0 if there was none.
+    pub height: u64,
+    /// Unvested part in micro-units.
+    pub unvested: u64,
+    /// Vested part in micro-units.
+    pub vested: u64,
+}
+
+impl VestedBalance {
+    /// Returns the sum of both parts in micro-units.
+    pub fn total(&self) -> u64 {
+        self.unvested + self.vested
+    }
+
+    /// Returns whether the sum is at most [`MAX_BALANCE`].
+    pub fn is_valid(&self) -> bool {
+        self.unvested.checked_add(self.vested).is_some_and(|total| total <= MAX_BALANCE)
+    }
+
+    /// Returns the balance at a later height. A tenth of the unvested part vests every day, at heights one above a
+    /// multiple of the blocks per day.
+    pub fn at(mut self, height: Height, chain: &ChainParameters) -> VestedBalance {
+        if chain.vesting == Vesting::Immediate || self.height == 0 {
+            return self;
+        }
+        let day = chain.blocks_per_day().max(1);
+        let mut step = self.height.div_ceil(day).saturating_mul(day).saturating_add(1);
+        // Once nothing is unvested, further steps change nothing.
+        while step <= height.0 && self.unvested > 0 {
+            // Nine tenths, rounded down, without overflow at 64 bits.
+            let unvested = self.unvested / 10 * 9 + self.unvested % 10 * 9 / 10;
+            self.vested += self.unvested - unvested;
+            self.unvested = unvested;
+            self.height = step;
+            step = step.saturating_add(day);
+        }
+        self
+    }
+
+    /// Adds an amount; fails if the sum exceeds [`MAX_BALANCE`].
+    pub fn receive(&mut self, height: Height, amount: u64, chain: &ChainParameters) -> Result<(), StateError> {
+        let mut balance = self.at(height, chain);
+        balance.height = height.0;
+        let part = match chain.vesting {
+            Vesting::TimeBased => &mut balance.unvested,
+            Vesting::Immediate => &mut balance.vested,
+        };
+        *part = part.saturating_add(amount);
+        if !balance.is_valid() {
+            return Err(StateError::impossible(format!("a balance exceeds {MAX_BALANCE} micro-units")));
+        }
+        *self = balance;
+        Ok(())
+    }
+
+    /// Deducts an amount from both parts in proportion, in IEEE doubles like NIS1; fails if the balance is too low.
+    pub fn send(&mut self, height: Height, amount: u64, chain: &ChainParameters) -> Result<(), StateError> {
+        *self = self.at(height, chain);
+        self.height = height.0;
+        if self.total() < amount {
+            return Err(StateError::impossible(format!("a balance of {} cannot pay {amount}", self.total())));
+        }
+        if chain.vesting == Vesting::Immediate {
+            self.vested -= amount;
+            return Ok(());
+        }
+        let ratio = self.unvested as f64 / self.total() as f64;
+        let from_unvested = (ratio * amount as f64) as i64;
+        let unvested = self.unvested as i64 - from_unvested;
+        let vested = self.vested as i64 - (amount as i64 - from_unvested);
+        // Rounding can deduct one unit more than is vested.
+        let (unvested, vested) = if vested < 0 { (unvested + vested, 0) } else { (unvested, vested) };
+        let parts = u64::try_from(unvested).ok().zip(u64::try_from(vested).ok());
+        (self.unvested, self.vested) =
+            parts.ok_or_else(|| StateError::impossible("an unvested balance is below zero"))?;
+        Ok(())
+    }
+
+    /// Vests everything at once, as for amounts received in the nemesis block.
+    pub fn vest_all(&mut self) {
+        self.vested = self.total();
+        self.unvested = 0;
+    }
+}
 
 /// Key of the range row. It is shorter than an account id and sorts before all of them.
 const RANGE_KEY: &[u8] = &[0];
@@ -28,16 +122,17 @@ pub struct HistoryRange {
     pub to: Height,
 }
 
+stored!(HistoryRange { from, to });
+
 impl HistoryRange {
     /// Reads the range that the last block with history stored.
-    pub fn of(state: &impl Read) -> Result<Option<HistoryRange>, StoreError> {
-        let Some(row) = state.get(Table::BalanceHistory, RANGE_KEY)? else { return Ok(None) };
-        let mut input = ByteReader::new(row, "the height range of the balance history");
-        Ok(Some(HistoryRange { from: Height(input.u64()?), to: Height(input.u64()?) }))
+    pub fn of(state: &impl Read) -> Result<Option<HistoryRange>> {
+        let row = state.get(Table::BalanceHistory, RANGE_KEY)?;
+        row.map(|row| HistoryRange::from_stored(row, "the height range of the balance history")).transpose()
     }
 
     /// Returns the range after a block that stores history.
-    pub(super) fn with_block(state: &impl Read, height: Height) -> Result<HistoryRange, StoreError> {
+    pub(super) fn with_block(state: &impl Read, height: Height) -> Result<HistoryRange> {
         let before = HistoryRange::of(state)?.filter(|range| range.to.next() == height);
         Ok(HistoryRange { from: before.map_or(height, |range| range.from), to: height })
     }
@@ -47,22 +142,19 @@ impl HistoryRange {
         self.from < self.to
     }
 
-    pub(super) fn put(self, txn: &mut impl Write) -> Result<(), StoreError> {
-        let mut out = ByteWriter::default();
-        out.u64(self.from.0);
-        out.u64(self.to.0);
-        txn.put(Table::BalanceHistory, RANGE_KEY, &out.0)
+    pub(super) fn put(self, txn: &mut impl Write) -> Result<()> {
+        txn.put(Table::BalanceHistory, RANGE_KEY, &self.to_stored())
     }
 }
 
 /// Returns the first height of the history; `None` if the history does not reach the tip `last`.
-pub fn history_from(state: &impl Read, last: Height) -> Result<Option<Height>, StoreError> {
+pub fn history_from(state: &impl Read, last: Height) -> Result<Option<Height>> {
     Ok(HistoryRange::of(state)?.filter(|range| range.to == last).map(|range| range.from))
 }
 
 /// Deletes all stored balances outside the journal, but keeps the range. For a store whose history is compared with
 /// that of another store as it grows.
-pub fn clear_history(txn: &mut WriteTxn<'_>) -> Result<(), StoreError> {
+pub fn clear_history(txn: &mut WriteTxn<'_>) -> Result<()> {
     let range = txn.get(Table::BalanceHistory, RANGE_KEY)?.map(<[u8]>::to_vec);
     txn.clear(Table::BalanceHistory)?;
     range.map_or(Ok(()), |range| txn.put_unjournaled(Table::BalanceHistory, RANGE_KEY, &range))
@@ -83,14 +175,14 @@ fn history_key(id: AccountId, height: u64) -> [u8; 8] {
 }
 
 /// Stores a balance that is no longer current.
-pub(super) fn store_replaced(txn: &mut impl Write, id: AccountId, over: &VestedBalance) -> Result<(), StoreError> {
+pub(super) fn store_replaced(txn: &mut impl Write, id: AccountId, over: &VestedBalance) -> Result<()> {
     let mut out = ByteWriter::default();
     out.varint(over.unvested);
     out.varint(over.vested);
     txn.insert(Table::BalanceHistory, &history_key(id, over.height), &out.0)
 }
 
-fn read_balance(height: Height, value: &[u8]) -> Result<VestedBalance, StoreError> {
+fn read_balance(height: Height, value: &[u8]) -> Result<VestedBalance> {
     let mut input = ByteReader::new(value, "the history of a balance");
     let balance = VestedBalance { height: height.0, unvested: input.varint()?, vested: input.varint()? };
     Some(balance).filter(VestedBalance::is_valid).ok_or(DAMAGED)
@@ -124,13 +216,13 @@ pub struct AccountHistory {
 
 impl AccountHistory {
     /// Returns the history of an address up to the tip; `None` if the store has no history.
-    pub fn new(state: &impl Read, address: &Address) -> Result<Option<AccountHistory>, StoreError> {
+    pub fn new(state: &impl Read, address: &Address) -> Result<Option<AccountHistory>> {
         let Some(last) = tip(state)? else { return Ok(None) };
         let Some(from) = history_from(state, last.height)? else { return Ok(None) };
         Ok(Some(AccountHistory {
             account: AccountId::of(state, address)?,
             range: HistoryRange { from, to: last.height },
-            current: queries::account(state, address)?.balance,
+            current: account(state, address)?.balance,
             cached: VestedBalance::default(),
             replaced_at: Height(0),
             importance: (Height(0), 0.0, 0.0),
@@ -143,12 +235,7 @@ impl AccountHistory {
     }
 
     /// Returns balance and importance at a height; `None` if the height is not known.
-    pub fn at(
-        &mut self,
-        state: &impl Read,
-        height: Height,
-        chain: &ChainParameters,
-    ) -> Result<Option<HistoryEntry>, StoreError> {
+    pub fn at(&mut self, state: &impl Read, height: Height, chain: &ChainParameters) -> Result<Option<HistoryEntry>> {
         if height < self.range.from || height > self.range.to {
             return Ok(None);
         }
@@ -163,24 +250,23 @@ impl AccountHistory {
     }
 
     /// Returns the balance in force at a height, as of its last change, and the height at which it was replaced.
-    fn find(&self, state: &impl Read, height: Height) -> Result<(VestedBalance, Height), StoreError> {
+    fn find(&self, state: &impl Read, height: Height) -> Result<(VestedBalance, Height)> {
         const NEVER: Height = Height(u64::MAX);
         let Some(account) = self.account else { return Ok((VestedBalance::default(), NEVER)) };
         if self.current.height <= height.0 {
             return Ok((self.current, NEVER));
         }
-        let mut cursor = state.cursor(Table::BalanceHistory)?;
-        let later = cursor.seek(&history_key(account, height.next().0))?;
+        let end = history_key(account, height.next().0);
+        let later = state.cursor(Table::BalanceHistory)?.seek(&end)?;
         let over = later.filter(|(key, _)| key.starts_with(&account.key())).map(|(key, _)| history_height(key));
         let over = over.unwrap_or(Some(Height(self.current.height))).ok_or(DAMAGED)?;
-        let earlier = if later.is_some() { cursor.previous()? } else { cursor.last()? };
-        let Some((key, value)) = earlier.filter(|(key, _)| key.starts_with(&account.key())) else {
+        let Some((key, value)) = state.last_before(Table::BalanceHistory, &account.key(), &end)? else {
             return Ok((VestedBalance::default(), over));
         };
         Ok((read_balance(history_height(key).ok_or(DAMAGED)?, value)?, over))
     }
 
-    fn find_importance(&self, state: &impl Read, group: Height) -> Result<(Height, f64, f64), StoreError> {
+    fn find_importance(&self, state: &impl Read, group: Height) -> Result<(Height, f64, f64)> {
         let entry = self.account.map_or(Ok(None), |account| importances::importance_in(state, group, account))?;
         // The list contains ineligible accounts with an older entry.
         let entry = entry.filter(|entry| entry.height == group);
@@ -258,5 +344,53 @@ mod tests {
         clear_history(&mut batch).unwrap();
         assert_eq!(HistoryRange::of(&batch).unwrap(), Some(range));
         assert_eq!(batch.keys_with_prefix(Table::BalanceHistory, &[]).unwrap(), [RANGE_KEY]);
+    }
+
+    #[test]
+    fn a_tenth_vests_every_day() {
+        let chain = ChainParameters::after_all_forks();
+        let mut balance = VestedBalance::default();
+        balance.receive(Height(1), 123_000_000, &chain).unwrap();
+        let vested = |height| balance.at(Height(height), &chain).vested;
+        assert_eq!(vested(1440), 0);
+        assert_eq!(vested(1441), 12_300_000);
+        assert_eq!(vested(2880), 12_300_000);
+        assert_eq!(vested(2881), 23_370_000);
+        assert_eq!(vested(4321), 33_333_000);
+    }
+
+    #[test]
+    fn the_largest_balance_vests() {
+        let chain = ChainParameters::after_all_forks();
+        let balance = VestedBalance { height: 1, unvested: MAX_BALANCE, vested: 0 }.at(Height(1441), &chain);
+        assert_eq!((balance.total(), balance.vested), (MAX_BALANCE, MAX_BALANCE / 10 + 1));
+    }
+
+    #[test]
+    fn sending_takes_from_both_parts_with_the_rounding_of_doubles() {
+        let chain = ChainParameters::after_all_forks();
+        let mut balance = VestedBalance { height: 5, unvested: 900_000_000, vested: 100_000_001 };
+        balance.send(Height(5), 333_333_333, &chain).unwrap();
+        assert_eq!(balance, VestedBalance { height: 5, unvested: 600_000_001, vested: 66_666_667 });
+        let mut balance = VestedBalance { height: 5, unvested: 15, vested: 7 };
+        balance.send(Height(5), 22, &chain).unwrap();
+        assert_eq!(balance.total(), 0);
+    }
+
+    #[test]
+    fn an_unrepresentable_balance_cannot_be_received() {
+        let chain = ChainParameters::after_all_forks();
+        let mut balance = VestedBalance { height: 5, unvested: MAX_BALANCE - 16, vested: 7 };
+        assert!(balance.receive(Height(5), 9, &chain).is_ok());
+        for amount in [1, u64::MAX] {
+            assert!(balance.receive(Height(5), amount, &chain).is_err());
+            balance = VestedBalance { height: 5, unvested: MAX_BALANCE, vested: 0 };
+        }
+    }
+
+    #[test]
+    fn more_than_the_balance_cannot_be_sent() {
+        let mut balance = VestedBalance { height: 5, unvested: 15, vested: 7 };
+        assert!(balance.send(Height(5), 23, &ChainParameters::after_all_forks()).is_err());
     }
 }

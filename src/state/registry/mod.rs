@@ -7,13 +7,13 @@ mod supply;
 
 pub use self::supply::{HistoricalSupply, SupplyQuery};
 
+use super::StateError;
 use super::account_tx_list::TxLocation;
-use super::bytes::{ByteReader, ByteWriter};
-use super::error::StateError;
+use super::bytes::{ByteReader, ByteWriter, Stored, stored};
 use super::mosaics::{read_definition, write_definition};
 use super::namespaces::{self, Lease};
 use crate::model::{Address, Block, Body, Height, MosaicDefinition, MosaicId, NamespaceId, NetworkByte, Transaction};
-use crate::store::{Read, StoreError, Table, Write};
+use crate::store::{Read, Result, StoreError, Table, Write, next_key};
 
 /// Terminates a name in a key. It sorts before every character of a name.
 const SEPARATOR: u8 = 0;
@@ -29,37 +29,26 @@ pub struct Provision {
     pub name: NamespaceId,
 }
 
+stored!(Provision { height, owner, name });
+
 impl Provision {
     /// Reads the provision with a row id.
-    pub fn at(state: &impl Read, row: u64) -> Result<Provision, StoreError> {
-        let damaged = || StoreError::Damaged("a provision");
-        let bytes = state.get(Table::Provisions, &row.to_be_bytes())?.ok_or_else(damaged)?;
-        let mut input = ByteReader::new(bytes, "a provision");
-        let (height, owner) = (Height(input.u64()?), input.address()?);
-        Ok(Provision { height, owner, name: NamespaceId::parse(input.text()?).map_err(|_| damaged())? })
-    }
-
-    fn to_bytes(&self) -> Vec<u8> {
-        let mut out = ByteWriter::default();
-        out.u64(self.height.0);
-        out.array(self.owner.as_bytes());
-        out.text(self.name.as_str());
-        out.0
+    pub fn at(state: &impl Read, row: u64) -> Result<Provision> {
+        let bytes = state.get(Table::Provisions, &row.to_be_bytes())?.unwrap_or_default();
+        Provision::from_stored(bytes, "a provision")
     }
 }
 
 /// Reads the definition with a row id.
-pub fn definition_at(state: &impl Read, row: u64) -> Result<MosaicDefinition, StoreError> {
+pub fn definition_at(state: &impl Read, row: u64) -> Result<MosaicDefinition> {
     definition_and_height_at(state, row).map(|(_, definition)| definition)
 }
 
 /// Reads the same, with the height of its block.
-fn definition_and_height_at(state: &impl Read, row: u64) -> Result<(Height, MosaicDefinition), StoreError> {
-    let damaged = || StoreError::Damaged("a mosaic definition");
-    let bytes = state.get(Table::Definitions, &row.to_be_bytes())?.ok_or_else(damaged)?;
+fn definition_and_height_at(state: &impl Read, row: u64) -> Result<(Height, MosaicDefinition)> {
+    let bytes = state.get(Table::Definitions, &row.to_be_bytes())?.unwrap_or_default();
     let mut input = ByteReader::new(bytes, "a mosaic definition");
-    let height = Height(input.u64()?);
-    let id = MosaicId::parse(input.text()?).map_err(|_| damaged())?;
+    let (height, id) = <(Height, MosaicId)>::read(&mut input)?;
     Ok((height, read_definition(&mut input, id)?))
 }
 
@@ -109,8 +98,8 @@ impl ListingIndex<'_> {
         self,
         state: &impl Read,
         end: u64,
-        mut visit: impl FnMut(u64) -> Result<bool, StoreError>,
-    ) -> Result<(), StoreError> {
+        mut visit: impl FnMut(u64) -> Result<bool>,
+    ) -> Result<()> {
         let prefix = self.prefix();
         state.for_each_prefix_rev(Table::ListingIndex, &prefix, &self.key(end), |key, _| {
             visit(parse_row_id(&key[prefix.len()..])?)
@@ -118,28 +107,25 @@ impl ListingIndex<'_> {
     }
 
     /// Returns the last row id.
-    pub fn last(self, state: &impl Read) -> Result<Option<u64>, StoreError> {
+    pub fn last(self, state: &impl Read) -> Result<Option<u64>> {
         self.last_before(state, u64::MAX)
     }
 
     /// Returns the last row id below `end`.
-    fn last_before(self, state: &impl Read, end: u64) -> Result<Option<u64>, StoreError> {
-        let mut last = None;
-        self.for_each_before(state, end, |row| {
-            last = Some(row);
-            Ok(false)
-        })?;
-        Ok(last)
+    fn last_before(self, state: &impl Read, end: u64) -> Result<Option<u64>> {
+        let prefix = self.prefix();
+        let entry = state.last_before(Table::ListingIndex, &prefix, &self.key(end))?;
+        entry.map(|(key, _)| parse_row_id(&key[prefix.len()..])).transpose()
     }
 
     /// Returns the first row id at or above `start`.
-    fn first_from(self, state: &impl Read, start: u64) -> Result<Option<u64>, StoreError> {
+    fn first_from(self, state: &impl Read, start: u64) -> Result<Option<u64>> {
         let prefix = self.prefix();
         let entry = state.cursor(Table::ListingIndex)?.seek(&self.key(start))?;
         entry.and_then(|(key, _)| key.strip_prefix(prefix.as_slice())).map(parse_row_id).transpose()
     }
 
-    fn put(self, txn: &mut impl Write, row: u64, listed: bool) -> Result<(), StoreError> {
+    fn put(self, txn: &mut impl Write, row: u64, listed: bool) -> Result<()> {
         let key = self.key(row);
         match listed {
             true if txn.contains(Table::ListingIndex, &key)? => Ok(()),
@@ -154,7 +140,7 @@ fn provisions_prefix(owner: &Address, start: &str) -> Vec<u8> {
     [b"o", owner.as_bytes().as_slice(), start.as_bytes()].concat()
 }
 
-fn parse_row_id(bytes: &[u8]) -> Result<u64, StoreError> {
+fn parse_row_id(bytes: &[u8]) -> Result<u64> {
     bytes.try_into().map(u64::from_be_bytes).map_err(|_| StoreError::Damaged("a row id"))
 }
 
@@ -170,11 +156,7 @@ pub struct ProvisionCursor {
 impl ProvisionCursor {
     /// Selects all provisions, or those of names below `parent`. An underscore in `parent` matches any character.
     /// Returns `None` if the account never rented the root of `parent`.
-    pub fn new(
-        state: &impl Read,
-        owner: Address,
-        parent: Option<&NamespaceId>,
-    ) -> Result<Option<ProvisionCursor>, StoreError> {
+    pub fn new(state: &impl Read, owner: Address, parent: Option<&NamespaceId>) -> Result<Option<ProvisionCursor>> {
         if let Some(parent) = parent
             && ListingIndex::ProvisionsBy(&owner, parent.root()).last(state)?.is_none()
         {
@@ -190,23 +172,21 @@ impl ProvisionCursor {
     pub fn resume(
         &mut self,
         state: &impl Read,
-        mut visit: impl FnMut(NamespaceId, bool) -> Result<bool, StoreError>,
-    ) -> Result<bool, StoreError> {
+        mut visit: impl FnMut(NamespaceId, bool) -> Result<bool>,
+    ) -> Result<bool> {
         let prefix = provisions_prefix(&self.owner, literal_prefix(&self.parent));
-        let mut cursor = state.cursor(Table::ListingIndex)?;
-        let mut entry = cursor.seek(&self.from)?;
-        while let Some((key, _)) = entry.filter(|(key, _)| key.starts_with(&prefix)) {
-            let name = key[provisions_prefix(&self.owner, "").len()..].split(|byte| *byte == SEPARATOR).next();
+        let ProvisionCursor { owner, parent, from } = self;
+        let (start, mut is_wanted) = (from.clone(), true);
+        state.for_each_from(Table::ListingIndex, &prefix, &start, |key, _| {
+            let name = key[provisions_prefix(owner, "").len()..].split(|byte| *byte == SEPARATOR).next();
             let name = name.and_then(|name| std::str::from_utf8(name).ok());
             let name = name.and_then(|name| NamespaceId::parse(name).ok()).ok_or(StoreError::Damaged("a name"))?;
-            let is_match = self.parent.is_empty() || is_below(&self.parent, name.as_str());
-            self.from = [key, &[0]].concat();
-            if !visit(name, is_match)? {
-                return Ok(false);
-            }
-            entry = cursor.next()?;
-        }
-        Ok(true)
+            let is_match = parent.is_empty() || is_below(parent, name.as_str());
+            *from = next_key(key);
+            is_wanted = visit(name, is_match)?;
+            Ok(is_wanted)
+        })?;
+        Ok(is_wanted)
     }
 }
 
@@ -222,14 +202,14 @@ fn is_below(parent: &str, name: &str) -> bool {
 }
 
 /// Returns the next free row id of a table.
-fn next_row_id(state: &impl Read, table: Table) -> Result<u64, StoreError> {
+fn next_row_id(state: &impl Read, table: Table) -> Result<u64> {
     let last = state.cursor(table)?.last()?.map(|(key, _)| parse_row_id(key)).transpose()?;
     Ok(last.unwrap_or(0).saturating_add(1))
 }
 
 /// Assigns row ids to the provisions and definitions of a block, by transaction; 0 for other transactions. Provisions
 /// and definitions have separate sequences. Provisions inside multisig transactions precede the others.
-pub fn assign_row_ids(state: &impl Read, block: &Block) -> Result<Vec<u64>, StoreError> {
+pub fn assign_row_ids(state: &impl Read, block: &Block) -> Result<Vec<u64>> {
     let mut rows = vec![0; block.transactions.len()];
     let mut next = next_row_id(state, Table::Provisions)?;
     for is_nested in [true, false] {
@@ -284,13 +264,13 @@ pub fn record(
     }
 }
 
-fn record_provision(txn: &mut impl Write, provision: &Provision, row: u64) -> Result<ListingUpdate, StoreError> {
+fn record_provision(txn: &mut impl Write, provision: &Provision, row: u64) -> Result<ListingUpdate> {
     let name = &provision.name;
     let own = ListingIndex::ProvisionsBy(&provision.owner, name.as_str());
     if name.is_root() {
         ListingIndex::ProvisionsOf(name.as_str()).put(txn, row, true)?;
     }
-    let relisting = match namespaces::leases(txn, name.as_str())?.pop().filter(|_| name.is_root()) {
+    let update = match namespaces::leases(txn, name.as_str())?.pop().filter(|_| name.is_root()) {
         Some(lease) => {
             // If the previous lease has not ended, its provision is still listed, and it belongs to the same account.
             if let Some(before) = own.last(txn)? {
@@ -302,8 +282,8 @@ fn record_provision(txn: &mut impl Write, provision: &Provision, row: u64) -> Re
         None => ListingUpdate::of_subnamespace(name.as_str()),
     };
     own.put(txn, row, true)?;
-    txn.insert(Table::Provisions, &row.to_be_bytes(), &provision.to_bytes())?;
-    Ok(relisting)
+    txn.insert(Table::Provisions, &row.to_be_bytes(), &provision.to_stored())?;
+    Ok(update)
 }
 
 fn record_definition(
@@ -312,15 +292,15 @@ fn record_definition(
     row: u64,
     height: Height,
     network: NetworkByte,
-) -> Result<(), StoreError> {
+) -> Result<()> {
     let id = &definition.id;
     if let Some(before) = ListingIndex::DefinitionsOf(id).last(txn)? {
         set_definition_listed(txn, before, false, network)?;
         ListingIndex::DefinitionsIn(id.namespace.as_str()).put(txn, before, false)?;
     }
     let mut out = ByteWriter::default();
-    out.u64(height.0);
-    out.text(&id.to_string());
+    height.write(&mut out);
+    id.write(&mut out);
     write_definition(&mut out, definition);
     txn.insert(Table::Definitions, &row.to_be_bytes(), &out.0)?;
     set_definition_listed(txn, row, true, network)?;
@@ -329,7 +309,7 @@ fn record_definition(
 }
 
 /// Removes a root whose last lease ends from the listing index. Returns the pending update of its mosaics.
-pub fn expire(txn: &mut impl Write, root: &str, lease: Lease) -> Result<ListingUpdate, StoreError> {
+pub fn expire(txn: &mut impl Write, root: &str, lease: Lease) -> Result<ListingUpdate> {
     if let Some(row) = ListingIndex::ProvisionsBy(&lease.owner, root).last(txn)? {
         ListingIndex::Roots.put(txn, row, false)?;
     }
@@ -361,7 +341,7 @@ impl ListingUpdate {
     }
 
     /// Runs one step; returns whether work remains.
-    pub fn step(&mut self, txn: &mut impl Write, network: NetworkByte) -> Result<bool, StoreError> {
+    pub fn step(&mut self, txn: &mut impl Write, network: NetworkByte) -> Result<bool> {
         let mut rows = Vec::with_capacity(ROWS_PER_STEP);
         ListingIndex::DefinitionsIn(&self.name).for_each_before(txn, self.before, |row| {
             rows.push(row);
@@ -383,7 +363,7 @@ impl ListingUpdate {
     }
 }
 
-fn set_definition_listed(txn: &mut impl Write, row: u64, listed: bool, network: NetworkByte) -> Result<(), StoreError> {
+fn set_definition_listed(txn: &mut impl Write, row: u64, listed: bool, network: NetworkByte) -> Result<()> {
     let creator = Address::from_public_key(&definition_at(txn, row)?.creator, network);
     ListingIndex::Definitions.put(txn, row, listed)?;
     ListingIndex::DefinitionsBy(&creator).put(txn, row, listed)

@@ -7,24 +7,20 @@
 //!
 //! NIS1 forgets hashes after some time. Their rows stay; the totals record what is forgotten.
 
-mod compaction;
-mod row;
 mod runs;
 #[cfg(test)]
 mod tests;
-mod verifier;
 
 use std::collections::BTreeMap;
 
-pub use compaction::HashCompaction;
-pub use verifier::HashVerifier;
+pub use self::runs::HashCompaction;
 
-use self::row::HashRow;
-use super::bytes::{ByteReader, ByteWriter};
+use self::runs::{count_packed, expected_key, is_packed};
+use super::bytes::{Stored, stored};
 use crate::codec::transaction::latest_timestamp;
 use crate::codec::{Context, SigningForm};
 use crate::model::{Hash256, Height, Timestamp, Transaction};
-use crate::store::{Read, StoreError, Table, Write, block_row, stored_block, stored_header};
+use crate::store::{Read, Result, StoreError, Table, Write, block_row, stored_block, stored_header};
 
 /// Log₂ of the transaction ids per epoch, unless the store was initialized with another value.
 const EPOCH_BITS: u8 = 13;
@@ -70,27 +66,16 @@ impl Default for HashTotals {
     }
 }
 
+stored!(HashTotals { epoch_bits, first_epoch, forgotten_below, pruned_at, limit });
+
 impl HashTotals {
-    fn of(state: &impl Read) -> Result<HashTotals, StoreError> {
-        let Some(row) = state.get(Table::Totals, TOTALS_KEY)? else { return Ok(HashTotals::default()) };
-        let mut input = ByteReader::new(row, "the hash totals");
-        Ok(HashTotals {
-            epoch_bits: input.u8()?,
-            first_epoch: input.u32()?,
-            forgotten_below: input.u64()?,
-            pruned_at: input.u64()?,
-            limit: input.u32()? as i32,
-        })
+    fn of(state: &impl Read) -> Result<HashTotals> {
+        let row = state.get(Table::Totals, TOTALS_KEY)?;
+        row.map_or(Ok(HashTotals::default()), |row| HashTotals::from_stored(row, "the hash totals"))
     }
 
-    fn put(self, txn: &mut impl Write) -> Result<(), StoreError> {
-        let mut out = ByteWriter::default();
-        out.u8(self.epoch_bits);
-        out.u32(self.first_epoch);
-        out.u64(self.forgotten_below);
-        out.u64(self.pruned_at);
-        out.u32(self.limit as u32);
-        txn.put(Table::Totals, TOTALS_KEY, &out.0)
+    fn put(self, txn: &mut impl Write) -> Result<()> {
+        txn.put(Table::Totals, TOTALS_KEY, &self.to_stored())
     }
 
     fn has_forgotten(&self, entry: &HashEntry) -> bool {
@@ -105,12 +90,12 @@ impl HashTotals {
 }
 
 /// Sets the epoch size of a store without blocks to 2 to the power of `bits` transaction ids.
-pub fn set_epoch_size(txn: &mut impl Write, bits: u8) -> Result<(), StoreError> {
+pub fn set_epoch_size(txn: &mut impl Write, bits: u8) -> Result<()> {
     HashTotals { epoch_bits: bits, ..HashTotals::default() }.put(txn)
 }
 
 /// Copies the epoch size of another store to a store without blocks.
-pub fn copy_epoch_size(state: &impl Read, txn: &mut impl Write) -> Result<(), StoreError> {
+pub fn copy_epoch_size(state: &impl Read, txn: &mut impl Write) -> Result<()> {
     match HashTotals::of(state)?.epoch_bits {
         EPOCH_BITS => Ok(()),
         bits => set_epoch_size(txn, bits),
@@ -118,7 +103,7 @@ pub fn copy_epoch_size(state: &impl Read, txn: &mut impl Write) -> Result<(), St
 }
 
 /// Returns the epoch of a block's hashes; `id` is its first transaction id.
-pub fn hash_epoch(state: &impl Read, id: u64) -> Result<HashEpoch, StoreError> {
+pub fn hash_epoch(state: &impl Read, id: u64) -> Result<HashEpoch> {
     Ok(HashTotals::of(state)?.epoch(id))
 }
 
@@ -129,12 +114,72 @@ pub fn insert_hashes<'a>(
     height: Height,
     index: u32,
     hashes: impl Iterator<Item = &'a Hash256>,
-) -> Result<(), StoreError> {
+) -> Result<()> {
     for (number, hash) in hashes.enumerate() {
         let row = HashRow::new(hash, height, index, number > 0);
         txn.insert(Table::Hashes, &row_key(epoch, row), &[])?;
     }
     Ok(())
+}
+
+/// Bytes of a hash in a row. Two transactions may share them.
+const PREFIX: usize = 8;
+/// Flag in the index that marks a nested transaction; the rest is the index of its parent.
+const NESTED: u32 = 1 << 31;
+
+/// Hash prefix (8 bytes), height of the block (4 bytes) and index in the block (4 bytes) as one big-endian number,
+/// which is the sort order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct HashRow(u128);
+
+impl HashRow {
+    /// Length of a row in bytes.
+    pub const BYTES: usize = 16;
+    /// The lowest possible row.
+    pub const LOWEST: HashRow = HashRow(0);
+
+    /// Creates the row of a transaction of a block or of one nested in it.
+    pub fn new(hash: &Hash256, height: Height, index: u32, is_nested: bool) -> HashRow {
+        let index = if is_nested { index | NESTED } else { index };
+        HashRow(HashRow::lowest_for(hash).0 | u128::from(height.0 as u32) << 32 | u128::from(index))
+    }
+
+    /// Returns the lowest possible row for a hash.
+    pub fn lowest_for(hash: &Hash256) -> HashRow {
+        let mut bytes = [0; HashRow::BYTES];
+        bytes[..PREFIX].copy_from_slice(&hash.0[..PREFIX]);
+        HashRow::from_bytes(bytes)
+    }
+
+    /// Returns whether the row has the prefix of the hash. If not, it belongs to another hash.
+    pub fn matches_prefix(self, hash: &Hash256) -> bool {
+        self.0 >> 64 == HashRow::lowest_for(hash).0 >> 64
+    }
+
+    /// Returns the height of the block.
+    pub fn height(self) -> Height {
+        Height(u64::from((self.0 >> 32) as u32))
+    }
+
+    /// Returns the index of the transaction in the block.
+    pub fn index(self) -> u32 {
+        self.0 as u32 & !NESTED
+    }
+
+    /// Returns whether the hash is that of a nested transaction.
+    pub fn is_nested(self) -> bool {
+        self.0 as u32 & NESTED != 0
+    }
+
+    /// Encodes the row.
+    pub fn to_bytes(self) -> [u8; HashRow::BYTES] {
+        self.0.to_be_bytes()
+    }
+
+    /// Decodes a row.
+    pub fn from_bytes(bytes: [u8; HashRow::BYTES]) -> HashRow {
+        HashRow(u128::from_be_bytes(bytes))
+    }
 }
 
 const ROW_KEY_BYTES: usize = size_of::<HashEpoch>() + HashRow::BYTES;
@@ -148,40 +193,35 @@ fn row_key(epoch: HashEpoch, row: HashRow) -> [u8; ROW_KEY_BYTES] {
     key
 }
 
-fn parse_key(key: &[u8]) -> Result<(HashEpoch, HashRow), StoreError> {
+fn parse_key(key: &[u8]) -> Result<(HashEpoch, HashRow)> {
     let (epoch, row) = key.split_first_chunk().ok_or(DAMAGED)?;
     Ok((HashEpoch::from_be_bytes(*epoch), HashRow::from_bytes(row.try_into().map_err(|_| DAMAGED)?)))
 }
 
 /// Returns the first unpacked row.
-fn first_row(state: &impl Read) -> Result<Option<(HashEpoch, HashRow)>, StoreError> {
+fn first_row(state: &impl Read) -> Result<Option<(HashEpoch, HashRow)>> {
     state.cursor(Table::Hashes)?.seek(&[])?.map(|(key, _)| parse_key(key)).transpose()
 }
 
 /// Finds a transaction by its hash, whatever its age.
-pub fn find_hash(state: &impl Read, hash: &Hash256) -> Result<Option<HashEntry>, StoreError> {
+pub fn find_hash(state: &impl Read, hash: &Hash256) -> Result<Option<HashEntry>> {
     find_from(state, hash, 0, Height(0))
 }
 
 /// Finds a transaction by its hash, unless NIS1 has forgotten the hash.
-pub fn find_remembered_hash(state: &impl Read, hash: &Hash256) -> Result<Option<HashEntry>, StoreError> {
+pub fn find_remembered_hash(state: &impl Read, hash: &Hash256) -> Result<Option<HashEntry>> {
     let totals = HashTotals::of(state)?;
     let found = find_from(state, hash, totals.first_epoch, Height(totals.forgotten_below))?;
     Ok(found.filter(|entry| !totals.has_forgotten(entry)))
 }
 
 /// Returns the first height whose hashes are not all forgotten.
-pub fn remembered_from(state: &impl Read) -> Result<Height, StoreError> {
+pub fn remembered_from(state: &impl Read) -> Result<Height> {
     Ok(Height(HashTotals::of(state)?.forgotten_below.max(1)))
 }
 
 /// Finds the newest transaction with a hash, at or above the epoch `oldest` and the height `lowest`.
-fn find_from(
-    state: &impl Read,
-    hash: &Hash256,
-    oldest: HashEpoch,
-    lowest: Height,
-) -> Result<Option<HashEntry>, StoreError> {
+fn find_from(state: &impl Read, hash: &Hash256, oldest: HashEpoch, lowest: Height) -> Result<Option<HashEntry>> {
     match find_in_rows(state, hash, oldest, lowest)? {
         Some(found) => Ok(Some(found)),
         None => runs::search(state, oldest, hash, |row| entry_at(state, hash, row, lowest)),
@@ -189,12 +229,7 @@ fn find_from(
 }
 
 /// Finds the same among the unpacked rows.
-fn find_in_rows(
-    state: &impl Read,
-    hash: &Hash256,
-    oldest: HashEpoch,
-    lowest: Height,
-) -> Result<Option<HashEntry>, StoreError> {
+fn find_in_rows(state: &impl Read, hash: &Hash256, oldest: HashEpoch, lowest: Height) -> Result<Option<HashEntry>> {
     let (mut cursor, first) = (state.cursor(Table::Hashes)?, HashRow::lowest_for(hash));
     let (mut from, mut found) = (Some(oldest), None);
     while let Some(epoch) = from {
@@ -210,7 +245,7 @@ fn find_in_rows(
 }
 
 /// Reads the transaction of a row, and returns its location if it or one of its nested transactions has the hash.
-fn entry_at(state: &impl Read, hash: &Hash256, row: HashRow, lowest: Height) -> Result<Option<HashEntry>, StoreError> {
+fn entry_at(state: &impl Read, hash: &Hash256, row: HashRow, lowest: Height) -> Result<Option<HashEntry>> {
     if row.height() < lowest {
         return Ok(None);
     }
@@ -228,7 +263,7 @@ fn entry_at(state: &impl Read, hash: &Hash256, row: HashRow, lowest: Height) -> 
     Ok(found.map(entry))
 }
 
-fn transaction_at(state: &impl Read, height: Height, index: usize) -> Result<Transaction, StoreError> {
+fn transaction_at(state: &impl Read, height: Height, index: usize) -> Result<Transaction> {
     let row = block_row(state, height)?.ok_or(DAMAGED)?;
     let bytes = row.transaction(index)?.ok_or(DAMAGED)?;
     Transaction::from_bytes(bytes, SigningForm::Verifiable, Context::trusted_store()).map_err(|_| DAMAGED)
@@ -236,7 +271,7 @@ fn transaction_at(state: &impl Read, height: Height, index: usize) -> Result<Tra
 
 /// Forgets the hashes of transactions in the blocks so far with time stamps before `limit`. The caller then calls
 /// [`forget_step`] until done.
-pub(super) fn forget(txn: &mut impl Write, height: Height, limit: Timestamp) -> Result<(), StoreError> {
+pub(super) fn forget(txn: &mut impl Write, height: Height, limit: Timestamp) -> Result<()> {
     let totals = HashTotals::of(txn)?;
     let limit = totals.limit.max(limit.0);
     HashTotals { pruned_at: height.0, limit, ..totals }.put(txn)
@@ -244,7 +279,7 @@ pub(super) fn forget(txn: &mut impl Write, height: Height, limit: Timestamp) -> 
 
 /// Advances `forgotten_below` by one block if all hashes of that block are forgotten, so that lookups skip it. Returns
 /// whether work may remain.
-pub(super) fn forget_step(txn: &mut impl Write) -> Result<bool, StoreError> {
+pub(super) fn forget_step(txn: &mut impl Write) -> Result<bool> {
     let totals = HashTotals::of(txn)?;
     let next = Height(totals.forgotten_below.max(1));
     if next.0 >= totals.pruned_at {
@@ -263,7 +298,7 @@ pub(super) fn forget_step(txn: &mut impl Write) -> Result<bool, StoreError> {
 }
 
 /// Returns every hash that is not forgotten, ascending, with its location. Holds all of them in memory.
-pub(super) fn remembered(state: &impl Read) -> Result<BTreeMap<Hash256, HashEntry>, StoreError> {
+pub(super) fn remembered(state: &impl Read) -> Result<BTreeMap<Hash256, HashEntry>> {
     let totals = HashTotals::of(state)?;
     let mut found = BTreeMap::new();
     let mut height = Height(totals.forgotten_below.max(1));
@@ -279,4 +314,44 @@ pub(super) fn remembered(state: &impl Read) -> Result<BTreeMap<Hash256, HashEntr
         height = height.next();
     }
     Ok(found)
+}
+
+/// Verifies the index of a store against its blocks, whatever is packed: counts the rows that the blocks require.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct HashVerifier {
+    rows: u64,
+    packed: u64,
+}
+
+impl HashVerifier {
+    /// Checks the rows of the block at a height. Returns table and key of the first missing row.
+    pub fn verify_block(&mut self, state: &impl Read, height: Height) -> Result<Option<(Table, Vec<u8>)>> {
+        let Some((header, block)) = stored_block(state, height, Context::trusted_store())? else { return Ok(None) };
+        let epoch = HashTotals::of(state)?.epoch(header.ids.0);
+        for (index, transaction) in (0..).zip(&block.transactions) {
+            for (number, one) in transaction.self_and_children().enumerate() {
+                let row = HashRow::new(&one.hash(), height, index, number > 0);
+                if state.contains(Table::Hashes, &row_key(epoch, row))? {
+                    self.rows += 1;
+                } else if is_packed(state, epoch, row)? {
+                    self.packed += 1;
+                } else {
+                    return expected_key(state, epoch, row).map(Some);
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Once all blocks were checked, returns a table with more rows than required, and the surplus.
+    pub fn surplus(&self, state: &impl Read) -> Result<Option<(Table, u64)>> {
+        let mut rows = 0;
+        state.for_each_prefix(Table::Hashes, &[], |_, _| {
+            rows += 1;
+            Ok(true)
+        })?;
+        let counts = [(Table::Hashes, rows, self.rows), (Table::HashRuns, count_packed(state)?, self.packed)];
+        let more = |(table, there, asked_for): (Table, u64, u64)| Some((table, there.checked_sub(asked_for)?));
+        Ok(counts.into_iter().filter_map(more).find(|(_, more)| *more > 0))
+    }
 }
