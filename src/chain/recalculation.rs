@@ -5,7 +5,7 @@ use std::iter::Peekable;
 use std::vec;
 
 use super::error::BlockError;
-use crate::importance::{AccountInput, Calculation, CalculationProgress, Importance, Settings};
+use crate::importance::{Calculation, Importance, Settings};
 use crate::model::network::ImportanceScheme;
 use crate::model::{Amount, Height, Network};
 use crate::state::{self, AccountId, AccountImportance, AccountTotals, ImportanceListWriter, Outlink};
@@ -125,7 +125,7 @@ impl Recalculation {
             let address = number.address(txn)?;
             if account.is_known() && address != network.nemesis_signer {
                 let vested = Amount(account.balance.at(self.height, &network.chain).vested);
-                calculation.add_account(AccountInput { id: number.0, address }, vested, Height(account.first_height));
+                calculation.add_account(number.0, address, vested, Height(account.first_height));
                 handed.counted += 1;
                 handed.new_accounts += u64::from(account.first_height == self.height.0);
             }
@@ -159,7 +159,7 @@ impl Recalculation {
     }
 
     fn calculate(&self, mut calculation: Box<Calculation>, txn: &mut WriteTxn<'_>) -> Result<Stage, BlockError> {
-        if calculation.step(BUDGET)? == CalculationProgress::Working {
+        if calculation.step(BUDGET)? {
             return Ok(Stage::Calculating(calculation));
         }
         let results = calculation.into_results();

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use super::AccountInput;
 use super::csr::{Loop, TREE_COST};
 use super::java_hash_map::{capacity, java_hash};
 use crate::model::{Address, Amount, Height};
@@ -77,16 +76,16 @@ impl Accounts {
     }
 
     /// Counts an account, and stores it if its vested balance suffices. Ids must be ascending.
-    pub fn add(&mut self, party: &AccountInput, vested: Amount, first_height: Height, height: Height) {
-        assert!(self.ids.last().is_none_or(|last| *last < party.id), "accounts must be added in ascending order");
+    pub fn add(&mut self, id: u32, address: Address, vested: Amount, first_height: Height, height: Height) {
+        assert!(self.ids.last().is_none_or(|last| *last < id), "accounts must be added in ascending order");
         self.skip_ineligible(1, u64::from(first_height == height));
         if vested >= self.min_stake {
-            self.hashes.push(java_hash(&party.address));
-            while self.starts.len() <= party.id as usize / SECTION {
+            self.hashes.push(java_hash(&address));
+            while self.starts.len() <= id as usize / SECTION {
                 self.starts.push(self.ids.len() as u32);
             }
-            self.ids.push(party.id);
-            self.addresses.push(party.address);
+            self.ids.push(id);
+            self.addresses.push(address);
             self.vested.push(vested.0);
             self.sort_heights.push(first_height.0);
         }
@@ -173,7 +172,7 @@ mod tests {
             let mut accounts = Accounts::new(MIN_STAKE, 0);
             for number in (0..count).map(|place| place * gap) {
                 let vested = if number % 3 == 0 { Amount(0) } else { MIN_STAKE };
-                accounts.add(&AccountInput { id: number, address }, vested, Height(1), Height(2));
+                accounts.add(number, address, vested, Height(1), Height(2));
             }
             let mut index = 0;
             for number in 0..count * gap + 200 {

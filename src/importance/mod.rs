@@ -32,15 +32,6 @@ use crate::model::{Address, Amount, Height};
 /// Maximum preallocation. The supply of a public network suffices for fewer eligible accounts.
 const MAX_EXPECTED: u64 = 1_000_000;
 
-/// Input to a calculation: an account.
-#[derive(Clone, Copy, Debug)]
-pub struct AccountInput {
-    /// Id of the account; outlinks refer to it.
-    pub id: u32,
-    /// Address; its hash influences the order of the accounts.
-    pub address: Address,
-}
-
 /// Parameters of a calculation.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
@@ -65,15 +56,6 @@ impl Settings {
         let order = AccountOrder::HashTables { known_accounts };
         Settings { height, blocks_per_day, order, min_flow: 1_000_000_000.0, similarity: 0.3, expected_eligible: 0 }
     }
-}
-
-/// Whether work remains.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CalculationProgress {
-    /// Work remains.
-    Working,
-    /// The results are complete.
-    Done,
 }
 
 /// Importances calculated at a height.
@@ -239,11 +221,12 @@ impl Calculation {
         self.stage == 0 && self.work.at == 0
     }
 
-    /// Adds a known account other than the nemesis account. Ids must be ascending. `vested` is the vested balance at
-    /// the height of the calculation.
-    pub fn add_account(&mut self, party: AccountInput, vested: Amount, first_height: Height) {
+    /// Adds a known account other than the nemesis account. Ids must be ascending; outlinks refer to them. The hash of
+    /// the address influences the order of the accounts. `vested` is the vested balance at the height of the
+    /// calculation.
+    pub fn add_account(&mut self, id: u32, address: Address, vested: Amount, first_height: Height) {
         assert!(self.accepts_input() && self.outlinks.is_empty(), "accounts must be added before outlinks");
-        self.accounts.add(&party, vested, first_height, self.settings.height);
+        self.accounts.add(id, address, vested, first_height, self.settings.height);
     }
 
     /// Counts known accounts whose balance is too low to be eligible and that are not added; `young` of them are new at
@@ -271,8 +254,8 @@ impl Calculation {
         }
     }
 
-    /// Does about `budget` units of work, each about ten nanoseconds.
-    pub fn step(&mut self, budget: u32) -> Result<CalculationProgress, ImportanceError> {
+    /// Does about `budget` units of work, each about ten nanoseconds; returns whether work remains.
+    pub fn step(&mut self, budget: u32) -> Result<bool, ImportanceError> {
         if self.scheme == ImportanceScheme::ProofOfImportance && self.accounts.len() == 0 {
             return Err(ImportanceError::NoAccounts);
         }
@@ -295,8 +278,7 @@ impl Calculation {
         if self.rank.has_failed {
             return Err(ImportanceError::NotConverged);
         }
-        let is_done = self.stage == self.stages().len();
-        Ok(if is_done { CalculationProgress::Done } else { CalculationProgress::Working })
+        Ok(self.stage < self.stages().len())
     }
 
     /// Returns the graph. Valid once the calculation is done.
@@ -309,7 +291,7 @@ impl Calculation {
         &self.flows.scores
     }
 
-    /// Returns the results. Valid once a step has returned [`CalculationProgress::Done`].
+    /// Returns the results. Valid once the calculation is done.
     pub fn into_results(self) -> Importances {
         Importances { accounts_counted: self.accounts.counted, iterations: self.rank.iterations(), ..self.results }
     }

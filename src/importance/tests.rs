@@ -19,9 +19,11 @@ fn addresses(count: usize) -> Vec<Address> {
     addresses
 }
 
-/// Returns accounts with ids from 0.
-fn account_inputs(count: usize) -> Vec<AccountInput> {
-    (0..).zip(addresses(count)).map(|(number, address)| AccountInput { id: number, address }).collect()
+/// Adds accounts with ids from 0.
+fn add_accounts(calculation: &mut Calculation, count: usize, vested: Amount) {
+    for (id, address) in (0..).zip(addresses(count)) {
+        calculation.add_account(id, address, vested, Height(1));
+    }
 }
 
 fn link(calculation: &mut Calculation, height: Height, sender: usize, recipient: usize) {
@@ -32,9 +34,7 @@ fn link(calculation: &mut Calculation, height: Height, sender: usize, recipient:
 /// Returns a calculation with input: accounts of equal stake, and outlinks of 2,000 whole units.
 fn with_input(accounts: usize, links: &[(usize, usize)]) -> Calculation {
     let mut calculation = Calculation::new(SCHEME, Settings::new(Height(718), 1440, accounts as u64));
-    account_inputs(accounts)
-        .into_iter()
-        .for_each(|party| calculation.add_account(party, Amount::whole(20_000), Height(1)));
+    add_accounts(&mut calculation, accounts, Amount::whole(20_000));
     for (sender, recipient) in links.iter().filter(|(sender, recipient)| sender != recipient) {
         link(&mut calculation, Height(700), *sender, *recipient);
     }
@@ -44,7 +44,7 @@ fn with_input(accounts: usize, links: &[(usize, usize)]) -> Calculation {
 /// Runs a calculation to its end; returns the number of slices and the results.
 fn run(mut calculation: Calculation, slice: u32) -> (u64, Importances) {
     let mut slices = 1;
-    while calculation.step(slice).unwrap() == CalculationProgress::Working {
+    while calculation.step(slice).unwrap() {
         slices += 1;
     }
     (slices, calculation.into_results())
@@ -88,7 +88,7 @@ fn work_is_split_into_slices_even_around_a_hub() {
 #[test]
 fn a_calculation_without_eligible_accounts_fails() {
     let mut calculation = Calculation::new(SCHEME, Settings::new(Height(1), 1440, 0));
-    calculation.add_account(account_inputs(1)[0], Amount(9_999_999_999), Height(1));
+    add_accounts(&mut calculation, 1, Amount(9_999_999_999));
     let error = calculation.step(1).unwrap_err();
     assert_eq!(error.to_string(), "there aren't any harvesting eligible accounts");
 }
@@ -96,8 +96,8 @@ fn a_calculation_without_eligible_accounts_fails() {
 #[test]
 fn a_total_stake_of_zero_gives_nan() {
     let mut calculation = Calculation::new(ImportanceScheme::ProofOfStake, Settings::new(Height(1), 1440, 0));
-    calculation.add_account(account_inputs(1)[0], Amount::ZERO, Height(1));
-    while calculation.step(0).unwrap() == CalculationProgress::Working {}
+    add_accounts(&mut calculation, 1, Amount::ZERO);
+    while calculation.step(0).unwrap() {}
     let importance = calculation.into_results().accounts[0].importance;
     assert!(importance.is_nan());
 }
@@ -106,11 +106,9 @@ fn a_total_stake_of_zero_gives_nan() {
 fn both_importance_schemes_share_one_interface() {
     for scheme in [ImportanceScheme::ProofOfImportance, ImportanceScheme::ProofOfStake] {
         let mut calculation = Calculation::new(scheme, Settings::new(Height(1), 1440, 0));
-        account_inputs(2)
-            .into_iter()
-            .for_each(|party| calculation.add_account(party, Amount::whole(20_000), Height(1)));
+        add_accounts(&mut calculation, 2, Amount::whole(20_000));
         calculation.add_outlink(Height(1), 0, 1, 1, || Err("both parties are known")).unwrap();
-        while calculation.step(1).unwrap() == CalculationProgress::Working {}
+        while calculation.step(1).unwrap() {}
         let results = calculation.into_results();
         assert_eq!((results.height, results.accounts_counted, results.accounts.len()), (Height(1), 2, 2));
         let sum: f64 = results.accounts.iter().map(|one| one.importance).sum();

@@ -18,7 +18,7 @@ pub use accounts::{may_sign_block, participants};
 pub use block::{ConflictSet, may_not_harvest, transactions_are_new};
 pub use common::max_message_length;
 pub use fees::FeeSchedule;
-pub use result::{Exception, ExceptionKind, Rejection, ResultKind, RuleResult, ValidationResult};
+pub use result::{Exception, ExceptionKind, Rejection, RuleResult, ValidationResult};
 
 use crate::model::network::{ChainParameters, Forks};
 use crate::model::transaction::Hashes;

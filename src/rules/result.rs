@@ -103,17 +103,6 @@ results! {
     FailureMosaicLevyUnknown = 154, "FAILURE_MOSAIC_LEVY_UNKNOWN";
 }
 
-/// Meaning of a result.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ResultKind {
-    /// The entity was not needed; no peer is to blame.
-    Neutral,
-    /// The entity is valid.
-    Success,
-    /// The entity is not valid.
-    Failure,
-}
-
 impl ValidationResult {
     /// Returns the number.
     pub fn code(self) -> i32 {
@@ -126,18 +115,9 @@ impl ValidationResult {
         Self::ALL.get(place).copied()
     }
 
-    /// Returns the meaning.
-    pub fn kind(self) -> ResultKind {
-        match self {
-            ValidationResult::Neutral => ResultKind::Neutral,
-            ValidationResult::Success => ResultKind::Success,
-            _ => ResultKind::Failure,
-        }
-    }
-
     /// Returns whether the entity is valid.
     pub fn is_success(self) -> bool {
-        self.kind() == ResultKind::Success
+        self == ValidationResult::Success
     }
 }
 

@@ -73,15 +73,6 @@ impl AccountTxList {
     }
 }
 
-/// An entry of one account at a transaction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct AccountTxEntry {
-    account: AccountId,
-    direction: Direction,
-    /// Location of the account's previous transaction in the same direction.
-    previous: Option<TxLocation>,
-}
-
 /// Collects the list entries of a block. Transactions must come in the order of their ids.
 #[derive(Debug, Default)]
 pub struct BlockTxLists {
@@ -110,7 +101,7 @@ impl BlockTxLists {
         (account, direction): (AccountId, Direction),
         list: &mut AccountTxList,
     ) -> Result<()> {
-        self.entries.varint((u64::from(account.0) << 1) + direction as u64);
+        self.entries.varint(party_code(account, direction));
         // Difference of the heights plus one; 0 if there is no previous transaction.
         let previous = list.newest();
         self.entries.varint(previous.map_or(0, |before| place.height.0 - before.height.0 + 1));
@@ -136,23 +127,36 @@ impl BlockTxLists {
     }
 }
 
-/// Reads the id of a transaction, and the entry of one account at it.
+/// Reads the id of a transaction, and the location of an account's previous transaction in the same direction.
 fn account_entry_at(
     state: &impl Read,
     location: TxLocation,
     account: AccountId,
     direction: Direction,
-) -> Result<(u64, AccountTxEntry)> {
+) -> Result<(u64, Option<TxLocation>)> {
     let row = state.get(Table::AccountTxLists, &block_key(location.height))?.ok_or(DAMAGED)?;
     let mut input = entry_at(row, location.index).ok_or(DAMAGED)?;
     let (id, parties) = (input.varint()?, input.varint()?);
     for _ in 0..parties {
-        let step = read_entry(&mut input, location)?;
-        if (step.account, step.direction) == (account, direction) {
-            return Ok((id, step));
+        let party = input.varint()?;
+        let previous = match input.varint()? {
+            0 => None,
+            back => {
+                let height = location.height.0.checked_sub(back - 1).map(Height).ok_or(DAMAGED)?;
+                let index = u32::try_from(input.varint()?).map_err(|_| DAMAGED)?;
+                Some(TxLocation { height, index })
+            }
+        };
+        if party == party_code(account, direction) {
+            return Ok((id, previous));
         }
     }
     Err(DAMAGED)
+}
+
+/// Returns the code of an affected account in an entry.
+fn party_code(account: AccountId, direction: Direction) -> u64 {
+    (u64::from(account.0) << 1) + direction as u64
 }
 
 fn entry_at(row: &[u8], index: u32) -> Option<ByteReader<'_>> {
@@ -161,21 +165,6 @@ fn entry_at(row: &[u8], index: u32) -> Option<ByteReader<'_>> {
     let start = number(4 + 4 * Some(index as usize).filter(|index| *index < count)?)?;
     let entry = row.get((4 + 4 * count).checked_add(start)?..)?;
     Some(ByteReader::new(entry, "the transaction list of an account"))
-}
-
-fn read_entry(input: &mut ByteReader<'_>, location: TxLocation) -> Result<AccountTxEntry> {
-    let party = input.varint()?;
-    let account = u32::try_from(party >> 1).map(AccountId).map_err(|_| DAMAGED)?;
-    let direction = if party & 1 == 0 { Direction::Incoming } else { Direction::Outgoing };
-    let before = match input.varint()? {
-        0 => None,
-        back => {
-            let height = location.height.0.checked_sub(back - 1).map(Height).ok_or(DAMAGED)?;
-            let index = u32::try_from(input.varint()?).map_err(|_| DAMAGED)?;
-            Some(TxLocation { height, index })
-        }
-    };
-    Ok(AccountTxEntry { account, direction, previous: before })
 }
 
 fn skip_pointer_key(account: AccountId, direction: Direction, id: u64) -> Vec<u8> {
@@ -237,8 +226,8 @@ impl AccountTxCursor {
         if let Some(place) = place {
             // The bound makes the iteration end even in a damaged store.
             self.remaining = self.remaining.checked_sub(1).ok_or(DAMAGED)?;
-            let (id, step) = account_entry_at(state, place, self.account, self.direction)?;
-            self.next = Some((id, place, step.previous));
+            let (id, previous) = account_entry_at(state, place, self.account, self.direction)?;
+            self.next = Some((id, place, previous));
         }
         Ok(())
     }

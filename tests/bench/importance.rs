@@ -9,7 +9,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use nisd::crypto::PublicKey;
-use nisd::importance::{AccountInput, Calculation, CalculationProgress, Importances, Settings};
+use nisd::importance::{Calculation, Importances, Settings};
 use nisd::model::network::ImportanceScheme;
 use nisd::model::{Address, Amount, Height, NetworkByte};
 
@@ -74,9 +74,9 @@ fn measure((_, accounts, links, hub): &(&str, usize, usize, bool)) {
     let mut timed = |begun: Instant| slices.push(begun.elapsed().as_nanos().to_string());
     loop {
         let begun = Instant::now();
-        let progress = calculation.step(BUDGET).expect("importances");
+        let is_unfinished = calculation.step(BUDGET).expect("importances");
         timed(begun);
-        if progress == CalculationProgress::Done {
+        if !is_unfinished {
             break;
         }
     }
@@ -110,9 +110,8 @@ fn feed(graph: &Graph, links: usize, hub: bool) -> (Calculation, Duration, Durat
     let settings = Settings::new(HEIGHT, BLOCKS_PER_DAY, known);
     let mut calculation = Calculation::new(ImportanceScheme::ProofOfImportance, settings);
     for (number, address) in (0..).zip(&graph.eligible) {
-        let party = AccountInput { id: number, address: *address };
         let vested = Amount::whole(10_000 + random.below(1_000_000) as u64);
-        timed(&mut || calculation.add_account(party, vested, Height(1 + u64::from(number) % 70_000)));
+        timed(&mut || calculation.add_account(number, *address, vested, Height(1 + u64::from(number) % 70_000)));
     }
     for link in 0..links {
         let height = Height(HEIGHT.0 - 30 * BLOCKS_PER_DAY * (links - link) as u64 / links as u64);

@@ -12,9 +12,7 @@ use nisd::importance::csr::{Csr, GroupAccess, Loop};
 use nisd::importance::graph::{ClusterRole, Graph, SparseMatrix};
 use nisd::importance::java_hash_map::{JavaHashMapOrder, Visit, capacity, java_hash};
 use nisd::importance::score::Scores;
-use nisd::importance::{
-    AccountInput, AccountOrder, Calculation, CalculationProgress, Importance, Importances, Settings, decay,
-};
+use nisd::importance::{AccountOrder, Calculation, Importance, Importances, Settings, decay};
 use nisd::model::network::ImportanceScheme;
 use nisd::model::{Address, Amount, Height, NetworkByte};
 use serde_json::Value;
@@ -106,15 +104,14 @@ fn calculate(settings: Settings, accounts: &Accounts, links: &Links, slice: u32)
             AccountOrder::Given => place as u64,
             AccountOrder::HashTables { .. } => 1,
         };
-        let party = AccountInput { id: numbers[&address], address };
-        calculation.add_account(party, Amount(accounts[place].1), Height(first_height));
+        calculation.add_account(numbers[&address], address, Amount(accounts[place].1), Height(first_height));
     }
     for (height, sender, recipient, weight) in links {
         let [from, to] = [sender, recipient].map(|party| numbers[party]);
         let added: Result<(), ()> = calculation.add_outlink(Height(*height), from, to, *weight, || Ok(*recipient));
         added.expect("an address");
     }
-    while calculation.step(slice).expect("importances") == CalculationProgress::Working {}
+    while calculation.step(slice).expect("importances") {}
     calculation
 }
 
@@ -337,9 +334,10 @@ fn stakes_are_shared_as_by_the_reference() {
         let holders = other_addresses(vested.len() as u8);
         let settings = Settings::new(Height(number(&case["height"])), BLOCKS_PER_DAY, 0);
         let mut calculation = Calculation::new(ImportanceScheme::ProofOfStake, settings);
-        let parties = (0..).zip(holders).map(|(number, address)| AccountInput { id: number, address });
-        parties.zip(&vested).for_each(|(party, vested)| calculation.add_account(party, Amount(*vested), Height(1)));
-        while calculation.step(3).expect("importances") == CalculationProgress::Working {}
+        for ((id, address), vested) in (0..).zip(holders).zip(&vested) {
+            calculation.add_account(id, address, Amount(*vested), Height(1));
+        }
+        while calculation.step(3).expect("importances") {}
         let results = calculation.into_results();
         assert_eq!(results.accounts_counted, vested.len() as u64);
         let importances: Vec<_> = results.accounts.iter().map(|account| account.importance).collect();
