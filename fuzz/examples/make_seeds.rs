@@ -3,11 +3,12 @@
 //! Entities come from the project's test vectors and its smallest recorded chain; everything else is written by hand
 //! here. Inputs found by fuzzing are in files named `found-…`, which are kept.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use flate2::Compression;
+use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use nisd::chain::{BlockImporter, ImportOptions, ImportProgress};
 use nisd::codec::block_file::BlockFile;
@@ -33,9 +34,9 @@ use serde_json::Value;
 
 fn main() {
     let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let vectors = fs::read(project.join("tests/data/vectors-encoding.json")).expect("the test vectors");
-    let vectors: Value = serde_json::from_slice(&vectors).expect("JSON");
-    let tiny = project.join("tests/data/tiny");
+    let vectors = File::open(project.join("tests/data/recorded/vectors-encoding.json.gz")).expect("the test vectors");
+    let vectors: Value = serde_json::from_reader(GzDecoder::new(vectors)).expect("JSON");
+    let tiny = project.join("tests/data/recorded/chains/tiny");
     http_request();
     response();
     websocket();

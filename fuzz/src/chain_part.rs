@@ -12,7 +12,7 @@ use nisd::store::{Store, StoredHeader, stored_block, stored_header};
 use crate::invariants::{self, StateSummary};
 use crate::tiny::{self, LATE, state_of};
 
-/// Height of the node's chain: its first blocks are those of `tests/data/tiny`.
+/// Height of the node's chain: its first blocks are those of `tests/data/recorded/chains/tiny`.
 pub const TIP: u64 = 53;
 /// Flag: sign transactions and blocks again, if their keys are known.
 pub const SIGN: u8 = 1;

@@ -9,7 +9,7 @@ use nisd::codec::{Context, ReadError, SigningForm, block, transaction};
 use nisd::model::{Address, Block, NetworkByte, Transaction};
 
 /// The three networks with the signers of their nemesis blocks, whose fees are read as zero. For testnet it is the
-/// nemesis account of the chain in `tests/data/tiny`.
+/// nemesis account of the chain in `tests/data/recorded/chains/tiny`.
 static CONTEXTS: LazyLock<[Context; 3]> = LazyLock::new(|| {
     [
         (NetworkByte::TESTNET, "TAABRCHNTAKNKOB77TWEORMYVCF3ERG4VUMQBLDK"),

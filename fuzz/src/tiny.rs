@@ -1,4 +1,4 @@
-//! The project's smallest recorded chain, `tests/data/tiny`, imported into a store.
+//! The project's smallest recorded chain, `tests/data/recorded/chains/tiny`, imported into a store.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -68,5 +68,5 @@ pub fn state_of(store: &Store) -> (Hash256, StoredHeader) {
 }
 
 fn file(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/tiny").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/recorded/chains/tiny").join(name)
 }

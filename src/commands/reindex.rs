@@ -156,7 +156,7 @@ mod tests {
     const CLOCKS: Clocks = Clocks { unix_millis: || 1_800_000_000_000, millis: || 0 };
 
     fn tiny(name: &str) -> OsString {
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/tiny").join(name).into()
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/recorded/chains/tiny").join(name).into()
     }
 
     /// Parses a command line for the store in a folder, and loads its settings.

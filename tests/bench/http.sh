@@ -3,13 +3,12 @@
 #
 #   tests/bench/http.sh
 #
-# Needs nginx, wrk, curl and jq, a release build of nisd, and the recorded chain `all-forks` in
-# ${NISD_SHARED:-../shared}. Both servers run at the same time and are measured in turns, so that other load on
-# the machine affects both. DURATION (10s), ROUNDS (3) and NISD (target/release/nisd) can be set.
+# Needs nginx, wrk, curl and jq, and a release build of nisd. Both servers run at the same time and are measured in
+# turns, so that other load on the machine affects both. DURATION (10s), ROUNDS (3) and NISD (target/release/nisd) can be set.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 duration=${DURATION:-10s} rounds=${ROUNDS:-3} nisd=${NISD:-target/release/nisd}
-chain=${NISD_SHARED:-../shared}/data/chains/all-forks
+chain=tests/data/recorded/chains/all-forks
 work=$(mktemp -d)
 node='' proxy=''
 stop() {

@@ -7,7 +7,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use crate::common::daemon::{CommandOutput, run};
-use crate::common::{older_store, shared, tiny};
+use crate::common::{older_store, recorded, tiny};
 use nisd::codec::Context;
 use nisd::state;
 use nisd::store::{AccessMode, ChainIdentity, Options, Read, SCHEMA, Store, Table, WriteTxn, stored_block, tip};
@@ -302,7 +302,7 @@ fn a_tampered_block_is_rejected() {
 
 #[test]
 fn blocks_of_another_chain_are_rejected() {
-    let Some(other) = shared("data/chains/all-forks") else { return };
+    let other = recorded("chains/all-forks");
     let place = StoreFolder::new();
     let import = place.import(&other.join("blocks.bin.gz"));
     import.expect_failure(1, &["height 2 is rejected", "does not follow"]);

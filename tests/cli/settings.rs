@@ -14,7 +14,7 @@ use proptest::prelude::*;
 
 const HOME: &str = "/home/someone";
 /// The configuration of a recorded chain.
-const TINY: &str = include_str!("../data/tiny/config.json");
+const TINY: &str = include_str!("../data/recorded/chains/tiny/config.json");
 
 fn file(text: &str) -> Result<Settings, ConfigError> {
     build(Some((Path::new("conf/node.properties"), text.as_bytes())), Vec::new(), Some(Path::new(HOME)))

@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::http::HttpResponse;
 use super::json_text::Json;
+use super::open_maybe_compressed;
 use super::websocket::{BINARY, CLOSE, CONTINUATION, PING, PONG, Stomp, TEXT, decode, encode};
 
 /// Default time to wait for a recorded message.
@@ -34,7 +35,8 @@ pub struct Line {
 
 /// Reads all lines of a file.
 pub fn read_file(path: &Path) -> Vec<Line> {
-    let text = std::fs::read_to_string(path).expect("the recording is there");
+    let mut text = String::new();
+    open_maybe_compressed(path).read_to_string(&mut text).expect("a text");
     let line = |line: &str| {
         let row: Value = serde_json::from_str(line).expect("a line is JSON");
         let text = |name: &str| row[name].as_str().expect("a text").to_owned();

@@ -1,6 +1,6 @@
 //! Recorded HTTP exchanges: reads them and compares a response with the recorded one.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead as _, BufReader};
 use std::net::IpAddr;
 use std::path::Path;
 
@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::http::HttpResponse;
 use super::json_text::Json;
+use super::open_maybe_compressed;
 
 /// How a response is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,12 +44,7 @@ pub struct Exchange {
 
 /// Reads all exchanges of a file, which may be compressed.
 pub fn read_file(path: &Path) -> Vec<Exchange> {
-    let file = std::fs::File::open(path).expect("the recording can be opened");
-    let input: Box<dyn Read> = match path.extension().is_some_and(|extension| extension == "gz") {
-        true => Box::new(flate2::read::GzDecoder::new(file)),
-        false => Box::new(file),
-    };
-    let lines = BufReader::new(input).lines();
+    let lines = BufReader::new(open_maybe_compressed(path)).lines();
     lines.map(|line| Exchange::parse(&line.expect("the recording is text"))).collect()
 }
 

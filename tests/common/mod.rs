@@ -12,11 +12,44 @@ pub mod refusals;
 pub mod slow_disk;
 pub mod websocket;
 
-use std::io::{Read as _, Write};
-use std::path::PathBuf;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
 
-/// Returns the path of a file or folder of the data beside the project; prints a notice and returns `None` where it is
-/// absent.
+/// Returns the path of a file or folder recorded from NIS1 nodes.
+pub fn recorded(name: &str) -> PathBuf {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data/recorded").join(name);
+    assert!(path.exists(), "{} is absent", path.display());
+    path
+}
+
+/// Reads a recorded text, which may be compressed.
+pub fn read_recorded(name: &str) -> String {
+    let mut text = String::new();
+    open_maybe_compressed(&recorded(name)).read_to_string(&mut text).expect("a text");
+    text
+}
+
+/// Reads a group of the vectors in a file.
+pub fn vector_group(file: &str, group: &str) -> serde_json::Value {
+    let mut all: serde_json::Value =
+        serde_json::from_str(&read_recorded(&format!("vectors-{file}.json.gz"))).expect("JSON");
+    let group = all[group].take();
+    let is_empty = group.as_array().map(Vec::is_empty).or_else(|| group.as_object().map(|group| group.is_empty()));
+    assert!(is_empty == Some(false), "the group has no vectors");
+    group
+}
+
+/// Opens a file; one whose name ends in `.gz` is decompressed.
+pub fn open_maybe_compressed(path: &Path) -> Box<dyn Read> {
+    let file = std::fs::File::open(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    match path.extension().is_some_and(|extension| extension == "gz") {
+        true => Box::new(flate2::read::GzDecoder::new(file)),
+        false => Box::new(file),
+    }
+}
+
+/// Returns the path of a file of the folder that `NISD_SHARED` names, or of `../shared`: data of other projects, which
+/// is no part of this one. Prints a notice and returns `None` where it is absent.
 pub fn shared(path: &str) -> Option<PathBuf> {
     let root = std::env::var_os("NISD_SHARED").map(PathBuf::from);
     let root = root.unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../shared"));
@@ -72,7 +105,7 @@ pub fn older_store(schema: u32) -> Vec<u8> {
     bytes
 }
 
-/// Returns the path of a file of the recorded chain `tiny`, which is part of the project.
+/// Returns the path of a file of the smallest recorded chain.
 pub fn tiny(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data/tiny").join(name)
+    recorded("chains/tiny").join(name)
 }

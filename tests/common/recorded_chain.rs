@@ -14,7 +14,7 @@ use nisd::state::{digest, set_epoch_size};
 use nisd::store::{ChainIdentity, Options, Store, StoredHeader, tip};
 use serde_json::Value;
 
-use crate::common::{shared, tiny};
+use crate::common::recorded;
 
 /// A network time later than every recorded block.
 pub const FAR_FUTURE: Timestamp = Timestamp(i32::MAX - 100);
@@ -30,17 +30,14 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// Opens the chain in a folder of the recorded data.
-    pub fn open(name: &str) -> Option<Chain> {
-        shared(&format!("data/chains/{name}")).map(Chain::in_folder)
-    }
-
-    /// Opens the smallest chain, a copy within the project without the other recordings of it.
+    /// Opens the smallest chain.
     pub fn tiny() -> Chain {
-        Chain::in_folder(tiny(""))
+        Chain::open("tiny")
     }
 
-    fn in_folder(folder: PathBuf) -> Chain {
+    /// Opens a recorded chain: `tiny`, `all-forks` or `one-year`.
+    pub fn open(name: &str) -> Chain {
+        let folder = recorded("chains").join(name);
         let settings = config::load(Some(&folder.join("config.json")), Vec::new(), Some(&folder));
         let Settings { network, nemesis, .. } = settings.expect("the recorded configuration");
         let nemesis = nemesis.read().expect("the recorded nemesis block");

@@ -1,7 +1,5 @@
 //! Replays recorded exchanges with NIS1 against the program over real sockets.
-//!
-//! The recordings lie outside this repository (see `crate::common::shared`); their README defines the comparison.
-//! Exchanges that are not replayed are counted and listed.
+//! The recordings' README defines the comparison. Exchanges that are not replayed are counted and listed.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -10,7 +8,7 @@ use std::path::Path;
 use crate::common::daemon::{Node, run};
 use crate::common::exchange::{Compare, Exchange, read_file};
 use crate::common::http::{self, HttpResponse};
-use crate::common::{print_notice, shared};
+use crate::common::{print_notice, recorded};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -296,12 +294,8 @@ fn start(chain: &Path, store: &Path, clock: i32, settings: &[&str]) -> Node {
 
 /// Replays a whole recording against a node on its chain.
 fn replay_chain(chain: &str, recording: &str, clock: i32) {
-    let (Some(chain_folder), Some(recording)) =
-        (shared(&format!("data/chains/{chain}")), shared(&format!("data/http/{recording}")))
-    else {
-        return;
-    };
-    let exchanges = read_file(&recording);
+    let chain_folder = recorded("chains").join(chain);
+    let exchanges = read_file(&recorded("http").join(recording));
     let store = import(&chain_folder);
     let [key, name] = &boot_settings(chain);
     let node = start(&chain_folder, store.path(), clock, &[&SETTINGS, [key.as_str(), name].as_slice()].concat());
@@ -310,7 +304,7 @@ fn replay_chain(chain: &str, recording: &str, clock: i32) {
 
 #[test]
 fn requests_on_tiny_are_answered_as_recorded() {
-    replay_chain("tiny", "tiny.jsonl", 3240);
+    replay_chain("tiny", "tiny.jsonl.gz", 3240);
 }
 
 #[test]
@@ -364,10 +358,8 @@ fn fill_accounts(setting: &str, accounts: &Value) -> String {
 
 #[test]
 fn requests_on_tiny_with_other_settings_are_answered_as_recorded() {
-    let (Some(chain), Some(recording)) = (shared("data/chains/tiny"), shared("data/http/tiny-variants.jsonl")) else {
-        return;
-    };
-    let exchanges = read_file(&recording);
+    let chain = recorded("chains/tiny");
+    let exchanges = read_file(&recorded("http/tiny-variants.jsonl.gz"));
     let keys = std::fs::read(chain.join("keys.json")).expect("the keys of the chain");
     let keys: Value = serde_json::from_slice(&keys).expect("JSON");
     let store = import(&chain);

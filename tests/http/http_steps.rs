@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use crate::common::exchange::{Exchange as Recorded, read_file};
-use crate::common::{print_notice, shared};
+use crate::common::{print_notice, recorded};
 use crate::recorded_chain::{Chain, tip_of};
 use nisd::api::views::ClockState;
 use nisd::api::{
@@ -169,9 +169,7 @@ fn bytes_of(recorded: &Recorded) -> Vec<u8> {
 }
 
 fn replay(chain: &str, recording: &str) {
-    let (Some(mut chain), Some(recording)) = (Chain::open(chain), shared(&format!("data/http/{recording}"))) else {
-        return;
-    };
+    let (mut chain, recording) = (Chain::open(chain), recorded(&format!("http/{recording}")));
     chain.network.chain.history_from = Some(Height(1));
     let folder = tempfile::tempdir().unwrap();
     let store = chain.store(folder.path());
@@ -199,7 +197,7 @@ fn replay(chain: &str, recording: &str) {
 
 #[test]
 fn requests_on_tiny_have_the_same_response_in_steps() {
-    replay("tiny", "tiny.jsonl");
+    replay("tiny", "tiny.jsonl.gz");
 }
 
 #[test]

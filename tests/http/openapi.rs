@@ -1,5 +1,5 @@
 //! Checks the OpenAPI document against the routes, NEM's own description, the responses of NIS1, and a node's responses
-//! to the examples in the document. The recordings lie outside this repository (see `crate::common::shared`).
+//! to the examples in the document.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use crate::common::daemon::{Node, run};
 use crate::common::exchange::{Exchange, read_file};
 use crate::common::http_client::{Client, ClientResponse, get};
 use crate::common::private_network::{Genesis, TOTAL, address, key_pair, now};
-use crate::common::{print_notice, shared, tiny};
+use crate::common::{print_notice, recorded, shared, tiny};
 use crate::schema::{mismatch, resolve};
 use nisd::api::ROUTES;
 use nisd::api::route::{Access, Method};
@@ -225,9 +225,8 @@ fn compare(exchange: &Exchange, document: &Value) -> Option<String> {
 fn every_recorded_response_matches_the_document() {
     let document = document();
     let mut described: BTreeMap<String, usize> = BTreeMap::new();
-    for file in ["tiny.jsonl", "all-forks.jsonl.gz", "one-year.jsonl.gz", "tiny-variants.jsonl"] {
-        let Some(path) = shared(&format!("data/http/{file}")) else { return };
-        for exchange in read_file(&path) {
+    for file in ["tiny.jsonl.gz", "all-forks.jsonl.gz", "one-year.jsonl.gz", "tiny-variants.jsonl.gz"] {
+        for exchange in read_file(&recorded("http").join(file)) {
             compare(&exchange, &document).into_iter().for_each(|route| *described.entry(route).or_default() += 1);
         }
     }

@@ -2,14 +2,13 @@
 //! recorded responses of NIS1 to transactions of every kind.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::common::daemon::{Node, run};
 use crate::common::http_client::Client;
 use crate::common::private_network::{Genesis, NETWORK};
-use crate::common::{print_notice, refusals, shared, tiny};
+use crate::common::{print_notice, read_recorded, recorded, refusals, tiny};
 use nisd::codec::{Context, SigningForm};
 use nisd::crypto::{KeyPair, PrivateKey};
 use nisd::model::{Address, Body, Hash256, Height, Timestamp, Transaction};
@@ -229,8 +228,7 @@ const CODES: &[i64] = &[
 
 #[test]
 fn every_admission_result_is_answered_as_recorded() {
-    let Some(file) = shared("data/rejects/transactions.jsonl") else { return };
-    let cases = fs::read_to_string(file).unwrap();
+    let cases = read_recorded("rejects/transactions.jsonl.gz");
     let cases: Vec<Value> = cases.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     // One store of the smallest chain, and others for what only they show.
     let places = [("tiny", 60), ("all-forks", 398), ("all-forks", 698), ("all-forks", 4010), ("one-year", 9573)];
@@ -240,7 +238,7 @@ fn every_admission_result_is_answered_as_recorded() {
         let (config, blocks) = match chain {
             "tiny" => (tiny("config.json"), tiny("blocks.bin")),
             _ => {
-                let path = |name| shared(&format!("{folder}/{name}")).expect("a recorded chain");
+                let path = |name| recorded(&format!("{folder}/{name}"));
                 (path("config.json"), path("blocks.bin.gz"))
             }
         };

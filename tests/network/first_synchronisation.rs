@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::daemon::{Node, run};
 use crate::common::http_client::Client;
-use crate::common::shared;
+use crate::common::recorded;
 use tempfile::TempDir;
 
 /// Maximum wait.
@@ -27,11 +27,11 @@ struct Chain {
 }
 
 impl Chain {
-    /// Opens it; prints a notice and returns `None` without the recorded data.
-    fn open() -> Option<Chain> {
-        let config = shared("data/chains/all-forks/config.json")?;
+    /// Opens it.
+    fn open() -> Chain {
+        let config = recorded("chains/all-forks/config.json");
         let blocks = config.with_file_name("blocks.bin.gz");
-        Some(Chain { config, blocks, folder: tempfile::tempdir().expect("a folder") })
+        Chain { config, blocks, folder: tempfile::tempdir().expect("a folder") }
     }
 
     fn store(&self, name: &str) -> PathBuf {
@@ -80,7 +80,7 @@ fn wait_for_height(node: &Node, least: u64) {
 
 #[test]
 fn a_new_node_downloads_the_chain_despite_kills_and_a_shorter_peer() {
-    let Some(chain) = Chain::open() else { return };
+    let chain = Chain::open();
     chain.import("first", TIP);
     std::fs::create_dir(chain.store("second")).expect("a folder");
     std::fs::copy(chain.store("first").join("data.mdb"), chain.store("second").join("data.mdb")).expect("a copy");
@@ -103,7 +103,7 @@ fn a_new_node_downloads_the_chain_despite_kills_and_a_shorter_peer() {
 
 #[test]
 fn downloaded_blocks_are_imported_only_if_they_lead_to_the_checkpoint() {
-    let Some(chain) = Chain::open() else { return };
+    let chain = Chain::open();
     chain.import("first", TIP);
     let other = chain.run("first", &[], &[]);
     let block = Client::connect(other.http).block(3_000).json();

@@ -12,7 +12,7 @@ use crate::common::daemon::{CommandOutput, Process, closed_port, nisd, run, wait
 use crate::common::exchange::decode_base64;
 use crate::common::http_client::Client;
 use crate::common::private_network::{Genesis, TOTAL, address, key_pair, now};
-use crate::common::{shared, tiny};
+use crate::common::{read_recorded, shared, tiny};
 use crate::recorded_chain::Chain;
 use nisd::codec::{Context, SigningForm};
 use nisd::model::{Amount, Block};
@@ -371,8 +371,7 @@ fn a_node_joins_mijinnet_without_any_file() {
 
 #[test]
 fn a_recorded_nemesis_answer_of_nis1_is_accepted() {
-    let Some(recording) = shared("data/http/tiny.jsonl") else { return };
-    let text = fs::read_to_string(recording).expect("a recording");
+    let text = read_recorded("http/tiny.jsonl.gz");
     let line = text.lines().find(|line| line.contains("\"id\":\"tiny-03120\"")).expect("the answer");
     let recorded: serde_json::Value = serde_json::from_str(line).expect("JSON");
     assert_eq!((&recorded["path"], &recorded["body"]), (&"/block/at/public".into(), &"{\"height\":1}".into()));

@@ -137,7 +137,7 @@ fn check_mempool(store: &Store, fork: &Fork, outcome: &BranchOutcome, announced:
 }
 
 fn every_fork_is_resolved_as_recorded(name: &str) {
-    let Some(chain) = Chain::open(name) else { return };
+    let chain = Chain::open(name);
     let folders = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let (straight, forked) = (chain.store(folders.0.path()), chain.store(folders.1.path()));
     let blocks = chain.blocks();

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use crate::common::daemon::run;
 use crate::common::exchange::{Exchange, read_file};
-use crate::common::{print_notice, shared};
+use crate::common::{print_notice, recorded};
 use crate::recorded_chain::Chain;
 use nisd::chain::rollback;
 use nisd::model::{Address, Height, MosaicDefinition, MosaicId};
@@ -31,7 +31,7 @@ struct Recording {
 
 impl Recording {
     fn open(name: &str, file: &str) -> Option<Recording> {
-        let (mut chain, file) = (Chain::open(name)?, shared(&format!("data/http/{file}"))?);
+        let (mut chain, file) = (Chain::open(name), recorded(&format!("http/{file}")));
         chain.network.chain.history_from = Some(Height::NEMESIS);
         let folder = tempfile::tempdir().expect("a folder");
         let store = chain.store(folder.path());
@@ -97,7 +97,7 @@ fn what_accounts_had_is_as_recorded(name: &str, file: &str) {
 
 #[test]
 fn the_account_history_of_tiny_is_as_recorded() {
-    what_accounts_had_is_as_recorded("tiny", "tiny.jsonl");
+    what_accounts_had_is_as_recorded("tiny", "tiny.jsonl.gz");
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn lists(store: &Store) -> BTreeSet<u64> {
 
 #[test]
 fn importances_are_kept_from_the_configured_height_and_pruned_gradually() {
-    let Some(mut chain) = Chain::open("all-forks") else { return };
+    let mut chain = Chain::open("all-forks");
     let folder = tempfile::tempdir().expect("a folder");
     chain.network.chain.history_from = Some(Height(1000));
     let store = chain.store(folder.path());
@@ -134,7 +134,7 @@ fn importances_are_kept_from_the_configured_height_and_pruned_gradually() {
 
 #[test]
 fn a_check_verifies_historical_importances_from_their_first_known_height() {
-    let Some(mut chain) = Chain::open("all-forks") else { return };
+    let mut chain = Chain::open("all-forks");
     let folder = tempfile::tempdir().expect("a folder");
     chain.network.chain.history_from = Some(Height(1000));
     chain.import(&chain.store(folder.path()), u64::MAX);
@@ -277,7 +277,7 @@ fn a_rollback_undoes_supply_changes() {
 
 #[test]
 fn supplies_and_expirations_of_tiny_are_as_recorded() {
-    supplies_are_as_recorded("tiny", "tiny.jsonl");
+    supplies_are_as_recorded("tiny", "tiny.jsonl.gz");
 }
 
 #[test]

@@ -1,14 +1,12 @@
 //! The recorded network of three NIS1 nodes, rebuilt with three nodes of ours that have the same settings and lists of
 //! peers.
-//!
-//! The settings lie outside this repository (see `crate::common::shared`).
 
 use std::fs;
 use std::path::Path;
 
 use crate::common::daemon::{Node, nisd};
 use crate::common::http_client::Client;
-use crate::common::shared;
+use crate::common::recorded;
 use crate::members::{active_peers, loopback, wait_for};
 use tempfile::TempDir;
 
@@ -39,7 +37,7 @@ fn start(folder: &TempDir) -> Node {
 
 #[test]
 fn three_nodes_with_recorded_settings_find_each_other_and_make_one_chain() {
-    let Some(configs) = shared("data/peer/steady-config") else { return };
+    let configs = recorded("peer/steady-config");
     let ports = NODES.map(|_| loopback(1).port());
     let folders = NODES.map(|node| lay_out(&configs, node, &ports));
     let nodes = folders.each_ref().map(start);

@@ -1,11 +1,9 @@
 //! Recorded conversations of NIS1 nodes: every message can be decoded and encodes to the same bytes.
-//!
-//! The recordings lie outside this repository (see `crate::common::shared`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 
-use crate::common::{print_notice, shared};
+use crate::common::{print_notice, recorded};
 use crate::peer_recording::{Call, Recording, read};
 use nisd::codec::{Context, Format, Readable, Writable};
 use nisd::model::{Block, Height, Transaction};
@@ -334,7 +332,7 @@ fn verified<T: Writable>(pushed: &SecureEntity<T>) -> Result<(), &'static str> {
 
 /// Checks a recording of well-behaved nodes with this many calls and signed answers.
 fn check(name: &str, calls: usize, signatures: usize) {
-    let Some(folder) = shared("data/peer") else { return };
+    let folder = recorded("peer");
     let recording = read(&folder, name);
     let found = Results::check(name, &recording);
     assert_eq!((recording.calls.len(), found.signatures()), (calls, signatures));
@@ -363,7 +361,7 @@ fn recorded_fork_messages_are_decoded() {
 
 #[test]
 fn recorded_messages_of_faulty_peers_are_decoded_except_for_their_faults() {
-    let Some(folder) = shared("data/peer") else { return };
+    let folder = recorded("peer");
     let recording = read(&folder, "misbehave");
     let found = Results::check("misbehave", &recording);
     assert_eq!((recording.calls.len(), found.signatures()), (266, 144));

@@ -1,9 +1,8 @@
 //! This node in the place of each recorded NIS1 node that receives requests: with that node's key and its chain at each
 //! time, it answers with the same bytes.
 //!
-//! The recordings lie outside this repository (see `crate::common::shared`). Blocks arrive when they arrived at the
-//! recorded node: pushed blocks as requests like all others, its own blocks when it pushed them, fetched blocks when it
-//! received them.
+//! Blocks arrive when they arrived at the recorded node: pushed blocks as requests like all others, its own blocks when
+//! it pushed them, fetched blocks when it received them.
 
 mod comparison;
 mod source;
@@ -14,7 +13,7 @@ use std::time::Duration;
 
 use crate::answering_node::AnsweringNode;
 use crate::common::http::HttpResponse;
-use crate::common::{print_notice, shared};
+use crate::common::{print_notice, recorded};
 use crate::peer_recording::Call;
 use crate::recorded_chain::copy_store;
 use comparison::{Outcome, Translated, compare, in_json};
@@ -270,7 +269,7 @@ fn reason_to_skip(call: &Call) -> Option<&'static str> {
 /// Replays the parts of several nodes of a recording, prints the result, and compares the counts with the expected
 /// ones.
 fn check(name: &'static str, nodes: &[&'static str], expected: Counts) {
-    let Some(folder) = shared("data/peer") else { return };
+    let folder = recorded("peer");
     let source = Source::read(&folder, name);
     let (mut outcomes, mut equal, mut in_json) = (BTreeMap::new(), BTreeMap::new(), 0);
     let mut taken_in: Option<(Vec<Block>, TempDir)> = None;

@@ -1,8 +1,7 @@
 //! This node in the place of a recorded NIS1 node that sends requests: its peers answer as recorded, and this node must
 //! send the same requests at the same times and judge the peers alike.
 //!
-//! The recordings lie outside this repository (see `crate::common::shared`). Recorded valid proofs are made anew for
-//! the challenges of this node; invalid ones stay invalid.
+//! Recorded valid proofs are made anew for the challenges of this node; invalid ones stay invalid.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
@@ -10,7 +9,7 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::common::{Random, print_notice, shared};
+use crate::common::{Random, print_notice, recorded};
 use crate::peer_recording::{Call, Recording, read};
 use nisd::codec::{Context, Format};
 use nisd::model::{Address, Hash256, Height, Timestamp};
@@ -259,7 +258,7 @@ fn now(running: Duration) -> Now {
 
 #[test]
 fn peers_with_one_fault_each_get_the_state_of_nis1() {
-    let Some(folder) = shared("data/peer") else { return };
+    let folder = recorded("peer");
     let mut replay = Replay::new(&folder, "misbehave", "T", 30);
     replay.run(Duration::from_secs(15));
     let mut expected = BTreeMap::new();
@@ -303,7 +302,7 @@ fn peers_with_one_fault_each_get_the_state_of_nis1() {
 
 #[test]
 fn a_joining_node_sends_the_requests_of_nis1_at_the_same_times() {
-    let Some(folder) = shared("data/peer") else { return };
+    let folder = recorded("peer");
     const END: f64 = 10.0;
     let mut replay = Replay::new(&folder, "bootstrap", "C", 5);
     let calls = &replay.recorded_peers.recording.calls;

@@ -2,9 +2,8 @@
 //! same chain.
 
 use std::collections::BTreeMap;
-use std::fs;
 
-use crate::common::{print_notice, shared};
+use crate::common::{print_notice, read_recorded};
 use crate::recorded_chain::{Chain, digest_of, tip_of};
 use crate::remote::{Remote, StoreFixture, Synchronisation, bytes_of, push, synchronise, text_of};
 use nisd::chain::chain_comparer::{ComparisonResult, Interaction};
@@ -16,16 +15,15 @@ use serde_json::{Value, json};
 
 /// Runs all cases of a file, ordered by chain and height.
 fn replay(file: &str, mut check: impl FnMut(&mut StoreFixture<'_>, &Value) -> Vec<String>) {
-    let Some(path) = shared(&format!("data/rejects/{file}")) else { return };
     let mut groups: BTreeMap<String, BTreeMap<u64, Vec<Value>>> = BTreeMap::new();
-    for line in fs::read_to_string(path).unwrap().lines() {
+    for line in read_recorded(&format!("rejects/{file}.gz")).lines() {
         let case: Value = serde_json::from_str(line).unwrap();
         let heights = groups.entry(case["chain"].as_str().unwrap().to_owned()).or_default();
         heights.entry(case["height"].as_u64().unwrap()).or_default().push(case);
     }
     let (mut count, mut wrong) = (0, Vec::new());
     for (name, heights) in &groups {
-        let chain = Chain::open(name).unwrap();
+        let chain = Chain::open(name);
         let mut stage = StoreFixture::new(&chain);
         for (height, cases) in heights {
             stage.advance_to(*height);

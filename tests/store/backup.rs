@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::common::daemon::{CommandOutput, Node, Process, nisd, run};
 use crate::common::http_client::Client;
 use crate::common::private_network::{Genesis, address, key_pair, now, private_key};
-use crate::common::{Random, older_store, print_notice, shared, tiny};
+use crate::common::{Random, older_store, print_notice, recorded, tiny};
 use nisd::model::Amount;
 
 /// Number of copies that are killed before one may complete.
@@ -157,7 +157,7 @@ fn the_store_of_another_network_is_not_replaced() {
 
 #[test]
 fn backups_during_an_import_are_stores_of_one_commit_despite_kills() {
-    let Some(chain) = shared("data/chains/all-forks") else { return };
+    let chain = recorded("chains/all-forks");
     let folder = tempfile::tempdir().expect("a folder");
     let (data, copy, whole) = (folder.path().join("store"), folder.path().join("copy"), folder.path().join("whole"));
     let (config, blocks) = (chain.join("config.json"), chain.join("blocks.bin.gz"));

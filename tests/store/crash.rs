@@ -13,7 +13,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use crate::common::daemon::{Node, Process, nisd, run};
 use crate::common::http_client::{Client, post};
 use crate::common::private_network::{Genesis, address, key_pair, now, private_key, transfer};
-use crate::common::{Random, from_environment, print_notice, shared};
+use crate::common::{Random, from_environment, print_notice, recorded};
 use nisd::codec::SigningForm;
 use nisd::model::Amount;
 use tempfile::TempDir;
@@ -125,7 +125,7 @@ fn compare(chain: &Chain, found: &BTreeMap<u64, String>) {
 
 #[test]
 fn a_kill_during_an_import_loses_no_committed_block() {
-    let Some(folder) = shared("data/chains/all-forks") else { return };
+    let folder = recorded("chains/all-forks");
     let chain = Chain { config: folder.join("config.json"), blocks: folder.join("blocks.bin.gz") };
     let (crashes, mut random) = crash_plan();
     let (taken, tip, whole) = measure(&chain);
@@ -166,7 +166,7 @@ fn a_kill_during_an_import_loses_no_committed_block() {
 
 #[test]
 fn a_kill_during_a_reindex_leaves_a_store_and_the_next_one_completes_it() {
-    let Some(folder) = shared("data/chains/all-forks") else { return };
+    let folder = recorded("chains/all-forks");
     let chain = Chain { config: folder.join("config.json"), blocks: folder.join("blocks.bin.gz") };
     let (crashes, mut random) = crash_plan();
     let victim = CrashedStore::new();

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use crate::common::daemon::{CommandOutput, Node, Process, nisd, run};
 use crate::common::http_client::Client;
 use crate::common::private_network::{Genesis, address, key_pair, now, private_key, transfer};
-use crate::common::{print_notice, shared, tiny};
+use crate::common::{print_notice, recorded, tiny};
 use nisd::codec::SigningForm;
 use nisd::model::Amount;
 use tempfile::TempDir;
@@ -250,7 +250,7 @@ mount -o remount,size=64m "$DISK"
 #[test]
 fn a_disk_that_fills_up_during_a_reindex_ends_it_and_the_next_one_continues() {
     let Some(disk) = Disk::new() else { return };
-    let Some(chain) = shared("data/chains/all-forks") else { return };
+    let chain = recorded("chains/all-forks");
     // There is just enough space, and something else uses it once the new store has begun to grow.
     let script = r#"
 "$1" import --config "$3" --data "$2" "$4"; "$1" digest --data "$2"

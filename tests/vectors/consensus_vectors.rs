@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use crate::common::shared;
+use crate::common::{recorded, shared, vector_group};
 use flate2::read::GzDecoder;
 use nisd::chain::chain_comparer::{ChainComparer, ComparisonResult, ComparisonStep, Decision, TipInfo, decide};
 use nisd::chain::proof::{block_score, effective_importance, generation_hash, hit, is_hit, target};
@@ -19,12 +19,8 @@ use nisd::state::{Account, LinkRole, RemoteLink};
 use serde_json::Value;
 
 /// Returns a group of the vectors.
-fn vectors(group: &str) -> Option<Value> {
-    let text = std::fs::read(shared("data/vectors-consensus.json")?).expect("the vectors");
-    let mut all: Value = serde_json::from_slice(&text).expect("JSON");
-    let group = all[group].take();
-    assert!(!group.is_null());
-    Some(group)
+fn vectors(group: &str) -> Value {
+    vector_group("consensus", group)
 }
 
 /// Returns the elements of a list that must not be empty.
@@ -76,7 +72,7 @@ fn network(settings: &[(&str, &str)]) -> Network {
 
 #[test]
 fn generation_hashes_follow_from_the_parent_and_the_signer() {
-    let Some(group) = vectors("generation_hash") else { return };
+    let group = vectors("generation_hash");
     for case in list(&group["cases"]) {
         let found = generation_hash(&hash(&case["previous_generation_hash"]), &key(&case["signer_public_key"]));
         assert_eq!(found, hash(&case["generation_hash"]), "{case}");
@@ -85,7 +81,7 @@ fn generation_hashes_follow_from_the_parent_and_the_signer() {
 
 #[test]
 fn difficulties_follow_from_their_windows() {
-    let Some(group) = vectors("difficulty") else { return };
+    let group = vectors("difficulty");
     for case in list(&group["cases"]) {
         let mut window = DifficultyWindow::default();
         let blocks = case["difficulties"].as_array().unwrap().iter().zip(case["timestamps"].as_array().unwrap());
@@ -99,7 +95,7 @@ fn difficulties_follow_from_their_windows() {
 
 #[test]
 fn a_chain_from_the_nemesis_block_has_its_difficulties_and_scores() {
-    let Some(group) = vectors("difficulty_sequence_from_nemesis") else { return };
+    let group = vectors("difficulty_sequence_from_nemesis");
     let mut window = DifficultyWindow::default();
     let (mut parent, mut chain_score) = (Timestamp(0), 0);
     for block in list(&group) {
@@ -117,7 +113,7 @@ fn a_chain_from_the_nemesis_block_has_its_difficulties_and_scores() {
 
 #[test]
 fn hits_follow_from_generation_hashes() {
-    let Some(group) = vectors("hit") else { return };
+    let group = vectors("hit");
     for case in list(&group["cases"]) {
         assert_eq!(hit(&hash(&case["generation_hash"])), unsigned(&case["hit"]), "{case}");
     }
@@ -125,7 +121,7 @@ fn hits_follow_from_generation_hashes() {
 
 #[test]
 fn targets_follow_from_importance_time_and_difficulty() {
-    let Some(group) = vectors("target") else { return };
+    let group = vectors("target");
     let mainnet = network(&[("nem.network", "mainnet")]).chain;
     for case in list(&group["cases"]) {
         let total = Amount::whole(unsigned(&case["nemesis_amount_xem"]));
@@ -142,7 +138,7 @@ fn targets_follow_from_importance_time_and_difficulty() {
 
 #[test]
 fn a_block_hits_from_its_first_second_on() {
-    let Some(group) = vectors("first_hit") else { return };
+    let group = vectors("first_hit");
     let chain = network(&[("nem.network", "mainnet")]).chain;
     for case in list(&group) {
         let hit = hit(&hash(&case["generation_hash"]));
@@ -160,7 +156,7 @@ fn a_block_hits_from_its_first_second_on() {
 
 #[test]
 fn network_time_is_rounded_to_seconds() {
-    let Some(group) = vectors("network_time") else { return };
+    let group = vectors("network_time");
     for case in list(&group) {
         assert_eq!(Timestamp::from_unix_millis(number(&case["unix_millis"])), timestamp(&case["seconds"]), "{case}");
     }
@@ -170,7 +166,7 @@ fn network_time_is_rounded_to_seconds() {
 fn remote_links_decide_which_account_is_credited() {
     const MADE: u64 = 1000;
     const REWRITE_LIMIT: u64 = 360;
-    let Some(group) = vectors("remote_status") else { return };
+    let group = vectors("remote_status");
     for case in list(&group) {
         let other = Address::from_public_key(&NAMESPACE_SINK, NetworkByte::TESTNET);
         let role = if case["side"] == "owner" { LinkRole::Owner } else { LinkRole::Remote };
@@ -189,7 +185,7 @@ fn remote_links_decide_which_account_is_credited() {
 
 #[test]
 fn the_chain_with_more_score_above_the_fork_wins() {
-    let Some(group) = vectors("fork_resolution") else { return };
+    let group = vectors("fork_resolution");
     for case in list(&group) {
         let partial_score = |blocks: &Value| {
             let mut parent = timestamp(&case["common_parent_timestamp"]);
@@ -208,7 +204,7 @@ fn the_chain_with_more_score_above_the_fork_wins() {
 
 #[test]
 fn hash_chains_reveal_the_fork_height() {
-    let Some(group) = vectors("hash_chain_comparison") else { return };
+    let group = vectors("hash_chain_comparison");
     let chain = network(&[("nem.network", "mainnet")]).chain;
     for case in list(&group) {
         let height = Height(unsigned(&case["local_height"]));
@@ -270,7 +266,7 @@ const PRIVATE: [(&str, &str); 6] = [
 
 #[test]
 fn forks_have_the_heights_of_their_network() {
-    let Some(group) = vectors("fork_heights") else { return };
+    let group = vectors("fork_heights");
     let mut other = PRIVATE;
     other[1].1 = "96";
     other[3].1 = "MAMIJINSVHBIPKT5XCFHJYGWL7WVRZQ6U7JG7LLN";
@@ -298,7 +294,7 @@ fn forks_have_the_heights_of_their_network() {
 
 #[test]
 fn the_treasury_block_holds_the_listed_transactions() {
-    let Some(group) = vectors("treasury_reissuance") else { return };
+    let group = vectors("treasury_reissuance");
     let forks = network(&[("nem.network", "mainnet")]).chain.forks;
     assert_eq!(group["height"], forks.treasury_reissuance);
     let hashes = |value| list(value).iter().map(hash).collect::<Vec<_>>();
@@ -308,7 +304,7 @@ fn the_treasury_block_holds_the_listed_transactions() {
 
 #[test]
 fn the_public_networks_have_their_identities_and_nemesis_blocks() {
-    let Some(group) = vectors("networks") else { return };
+    let group = vectors("networks");
     for (name, file) in
         [("mainnet", "nemesis.bin"), ("testnet", "nemesis-testnet.bin"), ("mijinnet", "nemesis-mijinnet.bin")]
     {
@@ -326,7 +322,7 @@ fn the_public_networks_have_their_identities_and_nemesis_blocks() {
 
 #[test]
 fn the_namespace_fee_sink_has_its_addresses() {
-    let Some(group) = vectors("fee_sinks") else { return };
+    let group = vectors("fee_sinks");
     let sink = &group["namespace_rental"];
     assert_eq!(key(&sink["public_key"]), NAMESPACE_SINK);
     for name in ["mainnet", "testnet", "mijinnet"] {
@@ -355,7 +351,7 @@ fn effective_importances(path: &Path, total: Amount) -> BTreeMap<u64, BTreeMap<S
 }
 
 fn every_block_of_a_recorded_chain_hits(name: &str) {
-    let Some(folder) = shared(&format!("data/chains/{name}")) else { return };
+    let folder = recorded(&format!("chains/{name}"));
     let settings = config::load(Some(&folder.join("config.json")), Vec::new(), Some(&folder)).unwrap();
     let (chain, total) = (settings.network.chain, settings.network.total_amount);
     let importances = effective_importances(&folder.join("importances.jsonl.gz"), total);

@@ -8,15 +8,10 @@ use serde_json::Value;
 
 /// Returns the rows of one section; a missing or empty section fails the test.
 fn section(name: &str) -> Vec<Value> {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/vectors-encoding.json");
-    let text = std::fs::read_to_string(path).expect("the vector file is readable");
-    let mut file: Value = serde_json::from_str(&text).expect("the vector file is JSON");
-    let rows = match file[name].take() {
+    match crate::common::vector_group("encoding", name) {
         Value::Array(rows) => rows,
         other => panic!("section {name} is {other}"),
-    };
-    assert!(!rows.is_empty(), "section {name} is empty");
-    rows
+    }
 }
 
 fn text<'a>(row: &'a Value, name: &str) -> &'a str {

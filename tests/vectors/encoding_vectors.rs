@@ -25,9 +25,7 @@ use serde_json::Value;
 const NETWORKS: [&str; 3] = ["mainnet", "testnet", "mijinnet"];
 
 fn vectors() -> Value {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/vectors-encoding.json");
-    let text = std::fs::read_to_string(path).expect("the vector file is readable");
-    serde_json::from_str(&text).expect("the vector file is JSON")
+    serde_json::from_str(&crate::common::read_recorded("vectors-encoding.json.gz")).expect("JSON")
 }
 
 /// Returns the rows of a section, which must not be empty.

@@ -1,7 +1,4 @@
 //! Trust, network time and task delays against vectors of NIS1, bit for bit.
-//!
-//! They lie outside this repository, in `vectors-peer.json` under `../shared/data`, or under `data` in the folder that
-//! the environment variable `NISD_SHARED` names. Without them these tests print a notice and check nothing.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -15,18 +12,17 @@ use nisd::peer::time_sync::{ClockAnswer, Sample, TimeSync, coupling, tolerance};
 use nisd::peer::trust::{Calculation, Members, TrustValues};
 use serde_json::Value;
 
+use crate::common::{read_recorded, vector_group};
+
 const NOW: Timestamp = Timestamp(1_000);
 
 /// Returns the text of the file of vectors.
-fn text() -> Option<String> {
-    Some(std::fs::read_to_string(crate::common::shared("data/vectors-peer.json")?).expect("a readable file"))
+fn text() -> String {
+    read_recorded("vectors-peer.json.gz")
 }
 
-fn section(name: &str) -> Option<Value> {
-    let mut all: Value = serde_json::from_str(&text()?).expect("JSON");
-    let section = all[name].take();
-    assert!(section.as_object().is_some_and(|section| !section.is_empty()), "{name} is empty");
-    Some(section)
+fn section(name: &str) -> Value {
+    vector_group("peer", name)
 }
 
 /// Returns the decimal numbers of the only list of this name exactly as written, because the JSON reader rounds.
@@ -89,7 +85,7 @@ fn trust(section: &Value, rows: usize) -> TrustValues {
 
 #[test]
 fn trust_equals_the_reference_in_every_bit_for_any_slice_size() {
-    let (Some(text), Some(section)) = (text(), section("trust")) else { return };
+    let (text, section) = (text(), section("trust"));
     let expected = to_bits(&decimals(&text, "afterLowCommunicationBoost"));
     assert_eq!(expected.len(), 5);
     for rows in [1, 3, usize::MAX] {
@@ -102,7 +98,7 @@ fn trust_equals_the_reference_in_every_bit_for_any_slice_size() {
 
 #[test]
 fn only_active_peers_are_candidates_with_the_reference_weights() {
-    let (Some(text), Some(section)) = (text(), section("trust")) else { return };
+    let (text, section) = (text(), section("trust"));
     let local = address(integer(&section["localNode"]));
     let is_active = |node: &Address| {
         let mut all = section["statuses"].as_object().expect("an object").iter();
@@ -140,7 +136,7 @@ fn answers(samples: &[Sample]) -> Vec<ClockAnswer> {
 
 #[test]
 fn time_samples_are_measured_as_by_the_reference() {
-    let Some(section) = section("timeSynchronization") else { return };
+    let section = section("timeSynchronization");
     let rows = section["samples"].as_array().expect("a list");
     assert!(!rows.is_empty());
     for row in rows {
@@ -151,7 +147,7 @@ fn time_samples_are_measured_as_by_the_reference() {
 
 #[test]
 fn network_time_is_moved_as_by_the_reference() {
-    let Some(section) = section("timeSynchronization") else { return };
+    let section = section("timeSynchronization");
     let samples: Vec<_> = section["samples"].as_array().expect("a list").iter().map(sample).collect();
     let cases = section["cases"].as_array().expect("a list");
     assert_eq!(cases.len(), 6);
@@ -171,7 +167,7 @@ fn network_time_is_moved_as_by_the_reference() {
 
 #[test]
 fn coupling_and_tolerance_by_age_match_the_reference() {
-    let (Some(text), Some(section)) = (text(), section("timeSynchronization")) else { return };
+    let (text, section) = (text(), section("timeSynchronization"));
     let tolerances = section["toleratedDeviationMs"].as_object().expect("an object");
     assert_eq!(tolerances.len(), 24);
     for (age, expected) in tolerances {
@@ -191,7 +187,7 @@ fn coupling_and_tolerance_by_age_match_the_reference() {
 
 #[test]
 fn task_delays_match_the_reference() {
-    let Some(section) = section("delayStrategies") else { return };
+    let section = section("delayStrategies");
     let tasks = [
         ("refresh", Task::Refresh),
         ("timeSynchronization", Task::TimeSynchronisation),

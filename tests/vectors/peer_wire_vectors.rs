@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 
-use crate::common::{print_notice, shared};
+use crate::common::{print_notice, read_recorded};
 use nisd::codec::{Context, Format, Readable, SigningForm, Writable};
 use nisd::crypto::hash::keccak256;
 use nisd::crypto::{KeyPair, PrivateKey, PublicKey, Signature};
@@ -28,9 +28,8 @@ const NOT_READ: [(&str, &str); 2] = [
     ("time synchronization result", "shown to people only"),
 ];
 
-fn vectors() -> Option<Value> {
-    let text = std::fs::read(shared("data/vectors-peer.json")?).expect("the vectors can be read");
-    Some(serde_json::from_slice(&text).expect("JSON"))
+fn vectors() -> Value {
+    serde_json::from_str(&read_recorded("vectors-peer.json.gz")).expect("JSON")
 }
 
 fn context() -> Context {
@@ -63,7 +62,7 @@ fn check<T: Readable + Writable + PartialEq + Debug>(row: &Value, name: &str) ->
 
 #[test]
 fn every_structure_is_read_and_written_in_both_formats() {
-    let Some(file) = vectors() else { return };
+    let file = vectors();
     let mut left_out = BTreeSet::new();
     for row in rows(&file, "structures") {
         let name = text(row, "name");
@@ -103,7 +102,7 @@ fn every_structure_is_read_and_written_in_both_formats() {
 
 #[test]
 fn an_identity_is_proved_by_the_recorded_signature() {
-    let Some(file) = vectors() else { return };
+    let file = vectors();
     let row = &file["identitySignature"];
     let challenge = Challenge(bytes(row, "challenge").try_into().expect("64 bytes"));
     let signature = Signature(bytes(row, "signature").try_into().expect("64 bytes"));
@@ -169,7 +168,7 @@ impl Readable for Skipped {
 
 #[test]
 fn every_request_is_sent_and_answered_as_recorded() {
-    let Some(file) = vectors() else { return };
+    let file = vectors();
     let node = pair(&file["keys"], "node1");
     let mut paths = BTreeSet::new();
     for row in rows(&file, "authenticated") {
@@ -217,7 +216,7 @@ fn check_block_list(row: &Value, challenge: &Challenge, node: &KeyPair) {
 
 #[test]
 fn a_pushed_transaction_is_signed_read_and_written_as_recorded() {
-    let Some(file) = vectors() else { return };
+    let file = vectors();
     let row = &file["secureEntity"];
     let transaction = Transaction::from_bytes(&bytes(row, "transactionBinary"), SigningForm::Verifiable, context());
     let transaction = transaction.expect("a transaction");
@@ -253,7 +252,7 @@ fn check_push<T: Readable + Writable + PartialEq + Debug>(pushed: &T, recorded: 
 
 #[test]
 fn a_chain_request_is_clamped_as_recorded() {
-    let Some(file) = vectors() else { return };
+    let file = vectors();
     let chain = ChainParameters::after_all_forks();
     let number = |row: &Value, name: &str| row[name].as_i64().map(|number| i32::try_from(number).expect("an int"));
     let rows = rows(&file, "chainRequestClamping");

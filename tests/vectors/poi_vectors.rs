@@ -1,8 +1,5 @@
-//! Importances against vectors of NIS1, bit for bit.
-//!
-//! They lie outside this repository, in `vectors-poi.json` under `../shared/data`, or under `data` in the folder that
-//! the environment variable `NISD_SHARED` names. Without them these tests print a notice and check nothing. The section
-//! `stateOrder` is about tables that this node does not have.
+//! Importances against vectors of NIS1, bit for bit. The section `stateOrder` is about tables that this node does not
+//! have.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,17 +14,13 @@ use nisd::model::network::ImportanceScheme;
 use nisd::model::{Address, Amount, Height, NetworkByte};
 use serde_json::Value;
 
+use crate::common::vector_group;
+
 const BLOCKS_PER_DAY: u64 = 1440;
 const TOTAL: Amount = Amount::whole(9_000_000_000);
 
-/// Returns one section of the vectors, with at least one row.
-fn section(name: &str) -> Option<Value> {
-    let text = std::fs::read_to_string(crate::common::shared("data/vectors-poi.json")?).expect("a readable file");
-    let mut all: Value = serde_json::from_str(&text).expect("JSON");
-    let section = all[name].take();
-    let rows = section.as_array().map_or_else(|| section.as_object().map_or(0, |rows| rows.len()), Vec::len);
-    assert!(rows > 0, "{name} is empty");
-    Some(section)
+fn section(name: &str) -> Value {
+    vector_group("poi", name)
 }
 
 fn list(value: &Value) -> &[Value] {
@@ -160,7 +153,7 @@ fn rows(entries: Vec<(u64, u64, u64)>) -> Vec<Vec<(u64, u64)>> {
 
 #[test]
 fn heights_are_grouped() {
-    let Some(rows) = section("groupedHeight") else { return };
+    let rows = section("groupedHeight");
     for row in list(&rows) {
         assert_eq!(Height(number(&row[0])).importance_height().0, number(&row[1]), "{row}");
     }
@@ -168,7 +161,7 @@ fn heights_are_grouped() {
 
 #[test]
 fn outlinks_decay() {
-    let Some(rows) = section("decay") else { return };
+    let rows = section("decay");
     let decays: Vec<_> = (0..31).map(|days| decay(days).expect("a day of the window")).collect();
     assert_eq!(to_bits(&decays), all_bits(&rows));
     assert_eq!(decay(31), None);
@@ -176,7 +169,7 @@ fn outlinks_decay() {
 
 #[test]
 fn addresses_have_the_hashes_of_java() {
-    let Some(rows) = section("hashes") else { return };
+    let rows = section("hashes");
     for row in list(&rows) {
         assert_eq!(u64::from(java_hash(&address(&row[0]))), number(&row[2]), "{row}");
     }
@@ -184,7 +177,7 @@ fn addresses_have_the_hashes_of_java() {
 
 #[test]
 fn keys_are_in_the_order_of_java_hash_maps() {
-    let Some(rows) = section("hashOrder") else { return };
+    let rows = section("hashOrder");
     for row in list(&rows) {
         let (mut table, mut first) = (JavaHashMapOrder::new(300), BTreeMap::new());
         let mut inserted = Vec::new();
@@ -220,7 +213,7 @@ fn in_small_slices(mut stage: impl FnMut(&mut Loop) -> bool) {
 
 #[test]
 fn graphs_have_the_clusters_and_the_proximity_of_the_reference() {
-    let Some(graphs) = section("clustering") else { return };
+    let graphs = section("clustering");
     for graph in list(&graphs) {
         let nodes = number(&graph["n"]) as usize;
         let edges: BTreeSet<_> =
@@ -239,7 +232,7 @@ fn graphs_have_the_clusters_and_the_proximity_of_the_reference() {
 
 #[test]
 fn scores_are_combined_as_by_the_reference() {
-    let Some(inputs) = section("scorer") else { return };
+    let inputs = section("scorer");
     for input in list(&inputs) {
         let part = |name: &str| decimals(&input[name]);
         let (outlinks, vested) = (part("outlinkScore"), part("vested"));
@@ -275,7 +268,7 @@ fn poi_input(case: &Value) -> (Settings, Accounts, Links) {
 
 #[test]
 fn complete_calculations_equal_those_of_the_reference_in_every_bit() {
-    let Some(cases) = section("poi") else { return };
+    let cases = section("poi");
     assert_eq!(list(&cases).len(), 24);
     for case in list(&cases) {
         let (settings, accounts, links) = poi_input(case);
@@ -311,7 +304,7 @@ fn complete_calculations_equal_those_of_the_reference_in_every_bit() {
 
 #[test]
 fn slices_of_any_size_give_the_same_bits() {
-    let Some(cases) = section("poi") else { return };
+    let cases = section("poi");
     for case in list(&cases) {
         let (settings, accounts, links) = poi_input(case);
         let results = |slice| {
@@ -328,7 +321,7 @@ fn slices_of_any_size_give_the_same_bits() {
 
 #[test]
 fn stakes_are_shared_as_by_the_reference() {
-    let Some(cases) = section("pos") else { return };
+    let cases = section("pos");
     for case in list(&cases) {
         let vested = numbers(&case["accounts"]);
         let holders = other_addresses(vested.len() as u8);
@@ -378,7 +371,7 @@ fn assert_nearly_equal(found: &BTreeMap<Address, Importance>, expected: &BTreeMa
 
 #[test]
 fn the_nemesis_blocks_give_the_importances_of_the_reference() {
-    let Some(networks) = section("nemesis") else { return };
+    let networks = section("nemesis");
     for (network, recorded) in networks.as_object().expect("networks") {
         let (accounts, expected) = recorded_accounts(recorded, address);
         let results = calculate(in_given_order(1), &accounts, &Links::new(), 1000).into_results();
@@ -393,7 +386,7 @@ fn the_nemesis_blocks_give_the_importances_of_the_reference() {
 
 #[test]
 fn the_nemesis_accounts_are_recorded_in_the_order_of_their_buckets() {
-    let Some(networks) = section("nemesis") else { return };
+    let networks = section("nemesis");
     for (network, recorded) in networks.as_object().expect("networks") {
         let buckets = capacity(number(&recorded["nAll"]) + 1);
         let bucket = |account: &Value| java_hash(&address(&account[0])) & (buckets - 1);
@@ -403,7 +396,7 @@ fn the_nemesis_accounts_are_recorded_in_the_order_of_their_buckets() {
 
 #[test]
 fn a_chain_gives_the_importances_of_the_reference_at_each_recalculation() {
-    let Some(chain) = section("chain") else { return };
+    let chain = section("chain");
     let known = addresses(&chain["addresses"]);
     let known = |index: &Value| known[number(index) as usize];
     for recorded in list(&chain["recalculations"]) {

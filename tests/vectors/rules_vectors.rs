@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::common::shared;
+use crate::common::vector_group;
 use nisd::config::{self, Settings};
 use nisd::crypto::{PublicKey, Signature};
 use nisd::model::transaction::{
@@ -27,12 +27,8 @@ const ALICE: PublicKey = PublicKey([1; 32]);
 const BOB: PublicKey = PublicKey([2; 32]);
 
 /// Returns a group of the vectors.
-fn vectors(group: &str) -> Option<Value> {
-    let file = shared("data/vectors-consensus.json")?;
-    let mut all: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
-    let group = all[group].take();
-    assert!(!group.is_null());
-    Some(group)
+fn vectors(group: &str) -> Value {
+    vector_group("consensus", group)
 }
 
 fn cases(group: &Value) -> &[Value] {
@@ -140,7 +136,7 @@ const ERAS: [u64; 3] = [874_999, 875_000, 1_250_000];
 
 #[test]
 fn transfers_cost_the_minimum_fees_of_all_three_eras() {
-    let Some(group) = vectors("transfer_minimum_fees") else { return };
+    let group = vectors("transfer_minimum_fees");
     at(500_000, |ledger| {
         for (index, case) in cases(&group).iter().enumerate() {
             let mut mosaics = Vec::new();
@@ -164,7 +160,7 @@ fn transfers_cost_the_minimum_fees_of_all_three_eras() {
 
 #[test]
 fn the_first_fee_of_a_value_rises_at_the_thresholds() {
-    let Some(group) = vectors("pre_first_fork_xem_fee_thresholds") else { return };
+    let group = vectors("pre_first_fork_xem_fee_thresholds");
     at(2, |ledger| {
         let fee = |units: u64| minimum_fee(&transfer(Amount::whole(units).0, 0, Vec::new()), ledger, 2);
         for (index, threshold) in group["thresholds"].as_array().unwrap().iter().enumerate() {
@@ -176,7 +172,7 @@ fn the_first_fee_of_a_value_rises_at_the_thresholds() {
 
 #[test]
 fn scarce_mosaics_are_cheaper_from_the_thresholds_on() {
-    let Some(group) = vectors("supply_adjustment_thresholds") else { return };
+    let group = vectors("supply_adjustment_thresholds");
     at(900_000, |ledger| {
         // Beyond 24 the minimum fee of 1 hides the adjustment.
         for (adjustment, threshold) in group["thresholds"].as_array().unwrap().iter().enumerate().take(25).skip(1) {
@@ -245,7 +241,7 @@ fn of_kind(name: &str) -> Transaction {
 
 #[test]
 fn other_kinds_cost_the_minimum_fees_of_all_three_eras() {
-    let Some(group) = vectors("other_minimum_fees") else { return };
+    let group = vectors("other_minimum_fees");
     at(2, |ledger| {
         for (height, era) in ERAS.into_iter().zip(["before_first_fork", "after_first_fork", "after_second_fork"]) {
             for (name, expected) in group[era].as_object().unwrap() {
@@ -273,7 +269,7 @@ fn other_kinds_cost_the_minimum_fees_of_all_three_eras() {
 
 #[test]
 fn rents_and_creation_fees_follow_the_era() {
-    let Some(group) = vectors("rental_and_creation_fees") else { return };
+    let group = vectors("rental_and_creation_fees");
     at(2, |ledger| {
         let (root, sub) = (NamespaceId::parse("a").unwrap(), NamespaceId::parse("a.b").unwrap());
         for (era, height) in ERAS.into_iter().enumerate() {
@@ -298,7 +294,7 @@ fn moved(ledger: &Ledger<'_, WriteTxn<'_>>, transfer: &Transaction) -> Result<Ve
 
 #[test]
 fn the_transfer_amount_multiplies_mosaic_quantities() {
-    let Some(group) = vectors("raw_quantity") else { return };
+    let group = vectors("raw_quantity");
     at(500_000, |ledger| {
         let id = define(ledger, "coin", 1, 0, None);
         for case in cases(&group) {
@@ -314,7 +310,7 @@ fn the_transfer_amount_multiplies_mosaic_quantities() {
 
 #[test]
 fn percentile_levies_wrap_at_64_bits() {
-    let Some(group) = vectors("percentile_levy") else { return };
+    let group = vectors("percentile_levy");
     at(500_000, |ledger| {
         for (index, case) in cases(&group).iter().enumerate() {
             let (quantity, fee) = (number(&case["quantity"]), number(&case["fee"]));
@@ -333,7 +329,7 @@ fn percentile_levies_wrap_at_64_bits() {
 
 #[test]
 fn messages_may_be_longer_after_each_fork() {
-    let Some(group) = vectors("max_message_length_mainnet") else { return };
+    let group = vectors("max_message_length_mainnet");
     at(2, |ledger| {
         for case in cases(&group) {
             let max = max_message_length(&ledger.network.chain.forks, Height(number(&case["height"])));
@@ -353,7 +349,7 @@ fn result(outcome: rules::RuleResult) -> ValidationResult {
 
 #[test]
 fn namespaces_are_renewed_in_time() {
-    let Some(group) = vectors("namespace_renewal") else { return };
+    let group = vectors("namespace_renewal");
     at(number(&group["root_height"]), |ledger| {
         let name = NamespaceId::parse("rented").unwrap();
         ledger.apply(&Effect::Namespace { owner: address(&ALICE), name: name.clone() }).unwrap();
@@ -376,7 +372,7 @@ fn namespaces_are_renewed_in_time() {
 
 #[test]
 fn names_of_namespaces_are_valid_and_claimable() {
-    let Some(group) = vectors("namespace_ids") else { return };
+    let group = vectors("namespace_ids");
     at(500_000, |ledger| {
         let context = context(ledger, ERAS[2], Purpose::Mempool);
         for case in cases(&group) {
@@ -393,7 +389,7 @@ fn names_of_namespaces_are_valid_and_claimable() {
 
 #[test]
 fn names_of_mosaics_are_valid() {
-    let Some(group) = vectors("mosaic_names") else { return };
+    let group = vectors("mosaic_names");
     for case in cases(&group) {
         let id = MosaicId::new(NamespaceId::parse("a").unwrap(), text(&case["name"]));
         assert_eq!(case["valid"], id.is_ok(), "{case}");
@@ -402,7 +398,7 @@ fn names_of_mosaics_are_valid() {
 
 #[test]
 fn deadlines_are_within_a_day_of_the_time_stamp() {
-    let Some(group) = vectors("deadline") else { return };
+    let group = vectors("deadline");
     at(2, |ledger| {
         for case in cases(&group) {
             let mut one = transfer(1, 0, Vec::new());
@@ -416,7 +412,7 @@ fn deadlines_are_within_a_day_of_the_time_stamp() {
 
 #[test]
 fn owners_and_remotes_may_sign_blocks_at_the_listed_heights() {
-    let Some(group) = vectors("remote_status") else { return };
+    let group = vectors("remote_status");
     at(1000, |ledger| {
         let (owner, remote) = (address(&ALICE), address(&BOB));
         for case in cases(&group) {
@@ -435,7 +431,7 @@ fn owners_and_remotes_may_sign_blocks_at_the_listed_heights() {
 
 #[test]
 fn multisig_transactions_need_the_right_signatures() {
-    let Some(group) = vectors("multisig_signatures_present") else { return };
+    let group = vectors("multisig_signatures_present");
     let key = |name: &Value| match text(name).strip_prefix('c') {
         Some(number) => PublicKey([100 + number.parse::<u8>().unwrap(); 32]),
         None => PublicKey([200; 32]),
@@ -472,7 +468,7 @@ fn multisig_transactions_need_the_right_signatures() {
 
 #[test]
 fn results_have_their_numbers_names_and_kinds() {
-    let Some(group) = vectors("validation_results") else { return };
+    let group = vectors("validation_results");
     assert_eq!(cases(&group).len(), ValidationResult::ALL.len());
     for (case, result) in cases(&group).iter().zip(ValidationResult::ALL) {
         assert_eq!(case["code"], result.code());
@@ -490,7 +486,7 @@ fn results_have_their_numbers_names_and_kinds() {
 
 #[test]
 fn the_blocked_keys_may_not_harvest() {
-    let Some(group) = vectors("blocked_harvester_public_keys") else { return };
+    let group = vectors("blocked_harvester_public_keys");
     assert_eq!(cases(&group).len(), 110);
     for case in cases(&group) {
         let key = PublicKey::from_hex(text(&case["public_key"])).unwrap();
@@ -501,7 +497,7 @@ fn the_blocked_keys_may_not_harvest() {
 
 #[test]
 fn fees_go_to_the_sinks() {
-    let Some(group) = vectors("fee_sinks") else { return };
+    let group = vectors("fee_sinks");
     for (name, byte) in
         [("mainnet", NetworkByte::MAINNET), ("testnet", NetworkByte::TESTNET), ("mijinnet", NetworkByte::MIJINNET)]
     {

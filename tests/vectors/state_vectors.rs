@@ -8,7 +8,7 @@ mod scenario;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use crate::common::{print_notice, shared};
+use crate::common::{print_notice, shared, vector_group};
 use crate::recorded_chain::{Chain, tip_of};
 use accounts::mosaic_id;
 use checkpoint::{checkpoint, interface_status};
@@ -36,12 +36,8 @@ const ALICE: PublicKey = PublicKey([1; 32]);
 const BOB: PublicKey = PublicKey([2; 32]);
 
 /// Returns a group of the vectors.
-fn vectors(group: &str) -> Option<Value> {
-    let file = shared("data/vectors-state.json")?;
-    let mut all: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
-    let group = all[group].take();
-    assert!(!group.is_null());
-    Some(group)
+fn vectors(group: &str) -> Value {
+    vector_group("state", group)
 }
 
 fn list(value: &Value) -> &[Value] {
@@ -129,7 +125,7 @@ fn dump_of(state: &impl Read, network: &Network, tip: &StoredHeader) -> Value {
 
 #[test]
 fn heights_are_grouped_by_359() {
-    let Some(group) = vectors("groupedHeight") else { return };
+    let group = vectors("groupedHeight");
     for case in cases(&group) {
         assert_eq!(case["grouped"], height(&case["height"]).importance_height().0, "{case}");
     }
@@ -137,7 +133,7 @@ fn heights_are_grouped_by_359() {
 
 #[test]
 fn importances_are_due_after_the_nemesis_block_and_after_every_block_that_ends_a_group() {
-    let Some(group) = vectors("recalculationTrigger") else { return };
+    let group = vectors("recalculationTrigger");
     for case in cases(&group["execute"]) {
         let executed = height(&case["blockHeight"]);
         assert_eq!(case["effectiveHeight"], executed.next().0, "{case}");
@@ -151,8 +147,8 @@ fn importances_are_due_after_the_nemesis_block_and_after_every_block_that_ends_a
 /// NIS1 recalculates when it undoes a block that ended a group; this node restores the previous list.
 #[test]
 fn undoing_a_block_restores_the_previous_importances() {
-    let Some(group) = vectors("recalculationTrigger") else { return };
-    let Some(scenarios) = vectors("scenarios") else { return };
+    let group = vectors("recalculationTrigger");
+    let scenarios = vectors("scenarios");
     let scenario = Scenario::new(&scenarios[0], testnet());
     running(&scenario, |run| {
         let in_force = |run: &Run<'_, '_>| state::last_recalculation(&run.txn).unwrap().unwrap().height;
@@ -170,7 +166,7 @@ fn undoing_a_block_restores_the_previous_importances() {
 /// The pruning of weighted balances has no counterpart: balances have no history here.
 #[test]
 fn outlinks_and_leases_are_pruned_in_every_360th_block() {
-    let Some(group) = vectors("pruneHeights") else { return };
+    let group = vectors("pruneHeights");
     print_notice("pruneHeights: weightedBalances is not compared, as balances keep no history");
     let network = testnet();
     for case in cases(&group) {
@@ -211,7 +207,7 @@ fn retained_heights(state: &impl Read) -> (Vec<u64>, Vec<u64>) {
 
 #[test]
 fn transaction_hashes_are_pruned_after_the_configured_time_but_not_before_36_hours() {
-    let Some(group) = vectors("transactionHashPrune") else { return };
+    let group = vectors("transactionHashPrune");
     for case in cases(&group) {
         let hours = ("nis.transactionHashRetentionTime", case["retentionHours"].to_string());
         let network = network_with("testnet", &[hours]).network;
@@ -353,7 +349,7 @@ impl History {
 
 #[test]
 fn balances_vest_and_are_sent_and_undone_as_listed() {
-    let Some(group) = vectors("weightedBalances") else { return };
+    let group = vectors("weightedBalances");
     assert_eq!(group["entryFields"], json!(["height", "amount", "balance", "unvested", "vested"]));
     for case in cases(&group["cases"]) {
         let mut history = History { balances: Vec::new(), chain: testnet().chain };
@@ -367,7 +363,7 @@ fn balances_vest_and_are_sent_and_undone_as_listed() {
 
 #[test]
 fn outlinks_weigh_the_vested_share_of_what_the_sender_has_left() {
-    let Some(group) = vectors("outlinkWeight") else { return };
+    let group = vectors("outlinkWeight");
     for case in cases(&group) {
         let (unvested, vested) = (number(&case["unvestedAfterSend"]), number(&case["vestedAfterSend"]));
         let left = VestedBalance { height: 1, unvested, vested };
@@ -411,7 +407,7 @@ fn mosaics_moved(
 
 #[test]
 fn the_amount_of_a_transfer_multiplies_the_quantities_of_its_mosaics() {
-    let Some(group) = vectors("mosaicQuantity") else { return };
+    let group = vectors("mosaicQuantity");
     on_empty(&testnet(), |batch| {
         for case in cases(&group) {
             let (amount, quantity) = (number(&case["transferAmount"]), number(&case["attachedQuantity"]));
@@ -439,7 +435,7 @@ fn define(
 
 #[test]
 fn levies_are_computed_with_the_arithmetic_of_64_bits() {
-    let Some(group) = vectors("levy") else { return };
+    let group = vectors("levy");
     let network = testnet();
     let recipient = network.mosaic_sink();
     for case in cases(&group) {
@@ -466,7 +462,7 @@ fn levies_are_computed_with_the_arithmetic_of_64_bits() {
 
 #[test]
 fn a_supply_change_credits_the_creator_up_to_the_maximum() {
-    let Some(group) = vectors("supply") else { return };
+    let group = vectors("supply");
     let network = testnet();
     for case in cases(&group) {
         let (most, supply) = (number(&case["maxSupply"]), number(&case["supply"]));
@@ -517,7 +513,7 @@ fn renting(ledger: &Ledger<'_, WriteTxn<'_>>, signer: PublicKey, height: u64) ->
 
 #[test]
 fn a_lease_is_active_renewed_taken_over_and_pruned_at_the_listed_heights() {
-    let Some(case) = vectors("namespaceLease") else { return };
+    let case = vectors("namespaceLease");
     let network = testnet();
     let term = network.chain.blocks_per_year();
     assert_eq!(case["blocksPerYear"], term);
@@ -562,7 +558,7 @@ fn status_text(status: RemoteStatus) -> String {
 
 #[test]
 fn links_take_effect_and_end_as_listed() {
-    let Some(group) = vectors("remoteLinkTimeline") else { return };
+    let group = vectors("remoteLinkTimeline");
     let network = testnet();
     let (limit, bob, rem) = (network.chain.rewrite_limit, address(&BOB), address(&ALICE));
     for case in cases(&group) {
@@ -592,8 +588,8 @@ fn running(scenario: &Scenario, test: impl FnOnce(&mut Run<'_, '_>)) {
 
 #[test]
 fn blocks_have_the_listed_effects_in_order() {
-    let Some(group) = vectors("notifications") else { return };
-    let Some(scenarios) = vectors("scenarios") else { return };
+    let group = vectors("notifications");
+    let scenarios = vectors("scenarios");
     let scenario = Scenario::new(&scenarios[0], testnet());
     let listed = group["blocks"].as_object().unwrap();
     let last = listed.keys().map(|height| height.parse().unwrap()).max().unwrap();
@@ -653,7 +649,7 @@ fn sort_log(log: &mut Value) {
 /// Compares every checkpoint when it is reached, and again after the maximum number of undoable blocks was added and
 /// undone.
 fn check_every_checkpoint(place: usize) {
-    let Some(scenarios) = vectors("scenarios") else { return };
+    let scenarios = vectors("scenarios");
     assert_eq!(cases(&scenarios).len(), 2);
     let scenario = Scenario::new(&scenarios[place], testnet());
     running(&scenario, |run| {
@@ -688,7 +684,7 @@ fn leases_and_redefinitions_give_the_state_of_every_checkpoint() {
 
 #[test]
 fn importances_are_recalculated_at_the_listed_heights_for_as_many_accounts() {
-    let Some(scenarios) = vectors("scenarios") else { return };
+    let scenarios = vectors("scenarios");
     for value in cases(&scenarios) {
         let scenario = Scenario::new(value, testnet());
         let mut found: Vec<Value> = Vec::new();
@@ -709,11 +705,11 @@ fn importances_are_recalculated_at_the_listed_heights_for_as_many_accounts() {
 /// Checks the state after the nemesis block of a public network. All accounts are compared by the digest of one line
 /// per account, whose format the file of vectors describes.
 fn the_nemesis_block_gives_the_state_of_the_vectors(name: &str, file: &str) {
-    let Some(group) = vectors("nemesis") else { return };
+    let group = vectors("nemesis");
     let expected = &group[name];
-    let data = shared("data").unwrap();
+    let Some(nemesis) = shared(&format!("data/{file}")) else { return };
     let network = network_with(name, &[]).network;
-    let chain = Chain { nemesis: std::fs::read(data.join(file)).unwrap(), folder: data, network };
+    let chain = Chain { nemesis: std::fs::read(&nemesis).unwrap(), folder: nemesis, network };
     let folder = tempfile::tempdir().unwrap();
     let store = chain.store(folder.path());
     chain.import_files(&store, Vec::new(), None).unwrap();

@@ -1,6 +1,6 @@
 //! Replays recorded conversations with NIS1, frame by frame, with the program itself.
 //!
-//! The recordings lie outside this repository (see `crate::common::shared`); their README defines the comparison.
+//! The recordings' README defines the comparison.
 //! Allowed differences are listed in [`DIFFERENCES`] with their reasons; conversations that are not replayed are
 //! counted and named.
 
@@ -14,7 +14,7 @@ use crate::common::conversation::{
     Conversation, Line, MAX_WAIT, ServerOutput, Step, Wire, check_frame, conversations, difference, read_file,
 };
 use crate::common::daemon::Node;
-use crate::common::{print_notice, shared};
+use crate::common::{print_notice, recorded};
 use tempfile::TempDir;
 
 /// The publicly known key of the harvesting account.
@@ -328,20 +328,20 @@ fn replay_conversation(
 }
 
 /// Starts a node on the network of the recording.
-fn start(clock: &str, more: &[&str]) -> Option<(Node, TempDir)> {
-    let config = shared("data/websocket/devnet/config-user.properties")?;
+fn start(clock: &str, more: &[&str]) -> (Node, TempDir) {
+    let config = recorded("websocket/devnet/config-user.properties");
     let store = tempfile::tempdir().expect("a folder for the store");
     let key = format!("nis.bootKey={HARVESTER}");
     let settings = [&key, "nis.bootName=devnet-nis1", "nisd.blocksNewBody=object"];
     let (config, folder) = (config.to_str().expect("a text"), store.path().to_str().expect("a text"));
     let mut arguments = vec!["--config", config, "--data", folder, "--clock", clock];
     settings.iter().chain(more).for_each(|setting| arguments.extend(["--set", setting]));
-    Some((Node::start(&arguments), store))
+    (Node::start(&arguments), store)
 }
 
 fn replay_file(name: &str, patience: Duration, more: &[&str]) {
-    let Some(path) = shared(&format!("data/websocket/{name}")) else { return };
-    let Some((node, _store)) = start(CLOCK, more) else { return };
+    let path = recorded("websocket").join(name);
+    let (node, _store) = start(CLOCK, more);
     let mut report = Report::default();
     replay(&conversations(&read_file(&path)), node.websocket, patience, &mut report);
     report.conclude(name);
@@ -349,21 +349,21 @@ fn replay_file(name: &str, patience: Duration, more: &[&str]) {
 
 #[test]
 fn valid_and_invalid_handshakes_and_frames_are_answered_as_recorded() {
-    replay_file("frames.jsonl", MAX_WAIT, &[]);
+    replay_file("frames.jsonl.gz", MAX_WAIT, &[]);
 }
 
 #[test]
 fn topics_and_requests_are_answered_as_recorded() {
-    replay_file("topics.jsonl", MAX_WAIT, &[]);
+    replay_file("topics.jsonl.gz", MAX_WAIT, &[]);
 }
 
 #[test]
 fn plain_http_is_answered_as_recorded() {
-    replay_file("http.jsonl", MAX_WAIT, &[]);
+    replay_file("http.jsonl.gz", MAX_WAIT, &[]);
 }
 
 /// The recording waits for 300 seconds, this test for the minimum setting.
 #[test]
 fn silent_sessions_are_closed_as_recorded() {
-    replay_file("idle.jsonl", Duration::from_secs(20), &["nisd.websocketIdleTimeout=10"]);
+    replay_file("idle.jsonl.gz", Duration::from_secs(20), &["nisd.websocketIdleTimeout=10"]);
 }

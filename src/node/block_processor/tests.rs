@@ -22,7 +22,7 @@ const AFTER_ALL_BLOCKS: Timestamp = Timestamp(i32::MAX - 100);
 const SENDER: Pusher = Pusher { key: PublicKey([1; 32]), from: std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST) };
 
 fn tiny(name: &str) -> OsString {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/tiny").join(name).into()
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/recorded/chains/tiny").join(name).into()
 }
 
 /// The recorded chain up to a height, in its own store.

@@ -32,7 +32,7 @@ pub const MAX_WAIT: Duration = Duration::from_secs(60);
 
 /// Returns the path of a file of the chain `all-forks`.
 pub fn all_forks(file: &str) -> PathBuf {
-    data::shared(&format!("data/chains/all-forks/{file}")).expect("the recorded chain; NISD_SHARED names its folder")
+    data::recorded("chains/all-forks").join(file)
 }
 
 /// Creates a temporary folder, removed with the value.

@@ -9,11 +9,11 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use super::{Report, Session, start};
+use crate::common;
 use crate::common::conversation::{Conversation, Line, ServerOutput, Step, body_of, conversations, read_file};
 use crate::common::daemon::Node;
 use crate::common::http_client::{Client, post};
 use crate::common::json_text::Json;
-use crate::common::shared;
 use crate::common::websocket::Stomp;
 
 /// A time after the last transaction was made, at which none has expired.
@@ -319,8 +319,8 @@ const REGISTER: &str =
 
 #[test]
 fn reannounced_transactions_are_published_as_recorded() {
-    let Some(path) = shared("data/websocket/live.jsonl") else { return };
-    let Some((node, _store)) = start(CLOCK, &FAST_BLOCKS) else { return };
+    let path = common::recorded("websocket/live.jsonl.gz");
+    let (node, _store) = start(CLOCK, &FAST_BLOCKS);
     let (lines, mut report) = (read_file(&path), Report::default());
     let all = conversations(&lines);
     let named = |name: &str| all.iter().find(|one| one.name == name).expect("the conversation");
