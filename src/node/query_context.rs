@@ -5,17 +5,19 @@ use std::rc::Rc;
 
 use super::ApiContext;
 use crate::api::media::Format;
-use crate::api::streams::{ItemSource, NextItem, RentedNamespaces};
+use crate::api::streams::{
+    ItemSource, NextItem, OwnedDefinitions, OwnedMosaics, RentedNamespaces, TransferFilter, TransferPage,
+};
 use crate::api::views::{DefinitionAndSupply, View};
-use crate::api::{AccountStream, ApiError, BodyWriter, Budget, ChainSnapshot, NodeHandle, ResponseStream};
+use crate::api::{AccountStream, ApiError, BlockStream, BodyWriter, Budget, ChainSnapshot, NodeHandle, Page};
 use crate::codec::json::JsonEncoder;
 use crate::model::{Address, Height, MosaicDefinition, MosaicId, Transaction};
 use crate::net::service::Progress;
 use crate::store::StoreError;
-use crate::websocket_api::{
-    AccountText, BlockText, ChainSource, ChainSourceError, OwnedCursor, OwnedItems, TransfersText,
-};
+use crate::websocket_api::{BodyProgress, BodyStream, ChainSource, ChainSourceError, Item, OwnedKind};
 
+/// Length of the list of an account's newest transactions.
+const RECENT_TRANSFERS: usize = 25;
 /// Maximum number of rents examined for the namespaces of an account.
 const MAX_RENTS: usize = 1_000;
 
@@ -29,37 +31,58 @@ impl QueryContext<'_, '_> {
         &self.api.view
     }
 
-    /// Continues a JSON text within `units`, which it reduces. Returns true when the text is complete.
-    fn write_chunk(
-        &self,
-        writer: &mut dyn ResponseStream,
-        text: &mut Vec<u8>,
-        units: &mut u32,
-    ) -> Result<bool, ChainSourceError> {
-        let mut sheet = BodyWriter { format: Format::Json, body: text, json: &mut JsonEncoder::default() };
-        let mut budget = Budget::new(*units);
-        let taken = writer.write_chunk(self.view(), &mut sheet, &mut budget);
-        *units = units.saturating_sub(budget.used());
-        Ok(taken.map_err(query_error)? == Progress::Done)
+    /// Starts a body.
+    fn open(&self, item: &Item, budget: &mut Budget) -> Result<BodyStream, ApiError> {
+        let view = self.view();
+        Ok(match item {
+            Item::Account(address) => {
+                BodyStream::Text(Box::new(AccountStream::new(view, &self.api, *address, budget)?))
+            }
+            Item::RecentTransfers(address) => {
+                let page = Page { before: u64::MAX, size: RECENT_TRANSFERS };
+                BodyStream::Text(Box::new(TransferPage::new(*address, TransferFilter::All, page)))
+            }
+            Item::Owned(OwnedKind::Namespaces, address) => {
+                BodyStream::Namespaces(RentedNamespaces::new(view, *address, None, MAX_RENTS)?.current())
+            }
+            Item::Owned(OwnedKind::Definitions, address) => {
+                BodyStream::Definitions(OwnedDefinitions::new(vec![*address]))
+            }
+            Item::Owned(OwnedKind::Mosaics, address) => BodyStream::Mosaics(OwnedMosaics::new(*address)),
+            Item::Block(height) => BodyStream::Text(Box::new(BlockStream::new(*height))),
+            _ => return Err(ApiError::internal("no such body")),
+        })
     }
 
-    fn next_item(
+    fn next(
         &self,
-        cursor: &mut OwnedCursor,
-        address: &Address,
+        item: &Item,
+        progress: &mut BodyProgress,
         budget: &mut Budget,
     ) -> Result<NextItem<Vec<u8>>, ApiError> {
         let view = self.view();
-        Ok(match cursor {
-            OwnedCursor::Namespaces(names) => {
-                let names = match names {
-                    Some(names) => names,
-                    None => names.insert(RentedNamespaces::new(view, *address, None, MAX_RENTS)?.current()),
-                };
-                names.next(view, budget)?.map(|namespace| text_of(&namespace))
+        if matches!(item, Item::NodeInfo) {
+            let is_booted = view.is_booted();
+            return is_booted
+                .then(|| NextItem::Item(text_of(&self.api.description().info)))
+                .ok_or(ApiError::NOT_BOOTED);
+        }
+        let BodyProgress { text, rest } = progress;
+        let rest = match rest {
+            Some(rest) => rest,
+            None => rest.insert(self.open(item, budget)?),
+        };
+        Ok(match rest {
+            BodyStream::Text(stream) => {
+                let mut writer = BodyWriter { format: Format::Json, body: text, json: &mut JsonEncoder::default() };
+                match stream.write_chunk(view, &mut writer, budget)? {
+                    Progress::Done => NextItem::Item(std::mem::take(text)),
+                    _ => NextItem::Pending,
+                }
             }
-            OwnedCursor::Mosaics(mosaics) => mosaics.next(view, budget)?.map(|mosaic| text_of(&mosaic)),
-            OwnedCursor::Definitions(definitions) => match definitions.next(view, budget)? {
+            BodyStream::Namespaces(names) => names.next(view, budget)?.map(|namespace| text_of(&namespace)),
+            BodyStream::Mosaics(mosaics) => mosaics.next(view, budget)?.map(|mosaic| text_of(&mosaic)),
+            BodyStream::Definitions(definitions) => match definitions.next(view, budget)? {
                 NextItem::Item(definition) => NextItem::Item(definition_text(&definition, view)?),
                 NextItem::Pending => NextItem::Pending,
                 NextItem::End => NextItem::End,
@@ -87,44 +110,20 @@ impl ChainSource for QueryContext<'_, '_> {
         Ok(opened.map(|(block, _)| Address::from_public_key(&block.signer, self.view().network.byte)))
     }
 
-    fn write_block(&self, block: &mut BlockText, budget: &mut u32) -> Result<bool, ChainSourceError> {
-        self.write_chunk(&mut block.writer, &mut block.text, budget)
-    }
-
     fn transactions(&self, height: Height, from: usize, most: usize) -> Result<Vec<Transaction>, ChainSourceError> {
         self.view().transactions(height, from, most).map_err(store_error)
     }
 
-    fn write_account(&self, account: &mut AccountText, budget: &mut u32) -> Result<bool, ChainSourceError> {
-        let AccountText { address, text, writer } = account;
-        let writer = match writer {
-            Some(writer) => writer,
-            None => {
-                let mut units = Budget::new(*budget);
-                let begun = AccountStream::new(self.view(), &self.api, *address, &mut units);
-                *budget = budget.saturating_sub(units.used());
-                writer.insert(begun.map_err(query_error)?)
-            }
-        };
-        self.write_chunk(writer, text, budget)
-    }
-
-    fn write_transfers(&self, transfers: &mut TransfersText, budget: &mut u32) -> Result<bool, ChainSourceError> {
-        self.write_chunk(&mut transfers.writer, &mut transfers.text, budget)
-    }
-
-    fn next_owned(&self, owned: &mut OwnedItems, budget: &mut u32) -> Result<NextItem<Vec<u8>>, ChainSourceError> {
+    fn next_body(
+        &self,
+        item: &Item,
+        progress: &mut BodyProgress,
+        budget: &mut u32,
+    ) -> Result<NextItem<Vec<u8>>, ChainSourceError> {
         let mut units = Budget::new(*budget);
-        let found = self.next_item(&mut owned.cursor, &owned.address, &mut units);
+        let next = self.next(item, progress, &mut units);
         *budget = budget.saturating_sub(units.used());
-        found.map_err(query_error)
-    }
-
-    fn node_info(&self) -> Result<Vec<u8>, ChainSourceError> {
-        match self.view().is_booted() {
-            true => Ok(text_of(&self.api.description().info)),
-            false => Err(query_error(ApiError::NOT_BOOTED)),
-        }
+        next.map_err(query_error)
     }
 
     fn levy_recipient(&self, mosaic: &MosaicId) -> Result<Option<Address>, ChainSourceError> {

@@ -13,6 +13,7 @@ use crate::mempool::ConfirmedChain;
 use crate::model::{Height, Network, Timestamp};
 use crate::net::service::{Effects, LoopTime};
 use crate::store::{SnapshotCache, StoreError, tip};
+use crate::websocket_api::BrokerTime;
 
 /// How many seconds the tip may be ahead of the clock, as the rules of the network allow for blocks.
 const MAX_AHEAD: i32 = 10;
@@ -242,7 +243,8 @@ impl Node<'_> {
             time,
         };
         let context = QueryContext { api };
-        broker.work(may_publish_blocks, &context, now.monotonic, time, &mut { budget }, effects);
+        let now = BrokerTime { monotonic: now.monotonic, network: time };
+        broker.work(may_publish_blocks, &context, now, &mut { budget }, effects);
         Ok(())
     }
 

@@ -1,46 +1,26 @@
 //! The broker: entry points for events of sessions and of the chain.
 
-use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::frames::{FrameContext, UNITS_PER_CALL};
+use super::content::ChainSource;
 use super::publish_job::PublishContext;
-use super::publisher::Publisher;
-use super::query_scheduler::QueryScheduler;
-use super::session_table::SessionTable;
-use super::session_transport::SessionTransport;
-use super::sockjs::frame;
-use super::sockjs::payload::{self, PayloadError};
-use super::sockjs::poll_queue::CloseReason;
-use super::{ChainSource, SessionId, Settings};
-use crate::model::{Height, NetworkByte, Timestamp, Transaction};
+use super::queues::{NewsQueue, QueryQueue};
+use super::session::{SessionId, SessionTransport};
+use super::session_table::{SessionTable, TOO_MANY_SESSIONS};
+use super::{BrokerTime, Counts, Settings, sockjs};
+use crate::model::{Height, NetworkByte, Transaction};
+use crate::net::SharedBytesCounter;
 use crate::net::service::{Client, ConnectionId, Effects, Message, Progress};
-use crate::net::{ClientKey, SharedBytesCounter};
 
-/// Close code and reason when the session limit is reached.
-pub(super) const TOO_MANY_SESSIONS: CloseReason = (1013, "too many sessions");
 /// Bytes of a SockJS message parsed per work unit.
 const PAYLOAD_BYTES_PER_UNIT: usize = 50;
-/// Close code for a session whose client sends no first message.
-const NO_FIRST_MESSAGE: u16 = 4500;
-
 /// Close code for a binary message where only text is allowed.
 const CANNOT_ACCEPT: u16 = 1003;
 /// Close code for a malformed message.
 const BAD_DATA: u16 = 1007;
-
 /// Close code for a message whose first string is null; NIS1 fails on it.
 const SERVER_ERROR: u16 = 1011;
-
-/// The current time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct BrokerTime {
-    /// Time since the start.
-    pub monotonic: Duration,
-    /// Network time.
-    pub network: Timestamp,
-}
 
 /// The node's broker.
 ///
@@ -48,14 +28,9 @@ pub struct BrokerTime {
 /// An answer to a query goes only to the session that asked, through its subscriptions to the topic of the answer. News
 /// is published to all subscribers, once, when it happens.
 pub struct Broker {
-    pub(super) settings: Settings,
-    pub(super) network: NetworkByte,
-    pub(super) session_table: SessionTable,
-    pub(super) pool: SharedBytesCounter,
-    pub(super) query_scheduler: QueryScheduler,
-    publisher: Publisher,
-    /// Sessions that have not sent anything yet, in the order in which they were opened.
-    silent: BTreeSet<(Duration, SessionId)>,
+    pub(super) table: SessionTable,
+    news: NewsQueue,
+    pub(super) queries: QueryQueue,
     /// The connection that is about to become a websocket, and its session's name if it uses SockJS.
     pub(super) upgrading: Option<(ConnectionId, Option<String>)>,
 }
@@ -77,34 +52,16 @@ pub struct BrokerUsage {
     pub message_bytes: usize,
 }
 
-/// Counters of the broker.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Messages sent.
-    pub messages: u64,
-    /// Sessions without a websocket that were dropped because their clients did not fetch their messages.
-    pub dropped: u64,
-}
-
 impl Broker {
     /// Creates a broker without sessions.
     pub fn new(settings: Settings, network: NetworkByte, pool: SharedBytesCounter) -> Self {
-        Self {
-            settings,
-            network,
-            session_table: SessionTable::new(settings),
-            pool,
-            query_scheduler: QueryScheduler::default(),
-            publisher: Publisher::default(),
-            silent: BTreeSet::new(),
-            upgrading: None,
-        }
+        let table = SessionTable::new(settings, network, pool);
+        Self { table, news: NewsQueue::default(), queries: QueryQueue::default(), upgrading: None }
     }
 
     /// Applies new settings. Existing sessions keep what they hold.
     pub fn reload(&mut self, settings: Settings) {
-        self.settings = settings;
-        self.session_table.reload(settings);
+        self.table.settings = settings;
     }
 
     /// Opens a session on a new websocket. Closes the websocket with 1013 if no session is available.
@@ -115,46 +72,30 @@ impl Broker {
             None => SessionTransport::Websocket(socket),
             Some(_) => SessionTransport::Sockjs { socket, last_sent: now },
         };
-        let speaks_sockjs = !transport.is_raw();
-        if self.open_session(transport, name.as_deref(), client, effects).is_none() {
+        if self.open(transport, name.as_deref(), client, effects).is_none() {
             effects.close(socket, TOO_MANY_SESSIONS.0, TOO_MANY_SESSIONS.1);
-        } else if speaks_sockjs {
+        } else if name.is_some() {
             // A closed websocket is reported later.
-            let _ = effects.send(socket, Message::of(frame::OPEN));
+            let _ = effects.send(socket, Message::of(sockjs::OPEN));
         }
     }
 
-    /// Opens a session, if the limits allow it; evicts another session if necessary.
-    pub(super) fn open_session(
+    /// Opens a session, if the limits allow it.
+    pub(super) fn open(
         &mut self,
         transport: SessionTransport,
         name: Option<&str>,
         client: &Client,
         effects: &mut dyn Effects,
     ) -> Option<SessionId> {
-        let client_key = ClientKey::of(client, self.settings.limits.ipv6_prefix);
-        if self.session_table.may_open(client_key, transport.socket().is_none())
-            && let Some(session) = self.session_table.session_to_evict(client_key)
-        {
-            self.evict(session, effects);
-        }
-        let id = self.session_table.open(transport, name, client_key, effects)?;
-        let now = self.session_table.now();
-        if let Some(session) = self.session_table.session_mut(id) {
-            session.silent_since = Some(now);
-            self.silent.insert((now, id));
-        }
-        Some(id)
+        let id = self.table.open(transport, name, client, effects);
+        self.forget_removed();
+        id
     }
 
-    /// Evicts a session in favour of a client with fewer sessions.
-    fn evict(&mut self, id: SessionId, effects: &mut dyn Effects) {
-        log::debug!("session {} is closed in favour of a client with fewer sessions", id.0);
-        self.session_table.close_session(id, TOO_MANY_SESSIONS.0, TOO_MANY_SESSIONS.1, false, effects);
-        // Without a connection, ended sessions would accumulate until their clients' time to reconnect is over.
-        if self.session_table.poll_queue(id).is_some_and(|poll_queue| poll_queue.connections().next().is_none()) {
-            self.remove_session(id, effects);
-        }
+    /// Discards the queries of sessions that were removed.
+    fn forget_removed(&mut self) {
+        self.table.removed.drain(..).for_each(|(client, id)| self.queries.remove(client, id));
     }
 
     /// Handles a message from a websocket. Messages for unknown or ended sessions are ignored.
@@ -163,112 +104,93 @@ impl Broker {
         socket: ConnectionId,
         message: &[u8],
         is_text: bool,
-        present: BrokerTime,
+        now: BrokerTime,
         effects: &mut dyn Effects,
     ) -> Progress {
-        self.session_table.set_now(present.monotonic);
-        let Some(id) = self.session_table.session_of(socket) else { return Progress::Done };
-        let Some(session) = self.session_table.session(id) else { return Progress::Done };
+        self.table.now = now;
+        let Some(id) = self.table.session_of(socket) else { return Progress::Done };
+        let Some(session) = self.table.session(id) else { return Progress::Done };
         if session.transport.is_raw() {
             if message.is_empty() {
                 return Progress::Done;
             }
             self.feed(id, message);
-            return self.handle_frames(id, present.network, effects);
+            return self.handle_frames(id, effects);
         }
         if !is_text {
-            self.session_table.close_session(id, CANNOT_ACCEPT, "Binary messages not supported", true, effects);
+            self.table.close(id, (CANNOT_ACCEPT, "Binary messages not supported"), true, effects);
             return Progress::Done;
         }
         effects.charge(socket, payload_units(message));
-        match payload::read(message) {
+        match sockjs::read_message(message) {
             Ok(stream) => {
                 self.feed(id, &stream);
-                self.handle_frames(id, present.network, effects)
+                return self.handle_frames(id, effects);
             }
-            Err(PayloadError::Empty) => Progress::Done,
-            Err(PayloadError::Null) => {
-                self.session_table.close_silently(id, SERVER_ERROR, effects);
-                Progress::Done
-            }
-            Err(PayloadError::Broken) => {
-                self.session_table.close_session(id, BAD_DATA, "", false, effects);
-                Progress::Done
-            }
+            Err(sockjs::PayloadError::Empty) => {}
+            Err(sockjs::PayloadError::Null) => self.table.close(id, (SERVER_ERROR, ""), true, effects),
+            Err(sockjs::PayloadError::Broken) => self.table.close(id, (BAD_DATA, ""), false, effects),
         }
+        Progress::Done
     }
 
     /// Feeds received bytes into a session's decoder.
     pub(super) fn feed(&mut self, id: SessionId, stream: &[u8]) {
-        let Some(session) = self.session_table.session_mut(id) else { return };
-        if let Some(since) = session.silent_since.take() {
-            self.silent.remove(&(since, id));
-        }
+        let Some(session) = self.table.session_mut(id) else { return };
         session.decoder.feed(stream);
-        self.session_table.record_message(id);
+        if session.silent_since.take().is_some() {
+            self.table.schedule(id);
+        }
+        self.table.record_message(id);
     }
 
     /// Continues a message that [`on_message`](Self::on_message) left unfinished.
-    pub fn on_resumed(&mut self, socket: ConnectionId, present: BrokerTime, effects: &mut dyn Effects) -> Progress {
-        self.session_table.set_now(present.monotonic);
-        self.session_table
-            .session_of(socket)
-            .map_or(Progress::Done, |id| self.handle_frames(id, present.network, effects))
+    pub fn on_resumed(&mut self, socket: ConnectionId, now: BrokerTime, effects: &mut dyn Effects) -> Progress {
+        self.table.now = now;
+        self.table.session_of(socket).map_or(Progress::Done, |id| self.handle_frames(id, effects))
     }
 
     /// Handles a closed connection, whichever side closed it. Unknown connections are ignored.
     pub fn on_disconnect(&mut self, connection: ConnectionId, now: Duration, effects: &mut dyn Effects) {
-        self.session_table.set_now(now);
-        if let Some(id) = self.session_table.session_of(connection)
-            && self.session_table.on_disconnect(connection, id, effects)
-        {
-            self.remove_session(id, effects);
-        }
+        self.table.now.monotonic = now;
+        self.table.on_disconnect(connection, effects);
+        self.forget_removed();
     }
 
     /// Runs the due timers: closes sessions that have not sent a first message in time, removes sessions from which
     /// nobody fetches, and sends heartbeats.
     pub fn on_timer(&mut self, now: Duration, effects: &mut dyn Effects) {
-        self.session_table.set_now(now);
-        while let Some(id) = self.session_table.on_timer(effects) {
-            self.remove_session(id, effects);
-        }
-        while let Some((since, id)) = self.silent.first().copied() {
-            if now < since + self.settings.limits.first_message {
-                break;
-            }
-            self.silent.pop_first();
-            self.session_table.close_silently(id, NO_FIRST_MESSAGE, effects);
-        }
-        self.query_scheduler.on_timer(now);
+        self.table.now.monotonic = now;
+        self.table.on_timer(effects);
+        self.forget_removed();
+        self.queries.on_timer(now);
     }
 
     /// Returns when [`on_timer`](Self::on_timer) must be called next, unless another event comes first.
     pub fn next_due(&self) -> Option<Duration> {
-        let silent = self.silent.first().map(|(since, _)| *since + self.settings.limits.first_message);
-        silent.into_iter().chain(self.query_scheduler.next_due()).chain(self.session_table.next_due()).min()
+        self.queries.next_due().into_iter().chain(self.table.next_due()).min()
     }
 
     /// Handles a chain update, visible and durable, that keeps blocks up to `common` and ends at `last`. The new blocks
     /// are published, each once.
     pub fn chain_changed(&mut self, common: Height, last: Height) {
-        self.publisher.chain_changed(common, last);
-        self.query_scheduler.chain_changed(common, &mut self.session_table);
+        self.news.chain_changed(common, last);
+        self.queries.chain_changed(common, &mut self.table);
     }
 
     /// Publishes a transaction that has entered the mempool.
     pub fn on_transaction(&mut self, transaction: Rc<Transaction>) {
-        self.publisher.on_transaction(transaction);
+        self.news.on_transaction(transaction);
     }
 
     /// Returns whether so many unconfirmed transactions wait to be published that no more should be accepted.
     pub fn is_behind(&self) -> bool {
-        self.publisher.is_behind()
+        self.news.is_behind()
     }
 
     /// Returns whether [`work`](Self::work) has anything to do.
     pub fn has_work(&self, may_publish_blocks: bool) -> bool {
-        self.publisher.has_work(may_publish_blocks) || self.query_scheduler.has_work()
+        self.news.has_work(may_publish_blocks) || self.queries.has_work()
     }
 
     /// Publishes news and answers queries within the budget; each of the two is guaranteed half of it. Blocks are
@@ -279,86 +201,40 @@ impl Broker {
         &mut self,
         may_publish_blocks: bool,
         source: &dyn ChainSource,
-        now: Duration,
-        time: Timestamp,
+        now: BrokerTime,
         budget: &mut u32,
         effects: &mut dyn Effects,
     ) {
-        self.session_table.set_now(now);
-        let Self { settings, network, session_table: hub, pool, query_scheduler: answering, publisher, .. } = self;
-        let mut context =
-            PublishContext { session_table: hub, source, pool, network: *network, settings, now, time, effects };
+        self.table.now = now;
+        let mut context = PublishContext { table: &mut self.table, source, effects };
         let mut answer_budget = *budget / 2;
         let publish_budget = *budget - answer_budget;
-        answering.work(&mut context, &mut answer_budget);
+        self.queries.work(&mut context, &mut answer_budget);
         *budget = publish_budget + answer_budget;
-        publisher.work(may_publish_blocks, &mut context, budget);
-        answering.work(&mut context, budget);
+        self.news.work(may_publish_blocks, &mut context, budget);
+        self.queries.work(&mut context, budget);
     }
 
     /// Returns the broker's usage.
     pub fn usage(&self) -> BrokerUsage {
         BrokerUsage {
-            sessions: self.session_table.session_count(),
-            topics: self.session_table.topics().len(),
-            addresses: self.session_table.registry().len(),
-            patterns: self.session_table.topics().pattern_count(),
-            session_bytes: self.session_table.quotas().total().bytes,
-            message_bytes: self.pool.held_bytes(),
+            sessions: self.table.session_count(),
+            topics: self.table.topics.len(),
+            addresses: self.table.registered.len(),
+            patterns: self.table.topics.pattern_count(),
+            session_bytes: self.table.total.bytes,
+            message_bytes: self.table.pool.held_bytes(),
         }
     }
 
     /// Returns whether any session is open.
     pub fn has_sessions(&self) -> bool {
-        self.session_table.session_count() > 0
+        self.table.session_count() > 0
     }
 
     /// Returns the broker's counters.
     pub fn counts(&self) -> Counts {
-        Counts { messages: self.session_table.messages(), dropped: self.session_table.dropped() }
-    }
-
-    /// Handles frames of a session until all are done, the work limit of one call is reached, or the session has too
-    /// many queries.
-    pub(super) fn handle_frames(&mut self, id: SessionId, time: Timestamp, effects: &mut dyn Effects) -> Progress {
-        let Some(session) = self.session_table.session_mut(id) else { return Progress::Done };
-        session.is_suspended = false;
-        let connection = session.transport.reading_connection();
-        let mut decoder = std::mem::take(&mut session.decoder);
-        let mut context = FrameContext { session: id, time, effects, units: 1 };
-        let progress = loop {
-            let Some(session) = self.session_table.session_mut(id) else { break Progress::Done };
-            if session.queries.len() >= self.settings.limits.queries_per_session {
-                session.is_suspended = true;
-                break Progress::Suspended;
-            }
-            if context.units >= UNITS_PER_CALL && decoder.has_unread() {
-                break Progress::Yield;
-            }
-            match decoder.next_frame() {
-                Ok(Some(frame)) => self.handle(&frame, &mut context),
-                Ok(None) => break Progress::Done,
-                Err(error) => self.on_decode_error(&error, &mut context),
-            }
-        };
-        let FrameContext { effects, units, .. } = context;
-        connection.into_iter().for_each(|connection| effects.charge(connection, units));
-        if let Some(session) = self.session_table.session_mut(id) {
-            session.decoder = decoder;
-            if let Err(refused) = self.session_table.update_decoder_usage(id, effects) {
-                self.session_table.fail(id, &refused.to_string(), effects);
-            }
-        }
-        if self.session_table.session(id).is_none() { Progress::Done } else { progress }
-    }
-
-    fn remove_session(&mut self, id: SessionId, effects: &mut dyn Effects) {
-        if let Some(client_key) = self.session_table.client_of(id) {
-            self.query_scheduler.remove(client_key, id);
-        }
-        if let Some(since) = self.session_table.remove_session(id, effects).and_then(|session| session.silent_since) {
-            self.silent.remove(&(since, id));
-        }
+        self.table.counts
     }
 }
 

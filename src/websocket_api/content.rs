@@ -1,20 +1,143 @@
-//! Message bodies, created once and shared by all recipients.
+//! What is published ([`Item`]), the data it is made of ([`ChainSource`]), and message bodies, created once and shared by
+//! all recipients ([`Content`]).
 
+use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::rc::Rc;
 
-use super::BlocksNewBody;
-use super::sockjs::frame;
 use super::stomp::encoder::MESSAGE_END;
-use crate::api::views::View;
+use super::topics::OwnedKind;
+use super::{BlocksNewBody, sockjs};
+use crate::api::ResponseStream;
+use crate::api::streams::{ItemSource, NextItem, OwnedDefinitions, OwnedMosaics, RentedNamespaces};
+use crate::api::views::{TransactionMeta, TransactionPair, View};
 use crate::codec::json::JsonEncoder;
 use crate::codec::limits;
 use crate::codec::text::{truncate_utf16, write_json_string};
-use crate::model::{Height, Timestamp};
+use crate::model::{Address, Height, MosaicId, Timestamp, Transaction};
 use crate::net::{SharedBytes, SharedBytesCounter};
 
 /// Bytes of JSON written per work unit.
 const BYTES_PER_UNIT: usize = 256;
+
+/// Something to publish: news, or the answer to a query.
+#[derive(Clone, Debug)]
+pub enum Item {
+    /// The height of a chain update's first block on `/blocks/new`, then the block.
+    Height(Height),
+    /// A block on `/blocks`, then its transactions, the accounts that they affect, and what these own.
+    Block(Height),
+    /// As the block at the tip.
+    LastBlock,
+    /// The transactions of a block from an index on.
+    Transactions(Height, usize),
+    /// A transaction of a block, on the topics of its accounts.
+    Confirmed(Rc<Transaction>, Height),
+    /// A transaction of the mempool: alone on `/unconfirmed`, then on the topics of its accounts.
+    Unconfirmed(Rc<Transaction>),
+    /// A transaction with its metadata, on the topic of an account.
+    TransactionOf(String, Rc<SharedPair>),
+    /// An account, on `/account/<A>`.
+    Account(Address),
+    /// The newest 25 confirmed transactions, on `/recenttransactions/<A>`; then as
+    /// [`UnconfirmedOf`](Self::UnconfirmedOf).
+    RecentTransfers(Address),
+    /// Up to 10 of the newest unconfirmed transactions that affect the address, on the topics on which they were
+    /// published when they arrived.
+    UnconfirmedOf(Address),
+    /// One message for each item that an account owns.
+    Owned(OwnedKind, Address),
+    /// The local node, on `/node/info`.
+    NodeInfo,
+}
+
+/// A transaction and its height. It is always the outer transaction of the block or the mempool, also for the accounts of
+/// an inner transaction. All accounts get the same body.
+#[derive(Debug)]
+pub struct SharedPair {
+    transaction: Rc<Transaction>,
+    height: Height,
+    content: OnceCell<Content>,
+}
+
+impl SharedPair {
+    /// Creates the pair without its body.
+    pub fn new(transaction: &Rc<Transaction>, height: Height) -> SharedPair {
+        SharedPair { transaction: Rc::clone(transaction), height, content: OnceCell::new() }
+    }
+
+    /// Returns the body, creating it if necessary.
+    pub fn content(&self, pool: &SharedBytesCounter) -> Content {
+        let make = || {
+            let SharedPair { transaction, height, .. } = self;
+            let inner_hash = transaction.inner().map(Transaction::hash);
+            let meta = TransactionMeta { height: *height, id: 0, hash: transaction.hash(), inner_hash };
+            Content::view(&TransactionPair { transaction, meta }, pool)
+        };
+        self.content.get_or_init(make).clone()
+    }
+}
+
+/// The node's state after the last chain update.
+pub trait ChainSource {
+    /// Height of the tip.
+    fn height(&self) -> Height;
+    /// Returns the signer of the block at a height, if there is such a block.
+    fn block_signer(&self, height: Height) -> Result<Option<Address>, ChainSourceError>;
+    /// Returns up to `max` transactions of the block at a height, starting at index `from`; none at its end.
+    fn transactions(&self, height: Height, from: usize, max: usize) -> Result<Vec<Transaction>, ChainSourceError>;
+    /// Returns the JSON of a block, an account, its newest transactions or the node, or of the next item that an account
+    /// owns, as in the HTTP API; [`NextItem::Pending`] if the budget is used up first.
+    fn next_body(
+        &self,
+        item: &Item,
+        progress: &mut BodyProgress,
+        budget: &mut u32,
+    ) -> Result<NextItem<Vec<u8>>, ChainSourceError>;
+    /// Returns the recipient of a mosaic's levy, if it has one.
+    fn levy_recipient(&self, mosaic: &MosaicId) -> Result<Option<Address>, ChainSourceError>;
+    /// Returns up to `limit` unconfirmed transactions that affect an account, the newest first.
+    fn unconfirmed(&self, address: &Address, limit: usize) -> Result<Vec<Rc<Transaction>>, ChainSourceError>;
+}
+
+/// A JSON text in progress, or the remaining items of an account.
+#[derive(Default)]
+pub struct BodyProgress {
+    /// The text written so far.
+    pub text: Vec<u8>,
+    /// The rest, once it has started.
+    pub rest: Option<BodyStream>,
+}
+
+/// The rest of a body.
+pub enum BodyStream {
+    /// Writes one text.
+    Text(Box<dyn ResponseStream>),
+    /// The remaining namespaces of an account.
+    Namespaces(RentedNamespaces),
+    /// The remaining definitions of an account's mosaics.
+    Definitions(OwnedDefinitions),
+    /// The remaining mosaics of an account.
+    Mosaics(OwnedMosaics),
+}
+
+impl BodyProgress {
+    /// Bytes of memory held, approximately.
+    pub fn held_bytes(&self) -> usize {
+        self.text.capacity()
+            + match &self.rest {
+                None | Some(BodyStream::Text(_)) => 0,
+                Some(BodyStream::Namespaces(rest)) => rest.held_bytes(),
+                Some(BodyStream::Definitions(rest)) => rest.held_bytes(),
+                Some(BodyStream::Mosaics(rest)) => rest.held_bytes(),
+            }
+    }
+}
+
+/// Why the node cannot answer; the text is for the client.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ChainSourceError(pub Cow<'static, str>);
 
 /// The body of a MESSAGE and the end of its frame.
 #[derive(Clone, Debug)]
@@ -59,30 +182,25 @@ impl Content {
         self.legacy_body.as_ref().filter(|_| is_legacy_client).unwrap_or(&self.default_body)
     }
 
-    /// Length in bytes.
-    pub fn len(&self) -> usize {
-        self.default_body.len()
-    }
-
     /// Returns the variant for a SockJS session, which is never a legacy client.
     pub fn escaped(&self) -> &SharedBytes {
         self.escaped.get_or_init(|| {
             let mut escaped = Vec::with_capacity(self.default_body.len() + self.default_body.len() / 4);
-            frame::escape(&mut escaped, &String::from_utf8_lossy(&self.default_body));
+            sockjs::escape(&mut escaped, &String::from_utf8_lossy(&self.default_body));
             escaped.shrink_to_fit();
             self.pool.share(escaped)
         })
     }
 
+    /// Length in bytes.
+    pub fn len(&self) -> usize {
+        self.default_body.len()
+    }
+
     /// Work units for creating the body.
     pub fn units(&self) -> u32 {
-        units_of(self.default_body.len())
+        u32::try_from(self.default_body.len() / BYTES_PER_UNIT).unwrap_or(u32::MAX)
     }
-}
-
-/// Work units for writing this many bytes of JSON.
-fn units_of(bytes: usize) -> u32 {
-    u32::try_from(bytes / BYTES_PER_UNIT).unwrap_or(u32::MAX)
 }
 
 fn share(mut json: Vec<u8>, pool: &SharedBytesCounter) -> SharedBytes {

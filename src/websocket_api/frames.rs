@@ -1,16 +1,17 @@
-//! Execution of the client's frames.
+//! What clients send: execution of their STOMP frames, among them the commands SENT to `/w/api/...`.
 
 use std::borrow::Cow;
 
 use super::broker::Broker;
-use super::query::{self, ClientCommand};
-use super::query_scheduler::send_error;
-use super::registry::Reason;
-use super::session::{ConnectResponse, trim};
-use super::stomp::{Command, DecodeError, Frame, encoder};
-use super::{Query, SessionId, topics};
-use crate::model::{Address, Timestamp};
-use crate::net::service::Effects;
+use super::content::Item;
+use super::session::{ConnectResponse, SessionId, trim};
+use super::session_table::Rejection;
+use super::stomp::{DecodeError, Frame, encoder};
+use super::topics::{self, OwnedKind};
+use crate::codec::lenient_json::{self, Value};
+use crate::codec::text::{is_blank, truncate_utf16, write_json_double, write_json_string};
+use crate::model::{Address, NetworkByte};
+use crate::net::service::{Effects, Progress};
 
 /// Work units after which the rest of a message waits for the next turn of its client.
 pub const UNITS_PER_CALL: u32 = 100;
@@ -27,8 +28,6 @@ const SEND_UNITS: u32 = 1;
 pub struct FrameContext<'a> {
     /// The session.
     pub session: SessionId,
-    /// Network time.
-    pub time: Timestamp,
     /// Receives the outgoing frames.
     pub effects: &'a mut dyn Effects,
     /// Work units used so far.
@@ -36,54 +35,75 @@ pub struct FrameContext<'a> {
 }
 
 impl Broker {
+    /// Handles frames of a session until all are done, the work limit of one call is reached, or the session has too
+    /// many queries.
+    pub(super) fn handle_frames(&mut self, id: SessionId, effects: &mut dyn Effects) -> Progress {
+        let Some(session) = self.table.session_mut(id) else { return Progress::Done };
+        session.is_suspended = false;
+        let connection = session.transport.reading_connection();
+        let mut decoder = std::mem::take(&mut session.decoder);
+        let mut context = FrameContext { session: id, effects, units: 1 };
+        let progress = loop {
+            let limit = self.table.settings.limits.queries_per_session;
+            let Some(session) = self.table.session_mut(id) else { break Progress::Done };
+            if session.queries.len() >= limit {
+                session.is_suspended = true;
+                break Progress::Suspended;
+            }
+            if context.units >= UNITS_PER_CALL && decoder.has_unread() {
+                break Progress::Yield;
+            }
+            match decoder.next_frame() {
+                Ok(Some(frame)) => self.handle(&frame, &mut context),
+                Ok(None) => break Progress::Done,
+                Err(error) => self.on_decode_error(&error, &mut context),
+            }
+        };
+        let FrameContext { effects, units, .. } = context;
+        connection.into_iter().for_each(|connection| effects.charge(connection, units));
+        if let Some(session) = self.table.session_mut(id) {
+            session.decoder = decoder;
+            self.table.update_decoder_usage(id, effects);
+        }
+        if self.table.session(id).is_none() { Progress::Done } else { progress }
+    }
+
     /// Handles one frame.
     pub(super) fn handle(&mut self, frame: &Frame<'_>, context: &mut FrameContext<'_>) {
         context.units += 1 + units(frame.size(), BYTES_PER_UNIT);
-        match frame.command() {
-            Command::Connect | Command::Stomp => self.connect(frame, context),
-            Command::Subscribe => self.subscribe(frame, context),
-            Command::Unsubscribe => self.unsubscribe(frame, context),
-            Command::Send => self.send_command(frame, context),
-            Command::Disconnect => self.disconnect(frame, context),
+        match frame.command {
+            "CONNECT" | "STOMP" => self.connect(frame, context),
+            "SUBSCRIBE" => self.subscribe(frame, context),
+            "UNSUBSCRIBE" => self.unsubscribe(frame, context),
+            "SEND" => self.send_command(frame, context),
+            "DISCONNECT" => self.disconnect(frame, context),
             // Transactions and acknowledgements have no function here, and server frames from a client publish nothing.
-            Command::Ack
-            | Command::Nack
-            | Command::Begin
-            | Command::Commit
-            | Command::Abort
-            | Command::Connected
-            | Command::Receipt
-            | Command::Message
-            | Command::Error => {}
+            _ => {}
         }
     }
 
     /// Handles a decoding error: closes the session if the error is fatal, and reports it otherwise.
     pub(super) fn on_decode_error(&mut self, error: &DecodeError, context: &mut FrameContext<'_>) {
         context.units += SEND_UNITS;
-        if error.is_fatal() {
-            self.session_table.fail(context.session, &error.to_string(), context.effects);
+        if error.is_fatal {
+            self.table.fail(context.session, &error.text, context.effects);
         } else {
-            self.send_error(&error.to_string(), context);
+            self.send_error(&error.text, context);
         }
     }
 
     fn connect(&mut self, frame: &Frame<'_>, context: &mut FrameContext<'_>) {
-        let versions = frame.header("accept-version").map(|value| self.read_value(value));
-        let lenient = self.settings.lenient;
-        let Some(session) = self.session_table.session_mut(context.session) else { return };
+        let [versions] = frame.pick(["accept-version"]).map(|value| value.map(|value| self.read_value(value)));
+        let lenient = self.table.settings.lenient;
+        let Some(session) = self.table.session_mut(context.session) else { return };
         match session.connect(versions.as_deref(), lenient) {
             ConnectResponse::Version(version) => {
                 context.units += SEND_UNITS;
-                self.session_table.send(context.session, context.effects, |out| encoder::connected(out, version));
+                self.table.send(context.session, context.effects, |out| encoder::connected(out, version));
             }
             ConnectResponse::Ignore => {}
             ConnectResponse::Unsupported => {
-                self.session_table.fail(
-                    context.session,
-                    "Supported protocol versions are 1.0, 1.1, 1.2",
-                    context.effects,
-                );
+                self.table.fail(context.session, "Supported protocol versions are 1.0, 1.1, 1.2", context.effects);
             }
         }
     }
@@ -93,14 +113,14 @@ impl Broker {
         let [id, destination] = [id, destination].map(|value| value.map(|value| self.read_value(value)));
         if let Some(destination) = destination
             && topics::is_broker_destination(&destination)
-            && (id.is_some() || self.settings.lenient)
+            && (id.is_some() || self.table.settings.lenient)
         {
             context.units += ENTRY_UNITS;
             let address = self.address_registered_by(&destination);
             let subscribed =
-                self.session_table.subscribe(context.session, id.as_deref(), &destination, address, context.effects);
+                self.table.subscribe(context.session, id.as_deref(), &destination, address, context.effects);
             if let Err(refused) = subscribed {
-                return self.send_error(&refused.to_string(), context);
+                return self.send_error(refused, context);
             }
         }
         self.acknowledge(receipt, context);
@@ -108,15 +128,15 @@ impl Broker {
 
     /// Returns the address that a subscription to `destination` registers.
     fn address_registered_by(&self, destination: &str) -> Option<Address> {
-        let text = topics::registering_address(destination).filter(|_| self.settings.register_on_subscribe)?;
+        let text = topics::registering_address(destination).filter(|_| self.table.settings.register_on_subscribe)?;
         // Nothing is published under any other spelling of an address.
-        Address::parse(text, self.network).filter(|address| address.as_str() == text)
+        Address::parse(text, self.table.network).filter(|address| address.as_str() == text)
     }
 
     fn unsubscribe(&mut self, frame: &Frame<'_>, context: &mut FrameContext<'_>) {
         let [id, receipt] = frame.pick(["id", "receipt"]);
         if let Some(id) = id.map(|value| self.read_value(value)) {
-            context.units += units(self.session_table.unsubscribe(context.session, &id), 1);
+            context.units += units(self.table.unsubscribe(context.session, &id), 1);
         }
         self.acknowledge(receipt, context);
     }
@@ -126,14 +146,14 @@ impl Broker {
     fn send_command(&mut self, frame: &Frame<'_>, context: &mut FrameContext<'_>) {
         let [destination, receipt] = frame.pick(["destination", "receipt"]);
         let destination = destination.map(|value| self.read_value(value));
-        match destination.and_then(|destination| query::parse(&destination, frame.body(), self.network)) {
+        match destination.and_then(|destination| parse(&destination, frame.body, self.table.network)) {
             Some(Ok(asked)) => {
-                context.units += ENTRY_UNITS + units(frame.body().len(), PAYLOAD_BYTES_PER_UNIT);
+                context.units += ENTRY_UNITS + units(frame.body.len(), PAYLOAD_BYTES_PER_UNIT);
                 self.execute(asked, context);
             }
             Some(Err(error)) => {
-                context.units += units(frame.body().len(), PAYLOAD_BYTES_PER_UNIT);
-                self.send_query_error(&error.to_string(), context);
+                context.units += units(frame.body.len(), PAYLOAD_BYTES_PER_UNIT);
+                self.send_query_error(&error, context);
             }
             None => {}
         }
@@ -145,74 +165,68 @@ impl Broker {
             ClientCommand::Register(address) => self.register(address, context),
             ClientCommand::Query(query) => {
                 let registered = match query {
-                    Query::Account(address) => {
-                        self.session_table.register(context.session, address, Reason::Query, context.effects)
-                    }
+                    Item::Account(address) => self.table.register(context.session, address, true, context.effects),
                     _ => Ok(()),
                 };
-                if let Some(session) = self.session_table.session_mut(context.session) {
+                if let Some(session) = self.table.session_mut(context.session) {
                     session.queries.push_back(query);
-                    self.query_scheduler.add(session.client, context.session);
+                    self.queries.add(session.client, context.session);
                 }
                 registered
             }
         };
         if let Err(refused) = registered {
-            self.send_query_error(&refused.to_string(), context);
+            self.send_query_error(refused, context);
         }
     }
 
     /// Registers an address. A legacy client is also subscribed to the address's transactions.
-    fn register(
-        &mut self,
-        address: Address,
-        context: &mut FrameContext<'_>,
-    ) -> Result<(), super::session_table::LimitReached> {
-        self.session_table.register(context.session, address, Reason::Query, context.effects)?;
-        let is_legacy_client =
-            self.session_table.session(context.session).is_some_and(|session| session.is_legacy_client());
-        if is_legacy_client && self.settings.implicit_subscription {
+    fn register(&mut self, address: Address, context: &mut FrameContext<'_>) -> Result<(), Rejection> {
+        self.table.register(context.session, address, true, context.effects)?;
+        let is_legacy_client = self.table.session(context.session).is_some_and(|session| session.is_legacy_client());
+        if is_legacy_client && self.table.settings.implicit_subscription {
             context.units += ENTRY_UNITS;
-            self.session_table.subscribe_implicitly(context.session, &address, context.effects)?;
+            self.table.subscribe_implicitly(context.session, &address, context.effects)?;
         }
         Ok(())
     }
 
     fn disconnect(&mut self, frame: &Frame<'_>, context: &mut FrameContext<'_>) {
-        match frame.header("receipt") {
+        let [receipt] = frame.pick(["receipt"]);
+        match receipt {
             Some(receipt) => {
-                context.units += SEND_UNITS + units(self.session_table.unsubscribe_all(context.session), 1);
-                self.session_table.send(context.session, context.effects, |out| encoder::receipt(out, &receipt));
+                context.units += SEND_UNITS + units(self.table.unsubscribe_all(context.session), 1);
+                self.table.send(context.session, context.effects, |out| encoder::receipt(out, &receipt));
             }
-            None => self.session_table.fail(context.session, "Session closed.", context.effects),
+            None => self.table.fail(context.session, "Session closed.", context.effects),
         }
     }
 
     /// Sends the RECEIPT that a processed SUBSCRIBE, UNSUBSCRIBE or SEND asks for, if the settings are lenient.
     fn acknowledge(&mut self, receipt: Option<Cow<'_, str>>, context: &mut FrameContext<'_>) {
-        if self.settings.lenient
+        if self.table.settings.lenient
             && let Some(receipt) = receipt
         {
             context.units += SEND_UNITS;
-            self.session_table.send(context.session, context.effects, |out| encoder::receipt(out, &receipt));
+            self.table.send(context.session, context.effects, |out| encoder::receipt(out, &receipt));
         }
     }
 
     /// Sends ERROR to the session.
     fn send_error(&mut self, message: &str, context: &mut FrameContext<'_>) {
         context.units += SEND_UNITS;
-        self.session_table.send(context.session, context.effects, |out| encoder::error(out, message));
+        self.table.send(context.session, context.effects, |out| encoder::error(out, message));
     }
 
     /// Sends an error message to the session on `/errors`.
     fn send_query_error(&mut self, message: &str, context: &mut FrameContext<'_>) {
         context.units += SEND_UNITS;
-        send_error(context.session, message, context.time, &mut self.session_table, &self.pool, context.effects);
+        self.table.send_query_error(context.session, message, context.effects);
     }
 
     /// Returns a header value, trimmed if the settings are lenient.
     fn read_value<'f>(&self, value: Cow<'f, str>) -> Cow<'f, str> {
-        if !self.settings.lenient {
+        if !self.table.settings.lenient {
             return value;
         }
         match value {
@@ -224,4 +238,234 @@ impl Broker {
 
 fn units(count: usize, per_unit: usize) -> u32 {
     u32::try_from(count / per_unit).unwrap_or(u32::MAX)
+}
+
+/// Maximum length of a JSON string that is read or written, in UTF-16 code units; longer ones are cut.
+const MAX_STRING_UNITS: usize = 128;
+/// Length in bytes at which the description of unexpected data stops growing; the error message is finally cut to
+/// [`MAX_STRING_UNITS`].
+const MAX_DESCRIPTION_BYTES: usize = 4 * MAX_STRING_UNITS;
+/// Maximum length of a payload, in bytes. Wallets send 54.
+const MAX_PAYLOAD_BYTES: usize = 4 * 1024;
+
+/// The command of a SEND to `/w/api/...`.
+#[derive(Clone, Debug)]
+enum ClientCommand {
+    /// `account/subscribe`: registers the address.
+    Register(Address),
+    /// Any other: a query that is answered by messages.
+    Query(Item),
+}
+
+/// Why a query fails before it is answered: the `message` on `/errors`, before it is cut.
+type QueryError = Cow<'static, str>;
+
+/// Parses a SEND to `destination`. Returns `None` if the destination is not a command.
+fn parse(destination: &str, payload: &[u8], network: NetworkByte) -> Option<Result<ClientCommand, QueryError>> {
+    use ClientCommand::{Query, Register};
+    let path = destination.strip_prefix("/w/api/")?;
+    // Some clients join the prefix and a path that starts with a slash.
+    let path = path.strip_prefix('/').unwrap_or(path);
+    let command: fn(Address) -> ClientCommand = match path {
+        "account/subscribe" => Register,
+        "account/get" => |address| Query(Item::Account(address)),
+        "account/transfers/all" => |address| Query(Item::RecentTransfers(address)),
+        "account/transfers/unconfirmed" => |address| Query(Item::UnconfirmedOf(address)),
+        "account/mosaic/owned" => |address| Query(Item::Owned(OwnedKind::Mosaics, address)),
+        "account/mosaic/owned/definition" => |address| Query(Item::Owned(OwnedKind::Definitions, address)),
+        "account/namespace/owned" => |address| Query(Item::Owned(OwnedKind::Namespaces, address)),
+        "node/info" => return Some(Ok(Query(Item::NodeInfo))),
+        "block/last" => return Some(Ok(Query(Item::LastBlock))),
+        _ => return None,
+    };
+    let address = account_of(payload)
+        .and_then(|account| Address::parse(&account, network).ok_or(Cow::Borrowed("address must be valid")));
+    Some(address.map(command))
+}
+
+/// Returns the member `account` of a payload, cut and in upper case, but not yet validated.
+fn account_of(payload: &[u8]) -> Result<String, QueryError> {
+    const MISSING: QueryError = Cow::Borrowed("expected value for property account, but none was found");
+    if payload.len() > MAX_PAYLOAD_BYTES {
+        return Err(format!("the payload must not be longer than {MAX_PAYLOAD_BYTES} bytes").into());
+    }
+    let value = lenient_json::parse(payload).unwrap_or(Value::Null);
+    let Value::Object(_) = value else {
+        return Err(format!("unexpected data: {}", describe(&value)).into());
+    };
+    match value.get("account") {
+        None | Some(Value::Null) => Err(MISSING),
+        Some(Value::String(text)) if is_blank(text) => Err(MISSING),
+        Some(Value::String(text)) => Ok(truncate_utf16(text, MAX_STRING_UNITS).to_uppercase()),
+        Some(_) => Err("property account has an incompatible value".into()),
+    }
+}
+
+/// Describes a payload that is not an object: a string as it is, any other value as JSON.
+fn describe(value: &Value) -> String {
+    if let Value::String(text) = value {
+        return truncate_utf16(text, MAX_STRING_UNITS).into_owned();
+    }
+    let mut json = Vec::new();
+    write_value(&mut json, value);
+    String::from_utf8_lossy(&json).into_owned()
+}
+
+/// Appends `value` as JSON, until the description is too long.
+fn write_value(out: &mut Vec<u8>, value: &Value) {
+    if out.len() > MAX_DESCRIPTION_BYTES {
+        return;
+    }
+    match value {
+        Value::Null => out.extend_from_slice(b"null"),
+        Value::Bool(value) => out.extend_from_slice(value.to_string().as_bytes()),
+        Value::Integer(value) => out.extend_from_slice(value.to_string().as_bytes()),
+        Value::HugeInteger => out.extend_from_slice(b"an integer beyond 64 bits"),
+        Value::Decimal(value) => write_json_double(out, *value),
+        Value::String(text) => write_json_string(out, &truncate_utf16(text, MAX_STRING_UNITS)),
+        Value::Array(items) => {
+            out.push(b'[');
+            write_separated(out, items, write_value);
+            out.push(b']');
+        }
+        Value::Object(members) => {
+            out.push(b'{');
+            write_separated(out, members, |out, (key, value)| {
+                write_json_string(out, &truncate_utf16(key, MAX_STRING_UNITS));
+                out.push(b':');
+                write_value(out, value);
+            });
+            out.push(b'}');
+        }
+    }
+}
+
+fn write_separated<T>(out: &mut Vec<u8>, items: &[T], write: impl Fn(&mut Vec<u8>, &T)) {
+    for (index, item) in items.iter().enumerate() {
+        if out.len() > MAX_DESCRIPTION_BYTES {
+            return;
+        }
+        if index > 0 {
+            out.push(b',');
+        }
+        write(out, item);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A1: &str = "TCOBFU4E56PBUI23AUHTPKMZHX7FPGX67DJPWROR";
+
+    fn address() -> Address {
+        Address::parse(A1, NetworkByte::TESTNET).unwrap()
+    }
+
+    fn ask(destination: &str, payload: &str) -> Option<Result<ClientCommand, QueryError>> {
+        parse(destination, payload.as_bytes(), NetworkByte::TESTNET)
+    }
+
+    #[test]
+    fn each_destination_makes_its_query() {
+        let a = address();
+        let cases = [
+            ("account/subscribe", ClientCommand::Register(a)),
+            ("account/get", ClientCommand::Query(Item::Account(a))),
+            ("account/transfers/all", ClientCommand::Query(Item::RecentTransfers(a))),
+            ("account/transfers/unconfirmed", ClientCommand::Query(Item::UnconfirmedOf(a))),
+            ("account/mosaic/owned", ClientCommand::Query(Item::Owned(OwnedKind::Mosaics, a))),
+            ("account/mosaic/owned/definition", ClientCommand::Query(Item::Owned(OwnedKind::Definitions, a))),
+            ("account/namespace/owned", ClientCommand::Query(Item::Owned(OwnedKind::Namespaces, a))),
+            ("node/info", ClientCommand::Query(Item::NodeInfo)),
+            ("block/last", ClientCommand::Query(Item::LastBlock)),
+        ];
+        let payload = format!("{{'account':'{A1}'}}");
+        for (path, asked) in cases {
+            for prefix in ["/w/api/", "/w/api//"] {
+                let found = ask(&format!("{prefix}{path}"), &payload);
+                assert_eq!(format!("{found:?}"), format!("Some(Ok({asked:?}))"), "{prefix}{path}");
+            }
+        }
+    }
+
+    #[test]
+    fn other_destinations_are_no_queries() {
+        for destination in [
+            "/account/transfers/unconfirmed",
+            "/w/api/account/get/",
+            "/w/api/account/get?x",
+            "/w/api/Account/get",
+            "/w/api///account/get",
+            "/w/apiaccount/get",
+            "/w/api/",
+            "/blocks/new",
+            "",
+        ] {
+            assert!(ask(destination, "{}").is_none(), "{destination}");
+        }
+    }
+
+    #[test]
+    fn the_payload_is_read_leniently() {
+        for payload in [
+            format!("{{'account':'{A1}'}}"),
+            format!("{{\"account\":\"{A1}\"}}"),
+            format!("{{account:{A1}}}"),
+            format!(" {{ 'account' : '{}', 'more': [1,{{}}] }} tail", A1.to_lowercase()),
+            format!("{{'account':1,'account':'{A1}'}}"),
+        ] {
+            let asked = ask("/w/api/account/subscribe", &payload);
+            assert!(matches!(asked, Some(Ok(ClientCommand::Register(account))) if account == address()), "{payload}");
+        }
+    }
+
+    #[test]
+    fn payload_errors_have_the_texts_of_nis1() {
+        let missing = "expected value for property account, but none was found";
+        let incompatible = "property account has an incompatible value";
+        let invalid = "address must be valid";
+        let hyphens = "{'account':'TCOBFU-4E56PB-UI23AU-HTPKMZ-HX7FPG-X67DJP-WROR'}";
+        let cases = [
+            ("null", "unexpected data: null"),
+            ("{", "unexpected data: null"),
+            ("{'account':'TCOBFU4E56PBUI23AUHTPKMZHX7FPGX67DJPWROR'", "unexpected data: null"),
+            ("", "unexpected data: null"),
+            ("[]", "unexpected data: []"),
+            ("[1, 'a', {b:null}]", "unexpected data: [1,\"a\",{\"b\":null}]"),
+            ("\"x\"", "unexpected data: x"),
+            ("xyz", "unexpected data: xyz"),
+            ("17", "unexpected data: 17"),
+            ("true", "unexpected data: true"),
+            ("{}", missing),
+            ("{\"Account\":\"x\"}", missing),
+            ("{'account':null}", missing),
+            ("{'account':''}", missing),
+            ("{'account':'  '}", missing),
+            ("{'account':7}", incompatible),
+            ("{'account':true}", incompatible),
+            ("{'account':[]}", incompatible),
+            ("{'account':{}}", incompatible),
+            ("{'account':'TALICE'}", invalid),
+            (hyphens, invalid),
+            ("{'account':' TCOBFU4E56PBUI23AUHTPKMZHX7FPGX67DJPWROR'}", invalid),
+        ];
+        for (payload, text) in cases {
+            let error = ask("/w/api/account/get", payload).unwrap().unwrap_err();
+            assert_eq!(error.to_string(), text, "{payload}");
+        }
+    }
+
+    #[test]
+    fn a_large_unexpected_value_has_a_short_description() {
+        let payload = format!("[{}", "['aaaaaaaa',1],".repeat(280) + "]");
+        let error = account_of(payload.as_bytes()).unwrap_err();
+        assert!(error.to_string().len() < 2 * MAX_DESCRIPTION_BYTES);
+    }
+
+    #[test]
+    fn a_long_payload_is_rejected_unread() {
+        let payload = format!("{{'account':'{A1}'}}{}", " ".repeat(MAX_PAYLOAD_BYTES));
+        assert_eq!(account_of(payload.as_bytes()), Err("the payload must not be longer than 4096 bytes".into()));
+    }
 }

@@ -1,18 +1,25 @@
-//! HTTP requests on the port of the websocket API, except those that a session answers.
+//! HTTP requests on the port of the websocket API: documents, the websocket upgrade, and sessions without a websocket,
+//! whose clients fetch and send by requests.
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use super::sockjs::payload::{MAX_BYTES, MAX_FORM_BYTES};
-use super::sockjs::transport::Transport;
+use super::BrokerTime;
+use super::broker::{Broker, payload_units};
+use super::poll_queue::{CloseReason, GO_AWAY, PollQueue};
+use super::session::SessionTransport;
+use super::session_table::TOO_MANY_SESSIONS;
+use super::sockjs::{self, MAX_BYTES, MAX_FORM_BYTES, Transport, Wrapper, callback};
 use crate::model::Timestamp;
 use crate::net::http::{Request, Response};
-use crate::net::service::Exchange;
+use crate::net::service::{ConnectionId, Effects, Exchange, Progress};
 use crate::net::websocket::{handshake, negotiate_subprotocol};
 
 /// Prefix of all paths.
 const BASE: &str = "/w/messages";
 /// `Cache-Control` of responses that must not be cached.
-pub(super) const NO_CACHE: &str = "no-store, no-cache, must-revalidate, max-age=0";
+const NO_CACHE: &str = "no-store, no-cache, must-revalidate, max-age=0";
+/// Content type of plain text.
+const TEXT: &str = "text/plain;charset=utf-8";
 /// `Cache-Control` of JSON errors.
 const ERROR_CACHE: &str = "must-revalidate,no-cache,no-store";
 /// One year in seconds: how long a response to OPTIONS may be cached.
@@ -116,7 +123,7 @@ impl<'a> RequestHandler<'_, 'a> {
         let path = request.path.strip_suffix('/').unwrap_or(request.path);
         let below = match path.strip_prefix(BASE) {
             Some("") => {
-                self.reply.header("Content-Type", "text/plain;charset=utf-8");
+                self.reply.header("Content-Type", TEXT);
                 self.reply.body.extend_from_slice(b"Welcome to SockJS!\n");
                 return RequestOutcome::Complete;
             }
@@ -140,10 +147,11 @@ impl<'a> RequestHandler<'_, 'a> {
 
     fn session(&mut self, call: SessionRequest<'a>) -> RequestOutcome<'a> {
         let transport = call.transport;
-        if self.request.method == "OPTIONS" && transport.answers_options() {
+        let allow = transport.allow();
+        if self.request.method == "OPTIONS" && allow.ends_with("OPTIONS") {
             self.options();
-        } else if self.request.method != transport.method() {
-            self.method_not_allowed(transport.allow());
+        } else if Some(self.request.method) != allow.split(',').next() {
+            self.method_not_allowed(allow);
         } else if transport == Transport::Websocket {
             return self.upgrade(Some(call.session));
         } else {
@@ -249,6 +257,183 @@ fn is_iframe(below: &str) -> bool {
     let version = version.and_then(|rest| rest.strip_suffix(".html"));
     let allowed = |byte| matches!(byte, b'0'..=b'9' | b'-' | b'.' | b'a'..=b'z' | b'_');
     version.is_some_and(|version| version.bytes().all(allowed))
+}
+
+impl Broker {
+    /// Answers a request on the port, or starts to. `entropy` is a fresh random number.
+    pub fn request(
+        &mut self,
+        mut exchange: Exchange<'_>,
+        present: BrokerTime,
+        entropy: i32,
+        effects: &mut dyn Effects,
+    ) -> Progress {
+        self.table.now = present;
+        let answer = match parse_session_path(exchange.request.path) {
+            Some(call) if exchange.is_resumed => RequestOutcome::Session(call),
+            _ => answer(&mut exchange, present.network, entropy),
+        };
+        match answer {
+            RequestOutcome::Complete => Progress::Done,
+            RequestOutcome::Upgrade(session) => {
+                self.upgrading = Some((exchange.connection, session.map(str::to_owned)));
+                Progress::Done
+            }
+            RequestOutcome::Session(SessionRequest { session, transport }) => match transport {
+                Transport::Websocket | Transport::XhrSend | Transport::JsonpSend => {
+                    self.send(session, transport, exchange, effects)
+                }
+                _ if exchange.is_resumed => self.resume_receive(transport, exchange, effects),
+                _ => self.receive(session, transport, exchange, effects),
+            },
+        }
+    }
+
+    /// Attaches a request that fetches from a session; opens the session if it does not exist.
+    fn receive(
+        &mut self,
+        name: &str,
+        transport: Transport,
+        exchange: Exchange<'_>,
+        effects: &mut dyn Effects,
+    ) -> Progress {
+        let Exchange { connection, client: caller, request, response: reply, .. } = exchange;
+        let callback = match callback(request.query) {
+            Some(callback) if transport.has_callback() => callback,
+            _ if !transport.has_callback() => String::new(),
+            _ => return reject_request(reply, 500, "\"callback\" parameter required"),
+        };
+        let wrapper = Wrapper { transport, callback: &callback };
+        let known = self.table.find_by_name(name);
+        let opened_by = known.and_then(|id| self.table.poll_queue(id)).map(|mailbox| mailbox.transport);
+        if opened_by.is_some_and(|other| !transport.is_compatible_with(other)) {
+            reply.status = 404;
+            return Progress::Done;
+        }
+        let id = known.or_else(|| {
+            let poll_queue = PollQueue::new(transport, self.table.now.monotonic);
+            let transport = SessionTransport::PollQueue(Box::new(poll_queue));
+            self.open(transport, Some(name), &caller, effects)
+        });
+        reply.header("Content-Type", transport.content_type());
+        reply.header("Cache-Control", NO_CACHE);
+        reply.is_streaming = transport.is_streaming();
+        wrapper.begin(&mut reply.body);
+        let deferred_cost = match id.and_then(|id| self.table.poll_queue(id)) {
+            Some(mailbox) => mailbox.attach(connection),
+            None => Err(TOO_MANY_SESSIONS),
+        };
+        match deferred_cost {
+            Ok(owed) => {
+                effects.charge(connection, owed);
+                self.table.attach(connection, id);
+                id.into_iter().for_each(|id| self.table.record_message(id));
+                self.write(&wrapper, connection, reply, effects)
+            }
+            Err(rejection) => close_response(&wrapper, rejection, reply),
+        }
+    }
+
+    /// Resumes a request that fetches.
+    fn resume_receive(&mut self, transport: Transport, exchange: Exchange<'_>, effects: &mut dyn Effects) -> Progress {
+        let Exchange { connection, request, response: reply, .. } = exchange;
+        let callback = callback(request.query).unwrap_or_default();
+        self.write(&Wrapper { transport, callback: &callback }, connection, reply, effects)
+    }
+
+    /// Writes the session's queued frames into the response.
+    fn write(
+        &mut self,
+        wrapper: &Wrapper<'_>,
+        connection: ConnectionId,
+        response: &mut Response,
+        effects: &mut dyn Effects,
+    ) -> Progress {
+        let now = self.table.now.monotonic;
+        let id = self.table.session_of(connection);
+        let Some((id, poll_queue)) = id.and_then(|id| Some((id, self.table.poll_queue(id)?))) else {
+            // The session was removed in the meantime.
+            return close_response(wrapper, GO_AWAY, response);
+        };
+        let taken = poll_queue.write_pending(wrapper, now, &mut response.body);
+        if taken == Progress::Done {
+            self.table.attach(connection, None);
+        }
+        self.table.on_fetched(id, effects);
+        taken
+    }
+
+    /// Handles a request that sends to a session.
+    fn send(
+        &mut self,
+        name: &str,
+        transport: Transport,
+        exchange: Exchange<'_>,
+        effects: &mut dyn Effects,
+    ) -> Progress {
+        let Exchange { connection, request, response: reply, .. } = exchange;
+        let Some(id) = self.table.find_by_name(name) else {
+            reply.status = 404;
+            return Progress::Done;
+        };
+        if self.table.session(id).is_none() {
+            // The session has ended; its client is informed when it fetches.
+            self.table.attach(connection, None);
+            let now = self.table.now.monotonic;
+            self.table.poll_queue(id).into_iter().for_each(|mailbox| _ = mailbox.on_disconnect(connection, now));
+            return reject_request(reply, 500, "");
+        }
+        let is_new = self.table.session_of(connection).is_none();
+        let is_sender = self.table.poll_queue(id).is_some_and(|mailbox| mailbox.sender == Some(connection));
+        if !is_sender {
+            let stream = match transport {
+                Transport::JsonpSend => sockjs::read_form(request.body, request.header("Content-Type")),
+                _ => sockjs::read_message(request.body),
+            };
+            if is_new {
+                effects.charge(connection, payload_units(request.body));
+            }
+            let stream = match stream {
+                Ok(stream) => stream,
+                Err(error) => return reject_request(reply, 500, &error.to_string()),
+            };
+            let Some(poll_queue) = self.table.poll_queue(id) else { return reject_request(reply, 500, "") };
+            let Ok(is_turn) = poll_queue.begin_sending(connection) else { return reject_request(reply, 503, "") };
+            self.table.attach(connection, Some(id));
+            if !is_turn {
+                return Progress::Suspended;
+            }
+            self.feed(id, &stream);
+        }
+        let taken = self.handle_frames(id, effects);
+        if taken == Progress::Done {
+            self.table.attach(connection, None);
+            let next = self.table.poll_queue(id).and_then(PollQueue::end_sending);
+            next.into_iter().for_each(|next| effects.resume(next));
+            reply.header("Content-Type", TEXT);
+            reply.header("Cache-Control", NO_CACHE);
+            match transport {
+                Transport::JsonpSend => reply.body.extend_from_slice(b"ok"),
+                _ => reply.status = 204,
+            }
+        }
+        taken
+    }
+}
+
+/// Ends a response with a close frame.
+fn close_response(wrapper: &Wrapper<'_>, rejection: CloseReason, response: &mut Response) -> Progress {
+    wrapper.frame(&mut response.body, &sockjs::close_frame(rejection.0, rejection.1));
+    Progress::Done
+}
+
+fn reject_request(response: &mut Response, status: u16, text: &str) -> Progress {
+    response.status = status;
+    if !text.is_empty() {
+        response.header("Content-Type", TEXT);
+        response.body.extend_from_slice(text.as_bytes());
+    }
+    Progress::Done
 }
 
 #[cfg(test)]

@@ -3,41 +3,31 @@
 //!
 //! | module | purpose |
 //! |---|---|
-//! | [`http`] | answers HTTP requests on the port, among them the websocket upgrade |
 //! | [`Broker`] | handles events of sessions and of the chain, and sends through [`Effects`] |
-//! | [`ChainSource`] | the data that the broker reads from the node |
+//! | `queues` | what waits to be published: news for all, and queries of single sessions |
+//! | `publish_job` | delivers a sequence of messages to their recipients |
+//! | `content` | what is published, from the data of a [`ChainSource`], and the bodies that recipients share |
+//! | `session_table` | sessions with their usage, subscriptions, registered addresses and timers |
+//! | `session` | one session, and the transport that carries its frames |
+//! | `subscriptions`, `topics` | the subscriptions of one session, and the index of all |
+//! | `frames` | executes the frames of clients |
 //! | [`stomp`] | decodes and encodes STOMP frames |
-//! | [`sockjs`] | carries frames for clients without a usable websocket |
-//!
-//! Internally, `session_table` holds sessions, subscriptions and registered addresses, and accounts their memory in `quotas`. An
-//! `session_transport` delivers a session's frames to its client; `requests` serves clients that fetch and send by HTTP requests;
-//! `frames` executes the client's frames. `publisher` publishes news to all sessions and `query_scheduler` answers queries;
-//! both run a `publish_job` over the things to send, one `fanout` at a time.
+//! | [`http`] | answers HTTP requests on the port, among them the websocket upgrade |
+//! | [`sockjs`], `poll_queue` | carry frames for clients without a usable websocket |
 //!
 //! Work is counted in units of about one microsecond, and expensive work runs in steps.
 //!
 //! [`Effects`]: crate::net::service::Effects
 
 mod broker;
-mod chain_source;
 mod content;
-mod fanout;
 mod frames;
 pub mod http;
-mod pattern;
+mod poll_queue;
 mod publish_job;
-mod publisher;
-pub mod query;
-mod query_scheduler;
-mod quotas;
-mod range_set;
-mod registry;
-mod requests;
-mod round_robin;
+mod queues;
 mod session;
 mod session_table;
-mod session_transport;
-mod settings;
 pub mod sockjs;
 pub mod stomp;
 mod subscriptions;
@@ -47,10 +37,153 @@ mod testing;
 mod tests;
 mod topics;
 
-pub use broker::{Broker, BrokerTime, BrokerUsage, Counts};
-pub use chain_source::{
-    AccountText, BlockText, ChainSource, ChainSourceError, OwnedCursor, OwnedItems, OwnedKind, TransfersText,
-};
-pub use query::Query;
+pub use broker::{Broker, BrokerUsage};
+pub use content::{BodyProgress, BodyStream, ChainSource, ChainSourceError, Item};
 pub use session::SessionId;
-pub use settings::{BlocksNewBody, Limits, Settings};
+pub use topics::OwnedKind;
+
+use std::time::Duration;
+
+use stomp::DEFAULT_FRAME_BYTES;
+
+use crate::model::Timestamp;
+
+/// The current time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BrokerTime {
+    /// Time since the start.
+    pub monotonic: Duration,
+    /// Network time.
+    pub network: Timestamp,
+}
+
+/// Counters of the broker.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Messages sent.
+    pub messages: u64,
+    /// Sessions without a websocket that were dropped because their clients did not fetch their messages.
+    pub dropped: u64,
+}
+
+/// Body of `/blocks/new`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BlocksNewBody {
+    /// Always `{"height":N}`, as NIS1.
+    Object,
+    /// A bare `N` for raw sessions whose last CONNECT, if any, had no `accept-version`; the object for all others.
+    #[default]
+    Auto,
+    /// Always a bare `N`.
+    Number,
+}
+
+/// Deviations from NIS1, and limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// The body of `/blocks/new`.
+    pub blocks_new: BlocksNewBody,
+    /// Subscribing to `/transactions/<A>`, `/unconfirmed/<A>` or `/account/<A>` registers A.
+    pub register_on_subscribe: bool,
+    /// `account/subscribe` from a raw session without `accept-version` subscribes it to `/transactions/<A>`.
+    pub implicit_subscription: bool,
+    /// Accepts blanks around header values, a missing subscription id, `accept-version:1.0`, and `receipt` on
+    /// SUBSCRIBE, UNSUBSCRIBE and SEND.
+    pub lenient: bool,
+    /// The limits.
+    pub limits: Limits,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            blocks_new: BlocksNewBody::default(),
+            register_on_subscribe: true,
+            implicit_subscription: true,
+            lenient: true,
+            limits: Limits::default(),
+        }
+    }
+}
+
+/// Limits of the broker.
+///
+/// A request beyond a limit of its session or client is rejected. At a global limit, the largest session of the client
+/// with the highest usage is evicted: it gets ERROR and is closed with 1002. So nobody is rejected because of other
+/// clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Open sessions. At the limit, the longest silent session of the client with the most sessions is closed with
+    /// 1013, if that client has more than the newcomer would have; otherwise the newcomer is closed with 1013.
+    pub sessions: usize,
+    /// Subscriptions of one session; a further SUBSCRIBE is answered with ERROR.
+    pub subscriptions_per_session: usize,
+    /// Subscriptions of one session to the same destination; a further SUBSCRIBE is answered with ERROR.
+    pub subscriptions_per_destination: usize,
+    /// Pattern subscriptions of one session; a further SUBSCRIBE is answered with ERROR.
+    pub patterns_per_session: usize,
+    /// Distinct patterns of all sessions; a global limit. Each published topic is compared with each pattern.
+    pub patterns: usize,
+    /// Addresses registered by one session; a further SUBSCRIBE is answered with ERROR, a SEND on `/errors`.
+    pub addresses_per_session: usize,
+    /// Unanswered queries of one session; at the limit its frames wait.
+    pub queries_per_session: usize,
+    /// Bytes waiting to be sent to a session at which none of its queries is started, and its answer pauses.
+    pub query_backlog_bytes: usize,
+    /// Bytes of one inbound STOMP frame; a larger one is answered with ERROR, then close 1002.
+    pub frame_bytes: usize,
+    /// Bytes of one session, checked when it subscribes or registers an address; beyond it, a SUBSCRIBE is answered
+    /// with ERROR, a SEND on `/errors`.
+    pub session_bytes: usize,
+    /// Bytes of all sessions of one client, unfinished frames and unfetched messages included. Beyond it no session is
+    /// opened and subscriptions are rejected; a session with unfinished frames gets ERROR and is closed with 1002, and
+    /// a session with unfetched messages is closed with 4500.
+    pub client_bytes: usize,
+    /// Bytes of all sessions; a global limit.
+    pub total_bytes: usize,
+    /// Leading bits of an IPv6 address that identify a client, 0 to 128.
+    pub ipv6_prefix: u8,
+    /// Time until the first message of a session; without one it is closed with 4500.
+    pub first_message: Duration,
+    /// Sessions of one client that are fetched from by HTTP requests, which use no connection between two requests; a
+    /// further one is closed with 1013.
+    pub polled_sessions_per_client: usize,
+    /// Bytes of unfetched messages of such a session; beyond it they are dropped, and the session is closed with 4500.
+    pub backlog_bytes: usize,
+    /// Time without a frame after which a SockJS session gets a heartbeat.
+    pub heartbeat: Duration,
+    /// Time without a fetching request after which a SockJS session is removed.
+    pub disconnect_delay: Duration,
+}
+
+impl Limits {
+    /// Sessions reserved for clients of this machine: one percent.
+    pub fn reserved_local_sessions(&self) -> usize {
+        self.sessions / 100
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            sessions: 10_000,
+            subscriptions_per_session: 1_000,
+            subscriptions_per_destination: 8,
+            patterns_per_session: 20,
+            patterns: 1_000,
+            addresses_per_session: 1_000,
+            queries_per_session: 16,
+            query_backlog_bytes: 64 * 1024,
+            frame_bytes: DEFAULT_FRAME_BYTES,
+            session_bytes: 768 * 1024,
+            client_bytes: 16 * 1024 * 1024,
+            total_bytes: 64 * 1024 * 1024,
+            ipv6_prefix: 64,
+            first_message: Duration::from_secs(60),
+            polled_sessions_per_client: 250,
+            backlog_bytes: 512 * 1024,
+            heartbeat: Duration::from_secs(25),
+            disconnect_delay: Duration::from_secs(5),
+        }
+    }
+}

@@ -1,18 +1,46 @@
-//! The state of one session.
+//! One session, and the transport that carries its frames to its client.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use super::Query;
-use super::registry::Registrations;
-use super::session_transport::SessionTransport;
+use super::Limits;
+use super::content::{Content, Item};
+use super::poll_queue::PollQueue;
+use super::sockjs;
 use super::stomp::Decoder;
 use super::subscriptions::Subscriptions;
+use crate::model::Address;
 use crate::net::ClientKey;
+use crate::net::service::{ConnectionId, Dropped, Effects, Message};
+
+/// Estimated memory of an idle session, in bytes.
+pub const SESSION_BYTES: usize = 2 * 1024;
+/// Estimated memory of a registered address, in the tables of session and broker.
+pub const REGISTRATION_BYTES: usize = 160;
+/// Bytes copied per work unit.
+const BYTES_PER_UNIT: usize = 4 * 1024;
 
 /// Id of a session. It is independent of the connection and never reused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(pub u64);
+
+/// Resources that one session, or all sessions of one client, use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Bytes of memory, estimated generously.
+    pub bytes: usize,
+    /// Subscriptions to patterns.
+    pub patterns: usize,
+}
+
+/// What keeps an address registered for a session.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Registration {
+    /// Subscriptions, until they end.
+    pub subscriptions: u32,
+    /// A query, until the session ends.
+    pub by_query: bool,
+}
 
 /// One open session.
 #[derive(Debug)]
@@ -22,30 +50,32 @@ pub struct Session {
     pub name: String,
     /// Carries its frames to the client.
     pub transport: SessionTransport,
-    /// Bytes queued in the transport, as accounted.
-    pub queued_bytes: usize,
-    /// When its transport's timer is due.
+    /// When it must be looked at next.
     pub timer: Option<Duration>,
     /// The client whose usage it counts for.
     pub client: ClientKey,
-    /// Decoder of its inbound byte stream.
-    pub decoder: Decoder,
-    /// Bytes of the decoder, as accounted.
-    pub decoder_bytes: usize,
-    /// It has ended: nothing is read from it or sent to it any more.
-    pub is_closing: bool,
+    /// Its part of that usage.
+    pub usage: Usage,
+    /// Time of its opening or last message.
+    pub last_message: Duration,
     /// When it was opened, until its first message.
     pub silent_since: Option<Duration>,
+    /// It has ended: nothing is read from it or sent to it any more.
+    pub is_closing: bool,
+    /// Decoder of its inbound byte stream.
+    pub decoder: Decoder,
+    /// Memory of the decoder beyond [`SESSION_BYTES`], as counted.
+    pub decoder_bytes: usize,
     /// Its subscriptions.
     pub subscriptions: Subscriptions,
     /// Its registered addresses.
-    pub registrations: Registrations,
+    pub registrations: BTreeMap<Address, Registration>,
     /// Its queries that are not answered yet.
-    pub queries: VecDeque<Query>,
+    pub queries: VecDeque<Item>,
     /// Its frames wait until its query queue has space.
     pub is_suspended: bool,
     /// Its last CONNECT had an `accept-version`.
-    has_accept_version: bool,
+    pub has_accept_version: bool,
 }
 
 /// Response to a CONNECT.
@@ -61,19 +91,20 @@ pub enum ConnectResponse {
 
 impl Session {
     /// Creates a session that has not received anything yet.
-    pub fn new(name: String, transport: SessionTransport, client_key: ClientKey, decoder: Decoder) -> Self {
+    pub fn new(name: String, transport: SessionTransport, client: ClientKey, decoder: Decoder, now: Duration) -> Self {
         Self {
             name,
             transport,
-            queued_bytes: 0,
             timer: None,
-            client: client_key,
+            client,
+            usage: Usage::default(),
+            last_message: now,
+            silent_since: Some(now),
+            is_closing: false,
             decoder,
             decoder_bytes: 0,
-            is_closing: false,
-            silent_since: None,
             subscriptions: Subscriptions::default(),
-            registrations: Registrations::default(),
+            registrations: BTreeMap::new(),
             queries: VecDeque::new(),
             is_suspended: false,
             has_accept_version: false,
@@ -108,11 +139,204 @@ impl Session {
     pub fn is_legacy_client(&self) -> bool {
         self.transport.is_raw() && !self.has_accept_version
     }
+
+    /// Adds up what the session uses.
+    pub fn current_usage(&self) -> Usage {
+        if self.is_closing {
+            return Usage::default();
+        }
+        let registrations = self.registrations.len() * REGISTRATION_BYTES;
+        let bytes = SESSION_BYTES + self.decoder_bytes + self.transport.held_bytes() + registrations;
+        Usage { bytes: bytes + self.subscriptions.bytes, patterns: self.subscriptions.pattern_count }
+    }
+
+    /// When the session must be looked at: its transport is due, or it is closed because of its silence. The end of a
+    /// closed websocket is reported by its connection.
+    pub fn due(&self, limits: &Limits) -> Option<Duration> {
+        if self.is_closing && self.transport.socket().is_some() {
+            return None;
+        }
+        let silence = self.silent_since.map(|since| since + limits.first_message);
+        self.transport.due(limits).into_iter().chain(silence).min()
+    }
 }
 
 /// Trims blanks from both ends of a header value.
 pub fn trim(value: &str) -> &str {
     value.trim_matches([' ', '\t'])
+}
+
+/// The transport of a session.
+#[derive(Debug)]
+pub enum SessionTransport {
+    /// A plain websocket; each frame is one message.
+    Websocket(ConnectionId),
+    /// A SockJS websocket; each frame is a SockJS frame in one message.
+    Sockjs {
+        /// The websocket.
+        socket: ConnectionId,
+        /// When the last frame was sent.
+        last_sent: Duration,
+    },
+    /// A queue from which the client fetches by HTTP requests.
+    PollQueue(Box<PollQueue>),
+}
+
+impl SessionTransport {
+    /// Returns whether it is a plain websocket.
+    pub fn is_raw(&self) -> bool {
+        matches!(self, SessionTransport::Websocket(_))
+    }
+
+    /// Returns the websocket, if there is one.
+    pub fn socket(&self) -> Option<ConnectionId> {
+        match self {
+            SessionTransport::Websocket(socket) | SessionTransport::Sockjs { socket, .. } => Some(*socket),
+            SessionTransport::PollQueue(_) => None,
+        }
+    }
+
+    /// Returns the queue, if the client fetches by requests.
+    pub fn poll_queue(&mut self) -> Option<&mut PollQueue> {
+        match self {
+            SessionTransport::PollQueue(poll_queue) => Some(poll_queue),
+            _ => None,
+        }
+    }
+
+    /// Returns all connections that currently carry data of the session.
+    pub fn connections(&self) -> Vec<ConnectionId> {
+        match self {
+            SessionTransport::Websocket(socket) | SessionTransport::Sockjs { socket, .. } => vec![*socket],
+            SessionTransport::PollQueue(poll_queue) => poll_queue.connections().collect(),
+        }
+    }
+
+    /// Returns the connection whose messages are being read.
+    pub fn reading_connection(&self) -> Option<ConnectionId> {
+        match self {
+            SessionTransport::PollQueue(poll_queue) => poll_queue.sender,
+            _ => self.socket(),
+        }
+    }
+
+    /// Sends a STOMP frame: `head` and, if it is a MESSAGE, its body, in the form for a legacy client or not. Returns the
+    /// work units beyond the usual cost.
+    pub fn send(
+        &mut self,
+        head: &[u8],
+        body: Option<(&Content, bool)>,
+        now: Duration,
+        max_backlog: usize,
+        effects: &mut dyn Effects,
+    ) -> Result<u32, Dropped> {
+        let escaped = |start: &[u8]| {
+            let mut out = Vec::with_capacity(2 * head.len());
+            out.extend_from_slice(start);
+            sockjs::escape(&mut out, &String::from_utf8_lossy(head));
+            out
+        };
+        match self {
+            SessionTransport::Websocket(socket) => {
+                let body = body.map(|(content, is_legacy_client)| content.for_session(is_legacy_client));
+                effects.send(*socket, Message { head, body, tail: &[] })?;
+                Ok(0)
+            }
+            SessionTransport::Sockjs { socket, last_sent } => {
+                let body = body.map(|(content, _)| content.escaped());
+                let head = escaped(sockjs::MESSAGE_START);
+                effects.send(*socket, Message { head: &head, body, tail: sockjs::MESSAGE_END })?;
+                *last_sent = now;
+                Ok(0)
+            }
+            SessionTransport::PollQueue(queue) => {
+                let body = body.map_or(&[][..], |(content, _)| content.escaped());
+                let message = [&escaped(b"\""), body, b"\""].concat();
+                let units = message.len() / BYTES_PER_UNIT;
+                let queued = queue.push(message.into(), max_backlog, now);
+                queue.receiver.into_iter().for_each(|receiver| effects.resume(receiver));
+                queued?;
+                Ok(u32::try_from(units).unwrap_or(u32::MAX))
+            }
+        }
+    }
+
+    /// Closes the transport with a code and a reason. A SockJS websocket also gets a close frame unless `silently`.
+    pub fn close(&mut self, code: u16, reason: &str, silently: bool, now: Duration, effects: &mut dyn Effects) {
+        match self {
+            SessionTransport::Websocket(socket) => effects.close(*socket, code, reason),
+            SessionTransport::Sockjs { socket, .. } => {
+                let is_there = silently || {
+                    let frame = sockjs::close_frame(code, reason);
+                    effects.send(*socket, Message::of(&frame)).is_ok()
+                };
+                if is_there {
+                    effects.close(*socket, code, reason);
+                }
+            }
+            SessionTransport::PollQueue(poll_queue) => {
+                poll_queue.close(code, reason, now);
+                poll_queue.connections().for_each(|connection| effects.resume(connection));
+            }
+        }
+    }
+
+    /// Charges the client with work.
+    pub fn charge(&mut self, units: u32, effects: &mut dyn Effects) {
+        match self {
+            SessionTransport::Websocket(socket) | SessionTransport::Sockjs { socket, .. } => {
+                effects.charge(*socket, units)
+            }
+            SessionTransport::PollQueue(poll_queue) => match poll_queue.receiver.or(poll_queue.sender) {
+                Some(connection) => effects.charge(connection, units),
+                None => poll_queue.defer_cost(units),
+            },
+        }
+    }
+
+    /// Bytes that wait for the client.
+    pub fn backlog(&self, effects: &dyn Effects) -> usize {
+        match self {
+            SessionTransport::Websocket(socket) | SessionTransport::Sockjs { socket, .. } => effects.backlog(*socket),
+            SessionTransport::PollQueue(poll_queue) => {
+                poll_queue.message_bytes + poll_queue.receiver.map_or(0, |receiver| effects.backlog(receiver))
+            }
+        }
+    }
+
+    /// Bytes queued in the transport itself.
+    pub fn held_bytes(&self) -> usize {
+        match self {
+            SessionTransport::PollQueue(poll_queue) => poll_queue.message_bytes,
+            _ => 0,
+        }
+    }
+
+    /// When the transport needs a heartbeat or times out.
+    pub fn due(&self, limits: &Limits) -> Option<Duration> {
+        match self {
+            SessionTransport::Websocket(_) => None,
+            SessionTransport::Sockjs { last_sent, .. } => Some(*last_sent + limits.heartbeat),
+            SessionTransport::PollQueue(queue) => Some(queue.due(limits.heartbeat, limits.disconnect_delay)),
+        }
+    }
+
+    /// Runs what is due. Returns false if the session has timed out, and an error if its websocket is gone.
+    pub fn on_timer(&mut self, now: Duration, effects: &mut dyn Effects) -> Result<bool, Dropped> {
+        match self {
+            SessionTransport::Websocket(_) => {}
+            SessionTransport::Sockjs { socket, last_sent } => {
+                effects.send(*socket, Message::of(sockjs::HEARTBEAT))?;
+                *last_sent = now;
+            }
+            SessionTransport::PollQueue(poll_queue) if poll_queue.receiver.is_none() => return Ok(false),
+            SessionTransport::PollQueue(poll_queue) => {
+                poll_queue.request_heartbeat(now);
+                poll_queue.receiver.into_iter().for_each(|receiver| effects.resume(receiver));
+            }
+        }
+        Ok(true)
+    }
 }
 
 #[cfg(test)]
@@ -128,6 +352,7 @@ mod tests {
             SessionTransport::Websocket(ConnectionId(7)),
             client_key,
             Decoder::default(),
+            Duration::ZERO,
         )
     }
 

@@ -1,221 +1,221 @@
-//! The session table: sessions, subscriptions, registered addresses and resource usage, kept consistent.
+//! The session table: sessions with their usage, subscriptions, registered addresses and timers, kept consistent.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::rc::Rc;
 use std::time::Duration;
 
 use super::content::Content;
-use super::quotas::{QuotaExceeded, QuotaTable, Usage};
-use super::registry::{Reason, Registry};
-use super::session::Session;
-use super::session_transport::{OutboundFrame, SendContext, SessionTransport};
-use super::sockjs::PollQueue;
-use super::sockjs::poll_queue::{INTERRUPTED, TOO_SLOW};
+use super::poll_queue::{CloseReason, INTERRUPTED, PollQueue, TOO_SLOW};
+use super::session::{REGISTRATION_BYTES, Registration, SESSION_BYTES, Session, SessionId, SessionTransport, Usage};
 use super::stomp::{Decoder, encoder};
-use super::subscriptions::{self, EndedSubscription};
-use super::topics::{self, Topics};
-use super::{Limits, SessionId, Settings, pattern};
-use crate::metrics::subtract;
-use crate::model::Address;
-use crate::net::ClientKey;
-use crate::net::service::{ConnectionId, Dropped, Effects};
+use super::subscriptions::{self, Ended};
+use super::topics::{self, Topics, is_pattern};
+use super::{BrokerTime, Counts, Limits, Settings};
+use crate::metrics::{Ranking, subtract};
+use crate::model::{Address, NetworkByte};
+use crate::net::service::{Client, ConnectionId, Dropped, Effects};
+use crate::net::{ClientKey, SharedBytesCounter};
 
 /// Maximum length of a subscription id, in bytes; a longer one is rejected.
 const MAX_SUBSCRIPTION_ID_BYTES: usize = 256;
-/// Estimated memory of an idle session, in bytes.
-const SESSION_BYTES: usize = 2 * 1024;
-/// Estimated memory of a registered address, in the tables of session and broker.
-const REGISTRATION_BYTES: usize = 160;
+/// Close code and reason when the session limit is reached.
+pub const TOO_MANY_SESSIONS: CloseReason = (1013, "too many sessions");
+/// Close code for a session whose client sends no first message.
+const NO_FIRST_MESSAGE: u16 = 4500;
 /// Websocket close code of a session that the STOMP layer closes.
 const CLOSE_PROTOCOL_ERROR: u16 = 1002;
 /// Error message for a session that is closed because a global limit is reached.
 const LOW_MEMORY_MESSAGE: &str = "The node is short of memory and this session takes much of it";
 
-/// Why a session's request is rejected; `Display` is for the client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LimitReached {
-    /// The id is too long.
-    LongId,
-    /// The limit of subscriptions per session is reached.
-    Subscriptions,
-    /// The limit of subscriptions per session to one destination is reached.
-    Destination,
-    /// The limit of patterns per session is reached.
-    Patterns,
-    /// The limit of registered addresses per session is reached.
-    Addresses,
-    /// The memory limit per session is reached.
-    SessionMemory,
-    /// The memory limit per client is reached.
-    ClientMemory,
-}
-
-impl fmt::Display for LimitReached {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::LongId => "The subscription id is too long",
-            Self::Subscriptions => "The session has too many subscriptions, unsubscribe first",
-            Self::Destination => "The session has too many subscriptions to this destination",
-            Self::Patterns => "The session subscribes to too many patterns",
-            Self::Addresses => "The session cannot register further addresses",
-            Self::SessionMemory => "The session takes too much memory, unsubscribe first",
-            Self::ClientMemory => "The sessions of this address take too much memory",
-        })
-    }
-}
-
-impl std::error::Error for LimitReached {}
-
-impl From<QuotaExceeded> for LimitReached {
-    fn from(reason: QuotaExceeded) -> LimitReached {
-        match reason {
-            QuotaExceeded::Session => LimitReached::SessionMemory,
-            QuotaExceeded::Client => LimitReached::ClientMemory,
-        }
-    }
-}
+/// Why a session's request is rejected; the text is for the client.
+pub type Rejection = &'static str;
+const LONG_ID: Rejection = "The subscription id is too long";
+const TOO_MANY_SUBSCRIPTIONS: Rejection = "The session has too many subscriptions, unsubscribe first";
+const TOO_MANY_AT_DESTINATION: Rejection = "The session has too many subscriptions to this destination";
+const TOO_MANY_PATTERNS: Rejection = "The session subscribes to too many patterns";
+const TOO_MANY_ADDRESSES: Rejection = "The session cannot register further addresses";
+const SESSION_MEMORY: Rejection = "The session takes too much memory, unsubscribe first";
+const CLIENT_MEMORY: Rejection = "The sessions of this address take too much memory";
 
 /// Sessions and everything that belongs to them.
 pub struct SessionTable {
-    settings: Settings,
+    /// The settings and limits.
+    pub settings: Settings,
+    /// The network.
+    pub network: NetworkByte,
+    /// Holds the shared bodies.
+    pub pool: SharedBytesCounter,
+    /// The current time.
+    pub now: BrokerTime,
+    /// The subscription index.
+    pub topics: Topics,
+    /// Number of sessions that have registered each address.
+    pub registered: BTreeMap<Address, u32>,
+    /// Sessions that were removed, for whoever schedules their queries.
+    pub removed: Vec<(ClientKey, SessionId)>,
+    /// Counters.
+    pub counts: Counts,
+    /// Usage of all sessions together.
+    pub total: Usage,
+    /// The id of the session opened last.
+    pub last_session: SessionId,
     sessions: BTreeMap<SessionId, Session>,
+    clients: BTreeMap<ClientKey, ClientUsage>,
+    /// Number of sessions of each client that is not on this machine.
+    remote_sessions: Ranking<ClientKey>,
     /// The session of each connection.
     session_by_connection: BTreeMap<ConnectionId, SessionId>,
     /// Sessions without a websocket, by the names that their clients gave them.
     polled_by_name: BTreeMap<String, SessionId>,
-    polled_count_by_client: BTreeMap<ClientKey, usize>,
-    /// Timers of the sessions' transports.
     timers: BTreeSet<(Duration, SessionId)>,
-    /// Time since the start.
-    now: Duration,
-    topics: Topics,
-    registry: Registry,
-    quotas: QuotaTable,
-    last_session: SessionId,
-    /// Number of the next MESSAGE, across all sessions.
-    next_message: u64,
-    /// Sessions without a websocket that were dropped because too much waited for their clients.
-    dropped: u64,
     /// Scratch buffer for frames and the heads of messages.
     scratch: Vec<u8>,
-    /// Scratch buffer of the transport.
-    transport_scratch: Vec<u8>,
+}
+
+/// Usage of one client.
+#[derive(Debug, Default)]
+struct ClientUsage {
+    usage: Usage,
+    /// Sessions that have not ended, by the time of their last message.
+    by_last_message: BTreeSet<(Duration, SessionId)>,
+    /// Number of sessions without a websocket, including ended ones.
+    polled: usize,
 }
 
 impl SessionTable {
     /// Creates a table without sessions.
-    pub fn new(settings: Settings) -> Self {
+    pub fn new(settings: Settings, network: NetworkByte, pool: SharedBytesCounter) -> Self {
         Self {
             settings,
+            network,
+            pool,
+            now: BrokerTime::default(),
+            topics: Topics::default(),
+            registered: BTreeMap::new(),
+            removed: Vec::new(),
+            counts: Counts::default(),
+            total: Usage::default(),
+            last_session: SessionId(0),
             sessions: BTreeMap::new(),
+            clients: BTreeMap::new(),
+            remote_sessions: Ranking::default(),
             session_by_connection: BTreeMap::new(),
             polled_by_name: BTreeMap::new(),
-            polled_count_by_client: BTreeMap::new(),
             timers: BTreeSet::new(),
-            now: Duration::ZERO,
-            topics: Topics::default(),
-            registry: Registry::default(),
-            quotas: QuotaTable::default(),
-            last_session: SessionId(0),
-            next_message: 0,
-            dropped: 0,
             scratch: Vec::new(),
-            transport_scratch: Vec::new(),
         }
     }
 
-    /// Applies new settings.
-    pub fn reload(&mut self, settings: Settings) {
-        self.settings = settings;
-    }
-
-    /// Number of messages sent.
-    pub fn messages(&self) -> u64 {
-        self.next_message
-    }
-
-    /// Number of sessions without a websocket that were dropped because their clients did not fetch their messages.
-    pub fn dropped(&self) -> u64 {
-        self.dropped
-    }
-
-    /// Sets the time since the start.
-    pub fn set_now(&mut self, now: Duration) {
-        self.now = now;
-    }
-
-    /// The time since the start.
-    pub fn now(&self) -> Duration {
-        self.now
-    }
-
-    /// Returns the session to evict so that a client can open a new one, if all are taken and one can be evicted.
-    pub fn session_to_evict(&self, client: ClientKey) -> Option<SessionId> {
-        let is_full = self.quotas.is_full_for(client, &self.settings.limits);
-        if is_full { self.quotas.eviction_candidate(client, &self.settings.limits) } else { None }
-    }
-
-    /// Returns whether the client's own limits allow one more session; `is_polled` for a session that is fetched
-    /// from.
-    pub fn may_open(&self, client: ClientKey, is_polled: bool) -> bool {
-        let limits = &self.settings.limits;
-        let polled_sessions = self.polled_count_by_client.get(&client).copied().unwrap_or(0);
-        let within_limits = self.quotas.check(client, self.last_session, 0, SESSION_BYTES, limits);
-        within_limits.is_ok() && !(is_polled && polled_sessions >= limits.polled_sessions_per_client)
-    }
-
-    /// Opens a session, with the client's name for it if there is one. Fails if a limit is reached.
+    /// Opens a session, with the client's name for it if there is one. When all sessions are taken, the longest silent
+    /// session of the client with the most is evicted, if that client has more than this one would have. Fails if a limit
+    /// is reached.
     pub fn open(
         &mut self,
         transport: SessionTransport,
         name: Option<&str>,
-        client_key: ClientKey,
+        client: &Client,
         effects: &mut dyn Effects,
     ) -> Option<SessionId> {
-        let socket = transport.socket();
-        if self.quotas.is_full_for(client_key, &self.settings.limits) || !self.may_open(client_key, socket.is_none()) {
+        let limits = self.settings.limits;
+        let client = ClientKey::of(client, limits.ipv6_prefix);
+        let is_polled = transport.socket().is_none();
+        let (used, polled) = self.clients.get(&client).map_or((0, 0), |own| (own.usage.bytes, own.polled));
+        if used + SESSION_BYTES > limits.client_bytes || is_polled && polled >= limits.polled_sessions_per_client {
             return None;
+        }
+        if self.is_full_for(client) {
+            self.evict(self.eviction_candidate(client)?, effects);
+            if self.is_full_for(client) {
+                return None;
+            }
         }
         let id = SessionId(self.last_session.0 + 1);
         self.last_session = id;
         // Eight hex digits name four billion sessions, which are never open at the same time.
         let name = name.map_or_else(|| format!("{:x}", id.0 as u32), str::to_owned);
-        match socket {
+        let own = self.clients.entry(client).or_default();
+        own.by_last_message.insert((self.now.monotonic, id));
+        match transport.socket() {
             Some(socket) => drop(self.session_by_connection.insert(socket, id)),
             None => {
+                own.polled += 1;
                 self.polled_by_name.insert(name.clone(), id);
-                *self.polled_count_by_client.entry(client_key).or_default() += 1;
             }
         }
-        let decoder = Decoder::new(self.settings.limits.frame_bytes, self.settings.lenient);
-        self.sessions.insert(id, Session::new(name, transport, client_key, decoder));
+        let decoder = Decoder::new(limits.frame_bytes, self.settings.lenient);
+        self.sessions.insert(id, Session::new(name, transport, client, decoder, self.now.monotonic));
+        self.count_sessions(client);
+        self.update_usage(id);
         self.schedule(id);
-        self.quotas.open(client_key, id, self.now);
-        self.quotas.add(client_key, id, Usage { bytes: SESSION_BYTES, patterns: 0 });
         self.enforce_global_limits(effects);
         Some(id)
     }
 
     /// Removes a session and everything that belongs to it.
-    pub fn remove_session(&mut self, id: SessionId, effects: &mut dyn Effects) -> Option<Session> {
-        self.release_resources(id);
-        let session = self.sessions.remove(&id)?;
+    fn remove(&mut self, id: SessionId, effects: &mut dyn Effects) {
+        self.end(id);
+        let Some(session) = self.sessions.remove(&id) else { return };
+        self.removed.push((session.client, id));
         let connections = session.transport.connections();
         connections.iter().for_each(|connection| _ = self.session_by_connection.remove(connection));
         if session.transport.socket().is_none() {
             // Waiting requests must still be answered.
             connections.into_iter().for_each(|connection| effects.resume(connection));
             self.polled_by_name.remove(&session.name);
-            if let Some(count) = self.polled_count_by_client.get_mut(&session.client) {
-                subtract(count, 1);
-                if *count == 0 {
-                    self.polled_count_by_client.remove(&session.client);
-                }
-            }
+            self.clients.get_mut(&session.client).into_iter().for_each(|own| subtract(&mut own.polled, 1));
+            self.count_sessions(session.client);
         }
         session.timer.into_iter().for_each(|due| _ = self.timers.remove(&(due, id)));
-        Some(session)
+    }
+
+    /// Updates the number of a client's sessions, and forgets a client without sessions.
+    fn count_sessions(&mut self, client: ClientKey) {
+        let count = self.sessions_of(client);
+        if !client.is_local() {
+            self.remote_sessions.set(client, count);
+        }
+        if count == 0 && self.clients.get(&client).is_some_and(|own| own.polled == 0) {
+            self.clients.remove(&client);
+        }
+    }
+
+    fn sessions_of(&self, client: ClientKey) -> usize {
+        self.clients.get(&client).map_or(0, |own| own.by_last_message.len())
+    }
+
+    /// Numbers of sessions of the clients of this machine: one for IPv4 and one for IPv6.
+    fn local_sessions(&self) -> impl Iterator<Item = (usize, ClientKey)> {
+        let local = self.clients.iter().rev().take_while(|(client, _)| client.is_local());
+        local.map(|(client, own)| (own.by_last_message.len(), *client))
+    }
+
+    /// Returns whether no session is left for a client. Some sessions are reserved for this machine.
+    fn is_full_for(&self, client: ClientKey) -> bool {
+        let Limits { sessions, .. } = self.settings.limits;
+        let local: usize = self.local_sessions().map(|(count, _)| count).sum();
+        let reserved = if client.is_local() { 0 } else { self.settings.limits.reserved_local_sessions() };
+        self.remote_sessions.total() + local.max(reserved) >= sessions
+    }
+
+    /// Returns the session to evict for a new session of a client when all are taken: the longest silent session of the
+    /// client with the most sessions, if that client has more than the other would have. Sessions reserved for this
+    /// machine do not count.
+    fn eviction_candidate(&self, client: ClientKey) -> Option<SessionId> {
+        let reserved = self.settings.limits.reserved_local_sessions();
+        let local = self.local_sessions().map(|(count, client)| (count.saturating_sub(reserved), client));
+        let (count, largest) = self.remote_sessions.largest().into_iter().chain(local).max()?;
+        let own = self.clients.get(&largest).filter(|_| count > self.sessions_of(client) + 1)?;
+        own.by_last_message.first().map(|(_, session)| *session)
+    }
+
+    /// Evicts a session in favour of a client with fewer sessions.
+    fn evict(&mut self, id: SessionId, effects: &mut dyn Effects) {
+        log::debug!("session {} is closed in favour of a client with fewer sessions", id.0);
+        self.close(id, TOO_MANY_SESSIONS, false, effects);
+        // Without a connection, ended sessions would accumulate until their clients' time to reconnect is over.
+        if self.poll_queue(id).is_some_and(|queue| queue.connections().next().is_none()) {
+            self.remove(id, effects);
+        }
     }
 
     /// Returns the session without a websocket that has this name.
@@ -236,40 +236,43 @@ impl SessionTable {
         }
     }
 
-    /// Handles the loss of a connection. Returns whether the session must be removed with it. A session without a
-    /// websocket ends instead, if messages may have been lost.
-    pub fn on_disconnect(&mut self, connection: ConnectionId, id: SessionId, effects: &mut dyn Effects) -> bool {
-        self.session_by_connection.remove(&connection);
-        let now = self.now;
-        let Some(poll_queue) = self.poll_queue(id) else { return true };
-        let is_interrupted = poll_queue.on_disconnect(connection, now);
-        if is_interrupted && self.session(id).is_some() {
-            self.close_session(id, INTERRUPTED.0, INTERRUPTED.1, false, effects);
+    /// Handles the loss of a connection. Its session is removed. A session without a websocket ends instead, if messages
+    /// may have been lost.
+    pub fn on_disconnect(&mut self, connection: ConnectionId, effects: &mut dyn Effects) {
+        let Some(id) = self.session_by_connection.remove(&connection) else { return };
+        let now = self.now.monotonic;
+        let Some(queue) = self.poll_queue(id) else { return self.remove(id, effects) };
+        if queue.on_disconnect(connection, now) {
+            self.close(id, INTERRUPTED, false, effects);
         }
         self.schedule(id);
-        false
     }
 
-    /// Runs due timers until a session has timed out, and returns that session, which must be removed.
-    pub fn on_timer(&mut self, effects: &mut dyn Effects) -> Option<SessionId> {
-        while let Some((due, id)) = self.timers.first().copied().filter(|(due, _)| *due <= self.now) {
+    /// Runs the due timers: sends heartbeats, closes sessions without a first message, and removes sessions from which
+    /// nobody fetches.
+    pub fn on_timer(&mut self, effects: &mut dyn Effects) {
+        let (now, limits) = (self.now.monotonic, self.settings.limits);
+        while let Some((due, id)) = self.timers.first().copied().filter(|(due, _)| *due <= now) {
             self.timers.remove(&(due, id));
-            let Some(state) = self.sessions.get_mut(&id) else { continue };
-            state.timer = None;
-            if state.is_closing && state.transport.socket().is_some() {
-                continue;
-            }
-            let is_due = state.transport.due(&self.settings.limits).is_some_and(|due| due <= self.now);
-            if is_due {
-                match state.transport.on_timer(self.now, effects) {
+            let Some(session) = self.sessions.get_mut(&id) else { continue };
+            session.timer = None;
+            if session.due(&limits).is_some() && session.transport.due(&limits).is_some_and(|due| due <= now) {
+                match session.transport.on_timer(now, effects) {
                     Ok(true) => {}
-                    Ok(false) => return Some(id),
-                    Err(Dropped) => self.release(id),
+                    Ok(false) => {
+                        self.remove(id, effects);
+                        continue;
+                    }
+                    Err(Dropped) => self.end(id),
                 }
+            }
+            let session = self.session(id);
+            if session.and_then(|session| session.silent_since).is_some_and(|since| now >= since + limits.first_message)
+            {
+                self.close(id, (NO_FIRST_MESSAGE, ""), true, effects);
             }
             self.schedule(id);
         }
-        None
     }
 
     /// When the next timer is due.
@@ -280,27 +283,25 @@ impl SessionTable {
     /// Sets the timer of a session if it is due earlier than the current timer. A timer that fires too early is set
     /// again.
     pub fn schedule(&mut self, id: SessionId) {
-        let Some(state) = self.sessions.get_mut(&id) else { return };
-        let Some(due) = state.transport.due(&self.settings.limits) else { return };
-        if state.timer.is_some_and(|noted| noted <= due) {
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        let due = session.due(&self.settings.limits);
+        if due.is_some_and(|due| session.timer.is_some_and(|timer| timer <= due)) {
             return;
         }
-        if let Some(noted) = state.timer.replace(due) {
-            self.timers.remove(&(noted, id));
-        }
-        self.timers.insert((due, id));
+        let before = std::mem::replace(&mut session.timer, due);
+        before.into_iter().for_each(|before| _ = self.timers.remove(&(before, id)));
+        self.timers.extend(due.map(|due| (due, id)));
     }
 
     /// Records that a session has sent something.
     pub fn record_message(&mut self, id: SessionId) {
-        if let Some(client_key) = self.client_of(id) {
-            self.quotas.record_message(client_key, id, self.now);
+        let now = self.now.monotonic;
+        let Some(session) = self.session_mut(id) else { return };
+        let (client, before) = (session.client, std::mem::replace(&mut session.last_message, now));
+        if let Some(own) = self.clients.get_mut(&client) {
+            own.by_last_message.remove(&(before, id));
+            own.by_last_message.insert((now, id));
         }
-    }
-
-    /// Returns the client of a session, including an ended one.
-    pub fn client_of(&self, id: SessionId) -> Option<ClientKey> {
-        self.sessions.get(&id).map(|session| session.client)
     }
 
     /// Returns the session of a connection.
@@ -318,36 +319,19 @@ impl SessionTable {
         self.sessions.get_mut(&id).filter(|session| !session.is_closing)
     }
 
-    /// Number of sessions.
+    /// Number of sessions, including those that wait for their connection to close.
     pub fn session_count(&self) -> usize {
         self.sessions.len()
     }
 
-    /// Returns whether no connections, names and timers are left.
+    /// Returns whether no connections, names, timers, clients and addresses are left.
     #[cfg(test)]
     pub fn is_empty(&self) -> bool {
-        let no_mailbox = self.polled_by_name.is_empty() && self.polled_count_by_client.is_empty();
-        self.session_by_connection.is_empty() && self.timers.is_empty() && no_mailbox
-    }
-
-    /// The id of the session opened last.
-    pub fn last_session(&self) -> SessionId {
-        self.last_session
-    }
-
-    /// The subscription index.
-    pub fn topics(&self) -> &Topics {
-        &self.topics
-    }
-
-    /// The registered addresses.
-    pub fn registry(&self) -> &Registry {
-        &self.registry
-    }
-
-    /// The resource usage.
-    pub fn quotas(&self) -> &QuotaTable {
-        &self.quotas
+        self.session_by_connection.is_empty()
+            && self.polled_by_name.is_empty()
+            && self.timers.is_empty()
+            && self.clients.is_empty()
+            && (self.registered.is_empty() && self.topics.is_empty() && self.total == Usage::default())
     }
 
     /// Adds the subscription of a SUBSCRIBE, and with it the registration of `address`, if its topic has one. An
@@ -355,31 +339,32 @@ impl SessionTable {
     /// subscription with the same id gets another id.
     pub fn subscribe(
         &mut self,
-        session: SessionId,
-        id: Option<&str>,
+        id: SessionId,
+        subscription: Option<&str>,
         destination: &str,
         address: Option<Address>,
         effects: &mut dyn Effects,
-    ) -> Result<(), LimitReached> {
-        let Some(state) = self.session(session) else { return Ok(()) };
-        if id.is_some_and(|id| state.subscriptions.has_explicit(id, destination)) {
+    ) -> Result<(), Rejection> {
+        let Some(session) = self.session(id) else { return Ok(()) };
+        if subscription.is_some_and(|own| session.subscriptions.has_explicit(own, destination)) {
             return Ok(());
         }
-        let replaced = usize::from(state.subscriptions.implicit_id_at(destination).is_some());
-        let id_bytes = id.map_or(0, str::len);
-        self.check_subscription(session, id_bytes, destination, replaced)?;
+        let replaced = session.subscriptions.implicit_id_at(destination);
+        self.check_subscription(id, subscription.map_or(0, str::len), destination, replaced.is_some())?;
         if let Some(address) = address {
-            self.register(session, address, Reason::Subscription, effects)?;
+            self.register(id, address, false, effects)?;
         }
-        if let Some(ended) =
-            self.session_mut(session).and_then(|state| state.subscriptions.remove_implicit(destination))
-        {
-            self.on_subscription_ended(session, &ended);
+        if let Some(replaced) = replaced {
+            // An implicit subscription never shares its id.
+            self.unsubscribe(id, &replaced);
         }
-        let Some(state) = self.session_mut(session) else { return Ok(()) };
-        let id = id.map_or_else(|| state.subscriptions.generate_id(), str::to_owned);
-        self.add_subscription(session, &id, destination, false);
-        self.reassign_implicit_id(session, &id);
+        let Some(session) = self.session_mut(id) else { return Ok(()) };
+        let own = subscription.map_or_else(|| session.subscriptions.generate_id(), str::to_owned);
+        self.add_subscription(id, &own, destination, false);
+        if let Some(session) = self.session_mut(id) {
+            session.subscriptions.rename_implicit(&own);
+        }
+        self.update_usage(id);
         self.enforce_global_limits(effects);
         Ok(())
     }
@@ -387,287 +372,381 @@ impl SessionTable {
     /// Subscribes a session to the transactions of an address, unless it is already subscribed to them.
     pub fn subscribe_implicitly(
         &mut self,
-        session: SessionId,
+        id: SessionId,
         address: &Address,
         effects: &mut dyn Effects,
-    ) -> Result<(), LimitReached> {
+    ) -> Result<(), Rejection> {
         let destination = format!("{}{address}", topics::TRANSACTIONS_OF);
-        let Some(state) = self.session(session) else { return Ok(()) };
-        if state.subscriptions.count_at(&destination) > 0 {
+        let Some(session) = self.session(id) else { return Ok(()) };
+        if session.subscriptions.count_at(&destination) > 0 {
             return Ok(());
         }
-        let id = state.subscriptions.free_id();
-        self.check_subscription(session, id.len(), &destination, 0)?;
-        self.add_subscription(session, &id, &destination, true);
+        let own = session.subscriptions.free_id();
+        self.check_subscription(id, own.len(), &destination, false)?;
+        self.add_subscription(id, &own, &destination, true);
+        self.update_usage(id);
         self.enforce_global_limits(effects);
         Ok(())
+    }
+
+    /// Checks whether a session may have one more subscription, which may replace another.
+    fn check_subscription(
+        &self,
+        id: SessionId,
+        id_bytes: usize,
+        destination: &str,
+        replaces: bool,
+    ) -> Result<(), Rejection> {
+        let limits = &self.settings.limits;
+        let Some(session) = self.session(id) else { return Ok(()) };
+        let (held, replaced) = (&session.subscriptions, usize::from(replaces));
+        if id_bytes > MAX_SUBSCRIPTION_ID_BYTES {
+            return Err(LONG_ID);
+        }
+        if held.count - replaced >= limits.subscriptions_per_session {
+            return Err(TOO_MANY_SUBSCRIPTIONS);
+        }
+        if held.count_at(destination) - replaced >= limits.subscriptions_per_destination {
+            return Err(TOO_MANY_AT_DESTINATION);
+        }
+        if is_pattern(destination) && held.pattern_count >= limits.patterns_per_session {
+            return Err(TOO_MANY_PATTERNS);
+        }
+        self.check_memory(session, subscriptions::bytes_of(id_bytes, destination))
+    }
+
+    /// Checks whether a session may use more memory.
+    fn check_memory(&self, session: &Session, more: usize) -> Result<(), Rejection> {
+        if session.usage.bytes + more > self.settings.limits.session_bytes {
+            return Err(SESSION_MEMORY);
+        }
+        let held = self.clients.get(&session.client).map_or(0, |own| own.usage.bytes);
+        if held + more > self.settings.limits.client_bytes { Err(CLIENT_MEMORY) } else { Ok(()) }
+    }
+
+    fn add_subscription(&mut self, id: SessionId, subscription: &str, destination: &str, is_implicit: bool) {
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        let destination: Rc<str> = Rc::from(destination);
+        session.subscriptions.add(subscription, &destination, is_implicit);
+        self.topics.add(&destination, id);
     }
 
     /// Ends the subscriptions of a session that have this id. Returns their number.
-    pub fn unsubscribe(&mut self, session: SessionId, id: &str) -> usize {
-        let ended = self.session_mut(session).map(|state| state.subscriptions.remove(id)).unwrap_or_default();
-        ended.iter().for_each(|ended| self.on_subscription_ended(session, ended));
-        ended.len()
+    pub fn unsubscribe(&mut self, id: SessionId, subscription: &str) -> usize {
+        let ended = self.session_mut(id).map(|session| session.subscriptions.remove(subscription));
+        self.on_unsubscribed(id, ended.unwrap_or_default())
     }
 
     /// Ends all subscriptions of a session. Returns their number.
-    pub fn unsubscribe_all(&mut self, session: SessionId) -> usize {
-        let ended = self.session_mut(session).map(|state| state.subscriptions.remove_all()).unwrap_or_default();
-        ended.iter().for_each(|ended| self.on_subscription_ended(session, ended));
+    pub fn unsubscribe_all(&mut self, id: SessionId) -> usize {
+        let ended = self.session_mut(id).map(|session| session.subscriptions.remove_all());
+        self.on_unsubscribed(id, ended.unwrap_or_default())
+    }
+
+    /// Updates index, registrations and usage after the end of subscriptions.
+    fn on_unsubscribed(&mut self, id: SessionId, ended: Vec<Ended>) -> usize {
+        let Some(session) = self.sessions.get_mut(&id) else { return 0 };
+        for (destination, is_implicit) in &ended {
+            if session.subscriptions.count_at(destination) == 0 {
+                self.topics.remove(destination, id);
+            }
+            if self.settings.register_on_subscribe
+                && !is_implicit
+                && let Some(text) = topics::registering_address(destination)
+                && let Some(reasons) = session.registrations.get_mut(text.as_bytes())
+            {
+                reasons.subscriptions = reasons.subscriptions.saturating_sub(1);
+                if reasons.subscriptions == 0
+                    && !reasons.by_query
+                    && let Some((address, _)) = session.registrations.remove_entry(text.as_bytes())
+                {
+                    release_address(&mut self.registered, &address);
+                }
+            }
+        }
+        self.update_usage(id);
         ended.len()
     }
 
-    /// Registers an address for a session.
+    /// Registers an address for a session, because of a query or of a subscription.
     pub fn register(
         &mut self,
-        session: SessionId,
+        id: SessionId,
         address: Address,
-        reason: Reason,
+        by_query: bool,
         effects: &mut dyn Effects,
-    ) -> Result<(), LimitReached> {
-        let limits = self.settings.limits;
-        let Some(state) = self.session(session) else { return Ok(()) };
-        let client_key = state.client;
-        if !state.registrations.contains(&address) {
-            if state.registrations.len() >= limits.addresses_per_session {
-                return Err(LimitReached::Addresses);
+    ) -> Result<(), Rejection> {
+        let Some(session) = self.session(id) else { return Ok(()) };
+        if !session.registrations.contains_key(&address) {
+            if session.registrations.len() >= self.settings.limits.addresses_per_session {
+                return Err(TOO_MANY_ADDRESSES);
             }
-            self.quotas.check(client_key, session, REGISTRATION_BYTES, 0, &limits)?;
+            self.check_memory(session, REGISTRATION_BYTES)?;
+            *self.registered.entry(address).or_default() += 1;
         }
-        let Some(state) = self.session_mut(session) else { return Ok(()) };
-        if state.registrations.add(address, reason) {
-            self.registry.add(address);
-            self.quotas.add(client_key, session, Usage { bytes: REGISTRATION_BYTES, patterns: 0 });
-            self.enforce_global_limits(effects);
+        let Some(session) = self.session_mut(id) else { return Ok(()) };
+        let Registration { subscriptions, by_query: has_query } = session.registrations.entry(address).or_default();
+        match by_query {
+            true => *has_query = true,
+            false => *subscriptions += 1,
         }
-        Ok(())
-    }
-
-    /// Updates the usage of a session's decoder. Fails if it exceeds the client's limit.
-    pub fn update_decoder_usage(&mut self, session: SessionId, effects: &mut dyn Effects) -> Result<(), LimitReached> {
-        let Some(state) = self.session_mut(session) else { return Ok(()) };
-        // The memory of an idle decoder is part of [`SESSION_BYTES`].
-        let now = state.decoder.held_bytes().saturating_sub(SESSION_BYTES / 2);
-        let before = std::mem::replace(&mut state.decoder_bytes, now);
-        let client_key = state.client;
-        self.quotas.remove(client_key, session, Usage { bytes: before, patterns: 0 });
-        let room = self.quotas.check(client_key, session, 0, now, &self.settings.limits);
-        self.quotas.add(client_key, session, Usage { bytes: now, patterns: 0 });
-        room?;
+        self.update_usage(id);
         self.enforce_global_limits(effects);
         Ok(())
     }
 
-    /// Sends one frame to a session. A session that cannot be sent to ends.
-    pub fn send(&mut self, session: SessionId, effects: &mut dyn Effects, write: impl FnOnce(&mut Vec<u8>)) {
-        let Some(state) = self.sessions.get_mut(&session).filter(|state| !state.is_closing) else { return };
-        self.scratch.clear();
-        write(&mut self.scratch);
-        let SessionTable { settings, now, scratch, transport_scratch: room, .. } = self;
-        let mut sending = SendContext { now: *now, limits: &settings.limits, scratch: room, effects };
-        let sent = state.transport.send(OutboundFrame { head: scratch, body: None }, &mut sending);
-        self.update_queue_usage(session, sent.is_ok(), effects);
+    /// Updates the usage of a session, its client and all. Returns whether the client is within its limit.
+    fn update_usage(&mut self, id: SessionId) -> bool {
+        let Some(session) = self.sessions.get_mut(&id) else { return true };
+        let usage = session.current_usage();
+        let before = std::mem::replace(&mut session.usage, usage);
+        let Some(own) = self.clients.get_mut(&session.client) else { return true };
+        for held in [&mut own.usage, &mut self.total] {
+            held.bytes = (held.bytes + usage.bytes).saturating_sub(before.bytes);
+            held.patterns = (held.patterns + usage.patterns).saturating_sub(before.patterns);
+        }
+        own.usage.bytes <= self.settings.limits.client_bytes
+    }
+
+    /// Updates the usage of a session's decoder. The session fails if it exceeds its client's limit.
+    pub fn update_decoder_usage(&mut self, id: SessionId, effects: &mut dyn Effects) {
+        let Some(session) = self.session_mut(id) else { return };
+        // The memory of an idle decoder is part of `SESSION_BYTES`.
+        session.decoder_bytes = session.decoder.held_bytes().saturating_sub(SESSION_BYTES / 2);
+        match self.update_usage(id) {
+            true => self.enforce_global_limits(effects),
+            false => self.fail(id, CLIENT_MEMORY, effects),
+        }
     }
 
     /// Updates the usage of a session's poll queue. The session ends if sending failed, or if too much waits for its
     /// client.
-    fn update_queue_usage(&mut self, session: SessionId, is_sent: bool, effects: &mut dyn Effects) {
-        let Some(state) = self.sessions.get_mut(&session) else { return };
+    fn update_queue_usage(&mut self, id: SessionId, is_sent: bool, effects: &mut dyn Effects) {
+        let Some(session) = self.session(id) else { return };
         if !is_sent {
-            self.dropped += u64::from(state.transport.socket().is_none());
-            return self.release(session);
-        }
-        let now = state.transport.held_bytes();
-        let before = std::mem::replace(&mut state.queued_bytes, now);
-        if before == now {
-            return;
-        }
-        let client_key = state.client;
-        self.quotas.remove(client_key, session, Usage { bytes: before, patterns: 0 });
-        let room = self.quotas.check(client_key, session, 0, now, &self.settings.limits);
-        self.quotas.add(client_key, session, Usage { bytes: now, patterns: 0 });
-        if room.is_err() {
-            self.dropped += 1;
-            self.close_silently(session, TOO_SLOW, effects);
+            self.counts.dropped += u64::from(session.transport.socket().is_none());
+            self.end(id);
+        } else if session.usage != session.current_usage() && !self.update_usage(id) {
+            self.counts.dropped += 1;
+            self.close(id, (TOO_SLOW, ""), true, effects);
         }
     }
 
     /// Updates a session whose client has fetched messages.
-    pub fn on_fetched(&mut self, session: SessionId, effects: &mut dyn Effects) {
-        if self.session(session).is_some() {
-            self.update_queue_usage(session, true, effects);
-        }
-        self.schedule(session);
+    pub fn on_fetched(&mut self, id: SessionId, effects: &mut dyn Effects) {
+        self.update_queue_usage(id, true, effects);
+        self.schedule(id);
+    }
+
+    /// Sends one frame to a session. A session that cannot be sent to ends.
+    pub fn send(&mut self, id: SessionId, effects: &mut dyn Effects, write: impl FnOnce(&mut Vec<u8>)) {
+        let SessionTable { sessions, settings, now, scratch, .. } = self;
+        let Some(session) = sessions.get_mut(&id).filter(|session| !session.is_closing) else { return };
+        scratch.clear();
+        write(scratch);
+        let sent = session.transport.send(scratch, None, now.monotonic, settings.limits.backlog_bytes, effects);
+        self.update_queue_usage(id, sent.is_ok(), effects);
     }
 
     /// Sends a MESSAGE to a session for each of its subscriptions that match `topic`. Returns the work units; 0 if
     /// there are none.
-    pub fn deliver(&mut self, session: SessionId, topic: &str, content: &Content, effects: &mut dyn Effects) -> u32 {
-        let SessionTable { sessions, settings, scratch, transport_scratch: room, next_message, now, .. } = self;
-        let Some(state) = sessions.get_mut(&session).filter(|state| !state.is_closing) else { return 0 };
-        let is_legacy_client = state.is_legacy_client();
-        let length = content.for_session(is_legacy_client).len();
+    pub fn deliver(&mut self, id: SessionId, topic: &str, content: &Content, effects: &mut dyn Effects) -> u32 {
+        let SessionTable { sessions, settings, now, scratch, counts, .. } = self;
+        let Some(session) = sessions.get_mut(&id).filter(|session| !session.is_closing) else { return 0 };
+        let is_legacy_client = session.is_legacy_client();
+        // The NUL after the body is not part of it.
+        let length = content.for_session(is_legacy_client).len() - 1;
         let (mut sent, mut is_dropped) = (0, false);
-        let Session { subscriptions, transport: outlet, name, .. } = state;
-        let mut sending = SendContext { now: *now, limits: &settings.limits, scratch: room, effects };
-        subscriptions.for_each_match(topic, |id| {
+        let Session { subscriptions, transport, name, .. } = session;
+        subscriptions.for_each_match(topic, |subscription| {
             if is_dropped {
                 return;
             }
             scratch.clear();
-            let head = encoder::MessageHead {
-                destination: topic,
-                subscription: id,
-                session_name: name,
-                number: *next_message,
-                // The NUL after the body is not part of it.
-                content_length: length - 1,
-            };
-            encoder::message_head(scratch, head);
-            *next_message = next_message.wrapping_add(1);
-            let frame = OutboundFrame { head: scratch, body: Some((content, is_legacy_client)) };
-            match outlet.send(frame, &mut sending) {
+            encoder::message_head(scratch, topic, subscription, name, counts.messages, length);
+            counts.messages = counts.messages.wrapping_add(1);
+            let (body, limit) = (Some((content, is_legacy_client)), settings.limits.backlog_bytes);
+            match transport.send(scratch, body, now.monotonic, limit, effects) {
                 Ok(units) => sent += 1 + units,
                 Err(Dropped) => is_dropped = true,
             }
         });
         if !is_dropped && sent > 0 {
-            outlet.charge(sent, effects);
+            transport.charge(sent, effects);
         }
-        self.update_queue_usage(session, !is_dropped, effects);
+        self.update_queue_usage(id, !is_dropped, effects);
         self.enforce_global_limits(effects);
         sent
     }
 
+    /// Sends an error message to a session on `/errors`, if it is subscribed to it.
+    pub fn send_query_error(&mut self, id: SessionId, message: &str, effects: &mut dyn Effects) {
+        if self.session(id).is_some_and(|session| session.subscriptions.matches(topics::ERRORS)) {
+            self.deliver(id, topics::ERRORS, &Content::error(message, self.now.network, &self.pool), effects);
+        }
+    }
+
     /// Closes a session after an ERROR frame.
-    pub fn fail(&mut self, session: SessionId, message: &str, effects: &mut dyn Effects) {
-        self.send(session, effects, |out| encoder::error(out, message));
-        self.close_session(session, CLOSE_PROTOCOL_ERROR, "", false, effects);
+    pub fn fail(&mut self, id: SessionId, message: &str, effects: &mut dyn Effects) {
+        self.send(id, effects, |out| encoder::error(out, message));
+        self.close(id, (CLOSE_PROTOCOL_ERROR, ""), false, effects);
     }
 
-    /// Closes a session without an ERROR frame or a SockJS close frame.
-    pub fn close_silently(&mut self, session: SessionId, code: u16, effects: &mut dyn Effects) {
-        self.close_session(session, code, "", true, effects);
-    }
-
-    /// Closes a session with a code and a reason.
-    pub fn close_session(
-        &mut self,
-        session: SessionId,
-        code: u16,
-        reason: &str,
-        silently: bool,
-        effects: &mut dyn Effects,
-    ) {
-        let now = self.now;
-        if let Some(state) = self.session_mut(session) {
-            state.transport.close(code, reason, silently, now, effects);
-            self.release(session);
+    /// Closes a session with a code and a reason, without a SockJS close frame if `silently`.
+    pub fn close(&mut self, id: SessionId, (code, reason): CloseReason, silently: bool, effects: &mut dyn Effects) {
+        let now = self.now.monotonic;
+        if let Some(session) = self.session_mut(id) {
+            session.transport.close(code, reason, silently, now, effects);
+            self.end(id);
         }
     }
 
-    /// Releases everything of an ended session. The rest stays until its connection is gone or its client has been
+    /// Releases everything that a session holds. The rest stays until its connection is gone or its client has been
     /// informed.
-    fn release(&mut self, session: SessionId) {
-        self.release_resources(session);
-        if let Some(state) = self.sessions.get_mut(&session) {
-            state.is_closing = true;
+    fn end(&mut self, id: SessionId) {
+        self.unsubscribe_all(id);
+        let Some(session) = self.session_mut(id) else { return };
+        session.is_closing = true;
+        session.silent_since = None;
+        session.decoder.clear();
+        session.queries = Default::default();
+        let (client, last_message) = (session.client, session.last_message);
+        let registrations = std::mem::take(&mut session.registrations);
+        registrations.keys().for_each(|address| release_address(&mut self.registered, address));
+        self.update_usage(id);
+        if let Some(own) = self.clients.get_mut(&client) {
+            own.by_last_message.remove(&(last_message, id));
         }
-        self.schedule(session);
-    }
-
-    /// Releases everything that a session holds.
-    fn release_resources(&mut self, session: SessionId) {
-        self.unsubscribe_all(session);
-        let Some(state) = self.sessions.get_mut(&session) else { return };
-        let registrations = std::mem::take(&mut state.registrations);
-        registrations.into_addresses().for_each(|address| self.registry.remove(&address));
-        state.decoder.clear();
-        state.queries = Default::default();
-        (state.decoder_bytes, state.queued_bytes) = (0, 0);
-        self.quotas.close(state.client, session);
-    }
-
-    /// Checks whether a session may have one more subscription that replaces `replaced` others.
-    fn check_subscription(
-        &self,
-        session: SessionId,
-        id: usize,
-        destination: &str,
-        replaced: usize,
-    ) -> Result<(), LimitReached> {
-        let limits = &self.settings.limits;
-        let Some(state) = self.session(session) else { return Ok(()) };
-        let held = &state.subscriptions;
-        if id > MAX_SUBSCRIPTION_ID_BYTES {
-            return Err(LimitReached::LongId);
-        }
-        if held.len() - replaced >= limits.subscriptions_per_session {
-            return Err(LimitReached::Subscriptions);
-        }
-        if held.count_at(destination) - replaced >= limits.subscriptions_per_destination {
-            return Err(LimitReached::Destination);
-        }
-        if pattern::is_pattern(destination) && held.pattern_count() >= limits.patterns_per_session {
-            return Err(LimitReached::Patterns);
-        }
-        let bytes = subscriptions::bytes_of("", destination) + id;
-        Ok(self.quotas.check(state.client, session, bytes, 0, limits)?)
-    }
-
-    fn add_subscription(&mut self, session: SessionId, id: &str, destination: &str, is_implicit: bool) {
-        let Some(state) = self.sessions.get_mut(&session) else { return };
-        let destination: Rc<str> = Rc::from(destination);
-        state.subscriptions.add(id, &destination, is_implicit);
-        self.topics.add(&destination, session);
-        self.quotas.add(state.client, session, usage_of(id, &destination));
-    }
-
-    /// Assigns another id to the implicit subscription whose id an explicit one has taken.
-    fn reassign_implicit_id(&mut self, session: SessionId, taken: &str) {
-        let Some(state) = self.sessions.get_mut(&session) else { return };
-        let Some(destination) = state.subscriptions.implicit_destination(taken) else { return };
-        let free = state.subscriptions.free_id();
-        state.subscriptions.rename_implicit(&destination, &free);
-        self.quotas.remove(state.client, session, usage_of(taken, &destination));
-        self.quotas.add(state.client, session, usage_of(&free, &destination));
-    }
-
-    /// Updates index, registry and usage after the end of a subscription.
-    fn on_subscription_ended(&mut self, session: SessionId, ended: &EndedSubscription) {
-        let Some(state) = self.sessions.get_mut(&session) else { return };
-        self.quotas.remove(state.client, session, usage_of(&ended.id, &ended.destination));
-        if state.subscriptions.count_at(&ended.destination) == 0 {
-            self.topics.remove(&ended.destination, session);
-        }
-        if self.settings.register_on_subscribe
-            && !ended.is_implicit
-            && let Some(text) = topics::registering_address(&ended.destination)
-            && let Some(address) = state.registrations.unsubscribed(text)
-        {
-            self.registry.remove(&address);
-            self.quotas.remove(state.client, session, Usage { bytes: REGISTRATION_BYTES, patterns: 0 });
-        }
+        self.count_sessions(client);
+        self.schedule(id);
     }
 
     /// Evicts the largest sessions of the largest clients until no global limit is exceeded.
     fn enforce_global_limits(&mut self, effects: &mut dyn Effects) {
         let Limits { total_bytes, patterns, .. } = self.settings.limits;
         loop {
-            let largest = if self.quotas.total().bytes > total_bytes {
-                self.quotas.largest_session(|held| held.bytes)
+            let measure: fn(&Usage) -> usize = if self.total.bytes > total_bytes {
+                |usage| usage.bytes
             } else if self.topics.pattern_count() > patterns {
-                self.quotas.largest_session(|held| held.patterns)
+                |usage| usage.patterns
             } else {
                 return;
             };
-            let Some(largest) = largest else { return };
+            let largest = self.clients.values().max_by_key(|own| measure(&own.usage));
+            let sessions = largest.into_iter().flat_map(|own| own.by_last_message.iter().map(|(_, id)| *id));
+            let used = |id: &SessionId| self.sessions.get(id).map_or(0, |session| measure(&session.usage));
+            let Some(largest) = sessions.max_by_key(|id| (used(id), *id)) else { return };
             log::debug!("session {} is closed: a limit of all sessions is exceeded, and it uses the most", largest.0);
             self.fail(largest, LOW_MEMORY_MESSAGE, effects);
         }
     }
 }
 
-fn usage_of(id: &str, destination: &str) -> Usage {
-    Usage { bytes: subscriptions::bytes_of(id, destination), patterns: usize::from(pattern::is_pattern(destination)) }
+/// Removes an address that a session no longer holds.
+fn release_address(registered: &mut BTreeMap<Address, u32>, address: &Address) {
+    if let Some(holders) = registered.get_mut(address) {
+        *holders = holders.saturating_sub(1);
+        if *holders == 0 {
+            registered.remove(address);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::websocket_api::testing::{NETWORK, Recorder, client};
+
+    const LOCAL: &str = "127.0.0.1";
+    const A: &str = "10.0.0.1";
+    const B: &str = "10.0.0.2";
+    const C: &str = "10.0.0.3";
+
+    fn key(address: &str) -> ClientKey {
+        ClientKey::of(&client(address), 64)
+    }
+
+    fn open(table: &mut SessionTable, from: &str) -> Option<SessionId> {
+        let socket = ConnectionId(table.last_session.0 + 1);
+        table.open(SessionTransport::Websocket(socket), None, &client(from), &mut Recorder::default())
+    }
+
+    /// A table with one session for each of these clients, opened one second after the other.
+    fn table(sessions: usize, clients: &[&str]) -> SessionTable {
+        let limits = Limits { sessions, ..Limits::default() };
+        let settings = Settings { limits, ..Settings::default() };
+        let mut table = SessionTable::new(settings, NETWORK, SharedBytesCounter::default());
+        for (second, from) in (1..).zip(clients) {
+            table.now.monotonic = Duration::from_secs(second);
+            open(&mut table, from).expect("a session");
+        }
+        table
+    }
+
+    #[test]
+    fn the_largest_session_of_the_largest_client_is_evicted_when_memory_is_short() {
+        let mut table = table(100, &[A, B, B]);
+        for (session, bytes) in [(1, 60_000), (2, 30_000), (3, 40_000)] {
+            table.session_mut(SessionId(session)).unwrap().decoder_bytes = bytes;
+            table.update_usage(SessionId(session));
+        }
+        for (total, evicted) in [(120_000, 3), (80_000, 1), (20_000, 2)] {
+            table.settings.limits.total_bytes = total;
+            table.enforce_global_limits(&mut Recorder::default());
+            assert!(table.session(SessionId(evicted)).is_none(), "{evicted}");
+            assert!(table.total.bytes <= total);
+        }
+        assert!(table.clients.is_empty() && table.total == Usage::default());
+    }
+
+    #[test]
+    fn quotas_apply_to_the_session_and_to_its_client() {
+        let mut table = table(100, &[A, A]);
+        table.settings.limits.session_bytes = SESSION_BYTES + 100;
+        table.settings.limits.client_bytes = 2 * SESSION_BYTES + 150;
+        table.session_mut(SessionId(1)).unwrap().decoder_bytes = 90;
+        assert!(table.update_usage(SessionId(1)));
+        let check = |id, more| table.check_memory(table.session(SessionId(id)).unwrap(), more);
+        assert_eq!((check(1, 11), check(1, 10)), (Err(SESSION_MEMORY), Ok(())));
+        assert_eq!((check(2, 61), check(2, 60)), (Err(CLIENT_MEMORY), Ok(())));
+        table.session_mut(SessionId(2)).unwrap().decoder_bytes = 61;
+        assert!(!table.update_usage(SessionId(2)));
+        assert_eq!(open(&mut table, A), None);
+        assert!(open(&mut table, B).is_some());
+    }
+
+    #[test]
+    fn the_longest_silent_session_of_the_largest_client_is_evicted_for_a_smaller_one() {
+        let mut table = table(100, &[B, A, A, A, B]);
+        assert_eq!(table.eviction_candidate(key(C)), Some(SessionId(2)));
+        assert_eq!(table.eviction_candidate(key(B)), None, "it would have as many");
+        assert_eq!(table.eviction_candidate(key(A)), None);
+        table.now.monotonic = Duration::from_secs(9);
+        table.record_message(SessionId(2));
+        assert_eq!(table.eviction_candidate(key(C)), Some(SessionId(3)));
+        (2..=4).for_each(|session| table.end(SessionId(session)));
+        assert_eq!(table.eviction_candidate(key(C)), Some(SessionId(1)));
+        table.end(SessionId(1));
+        assert_eq!(table.eviction_candidate(key(C)), None, "nobody has more than one");
+        table.end(SessionId(5));
+        assert!(table.clients.is_empty());
+    }
+
+    #[test]
+    fn reserved_sessions_of_local_clients_are_not_evicted() {
+        let mut full = table(200, &[A; 198]);
+        assert_eq!(full.settings.limits.reserved_local_sessions(), 2);
+        let is_full = |table: &SessionTable| [A, B, LOCAL].map(|from| table.is_full_for(key(from)));
+        assert_eq!(is_full(&full), [true, true, false]);
+        open(&mut full, LOCAL);
+        assert_eq!(is_full(&full), [true, true, false]);
+        open(&mut full, "::1");
+        assert_eq!(is_full(&full), [true, true, true]);
+        full.end(SessionId(1));
+        assert_eq!(is_full(&full), [false, false, false]);
+        let of_this_machine = table(200, &[LOCAL; 200]);
+        assert!(of_this_machine.is_full_for(key(A)));
+        assert_eq!(of_this_machine.eviction_candidate(key(A)), Some(SessionId(1)), "beyond its places it is like all");
+        assert_eq!(table(200, &[LOCAL, LOCAL, A]).eviction_candidate(key(B)), None);
+    }
 }

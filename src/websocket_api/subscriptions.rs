@@ -1,10 +1,9 @@
 //! The subscriptions of one session, indexed by id and by destination.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use super::pattern;
-use super::range_set::RangeSet;
+use super::topics::{is_pattern, matches_pattern};
 use crate::metrics::subtract;
 
 /// Prefix of generated ids; a number follows.
@@ -13,9 +12,9 @@ const GENERATED_PREFIX: &str = "sub-";
 /// allocator's overhead for each.
 const SUBSCRIPTION_BYTES: usize = 320;
 
-/// Estimated memory of a subscription, in bytes.
-pub fn bytes_of(id: &str, destination: &str) -> usize {
-    SUBSCRIPTION_BYTES + id.len() + destination.len()
+/// Estimated memory of a subscription with an id of some bytes, in bytes.
+pub fn bytes_of(id_bytes: usize, destination: &str) -> usize {
+    SUBSCRIPTION_BYTES + id_bytes + destination.len()
 }
 
 /// A subscription; the pair of id and destination is unique within its session.
@@ -27,16 +26,8 @@ struct Subscription {
     is_implicit: bool,
 }
 
-/// A subscription that has ended.
-#[derive(Debug, PartialEq, Eq)]
-pub struct EndedSubscription {
-    /// Its id.
-    pub id: Rc<str>,
-    /// Its topic or pattern.
-    pub destination: Rc<str>,
-    /// It was created by `account/subscribe`, not by SUBSCRIBE.
-    pub is_implicit: bool,
-}
+/// An ended subscription: its topic or pattern, and whether it was created by `account/subscribe`, not by SUBSCRIBE.
+pub type Ended = (Rc<str>, bool);
 
 /// The subscriptions of one session.
 #[derive(Debug, Default)]
@@ -47,25 +38,19 @@ pub struct Subscriptions {
     by_id: BTreeMap<Rc<str>, Vec<Rc<str>>>,
     /// The destinations that are patterns.
     patterns: Vec<Rc<str>>,
-    count: usize,
-    pattern_count: usize,
+    /// Number of subscriptions.
+    pub count: usize,
+    /// Number of subscriptions to patterns.
+    pub pattern_count: usize,
+    /// Estimated memory of all subscriptions, in bytes.
+    pub bytes: usize,
     /// The numbers of ids in use that have the generated form.
-    generated_numbers: RangeSet,
+    generated_numbers: BTreeSet<u32>,
     next_serial: u64,
     next_generated: u32,
 }
 
 impl Subscriptions {
-    /// Number of subscriptions.
-    pub fn len(&self) -> usize {
-        self.count
-    }
-
-    /// Number of subscriptions to patterns.
-    pub fn pattern_count(&self) -> usize {
-        self.pattern_count
-    }
-
     /// Number of subscriptions to exactly this destination.
     pub fn count_at(&self, destination: &str) -> usize {
         self.by_destination.get(destination).map_or(0, Vec::len)
@@ -83,69 +68,62 @@ impl Subscriptions {
         held.iter().find(|one| one.is_implicit).map(|one| Rc::clone(&one.id))
     }
 
-    /// Returns the destination of the implicit subscription with this id, if there is one.
-    pub fn implicit_destination(&self, id: &str) -> Option<Rc<str>> {
-        let mut destinations = self.by_id.get(id)?.iter();
-        let is_implicit = |destination: &&Rc<str>| self.implicit_id_at(destination).is_some_and(|own| *own == *id);
-        destinations.find(is_implicit).map(Rc::clone)
-    }
-
     /// Adds a subscription that does not exist yet.
     pub fn add(&mut self, id: &str, destination: &Rc<str>, is_implicit: bool) {
         let id = self.add_id(id, destination);
         self.next_serial += 1;
-        let subscription = Subscription { id, serial: self.next_serial, is_implicit };
-        let is_pattern = pattern::is_pattern(destination);
-        match self.by_destination.get_mut(destination) {
-            Some(held) => held.push(subscription),
-            None => {
-                self.by_destination.insert(Rc::clone(destination), vec![subscription]);
-                if is_pattern {
-                    self.patterns.push(Rc::clone(destination));
-                }
-            }
+        let is_pattern = is_pattern(destination);
+        let held = self.by_destination.entry(Rc::clone(destination)).or_default();
+        if held.is_empty() && is_pattern {
+            self.patterns.push(Rc::clone(destination));
         }
+        held.push(Subscription { id, serial: self.next_serial, is_implicit });
         self.count += 1;
         self.pattern_count += usize::from(is_pattern);
     }
 
     /// Removes all subscriptions with this id.
-    pub fn remove(&mut self, id: &str) -> Vec<EndedSubscription> {
-        let Some((id, destinations)) = self.by_id.remove_entry(id) else { return Vec::new() };
-        if let Some(number) = generated_number(&id) {
-            self.generated_numbers.remove(number);
-        }
-        let ended = destinations.into_iter().filter_map(|destination| self.take(&id, destination));
-        ended.collect()
-    }
-
-    /// Removes the implicit subscription to `destination`, if there is one.
-    pub fn remove_implicit(&mut self, destination: &str) -> Option<EndedSubscription> {
-        let id = self.implicit_id_at(destination)?;
-        // An implicit subscription never shares its id.
-        self.remove(&id).pop()
+    pub fn remove(&mut self, id: &str) -> Vec<Ended> {
+        let destinations = self.by_id.remove(id).unwrap_or_default();
+        generated_number(id).iter().for_each(|number| _ = self.generated_numbers.remove(number));
+        let end = |destination: Rc<str>| {
+            subtract(&mut self.bytes, bytes_of(id.len(), &destination));
+            let held = self.by_destination.get_mut(&destination)?;
+            let removed = held.remove(held.iter().position(|one| *one.id == *id)?);
+            let is_last = held.is_empty();
+            subtract(&mut self.count, 1);
+            subtract(&mut self.pattern_count, usize::from(is_pattern(&destination)));
+            if is_last {
+                self.by_destination.remove(&destination);
+                self.patterns.retain(|pattern| *pattern != destination);
+            }
+            Some((destination, removed.is_implicit))
+        };
+        destinations.into_iter().filter_map(end).collect()
     }
 
     /// Removes all subscriptions.
-    pub fn remove_all(&mut self) -> Vec<EndedSubscription> {
+    pub fn remove_all(&mut self) -> Vec<Ended> {
         let Self { next_serial, next_generated, .. } = *self;
         let all = std::mem::replace(self, Self { next_serial, next_generated, ..Self::default() });
         let of_one = |(destination, held): (Rc<str>, Vec<Subscription>)| {
-            held.into_iter().map(move |one| EndedSubscription {
-                id: one.id,
-                destination: Rc::clone(&destination),
-                is_implicit: one.is_implicit,
-            })
+            held.into_iter().map(move |one| (Rc::clone(&destination), one.is_implicit))
         };
         all.by_destination.into_iter().flat_map(of_one).collect()
     }
 
-    /// Assigns another id to the implicit subscription to `destination`; its position in the order stays.
-    pub fn rename_implicit(&mut self, destination: &Rc<str>, new: &str) {
-        let Some(old) = self.implicit_id_at(destination) else { return };
-        self.remove_id(&old, destination);
-        let new = self.add_id(new, destination);
-        let held = self.by_destination.get_mut(destination);
+    /// Assigns another id to the implicit subscription whose id an explicit one has taken, if there is one; its position in
+    /// the order stays.
+    pub fn rename_implicit(&mut self, id: &str) {
+        let destinations = self.by_id.get(id).map_or(&[][..], Vec::as_slice);
+        let is_implicit = |destination: &&Rc<str>| self.implicit_id_at(destination).is_some_and(|own| *own == *id);
+        let Some(destination) = destinations.iter().find(is_implicit).cloned() else { return };
+        let free = self.free_id();
+        // An explicit subscription has the id too.
+        self.by_id.get_mut(id).into_iter().for_each(|all| all.retain(|other| *other != destination));
+        subtract(&mut self.bytes, bytes_of(id.len(), &destination));
+        let new = self.add_id(&free, &destination);
+        let held = self.by_destination.get_mut(&destination);
         if let Some(one) = held.and_then(|held| held.iter_mut().find(|one| one.is_implicit)) {
             one.id = new;
         }
@@ -153,19 +131,19 @@ impl Subscriptions {
 
     /// Returns the generated id with the lowest free number.
     pub fn free_id(&self) -> String {
-        format!("{GENERATED_PREFIX}{}", self.generated_numbers.free_from(0))
+        format!("{GENERATED_PREFIX}{}", self.free_number(0))
     }
 
     /// Returns a generated id with a number higher than those returned before, until the numbers wrap around.
     pub fn generate_id(&mut self) -> String {
-        let number = self.generated_numbers.free_from(self.next_generated);
+        let number = self.free_number(self.next_generated);
         self.next_generated = number.wrapping_add(1);
         format!("{GENERATED_PREFIX}{number}")
     }
 
     /// Returns whether any subscription matches `topic`.
     pub fn matches(&self, topic: &str) -> bool {
-        self.by_destination.contains_key(topic) || self.patterns.iter().any(|pattern| pattern::matches(pattern, topic))
+        self.by_destination.contains_key(topic) || self.patterns.iter().any(|pattern| matches_pattern(pattern, topic))
     }
 
     /// Calls `use_id` with the id of each subscription that matches `topic`, the oldest first.
@@ -174,54 +152,33 @@ impl Subscriptions {
         if self.patterns.is_empty() {
             return exact.iter().for_each(|one| use_id(&one.id));
         }
-        let matching = self.patterns.iter().filter(|pattern| pattern::matches(pattern, topic));
+        let matching = self.patterns.iter().filter(|pattern| matches_pattern(pattern, topic));
         let by_pattern = matching.filter_map(|pattern| self.by_destination.get(pattern)).flatten();
         let mut all: Vec<&Subscription> = exact.iter().chain(by_pattern).collect();
         all.sort_by_key(|one| one.serial);
         all.into_iter().for_each(|one| use_id(&one.id));
     }
 
+    /// Returns the lowest number from `from` that no id has; wraps to 0 after the highest number.
+    fn free_number(&self, from: u32) -> u32 {
+        let mut free = from;
+        for used in self.generated_numbers.range(from..) {
+            if *used != free {
+                break;
+            }
+            let Some(next) = free.checked_add(1) else { return self.free_number(0) };
+            free = next;
+        }
+        free
+    }
+
     /// Adds a destination to an id.
     fn add_id(&mut self, id: &str, destination: &Rc<str>) -> Rc<str> {
-        if let Some((id, _)) = self.by_id.get_key_value(id) {
-            let id = Rc::clone(id);
-            self.by_id.entry(Rc::clone(&id)).or_default().push(Rc::clone(destination));
-            return id;
-        }
-        if let Some(number) = generated_number(id) {
-            self.generated_numbers.insert(number);
-        }
-        let id: Rc<str> = Rc::from(id);
-        self.by_id.insert(Rc::clone(&id), vec![Rc::clone(destination)]);
+        self.bytes += bytes_of(id.len(), destination);
+        self.generated_numbers.extend(generated_number(id));
+        let id = self.by_id.get_key_value(id).map_or_else(|| Rc::from(id), |(id, _)| Rc::clone(id));
+        self.by_id.entry(Rc::clone(&id)).or_default().push(Rc::clone(destination));
         id
-    }
-
-    /// Removes a destination from an id.
-    fn remove_id(&mut self, id: &str, destination: &str) {
-        let Some(destinations) = self.by_id.get_mut(id) else { return };
-        destinations.retain(|other| **other != *destination);
-        if destinations.is_empty() {
-            self.by_id.remove(id);
-            if let Some(number) = generated_number(id) {
-                self.generated_numbers.remove(number);
-            }
-        }
-    }
-
-    /// Removes a subscription from the table of destinations.
-    fn take(&mut self, id: &str, destination: Rc<str>) -> Option<EndedSubscription> {
-        let held = self.by_destination.get_mut(&destination)?;
-        let place = held.iter().position(|one| *one.id == *id)?;
-        let Subscription { id, is_implicit, .. } = held.remove(place);
-        let is_last = held.is_empty();
-        subtract(&mut self.count, 1);
-        let is_pattern = pattern::is_pattern(&destination);
-        subtract(&mut self.pattern_count, usize::from(is_pattern));
-        if is_last {
-            self.by_destination.remove(&destination);
-            self.patterns.retain(|pattern| *pattern != destination);
-        }
-        Some(EndedSubscription { id, destination, is_implicit })
     }
 }
 
@@ -256,7 +213,7 @@ mod tests {
         }
         assert!(held.has_explicit("a", "/errors") && !held.has_explicit("b", "/errors"));
         assert_eq!(held.remove("a").len(), 2);
-        assert_eq!((held.count_at("/blocks"), held.count_at("/errors"), held.len()), (1, 0, 1));
+        assert_eq!((held.count_at("/blocks"), held.count_at("/errors"), held.count), (1, 0, 1));
     }
 
     #[test]
@@ -270,7 +227,7 @@ mod tests {
         held.remove("b");
         assert_eq!(matches(&held, "/blocks/new"), ["a", "c"]);
         held.remove("c");
-        assert_eq!((matches(&held, "/blocks/new"), held.pattern_count()), (vec!["a".to_owned()], 0));
+        assert_eq!((matches(&held, "/blocks/new"), held.pattern_count), (vec!["a".to_owned()], 0));
     }
 
     #[test]
@@ -301,17 +258,31 @@ mod tests {
         let topic: Rc<str> = Rc::from("/transactions/A");
         held.add("sub-0", &topic, true);
         add(&mut held, "sub-0", "/blocks");
-        assert_eq!(held.implicit_destination("sub-0"), Some(Rc::clone(&topic)));
         add(&mut held, "z", "/transactions/*");
-        held.rename_implicit(&topic, &held.free_id());
+        held.rename_implicit("sub-0");
         assert_eq!(matches(&held, &topic), ["sub-1", "z"]);
-        assert_eq!((held.implicit_destination("sub-0"), held.remove("sub-0").len()), (None, 1));
-        let ended = held.remove_implicit(&topic).unwrap();
-        assert!(ended.is_implicit && *ended.id == *"sub-1");
+        assert_eq!(held.remove("sub-0"), [(Rc::from("/blocks"), false)]);
+        assert_eq!(held.implicit_id_at(&topic).as_deref(), Some("sub-1"));
+        assert_eq!(held.remove("sub-1"), [(topic, true)]);
         assert_eq!(held.free_id(), "sub-0");
     }
 
+    #[test]
+    fn numbers_wrap_from_the_highest_to_the_lowest() {
+        let mut held = Subscriptions::default();
+        held.generated_numbers.extend([u32::MAX, 0]);
+        assert_eq!((held.free_number(u32::MAX), held.free_number(0)), (1, 1));
+    }
+
     proptest! {
+        #[test]
+        fn the_free_number_is_the_first_that_is_not_in_use(used in prop::collection::btree_set(0..40u32, 0..40)) {
+            let held = Subscriptions { generated_numbers: used.clone(), ..Subscriptions::default() };
+            for from in 0..42 {
+                prop_assert_eq!(Some(held.free_number(from)), (from..).find(|n| !used.contains(n)));
+            }
+        }
+
         #[test]
         fn removed_subscriptions_leave_no_state(
             changes in prop::collection::vec((0..4u8, 0..6usize, 0..5usize), 0..60)
@@ -331,15 +302,15 @@ mod tests {
                     plain.push((id, destination));
                 }
                 for topic in ["/blocks", "/blocks/new", "/errors"] {
-                    let expected = plain.iter().filter(|(_, d)| *d == topic || pattern::matches(d, topic));
+                    let expected = plain.iter().filter(|(_, d)| *d == topic || matches_pattern(d, topic));
                     prop_assert_eq!(matches(&held, topic), expected.map(|(id, _)| *id).collect::<Vec<_>>());
                 }
-                prop_assert_eq!(held.len(), plain.len());
+                prop_assert_eq!(held.count, plain.len());
             }
             held.remove_all();
             prop_assert!(held.by_destination.is_empty() && held.by_id.is_empty() && held.patterns.is_empty());
             prop_assert!(held.generated_numbers.is_empty());
-            prop_assert_eq!((held.len(), held.pattern_count()), (0, 0));
+            prop_assert_eq!((held.count, held.pattern_count, held.bytes), (0, 0, 0));
         }
     }
 }

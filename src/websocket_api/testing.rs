@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::rc::Rc;
 
-use super::{AccountText, BlockText, ChainSource, ChainSourceError, OwnedCursor, OwnedItems, OwnedKind, TransfersText};
+use super::{BodyProgress, ChainSource, ChainSourceError, Item, OwnedKind};
 use crate::api::streams::NextItem;
 use crate::api::views::{AccountPair, View};
 use crate::api::{AccountInfo, AccountMeta, RemoteStatus};
@@ -195,81 +195,45 @@ impl ChainSource for FakeNode {
         Ok(self.blocks.get(&height.0).map(|block| Address::from_public_key(&block.signer, NETWORK)))
     }
 
-    fn write_block(&self, block: &mut BlockText, budget: &mut u32) -> Result<bool, ChainSourceError> {
-        let known = self.blocks.get(&block.height.0).ok_or(ChainSourceError("there is no such block".into()))?;
-        let whole = JsonEncoder::document(|sink| known.write(sink));
-        let rest = &whole[block.text.len()..];
-        let piece = rest.len().min(*budget as usize * BYTES_PER_UNIT);
-        block.text.extend_from_slice(&rest[..piece]);
-        *budget -= (piece / BYTES_PER_UNIT) as u32;
-        Ok(piece == rest.len())
-    }
-
     fn transactions(&self, height: Height, from: usize, most: usize) -> Result<Vec<Transaction>, ChainSourceError> {
         let block = self.blocks.get(&height.0).ok_or(ChainSourceError("there is no such block".into()))?;
         Ok(block.transactions.iter().skip(from).take(most).cloned().collect())
     }
 
-    fn write_account(&self, account: &mut AccountText, budget: &mut u32) -> Result<bool, ChainSourceError> {
-        *budget = budget.saturating_sub(20);
-        let address = &account.address;
-        self.accounts_asked.set(self.accounts_asked.get() + 1);
-        if self.broken == Some(*address) {
-            return Err(ChainSourceError("it is broken".into()));
-        }
-        let info = AccountInfo {
-            address: *address,
-            public_key: None,
-            balance: Amount(1),
-            vested_balance: Amount(1),
-            harvested_blocks: 0,
-            importance: 0.0,
-            multisig: None,
-        };
-        let (cosignatory_of, cosignatories) = (Vec::new(), Vec::new());
-        let meta =
-            AccountMeta { unlocked: false, remote_status: RemoteStatus::Inactive, cosignatory_of, cosignatories };
-        account.text = JsonEncoder::document(|sink| AccountPair { account: &info, meta: &meta }.write(sink));
-        Ok(true)
-    }
-
-    fn write_transfers(&self, transfers: &mut TransfersText, budget: &mut u32) -> Result<bool, ChainSourceError> {
-        *budget = budget.saturating_sub(20);
-        transfers.text = b"{\"data\":[]}".to_vec();
-        Ok(true)
-    }
-
-    fn next_owned(&self, owned: &mut OwnedItems, budget: &mut u32) -> Result<NextItem<Vec<u8>>, ChainSourceError> {
-        let kind = match owned.cursor {
-            OwnedCursor::Namespaces(_) => OwnedKind::Namespaces,
-            OwnedCursor::Definitions(_) => OwnedKind::Definitions,
-            OwnedCursor::Mosaics(_) => OwnedKind::Mosaics,
-        };
-        *budget = budget.saturating_sub(4);
-        if self.broken == Some(owned.address) {
-            return Err(ChainSourceError("it is broken".into()));
-        }
-        let mut delivered = self.returned.borrow_mut();
-        let delivered = delivered.entry((kind, owned.address)).or_default();
-        let all = self.owned.get(&(kind, owned.address)).copied().unwrap_or(0);
-        if *delivered == all {
-            *delivered = 0;
-            return Ok(NextItem::End);
-        }
-        *delivered += 1;
-        // Every other lookup returns nothing at first.
-        self.is_pending.set(!self.is_pending.get());
-        if self.is_pending.get() {
-            *delivered -= 1;
-            return Ok(NextItem::Pending);
-        }
-        Ok(NextItem::Item(format!("{{\"number\":{delivered}}}").into_bytes()))
-    }
-
-    fn node_info(&self) -> Result<Vec<u8>, ChainSourceError> {
-        match self.is_booting {
-            true => Err(ChainSourceError("NIS_ILLEGAL_STATE_NOT_BOOTED".into())),
-            false => Ok(b"{\"node\":1}".to_vec()),
+    fn next_body(
+        &self,
+        item: &Item,
+        progress: &mut BodyProgress,
+        budget: &mut u32,
+    ) -> Result<NextItem<Vec<u8>>, ChainSourceError> {
+        let broken = Err(ChainSourceError("it is broken".into()));
+        match item {
+            Item::Block(height) => {
+                let known = self.blocks.get(&height.0).ok_or(ChainSourceError("there is no such block".into()))?;
+                let whole = JsonEncoder::document(|sink| known.write(sink));
+                let rest = &whole[progress.text.len()..];
+                let piece = rest.len().min(*budget as usize * BYTES_PER_UNIT);
+                progress.text.extend_from_slice(&rest[..piece]);
+                *budget -= (piece / BYTES_PER_UNIT) as u32;
+                let is_whole = piece == rest.len();
+                Ok(if is_whole { NextItem::Item(std::mem::take(&mut progress.text)) } else { NextItem::Pending })
+            }
+            Item::Account(address) => {
+                *budget = budget.saturating_sub(20);
+                self.accounts_asked.set(self.accounts_asked.get() + 1);
+                if self.broken == Some(*address) { broken } else { Ok(NextItem::Item(account_text(*address))) }
+            }
+            Item::RecentTransfers(_) => {
+                *budget = budget.saturating_sub(20);
+                Ok(NextItem::Item(b"{\"data\":[]}".to_vec()))
+            }
+            Item::Owned(kind, address) => {
+                *budget = budget.saturating_sub(4);
+                if self.broken == Some(*address) { broken } else { Ok(self.next_owned((*kind, *address))) }
+            }
+            Item::NodeInfo if self.is_booting => Err(ChainSourceError("NIS_ILLEGAL_STATE_NOT_BOOTED".into())),
+            Item::NodeInfo => Ok(NextItem::Item(b"{\"node\":1}".to_vec())),
+            other => panic!("the broker makes the body of {other:?}"),
         }
     }
 
@@ -284,4 +248,37 @@ impl ChainSource for FakeNode {
         };
         Ok(self.pool.iter().filter(affects).take(limit).cloned().collect())
     }
+}
+
+impl FakeNode {
+    fn next_owned(&self, key: (OwnedKind, Address)) -> NextItem<Vec<u8>> {
+        let mut delivered = self.returned.borrow_mut();
+        let delivered = delivered.entry(key).or_default();
+        if *delivered == self.owned.get(&key).copied().unwrap_or(0) {
+            *delivered = 0;
+            return NextItem::End;
+        }
+        // Every other lookup returns nothing at first.
+        self.is_pending.set(!self.is_pending.get());
+        if self.is_pending.get() {
+            return NextItem::Pending;
+        }
+        *delivered += 1;
+        NextItem::Item(format!("{{\"number\":{delivered}}}").into_bytes())
+    }
+}
+
+fn account_text(address: Address) -> Vec<u8> {
+    let info = AccountInfo {
+        address,
+        public_key: None,
+        balance: Amount(1),
+        vested_balance: Amount(1),
+        harvested_blocks: 0,
+        importance: 0.0,
+        multisig: None,
+    };
+    let (cosignatory_of, cosignatories) = (Vec::new(), Vec::new());
+    let meta = AccountMeta { unlocked: false, remote_status: RemoteStatus::Inactive, cosignatory_of, cosignatories };
+    JsonEncoder::document(|sink| AccountPair { account: &info, meta: &meta }.write(sink))
 }

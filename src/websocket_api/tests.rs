@@ -88,7 +88,7 @@ impl Bench {
     /// Works once with this budget.
     fn slice(&mut self, mut budget: u32) {
         let before = budget;
-        self.broker.work(true, &self.node, NOW, TIME, &mut budget, &mut self.effects);
+        self.broker.work(true, &self.node, PRESENT, &mut budget, &mut self.effects);
         assert!(budget <= before);
     }
 
@@ -165,4 +165,11 @@ fn topics(sent: &[String]) -> Vec<String> {
         format!("{to} {topic}")
     };
     sent.iter().map(topic).collect()
+}
+
+#[test]
+fn the_default_settings_are_fixed() {
+    let settings = Settings::default();
+    assert_eq!(settings.blocks_new, BlocksNewBody::Auto);
+    assert!(settings.register_on_subscribe && settings.implicit_subscription && settings.lenient);
 }

@@ -1,10 +1,12 @@
-//! Destinations, and the index of subscribers.
+//! Destinations: topics and patterns, and the index of subscribers. In a pattern, `?` matches one character, `*` any
+//! characters within one path segment, `**` any number of segments.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::rc::Rc;
 
-use super::{SessionId, pattern};
+use super::session::SessionId;
+use crate::model::Address;
 
 /// Topic of new heights.
 pub const BLOCKS_NEW: &str = "/blocks/new";
@@ -50,6 +52,29 @@ pub fn registering_address(destination: &str) -> Option<&str> {
     [TRANSACTIONS_OF, UNCONFIRMED_OF, ACCOUNT_OF].iter().find_map(|prefix| destination.strip_prefix(prefix))
 }
 
+/// Kinds of items that accounts own, in the order in which they are published.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum OwnedKind {
+    /// Namespaces.
+    Namespaces,
+    /// Definitions of the account's mosaics and of the mosaics in which their levies are paid.
+    Definitions,
+    /// Balances of mosaics.
+    Mosaics,
+}
+
+impl OwnedKind {
+    /// Returns the topic of the items of an account.
+    pub fn topic_of(self, account: &Address) -> String {
+        let prefix = match self {
+            OwnedKind::Namespaces => NAMESPACES_OF,
+            OwnedKind::Definitions => DEFINITIONS_OF,
+            OwnedKind::Mosaics => MOSAICS_OF,
+        };
+        format!("{prefix}{account}")
+    }
+}
+
 /// The sessions of each destination. The ids and the order of the subscriptions are stored in the session.
 #[derive(Debug, Default)]
 pub struct Topics {
@@ -61,7 +86,7 @@ impl Topics {
     /// Records that `session` has a subscription to `destination`.
     pub fn add(&mut self, destination: &Rc<str>, session: SessionId) {
         let destination = Rc::clone(destination);
-        if pattern::is_pattern(&destination) {
+        if is_pattern(&destination) {
             self.patterns.entry(destination).or_default().insert(session);
         } else {
             self.exact.insert((destination, session));
@@ -70,7 +95,7 @@ impl Topics {
 
     /// Records that `session` has no subscription to `destination` any more.
     pub fn remove(&mut self, destination: &Rc<str>, session: SessionId) {
-        if !pattern::is_pattern(destination) {
+        if !is_pattern(destination) {
             self.exact.remove(&(Rc::clone(destination), session));
         } else if let Some(sessions) = self.patterns.get_mut(destination) {
             sessions.remove(&session);
@@ -114,9 +139,65 @@ impl Topics {
     }
 }
 
+/// Returns whether a subscription destination is a pattern.
+pub fn is_pattern(destination: &str) -> bool {
+    destination.contains(['*', '?'])
+}
+
+/// Returns whether the concrete `topic` matches `pattern`; case-sensitive. A segment `**` also matches no segment, so
+/// `/blocks/**` matches `/blocks`.
+pub fn matches_pattern(pattern: &str, topic: &str) -> bool {
+    let any_segments = |segment: &str| segment == "**";
+    glob(pattern.split('/'), topic.split('/'), any_segments, matches_segment)
+}
+
+fn matches_segment(pattern: &str, segment: &str) -> bool {
+    let one = |pattern, character| pattern == '?' || pattern == character;
+    glob(pattern.chars(), segment.chars(), |c| c == '*', one)
+}
+
+/// Matches `pattern` item by item against all of `text`. Backtracking to the last wildcard suffices: whatever an
+/// earlier one could match, the last one can too. The work is at most the product of the two lengths.
+fn glob<P: Iterator + Clone, T: Iterator + Clone>(
+    mut pattern: P,
+    mut text: T,
+    is_wildcard: impl Fn(P::Item) -> bool,
+    is_match: impl Fn(P::Item, T::Item) -> bool,
+) -> bool
+where
+    P::Item: Copy,
+    T::Item: Copy,
+{
+    let mut last_wildcard: Option<(P, T)> = None;
+    loop {
+        let (mut next_pattern, mut next_text) = (pattern.clone(), text.clone());
+        match (next_pattern.next(), next_text.next()) {
+            (None, None) => return true,
+            (Some(item), _) if is_wildcard(item) => {
+                last_wildcard = Some((next_pattern.clone(), text.clone()));
+                pattern = next_pattern;
+            }
+            (Some(item), Some(other)) if is_match(item, other) => {
+                (pattern, text) = (next_pattern, next_text);
+            }
+            _ => {
+                // The last wildcard must match one more item.
+                let Some((after, rest)) = &mut last_wildcard else {
+                    return false;
+                };
+                if rest.next().is_none() {
+                    return false;
+                }
+                (pattern, text) = (after.clone(), rest.clone());
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn text(text: &str) -> Rc<str> {
         Rc::from(text)
@@ -188,5 +269,58 @@ mod tests {
         assert_eq!(registering_address("/account/TA"), Some("TA"));
         assert_eq!(registering_address("/recenttransactions/TA"), None);
         assert_eq!(registering_address("/unconfirmed"), None);
+    }
+
+    #[test]
+    fn wildcards_match_path_segments() {
+        let cases = [
+            ("/transactions/*", "/transactions/TA", true),
+            ("/transactions/*", "/transactions", false),
+            ("/transactions/*", "/transactions/TA/x", false),
+            ("/account/**", "/account/mosaic/owned/TA", true),
+            ("/account/**", "/account", true),
+            ("/account/**/owned/*", "/account/mosaic/owned/TA", true),
+            ("/account/**/owned/*", "/account/mosaic/owned/definition/TA", false),
+            ("/account/**/**/TA", "/account/mosaic/owned/definition/TA", true),
+            ("/blocks/*", "/blocks/new", true),
+            ("/blocks/n?w", "/blocks/new", true),
+            ("/blocks/n?w", "/blocks/nw", false),
+            ("/blocks/n*w*", "/blocks/new", true),
+            ("/blocks/*", "/Blocks/new", false),
+            ("/blocks*", "/blocks", true),
+            ("/blocks*", "/blocks/new", false),
+            ("/**", "/errors", true),
+            ("/account/*A*A*B", "/account/AAAAAAAB", true),
+            ("/account/*A*A*B", "/account/AAAAAAAC", false),
+        ];
+        for (pattern, topic, expected) in cases {
+            assert_eq!(matches_pattern(pattern, topic), expected, "{pattern} {topic}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_is_a_destination_with_wildcards() {
+        assert!(is_pattern("/blocks/*") && is_pattern("/block?"));
+        assert!(!is_pattern("/blocks/new"));
+    }
+
+    /// Reference implementation that tries everything.
+    fn slow(pattern: &[u8], text: &[u8]) -> bool {
+        match pattern {
+            [] => text.is_empty(),
+            [b'*', rest @ ..] => (0..=text.len()).any(|n| slow(rest, &text[n..])),
+            [first, rest @ ..] => match text {
+                [byte, tail @ ..] => (*first == b'?' || first == byte) && slow(rest, tail),
+                [] => false,
+            },
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn matching_agrees_with_its_definition(pattern in "[ab?*]{0,8}", text in "[ab]{0,8}") {
+            let expected = slow(pattern.as_bytes(), text.as_bytes());
+            prop_assert_eq!(matches_segment(&pattern, &text), expected);
+        }
     }
 }

@@ -97,7 +97,7 @@ proptest! {
         (1..5).for_each(|socket| bench.disconnect(socket));
         bench.work();
         prop_assert_eq!(bench.broker.usage(), BrokerUsage::default());
-        prop_assert!(bench.broker.session_table.quotas().is_empty());
+        prop_assert!(bench.broker.table.is_empty());
         prop_assert_eq!((bench.broker.next_due(), bench.broker.has_work(true)), (None, false));
     }
 }

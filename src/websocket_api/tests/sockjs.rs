@@ -6,7 +6,7 @@ use super::*;
 use crate::net::http::{RequestReader, Response};
 use crate::net::service::Exchange;
 use crate::net::websocket::handshake;
-use crate::websocket_api::sockjs::poll_queue::MAX_WAITING_SENDERS;
+use crate::websocket_api::poll_queue::MAX_WAITING_SENDERS;
 
 const CONNECT: &str = r#"["CONNECT\naccept-version:1.1\n\n\u0000"]"#;
 const CONNECTED: &str = r#"a["CONNECTED\nversion:1.1\nheart-beat:0,0\n\n\u0000"]"#;
@@ -532,7 +532,7 @@ fn waiting_send_requests_are_limited() {
     port.disconnect(2);
     assert!((3..=last).all(|connection| port.open[&connection].1.status == 500));
     port.advance(seconds(6));
-    assert!(port.bench.broker.session_table.is_empty());
+    assert!(port.bench.broker.table.is_empty());
 }
 
 #[test]
@@ -580,6 +580,6 @@ proptest! {
         port.advance(seconds(6));
         prop_assert_eq!(port.bench.broker.usage(), BrokerUsage::default());
         prop_assert_eq!(port.bench.broker.next_due(), None);
-        prop_assert!(port.bench.broker.session_table.is_empty());
+        prop_assert!(port.bench.broker.table.is_empty());
     }
 }

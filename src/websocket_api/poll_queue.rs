@@ -3,8 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::frame;
-use super::transport::{ReceiveTransport, Wrapper};
+use super::sockjs::{self, Transport, Wrapper, close_frame};
 use crate::metrics::subtract;
 use crate::net::service::{ConnectionId, Dropped, Progress};
 
@@ -43,14 +42,17 @@ struct End {
 /// Queued messages, the request that waits for them, and the requests that send.
 #[derive(Debug)]
 pub struct PollQueue {
-    transport: ReceiveTransport,
-    receiver: Option<ConnectionId>,
+    /// The transport that opened the session.
+    pub transport: Transport,
+    /// The request that waits for messages.
+    pub receiver: Option<ConnectionId>,
     /// The request whose messages are being read.
-    sender: Option<ConnectionId>,
+    pub sender: Option<ConnectionId>,
     waiting_senders: VecDeque<ConnectionId>,
     /// Each is a JSON string with its quotes.
     messages: VecDeque<Box<[u8]>>,
-    message_bytes: usize,
+    /// Bytes of queued messages.
+    pub message_bytes: usize,
     is_open: bool,
     is_heartbeat_due: bool,
     end: Option<End>,
@@ -64,7 +66,7 @@ pub struct PollQueue {
 
 impl PollQueue {
     /// Creates the queue of a new session. The first response starts with an open frame.
-    pub fn new(transport: ReceiveTransport, now: Duration) -> PollQueue {
+    pub fn new(transport: Transport, now: Duration) -> PollQueue {
         PollQueue {
             transport,
             receiver: None,
@@ -81,29 +83,9 @@ impl PollQueue {
         }
     }
 
-    /// The transport that opened the session.
-    pub fn transport(&self) -> ReceiveTransport {
-        self.transport
-    }
-
-    /// The request that waits for messages.
-    pub fn receiver(&self) -> Option<ConnectionId> {
-        self.receiver
-    }
-
-    /// The request whose messages are being read.
-    pub fn sender(&self) -> Option<ConnectionId> {
-        self.sender
-    }
-
     /// All current requests of the session.
     pub fn connections(&self) -> impl Iterator<Item = ConnectionId> {
         self.receiver.into_iter().chain(self.sender).chain(self.waiting_senders.iter().copied())
-    }
-
-    /// Bytes of queued messages.
-    pub fn held_bytes(&self) -> usize {
-        self.message_bytes
     }
 
     /// When a heartbeat is due, or when the session times out.
@@ -183,7 +165,7 @@ impl PollQueue {
     fn write(&mut self, wrapper: &Wrapper<'_>, out: &mut Vec<u8>) -> Progress {
         let is_polling = !wrapper.transport.is_streaming();
         if !std::mem::replace(&mut self.is_open, true) {
-            wrapper.frame(out, frame::OPEN);
+            wrapper.frame(out, sockjs::OPEN);
             if is_polling {
                 return Progress::Done;
             }
@@ -209,7 +191,7 @@ impl PollQueue {
             return Progress::Done;
         }
         if self.is_heartbeat_due {
-            wrapper.frame(out, frame::HEARTBEAT);
+            wrapper.frame(out, sockjs::HEARTBEAT);
             if is_polling {
                 return Progress::Done;
             }
@@ -271,13 +253,6 @@ impl PollQueue {
     }
 }
 
-/// Returns a close frame.
-pub fn close_frame(code: u16, reason: &str) -> Vec<u8> {
-    let mut out = Vec::new();
-    frame::close(&mut out, code, reason);
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -287,8 +262,8 @@ mod tests {
     const A: ConnectionId = ConnectionId(1);
     const B: ConnectionId = ConnectionId(2);
     const LIMIT: usize = 512 * 1024;
-    const POLL: Wrapper<'_> = Wrapper { transport: ReceiveTransport::Xhr, callback: "" };
-    const STREAM: Wrapper<'_> = Wrapper { transport: ReceiveTransport::XhrStreaming, callback: "" };
+    const POLL: Wrapper<'_> = Wrapper { transport: Transport::Xhr, callback: "" };
+    const STREAM: Wrapper<'_> = Wrapper { transport: Transport::XhrStreaming, callback: "" };
 
     fn at(seconds: u64) -> Duration {
         Duration::from_secs(seconds)
@@ -302,7 +277,7 @@ mod tests {
 
     /// The response to a request of connection A, and its progress.
     fn fetch(poll_queue: &mut PollQueue, wrapper: &Wrapper<'_>, now: u64) -> (String, Progress) {
-        if poll_queue.receiver().is_none() {
+        if poll_queue.receiver.is_none() {
             poll_queue.attach(A).unwrap();
         }
         let mut out = Vec::new();
@@ -318,14 +293,14 @@ mod tests {
     fn polling_gets_all_queued_messages_at_once_and_streaming_one_frame_each() {
         let mut polled = poll_queue(&POLL);
         let mut streamed = poll_queue(&STREAM);
-        assert_eq!((polled.receiver(), streamed.receiver()), (None, Some(A)));
+        assert_eq!((polled.receiver, streamed.receiver), (None, Some(A)));
         for poll_queue in [&mut polled, &mut streamed] {
             post(poll_queue, "x").unwrap();
             post(poll_queue, "y").unwrap();
         }
         assert_eq!(fetch(&mut polled, &POLL, 1), ("a[\"x\",\"y\"]\n".to_owned(), Progress::Done));
         assert_eq!(fetch(&mut streamed, &STREAM, 1), ("a[\"x\"]\na[\"y\"]\n".to_owned(), Progress::Streaming));
-        assert_eq!((polled.held_bytes(), streamed.held_bytes()), (0, 0));
+        assert_eq!((polled.message_bytes, streamed.message_bytes), (0, 0));
         assert_eq!(fetch(&mut polled, &POLL, 1), (String::new(), Progress::Streaming));
     }
 
@@ -333,7 +308,7 @@ mod tests {
     fn a_second_receiver_is_rejected_and_the_first_stays_attached() {
         let mut poll_queue = poll_queue(&STREAM);
         assert_eq!(poll_queue.attach(B), Err(STILL_OPEN));
-        assert_eq!(poll_queue.receiver(), Some(A));
+        assert_eq!(poll_queue.receiver, Some(A));
     }
 
     #[test]
@@ -354,7 +329,7 @@ mod tests {
         assert!((ANSWER_BYTES..ANSWER_BYTES + 10_010).contains(&sent), "{sent}");
         assert!(pieces.len() > 3 && pieces.iter().all(|piece| *piece < CHUNK_BYTES + 10_010), "{pieces:?}");
         // The next response starts anew.
-        assert_eq!(poll_queue.receiver(), None);
+        assert_eq!(poll_queue.receiver, None);
         let (rest, taken) = fetch(&mut poll_queue, &STREAM, 1);
         assert!(rest.len() > 10_000 && taken == Progress::Yield);
     }
@@ -397,7 +372,7 @@ mod tests {
         let mut poll_queue = poll_queue(&POLL);
         let text = "x".repeat(100_000);
         let posted = (0..10).take_while(|_| post(&mut poll_queue, &text).is_ok()).count();
-        assert_eq!((posted, poll_queue.held_bytes()), (5, 0));
+        assert_eq!((posted, poll_queue.message_bytes), (5, 0));
         assert_eq!(fetch(&mut poll_queue, &POLL, 1).0, "c[4500,\"null\"]\n");
     }
 
@@ -444,7 +419,7 @@ mod tests {
                 match step {
                     0 | 1 => {
                         let text = format!("{}{}", posted.len(), "x".repeat(size));
-                        let held = poll_queue.held_bytes();
+                        let held = poll_queue.message_bytes;
                         if post(&mut poll_queue, &text).is_err() {
                             prop_assert!(held + size > LIMIT - 100);
                             return Ok(());
@@ -454,14 +429,14 @@ mod tests {
                     2 => drop(receive(&mut poll_queue)),
                     _ => poll_queue.request_heartbeat(at(2)),
                 }
-                prop_assert!(poll_queue.held_bytes() <= LIMIT);
+                prop_assert!(poll_queue.message_bytes <= LIMIT);
             }
             for _ in 0..1000 {
                 if receive(&mut poll_queue) == Progress::Streaming {
                     break;
                 }
             }
-            prop_assert_eq!(poll_queue.held_bytes(), 0);
+            prop_assert_eq!(poll_queue.message_bytes, 0);
             prop_assert_eq!(got, posted);
         }
     }

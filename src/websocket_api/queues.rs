@@ -1,0 +1,378 @@
+//! What waits to be published: news for all subscribers, and queries whose answers go to the sessions that asked.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Bound;
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::content::Item;
+use super::publish_job::{PublishContext, PublishJob};
+use super::session::SessionId;
+use super::session_table::SessionTable;
+use crate::model::{Height, Transaction};
+use crate::net::ClientKey;
+
+/// Number of queued transactions at which announcements have to wait.
+const BACKPRESSURE_ARRIVALS: usize = 1_000;
+/// Maximum number of queued transactions. Further ones, which only a reorg can bring, are not published.
+const MAX_ARRIVALS: usize = 5_000;
+
+/// Work units for starting a query.
+const QUERY_UNITS: u32 = 5;
+/// Pause before a session with a full send queue is tried again.
+const BACKLOG_PAUSE: Duration = Duration::from_millis(50);
+/// Limits of paused answers: in total, per client, and in bytes together. An answer pauses when its session's send
+/// queue is full or when other clients wait. Beyond the limits an answer runs to its end without pausing.
+const MAX_PAUSED: usize = 256;
+const MAX_PAUSED_PER_CLIENT: usize = 8;
+const MAX_PAUSED_BYTES: usize = 16 << 20;
+
+/// The queue of news.
+#[derive(Default)]
+pub struct NewsQueue {
+    /// The first and the last block to publish.
+    blocks: Option<(Height, Height)>,
+    /// The first block of each chain update in the queue; its height is published before it.
+    first_blocks: BTreeSet<Height>,
+    /// Unconfirmed transactions to publish, the oldest first.
+    arrivals: VecDeque<Rc<Transaction>>,
+    /// How many of them precede the blocks, among them those that the update made unconfirmed again. `None` until the
+    /// blocks may be published.
+    before_blocks: Option<usize>,
+    /// The last item was a block, so that a waiting transaction comes next.
+    last_was_block: bool,
+    /// The job in progress.
+    job: Option<PublishJob>,
+    /// Transactions dropped since the queue was last below its limit.
+    dropped: usize,
+}
+
+impl NewsQueue {
+    /// Handles a chain update that keeps blocks up to `common` and ends at `last`. Replaced blocks in the queue are
+    /// published in their new form only, even if they were partly published.
+    pub fn chain_changed(&mut self, common: Height, last: Height) {
+        self.job.take_if(|job| job.block.is_some_and(|height| height > common));
+        let first = common.next();
+        // Greater heights belong to replaced blocks.
+        self.first_blocks.retain(|height| *height < first);
+        self.first_blocks.insert(first);
+        let first = self.blocks.map_or(first, |(waiting, _)| waiting.min(first));
+        self.blocks = (first <= last).then_some((first, last));
+        if self.blocks.is_none() {
+            self.first_blocks.clear();
+        }
+        self.before_blocks = None;
+    }
+
+    /// Queues a transaction that has entered the mempool.
+    pub fn on_transaction(&mut self, transaction: Rc<Transaction>) {
+        if self.arrivals.len() < MAX_ARRIVALS {
+            self.dropped = 0;
+            self.arrivals.push_back(transaction);
+            return;
+        }
+        if self.dropped == 0 {
+            log::warn!("more than {MAX_ARRIVALS} unconfirmed transactions wait to be published; more are dropped");
+        }
+        self.dropped += 1;
+    }
+
+    /// Returns whether so many transactions are queued that no more should be accepted for now.
+    pub fn is_behind(&self) -> bool {
+        self.arrivals.len() >= BACKPRESSURE_ARRIVALS
+    }
+
+    /// Returns whether there is anything to publish; blocks count only if `may_publish_blocks`.
+    pub fn has_work(&self, may_publish_blocks: bool) -> bool {
+        self.job.is_some() || !self.arrivals.is_empty() || (may_publish_blocks && self.blocks.is_some())
+    }
+
+    /// Publishes until the budget is used up. A block starts only if `may_publish_blocks`, that is, once the mempool is up to
+    /// date with it.
+    pub fn work(&mut self, may_publish_blocks: bool, context: &mut PublishContext<'_>, budget: &mut u32) {
+        while *budget > 0 {
+            let Some(mut job) = self.job.take().or_else(|| self.next(may_publish_blocks, context)) else { return };
+            if !job.work(context, budget) {
+                self.job = Some(job);
+            }
+        }
+    }
+
+    /// Returns the next job.
+    fn next(&mut self, may_publish_blocks: bool, context: &PublishContext<'_>) -> Option<PublishJob> {
+        if context.table.topics.is_empty() {
+            // There are no subscribers.
+            self.arrivals.clear();
+            if may_publish_blocks {
+                self.blocks = None;
+                self.first_blocks.clear();
+            }
+            return None;
+        }
+        if may_publish_blocks && self.blocks.is_some() {
+            let before = *self.before_blocks.get_or_insert(self.arrivals.len());
+            if before == 0 && (!self.last_was_block || self.arrivals.is_empty()) {
+                return self.next_block();
+            }
+        }
+        self.last_was_block = false;
+        self.before_blocks = self.before_blocks.map(|before| before.saturating_sub(1));
+        let transaction = self.arrivals.pop_front()?;
+        Some(PublishJob::new(Item::Unconfirmed(transaction), None))
+    }
+
+    fn next_block(&mut self) -> Option<PublishJob> {
+        let (height, last) = self.blocks?;
+        self.blocks = (height < last).then_some((height.next(), last));
+        self.last_was_block = true;
+        let is_first = self.first_blocks.remove(&height);
+        Some(PublishJob::new(if is_first { Item::Height(height) } else { Item::Block(height) }, None))
+    }
+}
+
+/// Schedules the queries of all sessions. The queries themselves are stored in the sessions; one is answered at a time.
+#[derive(Default)]
+pub struct QueryQueue {
+    round_robin: RoundRobin,
+    /// The answer in progress, and its session.
+    current: Option<(SessionId, PublishJob)>,
+    /// Answers of which a part was sent.
+    paused: BTreeMap<SessionId, (ClientKey, PublishJob)>,
+    /// Sessions whose send queue is full, and when to try them again.
+    backlogged: BTreeSet<(ClientKey, SessionId)>,
+    retry_at: Duration,
+}
+
+impl QueryQueue {
+    /// Adds a session that has a query or a paused answer.
+    pub fn add(&mut self, client: ClientKey, session: SessionId) {
+        if !self.backlogged.contains(&(client, session)) {
+            self.round_robin.add(client, session);
+        }
+    }
+
+    /// Removes a session and its answer.
+    pub fn remove(&mut self, client: ClientKey, session: SessionId) {
+        self.round_robin.remove(client, session);
+        self.backlogged.remove(&(client, session));
+        self.paused.remove(&session);
+        if self.current.as_ref().is_some_and(|(current, _)| *current == session) {
+            self.current = None;
+        }
+    }
+
+    /// Handles a chain update that keeps blocks up to `common`. An answer about a replaced block restarts with the new
+    /// last block.
+    pub fn chain_changed(&mut self, common: Height, table: &mut SessionTable) {
+        let is_replaced = |job: &PublishJob| job.block.is_some_and(|height| height > common);
+        let current = self.current.take_if(|(_, job)| is_replaced(job)).map(|(session, _)| session);
+        let paused = self.paused.extract_if(.., |_, (_, job)| is_replaced(job)).map(|(session, _)| session);
+        for id in paused.chain(current) {
+            if let Some(session) = table.session_mut(id) {
+                session.queries.push_front(Item::LastBlock);
+                self.round_robin.add(session.client, id);
+            }
+        }
+    }
+
+    /// Returns whether an answer can make progress now.
+    pub fn has_work(&self) -> bool {
+        self.current.is_some() || !self.round_robin.is_empty()
+    }
+
+    /// Returns when to try the sessions with a full send queue again.
+    pub fn next_due(&self) -> Option<Duration> {
+        (!self.backlogged.is_empty()).then_some(self.retry_at)
+    }
+
+    /// Makes the sessions that had a full send queue wait for their turn again, if it is time.
+    pub fn on_timer(&mut self, now: Duration) {
+        if now >= self.retry_at {
+            for (client, session) in std::mem::take(&mut self.backlogged) {
+                self.round_robin.add(client, session);
+            }
+        }
+    }
+
+    /// Returns whether the limits of paused answers allow one more.
+    fn may_pause(&self, client: ClientKey, bytes: usize) -> bool {
+        let held: usize = self.paused.values().map(|(_, job)| job.held_bytes()).sum();
+        let of_client = self.paused.values().filter(|(other, _)| *other == client).count();
+        self.paused.len() < MAX_PAUSED && of_client < MAX_PAUSED_PER_CLIENT && held + bytes <= MAX_PAUSED_BYTES
+    }
+
+    fn set_backlogged(&mut self, client: ClientKey, session: SessionId, now: Duration) {
+        self.round_robin.remove(client, session);
+        if self.backlogged.is_empty() {
+            self.retry_at = now + BACKLOG_PAUSE;
+        }
+        self.backlogged.insert((client, session));
+    }
+
+    /// Answers queries until the budget is used up. The units are charged to the sessions that cause them.
+    pub fn work(&mut self, context: &mut PublishContext<'_>, budget: &mut u32) {
+        while *budget > 0 {
+            let before = *budget;
+            let id = match self.current.take() {
+                Some((id, job)) => {
+                    self.continue_answer(id, job, context, budget);
+                    id
+                }
+                None => {
+                    let Some((client, id)) = self.round_robin.next() else { return };
+                    *budget = budget.saturating_sub(QUERY_UNITS);
+                    self.start_answer(client, id, context);
+                    id
+                }
+            };
+            if let Some(session) = context.table.session_mut(id) {
+                session.transport.charge(before - *budget, context.effects);
+            }
+        }
+    }
+
+    /// Continues an answer, if its session still exists.
+    fn continue_answer(
+        &mut self,
+        id: SessionId,
+        mut job: PublishJob,
+        context: &mut PublishContext<'_>,
+        budget: &mut u32,
+    ) {
+        if context.table.session(id).is_none() {
+            return;
+        }
+        if job.work(context, budget) {
+            if let Some(error) = job.failure {
+                context.table.send_query_error(id, &error.0, context.effects);
+            }
+            return;
+        }
+        let Some(session) = context.table.session(id) else { return };
+        let client = session.client;
+        let is_full = session.transport.backlog(context.effects) >= context.table.settings.limits.query_backlog_bytes;
+        let now = context.table.now.monotonic;
+        let pauses = is_full || self.round_robin.has_other_clients(client);
+        if !pauses || !self.may_pause(client, job.held_bytes()) {
+            self.current = Some((id, job));
+            return;
+        }
+        self.paused.insert(id, (client, job));
+        match is_full {
+            true => self.set_backlogged(client, id, now),
+            false => self.round_robin.add(client, id),
+        }
+    }
+
+    /// Resumes the paused answer of a session, or starts its next query.
+    fn start_answer(&mut self, client: ClientKey, id: SessionId, context: &mut PublishContext<'_>) {
+        let (max_backlog, now) = (context.table.settings.limits.query_backlog_bytes, context.table.now.monotonic);
+        let paused = self.paused.contains_key(&id);
+        let Some(session) = context.table.session_mut(id) else {
+            return self.round_robin.remove(client, id);
+        };
+        if session.transport.backlog(context.effects) >= max_backlog {
+            return self.set_backlogged(client, id, now);
+        }
+        let query = if paused { None } else { session.queries.pop_front() };
+        if !paused && std::mem::take(&mut session.is_suspended) {
+            session
+                .transport
+                .reading_connection()
+                .into_iter()
+                .for_each(|connection| context.effects.resume(connection));
+        }
+        let is_last = session.queries.is_empty();
+        if is_last {
+            self.round_robin.remove(client, id);
+        }
+        let paused = self.paused.remove(&id).map(|(_, job)| job);
+        self.current = paused.or_else(|| query.map(|query| PublishJob::new(query, Some(id)))).map(|job| (id, job));
+    }
+}
+
+/// The waiting sessions.
+#[derive(Debug, Default)]
+pub struct RoundRobin {
+    waiting: BTreeMap<ClientKey, ClientQueue>,
+    last: Option<ClientKey>,
+}
+
+/// The waiting sessions of one client.
+#[derive(Debug, Default)]
+struct ClientQueue {
+    sessions: BTreeSet<SessionId>,
+    last: Option<SessionId>,
+}
+
+impl RoundRobin {
+    /// Adds a session; it waits at most once.
+    pub fn add(&mut self, client: ClientKey, session: SessionId) {
+        self.waiting.entry(client).or_default().sessions.insert(session);
+    }
+
+    /// Removes a session.
+    pub fn remove(&mut self, client: ClientKey, session: SessionId) {
+        if let Some(line) = self.waiting.get_mut(&client) {
+            line.sessions.remove(&session);
+            if line.sessions.is_empty() {
+                self.waiting.remove(&client);
+            }
+        }
+    }
+
+    /// Returns the next session. It keeps waiting until it is removed.
+    pub fn next(&mut self) -> Option<(ClientKey, SessionId)> {
+        let after = self.last.map_or(Bound::Unbounded, Bound::Excluded);
+        let following = self.waiting.range((after, Bound::Unbounded)).next().map(|(payer, _)| *payer);
+        let client = following.or_else(|| self.waiting.keys().next().copied())?;
+        self.last = Some(client);
+        let line = self.waiting.get_mut(&client)?;
+        let after = line.last.map_or(Bound::Unbounded, Bound::Excluded);
+        let following = line.sessions.range((after, Bound::Unbounded)).next().copied();
+        line.last = following.or_else(|| line.sessions.first().copied());
+        line.last.map(|session| (client, session))
+    }
+
+    /// Returns whether sessions of other clients wait.
+    pub fn has_other_clients(&self, client: ClientKey) -> bool {
+        self.waiting.keys().any(|other| *other != client)
+    }
+
+    /// Returns whether no session waits.
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::websocket_api::testing::client;
+
+    fn payer(number: u8) -> ClientKey {
+        ClientKey::of(&client(&format!("10.0.0.{number}")), 64)
+    }
+
+    #[test]
+    fn clients_are_served_round_robin_regardless_of_their_sessions() {
+        let mut turns = RoundRobin::default();
+        (1..=100).for_each(|id| turns.add(payer(1), SessionId(id)));
+        turns.add(payer(2), SessionId(101));
+        turns.add(payer(3), SessionId(102));
+        let order: Vec<u64> = (0..9).filter_map(|_| turns.next()).map(|(_, session)| session.0).collect();
+        assert_eq!(order, [1, 101, 102, 2, 101, 102, 3, 101, 102]);
+    }
+
+    #[test]
+    fn a_removed_session_is_not_served() {
+        let mut turns = RoundRobin::default();
+        turns.add(payer(1), SessionId(1));
+        turns.add(payer(1), SessionId(2));
+        turns.remove(payer(1), SessionId(1));
+        assert_eq!((turns.next(), turns.next()), (Some((payer(1), SessionId(2))), Some((payer(1), SessionId(2)))));
+        turns.remove(payer(1), SessionId(2));
+        turns.remove(payer(1), SessionId(2));
+        assert!(turns.next().is_none() && turns.is_empty());
+    }
+}
