@@ -1,14 +1,14 @@
 //! Fuzz target: SockJS messages of the client and frames of the server.
 
-use nisd::websocket_api::sockjs::frame;
-use nisd::websocket_api::sockjs::payload::{MAX_BYTES, MAX_STRINGS, PayloadError, read, read_form};
-use nisd::websocket_api::sockjs::transport::callback;
+use nisd::websocket_api::sockjs::{
+    MAX_BYTES, MAX_STRINGS, MESSAGE_END, MESSAGE_START, PayloadError, callback, escape, read_form, read_message,
+};
 
 /// Checks that any payload is read or rejected, and that an array of strings is read as another parser reads it, from a
 /// body as from a form. A text in a frame is read back from it, and a frame contains no line end. The callback of a
 /// query is a callable name or is rejected.
 pub fn check(data: &[u8]) -> usize {
-    let taken = read(data);
+    let taken = read_message(data);
     assert_eq!(read_form(data, Some("text/plain")), taken);
     let mut form = b"x=1&d=".to_vec();
     data.iter().for_each(|byte| form.extend_from_slice(format!("%{byte:02x}").as_bytes()));
@@ -23,8 +23,9 @@ pub fn check(data: &[u8]) -> usize {
         assert_eq!(taken, if fits { Ok(strings.concat().into_bytes()) } else { Err(PayloadError::Broken) });
     }
     let text = String::from_utf8_lossy(data);
-    let mut out = Vec::new();
-    frame::message(&mut out, &text);
+    let mut out = MESSAGE_START.to_vec();
+    escape(&mut out, &text);
+    out.extend_from_slice(MESSAGE_END);
     let read: Vec<String> = serde_json::from_slice(&out[1..]).expect("a frame is an array of strings");
     assert_eq!(read, [&*text]);
     assert!(out.iter().all(|byte| *byte >= b' '));

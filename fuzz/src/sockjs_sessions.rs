@@ -330,7 +330,8 @@ impl Harness {
                 }
             }
             let mut budget = 1_000;
-            self.broker.work(true, &self.chain, self.now, Timestamp(1_000), &mut budget, &mut self.sockets);
+            let present = self.current_time();
+            self.broker.work(true, &self.chain, present, &mut budget, &mut self.sockets);
             for frame in std::mem::take(&mut self.sockets.received) {
                 self.check_frame(&frame);
             }
