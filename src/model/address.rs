@@ -4,10 +4,12 @@ use std::borrow::Borrow;
 use std::cell::RefCell;
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use crate::crypto::{PublicKey, hash};
 
 /// First byte of a decoded address, which identifies the network.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NetworkByte(pub u8);
 
 impl NetworkByte {
@@ -32,7 +34,8 @@ const CHECKSUM_START: usize = 21;
 const ALPHABET: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
 
 /// A valid address in upper-case text, which is also its wire form and its order.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
 pub struct Address([u8; ADDRESS_LENGTH]);
 
 /// Slots of the cache of derived addresses.
@@ -110,6 +113,22 @@ impl Address {
     /// Returns the text.
     pub fn as_str(&self) -> &str {
         std::str::from_utf8(&self.0).unwrap_or_default()
+    }
+}
+
+impl From<Address> for String {
+    fn from(address: Address) -> String {
+        address.to_string()
+    }
+}
+
+/// Parses an address of any network.
+impl TryFrom<String> for Address {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Address, &'static str> {
+        let raw = text.to_ascii_uppercase().as_bytes().try_into().ok().and_then(decode_base32);
+        raw.and_then(|raw| Address::parse(&text, NetworkByte(raw[0]))).ok_or("not an address")
     }
 }
 

@@ -2,9 +2,11 @@
 
 use std::fmt;
 
-/// A Keccak-256 hash of 32 bytes.
-#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Hash256(pub [u8; 32]);
+use serde::{Deserialize, Serialize};
+
+/// A Keccak-256 hash of 32 bytes. Serialised as hex.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Hash256(#[serde(with = "hex::serde")] pub [u8; 32]);
 
 impl Hash256 {
     /// Parses 64 hex digits of either case.

@@ -1,12 +1,15 @@
 //! Networks and the parameters of their chains.
 
+use serde::{Deserialize, Serialize};
+
 use super::address::{Address, NetworkByte};
 use super::hash::Hash256;
 use super::units::{Amount, Height};
 use crate::crypto::PublicKey;
 
-/// Identity of a network.
-#[derive(Clone, Debug, PartialEq)]
+/// Identity of a network. A store keeps the network of its chain as a flat JSON object of these fields, in this order.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Network {
     /// Name, as in `nem.network`.
     pub name: String,
@@ -19,6 +22,7 @@ pub struct Network {
     /// Total supply of the native currency.
     pub total_amount: Amount,
     /// Parameters of the chain.
+    #[serde(flatten)]
     pub chain: ChainParameters,
 }
 
@@ -38,7 +42,8 @@ impl Network {
 }
 
 /// Consensus parameters of a chain.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct ChainParameters {
     /// Target time between blocks in seconds (`nis.blockGenerationTargetTime`).
     pub target_time: u32,
@@ -46,23 +51,26 @@ pub struct ChainParameters {
     pub rewrite_limit: u64,
     /// Maximum transactions in a block, including nested ones.
     pub max_transactions_per_block: u32,
-    /// Maximum transactions in one synchronisation attempt (`nis.maxTransactions`).
-    pub max_transactions: u32,
     /// Whether minimum fees are waived (`nis.ignoreFees`).
     pub ignore_fees: bool,
-    /// Hours for which transaction hashes are kept; `None` for ever (`nis.transactionHashRetentionTime`).
-    pub hash_retention_hours: Option<u32>,
-    /// Height from which on account history is kept; `None` for no history (`HISTORICAL_ACCOUNT_DATA` in
-    /// `nis.optionalFeatures`, and `nisd.historyFrom`). It does not affect consensus.
-    pub history_from: Option<Height>,
     /// How importance is computed.
+    #[serde(rename = "proofOfStake")]
     pub importance: ImportanceScheme,
     /// How received amounts vest.
+    #[serde(rename = "immediateVesting")]
     pub vesting: Vesting,
     /// Whether late blocks become easier (`STABILIZE_BLOCK_TIMES` in `nis.blockChainFeatures`).
     pub stabilize_block_times: bool,
     /// Heights at which rules change.
+    #[serde(flatten)]
     pub forks: Forks,
+    /// Hours for which transaction hashes are kept; `None` for ever (`nis.transactionHashRetentionTime`).
+    pub hash_retention_hours: Option<u32>,
+    /// Maximum transactions in one synchronisation attempt (`nis.maxTransactions`).
+    pub max_transactions: u32,
+    /// Height from which on account history is kept; `None` for no history (`HISTORICAL_ACCOUNT_DATA` in
+    /// `nis.optionalFeatures`, and `nisd.historyFrom`). It does not affect consensus.
+    pub history_from: Option<Height>,
 }
 
 impl ChainParameters {
@@ -107,7 +115,8 @@ impl ChainParameters {
 }
 
 /// `PROOF_OF_IMPORTANCE` or `PROOF_OF_STAKE` in `nis.blockChainFeatures`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "bool", from = "bool")]
 pub enum ImportanceScheme {
     /// Vested balance, outlinks and the structure of the graph count.
     ProofOfImportance,
@@ -115,8 +124,21 @@ pub enum ImportanceScheme {
     ProofOfStake,
 }
 
+impl From<ImportanceScheme> for bool {
+    fn from(value: ImportanceScheme) -> bool {
+        value == ImportanceScheme::ProofOfStake
+    }
+}
+
+impl From<bool> for ImportanceScheme {
+    fn from(value: bool) -> ImportanceScheme {
+        if value { ImportanceScheme::ProofOfStake } else { ImportanceScheme::ProofOfImportance }
+    }
+}
+
 /// `WB_TIME_BASED_VESTING` or `WB_IMMEDIATE_VESTING` in `nis.blockChainFeatures`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "bool", from = "bool")]
 pub enum Vesting {
     /// A tenth of the unvested balance vests every day.
     TimeBased,
@@ -124,8 +146,21 @@ pub enum Vesting {
     Immediate,
 }
 
+impl From<Vesting> for bool {
+    fn from(value: Vesting) -> bool {
+        value == Vesting::Immediate
+    }
+}
+
+impl From<bool> for Vesting {
+    fn from(value: bool) -> Vesting {
+        if value { Vesting::Immediate } else { Vesting::TimeBased }
+    }
+}
+
 /// Heights at which the rules of a chain change.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Forks {
     /// m-of-n multisig accounts.
     pub multisig_m_of_n: u64,

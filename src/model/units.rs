@@ -2,11 +2,13 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// Micro-units in a whole unit of the native currency.
 pub const MICRO: u64 = 1_000_000;
 
 /// A block height; the nemesis block has height 1.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Height(pub u64);
 
 impl Height {
@@ -45,7 +47,7 @@ impl fmt::Display for Height {
 pub const MIN_STAKE: Amount = Amount::whole(10_000);
 
 /// An amount of the native currency in micro-units, at most 2⁶³ − 1.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Amount(pub u64);
 
 impl Amount {
