@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::text;
-use super::wipe;
+use super::wipe::Wipe as _;
 use super::{Context, Decoder, Encoder, ReadError, limits};
 
 const NULL: i32 = -1;
@@ -256,7 +256,7 @@ impl<'a> Decoder<'a> for BinaryDecoder<'a> {
             Cow::Owned(mut text) => {
                 let cut = text::truncate_utf16(&text, units).into_owned();
                 // The text may be a secret.
-                wipe::text(&mut text);
+                text.wipe();
                 Cow::Owned(cut)
             }
         }))

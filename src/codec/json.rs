@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::lenient_json::Value;
 use super::text;
-use super::wipe;
+use super::wipe::Wipe as _;
 use super::{Context, Decoder, Encoder, ReadError, SPLICE_BYTE, limits};
 use crate::crypto::hex_text::decode_hex_into;
 
@@ -68,8 +68,8 @@ impl JsonEncoder {
 
     /// Wipes the output.
     pub fn wipe(&mut self) {
-        wipe::bytes(&mut self.out);
-        wipe::bytes(&mut self.scratch);
+        self.out.wipe();
+        self.scratch.wipe();
     }
 
     fn finish(&mut self, start: usize, first: usize) {
@@ -104,18 +104,6 @@ impl JsonEncoder {
     }
 }
 
-/// The two hex digits of each byte value.
-const HEX_PAIRS: [[u8; 2]; 256] = {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let mut pairs = [[0; 2]; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        pairs[byte] = [DIGITS[byte >> 4], DIGITS[byte & 15]];
-        byte += 1;
-    }
-    pairs
-};
-
 impl Encoder for JsonEncoder {
     fn i32(&mut self, label: &'static str, value: i32) {
         self.i64(label, i64::from(value));
@@ -135,9 +123,8 @@ impl Encoder for JsonEncoder {
             sink.out.push(b'"');
             let start = sink.out.len();
             sink.out.resize(start + 2 * bytes.len(), 0);
-            for (byte, digits) in bytes.iter().zip(sink.out[start..].chunks_exact_mut(2)) {
-                digits.copy_from_slice(&HEX_PAIRS[usize::from(*byte)]);
-            }
+            // The place has two digits for each byte.
+            let _ = hex::encode_to_slice(bytes, &mut sink.out[start..]);
             sink.out.push(b'"');
         });
     }
@@ -264,7 +251,7 @@ impl<'a> Decoder<'a> for JsonDecoder<'a> {
                 let mut bytes = Vec::new();
                 if let Err(error) = decode_hex_into(text, &mut bytes) {
                     // The bytes may be part of a secret.
-                    wipe::bytes(&mut bytes);
+                    bytes.wipe();
                     let text = format!("org.apache.commons.codec.DecoderException: {error}");
                     return Err(ReadError::Argument(text));
                 }

@@ -19,7 +19,7 @@ use std::cmp::Ordering;
 use zeroize::Zeroize;
 
 use super::text::repair_utf8;
-use super::wipe::{self, Wipe, Wiped};
+use super::wipe::{Wipe, Wiped};
 
 /// Maximum nesting depth of containers; deeper text is rejected.
 pub const MAX_DEPTH: usize = 400;
@@ -62,11 +62,11 @@ impl Wipe for Value {
             Self::Null | Self::Bool(_) | Self::HugeInteger => {}
             Self::Integer(number) => number.zeroize(),
             Self::Decimal(number) => number.zeroize(),
-            Self::String(text) => wipe::text(text),
+            Self::String(text) => text.wipe(),
             Self::Array(values) => values.iter_mut().for_each(Wipe::wipe),
             Self::Object(members) => {
                 for (key, value) in members {
-                    wipe::text(key);
+                    key.wipe();
                     value.wipe();
                 }
             }
@@ -354,7 +354,7 @@ impl<'a> Parser<'a> {
 impl Drop for Parser<'_> {
     /// Erases what was read before an error. Otherwise nothing is left.
     fn drop(&mut self) {
-        self.keys.iter_mut().for_each(wipe::text);
+        self.keys.iter_mut().for_each(Wipe::wipe);
         self.values.iter_mut().for_each(Wipe::wipe);
     }
 }
@@ -417,7 +417,7 @@ fn last_of_each_key(keys: Vec<String>, mut values: Vec<Value>) -> Vec<(String, V
         members.retain_mut(|(key, value)| {
             let is_kept = is_repeat.next() == Some(false);
             if !is_kept {
-                wipe::text(key);
+                key.wipe();
                 value.wipe();
             }
             is_kept

@@ -4,35 +4,25 @@ use std::ops::{Deref, DerefMut};
 
 use zeroize::Zeroize;
 
-/// Erases a text with all of its capacity.
-pub fn text(text: &mut String) {
-    #[cfg(test)]
-    erased_log::note(text.as_bytes());
-    text.zeroize();
-}
-
-/// Erases bytes with all of their capacity.
-pub fn bytes(bytes: &mut Vec<u8>) {
-    #[cfg(test)]
-    erased_log::note(bytes);
-    bytes.zeroize();
-}
-
 /// A value that [`Wiped`] can erase.
 pub trait Wipe {
-    /// Overwrites the value.
+    /// Overwrites the value, with all of its capacity.
     fn wipe(&mut self);
 }
 
 impl Wipe for String {
     fn wipe(&mut self) {
-        text(self);
+        #[cfg(test)]
+        erased_log::note(self.as_bytes());
+        self.zeroize();
     }
 }
 
 impl Wipe for Vec<u8> {
     fn wipe(&mut self) {
-        bytes(self);
+        #[cfg(test)]
+        erased_log::note(self);
+        self.zeroize();
     }
 }
 

@@ -9,8 +9,7 @@ use cbc::cipher::{BlockDecryptMut, BlockEncryptMut, KeyIvInit};
 use zeroize::Zeroizing;
 
 use super::hash::keccak256;
-use super::keys::{KeyPair, PublicKey};
-use super::verify::NotAPoint;
+use super::keys::{KeyPair, NotAPoint, PublicKey};
 
 const SALT_BYTES: usize = 32;
 const IV_BYTES: usize = 16;

@@ -7,9 +7,7 @@ pub mod cipher;
 pub mod hash;
 pub mod hex_text;
 pub mod keys;
-pub mod verify;
 
 pub use cipher::CipherError;
 pub use hex_text::HexError;
-pub use keys::{KeyPair, PrivateKey, PublicKey, PublicKeyError, Signature};
-pub use verify::{NotAPoint, Verifier, verify};
+pub use keys::{KeyPair, NotAPoint, PrivateKey, PublicKey, PublicKeyError, Signature, Verifier, verify};

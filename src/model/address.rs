@@ -4,6 +4,7 @@ use std::borrow::Borrow;
 use std::cell::RefCell;
 use std::fmt;
 
+use data_encoding::BASE32;
 use serde::{Deserialize, Serialize};
 
 use crate::crypto::{PublicKey, hash};
@@ -31,7 +32,6 @@ pub const ADDRESS_LENGTH: usize = 40;
 /// Length of a decoded address: the network byte, 20 bytes derived from the key, and a checksum of 4.
 pub const RAW_LENGTH: usize = 25;
 const CHECKSUM_START: usize = 21;
-const ALPHABET: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
 
 /// A valid address in upper-case text, which is also its wire form and its order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -158,30 +158,14 @@ impl fmt::Debug for Address {
 
 fn encode_base32(raw: &[u8; RAW_LENGTH]) -> [u8; ADDRESS_LENGTH] {
     let mut text = [0; ADDRESS_LENGTH];
-    for (chunk, out) in raw.chunks_exact(5).zip(text.chunks_exact_mut(8)) {
-        let bits = chunk.iter().fold(0u64, |bits, byte| bits << 8 | u64::from(*byte));
-        for (position, character) in out.iter_mut().enumerate() {
-            *character = ALPHABET[(bits >> (35 - 5 * position) & 31) as usize];
-        }
-    }
+    BASE32.encode_mut(raw, &mut text);
     text
 }
 
 fn decode_base32(text: &[u8; ADDRESS_LENGTH]) -> Option<[u8; RAW_LENGTH]> {
     let mut raw = [0; RAW_LENGTH];
-    for (chunk, out) in text.chunks_exact(8).zip(raw.chunks_exact_mut(5)) {
-        let mut bits = 0u64;
-        for character in chunk {
-            let value = match character {
-                b'A'..=b'Z' => character - b'A',
-                b'2'..=b'7' => character - b'2' + 26,
-                _ => return None,
-            };
-            bits = bits << 5 | u64::from(value);
-        }
-        out.copy_from_slice(&bits.to_be_bytes()[3..]);
-    }
-    Some(raw)
+    let length = BASE32.decode_mut(text, &mut raw).ok()?;
+    (length == RAW_LENGTH).then_some(raw)
 }
 
 #[cfg(test)]
