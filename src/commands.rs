@@ -19,8 +19,8 @@ use std::sync::atomic::AtomicBool;
 use tempfile::TempDir;
 
 use crate::chain::{
-    self, BlockError, BlockImporter, BrokenChain, CheckpointError, CheckpointScan, HashChain, ImportError,
-    ImportOptions, RollbackError, StoreDifference, StoreVerifier, StoredBlockSource, authentic_nemesis_block,
+    self, BlockError, BlockImporter, BlockSource, BrokenChain, CheckpointError, CheckpointScan, HashChain, ImportError,
+    ImportOptions, RollbackError, StoreDifference, StoreVerifier, authentic_nemesis_block,
 };
 use crate::cli;
 use crate::clock::NetworkClock;
@@ -357,7 +357,7 @@ pub fn check(command: &cli::Check, settings: &Settings, clocks: Clocks, stop: St
     let mut comparison = StoreVerifier::new(&snapshot, &scratch, old_values_from, network.chain.history_from)?;
     let block_at = |height| store::block_row(&snapshot, height)?.map(|row| row.verified_bytes()).transpose();
     let nemesis = block_at(Height::NEMESIS)?.ok_or(BrokenChain::Missing(Height::NEMESIS))?;
-    let source = Box::new(StoredBlockSource::new(Height::NEMESIS.next(), block_at));
+    let source = BlockSource::stored(Height::NEMESIS.next(), block_at);
     let options = ImportOptions { trusted_below, ..CHECK };
     let importer = BlockImporter::from_source(&scratch, &network, nemesis.to_vec(), source, options)?;
     let importer = importer.retain_state_only(old_values_from);

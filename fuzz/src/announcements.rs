@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 
 use nisd::chain::harvest::{HarvestProgress, HarvestRound, UnlockResult, UnlockedAccounts};
-use nisd::chain::{BranchProgress, ChainUpdate, Validity, harvested_branch, rollback};
+use nisd::chain::{ChainUpdate, Validity, pushed_branch, rollback};
 use nisd::codec::{Context, SigningForm};
 use nisd::crypto::{KeyPair, PrivateKey, Verifier};
 use nisd::mempool::{ConfirmedChain, MAX_BYTES, Mempool, MempoolEntry, ShortId, short_id};
@@ -425,7 +425,7 @@ impl<'g> Harness<'g> {
         let (network, now) = (&settings.network, self.now);
         let unconfirmed = self.pool.in_fee_order();
         let snapshot = store.snapshot().expect("a snapshot");
-        let tick = HarvestRound::begin(self.unlocked, now, false, &snapshot, network).expect("a store that works");
+        let tick = HarvestRound::begin(self.unlocked, now, &snapshot, network).expect("a store that works");
         let mut tick = tick.expect("somebody harvests");
         let harvested = loop {
             let progress = tick.step(self.unlocked, || unconfirmed.clone(), &snapshot, network);
@@ -436,14 +436,12 @@ impl<'g> Harness<'g> {
             }
         };
         drop(snapshot);
-        let mut part = harvested_branch(store, network, harvested).expect("a block that follows ours");
+        let part = pushed_branch(store, network, harvested.block, Some(harvested.hashes));
+        let mut part = part.expect("a block that follows ours");
         loop {
-            match part.step(now).expect("a store that works") {
-                BranchProgress::Working(next) => part = next,
-                BranchProgress::Done(outcome) => {
-                    assert_eq!(outcome.validity, Validity::Valid);
-                    return Some(outcome.update.expect("a block more is a better chain"));
-                }
+            if let Some(outcome) = part.step(now).expect("a store that works") {
+                assert_eq!(outcome.validity, Validity::Valid);
+                return Some(outcome.update.expect("a block more is a better chain"));
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use nisd::chain::{BranchOutcome, BranchProgress, CandidateBranch, Validity, rollback};
+use nisd::chain::{BranchOutcome, CandidateBranch, Validity, rollback};
 use nisd::codec::{Context, SigningForm};
 use nisd::crypto::{KeyPair, PublicKey};
 use nisd::model::transaction::{entity_version, wire_version};
@@ -168,12 +168,10 @@ impl Node {
     }
 
     fn offer(&self, common: Height, blocks: Vec<Block>, now: Timestamp) -> BranchOutcome {
-        let part = CandidateBranch::new(&self.store, &self.network, common, blocks).expect("near the tip");
-        let mut part = Box::new(part);
+        let mut part = CandidateBranch::new(&self.store, &self.network, common, blocks).expect("near the tip");
         loop {
-            match part.step(now).expect("a store that works") {
-                BranchProgress::Working(next) => part = next,
-                BranchProgress::Done(outcome) => return outcome,
+            if let Some(outcome) = part.step(now).expect("a store that works") {
+                return outcome;
             }
         }
     }

@@ -45,12 +45,13 @@ fn record_public_keys(ledger: &mut Ledger<'_, impl Write>, transaction: &Transac
 }
 
 /// Values known once the rewards of a block are credited.
+#[derive(Default)]
 pub struct AppliedBlock {
     /// The account credited with the block, if that is not its signer.
     pub beneficiary: Option<Address>,
     /// Id of its first transaction, and the first id after its last one.
     pub ids: (u64, u64),
-    /// The era of the hashes of its transactions.
+    /// The epoch of the hashes of its transactions.
     epoch: HashEpoch,
     /// Id and index of each of its transactions, ordered by id.
     transactions: Vec<(u64, usize)>,
@@ -105,41 +106,33 @@ pub enum Retention {
     State(Height),
 }
 
-/// Stores a processed block with its undo journal. Deletes the journal that falls below the rewrite limit.
+/// Stores a processed block with its undo journal. Deletes what need not be kept any longer.
 pub fn store(
     txn: &mut WriteTxn<'_>,
     header: &StoredHeader,
     block: &Block,
+    retention: Retention,
     rewrite_limit: u64,
 ) -> Result<(), StoreError> {
     let key = block_key(header.height);
     txn.put_unjournaled(Table::Blocks, &key, &header.to_bytes(block))?;
+    let first_journal = match retention {
+        Retention::Chain => {
+            if let Some(old) = header.height.0.checked_sub(rewrite_limit) {
+                txn.delete_unjournaled(Table::Undo, &block_key(Height(old)))?;
+            }
+            Height(0)
+        }
+        Retention::State(from) => {
+            let remembered = block_key(state::remembered_from(txn)?.min(header.height));
+            for _ in 0..PRUNED_PER_BLOCK {
+                let first = txn.cursor(Table::Blocks)?.seek(&[])?.map(|(key, _)| key.to_vec());
+                let Some(forgotten) = first.filter(|first| first.as_slice() < remembered.as_slice()) else { break };
+                txn.delete_unjournaled(Table::Blocks, &forgotten)?;
+            }
+            from
+        }
+    };
     let journal = txn.take_journal();
-    txn.put_unjournaled(Table::Undo, &key, &journal)?;
-    match header.height.0.checked_sub(rewrite_limit) {
-        Some(old) => txn.delete_unjournaled(Table::Undo, &block_key(Height(old))),
-        None => Ok(()),
-    }
-}
-
-/// Like [`store`], but keeps only the blocks needed to process further ones, and undo journals from height `from` on.
-pub fn store_state(
-    txn: &mut WriteTxn<'_>,
-    header: &StoredHeader,
-    block: &Block,
-    from: Height,
-) -> Result<(), StoreError> {
-    let key = block_key(header.height);
-    txn.put_unjournaled(Table::Blocks, &key, &header.to_bytes(block))?;
-    let remembered = block_key(state::remembered_from(txn)?.min(header.height));
-    for _ in 0..PRUNED_PER_BLOCK {
-        let first = txn.cursor(Table::Blocks)?.seek(&[])?.map(|(key, _)| key.to_vec());
-        let Some(forgotten) = first.filter(|first| first.as_slice() < remembered.as_slice()) else { break };
-        txn.delete_unjournaled(Table::Blocks, &forgotten)?;
-    }
-    let journal = txn.take_journal();
-    match header.height < from {
-        true => Ok(()),
-        false => txn.put_unjournaled(Table::Undo, &key, &journal),
-    }
+    if header.height < first_journal { Ok(()) } else { txn.put_unjournaled(Table::Undo, &key, &journal) }
 }

@@ -1,5 +1,5 @@
-//! Processes one block on top of a chain, one step at a time: its proof of importance, its transactions by all rules,
-//! its rewards, and the importances that are due after it.
+//! Processes one block on top of a chain, one step at a time: the signatures of its transactions, its proof of
+//! importance, its transactions by all rules, its rewards, and the importances that are due after it.
 
 use std::collections::BTreeSet;
 
@@ -9,14 +9,15 @@ use super::error::BlockError;
 use super::proof;
 use super::recalculation::{Recalculation, due_after};
 use super::rollback::lowest_undoable;
-use super::signatures::check_block_signature;
-use crate::crypto::Verifier;
+use crate::codec::SigningForm;
+use crate::crypto::hash::keccak256;
+use crate::crypto::{PublicKey, Signature, Verifier};
 use crate::model::transaction::Hashes;
-use crate::model::{Address, Block, Hash256, Height, Network, Timestamp};
+use crate::model::{Address, Block, Hash256, Height, Network, Timestamp, Transaction};
 use crate::rules::{self, Purpose, ValidationContext, ValidationResult};
 use crate::state::registry::ListingUpdate;
 use crate::state::{self, BlockContext, Expiry, HashCompaction, Ledger, Pruning};
-use crate::store::{Read, StoredHeader, Write, WriteTxn};
+use crate::store::{Read, StoreError, StoredHeader, Write, WriteTxn};
 
 /// Parameters for processing a block, besides the state.
 pub struct ExecutionContext<'a> {
@@ -32,44 +33,45 @@ pub struct ExecutionContext<'a> {
     pub seen: &'a mut BTreeSet<Hash256>,
 }
 
-/// A block whose transaction signatures are valid, while it is being processed.
+/// A block that is being processed: first the signatures of its transactions ([`BlockExecution::verify_step`]), then
+/// everything else ([`BlockExecution::step`]).
 pub struct BlockExecution {
     block: Block,
     hashes: Vec<Hashes>,
-    /// Whether a checkpoint covers the block and the parent hash that it names: its signature and proof are not
-    /// checked.
-    trusted: bool,
+    /// Whether a checkpoint covers the block and the parent hash that it names: no signatures and no proof are checked.
+    is_trusted: bool,
     stage: Stage,
+    /// Known once the proof is checked.
+    position: ChainPosition,
+    /// The accounts that the block has read and changed.
+    context: BlockContext,
+    /// Known once the transactions are executed.
+    applied: AppliedBlock,
 }
 
 enum Stage {
+    /// The signatures of its transactions are being checked.
+    CheckingSignatures(SignatureCheck),
     /// Its height, parent and proof are to be checked.
     CheckingProof,
     /// Its transactions are being executed; the number of those done.
-    Executing(Box<BlockContext>, ChainPosition, usize),
+    Executing(usize),
     /// The transactions are executed and the rewards credited; expired leases are processed.
-    Expiring(Box<(BlockContext, AppliedBlock)>, ChainPosition, Expiry),
+    Expiring(Expiry),
     /// Old data is pruned.
-    Pruning(Box<(BlockContext, AppliedBlock)>, ChainPosition, Pruning),
+    Pruning(Pruning),
     /// Its transactions are indexed: the number of those done, and the pending listing update of the last one.
-    Indexing(Box<(BlockContext, AppliedBlock)>, ChainPosition, usize, Option<ListingUpdate>),
+    Indexing(usize, Option<ListingUpdate>),
     /// Changed accounts and other pending state are written.
-    Flushing(Box<(BlockContext, AppliedBlock)>, ChainPosition),
+    Flushing,
     /// The importances that are due are recalculated before the block is stored.
-    Recalculating(Box<(Recalculation, AppliedBlock)>, ChainPosition),
-    /// Some old hashes are compacted before the block is stored.
-    Compacting(Box<(HashCompaction, AppliedBlock)>, ChainPosition),
-}
-
-/// Result of one step.
-enum StepResult {
-    /// There is more to do.
-    Stage(Stage),
-    Stored(StoredHeader),
+    Recalculating(Box<Recalculation>),
+    /// Some old hashes are compacted before the block is stored. That changes nothing that undoing the block restores.
+    Compacting(HashCompaction),
 }
 
 /// Values that follow from the position of a block in the chain.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct ChainPosition {
     hash: Hash256,
     generation_hash: Hash256,
@@ -77,103 +79,130 @@ struct ChainPosition {
 }
 
 impl BlockExecution {
-    /// Creates the processor of a block with the hashes of its transactions.
-    pub fn new(block: Block, hashes: Vec<Hashes>, trusted: bool) -> BlockExecution {
-        BlockExecution { block, hashes, trusted, stage: Stage::CheckingProof }
+    /// Starts a block.
+    pub fn new(block: Block, network: &Network, is_trusted: bool) -> BlockExecution {
+        let check = SignatureCheck::new(&block, network, is_trusted);
+        BlockExecution::at(block, Vec::new(), is_trusted, Stage::CheckingSignatures(check))
     }
 
-    /// Does one step. Returns the header once the block is stored.
+    /// Starts a block whose transactions have valid signatures and these hashes.
+    pub fn verified(block: Block, hashes: Vec<Hashes>) -> BlockExecution {
+        BlockExecution::at(block, hashes, false, Stage::CheckingProof)
+    }
+
+    fn at(block: Block, hashes: Vec<Hashes>, is_trusted: bool, stage: Stage) -> BlockExecution {
+        let context = BlockContext::new(block.height, block.timestamp);
+        let (position, applied) = (ChainPosition::default(), AppliedBlock::default());
+        BlockExecution { block, hashes, is_trusted, stage, position, context, applied }
+    }
+
+    /// Returns the block.
+    pub fn block(&self) -> &Block {
+        &self.block
+    }
+
+    /// Returns the hashes of its transactions, once their signatures are checked.
+    pub fn hashes(&self) -> &[Hashes] {
+        &self.hashes
+    }
+
+    /// Returns whether the signatures of its transactions are checked.
+    pub fn is_verified(&self) -> bool {
+        !matches!(self.stage, Stage::CheckingSignatures(_))
+    }
+
+    /// Checks one signature. Returns whether all are checked.
+    pub fn verify_step(&mut self, verifier: &mut Verifier) -> Result<bool, BlockError> {
+        if let Stage::CheckingSignatures(check) = &mut self.stage {
+            if check.step(&self.block, verifier)? {
+                return Ok(false);
+            }
+            self.hashes = std::mem::take(&mut check.hashes);
+            self.stage = Stage::CheckingProof;
+        }
+        Ok(true)
+    }
+
+    /// Does one step on top of `tip`. Returns the header once the block is stored.
     pub fn step(
         &mut self,
         txn: &mut WriteTxn<'_>,
-        head: &ChainTip,
-        conditions: &mut ExecutionContext<'_>,
+        tip: &ChainTip,
+        env: &mut ExecutionContext<'_>,
     ) -> Result<Option<StoredHeader>, BlockError> {
-        let stage = std::mem::replace(&mut self.stage, Stage::CheckingProof);
-        match self.advance(stage, txn, head, conditions)? {
-            StepResult::Stage(stage) => {
-                self.stage = stage;
-                Ok(None)
-            }
-            StepResult::Stored(block) => Ok(Some(block)),
-        }
-    }
-
-    fn advance(
-        &mut self,
-        stage: Stage,
-        txn: &mut WriteTxn<'_>,
-        head: &ChainTip,
-        conditions: &mut ExecutionContext<'_>,
-    ) -> Result<StepResult, BlockError> {
-        let network = conditions.network;
-        let count = self.block.transactions.len();
-        Ok(StepResult::Stage(match stage {
+        let (network, count) = (env.network, self.block.transactions.len());
+        self.stage = match std::mem::replace(&mut self.stage, Stage::CheckingProof) {
+            Stage::CheckingSignatures(check) => Stage::CheckingSignatures(check),
             Stage::CheckingProof => {
-                let proof = self.check_position(txn, head, conditions)?;
-                Stage::Executing(Box::new(apply::begin(&self.block, txn, network)?), proof, 0)
+                self.position = self.check_position(txn, tip, env)?;
+                self.context = apply::begin(&self.block, txn, network)?;
+                Stage::Executing(0)
             }
-            Stage::Executing(mut context, proof, done) => {
-                let mut ledger = Ledger { txn, block: &mut context, network };
-                if done == count {
-                    let applied = self.credit_rewards(&mut ledger, head, conditions)?;
-                    let expiry = ledger.expiry()?;
-                    Stage::Expiring(Box::new((*context, applied)), proof, expiry)
-                } else {
-                    self.execute(&mut ledger, done, conditions)?;
-                    Stage::Executing(context, proof, done + 1)
+            Stage::Executing(done) if done < count => {
+                self.execute(txn, done, env)?;
+                Stage::Executing(done + 1)
+            }
+            Stage::Executing(_) => {
+                let mut ledger = Ledger { txn, block: &mut self.context, network };
+                if self.block.height != Height::NEMESIS {
+                    let context = validation_context(&ledger, env);
+                    let checked = rules::check_block(&self.block, &self.hashes, &context);
+                    checked.map_err(|rejection| BlockError::from_rejection(rejection, None))?;
                 }
+                self.applied = apply::credit_block(&mut ledger, &self.block, tip.tip.as_ref())?;
+                Stage::Expiring(ledger.expiry()?)
             }
-            Stage::Expiring(mut work, proof, mut expiry) => {
-                let mut ledger = Ledger { txn, block: &mut work.0, network };
+            Stage::Expiring(mut expiry) => {
+                let mut ledger = Ledger { txn, block: &mut self.context, network };
                 match (expiry.step(&mut ledger)?, ledger.pruning()) {
-                    (true, _) => Stage::Expiring(work, proof, expiry),
-                    (false, Some(pruning)) => Stage::Pruning(work, proof, pruning),
-                    (false, None) => Stage::Indexing(work, proof, 0, None),
+                    (true, _) => Stage::Expiring(expiry),
+                    (false, Some(pruning)) => Stage::Pruning(pruning),
+                    (false, None) => Stage::Indexing(0, None),
                 }
             }
-            Stage::Pruning(work, proof, mut pruning) => match pruning.step(txn)? {
-                true => Stage::Pruning(work, proof, pruning),
-                false => Stage::Indexing(work, proof, 0, None),
+            Stage::Pruning(mut pruning) => match pruning.step(txn)? {
+                true => Stage::Pruning(pruning),
+                false => Stage::Indexing(0, None),
             },
-            Stage::Indexing(work, proof, done, Some(mut relisting)) => {
-                let relisting = relisting.step(txn, network.byte)?.then_some(relisting);
-                Stage::Indexing(work, proof, done, relisting)
+            Stage::Indexing(done, Some(mut update)) => {
+                let is_more = update.step(txn, network.byte)?;
+                Stage::Indexing(done, is_more.then_some(update))
             }
-            Stage::Indexing(work, proof, done, None) if done == count => Stage::Flushing(work, proof),
-            Stage::Indexing(mut work, proof, done, None) => {
-                let (context, applied) = &mut *work;
-                let mut ledger = Ledger { txn, block: context, network };
-                let relisting = apply::index_transaction(&mut ledger, &self.block, &self.hashes, applied, done)?;
-                Stage::Indexing(work, proof, done + 1, relisting)
+            Stage::Indexing(done, None) if done < count => {
+                let mut ledger = Ledger { txn, block: &mut self.context, network };
+                let update =
+                    apply::index_transaction(&mut ledger, &self.block, &self.hashes, &self.applied, done)?;
+                Stage::Indexing(done + 1, update)
             }
-            Stage::Flushing(mut work, proof) => {
-                if (Ledger { txn, block: &mut work.0, network }).flush_step()? {
-                    return Ok(StepResult::Stage(Stage::Flushing(work, proof)));
+            Stage::Indexing(..) => Stage::Flushing,
+            Stage::Flushing => match (Ledger { txn, block: &mut self.context, network }).flush_step()? {
+                true => Stage::Flushing,
+                false => {
+                    self.context = BlockContext::new(self.block.height, self.block.timestamp);
+                    match due_after(self.block.height) {
+                        Some(due) => Stage::Recalculating(Box::new(Recalculation::new(due))),
+                        None => self.begin_compaction(txn, tip)?,
+                    }
                 }
-                let (_, applied) = *work;
-                match due_after(self.block.height) {
-                    Some(due) => Stage::Recalculating(Box::new((Recalculation::new(due), applied)), proof),
-                    None => self.begin_compaction(txn, head, applied, proof)?,
-                }
-            }
-            Stage::Recalculating(mut work, proof) => match work.0.step(txn, network)? {
-                true => Stage::Recalculating(work, proof),
-                false => self.begin_compaction(txn, head, work.1, proof)?,
             },
-            Stage::Compacting(mut work, proof) => match work.0.step(txn)? {
-                true => Stage::Compacting(work, proof),
-                false => return self.store(txn, head, work.1, proof, conditions),
+            Stage::Recalculating(mut recalculation) => match recalculation.step(txn, network)? {
+                true => Stage::Recalculating(recalculation),
+                false => self.begin_compaction(txn, tip)?,
             },
-        }))
+            Stage::Compacting(mut compaction) => match compaction.step(txn)? {
+                true => Stage::Compacting(compaction),
+                false => return self.store(txn, tip, env).map(Some),
+            },
+        };
+        Ok(None)
     }
 
-    /// Undoes everything done for the block so far, so that it can start again.
-    pub fn restart(&mut self, txn: &mut WriteTxn<'_>, head: &ChainTip) -> Result<(), BlockError> {
+    /// Undoes everything done for the block so far, so that it can start again. The signatures stay checked.
+    pub fn restart(&mut self, txn: &mut WriteTxn<'_>, tip: &ChainTip) -> Result<(), BlockError> {
         let begun = txn.take_journal();
         txn.undo(&begun)?;
         self.stage = Stage::CheckingProof;
-        let in_force = if head.tip.is_some() { head.height().next().importance_height() } else { Height(0) };
+        let in_force = if tip.tip.is_some() { tip.height().next().importance_height() } else { Height(0) };
         Ok(state::delete_lists_above(txn, in_force)?)
     }
 
@@ -181,146 +210,106 @@ impl BlockExecution {
     fn check_position(
         &mut self,
         txn: &WriteTxn<'_>,
-        head: &ChainTip,
-        conditions: &mut ExecutionContext<'_>,
+        tip: &ChainTip,
+        env: &mut ExecutionContext<'_>,
     ) -> Result<ChainPosition, BlockError> {
-        let network = conditions.network;
-        let refused = |result| Err(BlockError::Rejected(result, None));
-        if self.block.height != head.height().next() {
-            return refused(ValidationResult::FailureBlockUnexpectedHeight);
+        let network = env.network;
+        let rejected = |result| Err(BlockError::Rejected(result, None));
+        if self.block.height != tip.height().next() {
+            return rejected(ValidationResult::FailureBlockUnexpectedHeight);
         }
-        let difficulty = head.window.difficulty(network.chain.target_time).ok_or(BlockError::ZeroElapsedTime)?;
-        let Some(parent) = &head.tip else {
-            let (hash, good) = check_block_signature(&self.block, self.trusted, conditions.verifier);
-            let proof = ChainPosition { hash, generation_hash: network.generation_hash, difficulty };
-            return if good { Ok(proof) } else { refused(ValidationResult::FailureBlockUnverifiable) };
+        let difficulty = tip.window.difficulty(network.chain.target_time).ok_or(BlockError::ZeroElapsedTime)?;
+        let generation_hash = match &tip.tip {
+            None => network.generation_hash,
+            Some(parent) => {
+                self.block.previous_hash = parent.hash.into();
+                proof::generation_hash(&parent.generation_hash, &self.block.signer)
+            }
         };
-        self.block.previous_hash = parent.hash.into();
-        let generation_hash = proof::generation_hash(&parent.generation_hash, &self.block.signer);
-        let (hash, good) = check_block_signature(&self.block, self.trusted, conditions.verifier);
+        let (hash, good) = check_block_signature(&self.block, self.is_trusted, env.verifier);
         if !good {
-            return refused(ValidationResult::FailureBlockUnverifiable);
+            return rejected(ValidationResult::FailureBlockUnverifiable);
         }
-        if !self.trusted && !self.is_hit(txn, parent, &generation_hash, difficulty, network)? {
-            return refused(ValidationResult::FailureBlockNotHit);
+        if let Some(parent) = tip.tip.as_ref().filter(|_| !self.is_trusted) {
+            let signer = Address::from_public_key(&self.block.signer, network.byte);
+            let importance = harvesting_importance(txn, &signer, self.block.height, network)?;
+            let elapsed = self.block.timestamp.0.wrapping_sub(parent.timestamp.0);
+            let target = proof::target(elapsed, importance, difficulty, &network.chain);
+            if !proof::is_hit(proof::hit(&generation_hash), &target) {
+                return rejected(ValidationResult::FailureBlockNotHit);
+            }
         }
         Ok(ChainPosition { hash, generation_hash, difficulty })
     }
 
-    fn is_hit(
-        &self,
-        state: &impl Read,
-        parent: &StoredHeader,
-        generation_hash: &Hash256,
-        difficulty: u64,
-        network: &Network,
-    ) -> Result<bool, BlockError> {
-        let signer = Address::from_public_key(&self.block.signer, network.byte);
-        let importance = harvesting_importance(state, &signer, self.block.height, network)?;
-        let elapsed = self.block.timestamp.0.wrapping_sub(parent.timestamp.0);
-        let target = proof::target(elapsed, importance, difficulty, &network.chain);
-        Ok(proof::is_hit(proof::hit(generation_hash), &target))
-    }
-
     fn execute(
-        &self,
-        ledger: &mut Ledger<'_, impl Write>,
+        &mut self,
+        txn: &mut WriteTxn<'_>,
         index: usize,
-        conditions: &mut ExecutionContext<'_>,
+        env: &mut ExecutionContext<'_>,
     ) -> Result<(), BlockError> {
         let (transaction, hashes) = (&self.block.transactions[index], &self.hashes[index]);
-        if hashes.all().any(|hash| conditions.seen.contains(hash)) {
+        if hashes.all().any(|hash| env.seen.contains(hash)) {
             return Err(BlockError::Rejected(ValidationResult::FailureTransactionDuplicateInChain, Some(index)));
         }
-        let effects = match self.block.height {
-            Height::NEMESIS => {
-                let mut effects = Vec::new();
-                state::effects(transaction, ledger.txn, ledger.network.byte, &mut effects)?;
-                effects
-            }
+        let mut ledger = Ledger { txn, block: &mut self.context, network: env.network };
+        let mut effects = Vec::new();
+        match self.block.height {
+            Height::NEMESIS => state::effects(transaction, ledger.txn, env.network.byte, &mut effects)?,
             _ => {
                 // Rules and effects need the same accounts: each is read once.
-                for account in rules::participants(transaction, ledger.network.byte) {
+                for account in rules::participants(transaction, env.network.byte) {
                     ledger.account(&account)?;
                 }
-                let context = self.validation_context(ledger, conditions);
-                let checked = rules::check_transaction(transaction, &context);
-                checked.map_err(|rejection| BlockError::from_rejection(rejection, Some(index)))?
+                let checked = rules::check_transaction(transaction, &validation_context(&ledger, env));
+                effects = checked.map_err(|rejection| BlockError::from_rejection(rejection, Some(index)))?;
             }
-        };
-        apply::apply_transaction(ledger, transaction, &effects)?;
-        conditions.seen.extend(hashes.all());
+        }
+        apply::apply_transaction(&mut ledger, transaction, &effects)?;
+        env.seen.extend(hashes.all());
         Ok(())
     }
 
-    fn validation_context<'a>(
-        &self,
-        ledger: &'a Ledger<'_, impl Write>,
-        conditions: &ExecutionContext<'a>,
-    ) -> ValidationContext<'a> {
-        let ExecutionContext { network, now, .. } = *conditions;
-        let (state, block, height) = (&*ledger.txn, Some(&*ledger.block), self.block.height);
-        ValidationContext { state, block, network, height, now, purpose: Purpose::BlockProcessing }
-    }
-
-    /// Applies the rules for the block as a whole, then credits its rewards.
-    fn credit_rewards(
-        &self,
-        ledger: &mut Ledger<'_, impl Write>,
-        head: &ChainTip,
-        conditions: &ExecutionContext<'_>,
-    ) -> Result<AppliedBlock, BlockError> {
-        if self.block.height != Height::NEMESIS {
-            let checked = rules::check_block(&self.block, &self.hashes, &self.validation_context(ledger, conditions));
-            checked.map_err(|rejection| BlockError::from_rejection(rejection, None))?;
-        }
-        Ok(apply::credit_block(ledger, &self.block, head.tip.as_ref())?)
-    }
-
-    /// Starts compacting old hashes. Compaction changes nothing that undoing the block would restore.
-    fn begin_compaction(
-        &self,
-        state: &impl Read,
-        head: &ChainTip,
-        applied: AppliedBlock,
-        proof: ChainPosition,
-    ) -> Result<Stage, BlockError> {
+    fn begin_compaction(&self, state: &impl Read, tip: &ChainTip) -> Result<Stage, BlockError> {
         let hashes = self.hashes.iter().map(|hashes| 1 + hashes.children.len()).sum();
-        let final_height = head.tip.as_ref().map_or(Ok(Height(0)), |tip| lowest_undoable(state, tip.height))?;
-        let packing = HashCompaction::new(state, final_height, hashes)?;
-        Ok(Stage::Compacting(Box::new((packing, applied)), proof))
+        let final_height = tip.tip.as_ref().map_or(Ok(Height(0)), |tip| lowest_undoable(state, tip.height))?;
+        Ok(Stage::Compacting(HashCompaction::new(state, final_height, hashes)?))
     }
 
     fn store(
-        &self,
+        &mut self,
         txn: &mut WriteTxn<'_>,
-        head: &ChainTip,
-        applied: AppliedBlock,
-        proof: ChainPosition,
-        conditions: &ExecutionContext<'_>,
-    ) -> Result<StepResult, BlockError> {
-        let elapsed = |parent: &StoredHeader| self.block.timestamp.0.wrapping_sub(parent.timestamp.0);
-        let score = head
-            .tip
-            .as_ref()
-            .map_or(0, |parent| parent.score + i128::from(proof::block_score(proof.difficulty, elapsed(parent))));
+        tip: &ChainTip,
+        env: &ExecutionContext<'_>,
+    ) -> Result<StoredHeader, BlockError> {
+        let (block, ChainPosition { hash, generation_hash, difficulty }) = (&self.block, self.position);
+        let score = tip.tip.as_ref().map_or(0, |parent| {
+            let elapsed = block.timestamp.0.wrapping_sub(parent.timestamp.0);
+            parent.score + i128::from(proof::block_score(difficulty, elapsed))
+        });
         let header = StoredHeader {
-            height: self.block.height,
-            hash: proof.hash,
-            generation_hash: proof.generation_hash,
-            timestamp: self.block.timestamp,
-            difficulty: proof.difficulty,
+            height: block.height,
+            hash,
+            generation_hash,
+            timestamp: block.timestamp,
+            difficulty,
             score,
-            total_fee: self.block.total_fee(),
-            beneficiary: applied.beneficiary,
-            ids: applied.ids,
+            total_fee: block.total_fee(),
+            beneficiary: self.applied.beneficiary,
+            ids: self.applied.ids,
         };
-        match conditions.retention {
-            Retention::Chain => apply::store(txn, &header, &self.block, conditions.network.chain.rewrite_limit)?,
-            Retention::State(from) => apply::store_state(txn, &header, &self.block, from)?,
-        }
-        Ok(StepResult::Stored(header))
+        apply::store(txn, &header, block, env.retention, env.network.chain.rewrite_limit)?;
+        Ok(header)
     }
+}
+
+fn validation_context<'a>(
+    ledger: &'a Ledger<'_, impl Write>,
+    env: &ExecutionContext<'a>,
+) -> ValidationContext<'a> {
+    let ExecutionContext { network, now, .. } = *env;
+    let (state, block, height) = (&*ledger.txn, Some(&*ledger.block), ledger.block.height);
+    ValidationContext { state, block, network, height, now, purpose: Purpose::BlockProcessing }
 }
 
 /// Returns the importance with which an account signs a block at a height, in whole units. An importance of another
@@ -330,9 +319,71 @@ pub fn harvesting_importance(
     signer: &Address,
     height: Height,
     network: &Network,
-) -> Result<u64, BlockError> {
+) -> Result<u64, StoreError> {
     let account = state::account(state, signer)?;
     let harvester = account.forwarded(height, network.chain.rewrite_limit).unwrap_or(*signer);
     let last = state::importance(state, &harvester)?.filter(|last| last.height == height.importance_height());
     Ok(last.map_or(0, |last| proof::effective_importance(last.importance, network.total_amount)))
+}
+
+/// The check of all transaction signatures of one block.
+pub struct SignatureCheck {
+    hashes: Vec<Hashes>,
+    /// Number of checked cosignatures of the last checked transaction.
+    cosignatures: usize,
+    /// Whether only hashes are computed.
+    trusted: bool,
+}
+
+impl SignatureCheck {
+    /// Starts with the first transaction. Signatures in the treasury re-issuance block are not checked: its
+    /// transactions must be those that the network agreed on.
+    pub fn new(block: &Block, network: &Network, trusted: bool) -> SignatureCheck {
+        let treasury = block.height > Height::NEMESIS && block.height.0 == network.chain.forks.treasury_reissuance;
+        let hashes = Vec::with_capacity(block.transactions.len());
+        SignatureCheck { hashes, cosignatures: 0, trusted: trusted || treasury }
+    }
+
+    /// Checks one signature, of a transaction or a cosignature. Returns `false` once all are checked.
+    pub fn step(&mut self, block: &Block, verifier: &mut Verifier) -> Result<bool, BlockError> {
+        let unverifiable = |index| {
+            Err(BlockError::Rejected(ValidationResult::FailureTransactionUnverifiable, Some(index)))
+        };
+        if let Some(cosignature) = self.pending_cosignature(block) {
+            let good = self.is_good(cosignature, &cosignature.signed_bytes(), verifier);
+            self.cosignatures += 1;
+            return if good { Ok(true) } else { unverifiable(self.hashes.len() - 1) };
+        }
+        let Some(transaction) = block.transactions.get(self.hashes.len()) else { return Ok(false) };
+        let signed = transaction.signed_bytes();
+        if !self.is_good(transaction, &signed, verifier) {
+            return unverifiable(self.hashes.len());
+        }
+        let own = Hash256(keccak256(&signed));
+        self.hashes.push(Hashes { own, children: transaction.children().map(Transaction::hash).collect() });
+        self.cosignatures = 0;
+        Ok(true)
+    }
+
+    /// Returns the first unchecked cosignature of the last checked transaction.
+    fn pending_cosignature<'b>(&self, block: &'b Block) -> Option<&'b Transaction> {
+        let last = block.transactions.get(self.hashes.len().checked_sub(1)?)?;
+        last.cosignatures().get(self.cosignatures)
+    }
+
+    fn is_good(&self, entity: &Transaction, signed: &[u8], verifier: &mut Verifier) -> bool {
+        self.trusted || is_good(verifier, &entity.signer, signed, entity.signature.as_ref())
+    }
+}
+
+/// Returns the hash of a block, and whether it is trusted or its signature is valid.
+pub fn check_block_signature(block: &Block, trusted: bool, verifier: &mut Verifier) -> (Hash256, bool) {
+    let signed = block.to_bytes(SigningForm::NonVerifiable);
+    let good = trusted || is_good(verifier, &block.signer, &signed, block.signature.as_ref());
+    (Hash256(keccak256(&signed)), good)
+}
+
+/// Returns whether a signature is valid. A key that is not a point of the curve counts as an invalid signature.
+fn is_good(verifier: &mut Verifier, signer: &PublicKey, signed: &[u8], signature: Option<&Signature>) -> bool {
+    signature.is_some_and(|signature| verifier.verify(signer, signed, signature).unwrap_or(false))
 }

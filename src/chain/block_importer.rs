@@ -1,20 +1,17 @@
 //! Imports blocks in small steps.
 
 use std::collections::{BTreeSet, VecDeque};
-use std::fmt;
+
+use thiserror::Error;
 
 use super::apply::Retention;
-use super::block_execution::{BlockExecution, ExecutionContext};
+use super::block_execution::{BlockExecution, ExecutionContext, check_block_signature};
 use super::chain_tip::ChainTip;
 use super::error::BlockError;
-use super::nemesis::nemesis_block;
-use super::signatures::{BadSignature, SignatureCheck};
-use super::source::{BlockSource, SourceError};
 use crate::codec::Context;
 use crate::codec::block_file::{BlockFile, BlockFileError, BlockFiles, block_height};
 use crate::crypto::Verifier;
-use crate::model::{Block, Hash256, Height, Network, Timestamp};
-use crate::rules::ValidationResult;
+use crate::model::{Address, Block, BlockKind, Hash256, Height, Network, Timestamp};
 use crate::store::{Store, StoreError, StoredHeader, WriteTxn, block_row};
 
 /// Default limit of changed rows per batch. Each changed row takes at most a page of memory, or a few more.
@@ -49,50 +46,63 @@ pub enum ImportProgress {
 }
 
 /// Why the import stopped. The blocks before were committed.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum ImportError {
-    /// The block at this height is rejected.
+    /// The block at this height is rejected, or the store failed there.
+    #[error("{}", block_error(*.0, .1))]
     Block(Height, BlockError),
     /// A file cannot be read further after this height.
+    #[error("after height {0}: {1}")]
     File(Height, BlockFileError),
     /// A file holds another block at a height that the store already has.
+    #[error(
+        "the file holds another block at height {0} than the store; use an empty data folder for another chain, or roll \
+         back below that height"
+    )]
     OtherChain(Height),
 }
 
-impl fmt::Display for ImportError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            // The store failed, not the block.
-            ImportError::Block(height, BlockError::Store(error)) => write!(f, "at height {height}: {error}"),
-            ImportError::Block(height, error) => write!(f, "the block at height {height} is rejected: {error}"),
-            ImportError::File(height, error) => write!(f, "after height {height}: {error}"),
-            ImportError::OtherChain(height) => write!(
-                f,
-                "the file holds another block at height {height} than the store; \
-                 use an empty data folder for another chain, or roll back below that height"
-            ),
-        }
+fn block_error(height: Height, error: &BlockError) -> String {
+    match error {
+        // The store failed, not the block.
+        BlockError::Store(error) => format!("at height {height}: {error}"),
+        error => format!("the block at height {height} is rejected: {error}"),
     }
 }
 
-impl std::error::Error for ImportError {}
+/// Reads the verifiable binary form of the block at a height of a store, if there is one.
+type BlockAt<'s> = Box<dyn Fn(Height) -> Result<Option<&'s [u8]>, StoreError> + 's>;
 
-/// Result of reading the next block of the source.
-enum ReadResult {
-    /// A block that the chain does not have.
-    New,
-    /// A block that the chain already has; there may be more.
-    Known,
-    End,
+/// Blocks to import, in the order of their heights.
+pub enum BlockSource<'s> {
+    /// The blocks of files.
+    Files(BlockFiles<'s>),
+    /// The blocks of a store from a height on.
+    Store(Height, BlockAt<'s>),
 }
 
-enum Stage {
-    /// The next block is to be read.
-    Reading,
-    /// The signatures of its transactions are being checked.
-    CheckingSignatures(Box<(Block, SignatureCheck)>),
-    /// It is being processed on top of the chain.
-    Executing(Box<BlockExecution>),
+impl<'s> BlockSource<'s> {
+    /// Returns the blocks of a store from `first` on.
+    pub fn stored(
+        first: Height,
+        block_at: impl Fn(Height) -> Result<Option<&'s [u8]>, StoreError> + 's,
+    ) -> BlockSource<'s> {
+        BlockSource::Store(first, Box::new(block_at))
+    }
+
+    /// Reads the bytes of the next block, which follows the one at `height`. Returns whether there is one.
+    fn next(&mut self, block: &mut Vec<u8>, height: Height) -> Result<bool, ImportError> {
+        match self {
+            BlockSource::Files(files) => files.next(block).map_err(|error| ImportError::File(height, error)),
+            BlockSource::Store(next, block_at) => {
+                let found = block_at(*next).map_err(|error| ImportError::Block(height.next(), error.into()))?;
+                block.clear();
+                block.extend_from_slice(found.unwrap_or_default());
+                *next = next.next();
+                Ok(found.is_some())
+            }
+        }
+    }
 }
 
 /// Imports blocks from a source, such as files, into a store. Every call of [`BlockImporter::step`] does a small piece of
@@ -102,19 +112,17 @@ pub struct BlockImporter<'s> {
     network: &'s Network,
     /// The bytes of the nemesis block, until it is committed.
     nemesis: Vec<u8>,
-    source: Box<dyn BlockSource + 's>,
+    source: BlockSource<'s>,
     options: ImportOptions,
-    state_only_from: Option<Height>,
+    retention: Retention,
     verifier: Verifier,
     buffer: Vec<u8>,
-    /// A block that was handed over, to be processed instead of reading one.
-    submitted: Option<Box<Block>>,
     /// Whether blocks are kept in memory until they are committed.
     can_retry: bool,
-    /// Uncommitted blocks of the source, kept because the store may fail to commit them.
+    /// Uncommitted blocks of the source, kept because the store may fail to commit them, and how many of them were read;
+    /// the others are to be read again before the source.
     uncommitted: VecDeque<Vec<u8>>,
-    /// Blocks to import again after a failure, before further blocks are read from the source.
-    to_retry: VecDeque<Vec<u8>>,
+    reread: usize,
     batch: Option<WriteTxn<'s>>,
     first_of_batch: Option<Height>,
     steps: u32,
@@ -124,7 +132,8 @@ pub struct BlockImporter<'s> {
     head: ChainTip,
     seen: BTreeSet<Hash256>,
     committed: Height,
-    stage: Stage,
+    /// The block in progress.
+    current: Option<Box<BlockExecution>>,
     failure: Option<ImportError>,
 }
 
@@ -137,7 +146,7 @@ impl<'s> BlockImporter<'s> {
         files: Vec<BlockFile<'s>>,
         options: ImportOptions,
     ) -> Result<BlockImporter<'s>, StoreError> {
-        BlockImporter::from_source(store, network, nemesis, Box::new(BlockFiles::new(files)), options)
+        BlockImporter::from_source(store, network, nemesis, BlockSource::Files(BlockFiles::new(files)), options)
     }
 
     /// Like [`BlockImporter::new`], with blocks from any source.
@@ -145,11 +154,10 @@ impl<'s> BlockImporter<'s> {
         store: &'s Store,
         network: &'s Network,
         nemesis: Vec<u8>,
-        source: Box<dyn BlockSource + 's>,
+        source: BlockSource<'s>,
         options: ImportOptions,
     ) -> Result<BlockImporter<'s>, StoreError> {
-        let snapshot = store.snapshot()?;
-        let head = ChainTip::load(&snapshot)?;
+        let head = ChainTip::load(&store.snapshot()?)?;
         let committed = head.height();
         let nemesis = if head.tip.is_none() { nemesis } else { Vec::new() };
         Ok(BlockImporter {
@@ -158,13 +166,12 @@ impl<'s> BlockImporter<'s> {
             nemesis,
             source,
             options,
-            state_only_from: None,
+            retention: Retention::Chain,
             verifier: Verifier::default(),
             buffer: Vec::new(),
-            submitted: None,
             can_retry: false,
             uncommitted: VecDeque::new(),
-            to_retry: VecDeque::new(),
+            reread: 0,
             batch: None,
             first_of_batch: None,
             steps: 0,
@@ -173,7 +180,7 @@ impl<'s> BlockImporter<'s> {
             head,
             seen: BTreeSet::new(),
             committed,
-            stage: Stage::Reading,
+            current: None,
             failure: None,
         })
     }
@@ -181,7 +188,7 @@ impl<'s> BlockImporter<'s> {
     /// Makes a scratch store hold little more than the state: the last blocks, and undo journals from a height on. Such
     /// an import cannot be continued later.
     pub fn retain_state_only(self, old_values_from: Height) -> BlockImporter<'s> {
-        BlockImporter { state_only_from: Some(old_values_from), ..self }
+        BlockImporter { retention: Retention::State(old_values_from), ..self }
     }
 
     /// Returns the last imported block, committed or not; `None` if there is none.
@@ -189,14 +196,22 @@ impl<'s> BlockImporter<'s> {
         self.head.tip.as_ref()
     }
 
+    /// Returns the height of the last imported block, committed or not; 0 if there is none.
+    pub fn height(&self) -> Height {
+        self.head.height()
+    }
+
     /// Returns the height of the last committed block; 0 if there is none.
     pub fn committed(&self) -> Height {
         self.committed
     }
 
-    /// Returns the bytes read from the source, and its total size, if that is known.
+    /// Returns the bytes read from the files, and their total size, if that is known.
     pub fn bytes(&self) -> Option<(u64, u64)> {
-        self.source.progress()
+        match &self.source {
+            BlockSource::Files(files) => files.progress(),
+            BlockSource::Store(..) => None,
+        }
     }
 
     /// Sets the number of changed rows after which a batch is committed, at the end of the block that reaches them.
@@ -210,22 +225,17 @@ impl<'s> BlockImporter<'s> {
         self.can_retry = true;
     }
 
-    /// Returns whether the next step would read a block, so that one can be handed over.
+    /// Returns whether the next step would read a block, so that one can be handed over instead.
     pub fn accepts_block(&self) -> bool {
-        matches!(self.stage, Stage::Reading)
-            && self.submitted.is_none()
-            && !self.is_commit_due
-            && self.failure.is_none()
+        self.current.is_none() && !self.is_commit_due && self.failure.is_none()
     }
 
-    /// Sets the block to process next, instead of one of the source. [`BlockImporter::retry`] does not repeat it.
-    pub fn submit_block(&mut self, block: Box<Block>) {
-        self.submitted = Some(block);
-    }
-
-    /// Returns the height of the last imported block, committed or not; 0 if there is none.
-    pub fn height(&self) -> Height {
-        self.head.height()
+    /// Starts a block that follows the tip, instead of one of the source. [`BlockImporter::retry`] does not repeat it.
+    pub fn submit_block(&mut self, block: Block) {
+        let height = self.height().next();
+        if let Err(error) = self.start(block) {
+            self.end_with(ImportError::Block(height, error));
+        }
     }
 
     /// Does one piece of work; `now` is network time. After an error nothing more can be imported. The whole blocks
@@ -233,24 +243,45 @@ impl<'s> BlockImporter<'s> {
     pub fn step(&mut self, now: Timestamp) -> Result<ImportProgress, ImportError> {
         self.steps += 1;
         let height = self.height().next();
-        if self.is_commit_due {
-            return self.commit_full().or_else(|error| self.fail(ImportError::Block(self.height(), error)));
-        }
-        if self.failure.is_some() {
-            return match self.poll_sync(ImportProgress::Working) {
-                Ok(ImportProgress::Working) => self.failure.take().map_or(Ok(ImportProgress::Working), Err),
-                other => other,
+        let result = if self.is_commit_due {
+            self.commit_full().map_err(|error| ImportError::Block(self.height(), error))
+        } else if self.failure.is_some() {
+            return match self.poll_sync()? {
+                true => self.failure.take().map_or(Ok(ImportProgress::Working), Err),
+                false => Ok(ImportProgress::Syncing),
             };
-        }
-        let result = match std::mem::replace(&mut self.stage, Stage::Reading) {
-            Stage::Reading => return self.read(),
-            Stage::CheckingSignatures(work) => self.check_signatures(work),
-            Stage::Executing(admission) => self.execute(admission, now),
+        } else if let Some(block) = self.current.take() {
+            let executed = self.execute(block, now).map(|()| ImportProgress::Working);
+            executed.map_err(|error| ImportError::Block(height, error))
+        } else {
+            match self.read() {
+                Ok(true) => Ok(ImportProgress::Working),
+                Ok(false) if self.batch.is_some() => {
+                    self.is_commit_due = true;
+                    Ok(ImportProgress::Working)
+                }
+                Ok(false) => return Ok(if self.poll_sync()? { ImportProgress::Done } else { ImportProgress::Syncing }),
+                Err(error) => Err(error),
+            }
         };
         match result {
-            Ok(progress) => Ok(progress),
-            Err(error) => self.fail(ImportError::Block(height, error)),
+            // The write transaction is in an unknown state. Earlier commits stay.
+            Err(error @ ImportError::Block(_, BlockError::Store(_))) => {
+                self.batch = None;
+                Err(error)
+            }
+            Err(error) => {
+                self.end_with(error);
+                Ok(ImportProgress::Working)
+            }
+            progress => progress,
         }
+    }
+
+    /// Ends the import with an error, after the whole blocks before it are committed.
+    fn end_with(&mut self, error: ImportError) {
+        self.is_commit_due = self.batch.is_some();
+        self.failure = Some(error);
     }
 
     /// Commits the whole blocks imported so far and waits until they are durable. A block in progress starts again
@@ -269,41 +300,36 @@ impl<'s> BlockImporter<'s> {
 
     /// Commits a full batch, after making the commit before it durable.
     fn commit_full(&mut self) -> Result<ImportProgress, BlockError> {
-        let was_unsettled = self.store.has_unsynced_commit();
-        match self.store.poll_sync()? {
-            true if !was_unsettled => self.commit_by(WriteTxn::commit_deferred_sync),
-            // The commit is a step of its own, so that it can be measured.
-            _ => Ok(ImportProgress::Syncing),
+        let was_synced = !self.store.has_unsynced_commit();
+        // The commit is a step of its own, so that it can be measured.
+        match self.store.poll_sync()? && was_synced {
+            true => self.commit_by(WriteTxn::commit_deferred_sync),
+            false => Ok(ImportProgress::Syncing),
         }
     }
 
-    /// Makes all commits durable. Returns `then` once they are.
-    fn poll_sync(&self, then: ImportProgress) -> Result<ImportProgress, ImportError> {
-        match self.store.poll_sync() {
-            Ok(true) => Ok(then),
-            Ok(false) => Ok(ImportProgress::Syncing),
-            Err(error) => Err(ImportError::Block(self.height(), error.into())),
-        }
+    /// Makes all commits durable. Returns whether they are.
+    fn poll_sync(&self) -> Result<bool, ImportError> {
+        self.store.poll_sync().map_err(|error| ImportError::Block(self.height(), error.into()))
     }
 
     fn commit_by(&mut self, commit: fn(WriteTxn<'s>) -> Result<(), StoreError>) -> Result<ImportProgress, BlockError> {
         self.steps = 0;
         self.is_commit_due = false;
         let Some(mut batch) = self.batch.take() else { return Ok(ImportProgress::Working) };
-        if let Stage::Executing(admission) = &mut self.stage {
-            admission.restart(&mut batch, &self.head)?;
+        if let Some(block) = self.current.as_mut().filter(|block| block.is_verified()) {
+            block.restart(&mut batch, &self.head)?;
             self.seen.clear();
         }
         commit(batch)?;
-        let in_hand = usize::from(!matches!(self.stage, Stage::Reading));
-        self.uncommitted.drain(..self.uncommitted.len().saturating_sub(in_hand));
+        let done = self.reread.saturating_sub(usize::from(self.current.is_some()));
+        self.uncommitted.drain(..done);
+        self.reread -= done;
         let last = self.height();
         self.committed = last;
         self.nemesis = Vec::new();
-        Ok(self
-            .first_of_batch
-            .take()
-            .map_or(ImportProgress::Working, |first| ImportProgress::Committed { first, last }))
+        let first = self.first_of_batch.take();
+        Ok(first.map_or(ImportProgress::Working, |first| ImportProgress::Committed { first, last }))
     }
 
     /// Continues after a failure of the store. Uncommitted blocks are imported again, if [`BlockImporter::allow_retry`] was
@@ -312,170 +338,136 @@ impl<'s> BlockImporter<'s> {
         self.head = ChainTip::load(&self.store.snapshot()?)?;
         self.batch = None;
         self.first_of_batch = None;
-        self.stage = Stage::Reading;
+        self.current = None;
         self.failure = None;
         self.steps = 0;
         self.is_commit_due = false;
         self.seen.clear();
-        self.uncommitted.append(&mut self.to_retry);
-        self.to_retry = std::mem::take(&mut self.uncommitted);
+        self.reread = 0;
         Ok(())
     }
 
-    fn fail(&mut self, error: ImportError) -> Result<ImportProgress, ImportError> {
-        if matches!(error, ImportError::Block(_, BlockError::Store(_))) {
-            // The write transaction is in an unknown state. Earlier commits stay.
-            self.batch = None;
-            return Err(error);
+    /// Reads and starts the next block, or skips one that the chain already has. Returns whether there was one.
+    fn read(&mut self) -> Result<bool, ImportError> {
+        let tip = self.height();
+        if self.options.stop_at.is_some_and(|last| tip >= last) {
+            return Ok(false);
         }
-        // The whole blocks before it are committed first.
-        self.is_commit_due = self.batch.is_some();
-        self.failure = Some(error);
-        Ok(ImportProgress::Working)
-    }
-
-    fn read(&mut self) -> Result<ImportProgress, ImportError> {
-        let height = self.height().next();
-        if self.options.stop_at.is_some_and(|last| height > last) {
-            return self.done();
-        }
-        let handed = self.submitted.take();
-        let is_read = handed.is_none();
-        let block = match (self.head.tip.as_ref(), handed) {
-            (None, _) => nemesis_block(&self.nemesis, self.network),
-            (Some(_), Some(block)) => Ok(*block),
-            (Some(_), None) => match self.next_block() {
-                Ok(ReadResult::New) => {
-                    Block::from_bytes(&self.buffer, Context::of(self.network)).map_err(BlockError::from)
+        let block = match self.head.tip {
+            None => nemesis_block(&self.nemesis, self.network),
+            Some(_) => {
+                let kept = self.uncommitted.get(self.reread).cloned();
+                let is_kept = kept.is_some();
+                match kept {
+                    Some(kept) => self.buffer = kept,
+                    None if !self.source.next(&mut self.buffer, tip)? => return Ok(false),
+                    None => {}
                 }
-                Ok(ReadResult::Known) => return Ok(ImportProgress::Working),
-                Ok(ReadResult::End) => return self.done(),
-                Err(error) => return self.fail(error),
-            },
-        };
-        match block.and_then(|block| self.check_position(block)) {
-            Ok(block) => {
-                if height > Height::NEMESIS && self.can_retry && is_read {
+                self.reread += usize::from(is_kept);
+                if let Some(height) = block_height(&self.buffer).filter(|height| *height <= tip) {
+                    return self.check_known(height).map(|()| true);
+                }
+                if self.can_retry && !is_kept {
                     self.uncommitted.push_back(self.buffer.clone());
+                    self.reread += 1;
                 }
-                let check = SignatureCheck::new(&block, self.network, height < self.options.trusted_below);
-                self.stage = Stage::CheckingSignatures(Box::new((block, check)));
-                Ok(ImportProgress::Working)
+                Block::from_bytes(&self.buffer, Context::of(self.network)).map_err(BlockError::from)
             }
-            Err(error) => self.fail(ImportError::Block(height, error)),
-        }
+        };
+        let started = block.and_then(|block| self.start(block));
+        started.map(|()| true).map_err(|error| ImportError::Block(tip.next(), error))
     }
 
-    /// Checks height and parent hash. A block of a file must name its parent. A block from a peer need not: its
-    /// signature covers the right hash.
-    fn check_position(&self, block: Block) -> Result<Block, BlockError> {
+    /// Starts a block. Its height and its parent must be right. A block of a file must name its parent. A block from a
+    /// peer need not: its signature covers the right hash.
+    fn start(&mut self, block: Block) -> Result<(), BlockError> {
         let expected = self.height().next();
         if block.height != expected {
             return Err(BlockError::Height { expected, found: block.height });
         }
-        let parent = self.head.tip.as_ref().map_or(Hash256::default(), |parent| parent.hash);
-        if block.previous_hash == parent { Ok(block) } else { Err(BlockError::Parent) }
-    }
-
-    fn done(&mut self) -> Result<ImportProgress, ImportError> {
-        match self.batch.is_some() {
-            true => {
-                self.is_commit_due = true;
-                Ok(ImportProgress::Working)
-            }
-            false => self.poll_sync(ImportProgress::Done),
+        if block.previous_hash != self.head.tip.as_ref().map_or(Hash256::default(), |parent| parent.hash) {
+            return Err(BlockError::Parent);
         }
-    }
-
-    /// Reads the next block of the source into the buffer.
-    fn next_block(&mut self) -> Result<ReadResult, ImportError> {
-        let tip = self.height();
-        if let Some(block) = self.to_retry.pop_front() {
-            self.buffer = block;
-        } else {
-            let read = self.source.next(&mut self.buffer).map_err(|error| match error {
-                SourceError::File(error) => ImportError::File(tip, error),
-                SourceError::Store(error) => ImportError::Block(tip.next(), BlockError::Store(error)),
-            });
-            if !read? {
-                return Ok(ReadResult::End);
-            }
-        }
-        match block_height(&self.buffer) {
-            Some(height) if height <= tip => self.check_known(height).map(|()| ReadResult::Known),
-            _ => Ok(ReadResult::New),
-        }
+        let is_trusted = expected < self.options.trusted_below;
+        self.current = Some(Box::new(BlockExecution::new(block, self.network, is_trusted)));
+        Ok(())
     }
 
     /// Checks that a block that the chain already has is the same.
     fn check_known(&self, height: Height) -> Result<(), ImportError> {
-        let fail = |error: BlockError| ImportError::Block(height, error);
-        let snapshot = self.store.snapshot().map_err(|error| fail(error.into()))?;
-        // A block of an uncommitted batch came from the same file just before.
-        let Some(known) = block_row(&snapshot, height).map_err(|error| fail(error.into()))? else {
-            return Ok(());
+        let is_same = || -> Result<bool, BlockError> {
+            let snapshot = self.store.snapshot()?;
+            // A block of an uncommitted batch came from the same file just before.
+            let Some(known) = block_row(&snapshot, height)? else { return Ok(true) };
+            let hash = known.header()?.hash;
+            Ok(known.verified_bytes()? == self.buffer
+                || Block::from_bytes(&self.buffer, Context::of(self.network))?.hash() == hash)
         };
-        let hash = known.header().map_err(|error| fail(error.into()))?.hash;
-        if known.verified_bytes().map_err(|error| fail(error.into()))? == self.buffer
-            || self.hash_of_buffer().map_err(fail)? == hash
-        {
-            Ok(())
-        } else {
-            Err(ImportError::OtherChain(height))
+        match is_same() {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(ImportError::OtherChain(height)),
+            Err(error) => Err(ImportError::Block(height, error)),
         }
     }
 
-    fn hash_of_buffer(&self) -> Result<Hash256, BlockError> {
-        Ok(Block::from_bytes(&self.buffer, Context::of(self.network))?.hash())
-    }
-
-    fn check_signatures(&mut self, mut work: Box<(Block, SignatureCheck)>) -> Result<ImportProgress, BlockError> {
-        let (block, check) = &mut *work;
-        let more = check.step(block, &mut self.verifier).map_err(|BadSignature(index)| {
-            BlockError::Rejected(ValidationResult::FailureTransactionUnverifiable, Some(index))
-        })?;
-        self.stage = if more {
-            Stage::CheckingSignatures(work)
-        } else {
-            let trusted = block.height < self.options.trusted_below;
-            let (block, check) = *work;
-            Stage::Executing(Box::new(BlockExecution::new(block, check.into_hashes(), trusted)))
-        };
-        Ok(ImportProgress::Working)
-    }
-
-    fn execute(&mut self, mut admission: Box<BlockExecution>, now: Timestamp) -> Result<ImportProgress, BlockError> {
+    /// Checks a signature of the block in progress, or executes a part of it.
+    fn execute(&mut self, mut block: Box<BlockExecution>, now: Timestamp) -> Result<(), BlockError> {
+        if !block.is_verified() {
+            block.verify_step(&mut self.verifier)?;
+            self.current = Some(block);
+            return Ok(());
+        }
         let batch = match &mut self.batch {
             Some(batch) => batch,
             empty => empty.insert(self.store.begin_write()?),
         };
-        let keeping = self.state_only_from.map_or(Retention::Chain, Retention::State);
-        let mut conditions = ExecutionContext {
-            network: self.network,
-            now,
-            retention: keeping,
-            verifier: &mut self.verifier,
-            seen: &mut self.seen,
-        };
-        match admission.step(batch, &self.head, &mut conditions) {
-            Ok(Some(header)) => self.finish_block(header),
+        let (verifier, seen) = (&mut self.verifier, &mut self.seen);
+        let mut env = ExecutionContext { network: self.network, now, retention: self.retention, verifier, seen };
+        let stored = match block.step(batch, &self.head, &mut env) {
+            Ok(Some(header)) => header,
             unfinished => {
-                // If the block was rejected, its changes of the batch are undone through this stage.
-                self.stage = Stage::Executing(admission);
-                unfinished.map(|_| ImportProgress::Working)
+                // If the block was rejected, its changes of the batch are undone by the next commit.
+                self.current = Some(block);
+                return unfinished.map(drop);
             }
-        }
-    }
-
-    fn finish_block(&mut self, header: StoredHeader) -> Result<ImportProgress, BlockError> {
+        };
         self.seen.clear();
-        let first = *self.first_of_batch.get_or_insert(header.height);
-        let blocks = header.height.0 - first.0 + 1;
-        self.head.push(header);
-        let rows = self.batch.as_ref().map_or(0, WriteTxn::rows);
+        let first = *self.first_of_batch.get_or_insert(stored.height);
+        let blocks = stored.height.0 - first.0 + 1;
         self.is_commit_due = self.steps >= self.options.batch_steps
             || blocks >= u64::from(self.options.batch_blocks)
-            || rows >= self.batch_rows;
-        Ok(ImportProgress::Working)
+            || batch.rows() >= self.batch_rows;
+        self.head.push(stored);
+        Ok(())
     }
+}
+
+/// Reads a nemesis block and checks that it belongs to the network.
+pub fn nemesis_block(bytes: &[u8], network: &Network) -> Result<Block, BlockError> {
+    let block = Block::from_bytes(bytes, Context::of(network))?;
+    if block.kind != BlockKind::Nemesis || block.height != Height::NEMESIS {
+        return Err(BlockError::Nemesis("it is not the first block of a chain"));
+    }
+    if Address::from_public_key(&block.signer, network.byte) != network.nemesis_signer {
+        return Err(BlockError::Nemesis("it is signed by another account"));
+    }
+    Ok(block)
+}
+
+/// Like [`nemesis_block`], for a block from an untrusted source: also checks its hash, if known, and its signature. The
+/// signatures of its transactions are checked when it is imported.
+pub fn authentic_nemesis_block(
+    bytes: &[u8],
+    network: &Network,
+    known_hash: Option<Hash256>,
+) -> Result<Block, BlockError> {
+    let block = nemesis_block(bytes, network)?;
+    let (hash, is_signed) = check_block_signature(&block, false, &mut Verifier::default());
+    if known_hash.is_some_and(|known| known != hash) {
+        return Err(BlockError::Nemesis("it does not have the expected hash"));
+    }
+    if !is_signed {
+        return Err(BlockError::Nemesis("its signature is wrong"));
+    }
+    Ok(block)
 }

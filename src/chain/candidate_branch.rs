@@ -6,19 +6,18 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use super::apply::Retention;
-use super::block_execution::{BlockExecution, ExecutionContext};
+use super::block_execution::{BlockExecution, ExecutionContext, check_block_signature};
 use super::chain_comparer::{Decision, decide};
 use super::chain_tip::ChainTip;
 use super::error::BlockError;
 use super::reorgs::ReplacedBlock;
 use super::rollback::{RollbackError, lowest_undoable, undo_tip};
-use super::signatures::{BadSignature, SignatureCheck};
 use crate::codec::Context;
 use crate::crypto::Verifier;
-use crate::model::transaction::{Hashes, kind};
+use crate::model::transaction::{Hashes, kind, wire_network};
 use crate::model::{Block, Hash256, Height, Network, Timestamp, Transaction};
-use crate::rules::{Exception, ExceptionKind, ValidationResult};
-use crate::store::{Store, StoreError, WriteTxn, stored_block, stored_header, tip};
+use crate::rules::{Exception, ExceptionKind, Rejection, ValidationResult};
+use crate::store::{Read, Store, StoreError, WriteTxn, stored_block, stored_header, tip};
 
 /// Validation result of a branch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,10 +58,6 @@ pub struct ChainUpdate {
 }
 
 impl BranchOutcome {
-    fn of(validity: Validity) -> BranchOutcome {
-        BranchOutcome { validity, scores: None, update: None }
-    }
-
     /// Returns the result for a pushed or harvested block.
     pub fn as_push_result(&self) -> Result<ValidationResult, &Exception> {
         match (&self.validity, self.scores) {
@@ -88,20 +83,9 @@ impl BranchOutcome {
 /// A candidate branch that is being processed.
 pub struct CandidateBranch<'s> {
     store: &'s Store,
-    work: Phase<'s>,
-}
-
-enum Phase<'s> {
-    /// It is being validated.
-    Validating(Box<BranchValidation<'s>>),
-    /// It has become our chain, and is being synchronised to the disk.
-    Syncing(BranchOutcome),
-}
-
-/// The validation of a branch, with its changes of the chain.
-struct BranchValidation<'s> {
     network: &'s Network,
-    batch: WriteTxn<'s>,
+    /// All its changes of the chain, until they are committed or dropped.
+    txn: Option<WriteTxn<'s>>,
     verifier: Verifier,
     seen: BTreeSet<Hash256>,
     common: Height,
@@ -109,28 +93,16 @@ struct BranchValidation<'s> {
     undone: Vec<Block>,
     our_score: i128,
     common_score: i128,
+    /// Its blocks that are not stored yet.
+    blocks: VecDeque<Box<BlockExecution>>,
+    /// Number of `blocks` whose signatures are checked; all are before the first one is executed.
+    verified: usize,
+    /// The tip on which the next block is executed, once our blocks above the common one are undone.
+    tip: Option<ChainTip>,
     /// Hashes of the branch's top-level transactions.
-    top_level_hashes: BTreeSet<Hash256>,
-    /// Hashes of the transactions of its only block, if their signatures are known to be valid.
-    verified_hashes: Option<Vec<Hashes>>,
-    stage: Stage,
-}
-
-enum Stage {
-    /// Our blocks above the common one are undone; the blocks of the branch.
-    Undoing(VecDeque<Block>),
-    /// Signatures of the branch's transactions are checked: blocks to check, the current one, and checked ones.
-    CheckingSignatures(VecDeque<Block>, Option<Box<(Block, SignatureCheck)>>, VecDeque<(Block, Vec<Hashes>)>),
-    /// Blocks are processed: the tip, the blocks to come, and the current one.
-    Executing(Box<ChainTip>, VecDeque<(Block, Vec<Hashes>)>, Option<Box<BlockExecution>>),
-}
-
-/// Result of one step of a branch.
-pub enum BranchProgress<'s> {
-    /// There is more to do.
-    Working(Box<CandidateBranch<'s>>),
-    /// The branch is validated, and its outcome is durable.
-    Done(BranchOutcome),
+    confirmed: BTreeSet<Hash256>,
+    /// The outcome, which waits for the disk.
+    outcome: Option<BranchOutcome>,
 }
 
 impl<'s> CandidateBranch<'s> {
@@ -143,193 +115,184 @@ impl<'s> CandidateBranch<'s> {
         common: Height,
         blocks: Vec<Block>,
     ) -> Result<CandidateBranch<'s>, RollbackError> {
-        let batch = store.begin_write()?;
-        let last = tip(&batch)?.ok_or(StoreError::Empty)?;
+        let blocks = blocks.into_iter().map(|block| Box::new(BlockExecution::new(block, network, false))).collect();
+        CandidateBranch::of_blocks(store, network, common, blocks)
+    }
+
+    fn of_blocks(
+        store: &'s Store,
+        network: &'s Network,
+        common: Height,
+        blocks: VecDeque<Box<BlockExecution>>,
+    ) -> Result<CandidateBranch<'s>, RollbackError> {
+        let txn = store.begin_write()?;
+        let last = tip(&txn)?.ok_or(StoreError::Empty)?;
         if common > last.height || common.0 == 0 {
             return Err(RollbackError::NotBelow { tip: last.height });
         }
-        let lowest = lowest_undoable(&batch, last.height)?;
+        let lowest = lowest_undoable(&txn, last.height)?;
         if common < lowest {
             return Err(RollbackError::TooDeep { lowest });
         }
-        let base = stored_header(&batch, common)?.ok_or(StoreError::Damaged("a block is missing"))?;
-        let trial = BranchValidation {
+        let base = stored_header(&txn, common)?.ok_or(StoreError::Damaged("a block is missing"))?;
+        Ok(CandidateBranch {
+            store,
             network,
-            batch,
+            txn: Some(txn),
             verifier: Verifier::default(),
             seen: BTreeSet::new(),
             common,
             undone: Vec::new(),
             our_score: last.score - base.score,
             common_score: base.score,
-            top_level_hashes: BTreeSet::new(),
-            verified_hashes: None,
-            stage: Stage::Undoing(blocks.into()),
-        };
-        Ok(CandidateBranch { store, work: Phase::Validating(Box::new(trial)) })
-    }
-
-    /// Like [`CandidateBranch::new`], with one block whose transactions have valid signatures and these hashes.
-    pub fn with_verified_hashes(
-        store: &'s Store,
-        network: &'s Network,
-        common: Height,
-        block: Block,
-        hashes: Vec<Hashes>,
-    ) -> Result<CandidateBranch<'s>, RollbackError> {
-        let mut part = CandidateBranch::new(store, network, common, vec![block])?;
-        if let Phase::Validating(trial) = &mut part.work {
-            trial.verified_hashes = Some(hashes);
-        }
-        Ok(part)
+            blocks,
+            verified: 0,
+            tip: None,
+            confirmed: BTreeSet::new(),
+            outcome: None,
+        })
     }
 
     /// Returns whether the branch has become our chain but its outcome was not returned yet.
     pub fn is_committed(&self) -> bool {
-        matches!(self.work, Phase::Syncing(_))
+        self.outcome.is_some()
     }
 
     /// Does one piece of work; `now` is network time. Must not be called while the store waits for the disk
-    /// ([`Store::waits_for_disk`]). Fails only if the store does; then nothing has changed, or it is not known whether
-    /// the change is durable.
-    #[allow(clippy::boxed_local, reason = "the caller keeps the branch in a box")]
-    pub fn step(self: Box<Self>, now: Timestamp) -> Result<BranchProgress<'s>, StoreError> {
-        let CandidateBranch { store, work } = *self;
-        let go_on = |work| Ok(BranchProgress::Working(Box::new(CandidateBranch { store, work })));
-        let outcome = match work {
-            Phase::Validating(mut trial) => match trial.step(now) {
-                Ok(false) => return go_on(Phase::Validating(trial)),
+    /// ([`Store::waits_for_disk`]). Returns the outcome once it is durable; nothing is left to do then. Fails only if
+    /// the store does; then the branch must be dropped, and nothing has changed, or it is not known whether the change
+    /// is durable.
+    pub fn step(&mut self, now: Timestamp) -> Result<Option<BranchOutcome>, StoreError> {
+        if self.outcome.is_none() {
+            let outcome = match self.advance(now) {
+                Ok(false) => return Ok(None),
                 // At most one commit may be not yet durable.
-                Ok(true) if !store.poll_sync()? => return go_on(Phase::Validating(trial)),
-                Ok(true) => trial.decide()?,
+                Ok(true) if !self.store.poll_sync()? => return Ok(None),
+                Ok(true) => self.decide()?,
                 Err(BlockError::Store(error)) => return Err(error),
-                Err(rejection) => BranchOutcome::of(Validity::of(rejection)),
-            },
-            Phase::Syncing(outcome) => outcome,
-        };
-        if outcome.update.is_some() && !store.poll_sync()? {
-            return go_on(Phase::Syncing(outcome));
+                Err(rejection) => BranchOutcome { validity: Validity::of(rejection), scores: None, update: None },
+            };
+            self.txn = None;
+            if outcome.update.is_none() {
+                return Ok(Some(outcome));
+            }
+            self.outcome = Some(outcome);
         }
-        Ok(BranchProgress::Done(outcome))
+        Ok(if self.store.poll_sync()? { self.outcome.take() } else { None })
     }
-}
 
-impl BranchValidation<'_> {
     /// Does one piece of work. Returns whether the whole branch is processed.
-    fn step(&mut self, now: Timestamp) -> Result<bool, BlockError> {
-        let undoing = Stage::Undoing(VecDeque::new());
-        self.stage = match std::mem::replace(&mut self.stage, undoing) {
-            Stage::Undoing(blocks) => self.undo(blocks)?,
-            Stage::CheckingSignatures(to_check, in_hand, checked) => {
-                self.check_signatures(to_check, in_hand, checked)?
+    fn advance(&mut self, now: Timestamp) -> Result<bool, BlockError> {
+        let Some(txn) = &mut self.txn else { return Ok(true) };
+        let Some(head) = &mut self.tip else {
+            let last = tip(txn)?.ok_or(StoreError::Empty)?.height;
+            if last > self.common {
+                let block = stored_block(txn, last, Context::of(self.network))?;
+                self.undone.extend(block.map(|(_, block)| block));
+                undo_tip(txn, last)?;
+                return Ok(false);
             }
-            Stage::Executing(head, blocks, None) if blocks.is_empty() => {
-                self.stage = Stage::Executing(head, blocks, None);
-                return Ok(true);
+            let head = ChainTip::load_at(txn, self.common)?;
+            // NIS1 checks before everything else that all difficulties are defined.
+            let mut window = head.window.clone();
+            for block in self.blocks.iter().map(|block| block.block()) {
+                let difficulty = window.difficulty(self.network.chain.target_time);
+                window.push(difficulty.ok_or(BlockError::ZeroElapsedTime)?, block.timestamp);
             }
-            Stage::Executing(head, blocks, in_hand) => self.execute(head, blocks, in_hand, now)?,
+            if self.blocks.len() as u64 > self.network.chain.max_blocks_per_sync() {
+                return Err(BlockError::Rejected(ValidationResult::FailureMaxChainSizeExceeded, None));
+            }
+            self.tip = Some(head);
+            return Ok(false);
         };
+        if let Some(block) = self.blocks.get_mut(self.verified) {
+            if block.verify_step(&mut self.verifier)? {
+                self.confirmed.extend(block.hashes().iter().map(|hashes| hashes.own));
+                self.verified += 1;
+            }
+            return Ok(false);
+        }
+        let Some(block) = self.blocks.front_mut() else { return Ok(true) };
+        let (network, verifier, seen) = (self.network, &mut self.verifier, &mut self.seen);
+        let mut env = ExecutionContext { network, now, retention: Retention::Chain, verifier, seen };
+        if let Some(header) = block.step(txn, head, &mut env)? {
+            head.push(header);
+            self.blocks.pop_front();
+            self.verified -= 1;
+        }
         Ok(false)
     }
 
-    /// Undoes our tip, if it is above the common block. Otherwise checks difficulties and length of the branch.
-    fn undo(&mut self, blocks: VecDeque<Block>) -> Result<Stage, BlockError> {
-        let last = tip(&self.batch)?.ok_or(StoreError::Empty)?.height;
-        if last > self.common {
-            let block = stored_block(&self.batch, last, Context::of(self.network))?;
-            self.undone.extend(block.map(|(_, block)| block));
-            undo_tip(&mut self.batch, last)?;
-            return Ok(Stage::Undoing(blocks));
-        }
-        self.check_difficulties(&blocks)?;
-        if blocks.len() as u64 > self.network.chain.max_blocks_per_sync() {
-            return Err(BlockError::Rejected(ValidationResult::FailureMaxChainSizeExceeded, None));
-        }
-        let checked = VecDeque::with_capacity(blocks.len());
-        Ok(Stage::CheckingSignatures(blocks, None, checked))
-    }
-
-    /// Checks that all difficulties are defined. NIS1 does this before everything else.
-    fn check_difficulties(&self, blocks: &VecDeque<Block>) -> Result<(), BlockError> {
-        let mut window = ChainTip::load_at(&self.batch, self.common)?.window;
-        for block in blocks {
-            let difficulty = window.difficulty(self.network.chain.target_time).ok_or(BlockError::ZeroElapsedTime)?;
-            window.push(difficulty, block.timestamp);
-        }
-        Ok(())
-    }
-
-    fn check_signatures(
-        &mut self,
-        mut to_check: VecDeque<Block>,
-        in_hand: Option<Box<(Block, SignatureCheck)>>,
-        mut checked: VecDeque<(Block, Vec<Hashes>)>,
-    ) -> Result<Stage, BlockError> {
-        let next = |block: Block| {
-            let check = SignatureCheck::new(&block, self.network, false);
-            Box::new((block, check))
-        };
-        let Some(mut in_hand) = in_hand.or_else(|| to_check.pop_front().map(next)) else {
-            let head = ChainTip::load_at(&self.batch, self.common)?;
-            return Ok(Stage::Executing(Box::new(head), checked, None));
-        };
-        if let Some(hashes) = self.verified_hashes.take() {
-            self.add_checked(in_hand.0, hashes, &mut checked);
-            return Ok(Stage::CheckingSignatures(to_check, None, checked));
-        }
-        let (block, check) = &mut *in_hand;
-        let more = check.step(block, &mut self.verifier).map_err(|BadSignature(index)| {
-            BlockError::Rejected(ValidationResult::FailureTransactionUnverifiable, Some(index))
-        })?;
-        if more {
-            return Ok(Stage::CheckingSignatures(to_check, Some(in_hand), checked));
-        }
-        let (block, check) = *in_hand;
-        self.add_checked(block, check.into_hashes(), &mut checked);
-        Ok(Stage::CheckingSignatures(to_check, None, checked))
-    }
-
-    fn add_checked(&mut self, block: Block, hashes: Vec<Hashes>, checked: &mut VecDeque<(Block, Vec<Hashes>)>) {
-        self.top_level_hashes.extend(hashes.iter().map(|hashes| hashes.own));
-        checked.push_back((block, hashes));
-    }
-
-    fn execute(
-        &mut self,
-        mut head: Box<ChainTip>,
-        mut blocks: VecDeque<(Block, Vec<Hashes>)>,
-        in_hand: Option<Box<BlockExecution>>,
-        now: Timestamp,
-    ) -> Result<Stage, BlockError> {
-        let next = |(block, hashes)| Box::new(BlockExecution::new(block, hashes, false));
-        let Some(mut admission) = in_hand.or_else(|| blocks.pop_front().map(next)) else {
-            return Ok(Stage::Executing(head, blocks, None));
-        };
-        let (network, keeping) = (self.network, Retention::Chain);
-        let mut conditions =
-            ExecutionContext { network, now, retention: keeping, verifier: &mut self.verifier, seen: &mut self.seen };
-        let stored = admission.step(&mut self.batch, &head, &mut conditions)?;
-        let in_hand = stored.is_none().then_some(admission);
-        stored.into_iter().for_each(|block| head.push(block));
-        Ok(Stage::Executing(head, blocks, in_hand))
-    }
-
     /// Commits a valid branch if its score is higher; on a tie our blocks stay.
-    fn decide(self: Box<Self>) -> Result<BranchOutcome, StoreError> {
-        let last = tip(&self.batch)?.ok_or(StoreError::Empty)?;
+    fn decide(&mut self) -> Result<BranchOutcome, StoreError> {
+        let txn = self.txn.take().ok_or(StoreError::Empty)?;
+        let last = tip(&txn)?.ok_or(StoreError::Empty)?;
         // As in NIS1, sums wrap at 64 bits.
         let (ours, theirs) = (self.our_score as i64, (last.score - self.common_score) as i64);
         let mut outcome = BranchOutcome { validity: Validity::Valid, scores: Some((ours, theirs)), update: None };
         if decide(ours, theirs) == Decision::Switch {
-            let replaced = self.undone.iter().rev().map(replaced).collect();
-            let returned = returned(self.undone, &self.top_level_hashes);
-            self.batch.commit_deferred_sync()?;
-            let (common, last) = (self.common, last.height);
+            let (undone, confirmed) = (std::mem::take(&mut self.undone), std::mem::take(&mut self.confirmed));
+            let replaced = undone.iter().rev().map(replaced).collect();
+            let returned = returned(undone, &confirmed);
+            txn.commit_deferred_sync()?;
             outcome.update =
-                Some(ChainUpdate { common, tip: last, replaced, confirmed: self.top_level_hashes, returned });
+                Some(ChainUpdate { common: self.common, tip: last.height, replaced, confirmed, returned });
         }
         Ok(outcome)
     }
+}
+
+/// Checks a pushed block before any work is done for it: it must be of this network, and follow our tip or be its
+/// sibling. The signature of a sibling is checked later, like those of all candidate branches.
+pub fn check_pushed(
+    block: &Block,
+    state: &impl Read,
+    network: &Network,
+    verifier: &mut Verifier,
+) -> Result<(), Rejection> {
+    if wire_network(block.version) != network.byte {
+        return Err(ValidationResult::FailureWrongNetwork.into());
+    }
+    let last = tip(state)?.ok_or(StoreError::Empty)?;
+    if block.previous_hash == last.hash {
+        let (_, good) = check_block_signature(block, false, verifier);
+        return if good { Ok(()) } else { Err(ValidationResult::FailureSignatureNotVerifiable.into()) };
+    }
+    let before = match last.height {
+        Height::NEMESIS => Default::default(),
+        height => stored_header(state, Height(height.0 - 1))?.map(|header| header.hash).unwrap_or_default(),
+    };
+    let is_sibling = block.previous_hash == before;
+    if is_sibling { Ok(()) } else { Err(ValidationResult::FailureEntityUnusableOutOfSync.into()) }
+}
+
+/// Creates a branch of one block that a peer pushed, or that this node harvested: then `hashes` are those of its
+/// transactions, whose signatures are valid. A block that is known or follows none of ours is rejected as neutral.
+pub fn pushed_branch<'s>(
+    store: &'s Store,
+    network: &'s Network,
+    block: Block,
+    hashes: Option<Vec<Hashes>>,
+) -> Result<CandidateBranch<'s>, Rejection> {
+    if block.height <= Height::NEMESIS {
+        return Err(Exception::argument("height must be positive").into());
+    }
+    let common = Height(block.height.0 - 1);
+    let snapshot = store.snapshot()?;
+    let is_known = stored_header(&snapshot, block.height)?.is_some_and(|ours| ours.hash == block.hash());
+    let parent = stored_header(&snapshot, common)?;
+    if is_known || parent.is_none_or(|parent| block.previous_hash != parent.hash) {
+        return Err(ValidationResult::Neutral.into());
+    }
+    let block = match hashes {
+        Some(hashes) => BlockExecution::verified(block, hashes),
+        None => BlockExecution::new(block, network, false),
+    };
+    CandidateBranch::of_blocks(store, network, common, VecDeque::from([Box::new(block)])).map_err(|error| match error {
+        RollbackError::Store(error) => error.into(),
+        // Blocks deeper than the rewrite limit are never replaced.
+        RollbackError::NotBelow { .. } | RollbackError::TooDeep { .. } => ValidationResult::Neutral.into(),
+    })
 }
 
 impl Validity {

@@ -1,6 +1,6 @@
 //! Why a block is rejected.
 
-use std::fmt;
+use thiserror::Error;
 
 use crate::codec::ReadError;
 use crate::importance::ImportanceError;
@@ -10,28 +10,38 @@ use crate::state::StateError;
 use crate::store::StoreError;
 
 /// A reason why a block cannot be processed.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum BlockError {
     /// Its bytes are not a block.
-    Unreadable(ReadError),
+    #[error("it cannot be read: {0}")]
+    Unreadable(#[from] ReadError),
     /// Its height is not that of the tip plus one.
+    #[error("it has height {found} instead of {expected}")]
     Height { expected: Height, found: Height },
     /// It names another parent than the tip.
+    #[error("it does not follow the block before it")]
     Parent,
     /// A rule rejects it, or its transaction with this index.
+    #[error("{}{}", transaction_prefix(*.1), explanation(*.0))]
     Rejected(ValidationResult, Option<usize>),
     /// It, or its transaction with this index, is invalid, and NIS1 has an exception text instead of a result.
+    #[error("{}{}", transaction_prefix(*.1), .0.text)]
     Exception(Exception, Option<usize>),
     /// Its time stamps make the difficulty undefined.
+    #[error("the time stamps of the blocks before it do not advance")]
     ZeroElapsedTime,
     /// The nemesis block is not that of the configured network; the reason.
+    #[error("the nemesis block does not belong to the network: {0}")]
     Nemesis(&'static str),
     /// It changes the state in an impossible way; the reason.
+    #[error("{0}")]
     Impossible(String),
     /// The importances after it cannot be computed.
-    Importance(ImportanceError),
+    #[error(transparent)]
+    Importance(#[from] ImportanceError),
     /// The store failed; the block may be valid.
-    Store(StoreError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
 }
 
 impl BlockError {
@@ -45,58 +55,6 @@ impl BlockError {
     }
 }
 
-impl fmt::Display for BlockError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            BlockError::Unreadable(error) => write!(f, "it cannot be read: {error}"),
-            BlockError::Height { expected, found } => write!(f, "it has height {found} instead of {expected}"),
-            BlockError::Parent => f.write_str("it does not follow the block before it"),
-            BlockError::Rejected(result, transaction) => {
-                write_transaction_prefix(f, *transaction)?;
-                match explanation(*result) {
-                    Some(text) => write!(f, "{text} ({})", result.name()),
-                    None => f.write_str(result.name()),
-                }
-            }
-            BlockError::Exception(exception, transaction) => {
-                write_transaction_prefix(f, *transaction)?;
-                f.write_str(&exception.text)
-            }
-            BlockError::ZeroElapsedTime => f.write_str("the time stamps of the blocks before it do not advance"),
-            BlockError::Nemesis(why) => write!(f, "the nemesis block does not belong to the network: {why}"),
-            BlockError::Impossible(why) => f.write_str(why),
-            BlockError::Importance(error) => error.fmt(f),
-            BlockError::Store(error) => error.fmt(f),
-        }
-    }
-}
-
-fn write_transaction_prefix(f: &mut fmt::Formatter<'_>, transaction: Option<usize>) -> fmt::Result {
-    transaction.map_or(Ok(()), |index| write!(f, "its transaction {index}: "))
-}
-
-/// Returns a text for results that concern the block itself. For the others the name is enough.
-fn explanation(result: ValidationResult) -> Option<&'static str> {
-    match result {
-        ValidationResult::FailureBlockUnexpectedHeight => Some("its height is not the next one"),
-        ValidationResult::FailureBlockUnverifiable => Some("its signature is wrong, or it follows another block"),
-        ValidationResult::FailureBlockNotHit => Some("its signer may not harvest a block at that time"),
-        ValidationResult::FailureTransactionUnverifiable => Some("a signature is wrong"),
-        ValidationResult::FailureTransactionDuplicateInChain => Some("the block contains it twice"),
-        ValidationResult::Neutral => Some("a transaction is already in the chain"),
-        ValidationResult::FailureUnknown => Some("it does not contain the transactions that the network agreed on"),
-        _ => None,
-    }
-}
-
-impl std::error::Error for BlockError {}
-
-impl From<StoreError> for BlockError {
-    fn from(error: StoreError) -> Self {
-        BlockError::Store(error)
-    }
-}
-
 impl From<StateError> for BlockError {
     fn from(error: StateError) -> Self {
         match error {
@@ -106,16 +64,23 @@ impl From<StateError> for BlockError {
     }
 }
 
-impl From<ReadError> for BlockError {
-    fn from(error: ReadError) -> Self {
-        BlockError::Unreadable(error)
-    }
+fn transaction_prefix(transaction: Option<usize>) -> String {
+    transaction.map_or_else(String::new, |index| format!("its transaction {index}: "))
 }
 
-impl From<ImportanceError> for BlockError {
-    fn from(error: ImportanceError) -> Self {
-        BlockError::Importance(error)
-    }
+/// Returns the name of a result, after a text if it concerns the block itself. For the others the name is enough.
+fn explanation(result: ValidationResult) -> String {
+    let text = match result {
+        ValidationResult::FailureBlockUnexpectedHeight => "its height is not the next one",
+        ValidationResult::FailureBlockUnverifiable => "its signature is wrong, or it follows another block",
+        ValidationResult::FailureBlockNotHit => "its signer may not harvest a block at that time",
+        ValidationResult::FailureTransactionUnverifiable => "a signature is wrong",
+        ValidationResult::FailureTransactionDuplicateInChain => "the block contains it twice",
+        ValidationResult::Neutral => "a transaction is already in the chain",
+        ValidationResult::FailureUnknown => "it does not contain the transactions that the network agreed on",
+        _ => return result.name().to_owned(),
+    };
+    format!("{text} ({})", result.name())
 }
 
 #[cfg(test)]

@@ -1,37 +1,27 @@
-//! Follows the hash chain of stored blocks.
+//! The hashes of a chain: the hash of a block fixes all blocks before it.
 
-use std::fmt;
+use thiserror::Error;
 
-use crate::codec::block_file::block_links;
-use crate::model::{Hash256, Height};
+use super::block_importer::{ImportError, nemesis_block};
+use super::error::BlockError;
+use crate::codec::Context;
+use crate::codec::block_file::{BlockFile, BlockFiles, block_height, block_links};
+use crate::model::{Block, Checkpoint, Hash256, Height, Network};
+use crate::store::{Store, StoreError, stored_header, tip};
 
 /// A stored block that does not belong at its height.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum BrokenChain {
     /// The block at this height is missing.
+    #[error("the store is damaged: the block at height {0} is missing")]
     Missing(Height),
     /// The row at this height is not a block, or the block has another height or hash.
+    #[error("the store is damaged: the block at height {0} (table blocks) does not match its hash")]
     WrongBlock(Height),
     /// The block at this height names another parent.
+    #[error("the store is damaged: the block at height {0} (table blocks) does not follow the one before it")]
     Parent(Height),
 }
-
-impl fmt::Display for BrokenChain {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            BrokenChain::Missing(height) => write!(f, "the store is damaged: the block at height {height} is missing"),
-            BrokenChain::WrongBlock(height) => {
-                write!(f, "the store is damaged: the block at height {height} (table blocks) does not match its hash")
-            }
-            BrokenChain::Parent(height) => write!(
-                f,
-                "the store is damaged: the block at height {height} (table blocks) does not follow the one before it"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for BrokenChain {}
 
 /// Follows blocks from one to the next.
 #[derive(Debug)]
@@ -57,6 +47,95 @@ impl HashChain {
         self.next = self.next.next();
         self.last = Some(*hash);
         Ok(())
+    }
+}
+
+/// Why a chain does not match the trusted checkpoint.
+#[derive(Debug, Error)]
+pub enum CheckpointError {
+    /// The block at the checkpoint's height has another hash.
+    #[error(
+        "--trust-below: the block at height {} has the hash {found}, not {}; nothing was imported",
+        checkpoint.height, checkpoint.hash
+    )]
+    OtherHash { checkpoint: Checkpoint, found: Hash256 },
+    /// The files end below the checkpoint's height.
+    #[error(
+        "--trust-below: the blocks end at height {last}, so the hash at height {} is not known; nothing was imported",
+        checkpoint.height
+    )]
+    TooShort { checkpoint: Checkpoint, last: Height },
+    /// The block at this height does not follow its parent.
+    #[error("--trust-below: the block at height {0} does not follow the one before it; nothing was imported")]
+    ParentMismatch(Height),
+    /// A block or a file cannot be read.
+    #[error(transparent)]
+    Import(#[from] ImportError),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Follows the hashes of the blocks in files from the tip of a store up to the checkpoint, before any of them is
+/// imported.
+pub struct CheckpointScan<'a> {
+    network: &'a Network,
+    files: BlockFiles<'a>,
+    checkpoint: Checkpoint,
+    height: Height,
+    hash: Hash256,
+    buffer: Vec<u8>,
+}
+
+impl<'a> CheckpointScan<'a> {
+    /// Creates a scan. Returns `None` if the store already has the checkpoint's block with the right hash.
+    pub fn new(
+        store: &Store,
+        network: &'a Network,
+        nemesis: &[u8],
+        files: Vec<BlockFile<'a>>,
+        checkpoint: Checkpoint,
+    ) -> Result<Option<CheckpointScan<'a>>, CheckpointError> {
+        let snapshot = store.snapshot()?;
+        let (height, hash) = match tip(&snapshot)? {
+            Some(tip) => (tip.height, tip.hash),
+            None => {
+                let block = nemesis_block(nemesis, network);
+                let block = block.map_err(|error| ImportError::Block(Height::NEMESIS, error))?;
+                (Height::NEMESIS, block.hash())
+            }
+        };
+        match stored_header(&snapshot, checkpoint.height)? {
+            Some(header) if header.hash == checkpoint.hash => Ok(None),
+            Some(header) => Err(CheckpointError::OtherHash { checkpoint, found: header.hash }),
+            None => {
+                let files = BlockFiles::new(files);
+                Ok(Some(CheckpointScan { network, files, checkpoint, height, hash, buffer: Vec::new() }))
+            }
+        }
+    }
+
+    /// Follows one block. Returns whether the checkpoint is reached.
+    pub fn step(&mut self) -> Result<bool, CheckpointError> {
+        let next = self.height.next();
+        let read = self.files.next(&mut self.buffer);
+        if !read.map_err(|error| ImportError::File(self.height, error))? {
+            return Err(CheckpointError::TooShort { checkpoint: self.checkpoint, last: self.height });
+        }
+        if block_height(&self.buffer).is_some_and(|height| height <= self.height) {
+            return Ok(false);
+        }
+        let block = Block::from_bytes(&self.buffer, Context::of(self.network));
+        let block = block.map_err(|error| ImportError::Block(next, BlockError::Unreadable(error)))?;
+        if block.height != next || block.previous_hash != self.hash {
+            return Err(CheckpointError::ParentMismatch(next));
+        }
+        (self.height, self.hash) = (next, block.hash());
+        match self.height == self.checkpoint.height {
+            true if self.hash == self.checkpoint.hash => Ok(true),
+            true => Err(CheckpointError::OtherHash { checkpoint: self.checkpoint, found: self.hash }),
+            false => Ok(false),
+        }
     }
 }
 

@@ -1,40 +1,23 @@
 //! Rolls the chain back to a lower height.
 
-use std::fmt;
+use thiserror::Error;
 
 use crate::model::Height;
 use crate::state;
 use crate::store::{Read, StoreError, Table, WriteTxn, block_key, tip};
 
 /// Why a rollback is not possible.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum RollbackError {
     /// The height is not below the tip, or is 0.
+    #[error("the chain is at height {tip}; choose a height below it")]
     NotBelow { tip: Height },
     /// The height is deeper than undo journals are kept.
+    #[error("undo journals allow a rollback down to height {lowest} only")]
     TooDeep { lowest: Height },
     /// The store failed.
-    Store(StoreError),
-}
-
-impl fmt::Display for RollbackError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            RollbackError::NotBelow { tip } => write!(f, "the chain is at height {tip}; choose a height below it"),
-            RollbackError::TooDeep { lowest } => {
-                write!(f, "undo journals allow a rollback down to height {lowest} only")
-            }
-            RollbackError::Store(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for RollbackError {}
-
-impl From<StoreError> for RollbackError {
-    fn from(error: StoreError) -> Self {
-        RollbackError::Store(error)
-    }
+    #[error(transparent)]
+    Store(#[from] StoreError),
 }
 
 /// Undoes all blocks above a height. If one of them cannot be undone, the write transaction must be dropped.

@@ -2,7 +2,7 @@
 //! The scratch store holds only what block processing needs: the last blocks, and no write-only rows. The stored form
 //! of hashes depends on when they were compacted, so hashes are checked against the blocks instead.
 
-use std::fmt;
+use thiserror::Error;
 
 use crate::model::Height;
 use crate::state::{self, HashVerifier, history_height};
@@ -14,50 +14,40 @@ use crate::store::{
 const INDEXES: [Table; 3] = [Table::AccountTxLists, Table::SkipPointers, Table::Harvests];
 
 /// A difference between a store and the result of its blocks.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum StoreDifference {
     /// A header field of the block at this height.
+    #[error("the {1} of the block at height {0} differs from the one computed from the blocks")]
     Block(Height, &'static str),
     /// An entry of the state at the tip.
+    #[error(
+        "the state at the tip differs from that of the blocks: the first difference is in table {} at {}",
+        .0.name(), .1.escape_ascii()
+    )]
     State(Table, Vec<u8>),
     /// Surplus rows, which no block produces; the number of them.
+    #[error(
+        "the state at the tip differs from that of the blocks: table {} has {} entries without a block",
+        .0.name(), .1
+    )]
     Rows(Table, u64),
     /// An entry of the importances.
+    #[error(
+        "the importances at the tip differ from those of the blocks: the first difference is in table {} at {}",
+        Table::Importances.name(), .0.escape_ascii()
+    )]
     Importances(Vec<u8>),
     /// The undo journal with this key: a height, unless the table is damaged.
+    #[error("{}", undo_difference(.0))]
     Undo(Vec<u8>),
 }
 
-impl fmt::Display for StoreDifference {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            StoreDifference::Block(height, member) => {
-                write!(f, "the {member} of the block at height {height} differs from the one computed from the blocks")
-            }
-            StoreDifference::State(table, key) => write!(
-                f,
-                "the state at the tip differs from that of the blocks: the first difference is in table {} at {}",
-                table.name(),
-                key.escape_ascii()
-            ),
-            StoreDifference::Rows(table, count) => write!(
-                f,
-                "the state at the tip differs from that of the blocks: table {} has {count} entries without a block",
-                table.name()
-            ),
-            StoreDifference::Importances(key) => write!(
-                f,
-                "the importances at the tip differ from those of the blocks: the first difference is in table {} at {}",
-                Table::Importances.name(),
-                key.escape_ascii()
-            ),
-            StoreDifference::Undo(key) => match key.as_slice().try_into().map(u64::from_be_bytes) {
-                Ok(height) => {
-                    write!(f, "the undo journal of the block at height {height} (table undo) differs from its changes")
-                }
-                Err(_) => write!(f, "the table undo is damaged at {}", key.escape_ascii()),
-            },
+fn undo_difference(key: &[u8]) -> String {
+    match key.try_into().map(u64::from_be_bytes) {
+        Ok(height) => {
+            format!("the undo journal of the block at height {height} (table undo) differs from its changes")
         }
+        Err(_) => format!("the table undo is damaged at {}", key.escape_ascii()),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::{Clocks, CommandError, ImportObserver, import_blocks};
-use crate::chain::{BlockImporter, BrokenChain, ImportOptions, StoredBlockSource};
+use crate::chain::{BlockImporter, BlockSource, BrokenChain, ImportOptions};
 use crate::cli;
 use crate::clock::{ClockMode, NetworkClock};
 use crate::codec::network_from_text;
@@ -113,9 +113,9 @@ fn import_old_blocks(
     let blocks = replacement.old.blocks()?;
     let reached = store::tip(&replacement.new.snapshot()?)?.map_or(Height::NEMESIS, |block| block.height);
     let (_, nemesis) = blocks.at(Height::NEMESIS)?.ok_or(BrokenChain::Missing(Height::NEMESIS))?;
-    let source = StoredBlockSource::new(reached.next(), |height| Ok(blocks.at(height)?.map(|(_, block)| block)));
+    let source = BlockSource::stored(reached.next(), |height| Ok(blocks.at(height)?.map(|(_, block)| block)));
     let options = ImportOptions { stop_at: Some(last), ..REBUILD };
-    let importer = BlockImporter::from_source(&replacement.new, network, nemesis.to_vec(), Box::new(source), options)?;
+    let importer = BlockImporter::from_source(&replacement.new, network, nemesis.to_vec(), source, options)?;
     let clock = NetworkClock::new(END_OF_TIME, (clocks.millis)());
     let reached = import_blocks(importer, &clock, clocks, Some(last), &mut HashVerifier(&blocks))?;
     let reached_hash = store::tip(&replacement.new.snapshot()?)?.map(|block| block.hash);

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 
 use crate::chain::{
-    BranchOutcome, BranchProgress, CandidateBranch, ChainUpdate, RollbackError, check_pushed, pushed_branch,
+    BranchOutcome, CandidateBranch, ChainUpdate, RollbackError, check_pushed, pushed_branch,
 };
 use crate::codec::{Context, ReadError, SigningForm};
 use crate::crypto::Verifier;
@@ -243,9 +243,9 @@ impl<'s> BlockProcessor<'s> {
         self.queue_bytes -= bytes;
         self.recent_results.insert(block.hash, now);
         let sender = BlockOrigin::Pushed(by);
-        match pushed_branch(self.store, self.network, (*block.block).clone()) {
+        match pushed_branch(self.store, self.network, (*block.block).clone(), None) {
             Ok(part) => {
-                self.work = Work::Validating(part, sender, Some(block));
+                self.work = Work::Validating(Box::new(part), sender, Some(block));
                 Ok(None)
             }
             Err(Rejection::Store(error)) => Err(error),
@@ -303,17 +303,14 @@ impl<'s> BlockProcessor<'s> {
 
     fn validate(
         &mut self,
-        part: Box<CandidateBranch<'s>>,
+        mut part: Box<CandidateBranch<'s>>,
         sender: BlockOrigin,
         pushed: Option<PushedBlock>,
         now: Timestamp,
     ) -> Result<Option<ProcessedBlocks>, StoreError> {
-        let outcome = match part.step(now)? {
-            BranchProgress::Working(part) => {
-                self.work = Work::Validating(part, sender, pushed);
-                return Ok(None);
-            }
-            BranchProgress::Done(outcome) => outcome,
+        let Some(outcome) = part.step(now)? else {
+            self.work = Work::Validating(part, sender, pushed);
+            return Ok(None);
         };
         let mut processed = match &pushed {
             Some(block) => self.finish_pushed(sender, block.hash, outcome.as_push_result()),

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use crate::chain::harvest::{HarvestProgress, HarvestRound, Harvested, UnlockResult, UnlockedAccounts};
-use crate::chain::{BranchProgress, CandidateBranch, ChainUpdate, harvested_branch};
+use crate::chain::{CandidateBranch, ChainUpdate, pushed_branch};
 use crate::config::Settings;
 use crate::crypto::{KeyPair, PrivateKey};
 use crate::mempool::ConfirmedChain;
@@ -138,7 +138,7 @@ impl<'s> Harvester<'s> {
             Work::Idle if running >= self.next_round => {
                 self.next_round = running + ROUND_INTERVAL;
                 let tick =
-                    HarvestRound::begin(&mut self.unlocked, confirmed.now, false, confirmed.snapshot, self.network)?;
+                    HarvestRound::begin(&mut self.unlocked, confirmed.now, confirmed.snapshot, self.network)?;
                 self.work = tick.map_or(Work::Idle, |tick| Work::Round(Box::new(tick)));
             }
             Work::Idle => {}
@@ -154,9 +154,9 @@ impl<'s> Harvester<'s> {
                 }
                 self.next_round = running + ROUND_INTERVAL;
             }
-            Work::Block(part, block) => match part.step(confirmed.now)? {
-                BranchProgress::Working(part) => self.work = Work::Block(part, block),
-                BranchProgress::Done(outcome) => {
+            Work::Block(mut part, block) => match part.step(confirmed.now)? {
+                None => self.work = Work::Block(part, block),
+                Some(outcome) => {
                     match &outcome.update {
                         Some(update) => {
                             self.harvested += 1;
@@ -179,8 +179,8 @@ impl<'s> Harvester<'s> {
 
     fn begin_block(&mut self, harvested: Harvested) -> Result<(), StoreError> {
         let block = Box::new(harvested.block.clone());
-        match harvested_branch(self.store, self.network, harvested) {
-            Ok(part) => self.work = Work::Block(part, block),
+        match pushed_branch(self.store, self.network, harvested.block, Some(harvested.hashes)) {
+            Ok(part) => self.work = Work::Block(Box::new(part), block),
             Err(Rejection::Store(error)) => return Err(error),
             Err(refusal) => log::warn!("the harvested block was not accepted: {refusal}"),
         }

@@ -88,7 +88,7 @@ impl<'s> Import<'s> {
 
     /// Passes the next block to the import.
     pub fn push_block(&mut self, block: Box<Block>) {
-        self.importer.submit_block(block);
+        self.importer.submit_block(*block);
     }
 
     /// Marks the end of the blocks from [`Import::push_block`].

@@ -419,11 +419,19 @@ pub fn journals_equal_except(a: &[u8], b: &[u8], but_in: Table) -> bool {
 /// New values by key; `None` for a removed key.
 pub(super) type TableChanges = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
+/// The replaced change of a key; `None` if there was no change.
+type ReplacedChange = (Table, Vec<u8>, Option<Option<Vec<u8>>>);
+
 /// Changes on top of a commit. They are valid for that commit only.
 #[derive(Clone, Debug, Default)]
 pub struct Changes {
     tables: BTreeMap<Table, TableChanges>,
     bytes: usize,
+    /// The changes that those since the savepoint replaced, oldest first; `None` without a savepoint.
+    replaced: Option<Vec<ReplacedChange>>,
+    /// Number of changes and reverts.
+    #[cfg(test)]
+    pub writes: usize,
 }
 
 impl Changes {
@@ -432,11 +440,35 @@ impl Changes {
         self.bytes
     }
 
-    fn set(&mut self, table: Table, key: &[u8], value: Option<&[u8]>) {
-        let size = |value: Option<&[u8]>| key.len() + value.map_or(0, <[u8]>::len);
-        let old = self.tables.entry(table).or_default().insert(key.to_vec(), value.map(<[u8]>::to_vec));
-        self.bytes += size(value);
-        self.bytes -= old.map_or(0, |old| size(old.as_deref()));
+    /// Sets the savepoint to which [`Changes::revert_to_savepoint`] returns.
+    pub fn set_savepoint(&mut self) {
+        self.replaced = Some(Vec::new());
+    }
+
+    /// Reverts all changes since the savepoint.
+    pub fn revert_to_savepoint(&mut self) {
+        for (table, key, old) in self.replaced.take().into_iter().flatten().rev() {
+            self.set(table, &key, old);
+        }
+    }
+
+    /// Sets or removes the change of a key.
+    fn set(&mut self, table: Table, key: &[u8], change: Option<Option<Vec<u8>>>) {
+        let size = |change: &Option<Vec<u8>>| key.len() + change.as_ref().map_or(0, Vec::len);
+        self.bytes += change.as_ref().map_or(0, size);
+        let changes = self.tables.entry(table).or_default();
+        let old = match change {
+            Some(change) => changes.insert(key.to_vec(), change),
+            None => changes.remove(key),
+        };
+        self.bytes -= old.as_ref().map_or(0, size);
+        if let Some(replaced) = &mut self.replaced {
+            replaced.push((table, key.to_vec(), old));
+        }
+        #[cfg(test)]
+        {
+            self.writes += 1;
+        }
     }
 }
 
@@ -468,12 +500,12 @@ impl Read for Overlay<'_> {
 
 impl Write for Overlay<'_> {
     fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
-        self.changes.set(table, key, Some(value));
+        self.changes.set(table, key, Some(Some(value.to_vec())));
         Ok(())
     }
 
     fn delete(&mut self, table: Table, key: &[u8]) -> Result<(), StoreError> {
-        self.changes.set(table, key, None);
+        self.changes.set(table, key, Some(None));
         Ok(())
     }
 }
@@ -550,6 +582,30 @@ mod tests {
             let changed: usize = kept.tables.values().flatten().map(|(k, v)| k.len() + v.as_ref().map_or(0, Vec::len)).sum();
             prop_assert_eq!(kept.bytes(), changed);
         }
+    }
+
+    #[test]
+    fn changes_since_a_savepoint_are_reverted() {
+        let (store, _folder) = test_store();
+        let mut batch = store.begin_write().unwrap();
+        [b"a", b"b"].into_iter().for_each(|key| batch.put(TABLE, key, b"stored").unwrap());
+        batch.commit().unwrap();
+        let (snapshot, mut changes) = (store.snapshot().unwrap(), Changes::default());
+        Overlay::new(&snapshot, &mut changes).put(TABLE, b"b", b"before").unwrap();
+        let found = |changes: &mut Changes| {
+            let overlay = Overlay::new(&snapshot, changes);
+            (entries(&mut overlay.cursor(TABLE).unwrap(), true), overlay.changes.bytes())
+        };
+        let before = found(&mut changes);
+        changes.set_savepoint();
+        let mut overlay = Overlay::new(&snapshot, &mut changes);
+        overlay.put(TABLE, b"a", b"changed").unwrap();
+        overlay.delete(TABLE, b"b").unwrap();
+        overlay.put(TABLE, b"c", b"new").unwrap();
+        overlay.put(TABLE, b"a", b"changed again").unwrap();
+        assert_ne!(found(&mut changes), before);
+        changes.revert_to_savepoint();
+        assert_eq!(found(&mut changes), before);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use nisd::chain::{BlockImporter, BranchProgress, CandidateBranch, ImportOptions, ImportProgress};
+use nisd::chain::{BlockImporter, CandidateBranch, ImportOptions, ImportProgress};
 use nisd::codec::SigningForm;
 use nisd::codec::block_file::BlockFile;
 use nisd::config::Settings;
@@ -206,11 +206,8 @@ impl<'s> AnsweringNode<'s> {
         let time = Timestamp::from_unix_millis(began + now.as_millis() as i64);
         drop(self.node);
         let common = Height(blocks[0].height.0 - 1);
-        let part = CandidateBranch::new(store, &settings.network, common, blocks.to_vec()).expect("a part");
-        let mut part = Box::new(part);
-        while let BranchProgress::Working(next) = part.step(time).expect("a store that works") {
-            part = next;
-        }
+        let mut part = CandidateBranch::new(store, &settings.network, common, blocks.to_vec()).expect("a part");
+        while part.step(time).expect("a store that works").is_none() {}
         AnsweringNode::start(store, settings, began, now)
     }
 }

@@ -3,7 +3,7 @@
 #![allow(dead_code)] // not every test uses everything
 
 use nisd::chain::chain_comparer::{ChainComparer, ComparisonResult, ComparisonStep, TipInfo};
-use nisd::chain::{BranchOutcome, BranchProgress, CandidateBranch, check_block_signature, check_pushed, pushed_branch};
+use nisd::chain::{BranchOutcome, CandidateBranch, check_block_signature, check_pushed, pushed_branch};
 use nisd::codec::Context;
 use nisd::crypto::Verifier;
 use nisd::model::{Block, Hash256, Height, Timestamp};
@@ -83,11 +83,10 @@ pub fn text_of(result: Result<ValidationResult, &Exception>) -> String {
 }
 
 /// Processes a branch until it is decided.
-pub fn process_branch(mut part: Box<CandidateBranch<'_>>, now: Timestamp) -> BranchOutcome {
+pub fn process_branch(mut part: CandidateBranch<'_>, now: Timestamp) -> BranchOutcome {
     loop {
-        match part.step(now).unwrap() {
-            BranchProgress::Working(next) => part = next,
-            BranchProgress::Done(outcome) => return outcome,
+        if let Some(outcome) = part.step(now).unwrap() {
+            return outcome;
         }
     }
 }
@@ -105,7 +104,7 @@ pub fn push(local: LocalNode<'_>, block: Block, now: Timestamp) -> (String, Opti
     if let Err(refusal) = front {
         return refused(refusal);
     }
-    match pushed_branch(store, network, block) {
+    match pushed_branch(store, network, block, None) {
         Ok(part) => {
             let outcome = process_branch(part, now);
             (text_of(outcome.as_push_result()), Some(outcome))
@@ -225,7 +224,7 @@ pub fn synchronise(local: LocalNode<'_>, remote: &Remote, now: Timestamp) -> Syn
         ComparisonResult::RemoteIsNotSynced(fork) => {
             let part =
                 CandidateBranch::new(store, network, fork.common, remote.blocks_after(local, fork.common)).unwrap();
-            Some(process_branch(Box::new(part), now))
+            Some(process_branch(part, now))
         }
         _ => None,
     };

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use crate::common::print_notice;
 use crate::recorded_chain::{Chain, FAR_FUTURE, tip_of};
 use nisd::chain::harvest::{HarvestProgress, HarvestRound, Harvested, UnlockResult, UnlockedAccounts};
-use nisd::chain::{BlockImporter, BranchProgress, CandidateBranch, ImportOptions, ImportProgress, pushed_branch};
+use nisd::chain::{BlockImporter, ImportOptions, ImportProgress, pushed_branch};
 use nisd::codec::{Context, SigningForm};
 use nisd::crypto::{KeyPair, PrivateKey, Signature};
 use nisd::model::network::{ChainParameters, ImportanceScheme, Vesting};
@@ -120,7 +120,7 @@ fn tick(
     network: &Network,
 ) -> (Option<Harvested>, Vec<(Address, String)>) {
     let mut discarded = Vec::new();
-    let Some(mut tick) = HarvestRound::begin(unlocked, now, false, state, network).unwrap() else {
+    let Some(mut tick) = HarvestRound::begin(unlocked, now, state, network).unwrap() else {
         return (None, discarded);
     };
     loop {
@@ -135,12 +135,10 @@ fn tick(
 /// Adds a harvested block to the chain.
 fn process(block: Block, store: &Store, network: &Network) {
     let now = block.timestamp;
-    let mut part: Box<CandidateBranch<'_>> =
-        pushed_branch(store, network, block).unwrap_or_else(|refusal| panic!("{refusal}"));
+    let mut part = pushed_branch(store, network, block, None).unwrap_or_else(|refusal| panic!("{refusal}"));
     let outcome = loop {
-        match part.step(now).unwrap() {
-            BranchProgress::Working(more) => part = more,
-            BranchProgress::Done(outcome) => break outcome,
+        if let Some(outcome) = part.step(now).unwrap() {
+            break outcome;
         }
     };
     assert_eq!(outcome.as_push_result().unwrap(), ValidationResult::Success, "{outcome:?}");

@@ -88,7 +88,7 @@ impl Node<'_> {
             self.wrong.push(format!("block {height} of {} transactions: made {count:?}", block.transactions.len()));
         }
         let hashes: BTreeSet<Hash256> = block.transactions.iter().map(Transaction::hash).collect();
-        let part = pushed_branch(self.store, &self.chain.network, block).unwrap();
+        let part = pushed_branch(self.store, &self.chain.network, block, None).unwrap();
         let switch = process_branch(part, now).update.unwrap();
         self.mempool.on_chain_change(&hashes, switch.returned);
         self.rebuild(now);
@@ -102,7 +102,7 @@ impl Node<'_> {
         let mut unlocked = UnlockedAccounts::new(1);
         let result = unlocked.unlock(Box::new(KeyPair::new(private)), height, &snapshot, network).unwrap();
         assert_eq!(result, UnlockResult::Success);
-        let mut tick = HarvestRound::begin(&mut unlocked, block.timestamp, false, &snapshot, network).unwrap()?;
+        let mut tick = HarvestRound::begin(&mut unlocked, block.timestamp, &snapshot, network).unwrap()?;
         loop {
             match tick.step(&unlocked, || self.mempool.in_fee_order(), &snapshot, network).unwrap() {
                 HarvestProgress::Working => {}

@@ -16,7 +16,7 @@ use crate::common::{Random, from_environment, print_notice};
 use crate::odds::{TargetParameters, cells, chances, chi_square, chi_square_bound};
 use crate::simulation::SimulatedNode;
 use crate::traffic::{Traffic, Users};
-use nisd::chain::{BlockImporter, BlockSource, ImportOptions, ImportProgress, StoredBlockSource};
+use nisd::chain::{BlockImporter, BlockSource, ImportOptions, ImportProgress};
 use nisd::codec::block_file::BlockFiles;
 use nisd::codec::{Context, SigningForm};
 use nisd::config::{self, Settings};
@@ -170,7 +170,7 @@ fn open(folder: &Path, network: &Network) -> Store {
 }
 
 /// Imports blocks after the nemesis block.
-fn import(store: &Store, network: &Network, blocks: Box<dyn BlockSource + '_>) {
+fn import(store: &Store, network: &Network, blocks: BlockSource<'_>) {
     let options = ImportOptions { batch_steps: 8_000, batch_blocks: 500, stop_at: None, trusted_below: Height(0) };
     let nemesis = nemesis().to_bytes(SigningForm::Verifiable);
     let mut intake = BlockImporter::from_source(store, network, nemesis, blocks, options).unwrap();
@@ -504,7 +504,7 @@ fn assert_passes_every_check(folder: &Path, store: &Store, network: &Network) {
     let other_folder = tempfile::tempdir().unwrap();
     let other = open(other_folder.path(), network);
     let block_at = |height| block_row(&snapshot, height)?.map(|row| row.verified_bytes()).transpose();
-    import(&other, network, Box::new(StoredBlockSource::new(Height::NEMESIS.next(), block_at)));
+    import(&other, network, BlockSource::stored(Height::NEMESIS.next(), block_at));
     let taken_in = other.snapshot().unwrap();
     assert_eq!(state::digest(&taken_in).unwrap(), digest);
     assert_eq!(stored_header(&taken_in, tip.height).unwrap().unwrap(), tip);

@@ -104,7 +104,7 @@ fn roll_back_store(store: &Store, height: u64) -> Result<(), RollbackError> {
 
 fn offer(window: &ChainRange, store: &Store, common: u64, part: Vec<Block>) -> Result<BranchOutcome, RollbackError> {
     let part = CandidateBranch::new(store, &window.chain.network, Height(common), part)?;
-    Ok(process_branch(Box::new(part), FAR_FUTURE))
+    Ok(process_branch(part, FAR_FUTURE))
 }
 
 /// A chain part with one change: height of the common block, number of our blocks it replaces, number of additional

@@ -298,7 +298,7 @@ impl Scene {
             beneficiary: None,
             ids: applied.ids,
         };
-        apply::store(&mut batch, &header, &block, self.network.chain.rewrite_limit).unwrap();
+        apply::store(&mut batch, &header, &block, apply::Retention::Chain, self.network.chain.rewrite_limit).unwrap();
         batch.commit().unwrap();
         height
     }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use nisd::chain::{
-    BlockError, BlockImporter, BranchOutcome, BranchProgress, CandidateBranch, ImportError, ImportOptions,
+    BlockError, BlockImporter, BranchOutcome, CandidateBranch, ImportError, ImportOptions,
     ImportProgress, Validity, rollback,
 };
 use nisd::codec::block_file::{BlockFile, write_block};
@@ -100,7 +100,7 @@ impl NodeUnderTest {
         let hashes: Vec<Hash256> = blocks.iter().map(Block::hash).collect();
         let part =
             CandidateBranch::new(&self.store, self.network(), Height(common), blocks).expect("a block of the chain");
-        let outcome = process_branch(Box::new(part), now);
+        let outcome = process_branch(part, now);
         let verdict = match outcome.validity {
             Validity::Valid if outcome.update.is_none() => ExpectedResult::Exception(NOT_BETTER.to_owned()),
             Validity::Valid => ExpectedResult::Valid,
@@ -304,11 +304,10 @@ fn check_equal<T: PartialEq + std::fmt::Debug>(what: &str, whose: &str, expected
 }
 
 /// Processes a branch until it is decided.
-fn process_branch(mut part: Box<CandidateBranch<'_>>, now: i32) -> BranchOutcome {
+fn process_branch(mut part: CandidateBranch<'_>, now: i32) -> BranchOutcome {
     loop {
-        match part.step(Timestamp(now)).expect("a store that works") {
-            BranchProgress::Working(next) => part = next,
-            BranchProgress::Done(outcome) => return outcome,
+        if let Some(outcome) = part.step(Timestamp(now)).expect("a store that works") {
+            return outcome;
         }
     }
 }

@@ -105,7 +105,7 @@ impl Environment {
     }
 
     /// Imports blocks after the nemesis block with full validation.
-    pub fn import(&self, store: &Store, blocks: Box<dyn BlockSource + '_>) {
+    pub fn import(&self, store: &Store, blocks: BlockSource<'_>) {
         let options = ImportOptions { batch_steps: 8_000, batch_blocks: 500, stop_at: None, trusted_below: Height(0) };
         let mut intake =
             BlockImporter::from_source(store, &self.network, self.nemesis.clone(), blocks, options).expect("an intake");

@@ -292,7 +292,7 @@ impl NetworkRun<'_> {
         let snapshot = store.snapshot().expect("a snapshot");
         let block_at = |height| block_row(&snapshot, height)?.map(|row| row.verified_bytes()).transpose();
         let other = ground.open(&ground.new_folder());
-        ground.import(other, Box::new(nisd::chain::StoredBlockSource::new(Height(2), block_at)));
+        ground.import(other, nisd::chain::BlockSource::stored(Height(2), block_at));
         let last = self.network.running().next().map(|index| &self.network.members[index]);
         let expected = last.and_then(|member| member.running.as_ref()).expect("a member").view.tip();
         let taken_in = other.snapshot().expect("a snapshot");

@@ -164,6 +164,6 @@ impl Run<'_, '_> {
             beneficiary: applied.beneficiary,
             ids: applied.ids,
         };
-        apply::store(&mut self.txn, &header, block, network.chain.rewrite_limit).unwrap();
+        apply::store(&mut self.txn, &header, block, apply::Retention::Chain, network.chain.rewrite_limit).unwrap();
     }
 }
