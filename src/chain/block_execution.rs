@@ -170,8 +170,7 @@ impl BlockExecution {
             }
             Stage::Indexing(done, None) if done < count => {
                 let mut ledger = Ledger { txn, block: &mut self.context, network };
-                let update =
-                    apply::index_transaction(&mut ledger, &self.block, &self.hashes, &self.applied, done)?;
+                let update = apply::index_transaction(&mut ledger, &self.block, &self.hashes, &self.applied, done)?;
                 Stage::Indexing(done + 1, update)
             }
             Stage::Indexing(..) => Stage::Flushing,
@@ -346,9 +345,8 @@ impl SignatureCheck {
 
     /// Checks one signature, of a transaction or a cosignature. Returns `false` once all are checked.
     pub fn step(&mut self, block: &Block, verifier: &mut Verifier) -> Result<bool, BlockError> {
-        let unverifiable = |index| {
-            Err(BlockError::Rejected(ValidationResult::FailureTransactionUnverifiable, Some(index)))
-        };
+        let unverifiable =
+            |index| Err(BlockError::Rejected(ValidationResult::FailureTransactionUnverifiable, Some(index)));
         if let Some(cosignature) = self.pending_cosignature(block) {
             let good = self.is_good(cosignature, &cosignature.signed_bytes(), verifier);
             self.cosignatures += 1;

@@ -235,8 +235,7 @@ impl<'s> CandidateBranch<'s> {
             let replaced = undone.iter().rev().map(replaced).collect();
             let returned = returned(undone, &confirmed);
             txn.commit_deferred_sync()?;
-            outcome.update =
-                Some(ChainUpdate { common: self.common, tip: last.height, replaced, confirmed, returned });
+            outcome.update = Some(ChainUpdate { common: self.common, tip: last.height, replaced, confirmed, returned });
         }
         Ok(outcome)
     }

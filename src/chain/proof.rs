@@ -133,8 +133,7 @@ const FRACTION: usize = 192;
 const ONE: Fixed = Fixed::from_limbs([0, 0, 0, 1, 0, 0]);
 
 /// The natural logarithm of 2, rounded to the nearest.
-const LN_2: Fixed =
-    Fixed::from_limbs([0x40f3_4326_7298_b62e, 0xc9e3_b398_03f2_f6af, 0xb172_17f7_d1cf_79ab, 0, 0, 0]);
+const LN_2: Fixed = Fixed::from_limbs([0x40f3_4326_7298_b62e, 0xc9e3_b398_03f2_f6af, 0xb172_17f7_d1cf_79ab, 0, 0, 0]);
 
 /// Bits of the mantissa of a double, including the leading one.
 const MANTISSA: usize = f64::MANTISSA_DIGITS as usize;

@@ -6,9 +6,7 @@
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
-use crate::chain::{
-    BranchOutcome, CandidateBranch, ChainUpdate, RollbackError, check_pushed, pushed_branch,
-};
+use crate::chain::{BranchOutcome, CandidateBranch, ChainUpdate, RollbackError, check_pushed, pushed_branch};
 use crate::codec::{Context, ReadError, SigningForm};
 use crate::crypto::Verifier;
 use crate::mempool::{ConfirmedChain, ContentHash, MAX_RESULTS, RecentResults};

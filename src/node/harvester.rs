@@ -137,8 +137,7 @@ impl<'s> Harvester<'s> {
         match std::mem::replace(&mut self.work, Work::Idle) {
             Work::Idle if running >= self.next_round => {
                 self.next_round = running + ROUND_INTERVAL;
-                let tick =
-                    HarvestRound::begin(&mut self.unlocked, confirmed.now, confirmed.snapshot, self.network)?;
+                let tick = HarvestRound::begin(&mut self.unlocked, confirmed.now, confirmed.snapshot, self.network)?;
                 self.work = tick.map_or(Work::Idle, |tick| Work::Round(Box::new(tick)));
             }
             Work::Idle => {}

@@ -130,9 +130,7 @@ impl HarvestRound {
             return match self.create(key, selection, state, network) {
                 Ok(harvested) => Ok(HarvestProgress::Done(Some(harvested))),
                 Err(Rejection::Store(error)) => Err(error),
-                Err(rejection) => {
-                    Ok(HarvestProgress::Discarded(address, BlockError::from_rejection(rejection, None)))
-                }
+                Err(rejection) => Ok(HarvestProgress::Discarded(address, BlockError::from_rejection(rejection, None))),
             };
         }
         if let Some((address, key)) = unlocked.next_after(self.last_tried.as_ref()) {

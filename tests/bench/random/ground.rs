@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use nisd::chain::{
-    BlockError, BlockImporter, BranchOutcome, CandidateBranch, ImportError, ImportOptions,
-    ImportProgress, Validity, rollback,
+    BlockError, BlockImporter, BranchOutcome, CandidateBranch, ImportError, ImportOptions, ImportProgress, Validity,
+    rollback,
 };
 use nisd::codec::block_file::{BlockFile, write_block};
 use nisd::codec::{Context, SigningForm};
