@@ -87,8 +87,8 @@ impl<'s> Import<'s> {
     }
 
     /// Passes the next block to the import.
-    pub fn push_block(&mut self, block: Box<Block>) {
-        self.importer.submit_block(*block);
+    pub fn push_block(&mut self, block: Block) {
+        self.importer.submit_block(block);
     }
 
     /// Marks the end of the blocks from [`Import::push_block`].
