@@ -170,7 +170,7 @@ fn open(folder: &Path, network: &Network) -> Store {
 }
 
 /// Imports blocks after the nemesis block.
-fn import(store: &Store, network: &Network, blocks: BlockSource<'_>) {
+fn import<'a>(store: &'a Store, network: &'a Network, blocks: BlockSource<'a>) {
     let options = ImportOptions { batch_steps: 8_000, batch_blocks: 500, stop_at: None, trusted_below: Height(0) };
     let nemesis = nemesis().to_bytes(SigningForm::Verifiable);
     let mut intake = BlockImporter::from_source(store, network, nemesis, blocks, options).unwrap();
@@ -233,7 +233,7 @@ struct Simulation<'n> {
 impl<'n> Simulation<'n> {
     fn new(scenario: &'n Scenario, settings: &'n Settings, store: &'n Store, random: Random) -> Simulation<'n> {
         let network = &settings.network;
-        import(store, network, Box::new(BlockFiles::new(Vec::new())));
+        import(store, network, BlockSource::Files(BlockFiles::new(Vec::new())));
         let mut node = SimulatedNode::start(store, settings, Timestamp(START.0 - HARVEST_DELAY), 1);
         (0..HARVESTERS.len()).for_each(|index| unlock(&mut node, FIRST_HARVESTER + index));
         node.run_for(Duration::from_secs(HARVEST_DELAY as u64));

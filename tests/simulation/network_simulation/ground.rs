@@ -100,12 +100,12 @@ impl Environment {
             folders: Cell::new(0),
         };
         let template = Store::open(&ground.path("template"), &ground.identity(), options()).expect("a store");
-        ground.import(&template, Box::new(BlockFiles::new(Vec::new())));
+        ground.import(&template, BlockSource::Files(BlockFiles::new(Vec::new())));
         ground
     }
 
     /// Imports blocks after the nemesis block with full validation.
-    pub fn import(&self, store: &Store, blocks: BlockSource<'_>) {
+    pub fn import<'a>(&'a self, store: &'a Store, blocks: BlockSource<'a>) {
         let options = ImportOptions { batch_steps: 8_000, batch_blocks: 500, stop_at: None, trusted_below: Height(0) };
         let mut intake =
             BlockImporter::from_source(store, &self.network, self.nemesis.clone(), blocks, options).expect("an intake");
