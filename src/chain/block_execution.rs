@@ -302,10 +302,7 @@ impl BlockExecution {
     }
 }
 
-fn validation_context<'a>(
-    ledger: &'a Ledger<'_, impl Write>,
-    env: &ExecutionContext<'a>,
-) -> ValidationContext<'a> {
+fn validation_context<'a>(ledger: &'a Ledger<'_, impl Write>, env: &ExecutionContext<'a>) -> ValidationContext<'a> {
     let ExecutionContext { network, now, .. } = *env;
     let (state, block, height) = (&*ledger.txn, Some(&*ledger.block), ledger.block.height);
     ValidationContext { state, block, network, height, now, purpose: Purpose::BlockProcessing }
