@@ -94,7 +94,7 @@ impl<'s> Node<'s> {
             self.download_import.missing_since = None;
         }
         match next {
-            Some(NextBlock::Block(block)) => self.add_downloaded(block, now)?,
+            Some(NextBlock::Block(block)) => self.add_downloaded(*block, now)?,
             Some(NextBlock::Working) => {
                 let sync_progress = self.peer_adapter.sync_progress();
                 sync_progress.iter().for_each(|outlook| self.download_import.report_hashes(outlook, now.monotonic));
@@ -119,9 +119,9 @@ impl<'s> Node<'s> {
     }
 
     /// Passes a block to the import, which the first block creates.
-    fn add_downloaded(&mut self, block: Box<Block>, now: LoopTime) -> Result<(), StoreError> {
+    fn add_downloaded(&mut self, block: Block, now: LoopTime) -> Result<(), StoreError> {
         if let Some(import) = &mut self.download_import.import {
-            import.push_block(*block);
+            import.push_block(block);
             return Ok(());
         }
         let Some(sync_progress) = self.peer_adapter.sync_progress() else { return Ok(()) };
@@ -134,7 +134,7 @@ impl<'s> Node<'s> {
         let options = ImportOptions { trusted_below: sync_progress.trusted_below, ..IMPORT_OPTIONS };
         let importer = BlockImporter::new(self.download_import.store, self.network, Vec::new(), Vec::new(), options)?;
         let mut import = Import::of_blocks(importer, sync_progress.target, now.monotonic);
-        import.push_block(*block);
+        import.push_block(block);
         self.download_import.import = Some(import);
         Ok(())
     }
