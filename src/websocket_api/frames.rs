@@ -14,7 +14,7 @@ use crate::model::{Address, NetworkByte};
 use crate::net::service::{Effects, Progress};
 
 /// Work units after which the rest of a message waits for the next turn of its client.
-pub const UNITS_PER_CALL: u32 = 100;
+const UNITS_PER_CALL: u32 = 100;
 /// Bytes of frames read per work unit.
 const BYTES_PER_UNIT: usize = 100;
 /// Bytes of payload read per work unit.
@@ -25,13 +25,11 @@ const ENTRY_UNITS: u32 = 2;
 const SEND_UNITS: u32 = 1;
 
 /// Context for handling some frames of one session.
-pub struct FrameContext<'a> {
-    /// The session.
-    pub session: SessionId,
-    /// Receives the outgoing frames.
-    pub effects: &'a mut dyn Effects,
+struct FrameContext<'a> {
+    session: SessionId,
+    effects: &'a mut dyn Effects,
     /// Work units used so far.
-    pub units: u32,
+    units: u32,
 }
 
 impl Broker {
@@ -69,7 +67,7 @@ impl Broker {
     }
 
     /// Handles one frame.
-    pub(super) fn handle(&mut self, frame: &Frame<'_>, context: &mut FrameContext<'_>) {
+    fn handle(&mut self, frame: &Frame<'_>, context: &mut FrameContext<'_>) {
         context.units += 1 + units(frame.size(), BYTES_PER_UNIT);
         match frame.command {
             "CONNECT" | "STOMP" => self.connect(frame, context),
@@ -83,7 +81,7 @@ impl Broker {
     }
 
     /// Handles a decoding error: closes the session if the error is fatal, and reports it otherwise.
-    pub(super) fn on_decode_error(&mut self, error: &DecodeError, context: &mut FrameContext<'_>) {
+    fn on_decode_error(&mut self, error: &DecodeError, context: &mut FrameContext<'_>) {
         context.units += SEND_UNITS;
         if error.is_fatal {
             self.table.fail(context.session, &error.text, context.effects);
@@ -119,8 +117,8 @@ impl Broker {
             let address = self.address_registered_by(&destination);
             let subscribed =
                 self.table.subscribe(context.session, id.as_deref(), &destination, address, context.effects);
-            if let Err(refused) = subscribed {
-                return self.send_error(refused, context);
+            if let Err(rejection) = subscribed {
+                return self.send_error(rejection, context);
             }
         }
         self.acknowledge(receipt, context);
@@ -146,49 +144,43 @@ impl Broker {
     fn send_command(&mut self, frame: &Frame<'_>, context: &mut FrameContext<'_>) {
         let [destination, receipt] = frame.pick(["destination", "receipt"]);
         let destination = destination.map(|value| self.read_value(value));
-        match destination.and_then(|destination| parse(&destination, frame.body, self.table.network)) {
-            Some(Ok(asked)) => {
-                context.units += ENTRY_UNITS + units(frame.body.len(), PAYLOAD_BYTES_PER_UNIT);
-                self.execute(asked, context);
+        if let Some(command) = destination.and_then(|destination| parse(&destination, frame.body, self.table.network)) {
+            context.units += units(frame.body.len(), PAYLOAD_BYTES_PER_UNIT);
+            if let Err(error) = command.and_then(|command| self.execute(command, context).map_err(Cow::Borrowed)) {
+                context.units += SEND_UNITS;
+                self.table.send_query_error(context.session, &error, context.effects);
             }
-            Some(Err(error)) => {
-                context.units += units(frame.body.len(), PAYLOAD_BYTES_PER_UNIT);
-                self.send_query_error(&error, context);
-            }
-            None => {}
         }
         self.acknowledge(receipt, context);
     }
 
-    fn execute(&mut self, asked: ClientCommand, context: &mut FrameContext<'_>) {
-        let registered = match asked {
-            ClientCommand::Register(address) => self.register(address, context),
+    /// Registers an address, or queues a query. A legacy client is also subscribed to the transactions of an address that
+    /// it registers.
+    fn execute(&mut self, command: ClientCommand, context: &mut FrameContext<'_>) -> Result<(), Rejection> {
+        context.units += ENTRY_UNITS;
+        let FrameContext { session: id, effects, units } = context;
+        match command {
+            ClientCommand::Register(address) => {
+                self.table.register(*id, address, true, *effects)?;
+                let is_legacy_client = self.table.session(*id).is_some_and(|session| session.is_legacy_client());
+                if is_legacy_client && self.table.settings.implicit_subscription {
+                    *units += ENTRY_UNITS;
+                    self.table.subscribe_implicitly(*id, &address, *effects)?;
+                }
+                Ok(())
+            }
             ClientCommand::Query(query) => {
                 let registered = match query {
-                    Item::Account(address) => self.table.register(context.session, address, true, context.effects),
+                    Item::Account(address) => self.table.register(*id, address, true, *effects),
                     _ => Ok(()),
                 };
-                if let Some(session) = self.table.session_mut(context.session) {
+                if let Some(session) = self.table.session_mut(*id) {
                     session.queries.push_back(query);
-                    self.queries.add(session.client, context.session);
+                    self.queries.add(session.client, *id);
                 }
                 registered
             }
-        };
-        if let Err(refused) = registered {
-            self.send_query_error(refused, context);
         }
-    }
-
-    /// Registers an address. A legacy client is also subscribed to the address's transactions.
-    fn register(&mut self, address: Address, context: &mut FrameContext<'_>) -> Result<(), Rejection> {
-        self.table.register(context.session, address, true, context.effects)?;
-        let is_legacy_client = self.table.session(context.session).is_some_and(|session| session.is_legacy_client());
-        if is_legacy_client && self.table.settings.implicit_subscription {
-            context.units += ENTRY_UNITS;
-            self.table.subscribe_implicitly(context.session, &address, context.effects)?;
-        }
-        Ok(())
     }
 
     fn disconnect(&mut self, frame: &Frame<'_>, context: &mut FrameContext<'_>) {
@@ -216,12 +208,6 @@ impl Broker {
     fn send_error(&mut self, message: &str, context: &mut FrameContext<'_>) {
         context.units += SEND_UNITS;
         self.table.send(context.session, context.effects, |out| encoder::error(out, message));
-    }
-
-    /// Sends an error message to the session on `/errors`.
-    fn send_query_error(&mut self, message: &str, context: &mut FrameContext<'_>) {
-        context.units += SEND_UNITS;
-        self.table.send_query_error(context.session, message, context.effects);
     }
 
     /// Returns a header value, trimmed if the settings are lenient.

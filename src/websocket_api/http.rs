@@ -5,13 +5,12 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use super::BrokerTime;
 use super::broker::{Broker, payload_units};
-use super::poll_queue::{CloseReason, GO_AWAY, PollQueue};
 use super::session::SessionTransport;
 use super::session_table::TOO_MANY_SESSIONS;
-use super::sockjs::{self, MAX_BYTES, MAX_FORM_BYTES, Transport, Wrapper, callback};
+use super::sockjs::{self, CloseReason, GO_AWAY, MAX_BYTES, MAX_FORM_BYTES, PollQueue, Transport, Wrapper, callback};
 use crate::model::Timestamp;
 use crate::net::http::{Request, Response};
-use crate::net::service::{ConnectionId, Effects, Exchange, Progress};
+use crate::net::service::{Effects, Exchange, Progress};
 use crate::net::websocket::{handshake, negotiate_subprotocol};
 
 /// Prefix of all paths.
@@ -78,28 +77,28 @@ pub struct SessionRequest<'a> {
 /// A request and its response in progress.
 struct RequestHandler<'r, 'a> {
     request: &'a Request<'a>,
-    reply: &'r mut Response,
+    response: &'r mut Response,
     time: Timestamp,
 }
 
 /// Answers a request, possibly by a websocket upgrade, unless a session must answer it. `time` is network time;
 /// `entropy` is a fresh random number, used only by `/info`.
 pub fn answer<'a>(exchange: &mut Exchange<'a>, time: Timestamp, entropy: i32) -> RequestOutcome<'a> {
-    let Exchange { request, response: reply, is_rate_limited: is_refused, .. } = exchange;
-    let mut handling = RequestHandler { request, reply, time };
-    if *is_refused {
+    let Exchange { request, response, is_rate_limited, .. } = exchange;
+    let mut handler = RequestHandler { request, response, time };
+    if *is_rate_limited {
         // This response has none of the common headers.
-        handling.reply.header("DoSFilter", "unavailable");
-        handling.json_error(429, "Too Many Requests");
+        handler.response.header("DoSFilter", "unavailable");
+        handler.json_error(429, "Too Many Requests");
         return RequestOutcome::Complete;
     }
-    handling.common_headers();
-    handling.route(entropy)
+    handler.common_headers();
+    handler.route(entropy)
 }
 
 /// Returns the limit for the body of a request, in bytes.
 pub fn body_limit(path: &str) -> usize {
-    match parse_session_path(path).map(|call| call.transport) {
+    match parse_session_path(path).map(|request| request.transport) {
         Some(Transport::XhrSend) => MAX_BYTES,
         Some(Transport::JsonpSend) => MAX_FORM_BYTES,
         _ => IGNORED_BODY_BYTES,
@@ -123,8 +122,7 @@ impl<'a> RequestHandler<'_, 'a> {
         let path = request.path.strip_suffix('/').unwrap_or(request.path);
         let below = match path.strip_prefix(BASE) {
             Some("") => {
-                self.reply.header("Content-Type", TEXT);
-                self.reply.body.extend_from_slice(b"Welcome to SockJS!\n");
+                self.respond(TEXT, None, "Welcome to SockJS!\n");
                 return RequestOutcome::Complete;
             }
             Some(below) => below.strip_prefix('/'),
@@ -138,24 +136,23 @@ impl<'a> RequestHandler<'_, 'a> {
             Some("websocket") => self.method_not_allowed("GET"),
             Some(below) if is_iframe(below) => self.iframe(),
             Some(_) => match parse_session_path(path) {
-                Some(call) => return self.session(call),
-                None => self.reply.status = 404,
+                Some(request) => return self.session(request),
+                None => self.response.status = 404,
             },
         }
         RequestOutcome::Complete
     }
 
-    fn session(&mut self, call: SessionRequest<'a>) -> RequestOutcome<'a> {
-        let transport = call.transport;
-        let allow = transport.allow();
+    fn session(&mut self, request: SessionRequest<'a>) -> RequestOutcome<'a> {
+        let allow = request.transport.allow();
         if self.request.method == "OPTIONS" && allow.ends_with("OPTIONS") {
             self.options();
         } else if Some(self.request.method) != allow.split(',').next() {
             self.method_not_allowed(allow);
-        } else if transport == Transport::Websocket {
-            return self.upgrade(Some(call.session));
+        } else if request.transport == Transport::Websocket {
+            return self.upgrade(Some(request.session));
         } else {
-            return RequestOutcome::Session(call);
+            return RequestOutcome::Session(request);
         }
         RequestOutcome::Complete
     }
@@ -165,14 +162,14 @@ impl<'a> RequestHandler<'_, 'a> {
     fn common_headers(&mut self) {
         match self.request.header("Origin").filter(|origin| !origin.contains(char::is_control)) {
             Some(origin) => {
-                self.reply.header("Access-Control-Allow-Origin", origin.to_owned());
-                self.reply.header("Access-Control-Allow-Credentials", "true");
-                self.reply.header("Vary", "Origin");
+                self.response.header("Access-Control-Allow-Origin", origin.to_owned());
+                self.response.header("Access-Control-Allow-Credentials", "true");
+                self.response.header("Vary", "Origin");
             }
-            None => self.reply.header("Access-Control-Allow-Origin", "*"),
+            None => self.response.header("Access-Control-Allow-Origin", "*"),
         }
-        self.reply.header("Access-Control-Allow-Headers", "Content-Type");
-        self.reply.header("Allow", "GET, HEAD, POST, OPTIONS");
+        self.response.header("Access-Control-Allow-Headers", "Content-Type");
+        self.response.header("Allow", "GET, HEAD, POST, OPTIONS");
     }
 
     fn is_preflight(&self) -> bool {
@@ -184,12 +181,9 @@ impl<'a> RequestHandler<'_, 'a> {
     fn info(&mut self, entropy: i32) {
         match self.request.method {
             "GET" => {
-                self.reply.header("Content-Type", "application/json;charset=utf-8");
-                self.reply.header("Cache-Control", NO_CACHE);
-                let body = format!(
-                    "{{\"entropy\":{entropy},\"origins\":[\"*:*\"],\"cookie_needed\":true,\"websocket\":true}}"
-                );
-                self.reply.body.extend_from_slice(body.as_bytes());
+                let rest = "\"origins\":[\"*:*\"],\"cookie_needed\":true,\"websocket\":true";
+                let body = format!("{{\"entropy\":{entropy},{rest}}}");
+                self.respond("application/json;charset=utf-8", Some(NO_CACHE), &body);
             }
             "OPTIONS" => self.options(),
             _ => self.method_not_allowed("GET,OPTIONS"),
@@ -202,13 +196,13 @@ impl<'a> RequestHandler<'_, 'a> {
             Ok(upgrade) => {
                 let offers = self.request.header_values("Sec-WebSocket-Protocol");
                 if let Some(protocol) = negotiate_subprotocol(offers, &SUBPROTOCOLS) {
-                    self.reply.header("Sec-WebSocket-Protocol", protocol.to_owned());
+                    self.response.header("Sec-WebSocket-Protocol", protocol.to_owned());
                 }
-                self.reply.upgrade = Some(upgrade);
+                self.response.upgrade = Some(upgrade);
                 RequestOutcome::Upgrade(session)
             }
             Err(rejection) => {
-                rejection.fill_response(self.reply);
+                rejection.fill_response(self.response);
                 RequestOutcome::Complete
             }
         }
@@ -219,35 +213,37 @@ impl<'a> RequestHandler<'_, 'a> {
             return self.method_not_allowed("GET");
         }
         if self.request.header("If-None-Match") == Some(IFRAME_ETAG) {
-            self.reply.status = 304;
+            self.response.status = 304;
             return;
         }
-        self.reply.header("Content-Type", "text/html;charset=utf-8");
-        self.reply.header("Cache-Control", NO_CACHE);
-        self.reply.header("ETag", IFRAME_ETAG);
-        self.reply.body.extend_from_slice(IFRAME.as_bytes());
+        self.respond("text/html;charset=utf-8", Some(NO_CACHE), IFRAME);
+        self.response.header("ETag", IFRAME_ETAG);
     }
 
     /// Answers OPTIONS: an empty response that may be cached for a year.
     fn options(&mut self) {
         let expires = EPOCH_UNIX_SECONDS + u64::from(self.time.0.unsigned_abs()) + ONE_YEAR_SECONDS;
-        self.reply.header("Cache-Control", format!("public, max-age={ONE_YEAR_SECONDS}"));
-        self.reply.header("Expires", httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(expires)));
-        self.reply.status = 204;
+        self.response.header("Cache-Control", format!("public, max-age={ONE_YEAR_SECONDS}"));
+        self.response.header("Expires", httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(expires)));
+        self.response.status = 204;
+    }
+
+    fn respond(&mut self, content_type: &'static str, cache: Option<&'static str>, body: &str) {
+        self.response.header("Content-Type", content_type);
+        cache.into_iter().for_each(|cache| self.response.header("Cache-Control", cache));
+        self.response.body.extend_from_slice(body.as_bytes());
     }
 
     fn method_not_allowed(&mut self, allow: &'static str) {
-        self.reply.header("Allow", allow);
-        self.reply.status = 405;
+        self.response.header("Allow", allow);
+        self.response.status = 405;
     }
 
     fn json_error(&mut self, status: u16, error: &str) {
-        self.reply.header("Content-Type", "application/json");
-        self.reply.header("Cache-Control", ERROR_CACHE);
         let time = self.time.0;
         let body = format!("{{\"timeStamp\":{time},\"error\":\"{error}\",\"message\":null,\"status\":{status}}}\r\n");
-        self.reply.body.extend_from_slice(body.as_bytes());
-        self.reply.status = status;
+        self.respond("application/json", Some(ERROR_CACHE), &body);
+        self.response.status = status;
     }
 }
 
@@ -269,11 +265,11 @@ impl Broker {
         effects: &mut dyn Effects,
     ) -> Progress {
         self.table.now = present;
-        let answer = match parse_session_path(exchange.request.path) {
-            Some(call) if exchange.is_resumed => RequestOutcome::Session(call),
+        let outcome = match parse_session_path(exchange.request.path) {
+            Some(request) if exchange.is_resumed => RequestOutcome::Session(request),
             _ => answer(&mut exchange, present.network, entropy),
         };
-        match answer {
+        match outcome {
             RequestOutcome::Complete => Progress::Done,
             RequestOutcome::Upgrade(session) => {
                 self.upgrading = Some((exchange.connection, session.map(str::to_owned)));
@@ -283,13 +279,13 @@ impl Broker {
                 Transport::Websocket | Transport::XhrSend | Transport::JsonpSend => {
                     self.send(session, transport, exchange, effects)
                 }
-                _ if exchange.is_resumed => self.resume_receive(transport, exchange, effects),
                 _ => self.receive(session, transport, exchange, effects),
             },
         }
     }
 
-    /// Attaches a request that fetches from a session; opens the session if it does not exist.
+    /// Writes the queued frames of a session into a response. A new request is attached to the session first, which is
+    /// opened if it does not exist.
     fn receive(
         &mut self,
         name: &str,
@@ -297,70 +293,48 @@ impl Broker {
         exchange: Exchange<'_>,
         effects: &mut dyn Effects,
     ) -> Progress {
-        let Exchange { connection, client: caller, request, response: reply, .. } = exchange;
+        let Exchange { connection, client, request, response, is_resumed, .. } = exchange;
         let callback = match callback(request.query) {
-            Some(callback) if transport.has_callback() => callback,
             _ if !transport.has_callback() => String::new(),
-            _ => return reject_request(reply, 500, "\"callback\" parameter required"),
+            Some(callback) => callback,
+            None => return reject_request(response, 500, "\"callback\" parameter required"),
         };
         let wrapper = Wrapper { transport, callback: &callback };
-        let known = self.table.find_by_name(name);
-        let opened_by = known.and_then(|id| self.table.poll_queue(id)).map(|mailbox| mailbox.transport);
-        if opened_by.is_some_and(|other| !transport.is_compatible_with(other)) {
-            reply.status = 404;
-            return Progress::Done;
-        }
-        let id = known.or_else(|| {
-            let poll_queue = PollQueue::new(transport, self.table.now.monotonic);
-            let transport = SessionTransport::PollQueue(Box::new(poll_queue));
-            self.open(transport, Some(name), &caller, effects)
-        });
-        reply.header("Content-Type", transport.content_type());
-        reply.header("Cache-Control", NO_CACHE);
-        reply.is_streaming = transport.is_streaming();
-        wrapper.begin(&mut reply.body);
-        let deferred_cost = match id.and_then(|id| self.table.poll_queue(id)) {
-            Some(mailbox) => mailbox.attach(connection),
-            None => Err(TOO_MANY_SESSIONS),
-        };
-        match deferred_cost {
-            Ok(owed) => {
-                effects.charge(connection, owed);
-                self.table.attach(connection, id);
-                id.into_iter().for_each(|id| self.table.record_message(id));
-                self.write(&wrapper, connection, reply, effects)
+        if !is_resumed {
+            let known = self.table.find_by_name(name);
+            let opened_by = known.and_then(|id| self.table.poll_queue(id)).map(|queue| queue.transport);
+            if opened_by.is_some_and(|other| !transport.is_compatible_with(other)) {
+                response.status = 404;
+                return Progress::Done;
             }
-            Err(rejection) => close_response(&wrapper, rejection, reply),
+            let id = known.or_else(|| {
+                let queue = Box::new(PollQueue::new(transport, self.table.now.monotonic));
+                self.open(SessionTransport::PollQueue(queue), Some(name), &client, effects)
+            });
+            response.header("Content-Type", transport.content_type());
+            response.header("Cache-Control", NO_CACHE);
+            response.is_streaming = transport.is_streaming();
+            wrapper.begin(&mut response.body);
+            let queue = id.and_then(|id| self.table.poll_queue(id));
+            match queue.map_or(Err(TOO_MANY_SESSIONS), |queue| queue.attach(connection)) {
+                Ok(deferred_cost) => effects.charge(connection, deferred_cost),
+                Err(rejection) => return close_response(&wrapper, rejection, response),
+            }
+            self.table.attach(connection, id);
+            id.into_iter().for_each(|id| self.table.record_message(id));
         }
-    }
-
-    /// Resumes a request that fetches.
-    fn resume_receive(&mut self, transport: Transport, exchange: Exchange<'_>, effects: &mut dyn Effects) -> Progress {
-        let Exchange { connection, request, response: reply, .. } = exchange;
-        let callback = callback(request.query).unwrap_or_default();
-        self.write(&Wrapper { transport, callback: &callback }, connection, reply, effects)
-    }
-
-    /// Writes the session's queued frames into the response.
-    fn write(
-        &mut self,
-        wrapper: &Wrapper<'_>,
-        connection: ConnectionId,
-        response: &mut Response,
-        effects: &mut dyn Effects,
-    ) -> Progress {
         let now = self.table.now.monotonic;
         let id = self.table.session_of(connection);
-        let Some((id, poll_queue)) = id.and_then(|id| Some((id, self.table.poll_queue(id)?))) else {
+        let Some((id, queue)) = id.and_then(|id| Some((id, self.table.poll_queue(id)?))) else {
             // The session was removed in the meantime.
-            return close_response(wrapper, GO_AWAY, response);
+            return close_response(&wrapper, GO_AWAY, response);
         };
-        let taken = poll_queue.write_pending(wrapper, now, &mut response.body);
-        if taken == Progress::Done {
+        let progress = queue.write_pending(&wrapper, now, &mut response.body);
+        if progress == Progress::Done {
             self.table.attach(connection, None);
         }
         self.table.on_fetched(id, effects);
-        taken
+        progress
     }
 
     /// Handles a request that sends to a session.
@@ -371,20 +345,20 @@ impl Broker {
         exchange: Exchange<'_>,
         effects: &mut dyn Effects,
     ) -> Progress {
-        let Exchange { connection, request, response: reply, .. } = exchange;
+        let Exchange { connection, request, response, .. } = exchange;
         let Some(id) = self.table.find_by_name(name) else {
-            reply.status = 404;
+            response.status = 404;
             return Progress::Done;
         };
         if self.table.session(id).is_none() {
             // The session has ended; its client is informed when it fetches.
             self.table.attach(connection, None);
             let now = self.table.now.monotonic;
-            self.table.poll_queue(id).into_iter().for_each(|mailbox| _ = mailbox.on_disconnect(connection, now));
-            return reject_request(reply, 500, "");
+            self.table.poll_queue(id).into_iter().for_each(|queue| _ = queue.on_disconnect(connection, now));
+            return reject_request(response, 500, "");
         }
         let is_new = self.table.session_of(connection).is_none();
-        let is_sender = self.table.poll_queue(id).is_some_and(|mailbox| mailbox.sender == Some(connection));
+        let is_sender = self.table.poll_queue(id).is_some_and(|queue| queue.sender == Some(connection));
         if !is_sender {
             let stream = match transport {
                 Transport::JsonpSend => sockjs::read_form(request.body, request.header("Content-Type")),
@@ -395,35 +369,35 @@ impl Broker {
             }
             let stream = match stream {
                 Ok(stream) => stream,
-                Err(error) => return reject_request(reply, 500, &error.to_string()),
+                Err(error) => return reject_request(response, 500, &error.to_string()),
             };
-            let Some(poll_queue) = self.table.poll_queue(id) else { return reject_request(reply, 500, "") };
-            let Ok(is_turn) = poll_queue.begin_sending(connection) else { return reject_request(reply, 503, "") };
+            let Some(poll_queue) = self.table.poll_queue(id) else { return reject_request(response, 500, "") };
+            let Ok(is_turn) = poll_queue.begin_sending(connection) else { return reject_request(response, 503, "") };
             self.table.attach(connection, Some(id));
             if !is_turn {
                 return Progress::Suspended;
             }
             self.feed(id, &stream);
         }
-        let taken = self.handle_frames(id, effects);
-        if taken == Progress::Done {
+        let progress = self.handle_frames(id, effects);
+        if progress == Progress::Done {
             self.table.attach(connection, None);
             let next = self.table.poll_queue(id).and_then(PollQueue::end_sending);
             next.into_iter().for_each(|next| effects.resume(next));
-            reply.header("Content-Type", TEXT);
-            reply.header("Cache-Control", NO_CACHE);
+            response.header("Content-Type", TEXT);
+            response.header("Cache-Control", NO_CACHE);
             match transport {
-                Transport::JsonpSend => reply.body.extend_from_slice(b"ok"),
-                _ => reply.status = 204,
+                Transport::JsonpSend => response.body.extend_from_slice(b"ok"),
+                _ => response.status = 204,
             }
         }
-        taken
+        progress
     }
 }
 
 /// Ends a response with a close frame.
-fn close_response(wrapper: &Wrapper<'_>, rejection: CloseReason, response: &mut Response) -> Progress {
-    wrapper.frame(&mut response.body, &sockjs::close_frame(rejection.0, rejection.1));
+fn close_response(wrapper: &Wrapper<'_>, (code, reason): CloseReason, response: &mut Response) -> Progress {
+    wrapper.frame(&mut response.body, &sockjs::close_frame(code, reason));
     Progress::Done
 }
 

@@ -9,11 +9,11 @@
 //! | `content` | what is published, from the data of a [`ChainSource`], and the bodies that recipients share |
 //! | `session_table` | sessions with their usage, subscriptions, registered addresses and timers |
 //! | `session` | one session, and the transport that carries its frames |
-//! | `subscriptions`, `topics` | the subscriptions of one session, and the index of all |
+//! | `topics` | topics and patterns, the subscriptions of one session, and the index of all |
 //! | `frames` | executes the frames of clients |
 //! | [`stomp`] | decodes and encodes STOMP frames |
 //! | [`http`] | answers HTTP requests on the port, among them the websocket upgrade |
-//! | [`sockjs`], `poll_queue` | carry frames for clients without a usable websocket |
+//! | [`sockjs`] | carries frames for clients without a usable websocket |
 //!
 //! Work is counted in units of about one microsecond, and expensive work runs in steps.
 //!
@@ -23,14 +23,12 @@ mod broker;
 mod content;
 mod frames;
 pub mod http;
-mod poll_queue;
 mod publish_job;
 mod queues;
 mod session;
 mod session_table;
 pub mod sockjs;
 pub mod stomp;
-mod subscriptions;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]

@@ -313,9 +313,9 @@ impl RoundRobin {
 
     /// Removes a session.
     pub fn remove(&mut self, client: ClientKey, session: SessionId) {
-        if let Some(line) = self.waiting.get_mut(&client) {
-            line.sessions.remove(&session);
-            if line.sessions.is_empty() {
+        if let Some(own) = self.waiting.get_mut(&client) {
+            own.sessions.remove(&session);
+            if own.sessions.is_empty() {
                 self.waiting.remove(&client);
             }
         }
@@ -324,14 +324,14 @@ impl RoundRobin {
     /// Returns the next session. It keeps waiting until it is removed.
     pub fn next(&mut self) -> Option<(ClientKey, SessionId)> {
         let after = self.last.map_or(Bound::Unbounded, Bound::Excluded);
-        let following = self.waiting.range((after, Bound::Unbounded)).next().map(|(payer, _)| *payer);
+        let following = self.waiting.range((after, Bound::Unbounded)).next().map(|(client, _)| *client);
         let client = following.or_else(|| self.waiting.keys().next().copied())?;
         self.last = Some(client);
-        let line = self.waiting.get_mut(&client)?;
-        let after = line.last.map_or(Bound::Unbounded, Bound::Excluded);
-        let following = line.sessions.range((after, Bound::Unbounded)).next().copied();
-        line.last = following.or_else(|| line.sessions.first().copied());
-        line.last.map(|session| (client, session))
+        let own = self.waiting.get_mut(&client)?;
+        let after = own.last.map_or(Bound::Unbounded, Bound::Excluded);
+        let following = own.sessions.range((after, Bound::Unbounded)).next().copied();
+        own.last = following.or_else(|| own.sessions.first().copied());
+        own.last.map(|session| (client, session))
     }
 
     /// Returns whether sessions of other clients wait.
@@ -350,29 +350,32 @@ mod tests {
     use super::*;
     use crate::websocket_api::testing::client;
 
-    fn payer(number: u8) -> ClientKey {
+    fn client_key(number: u8) -> ClientKey {
         ClientKey::of(&client(&format!("10.0.0.{number}")), 64)
     }
 
     #[test]
     fn clients_are_served_round_robin_regardless_of_their_sessions() {
-        let mut turns = RoundRobin::default();
-        (1..=100).for_each(|id| turns.add(payer(1), SessionId(id)));
-        turns.add(payer(2), SessionId(101));
-        turns.add(payer(3), SessionId(102));
-        let order: Vec<u64> = (0..9).filter_map(|_| turns.next()).map(|(_, session)| session.0).collect();
+        let mut waiting = RoundRobin::default();
+        (1..=100).for_each(|id| waiting.add(client_key(1), SessionId(id)));
+        waiting.add(client_key(2), SessionId(101));
+        waiting.add(client_key(3), SessionId(102));
+        let order: Vec<u64> = (0..9).filter_map(|_| waiting.next()).map(|(_, session)| session.0).collect();
         assert_eq!(order, [1, 101, 102, 2, 101, 102, 3, 101, 102]);
     }
 
     #[test]
     fn a_removed_session_is_not_served() {
-        let mut turns = RoundRobin::default();
-        turns.add(payer(1), SessionId(1));
-        turns.add(payer(1), SessionId(2));
-        turns.remove(payer(1), SessionId(1));
-        assert_eq!((turns.next(), turns.next()), (Some((payer(1), SessionId(2))), Some((payer(1), SessionId(2)))));
-        turns.remove(payer(1), SessionId(2));
-        turns.remove(payer(1), SessionId(2));
-        assert!(turns.next().is_none() && turns.is_empty());
+        let mut waiting = RoundRobin::default();
+        waiting.add(client_key(1), SessionId(1));
+        waiting.add(client_key(1), SessionId(2));
+        waiting.remove(client_key(1), SessionId(1));
+        assert_eq!(
+            (waiting.next(), waiting.next()),
+            (Some((client_key(1), SessionId(2))), Some((client_key(1), SessionId(2))))
+        );
+        waiting.remove(client_key(1), SessionId(2));
+        waiting.remove(client_key(1), SessionId(2));
+        assert!(waiting.next().is_none() && waiting.is_empty());
     }
 }

@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use super::Limits;
 use super::content::{Content, Item};
-use super::poll_queue::PollQueue;
-use super::sockjs;
+use super::sockjs::{self, PollQueue};
 use super::stomp::Decoder;
-use super::subscriptions::Subscriptions;
+use super::topics::Subscriptions;
 use crate::model::Address;
 use crate::net::ClientKey;
 use crate::net::service::{ConnectionId, Dropped, Effects, Message};

@@ -5,11 +5,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::content::Content;
-use super::poll_queue::{CloseReason, INTERRUPTED, PollQueue, TOO_SLOW};
 use super::session::{REGISTRATION_BYTES, Registration, SESSION_BYTES, Session, SessionId, SessionTransport, Usage};
+use super::sockjs::{CloseReason, INTERRUPTED, PollQueue, TOO_SLOW};
 use super::stomp::{Decoder, encoder};
-use super::subscriptions::{self, Ended};
-use super::topics::{self, Topics, is_pattern};
+use super::topics::{self, Ended, Topics, is_pattern};
 use super::{BrokerTime, Counts, Limits, Settings};
 use crate::metrics::{Ranking, subtract};
 use crate::model::{Address, NetworkByte};
@@ -412,7 +411,7 @@ impl SessionTable {
         if is_pattern(destination) && held.pattern_count >= limits.patterns_per_session {
             return Err(TOO_MANY_PATTERNS);
         }
-        self.check_memory(session, subscriptions::bytes_of(id_bytes, destination))
+        self.check_memory(session, topics::bytes_of(id_bytes, destination))
     }
 
     /// Checks whether a session may use more memory.

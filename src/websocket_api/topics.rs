@@ -1,4 +1,4 @@
-//! Destinations: topics and patterns, and the index of subscribers. In a pattern, `?` matches one character, `*` any
+//! Destinations (topics and patterns), the subscriptions of one session, and the index of all. In a pattern, `?` matches one character, `*` any
 //! characters within one path segment, `**` any number of segments.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -6,6 +6,7 @@ use std::ops::Bound;
 use std::rc::Rc;
 
 use super::session::SessionId;
+use crate::metrics::subtract;
 use crate::model::Address;
 
 /// Topic of new heights.
@@ -75,6 +76,244 @@ impl OwnedKind {
     }
 }
 
+/// Returns whether a subscription destination is a pattern.
+pub fn is_pattern(destination: &str) -> bool {
+    destination.contains(['*', '?'])
+}
+
+/// Returns whether the concrete `topic` matches `pattern`; case-sensitive. A segment `**` also matches no segment, so
+/// `/blocks/**` matches `/blocks`.
+pub fn matches_pattern(pattern: &str, topic: &str) -> bool {
+    let any_segments = |segment: &str| segment == "**";
+    glob(pattern.split('/'), topic.split('/'), any_segments, matches_segment)
+}
+
+fn matches_segment(pattern: &str, segment: &str) -> bool {
+    let one = |pattern, character| pattern == '?' || pattern == character;
+    glob(pattern.chars(), segment.chars(), |c| c == '*', one)
+}
+
+/// Matches `pattern` item by item against all of `text`. Backtracking to the last wildcard suffices: whatever an
+/// earlier one could match, the last one can too. The work is at most the product of the two lengths.
+fn glob<P: Iterator + Clone, T: Iterator + Clone>(
+    mut pattern: P,
+    mut text: T,
+    is_wildcard: impl Fn(P::Item) -> bool,
+    is_match: impl Fn(P::Item, T::Item) -> bool,
+) -> bool
+where
+    P::Item: Copy,
+    T::Item: Copy,
+{
+    let mut last_wildcard: Option<(P, T)> = None;
+    loop {
+        let (mut next_pattern, mut next_text) = (pattern.clone(), text.clone());
+        match (next_pattern.next(), next_text.next()) {
+            (None, None) => return true,
+            (Some(item), _) if is_wildcard(item) => {
+                last_wildcard = Some((next_pattern.clone(), text.clone()));
+                pattern = next_pattern;
+            }
+            (Some(item), Some(other)) if is_match(item, other) => {
+                (pattern, text) = (next_pattern, next_text);
+            }
+            _ => {
+                // The last wildcard must match one more item.
+                let Some((after, rest)) = &mut last_wildcard else {
+                    return false;
+                };
+                if rest.next().is_none() {
+                    return false;
+                }
+                (pattern, text) = (after.clone(), rest.clone());
+            }
+        }
+    }
+}
+
+/// Prefix of generated ids; a number follows.
+const GENERATED_PREFIX: &str = "sub-";
+/// Memory of a subscription besides its strings, in bytes: its entries in the tables of session and broker, and the
+/// allocator's overhead for each.
+const SUBSCRIPTION_BYTES: usize = 320;
+
+/// Estimated memory of a subscription with an id of some bytes, in bytes.
+pub fn bytes_of(id_bytes: usize, destination: &str) -> usize {
+    SUBSCRIPTION_BYTES + id_bytes + destination.len()
+}
+
+/// A subscription; the pair of id and destination is unique within its session.
+#[derive(Debug)]
+struct Subscription {
+    id: Rc<str>,
+    /// Position in the session's order of subscription.
+    serial: u64,
+    is_implicit: bool,
+}
+
+/// An ended subscription: its topic or pattern, and whether it was created by `account/subscribe`, not by SUBSCRIBE.
+pub type Ended = (Rc<str>, bool);
+
+/// The subscriptions of one session.
+#[derive(Debug, Default)]
+pub struct Subscriptions {
+    /// Subscriptions to each topic or pattern, in the order of creation.
+    by_destination: BTreeMap<Rc<str>, Vec<Subscription>>,
+    /// The destinations of each id.
+    by_id: BTreeMap<Rc<str>, Vec<Rc<str>>>,
+    /// The destinations that are patterns.
+    patterns: Vec<Rc<str>>,
+    /// Number of subscriptions.
+    pub count: usize,
+    /// Number of subscriptions to patterns.
+    pub pattern_count: usize,
+    /// Estimated memory of all subscriptions, in bytes.
+    pub bytes: usize,
+    /// The numbers of ids in use that have the generated form.
+    generated_numbers: BTreeSet<u32>,
+    next_serial: u64,
+    next_generated: u32,
+}
+
+impl Subscriptions {
+    /// Number of subscriptions to exactly this destination.
+    pub fn count_at(&self, destination: &str) -> usize {
+        self.by_destination.get(destination).map_or(0, Vec::len)
+    }
+
+    /// Returns whether a SUBSCRIBE has created exactly this subscription.
+    pub fn has_explicit(&self, id: &str, destination: &str) -> bool {
+        let held = self.by_destination.get(destination);
+        held.is_some_and(|held| held.iter().any(|one| !one.is_implicit && *one.id == *id))
+    }
+
+    /// Returns the id of the implicit subscription to `destination`, if there is one.
+    pub fn implicit_id_at(&self, destination: &str) -> Option<Rc<str>> {
+        let held = self.by_destination.get(destination)?;
+        held.iter().find(|one| one.is_implicit).map(|one| Rc::clone(&one.id))
+    }
+
+    /// Adds a subscription that does not exist yet.
+    pub fn add(&mut self, id: &str, destination: &Rc<str>, is_implicit: bool) {
+        let id = self.add_id(id, destination);
+        self.next_serial += 1;
+        let is_pattern = is_pattern(destination);
+        let held = self.by_destination.entry(Rc::clone(destination)).or_default();
+        if held.is_empty() && is_pattern {
+            self.patterns.push(Rc::clone(destination));
+        }
+        held.push(Subscription { id, serial: self.next_serial, is_implicit });
+        self.count += 1;
+        self.pattern_count += usize::from(is_pattern);
+    }
+
+    /// Removes all subscriptions with this id.
+    pub fn remove(&mut self, id: &str) -> Vec<Ended> {
+        let destinations = self.by_id.remove(id).unwrap_or_default();
+        generated_number(id).iter().for_each(|number| _ = self.generated_numbers.remove(number));
+        let end = |destination: Rc<str>| {
+            subtract(&mut self.bytes, bytes_of(id.len(), &destination));
+            let held = self.by_destination.get_mut(&destination)?;
+            let removed = held.remove(held.iter().position(|one| *one.id == *id)?);
+            let is_last = held.is_empty();
+            subtract(&mut self.count, 1);
+            subtract(&mut self.pattern_count, usize::from(is_pattern(&destination)));
+            if is_last {
+                self.by_destination.remove(&destination);
+                self.patterns.retain(|pattern| *pattern != destination);
+            }
+            Some((destination, removed.is_implicit))
+        };
+        destinations.into_iter().filter_map(end).collect()
+    }
+
+    /// Removes all subscriptions.
+    pub fn remove_all(&mut self) -> Vec<Ended> {
+        let Self { next_serial, next_generated, .. } = *self;
+        let all = std::mem::replace(self, Self { next_serial, next_generated, ..Self::default() });
+        let of_one = |(destination, held): (Rc<str>, Vec<Subscription>)| {
+            held.into_iter().map(move |one| (Rc::clone(&destination), one.is_implicit))
+        };
+        all.by_destination.into_iter().flat_map(of_one).collect()
+    }
+
+    /// Assigns another id to the implicit subscription whose id an explicit one has taken, if there is one; its position in
+    /// the order stays.
+    pub fn rename_implicit(&mut self, id: &str) {
+        let destinations = self.by_id.get(id).map_or(&[][..], Vec::as_slice);
+        let is_implicit = |destination: &&Rc<str>| self.implicit_id_at(destination).is_some_and(|own| *own == *id);
+        let Some(destination) = destinations.iter().find(is_implicit).cloned() else { return };
+        let free = self.free_id();
+        // An explicit subscription has the id too.
+        self.by_id.get_mut(id).into_iter().for_each(|all| all.retain(|other| *other != destination));
+        subtract(&mut self.bytes, bytes_of(id.len(), &destination));
+        let new = self.add_id(&free, &destination);
+        let held = self.by_destination.get_mut(&destination);
+        if let Some(one) = held.and_then(|held| held.iter_mut().find(|one| one.is_implicit)) {
+            one.id = new;
+        }
+    }
+
+    /// Returns the generated id with the lowest free number.
+    pub fn free_id(&self) -> String {
+        format!("{GENERATED_PREFIX}{}", self.free_number(0))
+    }
+
+    /// Returns a generated id with a number higher than those returned before, until the numbers wrap around.
+    pub fn generate_id(&mut self) -> String {
+        let number = self.free_number(self.next_generated);
+        self.next_generated = number.wrapping_add(1);
+        format!("{GENERATED_PREFIX}{number}")
+    }
+
+    /// Returns whether any subscription matches `topic`.
+    pub fn matches(&self, topic: &str) -> bool {
+        self.by_destination.contains_key(topic) || self.patterns.iter().any(|pattern| matches_pattern(pattern, topic))
+    }
+
+    /// Calls `use_id` with the id of each subscription that matches `topic`, the oldest first.
+    pub fn for_each_match(&self, topic: &str, mut use_id: impl FnMut(&str)) {
+        let exact = self.by_destination.get(topic).map_or(&[][..], Vec::as_slice);
+        if self.patterns.is_empty() {
+            return exact.iter().for_each(|one| use_id(&one.id));
+        }
+        let matching = self.patterns.iter().filter(|pattern| matches_pattern(pattern, topic));
+        let by_pattern = matching.filter_map(|pattern| self.by_destination.get(pattern)).flatten();
+        let mut all: Vec<&Subscription> = exact.iter().chain(by_pattern).collect();
+        all.sort_by_key(|one| one.serial);
+        all.into_iter().for_each(|one| use_id(&one.id));
+    }
+
+    /// Returns the lowest number from `from` that no id has; wraps to 0 after the highest number.
+    fn free_number(&self, from: u32) -> u32 {
+        let mut free = from;
+        for used in self.generated_numbers.range(from..) {
+            if *used != free {
+                break;
+            }
+            let Some(next) = free.checked_add(1) else { return self.free_number(0) };
+            free = next;
+        }
+        free
+    }
+
+    /// Adds a destination to an id.
+    fn add_id(&mut self, id: &str, destination: &Rc<str>) -> Rc<str> {
+        self.bytes += bytes_of(id.len(), destination);
+        self.generated_numbers.extend(generated_number(id));
+        let id = self.by_id.get_key_value(id).map_or_else(|| Rc::from(id), |(id, _)| Rc::clone(id));
+        self.by_id.entry(Rc::clone(&id)).or_default().push(Rc::clone(destination));
+        id
+    }
+}
+
+/// Returns the number of an id that has the generated form.
+fn generated_number(id: &str) -> Option<u32> {
+    let digits = id.strip_prefix(GENERATED_PREFIX)?;
+    let is_plain = digits.bytes().all(|byte| byte.is_ascii_digit()) && (digits == "0" || !digits.starts_with('0'));
+    if is_plain { digits.parse().ok() } else { None }
+}
+
 /// The sessions of each destination. The ids and the order of the subscriptions are stored in the session.
 #[derive(Debug, Default)]
 pub struct Topics {
@@ -136,61 +375,6 @@ impl Topics {
     /// Number of distinct patterns.
     pub fn pattern_count(&self) -> usize {
         self.patterns.len()
-    }
-}
-
-/// Returns whether a subscription destination is a pattern.
-pub fn is_pattern(destination: &str) -> bool {
-    destination.contains(['*', '?'])
-}
-
-/// Returns whether the concrete `topic` matches `pattern`; case-sensitive. A segment `**` also matches no segment, so
-/// `/blocks/**` matches `/blocks`.
-pub fn matches_pattern(pattern: &str, topic: &str) -> bool {
-    let any_segments = |segment: &str| segment == "**";
-    glob(pattern.split('/'), topic.split('/'), any_segments, matches_segment)
-}
-
-fn matches_segment(pattern: &str, segment: &str) -> bool {
-    let one = |pattern, character| pattern == '?' || pattern == character;
-    glob(pattern.chars(), segment.chars(), |c| c == '*', one)
-}
-
-/// Matches `pattern` item by item against all of `text`. Backtracking to the last wildcard suffices: whatever an
-/// earlier one could match, the last one can too. The work is at most the product of the two lengths.
-fn glob<P: Iterator + Clone, T: Iterator + Clone>(
-    mut pattern: P,
-    mut text: T,
-    is_wildcard: impl Fn(P::Item) -> bool,
-    is_match: impl Fn(P::Item, T::Item) -> bool,
-) -> bool
-where
-    P::Item: Copy,
-    T::Item: Copy,
-{
-    let mut last_wildcard: Option<(P, T)> = None;
-    loop {
-        let (mut next_pattern, mut next_text) = (pattern.clone(), text.clone());
-        match (next_pattern.next(), next_text.next()) {
-            (None, None) => return true,
-            (Some(item), _) if is_wildcard(item) => {
-                last_wildcard = Some((next_pattern.clone(), text.clone()));
-                pattern = next_pattern;
-            }
-            (Some(item), Some(other)) if is_match(item, other) => {
-                (pattern, text) = (next_pattern, next_text);
-            }
-            _ => {
-                // The last wildcard must match one more item.
-                let Some((after, rest)) = &mut last_wildcard else {
-                    return false;
-                };
-                if rest.next().is_none() {
-                    return false;
-                }
-                (pattern, text) = (after.clone(), rest.clone());
-            }
-        }
     }
 }
 
@@ -321,6 +505,126 @@ mod tests {
         fn matching_agrees_with_its_definition(pattern in "[ab?*]{0,8}", text in "[ab]{0,8}") {
             let expected = slow(pattern.as_bytes(), text.as_bytes());
             prop_assert_eq!(matches_segment(&pattern, &text), expected);
+        }
+    }
+
+    fn add(held: &mut Subscriptions, id: &str, destination: &str) {
+        held.add(id, &Rc::from(destination), false);
+    }
+
+    fn matches(held: &Subscriptions, topic: &str) -> Vec<String> {
+        let mut ids = Vec::new();
+        held.for_each_match(topic, |id| ids.push(id.to_owned()));
+        assert_eq!(held.matches(topic), !ids.is_empty());
+        ids
+    }
+
+    #[test]
+    fn a_subscription_is_identified_by_id_and_destination() {
+        let mut held = Subscriptions::default();
+        for (id, destination) in [("a", "/blocks"), ("a", "/errors"), ("b", "/blocks")] {
+            add(&mut held, id, destination);
+        }
+        assert!(held.has_explicit("a", "/errors") && !held.has_explicit("b", "/errors"));
+        assert_eq!(held.remove("a").len(), 2);
+        assert_eq!((held.count_at("/blocks"), held.count_at("/errors"), held.count), (1, 0, 1));
+    }
+
+    #[test]
+    fn matches_are_in_the_order_of_subscription() {
+        let mut held = Subscriptions::default();
+        for (id, destination) in [("b", "/blocks/*"), ("x", "/blocks"), ("a", "/blocks/new"), ("c", "/blocks/*")] {
+            add(&mut held, id, destination);
+        }
+        assert_eq!(matches(&held, "/blocks/new"), ["b", "a", "c"]);
+        assert_eq!(matches(&held, "/blocks"), ["x"]);
+        held.remove("b");
+        assert_eq!(matches(&held, "/blocks/new"), ["a", "c"]);
+        held.remove("c");
+        assert_eq!((matches(&held, "/blocks/new"), held.pattern_count), (vec!["a".to_owned()], 0));
+    }
+
+    #[test]
+    fn generated_ids_count_up_and_skip_those_in_use() {
+        let mut held = Subscriptions::default();
+        add(&mut held, "sub-1", "/blocks");
+        assert_eq!((held.generate_id(), held.generate_id()), ("sub-0".to_owned(), "sub-2".to_owned()));
+    }
+
+    #[test]
+    fn the_free_id_is_the_lowest_that_is_not_in_use() {
+        let mut held = Subscriptions::default();
+        for id in ["sub-0", "sub-1", "sub-03", "sub-", "sub-+2", "sub-4294967296", "sub-3"] {
+            add(&mut held, id, "/blocks");
+        }
+        assert_eq!(held.free_id(), "sub-2");
+        add(&mut held, "sub-2", "/blocks");
+        add(&mut held, "sub-2", "/errors");
+        assert_eq!(held.free_id(), "sub-4");
+        held.remove("sub-2");
+        held.remove("sub-0");
+        assert_eq!(held.free_id(), "sub-0");
+    }
+
+    #[test]
+    fn a_renamed_implicit_subscription_keeps_its_position() {
+        let mut held = Subscriptions::default();
+        let topic: Rc<str> = Rc::from("/transactions/A");
+        held.add("sub-0", &topic, true);
+        add(&mut held, "sub-0", "/blocks");
+        add(&mut held, "z", "/transactions/*");
+        held.rename_implicit("sub-0");
+        assert_eq!(matches(&held, &topic), ["sub-1", "z"]);
+        assert_eq!(held.remove("sub-0"), [(Rc::from("/blocks"), false)]);
+        assert_eq!(held.implicit_id_at(&topic).as_deref(), Some("sub-1"));
+        assert_eq!(held.remove("sub-1"), [(topic, true)]);
+        assert_eq!(held.free_id(), "sub-0");
+    }
+
+    #[test]
+    fn numbers_wrap_from_the_highest_to_the_lowest() {
+        let mut held = Subscriptions::default();
+        held.generated_numbers.extend([u32::MAX, 0]);
+        assert_eq!((held.free_number(u32::MAX), held.free_number(0)), (1, 1));
+    }
+
+    proptest! {
+        #[test]
+        fn the_free_number_is_the_first_that_is_not_in_use(used in prop::collection::btree_set(0..40u32, 0..40)) {
+            let held = Subscriptions { generated_numbers: used.clone(), ..Subscriptions::default() };
+            for from in 0..42 {
+                prop_assert_eq!(Some(held.free_number(from)), (from..).find(|n| !used.contains(n)));
+            }
+        }
+
+        #[test]
+        fn removed_subscriptions_of_a_session_leave_no_state(
+            changes in prop::collection::vec((0..4u8, 0..6usize, 0..5usize), 0..60)
+        ) {
+            let ids = ["a", "b", "sub-0", "sub-1", "sub-2", "c"];
+            let destinations = ["/blocks", "/blocks/*", "/errors", "/**", "/node"].map(Rc::<str>::from);
+            let mut held = Subscriptions::default();
+            let mut plain: Vec<(&str, &str)> = Vec::new();
+            for (change, id, destination) in changes {
+                let (id, destination) = (ids[id], &destinations[destination]);
+                if change == 0 {
+                    let before = plain.len();
+                    plain.retain(|(other, _)| *other != id);
+                    prop_assert_eq!(held.remove(id).len(), before - plain.len());
+                } else if !held.has_explicit(id, destination) {
+                    held.add(id, destination, false);
+                    plain.push((id, destination));
+                }
+                for topic in ["/blocks", "/blocks/new", "/errors"] {
+                    let expected = plain.iter().filter(|(_, d)| *d == topic || matches_pattern(d, topic));
+                    prop_assert_eq!(matches(&held, topic), expected.map(|(id, _)| *id).collect::<Vec<_>>());
+                }
+                prop_assert_eq!(held.count, plain.len());
+            }
+            held.remove_all();
+            prop_assert!(held.by_destination.is_empty() && held.by_id.is_empty() && held.patterns.is_empty());
+            prop_assert!(held.generated_numbers.is_empty());
+            prop_assert_eq!((held.count, held.pattern_count, held.bytes), (0, 0, 0));
         }
     }
 }
