@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::rc::Rc;
 use std::time::Duration;
 
-use nisd::api::route::Access;
+use nisd::api::routes::Access;
 use nisd::api::{
     self, Api, BootRequest, Budget, ChainSnapshot, ClockState, NodeDescription, NodeHandle, NodeStatus, Now, ROUTES,
     UnlockedInfo,

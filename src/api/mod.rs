@@ -14,32 +14,46 @@
 //! | [`LoadingApi`] | the interface of a node that has no chain yet |
 //! | [`request_context`] | the context of one request |
 //! | `audits` | the recent requests, for the operator |
-//! | `routes` | the route table and the handlers |
+//! | `routes` | the route table |
+//! | `accounts`, `blocks`, `mosaics`, … | a resource each: its handlers and streams |
 
 mod access;
+mod account_history;
+mod accounts;
+mod blocks;
 pub mod budget;
 mod chain_snapshot;
 mod error;
+mod harvesting;
 mod loading;
 pub mod media;
+mod mosaics;
+mod namespaces;
+mod node;
 mod node_handle;
 mod openapi;
 mod path;
+mod peer_requests;
 mod pending_streams;
 pub(crate) mod percent;
+mod push;
 mod query;
 pub mod request_context;
 mod request_history;
 mod response_writer;
-pub mod route;
-mod routes;
+pub mod routes;
 mod secret;
 mod settings;
+mod status;
 pub mod streams;
 #[cfg(test)]
 mod tests;
+mod transactions;
+mod transfers;
 pub mod views;
 
+pub use accounts::AccountStream;
+pub use blocks::BlockStream;
 pub use budget::Budget;
 pub use chain_snapshot::{BlockCursor, BlockReader, ChainSnapshot, Page, RawTransaction};
 pub use error::ApiError;
@@ -48,7 +62,8 @@ pub use node_handle::{BootRequest, NodeHandle};
 pub use request_context::Now;
 pub use routes::ROUTES;
 pub use settings::{Features, Settings};
-pub use streams::{AccountStream, BlockStream, BodyWriter, ResponseStream};
+pub use streams::{BodyWriter, ResponseStream};
+pub use transfers::{TransferFilter, transfer_page};
 pub use views::{
     AccountInfo, AccountMeta, ClockState, MultisigInfo, NodeDescription, NodeStatus, RemoteStatus, UnlockedInfo,
 };
@@ -60,7 +75,7 @@ use pending_streams::PendingStreams;
 use request_context::RequestContext;
 use request_history::RequestHistory;
 use response_writer::ResponseWriter;
-use route::{Access, BodyLimit, PathRoutes, Route, RouteMap};
+use routes::{Access, BodyLimit, PathRoutes, Route, RouteMap};
 
 use crate::codec::json::JsonEncoder;
 use crate::net::ClientKey;

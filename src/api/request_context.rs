@@ -12,7 +12,7 @@ use super::node_handle::NodeHandle;
 use super::query;
 use super::request_history::RequestHistory;
 use super::response_writer::ResponseWriter;
-use super::route::Access;
+use super::routes::Access;
 use super::settings::Settings;
 use super::streams::ResponseStream;
 use super::views::{ClockState, View};

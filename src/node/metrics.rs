@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::api_context::ApiContext;
 use super::verification::Verification;
-use crate::api::route::Method;
+use crate::api::routes::Method;
 use crate::api::views::ClockState;
 use crate::api::{FIRST_ROUTE_ID, ROUTES};
 use crate::metrics::Exposition;

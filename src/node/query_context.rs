@@ -5,11 +5,12 @@ use std::rc::Rc;
 
 use super::ApiContext;
 use crate::api::media::Format;
-use crate::api::streams::{
-    ItemSource, NextItem, OwnedDefinitions, OwnedMosaics, RentedNamespaces, TransferFilter, TransferPage,
-};
+use crate::api::streams::{ItemSource, NextItem, OwnedDefinitions, OwnedMosaics, RentedNamespaces};
 use crate::api::views::{DefinitionAndSupply, View};
-use crate::api::{AccountStream, ApiError, BlockStream, BodyWriter, Budget, ChainSnapshot, NodeHandle, Page};
+use crate::api::{
+    AccountStream, ApiError, BlockStream, BodyWriter, Budget, ChainSnapshot, NodeHandle, Page, TransferFilter,
+    transfer_page,
+};
 use crate::codec::json::JsonEncoder;
 use crate::model::{Address, Height, MosaicDefinition, MosaicId, Transaction};
 use crate::net::service::Progress;
@@ -40,7 +41,7 @@ impl QueryContext<'_, '_> {
             }
             Item::RecentTransfers(address) => {
                 let page = Page { before: u64::MAX, size: RECENT_TRANSFERS };
-                BodyStream::Text(Box::new(TransferPage::new(*address, TransferFilter::All, page)))
+                BodyStream::Text(Box::new(transfer_page(*address, TransferFilter::All, page, None)))
             }
             Item::Owned(OwnedKind::Namespaces, address) => {
                 BodyStream::Namespaces(RentedNamespaces::new(view, *address, None, MAX_RENTS)?.current())

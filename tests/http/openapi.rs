@@ -11,7 +11,7 @@ use crate::common::private_network::{Genesis, TOTAL, address, key_pair, now};
 use crate::common::{print_notice, recorded, shared, tiny};
 use crate::schema::{mismatch, resolve};
 use nisd::api::ROUTES;
-use nisd::api::route::{Access, Method};
+use nisd::api::routes::{Access, Method};
 use nisd::model::Amount;
 use nisd::peer::wire::limits;
 use nisd::rules::ValidationResult;

@@ -1,11 +1,10 @@
 //! Streamed lists of items that are searched one after another.
 
-use super::{BodyWriter, ListWriter, ResponseStream, list_bytes};
+use super::{ResponseStream, list_stream};
 use crate::api::budget::Budget;
 use crate::api::chain_snapshot::ChainSnapshot;
 use crate::api::error::ApiError;
-use crate::api::views::{DataListHead, View};
-use crate::net::service::Progress;
+use crate::api::views::View;
 
 /// Result of the search for the next item.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,43 +40,19 @@ pub trait ItemSource {
     fn held_bytes(&self) -> usize;
 }
 
-/// Stream of all items as a list.
-pub struct ListStream<I> {
-    items: I,
-    list: Option<ListWriter>,
-}
-
-impl<I: ItemSource> ListStream<I> {
-    /// Creates a stream of these items.
-    pub fn new(items: I) -> ListStream<I> {
-        ListStream { items, list: None }
-    }
-}
-
-impl<I: ItemSource<Item: View>> ResponseStream for ListStream<I> {
-    fn write_chunk(
-        &mut self,
-        view: &ChainSnapshot<'_>,
-        writer: &mut BodyWriter<'_>,
-        budget: &mut Budget,
-    ) -> Result<Progress, ApiError> {
-        let list = self.list.get_or_insert_with(|| ListWriter::open(writer, &DataListHead));
+/// Creates the stream of all items as a list.
+pub fn item_list<I: ItemSource<Item: View>>(mut items: I) -> impl ResponseStream {
+    list_stream(move |step| {
         loop {
-            match self.items.next(view, budget)? {
-                NextItem::Item(item) => list.push(writer, &item),
+            match items.next(step.view, step.budget)? {
+                NextItem::Item(item) => step.push(&item),
                 NextItem::Pending => {}
-                NextItem::End => {
-                    list.close(writer);
-                    return Ok(Progress::Done);
-                }
+                NextItem::End => return Ok(()),
             }
-            if budget.is_exhausted() {
-                return Ok(Progress::Yield);
+            *step.held_bytes = items.held_bytes();
+            if !step.should_continue(usize::MAX) {
+                return Ok(());
             }
         }
-    }
-
-    fn held_bytes(&self) -> usize {
-        list_bytes(&self.list) + self.items.held_bytes()
-    }
+    })
 }

@@ -3,39 +3,13 @@
 //! Each is written in steps, every step on a snapshot of the last commit. Between two steps a stream holds keys and
 //! positions, never a snapshot.
 
-mod account;
-mod block;
-mod block_range;
-mod expired;
-mod explorer;
-mod harvests;
-mod history;
-mod holders;
-mod importances;
 mod items;
 mod namespaces;
 mod owned;
-mod pages;
-mod supply;
-mod transfers;
-mod unconfirmed;
 
-pub use account::{AccountBatchStream, AccountStream};
-pub use block::{BlockByHashStream, BlockStream};
-pub use block_range::{BlockRangeStream, HashListStream};
-pub use expired::ExpiredMosaics;
-pub use explorer::{ExplorerBlockStream, ExplorerBlocksStream};
-pub use harvests::HarvestPage;
-pub use history::{HistoryPoints, HistoryStream};
-pub use holders::HolderPage;
-pub use importances::ImportanceList;
-pub use items::{ItemSource, ListStream, NextItem};
+pub use items::{ItemSource, NextItem, item_list};
 pub use namespaces::RentedNamespaces;
 pub use owned::{OwnedDefinitions, OwnedMosaics};
-pub use pages::{DefinitionRows, PageStream, RootRows};
-pub use supply::{SupplyAtHeight, SupplyBatch};
-pub use transfers::{TransferFilter, TransferPage};
-pub use unconfirmed::UnconfirmedList;
 
 use std::collections::VecDeque;
 
@@ -44,11 +18,13 @@ use super::chain_snapshot::ChainSnapshot;
 use super::error::ApiError;
 use super::media::Format;
 use super::node_handle::NodeHandle;
-use super::views::View;
+use super::views::{DataListHead, View};
 use crate::codec::SPLICE_BYTE;
 use crate::codec::binary::{BinaryEncoder, SplicePoint};
 use crate::codec::json::JsonEncoder;
+use crate::crypto::Signature;
 use crate::net::service::Progress;
+use crate::peer::wire::AuthenticatedResponse;
 
 /// A view that is written in steps.
 pub trait ResponseStream {
@@ -237,8 +213,121 @@ impl ListWriter {
     }
 }
 
+/// What writes a list in one step: the snapshot, the budget, and the list to which elements are appended.
+pub struct ListStep<'a, 'w, 's> {
+    /// Snapshot of the last commit.
+    pub view: &'a ChainSnapshot<'s>,
+    /// The budget of the step.
+    pub budget: &'a mut Budget,
+    /// Approximate memory in bytes that the source of the elements holds between two steps.
+    pub held_bytes: &'a mut usize,
+    list: &'a mut ListWriter,
+    writer: &'a mut BodyWriter<'w>,
+    is_interrupted: bool,
+}
+
+impl ListStep<'_, '_, '_> {
+    /// Writes an element.
+    pub fn push(&mut self, element: &impl View) {
+        self.list.push(self.writer, element);
+    }
+
+    /// Returns the size in bytes of the output so far.
+    pub fn written(&self) -> usize {
+        self.writer.body.len()
+    }
+
+    /// Returns whether to go on when `left` elements are left: not at the end of the list, nor once the budget is spent,
+    /// in which case the next step continues.
+    pub fn should_continue(&mut self, left: usize) -> bool {
+        self.is_interrupted = left > 0 && self.budget.is_exhausted();
+        left > 0 && !self.is_interrupted
+    }
+}
+
+/// Stream of a list. A function appends elements until [`ListStep::should_continue`] returns `false` or there are no
+/// more; the next step calls it again.
+pub struct ListStream<F> {
+    write: F,
+    signature: Option<Signature>,
+    size: Option<ListSize>,
+    fails_as_a_whole: bool,
+    held_bytes: usize,
+    list: Option<ListWriter>,
+}
+
+/// Creates the stream of a list that a function writes.
+pub fn list_stream<F>(write: F) -> ListStream<F>
+where
+    F: FnMut(&mut ListStep<'_, '_, '_>) -> Result<(), ApiError>,
+{
+    ListStream { write, signature: None, size: None, fails_as_a_whole: false, held_bytes: 0, list: None }
+}
+
+impl<F> ListStream<F> {
+    /// Wraps the list in the response to a signed challenge.
+    pub fn signed(self, signature: Signature) -> ListStream<F> {
+        ListStream { signature: Some(signature), ..self }
+    }
+
+    /// Writes this number of elements, so that the binary format can be streamed too.
+    pub fn with_count(self, count: usize) -> ListStream<F> {
+        // No enclosing length includes the list: it is the whole response.
+        ListStream { size: Some(ListSize { count, bytes: 0 }), ..self }
+    }
+
+    /// Sends nothing before all is written, because a later element may fail.
+    pub fn failing_as_a_whole(self) -> ListStream<F> {
+        ListStream { fails_as_a_whole: true, ..self }
+    }
+
+    /// Holds memory from the beginning on.
+    pub fn holding(self, held_bytes: usize) -> ListStream<F> {
+        ListStream { held_bytes, ..self }
+    }
+}
+
+impl<F> ResponseStream for ListStream<F>
+where
+    F: FnMut(&mut ListStep<'_, '_, '_>) -> Result<(), ApiError>,
+{
+    fn write_chunk(
+        &mut self,
+        view: &ChainSnapshot<'_>,
+        writer: &mut BodyWriter<'_>,
+        budget: &mut Budget,
+    ) -> Result<Progress, ApiError> {
+        let ListStream { write, signature, size, held_bytes, list, .. } = self;
+        let list = list.get_or_insert_with(|| {
+            let list = match *signature {
+                Some(signature) => ListWriter::open(writer, &AuthenticatedResponse { entity: DataListHead, signature }),
+                None => ListWriter::open(writer, &DataListHead),
+            };
+            match *size {
+                Some(size) => list.with_size(writer, size),
+                None => list,
+            }
+        });
+        let mut step = ListStep { view, budget, held_bytes, list, writer, is_interrupted: false };
+        write(&mut step)?;
+        if step.is_interrupted {
+            return Ok(Progress::Yield);
+        }
+        list.close(writer);
+        Ok(Progress::Done)
+    }
+
+    fn held_bytes(&self) -> usize {
+        list_bytes(&self.list) + self.held_bytes
+    }
+
+    fn is_streamable(&self, format: Format) -> bool {
+        !self.fails_as_a_whole && (format == Format::Json || self.size.is_some())
+    }
+}
+
 /// Returns the memory in bytes of an optional list.
-fn list_bytes(list: &Option<ListWriter>) -> usize {
+pub fn list_bytes(list: &Option<ListWriter>) -> usize {
     list.as_ref().map_or(0, ListWriter::held_bytes)
 }
 

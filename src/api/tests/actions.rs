@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use super::scene::*;
-use crate::api::route::{Access, Method};
+use crate::api::routes::{Access, Method};
 use crate::api::{Api, NodeStatus, ROUTES, Settings};
 use crate::crypto::{KeyPair, PrivateKey, Signature, verify};
 use crate::model::transaction::{LinkMode, wire_version};

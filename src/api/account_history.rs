@@ -1,14 +1,20 @@
-//! Streamed historical account data.
+//! Historical account data: handlers and stream.
 
-use super::{BodyWriter, ListWriter, ResponseStream, list_bytes};
+use super::accounts::read_names;
 use crate::api::budget::{Budget, cost};
 use crate::api::chain_snapshot::ChainSnapshot;
 use crate::api::error::ApiError;
+use crate::api::request_context::{Readable, RequestContext, positive_height};
+use crate::api::streams::{BodyWriter, ListWriter, ResponseStream, list_bytes};
 use crate::api::views::{DataListHead, HistoryPoint};
+use crate::codec::{Decoder, ReadError};
 use crate::model::{Address, Height};
 use crate::net::service::Progress;
 use crate::state::AccountHistory;
 
+/// Maximum number of heights of a request, for all accounts together.
+const MAX_POINTS: u64 = 10_000;
+const NO_HISTORY: ApiError = ApiError::internal("this node does not support historical account data retrieval");
 const NOT_KEPT: ApiError = ApiError::argument("this node has no historical account data of the last block");
 
 /// The requested heights: `start`, `start + step`, … up to `end`.
@@ -154,4 +160,61 @@ impl ResponseStream for HistoryStream {
         };
         list_bytes(&self.outer) + list_bytes(&self.list) + accounts
     }
+}
+
+/// Accounts and the requested heights.
+struct HistoryBatch {
+    accounts: Vec<String>,
+    start: i64,
+    end: i64,
+    increment: i64,
+}
+
+impl Readable for HistoryBatch {
+    fn read<'a, S: Decoder<'a>>(source: &mut S) -> Result<Self, ReadError> {
+        Ok(HistoryBatch {
+            accounts: read_names(source, "accounts")?,
+            start: source.need_i64("startHeight")?,
+            end: source.need_i64("endHeight")?,
+            increment: source.need_i64("incrementBy")?,
+        })
+    }
+}
+
+/// `GET /account/historical/get`
+pub fn history(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    require_history(context)?;
+    let account = context.address()?;
+    let [start, end, increment] = ["startHeight", "endHeight", "increment"].map(|name| context.number(name));
+    let points = points(start?, end?, increment?)?;
+    context.send_stream(HistoryStream::of_one(account, points))
+}
+
+/// `POST /account/historical/get/batch`
+pub fn histories(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    require_history(context)?;
+    let HistoryBatch { accounts, start, end, increment } = context.body()?;
+    let points = points(start, end, increment)?;
+    let steps = (points.end.0 - points.start.0) / points.step;
+    if steps.saturating_mul(accounts.len() as u64) > MAX_POINTS {
+        return Err(ApiError::argument("only up to 10000 data points are supported for batch operations"));
+    }
+    context.send_stream(HistoryStream::of_many(accounts, points))
+}
+
+fn require_history(context: &RequestContext<'_>) -> Result<(), ApiError> {
+    if context.settings.features.historical_account_data { Ok(()) } else { Err(NO_HISTORY) }
+}
+
+fn points(start: i64, end: i64, increment: i64) -> Result<HistoryPoints, ApiError> {
+    let (start, end) = (positive_height(start)?, positive_height(end)?);
+    if end < start {
+        return Err(ApiError::argument("start and end height are out of valid range"));
+    }
+    let step = u64::try_from(increment).ok().filter(|step| *step > 0);
+    let step = step.ok_or(ApiError::argument("increment must be a positive integer"))?;
+    if (end.0 - start.0) / step > MAX_POINTS {
+        return Err(ApiError::argument("only up to 10000 data points are supported"));
+    }
+    Ok(HistoryPoints { start, end, step })
 }

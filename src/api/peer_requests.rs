@@ -1,23 +1,27 @@
-//! Handlers of the routes for peers, which other clients may use too. Signed challenges authenticate this node.
+//! Routes for peers, which other clients may use too: handlers and streams. Signed challenges authenticate this node.
 
 use std::net::IpAddr;
 
+use super::blocks::{BlockStream, REPLACED};
 use super::node::time_stamps;
+use super::transactions::unconfirmed_list;
 use crate::api::budget::{Budget, cost};
-use crate::api::chain_snapshot::ChainSnapshot;
+use crate::api::chain_snapshot::{ChainSnapshot, PeerBlockSize};
 use crate::api::error::ApiError;
+use crate::api::media::Format;
 use crate::api::node_handle::NodeHandle;
 use crate::api::request_context::RequestContext;
-use crate::api::streams::{BlockRangeStream, BlockStream, BodyWriter, HashListStream, ResponseStream, UnconfirmedList};
-use crate::api::views::View;
+use crate::api::streams::{BodyWriter, ListSize, ListWriter, ResponseStream, list_bytes, list_stream};
+use crate::api::views::{Data, DataListHead, View};
+use crate::codec::binary::BinaryEncoder;
 use crate::crypto::Signature;
-use crate::model::Height;
+use crate::model::{Hash256, Height};
 use crate::net::service::Progress;
 use crate::peer::SignOfLifeResult;
 use crate::peer::io::VerificationId;
 use crate::peer::wire::{
-    AnyChallenge, AuthenticatedRequest, AuthenticatedResponse, ChainRequest, Endpoint, NodeInfo, Score, ShortIds,
-    SignOfLife,
+    AnyChallenge, AuthenticatedRequest, AuthenticatedResponse, BlockListLimits, ChainRequest, Endpoint, NodeInfo,
+    Score, ShortIds, SignOfLife,
 };
 
 /// Signs the challenge of the client; fails unless the node has joined its network. A malformed challenge is answered
@@ -108,7 +112,7 @@ pub fn hashes_from(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let AuthenticatedRequest::<Height, AnyChallenge> { entity: first, challenge } = context.body()?;
     let signature = sign(context, &challenge)?;
     let last = first.plus(context.chain.network.chain.max_blocks_per_sync() - 1).min(context.chain.height);
-    context.send_stream(HashListStream::new(first, last, signature))
+    context.send_stream(hash_list(first, last, signature))
 }
 
 /// `POST /chain/blocks-after`
@@ -125,7 +129,7 @@ pub fn unconfirmed(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let signature = sign(context, &challenge)?;
     let transactions = context.node.unknown_to(&known.into_iter().collect());
     context.budget.charge(cost::listed(transactions.len()));
-    context.send_stream(UnconfirmedList::new(transactions).signed(signature))
+    context.send_stream(unconfirmed_list(transactions, Some(signature)))
 }
 
 /// `POST /node/sign-of-life`
@@ -191,5 +195,173 @@ impl ResponseStream for PendingVerification {
 
     fn held_bytes(&self) -> usize {
         size_of::<PendingVerification>()
+    }
+}
+
+/// The last written block of a range, to detect that it left the chain: a response that mixes two branches would make
+/// the peer treat this node as malicious.
+#[derive(Clone, Copy)]
+struct LastWritten {
+    height: Height,
+    hash: Hash256,
+}
+
+impl LastWritten {
+    fn check(this: Option<LastWritten>, view: &ChainSnapshot<'_>) -> Result<(), ApiError> {
+        let Some(LastWritten { height, hash }) = this else { return Ok(()) };
+        match view.header(height)? {
+            Some(block) if block.hash == hash => Ok(()),
+            _ => Err(REPLACED),
+        }
+    }
+}
+
+/// The signed hashes from a height up to a height that the chain has; empty if the latter is lower.
+fn hash_list(first: Height, end: Height, signature: Signature) -> impl ResponseStream {
+    let (mut next, mut last) = (first, None);
+    let list = list_stream(move |step| {
+        LastWritten::check(last, step.view)?;
+        while next <= end {
+            let block = step.view.header(next)?.ok_or(REPLACED)?;
+            step.push(&Data(&block.hash.0));
+            last = Some(LastWritten { height: next, hash: block.hash });
+            next = next.next();
+            step.budget.charge(cost::HEADER);
+            if !step.should_continue((end.0 + 1).saturating_sub(next.0) as usize) {
+                break;
+            }
+        }
+        Ok(())
+    });
+    list.signed(signature)
+}
+
+/// Blocks per query after the first one.
+const NEXT_QUERY: u64 = 100;
+
+/// Signed stream of blocks whose transactions are within the limit that the peer requests. The transactions are counted
+/// first, then the blocks are written as they are stored. The number of blocks and of bytes is then known, so the
+/// response is streamed and never held as a whole.
+pub struct BlockRangeStream {
+    limits: BlockListLimits,
+    signature: Signature,
+    counter: TransactionCounter,
+    current: BlockStream,
+    list: Option<ListWriter>,
+}
+
+/// Counter of transactions.
+struct TransactionCounter {
+    /// Next height to count.
+    next: Height,
+    /// Transactions of the blocks counted so far, as NIS1 counts them.
+    total: u64,
+    /// The same with each multisig transaction counted once: NIS1 recounts from this value at every further query.
+    plain: u64,
+    /// Last height of the current query.
+    query_end: Height,
+    /// Bytes of the counted blocks in the binary format, with their length prefixes.
+    bytes: usize,
+    /// The last counted block.
+    last: Option<LastWritten>,
+    /// Counting is complete; `next` is the first block that is left out.
+    is_done: bool,
+}
+
+impl BlockRangeStream {
+    /// Creates a stream of the blocks after a height.
+    pub fn new(after: Height, limits: BlockListLimits, signature: Signature) -> BlockRangeStream {
+        let first = after.next();
+        let query_end = after.plus(limits.first_query);
+        let count = TransactionCounter {
+            next: first,
+            total: 0,
+            plain: 0,
+            query_end,
+            bytes: 0,
+            last: None,
+            is_done: first.0 <= after.0,
+        };
+        BlockRangeStream { limits, signature, counter: count, current: BlockStream::new(first), list: None }
+    }
+
+    /// Continues counting; returns whether it is complete.
+    fn count(&mut self, view: &ChainSnapshot<'_>, budget: &mut Budget) -> Result<bool, ApiError> {
+        let first = self.current.height();
+        while !self.counter.is_done {
+            let blocks = self.counter.next.0 - first.0;
+            if blocks >= self.limits.blocks || !view.has_block(self.counter.next) {
+                self.counter.is_done = true;
+            } else {
+                let counted = view.size_for_peers(self.counter.next)?.ok_or(REPLACED)?;
+                self.counter.add_block(counted, self.limits.transactions);
+                budget.charge(cost::HEADER);
+                if budget.is_exhausted() {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl TransactionCounter {
+    /// Adds a block if its transactions are within the limit.
+    fn add_block(&mut self, counted: PeerBlockSize, limit: u64) {
+        self.total += counted.with_children;
+        self.plain += counted.plain;
+        if self.total > limit {
+            self.is_done = true;
+            return;
+        }
+        if self.next == self.query_end {
+            self.query_end = self.next.plus(NEXT_QUERY);
+            self.total = self.plain;
+        }
+        self.bytes += BinaryEncoder::LENGTH_BYTES + counted.bytes;
+        self.last = Some(LastWritten { height: self.next, hash: counted.hash });
+        self.next = self.next.next();
+    }
+}
+
+impl ResponseStream for BlockRangeStream {
+    fn write_chunk(
+        &mut self,
+        view: &ChainSnapshot<'_>,
+        writer: &mut BodyWriter<'_>,
+        budget: &mut Budget,
+    ) -> Result<Progress, ApiError> {
+        LastWritten::check(self.counter.last, view)?;
+        if !self.count(view, budget)? {
+            return Ok(Progress::Yield);
+        }
+        let list = self.list.get_or_insert_with(|| {
+            let count = (self.counter.next.0 - self.current.height().0) as usize;
+            let size = ListSize { count, bytes: self.counter.bytes };
+            ListWriter::open_sized(
+                writer,
+                &AuthenticatedResponse { entity: DataListHead, signature: self.signature },
+                size,
+            )
+        });
+        while self.current.height() < self.counter.next {
+            if self.current.write_in(list, view, writer, budget)? == Progress::Yield {
+                return Ok(Progress::Yield);
+            }
+            self.current = BlockStream::new(self.current.height().next());
+            if budget.is_exhausted() {
+                return Ok(Progress::Yield);
+            }
+        }
+        list.close(writer);
+        Ok(Progress::Done)
+    }
+
+    fn held_bytes(&self) -> usize {
+        list_bytes(&self.list) + self.current.held_bytes()
+    }
+
+    fn is_streamable(&self, _: Format) -> bool {
+        true
     }
 }

@@ -1,19 +1,55 @@
-//! Handlers that submit, prepare and list unconfirmed transactions.
+//! Transactions: handlers that look up, submit, prepare and list them.
+
+use std::rc::Rc;
 
 use crate::api::budget::{Budget, cost};
 use crate::api::chain_snapshot::ChainSnapshot;
 use crate::api::error::ApiError;
 use crate::api::node_handle::NodeHandle;
 use crate::api::request_context::{Readable, RequestContext};
-use crate::api::streams::UnconfirmedList;
-use crate::api::views::{AnnounceResult, Data};
+use crate::api::streams::{ResponseStream, list_stream};
+use crate::api::views::{AnnounceResult, Data, TransactionMeta, TransactionPair, Unconfirmed};
 use crate::codec::transaction::NullModification;
 use crate::codec::wipe::Wiped;
 use crate::codec::{Decoder, ReadError, SigningForm, limits, transaction};
 use crate::crypto::{KeyPair, PrivateKey, Signature, verify};
-use crate::model::Transaction;
 use crate::model::transaction::wire_network;
-use crate::rules::{self, Purpose, Rejection, RuleResult, ValidationContext, ValidationResult};
+use crate::model::{Hash256, Transaction};
+use crate::rules;
+use crate::rules::{Purpose, Rejection, RuleResult, ValidationContext, ValidationResult};
+use crate::state::TxLocation;
+use crate::store::StoreError;
+
+const DAMAGED: StoreError = StoreError::Damaged("the location of a transaction");
+
+/// `GET /transaction/get`; with `nested=true` also returns the transaction that contains an inner one or cosignature.
+pub fn by_hash(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    if !context.settings.features.transaction_hash_lookup {
+        return Err(ApiError::internal("this node does not support transaction lookup using a hash"));
+    }
+    // A hash of another length is not an error; no transaction has it.
+    let hash = Hash256::try_from(context.hex("hash")?.as_slice()).ok();
+    let entry = hash.map(|hash| context.find_hash(&hash)).transpose()?.flatten();
+    let Some((hash, entry)) = hash.zip(entry) else {
+        return Err(ApiError::argument("Hash was not found in cache"));
+    };
+    let takes_nested = match context.parameter("nested")?.as_deref() {
+        None | Some("false") => false,
+        Some("true") => true,
+        Some(_) => return Err(ApiError::argument("nested must be true or false")),
+    };
+    if entry.is_nested && !takes_nested {
+        return Err(ApiError::no_transaction(&hash));
+    }
+    let place = TxLocation { height: entry.height, index: entry.index };
+    let (raw, id) = context.chain.transaction(place)?.zip(context.chain.transaction_id(place)?).ok_or(DAMAGED)?;
+    let transaction = raw.read()?;
+    let inner_hash = transaction.inner().map(Transaction::hash);
+    context.budget.charge(cost::TRANSACTION + cost::bytes(raw.bytes.len()));
+    let hash = if entry.is_nested { raw.hash(&transaction) } else { hash };
+    let meta = TransactionMeta { height: entry.height, id, hash, inner_hash };
+    context.send(&TransactionPair { transaction: &transaction, meta })
+}
 
 /// Maximum number of unconfirmed transactions that are shown of an account.
 const MAX_SHOWN: usize = 25;
@@ -166,5 +202,37 @@ fn result_of(outcome: RuleResult) -> Result<ValidationResult, ApiError> {
 /// `GET /account/unconfirmedTransactions`
 pub fn unconfirmed(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let transactions = context.node.unconfirmed(&context.address()?, MAX_SHOWN)?;
-    context.send_stream(UnconfirmedList::new(transactions))
+    context.send_stream(unconfirmed_list(transactions, None))
+}
+
+/// Approximate memory in bytes of a transaction that has left the mempool.
+const TRANSACTION_BYTES: usize = 2048;
+
+/// Unconfirmed transactions in this order: as clients see them, or bare and signed for a peer.
+pub(super) fn unconfirmed_list(
+    transactions: Vec<Rc<Transaction>>,
+    signature: Option<Signature>,
+) -> impl ResponseStream {
+    let (held_bytes, is_bare) = (transactions.len() * TRANSACTION_BYTES, signature.is_some());
+    let mut waiting = transactions.into_iter();
+    let list = list_stream(move |step| {
+        while let Some(transaction) = waiting.next() {
+            let start = step.written();
+            match is_bare {
+                true => step.push(&*transaction),
+                false => step.push(&Unconfirmed(&transaction)),
+            }
+            *step.held_bytes = waiting.len() * TRANSACTION_BYTES;
+            step.budget.charge(cost::TRANSACTION + cost::bytes(step.written() - start));
+            if !step.should_continue(waiting.len()) {
+                break;
+            }
+        }
+        Ok(())
+    });
+    let list = list.holding(held_bytes);
+    match signature {
+        Some(signature) => list.signed(signature),
+        None => list,
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::vec;
 
-use super::announce::submit;
+use super::transactions::submit;
 use crate::api::budget::{Budget, cost};
 use crate::api::chain_snapshot::ChainSnapshot;
 use crate::api::error::ApiError;

@@ -1,18 +1,22 @@
-//! Streamed accounts. An account may be cosignatory of any number of multisig accounts, which need not consent.
+//! Accounts: handlers and streams. An account may be cosignatory of any number of multisig accounts, which need not
+//! consent.
 
 use std::collections::VecDeque;
 use std::vec;
 
-use super::{BodyWriter, ListWriter, ResponseStream, list_bytes};
 use crate::api::budget::{Budget, cost};
-use crate::api::chain_snapshot::ChainSnapshot;
+use crate::api::chain_snapshot::{ChainSnapshot, Page};
 use crate::api::error::ApiError;
 use crate::api::node_handle::NodeHandle;
+use crate::api::request_context::{Readable, RequestContext};
+use crate::api::streams::{BodyWriter, ListWriter, ResponseStream, list_bytes, list_stream};
 use crate::api::views::{
-    AccountInfo, AccountMeta, AccountMetaHead, AccountPair, AccountPairHead, DataListHead, RemoteStatus,
+    AccountInfo, AccountMeta, AccountMetaHead, AccountPair, AccountPairHead, DataListHead, HarvestInfo,
+    ImportanceEntry, RemoteStatus,
 };
+use crate::codec::{Decoder, ReadError, limits};
 use crate::crypto::PublicKey;
-use crate::model::Address;
+use crate::model::{Address, Height};
 use crate::net::service::Progress;
 
 /// Accounts fetched at a time.
@@ -23,6 +27,126 @@ const READ_AHEAD: usize = 16;
 const ACCOUNT_BYTES: usize = 1024;
 /// Approximate memory in bytes of the text of an address.
 const NAME_BYTES: usize = 64;
+
+/// Accounts were removed by a reorg while they were listed.
+const CHANGED: ApiError = ApiError::Unavailable("the accounts have changed while they were listed");
+
+/// `{"data": [{"account": address}]}`, in this order; the addresses are not validated yet.
+struct Batch(Vec<String>);
+
+impl Readable for Batch {
+    fn read<'a, S: Decoder<'a>>(source: &mut S) -> Result<Self, ReadError> {
+        read_names(source, "data").map(Batch)
+    }
+}
+
+pub(super) fn read_names<'a, S: Decoder<'a>>(source: &mut S, label: &'static str) -> Result<Vec<String>, ReadError> {
+    source.need_list(label, |source| Ok(source.need_string("account", limits::MAX_TEXT_UTF16)?.into_owned()))
+}
+
+/// `GET /account/get`
+pub fn by_address(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    let address = context.address()?;
+    let account = AccountStream::new(context.chain, context.node, address, context.budget)?;
+    context.send_stream(account)
+}
+
+/// `GET /account/get/from-public-key`: the response shows the given key, whether or not the chain has it.
+pub fn by_public_key(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    let key = context.public_key()?;
+    let account = AccountStream::new(context.chain, context.node, context.address_of(&key), context.budget)?;
+    context.send_stream(account.with_key(key))
+}
+
+/// `GET /account/get/forwarded`: a remote account is replaced by its owner.
+pub fn forwarded(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    let address = context.address()?;
+    let address = owner_of(context, address)?;
+    let account = AccountStream::new(context.chain, context.node, address, context.budget)?;
+    context.send_stream(account)
+}
+
+/// `GET /account/get/forwarded/from-public-key`: the response shows the given key only if the account is unknown.
+pub fn forwarded_by_public_key(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    let key = context.public_key()?;
+    let address = context.address_of(&key);
+    let shown = owner_of(context, address)?;
+    let account = AccountStream::new(context.chain, context.node, shown, context.budget)?;
+    let is_known = context.chain.stored_account(&address)?.is_known();
+    context.send_stream(if is_known { account } else { account.with_key(key) })
+}
+
+fn owner_of(context: &mut RequestContext<'_>, address: Address) -> Result<Address, ApiError> {
+    context.budget.charge(cost::ACCOUNT);
+    Ok(context.chain.linked_owner(&address)?.unwrap_or(address))
+}
+
+/// `GET /account/status`
+pub fn status(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    let address = context.address()?;
+    let account = AccountStream::new(context.chain, context.node, address, context.budget)?;
+    context.send_stream(account.meta_only())
+}
+
+/// `POST /account/get/batch`
+pub fn batch(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    let Batch(names) = context.body()?;
+    context.send_stream(AccountBatchStream::new(names))
+}
+
+/// `GET /account/harvests`: the id of a block is its height, and `id` must be that of an existing block.
+pub fn harvests(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    let (account, page) = (context.address()?, context.page()?);
+    let is_first = context.parameter("id")?.is_none();
+    if !is_first && !(1..=context.chain.height.0).contains(&page.before) {
+        return Err(ApiError::internal("there is no block with this id"));
+    }
+    context.send_stream(harvest_page(account, page))
+}
+
+/// `GET /account/importances`
+pub fn importances(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    context.send_stream(importance_list(context.chain)?)
+}
+
+/// The blocks that an account or its remote account harvested, newest first. The id of a block is its height.
+fn harvest_page(account: Address, page: Page) -> impl ResponseStream {
+    let (mut before, mut left) = (Height(page.before), page.size);
+    list_stream(move |step| {
+        step.view.each_harvest_before(&account, before, |block| {
+            (before, left) = (block.height, left - 1);
+            step.push(&HarvestInfo(&block));
+            step.budget.charge(cost::HEADER);
+            Ok(step.should_continue(left))
+        })?;
+        Ok(())
+    })
+}
+
+/// All accounts that exist when it starts, with their importances. The count comes first, so that the list can be
+/// streamed in both formats; it fails if the chain loses some of the accounts meanwhile.
+fn importance_list(chain: &ChainSnapshot<'_>) -> Result<impl ResponseStream + use<>, ApiError> {
+    let count = chain.account_count()?;
+    let (mut after, mut left) = (None, count as usize);
+    let list = list_stream(move |step| {
+        if left > 0 {
+            let mut is_interrupted = false;
+            step.view.each_account_after(after, |number, address, importance| {
+                (after, left) = (Some(number), left - 1);
+                step.push(&ImportanceEntry { address, importance });
+                step.budget.charge(cost::IMPORTANCE);
+                let goes_on = step.should_continue(left);
+                is_interrupted = left > 0 && !goes_on;
+                Ok(goes_on)
+            })?;
+            if left > 0 && !is_interrupted {
+                return Err(CHANGED);
+            }
+        }
+        Ok(())
+    });
+    Ok(list.with_count(count as usize))
+}
 
 /// Stream of an account with its metadata ([`AccountPair`]), as chain, mempool and harvester together give it.
 pub struct AccountStream {
