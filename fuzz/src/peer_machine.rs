@@ -13,12 +13,9 @@ use nisd::model::{Address, Block, BlockKind, Checkpoint, Hash256, Height, Networ
 use nisd::peer::Manager;
 use nisd::peer::block_download::NextBlock;
 use nisd::peer::experiences::Experience;
-use nisd::peer::io::{
-    CallId, FetchedBlocks, Importance, MaxHeightQueryId, Now, OwnTip, PeerIo, Reply, StoreUnreadable,
-    ValidationOutcome, VerificationId,
-};
-use nisd::peer::manager::request_queue::{MAX_BYTES, MAX_IN_FLIGHT, MAX_LATEST_CALLS};
-use nisd::peer::manager::{IpDetection, PeerSettings, PreTrustedPeer, PushResult, Pusher};
+use nisd::peer::io::{Action, CallId, LocalChain, Now, OwnTip, Reply, StoreUnreadable, ValidationOutcome};
+use nisd::peer::manager::requests::{MAX_BYTES, MAX_IN_FLIGHT, MAX_LATEST_CALLS};
+use nisd::peer::manager::{IpDetection, PeerSettings, PreTrustedPeer, Pusher};
 use nisd::peer::time_sync::MAX_FREE_OFFSET;
 use nisd::peer::wire::{
     AuthenticatedRequest, AuthenticatedResponse, ChainRequest, Challenge, CommunicationTimeStamps, EncodedRequest,
@@ -91,6 +88,7 @@ pub fn check(data: &[u8]) -> usize {
         let Some(byte) = script.next() else { break };
         let event = Event::ALL[usize::from(byte & 0xf) % Event::ALL.len()];
         scene.apply(event, usize::from(byte >> 4), &mut script);
+        scene.world.carry_out(scene.peers.take_actions());
         scene.check_limits();
     }
     scene.peers.timers().iter().map(|timer| timer.successes as usize).sum()
@@ -98,8 +96,6 @@ pub fn check(data: &[u8]) -> usize {
 
 struct World {
     format: Format,
-    random: u64,
-    calls: u64,
     waiting: VecDeque<(CallId, Endpoint, EncodedRequest)>,
     validating: Vec<Address>,
     tip: Option<OwnTip>,
@@ -201,8 +197,6 @@ impl Harness {
         let tip = OwnTip { height: Height(1), hash: Hash256([1; 32]), signature: None, score: 0 };
         let world = World {
             format,
-            random: 1,
-            calls: 0,
             waiting: VecDeque::new(),
             validating: Vec::new(),
             tip: Some(tip),
@@ -210,7 +204,7 @@ impl Harness {
         };
         let has_list = !settings.pre_trusted.is_empty();
         Harness {
-            peers: Manager::new(local, keys, settings, now(Duration::ZERO)),
+            peers: Manager::new(local, keys, settings, Box::new(random()), now(Duration::ZERO)),
             world,
             now: Duration::ZERO,
             has_list,
@@ -223,7 +217,7 @@ impl Harness {
         match event {
             Event::Pass => {
                 self.now += Duration::from_millis(PAUSES[which % PAUSES.len()]);
-                self.peers.tick(now(self.now), 1 + which, &mut self.world);
+                self.peers.tick(now(self.now), 1 + which, &self.world);
             }
             Event::Answer => self.answer(which, |_| {}),
             Event::Long => {
@@ -254,26 +248,26 @@ impl Harness {
                     3 => refused(503, 0),
                     _ => refused(500, 300),
                 };
-                self.peers.on_reply(call, reply, time, &mut self.world);
+                self.peers.on_reply(call, reply, time, &self.world);
             }
             Event::SignOfLife => {
                 let from = if which > NODES { ip(0) } else { ip(which % NODES) };
-                self.peers.on_sign_of_life(&info(which), from, time, &mut self.world);
+                self.peers.on_sign_of_life(&info(which), from, time);
             }
             Event::Validated => {
                 let verdict =
-                    [ValidationOutcome::Better, ValidationOutcome::Neutral, ValidationOutcome::Bad][which % 3];
+                    [ValidationOutcome::Useful, ValidationOutcome::Neutral, ValidationOutcome::Harmful][which % 3];
                 let of = self.world.validating.pop().unwrap_or_else(|| address(which));
                 self.peers.on_blocks_validated(&of, verdict, time);
             }
             Event::Push => {
-                let result = [PushResult::Useful, PushResult::Neutral, PushResult::Harmful][which % 3];
+                let result = [ValidationOutcome::Useful, ValidationOutcome::Neutral, ValidationOutcome::Harmful][which % 3];
                 let key = pairs()[which % NODES].public();
                 self.peers.record_push(&Pusher { key, from: [10, 0, 0, 1].into() }, result, time);
             }
-            Event::Block => self.peers.push_block(block(2), time, &mut self.world),
+            Event::Block => self.peers.push_block(block(2), time),
             Event::Height => {
-                self.peers.max_chain_height(time, &mut self.world);
+                self.peers.max_chain_height(time);
             }
             Event::Grow => {
                 if let Some(tip) = &mut self.world.tip {
@@ -310,7 +304,7 @@ impl Harness {
         let node = (0..NODES).find(|node| info(*node).endpoint == to).unwrap_or(0);
         let mut body = self.good_answer(node, &request, size);
         change(&mut body);
-        self.peers.on_reply(call, Reply::Answer { body, from: ip(node) }, now(self.now), &mut self.world);
+        self.peers.on_reply(call, Reply::Answer { body, from: ip(node) }, now(self.now), &self.world);
     }
 
     fn good_answer(&self, node: usize, request: &EncodedRequest, size: usize) -> Vec<u8> {
@@ -383,22 +377,24 @@ impl Harness {
     }
 }
 
-impl PeerIo for World {
-    fn send(&mut self, to: &Endpoint, request: EncodedRequest) -> CallId {
-        self.calls += 1;
-        self.waiting.push_back((CallId(self.calls), to.clone(), request));
-        CallId(self.calls)
+impl World {
+    fn carry_out(&mut self, actions: Vec<Action>) {
+        for action in actions {
+            match action {
+                Action::Send { call, to, request } => self.waiting.push_back((call, to, request)),
+                Action::Cancel(call) => self.waiting.retain(|(waiting, _, _)| *waiting != call),
+                Action::Validate(mut pulled) => {
+                    while pulled.blocks.next(context()).is_some() {}
+                    self.validating = vec![pulled.from];
+                }
+                Action::ShiftClock(millis) => self.shifted += millis,
+                Action::SubmitUnconfirmed(_) | Action::SignOfLifeVerified(..) | Action::ReportMaxHeight(..) => {}
+            }
+        }
     }
+}
 
-    fn cancel(&mut self, call: CallId) {
-        self.waiting.retain(|(waiting, _, _)| *waiting != call);
-    }
-
-    fn random(&mut self) -> u64 {
-        self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        self.random
-    }
-
+impl LocalChain for World {
     fn tip(&self) -> Result<OwnTip, StoreUnreadable> {
         self.tip.ok_or(StoreUnreadable)
     }
@@ -411,27 +407,21 @@ impl PeerIo for World {
         vec![1, -1]
     }
 
-    fn importance(&self, _: &Address) -> Result<Importance, StoreUnreadable> {
-        self.tip.map(|_| Importance { value: 0.1 }).ok_or(StoreUnreadable)
+    fn importance(&self, _: &Address) -> Result<f64, StoreUnreadable> {
+        self.tip.map(|_| 0.1).ok_or(StoreUnreadable)
     }
 
     fn important_accounts(&self) -> Result<u64, StoreUnreadable> {
         self.tip.map(|tip| tip.height.0 - 1).ok_or(StoreUnreadable)
     }
+}
 
-    fn validate(&mut self, mut pulled: FetchedBlocks) {
-        while pulled.blocks.next(context()).is_some() {}
-        self.validating = vec![pulled.from];
-    }
-
-    fn submit_unconfirmed(&mut self, _: Vec<u8>) {}
-
-    fn sign_of_life_verified(&mut self, _: VerificationId, _: Option<String>) {}
-
-    fn report_max_height(&mut self, _: MaxHeightQueryId, _: Height) {}
-
-    fn shift_clock(&mut self, millis: i64) {
-        self.shifted += millis;
+/// Returns a linear congruential generator.
+fn random() -> impl FnMut() -> u64 {
+    let mut state: u64 = 1;
+    move || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state
     }
 }
 

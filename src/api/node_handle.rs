@@ -11,7 +11,7 @@ use crate::crypto::{KeyPair, PrivateKey, PublicKey, Signature};
 use crate::mempool::ShortId;
 use crate::metrics::Exposition;
 use crate::model::{Address, Block, Height, Transaction};
-use crate::peer::io::VerificationId;
+use crate::peer::io::CallId;
 use crate::peer::wire::{Challenge, Endpoint, NodeExperiences, NodeInfo, NodeList};
 use crate::peer::{Manager, MaxHeight, SignOfLifeResult};
 use crate::rules::{self, ValidationResult};
@@ -52,7 +52,7 @@ pub trait NodeHandle {
     }
 
     /// Returns the result of the verification of a peer, once known: `Some(Some(reason))` if it could not be reached.
-    fn verification_result(&mut self, _meeting: VerificationId) -> Option<Option<String>> {
+    fn verification_result(&mut self, _meeting: CallId) -> Option<Option<String>> {
         Some(None)
     }
 

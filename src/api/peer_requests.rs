@@ -18,7 +18,7 @@ use crate::crypto::Signature;
 use crate::model::{Hash256, Height};
 use crate::net::service::Progress;
 use crate::peer::SignOfLifeResult;
-use crate::peer::io::VerificationId;
+use crate::peer::io::CallId;
 use crate::peer::wire::{
     AnyChallenge, AuthenticatedRequest, AuthenticatedResponse, BlockListLimits, ChainRequest, Endpoint, NodeInfo,
     Score, ShortIds, SignOfLife,
@@ -163,7 +163,7 @@ fn handle_sign_of_life(context: &mut RequestContext<'_>, node: &NodeInfo) -> Res
 
 /// A response that waits for the verification of the peer.
 struct PendingVerification {
-    verification: VerificationId,
+    verification: CallId,
     /// The result, once it is known: the reason if the peer could not be reached.
     result: Option<Option<String>>,
 }

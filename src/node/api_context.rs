@@ -20,7 +20,7 @@ use crate::mempool::{ConfirmedChain, ShortId};
 use crate::metrics::Exposition;
 use crate::model::{Address, Block, Height, Timestamp, Transaction};
 use crate::net::service::{ConnectionId, Effects};
-use crate::peer::io::{MaxHeightQueryId, VerificationId};
+use crate::peer::io::{CallId, MaxHeightQueryId};
 use crate::peer::wire::{Challenge, NodeExperiences, NodeInfo, NodeList};
 use crate::peer::{self, Manager, MaxHeight, Pusher, SignOfLifeResult};
 use crate::rules::{RuleResult, ValidationResult};
@@ -44,7 +44,7 @@ pub struct ApiContext<'a, 's> {
     /// The address of the client.
     pub client_address: Option<IpAddr>,
     /// Set if the current request is a ping that waits for verification.
-    pub ping_verification: Option<VerificationId>,
+    pub ping_verification: Option<CallId>,
     /// Set if the current request waits for the maximum height of the peers.
     pub max_height_query: Option<MaxHeightQueryId>,
     /// The current request asks for shutdown.
@@ -109,7 +109,7 @@ impl NodeHandle for ApiContext<'_, '_> {
     fn sign_of_life(&mut self, node: &NodeInfo, from: IpAddr) -> SignOfLifeResult {
         let ChainSnapshot { snapshot, network, .. } = self.view;
         let Some(effects) = self.effects.as_deref_mut() else { return SignOfLifeResult::Ignored };
-        let io = PeerContext { snapshot, network, pool: &self.mempool.pool, randomness: self.randomness, effects };
+        let io = PeerContext { snapshot, network, pool: &self.mempool.pool, effects };
         let verification = self.peer_adapter.on_ping(node, from, self.now, io);
         if let SignOfLifeResult::Pending(id) = &verification {
             self.ping_verification = Some(*id);
@@ -120,7 +120,7 @@ impl NodeHandle for ApiContext<'_, '_> {
     fn max_chain_height(&mut self) -> MaxHeight {
         let ChainSnapshot { snapshot, network, .. } = self.view;
         let Some(effects) = self.effects.as_deref_mut() else { return MaxHeight::Known(Height::NEMESIS) };
-        let io = PeerContext { snapshot, network, pool: &self.mempool.pool, randomness: self.randomness, effects };
+        let io = PeerContext { snapshot, network, pool: &self.mempool.pool, effects };
         let asked = self.peer_adapter.max_height(self.now, io);
         if let MaxHeight::Pending(id) = asked {
             self.max_height_query = Some(id);
@@ -132,7 +132,7 @@ impl NodeHandle for ApiContext<'_, '_> {
         self.peer_adapter.take_max_height(self.connection?)
     }
 
-    fn verification_result(&mut self, verification: VerificationId) -> Option<Option<String>> {
+    fn verification_result(&mut self, verification: CallId) -> Option<Option<String>> {
         self.peer_adapter.take_ping_result(verification)
     }
 

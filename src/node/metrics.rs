@@ -11,7 +11,6 @@ use crate::metrics::Exposition;
 use crate::model::Height;
 use crate::net::metrics::{MAX_ROUTES, Metrics, RouteMetrics, STATUSES, TOP_CLIENTS};
 use crate::peer::Manager;
-use crate::peer::error::FailureKind;
 use crate::peer::peer_table::State;
 use crate::store::{ReaderCounts, Store, StoreMetrics};
 use crate::websocket_api::Broker;
@@ -155,9 +154,9 @@ fn reached_by_half(mut heights: Vec<Height>) -> Option<Height> {
 fn peers(exposition: &mut Exposition, peers: Option<&Manager>, now: Duration) {
     const STATES: [(State, &str); 5] = [
         (State::Active, "active"),
-        (State::Failed(FailureKind::Busy), "busy"),
-        (State::Failed(FailureKind::Inactive), "inactive"),
-        (State::Failed(FailureKind::Failure), "failure"),
+        (State::Busy, "busy"),
+        (State::Inactive, "inactive"),
+        (State::Failure, "failure"),
         (State::Untried, "untried"),
     ];
     let count = |state: State| peers.map_or(0, |peers| peers.table().in_state(state).count());

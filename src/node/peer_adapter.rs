@@ -15,14 +15,11 @@ use crate::net::fetch::{self, FetchError, FetchId, FetchRequest, FetchResponse, 
 use crate::net::service::{ConnectionId, Effects};
 use crate::peer::block_download::NextBlock;
 use crate::peer::io::{
-    CallId, FetchedBlocks, Importance, MaxHeightQueryId, Now, OwnTip, PeerIo, Reply, StoreUnreadable,
-    ValidationOutcome, VerificationId,
+    Action, CallId, FetchedBlocks, LocalChain, MaxHeightQueryId, Now, OwnTip, Reply, StoreUnreadable, ValidationOutcome,
 };
 use crate::peer::saved_peers::SavedPeer;
 use crate::peer::wire::{EncodedRequest, Endpoint, NodeInfo, TransactionList};
-use crate::peer::{
-    Manager, MaxHeight, PeerSettings, PreTrustedPeer, PushResult, Pusher, SignOfLifeResult, SyncProgress,
-};
+use crate::peer::{Manager, MaxHeight, PeerSettings, PreTrustedPeer, Pusher, SignOfLifeResult, SyncProgress};
 use crate::rules::ValidationResult;
 use crate::state;
 use crate::store::{Snapshot, StoreError, block_row, stored_header, tip};
@@ -40,7 +37,6 @@ pub struct PeerContext<'a> {
     pub snapshot: &'a Snapshot<'a>,
     pub network: &'a Network,
     pub pool: &'a Mempool,
-    pub randomness: &'a mut Randomness,
     pub effects: &'a mut dyn Effects,
 }
 
@@ -52,7 +48,7 @@ pub struct PeerAdapter {
     /// Format of requests to peers and of their responses.
     format: Option<Format>,
     /// Senders of pings that wait for their verification.
-    ping_verifications: BTreeMap<VerificationId, WaitingPing>,
+    ping_verifications: BTreeMap<CallId, WaitingPing>,
     /// Clients that wait for the maximum height of the peers, and the height once it is known.
     max_height_queries: BTreeMap<ConnectionId, (MaxHeightQueryId, Option<Height>)>,
     /// Transactions of a remote mempool that are still to be read and processed, and how many of them at most.
@@ -71,9 +67,17 @@ struct WaitingPing {
 
 impl PeerAdapter {
     /// Joins the network as this node.
-    pub fn join(&mut self, local: NodeInfo, keys: Rc<KeyPair>, settings: PeerSettings, kept: &[SavedPeer], now: Now) {
+    pub fn join(
+        &mut self,
+        local: NodeInfo,
+        keys: Rc<KeyPair>,
+        settings: PeerSettings,
+        kept: &[SavedPeer],
+        mut randomness: Randomness,
+        now: Now,
+    ) {
         self.format = Some(settings.format);
-        let mut peers = Manager::new(local, keys, settings, now);
+        let mut peers = Manager::new(local, keys, settings, Box::new(move || randomness.next_u64()), now);
         peers.add_saved_peers(kept);
         self.peers = Some(peers);
     }
@@ -110,7 +114,7 @@ impl PeerAdapter {
 
     /// Runs the due work.
     pub fn tick(&mut self, now: Now, peer_context: PeerContext<'_>) {
-        self.with(peer_context, |peers, io| peers.tick(now, TRUST_ROWS_PER_TICK, io));
+        self.with(peer_context, |peers, chain| peers.tick(now, TRUST_ROWS_PER_TICK, chain));
     }
 
     /// Handles the result of a request.
@@ -122,7 +126,7 @@ impl PeerAdapter {
         peer_context: PeerContext<'_>,
     ) {
         let Some(call) = self.pending_requests.remove(&fetch) else { return };
-        self.with(peer_context, |peers, io| peers.on_reply(call, to_peer_reply(result), now, io));
+        self.with(peer_context, |peers, chain| peers.on_reply(call, to_peer_reply(result), now, chain));
     }
 
     /// Handles a ping from a node at this address.
@@ -133,24 +137,23 @@ impl PeerAdapter {
         now: Now,
         peer_context: PeerContext<'_>,
     ) -> SignOfLifeResult {
-        self.with(peer_context, |peers, io| peers.on_sign_of_life(node, from, now, io))
-            .unwrap_or(SignOfLifeResult::Ignored)
+        self.with(peer_context, |peers, _| peers.on_sign_of_life(node, from, now)).unwrap_or(SignOfLifeResult::Ignored)
     }
 
     /// Registers the connection on which the sender of a ping waits.
-    pub fn wait_for_verification(&mut self, verification: VerificationId, connection: ConnectionId) {
+    pub fn wait_for_verification(&mut self, verification: CallId, connection: ConnectionId) {
         self.ping_verifications.insert(verification, WaitingPing { connection, result: None });
     }
 
     /// Returns the result for the sender of a ping, once it is known.
-    pub fn take_ping_result(&mut self, verification: VerificationId) -> Option<Option<String>> {
+    pub fn take_ping_result(&mut self, verification: CallId) -> Option<Option<String>> {
         self.ping_verifications.get(&verification)?.result.as_ref()?;
         self.ping_verifications.remove(&verification)?.result
     }
 
     /// Queries peers for their maximum height, or returns it if it is known.
     pub fn max_height(&mut self, now: Now, peer_context: PeerContext<'_>) -> MaxHeight {
-        let asked = self.with(peer_context, |peers, io| peers.max_chain_height(now, io));
+        let asked = self.with(peer_context, |peers, _| peers.max_chain_height(now));
         asked.unwrap_or(MaxHeight::Known(Height::NEMESIS))
     }
 
@@ -175,7 +178,7 @@ impl PeerAdapter {
 
     /// Relays a block.
     pub fn push_block(&mut self, block: Block, now: Now, peer_context: PeerContext<'_>) {
-        self.with(peer_context, |peers, io| peers.push_block(block, now, io));
+        self.with(peer_context, |peers, _| peers.push_block(block, now));
     }
 
     /// Relays an accepted transaction.
@@ -198,8 +201,8 @@ impl PeerAdapter {
         match (&processed.sender, &processed.outcome) {
             (BlockOrigin::Pulled(node), outcome) => peers.on_blocks_validated(node, verdict(outcome), now),
             (BlockOrigin::Pushed(by), Outcome::Result(result)) => peers.record_push(by, push_result(*result), now),
-            (BlockOrigin::Pushed(by), Outcome::TooDeep) => peers.record_push(by, PushResult::Neutral, now),
-            (BlockOrigin::Pushed(by), _) => peers.record_push(by, PushResult::Harmful, now),
+            (BlockOrigin::Pushed(by), Outcome::TooDeep) => peers.record_push(by, ValidationOutcome::Neutral, now),
+            (BlockOrigin::Pushed(by), _) => peers.record_push(by, ValidationOutcome::Harmful, now),
         }
     }
 
@@ -264,49 +267,66 @@ impl PeerAdapter {
         self.pulled.is_some() || self.remote_mempool.is_some() || self.clock_shift != 0
     }
 
-    fn with<T>(
+    /// Runs the peer layer, and carries out the actions that it yields.
+    fn with<'m, T>(
         &mut self,
-        peer_context: PeerContext<'_>,
-        run: impl FnOnce(&mut Manager, &mut PeerHost<'_, '_>) -> T,
+        mut context: PeerContext<'m>,
+        run: impl FnOnce(&mut Manager, &PeerContext<'m>) -> T,
     ) -> Option<T> {
-        let mut peers = self.peers.take()?;
-        let result = run(&mut peers, &mut PeerHost { peers: self, io: peer_context });
-        self.peers = Some(peers);
+        let peers = self.peers.as_mut()?;
+        let result = run(peers, &context);
+        for action in peers.take_actions() {
+            self.carry_out(action, &mut context);
+        }
         Some(result)
     }
-}
 
-/// The peer layer's access to everything else.
-struct PeerHost<'a, 'm> {
-    peers: &'a mut PeerAdapter,
-    io: PeerContext<'m>,
-}
-
-impl PeerIo for PeerHost<'_, '_> {
-    fn send(&mut self, to: &Endpoint, request: EncodedRequest) -> CallId {
-        let fetch =
-            self.io.effects.fetch(to_client_request(to, request, self.peers.format(), REQUEST_TIMEOUT, READ_TIMEOUT));
-        let call = CallId(fetch.0);
-        self.peers.pending_requests.insert(fetch, call);
-        call
-    }
-
-    fn cancel(&mut self, call: CallId) {
-        let fetch = FetchId(call.0);
-        if self.peers.pending_requests.remove(&fetch).is_some() {
-            self.io.effects.cancel(fetch);
+    fn carry_out(&mut self, action: Action, context: &mut PeerContext<'_>) {
+        match action {
+            Action::Send { call, to, request } => {
+                let request = to_client_request(&to, request, self.format(), REQUEST_TIMEOUT, READ_TIMEOUT);
+                self.pending_requests.insert(context.effects.fetch(request), call);
+            }
+            Action::Cancel(call) => {
+                let fetch =
+                    self.pending_requests.iter().find(|(_, pending)| **pending == call).map(|(fetch, _)| *fetch);
+                if let Some(fetch) = fetch {
+                    self.pending_requests.remove(&fetch);
+                    context.effects.cancel(fetch);
+                }
+            }
+            Action::Validate(pulled) => self.pulled = Some(pulled),
+            Action::SubmitUnconfirmed(body) => {
+                match TransactionList::from_verified(self.format(), body, Context::of(context.network)) {
+                    Ok(transactions) => self.remote_mempool = Some((transactions, MAX_REMOTE_TRANSACTIONS)),
+                    Err(error) => log::debug!("unconfirmed transactions of a peer cannot be decoded: {error}"),
+                }
+            }
+            Action::SignOfLifeVerified(verification, failure) => {
+                if let Some(waiting) = self.ping_verifications.get_mut(&verification) {
+                    waiting.result = Some(failure);
+                    context.effects.resume(waiting.connection);
+                }
+            }
+            Action::ReportMaxHeight(query, height) => {
+                for (connection, (awaited, reported)) in &mut self.max_height_queries {
+                    if *awaited == query {
+                        *reported = Some(height);
+                        context.effects.resume(*connection);
+                    }
+                }
+            }
+            Action::ShiftClock(millis) => self.clock_shift += millis,
         }
     }
+}
 
-    fn random(&mut self) -> u64 {
-        self.io.randomness.next_u64()
-    }
-
+impl LocalChain for PeerContext<'_> {
     fn tip(&self) -> Result<OwnTip, StoreUnreadable> {
         let read = || {
-            let last = tip(self.io.snapshot)?.ok_or(StoreError::Empty)?;
-            let row = block_row(self.io.snapshot, last.height)?.ok_or(StoreError::Empty)?;
-            let context = Context::of(self.io.network).trusted();
+            let last = tip(self.snapshot)?.ok_or(StoreError::Empty)?;
+            let row = block_row(self.snapshot, last.height)?.ok_or(StoreError::Empty)?;
+            let context = Context::of(self.network).trusted();
             let head = read_without_transactions(row.head(), context).map_err(|_| StoreError::Damaged("a block"))?;
             Ok(OwnTip { height: last.height, hash: last.hash, signature: head.signature, score: last.score })
         };
@@ -316,7 +336,7 @@ impl PeerIo for PeerHost<'_, '_> {
     fn hashes_from(&self, first: Height, most: u64) -> Result<Vec<Hash256>, StoreUnreadable> {
         let mut hashes = Vec::new();
         for height in (first.0..first.0.saturating_add(most)).map(Height) {
-            match stored_header(self.io.snapshot, height).map_err(unreadable)? {
+            match stored_header(self.snapshot, height).map_err(unreadable)? {
                 Some(header) => hashes.push(header.hash),
                 None => break,
             }
@@ -325,12 +345,12 @@ impl PeerIo for PeerHost<'_, '_> {
     }
 
     fn short_ids(&self) -> Vec<ShortId> {
-        self.io.pool.short_ids()
+        self.pool.short_ids()
     }
 
-    fn importance(&self, node: &Address) -> Result<Importance, StoreUnreadable> {
+    fn importance(&self, node: &Address) -> Result<f64, StoreUnreadable> {
         let read = || {
-            let (state, network) = (self.io.snapshot, self.io.network);
+            let (state, network) = (self.snapshot, self.network);
             let Some(last) = state::last_recalculation(state)? else { return Ok(0.0) };
             let account = state::account(state, node)?;
             let height = tip(state)?.ok_or(StoreError::Empty)?.height;
@@ -338,44 +358,12 @@ impl PeerIo for PeerHost<'_, '_> {
             let importance = state::importance(state, &lender)?.filter(|found| found.height == last.height);
             Ok(importance.map_or(0.0, |found| found.importance))
         };
-        read().map(|value| Importance { value }).map_err(unreadable)
+        read().map_err(unreadable)
     }
 
     fn important_accounts(&self) -> Result<u64, StoreUnreadable> {
-        let last = state::last_recalculation(self.io.snapshot).map_err(unreadable)?;
+        let last = state::last_recalculation(self.snapshot).map_err(unreadable)?;
         Ok(last.map_or(0, |last| last.eligible))
-    }
-
-    fn validate(&mut self, pulled: FetchedBlocks) {
-        self.peers.pulled = Some(pulled);
-    }
-
-    fn submit_unconfirmed(&mut self, body: Vec<u8>) {
-        let context = Context::of(self.io.network);
-        match TransactionList::from_verified(self.peers.format(), body, context) {
-            Ok(transactions) => self.peers.remote_mempool = Some((transactions, MAX_REMOTE_TRANSACTIONS)),
-            Err(error) => log::debug!("unconfirmed transactions of a peer cannot be decoded: {error}"),
-        }
-    }
-
-    fn sign_of_life_verified(&mut self, verification: VerificationId, failure: Option<String>) {
-        if let Some(waiting) = self.peers.ping_verifications.get_mut(&verification) {
-            waiting.result = Some(failure);
-            self.io.effects.resume(waiting.connection);
-        }
-    }
-
-    fn report_max_height(&mut self, query: MaxHeightQueryId, height: Height) {
-        for (connection, (awaited, told)) in &mut self.peers.max_height_queries {
-            if *awaited == query {
-                *told = Some(height);
-                self.io.effects.resume(*connection);
-            }
-        }
-    }
-
-    fn shift_clock(&mut self, millis: i64) {
-        self.peers.clock_shift += millis;
     }
 }
 
@@ -418,20 +406,20 @@ pub(super) fn to_peer_reply(result: Result<FetchResponse, FetchError>) -> Reply 
     }
 }
 
-fn push_result(result: ValidationResult) -> PushResult {
+fn push_result(result: ValidationResult) -> ValidationOutcome {
     use ValidationResult::{FailureEntityUnusableOutOfSync, FailureTransactionCacheTooFull, Neutral, Success};
     match result {
-        Success => PushResult::Useful,
-        Neutral | FailureEntityUnusableOutOfSync | FailureTransactionCacheTooFull => PushResult::Neutral,
-        _ => PushResult::Harmful,
+        Success => ValidationOutcome::Useful,
+        Neutral | FailureEntityUnusableOutOfSync | FailureTransactionCacheTooFull => ValidationOutcome::Neutral,
+        _ => ValidationOutcome::Harmful,
     }
 }
 
 fn verdict(outcome: &Outcome) -> ValidationOutcome {
     match outcome {
-        Outcome::Result(ValidationResult::Success) => ValidationOutcome::Better,
+        Outcome::Result(ValidationResult::Success) => ValidationOutcome::Useful,
         Outcome::TooDeep => ValidationOutcome::TooDeep,
         Outcome::Result(ValidationResult::Neutral) | Outcome::Unreadable(_) => ValidationOutcome::Neutral,
-        Outcome::Result(_) | Outcome::Exception(_) => ValidationOutcome::Bad,
+        Outcome::Result(_) | Outcome::Exception(_) => ValidationOutcome::Harmful,
     }
 }

@@ -1,5 +1,6 @@
 //! The node's periodic work with peers.
 
+use super::randomness::Randomness;
 use super::{Node, PeerAdapter, PeerContext, peer_settings};
 use crate::codec::Context;
 use crate::net::fetch::{FetchError, FetchId, FetchResponse};
@@ -26,7 +27,8 @@ impl Node<'_> {
         let known = std::mem::take(&mut self.known);
         let (local, present) = (self.identity.description.info.clone(), self.peer_now(now));
         let settings = peer_settings(self.settings, known);
-        self.peer_adapter.join(local, self.identity.keys(), settings, self.kept.peers(), present);
+        let randomness = Randomness::new(&self.randomness.next_bytes());
+        self.peer_adapter.join(local, self.identity.keys(), settings, self.kept.peers(), randomness, present);
         let done = self.with_peer_adapter(now, effects, |peers, now, io| peers.tick(now, io));
         self.note_read_result(done, now);
     }
@@ -88,9 +90,8 @@ impl Node<'_> {
         run: impl FnOnce(&mut PeerAdapter, Now, PeerContext<'_>) -> T,
     ) -> Result<T, StoreError> {
         let now = self.peer_now(now);
-        let Node { reader, network, mempool: unconfirmed, randomness, peer_adapter: peers, .. } = self;
-        let peer_context =
-            PeerContext { snapshot: reader.snapshot()?, network, pool: &unconfirmed.pool, randomness, effects };
+        let Node { reader, network, mempool: unconfirmed, peer_adapter: peers, .. } = self;
+        let peer_context = PeerContext { snapshot: reader.snapshot()?, network, pool: &unconfirmed.pool, effects };
         Ok(run(peers, now, peer_context))
     }
 

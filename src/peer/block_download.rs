@@ -46,6 +46,8 @@ pub const MAX_BATCH_TRANSACTIONS: i32 = 1_000;
 pub const MAX_PENDING_HASHES: usize = 2_000;
 /// Time after which the batch that blocks progress is also requested from a second peer.
 pub const HEDGE_DELAY: Duration = Duration::from_secs(3);
+/// Interval between selections of further download peers.
+const SELECT_INTERVAL: Duration = Duration::from_secs(10);
 /// Assumed bytes of a batch before the first has arrived.
 const INITIAL_BATCH_BYTES: usize = 256 << 10;
 /// Hash over all block hashes of one answer.
@@ -159,6 +161,8 @@ pub struct BlockDownload {
     peers: DownloadPeers,
     in_flight: BTreeMap<DownloadRequestId, InFlight>,
     request_count: u64,
+    /// When further download peers are selected, if there is room.
+    select_at: Duration,
     /// Time of the last call of [`BlockDownload::next_request`].
     last_poll: Duration,
     /// The last block that was returned, or that was verified on the way to the checkpoint.
@@ -202,6 +206,7 @@ impl BlockDownload {
             peers: download_peers,
             in_flight: BTreeMap::new(),
             request_count: 0,
+            select_at: Duration::ZERO,
             last_poll: Duration::ZERO,
             last: base,
             usual_blocks: answer,
@@ -254,14 +259,21 @@ impl BlockDownload {
         std::mem::take(&mut self.useful_peers)
     }
 
+    /// Adds newly selected download peers, as far as there is room.
+    pub fn add_peers(&mut self, nodes: Vec<Address>, now: Duration) {
+        self.select_at = now + SELECT_INTERVAL;
+        nodes.into_iter().for_each(|node| self.peers.add(node));
+    }
+
     /// Adds a download peer.
+    #[cfg(test)]
     pub fn add_peer(&mut self, node: Address) {
         self.peers.add(node);
     }
 
-    /// Returns whether there is room for more download peers.
-    pub fn wants_peers(&self) -> bool {
-        self.peers.len() < MAX_DOWNLOAD_PEERS
+    /// Returns whether further download peers are to be selected.
+    pub fn wants_peers(&self, now: Duration) -> bool {
+        self.peers.len() < MAX_DOWNLOAD_PEERS && self.select_at <= now
     }
 
     /// Returns the next request to send, if any; `now` is the time since the start of the node.
@@ -356,10 +368,12 @@ impl BlockDownload {
         }
     }
 
-    /// Returns the time at which a delayed request becomes possible, if no answer arrives before.
+    /// Returns the time at which a delayed request becomes possible or peers are selected, if no answer arrives before.
     pub fn next_due(&self) -> Option<Duration> {
         let hedges = self.in_flight.values().map(|asked| asked.sent_at + HEDGE_DELAY);
-        hedges.chain(self.peers.retry_times()).filter(|due| *due > self.last_poll).min()
+        let delayed = hedges.chain(self.peers.retry_times()).filter(|due| *due > self.last_poll);
+        let selection = (self.peers.len() < MAX_DOWNLOAD_PEERS).then_some(self.select_at);
+        delayed.chain(selection).min()
     }
 
     /// Processes an answer.

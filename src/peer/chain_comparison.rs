@@ -7,11 +7,11 @@
 
 use std::cmp::Ordering;
 
-use super::io::{OwnTip, PeerIo, StoreUnreadable};
-use super::wire::{AnswerError, BlockList, ChainRequest, Challenge, HashChain, Query, Score, read_answer};
+use super::io::{LocalChain, OwnTip};
+use super::peer_table::PeerError;
+use super::wire::{AnswerContext, BlockList, ChainRequest, HashChain, Query, Score};
 use crate::chain::check_block_signature;
-use crate::codec::{Context, Format};
-use crate::crypto::{PublicKey, Verifier};
+use crate::crypto::Verifier;
 use crate::model::network::ChainParameters;
 use crate::model::{Block, Hash256, Height};
 
@@ -19,19 +19,6 @@ use crate::model::{Block, Hash256, Height};
 pub fn far_ahead(chain: &ChainParameters) -> u64 {
     const ATTEMPTS: u64 = 4;
     ATTEMPTS.saturating_mul(chain.max_blocks_per_sync())
-}
-
-/// Context of an authenticated answer.
-#[derive(Clone, Copy, Debug)]
-pub struct AnswerContext<'a> {
-    /// Format of the answer.
-    pub format: Format,
-    /// Challenge that the answer must sign.
-    pub challenge: &'a Challenge,
-    /// Key of the queried peer.
-    pub key: &'a PublicKey,
-    /// Network context for decoding.
-    pub context: Context,
 }
 
 /// Misbehavior of a peer that is malicious or broken. [`InvalidHashes`](Misbehavior::InvalidHashes) also occurs if the chains
@@ -79,27 +66,6 @@ pub enum NextStep {
     Request(Query),
     /// The comparison has ended.
     End(SyncOutcome),
-}
-
-/// Error that stops a comparison. The peer's experience is not affected.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ComparisonError {
-    /// The answer is invalid.
-    Answer(AnswerError),
-    /// Our own store cannot be read.
-    Unreadable,
-}
-
-impl From<AnswerError> for ComparisonError {
-    fn from(error: AnswerError) -> ComparisonError {
-        ComparisonError::Answer(error)
-    }
-}
-
-impl From<StoreUnreadable> for ComparisonError {
-    fn from(StoreUnreadable: StoreUnreadable) -> ComparisonError {
-        ComparisonError::Unreadable
-    }
 }
 
 /// State of a comparison that waits for an answer.
@@ -152,28 +118,27 @@ impl ChainComparison {
         (!matches!(self.stage, Stage::Score)).then_some(self.score)
     }
 
-    /// Processes the answer to the last request.
+    /// Processes the answer to the last request. An invalid answer, or an unreadable store, is an error.
     pub fn on_answer(
         &mut self,
         body: Vec<u8>,
-        asked: AnswerContext<'_>,
-        own: &impl PeerIo,
+        context: &AnswerContext,
+        own: &impl LocalChain,
         chain: &ChainParameters,
-    ) -> Result<NextStep, ComparisonError> {
-        let AnswerContext { format, challenge, key, context } = asked;
+    ) -> Result<NextStep, PeerError> {
         match self.stage.clone() {
             Stage::Score => {
-                Score(self.score) = read_answer(format, &body, context, challenge, key)?;
+                Score(self.score) = context.read(&body)?;
                 self.stage = Stage::LastBlock;
                 Ok(self.outcome_unless_better(own.tip()?).unwrap_or(NextStep::Request(Query::LastBlock)))
             }
             Stage::LastBlock => {
-                let last = read_answer(format, &body, context, challenge, key)?;
+                let last = context.read(&body)?;
                 let own = own.tip()?;
                 Ok(self.outcome_unless_better(own).unwrap_or_else(|| self.compare_last(&last, own, chain)))
             }
             Stage::Hashes { from, last } => {
-                let HashChain(theirs) = read_answer(format, &body, context, challenge, key)?;
+                let HashChain(theirs) = context.read(&body)?;
                 let (ours, own) = (own.hashes_from(from, chain.max_blocks_per_sync())?, own.tip()?);
                 // The hashes are empty if a reorg has made our chain shorter than `from` meanwhile.
                 let end = if ours.is_empty() {
@@ -184,14 +149,14 @@ impl ChainComparison {
                 Ok(end.unwrap_or_else(|| self.compare_hashes((from, last), &ours, &theirs, own, chain)))
             }
             Stage::FirstReplacement(fork) => {
-                let block = read_answer(format, &body, context, challenge, key)?;
+                let block = context.read(&body)?;
                 Ok(match is_signed(&block) {
                     true => self.request_blocks(fork, chain),
                     false => NextStep::End(SyncOutcome::Misbehaved(Misbehavior::NonVerifiableBlock)),
                 })
             }
             Stage::Blocks(Fork { common, base }) => {
-                let blocks = BlockList::open(format, body, context, challenge, key)?;
+                let blocks = context.open_list(body)?;
                 Ok(NextStep::End(SyncOutcome::Blocks { common, base: base.hash, blocks }))
             }
         }
@@ -268,18 +233,19 @@ fn is_signed(block: &Block) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::codec::Writable;
+    use crate::codec::{Context, Format, Writable};
     use crate::crypto::{KeyPair, PrivateKey, Signature};
     use crate::model::{BlockKind, Network, Timestamp};
+    use crate::peer::io::StoreUnreadable;
     use crate::peer::testing::FakeIo;
-    use crate::peer::wire::{AuthenticatedResponse, List};
+    use crate::peer::wire::{AnswerError, AuthenticatedResponse, Challenge, List};
 
     /// Returns a host whose chain has these blocks and a score of 10 for each; its store is unreadable without any.
     fn chain_of(hashes: Vec<Hash256>) -> FakeIo {
         let height = hashes.len() as u64;
         let score = i128::from(height) * 10;
         let tip = hashes.last().map(|hash| OwnTip { height: Height(height), hash: *hash, signature: None, score });
-        let mut host = FakeIo::new(1);
+        let mut host = FakeIo::new();
         (host.tip, host.hashes) = (tip, hashes);
         host
     }
@@ -323,11 +289,7 @@ mod tests {
         Block { signature: Some(Signature([1; 64])), ..block(height) }
     }
 
-    fn answer(
-        comparison: &mut ChainComparison,
-        own: &FakeIo,
-        entity: impl Writable,
-    ) -> Result<NextStep, ComparisonError> {
+    fn answer(comparison: &mut ChainComparison, own: &FakeIo, entity: impl Writable) -> Result<NextStep, PeerError> {
         answer_by(comparison, own, entity, &pair(1))
     }
 
@@ -336,23 +298,22 @@ mod tests {
         own: &FakeIo,
         entity: impl Writable,
         signer: &KeyPair,
-    ) -> Result<NextStep, ComparisonError> {
+    ) -> Result<NextStep, PeerError> {
         let (challenge, format) = (Challenge([9; 64]), Format::Binary);
         let body = format.to_bytes(&AuthenticatedResponse { entity, signature: challenge.sign(signer) });
-        let key = pair(1).public();
-        let asked =
-            AnswerContext { format, challenge: &challenge, key: &key, context: Context::of(&Network::example()) };
-        comparison.on_answer(body, asked, own, &chain())
+        let context = Context::of(&Network::example());
+        let expected = AnswerContext { format, challenge, key: pair(1).public(), context };
+        comparison.on_answer(body, &expected, own, &chain())
     }
 
-    fn asks(next: Result<NextStep, ComparisonError>) -> Query {
+    fn asks(next: Result<NextStep, PeerError>) -> Query {
         match next {
             Ok(NextStep::Request(query)) => query,
             other => panic!("{other:?}"),
         }
     }
 
-    fn ends(next: Result<NextStep, ComparisonError>) -> SyncOutcome {
+    fn ends(next: Result<NextStep, PeerError>) -> SyncOutcome {
         match next {
             Ok(NextStep::End(ending)) => ending,
             other => panic!("{other:?}"),
@@ -477,13 +438,11 @@ mod tests {
         let own = chain_of(hashes(30, 0, 30));
         let (mut comparison, _) = ChainComparison::begin(far_ahead(&chain()), chain().max_transactions);
         let result = answer_by(&mut comparison, &own, Score(1000), &pair(2));
-        assert!(matches!(result, Err(ComparisonError::Answer(AnswerError::Impersonated))));
+        assert_eq!(result.map(drop), Err(AnswerError::Impersonated.into()));
         let (mut comparison, _) = ChainComparison::begin(far_ahead(&chain()), chain().max_transactions);
-        assert!(matches!(answer(&mut comparison, &chain_of(Vec::new()), Score(1)), Err(ComparisonError::Unreadable)));
+        assert_eq!(answer(&mut comparison, &chain_of(Vec::new()), Score(1)).map(drop), Err(StoreUnreadable.into()));
         let mut comparison = at_hashes(&own, 40);
-        assert!(matches!(
-            answer(&mut comparison, &own, Height(3)),
-            Err(ComparisonError::Answer(AnswerError::Unreadable(_)))
-        ));
+        let error = answer(&mut comparison, &own, Height(3)).expect_err("no hashes");
+        assert!(error.reason.starts_with("the answer cannot be decoded"), "{error}");
     }
 }

@@ -13,8 +13,8 @@
 
 use std::collections::BTreeMap;
 
-use super::limit_usage::LimitUsage;
-use super::random::RandomSource;
+use super::LimitUsage;
+use super::io::RandomSource;
 use crate::model::{Address, Timestamp};
 
 /// Maximum number of pairs in one message, and of stored pairs per reporter.

@@ -1,14 +1,14 @@
 //! Interface between the peer state machine and its host.
 //!
-//! The host passes in the time, the results of requests and the messages of peers, and carries out the actions: an
-//! event loop with sockets, a simulation with queues.
+//! The host passes in the time, the results of requests and the messages of peers, and carries out the [`Action`]s that
+//! the state machine yields: an event loop with sockets, a simulation with queues.
 
-use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
 use super::wire::{BlockList, EncodedRequest, Endpoint};
 use crate::crypto::Signature;
+use crate::mempool::ShortId;
 use crate::model::{Address, Hash256, Height, Timestamp};
 
 /// The present.
@@ -25,10 +25,6 @@ pub struct Now {
 /// Id of a request to a peer. Never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CallId(pub u64);
-
-/// Id of a sign of life whose sender waits for an answer. Never reused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct VerificationId(pub u64);
 
 /// Id of a query for the peers' largest height, which any number of clients may wait for. Never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -59,30 +55,24 @@ pub enum Reply {
     Failed(String),
 }
 
-/// Validation result of a peer's blocks.
+/// Validation result of what a peer sent: blocks that were requested, or a pushed block or transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValidationOutcome {
-    /// Valid; they have replaced ours above the common block.
-    Better,
-    /// No statement about the peer: our chain has changed meanwhile, or this node could not validate them.
+    /// Valid and new. Requested blocks have replaced ours above the common block.
+    Useful,
+    /// No statement about the peer: known already, too early or no room; our chain has changed meanwhile; or this node
+    /// could not validate it.
     Neutral,
-    /// No statement about the peer: they would roll back more blocks than the rewrite limit allows.
+    /// No statement about the peer: the blocks would roll back more blocks than the rewrite limit allows.
     TooDeep,
-    /// Invalid, or no better than ours.
-    Bad,
+    /// Invalid, or no better than our blocks.
+    Harmful,
 }
 
 /// The store could not be read; the host knows the error.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the store cannot be read")]
 pub struct StoreUnreadable;
-
-impl fmt::Display for StoreUnreadable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the store cannot be read")
-    }
-}
-
-impl std::error::Error for StoreUnreadable {}
 
 /// Our tip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,24 +100,34 @@ pub struct FetchedBlocks {
     pub blocks: BlockList,
 }
 
-/// Importance of a node's account.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Importance {
-    /// Importance of the account, or of the one that delegated its importance to it; 0 if not computed last time.
-    pub value: f64,
+/// Action that the host carries out.
+#[derive(Debug)]
+pub enum Action {
+    /// Sends a request to a peer. [`super::Manager::on_reply`] must be called with the result, once.
+    Send {
+        /// Id of the request.
+        call: CallId,
+        /// Destination.
+        to: Endpoint,
+        /// Path, body and limits.
+        request: EncodedRequest,
+    },
+    /// Cancels a request. Its result must not be reported.
+    Cancel(CallId),
+    /// Validates blocks. [`super::Manager::on_blocks_validated`] must be called with the result, later and once.
+    Validate(FetchedBlocks),
+    /// Adds a peer's unconfirmed transactions to the mempool as a batch: the undecoded answer with valid signature.
+    SubmitUnconfirmed(Vec<u8>),
+    /// Answers a waiting sign of life: with status 200, or with 500 and this message.
+    SignOfLifeVerified(CallId, Option<String>),
+    /// Tells the largest height that a peer reported, or the nemesis height if none did, to all that wait for it.
+    ReportMaxHeight(MaxHeightQueryId, Height),
+    /// Shifts network time by this many milliseconds.
+    ShiftClock(i64),
 }
 
-/// Reads of our chain, and actions of the host.
-pub trait PeerIo {
-    /// Sends a request to a peer. Its result is reported exactly once, but not from within this call.
-    fn send(&mut self, to: &Endpoint, request: EncodedRequest) -> CallId;
-
-    /// Cancels a request. Its result must not be reported.
-    fn cancel(&mut self, call: CallId);
-
-    /// Returns 64 unpredictable random bits.
-    fn random(&mut self) -> u64;
-
+/// Reads of our chain and mempool. The layers that know the store lie above this one.
+pub trait LocalChain {
     /// Returns our tip.
     fn tip(&self) -> Result<OwnTip, StoreUnreadable>;
 
@@ -135,27 +135,88 @@ pub trait PeerIo {
     fn hashes_from(&self, first: Height, max: u64) -> Result<Vec<Hash256>, StoreUnreadable>;
 
     /// Returns the short ids of all transactions in the mempool and of their cosignatures.
-    fn short_ids(&self) -> Vec<crate::mempool::ShortId>;
+    fn short_ids(&self) -> Vec<ShortId>;
 
-    /// Returns the importance of a node's account at the last calculation.
-    fn importance(&self, node: &Address) -> Result<Importance, StoreUnreadable>;
+    /// Returns the importance of a node's account, or of the one that delegated its importance to it, at the last
+    /// calculation; 0 if it was not computed then.
+    fn importance(&self, node: &Address) -> Result<f64, StoreUnreadable>;
 
     /// Returns the number of accounts in the last importance calculation.
     fn important_accounts(&self) -> Result<u64, StoreUnreadable>;
+}
 
-    /// Validates blocks. [`super::Manager::on_blocks_validated`] must be called with the result, later and once.
-    fn validate(&mut self, pulled: FetchedBlocks);
+/// Source of random numbers; any closure that returns `u64` is one.
+pub trait RandomSource {
+    /// Returns 64 random bits.
+    fn bits(&mut self) -> u64;
 
-    /// Adds a peer's unconfirmed transactions to the mempool as a batch. `body` is the undecoded answer with valid
-    /// signature.
-    fn submit_unconfirmed(&mut self, body: Vec<u8>);
+    /// Returns a number in [0, 1).
+    fn fraction(&mut self) -> f64 {
+        // 53 bits, the precision of a double: the result is exact.
+        (self.bits() >> 11) as f64 / (1_u64 << 53) as f64
+    }
 
-    /// Answers a waiting sign of life: with status 200, or with 500 and this message.
-    fn sign_of_life_verified(&mut self, verification: VerificationId, failure: Option<String>);
+    /// Returns a number below `count`, or 0 if `count` is 0. The bias is at most `count` in 2⁶⁴.
+    fn below(&mut self, count: usize) -> usize {
+        ((u128::from(self.bits()) * count as u128) >> 64) as usize
+    }
 
-    /// Returns the largest height that a peer reported, or the nemesis height if none did, to all that wait for it.
-    fn report_max_height(&mut self, query: MaxHeightQueryId, height: Height);
+    /// Moves `wanted` items, or all if there are fewer, to the front. Every choice and order is equally likely. Takes
+    /// one number per moved item.
+    fn choose<T>(&mut self, items: &mut [T], wanted: usize)
+    where
+        Self: Sized,
+    {
+        for place in 0..wanted.min(items.len()) {
+            items.swap(place, place + self.below(items.len() - place));
+        }
+    }
+}
 
-    /// Shifts network time by this many milliseconds.
-    fn shift_clock(&mut self, millis: i64);
+impl<F: FnMut() -> u64> RandomSource for F {
+    fn bits(&mut self) -> u64 {
+        self()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::peer::samples::seeded;
+
+    #[test]
+    fn fractions_lie_from_0_up_to_1_without_it() {
+        assert_eq!((|| 0).fraction(), 0.0);
+        assert_eq!((|| u64::MAX).fraction(), 1.0 - f64::EPSILON / 2.0);
+        let mut random = seeded(2);
+        let mean = (0..10_000).map(|_| random.fraction()).sum::<f64>() / 10_000.0;
+        assert!((mean - 0.5).abs() < 0.01, "{mean}");
+    }
+
+    #[test]
+    fn numbers_below_a_bound_are_uniform_and_exclude_the_bound() {
+        assert_eq!((|| u64::MAX).below(7), 6);
+        assert_eq!((|| u64::MAX).below(0), 0);
+        let (mut random, mut met) = (seeded(2), [0; 7]);
+        (0..70_000).for_each(|_| met[random.below(7)] += 1);
+        assert!(met.iter().all(|times| (9_600..10_400).contains(times)), "{met:?}");
+    }
+
+    #[test]
+    fn items_are_chosen_uniformly_and_without_repetition() {
+        let (mut random, mut met) = (seeded(3), [0; 10]);
+        for _ in 0..10_000 {
+            let mut items: Vec<_> = (0..10).collect();
+            random.choose(&mut items, 3);
+            items[..3].iter().for_each(|item| met[*item] += 1);
+            items.sort_unstable();
+            assert_eq!(items, (0..10).collect::<Vec<_>>());
+        }
+        assert!(met.iter().all(|times| (2_800..3_200).contains(times)), "{met:?}");
+        let mut few = [1, 2];
+        random.choose(&mut few, 100);
+        random.choose(&mut [0; 0], 1);
+        few.sort_unstable();
+        assert_eq!(few, [1, 2]);
+    }
 }

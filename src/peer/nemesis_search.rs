@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::error::PeerError;
 use super::io::{CallId, Reply};
+use super::peer_table::PeerError;
 use super::wire::{EncodedRequest, Endpoint, nemesis_request};
 use crate::chain::{BlockError, authentic_nemesis_block};
 use crate::codec::{Context, Format, SigningForm};

@@ -20,11 +20,14 @@
 //! per hour later, as few as with NIS1.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use super::error::{FailureKind, PeerError};
-use super::limit_usage::LimitUsage;
+use super::LimitUsage;
+use super::io::{Reply, StoreUnreadable};
+use super::wire::{AnswerError, ErrorBody};
+use crate::codec::{Context, Format};
 use crate::ip::{network, site};
 use crate::model::Address;
 
@@ -45,7 +48,7 @@ pub const RECHECK_INTERVAL: Duration = Duration::from_secs(5 * 60);
 pub const SIGN_OF_LIFE_INTERVAL: Duration = Duration::from_secs(4 * 60);
 /// Maximum number of dropped peers that are remembered.
 pub const MAX_DROPPED: usize = 50;
-/// Maximum number of characters of a failure reason.
+/// Maximum number of characters of a failure reason, and of a peer's text that is kept or logged.
 pub const MAX_REASON: usize = 128;
 
 /// Limits of the table.
@@ -74,14 +77,84 @@ pub enum State {
     Untried,
     /// It answered.
     Active,
-    /// It failed.
-    Failed(FailureKind),
+    /// It timed out, or is starting.
+    Busy,
+    /// It was unreachable.
+    Inactive,
+    /// It failed in another way.
+    Failure,
 }
 
 impl State {
     /// Returns whether such a peer is backed off from.
     fn is_backed_off(self) -> bool {
-        matches!(self, State::Failed(FailureKind::Inactive | FailureKind::Failure))
+        matches!(self, State::Inactive | State::Failure)
+    }
+
+    /// Returns whether the last contact failed.
+    fn has_failed(self) -> bool {
+        matches!(self, State::Busy | State::Inactive | State::Failure)
+    }
+}
+
+/// Error of a request to a peer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerError {
+    /// Effect on the peer's state.
+    pub kind: State,
+    /// Message for people.
+    pub reason: String,
+}
+
+impl PeerError {
+    /// Creates an error.
+    pub fn new(kind: State, reason: impl fmt::Display) -> PeerError {
+        PeerError { kind, reason: reason.to_string() }
+    }
+
+    /// Creates an error that the peer is to blame for.
+    pub fn failure(reason: impl fmt::Display) -> PeerError {
+        PeerError::new(State::Failure, reason)
+    }
+
+    /// Converts an unsuccessful reply. A peer that is still starting is not to blame.
+    pub fn from_reply(response: Reply, format: Format, context: Context) -> PeerError {
+        match response {
+            Reply::Answer { .. } => PeerError::failure("the answer is unusable"),
+            Reply::Unreachable(reason) => PeerError { kind: State::Inactive, reason },
+            Reply::TimedOut => PeerError::new(State::Busy, "it did not answer in time"),
+            Reply::Failed(reason) => PeerError { kind: State::Failure, reason },
+            Reply::ErrorStatus { status, body } => match format.read::<ErrorBody<'_>>(&body, context) {
+                Ok(error) if error.is_starting() && status == 503 => PeerError::new(State::Busy, "it is starting"),
+                Ok(ErrorBody { message: Some(text), .. }) => {
+                    PeerError::failure(format!("status {status}: {}", sanitize(&text)))
+                }
+                _ => PeerError::failure(format!("status {status}")),
+            },
+        }
+    }
+}
+
+/// Replaces control characters in a peer's text by `?` and truncates it.
+pub fn sanitize(text: &str) -> String {
+    text.chars().take(MAX_REASON).map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
+impl From<AnswerError> for PeerError {
+    fn from(error: AnswerError) -> PeerError {
+        PeerError::failure(sanitize(&error.to_string()))
+    }
+}
+
+impl fmt::Display for PeerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.reason)
+    }
+}
+
+impl From<StoreUnreadable> for PeerError {
+    fn from(error: StoreUnreadable) -> PeerError {
+        PeerError::failure(error)
     }
 }
 
@@ -161,7 +234,7 @@ impl<T> PeerEntry<T> {
 
     /// Returns the time of the next retry, if the last contact failed.
     pub fn retry_at(&self) -> Option<Duration> {
-        matches!(self.state, State::Failed(_)).then_some(self.retry_at)
+        self.state.has_failed().then_some(self.retry_at)
     }
 
     /// Returns the time of the next probe independent of selection; `None` if it was never tried.
@@ -169,7 +242,7 @@ impl<T> PeerEntry<T> {
         match self.state {
             State::Untried => None,
             State::Active => self.introduced_at.map(|last| last + RECHECK_INTERVAL),
-            State::Failed(_) => Some(self.retry_at),
+            State::Busy | State::Inactive | State::Failure => Some(self.retry_at),
         }
     }
 
@@ -182,7 +255,7 @@ impl<T> PeerEntry<T> {
     }
 
     fn set_failed(&mut self, PeerError { kind, reason }: PeerError, now: Duration) {
-        self.state = State::Failed(kind);
+        self.state = kind;
         let reason = reason.chars().take(MAX_REASON).collect();
         self.last_failure = Some(LastFailure { at: now, error: PeerError { kind, reason } });
         self.retry_at = now + backoff(self.failures);
@@ -602,7 +675,7 @@ impl<T> PeerTable<T> {
     /// or are pre-trusted, and untried pre-trusted ones.
     pub fn trust_candidates(&self) -> Vec<Address> {
         let is_met = |node: &PeerEntry<T>| node.is_pre_trusted || node.last_contact.is_some();
-        [State::Active, State::Failed(FailureKind::Busy), State::Untried]
+        [State::Active, State::Busy, State::Untried]
             .into_iter()
             .flat_map(|state| self.in_state(state).filter(|(_, node)| is_met(node)).map(|(address, _)| *address))
             .collect()

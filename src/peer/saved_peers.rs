@@ -291,8 +291,7 @@ mod tests {
             if is_hearsay {
                 scene.simulated_peers[0].list = vec![relayed.clone()];
             } else {
-                let now = scene.now();
-                let met = scene.manager.on_sign_of_life(&relayed, [66, 6, 6, 6].into(), now, &mut scene.fake);
+                let met = scene.greet(&relayed, [66, 6, 6, 6].into());
                 assert_eq!(met, SignOfLifeResult::Ignored);
             }
             scene.run_seconds(300);
@@ -311,8 +310,7 @@ mod tests {
         scene.run(Duration::from_millis(300));
         for second in 0..100 {
             let relayed = NodeInfo { endpoint: there.clone(), ..info(1) };
-            let now = scene.now();
-            scene.manager.on_sign_of_life(&relayed, [66, 6, 6, 6].into(), now, &mut scene.fake);
+            scene.greet(&relayed, [66, 6, 6, 6].into());
             scene.run_seconds(1);
             let has_moved = scene.place(1) == Some(there.clone());
             assert!(second >= 58 || !has_moved, "after {second} s");
@@ -329,16 +327,14 @@ mod tests {
         scene.simulated_peers[1].behaviour = Behaviour::Unreachable;
         scene.manager.add_saved_peers(&[peer(1, 5)]);
         scene.run_seconds(1);
-        let now = scene.now();
-        let met = scene.manager.on_sign_of_life(&info(0), ip_of(0), now, &mut scene.fake);
+        let met = scene.greet(&info(0), ip_of(0));
         assert!(matches!(met, SignOfLifeResult::Pending(_)));
         scene.answer_all();
         assert!(scene.manager.has_active_node());
         assert!(scene.manager.harvesting_blocked_until(scene.now().monotonic) > Duration::from_secs(55));
         scene.simulated_peers[1].behaviour = Behaviour::Good;
         scene.run_seconds(10);
-        let now = scene.now();
-        scene.manager.on_sign_of_life(&info(1), ip_of(1), now, &mut scene.fake);
+        scene.greet(&info(1), ip_of(1));
         scene.answer_all();
         assert_eq!(scene.state(1), Some(State::Active), "it is asked as soon as it says that it is there");
         assert_eq!(scene.manager.harvesting_blocked_until(scene.now().monotonic), Duration::ZERO);

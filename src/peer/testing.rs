@@ -5,9 +5,8 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::io::{
-    CallId, FetchedBlocks, Importance, MaxHeightQueryId, Now, OwnTip, PeerIo, Reply, StoreUnreadable, VerificationId,
-};
+use super::io::{Action, CallId, FetchedBlocks, LocalChain, MaxHeightQueryId, Now, OwnTip, Reply, StoreUnreadable};
+use super::manager::signs_of_life::SignOfLifeResult;
 use super::manager::{IpDetection, Manager, PeerSettings, PreTrustedPeer, Pusher};
 use super::samples::seeded;
 use super::wire::{
@@ -34,13 +33,11 @@ pub struct Sent {
 
 /// Host that records all actions.
 pub struct FakeIo {
-    random: Box<dyn FnMut() -> u64>,
-    calls: u64,
     pub waiting: VecDeque<Sent>,
     /// All requests in order: time, destination and path.
     pub history: Vec<(Duration, String, &'static str)>,
     pub now: Duration,
-    pub verified: Vec<(VerificationId, Option<String>)>,
+    pub verified: Vec<(CallId, Option<String>)>,
     pub fetched: Vec<FetchedBlocks>,
     pub unconfirmed: Vec<Vec<u8>>,
     pub shifted: i64,
@@ -51,11 +48,9 @@ pub struct FakeIo {
 }
 
 impl FakeIo {
-    pub fn new(seed: u64) -> FakeIo {
+    pub fn new() -> FakeIo {
         let nemesis = Hash256([1; 32]);
         FakeIo {
-            random: Box::new(seeded(seed)),
-            calls: 0,
             waiting: VecDeque::new(),
             history: Vec::new(),
             now: Duration::ZERO,
@@ -71,23 +66,27 @@ impl FakeIo {
     }
 }
 
-impl PeerIo for FakeIo {
-    fn send(&mut self, to: &Endpoint, request: EncodedRequest) -> CallId {
-        self.calls += 1;
-        let call = CallId(self.calls);
-        self.history.push((self.now, to.to_string(), request.path));
-        self.waiting.push_back(Sent { call, to: to.clone(), request, at: self.now });
-        call
+impl FakeIo {
+    /// Records actions.
+    pub fn carry_out(&mut self, actions: Vec<Action>) {
+        for action in actions {
+            match action {
+                Action::Send { call, to, request } => {
+                    self.history.push((self.now, to.to_string(), request.path));
+                    self.waiting.push_back(Sent { call, to, request, at: self.now });
+                }
+                Action::Cancel(call) => self.waiting.retain(|sent| sent.call != call),
+                Action::Validate(pulled) => self.fetched.push(pulled),
+                Action::SubmitUnconfirmed(body) => self.unconfirmed.push(body),
+                Action::SignOfLifeVerified(verification, failure) => self.verified.push((verification, failure)),
+                Action::ReportMaxHeight(query, height) => self.heights.push((query, height)),
+                Action::ShiftClock(millis) => self.shifted += millis,
+            }
+        }
     }
+}
 
-    fn cancel(&mut self, call: CallId) {
-        self.waiting.retain(|sent| sent.call != call);
-    }
-
-    fn random(&mut self) -> u64 {
-        (self.random)()
-    }
-
+impl LocalChain for FakeIo {
     fn tip(&self) -> Result<OwnTip, StoreUnreadable> {
         self.tip.ok_or(StoreUnreadable)
     }
@@ -100,34 +99,14 @@ impl PeerIo for FakeIo {
         vec![7]
     }
 
-    fn importance(&self, node: &Address) -> Result<Importance, StoreUnreadable> {
+    fn importance(&self, node: &Address) -> Result<f64, StoreUnreadable> {
         self.tip()?;
-        Ok(Importance { value: self.importances.get(node).copied().unwrap_or(0.0) })
+        Ok(self.importances.get(node).copied().unwrap_or(0.0))
     }
 
     fn important_accounts(&self) -> Result<u64, StoreUnreadable> {
         self.tip()?;
         Ok(100)
-    }
-
-    fn validate(&mut self, pulled: FetchedBlocks) {
-        self.fetched.push(pulled);
-    }
-
-    fn submit_unconfirmed(&mut self, body: Vec<u8>) {
-        self.unconfirmed.push(body);
-    }
-
-    fn sign_of_life_verified(&mut self, verification: VerificationId, failure: Option<String>) {
-        self.verified.push((verification, failure));
-    }
-
-    fn report_max_height(&mut self, query: MaxHeightQueryId, height: Height) {
-        self.heights.push((query, height));
-    }
-
-    fn shift_clock(&mut self, millis: i64) {
-        self.shifted += millis;
     }
 }
 
@@ -261,8 +240,8 @@ impl Scene {
         let start = at(Duration::ZERO);
         let others = (0..others).map(SimulatedPeer::good);
         Scene {
-            manager: Manager::new(info(LOCAL), Rc::new(pair(LOCAL)), settings, start),
-            fake: FakeIo::new(seed),
+            manager: Manager::new(info(LOCAL), Rc::new(pair(LOCAL)), settings, Box::new(seeded(seed)), start),
+            fake: FakeIo::new(),
             simulated_peers: others.collect(),
             now: Duration::ZERO,
         }
@@ -272,9 +251,21 @@ impl Scene {
         at(self.now)
     }
 
-    pub fn tick(&mut self) {
+    /// Runs the state machine, and records the actions that it yields.
+    pub fn act<T>(&mut self, run: impl FnOnce(&mut Manager, Now, &FakeIo) -> T) -> T {
         self.fake.now = self.now;
-        self.manager.tick(at(self.now), 1_000, &mut self.fake);
+        let result = run(&mut self.manager, at(self.now), &self.fake);
+        self.fake.carry_out(self.manager.take_actions());
+        result
+    }
+
+    /// Handles a sign of life.
+    pub fn greet(&mut self, node: &NodeInfo, from: IpAddr) -> SignOfLifeResult {
+        self.act(|manager, now, _| manager.on_sign_of_life(node, from, now))
+    }
+
+    pub fn tick(&mut self) {
+        self.act(|manager, now, fake| manager.tick(now, 1_000, fake));
     }
 
     /// Answers the oldest waiting request according to the peer's behaviour.
@@ -287,8 +278,7 @@ impl Scene {
 
     /// Ends a request with a given reply.
     pub fn end(&mut self, call: CallId, response: Reply) {
-        self.fake.now = self.now;
-        self.manager.on_reply(call, response, at(self.now), &mut self.fake);
+        self.act(|manager, now, fake| manager.on_reply(call, response, now, fake));
     }
 
     /// Answers all requests and those that follow, except to silent peers.

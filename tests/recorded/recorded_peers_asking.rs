@@ -13,11 +13,7 @@ use crate::common::{Random, print_notice, recorded};
 use crate::peer_recording::{Call, Recording, read};
 use nisd::codec::{Context, Format};
 use nisd::model::{Address, Hash256, Height, Timestamp};
-use nisd::peer::error::FailureKind;
-use nisd::peer::io::{
-    CallId, FetchedBlocks, Importance, MaxHeightQueryId, Now, OwnTip, PeerIo, Reply, StoreUnreadable,
-    ValidationOutcome, VerificationId,
-};
+use nisd::peer::io::{Action, CallId, LocalChain, Now, OwnTip, Reply, StoreUnreadable, ValidationOutcome};
 use nisd::peer::peer_table::State;
 use nisd::peer::wire::{
     AuthenticatedResponse, Challenge, EncodedRequest, Endpoint, HashChain, Identity, MetaData, NodeInfo, Version,
@@ -43,7 +39,6 @@ struct RecordedPeers {
     /// The requesting node of the recording.
     asker: &'static str,
     now: Duration,
-    random: Random,
     asked: Vec<SentRequest>,
     /// Answers in transit and their times of arrival.
     replies: Vec<(Duration, CallId, Reply)>,
@@ -63,7 +58,6 @@ impl RecordedPeers {
         RecordedPeers {
             asker,
             now: Duration::ZERO,
-            random: Random(1),
             asked: Vec::new(),
             replies: Vec::new(),
             used: vec![false; recording.calls.len()],
@@ -105,27 +99,30 @@ impl RecordedPeers {
     }
 }
 
-impl PeerIo for RecordedPeers {
-    fn send(&mut self, to: &Endpoint, request: EncodedRequest) -> CallId {
-        let call = CallId(self.asked.len() as u64);
+impl RecordedPeers {
+    fn carry_out(&mut self, actions: Vec<Action>) {
+        for action in actions {
+            match action {
+                Action::Send { call, to, request } => self.send(call, &to, &request),
+                Action::Cancel(call) => self.replies.retain(|(_, other, _)| *other != call),
+                Action::Validate(pulled) => self.validating.push_back(pulled.from),
+                _ => {}
+            }
+        }
+    }
+
+    fn send(&mut self, call: CallId, to: &Endpoint, request: &EncodedRequest) {
         let is_here = to.host == "127.0.0.1";
         let port = u16::try_from(to.port).ok();
         let name = port.and_then(|port| self.recording.ports.get(&port)).filter(|_| is_here).cloned();
         let whom = name.unwrap_or_else(|| to.to_string());
         self.asked.push(SentRequest { at: self.now, peer: whom.clone(), path: request.path });
-        let (took, reply) = self.reply(&whom, &request);
+        let (took, reply) = self.reply(&whom, request);
         self.replies.push((self.now + Duration::from_secs_f64(took / 1_000.0), call, reply));
-        call
     }
+}
 
-    fn cancel(&mut self, call: CallId) {
-        self.replies.retain(|(_, other, _)| *other != call);
-    }
-
-    fn random(&mut self) -> u64 {
-        self.random.next()
-    }
-
+impl LocalChain for RecordedPeers {
     fn tip(&self) -> Result<OwnTip, StoreUnreadable> {
         Ok(OwnTip { height: Height(1), hash: self.nemesis, signature: None, score: 0 })
     }
@@ -139,29 +136,17 @@ impl PeerIo for RecordedPeers {
     }
 
     /// The accounts of nodes A and B are important.
-    fn importance(&self, node: &Address) -> Result<Importance, StoreUnreadable> {
+    fn importance(&self, node: &Address) -> Result<f64, StoreUnreadable> {
         let is = |name: &str| {
             let key = self.recording.keys.get(name);
             key.is_some_and(|key| Address::from_public_key(key, self.recording.network.byte) == *node)
         };
-        Ok(Importance { value: if is("A") || is("B") { 0.1 } else { 0.0 } })
+        Ok(if is("A") || is("B") { 0.1 } else { 0.0 })
     }
 
     fn important_accounts(&self) -> Result<u64, StoreUnreadable> {
         Ok(10)
     }
-
-    fn validate(&mut self, pulled: FetchedBlocks) {
-        self.validating.push_back(pulled.from);
-    }
-
-    fn submit_unconfirmed(&mut self, _: Vec<u8>) {}
-
-    fn sign_of_life_verified(&mut self, _: VerificationId, _: Option<String>) {}
-
-    fn report_max_height(&mut self, _: MaxHeightQueryId, _: Height) {}
-
-    fn shift_clock(&mut self, _: i64) {}
 }
 
 /// This node with the settings of a recorded one, and its peers.
@@ -206,9 +191,10 @@ impl Replay {
             far_ahead: u64::MAX,
             checkpoint: None,
         };
+        let mut random = Random(1);
         // It signs nothing: this node only sends requests.
         let keys = Rc::new(nisd::crypto::KeyPair::new(&nisd::crypto::PrivateKey::from_seed(&[1; 32])));
-        let peers = Manager::new(local, keys, settings, now(Duration::ZERO));
+        let peers = Manager::new(local, keys, settings, Box::new(move || random.next()), now(Duration::ZERO));
         Replay { peers, recorded_peers: RecordedPeers::new(recording, asker), validation_time: Duration::ZERO }
     }
 
@@ -217,7 +203,8 @@ impl Replay {
         let mut judged_at = None;
         loop {
             let time = self.recorded_peers.now;
-            self.peers.tick(now(time), 1_000, &mut self.recorded_peers);
+            self.peers.tick(now(time), 1_000, &self.recorded_peers);
+            self.recorded_peers.carry_out(self.peers.take_actions());
             if judged_at.is_none() && !self.recorded_peers.validating.is_empty() {
                 judged_at = Some(time + self.validation_time);
             }
@@ -229,11 +216,12 @@ impl Replay {
             if judged_at.is_some_and(|at| at <= time) {
                 judged_at = None;
                 let from = self.recorded_peers.validating.pop_front().expect("blocks");
-                self.peers.on_blocks_validated(&from, ValidationOutcome::Better, now(time));
+                self.peers.on_blocks_validated(&from, ValidationOutcome::Useful, now(time));
             }
             while let Some(place) = self.recorded_peers.replies.iter().position(|(at, _, _)| *at <= time) {
                 let (_, call, reply) = self.recorded_peers.replies.remove(place);
-                self.peers.on_reply(call, reply, now(time), &mut self.recorded_peers);
+                self.peers.on_reply(call, reply, now(time), &self.recorded_peers);
+                self.recorded_peers.carry_out(self.peers.take_actions());
             }
         }
     }
@@ -264,10 +252,10 @@ fn peers_with_one_fault_each_get_the_state_of_nis1() {
     let mut expected = BTreeMap::new();
     let mut expect = |state, names: &[&str]| expected.extend(names.iter().map(|name| ((*name).to_owned(), state)));
     // Nothing listens there; the key is that of another node.
-    expect(State::Failed(FailureKind::Inactive), &["endpoint of another host", "other key"]);
-    expect(State::Failed(FailureKind::Busy), &["silent"]);
+    expect(State::Inactive, &["endpoint of another host", "other key"]);
+    expect(State::Busy, &["silent"]);
     expect(
-        State::Failed(FailureKind::Failure),
+        State::Failure,
         &[
             "closes the connection",
             "network id 104",

@@ -190,7 +190,7 @@ fn peers(known: Vec<PreTrustedPeer>) -> Manager {
         context: Context::of(&Scene::new().network),
         pre_trusted: known,
     };
-    Manager::new(TestNode::default().description.info, Rc::new(keys()), settings, now)
+    Manager::new(TestNode::default().description.info, Rc::new(keys()), settings, Box::new(|| 0), now)
 }
 
 #[test]

@@ -6,7 +6,6 @@ use std::time::Duration;
 use super::{NodeStatus, View};
 use crate::codec::Encoder;
 use crate::model::{Address, Height};
-use crate::peer::error::FailureKind;
 use crate::peer::peer_table::{DropReason, Dropped, LastFailure, PeerEntry, State};
 use crate::peer::wire::{NodeInfo, Score};
 use crate::peer::{Joined, Manager, PeerInfo, Unpinned};
@@ -96,7 +95,7 @@ impl PeersReport<'_> {
 
     fn write_last_failure(&self, sink: &mut impl Encoder, failure: Option<&LastFailure>) {
         sink.optional("lastTrouble", failure, |sink, LastFailure { at, error }| {
-            sink.string("state", Some(state(State::Failed(error.kind))));
+            sink.string("state", Some(state(error.kind)));
             sink.string("reason", Some(&error.reason));
             self.write_ago(sink, *at);
         });
@@ -111,8 +110,8 @@ fn state(state: State) -> &'static str {
     match state {
         State::Untried => "untried",
         State::Active => "active",
-        State::Failed(FailureKind::Busy) => "busy",
-        State::Failed(FailureKind::Inactive) => "inactive",
-        State::Failed(FailureKind::Failure) => "failure",
+        State::Busy => "busy",
+        State::Inactive => "inactive",
+        State::Failure => "failure",
     }
 }

@@ -5,7 +5,7 @@ use super::*;
 use crate::codec::Format;
 use crate::crypto::{KeyPair, PrivateKey, Signature};
 use crate::model::{BlockKind, Network, Timestamp};
-use crate::peer::random::RandomSource;
+use crate::peer::io::RandomSource;
 use crate::peer::samples::{address, seeded};
 use crate::peer::wire::{AuthenticatedResponse, Challenge, List};
 

@@ -3,21 +3,18 @@
 //! A known peer is probed at its known endpoint, whatever it or others report. Only if it has been unreachable there
 //! for a while, and still is, is it probed at a reported endpoint, where it counts as unknown.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeSet, VecDeque};
 use std::net::IpAddr;
 
-use super::request_queue::{Completed, Proof, Request, RequestKind};
-use super::{Manager, PeerInfo, describe};
+use super::requests::{Completed, Proof, RequestKind};
+use super::{Manager, PeerInfo, describe, select};
 use crate::crypto::PublicKey;
 use crate::model::Address;
-use crate::peer::error::PeerError;
-use crate::peer::io::{Now, PeerIo, Reply};
-use crate::peer::peer_table::State;
+use crate::peer::io::{RandomSource, Reply};
+use crate::peer::peer_table::{self, AddError, LastFailure, PeerEntry, PeerError, State};
+use crate::peer::schedule::Task;
+use crate::peer::trust::Selector;
 use crate::peer::wire::{Endpoint, NodeInfo, NodeList, Query, read_introduction};
-
-/// Id of a probe. Never reused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ProbeId(u64);
 
 /// Reason of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,118 +75,82 @@ impl Probe {
 
     /// Creates a probe of a pre-trusted peer without a known key.
     pub fn without_key(endpoint: Endpoint) -> Probe {
-        Probe {
-            endpoint,
-            key: None,
-            reason: ProbeReason::Selected,
-            other_endpoints: Vec::new(),
-            caused_by: None,
-            reported: None,
+        let reason = ProbeReason::Selected;
+        Probe { endpoint, key: None, reason, other_endpoints: Vec::new(), caused_by: None, reported: None }
+    }
+
+    /// Returns whether the probe belongs to a refresh: one that no sign of life caused.
+    pub fn is_of_refresh(&self) -> bool {
+        match self.reason {
+            ProbeReason::Selected | ProbeReason::Gossip => true,
+            ProbeReason::Move => self.caused_by.is_none(),
+            ProbeReason::SignOfLife => false,
         }
     }
-}
 
-/// Unfinished probes.
-#[derive(Debug, Default)]
-pub struct Probes {
-    started: u64,
-    running: BTreeMap<ProbeId, Probe>,
-}
-
-impl Probes {
-    /// Returns the number of probes with a reason.
-    pub fn count(&self, way: ProbeReason) -> usize {
-        self.running.values().filter(|probe| probe.reason == way).count()
+    /// Returns whether a sign of life from a network caused the probe.
+    pub fn is_caused_by(&self, network: Option<IpAddr>) -> bool {
+        self.caused_by.is_some() && self.caused_by == network
     }
 
-    /// Returns the number of probes caused by signs of life from a network.
-    pub fn count_by(&self, network: Option<IpAddr>) -> usize {
-        self.running.values().filter(|probe| probe.caused_by.is_some() && probe.caused_by == network).count()
-    }
-
-    /// Returns whether a peer is being probed at its endpoint.
-    pub fn has(&self, node: &NodeInfo) -> bool {
-        let key = Some(node.identity.key);
-        self.running.values().any(|probe| probe.key == key && probe.endpoint == node.endpoint)
-    }
-
-    /// Merges the reported endpoints of another probe into an unanswered one of the same peer and endpoint.
-    pub fn merge(&mut self, other: &Probe) -> bool {
-        self.running.values_mut().filter(|probe| probe.reported.is_none()).any(|probe| probe.merge(other))
+    /// Returns whether it probes a peer at its endpoint.
+    pub fn is_of(&self, node: &NodeInfo) -> bool {
+        self.key == Some(node.identity.key) && self.endpoint == node.endpoint
     }
 }
 
 impl Manager {
+    /// Returns the number of unfinished probes for which `counts` is true.
+    pub(super) fn count_probes(&self, counts: impl Fn(&Probe) -> bool) -> usize {
+        self.requests.probes().filter(|probe| counts(probe)).count()
+    }
+
     /// Starts a probe or its second part. Returns whether there was room.
-    pub(super) fn start_probe(&mut self, probe: Probe, io: &mut impl PeerIo) -> bool {
+    pub(super) fn start_probe(&mut self, probe: Probe) -> bool {
         let query = if probe.reported.is_some() { Query::ActivePeers } else { Query::NodeInfo };
-        let challenge = super::new_challenge(io);
-        let outgoing = query.request(&challenge, self.settings.format, &self.settings.chain);
-        self.probes.started += 1;
-        let id = ProbeId(self.probes.started);
-        let proof = Some(Proof { challenge, key: probe.key });
-        let request = Request { endpoint: probe.endpoint.clone(), outgoing, kind: RequestKind::Probe(id), proof };
-        let is_taken = self.requests.enqueue(request);
-        if is_taken {
-            self.probes.running.insert(id, probe);
-        }
-        is_taken
+        let (endpoint, key) = (probe.endpoint.clone(), probe.key);
+        self.queue(&endpoint, key, &query, RequestKind::Probe(Box::new(probe))).is_some()
     }
 
     /// Processes the result of a probe request.
-    pub(super) fn on_probe_reply(
-        &mut self,
-        id: ProbeId,
-        completed: Completed,
-        response: Reply,
-        now: Now,
-        io: &mut impl PeerIo,
-    ) {
-        let Some(probe) = self.probes.running.remove(&id) else { return };
+    pub(super) fn on_probe_reply(&mut self, probe: Probe, completed: Completed) {
         let goes_on = match probe.reported {
-            None => self.on_identity(probe, completed, response, now, io),
+            None => self.on_identity(probe, completed),
             Some(_) => {
-                self.on_peer_list(probe, completed, response, now, io);
+                self.on_peer_list(probe, completed);
                 false
             }
         };
         if !goes_on {
-            self.continue_refresh(now, io);
+            self.continue_refresh();
         }
     }
 
     /// Processes a peer's identity. Returns whether the probe continues.
-    fn on_identity(
-        &mut self,
-        probe: Probe,
-        completed: Completed,
-        response: Reply,
-        now: Now,
-        io: &mut impl PeerIo,
-    ) -> bool {
-        let is_refusal = matches!(response, Reply::ErrorStatus { .. });
-        let (told, ip) = match self.read_identity(completed, response) {
+    fn on_identity(&mut self, probe: Probe, completed: Completed) -> bool {
+        let is_refusal = matches!(completed.reply, Reply::ErrorStatus { .. });
+        let (told, ip) = match self.read_identity(completed) {
             Ok((told, ip)) => (NodeInfo { endpoint: probe.endpoint.clone(), ..told }, ip),
             Err(error) => {
-                self.on_probe_failed(&probe, error, now);
+                self.on_probe_failed(&probe, error);
                 if !is_refusal {
-                    self.probe_other_endpoints(probe, now, io);
+                    self.probe_other_endpoints(probe);
                 }
                 return false;
             }
         };
         match probe.reason {
             // Gossiped peers are not asked for their peers.
-            ProbeReason::Gossip => self.record_answer(told, ip, now),
-            ProbeReason::Move => self.record_move(told, ip, now),
+            ProbeReason::Gossip => self.record_answer(told, ip),
+            ProbeReason::Move => self.record_move(told, ip),
             ProbeReason::Selected | ProbeReason::SignOfLife => {
-                if probe.key.is_none() && !self.pin(&told, now) {
+                if probe.key.is_none() && !self.pin(&told) {
                     return false;
                 }
                 let second = Probe { key: Some(told.identity.key), reported: Some(told), ..probe };
-                let goes_on = self.start_probe(second.clone(), io);
+                let goes_on = self.start_probe(second.clone());
                 if !goes_on {
-                    self.on_probe_failed(&second, PeerError::failure("too many requests to it are pending"), now);
+                    self.on_probe_failed(&second, PeerError::failure("too many requests to it are pending"));
                 }
                 return goes_on;
             }
@@ -199,56 +160,55 @@ impl Manager {
 
     /// Handles a peer that did not answer at its known endpoint: probes the other reported ones. A peer that answers
     /// there with an HTTP error, for example while starting, is present.
-    fn probe_other_endpoints(&mut self, probe: Probe, now: Now, io: &mut impl PeerIo) {
+    fn probe_other_endpoints(&mut self, probe: Probe) {
         let Some(key) = probe.key else { return };
         let address = Address::from_public_key(&key, self.settings.context.network);
         if probe.reason == ProbeReason::Move || !self.has_endpoint(&address, &probe.endpoint) {
             return;
         }
-        self.table.record_unreachable(&address, now.monotonic);
-        if self.table.may_move(&address, now.monotonic) {
+        self.table.record_unreachable(&address, self.now.monotonic);
+        if self.table.may_move(&address, self.now.monotonic) {
             for endpoint in probe.other_endpoints.clone() {
                 let moving =
                     Probe { endpoint, reason: ProbeReason::Move, other_endpoints: Vec::new(), ..probe.clone() };
-                self.start_probe(moving, io);
+                match &mut self.refresh {
+                    // First in the queue, so that the limit of concurrent probes covers it.
+                    Some(refresh) if moving.is_of_refresh() => refresh.queue.push_front(moving),
+                    _ => drop(self.start_probe(moving)),
+                }
             }
         }
     }
 
-    /// Returns whether a peer is known at an endpoint.
-    pub(super) fn has_endpoint(&self, node: &Address, endpoint: &Endpoint) -> bool {
-        self.table.get(node).is_some_and(|known| known.data.info.endpoint == *endpoint)
-    }
-
-    fn on_peer_list(&mut self, probe: Probe, completed: Completed, response: Reply, now: Now, io: &mut impl PeerIo) {
-        match self.read_answer::<NodeList>(completed.proof, response) {
-            Err(error) => self.on_probe_failed(&probe, error, now),
+    fn on_peer_list(&mut self, probe: Probe, completed: Completed) {
+        match self.read_answer::<NodeList>(completed) {
+            Err(error) => self.on_probe_failed(&probe, error),
             Ok((NodeList(others), ip)) => {
                 if probe.reason == ProbeReason::Selected {
-                    self.on_gossip(others, ip, now, io);
+                    self.on_gossip(others, ip);
                 }
                 if let Some(reported) = probe.reported {
-                    self.record_answer(reported, ip, now);
+                    self.record_answer(reported, ip);
                 }
             }
         }
     }
 
     /// Reads an identity and the address that it came from. Checks key and compatibility; its endpoint is not proven.
-    pub(super) fn read_identity(&self, completed: Completed, response: Reply) -> Result<(NodeInfo, IpAddr), PeerError> {
-        let (reported, ip) = match (completed.proof, response) {
-            (Some(Proof { challenge, key: None }), Reply::Answer { body, from }) => {
-                (read_introduction(self.settings.format, &body, self.settings.context, &challenge)?, from)
+    pub(super) fn read_identity(&self, completed: Completed) -> Result<(NodeInfo, IpAddr), PeerError> {
+        let (format, context) = (self.settings.format, self.settings.context);
+        let (reported, ip) = match completed {
+            Completed { proof: Some(Proof { challenge, key: None }), reply: Reply::Answer { body, from }, .. } => {
+                (read_introduction(format, &body, context, &challenge)?, from)
             }
-            (Some(Proof { challenge, key: Some(key) }), response) => {
-                let proof = Some(Proof { challenge, key: Some(key) });
-                let (reported, from) = self.read_answer::<NodeInfo>(proof, response)?;
-                if reported.identity.key != key {
+            completed => {
+                let expected = completed.proof.as_ref().and_then(|proof| proof.key);
+                let (reported, from) = self.read_answer::<NodeInfo>(completed)?;
+                if Some(reported.identity.key) != expected {
                     return Err(PeerError::failure("it identifies as another node"));
                 }
                 (reported, from)
             }
-            (_, response) => return Err(PeerError::from_reply(response, self.settings.format, self.settings.context)),
         };
         match self.local.meta_data.is_compatible(&reported.meta_data) {
             true => Ok((reported, ip)),
@@ -257,7 +217,7 @@ impl Manager {
     }
 
     /// Records that a compatible peer answered at the endpoint in `told`.
-    pub(super) fn record_answer(&mut self, reported: NodeInfo, ip: IpAddr, now: Now) {
+    pub(super) fn record_answer(&mut self, reported: NodeInfo, ip: IpAddr) {
         let address = self.address_of(&reported);
         let former = self.table.get(&address);
         let was_active = former.is_some_and(|former| former.state == State::Active);
@@ -272,7 +232,12 @@ impl Manager {
         let (height, score) = known.unwrap_or_default();
         let line = describe(&reported, &address);
         let last_dropped = self.table.dropped().last().map(|dropped| (dropped.address, dropped.at));
-        match self.table.record_introduction(address, ip, PeerInfo { info: reported, height, score }, now.monotonic) {
+        match self.table.record_introduction(
+            address,
+            ip,
+            PeerInfo { info: reported, height, score },
+            self.now.monotonic,
+        ) {
             Err(refused) => return log::debug!("{line} at {ip} is not added: {refused:?}"),
             Ok(()) if !was_active => log::info!("{line} is active"),
             Ok(()) => {}
@@ -289,14 +254,14 @@ impl Manager {
     }
 
     /// Records that an unreachable peer answered at another endpoint, the one in `told`, where it starts without trust.
-    fn record_move(&mut self, reported: NodeInfo, ip: IpAddr, now: Now) {
+    fn record_move(&mut self, reported: NodeInfo, ip: IpAddr) {
         let address = self.address_of(&reported);
-        if !self.table.may_move(&address, now.monotonic) {
+        if !self.table.may_move(&address, self.now.monotonic) {
             return;
         }
         let line = describe(&reported, &address);
         let about = PeerInfo { info: reported, height: None, score: None };
-        match self.table.record_move(address, ip, about, now.monotonic) {
+        match self.table.record_move(address, ip, about, self.now.monotonic) {
             Err(refused) => log::debug!("{line} cannot move to {ip}: {refused:?}"),
             Ok(()) => {
                 self.forget_experiences(&address);
@@ -313,9 +278,9 @@ impl Manager {
         }
     }
 
-    fn on_probe_failed(&mut self, probe: &Probe, error: PeerError, now: Now) {
+    fn on_probe_failed(&mut self, probe: &Probe, error: PeerError) {
         log::debug!("probe of {} failed: {error}", probe.endpoint);
-        let Some(key) = probe.key else { return self.on_unpinned_failed(&probe.endpoint, error, now) };
+        let Some(key) = probe.key else { return self.on_unpinned_failed(&probe.endpoint, error) };
         let address = Address::from_public_key(&key, self.settings.context.network);
         let decides = matches!(probe.reason, ProbeReason::Selected | ProbeReason::SignOfLife);
         if !decides || !self.has_endpoint(&address, &probe.endpoint) {
@@ -324,6 +289,187 @@ impl Manager {
         if self.table.is_active(&address) {
             log::info!("{} at {} is no longer active: {error}", address, probe.endpoint);
         }
-        self.table.record_failure(&address, error, now.monotonic);
+        self.table.record_failure(&address, error, self.now.monotonic);
+    }
+}
+
+/// Maximum number of concurrent probes.
+pub const MAX_CONCURRENT_PROBES: usize = 24;
+/// Maximum number of probes per gossip list.
+pub const MAX_PROBES_PER_LIST: usize = 16;
+/// Maximum number of entries of one gossip list that are considered, chosen at random. NIS1 seldom sends over 12.
+pub const MAX_LIST_ENTRIES: usize = 128;
+/// Maximum number of gossip probes per refresh.
+pub const MAX_GOSSIP_PROBES: usize = 100;
+/// Maximum number of additional probes per refresh of peers that failed or were long not probed.
+pub const MAX_RECHECKS: usize = 8;
+/// Maximum number of them per network, as long as there are others.
+pub const MAX_RECHECKS_PER_NETWORK: usize = 2;
+/// Maximum number of peers without a key that are probed per refresh.
+pub const MAX_UNPINNED: usize = 100;
+
+/// Running refresh.
+#[derive(Debug, Default)]
+pub struct Refresh {
+    selected: BTreeSet<Address>,
+    /// Probed gossip: peer and endpoint; the known endpoint unless the peer may have moved, otherwise the reported one.
+    /// Several reports may place a peer at different endpoints, and some may be false.
+    gossiped: BTreeSet<(Address, String, i32)>,
+    queue: VecDeque<Probe>,
+}
+
+impl Refresh {
+    /// Returns the number of gossip probes.
+    pub fn gossip_probes(&self) -> usize {
+        self.gossiped.len()
+    }
+}
+
+impl Manager {
+    /// Starts a refresh.
+    pub(super) fn begin_refresh(&mut self) {
+        let selector = Selector::among_all(self.trust.values(), &self.table);
+        let mut drawn = select(&selector, self.settings.node_limit, &mut self.random);
+        for node in self.table.due_for_recheck(self.now.monotonic, MAX_RECHECKS, MAX_RECHECKS_PER_NETWORK) {
+            if !drawn.contains(&node) {
+                drawn.push(node);
+            }
+        }
+        drawn.retain(|node| self.table.may_be_contacted(node, self.now.monotonic));
+        let infos = drawn.iter().filter_map(|node| self.table.get(node)).map(|node| &node.data.info);
+        let mut queue: VecDeque<_> = infos.map(|info| Probe::new(info, ProbeReason::Selected)).collect();
+        let unpinned = self.unpinned.iter().take(MAX_UNPINNED);
+        queue.extend(unpinned.map(|unpinned| Probe::without_key(unpinned.endpoint.clone())));
+        for (address, probe) in self.reconnect_probes(&drawn) {
+            drawn.push(address);
+            queue.push_back(probe);
+        }
+        self.refresh = Some(Refresh { selected: drawn.into_iter().collect(), queue, ..Refresh::default() });
+        self.continue_refresh();
+    }
+
+    /// Starts waiting probes, and ends the refresh when none is left.
+    pub(super) fn continue_refresh(&mut self) {
+        let mut under_way = self.count_probes(Probe::is_of_refresh);
+        while under_way < MAX_CONCURRENT_PROBES
+            && let Some(refresh) = &mut self.refresh
+            && let Some(probe) = refresh.queue.pop_front()
+        {
+            under_way += usize::from(self.start_probe(probe));
+        }
+        if under_way == 0 && self.refresh.take().is_some() {
+            self.renew_selector();
+            self.end_task(Task::Refresh, true);
+        }
+    }
+
+    /// Processes a gossip list that came from address `by`.
+    pub(super) fn on_gossip(&mut self, mut others: Vec<NodeInfo>, by: IpAddr) {
+        self.random.choose(&mut others, MAX_LIST_ENTRIES);
+        others.truncate(MAX_LIST_ENTRIES);
+        others.sort_by_cached_key(|node| self.table.is_active(&self.address_of(node)));
+        let tells_of_private = peer_table::is_private(by);
+        let mut contacted = 0;
+        for node in others {
+            let address = self.address_of(&node);
+            let is_elsewhere = !tells_of_private && is_private(&node.endpoint);
+            let may_move = self.table.may_move(&address, self.now.monotonic) && !self.is_known_at(&node);
+            let is_of_use = may_move || self.table.may_be_contacted(&address, self.now.monotonic);
+            let may_be_met = is_of_use && node.endpoint.to_connect().is_some() && may_be_host(&node.endpoint);
+            let contact = match self.table.get(&address) {
+                Some(_) if self.table.may_move_at_once(&address, self.now.monotonic) => {
+                    Probe::new(&node, ProbeReason::Move)
+                }
+                Some(known) => Probe::with_other_endpoint(&known.data.info, ProbeReason::Gossip, node.endpoint.clone()),
+                None => Probe::new(&node, ProbeReason::Gossip),
+            };
+            let Some(refresh) = &mut self.refresh else { return };
+            if contacted == MAX_PROBES_PER_LIST || refresh.gossiped.len() == MAX_GOSSIP_PROBES {
+                return;
+            }
+            let place = if may_move { &node.endpoint } else { &contact.endpoint };
+            let place = (address, place.host.clone(), place.port);
+            let may_be_met = may_be_met && !is_elsewhere && !refresh.selected.contains(&address);
+            if may_be_met && refresh.gossiped.insert(place) {
+                contacted += 1;
+                // A waiting or running probe of the known endpoint only takes over the reported one.
+                let mut unanswered = self.requests.probes_mut().filter(|probe| probe.reported.is_none());
+                let is_added = refresh.queue.iter_mut().any(|queued| queued.merge(&contact))
+                    || unanswered.any(|probe| probe.merge(&contact));
+                if !is_added {
+                    refresh.queue.push_back(contact);
+                }
+            }
+        }
+    }
+}
+
+/// Returns whether an endpoint may belong to a single host, as far as its form shows.
+fn may_be_host(endpoint: &Endpoint) -> bool {
+    endpoint.address().is_none_or(peer_table::is_unicast)
+}
+
+/// Returns whether an endpoint is private, as far as its form shows: also names without a dot or of reserved suffixes.
+fn is_private(endpoint: &Endpoint) -> bool {
+    const ENDINGS: [&str; 4] = [".localhost", ".local", ".internal", ".home.arpa"];
+    let name = endpoint.host.strip_suffix('.').unwrap_or(&endpoint.host).to_ascii_lowercase();
+    let is_private_name = || !name.contains('.') || ENDINGS.iter().any(|ending| name.ends_with(ending));
+    endpoint.address().map_or_else(is_private_name, peer_table::is_private)
+}
+
+/// Pre-trusted peer without a known key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unpinned {
+    /// Configured endpoint.
+    pub endpoint: Endpoint,
+    /// Last failure.
+    pub last_failure: Option<LastFailure>,
+}
+
+impl Unpinned {
+    /// Creates an entry for an endpoint.
+    pub fn new(endpoint: Endpoint) -> Unpinned {
+        Unpinned { endpoint, last_failure: None }
+    }
+}
+
+impl Manager {
+    /// Pins the key of a pre-trusted peer that introduced itself at the endpoint in `told`. Returns `false` if the peer
+    /// is this node, is listed at another endpoint, or finds no room.
+    pub(super) fn pin(&mut self, reported: &NodeInfo) -> bool {
+        let (address, endpoint) = (self.address_of(reported), &reported.endpoint);
+        let is_elsewhere = |node: &PeerEntry<PeerInfo>| node.is_pre_trusted && node.data.info.endpoint != *endpoint;
+        if let Some(listed) = self.table.get(&address).filter(|node| is_elsewhere(node)) {
+            let reason = format!("it identifies as {address}, which is listed at {}", listed.data.info.endpoint);
+            self.on_unpinned_failed(endpoint, PeerError::failure(reason));
+            return false;
+        }
+        match self.add_pre_trusted_peer(reported.clone()) {
+            Ok(()) => {
+                log::info!("the node at {endpoint} is {}", describe(reported, &address));
+                self.unpinned.retain(|unpinned| unpinned.endpoint != *endpoint);
+                address != self.address
+            }
+            Err(refused) => {
+                self.on_unpinned_failed(endpoint, PeerError::failure(format!("it is not added: {refused:?}")));
+                false
+            }
+        }
+    }
+
+    /// Adds a pre-trusted peer at its configured endpoint, wherever else it was known or listed before.
+    pub(super) fn add_pre_trusted_peer(&mut self, info: NodeInfo) -> Result<(), AddError> {
+        let address = self.address_of(&info);
+        if self.table.get(&address).is_some_and(|node| node.data.info.endpoint != info.endpoint) {
+            self.table.remove(&address);
+            self.forget_experiences(&address);
+        }
+        self.table.add_pre_trusted(address, PeerInfo { info, height: None, score: None })
+    }
+
+    pub(super) fn on_unpinned_failed(&mut self, endpoint: &Endpoint, error: PeerError) {
+        if let Some(unpinned) = self.unpinned.iter_mut().find(|unpinned| unpinned.endpoint == *endpoint) {
+            unpinned.last_failure = Some(LastFailure { at: self.now.monotonic, error });
+        }
     }
 }

@@ -11,18 +11,16 @@
 //! it takes to work through as many others as they bring, [`MAX_VERIFICATIONS`] per [`EVICTION_AGE`]. Additional addresses in a
 //! network do not help them.
 
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
 use super::Manager;
 use super::probes::{Probe, ProbeReason};
-use super::request_queue::{Completed, RequestKind};
+use super::requests::{Completed, RequestKind};
 use crate::ip::site;
 use crate::model::Address;
-use crate::peer::error::{PeerError, sanitize};
-use crate::peer::io::{Now, PeerIo, Reply, VerificationId};
-use crate::peer::peer_table::{self, State};
+use crate::peer::io::{Action, CallId, Now};
+use crate::peer::peer_table::{self, PeerError, State, sanitize};
 use crate::peer::wire::{Endpoint, NodeInfo, Query};
 
 /// Maximum number of unverified senders.
@@ -44,75 +42,39 @@ const TOO_MANY: &str = "too many signs of life at once";
 pub enum SignOfLifeResult {
     /// No effect; answer with status 200.
     Ignored,
-    /// [`PeerIo::sign_of_life_verified`] is called later and once with the answer.
-    Pending(VerificationId),
+    /// [`Action::SignOfLifeVerified`] follows later and once with the answer.
+    Pending(CallId),
     /// The sender cannot be verified; answer with status 500 and this message.
     Failed(&'static str),
 }
 
-/// Unverified sender.
-#[derive(Clone, Copy, Debug)]
-struct PendingVerification {
-    /// Host of the sender.
-    host: IpAddr,
-    since: Duration,
-}
+/// Request to an unverified sender, the host of the sender, and the time of its sign of life.
+type Verification = (CallId, IpAddr, Duration);
 
-/// Unverified senders.
-#[derive(Debug, Default)]
-pub struct Verifications {
-    started: u64,
-    /// In order of arrival.
-    pending: BTreeMap<VerificationId, PendingVerification>,
-}
-
-impl Verifications {
-    /// Returns the number of unverified senders.
-    pub fn count(&self) -> usize {
-        self.pending.len()
-    }
-
-    fn held_by_host(&self, host: IpAddr) -> usize {
-        self.pending.values().filter(|waiting| waiting.host == host).count()
-    }
-
-    fn held_by_network(&self, host: IpAddr) -> usize {
-        self.pending.values().filter(|waiting| site(waiting.host) == site(host)).count()
-    }
-
-    /// Returns the slot that a sender from this host evicts when all are taken: of a network that holds more slots than
-    /// its own network, or else of its own network. Quadratic in the slots.
-    fn eviction_candidate(&self, host: IpAddr, now: Duration) -> Option<VerificationId> {
-        let held = (self.held_by_network(host), self.held_by_host(host));
-        let counts = |(id, waiting): (&VerificationId, &PendingVerification)| {
-            ((self.held_by_network(waiting.host), self.held_by_host(waiting.host)), site(waiting.host), *id)
-        };
-        let all: Vec<_> = self.pending.iter().rev().map(counts).collect();
-        // Of equals, `max_by_key` returns the last, which is the oldest.
-        let most = all.iter().max_by_key(|(counts, ..)| *counts).filter(|((in_network, _), ..)| *in_network > held.0);
-        let (most, held, longest) = match most {
-            Some(((in_network, _), _, id)) => (*in_network, held.0, *id),
-            None => {
-                let own = all.iter().filter(|(_, network, _)| *network == site(host));
-                let ((_, at_host), _, id) = own.max_by_key(|(counts, ..)| *counts)?;
-                (*at_host, held.1, *id)
-            }
-        };
-        let is_tried =
-            self.pending.get(&longest).is_some_and(|waiting| now.saturating_sub(waiting.since) >= EVICTION_AGE);
-        (most > held + 1 || (most > held && is_tried)).then_some(longest)
-    }
+/// Returns the slot that a sender from this host evicts when all are taken: of a network that holds more slots than its
+/// own network, or else of its own network. Quadratic in the slots, which are in order of arrival.
+fn eviction_candidate(slots: &[Verification], host: IpAddr, now: Duration) -> Option<CallId> {
+    let of_host = |host: IpAddr| slots.iter().filter(|(_, other, _)| *other == host).count();
+    let of_network = |host: IpAddr| slots.iter().filter(|(_, other, _)| site(*other) == site(host)).count();
+    let all: Vec<_> = slots.iter().rev().map(|slot| ((of_network(slot.1), of_host(slot.1)), slot)).collect();
+    // Of equals, `max_by_key` returns the last, which is the oldest.
+    let most = all.iter().max_by_key(|(counts, _)| *counts).filter(|((network, _), _)| *network > of_network(host));
+    let (most, held, (call, _, since)) = match most {
+        Some(((in_network, _), slot)) => (*in_network, of_network(host), slot),
+        None => {
+            let own = all.iter().filter(|(_, (_, other, _))| site(*other) == site(host));
+            let ((_, at_host), slot) = own.max_by_key(|(counts, _)| *counts)?;
+            (*at_host, of_host(host), slot)
+        }
+    };
+    let is_tried = now.saturating_sub(*since) >= EVICTION_AGE;
+    (most > held + 1 || (most > held && is_tried)).then_some(*call)
 }
 
 impl Manager {
     /// Handles a sign of life that came from address `from`.
-    pub fn on_sign_of_life(
-        &mut self,
-        node: &NodeInfo,
-        from: IpAddr,
-        now: Now,
-        io: &mut impl PeerIo,
-    ) -> SignOfLifeResult {
+    pub fn on_sign_of_life(&mut self, node: &NodeInfo, from: IpAddr, now: Now) -> SignOfLifeResult {
+        self.now = now;
         let from = from.to_canonical();
         let address = self.address_of(node);
         let is_elsewhere = node.endpoint.address().is_some_and(|ip| ip.to_canonical() != from);
@@ -122,82 +84,84 @@ impl Manager {
         }
         let there = NodeInfo { endpoint: with_host(&node.endpoint, from), ..node.clone() };
         if self.table.get(&address).is_some() {
-            self.probe_known(address, there.endpoint, now, io);
+            self.probe_known(address, there.endpoint);
             return SignOfLifeResult::Ignored;
         }
         let host = peer_table::host(from);
-        if self.verifications.held_by_host(host) >= MAX_VERIFICATIONS_PER_HOST {
+        let slots = self.verifications();
+        if slots.iter().filter(|(_, other, _)| *other == host).count() >= MAX_VERIFICATIONS_PER_HOST {
             return SignOfLifeResult::Failed(TOO_MANY);
         }
-        let is_full = self.verifications.count() >= MAX_VERIFICATIONS;
-        let given_up = if is_full { self.verifications.eviction_candidate(host, now.monotonic) } else { None };
-        if is_full && given_up.is_none() {
+        let is_full = slots.len() >= MAX_VERIFICATIONS;
+        let evicted = if is_full { eviction_candidate(&slots, host, now.monotonic) } else { None };
+        if is_full && evicted.is_none() {
             return SignOfLifeResult::Failed(TOO_MANY);
         }
-        self.verifications.started += 1;
-        let verification = VerificationId(self.verifications.started);
-        if !self.queue_query(&there, &Query::NodeInfo, RequestKind::Verification(verification), io) {
+        let kind = RequestKind::Verification(host, now.monotonic);
+        let Some(call) = self.queue_query(&there, &Query::NodeInfo, kind) else {
             return SignOfLifeResult::Failed("the node cannot be reached");
+        };
+        if let Some(evicted) = evicted {
+            self.requests.cancel(evicted, now.monotonic, &mut self.actions);
+            self.actions.push(Action::SignOfLifeVerified(evicted, Some(TOO_MANY.to_owned())));
         }
-        if let Some(given_up) = given_up {
-            self.verifications.pending.remove(&given_up);
-            self.requests.cancel(&RequestKind::Verification(given_up), now.monotonic, io);
-            io.sign_of_life_verified(given_up, Some(TOO_MANY.to_owned()));
-        }
-        self.verifications.pending.insert(verification, PendingVerification { host, since: now.monotonic });
-        self.requests.send(now, io);
-        SignOfLifeResult::Pending(verification)
+        self.send_requests();
+        SignOfLifeResult::Pending(call)
+    }
+
+    /// Returns the unverified senders in order of arrival.
+    pub(super) fn verifications(&self) -> Vec<Verification> {
+        let slot = |(call, kind): (CallId, &RequestKind)| match kind {
+            RequestKind::Verification(host, since) => Some((call, *host, *since)),
+            _ => None,
+        };
+        let mut slots: Vec<_> = self.requests.kinds().filter_map(slot).collect();
+        slots.sort_unstable_by_key(|(call, ..)| *call);
+        slots
     }
 
     /// Probes a known peer that a sign of life or an answer places at `endpoint`, unless it is active there. A peer
     /// that just failed at its known endpoint is probed there at once if it may have moved or was saved with this
     /// endpoint.
-    pub(super) fn probe_known(&mut self, address: Address, endpoint: Endpoint, now: Now, io: &mut impl PeerIo) {
+    pub(super) fn probe_known(&mut self, address: Address, endpoint: Endpoint) {
         let Some(known) = self.table.get(&address) else { return };
         let info = known.data.info.clone();
         let is_as_known = known.state == State::Active && (known.is_pre_trusted || info.endpoint == endpoint);
         let (host, is_there) = (endpoint.address().map(peer_table::host), info.endpoint == endpoint);
         let by = host.map(site);
-        let revivals = self.probes.count(ProbeReason::SignOfLife) + self.probes.count(ProbeReason::Move);
-        let is_within_share = revivals < MAX_SIGN_PROBES && self.probes.count_by(by) < MAX_SIGN_PROBES_PER_NETWORK;
+        let is_revival = |probe: &Probe| matches!(probe.reason, ProbeReason::SignOfLife | ProbeReason::Move);
+        let is_within_share = self.count_probes(is_revival) < MAX_SIGN_PROBES
+            && self.count_probes(|probe| probe.is_caused_by(by)) < MAX_SIGN_PROBES_PER_NETWORK;
         // Pre-trusted peers are limited by the operator's list and get room in any case.
         let has_room = known.is_pre_trusted || is_within_share;
         let there = NodeInfo { endpoint, ..info.clone() };
-        if is_as_known || !has_room || self.probes.has(&info) || self.probes.has(&there) {
+        if is_as_known || !has_room || self.count_probes(|probe| probe.is_of(&info) || probe.is_of(&there)) > 0 {
             return;
         }
-        let probe = if self.table.admit_sign_probe(&address, now.monotonic) {
+        let probe = if self.table.admit_sign_probe(&address, self.now.monotonic) {
             Probe::with_other_endpoint(&info, ProbeReason::SignOfLife, there.endpoint)
-        } else if host.is_some_and(|host| self.table.admit_immediate_probe(&address, host, is_there, now.monotonic)) {
+        } else if host
+            .is_some_and(|host| self.table.admit_immediate_probe(&address, host, is_there, self.now.monotonic))
+        {
             Probe::new(&there, if is_there { ProbeReason::SignOfLife } else { ProbeReason::Move })
         } else {
             return;
         };
-        self.start_probe(probe.caused_by_network(by), io);
-        self.requests.send(now, io);
+        self.start_probe(probe.caused_by_network(by));
+        self.send_requests();
     }
 
     /// Processes the identity of the sender of a sign of life, or the failure of the request.
-    pub(super) fn on_verification_reply(
-        &mut self,
-        verification: VerificationId,
-        completed: Completed,
-        response: Reply,
-        now: Now,
-        io: &mut impl PeerIo,
-    ) {
-        if self.verifications.pending.remove(&verification).is_none() {
-            return;
-        }
+    pub(super) fn on_verification_reply(&mut self, call: CallId, completed: Completed) {
         let asked_at = completed.endpoint.clone();
-        match self.read_identity(completed, response) {
+        match self.read_identity(completed) {
             Ok((reported, ip)) => {
-                io.sign_of_life_verified(verification, None);
-                self.record_answer(NodeInfo { endpoint: asked_at, ..reported }, ip, now);
+                self.actions.push(Action::SignOfLifeVerified(call, None));
+                self.record_answer(NodeInfo { endpoint: asked_at, ..reported }, ip);
             }
             Err(PeerError { reason, .. }) => {
                 log::debug!("the sender of a sign of life is not verified: {reason}");
-                io.sign_of_life_verified(verification, Some(sanitize(&reason)));
+                self.actions.push(Action::SignOfLifeVerified(call, Some(sanitize(&reason))));
             }
         }
     }

@@ -9,9 +9,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::Manager;
-use super::request_queue::{Completed, RequestKind};
+use super::requests::{Completed, RequestKind};
 use crate::model::{Address, Height};
-use crate::peer::io::{Now, PeerIo, Reply};
+use crate::peer::io::LocalChain;
+use crate::peer::peer_table::State;
 use crate::peer::wire::{HashChain, NodeInfo, Query};
 
 /// Time for which a peer's chain must be worse before its fork point is queried.
@@ -47,7 +48,7 @@ impl Manager {
         let is_fresh = |seen: &Duration| now.saturating_sub(*seen) < OBSERVATION_TTL;
         let nodes = self.splits.split.iter().filter(|(node, seen)| is_fresh(seen) && self.table.is_active(node));
         let nodes: Vec<_> = nodes.map(|(node, _)| *node).collect();
-        let active = self.table.in_state(crate::peer::peer_table::State::Active).count();
+        let active = self.table.in_state(State::Active).count();
         SplitPeers { nodes, active }
     }
 
@@ -58,13 +59,13 @@ impl Manager {
     }
 
     /// Records that a peer's chain forked too far back.
-    pub(super) fn record_split(&mut self, node: Address, now: Now) {
-        let is_known = |node: &Address| self.table.get(node).is_some();
-        let ChainSplits { split: apart, warned: said, .. } = &mut self.splits;
-        apart.retain(|node, _| is_known(node));
-        said.retain(|node, said| is_known(node) && now.monotonic.saturating_sub(*said) < OBSERVATION_TTL);
-        if apart.insert(node, now.monotonic).is_none() && !said.contains_key(&node) {
-            said.insert(node, now.monotonic);
+    pub(super) fn record_split(&mut self, node: Address) {
+        let (is_known, now) = (|node: &Address| self.table.get(node).is_some(), self.now.monotonic);
+        let ChainSplits { split, warned, .. } = &mut self.splits;
+        split.retain(|node, _| is_known(node));
+        warned.retain(|node, at| is_known(node) && now.saturating_sub(*at) < OBSERVATION_TTL);
+        if split.insert(node, now).is_none() && !warned.contains_key(&node) {
+            warned.insert(node, now);
             log::warn!(
                 "{node} is on another chain, which forked from ours more than {} blocks ago: neither can switch chains",
                 self.settings.chain.rewrite_limit
@@ -73,17 +74,17 @@ impl Manager {
     }
 
     /// Records that a peer's chain is worse than ours. Queries its fork point if that persists.
-    pub(super) fn on_worse_chain(&mut self, node: &NodeInfo, now: Now, io: &mut impl PeerIo) {
+    pub(super) fn on_worse_chain(&mut self, node: &NodeInfo, chain: &impl LocalChain) {
         let address = self.address_of(node);
         let is_known = |node: &Address| self.table.get(node).is_some();
         self.splits.worse.retain(|node, _| is_known(node));
-        let next = *self.splits.worse.entry(address).or_insert(now.monotonic + MIN_WORSE_TIME);
-        if now.monotonic < next {
+        let next = *self.splits.worse.entry(address).or_insert(self.now.monotonic + MIN_WORSE_TIME);
+        if self.now.monotonic < next {
             return;
         }
-        if let Ok(tip) = io.tip() {
-            self.splits.worse.insert(address, now.monotonic + QUERY_INTERVAL);
-            self.query_lowest_hash(node, tip.height, io);
+        if let Ok(tip) = chain.tip() {
+            self.splits.worse.insert(address, self.now.monotonic + QUERY_INTERVAL);
+            self.query_lowest_hash(node, tip.height);
         }
     }
 
@@ -93,10 +94,10 @@ impl Manager {
     }
 
     /// Queries a peer's hashes from the lowest height to which a chain that ends at `last` can be rolled back.
-    fn query_lowest_hash(&mut self, node: &NodeInfo, last: Height, io: &mut impl PeerIo) {
+    fn query_lowest_hash(&mut self, node: &NodeInfo, last: Height) {
         let lowest = self.lowest_rollback_height(last);
         let purpose = RequestKind::LowestHash(self.address_of(node), lowest);
-        self.queue_query(node, &Query::HashesFrom(lowest), purpose, io);
+        self.queue_query(node, &Query::HashesFrom(lowest), purpose);
     }
 
     /// Processes a peer's hashes, or the failure of the request.
@@ -105,22 +106,20 @@ impl Manager {
         node: Address,
         height: Height,
         completed: Completed,
-        response: Reply,
-        now: Now,
-        io: &mut impl PeerIo,
+        chain: &impl LocalChain,
     ) {
-        let reported = self.read_answer::<HashChain>(completed.proof, response);
+        let reported = self.read_answer::<HashChain>(completed);
         let Ok((HashChain(theirs), _)) = reported else { return };
-        let Ok(ours) = io.hashes_from(height, 1) else { return };
+        let Ok(ours) = chain.hashes_from(height, 1) else { return };
         match (ours.first(), theirs.first()) {
-            (Some(ours), Some(theirs)) if ours != theirs => self.record_split(node, now),
+            (Some(ours), Some(theirs)) if ours != theirs => self.record_split(node),
             // The peer's chain ends below. It can still follow ours if it can roll back to a block of ours.
             (Some(_), None) => {
                 let about = self.table.get(&node).map(|known| &known.data);
                 let last = about.and_then(|about| Some((about.info.clone(), about.height?)));
                 let last = last.filter(|(_, last)| self.lowest_rollback_height(*last) < height);
                 if let Some((info, last)) = last {
-                    self.query_lowest_hash(&info, last, io);
+                    self.query_lowest_hash(&info, last);
                 }
             }
             (None, _) => {}

@@ -5,7 +5,7 @@ mod joining;
 mod limits;
 mod queries;
 mod refreshing;
-mod request_queue;
+mod requests;
 mod signs_of_life;
 mod splitting;
 mod synchronising;

@@ -55,10 +55,10 @@ fn a_peer_may_move_only_after_a_minute_without_an_answer_and_loses_its_history()
     nodes.record_introduction(address(1), ip("8.8.8.8"), "here", seconds(0)).expect("room");
     nodes.count_synchronisation(&address(1));
     assert!(!nodes.may_move(&address(1), seconds(1_000)), "it has answered");
-    for kind in [FailureKind::Busy, FailureKind::Inactive, FailureKind::Failure] {
+    for kind in [State::Busy, State::Inactive, State::Failure] {
         nodes.record_failure(&address(1), PeerError::new(kind, ""), seconds(1_000));
     }
-    nodes.record_failure(&address(1), PeerError::new(FailureKind::Failure, ""), seconds(1_050));
+    nodes.record_failure(&address(1), PeerError::new(State::Failure, ""), seconds(1_050));
     assert!(!nodes.may_move(&address(1), seconds(1_059)));
     assert!(nodes.may_move(&address(1), seconds(1_060)), "the first of its failures counts");
     nodes.record_move(address(1), ip("9.9.9.9"), "there", seconds(1_060)).expect("room");
@@ -70,14 +70,14 @@ fn a_peer_may_move_only_after_a_minute_without_an_answer_and_loses_its_history()
         [("here", DropReason::Moved)]
     );
     // A peer that answers again stays, and so does a pre-trusted one.
-    nodes.record_failure(&address(1), PeerError::new(FailureKind::Inactive, ""), seconds(2_000));
+    nodes.record_failure(&address(1), PeerError::new(State::Inactive, ""), seconds(2_000));
     nodes.record_introduction(address(1), ip("9.9.9.9"), "there", seconds(2_030)).expect("room");
-    nodes.record_failure(&address(1), PeerError::new(FailureKind::Inactive, ""), seconds(2_050));
+    nodes.record_failure(&address(1), PeerError::new(State::Inactive, ""), seconds(2_050));
     assert!(!nodes.may_move(&address(1), seconds(2_100)));
     nodes.add_pre_trusted(address(1), "listed").expect("room");
     assert!(!nodes.may_move(&address(1), seconds(9_000)));
     // A failure of an unknown peer adds nothing.
-    nodes.record_failure(&address(2), PeerError::new(FailureKind::Failure, ""), seconds(4));
+    nodes.record_failure(&address(2), PeerError::new(State::Failure, ""), seconds(4));
     assert_eq!(nodes.len(), 1);
 }
 
@@ -100,10 +100,10 @@ fn a_move_to_a_full_subnet_is_rejected() {
     (0..per_address)
         .for_each(|node| nodes.record_introduction(address(node), ip("8.8.8.8"), "", seconds(0)).expect("room"));
     nodes.record_introduction(address(99), ip("9.9.9.9"), "here", seconds(0)).expect("room");
-    nodes.record_failure(&address(99), PeerError::new(FailureKind::Inactive, ""), seconds(1));
+    nodes.record_failure(&address(99), PeerError::new(State::Inactive, ""), seconds(1));
     assert_eq!(nodes.record_move(address(99), ip("8.8.8.8"), "there", seconds(100)), Err(AddError::SubnetFull));
     let node = nodes.get(&address(99)).expect("a node");
-    assert_eq!((node.data, node.state, node.ip), ("here", State::Failed(FailureKind::Inactive), Some(ip("9.9.9.9"))));
+    assert_eq!((node.data, node.state, node.ip), ("here", State::Inactive, Some(ip("9.9.9.9"))));
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn a_useful_message_makes_a_peer_active_if_it_has_ever_answered() {
     assert!(!nodes.record_alive(&address(1), seconds(1)) && !nodes.record_alive(&address(2), seconds(1)));
     assert_eq!((state(&nodes, 1), state(&nodes, 2)), (Some(State::Untried), None));
     nodes.record_introduction(address(1), ip("8.8.8.8"), "listed", seconds(2)).expect("room");
-    nodes.record_failure(&address(1), PeerError::new(FailureKind::Inactive, ""), seconds(3));
+    nodes.record_failure(&address(1), PeerError::new(State::Inactive, ""), seconds(3));
     assert!(nodes.record_alive(&address(1), seconds(4)) && !nodes.record_alive(&address(1), seconds(5)));
     let node = nodes.get(&address(1)).expect("a node");
     assert_eq!((node.state, node.last_contact, node.failures), (State::Active, Some(seconds(5)), 0));
@@ -125,7 +125,7 @@ fn the_backoff_of_a_failing_peer_doubles_from_a_minute_to_an_hour() {
     nodes.record_introduction(address(1), ip("8.8.8.8"), "", seconds(0)).expect("room");
     let mut now = seconds(0);
     for minutes in [1, 2, 4, 8, 16, 32, 60, 60, 60] {
-        nodes.record_failure(&address(1), PeerError::new(FailureKind::Failure, "wrong"), now);
+        nodes.record_failure(&address(1), PeerError::new(State::Failure, "wrong"), now);
         let end = now + seconds(60 * minutes);
         let just_before = end - Duration::from_millis(1);
         assert!(!nodes.may_be_contacted(&address(1), just_before), "{minutes}");
@@ -134,11 +134,11 @@ fn the_backoff_of_a_failing_peer_doubles_from_a_minute_to_an_hour() {
         assert_eq!(nodes.due_for_recheck(end, 9, 9), [address(1)]);
         now = end;
     }
-    (0..100).for_each(|_| nodes.record_failure(&address(1), PeerError::new(FailureKind::Failure, "wrong"), now));
+    (0..100).for_each(|_| nodes.record_failure(&address(1), PeerError::new(State::Failure, "wrong"), now));
     assert!(nodes.may_be_contacted(&address(1), now + MAX_BACKOFF));
     // An answer resets the backoff.
     nodes.record_introduction(address(1), ip("8.8.8.8"), "", now).expect("room");
-    nodes.record_failure(&address(1), PeerError::new(FailureKind::Inactive, "refused"), now);
+    nodes.record_failure(&address(1), PeerError::new(State::Inactive, "refused"), now);
     assert!(nodes.may_be_contacted(&address(1), now + FIRST_BACKOFF));
 }
 
@@ -146,7 +146,7 @@ fn the_backoff_of_a_failing_peer_doubles_from_a_minute_to_an_hour() {
 fn busy_peers_may_be_contacted_at_any_time_and_are_rechecked() {
     let mut nodes = table();
     nodes.record_introduction(address(1), ip("8.8.8.8"), "", seconds(0)).expect("room");
-    nodes.record_failure(&address(1), PeerError::new(FailureKind::Busy, "silent"), seconds(0));
+    nodes.record_failure(&address(1), PeerError::new(State::Busy, "silent"), seconds(0));
     assert!(nodes.may_be_contacted(&address(1), seconds(0)));
     assert_eq!(nodes.due_for_recheck(seconds(59), 9, 9), []);
     assert_eq!(nodes.due_for_recheck(seconds(60), 9, 9), [address(1)]);
@@ -174,7 +174,7 @@ fn failed_peers_are_rechecked_before_active_ones() {
     for node in 0..20 {
         nodes.record_introduction(address(node), elsewhere(node), "", seconds(0)).expect("room");
     }
-    nodes.record_failure(&address(7), PeerError::new(FailureKind::Inactive, ""), seconds(500));
+    nodes.record_failure(&address(7), PeerError::new(State::Inactive, ""), seconds(500));
     let looked_at = nodes.due_for_recheck(seconds(560), 8, 2);
     assert_eq!((looked_at.len(), looked_at[0]), (8, address(7)));
 }
@@ -185,7 +185,7 @@ fn active_peers_that_are_not_selected_get_a_sign_of_life_every_four_minutes() {
     for node in 0..4 {
         nodes.record_introduction(address(node), elsewhere(node), "", seconds(node as u64)).expect("room");
     }
-    nodes.record_failure(&address(3), PeerError::new(FailureKind::Inactive, ""), seconds(9));
+    nodes.record_failure(&address(3), PeerError::new(State::Inactive, ""), seconds(9));
     assert_eq!(nodes.due_for_sign_of_life(&[], seconds(239), 9, 2), []);
     let mut due = nodes.due_for_sign_of_life(&[address(1)], seconds(240), 9, 2);
     due.sort_unstable();
@@ -221,7 +221,7 @@ fn peers_that_have_waited_longest_are_rechecked_first() {
     let mut nodes = table();
     for node in 0..5 {
         nodes.record_introduction(address(node), elsewhere(node), "", seconds(0)).expect("room");
-        nodes.record_failure(&address(node), PeerError::new(FailureKind::Inactive, ""), seconds(10 - node as u64));
+        nodes.record_failure(&address(node), PeerError::new(State::Inactive, ""), seconds(10 - node as u64));
     }
     assert_eq!(nodes.due_for_recheck(seconds(1_000), 2, 9), [address(4), address(3)]);
     assert_eq!(nodes.due_for_recheck(seconds(1_000), 0, 9), []);
@@ -232,10 +232,10 @@ fn peers_of_one_network_do_not_delay_rechecks_of_others() {
     let mut nodes = table();
     for node in 0..6 {
         nodes.record_introduction(address(node), ip(&format!("66.1.1.{node}")), "", seconds(0)).expect("room");
-        nodes.record_failure(&address(node), PeerError::new(FailureKind::Inactive, ""), seconds(node as u64));
+        nodes.record_failure(&address(node), PeerError::new(State::Inactive, ""), seconds(node as u64));
     }
     nodes.record_introduction(address(7), ip("77.1.1.1"), "", seconds(0)).expect("room");
-    nodes.record_failure(&address(7), PeerError::new(FailureKind::Inactive, ""), seconds(50));
+    nodes.record_failure(&address(7), PeerError::new(State::Inactive, ""), seconds(50));
     let order = [0, 1, 7, 2, 3, 4, 5].map(address);
     assert_eq!(nodes.due_for_recheck(seconds(1_000), 9, 2), order);
     assert_eq!(nodes.due_for_recheck(seconds(1_000), 3, 2), order[..3]);
@@ -247,7 +247,7 @@ fn a_sign_of_life_of_a_backed_off_peer_admits_one_probe_a_minute() {
     nodes.record_introduction(address(1), ip("8.8.8.8"), "", seconds(0)).expect("room");
     assert!(!nodes.admit_sign_probe(&address(2), seconds(100)), "it is not known");
     assert!(nodes.admit_sign_probe(&address(1), seconds(30)) && !nodes.admit_sign_probe(&address(1), seconds(89)));
-    nodes.record_failure(&address(1), PeerError::new(FailureKind::Failure, ""), seconds(100));
+    nodes.record_failure(&address(1), PeerError::new(State::Failure, ""), seconds(100));
     assert!(!nodes.admit_sign_probe(&address(1), seconds(159)));
     assert!(nodes.admit_sign_probe(&address(1), seconds(160)));
     // It may have moved.
@@ -265,7 +265,7 @@ fn an_immediate_probe_needs_a_failed_contact_and_is_admitted_once_a_minute_per_h
     nodes.record_introduction(address(1), ip("8.8.8.8"), "", seconds(0)).expect("room");
     let hosts = [ip("9.9.9.9"), ip("7.7.7.7")];
     let fail = |nodes: &mut PeerTable<&'static str>, at: u64| {
-        nodes.record_failure(&address(1), PeerError::new(FailureKind::Inactive, ""), seconds(at));
+        nodes.record_failure(&address(1), PeerError::new(State::Inactive, ""), seconds(at));
         nodes.record_unreachable(&address(1), seconds(at));
     };
     fail(&mut nodes, 100);
@@ -276,7 +276,7 @@ fn an_immediate_probe_needs_a_failed_contact_and_is_admitted_once_a_minute_per_h
     assert!(!nodes.admit_immediate_probe(&address(1), hosts[0], false, seconds(169)));
     assert!(nodes.admit_immediate_probe(&address(1), hosts[1], false, seconds(169)));
     // A peer that answers with an HTTP error is present.
-    nodes.record_failure(&address(1), PeerError::new(FailureKind::Busy, "it is starting"), seconds(300));
+    nodes.record_failure(&address(1), PeerError::new(State::Busy, "it is starting"), seconds(300));
     assert!(nodes.may_move(&address(1), seconds(301)) && !nodes.may_move_at_once(&address(1), seconds(301)));
     fail(&mut nodes, 400);
     assert!(nodes.admit_immediate_probe(&address(1), hosts[1], false, seconds(401)));
@@ -287,7 +287,7 @@ fn saved_peers_are_known_without_trust_until_they_answer() {
     let mut nodes = table();
     nodes.add_saved(address(1), Some(ip("8.8.8.8")), "kept").expect("room");
     assert_eq!((state(&nodes, 1), nodes.trust_candidates().len()), (Some(State::Untried), 0));
-    nodes.record_failure(&address(1), PeerError::new(FailureKind::Busy, ""), seconds(1));
+    nodes.record_failure(&address(1), PeerError::new(State::Busy, ""), seconds(1));
     assert!(nodes.trust_candidates().is_empty() && !nodes.record_alive(&address(1), seconds(2)));
     (0..9).for_each(|second| assert_eq!(nodes.prune(seconds(second)), 0));
     assert_eq!(nodes.add_saved(address(1), None, "again"), Ok(()));
@@ -303,12 +303,12 @@ fn a_failed_peer_is_dropped_at_the_second_pruning_unless_it_answered() {
         nodes.record_introduction(address(node), elsewhere(node), "", seconds(0)).expect("room");
     }
     nodes.add_pre_trusted(address(3), "").expect("room");
-    for (node, kind) in [(0, FailureKind::Busy), (1, FailureKind::Inactive), (3, FailureKind::Failure)] {
+    for (node, kind) in [(0, State::Busy), (1, State::Inactive), (3, State::Failure)] {
         nodes.record_failure(&address(node), PeerError::new(kind, "why"), seconds(1));
     }
     assert_eq!(nodes.prune(seconds(2)), 0);
     nodes.record_introduction(address(0), elsewhere(0), "", seconds(3)).expect("room");
-    nodes.record_failure(&address(0), PeerError::new(FailureKind::Failure, "again"), seconds(4));
+    nodes.record_failure(&address(0), PeerError::new(State::Failure, "again"), seconds(4));
     assert_eq!(nodes.prune(seconds(5)), 1);
     assert_eq!((0..4).map(|node| state(&nodes, node).is_some()).collect::<Vec<_>>(), [true, false, true, true]);
     assert_eq!(nodes.prune(seconds(6)), 1);
@@ -326,7 +326,7 @@ fn a_failed_peer_is_dropped_at_the_second_pruning_unless_it_answered() {
 fn a_dropped_peer_returns_as_a_new_one() {
     let mut nodes = table();
     nodes.record_introduction(address(1), ip("8.8.8.8"), "", seconds(0)).expect("room");
-    nodes.record_failure(&address(1), PeerError::new(FailureKind::Failure, ""), seconds(0));
+    nodes.record_failure(&address(1), PeerError::new(State::Failure, ""), seconds(0));
     [1, 1].into_iter().for_each(|second| _ = nodes.prune(seconds(second)));
     assert!(nodes.may_be_contacted(&address(1), seconds(1)) && nodes.groups.is_empty());
     nodes.record_introduction(address(1), ip("8.8.8.8"), "", seconds(2)).expect("room");
@@ -339,7 +339,7 @@ fn failure_reasons_and_dropped_peers_are_limited() {
     let mut nodes = table();
     for node in 0..2 * MAX_DROPPED {
         nodes.record_introduction(address(node), elsewhere(node), "", seconds(0)).expect("room");
-        nodes.record_failure(&address(node), PeerError::new(FailureKind::Failure, "ä".repeat(10_000)), seconds(0));
+        nodes.record_failure(&address(node), PeerError::new(State::Failure, "ä".repeat(10_000)), seconds(0));
     }
     [1, 1].into_iter().for_each(|second| _ = nodes.prune(seconds(second)));
     assert_eq!((nodes.len(), nodes.dropped().count()), (0, MAX_DROPPED));
@@ -391,9 +391,9 @@ fn a_full_subnet_evicts_only_unreachable_peers() {
     for node in 0..limit {
         nodes.record_introduction(address(node), ip("8.8.8.8"), "", seconds(node as u64)).expect("room");
     }
-    nodes.record_failure(&address(3), PeerError::new(FailureKind::Inactive, ""), seconds(100));
-    nodes.record_failure(&address(2), PeerError::new(FailureKind::Failure, ""), seconds(101));
-    nodes.record_failure(&address(0), PeerError::new(FailureKind::Busy, ""), seconds(102));
+    nodes.record_failure(&address(3), PeerError::new(State::Inactive, ""), seconds(100));
+    nodes.record_failure(&address(2), PeerError::new(State::Failure, ""), seconds(101));
+    nodes.record_failure(&address(0), PeerError::new(State::Busy, ""), seconds(102));
     // The peer that answered longest ago is evicted first.
     nodes.record_introduction(address(100), ip("8.8.8.8"), "", seconds(103)).expect("room");
     assert_eq!((state(&nodes, 2), nodes.len()), (None, limit));
@@ -410,15 +410,12 @@ fn a_full_table_evicts_only_unreachable_peers() {
     for node in 1..10 {
         nodes.record_introduction(address(node), elsewhere(node), "", seconds(0)).expect("room");
     }
-    nodes.record_failure(&address(0), PeerError::new(FailureKind::Failure, ""), seconds(1));
+    nodes.record_failure(&address(0), PeerError::new(State::Failure, ""), seconds(1));
     assert_eq!(nodes.record_introduction(address(10), elsewhere(10), "", seconds(2)), Err(AddError::Full));
     assert_eq!(nodes.add_pre_trusted(address(11), ""), Err(AddError::Full));
-    nodes.record_failure(&address(5), PeerError::new(FailureKind::Failure, ""), seconds(3));
+    nodes.record_failure(&address(5), PeerError::new(State::Failure, ""), seconds(3));
     assert_eq!(nodes.record_introduction(address(10), elsewhere(10), "", seconds(4)), Ok(()));
-    assert_eq!(
-        (state(&nodes, 5), state(&nodes, 0), nodes.len()),
-        (None, Some(State::Failed(FailureKind::Failure)), 10)
-    );
+    assert_eq!((state(&nodes, 5), state(&nodes, 0), nodes.len()), (None, Some(State::Failure), 10));
 }
 
 #[test]
@@ -429,7 +426,7 @@ fn a_moved_peer_counts_in_its_new_subnet_and_stays_if_that_is_full() {
         nodes.record_introduction(address(node), ip("8.8.8.8"), "", seconds(0)).expect("room");
     }
     nodes.record_introduction(address(100), ip("9.9.9.9"), "before", seconds(0)).expect("room");
-    nodes.record_failure(&address(100), PeerError::new(FailureKind::Failure, ""), seconds(1));
+    nodes.record_failure(&address(100), PeerError::new(State::Failure, ""), seconds(1));
     assert_eq!(nodes.record_introduction(address(100), ip("8.8.8.8"), "after", seconds(2)), Err(AddError::SubnetFull));
     let node = nodes.get(&address(100)).expect("a node");
     assert_eq!((node.state, node.data, node.ip), (State::Active, "before", Some(ip("9.9.9.9"))));
@@ -462,8 +459,8 @@ fn trust_candidates_are_active_then_busy_then_untried_peers() {
         nodes.record_introduction(address(node), elsewhere(node), "", seconds(0)).expect("room");
     }
     nodes.add_pre_trusted(address(4), "").expect("room");
-    nodes.record_failure(&address(0), PeerError::new(FailureKind::Busy, ""), seconds(0));
-    nodes.record_failure(&address(1), PeerError::new(FailureKind::Inactive, ""), seconds(0));
+    nodes.record_failure(&address(0), PeerError::new(State::Busy, ""), seconds(0));
+    nodes.record_failure(&address(1), PeerError::new(State::Inactive, ""), seconds(0));
     let mut active = [address(2), address(3)];
     active.sort_unstable();
     assert_eq!(nodes.trust_candidates(), [active[0], active[1], address(0), address(4)]);
@@ -488,7 +485,7 @@ proptest! {
             match event {
                 0 | 1 => _ = nodes.record_introduction(node, place, (), now),
                 2 if nodes.may_move(&node, now) => _ = nodes.record_move(node, place, (), now),
-                3 => nodes.record_failure(&node, PeerError::new(if host == 0 { FailureKind::Busy } else { FailureKind::Inactive }, ""), now),
+                3 => nodes.record_failure(&node, PeerError::new(if host == 0 { State::Busy } else { State::Inactive }, ""), now),
                 4 if network == 0 && host == 0 => _ = nodes.add_pre_trusted(node, ()),
                 4 => _ = nodes.prune(now),
                 _ => _ = nodes.admit_sign_probe(&node, now),

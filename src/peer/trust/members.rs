@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::values::TrustValues;
 use crate::model::Address;
-use crate::peer::random::RandomSource;
+use crate::peer::io::RandomSource;
 
 /// Maximum number of members, including this node.
 pub const MAX_MEMBERS: usize = 101;

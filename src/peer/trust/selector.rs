@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use super::values::{Candidates, TrustValues};
 use crate::model::Address;
+use crate::peer::io::RandomSource;
 use crate::peer::peer_table::{PeerTable, State};
-use crate::peer::random::RandomSource;
 
 /// One in this many selections of a single peer ignores trust.
 pub const IGNORE_TRUST_ONE_IN: usize = 4;

@@ -7,8 +7,9 @@ use proptest::prelude::*;
 use super::members::MAX_MEMBERS;
 use super::*;
 use crate::model::Address;
-use crate::peer::error::{FailureKind, PeerError};
 use crate::peer::experiences::Experience;
+use crate::peer::peer_table::PeerError;
+use crate::peer::peer_table::State;
 use crate::peer::peer_table::{Limits, PeerTable};
 use crate::peer::samples::{address, seeded};
 
@@ -47,7 +48,7 @@ fn nodes(all: usize, pre_trusted: usize, active: &[usize]) -> PeerTable<()> {
         nodes.record_introduction(address(node), ip, (), Duration::ZERO).expect("room");
     }
     for node in (pre_trusted..all).filter(|node| !active.contains(node)) {
-        nodes.record_failure(&address(node), PeerError::new(FailureKind::Inactive, ""), Duration::ZERO);
+        nodes.record_failure(&address(node), PeerError::new(State::Inactive, ""), Duration::ZERO);
     }
     nodes
 }
@@ -340,7 +341,7 @@ fn all_pre_trusted_peers_are_selected_while_none_is_active() {
             nodes.add_pre_trusted(address(LOCAL), ()).expect("room");
         }
         // Contacts with some of them failed.
-        nodes.record_failure(&address(0), PeerError::new(FailureKind::Failure, ""), Duration::ZERO);
+        nodes.record_failure(&address(0), PeerError::new(State::Failure, ""), Duration::ZERO);
         for selector in [Selector::among_active(&equal_trust(4), &nodes), Selector::among_all(&equal_trust(4), &nodes)]
         {
             let drawn: BTreeSet<_> = selector.several(1, &mut seeded(2)).into_iter().collect();
@@ -399,7 +400,7 @@ fn time_sources_are_selected_among_the_admitted_peers() {
 #[test]
 fn only_active_peers_are_selected_except_for_the_refresh() {
     let mut nodes = nodes(3, 0, &[0, 1, 2]);
-    nodes.record_failure(&address(1), PeerError::new(FailureKind::Busy, ""), Duration::ZERO);
+    nodes.record_failure(&address(1), PeerError::new(State::Busy, ""), Duration::ZERO);
     let values = equal_trust(3);
     let partners = Selector::among_active(&values, &nodes).several(9, &mut seeded(1));
     assert_eq!(partners, [address(0), address(2)]);

@@ -1,7 +1,7 @@
 //! Trust values, and random selection by them.
 
 use crate::model::Address;
-use crate::peer::random::RandomSource;
+use crate::peer::io::RandomSource;
 
 /// Divides numbers by the sum of their absolute values, unless that is 0.
 pub(super) fn normalise(numbers: &mut [f64]) {

@@ -7,6 +7,7 @@
 
 use std::fmt;
 
+use super::chain::LazyList;
 use super::node::NodeInfo;
 use crate::codec::binary::BinaryDecoder;
 use crate::codec::json::JsonDecoder;
@@ -203,8 +204,39 @@ pub fn read_answer<T: Readable>(
     Ok(answer.entity)
 }
 
+/// How to check and decode an authenticated answer. The caller must bound the body ([`super::limits`]). Each check costs one
+/// signature verification.
+#[derive(Clone, Debug)]
+pub struct AnswerContext {
+    /// Format of the answer.
+    pub format: Format,
+    /// Network context for decoding.
+    pub context: Context,
+    /// Challenge that the answer must sign.
+    pub challenge: Challenge,
+    /// Key of the queried peer.
+    pub key: PublicKey,
+}
+
+impl AnswerContext {
+    /// Checks and decodes an answer; ignores trailing bytes.
+    pub fn read<T: Readable>(&self, body: &[u8]) -> Result<T, AnswerError> {
+        read_answer(self.format, body, self.context, &self.challenge, &self.key)
+    }
+
+    /// Checks the signature of an answer without decoding it.
+    pub fn check(&self, body: &[u8]) -> Result<(), AnswerError> {
+        check_answer(self.format, body, self.context, &self.challenge, &self.key)
+    }
+
+    /// Checks the signature of a list, whose elements are decoded one by one.
+    pub fn open_list<T: Readable>(&self, body: Vec<u8>) -> Result<LazyList<T>, AnswerError> {
+        LazyList::open(self.format, body, self.context, &self.challenge, &self.key)
+    }
+}
+
 /// Checks that the node with the expected key sent an answer, without decoding it. Costs one signature verification.
-pub fn check_answer(
+fn check_answer(
     format: Format,
     body: &[u8],
     context: Context,

@@ -13,7 +13,7 @@ const PROTOCOLS: [&str; 5] = ["http", "https", "ftp", "file", "jar"];
 const MAX_HOST_LENGTH: usize = 253;
 
 /// Network endpoint of a node.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Endpoint {
     /// Protocol; `http` for every node that can be reached.
     pub protocol: &'static str,

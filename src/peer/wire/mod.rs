@@ -29,8 +29,8 @@ mod time;
 mod version;
 
 pub use authentication::{
-    AnswerError, AnyChallenge, AuthenticatedRequest, AuthenticatedResponse, CHALLENGE_BYTES, Challenge,
-    MAX_CHALLENGE_BYTES, check_answer, read_answer, read_introduction,
+    AnswerContext, AnswerError, AnyChallenge, AuthenticatedRequest, AuthenticatedResponse, CHALLENGE_BYTES, Challenge,
+    MAX_CHALLENGE_BYTES, read_answer, read_introduction,
 };
 pub use chain::{BlockList, BlockListLimits, ChainRequest, HashChain, LazyList, Score, ShortIds, TransactionList};
 pub use endpoint::{BadEndpoint, DEFAULT_PORT, Endpoint};

@@ -41,8 +41,8 @@ const RELAYED_LATER: Duration = Duration::from_secs(7);
 const IDENTITIES: usize = 12;
 /// Maximum numbers of requests in flight to one node, in flight to all, and to one node per second, as the node
 /// guarantees them.
-const MAX_IN_FLIGHT_TO_ONE: usize = nisd::peer::manager::request_queue::MAX_IN_FLIGHT_PER_TARGET;
-const MAX_IN_FLIGHT: usize = nisd::peer::manager::request_queue::MAX_IN_FLIGHT;
+const MAX_IN_FLIGHT_TO_ONE: usize = nisd::peer::manager::requests::MAX_IN_FLIGHT_PER_TARGET;
+const MAX_IN_FLIGHT: usize = nisd::peer::manager::requests::MAX_IN_FLIGHT;
 
 /// The sender of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
-use super::super::broadcast::{MAX_BUFFERED, max_buffered_bytes};
-use super::super::request_queue::MAX_PUSHES_PER_TARGET;
+use super::super::relay::{MAX_BUFFERED, max_buffered_bytes};
+use super::super::requests::MAX_PUSHES_PER_TARGET;
 use crate::codec::Context;
 use crate::model::network::ChainParameters;
 use crate::model::transaction::{Message, MessageKind, Transfer};
@@ -115,8 +115,7 @@ fn a_block_is_pushed_to_all_selected_peers_at_once_signed_by_this_node() {
         height: Height(9),
         transactions: Vec::new(),
     };
-    let now = scene.now();
-    scene.manager.push_block(block.clone(), now, &mut scene.fake);
+    scene.act(|manager, now, _| manager.push_block(block.clone(), now));
     assert_eq!(scene.fake.waiting.len(), 3);
     let body = &scene.fake.waiting[0].request.body;
     let pushed = FORMAT.read::<SecureEntity<Block>>(body, Context::of(&Network::example())).expect("a block");

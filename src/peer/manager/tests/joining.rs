@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use super::super::own_address::{FIRST_BACKOFF, MAX_BACKOFF};
+use super::super::joining::{FIRST_BACKOFF, MAX_BACKOFF};
 use crate::peer::manager::{IpDetection, Joined, PeerSettings, PreTrustedPeer, Unpinned};
 use crate::peer::schedule::Task;
 use crate::peer::testing::{Behaviour, LOCAL, Scene, info, pair, settings};

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::synchronising::block;
 use crate::model::{Hash256, Height};
 use crate::peer::io::{CallId, OwnTip, Reply, ValidationOutcome};
-use crate::peer::manager::{IpDetection, PeerSettings, PushResult};
+use crate::peer::manager::{IpDetection, PeerSettings};
 use crate::peer::testing::{Behaviour, Scene, SimulatedPeer, address_of, info, ip_of, pusher, settings, signed};
 use crate::peer::wire::{EncodedRequest, HashChain, List};
 
@@ -91,9 +91,7 @@ fn happen(scene: &mut Scene, event: Event) {
     match event {
         Event::Pass { millis } => {
             scene.now += std::time::Duration::from_millis(millis);
-            scene.fake.now = scene.now;
-            let now = scene.now();
-            scene.manager.tick(now, 10, &mut scene.fake);
+            scene.act(|manager, now, fake| manager.tick(now, 10, fake));
         }
         Event::End { which, how } => {
             if let Some(which) = which.checked_rem(scene.fake.waiting.len()) {
@@ -107,21 +105,21 @@ fn happen(scene: &mut Scene, event: Event) {
             scene.simulated_peers[node].list = (first..first + count).map(|number| info(number % 60)).collect();
         }
         Event::Greet { node, from } => {
-            scene.manager.on_sign_of_life(&info(node), ip_of(from), now, &mut scene.fake);
+            scene.greet(&info(node), ip_of(from));
         }
         Event::Push { node, result } => {
-            let result = [PushResult::Useful, PushResult::Neutral, PushResult::Harmful][result];
+            let result = [ValidationOutcome::Useful, ValidationOutcome::Neutral, ValidationOutcome::Harmful][result];
             scene.manager.record_push(&pusher(node), result, now);
         }
         Event::Judge { node, verdict } => {
-            let verdict = [ValidationOutcome::Better, ValidationOutcome::Neutral, ValidationOutcome::Bad][verdict];
+            let verdict = [ValidationOutcome::Useful, ValidationOutcome::Neutral, ValidationOutcome::Harmful][verdict];
             let node = scene.fake.fetched.pop().map_or(address_of(node), |pulled| pulled.from);
             scene.manager.on_blocks_validated(&node, verdict, now);
         }
         Event::WantHeight => {
-            scene.manager.max_chain_height(now, &mut scene.fake);
+            scene.act(|manager, _, _| manager.max_chain_height(now));
         }
-        Event::Block => scene.manager.push_block(block(9), now, &mut scene.fake),
+        Event::Block => scene.act(|manager, now, _| manager.push_block(block(9), now)),
         Event::Transaction { number } => {
             let transaction = super::broadcasting::transaction(number, 900);
             scene.manager.queue_transaction(transaction, super::broadcasting::hash(number));
@@ -166,7 +164,7 @@ fn check_that_nothing_is_stuck(scene: &mut Scene) {
         assert!(timer.executions > before, "{:?}", timer.task);
     }
     let none = (0, 0, 0);
-    assert_eq!((scene.manager.requests.usage(), scene.manager.verifications.count()), (none, 0));
+    assert_eq!((scene.manager.requests.usage(), scene.manager.verifications().len()), (none, 0));
 }
 
 proptest! {

@@ -1,9 +1,9 @@
 use crate::model::{Address, Height};
 use crate::peer::experiences::Experience;
 use crate::peer::experiences::LIFETIME;
-use crate::peer::io::{MaxHeightQueryId, Now, Reply};
-use crate::peer::manager::queries::{MAX_HEIGHT_TIMEOUT, MAX_HEIGHT_TTL};
-use crate::peer::manager::{MaxHeight, PeerSettings, PreTrustedPeer, PushResult};
+use crate::peer::io::{MaxHeightQueryId, Now, Reply, ValidationOutcome};
+use crate::peer::manager::queries::{MAX_HEIGHT_TIMEOUT, MAX_HEIGHT_TTL, MaxHeight};
+use crate::peer::manager::{PeerSettings, PreTrustedPeer};
 use crate::peer::schedule::{Task, Timer};
 use crate::peer::testing::{Behaviour, LOCAL, Scene, Sent, address_of, info, pusher, settings};
 use crate::peer::wire::{Endpoint, ExperiencePair, NodeInfo};
@@ -41,7 +41,7 @@ fn the_largest_height_of_peers_is_queried_once_for_all_requests() {
     (scene.simulated_peers[1].height, scene.simulated_peers[2].behaviour) = (7, Behaviour::Garbage);
     scene.fake.history.clear();
     let now = scene.now();
-    let ask = |scene: &mut Scene| scene.manager.max_chain_height(now, &mut scene.fake);
+    let ask = |scene: &mut Scene| scene.act(|manager, _, _| manager.max_chain_height(now));
     assert_eq!([ask(&mut scene), ask(&mut scene)], [MaxHeight::Pending(MaxHeightQueryId(1)); 2]);
     scene.answer_all();
     assert_eq!(
@@ -50,7 +50,7 @@ fn the_largest_height_of_peers_is_queried_once_for_all_requests() {
     );
     assert_eq!(ask(&mut scene), MaxHeight::Known(Height(7)), "it was told just now");
     let later = Now { monotonic: now.monotonic + MAX_HEIGHT_TTL, ..now };
-    assert_eq!(scene.manager.max_chain_height(later, &mut scene.fake), MaxHeight::Pending(MaxHeightQueryId(2)));
+    assert_eq!(scene.act(|manager, _, _| manager.max_chain_height(later)), MaxHeight::Pending(MaxHeightQueryId(2)));
     scene.simulated_peers.iter_mut().for_each(|other| other.behaviour = Behaviour::Broken);
     scene.answer_all();
     assert_eq!(scene.fake.heights[1], (MaxHeightQueryId(2), Height(1)));
@@ -65,7 +65,7 @@ fn a_peer_that_reports_its_height_too_late_is_left_out() {
     (scene.simulated_peers[0].height, scene.simulated_peers[1].height) = (7, 9);
     scene.simulated_peers[1].behaviour = Behaviour::SilentAt("/chain/height");
     let now = scene.now();
-    assert_eq!(scene.manager.max_chain_height(now, &mut scene.fake), MaxHeight::Pending(MaxHeightQueryId(1)));
+    assert_eq!(scene.act(|manager, _, _| manager.max_chain_height(now)), MaxHeight::Pending(MaxHeightQueryId(1)));
     scene.answer_all();
     scene.now += MAX_HEIGHT_TIMEOUT;
     assert!(scene.fake.heights.is_empty() && scene.manager.next_due().is_some_and(|due| due <= scene.now));
@@ -76,7 +76,7 @@ fn a_peer_that_reports_its_height_too_late_is_left_out() {
     scene.end(late, Reply::TimedOut);
     scene.now += MAX_HEIGHT_TTL;
     let now = scene.now();
-    assert_eq!(scene.manager.max_chain_height(now, &mut scene.fake), MaxHeight::Pending(MaxHeightQueryId(2)));
+    assert_eq!(scene.act(|manager, _, _| manager.max_chain_height(now)), MaxHeight::Pending(MaxHeightQueryId(2)));
     assert_eq!(scene.fake.heights.len(), 1, "what comes late counts for nothing");
 }
 
@@ -200,7 +200,12 @@ fn pushes_count_only_for_known_peers_that_are_not_backed_off() {
     scene.run_seconds(20);
     let now = scene.now();
     for number in 0..4 {
-        for result in [PushResult::Useful, PushResult::Harmful, PushResult::Neutral, PushResult::Useful] {
+        for result in [
+            ValidationOutcome::Useful,
+            ValidationOutcome::Harmful,
+            ValidationOutcome::Neutral,
+            ValidationOutcome::Useful,
+        ] {
             scene.manager.record_push(&pusher(number), result, now);
         }
     }
@@ -219,7 +224,7 @@ fn own_experiences_expire_after_a_day() {
     let mut scene = Scene::new(settings(&[0]), 1);
     scene.run_seconds(1);
     let now = scene.now();
-    scene.manager.record_push(&pusher(0), PushResult::Useful, now);
+    scene.manager.record_push(&pusher(0), ValidationOutcome::Useful, now);
     scene.run_seconds(LIFETIME as u64 - 3_600);
     assert_eq!(scene.experience(0), (1, 0));
     scene.run_seconds(8 * 3_600);

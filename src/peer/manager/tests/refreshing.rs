@@ -1,11 +1,11 @@
 use std::time::Duration;
 
-use super::super::refresh::{MAX_GOSSIP_PROBES, MAX_PROBES_PER_LIST};
+use super::super::probes::{MAX_GOSSIP_PROBES, MAX_PROBES_PER_LIST};
 use crate::model::NetworkByte;
-use crate::peer::error::FailureKind;
 use crate::peer::io::Reply;
 use crate::peer::manager::PreTrustedPeer;
 use crate::peer::peer_table::State;
+use crate::peer::schedule::Task;
 use crate::peer::testing::{Behaviour, LOCAL, Scene, SimulatedPeer, address_of, info, ip_of, settings, signed};
 use crate::peer::wire::{Endpoint, ErrorBody, MetaData, NodeInfo, Version};
 
@@ -28,7 +28,7 @@ fn pre_trusted_peers_are_active_only_after_an_answer() {
     scene.simulated_peers[1].behaviour = Behaviour::Unreachable;
     scene.simulated_peers[0].behaviour = Behaviour::Good;
     scene.run_seconds(1);
-    assert_eq!((scene.state(0), scene.state(1)), (Some(State::Active), Some(State::Failed(FailureKind::Inactive))));
+    assert_eq!((scene.state(0), scene.state(1)), (Some(State::Active), Some(State::Inactive)));
     assert_eq!(scene.manager.collection().inactive, [info(1)]);
 }
 
@@ -37,18 +37,18 @@ fn the_state_of_a_selected_peer_follows_from_its_answer() {
     let starting = [ErrorBody::NOT_BOOTED, ErrorBody::LOADING_CHAIN];
     let mut cases = vec![
         (Behaviour::Good, State::Active),
-        (Behaviour::Unreachable, State::Failed(FailureKind::Inactive)),
-        (Behaviour::Broken, State::Failed(FailureKind::Failure)),
-        (Behaviour::Status(429, None), State::Failed(FailureKind::Failure)),
-        (Behaviour::Status(503, None), State::Failed(FailureKind::Failure)),
-        (Behaviour::Status(503, Some(ErrorBody::ALREADY_BOOTED)), State::Failed(FailureKind::Failure)),
-        (Behaviour::SignedByAnother, State::Failed(FailureKind::Failure)),
-        (Behaviour::OtherIdentity, State::Failed(FailureKind::Failure)),
-        (Behaviour::Garbage, State::Failed(FailureKind::Failure)),
-        (Behaviour::Silent, State::Failed(FailureKind::Busy)),
-        (Behaviour::SilentAt("/node/peer-list/active"), State::Failed(FailureKind::Busy)),
+        (Behaviour::Unreachable, State::Inactive),
+        (Behaviour::Broken, State::Failure),
+        (Behaviour::Status(429, None), State::Failure),
+        (Behaviour::Status(503, None), State::Failure),
+        (Behaviour::Status(503, Some(ErrorBody::ALREADY_BOOTED)), State::Failure),
+        (Behaviour::SignedByAnother, State::Failure),
+        (Behaviour::OtherIdentity, State::Failure),
+        (Behaviour::Garbage, State::Failure),
+        (Behaviour::Silent, State::Busy),
+        (Behaviour::SilentAt("/node/peer-list/active"), State::Busy),
     ];
-    cases.extend(starting.map(|message| (Behaviour::Status(503, Some(message)), State::Failed(FailureKind::Busy))));
+    cases.extend(starting.map(|message| (Behaviour::Status(503, Some(message)), State::Busy)));
     for (behaviour, state) in cases {
         let mut scene = refreshed(1, 1, |others| others[0].behaviour = behaviour.clone());
         scene.run_seconds(11);
@@ -74,9 +74,9 @@ fn peers_of_another_network_or_an_incompatible_version_are_not_used() {
     for (meta_data, state) in [
         (of(NetworkByte::TESTNET, "0.7.1"), State::Active),
         (of(NetworkByte::TESTNET, "0.0.0"), State::Active),
-        (of(NetworkByte::TESTNET, "0.5.9"), State::Failed(FailureKind::Failure)),
-        (of(NetworkByte::TESTNET, "1.6.1"), State::Failed(FailureKind::Failure)),
-        (of(NetworkByte::MAINNET, "0.6.102"), State::Failed(FailureKind::Failure)),
+        (of(NetworkByte::TESTNET, "0.5.9"), State::Failure),
+        (of(NetworkByte::TESTNET, "1.6.1"), State::Failure),
+        (of(NetworkByte::MAINNET, "0.6.102"), State::Failure),
     ] {
         let scene = refreshed(1, 1, |others| others[0].info.meta_data = meta_data.clone());
         assert_eq!(scene.state(0), Some(state), "{meta_data:?}");
@@ -242,7 +242,7 @@ fn a_gossiped_peer_is_added_at_the_endpoint_where_it_answered() {
 #[test]
 fn a_failed_peer_is_reported_and_probed_again() {
     let mut scene = refreshed(2, 2, |others| others[1].behaviour = Behaviour::Status(500, Some("\nno\tgood")));
-    assert_eq!(scene.state(1), Some(State::Failed(FailureKind::Failure)));
+    assert_eq!(scene.state(1), Some(State::Failure));
     let failed = scene.manager.table().get(&address_of(1)).expect("a node");
     assert_eq!(failed.last_failure.as_ref().expect("a failure").error.reason, "status 500: ?no?good");
     scene.simulated_peers[1].behaviour = Behaviour::Good;
@@ -295,4 +295,29 @@ fn gossiped_peers_are_queried_within_two_minutes() {
     asked.sort_unstable();
     asked.dedup();
     assert_eq!(asked, [0, 1, 2, 3, 4, 5]);
+}
+
+#[test]
+fn a_refresh_lasts_until_probes_for_moves_have_ended() {
+    let elsewhere = NodeInfo { endpoint: Endpoint::http("77.7.7.7", 7890), ..info(1) };
+    let mut scene = refreshed(1, 2, |others| others[0].list = vec![info(1)]);
+    assert_eq!(scene.state(1), Some(State::Active));
+    scene.simulated_peers[1].behaviour = Behaviour::Unreachable;
+    scene.simulated_peers[0].list = vec![elsewhere.clone()];
+    let moved = scene.relay(1, elsewhere.endpoint.clone());
+    scene.simulated_peers[moved].behaviour = Behaviour::Silent;
+    let is_moving = |scene: &Scene| scene.fake.waiting.iter().any(|sent| sent.to == elsewhere.endpoint);
+    while !is_moving(&scene) {
+        scene.run_seconds(1);
+        assert!(scene.now < Duration::from_secs(2_000), "it is never probed elsewhere");
+    }
+    let refresh = |scene: &Scene| {
+        let timer = scene.manager.timers().iter().find(|timer| timer.task == Task::Refresh).expect("a timer");
+        (timer.is_executing, timer.successes)
+    };
+    let (is_executing, successes) = refresh(&scene);
+    assert!(is_executing);
+    scene.run_seconds(11);
+    assert!(!is_moving(&scene));
+    assert_eq!(refresh(&scene), (false, successes + 1));
 }

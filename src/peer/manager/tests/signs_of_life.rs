@@ -6,10 +6,10 @@ use super::super::signs_of_life::{
     EVICTION_AGE, MAX_SIGN_PROBES_PER_NETWORK, MAX_VERIFICATIONS, MAX_VERIFICATIONS_PER_HOST, SignOfLifeResult,
 };
 use crate::model::NetworkByte;
-use crate::peer::error::FailureKind;
-use crate::peer::io::{PeerIo, VerificationId};
-use crate::peer::manager::{PeerSettings, PreTrustedPeer, PushResult, Pusher};
+use crate::peer::io::{CallId, ValidationOutcome};
+use crate::peer::manager::{PeerSettings, PreTrustedPeer, Pusher};
 use crate::peer::peer_table::State;
+use crate::peer::samples::seeded;
 use crate::peer::testing::{Behaviour, LOCAL, Scene, address_of, info, ip_of, pusher, settings};
 use crate::peer::wire::{Endpoint, MetaData, NodeInfo};
 
@@ -20,19 +20,13 @@ fn alone(others: usize) -> Scene {
     scene
 }
 
-fn greet(scene: &mut Scene, node: &NodeInfo, from: IpAddr) -> SignOfLifeResult {
-    scene.fake.now = scene.now;
-    let now = scene.now();
-    scene.manager.on_sign_of_life(node, from, now, &mut scene.fake)
-}
-
 #[test]
 fn an_unknown_sender_is_answered_and_active_only_after_verification() {
     let mut scene = alone(1);
-    assert_eq!(greet(&mut scene, &info(0), ip_of(0)), SignOfLifeResult::Pending(VerificationId(1)));
+    assert_eq!(scene.greet(&info(0), ip_of(0)), SignOfLifeResult::Pending(CallId(1)));
     assert!(scene.fake.verified.is_empty() && scene.manager.table().is_empty());
     scene.answer_all();
-    assert_eq!(scene.fake.verified, [(VerificationId(1), None)]);
+    assert_eq!(scene.fake.verified, [(CallId(1), None)]);
     assert_eq!(scene.manager.active().0, [info(0)]);
     assert_eq!(scene.asked("/node/peer-list/active"), [0; 0]);
 }
@@ -48,9 +42,9 @@ fn a_sender_that_cannot_be_verified_gets_an_error_and_stays_unknown() {
     ] {
         let mut scene = alone(1);
         scene.simulated_peers[0].behaviour = behaviour.clone();
-        assert_eq!(greet(&mut scene, &info(0), ip_of(0)), SignOfLifeResult::Pending(VerificationId(1)));
+        assert_eq!(scene.greet(&info(0), ip_of(0)), SignOfLifeResult::Pending(CallId(1)));
         scene.run_seconds(11);
-        let [(VerificationId(1), Some(reason))] = &scene.fake.verified[..] else {
+        let [(CallId(1), Some(reason))] = &scene.fake.verified[..] else {
             panic!("{behaviour:?}: {:?}", scene.fake.verified)
         };
         assert!(!reason.is_empty());
@@ -66,7 +60,7 @@ fn an_implausible_sign_of_life_is_ignored_without_a_call() {
     for (node, from) in
         [(NodeInfo { meta_data: of_mainnet, ..info(0) }, ip_of(0)), (elsewhere, ip_of(0)), (info(LOCAL), ip_of(LOCAL))]
     {
-        assert_eq!(greet(&mut scene, &node, from), SignOfLifeResult::Ignored, "{node:?}");
+        assert_eq!(scene.greet(&node, from), SignOfLifeResult::Ignored, "{node:?}");
     }
     assert!(scene.fake.history.is_empty());
 }
@@ -75,21 +69,21 @@ fn an_implausible_sign_of_life_is_ignored_without_a_call() {
 fn a_node_that_is_not_booted_ignores_signs_of_life() {
     let mut scene = Scene::new(settings(&[0]), 1);
     scene.tick();
-    assert_eq!(greet(&mut scene, &info(0), ip_of(0)), SignOfLifeResult::Ignored);
+    assert_eq!(scene.greet(&info(0), ip_of(0)), SignOfLifeResult::Ignored);
 }
 
 #[test]
 fn a_sender_is_called_back_only_at_its_source_address() {
     let mut scene = alone(1);
     let named = NodeInfo { endpoint: Endpoint::http("victim.example", 7890), ..info(0) };
-    assert_eq!(greet(&mut scene, &named, ip_of(0)), SignOfLifeResult::Pending(VerificationId(1)));
+    assert_eq!(scene.greet(&named, ip_of(0)), SignOfLifeResult::Pending(CallId(1)));
     assert_eq!(scene.fake.waiting[0].to, info(0).endpoint);
     // An IPv4-mapped IPv6 address is the same address.
     let IpAddr::V4(v4) = ip_of(0) else { panic!("IPv4") };
-    assert_eq!(greet(&mut scene, &info(0), v4.to_ipv6_mapped().into()), SignOfLifeResult::Pending(VerificationId(2)));
+    assert_eq!(scene.greet(&info(0), v4.to_ipv6_mapped().into()), SignOfLifeResult::Pending(CallId(2)));
     let v6: IpAddr = "2001:db8::5".parse().expect("an address");
     let there = NodeInfo { endpoint: Endpoint::http("[2001:db8:0:0:0:0:0:5]", 80), ..info(0) };
-    assert_eq!(greet(&mut scene, &there, v6), SignOfLifeResult::Pending(VerificationId(3)));
+    assert_eq!(scene.greet(&there, v6), SignOfLifeResult::Pending(CallId(3)));
     assert_eq!(scene.fake.waiting[2].to.to_string(), "http://[2001:db8::5]:80");
 }
 
@@ -107,16 +101,16 @@ fn verifications_are_limited_in_total_and_per_host() {
     let mut scene = alone(0);
     for port in 1..=MAX_VERIFICATIONS_PER_HOST {
         let node = stranger("20.0.8.1", port);
-        assert!(matches!(greet(&mut scene, &node, ip("20.0.8.1")), SignOfLifeResult::Pending(_)));
+        assert!(matches!(scene.greet(&node, ip("20.0.8.1")), SignOfLifeResult::Pending(_)));
     }
-    assert!(matches!(greet(&mut scene, &stranger("20.0.8.1", 99), ip("20.0.8.1")), SignOfLifeResult::Failed(_)));
+    assert!(matches!(scene.greet(&stranger("20.0.8.1", 99), ip("20.0.8.1")), SignOfLifeResult::Failed(_)));
     for node in 1..=MAX_VERIFICATIONS - MAX_VERIFICATIONS_PER_HOST {
-        assert!(matches!(greet(&mut scene, &info(node), ip_of(node)), SignOfLifeResult::Pending(_)), "{node}");
+        assert!(matches!(scene.greet(&info(node), ip_of(node)), SignOfLifeResult::Pending(_)), "{node}");
     }
     assert_eq!(scene.fake.waiting.len(), MAX_VERIFICATIONS);
     scene.answer_all();
     assert_eq!(scene.fake.verified.len(), MAX_VERIFICATIONS);
-    assert!(matches!(greet(&mut scene, &info(100), ip_of(100)), SignOfLifeResult::Pending(_)));
+    assert!(matches!(scene.greet(&info(100), ip_of(100)), SignOfLifeResult::Pending(_)));
 }
 
 #[test]
@@ -126,14 +120,14 @@ fn a_full_verification_table_evicts_from_the_host_with_the_most_slots() {
         (1..=MAX_VERIFICATIONS / MAX_VERIFICATIONS_PER_HOST).map(|host| format!("66.0.{host}.1")).collect();
     for host in &hosts {
         for port in 1..=MAX_VERIFICATIONS_PER_HOST {
-            assert!(matches!(greet(&mut scene, &stranger(host, port), ip(host)), SignOfLifeResult::Pending(_)));
+            assert!(matches!(scene.greet(&stranger(host, port), ip(host)), SignOfLifeResult::Pending(_)));
         }
     }
     let waiting: Vec<_> = scene.fake.waiting.iter().map(|sent| sent.call).collect();
-    let honest = greet(&mut scene, &info(0), ip_of(0));
+    let honest = scene.greet(&info(0), ip_of(0));
     assert!(matches!(honest, SignOfLifeResult::Pending(_)), "{honest:?}");
     // The oldest slot was evicted with its request, and its sender gets an answer.
-    assert_eq!(scene.fake.verified, [(VerificationId(1), Some("too many signs of life at once".to_owned()))]);
+    assert_eq!(scene.fake.verified, [(CallId(1), Some("too many signs of life at once".to_owned()))]);
     assert_eq!(scene.fake.waiting.len(), MAX_VERIFICATIONS);
     assert!(scene.fake.waiting.iter().all(|sent| sent.call != waiting[0]));
     assert_eq!(scene.manager.outstanding_calls().len(), MAX_VERIFICATIONS);
@@ -148,17 +142,17 @@ fn hosts_with_one_verification_slot_are_evicted_only_after_two_seconds() {
         (0..MAX_VERIFICATIONS)
             .filter(|host| {
                 let host = format!("66.0.{host}.1");
-                matches!(greet(scene, &stranger(&host, 1), ip(&host)), SignOfLifeResult::Pending(_))
+                matches!(scene.greet(&stranger(&host, 1), ip(&host)), SignOfLifeResult::Pending(_))
             })
             .count()
     };
     assert_eq!(greet_all(&mut scene), MAX_VERIFICATIONS);
     scene.now += EVICTION_AGE - Duration::from_millis(1);
-    assert!(matches!(greet(&mut scene, &info(0), ip_of(0)), SignOfLifeResult::Failed(_)));
+    assert!(matches!(scene.greet(&info(0), ip_of(0)), SignOfLifeResult::Failed(_)));
     scene.now += Duration::from_millis(1);
     // They do not evict each other, and asking again renews nothing.
     assert_eq!(greet_all(&mut scene), 0);
-    assert!(matches!(greet(&mut scene, &info(0), ip_of(0)), SignOfLifeResult::Pending(_)));
+    assert!(matches!(scene.greet(&info(0), ip_of(0)), SignOfLifeResult::Pending(_)));
     assert_eq!(scene.fake.waiting.len(), MAX_VERIFICATIONS);
     scene.answer_all();
     assert_eq!(scene.state(0), Some(State::Active));
@@ -171,19 +165,16 @@ fn a_network_with_many_hosts_does_not_regain_evicted_verification_slots() {
         for number in 0..MAX_VERIFICATIONS {
             let host = host(number);
             let node = stranger(&if host.contains(':') { format!("[{host}]") } else { host.clone() }, 1);
-            assert!(matches!(greet(&mut scene, &node, ip(&host)), SignOfLifeResult::Pending(_)));
+            assert!(matches!(scene.greet(&node, ip(&host)), SignOfLifeResult::Pending(_)));
         }
         scene.simulated_peers.iter_mut().for_each(|other| other.behaviour = Behaviour::Silent);
         for honest in 0..10 {
-            assert!(
-                matches!(greet(&mut scene, &info(honest), ip_of(honest)), SignOfLifeResult::Pending(_)),
-                "{honest}"
-            );
+            assert!(matches!(scene.greet(&info(honest), ip_of(honest)), SignOfLifeResult::Pending(_)), "{honest}");
             scene.now += EVICTION_AGE;
             // Another host of the network evicts only a slot of its own network.
             let again = host(200 + honest);
             let node = stranger(&if again.contains(':') { format!("[{again}]") } else { again.clone() }, 1);
-            greet(&mut scene, &node, ip(&again));
+            scene.greet(&node, ip(&again));
             let is_honest = |number: usize| scene.fake.waiting.iter().any(|sent| sent.to == info(number).endpoint);
             assert!((0..=honest).all(is_honest), "{honest}");
         }
@@ -195,11 +186,11 @@ fn a_verification_slot_is_evicted_only_for_a_reachable_endpoint() {
     let mut scene = alone(0);
     for host in 0..MAX_VERIFICATIONS {
         let host = format!("66.0.{host}.1");
-        assert!(matches!(greet(&mut scene, &stranger(&host, 1), ip(&host)), SignOfLifeResult::Pending(_)));
+        assert!(matches!(scene.greet(&stranger(&host, 1), ip(&host)), SignOfLifeResult::Pending(_)));
     }
     scene.now += EVICTION_AGE;
     let nowhere = NodeInfo { endpoint: Endpoint { port: 0, ..info(0).endpoint }, ..info(0) };
-    assert!(matches!(greet(&mut scene, &nowhere, ip_of(0)), SignOfLifeResult::Failed(_)));
+    assert!(matches!(scene.greet(&nowhere, ip_of(0)), SignOfLifeResult::Failed(_)));
     assert!(scene.fake.verified.is_empty() && scene.fake.waiting.len() == MAX_VERIFICATIONS);
 }
 
@@ -208,24 +199,23 @@ fn probes_after_signs_of_life_are_limited_per_network() {
     const OTHERS: usize = 4 * MAX_SIGN_PROBES_PER_NETWORK;
     let mut scene = alone(OTHERS);
     for number in 0..OTHERS {
-        greet(&mut scene, &info(number), ip_of(number));
+        scene.greet(&info(number), ip_of(number));
         scene.answer_all();
     }
     scene.simulated_peers.iter_mut().for_each(|other| other.behaviour = Behaviour::Unreachable);
     scene.run_seconds(3_600);
     scene.simulated_peers.iter_mut().for_each(|other| other.behaviour = Behaviour::Silent);
     scene.fake.waiting.clear();
-    let known: Vec<_> =
-        (0..OTHERS).filter(|number| scene.state(*number) == Some(State::Failed(FailureKind::Inactive))).collect();
+    let known: Vec<_> = (0..OTHERS).filter(|number| scene.state(*number) == Some(State::Inactive)).collect();
     assert!(known.len() > 2 * MAX_SIGN_PROBES_PER_NETWORK, "{known:?}");
     let looks = |scene: &Scene| scene.fake.waiting.len();
     for (place, number) in known.iter().enumerate() {
         let host = format!("66.0.0.{place}");
-        greet(&mut scene, &NodeInfo { endpoint: Endpoint::http(host.clone(), 1), ..info(*number) }, ip(&host));
+        scene.greet(&NodeInfo { endpoint: Endpoint::http(host.clone(), 1), ..info(*number) }, ip(&host));
     }
     assert_eq!(looks(&scene), MAX_SIGN_PROBES_PER_NETWORK);
     let last = *known.last().expect("a node");
-    greet(&mut scene, &NodeInfo { endpoint: Endpoint::http("77.0.0.1", 1), ..info(last) }, ip("77.0.0.1"));
+    scene.greet(&NodeInfo { endpoint: Endpoint::http("77.0.0.1", 1), ..info(last) }, ip("77.0.0.1"));
     assert_eq!(looks(&scene), MAX_SIGN_PROBES_PER_NETWORK + 1);
 }
 
@@ -244,7 +234,7 @@ fn pre_trusted_peers_keep_their_endpoint_whatever_the_network_reports() {
         scene.tick();
         scene.answer_all();
         // Before the first answer.
-        (0..50).for_each(|_| assert_eq!(greet(&mut scene, &relayed, ip("66.6.6.6")), SignOfLifeResult::Ignored));
+        (0..50).for_each(|_| assert_eq!(scene.greet(&relayed, ip("66.6.6.6")), SignOfLifeResult::Ignored));
         check(&scene, "at the start");
         assert_eq!(
             scene.state(0),
@@ -259,16 +249,16 @@ fn pre_trusted_peers_keep_their_endpoint_whatever_the_network_reports() {
         if is_silent {
             scene.simulated_peers[0].behaviour = Behaviour::Unreachable;
             scene.run_seconds(200);
-            assert_eq!(scene.state(0), Some(State::Failed(FailureKind::Inactive)));
+            assert_eq!(scene.state(0), Some(State::Inactive));
         }
         for _ in 0..100 {
-            greet(&mut scene, &relayed, ip("66.6.6.6"));
+            scene.greet(&relayed, ip("66.6.6.6"));
             scene.run_seconds(7);
             check(&scene, "later");
         }
         scene.simulated_peers[0].behaviour = Behaviour::Good;
         scene.run_seconds(61);
-        greet(&mut scene, &relayed, ip("66.6.6.6"));
+        scene.greet(&relayed, ip("66.6.6.6"));
         scene.answer_all();
         check(&scene, "back");
         assert_eq!(scene.state(0), Some(State::Active), "whoever says so, it is there");
@@ -284,11 +274,11 @@ fn a_known_peer_moves_only_after_a_minute_without_an_answer_and_loses_its_histor
     scene.simulated_peers[0].list = vec![info(1)];
     scene.run_seconds(10);
     let now = scene.now();
-    scene.manager.record_push(&pusher(1), PushResult::Useful, now);
+    scene.manager.record_push(&pusher(1), ValidationOutcome::Useful, now);
     assert_eq!(scene.experience(1), (1, 0));
     // It keeps its endpoint while it answers there.
     for _ in 0..40 {
-        greet(&mut scene, &relayed, ip("66.6.6.6"));
+        scene.greet(&relayed, ip("66.6.6.6"));
         scene.run_seconds(10);
     }
     assert_eq!((scene.place(1), scene.state(1)), (Some(info(1).endpoint), Some(State::Active)));
@@ -300,7 +290,7 @@ fn a_known_peer_moves_only_after_a_minute_without_an_answer_and_loses_its_histor
     while scene.place(1) == Some(info(1).endpoint) {
         scene.run_seconds(5);
         failed_at = failed_at.or_else(|| (scene.state(1) != Some(State::Active)).then_some(scene.now));
-        greet(&mut scene, &relayed, ip("66.6.6.6"));
+        scene.greet(&relayed, ip("66.6.6.6"));
         scene.answer_all();
         assert!(scene.now < Duration::from_secs(2_000), "it never moves");
     }
@@ -310,9 +300,9 @@ fn a_known_peer_moves_only_after_a_minute_without_an_answer_and_loses_its_histor
     assert_eq!((scene.experience(1), scene.trust(1)), ((0, 0), None), "nobody trusts it for what it was elsewhere");
     // A push from the known endpoint gives no credit to the other endpoint.
     let now = scene.now();
-    scene.manager.record_push(&pusher(1), PushResult::Useful, now);
+    scene.manager.record_push(&pusher(1), ValidationOutcome::Useful, now);
     assert_eq!(scene.experience(1), (0, 0));
-    scene.manager.record_push(&Pusher { from: ip("66.6.6.6"), ..pusher(1) }, PushResult::Useful, now);
+    scene.manager.record_push(&Pusher { from: ip("66.6.6.6"), ..pusher(1) }, ValidationOutcome::Useful, now);
     assert_eq!(scene.experience(1), (1, 0));
 }
 
@@ -323,7 +313,7 @@ fn taken_for_a_relay() -> (Scene, NodeInfo) {
     let relay = scene.relay(1, there.clone());
     scene.run_seconds(10);
     let relayed = NodeInfo { endpoint: there, ..info(1) };
-    greet(&mut scene, &relayed, ip("66.6.6.6"));
+    scene.greet(&relayed, ip("66.6.6.6"));
     scene.answer_all();
     assert_eq!(scene.place(1), Some(relayed.endpoint.clone()));
     scene.simulated_peers[relay].behaviour = Behaviour::Unreachable;
@@ -336,8 +326,8 @@ fn pushes_from_another_address_do_not_keep_an_unresponsive_endpoint() {
     for _ in 0..40 {
         scene.run_seconds(10);
         let now = scene.now();
-        scene.manager.record_push(&pusher(1), PushResult::Useful, now);
-        greet(&mut scene, &info(1), ip_of(1));
+        scene.manager.record_push(&pusher(1), ValidationOutcome::Useful, now);
+        scene.greet(&info(1), ip_of(1));
         scene.answer_all();
     }
     assert_eq!((scene.place(1), scene.state(1)), (Some(info(1).endpoint), Some(State::Active)));
@@ -348,15 +338,15 @@ fn a_push_from_any_loopback_address_counts_for_a_local_peer() {
     let mut scene = Scene::new(settings(&[]), 0);
     let relay = scene.relay(1, Endpoint::http("127.0.0.2", 7890));
     scene.tick();
-    greet(&mut scene, &NodeInfo { endpoint: Endpoint::http("127.0.0.2", 7890), ..info(1) }, ip("127.0.0.2"));
+    scene.greet(&NodeInfo { endpoint: Endpoint::http("127.0.0.2", 7890), ..info(1) }, ip("127.0.0.2"));
     scene.answer_all();
     scene.simulated_peers[relay].behaviour = Behaviour::Unreachable;
     scene.run_seconds(200);
-    assert_eq!(scene.state(1), Some(State::Failed(FailureKind::Inactive)));
+    assert_eq!(scene.state(1), Some(State::Inactive));
     let now = scene.now();
-    scene.manager.record_push(&pusher(1), PushResult::Useful, now);
-    assert_eq!(scene.state(1), Some(State::Failed(FailureKind::Inactive)));
-    scene.manager.record_push(&Pusher { from: ip("127.0.0.1"), ..pusher(1) }, PushResult::Useful, now);
+    scene.manager.record_push(&pusher(1), ValidationOutcome::Useful, now);
+    assert_eq!(scene.state(1), Some(State::Inactive));
+    scene.manager.record_push(&Pusher { from: ip("127.0.0.1"), ..pusher(1) }, ValidationOutcome::Useful, now);
     assert_eq!((scene.state(1), scene.experience(1)), (Some(State::Active), (1, 0)));
 }
 
@@ -372,18 +362,18 @@ fn a_sign_of_life_after_a_failed_probe_probes_its_source_address() {
     };
     fails(&mut scene);
     scene.run_seconds(10);
-    greet(&mut scene, &info(1), ip_of(1));
+    scene.greet(&info(1), ip_of(1));
     scene.answer_all();
     assert_eq!(scene.place(1), Some(relayed.endpoint.clone()), "it has not been away for a minute");
     fails(&mut scene);
     let asked = scene.fake.history.len();
     // The relay was there before, which does not lock the peer out; nor is it probed for each of its signs.
     (0..20).for_each(|_| {
-        _ = greet(&mut scene, &NodeInfo { endpoint: Endpoint::http("66.6.6.7", 1), ..info(1) }, ip("66.6.6.7"))
+        _ = scene.greet(&NodeInfo { endpoint: Endpoint::http("66.6.6.7", 1), ..info(1) }, ip("66.6.6.7"))
     });
     scene.answer_all();
     assert_eq!(scene.fake.history.len(), asked + 1);
-    greet(&mut scene, &info(1), ip_of(1));
+    scene.greet(&info(1), ip_of(1));
     scene.answer_all();
     assert_eq!((scene.place(1), scene.state(1)), (Some(info(1).endpoint), Some(State::Active)));
 }
@@ -394,15 +384,15 @@ fn a_loading_peer_is_busy_and_keeps_its_endpoint() {
     let mut scene = Scene::new(settings(&[]), 1);
     scene.relay(0, there.clone());
     scene.tick();
-    greet(&mut scene, &info(0), ip_of(0));
+    scene.greet(&info(0), ip_of(0));
     scene.answer_all();
     scene.simulated_peers[0].behaviour = Behaviour::Status(503, Some("NIS_ILLEGAL_STATE_LOADING_CHAIN"));
     for _ in 0..20 {
         scene.run_seconds(61);
-        greet(&mut scene, &NodeInfo { endpoint: there.clone(), ..info(0) }, ip("66.6.6.6"));
+        scene.greet(&NodeInfo { endpoint: there.clone(), ..info(0) }, ip("66.6.6.6"));
         scene.answer_all();
     }
-    assert_eq!((scene.place(0), scene.state(0)), (Some(info(0).endpoint), Some(State::Failed(FailureKind::Busy))));
+    assert_eq!((scene.place(0), scene.state(0)), (Some(info(0).endpoint), Some(State::Busy)));
 }
 
 #[test]
@@ -411,7 +401,7 @@ fn a_configured_endpoint_replaces_the_known_one_and_is_probed() {
     let there = Endpoint::http("66.6.6.6", 7890);
     scene.relay(0, there.clone());
     scene.tick();
-    greet(&mut scene, &NodeInfo { endpoint: there.clone(), ..info(0) }, ip("66.6.6.6"));
+    scene.greet(&NodeInfo { endpoint: there.clone(), ..info(0) }, ip("66.6.6.6"));
     scene.answer_all();
     assert_eq!((scene.place(0), scene.state(0)), (Some(there), Some(State::Active)));
     scene.manager.add_pre_trusted_peers(vec![PreTrustedPeer::Node(info(0))]);
@@ -430,19 +420,19 @@ fn a_useful_push_or_an_answer_makes_a_peer_active() {
     scene.run_seconds(10);
     scene.simulated_peers[0].behaviour = Behaviour::Unreachable;
     scene.run_seconds(200);
-    assert_eq!(scene.state(0), Some(State::Failed(FailureKind::Inactive)));
+    assert_eq!(scene.state(0), Some(State::Inactive));
     let now = scene.now();
-    for result in [PushResult::Neutral, PushResult::Harmful] {
+    for result in [ValidationOutcome::Neutral, ValidationOutcome::Harmful] {
         scene.manager.record_push(&pusher(0), result, now);
-        assert_eq!(scene.state(0), Some(State::Failed(FailureKind::Inactive)), "{result:?}");
+        assert_eq!(scene.state(0), Some(State::Inactive), "{result:?}");
     }
     let elsewhere = Pusher { from: ip("66.6.6.6"), ..pusher(0) };
-    scene.manager.record_push(&elsewhere, PushResult::Useful, now);
+    scene.manager.record_push(&elsewhere, ValidationOutcome::Useful, now);
     assert_eq!((scene.state(0), scene.place(0)), (Some(State::Active), Some(info(0).endpoint)));
     assert!(scene.manager.has_active_node());
     // The same by an answer: it is asked for its chain, as no other pre-trusted peer answers.
     scene.run_seconds(70);
-    assert_eq!(scene.state(0), Some(State::Failed(FailureKind::Inactive)));
+    assert_eq!(scene.state(0), Some(State::Inactive));
     scene.simulated_peers[0].behaviour = Behaviour::Good;
     scene.run_seconds(4);
     assert_eq!(scene.state(0), Some(State::Active));
@@ -465,7 +455,7 @@ fn an_answer_to_any_request_makes_a_peer_active() {
         let sent = scene.fake.waiting.pop_front().expect("a request");
         scene.simulated_peers[0].behaviour = Behaviour::Unreachable;
         scene.run_seconds(200);
-        assert_eq!(scene.state(0), Some(State::Failed(FailureKind::Inactive)), "{path}");
+        assert_eq!(scene.state(0), Some(State::Inactive), "{path}");
         scene.simulated_peers[0].behaviour = Behaviour::Good;
         let reply = scene.reply(&sent);
         scene.end(sent.call, reply);
@@ -477,10 +467,11 @@ fn an_answer_to_any_request_makes_a_peer_active() {
 fn the_second_peer_of_a_small_network_is_trusted_and_shared_within_a_minute() {
     let mut scene = Scene::new(settings(&[0]), 2);
     scene.run_seconds(100);
-    greet(&mut scene, &info(1), ip_of(1));
+    scene.greet(&info(1), ip_of(1));
     scene.run_seconds(60);
     assert!(scene.trust(1).is_some_and(|trust| trust > 0.0));
-    assert!((0..20).any(|_| scene.manager.peers_to_share(&mut || scene.fake.random()).0.contains(&info(1))));
+    let mut random = seeded(1);
+    assert!((0..20).any(|_| scene.manager.peers_to_share(&mut random).0.contains(&info(1))));
 }
 
 #[test]
@@ -489,11 +480,12 @@ fn active_peers_that_are_not_selected_are_shared_up_to_the_node_limit() {
         let mut scene = Scene::new(PeerSettings { node_limit: limit, ..settings(&[0]) }, 6);
         scene.run_seconds(100);
         for node in 1..6 {
-            greet(&mut scene, &info(node), ip_of(node));
+            scene.greet(&info(node), ip_of(node));
             scene.answer_all();
         }
         // Trust was calculated before they appeared: only the pre-trusted peer is selected.
-        let lists: Vec<_> = (0..60).map(|_| scene.manager.peers_to_share(&mut || scene.fake.random()).0).collect();
+        let mut random = seeded(1);
+        let lists: Vec<_> = (0..60).map(|_| scene.manager.peers_to_share(&mut random).0).collect();
         for list in &lists {
             let named: BTreeSet<_> = list.iter().map(|node| node.identity.key).collect();
             assert_eq!((list.len(), named.len()), (reported, reported), "limit {limit}");
@@ -507,24 +499,24 @@ fn a_sign_of_life_of_a_failed_peer_causes_a_probe_at_most_once_a_minute() {
     let mut scene = Scene::new(settings(&[0, 1]), 2);
     scene.simulated_peers[1].behaviour = Behaviour::Broken;
     scene.run_seconds(20);
-    assert_eq!(scene.state(1), Some(State::Failed(FailureKind::Failure)));
+    assert_eq!(scene.state(1), Some(State::Failure));
     let looks = |scene: &Scene| scene.asked("/node/peer-list/active").iter().filter(|node| **node == 1).count();
     scene.simulated_peers[1].behaviour = Behaviour::SilentAt("/node/peer-list/active");
     // Its failure is less than a minute old.
-    greet(&mut scene, &info(1), ip_of(1));
+    scene.greet(&info(1), ip_of(1));
     scene.answer_all();
-    assert_eq!((scene.state(1), looks(&scene)), (Some(State::Failed(FailureKind::Failure)), 0));
+    assert_eq!((scene.state(1), looks(&scene)), (Some(State::Failure), 0));
     scene.now += Duration::from_secs(45);
     for _ in 0..3 {
-        greet(&mut scene, &info(1), ip_of(1));
+        scene.greet(&info(1), ip_of(1));
         scene.answer_all();
     }
     assert_eq!(looks(&scene), 1);
     scene.run_seconds(11);
-    assert_eq!(scene.state(1), Some(State::Failed(FailureKind::Busy)), "it gets the state that follows");
+    assert_eq!(scene.state(1), Some(State::Busy), "it gets the state that follows");
     scene.simulated_peers[1].behaviour = Behaviour::Good;
     scene.now += Duration::from_secs(60);
-    greet(&mut scene, &info(1), ip_of(1));
+    scene.greet(&info(1), ip_of(1));
     scene.answer_all();
     assert_eq!(scene.state(1), Some(State::Active));
 }
@@ -534,7 +526,7 @@ fn a_sign_of_life_of_an_active_peer_changes_nothing() {
     let mut scene = Scene::new(settings(&[0]), 1);
     scene.run_seconds(1);
     scene.simulated_peers[0].info.identity.name = Some("renamed".to_owned());
-    greet(&mut scene, &info(0), ip_of(0));
+    scene.greet(&info(0), ip_of(0));
     scene.answer_all();
     assert_eq!(scene.manager.active().0, [info(0)]);
     assert!(scene.fake.waiting.is_empty() && scene.asked("/node/info").len() == 1, "nobody is asked");
@@ -550,7 +542,7 @@ fn a_probe_after_a_sign_of_life_adds_no_gossip_to_a_refresh() {
     scene.run_seconds(115);
     assert!(scene.fake.waiting.iter().any(|sent| sent.request.path == "/node/info"));
     (scene.simulated_peers[1].behaviour, scene.simulated_peers[1].list) = (Behaviour::Good, vec![info(2)]);
-    greet(&mut scene, &info(1), ip_of(1));
+    scene.greet(&info(1), ip_of(1));
     scene.run_seconds(10);
     assert_eq!((scene.state(1), scene.state(2)), (Some(State::Active), None));
 }

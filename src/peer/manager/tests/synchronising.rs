@@ -71,8 +71,8 @@ fn pulled() -> Scene {
 #[test]
 fn the_sync_peer_is_credited_with_the_validation_outcome_of_its_blocks() {
     for (verdict, experience) in [
-        (ValidationOutcome::Better, (1, 0)),
-        (ValidationOutcome::Bad, (0, 1)),
+        (ValidationOutcome::Useful, (1, 0)),
+        (ValidationOutcome::Harmful, (0, 1)),
         (ValidationOutcome::Neutral, (0, 0)),
         (ValidationOutcome::TooDeep, (0, 0)),
     ] {
@@ -95,7 +95,7 @@ fn the_sync_peer_is_credited_with_the_validation_outcome_of_its_blocks() {
 
 #[test]
 fn a_moved_sync_peer_is_not_credited_with_blocks_from_its_former_endpoint() {
-    for verdict in [ValidationOutcome::Better, ValidationOutcome::Bad] {
+    for verdict in [ValidationOutcome::Useful, ValidationOutcome::Harmful] {
         let mut scene = pulled();
         let elsewhere = NodeInfo { endpoint: Endpoint::http("66.6.6.6", 7890), ..info(0) };
         scene.manager.add_pre_trusted_peers(vec![PreTrustedPeer::Node(elsewhere)]);
@@ -111,7 +111,7 @@ fn synchronisation_waits_until_the_blocks_are_validated() {
     scene.run_seconds(100);
     assert_eq!(scene.asked("/chain/score").len(), 1);
     let now = scene.now();
-    scene.manager.on_blocks_validated(&address_of(0), ValidationOutcome::Better, now);
+    scene.manager.on_blocks_validated(&address_of(0), ValidationOutcome::Useful, now);
     scene.run_seconds(4);
     assert_eq!(scene.asked("/chain/score").len(), 2, "three seconds later");
 }
@@ -120,8 +120,8 @@ fn synchronisation_waits_until_the_blocks_are_validated() {
 fn a_successful_synchronisation_may_continue_without_delay() {
     let mut scene = pulled();
     let now = scene.now();
-    scene.manager.on_blocks_validated(&address_of(0), ValidationOutcome::Better, now);
-    scene.manager.synchronise_soon(now);
+    scene.manager.on_blocks_validated(&address_of(0), ValidationOutcome::Useful, now);
+    scene.manager.synchronise_soon();
     scene.tick();
     assert_eq!(scene.asked("/chain/score").len(), 2);
 }
@@ -183,7 +183,7 @@ fn the_block_request_size_halves_on_failure_and_doubles_on_success() {
             coming.push(transactions);
             answer(&mut scene, List(vec![block(2)]));
             let now = scene.now();
-            scene.manager.on_blocks_validated(&address_of(0), ValidationOutcome::Better, now);
+            scene.manager.on_blocks_validated(&address_of(0), ValidationOutcome::Useful, now);
         }
     }
     assert_eq!(failing, [10_000, 5_000, 2_500, 1_250, 625, 625, 625]);

@@ -5,13 +5,13 @@
 
 use std::collections::BTreeSet;
 
-use super::fan_out::FanOutQuery;
-use super::request_queue::{Request, RequestKind};
-use super::{Manager, PeerSettings};
+use super::queries::FanOut;
+use super::requests::RequestKind;
+use super::{Manager, PeerSettings, Phase};
 use crate::model::{Block, Hash256, Transaction};
-use crate::peer::io::{Now, PeerIo};
+use crate::peer::io::Now;
 use crate::peer::schedule::Task;
-use crate::peer::wire::{EncodedRequest, Endpoint, List, Message, SecureEntity, limits};
+use crate::peer::wire::{List, Message, SecureEntity, limits};
 
 /// Maximum number of transactions in the relay buffer.
 pub const MAX_BUFFERED: usize = 2_000;
@@ -53,7 +53,10 @@ impl Manager {
     /// queued already or there is no room.
     pub fn queue_transaction(&mut self, transaction: Transaction, hash: Hash256) -> bool {
         let buffer = &mut self.relay_buffer;
-        if !self.phase.is_booted() || buffer.hashes.len() >= MAX_BUFFERED || buffer.hashes.contains(&hash) {
+        if !matches!(self.phase, Phase::Running(_))
+            || buffer.hashes.len() >= MAX_BUFFERED
+            || buffer.hashes.contains(&hash)
+        {
             return false;
         }
         let signed = SecureEntity::sign(transaction, &self.keys, self.local.identity.name.clone());
@@ -68,28 +71,29 @@ impl Manager {
     }
 
     /// Relays a block, signed with this node's key.
-    pub fn push_block(&mut self, block: Block, now: Now, io: &mut impl PeerIo) {
+    pub fn push_block(&mut self, block: Block, now: Now) {
+        self.now = now;
         if !self.is_booted() {
             return;
         }
         let block = SecureEntity::sign(block, &self.keys, self.local.identity.name.clone());
-        self.push(&Message::PushBlock(&block), io);
-        self.requests.send(now, io);
+        self.push(&Message::PushBlock(&block));
+        self.send_requests();
     }
 
     /// Relays the buffered transactions. The answers are ignored.
-    pub(super) fn flush_buffer(&mut self, now: Now, io: &mut impl PeerIo) {
+    pub(super) fn flush_buffer(&mut self) {
         let RelayBuffer { transactions, .. } = std::mem::take(&mut self.relay_buffer);
         if !transactions.0.is_empty() {
-            self.push(&Message::PushTransactions(&transactions), io);
+            self.push(&Message::PushTransactions(&transactions));
         }
-        self.end_task(Task::BroadcastOfBuffer, true, now);
+        self.end_task(Task::BroadcastOfBuffer, true);
     }
 
-    fn push(&mut self, message: &Message<'_>, io: &mut impl PeerIo) {
+    fn push(&mut self, message: &Message<'_>) {
         let request = message.request(self.settings.format);
-        for sync_peer in self.select_peers(io) {
-            if !self.queue_message(&sync_peer.endpoint, request.clone(), RequestKind::Push) {
+        for sync_peer in self.select_peers() {
+            if !self.queue_message(&sync_peer.endpoint, &request, RequestKind::Push) {
                 log::debug!("no room in the request queue: {} is not sent {}", sync_peer.endpoint, request.path);
             }
         }
@@ -98,44 +102,34 @@ impl Manager {
     /// Sends signs of life to peers selected by trust, and to active peers that have not received one lately. Peers
     /// without trust are never selected; such a peer may know an old address of this node and learns the new one only
     /// here.
-    pub(super) fn send_signs_of_life(&mut self, now: Now, io: &mut impl PeerIo) {
+    pub(super) fn send_signs_of_life(&mut self) {
         let request = Message::SignOfLife(&self.local).request(self.settings.format);
-        let mut receivers = self.select_peers(io);
+        let mut receivers = self.select_peers();
         let drawn: Vec<_> = receivers.iter().map(|node| self.address_of(node)).collect();
         let more = MAX_SIGNS_OF_LIFE.saturating_sub(drawn.len());
         receivers.extend(self.infos(self.table.due_for_sign_of_life(
             &drawn,
-            now.monotonic,
+            self.now.monotonic,
             more,
             MAX_SIGNS_OF_LIFE_PER_NETWORK,
         )));
         let mut sent = 0;
         for node in receivers {
-            if self.queue_message(&node.endpoint, request.clone(), RequestKind::SignOfLife) {
-                self.table.record_sign_sent(&self.address_of(&node), now.monotonic);
+            if self.queue_message(&node.endpoint, &request, RequestKind::SignOfLife) {
+                self.table.record_sign_sent(&self.address_of(&node), self.now.monotonic);
                 sent += 1;
             }
         }
-        self.signs_of_life = FanOutQuery::new(sent);
+        self.signs_of_life = FanOut::new(sent);
         if self.signs_of_life.is_over() {
-            self.end_task(Task::Broadcast, true, now);
+            self.end_task(Task::Broadcast, true);
         }
     }
 
     /// Processes the answer to a sign of life, or its failure.
-    pub(super) fn on_sign_of_life_reply(&mut self, now: Now) {
+    pub(super) fn on_sign_of_life_reply(&mut self) {
         if self.signs_of_life.record(Some(())).is_some() {
-            self.end_task(Task::Broadcast, true, now);
+            self.end_task(Task::Broadcast, true);
         }
-    }
-
-    /// Queues a request without a challenge. Returns whether there was room.
-    pub(super) fn queue_message(
-        &mut self,
-        endpoint: &Endpoint,
-        outgoing: EncodedRequest,
-        purpose: RequestKind,
-    ) -> bool {
-        self.requests.enqueue(Request { endpoint: endpoint.clone(), outgoing, kind: purpose, proof: None })
     }
 }

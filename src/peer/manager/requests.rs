@@ -9,17 +9,19 @@
 //! | waiting requests | requests that cannot be sent yet | [`MAX_WAITING`] |
 //! | bodies of both | requests | [`MAX_BYTES`], of pushes [`MAX_PUSHED_BYTES`] |
 //! | pushes to one peer | new blocks and transactions | [`MAX_PUSHES_PER_TARGET`] |
-//! | targets with counters | requests of the last second | [`MAX_TARGETS`], of about 1 kB |
+//! | peers with counters | requests of the last second | [`MAX_TARGETS`], of about 1 kB |
 //! | latest calls | requests | [`MAX_LATEST_CALLS`] |
 
 use std::collections::{BTreeMap, VecDeque};
+use std::net::IpAddr;
 use std::time::Duration;
 
-use super::probes::ProbeId;
+use super::probes::Probe;
+use super::synchronisation::Synchronisation;
 use crate::crypto::PublicKey;
 use crate::model::{Address, Height, Timestamp};
-use crate::peer::block_download::{DownloadQuery, DownloadRequestId};
-use crate::peer::io::{CallId, MaxHeightQueryId, Now, PeerIo, VerificationId};
+use crate::peer::block_download::DownloadRequest;
+use crate::peer::io::{Action, CallId, MaxHeightQueryId, Now, Reply};
 use crate::peer::wire::{Challenge, EncodedRequest, Endpoint};
 
 /// Maximum number of requests in flight.
@@ -43,13 +45,13 @@ pub const MAX_TARGETS: usize = 2_000;
 /// Maximum number of calls in the list of latest calls.
 pub const MAX_LATEST_CALLS: usize = 50;
 
-/// Kind of a request, which selects the handler of its answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Kind of a request, which selects the handler of its answer, and what the handler needs.
+#[derive(Debug)]
 pub enum RequestKind {
     /// Queries a peer's identity or its peers.
-    Probe(ProbeId),
-    /// Queries the identity of the sender of a sign of life.
-    Verification(VerificationId),
+    Probe(Box<Probe>),
+    /// Queries the identity of the sender of a sign of life, which came from a host at a time.
+    Verification(IpAddr, Duration),
     /// Sends a sign of life.
     SignOfLife,
     /// Queries this node's address as the peer sees it, before joining the network.
@@ -65,15 +67,21 @@ pub enum RequestKind {
     /// Queries a peer's experiences.
     Experiences(Address),
     /// Compares chains with the sync peer.
-    Synchronisation,
+    Synchronisation(Box<Synchronisation>),
     /// Queries the hashes from a height on, to see whether the peer's chain forked below.
     LowestHash(Address, Height),
-    /// Queries unconfirmed transactions.
-    Unconfirmed,
+    /// Queries unconfirmed transactions, at this time.
+    Unconfirmed(Address, Duration),
     /// Queries hashes or blocks for a block download.
-    BlockDownload(DownloadRequestId, DownloadQuery),
+    BlockDownload(DownloadRequest),
     /// Pushes blocks or transactions.
     Push,
+}
+
+impl RequestKind {
+    fn is_push(&self) -> bool {
+        matches!(self, RequestKind::Push)
+    }
 }
 
 /// Proof of identity that an answer must contain.
@@ -86,12 +94,12 @@ pub struct Proof {
 }
 
 /// Request to send.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Request {
     /// Destination.
     pub endpoint: Endpoint,
     /// Message.
-    pub outgoing: EncodedRequest,
+    pub message: EncodedRequest,
     /// Kind of the request.
     pub kind: RequestKind,
     /// Required proof, if any.
@@ -99,16 +107,16 @@ pub struct Request {
 }
 
 /// Request that was answered or has failed.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Completed {
-    /// Kind of the request.
-    pub kind: RequestKind,
     /// Destination.
     pub endpoint: Endpoint,
     /// Required proof, if any.
     pub proof: Option<Proof>,
     /// Time of sending in milliseconds of network time.
     pub sent: i64,
+    /// Answer or failure.
+    pub reply: Reply,
 }
 
 /// Request as shown to people.
@@ -123,9 +131,6 @@ pub struct AuditEntry {
     /// Time of sending.
     pub started: Timestamp,
 }
-
-/// Host and port. Different names of one address are counted separately.
-type Target = (String, i32);
 
 /// Request counters of one peer.
 #[derive(Debug, Default)]
@@ -147,14 +152,6 @@ impl TargetCounters {
         }
     }
 
-    fn count_sent(&mut self, now: Duration) {
-        if self.sent.len() >= MAX_PER_SECOND {
-            self.sent.pop_front();
-        }
-        self.sent.push_back(now);
-        self.in_flight += 1;
-    }
-
     fn is_idle(&self, now: Duration) -> bool {
         let is_past = self.sent.back().is_none_or(|last| *last + RATE_WINDOW <= now);
         self.waiting == 0 && self.in_flight == 0 && is_past
@@ -163,8 +160,10 @@ impl TargetCounters {
 
 #[derive(Debug)]
 struct InFlight {
-    completed: Completed,
-    target: Target,
+    endpoint: Endpoint,
+    kind: RequestKind,
+    proof: Option<Proof>,
+    sent: i64,
     body_bytes: usize,
     audit: AuditEntry,
 }
@@ -173,107 +172,120 @@ struct InFlight {
 #[derive(Debug, Default)]
 pub struct RequestQueue {
     in_flight: BTreeMap<CallId, InFlight>,
-    waiting: VecDeque<(Target, Request)>,
-    targets: BTreeMap<Target, TargetCounters>,
+    waiting: VecDeque<(CallId, Request)>,
+    /// Counters by endpoint. Different names of one address are counted separately.
+    targets: BTreeMap<Endpoint, TargetCounters>,
     bytes: usize,
     pushed_bytes: usize,
+    queued_count: u64,
     sent_count: u64,
     latest: VecDeque<AuditEntry>,
 }
 
 impl RequestQueue {
-    /// Queues a request. Returns whether there was room.
-    pub fn enqueue(&mut self, request: Request) -> bool {
-        let (bytes, is_push) = (request.outgoing.body.len(), request.kind == RequestKind::Push);
-        let target = (request.endpoint.host.clone(), request.endpoint.port);
-        let known = self.targets.get(&target);
+    /// Queues a request. Returns its id if there was room.
+    pub fn enqueue(&mut self, request: Request) -> Option<CallId> {
+        let (bytes, is_push) = (request.message.body.len(), request.kind.is_push());
+        let known = self.targets.get(&request.endpoint);
         let has_room = self.waiting.len() < MAX_WAITING
             && self.bytes + bytes <= MAX_BYTES
             && (known.is_some() || self.targets.len() < MAX_TARGETS);
         let may_push = self.pushed_bytes + bytes <= MAX_PUSHED_BYTES
-            && known.is_none_or(|traffic| traffic.pushes < MAX_PUSHES_PER_TARGET);
+            && known.is_none_or(|counters| counters.pushes < MAX_PUSHES_PER_TARGET);
         if !has_room || (is_push && !may_push) || request.endpoint.to_connect().is_none() {
-            return false;
+            return None;
         }
-        let traffic = self.targets.entry(target.clone()).or_default();
-        traffic.waiting += 1;
-        traffic.pushes += usize::from(is_push);
+        let counters = self.targets.entry(request.endpoint.clone()).or_default();
+        counters.waiting += 1;
+        counters.pushes += usize::from(is_push);
         self.bytes += bytes;
         self.pushed_bytes += if is_push { bytes } else { 0 };
-        self.waiting.push_back((target, request));
-        true
+        self.queued_count += 1;
+        let call = CallId(self.queued_count);
+        self.waiting.push_back((call, request));
+        Some(call)
     }
 
     /// Sends the requests that may be sent, in queue order.
-    pub fn send(&mut self, now: Now, io: &mut impl PeerIo) {
+    pub fn send(&mut self, now: Now, actions: &mut Vec<Action>) {
         let mut place = 0;
         while place < self.waiting.len() && self.in_flight.len() < MAX_IN_FLIGHT {
-            let ready = self.targets.get(&self.waiting[place].0).and_then(TargetCounters::ready_at);
+            let ready = self.targets.get(&self.waiting[place].1.endpoint).and_then(TargetCounters::ready_at);
             if ready.is_none_or(|ready| ready > now.monotonic) {
                 place += 1;
-            } else if let Some((target, request)) = self.waiting.remove(place) {
-                self.send_one(request, target, now, io);
+            } else if let Some((call, request)) = self.waiting.remove(place) {
+                actions.push(self.send_one(call, request, now));
             }
         }
         if self.targets.len() > MAX_IN_FLIGHT {
-            self.targets.retain(|_, traffic| !traffic.is_idle(now.monotonic));
+            self.targets.retain(|_, counters| !counters.is_idle(now.monotonic));
         }
     }
 
-    fn send_one(&mut self, request: Request, target: Target, now: Now, io: &mut impl PeerIo) {
-        let Request { endpoint, outgoing, kind: purpose, proof } = request;
-        if let Some(traffic) = self.targets.get_mut(&target) {
-            traffic.waiting = traffic.waiting.saturating_sub(1);
-            traffic.count_sent(now.monotonic);
+    fn send_one(&mut self, call: CallId, request: Request, now: Now) -> Action {
+        let Request { endpoint, message, kind, proof } = request;
+        if let Some(counters) = self.targets.get_mut(&endpoint) {
+            counters.waiting = counters.waiting.saturating_sub(1);
+            counters.in_flight += 1;
+            if counters.sent.len() >= MAX_PER_SECOND {
+                counters.sent.pop_front();
+            }
+            counters.sent.push_back(now.monotonic);
         }
         self.sent_count += 1;
-        let audit = AuditEntry {
-            number: self.sent_count,
-            host: endpoint.host.clone(),
-            path: outgoing.path,
-            started: now.network,
-        };
-        if self.latest.len() == MAX_LATEST_CALLS {
-            self.latest.pop_back();
-        }
+        let (number, host, path) = (self.sent_count, endpoint.host.clone(), message.path);
+        let audit = AuditEntry { number, host, path, started: now.network };
+        self.latest.truncate(MAX_LATEST_CALLS - 1);
         self.latest.push_front(audit.clone());
-        let body_bytes = outgoing.body.len();
-        let call = io.send(&endpoint, outgoing);
-        let ended = Completed { kind: purpose, endpoint, proof, sent: now.network_millis };
-        self.in_flight.insert(call, InFlight { completed: ended, target, body_bytes, audit });
+        let (to, sent, body_bytes) = (endpoint.clone(), now.network_millis, message.body.len());
+        self.in_flight.insert(call, InFlight { endpoint, kind, proof, sent, body_bytes, audit });
+        Action::Send { call, to, request: message }
     }
 
-    /// Ends a request. Returns `None` for an unknown id.
-    pub fn complete(&mut self, call: CallId, now: Duration) -> Option<Completed> {
-        let InFlight { completed: ended, target, body_bytes, .. } = self.in_flight.remove(&call)?;
-        let is_push = ended.kind == RequestKind::Push;
+    /// Ends a request with its result. Returns `None` for an unknown id.
+    pub fn complete(&mut self, call: CallId, reply: Reply, now: Duration) -> Option<(RequestKind, Completed)> {
+        let InFlight { endpoint, kind, proof, sent, body_bytes, .. } = self.in_flight.remove(&call)?;
         self.bytes = self.bytes.saturating_sub(body_bytes);
-        self.pushed_bytes = self.pushed_bytes.saturating_sub(if is_push { body_bytes } else { 0 });
-        if let Some(traffic) = self.targets.get_mut(&target) {
-            traffic.in_flight = traffic.in_flight.saturating_sub(1);
-            traffic.pushes = traffic.pushes.saturating_sub(usize::from(is_push));
-            if traffic.is_idle(now) {
-                self.targets.remove(&target);
+        self.pushed_bytes = self.pushed_bytes.saturating_sub(if kind.is_push() { body_bytes } else { 0 });
+        if let Some(counters) = self.targets.get_mut(&endpoint) {
+            counters.in_flight = counters.in_flight.saturating_sub(1);
+            counters.pushes = counters.pushes.saturating_sub(usize::from(kind.is_push()));
+            if counters.is_idle(now) {
+                self.targets.remove(&endpoint);
             }
         }
-        Some(ended)
+        Some((kind, Completed { endpoint, proof, sent, reply }))
     }
 
-    /// Cancels a request, whether it waits or is in flight.
-    pub fn cancel(&mut self, kind: &RequestKind, now: Duration, io: &mut impl PeerIo) {
-        if let Some(place) = self.waiting.iter().position(|(_, request)| request.kind == *kind)
-            && let Some((target, request)) = self.waiting.remove(place)
-        {
-            self.bytes = self.bytes.saturating_sub(request.outgoing.body.len());
-            if let Some(traffic) = self.targets.get_mut(&target) {
-                traffic.waiting = traffic.waiting.saturating_sub(1);
+    /// Cancels a request other than a push, whether it waits or is in flight.
+    pub fn cancel(&mut self, call: CallId, now: Duration, actions: &mut Vec<Action>) {
+        let place = self.waiting.iter().position(|(waiting, _)| *waiting == call);
+        if let Some((_, request)) = place.and_then(|place| self.waiting.remove(place)) {
+            self.bytes = self.bytes.saturating_sub(request.message.body.len());
+            if let Some(counters) = self.targets.get_mut(&request.endpoint) {
+                counters.waiting = counters.waiting.saturating_sub(1);
             }
+        } else if self.complete(call, Reply::TimedOut, now).is_some() {
+            actions.push(Action::Cancel(call));
         }
-        let call = self.in_flight.iter().find(|(_, call)| call.completed.kind == *kind).map(|(id, _)| *id);
-        if let Some(call) = call {
-            self.complete(call, now);
-            io.cancel(call);
-        }
+    }
+
+    /// Returns the kinds of all unfinished requests, waiting or in flight.
+    pub fn kinds(&self) -> impl Iterator<Item = (CallId, &RequestKind)> {
+        let waiting = self.waiting.iter().map(|(call, request)| (*call, &request.kind));
+        self.in_flight.iter().map(|(call, in_flight)| (*call, &in_flight.kind)).chain(waiting)
+    }
+
+    /// Returns the unfinished probes.
+    pub fn probes(&self) -> impl Iterator<Item = &Probe> {
+        self.kinds().filter_map(|(_, kind)| if let RequestKind::Probe(probe) = kind { Some(&**probe) } else { None })
+    }
+
+    /// Returns the unfinished probes, to change them.
+    pub fn probes_mut(&mut self) -> impl Iterator<Item = &mut Probe> {
+        let waiting = self.waiting.iter_mut().map(|(_, request)| &mut request.kind);
+        let kinds = self.in_flight.values_mut().map(|in_flight| &mut in_flight.kind).chain(waiting);
+        kinds.filter_map(|kind| if let RequestKind::Probe(probe) = kind { Some(&mut **probe) } else { None })
     }
 
     /// Returns when a waiting request may be sent; `None` if one in flight must end first.
@@ -281,7 +293,7 @@ impl RequestQueue {
         if self.in_flight.len() >= MAX_IN_FLIGHT {
             return None;
         }
-        self.waiting.iter().filter_map(|(target, _)| self.targets.get(target)?.ready_at()).min()
+        self.waiting.iter().filter_map(|(_, request)| self.targets.get(&request.endpoint)?.ready_at()).min()
     }
 
     /// Returns the calls in flight, oldest first.

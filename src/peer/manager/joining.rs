@@ -1,0 +1,270 @@
+//! Joining the network: detection of this node's public address, and return to saved peers.
+//!
+//! Before joining, the first valid answer counts; afterwards, the most frequent one. Only the host is taken from an
+//! answer, and only if it is an IP address. If an answer is required and none arrives, the node keeps querying the
+//! pre-trusted peers. Saved peers are queried too, but not waited for.
+//!
+//! After a restart, a node returns to the network: it contacts the saved peers, and suspends harvesting until one of the
+//! known peers has answered at its known endpoint. Otherwise it would extend a chain of its own until peers find it.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use super::probes::{Probe, ProbeReason};
+use super::queries::FanOut;
+use super::requests::{Completed, RequestKind};
+use super::{IpDetection, Manager, PeerInfo, Phase};
+use crate::model::{Address, Timestamp};
+use crate::peer::io::{Now, Reply};
+use crate::peer::peer_table::PeerEntry;
+use crate::peer::saved_peers::{MAX_SAVED, SavedPeer};
+use crate::peer::schedule::{Schedule, Task};
+use crate::peer::wire::{Endpoint, Message};
+
+/// Backoff after the first round without an answer; doubles with each further one.
+pub const FIRST_BACKOFF: Duration = Duration::from_secs(5);
+/// Maximum backoff.
+pub const MAX_BACKOFF: Duration = Duration::from_secs(60);
+
+/// Maximum time for which a node that knew peers does not harvest if none of them answers.
+pub const MAX_WAIT: Duration = Duration::from_secs(60);
+/// Maximum number of saved peers that a refresh probes.
+pub const MAX_PROBES: usize = 24;
+/// Failures after which a saved peer is probed only while no peer is active.
+const MAX_ATTEMPTS: u32 = 5;
+
+/// State of the return to the network.
+#[derive(Debug, Default)]
+pub struct Reconnect {
+    /// Saved peers, latest answer first.
+    saved: Vec<Address>,
+    /// Whether any peer was known when the node joined.
+    had_peers: bool,
+    /// Whether a peer known at the start has answered at its endpoint.
+    pub(super) has_answer: bool,
+    /// When the node joined the network.
+    joined: Option<Duration>,
+}
+
+/// State before joining the network.
+#[derive(Debug)]
+pub struct Joining {
+    answers: FanOut<()>,
+    retry_at: Option<Duration>,
+    failures: u32,
+}
+
+impl Joining {
+    /// Creates the state without any query.
+    pub fn new(now: Duration) -> Joining {
+        Joining { answers: FanOut::default(), retry_at: Some(now), failures: 0 }
+    }
+
+    /// Returns the time of the next query.
+    pub fn retry_at(&self) -> Option<Duration> {
+        self.retry_at
+    }
+
+    /// Returns the number of rounds without an answer.
+    pub fn failures(&self) -> u32 {
+        self.failures
+    }
+}
+
+impl Manager {
+    /// Queries this node's address if that is due, or joins the network if there is nothing to query.
+    pub(super) fn join(&mut self) {
+        let Phase::Joining(joining) = &mut self.phase else { return };
+        if joining.retry_at.is_none_or(|next| next > self.now.monotonic) {
+            return;
+        }
+        joining.retry_at = None;
+        let nobody_known = self.unpinned.is_empty() && self.table.is_empty();
+        if nobody_known || self.settings.ip_detection == IpDetection::Disabled {
+            return self.finish_joining();
+        }
+        let drawn = self.select_peers();
+        let unpinned = self.unpinned.iter().map(|unpinned| &unpinned.endpoint);
+        let listed = drawn.iter().map(|node| &node.endpoint).chain(unpinned).cloned();
+        let endpoints: Vec<_> = listed.chain(self.saved_endpoints()).collect();
+        let asked = self.query_own_address(&endpoints, || RequestKind::FirstAddress);
+        match &mut self.phase {
+            Phase::Joining(joining) if asked > 0 => joining.answers = FanOut::new(asked),
+            _ => self.on_no_address(),
+        }
+    }
+
+    fn query_own_address(&mut self, endpoints: &[Endpoint], kind: fn() -> RequestKind) -> usize {
+        let request = Message::CanYouSeeMe(&self.local.endpoint).request(self.settings.format);
+        endpoints.iter().filter(|endpoint| self.queue_message(endpoint, &request, kind())).count()
+    }
+
+    /// Processes an answer before joining, or the failure of the request.
+    pub(super) fn on_first_address_reply(&mut self, completed: &Completed) {
+        let seen = self.read_seen_host(completed);
+        let Phase::Joining(joining) = &mut self.phase else { return };
+        let is_over = joining.answers.record(None).is_some();
+        if let Some(host) = seen {
+            self.set_own_host(host);
+            self.finish_joining();
+        } else if is_over {
+            self.on_no_address();
+        }
+    }
+
+    /// Handles a round without an answer: joins anyway, or backs off if an answer is required.
+    fn on_no_address(&mut self) {
+        let nobody_listed =
+            self.unpinned.is_empty() && self.table.pre_trusted().iter().all(|node| *node == self.address);
+        if nobody_listed || self.settings.ip_detection != IpDetection::Required {
+            return self.finish_joining();
+        }
+        let Phase::Joining(joining) = &mut self.phase else { return };
+        let rest = FIRST_BACKOFF.saturating_mul(2_u32.saturating_pow(joining.failures)).min(MAX_BACKOFF);
+        joining.retry_at = Some(self.now.monotonic + rest);
+        joining.failures = joining.failures.saturating_add(1);
+        log::warn!(
+            "the network is not joined yet: no peer has reported this node's address; asking again in {} s. \
+             Set nis.ipDetectionMode = AutoOptional to join without it",
+            rest.as_secs()
+        );
+    }
+
+    fn finish_joining(&mut self) {
+        let is_wanted = |task| match task {
+            Task::TimeSynchronisation => self.settings.uses_network_time,
+            Task::IpDetection => self.settings.ip_detection != IpDetection::Disabled,
+            _ => true,
+        };
+        self.phase = Phase::Running(Schedule::new(self.now.monotonic, is_wanted));
+        self.start_reconnect();
+        log::info!("joined the network as {}", self.local.endpoint);
+    }
+
+    /// Queries this node's address.
+    pub(super) fn detect_address(&mut self) {
+        let endpoints: Vec<_> = self.select_peers().into_iter().map(|node| node.endpoint).collect();
+        self.addresses = FanOut::new(self.query_own_address(&endpoints, || RequestKind::Address));
+        if self.addresses.is_over() {
+            self.end_task(Task::IpDetection, false);
+        }
+    }
+
+    /// Processes an answer after joining, or the failure of the request.
+    pub(super) fn on_address_reply(&mut self, completed: &Completed) {
+        let seen = self.read_seen_host(completed);
+        let Some(received) = self.addresses.record(seen) else { return };
+        let is_heard = !received.is_empty();
+        if let Some(host) = most_frequent(&received, &self.local.endpoint.host) {
+            self.set_own_host(host);
+        }
+        self.end_task(Task::IpDetection, is_heard);
+    }
+
+    /// Reads the host at which a peer sees this node.
+    fn read_seen_host(&self, completed: &Completed) -> Option<String> {
+        let Reply::Answer { body, .. } = &completed.reply else { return None };
+        let seen: Endpoint = self.settings.format.read(body, self.settings.context).ok()?;
+        seen.address().filter(|ip| !ip.is_unspecified() && !ip.is_multicast()).map(|_| seen.host)
+    }
+
+    fn set_own_host(&mut self, host: String) {
+        let endpoint = Endpoint { host, ..self.local.endpoint.clone() };
+        if endpoint != self.local.endpoint {
+            log::info!("peers see this node at {endpoint}");
+            self.local.endpoint = endpoint;
+        }
+    }
+}
+
+/// Returns the most frequent host; of several, the present one if it is among them, otherwise the first.
+fn most_frequent(received: &[String], present: &str) -> Option<String> {
+    let ip = |host: &str| -> Option<IpAddr> { Endpoint::http(host, 1).address() };
+    let votes = |host: &String| received.iter().filter(|other| ip(other) == ip(host)).count();
+    let mut best: Option<(usize, &String)> = None;
+    for host in received {
+        let count = votes(host);
+        let is_better = best.is_none_or(|(most, _)| count > most);
+        let is_present = ip(host) == ip(present) && best.is_some_and(|(most, _)| count == most);
+        if is_better || is_present {
+            best = Some((count, host));
+        }
+    }
+    let (_, host) = best?;
+    Some(if ip(host) == ip(present) { present.to_owned() } else { host.clone() })
+}
+
+impl Manager {
+    /// Adds saved peers to the table at their saved endpoints, so that no other node can claim their names.
+    pub fn add_saved_peers(&mut self, kept: &[SavedPeer]) {
+        for SavedPeer { info, .. } in kept.iter().take(MAX_SAVED) {
+            let (address, ip) = (self.address_of(info), info.endpoint.address());
+            if address == self.address {
+                continue;
+            }
+            let about = PeerInfo { info: info.clone(), height: None, score: None };
+            match self.table.add_saved(address, ip, about) {
+                Ok(()) => self.reconnect.saved.push(address),
+                Err(refused) => log::debug!("saved peer {address} is not added: {refused:?}"),
+            }
+        }
+    }
+
+    /// Returns the peers that have answered since the start, to be saved.
+    pub fn to_save(&self, now: Now) -> impl Iterator<Item = SavedPeer> {
+        self.table.iter().filter_map(move |(_, node)| {
+            let ago = now.monotonic.saturating_sub(node.last_contact?).as_secs();
+            let answered = now.network.0.saturating_sub(i32::try_from(ago).unwrap_or(i32::MAX)).max(0);
+            Some(SavedPeer { info: node.data.info.clone(), answered: Timestamp(answered) })
+        })
+    }
+
+    /// Returns the time before which no block may be harvested. It is in the past once a peer known at the start has
+    /// answered, or if there was none.
+    pub fn harvesting_blocked_until(&self, now: Duration) -> Duration {
+        let end = self.reconnect.joined.map_or(Duration::MAX, |joined| joined + MAX_WAIT);
+        match self.reconnect.had_peers && now < end && !self.reconnect.has_answer {
+            true => end,
+            false => Duration::ZERO,
+        }
+    }
+
+    /// Starts the wait when the node joins the network.
+    pub(super) fn start_reconnect(&mut self) {
+        let others = self.table.len() + self.unpinned.len();
+        self.reconnect.joined = Some(self.now.monotonic);
+        self.reconnect.had_peers = others > 0;
+        if others > 0 {
+            log::info!(
+                "saved and listed peers: {others}; harvesting starts when one has answered, or after {} s",
+                MAX_WAIT.as_secs()
+            );
+        }
+    }
+
+    /// Returns the saved peers that have not answered since the start, fewest failures first, at most [`MAX_PROBES`].
+    fn unanswered_saved_peers(&self) -> Vec<(&Address, &PeerEntry<PeerInfo>)> {
+        let is_kept = |node: &PeerEntry<PeerInfo>| !node.is_pre_trusted && node.last_contact.is_none();
+        let known = self.reconnect.saved.iter().filter_map(|address| Some((address, self.table.get(address)?)));
+        let mut kept: Vec<_> = known.filter(|(_, node)| is_kept(node)).collect();
+        kept.sort_by_key(|(_, node)| node.failures);
+        kept.truncate(MAX_PROBES);
+        kept
+    }
+
+    /// Returns the endpoints of saved peers that have not answered.
+    pub(super) fn saved_endpoints(&self) -> Vec<Endpoint> {
+        self.unanswered_saved_peers().into_iter().map(|(_, node)| node.data.info.endpoint.clone()).collect()
+    }
+
+    /// Returns probes of saved peers that have not answered and are not selected already.
+    pub(super) fn reconnect_probes(&self, drawn: &[Address]) -> Vec<(Address, Probe)> {
+        let is_alone = !self.has_active_node();
+        let is_asked = |node: &PeerEntry<PeerInfo>| is_alone || node.failures < MAX_ATTEMPTS;
+        let kept = self
+            .unanswered_saved_peers()
+            .into_iter()
+            .filter(|(address, node)| is_asked(node) && !drawn.contains(address));
+        kept.map(|(address, node)| (*address, Probe::new(&node.data.info, ProbeReason::Selected))).collect()
+    }
+}

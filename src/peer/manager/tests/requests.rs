@@ -1,0 +1,164 @@
+use std::time::Duration;
+
+use super::super::requests::*;
+use crate::peer::io::{CallId, Now, Reply};
+use crate::peer::testing::{FakeIo, at};
+use crate::peer::wire::{EncodedRequest, Endpoint};
+
+fn request(host: usize, purpose: RequestKind, bytes: usize) -> Request {
+    let message = EncodedRequest { path: "/test", body: vec![0; bytes], answer_limit: 0, is_idempotent: true };
+    Request { endpoint: Endpoint::http(format!("h{host}"), 1), message, kind: purpose, proof: None }
+}
+
+/// Sends the requests that may be sent.
+fn send(calls: &mut RequestQueue, now: Now, fake: &mut FakeIo) {
+    let mut actions = Vec::new();
+    calls.send(now, &mut actions);
+    fake.carry_out(actions);
+}
+
+fn question(host: usize) -> Request {
+    request(host, RequestKind::SignOfLife, 10)
+}
+
+fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// Ends all sent requests and returns their number.
+fn end_all(calls: &mut RequestQueue, fake: &mut FakeIo, now: Duration) -> usize {
+    let sent: Vec<_> = fake.waiting.drain(..).collect();
+    sent.iter().for_each(|sent| assert!(calls.complete(sent.call, Reply::TimedOut, now).is_some()));
+    sent.len()
+}
+
+#[test]
+fn a_peer_gets_at_most_forty_requests_a_second() {
+    let (mut calls, mut fake) = (RequestQueue::default(), FakeIo::new());
+    (0..200).for_each(|_| assert!(calls.enqueue(question(0)).is_some()));
+    let mut sent = Vec::new();
+    for step in 0..6_000 {
+        let now = millis(step);
+        loop {
+            send(&mut calls, at(now), &mut fake);
+            let count = end_all(&mut calls, &mut fake, now);
+            sent.extend(std::iter::repeat_n(now, count));
+            if count == 0 {
+                break;
+            }
+        }
+    }
+    assert_eq!(sent.len(), 200);
+    assert!(
+        sent.windows(MAX_PER_SECOND + 1).all(|window| window[MAX_PER_SECOND] >= window[0] + RATE_WINDOW),
+        "{sent:?}"
+    );
+    assert_eq!(sent[199], millis(4_000), "and no slower than it may be");
+}
+
+#[test]
+fn rate_limited_requests_report_when_they_are_due() {
+    let (mut calls, mut fake) = (RequestQueue::default(), FakeIo::new());
+    (0..=MAX_PER_SECOND).for_each(|_| assert!(calls.enqueue(question(0)).is_some()));
+    for _ in 0..MAX_PER_SECOND {
+        send(&mut calls, at(millis(5)), &mut fake);
+        end_all(&mut calls, &mut fake, millis(5));
+    }
+    assert_eq!(calls.next_due(), Some(millis(1_005)));
+    send(&mut calls, at(millis(1_004)), &mut fake);
+    assert!(fake.waiting.is_empty());
+    send(&mut calls, at(millis(1_005)), &mut fake);
+    assert_eq!((fake.waiting.len(), calls.next_due()), (1, None));
+}
+
+#[test]
+fn requests_in_flight_are_limited_per_peer_and_in_total() {
+    let (mut calls, mut fake) = (RequestQueue::default(), FakeIo::new());
+    (0..20).for_each(|_| assert!(calls.enqueue(question(0)).is_some()));
+    send(&mut calls, at(millis(0)), &mut fake);
+    assert_eq!(fake.waiting.len(), MAX_IN_FLIGHT_PER_TARGET);
+    (1..=200).for_each(|host| assert!(calls.enqueue(question(host)).is_some()));
+    send(&mut calls, at(millis(0)), &mut fake);
+    // Requests that wait for a slow peer block no others.
+    assert_eq!(fake.waiting.len(), MAX_IN_FLIGHT);
+    assert_eq!(calls.usage(), (100, 120, 2_200));
+    assert_eq!(calls.next_due(), None, "it waits for answers, not for time");
+}
+
+#[test]
+fn queued_requests_are_limited_in_number_and_in_bytes() {
+    let (mut calls, mut fake) = (RequestQueue::default(), FakeIo::new());
+    let taken = (0..MAX_WAITING + 10).filter(|_| calls.enqueue(question(0)).is_some()).count();
+    assert_eq!(taken, MAX_WAITING);
+    let mut calls = RequestQueue::default();
+    assert!(!calls.enqueue(request(0, RequestKind::Push, MAX_PUSHED_BYTES + 1)).is_some());
+    assert!(calls.enqueue(request(0, RequestKind::Push, MAX_PUSHED_BYTES)).is_some());
+    assert!(!calls.enqueue(request(1, RequestKind::Push, 1)).is_some());
+    assert!(calls.enqueue(question(1)).is_some(), "pushes leave room for others");
+    assert!(!calls.enqueue(request(1, RequestKind::SignOfLife, MAX_BYTES - MAX_PUSHED_BYTES)).is_some());
+    send(&mut calls, at(millis(0)), &mut fake);
+    end_all(&mut calls, &mut fake, millis(0));
+    assert_eq!(calls.usage(), (0, 0, 0));
+    assert!(calls.enqueue(request(1, RequestKind::Push, MAX_PUSHED_BYTES)).is_some());
+}
+
+#[test]
+fn queued_pushes_are_limited_per_peer() {
+    let (mut calls, mut fake) = (RequestQueue::default(), FakeIo::new());
+    let taken = (0..10).filter(|_| calls.enqueue(request(0, RequestKind::Push, 1)).is_some()).count();
+    assert_eq!(taken, MAX_PUSHES_PER_TARGET);
+    assert!(calls.enqueue(request(1, RequestKind::Push, 1)).is_some() && calls.enqueue(question(0)).is_some());
+    send(&mut calls, at(millis(0)), &mut fake);
+    end_all(&mut calls, &mut fake, millis(0));
+    assert!(calls.enqueue(request(0, RequestKind::Push, 1)).is_some());
+}
+
+#[test]
+fn requests_to_unreachable_endpoints_are_rejected() {
+    let mut calls = RequestQueue::default();
+    for port in [-1, 0, 70_000] {
+        let endpoint = Endpoint { port, ..Endpoint::http("a", 1) };
+        assert!(!calls.enqueue(Request { endpoint, ..question(0) }).is_some());
+    }
+    assert_eq!(calls.usage(), (0, 0, 0));
+}
+
+#[test]
+fn rate_counters_of_targets_last_a_second_and_are_limited() {
+    let (mut calls, mut fake) = (RequestQueue::default(), FakeIo::new());
+    let mut taken = 0;
+    for host in 0..2 * MAX_TARGETS {
+        taken += usize::from(calls.enqueue(question(host)).is_some());
+        send(&mut calls, at(millis(0)), &mut fake);
+        end_all(&mut calls, &mut fake, millis(0));
+    }
+    assert_eq!(taken, MAX_TARGETS);
+    send(&mut calls, at(millis(1_000)), &mut fake);
+    assert!(calls.enqueue(question(2 * MAX_TARGETS)).is_some());
+}
+
+#[test]
+fn a_call_completes_only_once_and_only_if_it_was_started() {
+    let (mut calls, mut fake) = (RequestQueue::default(), FakeIo::new());
+    assert!(calls.enqueue(question(0)).is_some());
+    send(&mut calls, at(millis(0)), &mut fake);
+    assert!(calls.complete(CallId(99), Reply::TimedOut, millis(0)).is_none());
+    assert!(calls.complete(CallId(1), Reply::TimedOut, millis(0)).is_some());
+    assert!(calls.complete(CallId(1), Reply::TimedOut, millis(0)).is_none());
+}
+
+#[test]
+fn the_call_history_lists_the_latest_fifty_and_all_outstanding_calls() {
+    let (mut calls, mut fake) = (RequestQueue::default(), FakeIo::new());
+    for host in 0..60 {
+        assert!(calls.enqueue(question(host)).is_some());
+        send(&mut calls, at(millis(host as u64 * 1_000)), &mut fake);
+    }
+    let latest: Vec<_> = calls.latest().collect();
+    assert_eq!((latest.len(), latest[0].number, latest[49].number), (MAX_LATEST_CALLS, 60, 11));
+    assert_eq!((latest[0].host.as_str(), latest[0].path), ("h59", "/test"));
+    assert_eq!(latest[0].started, at(millis(59_000)).network);
+    calls.complete(fake.waiting[3].call, Reply::TimedOut, millis(60_000));
+    let outstanding: Vec<_> = calls.outstanding().iter().map(|entry| entry.number).collect();
+    assert_eq!((outstanding.len(), &outstanding[..4]), (59, &[1, 2, 3, 5][..]));
+}
