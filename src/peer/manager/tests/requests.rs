@@ -91,11 +91,11 @@ fn queued_requests_are_limited_in_number_and_in_bytes() {
     let taken = (0..MAX_WAITING + 10).filter(|_| calls.enqueue(question(0)).is_some()).count();
     assert_eq!(taken, MAX_WAITING);
     let mut calls = RequestQueue::default();
-    assert!(!calls.enqueue(request(0, RequestKind::Push, MAX_PUSHED_BYTES + 1)).is_some());
+    assert!(calls.enqueue(request(0, RequestKind::Push, MAX_PUSHED_BYTES + 1)).is_none());
     assert!(calls.enqueue(request(0, RequestKind::Push, MAX_PUSHED_BYTES)).is_some());
-    assert!(!calls.enqueue(request(1, RequestKind::Push, 1)).is_some());
+    assert!(calls.enqueue(request(1, RequestKind::Push, 1)).is_none());
     assert!(calls.enqueue(question(1)).is_some(), "pushes leave room for others");
-    assert!(!calls.enqueue(request(1, RequestKind::SignOfLife, MAX_BYTES - MAX_PUSHED_BYTES)).is_some());
+    assert!(calls.enqueue(request(1, RequestKind::SignOfLife, MAX_BYTES - MAX_PUSHED_BYTES)).is_none());
     send(&mut calls, at(millis(0)), &mut fake);
     end_all(&mut calls, &mut fake, millis(0));
     assert_eq!(calls.usage(), (0, 0, 0));
@@ -118,7 +118,7 @@ fn requests_to_unreachable_endpoints_are_rejected() {
     let mut calls = RequestQueue::default();
     for port in [-1, 0, 70_000] {
         let endpoint = Endpoint { port, ..Endpoint::http("a", 1) };
-        assert!(!calls.enqueue(Request { endpoint, ..question(0) }).is_some());
+        assert!(calls.enqueue(Request { endpoint, ..question(0) }).is_none());
     }
     assert_eq!(calls.usage(), (0, 0, 0));
 }
